@@ -1,0 +1,4 @@
+#![forbid(unsafe_code)]
+#![no_std]
+//! See the README of this crate.
+extern crate alloc;

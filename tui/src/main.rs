@@ -1,0 +1,4 @@
+//! The `rdmascope` command.
+#![forbid(unsafe_code)]
+
+fn main() {}
