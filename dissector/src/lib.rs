@@ -1,4 +1,21 @@
 #![forbid(unsafe_code)]
 #![no_std]
-//! See the README of this crate.
+//! Bytes of a captured packet to typed headers and field trees.
+//!
+//! Stateless: no I/O, no clock, no memory of earlier packets. One decode function per message, generic over an
+//! observer ([`trace::Trace`]): [`trace::Off`] costs nothing, [`trace::Tree`] keeps every field with its byte range.
+//! What needs memory (streams, queue pairs, requests and their replies) is the analyzer's, which calls these same
+//! functions. How to add a field or a message is in this crate's README.
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod fault;
+pub mod field;
+#[macro_use]
+pub mod header;
+pub mod frame;
+pub mod leaf;
+pub mod registry;
+pub mod trace;
+pub mod wire;

@@ -1,0 +1,225 @@
+//! What a field *is*: declared once, read by tree, JSON, display filter, columns, completion and the Wireshark plugin.
+//!
+//! Names, kinds and bases are Wireshark's where Wireshark has the field (`tshark -G fields` is the oracle).
+
+/// Every use of a field refers to its one declaration.
+pub type Def = &'static FieldDef;
+
+/// Names of values, ascending by value.
+pub type Values = &'static [(u64, &'static str)];
+
+/// The type of a field, one for one with Wireshark's `FT_` types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A subtree or a marker without a value (`FT_NONE`).
+    None,
+    /// A protocol: the root of its subtree (`FT_PROTOCOL`).
+    Protocol,
+    /// One bit; [`FieldDef::width`] is the width in bits of the integer it sits in (`FT_BOOLEAN`).
+    Bool,
+    /// Unsigned integers by width in bits.
+    U8,
+    /// 16 bits.
+    U16,
+    /// 24 bits.
+    U24,
+    /// 32 bits.
+    U32,
+    /// 40 bits.
+    U40,
+    /// 48 bits.
+    U48,
+    /// 56 bits.
+    U56,
+    /// 64 bits.
+    U64,
+    /// Signed integers by width in bits.
+    I8,
+    /// 16 bits.
+    I16,
+    /// 32 bits.
+    I32,
+    /// 64 bits.
+    I64,
+    /// A computed real number (`FT_DOUBLE`), carried as the bits of an `f64` in [`crate::trace::Value::U`].
+    Double,
+    /// A run of bytes (`FT_BYTES`).
+    Bytes,
+    /// Text in ASCII or UTF-8 (`FT_STRING`).
+    Str,
+    /// Text in UTF-16, little-endian (`FT_STRING` to Wireshark).
+    Utf16,
+    /// Four bytes (`FT_IPv4`).
+    Ipv4,
+    /// Sixteen bytes (`FT_IPv6`).
+    Ipv6,
+    /// Six bytes (`FT_ETHER`).
+    Ether,
+    /// Sixteen bytes, the first three groups little-endian (`FT_GUID`).
+    Guid,
+    /// Eight bytes (`FT_EUI64`).
+    Eui64,
+    /// A point in time, [`crate::trace::Value::Time`] (`FT_ABSOLUTE_TIME`).
+    AbsTime,
+    /// A duration, [`crate::trace::Value::Time`] (`FT_RELATIVE_TIME`).
+    RelTime,
+    /// The number of another frame (`FT_FRAMENUM`).
+    FrameNum,
+}
+
+impl Kind {
+    /// Wireshark's name of the type, as `tshark -G fields` prints it.
+    pub const fn wireshark(self) -> &'static str {
+        match self {
+            Self::None => "FT_NONE",
+            Self::Protocol => "FT_PROTOCOL",
+            Self::Bool => "FT_BOOLEAN",
+            Self::U8 => "FT_UINT8",
+            Self::U16 => "FT_UINT16",
+            Self::U24 => "FT_UINT24",
+            Self::U32 => "FT_UINT32",
+            Self::U40 => "FT_UINT40",
+            Self::U48 => "FT_UINT48",
+            Self::U56 => "FT_UINT56",
+            Self::U64 => "FT_UINT64",
+            Self::I8 => "FT_INT8",
+            Self::I16 => "FT_INT16",
+            Self::I32 => "FT_INT32",
+            Self::I64 => "FT_INT64",
+            Self::Double => "FT_DOUBLE",
+            Self::Bytes => "FT_BYTES",
+            Self::Str | Self::Utf16 => "FT_STRING",
+            Self::Ipv4 => "FT_IPv4",
+            Self::Ipv6 => "FT_IPv6",
+            Self::Ether => "FT_ETHER",
+            Self::Guid => "FT_GUID",
+            Self::Eui64 => "FT_EUI64",
+            Self::AbsTime => "FT_ABSOLUTE_TIME",
+            Self::RelTime => "FT_RELATIVE_TIME",
+            Self::FrameNum => "FT_FRAMENUM",
+        }
+    }
+
+    /// Width in bits of an integer kind, 0 for the others.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::U8 | Self::I8 => 8,
+            Self::U16 | Self::I16 => 16,
+            Self::U24 => 24,
+            Self::U32 | Self::I32 => 32,
+            Self::U40 => 40,
+            Self::U48 => 48,
+            Self::U56 => 56,
+            Self::U64 | Self::I64 => 64,
+            _ => 0,
+        }
+    }
+
+    /// Whether values are unsigned integers.
+    pub const fn is_unsigned(self) -> bool {
+        matches!(self, Self::U8 | Self::U16 | Self::U24 | Self::U32 | Self::U40 | Self::U48 | Self::U56 | Self::U64)
+    }
+
+    /// Whether values are signed integers.
+    pub const fn is_signed(self) -> bool {
+        matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64)
+    }
+}
+
+/// How a number is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Base {
+    /// Not a number.
+    None,
+    /// Decimal.
+    Dec,
+    /// `0x` and as many digits as the kind has.
+    Hex,
+    /// Octal, with a leading 0.
+    Oct,
+    /// Decimal, hexadecimal in brackets.
+    DecHex,
+    /// Hexadecimal, decimal in brackets.
+    HexDec,
+}
+
+impl Base {
+    /// Wireshark's name of the base, as `tshark -G fields` prints it.
+    pub const fn wireshark(self) -> &'static str {
+        match self {
+            Self::None => "BASE_NONE",
+            Self::Dec => "BASE_DEC",
+            Self::Hex => "BASE_HEX",
+            Self::Oct => "BASE_OCT",
+            Self::DecHex => "BASE_DEC_HEX",
+            Self::HexDec => "BASE_HEX_DEC",
+        }
+    }
+}
+
+/// One field, or one subtree.
+#[derive(Debug)]
+pub struct FieldDef {
+    /// Display-filter name.
+    pub name: &'static str,
+    /// [`id_of`] the name: fields compare by number, never by address, since a name may be declared in several messages.
+    pub id: u32,
+    /// What stands before the value in the tree.
+    pub label: &'static str,
+    /// The type.
+    pub kind: Kind,
+    /// How numbers are written.
+    pub base: Base,
+    /// The bits of the containing integer that are this field's; 0 for a field of its own. The value is given shifted down.
+    pub mask: u64,
+    /// For a [`Kind::Bool`]: width in bits of the containing integer (8 where it stands alone).
+    pub width: u8,
+    /// Names of values; empty for none.
+    pub values: Values,
+    /// Where the field is specified: document and section.
+    pub spec: &'static str,
+}
+
+impl PartialEq for FieldDef {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && self.name == other.name
+    }
+}
+impl Eq for FieldDef {}
+
+impl FieldDef {
+    /// The name of `value`, where it has one.
+    pub fn value_name(&self, value: u64) -> Option<&'static str> {
+        name_of(self.values, value)
+    }
+
+    /// The protocol the field belongs to: the first part of its name.
+    pub fn protocol(&self) -> &'static str {
+        self.name.split('.').next().unwrap_or(self.name)
+    }
+}
+
+/// The name of `value` in `values`.
+pub fn name_of(values: Values, value: u64) -> Option<&'static str> {
+    // short tables are the rule, and they need not be sorted to be right
+    if values.len() <= 16 {
+        return values.iter().find(|(v, _)| *v == value).map(|(_, n)| *n);
+    }
+    values.binary_search_by_key(&value, |(v, _)| *v).ok().map(|i| values[i].1)
+}
+
+/// The number of a field name: FNV-1a, computed at compile time. The registry's tests prove that no two names share one.
+pub const fn id_of(name: &str) -> u32 {
+    let (bytes, mut hash, mut i) = (name.as_bytes(), 0x811c_9dc5_u32, 0);
+    while i < bytes.len() {
+        hash = (hash ^ bytes[i] as u32).wrapping_mul(0x0100_0193);
+        i += 1;
+    }
+    hash
+}
+
+/// A message or protocol that declares fields: what [`crate::registry`] collects.
+pub trait Fields {
+    /// Every field of it, its own subtree first.
+    const FIELDS: &'static [Def];
+}

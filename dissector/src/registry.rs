@@ -1,0 +1,92 @@
+//! Every field there is, by name. A message adds one line to [`DECLARED`]; completion, filters, `rdmascope fields`, the
+//! Wireshark plugin and the tests read it from here.
+
+use crate::field::{Def, Fields, id_of};
+use crate::wire::{ib, smbd};
+use alloc::vec::Vec;
+
+/// The fields of every message, a line each.
+pub const DECLARED: &[&[Def]] = &[
+    <ib::bth::Bth as Fields>::FIELDS,
+    <ib::ext::Reth as Fields>::FIELDS,
+    <smbd::f::All as Fields>::FIELDS,
+    <smbd::NegotiateRequest as Fields>::FIELDS,
+    <smbd::NegotiateResponse as Fields>::FIELDS,
+    <smbd::DataTransfer as Fields>::FIELDS,
+    <smbd::BufferDescriptorV1 as Fields>::FIELDS,
+];
+
+/// Fields by name.
+#[derive(Debug)]
+pub struct Registry {
+    by_name: Vec<Def>,
+}
+
+impl Registry {
+    /// All of [`DECLARED`]. Where a name is declared in several messages, its first declaration stands for all.
+    pub fn new() -> Self {
+        Self::of(DECLARED.iter().copied())
+    }
+
+    /// The fields of these lists.
+    pub fn of(lists: impl IntoIterator<Item = &'static [Def]>) -> Self {
+        let mut by_name: Vec<Def> = lists.into_iter().flatten().copied().filter(|d| d.name != "_").collect();
+        by_name.sort_by_key(|d| d.name);
+        by_name.dedup_by_key(|d| d.name);
+        Self { by_name }
+    }
+
+    /// Every field, ascending by name.
+    pub fn all(&self) -> &[Def] {
+        &self.by_name
+    }
+
+    /// The field of this name.
+    pub fn find(&self, name: &str) -> Option<Def> {
+        self.by_name.binary_search_by(|d| d.name.cmp(name)).ok().map(|i| self.by_name[i])
+    }
+
+    /// The fields whose names begin with `prefix`, ascending.
+    pub fn starting_with<'s>(&'s self, prefix: &'s str) -> impl Iterator<Item = Def> + 's {
+        let from = self.by_name.partition_point(|d| d.name < prefix);
+        self.by_name[from..].iter().copied().take_while(move |d| d.name.starts_with(prefix))
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn names_are_well_formed_and_have_one_type_each() {
+        let mut by_id: HashMap<u32, Def> = HashMap::new();
+        for def in DECLARED.iter().copied().flatten().filter(|d| d.name != "_") {
+            assert_eq!(def.id, id_of(def.name));
+            assert!(def.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b)), "{}", def.name);
+            assert!(!def.label.is_empty() && !def.spec.is_empty(), "{} needs a label and a section", def.name);
+            assert!(
+                def.values.len() <= 16 || def.values.windows(2).all(|w| w[0].0 < w[1].0),
+                "the values of {} are not ascending",
+                def.name
+            );
+            let first = by_id.entry(def.id).or_insert(def);
+            assert_eq!(first.name, def.name, "two names share a number");
+            assert_eq!((first.kind, first.base), (def.kind, def.base), "{} is declared with two types", def.name);
+        }
+    }
+
+    #[test]
+    fn finds_by_name_and_by_prefix() {
+        let registry = Registry::new();
+        assert_eq!(registry.find("smb_direct.credits.granted").map(|d| d.label), Some("CreditsGranted"));
+        assert!(registry.find("smb_direct.credits").is_none());
+        assert_eq!(registry.starting_with("smb_direct.credits.").count(), 2);
+    }
+}

@@ -1,0 +1,428 @@
+//! Who watches a decoder. Every decoder is generic over a [`Trace`]; there is no second parser for display.
+//!
+//! | observer | keeps |
+//! | --- | --- |
+//! | [`Off`] | nothing, and compiles to nothing |
+//! | [`Tree`] | a flat list in pre-order of every field: definition, source, offset, length, depth, value |
+//!
+//! A decoder says where a field lies by passing the input *at* the field: observers that want an offset subtract the
+//! start of the current source. Bytes that are not in the frame (a reassembled message, decrypted text) are a source of
+//! their own, announced with [`Trace::source`].
+
+use crate::fault::{Fault, PResult, fault_of};
+use crate::field::{Def, Kind};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+
+/// A value on its way from a decoder to an observer. Borrowed; observers copy what they keep.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    /// A subtree or a field whose presence is all there is to know.
+    None,
+    /// Unsigned integers, booleans (0 or 1), frame numbers, the bits of a [`Kind::Double`].
+    U(u64),
+    /// Signed integers.
+    I(i64),
+    /// Every kind that is a run of bytes, and text in its encoding on the wire.
+    Bytes(&'a [u8]),
+    /// Text that was computed, not copied from the wire.
+    Text(fmt::Arguments<'a>),
+    /// Absolute (since the Unix epoch) or relative time.
+    Time {
+        /// Whole seconds, may be negative.
+        seconds: i64,
+        /// 0 to 999,999,999, counted forward from `seconds`.
+        nanos: u32,
+    },
+}
+
+/// An observer of decoding. All methods but `field`, `open` and `close` have empty defaults.
+pub trait Trace {
+    /// Whether anything is kept. Decoders skip work that only feeds the observer where it is `false`.
+    const ON: bool;
+
+    /// A field of `len` bytes that begins at the start of `at`. `len` 0 marks a value that was computed, not read.
+    fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>);
+
+    /// Opens a subtree that begins at the start of `at`; fields that follow are inside, until [`Trace::close`].
+    /// Use [`scope`], which cannot forget to close.
+    fn open(&mut self, def: Def, at: &[u8]);
+
+    /// Closes the innermost subtree. It ends where `rest`, the input not yet consumed, begins.
+    fn close(&mut self, rest: &[u8]);
+
+    /// Closes the innermost subtree after a fault: it ends where its last field does.
+    fn abort(&mut self) {}
+
+    /// Fields that follow are children of the field told last (bits of a flags field). Ends with [`Trace::up`].
+    fn down(&mut self) {}
+
+    /// Ends what [`Trace::down`] began.
+    fn up(&mut self) {}
+
+    /// Adds to the label of the innermost open subtree: `"Read chunk list"` becomes `"Read chunk list (2 segments)"`.
+    fn label(&mut self, _text: fmt::Arguments<'_>) {}
+
+    /// The protocol that the frame's line names, as in `"SMB2"`. Each layer says its own; the last one stands.
+    fn protocol(&mut self, _name: &'static str) {}
+
+    /// What the frame's line says about the layer named last. Several are joined with `", "`.
+    fn info(&mut self, _text: fmt::Arguments<'_>) {}
+
+    /// Decoding stopped. Called by [`scope`].
+    fn fault(&mut self, _fault: &Fault) {}
+
+    /// Fields that follow lie in `bytes`, not in the frame, until [`Trace::end_source`]. Sources nest.
+    fn source(&mut self, _name: &'static str, _bytes: &[u8]) {}
+
+    /// Ends what [`Trace::source`] began.
+    fn end_source(&mut self) {}
+}
+
+/// Runs `decode` inside a subtree `def`. Closes it at the end of what was consumed or, after a fault, behind the last
+/// field that could be read, and tells the observer of the fault once.
+#[inline]
+pub fn scope<'a, T: Trace, O>(def: Def, i: &'a [u8], t: &mut T, decode: impl FnOnce(&'a [u8], &mut T) -> PResult<'a, O>) -> PResult<'a, O> {
+    if !T::ON {
+        return decode(i, t);
+    }
+    t.open(def, i);
+    match decode(i, t) {
+        Ok((rest, o)) => {
+            t.close(rest);
+            Ok((rest, o))
+        }
+        Err(e) => {
+            let mut fault = fault_of(e);
+            if !fault.told {
+                t.fault(&fault);
+                fault.told = true;
+            }
+            t.abort();
+            Err(nom::Err::Error(fault))
+        }
+    }
+}
+
+/// Keeps nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Off;
+
+impl Trace for Off {
+    const ON: bool = false;
+    #[inline(always)]
+    fn field(&mut self, _: Def, _: &[u8], _: usize, _: Value<'_>) {}
+    #[inline(always)]
+    fn open(&mut self, _: Def, _: &[u8]) {}
+    #[inline(always)]
+    fn close(&mut self, _: &[u8]) {}
+}
+
+/// A value kept in a [`Tree`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// No value.
+    None,
+    /// See [`Value::U`].
+    U(u64),
+    /// See [`Value::I`].
+    I(i64),
+    /// The bytes at the node's offset.
+    Bytes,
+    /// Bytes that are not at the node's offset (a value put together from several places): a range of [`Tree::text`].
+    Apart(u32, u32),
+    /// Computed text: a range of [`Tree::text`].
+    Text(u32, u32),
+    /// See [`Value::Time`].
+    Time(i64, u32),
+}
+
+/// One field or subtree of a [`Tree`].
+#[derive(Clone, Copy, Debug)]
+pub struct Node {
+    /// What it is.
+    pub def: Def,
+    /// Which of [`Tree::sources`] the offset counts in; 0 is the frame.
+    pub source: u16,
+    /// 0 for a protocol of the frame.
+    pub depth: u8,
+    /// Whether it was computed rather than read.
+    pub generated: bool,
+    /// Bytes from the start of the source.
+    pub offset: u32,
+    /// Length in bytes.
+    pub len: u32,
+    /// The value.
+    pub value: Kept,
+    /// Text added to the label: a range of [`Tree::text`].
+    pub note: (u32, u32),
+    /// The fault that ended this subtree: an index into [`Tree::faults`] plus 1, 0 for none.
+    pub fault: u16,
+}
+
+/// Bytes that fields lie in.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// `"Frame"`, `"Reassembled SMB Direct"`, …
+    pub name: &'static str,
+    /// A copy of the bytes.
+    pub bytes: Vec<u8>,
+    base: usize,
+}
+
+/// Keeps every field of one frame: the detail pane, JSON, and all exports are made from it. Reused from frame to frame,
+/// it stops allocating.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    /// Pre-order: the children of a node are the nodes of greater depth that follow it.
+    pub nodes: Vec<Node>,
+    /// Computed text that nodes refer to.
+    pub text: Vec<u8>,
+    /// Why decoding stopped, in order, with the offset in the source current then.
+    pub faults: Vec<(Fault, u16, u32)>,
+    /// The protocol of the frame's line.
+    pub protocol: &'static str,
+    /// The text of the frame's line.
+    pub info: String,
+    sources: Vec<Source>,
+    used: usize,
+    stack: Vec<u16>,
+    open: Vec<u32>,
+    depth: u8,
+}
+
+impl Tree {
+    /// Nodes of one frame at most: what comes after is not kept, and a fault says so.
+    pub const NODES_MAX: usize = 1 << 20;
+
+    /// An empty tree; [`Tree::begin`] gives it a frame.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets everything and begins a frame of these bytes.
+    pub fn begin(&mut self, frame: &[u8]) {
+        self.nodes.clear();
+        self.text.clear();
+        self.faults.clear();
+        self.protocol = "";
+        self.info.clear();
+        self.used = 0;
+        self.stack.clear();
+        self.open.clear();
+        self.depth = 0;
+        self.push_source("Frame", frame);
+    }
+
+    /// The frame and every other source that fields of it lie in.
+    pub fn sources(&self) -> &[Source] {
+        &self.sources[..self.used]
+    }
+
+    /// The bytes of a node: what it covers in its source.
+    pub fn covered(&self, node: &Node) -> &[u8] {
+        let bytes = self.sources().get(usize::from(node.source)).map_or(&[][..], |s| &s.bytes);
+        let start = (node.offset as usize).min(bytes.len());
+        &bytes[start..start.saturating_add(node.len as usize).min(bytes.len())]
+    }
+
+    /// The bytes of a node's value, for the kinds that are runs of bytes, and of its text, for computed text.
+    pub fn value_bytes(&self, node: &Node) -> &[u8] {
+        match node.value {
+            Kept::Apart(start, len) | Kept::Text(start, len) => self.range(start, len),
+            _ => self.covered(node),
+        }
+    }
+
+    /// What [`Trace::label`] added to a node's label.
+    pub fn note(&self, node: &Node) -> &str {
+        core::str::from_utf8(self.range(node.note.0, node.note.1)).unwrap_or("")
+    }
+
+    /// The nodes of a name, in order of appearance.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &Node> {
+        let id = crate::field::id_of(name);
+        self.nodes.iter().filter(move |n| n.def.id == id)
+    }
+
+    /// The first number of a name.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.all(name).find_map(|n| match n.value {
+            Kept::U(v) => Some(v),
+            _ => None,
+        })
+    }
+
+    fn range(&self, start: u32, len: u32) -> &[u8] {
+        &self.text[start as usize..(start + len) as usize]
+    }
+
+    fn push_source(&mut self, name: &'static str, bytes: &[u8]) {
+        if self.used == self.sources.len() {
+            self.sources.push(Source::default());
+        }
+        let source = &mut self.sources[self.used];
+        source.name = name;
+        source.bytes.clear();
+        source.bytes.extend_from_slice(bytes);
+        source.base = bytes.as_ptr().addr();
+        self.stack.push(u16::try_from(self.used).unwrap_or(u16::MAX));
+        self.used += 1;
+    }
+
+    /// Source and offset of `at`: in the current source or, where a decoder went back, in an enclosing one.
+    fn locate(&self, at: &[u8]) -> (u16, u32) {
+        let addr = at.as_ptr().addr();
+        for &s in self.stack.iter().rev() {
+            let source = &self.sources[usize::from(s)];
+            if let Some(offset) = addr.checked_sub(source.base).filter(|o| *o <= source.bytes.len()) {
+                return (s, u32::try_from(offset).unwrap_or(u32::MAX));
+            }
+        }
+        (self.stack.last().copied().unwrap_or(0), 0)
+    }
+
+    fn keep(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> (u32, u32) {
+        let start = self.text.len();
+        write(&mut self.text);
+        (start as u32, (self.text.len() - start) as u32)
+    }
+
+    fn push(&mut self, def: Def, at: &[u8], len: usize, value: Kept) {
+        if self.nodes.len() >= Self::NODES_MAX {
+            if self.nodes.len() == Self::NODES_MAX {
+                self.faults.push((Fault::limit(def, at), 0, 0));
+            }
+            return;
+        }
+        let (source, offset) = self.locate(at);
+        let len32 = u32::try_from(len).unwrap_or(u32::MAX);
+        self.nodes.push(Node { def, source, depth: self.depth, generated: len == 0, offset, len: len32, value, note: (0, 0), fault: 0 });
+    }
+
+    fn end_of(&self, from: usize) -> u32 {
+        let source = self.nodes[from].source;
+        self.nodes[from..].iter().filter(|n| n.source == source).map(|n| n.offset.saturating_add(n.len)).max().unwrap_or(0)
+    }
+}
+
+struct Utf8Writer<'v>(&'v mut Vec<u8>);
+impl Write for Utf8Writer<'_> {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        self.0.extend_from_slice(s.as_bytes());
+        Ok(())
+    }
+}
+
+impl Trace for Tree {
+    const ON: bool = true;
+
+    fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
+        let kept = match value {
+            Value::None => Kept::None,
+            Value::U(v) => Kept::U(v),
+            Value::I(v) => Kept::I(v),
+            Value::Time { seconds, nanos } => Kept::Time(seconds, nanos),
+            Value::Bytes(b) if b.as_ptr() == at.as_ptr() && b.len() == len => Kept::Bytes,
+            Value::Bytes(b) => {
+                let (start, n) = self.keep(|text| text.extend_from_slice(b));
+                Kept::Apart(start, n)
+            }
+            Value::Text(args) => {
+                let (start, n) = self.keep(|text| {
+                    let _ = Utf8Writer(text).write_fmt(args);
+                });
+                Kept::Text(start, n)
+            }
+        };
+        self.push(def, at, len, kept);
+        if matches!(kept, Kept::Bytes) && len == 0 && matches!(def.kind, Kind::Bytes | Kind::Str | Kind::Utf16) {
+            // an empty run of bytes was read, not computed
+            if let Some(n) = self.nodes.last_mut() {
+                n.generated = false;
+            }
+        }
+    }
+
+    fn open(&mut self, def: Def, at: &[u8]) {
+        self.open.push(self.nodes.len() as u32);
+        self.push(def, at, 0, Kept::None);
+        self.depth = self.depth.saturating_add(1);
+    }
+
+    fn close(&mut self, rest: &[u8]) {
+        self.depth = self.depth.saturating_sub(1);
+        let Some(at) = self.open.pop().map(|n| n as usize).filter(|n| *n < self.nodes.len()) else { return };
+        let (source, end) = self.locate(rest);
+        let end = if source == self.nodes[at].source { end.max(self.nodes[at].offset) } else { self.end_of(at) };
+        let node = &mut self.nodes[at];
+        node.len = end - node.offset;
+        node.generated = false;
+    }
+
+    fn abort(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+        let Some(at) = self.open.pop().map(|n| n as usize).filter(|n| *n < self.nodes.len()) else { return };
+        let end = self.end_of(at);
+        let fault = self.faults.len().min(usize::from(u16::MAX)) as u16;
+        let node = &mut self.nodes[at];
+        node.len = end - node.offset;
+        node.generated = false;
+        node.fault = fault;
+    }
+
+    fn down(&mut self) {
+        self.depth = self.depth.saturating_add(1);
+    }
+
+    fn up(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    fn label(&mut self, text: fmt::Arguments<'_>) {
+        let Some(at) = self.open.last().map(|n| *n as usize).filter(|n| *n < self.nodes.len()) else { return };
+        let before = self.nodes[at].note;
+        let (start, len) = self.keep(|kept| {
+            kept.extend_from_within(before.0 as usize..(before.0 + before.1) as usize);
+            let _ = Utf8Writer(kept).write_fmt(text);
+        });
+        self.nodes[at].note = (start, len);
+    }
+
+    fn protocol(&mut self, name: &'static str) {
+        if self.protocol != name {
+            self.protocol = name;
+            self.info.clear();
+        } else if !self.info.is_empty() {
+            self.info.push_str("; ");
+        }
+    }
+
+    fn info(&mut self, text: fmt::Arguments<'_>) {
+        if !self.info.is_empty() && !self.info.ends_with(' ') {
+            self.info.push_str(", ");
+        }
+        let _ = self.info.write_fmt(text);
+    }
+
+    fn fault(&mut self, fault: &Fault) {
+        let source = self.stack.last().copied().unwrap_or(0);
+        let offset = self.sources.get(usize::from(source)).and_then(|s| fault_offset(fault, s)).unwrap_or(0);
+        self.faults.push((*fault, source, offset));
+    }
+
+    fn source(&mut self, name: &'static str, bytes: &[u8]) {
+        self.push_source(name, bytes);
+    }
+
+    fn end_source(&mut self) {
+        if self.stack.len() > 1 {
+            self.stack.pop();
+        }
+    }
+}
+
+fn fault_offset(fault: &Fault, source: &Source) -> Option<u32> {
+    fault.offset_from(source.base, source.bytes.len()).and_then(|o| u32::try_from(o).ok())
+}

@@ -1,0 +1,3 @@
+//! One file per protocol, each readable alone: what it is and its spec, its fields, its decoder, its tests.
+pub mod ib;
+pub mod smbd;
