@@ -1,4 +1,11 @@
 #![forbid(unsafe_code)]
 #![no_std]
-//! See the README of this crate.
+//! Packets to RDMA operations, messages, exchanges and findings: all state, still no I/O and no clock.
+//!
+//! One direction: packet → [`op::RdmaOp`] → message → exchange → finding. Time is an argument everywhere.
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod flow;
+pub mod op;

@@ -1,0 +1,1 @@
+//! Packets to [`crate::op::RdmaOp`]: PSN order of queue pairs, TCP order, MPA framing, DDP segments.

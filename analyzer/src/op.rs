@@ -1,0 +1,160 @@
+//! The waist. InfiniBand, RoCEv2 and iWARP look different below it and the same above it: everything from SMB Direct and
+//! RPC-over-RDMA upwards is written once, against [`RdmaOp`].
+//!
+//! An operation is told packet by packet (segment by segment on iWARP), in the order in which the receiver takes it: what
+//! came twice is told once, what came early is held back, what is missing is told as [`Gap`].
+
+/// A frame of the capture: its number, counted from 1, and its time in ns since the Unix epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct At {
+    /// Number of the frame, from 1.
+    pub frame: u64,
+    /// Nanoseconds since the Unix epoch.
+    pub time: i64,
+}
+
+/// One of the two ends of a connection, by the order in which they were first seen. Which of them is the client is known
+/// later, or never: `Connection::client` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// The end that sent the first packet seen.
+    A,
+    /// The other one.
+    B,
+}
+
+impl End {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::A, Self::B];
+
+    /// The other end.
+    pub const fn peer(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+
+    /// 0 or 1, for arrays of two.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// What an operation does, in libibverbs' words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// A message into the next posted receive.
+    Send,
+    /// The same, and a remote key of the receiver is invalidated when it has arrived.
+    SendInvalidate,
+    /// Bytes into the receiver's memory.
+    Write,
+    /// A request for bytes of the receiver's memory.
+    ReadRequest,
+    /// The bytes that a request asked for.
+    ReadResponse,
+    /// Compare and swap, fetch and add, or their answers.
+    Atomic,
+    /// iWARP: the sender ends the connection and says why.
+    Terminate,
+}
+
+/// Which part of its message a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// The whole message.
+    Only,
+    /// The first of several.
+    First,
+    /// Neither first nor last.
+    Middle,
+    /// The last of several.
+    Last,
+}
+
+impl Part {
+    /// Whether a message begins here.
+    pub const fn begins(self) -> bool {
+        matches!(self, Self::Only | Self::First)
+    }
+
+    /// Whether a message ends here.
+    pub const fn ends(self) -> bool {
+        matches!(self, Self::Only | Self::Last)
+    }
+
+    /// The part that is or is not the beginning and the end.
+    pub const fn of(begins: bool, ends: bool) -> Self {
+        match (begins, ends) {
+            (true, true) => Self::Only,
+            (true, false) => Self::First,
+            (false, true) => Self::Last,
+            (false, false) => Self::Middle,
+        }
+    }
+}
+
+/// Where the bytes of an operation go to, or come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// The receiver's next posted buffer: offset of these bytes in the message.
+    Queue {
+        /// In bytes.
+        offset: u32,
+    },
+    /// Registered memory of one of the ends. For a Write it is the receiver's; for a Read Request and its Response it is
+    /// that of the end that answers the Read.
+    Memory {
+        /// InfiniBand R_Key, iWARP STag.
+        key: u32,
+        /// Virtual address or tagged offset of the first of these bytes.
+        address: u64,
+    },
+    /// Not known: the packet that says it was not captured.
+    Unknown,
+}
+
+/// One packet or segment of an RDMA operation.
+#[derive(Clone, Copy, Debug)]
+pub struct RdmaOp<'a> {
+    /// The frame it ended in.
+    pub at: At,
+    /// Who sent it.
+    pub by: End,
+    /// What it does.
+    pub verb: Verb,
+    /// Which part of its message it is.
+    pub part: Part,
+    /// Where the bytes go to or come from.
+    pub placement: Placement,
+    /// Length of the whole message in bytes, where this part says it (RETH, Read Request).
+    pub message_length: Option<u32>,
+    /// The remote key that the receiver is to invalidate.
+    pub invalidate: Option<u32>,
+    /// Immediate data.
+    pub immediate: Option<u32>,
+    /// Whether the receiver is to be woken.
+    pub solicited: bool,
+    /// Bytes of this part on the wire.
+    pub length: u32,
+    /// The same bytes, as far as they were captured.
+    pub bytes: &'a [u8],
+    /// Whether the bytes stand in the frame `at` as they are (rather than in a buffer that was put together).
+    pub in_frame: bool,
+    /// Ties the parts of a Read Response to their request: the request's number on this connection, from 1; 0 unknown.
+    pub read: u32,
+}
+
+/// Bytes or packets of a stream that will not be seen any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Where the stream goes on.
+    pub at: At,
+    /// Whose packets are missing.
+    pub by: End,
+    /// How many packets (RC) or bytes (iWARP).
+    pub count: u32,
+    /// Whether the receiver had them (so the capture lost them), as far as can be told.
+    pub receiver_had_them: bool,
+}
