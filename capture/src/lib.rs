@@ -1,2 +1,33 @@
-//! See the README of this crate.
+//! Where captured packets come from and go to. See the README of this crate.
+//!
+//! [`open`] gives a [`Capture`], which is a [`Source`] of borrowed [`Record`]s. Regular files are mapped, and
+//! [`Capture::file`] then gives the whole of it as a [`CaptureFile`], whose records live as long as the file does.
 #![deny(unsafe_code)]
+
+mod error;
+mod inflate;
+mod mapped;
+mod metadata;
+mod open;
+mod pcap;
+mod pcapng;
+mod record;
+mod source;
+mod spool;
+mod stream;
+#[cfg(test)]
+mod testing;
+mod walk;
+
+pub use error::{Damage, Error, Problem, Result};
+pub use mapped::{CaptureFile, MappedSource, RecordIter};
+pub use metadata::{
+    Clock, Format, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_KEPT_BYTES, MAX_SECTIONS, Metadata, Secrets, Section,
+};
+pub use open::{Capture, OpenOptions, open};
+pub use rdmascope_dissector::frame::LinkType;
+pub use record::{Options, PacketOption, Record};
+pub use source::{Progress, Source};
+pub use spool::RandomAccess;
+pub use stream::{Follow, StreamSource};
+pub use walk::DEFAULT_MAX_RECORD_LEN;

@@ -1,0 +1,275 @@
+//! What can go wrong with a capture file, said in one line: which file, at which byte, what was expected and found, and what to do.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The result of everything in this crate that touches a file.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A problem with a capture file. `Display` gives one line that begins with the path.
+///
+/// It is one pointer wide, so that results on the hot path stay small.
+pub struct Error(Box<Report>);
+
+struct Report {
+    path: PathBuf,
+    problem: Problem,
+}
+
+impl Error {
+    /// An error about the file at `path` (`-` is standard input).
+    #[cold]
+    pub fn new(path: impl Into<PathBuf>, problem: Problem) -> Error {
+        Error(Box::new(Report { path: path.into(), problem }))
+    }
+
+    /// The file this is about; `-` is standard input.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// What is wrong with it.
+    pub fn problem(&self) -> &Problem {
+        &self.0.problem
+    }
+
+    /// The byte at which reading or writing stopped, where there is one. For a compressed file it counts decompressed bytes.
+    pub fn offset(&self) -> Option<u64> {
+        match &self.0.problem {
+            Problem::Damaged { offset, .. } | Problem::Read { offset, .. } | Problem::Write { offset, .. } => Some(*offset),
+            _ => None,
+        }
+    }
+
+    /// An error that the operating system gave when opening or creating `path`.
+    #[cold]
+    pub(crate) fn open(path: &Path, source: io::Error) -> Error {
+        let problem = match source.kind() {
+            io::ErrorKind::NotFound => Problem::NotFound,
+            io::ErrorKind::PermissionDenied => Problem::PermissionDenied,
+            io::ErrorKind::IsADirectory => Problem::IsDirectory,
+            _ => Problem::Open(source),
+        };
+        Error::new(path, problem)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path().to_str() {
+            Some("-") => write!(f, "standard input: {}", self.0.problem),
+            // Escaped, because a file name may hold bytes that a terminal obeys.
+            _ => write!(f, "{}: {}", self.path().to_string_lossy().escape_debug(), self.0.problem),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error").field("path", &self.0.path).field("problem", &self.0.problem).finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.0.problem)
+    }
+}
+
+/// What is wrong, without the path.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// The path leads nowhere.
+    #[error("no such file")]
+    NotFound,
+    /// The path is a directory.
+    #[error("is a directory; give the capture files in it")]
+    IsDirectory,
+    /// The operating system refused.
+    #[error("permission denied; check the owner and mode of the file")]
+    PermissionDenied,
+    /// There is not one byte in it.
+    #[error("is empty; nothing was captured, or it was not written yet")]
+    Empty,
+    /// It does not begin like a capture file.
+    #[error("not a capture file: {0}; pcap and pcapng are read, also inside gzip, zstd or lz4")]
+    NotCapture(String),
+    /// It is something known that this crate does not read.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// It began well and then broke. Everything before `offset` was read.
+    #[error("damaged at byte {offset}{}: {damage}", if *.decompressed { " of the decompressed data" } else { "" })]
+    Damaged {
+        /// Where the damaged record or block begins, in bytes from the start of the (decompressed) file.
+        offset: u64,
+        /// Whether `offset` counts decompressed bytes.
+        decompressed: bool,
+        /// What is wrong there.
+        damage: Damage,
+    },
+    /// The operating system failed while opening.
+    #[error("cannot be opened: {0}")]
+    Open(#[source] io::Error),
+    /// The operating system failed while reading.
+    #[error("cannot be read at byte {offset}: {source}")]
+    Read {
+        /// Bytes read so far.
+        offset: u64,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The operating system failed while writing.
+    #[error("cannot be written at byte {offset}: {source}{}", advice(.source))]
+    Write {
+        /// Bytes written so far.
+        offset: u64,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// What was to be written does not fit the file format.
+    #[error("cannot be written: {0}")]
+    DoesNotFit(String),
+    /// A record was asked for by offset, and none begins there.
+    #[error("no record begins at byte {0}")]
+    NoRecordAt(u64),
+}
+
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space or write elsewhere",
+        io::ErrorKind::BrokenPipe => "; the program that was to read this has ended",
+        _ => "",
+    }
+}
+
+/// How a capture file is damaged.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// The file ends too early.
+    #[error("the file ends inside a {what}: {needed} bytes needed, {left} left")]
+    CutShort {
+        /// What was being read.
+        what: &'static str,
+        /// Its length in bytes, as far as known.
+        needed: u64,
+        /// How many of these bytes there are.
+        left: u64,
+    },
+    /// A packet record claims an impossible length.
+    #[error("a packet record claims {found} captured bytes, the limit is {limit}")]
+    RecordTooLong {
+        /// The length claimed, in bytes.
+        found: u32,
+        /// The longest length accepted here, in bytes.
+        limit: u32,
+    },
+    /// A pcapng block claims an impossible length.
+    #[error("a block of type {kind:#x} claims a length of {found} bytes, expected a multiple of 4 from {least} to {limit}")]
+    BlockLength {
+        /// The block type.
+        kind: u32,
+        /// The length claimed, in bytes.
+        found: u32,
+        /// The shortest length possible.
+        least: u32,
+        /// The longest length accepted.
+        limit: u32,
+    },
+    /// The two lengths of a pcapng block contradict each other.
+    #[error("a block of type {kind:#x} begins with length {first} and ends with length {last}")]
+    BlockLengthsDiffer {
+        /// The block type.
+        kind: u32,
+        /// The length at its beginning, in bytes.
+        first: u32,
+        /// The length at its end, in bytes.
+        last: u32,
+    },
+    /// A packet claims more bytes than its block has.
+    #[error("a packet claims {found} captured bytes in a block with room for {room}")]
+    CapturedBeyondBlock {
+        /// The length claimed, in bytes.
+        found: u32,
+        /// What the block can hold, in bytes.
+        room: u32,
+    },
+    /// A block refers to an interface that was not described.
+    #[error("a block refers to interface {found}, and {known} interfaces were described in this section")]
+    UnknownInterface {
+        /// The interface named, counting from 0 in this section.
+        found: u32,
+        /// How many there are.
+        known: u32,
+    },
+    /// A pcapng section header without a byte-order magic.
+    #[error("a section header has byte-order magic {0:#010x}, expected 0x1a2b3c4d in either byte order")]
+    ByteOrderMagic(u32),
+    /// A version that is not known.
+    #[error("{format} version {major}.{minor} is not known")]
+    Version {
+        /// `pcap` or `pcapng`.
+        format: &'static str,
+        /// Major version found.
+        major: u16,
+        /// Minor version found.
+        minor: u16,
+    },
+    /// More of something than is sane.
+    #[error("more than {limit} {what}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many are accepted.
+        limit: usize,
+    },
+    /// The compressed data cannot be decompressed.
+    #[error("the {method} data is damaged or ends too early: {reason}")]
+    Compression {
+        /// `gzip`, `zstd` or `lz4`.
+        method: &'static str,
+        /// What the decompressor says.
+        reason: String,
+    },
+    /// The file became shorter while it was being read.
+    #[error("the file shrank from {was} to {now} bytes while it was read")]
+    Shrank {
+        /// Bytes it had.
+        was: u64,
+        /// Bytes it has.
+        now: u64,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_each_beginning_with_the_path() {
+        let e = Error::new(
+            "a\nb.pcap",
+            Problem::Damaged { offset: 40, decompressed: true, damage: Damage::RecordTooLong { found: 0x1000_0001, limit: 0x1000_0000 } },
+        );
+        assert_eq!(
+            e.to_string(),
+            "a\\nb.pcap: damaged at byte 40 of the decompressed data: a packet record claims 268435457 captured bytes, the limit is 268435456"
+        );
+        assert_eq!(e.offset(), Some(40));
+        assert_eq!(
+            Error::new("-", Problem::Empty).to_string(),
+            "standard input: is empty; nothing was captured, or it was not written yet"
+        );
+        let full = Problem::Write { offset: 7, source: io::ErrorKind::StorageFull.into() };
+        assert!(Error::new("x", full).to_string().ends_with("; free some space or write elsewhere"));
+    }
+
+    #[test]
+    fn a_result_is_one_pointer_wide() {
+        assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+    }
+}

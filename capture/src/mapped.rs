@@ -1,0 +1,274 @@
+//! A whole capture file in memory: mapped, or handed over as bytes. Records borrow from it for as long as it lives.
+//!
+//! A map has one danger: if another program truncates the file meanwhile, touching a page beyond the new end is a SIGBUS,
+//! which ends the process. So files that are followed, and files on network file systems, are read instead (see [`crate::open`]), and
+//! walking a map asks the operating system for the length again every 16 MiB. A truncation between two such looks, or
+//! while records are still held, can still end the process; so can a disk that fails to give a page. [`crate::OpenOptions::mmap`]
+//! turns mapping off.
+
+use std::fs::File;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Damage, Error, Problem, Result};
+use crate::metadata::Metadata;
+use crate::record::Record;
+use crate::source::{Progress, Source};
+use crate::walk::{DEFAULT_MAX_RECORD_LEN, Magic, Span, Start, Step, Walker};
+
+/// Bytes walked between two looks at the length of a mapped file.
+const LOOK_EVERY: usize = 16 << 20;
+
+/// A whole, uncompressed capture file: every byte of it at once, records in file order, records by offset.
+#[derive(Debug)]
+pub struct CaptureFile {
+    path: PathBuf,
+    storage: Storage,
+    max_record_len: u32,
+    first_record: usize,
+    /// As it is after the file header; what records need beyond that is in the metadata of the walk.
+    start: Walker,
+}
+
+#[derive(Debug)]
+enum Storage {
+    Map(memmap2::Mmap, File),
+    Owned(Vec<u8>),
+}
+
+impl Deref for Storage {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Storage::Map(map, _) => map,
+            Storage::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl CaptureFile {
+    /// Maps the regular file at `path`. Errors: whatever [`crate::open`] says, and `Unsupported` for compressed files.
+    pub fn open(path: impl AsRef<Path>) -> Result<CaptureFile> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|e| Error::open(path, e))?;
+        let meta = file.metadata().map_err(|e| Error::open(path, e))?;
+        if meta.is_dir() {
+            return Err(Error::new(path, Problem::IsDirectory));
+        }
+        if meta.len() == 0 {
+            return Err(Error::new(path, Problem::Empty));
+        }
+        CaptureFile::map(file, path, DEFAULT_MAX_RECORD_LEN)
+    }
+
+    /// Takes the bytes of a whole file; `name` stands for the path in errors.
+    pub fn from_bytes(bytes: Vec<u8>, name: impl Into<PathBuf>) -> Result<CaptureFile> {
+        CaptureFile::new(Storage::Owned(bytes), name.into(), DEFAULT_MAX_RECORD_LEN)
+    }
+
+    pub(crate) fn map(file: File, path: &Path, max_record_len: u32) -> Result<CaptureFile> {
+        #[allow(unsafe_code)]
+        // SAFETY: the map is read-only and private to this type. Its bytes may change if another program writes to the file,
+        // and nothing here relies on reading the same byte twice: every length is checked where it is read, and the slices made of it are
+        // bounded by the length of the map. Truncation is dealt with as the head of this file says.
+        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| Error::open(path, e))?;
+        #[cfg(unix)]
+        // Advice; if it is not taken, nothing is lost but speed.
+        let _ = map.advise(memmap2::Advice::Sequential);
+        CaptureFile::new(Storage::Map(map, file), path.to_owned(), max_record_len)
+    }
+
+    fn new(storage: Storage, path: PathBuf, max_record_len: u32) -> Result<CaptureFile> {
+        match Magic::of(&storage) {
+            Magic::Pcap | Magic::Pcapng => {}
+            Magic::Gzip | Magic::Frames => {
+                return Err(Error::new(
+                    path,
+                    Problem::Unsupported("compressed, so it cannot be used as a whole; read it in order".to_owned()),
+                ));
+            }
+            Magic::Other => return Err(Error::new(path, crate::open::not_capture(&storage))),
+        }
+        match Walker::start(&storage, max_record_len) {
+            Ok(Start::Ready(start, first_record)) => Ok(CaptureFile { path, storage, max_record_len, first_record, start: *start }),
+            Ok(Start::More { what, needed }) => {
+                let damage = Damage::CutShort { what, needed: needed as u64, left: storage.len() as u64 };
+                Err(Error::new(path, Problem::Damaged { offset: 0, decompressed: false, damage }))
+            }
+            Err(damage) => Err(Error::new(path, Problem::Damaged { offset: 0, decompressed: false, damage })),
+        }
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Every byte of the file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.storage
+    }
+
+    /// The records in file order, from the first on. They live as long as the file, so a batch of them may go to another thread.
+    pub fn records(&self) -> RecordIter<'_> {
+        RecordIter { file: self, cursor: self.cursor() }
+    }
+
+    /// The record that begins at byte `offset`, as [`Record::offset`] gave it, with the metadata of a walk that came past it.
+    pub fn record_at(&self, metadata: &Metadata, offset: u64) -> Result<Record<'_>> {
+        let bytes = usize::try_from(offset).ok().and_then(|at| self.storage.get(at..)).unwrap_or(&[]);
+        let first = self.first_record as u64;
+        match Walker::packet_at(&self.start.format, metadata, self.max_record_len, bytes, offset) {
+            Ok(Step::Packet(span)) if offset >= first => Ok(span.record(bytes, offset)),
+            _ => Err(Error::new(&self.path, Problem::NoRecordAt(offset))),
+        }
+    }
+
+    pub(crate) fn cursor(&self) -> Cursor {
+        Cursor { walker: self.start.clone(), at: self.first_record, look_at: LOOK_EVERY, done: false }
+    }
+
+    /// The length that the file has by now, if that is less than what was mapped.
+    #[cold]
+    fn shrank(&self) -> Option<Damage> {
+        let Storage::Map(map, file) = &self.storage else { return None };
+        let (was, now) = (map.len() as u64, file.metadata().ok()?.len());
+        (now < was).then_some(Damage::Shrank { was, now })
+    }
+}
+
+/// A place in a [`CaptureFile`], and what was learned on the way there.
+#[derive(Debug, Clone)]
+pub(crate) struct Cursor {
+    pub(crate) walker: Walker,
+    at: usize,
+    look_at: usize,
+    done: bool,
+}
+
+impl Cursor {
+    /// The next record: where it begins and where its parts are.
+    #[inline(always)]
+    fn advance(&mut self, file: &CaptureFile) -> Option<Result<(usize, Span)>> {
+        let bytes: &[u8] = &file.storage;
+        loop {
+            let at = self.at;
+            if at >= self.look_at {
+                self.look_at = at.saturating_add(LOOK_EVERY);
+                if let Some(damage) = file.shrank() {
+                    return self.fail(file, damage);
+                }
+            }
+            let rest = bytes.get(at..).unwrap_or(&[]);
+            if rest.is_empty() || self.done {
+                return None;
+            }
+            match self.walker.step(rest, at as u64) {
+                Ok(Step::Packet(span)) => {
+                    self.at = at + span.len as usize;
+                    return Some(Ok((at, span)));
+                }
+                Ok(Step::Other { len }) => self.at = at + len,
+                Ok(Step::More { what, needed }) => {
+                    let (needed, left) = (needed as u64, rest.len() as u64);
+                    return self.fail(file, Damage::CutShort { what, needed, left });
+                }
+                Err(damage) => return self.fail(file, damage),
+            }
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, file: &CaptureFile, damage: Damage) -> Option<Result<(usize, Span)>> {
+        self.done = true;
+        let problem = Problem::Damaged { offset: self.at as u64, decompressed: false, damage };
+        Some(Err(Error::new(&file.path, problem)))
+    }
+}
+
+/// The records of a [`CaptureFile`] in file order. After an error there are no more.
+#[derive(Debug, Clone)]
+pub struct RecordIter<'a> {
+    file: &'a CaptureFile,
+    cursor: Cursor,
+}
+
+impl<'a> RecordIter<'a> {
+    /// What the file said about itself up to here.
+    pub fn metadata(&self) -> &Metadata {
+        &self.cursor.walker.metadata
+    }
+
+    /// Bytes walked.
+    pub fn offset(&self) -> u64 {
+        self.cursor.at as u64
+    }
+}
+
+impl<'a> Iterator for RecordIter<'a> {
+    type Item = Result<Record<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<Record<'a>>> {
+        match self.cursor.advance(self.file)? {
+            Ok((at, span)) => Some(Ok(span.record(self.file.storage.get(at..)?, at as u64))),
+            Err(e) => Some(Err(e)),
+        }
+    }
+}
+
+impl std::iter::FusedIterator for RecordIter<'_> {}
+
+/// A [`CaptureFile`] as a [`Source`].
+#[derive(Debug)]
+pub struct MappedSource {
+    file: Arc<CaptureFile>,
+    cursor: Cursor,
+    current: Option<(usize, Span)>,
+}
+
+impl MappedSource {
+    /// Begins at the first record.
+    pub fn new(file: Arc<CaptureFile>) -> MappedSource {
+        let cursor = file.cursor();
+        MappedSource { file, cursor, current: None }
+    }
+
+    /// The file itself, to be shared.
+    pub fn file(&self) -> &Arc<CaptureFile> {
+        &self.file
+    }
+}
+
+impl Source for MappedSource {
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        match self.cursor.advance(&self.file) {
+            Some(Ok(found)) => self.current = Some(found),
+            Some(Err(e)) => {
+                self.current = None;
+                return Err(e);
+            }
+            None => self.current = None,
+        }
+        Ok(self.current.is_some())
+    }
+
+    #[inline]
+    fn record(&self) -> Record<'_> {
+        match self.current {
+            Some((at, span)) => span.record(self.file.storage.get(at..).unwrap_or(&[]), at as u64),
+            None => Record::EMPTY,
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.cursor.walker.metadata
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { done: self.cursor.at as u64, total: Some(self.file.storage.len() as u64) }
+    }
+}

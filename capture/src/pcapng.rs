@@ -1,0 +1,373 @@
+//! pcapng: blocks one after another, each with its type and its length at both ends.
+//!
+//! Spec: draft-ietf-opsawg-pcapng.
+//! ```text
+//! block      type 4 · length 4 · body · length 4                             in the byte order of the section
+//! section    0x0a0d0d0a · length · magic 4 · major 2 · minor 2 · section length 8 · options
+//! interface  1 · length · link type 2 · reserved 2 · snaplen 4 · options
+//! packet     6 · length · interface 4 · time, high 4 · low 4 · captured 4 · wire 4 · bytes, padded to 4 · options
+//! old packet 2 · length · interface 2 · drops 2 · then as above
+//! simple     3 · length · wire 4 · bytes, padded to 4
+//! ```
+//! Blocks of other types are passed over, except for statistics (5) and decryption secrets (0xa), which are kept.
+
+use crate::LinkType;
+use crate::error::Damage;
+use crate::metadata::{Clock, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_SECTIONS, Metadata, Secrets, Section};
+use crate::record::{Flags, OPT_COMMENT, Options};
+use crate::walk::{Span, Step};
+
+pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+pub(crate) const INTERFACE_DESCRIPTION: u32 = 0x1;
+pub(crate) const OLD_PACKET: u32 = 0x2;
+pub(crate) const SIMPLE_PACKET: u32 = 0x3;
+pub(crate) const INTERFACE_STATISTICS: u32 = 0x5;
+pub(crate) const ENHANCED_PACKET: u32 = 0x6;
+pub(crate) const DECRYPTION_SECRETS: u32 = 0xa;
+
+/// The byte-order magic of a section header, as read in the right order.
+pub(crate) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+
+/// Type and both lengths.
+const SMALLEST_BLOCK: u32 = 12;
+/// What a block may have beside a frame of the greatest length: header and options.
+const ROOM_BESIDE_FRAME: u32 = 1 << 20;
+/// The fixed part of an Enhanced or old Packet Block, with type and first length.
+const PACKET_HEADER_LEN: usize = 28;
+const SIMPLE_HEADER_LEN: usize = 12;
+
+pub(crate) mod option {
+    //! Option codes, by the block they belong to.
+    pub(crate) const SHB_HARDWARE: u16 = 2;
+    pub(crate) const SHB_OS: u16 = 3;
+    pub(crate) const SHB_USERAPPL: u16 = 4;
+    pub(crate) const IF_NAME: u16 = 2;
+    pub(crate) const IF_DESCRIPTION: u16 = 3;
+    pub(crate) const IF_SPEED: u16 = 8;
+    pub(crate) const IF_TSRESOL: u16 = 9;
+    pub(crate) const IF_FILTER: u16 = 11;
+    pub(crate) const IF_OS: u16 = 12;
+    pub(crate) const IF_FCSLEN: u16 = 13;
+    pub(crate) const IF_TSOFFSET: u16 = 14;
+    pub(crate) const IF_HARDWARE: u16 = 15;
+    pub(crate) const ISB_STARTTIME: u16 = 2;
+    pub(crate) const ISB_ENDTIME: u16 = 3;
+    pub(crate) const ISB_IFRECV: u16 = 4;
+    pub(crate) const ISB_IFDROP: u16 = 5;
+    pub(crate) const ISB_FILTERACCEPT: u16 = 6;
+    pub(crate) const ISB_OSDROP: u16 = 7;
+    pub(crate) const ISB_USRDELIV: u16 = 8;
+}
+
+/// What every step through a pcapng file needs: the section it is in.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pcapng {
+    big_endian: bool,
+    /// Index of its first interface.
+    first_interface: u32,
+}
+
+impl Pcapng {
+    /// Looks at the block that `bytes` begin with, at `offset` in the file; takes note of it if it is no packet.
+    #[inline(always)]
+    pub(crate) fn step(&mut self, bytes: &[u8], offset: u64, max: u32, metadata: &mut Metadata) -> Result<Step, Damage> {
+        if let Some(kind) = bytes.first_chunk::<4>() {
+            // The type of a section header reads the same in both orders, and its magic decides.
+            if u32::from_le_bytes(*kind) == SECTION_HEADER {
+                return self.section_header(bytes, offset, max, metadata);
+            }
+        }
+        let block = match Block::read(bytes, self.big_endian, max)? {
+            Ok(block) => block,
+            Err(more) => return Ok(more),
+        };
+        match block.kind {
+            ENHANCED_PACKET => {
+                let id = block.u32_at(8)?;
+                self.packet(&block, id, metadata)
+            }
+            OLD_PACKET => {
+                let id = u32::from(block.u16_at(8)?);
+                self.packet(&block, id, metadata)
+            }
+            SIMPLE_PACKET => self.simple_packet(&block, metadata),
+            _ => self.other(&block, offset, metadata),
+        }
+    }
+
+    /// Looks again at the packet block at `offset`, which was passed before.
+    pub(crate) fn packet_at(bytes: &[u8], offset: u64, max: u32, metadata: &Metadata) -> Result<Step, Damage> {
+        let not_here = Step::Other { len: 0 };
+        let Some(section) = metadata.section_at(offset) else { return Ok(not_here) };
+        let here = Pcapng { big_endian: section.big_endian, first_interface: section.first_interface };
+        let block = match Block::read(bytes, here.big_endian, max)? {
+            Ok(block) => block,
+            Err(more) => return Ok(more),
+        };
+        // A later section's interfaces must not be taken for this one's.
+        let known = (section.first_interface + section.interfaces) as usize;
+        let interfaces = metadata.interfaces.get(..known).unwrap_or(&metadata.interfaces);
+        match block.kind {
+            ENHANCED_PACKET => here.packet_of(&block, block.u32_at(8)?, interfaces),
+            OLD_PACKET => here.packet_of(&block, u32::from(block.u16_at(8)?), interfaces),
+            SIMPLE_PACKET => here.simple_packet_of(&block, interfaces),
+            _ => Ok(not_here),
+        }
+    }
+
+    #[inline(always)]
+    fn packet(&self, block: &Block<'_>, id: u32, metadata: &Metadata) -> Result<Step, Damage> {
+        self.packet_of(block, id, &metadata.interfaces)
+    }
+
+    /// An Enhanced Packet Block, or an old one: they differ only in the first four bytes of the body.
+    #[inline(always)]
+    fn packet_of(&self, block: &Block<'_>, id: u32, interfaces: &[Interface]) -> Result<Step, Damage> {
+        let header: &[u8; PACKET_HEADER_LEN] = block.bytes.first_chunk().ok_or_else(|| block.too_short(PACKET_HEADER_LEN as u32 + 4))?;
+        let word = |at: usize| block.word([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let (index, interface) = self.interface(id, interfaces)?;
+        let timestamp = u64::from(word(12)) << 32 | u64::from(word(16));
+        let captured = word(20);
+        let end = block.bytes.len() as u32 - 4;
+        let room = end - PACKET_HEADER_LEN as u32;
+        if captured > room {
+            return Err(Damage::CapturedBeyondBlock { found: captured, room });
+        }
+        // Some writers leave out the padding where no options follow.
+        let options = (PACKET_HEADER_LEN as u32 + captured.next_multiple_of(4)).min(end);
+        Ok(Step::Packet(Span {
+            time_ns: interface.clock.nanoseconds(timestamp),
+            interface: index,
+            wire_len: word(24),
+            link_type: interface.link_type,
+            flags: Flags(if self.big_endian { Flags::BIG_ENDIAN } else { 0 }),
+            header_len: PACKET_HEADER_LEN as u8,
+            captured,
+            options: (options, end),
+            len: block.bytes.len() as u32,
+        }))
+    }
+
+    fn simple_packet(&self, block: &Block<'_>, metadata: &Metadata) -> Result<Step, Damage> {
+        self.simple_packet_of(block, &metadata.interfaces)
+    }
+
+    /// A Simple Packet Block: no interface (it is the first one), no time, and how much was captured follows from the snaplen.
+    fn simple_packet_of(&self, block: &Block<'_>, interfaces: &[Interface]) -> Result<Step, Damage> {
+        let wire_len = block.u32_at(8)?;
+        let (index, interface) = self.interface(0, interfaces)?;
+        let end = block.bytes.len() as u32 - 4;
+        let room = end - SIMPLE_HEADER_LEN as u32;
+        let snap_len = if interface.snap_len == 0 { u32::MAX } else { interface.snap_len };
+        Ok(Step::Packet(Span {
+            time_ns: 0,
+            interface: index,
+            wire_len,
+            link_type: interface.link_type,
+            flags: Flags(Flags::NO_TIME | if self.big_endian { Flags::BIG_ENDIAN } else { 0 }),
+            header_len: SIMPLE_HEADER_LEN as u8,
+            captured: wire_len.min(snap_len).min(room),
+            options: (end, end),
+            len: block.bytes.len() as u32,
+        }))
+    }
+
+    /// The interface that the section numbers `id`, and its index among those of all sections.
+    #[inline(always)]
+    fn interface<'m>(&self, id: u32, interfaces: &'m [Interface]) -> Result<(u32, &'m Interface), Damage> {
+        let index = self.first_interface.saturating_add(id);
+        match interfaces.get(index as usize) {
+            Some(interface) => Ok((index, interface)),
+            None => Err(Damage::UnknownInterface { found: id, known: (interfaces.len() as u32).saturating_sub(self.first_interface) }),
+        }
+    }
+
+    #[cold]
+    fn section_header(&mut self, bytes: &[u8], offset: u64, max: u32, metadata: &mut Metadata) -> Result<Step, Damage> {
+        let more = Step::More { what: "section header block", needed: 28 };
+        let Some(magic) = bytes.get(8..12).and_then(|b| b.try_into().ok()) else { return Ok(more) };
+        let big_endian = match (u32::from_le_bytes(magic), u32::from_be_bytes(magic)) {
+            (BYTE_ORDER_MAGIC, _) => false,
+            (_, BYTE_ORDER_MAGIC) => true,
+            (found, _) => return Err(Damage::ByteOrderMagic(found)),
+        };
+        let block = match Block::read(bytes, big_endian, max)? {
+            Ok(block) => block,
+            Err(more) => return Ok(more),
+        };
+        let (major, minor) = (block.u16_at(12)?, block.u16_at(14)?);
+        if major != 1 {
+            return Err(Damage::Version { format: "pcapng", major, minor });
+        }
+        // After the versions: the section's length, which writers often do not know, and nothing here needs.
+        if metadata.sections.len() == MAX_SECTIONS {
+            return Err(Damage::TooMany { what: "sections", limit: MAX_SECTIONS });
+        }
+        self.big_endian = big_endian;
+        self.first_interface = metadata.interfaces.len() as u32;
+        let mut section = Section { offset, big_endian, first_interface: self.first_interface, ..Section::default() };
+        for o in block.options(24)? {
+            match o.code {
+                OPT_COMMENT => section.comments.extend(metadata.keep_text(o.value)),
+                option::SHB_HARDWARE => section.hardware = metadata.keep_text(o.value),
+                option::SHB_OS => section.os = metadata.keep_text(o.value),
+                option::SHB_USERAPPL => section.application = metadata.keep_text(o.value),
+                _ => {}
+            }
+        }
+        metadata.sections.push(section);
+        metadata.revision += 1;
+        Ok(Step::Other { len: block.bytes.len() })
+    }
+
+    #[cold]
+    fn other(&self, block: &Block<'_>, offset: u64, metadata: &mut Metadata) -> Result<Step, Damage> {
+        match block.kind {
+            INTERFACE_DESCRIPTION => self.interface_description(block, metadata)?,
+            INTERFACE_STATISTICS => self.interface_statistics(block, metadata)?,
+            DECRYPTION_SECRETS => {
+                let (kind, len) = (block.u32_at(8)?, block.u32_at(12)?);
+                let room = block.bytes.len() as u32 - 4 - block.least(16)?;
+                if len > room {
+                    return Err(Damage::CapturedBeyondBlock { found: len, room });
+                }
+                if metadata.may_keep(len as usize) {
+                    let data = block.bytes.get(16..16 + len as usize).unwrap_or(&[]).to_vec();
+                    metadata.secrets.push(Secrets { offset, kind, data });
+                    metadata.revision += 1;
+                }
+            }
+            _ => {}
+        }
+        Ok(Step::Other { len: block.bytes.len() })
+    }
+
+    fn interface_description(&self, block: &Block<'_>, metadata: &mut Metadata) -> Result<(), Damage> {
+        if metadata.interfaces.len() == MAX_INTERFACES {
+            return Err(Damage::TooMany { what: "interfaces", limit: MAX_INTERFACES });
+        }
+        let mut interface = Interface { snap_len: block.u32_at(12)?, ..Interface::new(LinkType(block.u16_at(8)?)) };
+        interface.section = (metadata.sections.len() as u32).saturating_sub(1);
+        let (mut resolution, mut offset_seconds) = (6, 0);
+        for o in block.options(16)? {
+            match (o.code, o.value) {
+                (OPT_COMMENT, value) => interface.comments.extend(metadata.keep_text(value)),
+                (option::IF_NAME, value) => interface.name = metadata.keep_text(value),
+                (option::IF_DESCRIPTION, value) => interface.description = metadata.keep_text(value),
+                (option::IF_HARDWARE, value) => interface.hardware = metadata.keep_text(value),
+                (option::IF_OS, value) => interface.os = metadata.keep_text(value),
+                // The first byte says what the filter is: 0 is text for libpcap, 1 compiled code.
+                (option::IF_FILTER, [0, text @ ..]) => interface.filter = metadata.keep_text(text),
+                (option::IF_SPEED, value) => interface.speed = block.u64_of(value),
+                (option::IF_TSRESOL, &[value]) => resolution = value,
+                (option::IF_TSOFFSET, value) => offset_seconds = block.u64_of(value).map_or(0, |v| v as i64),
+                // Bytes in today's draft and bits in older ones.
+                (option::IF_FCSLEN, &[value]) => interface.fcs_len = Some(if value >= 16 { value / 8 } else { value }),
+                _ => {}
+            }
+        }
+        interface.clock = Clock::new(resolution, offset_seconds);
+        metadata.interfaces.push(interface);
+        if let Some(section) = metadata.sections.last_mut() {
+            section.interfaces += 1;
+        }
+        metadata.revision += 1;
+        Ok(())
+    }
+
+    fn interface_statistics(&self, block: &Block<'_>, metadata: &mut Metadata) -> Result<(), Damage> {
+        let (index, &Interface { clock, .. }) = self.interface(block.u32_at(8)?, &metadata.interfaces)?;
+        let time = |high, low| clock.nanoseconds(u64::from(high) << 32 | u64::from(low));
+        let mut found = InterfaceStatistics { time_ns: time(block.u32_at(12)?, block.u32_at(16)?), ..InterfaceStatistics::default() };
+        for o in block.options(20)? {
+            // Times are two halves, the higher first in either byte order; counters are whole.
+            let time_of = || Some(time(block.word(*o.value.first_chunk()?), block.word(*o.value.last_chunk()?)));
+            match o.code {
+                option::ISB_STARTTIME if o.value.len() == 8 => found.start_ns = time_of(),
+                option::ISB_ENDTIME if o.value.len() == 8 => found.end_ns = time_of(),
+                option::ISB_IFRECV => found.received = block.u64_of(o.value),
+                option::ISB_IFDROP => found.dropped_by_interface = block.u64_of(o.value),
+                option::ISB_FILTERACCEPT => found.accepted_by_filter = block.u64_of(o.value),
+                option::ISB_OSDROP => found.dropped_by_os = block.u64_of(o.value),
+                option::ISB_USRDELIV => found.delivered = block.u64_of(o.value),
+                _ => {}
+            }
+        }
+        metadata.interfaces[index as usize].statistics = Some(found);
+        metadata.revision += 1;
+        Ok(())
+    }
+}
+
+/// A whole block, its two lengths checked against each other.
+struct Block<'a> {
+    kind: u32,
+    big_endian: bool,
+    /// All of it, from type to last length.
+    bytes: &'a [u8],
+}
+
+impl<'a> Block<'a> {
+    /// The block that `bytes` begin with; the inner `Err` says that not all of it is here.
+    #[inline(always)]
+    fn read(bytes: &'a [u8], big_endian: bool, max: u32) -> Result<Result<Block<'a>, Step>, Damage> {
+        let Some(header) = bytes.first_chunk::<8>() else {
+            return Ok(Err(Step::More { what: "block header", needed: SMALLEST_BLOCK as usize }));
+        };
+        let word = |b: [u8; 4]| if big_endian { u32::from_be_bytes(b) } else { u32::from_le_bytes(b) };
+        let kind = word([header[0], header[1], header[2], header[3]]);
+        let len = word([header[4], header[5], header[6], header[7]]);
+        if len < SMALLEST_BLOCK || len % 4 != 0 || len - SMALLEST_BLOCK > max.saturating_add(ROOM_BESIDE_FRAME) {
+            return Err(Damage::BlockLength { kind, found: len, least: SMALLEST_BLOCK, limit: max.saturating_add(ROOM_BESIDE_FRAME) });
+        }
+        let Some(bytes) = bytes.get(..len as usize) else {
+            return Ok(Err(Step::More { what: "block", needed: len as usize }));
+        };
+        let last = bytes.last_chunk::<4>().map_or(0, |b| word(*b));
+        if last != len {
+            return Err(Damage::BlockLengthsDiffer { kind, first: len, last });
+        }
+        Ok(Ok(Block { kind, big_endian, bytes }))
+    }
+
+    #[inline(always)]
+    fn word(&self, bytes: [u8; 4]) -> u32 {
+        if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    }
+
+    /// The word at `at`, which must lie before the last length.
+    #[inline(always)]
+    fn u32_at(&self, at: usize) -> Result<u32, Damage> {
+        self.least(at + 4)?;
+        Ok(self.word([self.bytes[at], self.bytes[at + 1], self.bytes[at + 2], self.bytes[at + 3]]))
+    }
+
+    fn u16_at(&self, at: usize) -> Result<u16, Damage> {
+        self.least(at + 2)?;
+        let half = [self.bytes[at], self.bytes[at + 1]];
+        Ok(if self.big_endian { u16::from_be_bytes(half) } else { u16::from_le_bytes(half) })
+    }
+
+    /// The value of an option that is a 64-bit integer; `None` if it has another length.
+    fn u64_of(&self, value: &[u8]) -> Option<u64> {
+        let value = value.try_into().ok()?;
+        Some(if self.big_endian { u64::from_be_bytes(value) } else { u64::from_le_bytes(value) })
+    }
+
+    /// The options, which begin at `at`.
+    fn options(&self, at: usize) -> Result<Options<'a>, Damage> {
+        self.least(at)?;
+        Ok(Options { bytes: &self.bytes[at..self.bytes.len() - 4], big_endian: self.big_endian })
+    }
+
+    /// That the fixed part, `at` bytes with type and first length, fits in; gives `at` back.
+    #[inline(always)]
+    fn least(&self, at: usize) -> Result<u32, Damage> {
+        if self.bytes.len() < at + 4 { Err(self.too_short(at as u32 + 4)) } else { Ok(at as u32) }
+    }
+
+    #[cold]
+    fn too_short(&self, least: u32) -> Damage {
+        Damage::BlockLength { kind: self.kind, found: self.bytes.len() as u32, least, limit: u32::MAX }
+    }
+}

@@ -1,0 +1,42 @@
+//! What every origin of frames offers, be it mapped, streamed or merged.
+
+use crate::error::Result;
+use crate::metadata::{Interface, Metadata};
+use crate::record::Record;
+
+/// Frames one after another.
+///
+/// A damaged file gives all frames before the damage, then one error, then nothing more.
+pub trait Source {
+    /// Goes to the next frame; `false` at the end. (A file that is followed may have more later: ask again.)
+    fn advance(&mut self) -> Result<bool>;
+
+    /// The frame that [`Source::advance`] went to; [`Record::EMPTY`] where it did not go to any.
+    fn record(&self) -> Record<'_>;
+
+    /// Goes to the next frame and gives it; `None` at the end.
+    #[inline]
+    fn next(&mut self) -> Result<Option<Record<'_>>> {
+        Ok(if self.advance()? { Some(self.record()) } else { None })
+    }
+
+    /// What the file said about itself up to here.
+    fn metadata(&self) -> &Metadata;
+
+    /// The interfaces described up to here; [`Record::interface`] is an index into them.
+    fn interfaces(&self) -> &[Interface] {
+        &self.metadata().interfaces
+    }
+
+    /// How far it is.
+    fn progress(&self) -> Progress;
+}
+
+/// How far reading is, in bytes of the file as it lies on disk (compressed, if it is).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// Bytes read.
+    pub done: u64,
+    /// Bytes there are; not known of a pipe.
+    pub total: Option<u64>,
+}

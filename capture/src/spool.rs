@@ -1,0 +1,151 @@
+//! Records by offset where the file is not mapped: from the file itself, or from an unnamed temporary copy of what was decompressed.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, Problem, Result};
+use crate::mapped::CaptureFile;
+use crate::metadata::Metadata;
+use crate::record::Record;
+use crate::walk::{Format, Step, Walker};
+
+/// A copy of a stream in a file without a name, which vanishes with the process. Bounded; what does not fit is not kept.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    file: Option<Arc<File>>,
+    /// Bytes kept.
+    len: Arc<AtomicU64>,
+    limit: u64,
+}
+
+impl Spool {
+    /// A spool that may take up to `limit` bytes. It creates its file with the first of them.
+    pub(crate) fn new(limit: u64) -> Spool {
+        Spool { file: None, len: Arc::new(AtomicU64::new(0)), limit }
+    }
+
+    /// Forgets everything, because what follows is the decompressed form of it.
+    pub(crate) fn restart(&mut self) {
+        *self = Spool::new(self.limit);
+    }
+
+    /// Appends. Where that fails (full disk) or the limit is reached, later records cannot be read again; reading in order goes on.
+    pub(crate) fn keep(&mut self, bytes: &[u8]) {
+        if self.len.load(Ordering::Relaxed) + bytes.len() as u64 > self.limit {
+            self.limit = 0;
+            return;
+        }
+        let file = match &self.file {
+            Some(file) => file.clone(),
+            None => match tempfile::tempfile() {
+                Ok(file) => self.file.insert(Arc::new(file)).clone(),
+                Err(_) => {
+                    self.limit = 0;
+                    return;
+                }
+            },
+        };
+        match (&*file).write_all(bytes) {
+            Ok(()) => _ = self.len.fetch_add(bytes.len() as u64, Ordering::Release),
+            Err(_) => self.limit = 0,
+        }
+    }
+
+    pub(crate) fn stored(&self) -> Option<Stored> {
+        Some(Stored { file: self.file.clone()?, len: Ok(self.len.clone()) })
+    }
+}
+
+/// A file that holds a (decompressed) stream from its beginning.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    file: Arc<File>,
+    /// Bytes that may be read: shared with the spool that writes, or fixed.
+    len: Result<Arc<AtomicU64>, u64>,
+}
+
+impl Stored {
+    pub(crate) fn new(file: Arc<File>, len: u64) -> Stored {
+        Stored { file, len: Err(len) }
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let len = self.len.as_ref().map_or_else(|fixed| *fixed, |len| len.load(Ordering::Acquire));
+        let room = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
+        read_at(&self.file, &mut buffer[..room], offset)
+    }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buffer, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
+}
+
+/// Reads records again by their offset. Independent of the source it came from, so another thread may use it.
+#[derive(Debug, Clone)]
+pub struct RandomAccess {
+    path: PathBuf,
+    metadata: Metadata,
+    from: From,
+    scratch: Vec<u8>,
+}
+
+#[derive(Debug, Clone)]
+enum From {
+    Mapped(Arc<CaptureFile>),
+    Stored { stored: Stored, format: Format, max_record_len: u32 },
+}
+
+impl RandomAccess {
+    pub(crate) fn mapped(file: Arc<CaptureFile>, metadata: Metadata) -> RandomAccess {
+        RandomAccess { path: file.path().to_owned(), metadata, from: From::Mapped(file), scratch: Vec::new() }
+    }
+
+    pub(crate) fn stored(path: PathBuf, stored: Stored, format: Format, max_record_len: u32, metadata: Metadata) -> RandomAccess {
+        RandomAccess { path, metadata, from: From::Stored { stored, format, max_record_len }, scratch: Vec::new() }
+    }
+
+    /// Takes over newer metadata of the source, so that records on interfaces described since then can be read.
+    pub fn refresh(&mut self, metadata: &Metadata) {
+        if self.metadata.revision != metadata.revision {
+            self.metadata = metadata.clone();
+        }
+    }
+
+    /// The record that begins at byte `offset`, as [`Record::offset`] gave it.
+    pub fn record_at(&mut self, offset: u64) -> Result<Record<'_>> {
+        let (stored, format, max) = match &self.from {
+            From::Mapped(file) => return file.record_at(&self.metadata, offset),
+            From::Stored { stored, format, max_record_len } => (stored, format, *max_record_len),
+        };
+        let mut have = 0;
+        let mut needed = 4096;
+        let span = loop {
+            if self.scratch.len() < needed {
+                self.scratch.resize(needed, 0);
+            }
+            while have < needed {
+                match stored.read_at(&mut self.scratch[have..needed], offset.saturating_add(have as u64)) {
+                    Ok(0) => break,
+                    Ok(n) => have += n,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(source) => return Err(Error::new(&self.path, Problem::Read { offset, source })),
+                }
+            }
+            match Walker::packet_at(format, &self.metadata, max, &self.scratch[..have], offset) {
+                Ok(Step::Packet(span)) => break span,
+                Ok(Step::More { needed: more, .. }) if have == needed && more > needed => needed = more,
+                _ => return Err(Error::new(&self.path, Problem::NoRecordAt(offset))),
+            }
+        };
+        Ok(span.record(&self.scratch[..have], offset))
+    }
+}

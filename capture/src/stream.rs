@@ -1,0 +1,383 @@
+//! Capture files that come as a stream: pipes, compressed files, files that still grow, network file systems.
+//!
+//! The stream goes through one buffer of at least 1 MiB, which grows only as bytes of a longer record really come. Records borrow from it.
+
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::error::{Damage, Error, Problem, Result};
+use crate::inflate::{self, Input, Undecodable};
+use crate::metadata::Metadata;
+use crate::record::Record;
+use crate::source::{Progress, Source};
+use crate::spool::{Spool, Stored};
+use crate::walk::{Format, Magic, Span, Start, Step, Walker};
+
+const BUFFER: usize = 1 << 20;
+
+/// What to do at the end of a file that still grows.
+pub enum Follow {
+    /// Sleep this long, then look again; forever.
+    Poll(Duration),
+    /// Call this. `true`: look again (it is this function that waits). `false`: give `None` for now; the next call looks again.
+    Wait(Box<dyn FnMut() -> bool + Send>),
+}
+
+impl std::fmt::Debug for Follow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Follow::Poll(interval) => f.debug_tuple("Poll").field(interval).finish(),
+            Follow::Wait(_) => f.write_str("Wait"),
+        }
+    }
+}
+
+impl Follow {
+    /// Waits; says whether to look again.
+    fn wait(&mut self) -> bool {
+        match self {
+            Follow::Poll(interval) => {
+                // Never a busy loop.
+                std::thread::sleep((*interval).max(Duration::from_millis(1)));
+                true
+            }
+            Follow::Wait(wait) => wait(),
+        }
+    }
+}
+
+/// A capture that is read in order, through a buffer.
+pub struct StreamSource {
+    path: PathBuf,
+    input: Input,
+    /// The file below, where it is a regular one.
+    file: Option<Arc<File>>,
+    follow: Option<Follow>,
+    max_record_len: u32,
+    decompressed: bool,
+    /// Bytes read from the file below, which differs from the position where it is compressed.
+    raw_bytes: Arc<AtomicU64>,
+    /// Room for bytes; those from `start` to `end` were read and not passed yet.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Where in the (decompressed) stream `buffer[0]` is.
+    base: u64,
+    walker: Option<Box<Walker>>,
+    current: Option<(usize, Span)>,
+    spool: Option<Spool>,
+    done: bool,
+    /// What `metadata()` shows before the first bytes were seen.
+    nothing: Metadata,
+}
+
+impl std::fmt::Debug for StreamSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamSource").field("path", &self.path).field("offset", &self.position()).finish_non_exhaustive()
+    }
+}
+
+/// What came of asking for more bytes.
+enum Filled {
+    Enough,
+    /// The stream ended first.
+    Ended,
+    /// The stream may go on later.
+    NotYet,
+}
+
+/// What came of the beginning of the file.
+enum Begun {
+    Yes,
+    NotYet,
+}
+
+impl StreamSource {
+    /// Reads from anything; `name` stands for the path in errors. Reads nothing before it is asked for a record.
+    pub fn new(input: impl Read + Send + 'static, name: impl Into<PathBuf>) -> StreamSource {
+        let raw_bytes = Arc::new(AtomicU64::new(0));
+        StreamSource {
+            path: name.into(),
+            input: Box::new(Counting { inner: input, count: raw_bytes.clone() }),
+            file: None,
+            follow: None,
+            max_record_len: crate::walk::DEFAULT_MAX_RECORD_LEN,
+            decompressed: false,
+            raw_bytes,
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            base: 0,
+            walker: None,
+            current: None,
+            spool: None,
+            done: false,
+            nothing: Metadata::default(),
+        }
+    }
+
+    pub(crate) fn of_file(file: File, path: &Path) -> Result<StreamSource> {
+        let file = Arc::new(file);
+        let mut source = StreamSource::new(SharedFile(file.clone()), path);
+        source.file = Some(file);
+        Ok(source)
+    }
+
+    pub(crate) fn with(mut self, follow: Option<Follow>, max_record_len: u32, spool_limit: Option<u64>) -> StreamSource {
+        self.follow = follow;
+        self.max_record_len = max_record_len;
+        self.spool = spool_limit.map(Spool::new);
+        self
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the stream is decompressed on the way, so that offsets count decompressed bytes.
+    pub fn is_compressed(&self) -> bool {
+        self.decompressed
+    }
+
+    /// Bytes of the (decompressed) stream passed.
+    pub fn position(&self) -> u64 {
+        self.base + self.start as u64
+    }
+
+    /// What records by offset can be read from again, and the format.
+    pub(crate) fn stored(&self) -> Option<(Stored, Format)> {
+        let format = self.walker.as_ref()?.format;
+        let stored = match (&self.spool, &self.file) {
+            (Some(spool), _) => spool.stored()?,
+            (None, Some(file)) if !self.decompressed => Stored::new(file.clone(), u64::MAX),
+            _ => return None,
+        };
+        Some((stored, format))
+    }
+
+    pub(crate) fn max_record_len(&self) -> u32 {
+        self.max_record_len
+    }
+
+    /// Sees what the file is, so that one that is no capture is told at once. A file that is followed may have no beginning yet.
+    pub(crate) fn begin_now(&mut self) -> Result<()> {
+        match self.begin() {
+            Ok(_) => Ok(()),
+            Err(problem) => Err(self.fail(problem)),
+        }
+    }
+
+    fn begin(&mut self) -> Result<Begun, Problem> {
+        while self.walker.is_none() {
+            match self.fill(Magic::LEN)? {
+                Filled::NotYet => return Ok(Begun::NotYet),
+                Filled::Ended if self.start == self.end && self.decompressed => {
+                    return Err(Problem::NotCapture("the compressed file has nothing in it".to_owned()));
+                }
+                Filled::Ended if self.start == self.end => return Err(Problem::Empty),
+                Filled::Ended | Filled::Enough => {}
+            }
+            let bytes = &self.buffer[self.start..self.end];
+            match Magic::of(bytes) {
+                Magic::Other => return Err(crate::open::not_capture(bytes)),
+                Magic::Gzip | Magic::Frames if self.decompressed => {
+                    return Err(Problem::Unsupported("compressed twice; decompress it once first".to_owned()));
+                }
+                Magic::Gzip | Magic::Frames if self.follow.is_some() => {
+                    return Err(Problem::Unsupported("following a compressed file; read it when it is complete".to_owned()));
+                }
+                magic @ (Magic::Gzip | Magic::Frames) => self.decompress(magic),
+                Magic::Pcap | Magic::Pcapng => match Walker::start(bytes, self.max_record_len).map_err(|d| self.damage(d))? {
+                    Start::Ready(walker, len) => {
+                        self.walker = Some(walker);
+                        self.start += len;
+                    }
+                    Start::More { what, needed } => match self.fill(needed)? {
+                        Filled::Enough => {}
+                        Filled::NotYet => return Ok(Begun::NotYet),
+                        Filled::Ended => {
+                            let left = (self.end - self.start) as u64;
+                            return Err(self.damage(Damage::CutShort { what, needed: needed as u64, left }));
+                        }
+                    },
+                },
+            }
+        }
+        Ok(Begun::Yes)
+    }
+
+    /// From here on the input is what the bytes read so far and the rest decompress to.
+    fn decompress(&mut self, magic: Magic) {
+        let head = Cursor::new(self.buffer[self.start..self.end].to_vec());
+        let input = std::mem::replace(&mut self.input, Box::new(io::empty()));
+        let input: Input = Box::new(head.chain(input));
+        self.input = if magic == Magic::Gzip { inflate::gzip(input) } else { inflate::frames(input) };
+        self.decompressed = true;
+        (self.start, self.end, self.base) = (0, 0, 0);
+        if let Some(spool) = &mut self.spool {
+            spool.restart();
+        }
+    }
+
+    /// Reads until `needed` bytes from `start` on are in the buffer.
+    fn fill(&mut self, needed: usize) -> Result<Filled, Problem> {
+        while self.end - self.start < needed {
+            if self.start > 0 && (self.start == self.end || self.buffer.len() - self.start < needed.max(BUFFER / 4)) {
+                self.buffer.copy_within(self.start..self.end, 0);
+                self.base += self.start as u64;
+                self.end -= self.start;
+                self.start = 0;
+            }
+            if self.end == self.buffer.len() {
+                // A record longer than the buffer: grow with the bytes that came, not with what the record claims.
+                self.buffer.resize((self.buffer.len() * 2).max(BUFFER), 0);
+            }
+            match self.input.read(&mut self.buffer[self.end..]) {
+                Ok(0) => match &mut self.follow {
+                    None => return Ok(Filled::Ended),
+                    Some(follow) => {
+                        let position = self.base + self.end as u64;
+                        if let Some(now) = self.file.as_ref().and_then(|f| f.metadata().ok()).map(|m| m.len())
+                            && now < position
+                        {
+                            return Err(self.damage(Damage::Shrank { was: position, now }));
+                        }
+                        if !follow.wait() {
+                            return Ok(Filled::NotYet);
+                        }
+                    }
+                },
+                Ok(n) => {
+                    if let Some(spool) = &mut self.spool {
+                        spool.keep(&self.buffer[self.end..self.end + n]);
+                    }
+                    self.end += n;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.read_problem(e)),
+            }
+        }
+        Ok(Filled::Enough)
+    }
+
+    fn step(&mut self) -> Result<bool, Problem> {
+        if self.walker.is_none()
+            && let Begun::NotYet = self.begin()?
+        {
+            return Ok(false);
+        }
+        loop {
+            let Some(walker) = &mut self.walker else { return Ok(false) };
+            let bytes = &self.buffer[self.start..self.end];
+            let (what, needed) = if bytes.is_empty() {
+                ("", 1)
+            } else {
+                match walker.step(bytes, self.base + self.start as u64) {
+                    Ok(Step::Packet(span)) => {
+                        self.current = Some((self.start, span));
+                        self.start += span.len as usize;
+                        return Ok(true);
+                    }
+                    Ok(Step::Other { len }) => {
+                        self.start += len;
+                        continue;
+                    }
+                    Ok(Step::More { what, needed }) => (what, needed),
+                    Err(damage) => return Err(self.damage(damage)),
+                }
+            };
+            match self.fill(needed)? {
+                Filled::Enough => {}
+                Filled::NotYet => return Ok(false),
+                Filled::Ended if self.start == self.end => {
+                    self.done = true;
+                    return Ok(false);
+                }
+                Filled::Ended => {
+                    let left = (self.end - self.start) as u64;
+                    return Err(self.damage(Damage::CutShort { what, needed: needed as u64, left }));
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn damage(&self, damage: Damage) -> Problem {
+        Problem::Damaged { offset: self.position(), decompressed: self.decompressed, damage }
+    }
+
+    #[cold]
+    fn read_problem(&self, e: io::Error) -> Problem {
+        let offset = self.base + self.end as u64;
+        if !self.decompressed || e.raw_os_error().is_some() {
+            return Problem::Read { offset, source: e };
+        }
+        let damage = match e.get_ref().and_then(|e| e.downcast_ref::<Undecodable>()) {
+            Some(Undecodable { method, reason }) => Damage::Compression { method, reason: reason.clone() },
+            None => Damage::Compression { method: "gzip", reason: e.to_string() },
+        };
+        Problem::Damaged { offset, decompressed: true, damage }
+    }
+
+    #[cold]
+    fn fail(&mut self, problem: Problem) -> Error {
+        self.done = true;
+        Error::new(&self.path, problem)
+    }
+}
+
+impl Source for StreamSource {
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        self.current = None;
+        if self.done {
+            return Ok(false);
+        }
+        self.step().map_err(|problem| self.fail(problem))
+    }
+
+    #[inline]
+    fn record(&self) -> Record<'_> {
+        match self.current {
+            Some((at, span)) => span.record(self.buffer.get(at..).unwrap_or(&[]), self.base + at as u64),
+            None => Record::EMPTY,
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        self.walker.as_ref().map_or(&self.nothing, |w| &w.metadata)
+    }
+
+    fn progress(&self) -> Progress {
+        let done = if self.decompressed { self.raw_bytes.load(Ordering::Relaxed) } else { self.position() };
+        Progress { done, total: self.file.as_ref().and_then(|f| f.metadata().ok()).map(|m| m.len()) }
+    }
+}
+
+/// Counts the bytes read.
+struct Counting<R> {
+    inner: R,
+    count: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.inner.read(buffer)?;
+        self.count.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+/// A file that is also kept for its length and for reading again by offset.
+struct SharedFile(Arc<File>);
+
+impl Read for SharedFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self.0).read(buffer)
+    }
+}

@@ -1,0 +1,95 @@
+//! Small capture files made of bytes, and readers that collect everything, for the tests of this crate.
+
+use crate::metadata::Metadata;
+use crate::source::Source;
+use crate::stream::StreamSource;
+use crate::{CaptureFile, LinkType};
+
+/// A record with its own bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owned {
+    pub(crate) time_ns: i64,
+    pub(crate) has_time: bool,
+    pub(crate) offset: u64,
+    pub(crate) interface: u32,
+    pub(crate) wire_len: u32,
+    pub(crate) link_type: LinkType,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) comments: Vec<String>,
+}
+
+impl From<crate::Record<'_>> for Owned {
+    fn from(r: crate::Record<'_>) -> Owned {
+        Owned {
+            time_ns: r.time_ns,
+            has_time: r.has_time(),
+            offset: r.offset,
+            interface: r.interface,
+            wire_len: r.wire_len,
+            link_type: r.link_type,
+            bytes: r.bytes.to_vec(),
+            comments: r.comments().map(|c| c.into_owned()).collect(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Everything {
+    pub(crate) records: Vec<Owned>,
+    pub(crate) error: Option<String>,
+    pub(crate) metadata: Metadata,
+}
+
+/// Reads a source to its end.
+pub(crate) fn drain(source: &mut impl Source) -> Everything {
+    let mut records = Vec::new();
+    let error = loop {
+        match source.next() {
+            Ok(Some(record)) => records.push(Owned::from(record)),
+            Ok(None) => break None,
+            Err(e) => break Some(e.to_string()),
+        }
+    };
+    assert!(matches!(source.next(), Ok(None)), "nothing may follow after the end");
+    Everything { records, error, metadata: source.metadata().clone() }
+}
+
+/// Reads a file as a stream and as a whole, which must agree.
+pub(crate) fn read_all(file: &[u8]) -> Everything {
+    let streamed = drain(&mut StreamSource::new(std::io::Cursor::new(file.to_vec()), "test"));
+    let whole = match CaptureFile::from_bytes(file.to_vec(), "test") {
+        Err(e) => (Vec::new(), Some(e.to_string())),
+        Ok(whole) => {
+            let mut iter = whole.records();
+            let mut records = Vec::new();
+            let mut error = None;
+            for record in iter.by_ref() {
+                match record {
+                    Ok(r) => records.push(r),
+                    Err(e) => error = Some(e.to_string()),
+                }
+            }
+            for r in &records {
+                assert_eq!(whole.record_at(iter.metadata(), r.offset).unwrap(), *r, "by offset");
+            }
+            (records.into_iter().map(Owned::from).collect(), error)
+        }
+    };
+    assert_eq!((&streamed.records, &streamed.error), (&whole.0, &whole.1), "streamed and whole");
+    streamed
+}
+
+/// A pcap file: records are (seconds, fraction, bytes, wire length).
+pub(crate) fn pcap_file(magic: u32, big_endian: bool, snap_len: u32, network: u32, records: &[(u32, u32, &[u8], u32)]) -> Vec<u8> {
+    let word = |v: u32| if big_endian { v.to_be_bytes() } else { v.to_le_bytes() };
+    let version = if big_endian { [0, 2, 0, 4] } else { [2, 0, 4, 0] };
+    let mut file = [word(magic), version, [0; 4], [0; 4], word(snap_len), word(network)].concat();
+    for (seconds, fraction, bytes, wire_len) in records {
+        file.extend([word(*seconds), word(*fraction), word(bytes.len() as u32), word(*wire_len)].concat());
+        if magic == crate::pcap::MAGIC_MODIFIED {
+            file.extend([0; 8]);
+        }
+        file.extend_from_slice(bytes);
+    }
+    file
+}

@@ -1,0 +1,142 @@
+//! One step through a capture file, whatever its format: from the bytes at the next record to where its parts are.
+//!
+//! The same steps are taken over a mapped file and over a read buffer. Nothing here reads, allocates per record or keeps bytes.
+
+use crate::error::Damage;
+use crate::metadata::Metadata;
+use crate::record::{Flags, Record};
+use crate::{LinkType, pcap, pcapng};
+
+/// Longest captured frame accepted unless told otherwise, in bytes.
+pub const DEFAULT_MAX_RECORD_LEN: u32 = 256 << 20;
+
+/// What stands at the next record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step {
+    /// A frame.
+    Packet(Span),
+    /// Something that is not a frame, `len` bytes long; taken note of, to be passed over.
+    Other { len: usize },
+    /// Not all of it is here: `needed` bytes from its beginning on.
+    More { what: &'static str, needed: usize },
+}
+
+/// Where the parts of a record are, in bytes from its beginning; and what its header says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) time_ns: i64,
+    pub(crate) interface: u32,
+    pub(crate) wire_len: u32,
+    pub(crate) link_type: LinkType,
+    pub(crate) flags: Flags,
+    pub(crate) header_len: u8,
+    /// Bytes captured, from `header_len` on.
+    pub(crate) captured: u32,
+    /// Where options begin and end.
+    pub(crate) options: (u32, u32),
+    /// The whole record.
+    pub(crate) len: u32,
+}
+
+impl Span {
+    /// The record that begins with `bytes`. Empty parts if these are not the bytes that the span was made from.
+    #[inline(always)]
+    pub(crate) fn record(self, bytes: &[u8], offset: u64) -> Record<'_> {
+        let start = usize::from(self.header_len);
+        Record {
+            time_ns: self.time_ns,
+            offset,
+            interface: self.interface,
+            wire_len: self.wire_len,
+            link_type: self.link_type,
+            flags: self.flags,
+            bytes: bytes.get(start..start + self.captured as usize).unwrap_or(&[]),
+            options: bytes.get(self.options.0 as usize..self.options.1 as usize).unwrap_or(&[]),
+        }
+    }
+}
+
+/// Knows the format of a file and what its metadata said so far.
+#[derive(Debug, Clone)]
+pub(crate) struct Walker {
+    pub(crate) format: Format,
+    pub(crate) metadata: Metadata,
+    pub(crate) max_record_len: u32,
+}
+
+/// The format, with what is needed at every step.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Format {
+    Pcap(pcap::Pcap),
+    Pcapng(pcapng::Pcapng),
+}
+
+/// What the first bytes of a file are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Magic {
+    Pcap,
+    Pcapng,
+    Gzip,
+    /// zstd, lz4, or a skippable frame of either.
+    Frames,
+    Other,
+}
+
+impl Magic {
+    /// Bytes needed to tell.
+    pub(crate) const LEN: usize = 4;
+
+    pub(crate) fn of(bytes: &[u8]) -> Magic {
+        let Some(first) = bytes.first_chunk::<4>() else { return Magic::Other };
+        if pcap::Variant::of_magic(*first).is_some() {
+            return Magic::Pcap;
+        }
+        match u32::from_le_bytes(*first) {
+            // The same in both byte orders.
+            pcapng::SECTION_HEADER => Magic::Pcapng,
+            0xfd2f_b528 | 0x184d_2204 | 0x184c_2102 | 0x184d_2a50..=0x184d_2a5f => Magic::Frames,
+            _ if first.starts_with(&[0x1f, 0x8b]) => Magic::Gzip,
+            _ => Magic::Other,
+        }
+    }
+}
+
+/// The beginning of a file: a walker and where the first record or block is; or that more bytes are needed.
+pub(crate) enum Start {
+    Ready(Box<Walker>, usize),
+    More { what: &'static str, needed: usize },
+}
+
+impl Walker {
+    /// Begins with the first bytes of a pcap or pcapng file ([`Magic::of`] must have said so).
+    pub(crate) fn start(bytes: &[u8], max_record_len: u32) -> Result<Start, Damage> {
+        let mut metadata = Metadata::default();
+        let (format, len) = if Magic::of(bytes) == Magic::Pcap {
+            if bytes.len() < pcap::FILE_HEADER_LEN {
+                return Ok(Start::More { what: "pcap file header", needed: pcap::FILE_HEADER_LEN });
+            }
+            (Format::Pcap(pcap::Pcap::start(bytes, max_record_len, &mut metadata)?), pcap::FILE_HEADER_LEN)
+        } else {
+            metadata.format = Some(crate::metadata::Format::Pcapng);
+            (Format::Pcapng(pcapng::Pcapng::default()), 0)
+        };
+        Ok(Start::Ready(Box::new(Walker { format, metadata, max_record_len }), len))
+    }
+
+    /// Looks at the record that `bytes` begin with, at `offset` in the file. `bytes` must not be empty.
+    #[inline(always)]
+    pub(crate) fn step(&mut self, bytes: &[u8], offset: u64) -> Result<Step, Damage> {
+        match &mut self.format {
+            Format::Pcap(pcap) => pcap.step(bytes),
+            Format::Pcapng(pcapng) => pcapng.step(bytes, offset, self.max_record_len, &mut self.metadata),
+        }
+    }
+
+    /// Looks again at a packet that was passed before. Changes nothing.
+    pub(crate) fn packet_at(format: &Format, metadata: &Metadata, max: u32, bytes: &[u8], offset: u64) -> Result<Step, Damage> {
+        match format {
+            Format::Pcap(pcap) => pcap.step(bytes),
+            Format::Pcapng(_) => pcapng::Pcapng::packet_at(bytes, offset, max, metadata),
+        }
+    }
+}
