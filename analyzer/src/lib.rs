@@ -7,5 +7,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod finding;
 pub mod flow;
 pub mod op;
+pub mod rules;

@@ -1,0 +1,550 @@
+//! Findings: bytes that were read well and break a rule, or tell of trouble. What happened, who did it, how certain that is.
+//!
+//! The rules themselves are rows in [`crate::rules`]. [`Findings`] collects occurrences: those of one rule on one connection by
+//! one side are counted together, so that a capture with a million retransmissions makes one finding.
+
+pub use crate::rules::{Group, Row, Rule, Severity};
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cmp::{Ordering, Reverse};
+use core::fmt::{self, Write};
+use core::ops::Deref;
+
+/// How sure a finding is. Ordered: `Certain` is the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Certainty {
+    /// Inferred: from timing, from the shape of data, from connections tied together by guess.
+    Guess,
+    /// True unless the capture lost, or began after, something that would explain it.
+    IfNothingWasMissed,
+    /// Follows from bytes that are in the capture.
+    Certain,
+}
+
+impl Certainty {
+    /// Name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Certainty::Guess => "guess",
+            Certainty::IfNothingWasMissed => "if_nothing_was_missed",
+            Certainty::Certain => "certain",
+        }
+    }
+}
+
+/// Whose doing it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Blame {
+    /// The side that opened the connection.
+    Client,
+    /// The side that accepted the connection.
+    Server,
+    /// What is between the two.
+    Network,
+    /// The capture, not the traffic.
+    Capture,
+    /// Cannot be told.
+    Unknown,
+}
+
+impl Blame {
+    /// Name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Blame::Client => "client",
+            Blame::Server => "server",
+            Blame::Network => "network",
+            Blame::Capture => "capture",
+            Blame::Unknown => "unknown",
+        }
+    }
+}
+
+/// Where an occurrence was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Id of the connection, where there is one.
+    pub connection: Option<u32>,
+    /// Number of the frame, from 1.
+    pub frame: u64,
+    /// Time of the frame, nanoseconds in the capture's own epoch.
+    pub time_ns: i64,
+}
+
+/// The first few frame numbers of a finding, in the order in which they were reported. Derefs to a slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frames {
+    numbers: [u64; Self::CAPACITY],
+    len: u8,
+}
+
+impl Frames {
+    /// More frames than these are counted, not kept.
+    pub const CAPACITY: usize = 8;
+
+    fn push(&mut self, frame: u64) {
+        if self.contains(&frame) {
+            return;
+        }
+        if let Some(slot) = self.numbers.get_mut(usize::from(self.len)) {
+            *slot = frame;
+            self.len += 1;
+        }
+    }
+}
+
+impl Deref for Frames {
+    type Target = [u64];
+
+    fn deref(&self) -> &[u64] {
+        &self.numbers[..usize::from(self.len)]
+    }
+}
+
+/// A rule that was broken, once or several times in the same way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which rule.
+    pub rule: Rule,
+    /// The rule's own severity, or what the circumstances made of it. The greatest of all occurrences.
+    pub severity: Severity,
+    /// The greatest of all occurrences.
+    pub certainty: Certainty,
+    /// Id of the connection, where there is one.
+    pub connection: Option<u32>,
+    /// First frame, from 1.
+    pub frame: u64,
+    /// Time of the first frame, nanoseconds in the capture's own epoch.
+    pub time_ns: i64,
+    /// Time of the last frame.
+    pub last_time_ns: i64,
+    /// Who did it.
+    pub by: Blame,
+    /// The first occurrence in words, for example "offered MaxFragmentedSize 130,560; at least 131,072 is required".
+    pub text: String,
+    /// Occurrences.
+    pub count: u64,
+    /// Frames of the first few occurrences.
+    pub frames: Frames,
+}
+
+impl Finding {
+    /// One occurrence of `rule`, with the rule's own severity.
+    pub fn new(rule: Rule, by: Blame, site: Site, certainty: Certainty, text: impl Into<String>) -> Self {
+        let mut frames = Frames::default();
+        frames.push(site.frame);
+        Finding {
+            rule,
+            severity: rule.row().severity,
+            certainty,
+            connection: site.connection,
+            frame: site.frame,
+            time_ns: site.time_ns,
+            last_time_ns: site.time_ns,
+            by,
+            text: text.into(),
+            count: 1,
+            frames,
+        }
+    }
+
+    /// The same with another severity than the rule's.
+    #[must_use]
+    pub fn with_severity(mut self, severity: Severity) -> Self {
+        self.severity = severity;
+        self
+    }
+
+    fn key(&self) -> Key {
+        (self.rule, self.connection, self.by)
+    }
+
+    fn merge(&mut self, severity: Severity, certainty: Certainty, frame: u64, time_ns: i64, count: u64) {
+        self.severity = self.severity.max(severity);
+        self.certainty = self.certainty.max(certainty);
+        self.count = self.count.saturating_add(count);
+        self.last_time_ns = self.last_time_ns.max(time_ns);
+        self.frames.push(frame);
+    }
+
+    /// What matters first: severity, certainty, count, and among equals what came first.
+    fn rank(&self, other: &Finding) -> Ordering {
+        let key = |finding: &Finding| {
+            let first = (finding.time_ns, finding.frame, finding.rule, finding.connection, finding.by);
+            (Reverse(finding.severity), Reverse(finding.certainty), Reverse(finding.count), first)
+        };
+        key(self).cmp(&key(other))
+    }
+}
+
+type Key = (Rule, Option<u32>, Blame);
+
+/// Collects findings, bounded in number.
+///
+/// ```
+/// use rdmascope_analyzer::finding::*;
+/// let mut findings = Findings::default();
+/// for frame in [9, 12] {
+///     let site = Site { connection: Some(1), frame, time_ns: 0 };
+///     findings.report(Rule::RcRnr, Blame::Server, site, Certainty::Certain, format_args!("RNR NAK, timer {} ms", 0.64));
+/// }
+/// assert_eq!(findings.ranked()[0].count, 2);
+/// assert_eq!(findings.ranked()[0].frames[..], [9, 12]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Findings {
+    kept: Vec<Finding>,
+    index: BTreeMap<Key, usize>,
+    by_severity: [usize; 3],
+    limit: usize,
+    dropped: u64,
+}
+
+impl Default for Findings {
+    fn default() -> Self {
+        Self::new(Self::LIMIT)
+    }
+}
+
+impl Findings {
+    /// Distinct findings that [`Findings::default`] keeps.
+    pub const LIMIT: usize = 4096;
+
+    /// Keeps at most `limit` distinct findings. When it is full, a new finding takes the place of the last of a lower severity;
+    /// where there is none it is dropped, and counted.
+    pub fn new(limit: usize) -> Self {
+        Findings { kept: Vec::new(), index: BTreeMap::new(), by_severity: [0; 3], limit, dropped: 0 }
+    }
+
+    /// An occurrence of `rule` with the rule's own severity. `text` is only formatted if the finding is new.
+    pub fn report(&mut self, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
+        self.report_as(rule.row().severity, rule, by, site, certainty, text);
+    }
+
+    /// The same with a severity of its own.
+    pub fn report_as(&mut self, severity: Severity, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
+        if let Some(&at) = self.index.get(&(rule, site.connection, by)) {
+            self.merge(at, severity, certainty, site.frame, site.time_ns, 1);
+            return;
+        }
+        if self.has_room_for(severity) {
+            self.insert(Finding::new(rule, by, site, certainty, text.to_string()).with_severity(severity));
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// Adds a finding that was made elsewhere, with all its occurrences.
+    pub fn add(&mut self, finding: Finding) {
+        if let Some(&at) = self.index.get(&finding.key()) {
+            self.merge(at, finding.severity, finding.certainty, finding.frame, finding.last_time_ns, finding.count);
+            for &frame in finding.frames.iter() {
+                self.kept[at].frames.push(frame);
+            }
+        } else if self.has_room_for(finding.severity) {
+            self.insert(finding);
+        } else {
+            self.dropped = self.dropped.saturating_add(finding.count);
+        }
+    }
+
+    /// All, as they came.
+    pub fn iter(&self) -> core::slice::Iter<'_, Finding> {
+        self.kept.iter()
+    }
+
+    /// All, what matters first: by severity, then certainty, then count, then time.
+    pub fn ranked(&self) -> Vec<&Finding> {
+        let mut ranked: Vec<&Finding> = self.kept.iter().collect();
+        ranked.sort_by(|a, b| a.rank(b));
+        ranked
+    }
+
+    /// The greatest severity there is; `None` without findings.
+    pub fn worst(&self) -> Option<Severity> {
+        Severity::ALL.iter().copied().rev().find(|&severity| self.by_severity[severity as usize] > 0)
+    }
+
+    /// Distinct findings of this severity.
+    pub fn count_of(&self, severity: Severity) -> usize {
+        self.by_severity[severity as usize]
+    }
+
+    /// Distinct findings.
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Occurrences that found no room, or lost it to something worse.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn merge(&mut self, at: usize, severity: Severity, certainty: Certainty, frame: u64, time_ns: i64, count: u64) {
+        let finding = &mut self.kept[at];
+        let before = finding.severity;
+        finding.merge(severity, certainty, frame, time_ns, count);
+        self.by_severity[before as usize] -= 1;
+        self.by_severity[finding.severity as usize] += 1;
+    }
+
+    fn has_room_for(&self, severity: Severity) -> bool {
+        self.kept.len() < self.limit || self.by_severity[..severity as usize].iter().any(|&count| count > 0)
+    }
+
+    /// `has_room_for` said yes. Each eviction raises a severity, so that the search is made at most twice per place.
+    fn insert(&mut self, finding: Finding) {
+        self.by_severity[finding.severity as usize] += 1;
+        if self.kept.len() < self.limit {
+            self.index.insert(finding.key(), self.kept.len());
+            self.kept.push(finding);
+            return;
+        }
+        let least = self.kept.iter().map(|kept| kept.severity).min().unwrap_or(Severity::Note);
+        let Some(at) = self.kept.iter().rposition(|kept| kept.severity == least) else { return };
+        self.index.insert(finding.key(), at);
+        let evicted = core::mem::replace(&mut self.kept[at], finding);
+        self.index.remove(&evicted.key());
+        self.by_severity[evicted.severity as usize] -= 1;
+        self.dropped = self.dropped.saturating_add(evicted.count);
+    }
+}
+
+impl<'a> IntoIterator for &'a Findings {
+    type Item = &'a Finding;
+    type IntoIter = core::slice::Iter<'a, Finding>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl Extend<Finding> for Findings {
+    fn extend<I: IntoIterator<Item = Finding>>(&mut self, findings: I) {
+        for finding in findings {
+            self.add(finding);
+        }
+    }
+}
+
+/// A rule in plain text, wrapped at 79 columns: severity, what happened, what the document asks, causes, cure.
+pub fn explain(rule: Rule) -> String {
+    let row = rule.row();
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{}   {}   {}\n", row.id, row.severity.name(), row.group.title());
+    paragraph(&mut out, "  ", "  ", row.title);
+    section(&mut out, &["The rule (", row.spec, ")"].concat());
+    paragraph(&mut out, "  ", "  ", row.says);
+    section(&mut out, "Usual causes");
+    for cause in row.causes {
+        paragraph(&mut out, "  - ", "    ", cause);
+    }
+    section(&mut out, "What to do");
+    paragraph(&mut out, "  ", "  ", row.cure);
+    if !row.hits.is_empty() {
+        section(&mut out, "Versions hit");
+        paragraph(&mut out, "  ", "  ", row.hits);
+    }
+    out
+}
+
+fn section(out: &mut String, heading: &str) {
+    out.push('\n');
+    paragraph(out, "", "  ", heading);
+}
+
+/// Adds `text`, broken between words before column 80; `first` begins the first line, `rest` the others.
+fn paragraph(out: &mut String, first: &str, rest: &str, text: &str) {
+    const WIDTH: usize = 79;
+    let mut line = first.to_owned();
+    let mut is_empty = true;
+    for word in text.split(' ') {
+        if !is_empty && line.len() + 1 + word.len() > WIDTH {
+            out.push_str(&line);
+            out.push('\n');
+            line.clear();
+            line.push_str(rest);
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    out.push_str(&line);
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::vec;
+
+    fn site(connection: u32, frame: u64) -> Site {
+        Site { connection: Some(connection), frame, time_ns: frame as i64 * 1000 }
+    }
+
+    fn report(findings: &mut Findings, rule: Rule, connection: u32, frame: u64) {
+        findings.report(rule, Blame::Client, site(connection, frame), Certainty::Certain, format_args!("frame {frame}"));
+    }
+
+    #[test]
+    fn the_same_rule_connection_and_side_is_one_finding() {
+        let mut findings = Findings::default();
+        for frame in 1..=20 {
+            report(&mut findings, Rule::SmbdFlags, 1, frame);
+        }
+        report(&mut findings, Rule::SmbdFlags, 2, 30);
+        findings.report(Rule::SmbdFlags, Blame::Server, site(1, 31), Certainty::Certain, format_args!("other side"));
+        assert_eq!(findings.len(), 3);
+        let first = findings.iter().next().unwrap();
+        assert_eq!((first.count, first.frame, first.text.as_str()), (20, 1, "frame 1"));
+        assert_eq!((first.time_ns, first.last_time_ns), (1000, 20_000));
+        assert_eq!(first.frames[..], [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(findings.dropped(), 0);
+    }
+
+    #[test]
+    fn two_occurrences_in_one_frame_name_it_once() {
+        let mut findings = Findings::default();
+        report(&mut findings, Rule::RcNak, 1, 7);
+        report(&mut findings, Rule::RcNak, 1, 7);
+        assert_eq!(findings.iter().next().unwrap().frames[..], [7]);
+        assert_eq!(findings.iter().next().unwrap().count, 2);
+    }
+
+    #[test]
+    fn merging_keeps_the_worst_and_the_surest() {
+        let mut findings = Findings::default();
+        findings.report_as(Severity::Note, Rule::RcNak, Blame::Client, site(1, 1), Certainty::Guess, format_args!("a"));
+        assert_eq!(findings.worst(), Some(Severity::Note));
+        findings.report(Rule::RcNak, Blame::Client, site(1, 2), Certainty::IfNothingWasMissed, format_args!("b"));
+        let finding = findings.iter().next().unwrap();
+        assert_eq!((finding.severity, finding.certainty), (Severity::Error, Certainty::IfNothingWasMissed));
+        assert_eq!((findings.count_of(Severity::Note), findings.count_of(Severity::Error)), (0, 1));
+        findings.report_as(Severity::Note, Rule::RcNak, Blame::Client, site(1, 3), Certainty::Guess, format_args!("c"));
+        assert_eq!(findings.iter().next().unwrap().severity, Severity::Error);
+    }
+
+    #[test]
+    fn what_matters_comes_first() {
+        let mut findings = Findings::default();
+        report(&mut findings, Rule::SmbdFragCost, 1, 1);
+        report(&mut findings, Rule::SmbdCreditStall, 1, 2);
+        report(&mut findings, Rule::SmbdCreditOverrun, 2, 9);
+        report(&mut findings, Rule::SmbdCreditOverrun, 1, 3);
+        findings.report(Rule::RcRnr, Blame::Server, site(1, 1), Certainty::Guess, format_args!(""));
+        for frame in 20..25 {
+            report(&mut findings, Rule::SmbdFragRemaining, 1, frame);
+        }
+        let order: Vec<(Rule, u64)> = findings.ranked().iter().map(|finding| (finding.rule, finding.frame)).collect();
+        let expected = vec![
+            (Rule::SmbdFragRemaining, 20),
+            (Rule::SmbdCreditOverrun, 3),
+            (Rule::SmbdCreditOverrun, 9),
+            (Rule::RcRnr, 1),
+            (Rule::SmbdCreditStall, 2),
+            (Rule::SmbdFragCost, 1),
+        ];
+        assert_eq!(order, expected);
+        assert_eq!(findings.worst(), Some(Severity::Error));
+    }
+
+    #[test]
+    fn a_full_collection_counts_what_it_drops() {
+        let mut findings = Findings::new(3);
+        for connection in 0..10 {
+            report(&mut findings, Rule::SmbdFragCost, connection, 1);
+        }
+        assert_eq!((findings.len(), findings.dropped()), (3, 7));
+        // Those that are kept go on counting.
+        report(&mut findings, Rule::SmbdFragCost, 0, 2);
+        assert_eq!((findings.iter().next().unwrap().count, findings.dropped()), (2, 7));
+    }
+
+    #[test]
+    fn something_worse_finds_room_in_a_full_collection() {
+        let mut findings = Findings::new(3);
+        for connection in 0..3 {
+            report(&mut findings, Rule::SmbdFragCost, connection, 1);
+        }
+        for connection in 0..5 {
+            report(&mut findings, Rule::SmbdCreditOverrun, connection, 2);
+        }
+        assert_eq!(findings.len(), 3);
+        assert_eq!(findings.count_of(Severity::Error), 3);
+        assert_eq!(findings.count_of(Severity::Note), 0);
+        assert_eq!(findings.dropped(), 3 + 2);
+        // The index still leads to the right places.
+        for connection in 0..3 {
+            report(&mut findings, Rule::SmbdCreditOverrun, connection, 3);
+        }
+        assert!(findings.iter().all(|finding| finding.count == 2 && finding.rule == Rule::SmbdCreditOverrun));
+        assert_eq!(findings.index.len(), 3);
+        // A limit of nothing keeps nothing.
+        let mut none = Findings::new(0);
+        report(&mut none, Rule::SmbdCreditOverrun, 1, 1);
+        assert_eq!((none.len(), none.dropped(), none.worst()), (0, 1, None));
+    }
+
+    #[test]
+    fn findings_made_elsewhere_merge_with_all_their_occurrences() {
+        let mut here = Findings::default();
+        let mut there = Findings::default();
+        report(&mut here, Rule::RcRnr, 1, 1);
+        report(&mut there, Rule::RcRnr, 1, 4);
+        report(&mut there, Rule::RcRnr, 1, 5);
+        here.extend(there.iter().cloned());
+        let finding = here.iter().next().unwrap();
+        assert_eq!((here.len(), finding.count, &finding.frames[..], finding.last_time_ns), (1, 3, &[1, 4, 5][..], 5000));
+    }
+
+    #[test]
+    fn an_explanation_fits_a_terminal_and_leaves_nothing_out() {
+        for &rule in Rule::ALL {
+            let row = rule.row();
+            let text = explain(rule);
+            assert!(text.starts_with(row.id));
+            assert!(text.lines().all(|line| line.len() <= 79 && line.trim_end() == line), "{text}");
+            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            for part in [row.title, row.says, row.cure, row.spec, row.hits, row.severity.name()].iter().chain(row.causes) {
+                assert!(flat.contains(part), "{}: {part}", row.id);
+            }
+        }
+    }
+
+    #[test]
+    fn an_explanation_reads_like_this() {
+        let expected = "\
+SMBD-NEG-RSP-FRAGSIZE   error   SMB Direct negotiation
+
+  The server offers a MaxFragmentedSize below 131,072 bytes.
+
+The rule ([MS-SMBD] 3.1.5.7)
+  MaxFragmentedSize must be at least 131,072; otherwise the client must
+  terminate the connection.
+
+Usual causes
+  - ksmbd derives it from its receive size and receive credits (half their
+    product), and adopts the client's send size as its receive size: 255
+    credits of 1024 bytes make 130,560
+  - The server's own limit was tuned down
+
+What to do
+  Raise the client's send size (Linux: /proc/fs/cifs/smbd_max_send_size,
+  default 1364) or the server's receive credits, then connect again.
+";
+        assert_eq!(explain(Rule::SmbdNegRspFragsize), expected);
+        assert!(explain(Rule::BugCve202539943).contains(&format!("\nVersions hit\n  {}", "Linux ksmbd 5.15")));
+    }
+}

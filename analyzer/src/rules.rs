@@ -1,0 +1,1236 @@
+//! The rulebook: every finding that this crate can report, declared once.
+//!
+//! A rule is one row: stable id, severity, group, the section of the document it rests on, one sentence for the report,
+//! what that section asks, the usual causes, and what to do. Reports, JSON, the terminal UI, the Wireshark export and
+//! `rdmascope explain` all read these rows; none of them has words of its own. A new rule is one more row.
+//!
+//! Documents: [MS-SMBD] revision 13.0, [MS-SMB2], RFC 8166 (RPC-over-RDMA version 1) with RFC 8167 (its reverse
+//! direction) and RFC 8267 (NFS bindings), RFC 5040, 5041, 5044 and 6581 (iWARP), the InfiniBand Architecture
+//! Specification volume 1 ("IBTA") with annex A17 (RoCEv2). Sections 3.1.5.x are those of [MS-SMBD] unless said.
+//! The drafts of RFC 8166 number sections 3, 4, 6 and 8 of the RFC as 4, 5, 8 and 10.
+
+use core::fmt;
+
+/// How much a finding matters. Ordered: `Error` is the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Worth knowing; nothing is broken.
+    Note,
+    /// A SHOULD was broken, or it costs performance, or it will break something later.
+    Warn,
+    /// A MUST was broken, or an operation or connection failed.
+    Error,
+}
+
+impl Severity {
+    /// All, least first.
+    pub const ALL: &[Severity] = &[Severity::Note, Severity::Warn, Severity::Error];
+
+    /// Lower-case name, as in JSON and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warn => "warn",
+            Severity::Error => "error",
+        }
+    }
+
+    /// The reverse of [`Severity::name`], in any case; `None` for another word.
+    pub fn from_name(name: &str) -> Option<Severity> {
+        Self::ALL.iter().copied().find(|severity| severity.name().eq_ignore_ascii_case(name))
+    }
+}
+
+/// Which part of the traffic a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Group {
+    /// SMB Direct negotiation.
+    Negotiate,
+    /// SMB Direct credits.
+    Credits,
+    /// SMB Direct data transfer and fragmentation.
+    Data,
+    /// Remote keys and the memory behind them.
+    Memory,
+    /// SMB2 over RDMA.
+    Smb2,
+    /// RPC-over-RDMA and NFS.
+    RpcRdma,
+    /// InfiniBand, RoCEv2, iWARP and TCP below all of that.
+    Transport,
+    /// Setting up and ending a connection.
+    Connection,
+    /// What the capture itself missed.
+    Capture,
+    /// Published implementation bugs that a capture can name.
+    KnownBug,
+}
+
+impl Group {
+    /// All, in the order of a listing.
+    pub const ALL: &[Group] = &[
+        Group::Negotiate,
+        Group::Data,
+        Group::Credits,
+        Group::Memory,
+        Group::Smb2,
+        Group::RpcRdma,
+        Group::Connection,
+        Group::Transport,
+        Group::Capture,
+        Group::KnownBug,
+    ];
+
+    /// Heading for a listing.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Group::Negotiate => "SMB Direct negotiation",
+            Group::Credits => "SMB Direct credits",
+            Group::Data => "SMB Direct data transfer",
+            Group::Memory => "RDMA memory",
+            Group::Smb2 => "SMB2 over RDMA",
+            Group::RpcRdma => "RPC-over-RDMA and NFS",
+            Group::Transport => "RDMA transport",
+            Group::Connection => "Connections",
+            Group::Capture => "The capture itself",
+            Group::KnownBug => "Known implementation bugs",
+        }
+    }
+}
+
+/// One rule, as declared.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Stable id: upper-case words joined by `-`.
+    pub id: &'static str,
+    /// Severity unless the circumstances of an occurrence change it.
+    pub severity: Severity,
+    /// Part of the traffic it is about.
+    pub group: Group,
+    /// Document and section.
+    pub spec: &'static str,
+    /// What happened, in one sentence.
+    pub title: &'static str,
+    /// What the document asks, in our words or a short quotation.
+    pub says: &'static str,
+    /// Usual causes, likeliest first.
+    pub causes: &'static [&'static str],
+    /// What to do about it.
+    pub cure: &'static str,
+    /// For a known bug: the fix and the versions hit. Empty for all others.
+    pub hits: &'static str,
+}
+
+/// Declares [`Rule`] and the table behind it from the same rows.
+macro_rules! rules {
+    ($($name:ident $id:literal $severity:ident $group:ident $spec:literal {
+        title: $title:literal, says: $says:literal, causes: [$($cause:literal),+ $(,)?], cure: $cure:literal $(, hits: $hits:literal)? $(,)?
+    })+) => {
+        /// Every rule. The variant's name is its id in camel case.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Rule { $(#[doc = $title] $name,)+ }
+
+        impl Rule {
+            /// All rules, in the order of the table.
+            pub const ALL: &[Rule] = &[$(Rule::$name),+];
+
+            /// What was declared for this rule.
+            pub fn row(self) -> &'static Row {
+                match self {
+                    $(Rule::$name => {
+                        const ROW: Row = Row {
+                            id: $id, severity: Severity::$severity, group: Group::$group, spec: $spec, title: $title, says: $says,
+                            causes: &[$($cause),+], cure: $cure, hits: concat!($($hits)?),
+                        };
+                        &ROW
+                    })+
+                }
+            }
+        }
+    };
+}
+
+impl Rule {
+    /// The stable id.
+    pub fn id(self) -> &'static str {
+        self.row().id
+    }
+
+    /// The rule with this id, in any case; `None` if there is none.
+    pub fn from_id(id: &str) -> Option<Rule> {
+        Self::ALL.iter().copied().find(|rule| rule.id().eq_ignore_ascii_case(id))
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.id())
+    }
+}
+
+rules! {
+    // ---- SMB Direct negotiation -----------------------------------------------------------------------------------
+
+    SmbdNegFirst "SMBD-NEG-FIRST" Error Negotiate "[MS-SMBD] 2.2, 3.1.5.2, 3.1.5.5" {
+        title: "The connection does not begin with exactly one Negotiate Request and its response.",
+        says: "The first message of a connection is the client's Negotiate Request, the second the server's Negotiate Response; \
+               after a successful negotiation every further message must be a Data Transfer message.",
+        causes: [
+            "A client or server that sends data, or an empty message granting credits, before the negotiation is complete",
+            "Something that does not speak SMB Direct connected to this port",
+            "The capture began after the first message (the finding then says that it is not certain)",
+        ],
+        cure: "Compare the first three sends of the connection with a healthy one. If the server sends early, look for a ksmbd update; if the \
+               port is shared, check which service listens there.",
+    }
+    SmbdNegReqLength "SMBD-NEG-REQ-LENGTH" Error Negotiate "[MS-SMBD] 2.2.1, 3.1.5.6" {
+        title: "The Negotiate Request is shorter than 20 bytes.",
+        says: "The receiver must verify that the message is at least 20 bytes long, and must terminate the connection if it is not.",
+        causes: ["A client that is not SMB Direct (a port scanner, an NFS client on the wrong port)", "A broken or fuzzed client"],
+        cure: "Identify the client by its address. The server is right to close; nothing needs changing on it.",
+    }
+    SmbdNegReqVersion "SMBD-NEG-REQ-VERSION" Error Negotiate "[MS-SMBD] 2.2.1, 3.1.5.6" {
+        title: "The Negotiate Request does not offer protocol version 1.0 (0x0100).",
+        says: "MaxVersion must not be below MinVersion, and the range between them must include 0x0100; otherwise the server answers \
+               STATUS_NOT_SUPPORTED.",
+        causes: [
+            "A client that fills the version fields in the wrong byte order",
+            "A client for a later version of the protocol that no longer offers 1.0 (none is published)",
+        ],
+        cure: "Fix or replace the client: 1.0 is the only version there is.",
+    }
+    SmbdNegReqCredits "SMBD-NEG-REQ-CREDITS" Error Negotiate "[MS-SMBD] 3.1.5.6" {
+        title: "The Negotiate Request asks for no credits.",
+        says: "CreditsRequested must be greater than 0; otherwise the server must terminate the connection.",
+        causes: ["The client's send credit target is configured as 0"],
+        cure: "On a Linux client set /proc/fs/cifs/smbd_send_credit_target to its default, 255, and mount again.",
+    }
+    SmbdNegReqRecvsize "SMBD-NEG-REQ-RECVSIZE" Error Negotiate "[MS-SMBD] 3.1.5.6" {
+        title: "The Negotiate Request offers a MaxReceiveSize below 128 bytes.",
+        says: "MaxReceiveSize must be at least 128; otherwise the server must terminate the connection.",
+        causes: ["The client's receive size was tuned too low"],
+        cure: "On a Linux client set /proc/fs/cifs/smbd_max_receive_size to its default, 1364 (8192 is what Windows uses), and mount again.",
+    }
+    SmbdNegReqFragsize "SMBD-NEG-REQ-FRAGSIZE" Error Negotiate "[MS-SMBD] 3.1.5.6" {
+        title: "The Negotiate Request offers a MaxFragmentedSize below 131,072 bytes.",
+        says: "MaxFragmentedSize must be at least 131,072; otherwise the server must terminate the connection.",
+        causes: [
+            "The client computes it from receive size and credits, and one of the two was tuned down",
+            "The client's own limit was tuned down",
+        ],
+        cure: "Raise the client's receive size or receive credits (Linux: smbd_max_receive_size, smbd_receive_credit_max and \
+               smbd_max_fragmented_recv_size under /proc/fs/cifs) and mount again.",
+    }
+    SmbdNegReqPreferred "SMBD-NEG-REQ-PREFERRED" Note Negotiate "[MS-SMBD] appendix B <5>" {
+        title: "The client prefers to send more than 8,136 bytes at once, which Windows Server refuses.",
+        says: "Windows Server 2012 R2 and later fail the negotiation with STATUS_INSUFFICIENT_RESOURCES when PreferredSendSize is \
+               greater than 8136. The protocol itself sets no limit.",
+        causes: ["The client's maximum send size was tuned up"],
+        cure: "Keep the client's send size at or below 8136 (Linux: /proc/fs/cifs/smbd_max_send_size; its default is 1364).",
+    }
+    SmbdNegRspLength "SMBD-NEG-RSP-LENGTH" Error Negotiate "[MS-SMBD] 2.2.2, 3.1.5.7" {
+        title: "The Negotiate Response is shorter than 32 bytes.",
+        says: "The client must verify that the response is at least 32 bytes long, and must terminate the connection if it is not.",
+        causes: ["The server sent something else first, such as an empty message granting credits", "A broken server"],
+        cure: "Look at the frame: if it decodes as a Data Transfer message, the server sent data before its response (see SMBD-NEG-FIRST).",
+    }
+    SmbdNegRspVersion "SMBD-NEG-RSP-VERSION" Error Negotiate "[MS-SMBD] 2.2.2, 3.1.5.7" {
+        title: "The server accepted, but chose another protocol version than 1.0 (0x0100).",
+        says: "NegotiatedVersion must be 0x0100; otherwise the client must terminate the connection.",
+        causes: ["A broken server, or one that fills the field in the wrong byte order"],
+        cure: "Fix the server: 1.0 is the only version there is.",
+    }
+    SmbdNegRspRecvsize "SMBD-NEG-RSP-RECVSIZE" Error Negotiate "[MS-SMBD] 3.1.5.7" {
+        title: "The server offers a MaxReceiveSize below 128 bytes.",
+        says: "MaxReceiveSize must be at least 128; otherwise the client must terminate the connection. A server that was asked for less \
+               (PreferredSendSize) must still offer 128.",
+        causes: [
+            "The client asked for a PreferredSendSize below 128 and the server took it as it was",
+            "The server's receive size was tuned too low",
+        ],
+        cure: "Raise the client's send size (Linux: /proc/fs/cifs/smbd_max_send_size) or the server's receive size.",
+    }
+    SmbdNegRspFragsize "SMBD-NEG-RSP-FRAGSIZE" Error Negotiate "[MS-SMBD] 3.1.5.7" {
+        title: "The server offers a MaxFragmentedSize below 131,072 bytes.",
+        says: "MaxFragmentedSize must be at least 131,072; otherwise the client must terminate the connection.",
+        causes: [
+            "ksmbd derives it from its receive size and receive credits (half their product), and adopts the client's send size as its receive \
+             size: 255 credits of 1024 bytes make 130,560",
+            "The server's own limit was tuned down",
+        ],
+        cure: "Raise the client's send size (Linux: /proc/fs/cifs/smbd_max_send_size, default 1364) or the server's receive credits, then \
+               connect again.",
+    }
+    SmbdNegRspGranted "SMBD-NEG-RSP-GRANTED" Error Negotiate "[MS-SMBD] 3.1.5.3, 3.1.5.7" {
+        title: "The server accepted without granting a single credit.",
+        says: "CreditsGranted must be greater than 0; otherwise the client must terminate the connection. A server that cannot post a receive \
+               has to refuse with an error status instead.",
+        causes: ["The server is out of memory or of receive work requests", "The server's receive credit limit is configured as 0"],
+        cure: "Check the server's log for failed allocations or failed ib_post_recv, and its credit limit.",
+    }
+    SmbdNegRspRequested "SMBD-NEG-RSP-REQUESTED" Error Negotiate "[MS-SMBD] 3.1.5.7" {
+        title: "The server asks for no credits.",
+        says: "CreditsRequested must be greater than 0; otherwise the client must terminate the connection. Without credits a server cannot reply.",
+        causes: ["The server's send credit target is configured as 0", "A broken server"],
+        cure: "Restore the server's send credit target (255 in Windows and ksmbd).",
+    }
+    SmbdNegRspPreferred "SMBD-NEG-RSP-PREFERRED" Error Negotiate "[MS-SMBD] 2.2.2, 3.1.5.7" {
+        title: "The server means to send larger messages than the client can receive.",
+        says: "PreferredSendSize of the response must be less than or equal to MaxReceiveSize of the request; otherwise the client must \
+               terminate the connection.",
+        causes: ["The server ignores the client's MaxReceiveSize"],
+        cure: "Raise the client's receive size to the server's send size as a way around; the fault is the server's.",
+    }
+    SmbdNegRspStatus "SMBD-NEG-RSP-STATUS" Error Negotiate "[MS-SMBD] 2.2.2, 3.1.5.3" {
+        title: "The server refused the negotiation.",
+        says: "Status is 0 when the negotiation succeeds. STATUS_NOT_SUPPORTED means that no common version was offered; \
+               STATUS_INSUFFICIENT_RESOURCES is what Windows answers to a PreferredSendSize over 8136 and to a lack of receive buffers.",
+        causes: ["The values in the request (see other findings on the same connection)", "The server is out of resources for another connection"],
+        cure: "Read the NTSTATUS in the finding. If the request breaks no rule, look at the server's log and its number of connections.",
+    }
+    SmbdNegRspFailureFields "SMBD-NEG-RSP-FAILURE-FIELDS" Note Negotiate "[MS-SMBD] 3.1.5.3" {
+        title: "A refusal carries values in fields that have to be zero.",
+        says: "If Status is not 0, all fields other than MinVersion, MaxVersion and Status must be 0.",
+        causes: ["The server fills in the response before it decides to refuse"],
+        cure: "Harmless: the client discards them. Report it to the server's maintainers.",
+    }
+    SmbdNegTimeout "SMBD-NEG-TIMEOUT" Error Negotiate "[MS-SMBD] 3.1.4.1, 3.1.6.1, 3.1.7.2" {
+        title: "The negotiation did not finish in time.",
+        says: "A server waits 5 seconds for the Negotiate Request after it accepted the connection, a client 120 seconds for its connection \
+               and the response; then the connection should be terminated.",
+        causes: [
+            "The peer accepted the RDMA connection but its SMB service is stuck, or is not the one listening",
+            "Sends are lost: path MTU or priority-flow-control mismatch lets small connection packets through and drops others",
+            "The answer was sent but the capture has only one direction",
+        ],
+        cure: "See whether the request is acknowledged at transport level. Acknowledged and unanswered: look at the server's log. Retransmitted: \
+               look at the network, with a ping of full MTU size and the switch's drop counters.",
+    }
+    SmbdNegReach "SMBD-NEG-REACH" Warn Negotiate "derived from [MS-SMBD] 3.1.5.4, 3.1.5.9" {
+        title: "The agreed sizes allow messages that the agreed credits cannot carry without a pause.",
+        says: "A message may be as long as MaxFragmentedSize, in pieces of at most the send size less 24 bytes, one credit each. With fewer \
+               credits outstanding the sender must stop in the middle and wait for grants.",
+        causes: [
+            "MaxFragmentedSize is a fixed number (1 MiB) while credits or receive size were tuned down",
+            "Memory pressure keeps the receiver from posting all receives that were asked for",
+        ],
+        cure: "Raise credits or receive size, or lower MaxFragmentedSize to what credits times (receive size - 24) can hold.",
+    }
+    SmbdReserved "SMBD-RESERVED" Note Negotiate "[MS-SMBD] 2.2.1, 2.2.2, 2.2.3" {
+        title: "A reserved field or the padding is not zero.",
+        says: "The sender should set reserved fields and padding to 0; the receiver must ignore them.",
+        causes: ["Memory is sent without being cleared", "A sender that uses the bits for something of its own"],
+        cure: "Harmless to the peer. Look whether the bytes repeat older traffic: then the sender leaks memory and its maintainers should know.",
+    }
+
+    // ---- SMB Direct data transfer ---------------------------------------------------------------------------------
+
+    SmbdDataLength "SMBD-DATA-LENGTH" Error Data "[MS-SMBD] 2.2.3, 3.1.5.8" {
+        title: "A Data Transfer message is shorter than its header or than the data it announces.",
+        says: "The message must be at least 20 bytes long, and DataOffset + DataLength must not exceed its length; otherwise the receiver must \
+               terminate the connection.",
+        causes: ["A sender that computes lengths wrongly", "An attack: several kernels once trusted these fields"],
+        cure: "The receiver should close the connection; one that does not is itself unsafe (see BUG-CVE-2025-39943). Find out who the sender is.",
+    }
+    SmbdDataAlign "SMBD-DATA-ALIGN" Error Data "[MS-SMBD] 2.2.3, 3.1.5.8" {
+        title: "DataOffset is not where a payload can be.",
+        says: "DataOffset must be a multiple of 8, lie behind the 20-byte header, and be 0 if there is no payload. A receiver must terminate \
+               the connection when it is not 8-byte aligned.",
+        causes: ["A sender that puts the payload directly behind the header (offset 20) instead of at 24"],
+        cure: "Fix the sender: 24 is the value the document recommends.",
+    }
+    SmbdDataTooBig "SMBD-DATA-TOO-BIG" Error Data "[MS-SMBD] 3.1.1.1, 3.1.5.4" {
+        title: "A message is longer than the receiver can take.",
+        says: "DataOffset + DataLength must not exceed the negotiated send size, which is at most the receiver's MaxReceiveSize: the receive \
+               buffers are that long and no longer.",
+        causes: ["A sender that ignores the negotiated size", "The negotiation was missed and this size is an estimate"],
+        cure: "The receiver's hardware ends the connection with a length error (a remote invalid request NAK, or an RDMAP Terminate). Fix the \
+               sender, or give the receiver larger buffers as a way around.",
+    }
+    SmbdDataCreditsRequested "SMBD-DATA-CREDITS-REQUESTED" Error Data "[MS-SMBD] 2.2.3, 3.1.5.8" {
+        title: "A Data Transfer message asks for no credits.",
+        says: "CreditsRequested is the total that the sender wants to hold and must be at least 1; otherwise the receiver must terminate \
+               the connection.",
+        causes: ["A sender that takes the field for the number of additional credits", "A send credit target configured as 0"],
+        cure: "Fix the sender: every message carries its whole credit target.",
+    }
+    SmbdFragTooBig "SMBD-FRAG-TOO-BIG" Error Data "[MS-SMBD] 3.1.4.2, 3.1.5.8" {
+        title: "A fragmented message is longer than the receiver said it can reassemble.",
+        says: "DataLength + RemainingDataLength must not exceed the receiver's MaxFragmentedSize; otherwise the receiver must terminate \
+               the connection.",
+        causes: [
+            "A large SMB2 message without the RDMA channel, towards a peer with a small limit",
+            "A receiver that checks against its own default instead of what it advertised (the reverse error: it closes for no reason)",
+        ],
+        cure: "Let large I/O use the RDMA channel, or raise the receiver's MaxFragmentedSize.",
+    }
+    SmbdFragRemaining "SMBD-FRAG-REMAINING" Error Data "[MS-SMBD] 3.1.5.4, 3.1.5.8" {
+        title: "The fragments of a message do not add up.",
+        says: "RemainingDataLength is what is still to come: it falls by DataLength from fragment to fragment and is 0 in the last. Fragments of \
+               one message are sent in strict order with nothing between them.",
+        causes: [
+            "Two threads of the sender interleave their messages",
+            "The sender gave up in the middle of a message",
+            "A fragment is missing from the capture (the finding then says that it is not certain)",
+        ],
+        cure: "If the capture is complete, the receiver will reassemble garbage or close: update the sender. See BUG-SMBDIRECT-BATCH-INTERLEAVE.",
+    }
+    SmbdFlags "SMBD-FLAGS" Warn Data "[MS-SMBD] 2.2.3" {
+        title: "Undefined flag bits are set in a Data Transfer message.",
+        says: "Flags is 0 or SMB_DIRECT_RESPONSE_REQUESTED (0x0001); no other value is defined.",
+        causes: ["Memory is sent without being cleared", "A message that is not SMB Direct was taken for it"],
+        cure: "Look at the payload: if it does not begin with an SMB2 header, this connection probably carries another protocol.",
+    }
+    SmbdKeepalive "SMBD-KEEPALIVE" Error Data "[MS-SMBD] 3.1.2.2, 3.1.5.8, 3.1.6.2" {
+        title: "A request for a prompt response was not answered in time.",
+        says: "A message with SMB_DIRECT_RESPONSE_REQUESTED must be answered promptly with any Data Transfer message. If the idle timer expires \
+               again (Windows: after 5 seconds) the connection should be terminated.",
+        causes: [
+            "The peer is hung, was powered off, or its RDMA device stopped",
+            "The peer holds no credit and so may not answer",
+            "Loss in the network: see the retransmissions of the same connection",
+        ],
+        cure: "Check which side was silent last at transport level. Acknowledged but unanswered is the peer's software; unacknowledged is the \
+               network or its device.",
+    }
+    SmbdFragCost "SMBD-FRAG-COST" Note Data "[MS-SMBD] 1.3; [MS-SMB2] 2.2.19, 2.2.21" {
+        title: "READ or WRITE data travelled in fragments that RDMA could have carried directly.",
+        says: "Data of a READ or WRITE may be placed by RDMA into the memory that the request describes (Channel SMB2_CHANNEL_RDMA_V1 or \
+               _INVALIDATE); then it costs no credits, no copies and no reassembly.",
+        causes: [
+            "The I/O is below the client's threshold (Linux: rdma_readwrite_threshold, default 4096 bytes)",
+            "The session is signed or encrypted and the two sides did not negotiate RDMA transforms, so the client sends the data inline",
+            "The client fell back after a failed memory registration",
+        ],
+        cure: "Use larger I/O; check whether signing or encryption is really wanted on this network; look for registration errors on the client.",
+    }
+
+    // ---- SMB Direct credits ---------------------------------------------------------------------------------------
+
+    SmbdCreditOverrun "SMBD-CREDIT-OVERRUN" Error Credits "[MS-SMBD] 3.1.5.1" {
+        title: "A message was sent without a credit.",
+        says: "If Connection.SendCredits is 0, stop: each send uses one credit, and each credit stands for one receive that the peer has posted.",
+        causes: [
+            "The sender counts wrongly, or counts credits twice when messages cross",
+            "A grant is missing from the capture (the finding then says that it is not certain)",
+        ],
+        cure: "Look for RNR NAKs after this frame: they confirm that the receiver had no buffer. Then update the sender. Without RNR NAKs \
+               suspect the capture first.",
+    }
+    SmbdCreditLast "SMBD-CREDIT-LAST" Warn Credits "[MS-SMBD] 3.1.5.1" {
+        title: "The last credit was spent on a message that grants none.",
+        says: "If only one credit is left and the message would grant none, the sender must wait: the last credit is kept for a message that \
+               hands credits to the peer, or both sides can end up unable to speak.",
+        causes: [
+            "An implementation without this rule (the smbdirect code of Linux before its repair in 2026)",
+            "Very few credits agreed, so that the case occurs at all",
+        ],
+        cure: "Raise the number of credits; update the sender. If the connection hung afterwards see SMBD-CREDIT-DEADLOCK.",
+    }
+    SmbdCreditStall "SMBD-CREDIT-STALL" Warn Credits "[MS-SMBD] 3.1.5.1, 3.1.5.9" {
+        title: "A sender with something to send had to wait for credits.",
+        says: "A sender without credits must wait until the peer grants some.",
+        causes: [
+            "The peer grants late: it posts receives only when it has a message of its own to send, or its CPU is busy",
+            "Too few credits for the round-trip time and message rate",
+            "Large data goes inline in fragments, one credit each (see SMBD-FRAG-COST)",
+        ],
+        cure: "Raise the receiver's credit limit (Windows and Linux default to 255), move large data to the RDMA channel, and look what the \
+               receiver did during the wait.",
+    }
+    SmbdCreditStarved "SMBD-CREDIT-STARVED" Warn Credits "[MS-SMBD] 3.1.5.9" {
+        title: "The receiver keeps granting less than it was asked for.",
+        says: "While the peer's credit target is above what it holds, and the receiver is below its own limit, the receiver should post more \
+               receives and grant them.",
+        causes: [
+            "Credits leak: receives are not posted again after some path (errors, keepalives, empty messages)",
+            "The receiver's limit is lower than the sender's target",
+            "Memory pressure on the receiver",
+        ],
+        cure: "Watch the credits held over time: a staircase downwards is a leak (update the receiver), a flat line is a limit (raise it).",
+    }
+    SmbdCreditDeadlock "SMBD-CREDIT-DEADLOCK" Error Credits "[MS-SMBD] 3.1.5.1, 3.1.5.9" {
+        title: "Both sides are out of credits and silent.",
+        says: "The rules keep one credit back for a message that grants; if both sides spend their last credit without granting, neither may \
+               send again and only a timeout ends it.",
+        causes: ["One side spent its last credit without granting (see SMBD-CREDIT-LAST)", "Credits leaked until none were left (see SMBD-CREDIT-STARVED)"],
+        cure: "Reconnect to recover. Raise credits on both sides and update the side that broke SMBD-CREDIT-LAST first.",
+    }
+
+    // ---- RDMA memory ----------------------------------------------------------------------------------------------
+
+    RdmaKeyUnknown "RDMA-KEY-UNKNOWN" Error Memory "[MS-SMBD] 2.2.3.1, 3.1.4.5, 3.1.4.6; RFC 8166 3.4.3" {
+        title: "An RDMA Read or Write uses a key that was never advertised.",
+        says: "RDMA may only go to buffers that the peer has described in a request on this connection: key, offset and length.",
+        causes: [
+            "The request that advertised it is missing from the capture or was encrypted (the finding then says that it is not certain)",
+            "The key was taken from another connection, or byte-swapped",
+            "An attack on remote memory",
+        ],
+        cure: "Look for a remote access error in reply: the device refused. If it was accepted, an unadvertised region is open; find out whose.",
+    }
+    RdmaKeyBounds "RDMA-KEY-BOUNDS" Error Memory "[MS-SMBD] 2.2.3.1, 3.1.4.5, 3.1.4.6; RFC 8166 3.4.3" {
+        title: "An RDMA Read or Write goes outside the advertised range.",
+        says: "The transfer must stay between Offset and Offset + Length of the descriptor, or segment, that advertised the key.",
+        causes: ["A responder that moves more than was asked for", "Rounding up to a page or to four bytes", "An attack on remote memory"],
+        cure: "Compare range and access in the finding. A few bytes over is rounding; more is a bug of the side that drove the transfer.",
+    }
+    RdmaKeyStale "RDMA-KEY-STALE" Error Memory "[MS-SMBD] 3.1.4.4; RFC 8166 8.1.3" {
+        title: "An RDMA Read or Write uses a key after it was given back.",
+        says: "Once a buffer is deregistered or its key invalidated, no remote access may be possible; a key lives as long as the operation that \
+               advertised it.",
+        causes: [
+            "The responder replied before its RDMA was finished (see RDMA-ORDER)",
+            "A late retransmission that was taken for a new operation",
+            "The operation was cancelled and the server went on",
+        ],
+        cure: "If the device refused it the connection is gone; if not, memory that may already hold something else was read or overwritten: \
+               treat the data as suspect.",
+    }
+    RdmaKeyDirection "RDMA-KEY-DIRECTION" Error Memory "[MS-SMBD] 3.1.4.3, 3.1.4.5, 3.1.4.6; RFC 8166 3.4.5, 3.4.6" {
+        title: "An RDMA operation goes the wrong way for the buffer it uses.",
+        says: "A buffer is registered for the one access it is meant for: remote write for the data of a READ, remote read for the data of a \
+               WRITE; the same holds for Write and Read chunks.",
+        causes: ["A responder that mixes up two requests", "An attack on remote memory"],
+        cure: "Expect a remote access error. If none came, the requester registers its memory too permissively.",
+    }
+    RdmaLength "RDMA-LENGTH" Error Memory "[MS-SMBD] 2.2.2, 3.1.4.5, 3.1.4.6; [MS-SMB2] 2.2.20, 2.2.22" {
+        title: "The bytes moved by RDMA differ from what request and reply say.",
+        says: "A READ reply states how much was written to the client, a WRITE reply how much was taken; one request moves at most \
+               MaxReadWriteSize bytes.",
+        causes: [
+            "RDMA packets are missing from the capture (the finding then says that it is not certain)",
+            "A short read or write whose reply still reports the full length",
+        ],
+        cure: "If the capture is complete, data was lost or invented: compare file contents with a checksum and report the server.",
+    }
+    RdmaOrder "RDMA-ORDER" Error Memory "[MS-SMBD] 4.5; RFC 8166 3.5.2" {
+        title: "The reply was sent before the last RDMA Write of its data.",
+        says: "The data is placed first and the reply sent after it: RDMA Writes and the Send on the same queue pair arrive in order, and that \
+               order is what tells the client that its data is there.",
+        causes: ["A server that writes and replies on different queue pairs or threads", "Packets reordered by the capture, not by the network"],
+        cure: "If sequence numbers confirm the order, the client may have read memory that was not yet filled: update the server.",
+    }
+    RdmaKeyLeak "RDMA-KEY-LEAK" Note Memory "[MS-SMBD] 3.1.4.4; RFC 8166 8.1.3" {
+        title: "Advertised keys were never seen invalidated.",
+        says: "Remote access should end as soon as the operation is complete.",
+        causes: [
+            "The client invalidates locally, which no capture shows: normal for Channel SMB2_CHANNEL_RDMA_V1 and for NFS without remote invalidation",
+            "The operation never finished",
+        ],
+        cure: "Only of interest when the number grows with unfinished operations. Dialect 3.0.2 and later can use remote invalidation.",
+    }
+    RdmaKeyReuse "RDMA-KEY-REUSE" Warn Memory "[MS-SMBD] 3.1.4.3; RFC 5042" {
+        title: "A key was advertised again while an earlier advertisement of it was still in use.",
+        says: "A key names one registered range at a time. Two open operations behind one key cannot be told apart by the device that guards it.",
+        causes: [
+            "The client uses one registration for many requests (an all-memory or long-lived key)",
+            "The earlier operation's end is missing from the capture",
+        ],
+        cure: "Check whether both ranges are inside one registration. A long-lived key that covers much memory is a security risk.",
+    }
+    RdmaKeyPredictable "RDMA-KEY-PREDICTABLE" Note Memory "RFC 8166 8.1.2; RFC 5042" {
+        title: "Keys follow a sequence that can be guessed.",
+        says: "Handles advertised to a peer should be hard to predict: whoever guesses one can reach the memory behind it on the same connection.",
+        causes: ["The RDMA device or its driver counts keys up, as software RDMA and several adapters do"],
+        cure: "Nothing to do on a trusted network. Otherwise keep RDMA traffic on its own, and prefer short-lived registrations.",
+    }
+    RdmaInvalidate "RDMA-INVALIDATE" Error Memory "[MS-SMB2] 2.2.19, 2.2.21, 3.3.5.12, 3.3.5.13; [MS-SMBD] 3.1.4.2" {
+        title: "Remote invalidation was not done as it was asked.",
+        says: "With Channel SMB2_CHANNEL_RDMA_V1_INVALIDATE (dialect 3.0.2 and later) the server is asked to invalidate the first descriptor's key \
+               with the reply's Send; without it no key may be invalidated by the reply.",
+        causes: [
+            "An error path that replies with a plain Send",
+            "The device cannot send with invalidate: the request may then be ignored",
+            "The wrong key, of another request, was invalidated",
+        ],
+        cure: "Not done: the client must invalidate by itself, harmless if it checks. Wrong key or unasked: running I/O loses its memory; update \
+               the server.",
+    }
+    RdmaReadDepth "RDMA-READ-DEPTH" Error Memory "[MS-SMBD] 6; RFC 6581; IBTA Vol 1 9.4.4, 12.6.5" {
+        title: "More RDMA Reads were outstanding than agreed.",
+        says: "The initiator may have as many Reads outstanding as the responder can take: ORD of one side must not exceed IRD of the other.",
+        causes: ["The values exchanged at connection time were ignored or cut down on one side only", "The exchange was misread (see MPA-IRDORD)"],
+        cure: "Expect an invalid request NAK or a Terminate. Compare the depths in the connection messages; update the side that reads.",
+    }
+
+    // ---- SMB2 over RDMA -------------------------------------------------------------------------------------------
+
+    Smb2Channel "SMB2-CHANNEL" Error Smb2 "[MS-SMB2] 2.2.19, 2.2.21, 3.3.5.12, 3.3.5.13" {
+        title: "The RDMA channel information of a READ or WRITE is inconsistent.",
+        says: "Offset and length of the channel information must lie inside the request and hold whole 16-byte buffer descriptors, whose lengths \
+               cover the I/O; both are 0 with Channel SMB2_CHANNEL_NONE. A channel is only valid on an RDMA connection with dialect 3.0 or later.",
+        causes: ["A client that computes the offset from the wrong origin", "A compound request with the offset of its first member"],
+        cure: "A server should fail this with STATUS_INVALID_PARAMETER. If the server crashed or went on, see BUG-KSMBD-CHANNEL-INFO.",
+    }
+    Smb2TransformDialect "SMB2-TRANSFORM-DIALECT" Error Smb2 "[MS-SMB2] 2.2.43, 2.2.3.1.6" {
+        title: "An RDMA transform is used on a connection that did not negotiate it.",
+        says: "SMB2_RDMA_TRANSFORM is only valid for dialect 3.1.1 when both sides agreed on RDMA transforms in their negotiate contexts.",
+        causes: ["A client that ignores what the server's negotiate context left out", "The SMB2 NEGOTIATE is missing from the capture"],
+        cure: "Check the SMB2_RDMA_TRANSFORM_CAPABILITIES context of the NEGOTIATE response.",
+    }
+    Smb2TransformCount "SMB2-TRANSFORM-COUNT" Error Smb2 "[MS-SMB2] 2.2.43" {
+        title: "The number of RDMA transforms is 0 or not what follows.",
+        says: "TransformCount must be greater than 0 and is the number of transforms behind the structure.",
+        causes: ["A sender that counts wrongly"],
+        cure: "The data cannot be decrypted or verified reliably. Fix the sender.",
+    }
+    Smb2TransformReserved "SMB2-TRANSFORM-RESERVED" Note Smb2 "[MS-SMB2] 2.2.43" {
+        title: "A reserved field of the RDMA transform is not zero.",
+        says: "The sender must set reserved fields to 0, and the receiver must ignore them.",
+        causes: ["Memory is sent without being cleared"],
+        cure: "Harmless to the peer; report it to the sender's maintainers.",
+    }
+    Smb2TransformBounds "SMB2-TRANSFORM-BOUNDS" Error Smb2 "[MS-SMB2] 2.2.43" {
+        title: "Descriptors or transforms lie outside of the RDMA transform.",
+        says: "RdmaDescriptorOffset, counted from the beginning of the structure, and RdmaDescriptorLength enclose the descriptors; both are 0 \
+               with Channel SMB2_CHANNEL_NONE.",
+        causes: ["Offsets counted from the SMB2 header instead of from the structure"],
+        cure: "Fix the sender. A receiver that used them anyway has read outside the message.",
+    }
+    Smb2TransformLengths "SMB2-TRANSFORM-LENGTHS" Error Smb2 "[MS-SMB2] 2.2.43.1" {
+        title: "Nonce or signature of an RDMA transform have the wrong length for its kind.",
+        says: "Each crypto transform is either for encryption or for signing, with the nonce of the cipher agreed (11 bytes for AES-CCM, 12 for \
+               AES-GCM) and a signature of 16 bytes.",
+        causes: ["The sender uses another cipher than was negotiated", "Both kinds are listed for one payload"],
+        cure: "Compare with the cipher in the NEGOTIATE response. The peer will fail the request.",
+    }
+    Smb2Credit "SMB2-CREDIT" Error Smb2 "[MS-SMB2] 3.2.4.1.2, 3.2.4.1.5, 3.3.5.2.3, 3.3.5.2.5" {
+        title: "SMB2 credits (not those of SMB Direct) are overdrawn, exhausted or charged too low.",
+        says: "A request uses message ids that the server has granted, and must charge one credit for each 64 KiB that it sends or asks for.",
+        causes: [
+            "CreditCharge left at 1 for I/O over 64 KiB",
+            "The server grants too few credits for the client's queue depth (exhausted: a warning, it only costs time)",
+            "A grant is missing from the capture",
+        ],
+        cure: "Overdrawn: the server ends the connection, update the client. Exhausted: raise the server's limit (ksmbd: smb2 max credits; Windows: \
+               Smb2CreditsMax).",
+    }
+    Smb2Unanswered "SMB2-UNANSWERED" Error Smb2 "[MS-SMB2] 3.2.6.1, 3.3.4.1" {
+        title: "A request was never answered.",
+        says: "Every request gets a reply, except CANCEL; a long one may get an interim reply with STATUS_PENDING first.",
+        causes: [
+            "The connection ended before the reply: look at how it ended",
+            "The server hangs in its file system",
+            "The reply is missing from the capture, or lies after its end",
+            "The server had no SMB Direct credit to send the reply with",
+        ],
+        cure: "Check whether the server acknowledged the request and went silent (server), or never acknowledged it (network).",
+    }
+    Smb2Slow "SMB2-SLOW" Warn Smb2 "derived from the capture's own latencies" {
+        title: "A request took far longer than others of its kind.",
+        says: "No document sets a limit. The comparison is with the median of the same command on the same connection.",
+        causes: [
+            "The server's storage was slow: most of the time passed between request and first byte of data or reply",
+            "Waiting for credits (see SMBD-CREDIT-STALL)",
+            "Loss and retransmission in the network within the request's lifetime",
+        ],
+        cure: "Read where the time went in the exchange's breakdown: credit, server, RDMA or wire.",
+    }
+    Smb2Error "SMB2-ERROR" Note Smb2 "[MS-SMB2] 2.2.1, 2.2.2; [MS-ERREF] 2.3.1" {
+        title: "Requests failed with an error status.",
+        says: "Status of the reply is an NTSTATUS. Many are part of normal work: a file that does not exist, no more entries, buffer overflow.",
+        causes: ["Depends on the status: permissions, missing names, locks and leases, quota or full disk"],
+        cure: "Look at the statuses by count. Unusual ones are STATUS_INSUFFICIENT_RESOURCES, STATUS_IO_TIMEOUT, STATUS_NETWORK_NAME_DELETED, \
+               STATUS_USER_SESSION_DELETED and STATUS_INVALID_PARAMETER on READ or WRITE.",
+    }
+    Smb2ErrorBody "SMB2-ERROR-BODY" Warn Smb2 "[MS-SMB2] 2.2.2" {
+        title: "Status and body of a reply do not fit together.",
+        says: "A failing status comes with an ERROR body (StructureSize 9), a succeeding one with the body of the command. The exceptions are \
+               listed: among them STATUS_MORE_PROCESSING_REQUIRED and STATUS_BUFFER_OVERFLOW.",
+        causes: ["ksmbd answers QUERY_INFO for extended attributes with STATUS_NO_EAS_ON_FILE and a body of its own"],
+        cure: "Clients ignore the body. Other decoders may lose what follows it in a compound reply. Report it to the server's maintainers.",
+    }
+    Smb2Signature "SMB2-SIGNATURE" Error Smb2 "[MS-SMB2] 3.1.4.1, 3.1.5.1" {
+        title: "A signed message fails verification.",
+        says: "If the signature computed with the session's key differs from that in the header, the message must be discarded.",
+        causes: [
+            "The key given for verification belongs to another session or channel",
+            "The message was altered on its way: compare with transport checksums",
+            "A sender that signs before its last change to the message",
+        ],
+        cure: "If all messages fail, the key is wrong. If a few fail, look at what they have in common.",
+    }
+    Smb2Malformed "SMB2-MALFORMED" Error Smb2 "[MS-SMB2] 2.2" {
+        title: "An SMB2 message contradicts itself.",
+        says: "StructureSize is fixed for each message, and offsets and lengths lie inside of it.",
+        causes: ["A broken sender", "Fragments put together wrongly (see SMBD-FRAG-REMAINING)", "The payload is encrypted or not SMB2"],
+        cure: "Look at the field named in the finding. If neighbouring messages are fine, report the sender.",
+    }
+
+    // ---- RPC-over-RDMA --------------------------------------------------------------------------------------------
+
+    RpcrdmaVersion "RPCRDMA-VERSION" Error RpcRdma "RFC 8166 4.2.2, 4.5.1" {
+        title: "The RPC-over-RDMA version is not 1.",
+        says: "rdma_vers is 1. A receiver that does not support the version must answer RDMA_ERROR with ERR_VERS and the range that it does support.",
+        causes: ["A peer that tries version 2", "Another protocol on this port"],
+        cure: "A peer that steps down to version 1 after the error is behaving well. Otherwise check who listens on the port.",
+    }
+    RpcrdmaProc "RPCRDMA-PROC" Error RpcRdma "RFC 8166 4.2.4, 4.6" {
+        title: "An RPC-over-RDMA procedure is unknown or no longer allowed.",
+        says: "RDMA_MSG, RDMA_NOMSG and RDMA_ERROR are in use. Senders must not send RDMA_MSGP or RDMA_DONE.",
+        causes: ["A very old peer written to RFC 5666", "A broken or fuzzed sender"],
+        cure: "Update the sender.",
+    }
+    RpcrdmaMalformed "RPCRDMA-MALFORMED" Error RpcRdma "RFC 8166 4.1, 4.5.2" {
+        title: "An RPC-over-RDMA header cannot be decoded.",
+        says: "A header that cannot be parsed is answered with RDMA_ERROR, ERR_CHUNK (called ERR_BADHEADER in drafts).",
+        causes: ["A broken or fuzzed sender", "Another protocol on this port"],
+        cure: "Look at the field named in the finding, and whether the receiver answered with an error or closed.",
+    }
+    RpcrdmaError "RPCRDMA-ERROR" Error RpcRdma "RFC 8166 4.5" {
+        title: "The peer answered RDMA_ERROR: it could not process the header or its chunks.",
+        says: "RDMA_ERROR is a permanent error for the transaction: ERR_VERS with the supported range, or ERR_CHUNK for a header or chunk that \
+               could not be used.",
+        causes: [
+            "A Reply chunk that is too small for the reply",
+            "A memory segment that is no longer registered",
+            "Chunks that the upper layer does not allow (see RPCRDMA-DDP)",
+        ],
+        cure: "Find the call with the same XID. The application sees EIO or a retry; look for the size the reply would have had.",
+    }
+    RpcrdmaCreditZero "RPCRDMA-CREDIT-ZERO" Error RpcRdma "RFC 8166 3.3.1; RFC 8167 4.1" {
+        title: "A header grants or requests zero credits.",
+        says: "The granted value must not be zero, since such a value would result in deadlock.",
+        causes: ["A broken responder", "A responder that is closing down"],
+        cure: "Most peers take it for 1. Update the sender.",
+    }
+    RpcrdmaCreditOverrun "RPCRDMA-CREDIT-OVERRUN" Error RpcRdma "RFC 8166 3.3.1; RFC 8167 4.1" {
+        title: "More calls are outstanding than were granted.",
+        says: "The requester must not send unacknowledged requests in excess of the granted limit. Forward and reverse direction are counted \
+               separately.",
+        causes: ["The grant was lowered while calls were under way", "A reply is missing from the capture", "A requester that counts wrongly"],
+        cure: "Look for RNR NAKs or a closed connection after it. On Linux the limit is the RPC slot table and the server's threads.",
+    }
+    RpcrdmaCreditFirst "RPCRDMA-CREDIT-FIRST" Error RpcRdma "RFC 8166 3.3.3" {
+        title: "A second call was sent before the first reply told how many are allowed.",
+        says: "On a new connection a requester must not assume more than one credit, and must receive a valid reply before its next request.",
+        causes: ["A requester that keeps the credits of the previous connection after a reconnect"],
+        cure: "Servers usually post more than one receive, so it rarely hurts. Update the client if it comes with RNR NAKs.",
+    }
+    RpcrdmaXid "RPCRDMA-XID" Error RpcRdma "RFC 8166 4.2.1; RFC 8167 2.4" {
+        title: "An XID does not match: header against RPC message, reply against call, or a call that reuses one in use.",
+        says: "rdma_xid must be the same as the XID of the RPC message. Calls of the two directions have XID spaces of their own.",
+        causes: ["The call is missing from the capture", "A call sent again on the same connection", "A broken sender"],
+        cure: "If the capture is complete, a reply to nothing is a server bug, and a reused XID can pair the wrong reply with a call.",
+    }
+    RpcrdmaNomsg "RPCRDMA-NOMSG" Error RpcRdma "RFC 8166 3.5.3, 4.5.2" {
+        title: "RDMA_NOMSG carries no message.",
+        says: "With RDMA_NOMSG the RPC message itself is in a chunk: a Read chunk at position zero for a call, the Reply chunk for a reply.",
+        causes: ["A broken sender"],
+        cure: "The receiver answers ERR_CHUNK. Update the sender.",
+    }
+    RpcrdmaPosition "RPCRDMA-POSITION" Error RpcRdma "RFC 8166 3.4.5" {
+        title: "A Read chunk stands at an impossible position.",
+        says: "The position must be a multiple of four, count from the beginning of the unreduced RPC message, and lie within it; chunks follow \
+               one another without overlap.",
+        causes: ["A client that rounds or orders its chunks wrongly", "An attack on the server's reassembly (see BUG-CVE-2026-89526)"],
+        cure: "Update the client; check that the server answers with an error.",
+    }
+    RpcrdmaWriteShape "RPCRDMA-WRITE-SHAPE" Error RpcRdma "RFC 8166 3.4.6" {
+        title: "The responder returned the Write list or Reply chunk in another shape.",
+        says: "The responder must not change the number of segments in a Write chunk. Lengths only shrink to what was written, and all segments of \
+               an unused chunk have length zero.",
+        causes: ["A server that leaves out unused segments", "A server that leaves lengths untouched when it sent the data inline"],
+        cure: "The client may take garbage for data: update the server.",
+    }
+    RpcrdmaChunkLength "RPCRDMA-CHUNK-LENGTH" Error RpcRdma "RFC 8166 3.4.4, 3.4.6" {
+        title: "The count in the RPC message differs from the bytes in the chunk.",
+        says: "Any byte count left in the payload must match the sum of the segment lengths, XDR padding aside. A responder must not write padding \
+               into a Write chunk.",
+        causes: ["A short read whose chunk lengths were not shortened", "Padding counted as data"],
+        cure: "Compare the lengths in the finding. A difference of one to three bytes is padding; more is wrong data.",
+    }
+    RpcrdmaInline "RPCRDMA-INLINE" Error RpcRdma "RFC 8166 3.3.2, 3.3.3; RFC 8797" {
+        title: "A message is longer than the receiver's inline threshold.",
+        says: "Without other knowledge senders must assume 1024 bytes; RFC 8797 private data of the connection may state more.",
+        causes: [
+            "Both sides are configured for more than they announce (Linux: 4096 by default), and it works",
+            "One side was configured alone",
+        ],
+        cure: "If the connection goes on, only the announcement is missing. If it is cut by a length error, set both sides alike.",
+    }
+    RpcrdmaBackward "RPCRDMA-BACKWARD" Error RpcRdma "RFC 8167 5" {
+        title: "A message of the reverse direction uses chunks or another procedure than RDMA_MSG.",
+        says: "Calls and replies of the reverse direction (NFSv4.1 callbacks) use RDMA_MSG with all three chunk lists empty.",
+        causes: ["A callback or its reply that does not fit inline"],
+        cure: "Update the sender; lower the callback channel's maximum sizes as a way around.",
+    }
+    RpcrdmaDdp "RPCRDMA-DDP" Error RpcRdma "RFC 8166 6.1, 8.2.2; RFC 8267" {
+        title: "A data item was moved by chunk that may not be.",
+        says: "Only what the upper-layer binding lists may be reduced: for NFS the data of READ and WRITE, link targets of SYMLINK and READLINK. \
+               Nothing may be when RPCSEC_GSS integrity or privacy is used.",
+        causes: ["A client that reduces any large argument", "krb5i or krb5p with a client that still sends chunks"],
+        cure: "The responder must refuse it. Update the client.",
+    }
+    RpcUnanswered "RPC-UNANSWERED" Error RpcRdma "RFC 5531 4; RFC 8166 4.5" {
+        title: "A call was never answered.",
+        says: "A server answers each call or ends the connection, so that the client knows that the reply is lost.",
+        causes: ["The connection ended first", "The server hangs in its file system", "The reply is missing from the capture, or lies after its end"],
+        cure: "Check whether the call was acknowledged at transport level, and what the server did next.",
+    }
+    RpcSlow "RPC-SLOW" Warn RpcRdma "derived from the capture's own latencies" {
+        title: "A call took far longer than others of its kind.",
+        says: "No document sets a limit. The comparison is with the median of the same procedure on the same connection.",
+        causes: ["The server's storage was slow", "Waiting for credits", "Loss and retransmission within the call's lifetime"],
+        cure: "Read where the time went in the exchange's breakdown.",
+    }
+    RpcError "RPC-ERROR" Note RpcRdma "RFC 5531 9; RFC 1813 2.6; RFC 8881 15" {
+        title: "Calls failed with an RPC or NFS error.",
+        says: "Many NFS errors are part of normal work: NFS4ERR_NOENT, NFS4ERR_DELAY, NFS4ERR_NOTSUPP.",
+        causes: ["Depends on the status: permissions, missing names, stale handles, grace period after a server restart"],
+        cure: "Look at the statuses by count. Unusual ones are NFS4ERR_SERVERFAULT, NFS4ERR_BADXDR, NFS4ERR_IO, NFS4ERR_STALE and GARBAGE_ARGS.",
+    }
+
+    // ---- Connections ----------------------------------------------------------------------------------------------
+
+    CmReject "CM-REJECT" Warn Connection "IBTA Vol 1 12.6.7, annex A11" {
+        title: "A connection request was rejected.",
+        says: "A REJ carries a reason: 8 (invalid service id) means that nothing listens on that port, 28 (consumer reject) that the application said no.",
+        causes: [
+            "Nothing listens on that RDMA port: Linux clients try SMB Direct on 5445 for iWARP and on 445 otherwise",
+            "The server's RDMA service is not started, or is bound to another interface",
+            "The application refused: private data, version, or no resources",
+        ],
+        cure: "Check the port and reason in the finding. If the next attempt on another port succeeds, this one is harmless.",
+    }
+    CmTimeout "CM-TIMEOUT" Error Connection "IBTA Vol 1 12.9.8" {
+        title: "A connection request got no reply.",
+        says: "A REQ is answered with REP, REJ or MRA; the sender repeats it a few times and gives up.",
+        causes: [
+            "The address is reachable by IP but its RDMA device is down, or a firewall drops UDP port 4791",
+            "RoCE version 1 on one side and version 2 on the other, or different GID types",
+            "The reply is missing from the capture",
+        ],
+        cure: "Test with rping between the two hosts; compare `rdma link` and the default RoCE mode on both; check the firewall for UDP 4791.",
+    }
+    CmDisconnect "CM-DISCONNECT" Note Connection "IBTA Vol 1 12.6.10, 12.6.11" {
+        title: "The connection was ended while requests were outstanding.",
+        says: "A DREQ ends the connection at once: work that was under way is flushed on both sides.",
+        causes: ["The side that sent the DREQ found a violation, timed out or was unmounted", "The application crashed and the kernel cleaned up"],
+        cure: "Look at the findings just before it, and at the log of the side that sent the DREQ.",
+    }
+    MpaReject "MPA-REJECT" Error Connection "RFC 5044 7.1; RFC 6581" {
+        title: "The iWARP connection was rejected by its MPA reply.",
+        says: "A reply with the R bit set refuses the connection; the private data may say why.",
+        causes: ["The application refused it", "Revision or read depths were not acceptable (see MPA-IRDORD)"],
+        cure: "Compare revision, flags and private data of request and reply.",
+    }
+    MpaIrdord "MPA-IRDORD" Warn Connection "RFC 6581; [MS-SMBD] 6.1, 6.2" {
+        title: "The read depths (IRD and ORD) in the MPA private data are missing, zero, too large or in another form.",
+        says: "Both depths must be greater than zero, and the accepting side answers with the smaller of its own and the peer's; with zero the \
+               connection is rejected. The form is that of RFC 6581, or 8 bytes of private data for providers without it.",
+        causes: ["A stack that writes the legacy form in little-endian", "One side at revision 1, the other at revision 2"],
+        cure: "If Reads fail afterwards (RDMA-READ-DEPTH, RDMAP-TERMINATE) update the side with the odd form; otherwise no action.",
+    }
+    RdmapTerminate "RDMAP-TERMINATE" Error Connection "RFC 5040 4.8, 7" {
+        title: "The connection was ended by a Terminate message.",
+        says: "Terminate names the layer (RDMAP, DDP or the one below), the type and code of the error, and carries the header that it complains about.",
+        causes: [
+            "Remote protection: key, bounds or access rights wrong",
+            "Untagged buffer: no receive was posted, or it was too short: under SMB Direct a credit or size violation",
+            "Stream error below: CRC or framing",
+        ],
+        cure: "Read layer, type and code in the finding. The side that did not send it did the wrong, unless its memory was taken away early.",
+    }
+    TcpReset "TCP-RESET" Error Connection "RFC 9293 3.5.2" {
+        title: "The TCP connection below iWARP was reset.",
+        says: "A reset ends the stream at once, with everything that was under way.",
+        causes: ["The peer closed with data unread, or crashed", "A firewall or load balancer in the path gave up", "Nothing listens on the port"],
+        cure: "Look at who sent it: compare its TTL or hop limit with that side's other packets to see whether it came from a middlebox.",
+    }
+
+    // ---- Transport ------------------------------------------------------------------------------------------------
+
+    RcRetransmit "RC-RETRANSMIT" Warn Transport "IBTA Vol 1 9.7.1, 9.7.6" {
+        title: "Packets were lost on the wire and sent again.",
+        says: "Each packet of a reliable connection carries a sequence number (PSN). What is not acknowledged is sent again from there on.",
+        causes: [
+            "Drops in a switch: lossless class not configured end to end, PFC or ECN missing",
+            "A bad cable or optic: see symbol and CRC error counters",
+            "A timeout shorter than the path's delay",
+        ],
+        cure: "RoCE falls fast with loss: one packet lost repeats a whole window. Check PFC and ECN on every hop, and the priority (DSCP) that both \
+               hosts mark.",
+    }
+    RcGap "RC-GAP" Warn Transport "IBTA Vol 1 9.7.1" {
+        title: "Sequence numbers are missing.",
+        says: "PSNs rise by one from packet to packet (by the number of response packets after an RDMA Read).",
+        causes: ["Loss on the wire: then they are sent again later", "Loss in the capture: then they are acknowledged without having been seen"],
+        cure: "The finding tells the two apart where it can. For capture loss use a larger buffer, a capture filter or a hardware tap.",
+    }
+    RcDuplicate "RC-DUPLICATE" Note Transport "IBTA Vol 1 9.7.5" {
+        title: "Packets that had arrived were sent again.",
+        says: "A responder acknowledges a duplicate request again and does not execute it a second time (Reads and Atomics aside).",
+        causes: ["The acknowledgement was lost or late", "The same packet was captured twice, on two interfaces or a mirror of both directions"],
+        cure: "If every packet is there twice it is the capture. Otherwise look for loss in the opposite direction.",
+    }
+    RcReorder "RC-REORDER" Warn Transport "IBTA Vol 1 9.7.1" {
+        title: "Packets arrived out of order.",
+        says: "A reliable connection expects its packets in order; one that overtakes another is treated as loss of the other.",
+        causes: [
+            "Multipath that splits one flow: packet spraying, or a link aggregate hashing on fields that vary",
+            "Several receive queues of the capture merged without timestamps from hardware",
+        ],
+        cure: "If NAKs follow, fix the path: hash on the UDP source port and addresses. If none follow it is the capture.",
+    }
+    RcNak "RC-NAK" Error Transport "IBTA Vol 1 9.7.5.2" {
+        title: "The responder refused a packet with a NAK.",
+        says: "A NAK says why: PSN sequence error asks for a retransmission; invalid request, remote access error and remote operational error end \
+               the connection.",
+        causes: [
+            "PSN sequence error: loss on the wire (severity lowered)",
+            "Invalid request: a message longer than the receive buffer, too many Reads, or an opcode out of order",
+            "Remote access error: key, bounds or rights wrong (see the RDMA-KEY findings)",
+        ],
+        cure: "Look at the operation named in the finding: it is the one that earned the NAK.",
+    }
+    RcRnr "RC-RNR" Error Transport "IBTA Vol 1 9.7.5.2" {
+        title: "The receiver was not ready: it had no receive buffer posted.",
+        says: "An RNR NAK asks the sender to wait for the given time and try again; after its retry count the connection breaks. Under SMB Direct \
+               and RPC-over-RDMA credits exist so that this never happens.",
+        causes: [
+            "The sender overran its credits (see SMBD-CREDIT-OVERRUN, RPCRDMA-CREDIT-OVERRUN)",
+            "The receiver granted credits before it posted the receives (see BUG-CVE-2026-31538)",
+        ],
+        cure: "If the sender held a credit by count, the receiver is at fault. Raising the RNR retry count only hides it.",
+    }
+    RcIcrc "RC-ICRC" Error Transport "IBTA Vol 1 7.8.1, annex A17.3" {
+        title: "The invariant CRC of packets is wrong.",
+        says: "The ICRC covers everything that must not change from end to end; a receiver drops a packet whose ICRC is wrong without a word.",
+        causes: [
+            "Captured on the sending host before the device filled it in (then all packets of that host show it)",
+            "A middlebox changed a field that is covered, or damaged the packet",
+            "Software RDMA with offloads that it does not expect",
+        ],
+        cure: "Only one direction and all of it: an artefact of the capture. Single packets: look for memory or switch errors on the path.",
+    }
+    RcCnp "RC-CNP" Note Transport "IBTA annex A17.9" {
+        title: "Receivers asked senders to slow down (congestion notification packets).",
+        says: "A receiver of packets marked by a switch tells the sender with a CNP, and the sender lowers its rate.",
+        causes: ["More senders than a port can drain (incast)", "Marking thresholds that are set very low"],
+        cure: "A few are normal. Compare their rate with throughput: if throughput is low, tune the switch's marking thresholds before the hosts.",
+    }
+    RcEcn "RC-ECN" Note Transport "RFC 3168; IBTA annex A17.9" {
+        title: "Switches marked packets as having met congestion.",
+        says: "CE in the IP header is set by a queue that grows over its threshold instead of dropping.",
+        causes: ["Congestion at a switch port", "RoCE traffic in the queue of other traffic: DSCP not trusted on some hop"],
+        cure: "Check that CNPs answer the marks: marks without CNPs mean that congestion control is off at the receiver.",
+    }
+    RcPfc "RC-PFC" Warn Transport "IEEE 802.1Qbb" {
+        title: "Pause frames stopped a traffic class.",
+        says: "Priority flow control pauses one class on a link for a given time, to avoid loss.",
+        causes: ["A slow receiver: the host cannot drain its device", "Congestion that spreads backwards through the network"],
+        cure: "Find the port where pauses begin: the device behind it is slow. Make ECN act before PFC does.",
+    }
+    MpaCrc "MPA-CRC" Error Transport "RFC 5044 4.4, 8" {
+        title: "The CRC of an FPDU is wrong.",
+        says: "If CRCs are in use, an FPDU whose CRC does not match must not be delivered, and the connection is ended.",
+        causes: ["Damaged in a middlebox or in memory; TCP's checksum did not notice", "TCP payload missing from the capture", "CRC is off on the sender although agreed"],
+        cure: "Every FPDU: the sender does not compute it. Single ones: look for faulty hardware on the path.",
+    }
+    MpaMarker "MPA-MARKER" Error Transport "RFC 5044 4.2, 4.3" {
+        title: "An MPA marker does not point to the beginning of its FPDU.",
+        says: "When markers are in use one stands every 512 bytes of TCP sequence space, and points back to the FPDU's beginning.",
+        causes: ["Markers were agreed for the other direction only", "TCP payload missing from the capture"],
+        cure: "Check the M bits in the MPA request and reply; each side asks for the markers that it wants to receive.",
+    }
+    MpaResync "MPA-RESYNC" Note Transport "RFC 5044 6" {
+        title: "FPDU framing was lost and found again.",
+        says: "A stream gives no framing of its own: each FPDU's length says where the next one begins.",
+        causes: ["The capture began in mid-connection or lost segments"],
+        cure: "Nothing is wrong on the wire. What was between is not analyzed.",
+    }
+    DdpMsn "DDP-MSN" Error Transport "RFC 5041 5.1, 7.1" {
+        title: "Message sequence numbers of untagged messages have a gap or repeat.",
+        says: "The MSN of each queue begins with 1 and rises by one from message to message.",
+        causes: ["Segments missing from the capture", "A broken sender"],
+        cure: "If the capture is complete, expect a Terminate (invalid MSN). Update the sender.",
+    }
+    DdpOverlap "DDP-OVERLAP" Error Transport "RFC 5041 5.1" {
+        title: "Segments of a DDP message overlap or leave holes.",
+        says: "The segments of an untagged message follow one another by message offset; the last has the L flag.",
+        causes: ["Segments missing from the capture", "A broken sender"],
+        cure: "If the capture is complete, the message's content depends on the receiver. Update the sender.",
+    }
+    TcpLoss "TCP-LOSS" Warn Transport "RFC 9293 3.8.1; RFC 5681" {
+        title: "TCP segments below iWARP were lost and sent again.",
+        says: "TCP repeats what is not acknowledged, and slows down.",
+        causes: ["Congestion or a bad link", "Buffers of a switch or host too small for the bursts that RDMA makes"],
+        cure: "iWARP survives loss, at the price of latency. Look at drop counters hop by hop.",
+    }
+    TcpZeroWindow "TCP-ZERO-WINDOW" Warn Transport "RFC 9293 3.8.6" {
+        title: "The receiver closed its TCP window.",
+        says: "A window of zero stops the sender until the receiver has room.",
+        causes: ["The receiving host or device cannot keep up", "Software iWARP (siw) starved of CPU"],
+        cure: "Look at CPU and interrupts of the receiver; RDMA hardware should hardly ever do this.",
+    }
+
+    // ---- The capture ----------------------------------------------------------------------------------------------
+
+    CaptureLoss "CAPTURE-LOSS" Warn Capture "derived from PSN, TCP and drop counters" {
+        title: "The capture lost packets that the peers received.",
+        says: "A packet that is acknowledged but not in the capture was lost by the capture. Findings that depend on complete traffic then say so.",
+        causes: ["Buffer too small or disk too slow", "A mirror port that carries more than its rate", "RDMA offload past the capture point on a host"],
+        cure: "Capture fewer bytes of each packet, filter on the peers, enlarge the buffer, or tap with hardware.",
+    }
+    CaptureCut "CAPTURE-CUT" Note Capture "derived from captured and wire lengths" {
+        title: "Packets were cut short by the capture.",
+        says: "With a snapshot length below the packet's, payload is missing. Headers are still judged; contents, CRCs and signatures are not.",
+        causes: ["A snapshot length was set on purpose, or by a device's default"],
+        cure: "For contents capture whole packets. For credits, keys and timing 256 bytes are mostly enough.",
+    }
+
+    // ---- Known bugs -----------------------------------------------------------------------------------------------
+
+    BugCve202539943 "BUG-CVE-2025-39943" Error KnownBug "[MS-SMBD] 3.1.5.8; CVE-2025-39943" {
+        title: "Data fields that point outside of the message: they make an unfixed ksmbd read out of bounds.",
+        says: "DataOffset must be 8-byte aligned and DataOffset + DataLength must lie within the message. ksmbd used both unchecked.",
+        causes: ["An attack or a fuzzer on an SMB Direct server", "A broken client"],
+        cure: "Update the server's kernel. If the connection went on after this frame, the server does not check.",
+        hits: "Linux ksmbd 5.15 and later. Fixed in 5.15.194, 6.1.154, 6.6.108, 6.12.49, 6.16.9 and 6.17 (5282491fc49d).",
+    }
+    BugCve202539942 "BUG-CVE-2025-39942" Error KnownBug "[MS-SMBD] 3.1.5.8; CVE-2025-39942" {
+        title: "More data announced than MaxFragmentedSize: an unfixed ksmbd accepts it.",
+        says: "DataLength + RemainingDataLength must not exceed the receiver's MaxFragmentedSize. ksmbd did not check it.",
+        causes: ["An attack or a fuzzer on an SMB Direct server", "A client that ignores the server's limit"],
+        cure: "Update the server's kernel. If the connection went on after this frame, the server does not check.",
+        hits: "Linux ksmbd 5.15 and later. Fixed in 6.1.154, 6.6.108, 6.12.49, 6.16.9 and 6.17 (e1868ba37fd2).",
+    }
+    BugCve202643185 "BUG-CVE-2026-43185" Error KnownBug "[MS-SMBD] 2.2.1; CVE-2026-43185" {
+        title: "PreferredSendSize of 0x80000000 or more: an unfixed ksmbd takes it for a negative number and overflows its heap.",
+        says: "PreferredSendSize is unsigned. ksmbd compared it as a signed number, and so used it as the limit for the next message.",
+        causes: ["An attack or a fuzzer on an SMB Direct server"],
+        cure: "Update the server's kernel. Treat the sender as hostile unless it is your own test.",
+        hits: "Linux ksmbd 5.15 and later. Fixed in 6.18.16, 6.19.6 and 7.0.",
+    }
+    BugCve202631538 "BUG-CVE-2026-31538" Error KnownBug "[MS-SMBD] 3.1.5.9; CVE-2026-31538" {
+        title: "The server granted credits for which it had posted no receive: an RNR NAK followed.",
+        says: "Each credit stands for a receive that is posted. ksmbd of Linux 6.18 counted posted receives and granted credits apart, and could \
+               grant one too many while a message was arriving.",
+        causes: ["ksmbd of an affected kernel under load"],
+        cure: "Update the server's kernel.",
+        hits: "Linux ksmbd 6.18. Fixed in 6.18.11, 6.19.1 and 7.0.",
+    }
+    BugCve202631539 "BUG-CVE-2026-31539" Error KnownBug "[MS-SMBD] 3.1.5.9; CVE-2026-31539" {
+        title: "A Linux peer granted credits for which it had posted no receive: an RNR NAK followed.",
+        says: "Each credit stands for a receive that is posted. The smbdirect code that client and server share in Linux 6.18 had no counter for \
+               receives not yet granted.",
+        causes: ["A client or server with an affected kernel under load"],
+        cure: "Update the kernel of the side that granted.",
+        hits: "Linux smbdirect 6.18. Fixed in 6.18.11, 6.19.1 and 7.0.",
+    }
+    BugSmbdirectLastCredit "BUG-SMBDIRECT-LAST-CREDIT" Warn KnownBug "[MS-SMBD] 3.1.5.1" {
+        title: "A Linux peer spent its last credit without granting any, as its smbdirect code did until 2026.",
+        says: "The last credit is kept for a message that grants.",
+        causes: ["Linux client or ksmbd from before the repair, with few credits agreed"],
+        cure: "Raise the credits on both sides, or update the kernel.",
+        hits: "Linux cifs.ko and ksmbd before the smbdirect credit repairs of 2026.",
+    }
+    BugSmbdirectBatchInterleave "BUG-SMBDIRECT-BATCH-INTERLEAVE" Error KnownBug "[MS-SMBD] 3.1.5.4" {
+        title: "Another message stands between the fragments of one, as in a Linux smbdirect bug of 2026.",
+        says: "The fragments of a message are sent in strict order, with nothing between them.",
+        causes: ["Two threads of the sender flushed their batches at the same time while one waited for credits"],
+        cure: "Update the sender's kernel. Contents of the two messages are mixed at the receiver.",
+        hits: "Linux smbdirect before its repair in 2026.",
+    }
+    BugCifsMaxFragmentedSize "BUG-CIFS-MAX-FRAGMENTED-SIZE" Warn KnownBug "[MS-SMBD] 2.2.1, 3.1.5.9" {
+        title: "A Linux client offers to reassemble 1 MiB although its credits cannot carry that at once.",
+        says: "MaxFragmentedSize should be what credits times receive size can hold: 255 credits of 1364 bytes give 347,820 bytes, and half of \
+               that, 173,910, is what newer kernels use.",
+        causes: ["cifs.ko with its old fixed default"],
+        cure: "Lower /proc/fs/cifs/smbd_max_fragmented_recv_size to 173910, raise the receive size, or update the client.",
+        hits: "Linux cifs.ko before its default became half of credits times receive size.",
+    }
+    BugKsmbdEarlyData "BUG-KSMBD-EARLY-DATA" Error KnownBug "[MS-SMBD] 3.1.5.2, 3.1.5.3" {
+        title: "The server sent data or a grant before its Negotiate Response.",
+        says: "The Negotiate Response is the second message of the connection and the first from the server.",
+        causes: ["ksmbd starts granting credits while its negotiation is still being prepared"],
+        cure: "Connect again; update the server's kernel.",
+        hits: "Linux ksmbd; the exact versions are not known.",
+    }
+    BugKsmbdChannelInfo "BUG-KSMBD-CHANNEL-INFO" Error KnownBug "[MS-SMB2] 2.2.19, 2.2.21, 3.3.5.12, 3.3.5.13" {
+        title: "Channel information that older ksmbd used unchecked: outside of the request, or RDMA asked for over TCP.",
+        says: "Offset, length and number of descriptors have to be checked, and a channel other than none is invalid on a TCP connection.",
+        causes: ["An attack or a fuzzer on the server", "A broken client"],
+        cure: "Update the server's kernel. A checking server answers STATUS_INVALID_PARAMETER.",
+        hits: "Linux ksmbd from 5.15; the checks came one by one with later stable kernels.",
+    }
+    BugKsmbd2fd5dcb1c8ef "BUG-KSMBD-2FD5DCB1C8EF" Warn KnownBug "[MS-SMB2] 3.3.5.12, 3.3.5.13" {
+        title: "Invalidation was asked for, and the error reply came as a plain Send.",
+        says: "The key is to be invalidated with the reply whether the operation succeeded or failed.",
+        causes: ["ksmbd forgot the key on its error paths"],
+        cure: "Update the server's kernel. A client that relies on it keeps memory open to the server.",
+        hits: "Linux ksmbd 5.15 and 5.16. Fixed in 5.17 and backported to 5.15 and 5.16 stable (2fd5dcb1c8ef).",
+    }
+    BugCve202689526 "BUG-CVE-2026-89526" Error KnownBug "RFC 8166 3.4.5; CVE-2026-89526" {
+        title: "Read chunks that overlap or lie past the inline body: an unfixed NFS server reads out of bounds.",
+        says: "Positions rise without overlap and lie within the message. svcrdma rebuilt the message from positions that it had not checked.",
+        causes: ["An attack or a fuzzer on an NFS/RDMA server"],
+        cure: "Update the server's kernel (\"svcrdma: Validate Read chunk positions before reconstruction\").",
+        hits: "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions.",
+    }
+    BugCve202689528 "BUG-CVE-2026-89528" Note KnownBug "RFC 8166 3.4.5; CVE-2026-89528" {
+        title: "Read segments add up to more than a Linux server's budget of 1 MiB and some slack.",
+        says: "No document limits the sum. svcrdma had pages for its maximum request only, and did not check.",
+        causes: ["A client with a larger maximum write size than the server's", "An attack or a fuzzer on an NFS/RDMA server"],
+        cure: "Update the server's kernel; check wsize on the client.",
+        hits: "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions.",
+    }
+    BugCve202689532 "BUG-CVE-2026-89532" Error KnownBug "RFC 8166 3.4.6; CVE-2026-89532" {
+        title: "A Write or Reply chunk has no segments: an unfixed NFS server mishandles it.",
+        says: "A chunk is an array of one or more segments; an absent one is left out of the list.",
+        causes: ["An attack or a fuzzer on an NFS/RDMA server", "A client that keeps an empty chunk as a placeholder"],
+        cure: "Update the server's kernel (\"svcrdma: Reject Write/Reply chunks with segcount 0\").",
+        hits: "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions.",
+    }
+    BugCve202693228 "BUG-CVE-2026-93228" Error KnownBug "RFC 8166 3.4.6; CVE-2026-93228" {
+        title: "A chunk without segments: an unfixed NFS server walks past the end of its list.",
+        says: "A chunk is an array of one or more segments. svcrdma's loop over the segments of a chunk took for granted that there is one.",
+        causes: ["An attack or a fuzzer on an NFS/RDMA server"],
+        cure: "Update the server's kernel; the same frame also breaks BUG-CVE-2026-89532.",
+        hits: "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions.",
+    }
+    BugCve202689533 "BUG-CVE-2026-89533" Error KnownBug "RFC 8166 3.4.3; CVE-2026-89533" {
+        title: "Offset plus length of a segment wraps around.",
+        says: "A segment is a contiguous range of memory, so that its end cannot lie before its beginning.",
+        causes: ["An attack or a fuzzer on an NFS/RDMA server", "A broken client"],
+        cure: "Update the server's kernel. Treat the sender as hostile unless it is your own test.",
+        hits: "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions.",
+    }
+    BugCve202664102 "BUG-CVE-2026-64102" Error KnownBug "RFC 5044 4.1, 8; CVE-2026-64102" {
+        title: "An MPA length below its own DDP/RDMAP header: an unfixed siw copies gigabytes.",
+        says: "The ULPDU length covers at least the header of the opcode that it carries. siw subtracted without looking and went negative.",
+        causes: ["An attack or a fuzzer on a software iWARP host"],
+        cure: "Update the receiver's kernel. A fixed one answers with a Terminate (MPA, FPDU start).",
+        hits: "Linux siw 5.3 and later. Fixed in 5.10.258, 5.15.209, 6.1.175, 6.6.142, 6.12.92, 6.18.34 and 7.0.11.",
+    }
+    BugCve202664268 "BUG-CVE-2026-64268" Error KnownBug "RFC 5040 4.5; RFC 5041 7.1; CVE-2026-64268" {
+        title: "A Read Response is longer than the Read Request asked for: an unfixed siw writes past its buffer.",
+        says: "The response carries exactly as many bytes as were requested. siw compared the sum only at the last segment.",
+        causes: ["An attack or a fuzzer on a software iWARP host", "A broken responder"],
+        cure: "Update the requester's kernel. A fixed one answers with a Terminate (DDP, base or bounds).",
+        hits: "Linux siw 5.3 and later. Fixed in 5.10.261, 5.15.212, 6.1.178, 6.6.145, 6.12.96, 6.18.39 and 7.1.4.",
+    }
+    BugCve202646043 "BUG-CVE-2026-46043" Error KnownBug "IBTA Vol 1 9.2; CVE-2026-46043" {
+        title: "A packet is too short for its pad count and ICRC: an unfixed rxe computes a negative payload.",
+        says: "Behind the headers come payload, 0 to 3 pad bytes and the 4-byte ICRC. rxe subtracted pad and ICRC without looking.",
+        causes: ["An attack or a fuzzer on a software RoCE host"],
+        cure: "Update the receiver's kernel.",
+        hits: "Linux rxe 4.8 and later. Fixed in 5.10.258, 5.15.209, 6.1.175, 6.6.140, 6.12.86, 6.18.27 and 7.0.4.",
+    }
+    BugRxe4c6f86d "BUG-RXE-4C6F86D" Error KnownBug "IBTA Vol 1 9.2.1" {
+        title: "A BTH opcode that is not assigned: an unfixed rxe looks it up past its checks.",
+        says: "Opcodes outside of the table are to be dropped before anything of the packet is used.",
+        causes: ["An attack or a fuzzer on a software RoCE host", "A vendor's private opcode that reached the wrong host"],
+        cure: "Update the receiver's kernel.",
+        hits: "Linux rxe before commit 4c6f86d; the exact stable versions are not known.",
+    }
+    BugCve202440992 "BUG-CVE-2024-40992" Error KnownBug "IBTA Vol 1 9.8.3; CVE-2024-40992" {
+        title: "A datagram is longer than the path MTU: an unfixed rxe receives it.",
+        says: "A UD request of invalid length is silently dropped by the responder. rxe checked too late.",
+        causes: ["An attack or a fuzzer on a software RoCE host", "MTU settings that differ between the hosts"],
+        cure: "Update the receiver's kernel; set the same MTU on both sides.",
+        hits: "Linux rxe 6.2 and later. Fixed in 6.6.36, 6.9.7 and 6.10.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::format;
+    use alloc::string::String;
+
+    #[test]
+    fn ids_are_unique_and_well_formed() {
+        let mut seen = BTreeSet::new();
+        for rule in Rule::ALL {
+            let id = rule.id();
+            assert!(seen.insert(id), "{id} twice");
+            assert!(id.contains('-') && id.len() <= 32, "{id}");
+            for word in id.split('-') {
+                assert!(!word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit()), "{id}");
+            }
+        }
+        assert!(seen.len() > 100);
+    }
+
+    #[test]
+    fn a_variant_is_its_id_in_camel_case() {
+        for rule in Rule::ALL {
+            let camel: String = rule
+                .id()
+                .split('-')
+                .flat_map(|word| word.chars().enumerate().map(|(i, c)| if i == 0 { c } else { c.to_ascii_lowercase() }))
+                .collect();
+            assert_eq!(format!("{rule:?}"), camel);
+        }
+    }
+
+    #[test]
+    fn ids_lead_back_to_their_rule() {
+        for &rule in Rule::ALL {
+            assert_eq!(Rule::from_id(rule.id()), Some(rule));
+            assert_eq!(Rule::from_id(&rule.id().to_ascii_lowercase()), Some(rule));
+            assert_eq!(format!("{rule}"), rule.id());
+        }
+        assert_eq!(Rule::from_id("SMBD-NEG"), None);
+        assert_eq!(Rule::from_id(""), None);
+    }
+
+    /// Prose is whole sentences, without the spaces that a continued string literal leaves when its backslash is forgotten.
+    #[test]
+    fn every_row_has_its_prose() {
+        for rule in Rule::ALL {
+            let row = rule.row();
+            for text in [row.title, row.says, row.cure] {
+                assert!(text.len() > 10 && text.ends_with(['.', ')']), "{}: {text:?}", row.id);
+            }
+            assert!(row.title.len() <= 130 && !row.title.trim_end_matches('.').contains(". "), "{}: title is one sentence", row.id);
+            assert!(!row.causes.is_empty() && row.causes.iter().all(|cause| cause.len() > 10 && !cause.ends_with('.')), "{}", row.id);
+            assert!(!row.spec.is_empty(), "{}", row.id);
+            for text in [row.title, row.says, row.cure, row.spec, row.hits].iter().chain(row.causes) {
+                assert!(!text.contains("  ") && !text.contains('\n') && text.trim() == *text && text.is_ascii(), "{}: {text:?}", row.id);
+            }
+            assert_eq!(row.group == Group::KnownBug, row.id.starts_with("BUG-"), "{}", row.id);
+            assert_eq!(row.group == Group::KnownBug, !row.hits.is_empty(), "{}", row.id);
+        }
+    }
+
+    /// A rule that is named in another rule's prose exists.
+    #[test]
+    fn cross_references_lead_somewhere() {
+        for rule in Rule::ALL {
+            let row = rule.row();
+            for text in [row.title, row.says, row.cure].iter().chain(row.causes) {
+                for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')) {
+                    let prefixes =
+                        ["SMBD-", "RDMA-", "SMB2-", "RPCRDMA-", "RPC-", "RC-", "CM-", "MPA-", "DDP-", "RDMAP-", "TCP-", "CAPTURE-", "BUG-"];
+                    let looks_like_one = word.bytes().all(|b| !b.is_ascii_lowercase()) && prefixes.iter().any(|p| word.starts_with(p));
+                    if looks_like_one && word != "RDMA-KEY" {
+                        assert!(Rule::from_id(word).is_some(), "{} names {word}", row.id);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_group_is_listed_and_used() {
+        for &group in Group::ALL {
+            assert!(Rule::ALL.iter().any(|rule| rule.row().group == group), "{group:?}");
+        }
+        assert!(Rule::ALL.iter().all(|rule| Group::ALL.contains(&rule.row().group)));
+    }
+
+    #[test]
+    fn severities_have_names_and_an_order() {
+        assert!(Severity::Note < Severity::Warn && Severity::Warn < Severity::Error);
+        for &severity in Severity::ALL {
+            assert_eq!(Severity::from_name(severity.name()), Some(severity));
+        }
+        assert_eq!(Severity::from_name("ERROR"), Some(Severity::Error));
+        assert_eq!(Severity::from_name("fatal"), None);
+    }
+}
