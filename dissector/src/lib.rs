@@ -12,6 +12,8 @@ extern crate std;
 
 pub mod fault;
 pub mod field;
+#[doc(hidden)]
+pub mod fuzzing;
 #[macro_use]
 pub mod header;
 pub mod frame;

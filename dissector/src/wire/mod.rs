@@ -1,3 +1,4 @@
 //! One file per protocol, each readable alone: what it is and its spec, its fields, its decoder, its tests.
 pub mod ib;
+pub mod smb2;
 pub mod smbd;

@@ -1,0 +1,2 @@
+//! SMB2 and SMB3, \[MS-SMB2\].
+pub mod compression;
