@@ -7,6 +7,7 @@
 mod error;
 mod inflate;
 mod mapped;
+mod merge;
 mod metadata;
 mod open;
 mod pcap;
@@ -18,9 +19,11 @@ mod stream;
 #[cfg(test)]
 mod testing;
 mod walk;
+mod write;
 
 pub use error::{Damage, Error, Problem, Result};
 pub use mapped::{CaptureFile, MappedSource, RecordIter};
+pub use merge::MergedSource;
 pub use metadata::{
     Clock, Format, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_KEPT_BYTES, MAX_SECTIONS, Metadata, Secrets, Section,
 };
@@ -31,3 +34,4 @@ pub use source::{Progress, Source};
 pub use spool::RandomAccess;
 pub use stream::{Follow, StreamSource};
 pub use walk::DEFAULT_MAX_RECORD_LEN;
+pub use write::{Output, PcapWriter, PcapngWriter};

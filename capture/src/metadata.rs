@@ -76,11 +76,14 @@ pub enum Format {
 /// One section of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
+    /// Which of several merged files it is in, counting from 0.
+    pub input: u32,
     /// Where it begins: bytes from the start of the (decompressed) file.
     pub offset: u64,
     /// Whether its integers are big-endian.
     pub big_endian: bool,
-    /// Index of its first interface in [`Metadata::interfaces`].
+    /// Index of its first interface in [`Metadata::interfaces`]. Its others follow, but not where files are merged: there go by
+    /// [`Interface::section`].
     pub first_interface: u32,
     /// How many interfaces it has, as far as read.
     pub interfaces: u32,
