@@ -2,7 +2,7 @@
 //! Wireshark plugin and the tests read it from here.
 
 use crate::field::{Def, Fields, id_of};
-use crate::wire::{ib, smbd};
+use crate::wire::{ib, rpc, rpcrdma, smbd, xdr};
 use alloc::vec::Vec;
 
 /// The fields of every message, a line each.
@@ -14,6 +14,16 @@ pub const DECLARED: &[&[Def]] = &[
     <smbd::NegotiateResponse as Fields>::FIELDS,
     <smbd::DataTransfer as Fields>::FIELDS,
     <smbd::BufferDescriptorV1 as Fields>::FIELDS,
+    <rpcrdma::f::All as Fields>::FIELDS,
+    <rpcrdma::Fixed as Fields>::FIELDS,
+    <rpcrdma::Padding as Fields>::FIELDS,
+    <rpcrdma::Segment as Fields>::FIELDS,
+    <rpcrdma::ReadSegment as Fields>::FIELDS,
+    <rpcrdma::Versions as Fields>::FIELDS,
+    <xdr::f::All as Fields>::FIELDS,
+    <rpc::f::All as Fields>::FIELDS,
+    <rpc::CallHeader as Fields>::FIELDS,
+    <rpc::ReplyHeader as Fields>::FIELDS,
 ];
 
 /// Fields by name.
