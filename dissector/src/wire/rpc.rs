@@ -464,7 +464,12 @@ pub fn parse<'a, T: Trace>(message: &'a [u8], memo: Option<Memo>, t: &mut T) -> 
 ///
 /// # Errors
 /// Only where the RPC header cannot be read. What is wrong behind it is told to the observer, and the rest is empty.
-pub fn dissect<'a, T: Trace, V: Visit<'a>>(stream: &Stream<'a>, memo: Option<Memo>, t: &mut T, visitor: &mut V) -> PResult<'a, Message<'a>> {
+pub fn dissect<'a, T: Trace, V: Visit<'a>>(
+    stream: &Stream<'a>,
+    memo: Option<Memo>,
+    t: &mut T,
+    visitor: &mut V,
+) -> PResult<'a, Message<'a>> {
     let mut x = Xdr::new(stream, t);
     let message = match header(&mut x, memo) {
         Ok(m) => m,
@@ -506,9 +511,7 @@ fn body<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, memo: &M
             }
             x.opaque(f::GSS_TOKEN).map(drop)
         }),
-        (GssProcedure::BIND_CHANNEL, _) => x.scope(f::PROTOCOL, |x| {
-            x.opaque(f::GSS_CHANNEL).map(drop)
-        }),
+        (GssProcedure::BIND_CHANNEL, _) => x.scope(f::PROTOCOL, |x| x.opaque(f::GSS_CHANNEL).map(drop)),
         (GssProcedure::DESTROY, _) => Ok(()),
         (_, GssService::INTEGRITY) => {
             let length = x.u32(f::GSS_DATA_LENGTH)? as usize;
@@ -715,7 +718,10 @@ mod tests {
         let expected = AuthSys { stamp: 7, machine: b"lab-client", uid: 1000, gid: 100, gids: 2 };
         assert_eq!(call.credential.sys(), Some(expected));
         assert_eq!((call.memo.flavor, call.memo.minor, call.memo.procedure_name()), (Flavor::SYS, 2, Some("COMPOUND")));
-        assert_eq!((tree.number("rpc.program"), tree.number("rpc.auth.uid"), tree.all("rpc.auth.gid").count()), (Some(100_003), Some(1000), 3));
+        assert_eq!(
+            (tree.number("rpc.program"), tree.number("rpc.auth.uid"), tree.all("rpc.auth.gid").count()),
+            (Some(100_003), Some(1000), 3)
+        );
         assert_eq!((tree.protocol, tree.info.as_str()), ("RPC", "V4 COMPOUND Call"));
         let mut out = vec![];
         call.emit(&mut out);
@@ -828,7 +834,10 @@ mod tests {
 
     #[test]
     fn record_marks_read_back() {
-        for (bytes, mark) in [([0x80, 0, 0, 0x28], RecordMark { last: true, length: 40 }), ([0x7f, 0xff, 0xff, 0xff], RecordMark { last: false, length: 0x7fff_ffff })] {
+        for (bytes, mark) in [
+            ([0x80, 0, 0, 0x28], RecordMark { last: true, length: 40 }),
+            ([0x7f, 0xff, 0xff, 0xff], RecordMark { last: false, length: 0x7fff_ffff }),
+        ] {
             assert_eq!(RecordMark::parse(&bytes, &mut Off).unwrap().1, mark);
             let mut out = vec![];
             mark.emit(&mut out);

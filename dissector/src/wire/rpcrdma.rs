@@ -290,7 +290,8 @@ impl<'a> RpcRdma<'a> {
             if T::ON {
                 t.info(format_args!("{}", Proc(fixed.proc)));
             }
-            let mut header = Self { fixed, reads: Reads::default(), writes: Writes::default(), reply: None, padding: None, error: None, payload: i };
+            let mut header =
+                Self { fixed, reads: Reads::default(), writes: Writes::default(), reply: None, padding: None, error: None, payload: i };
             if fixed.version != VERSION {
                 if T::ON {
                     t.info(format_args!("version {}", fixed.version));
