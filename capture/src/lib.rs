@@ -5,6 +5,8 @@
 #![deny(unsafe_code)]
 
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod inflate;
 mod mapped;
 mod merge;

@@ -2,7 +2,7 @@
 //!
 //! A map has one danger: if another program truncates the file meanwhile, touching a page beyond the new end is a SIGBUS,
 //! which ends the process. So files that are followed, and files on network file systems, are read instead (see [`crate::open`]), and
-//! walking a map asks the operating system for the length again every 16 MiB. A truncation between two such looks, or
+//! walking a map asks the operating system for the length again every 16 MiB, as does every access by offset. A truncation between two such looks, or
 //! while records are still held, can still end the process; so can a disk that fails to give a page. [`crate::OpenOptions::mmap`]
 //! turns mapping off.
 
@@ -120,6 +120,9 @@ impl CaptureFile {
     pub fn record_at(&self, metadata: &Metadata, offset: u64) -> Result<Record<'_>> {
         let bytes = usize::try_from(offset).ok().and_then(|at| self.storage.get(at..)).unwrap_or(&[]);
         let first = self.first_record as u64;
+        if let Some(damage) = self.shrank() {
+            return Err(Error::new(&self.path, Problem::Damaged { offset, decompressed: false, damage }));
+        }
         match Walker::packet_at(&self.start.format, metadata, self.max_record_len, bytes, offset) {
             Ok(Step::Packet(span)) if offset >= first => Ok(span.record(bytes, offset)),
             _ => Err(Error::new(&self.path, Problem::NoRecordAt(offset))),

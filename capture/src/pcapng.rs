@@ -371,3 +371,221 @@ impl<'a> Block<'a> {
         Damage::BlockLength { kind: self.kind, found: self.bytes.len() as u32, least, limit: u32::MAX }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{pcapng_block, pcapng_option, read_all};
+    use crate::{Damage, Format, Secrets};
+
+    /// A file made block by block in one byte order at a time.
+    #[derive(Default)]
+    struct File {
+        bytes: Vec<u8>,
+        big_endian: bool,
+    }
+
+    impl File {
+        fn section(big_endian: bool) -> File {
+            File { bytes: Vec::new(), big_endian }.and_section(big_endian)
+        }
+
+        fn and_section(mut self, big_endian: bool) -> File {
+            self.big_endian = big_endian;
+            let body = [&self.u32(BYTE_ORDER_MAGIC)[..], &self.u16(1), &self.u16(0), &[0xff; 8]].concat();
+            self.block(SECTION_HEADER, &body)
+        }
+
+        fn u32(&self, v: u32) -> [u8; 4] {
+            if self.big_endian { v.to_be_bytes() } else { v.to_le_bytes() }
+        }
+
+        fn u16(&self, v: u16) -> [u8; 2] {
+            if self.big_endian { v.to_be_bytes() } else { v.to_le_bytes() }
+        }
+
+        fn u64(&self, v: u64) -> [u8; 8] {
+            if self.big_endian { v.to_be_bytes() } else { v.to_le_bytes() }
+        }
+
+        fn block(mut self, kind: u32, body: &[u8]) -> File {
+            self.bytes.extend(pcapng_block(self.big_endian, kind, body));
+            self
+        }
+
+        fn interface(self, link_type: u16, snap_len: u32, options: &[(u16, &[u8])]) -> File {
+            let mut body = [&self.u16(link_type)[..], &[0, 0], &self.u32(snap_len)].concat();
+            body.extend(options.iter().flat_map(|(code, value)| pcapng_option(self.big_endian, *code, value)));
+            self.block(INTERFACE_DESCRIPTION, &body)
+        }
+
+        fn packet(self, interface: u32, timestamp: u64, bytes: &[u8], options: &[(u16, &[u8])]) -> File {
+            let (high, low, len) = ((timestamp >> 32) as u32, timestamp as u32, bytes.len() as u32);
+            let mut body: Vec<u8> = [interface, high, low, len, len + 10].into_iter().flat_map(|v| self.u32(v)).collect();
+            body.extend(bytes);
+            body.resize(body.len().next_multiple_of(4), 0);
+            body.extend(options.iter().flat_map(|(code, value)| pcapng_option(self.big_endian, *code, value)));
+            self.block(ENHANCED_PACKET, &body)
+        }
+    }
+
+    fn damage_of(file: &[u8]) -> (usize, Option<(u64, Damage)>) {
+        let whole = crate::CaptureFile::from_bytes(file.to_vec(), "test").unwrap();
+        let (mut records, mut found) = (0, None);
+        for record in whole.records() {
+            match record {
+                Ok(_) => records += 1,
+                Err(e) => match e.problem() {
+                    crate::Problem::Damaged { offset, damage, .. } => found = Some((*offset, damage.clone())),
+                    other => panic!("{other:?}"),
+                },
+            }
+        }
+        read_all(file);
+        (records, found)
+    }
+
+    #[test]
+    fn both_byte_orders_with_comments_and_flags() {
+        for big_endian in [false, true] {
+            let file = File::section(big_endian).interface(1, 0, &[]);
+            let flags = file.u32(1);
+            let file = file.packet(0, 1_000_000, b"abcde", &[(OPT_COMMENT, b"why"), (2, &flags)]);
+            let read = read_all(&file.bytes);
+            assert_eq!((read.error, read.metadata.format), (None, Some(Format::Pcapng)));
+            let r = &read.records[0];
+            assert_eq!((r.time_ns, r.wire_len, &r.bytes[..], &r.comments[..]), (1_000_000_000, 15, &b"abcde"[..], &["why".to_owned()][..]));
+            let whole = crate::CaptureFile::from_bytes(file.bytes, "test").unwrap();
+            let record = whole.records().next().unwrap().unwrap();
+            assert_eq!((record.packet_flags(), record.lost_before()), (Some(1), None));
+        }
+    }
+
+    #[test]
+    fn sections_of_either_order_each_with_their_own_interfaces() {
+        let file = File::section(true)
+            .interface(1, 0, &[(option::IF_TSRESOL, &[9])])
+            .interface(247, 0, &[])
+            .packet(1, 7, b"ib", &[])
+            .packet(0, 7, b"eth", &[])
+            .and_section(false)
+            .interface(101, 0, &[])
+            .packet(0, 7, b"ip", &[]);
+        let read = read_all(&file.bytes);
+        assert_eq!(read.error, None);
+        let seen: Vec<_> = read.records.iter().map(|r| (r.interface, r.link_type.0, r.time_ns)).collect();
+        assert_eq!(seen, [(1, 247, 7000), (0, 1, 7), (2, 101, 7000)]);
+        let sections: Vec<_> = read.metadata.sections.iter().map(|s| (s.big_endian, s.first_interface, s.interfaces)).collect();
+        assert_eq!(sections, [(true, 0, 2), (false, 2, 1)]);
+        assert_eq!(read.metadata.interfaces[2].section, 1);
+    }
+
+    #[test]
+    fn clocks_with_powers_of_two_and_offsets() {
+        let offset = 100u64.to_le_bytes();
+        let file = File::section(false)
+            .interface(1, 0, &[(option::IF_TSRESOL, &[0x80 | 20])])
+            .interface(1, 0, &[(option::IF_TSRESOL, &[3]), (option::IF_TSOFFSET, &offset)])
+            .packet(0, 3 << 19, b"", &[])
+            .packet(1, 1, b"", &[]);
+        let times: Vec<_> = read_all(&file.bytes).records.iter().map(|r| r.time_ns).collect();
+        assert_eq!(times, [1_500_000_000, 100_001_000_000]);
+    }
+
+    #[test]
+    fn simple_and_old_packet_blocks() {
+        for big_endian in [false, true] {
+            let file = File::section(big_endian).interface(1, 3, &[]);
+            let simple = [&file.u32(9)[..], b"abc\0"].concat();
+            let old = [&file.u16(0)[..], &file.u16(4), &file.u32(0), &file.u32(1), &file.u32(2), &file.u32(60), b"xy\0\0"].concat();
+            let read = read_all(&file.block(SIMPLE_PACKET, &simple).block(OLD_PACKET, &old).bytes);
+            assert_eq!(read.error, None);
+            let [s, o] = &read.records[..] else { panic!("two records") };
+            assert_eq!((s.has_time, s.wire_len, &s.bytes[..]), (false, 9, &b"abc"[..]));
+            assert_eq!((o.time_ns, o.wire_len, &o.bytes[..]), (1000, 60, &b"xy"[..]));
+        }
+    }
+
+    #[test]
+    fn statistics_and_secrets_are_kept_and_unknown_blocks_passed_over() {
+        for big_endian in [false, true] {
+            let file = File::section(big_endian).interface(1, 0, &[(option::IF_NAME, b"eth0"), (option::IF_FILTER, b"\0tcp")]);
+            let mut statistics: Vec<u8> = [0, 0, 5].into_iter().flat_map(|v| file.u32(v)).collect();
+            statistics.extend(pcapng_option(big_endian, option::ISB_IFDROP, &file.u64(7)));
+            statistics.extend(pcapng_option(big_endian, option::ISB_STARTTIME, &[file.u32(1), file.u32(0)].concat()));
+            let secrets = [&file.u32(Secrets::TLS_KEY_LOG)[..], &file.u32(5), b"key s\0\0\0"].concat();
+            let file = file
+                .block(DECRYPTION_SECRETS, &secrets)
+                .block(4, &[0; 4])
+                .block(0x0bad, &[1; 400])
+                .block(0x8000_0001, &[])
+                .block(INTERFACE_STATISTICS, &statistics)
+                .packet(0, 0, b"", &[]);
+            let read = read_all(&file.bytes);
+            assert_eq!((read.error, read.records.len()), (None, 1));
+            assert_eq!(read.metadata.secrets[0].data, b"key s");
+            let i = &read.metadata.interfaces[0];
+            assert_eq!((i.name.as_deref(), i.filter.as_deref()), (Some("eth0"), Some("tcp")));
+            let s = i.statistics.unwrap();
+            assert_eq!((s.dropped_by_interface, s.time_ns, s.start_ns), (Some(7), 5000, Some((1 << 32) * 1000)));
+        }
+    }
+
+    #[test]
+    fn damage_is_told_with_its_offset_after_the_records_before_it() {
+        let good = || File::section(false).interface(1, 0, &[]).packet(0, 0, b"abcd", &[]);
+        let at = good().bytes.len();
+        let with = |tail: &[u8]| damage_of(&[&good().bytes, tail].concat());
+
+        let limit = (256 << 20) + ROOM_BESIDE_FRAME;
+        let length = |found| Some((at as u64, Damage::BlockLength { kind: 6, found, least: 12, limit }));
+        assert_eq!(with(&[6, 0, 0, 0, 33, 0, 0, 0]), (1, length(33)));
+        assert_eq!(with(&[6, 0, 0, 0, 8, 0, 0, 0]), (1, length(8)));
+        assert_eq!(with(&[6, 0, 0, 0, 0xfc, 0xff, 0xff, 0xff]), (1, length(0xffff_fffc)));
+
+        let differ = Damage::BlockLengthsDiffer { kind: 7, first: 12, last: 16 };
+        assert_eq!(with(&[7, 0, 0, 0, 12, 0, 0, 0, 16, 0, 0, 0]), (1, Some((at as u64, differ))));
+
+        let unknown = Damage::UnknownInterface { found: 9, known: 1 };
+        assert_eq!(damage_of(&good().packet(9, 0, b"", &[]).bytes), (1, Some((at as u64, unknown))));
+
+        let mut lying = good().packet(0, 0, b"abcd", &[]).bytes;
+        lying[at + 20] = 5;
+        assert_eq!(damage_of(&lying), (1, Some((at as u64, Damage::CapturedBeyondBlock { found: 5, room: 4 }))));
+
+        let cut = Damage::CutShort { what: "block header", needed: 12, left: 5 };
+        assert_eq!(with(&[6, 0, 0, 0, 12]), (1, Some((at as u64, cut))));
+
+        let magic = Damage::ByteOrderMagic(0x0101_0101);
+        let section = pcapng_block(false, SECTION_HEADER, &[1; 16]);
+        assert_eq!(with(&section), (1, Some((at as u64, magic))));
+        let short = Damage::BlockLength { kind: 1, found: 16, least: 20, limit: u32::MAX };
+        assert_eq!(damage_of(&good().block(INTERFACE_DESCRIPTION, &[0; 4]).bytes), (1, Some((at as u64, short))));
+    }
+
+    #[test]
+    fn a_packet_before_any_interface_and_no_end_of_interfaces_are_refused() {
+        assert_eq!(damage_of(&File::section(false).packet(0, 0, b"", &[]).bytes).0, 0);
+        let many = File { bytes: File::section(false).bytes, big_endian: false };
+        let one = pcapng_block(false, INTERFACE_DESCRIPTION, &[0; 8]);
+        let bytes = [many.bytes, one.repeat(MAX_INTERFACES + 1)].concat();
+        let whole = crate::CaptureFile::from_bytes(bytes, "test").unwrap();
+        let message = whole.records().next().unwrap().unwrap_err().to_string();
+        assert_eq!(message, "test: damaged at byte 1310748: more than 65536 interfaces");
+    }
+
+    #[test]
+    fn by_offset_only_packets_are_found_and_in_their_section() {
+        let file = File::section(false).interface(1, 0, &[]).packet(0, 0, b"abcd", &[]).and_section(true);
+        let whole = crate::CaptureFile::from_bytes(file.bytes, "test").unwrap();
+        let mut records = whole.records();
+        let offset = records.next().unwrap().unwrap().offset;
+        assert!(records.next().is_none());
+        let metadata = records.metadata().clone();
+        assert_eq!(whole.record_at(&metadata, offset).unwrap().bytes, b"abcd");
+        for not in [0, 28, offset + 4, 1 << 40] {
+            let message = whole.record_at(&metadata, not).unwrap_err().to_string();
+            assert_eq!(message, format!("test: no record begins at byte {not}"));
+        }
+    }
+}

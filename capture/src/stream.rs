@@ -149,6 +149,12 @@ impl StreamSource {
         self.base + self.start as u64
     }
 
+    /// Bytes of memory that the buffer takes.
+    #[cfg(test)]
+    pub(crate) fn buffer_len(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// What records by offset can be read from again, and the format.
     pub(crate) fn stored(&self) -> Option<(Stored, Format)> {
         let format = self.walker.as_ref()?.format;

@@ -93,3 +93,18 @@ pub(crate) fn pcap_file(magic: u32, big_endian: bool, snap_len: u32, network: u3
     }
     file
 }
+
+/// A pcapng block: type, length, `body` (a multiple of 4 bytes), length.
+pub(crate) fn pcapng_block(big_endian: bool, kind: u32, body: &[u8]) -> Vec<u8> {
+    let word = |v: u32| if big_endian { v.to_be_bytes() } else { v.to_le_bytes() };
+    let len = word(body.len() as u32 + 12);
+    [&word(kind)[..], &len, body, &len].concat()
+}
+
+/// A pcapng option, padded.
+pub(crate) fn pcapng_option(big_endian: bool, code: u16, value: &[u8]) -> Vec<u8> {
+    let half = |v: u16| if big_endian { v.to_be_bytes() } else { v.to_le_bytes() };
+    let mut option = [&half(code)[..], &half(value.len() as u16), value].concat();
+    option.resize(option.len().next_multiple_of(4), 0);
+    option
+}
