@@ -1,0 +1,149 @@
+//! The shape of the workspace: which crate may depend on which, what is `no_std`, where unsafe code may stand, and the
+//! oldest toolchain. Read from `cargo metadata` and from the sources, so that the drawing in the README stays true.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Each crate, and those of ours that it may depend on. Dependencies point down only.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("rdmascope-dissector", &[]),
+    ("rdmascope-analyzer", &["rdmascope-dissector"]),
+    ("rdmascope-capture", &["rdmascope-dissector"]),
+    ("rdmascope-replay", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture"]),
+    ("rdmascope-plugins", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture"]),
+    ("rdmascope", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-replay", "rdmascope-plugins"]),
+];
+
+/// Crates in which a clock, a file or a socket is a compile error.
+const NO_STD: &[&str] = &["rdmascope-dissector", "rdmascope-analyzer"];
+
+/// Where unsafe code may stand, below the workspace, and why.
+const UNSAFE: &[(&str, &str)] = &[
+    ("capture/src/mapped.rs", "maps regular files"),
+    ("capture/src/live", "packet sockets and their rings"),
+    ("capture/verbs", "calls libibverbs and librdmacm"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the package lies in the workspace").to_path_buf()
+}
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--manifest-path"])
+        .arg(root().join("Cargo.toml"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata writes JSON")
+}
+
+/// Packages of the workspace by name.
+fn packages(metadata: &Value) -> BTreeMap<&str, &Value> {
+    let packages = metadata["packages"].as_array().expect("packages");
+    packages.iter().map(|package| (package["name"].as_str().expect("name"), package)).collect()
+}
+
+/// Root source files of a package's library and binaries.
+fn roots<'a>(package: &'a Value) -> impl Iterator<Item = &'a str> {
+    let shipped = |target: &&Value| target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "lib" || kind == "bin"));
+    package["targets"].as_array().expect("targets").iter().filter(shipped).map(|target| target["src_path"].as_str().expect("src_path"))
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Whether the file begins with this inner attribute, among others.
+fn has_attribute(path: &str, attribute: &str) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    text.lines().any(|line| line.trim() == attribute)
+}
+
+#[test]
+fn dependencies_point_down_only() {
+    let metadata = metadata();
+    let packages = packages(&metadata);
+    for (name, package) in &packages {
+        let Some((_, allowed)) = LAYERS.iter().find(|(layer, _)| layer == name) else {
+            panic!("{name} has no place in LAYERS");
+        };
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let ours = dependency["name"].as_str().expect("name");
+            // Tests may use anything below or beside, but never what is above.
+            if packages.contains_key(ours) && ours != *name {
+                assert!(allowed.contains(&ours), "{name} depends on {ours}");
+            }
+        }
+    }
+    for must in ["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-plugins", "rdmascope"] {
+        assert!(packages.contains_key(must), "{must} is not in the workspace");
+    }
+}
+
+#[test]
+fn decoding_and_analysis_have_no_clock_and_no_files() {
+    let metadata = metadata();
+    let packages = packages(&metadata);
+    for name in NO_STD {
+        for root in roots(packages[name]) {
+            assert!(has_attribute(root, "#![no_std]"), "{root} is not no_std");
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_stands_only_where_it_is_listed() {
+    let root = root();
+    let metadata = metadata();
+    for (name, package) in packages(&metadata) {
+        let may = UNSAFE.iter().any(|(path, _)| package["manifest_path"].as_str().is_some_and(|manifest| {
+            let folder = Path::new(manifest).parent().expect("a manifest lies in a folder");
+            root.join(path).starts_with(folder)
+        }));
+        for source in roots(package) {
+            let forbids = has_attribute(source, "#![forbid(unsafe_code)]");
+            let denies = has_attribute(source, "#![deny(unsafe_code)]");
+            assert!(forbids || (may && denies), "{name}: {source} neither forbids unsafe code nor is listed in UNSAFE");
+        }
+    }
+    let mut files = Vec::new();
+    for (name, _) in LAYERS {
+        let folder = name.strip_prefix("rdmascope-").unwrap_or("tui");
+        sources(&root.join(folder), &mut files);
+    }
+    assert!(files.len() > 20, "found only {} source files", files.len());
+    // Spelled in two parts, or this file would find itself.
+    let allowance = concat!("allow(unsafe", "_code");
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a source file is text");
+        let listed = UNSAFE.iter().any(|(path, _)| file.starts_with(root.join(path)) || file == root.join(path).with_extension("rs"));
+        assert!(listed || !text.contains(allowance), "{} allows unsafe code and is not listed in UNSAFE", file.display());
+    }
+}
+
+/// The promised oldest toolchain must not be newer than the one that runs the tests.
+#[test]
+fn this_toolchain_is_not_older_than_promised() {
+    let output = Command::new(env!("CARGO")).arg("--version").output().expect("cargo runs");
+    let version = String::from_utf8(output.stdout).expect("a version is text");
+    let minor = |version: &str| -> u32 {
+        let mut parts = version.split(['.', '-', '+']);
+        assert_eq!(parts.next(), Some("1"), "{version}");
+        parts.next().and_then(|minor| minor.parse().ok()).unwrap_or_else(|| panic!("no minor version in {version}"))
+    };
+    let ours = minor(version.split(' ').nth(1).expect("cargo VERSION"));
+    let metadata = metadata();
+    let promised: BTreeSet<&str> = packages(&metadata).values().map(|package| package["rust_version"].as_str().expect("rust-version")).collect();
+    assert_eq!(promised.len(), 1, "the crates promise different toolchains: {promised:?}");
+    assert!(promised.iter().all(|promise| minor(promise) <= ours), "{promised:?} is promised, this is {version}");
+}
