@@ -106,10 +106,12 @@ fn unsafe_code_stands_only_where_it_is_listed() {
     let root = root();
     let metadata = metadata();
     for (name, package) in packages(&metadata) {
-        let may = UNSAFE.iter().any(|(path, _)| package["manifest_path"].as_str().is_some_and(|manifest| {
-            let folder = Path::new(manifest).parent().expect("a manifest lies in a folder");
-            root.join(path).starts_with(folder)
-        }));
+        let may = UNSAFE.iter().any(|(path, _)| {
+            package["manifest_path"].as_str().is_some_and(|manifest| {
+                let folder = Path::new(manifest).parent().expect("a manifest lies in a folder");
+                root.join(path).starts_with(folder)
+            })
+        });
         for source in roots(package) {
             let forbids = has_attribute(source, "#![forbid(unsafe_code)]");
             let denies = has_attribute(source, "#![deny(unsafe_code)]");
@@ -143,7 +145,8 @@ fn this_toolchain_is_not_older_than_promised() {
     };
     let ours = minor(version.split(' ').nth(1).expect("cargo VERSION"));
     let metadata = metadata();
-    let promised: BTreeSet<&str> = packages(&metadata).values().map(|package| package["rust_version"].as_str().expect("rust-version")).collect();
+    let promised: BTreeSet<&str> =
+        packages(&metadata).values().map(|package| package["rust_version"].as_str().expect("rust-version")).collect();
     assert_eq!(promised.len(), 1, "the crates promise different toolchains: {promised:?}");
     assert!(promised.iter().all(|promise| minor(promise) <= ours), "{promised:?} is promised, this is {version}");
 }
