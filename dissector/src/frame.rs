@@ -9,8 +9,15 @@
 //! [`decode`] stops there: what the payload is depends on the connection, which the analyzer knows. It calls the decoders
 //! of [`crate::wire`] on the payload with the same observer.
 
-use crate::fault::Fault;
-use crate::wire::ib::bth::Bth;
+use crate::fault::{Fault, PResult, fault_of};
+use crate::leaf::read;
+use crate::trace::{Trace, Value, scope};
+use crate::wire::ib::bth::{Bth, Opcode};
+use crate::wire::ib::icrc::{self, Cover};
+use crate::wire::ib::net::{Grh, Lrh};
+use crate::wire::ib::{self, ext};
+use crate::wire::link::{erf, ethernet, mpls, null, pause, sll, vlan};
+use crate::wire::{ip, tcp, tunnel, udp};
 
 /// What the first bytes of a frame are: the LINKTYPE numbers of pcap files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,6 +104,8 @@ pub enum TunnelKind {
     Erspan3,
     Vxlan,
     Geneve,
+    /// IP in IP; the identifier is 0.
+    Ip,
 }
 
 /// A frame, peeled. Borrows from the frame; nothing is allocated.
@@ -120,6 +129,21 @@ pub struct Packet<'a> {
     pub cut: u32,
     /// Why peeling stopped early, where it did.
     pub fault: Option<Fault>,
+}
+
+/// How [`decode`] does its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Whether to check the invariant CRC (and the variant one) of InfiniBand packets.
+    pub check_crc: bool,
+    /// UDP port of RoCEv2 beside 4791, which is always looked into; 0 for none.
+    pub roce_port: u16,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { check_crc: true, roce_port: 0 }
+    }
 }
 
 /// What a frame carries.
@@ -236,4 +260,592 @@ pub struct IpFragment<'a> {
     pub header: &'a [u8],
     /// Payload.
     pub payload: &'a [u8],
+}
+
+/// Tunnels inside tunnels are followed to this depth.
+const TUNNELS_MAX: u8 = 8;
+/// VLAN tags, or MPLS labels, in a row.
+const TAGS_MAX: u32 = 16;
+
+/// Decodes a frame of `wire_len` bytes of which `bytes` were captured. Never fails: what could not be read is
+/// [`Packet::fault`], and the rest of the packet is what was read before.
+#[inline]
+pub fn decode<'a, T: Trace>(link: LinkType, bytes: &'a [u8], wire_len: u32, options: &Options, t: &mut T) -> Packet<'a> {
+    let captured = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let mut peel = Peel::new(*options, wire_len.saturating_sub(captured));
+    let first = peel.link(link, bytes, t);
+    peel.run(first, t)
+}
+
+/// Decodes an IP datagram by itself: one that was put together from fragments, its header's lengths and fragment fields
+/// corrected. Where those are not, they are not believed either: the datagram is what is in `datagram`.
+pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T) -> Packet<'a> {
+    let mut peel = Peel::new(*options, 0);
+    peel.reassembled = true;
+    peel.run(Ok((datagram, Next::Ip)), t)
+}
+
+/// What the bytes that are left begin with.
+#[derive(Clone, Copy)]
+enum Next {
+    Ethernet,
+    Ethertype(u16),
+    Ip,
+    Transport(u8),
+    Infiniband,
+    End,
+}
+
+/// A frame being peeled.
+struct Peel<'a> {
+    packet: Packet<'a>,
+    options: Options,
+    /// Bytes of the innermost datagram that were on the wire behind those at hand.
+    missing: u32,
+    tunnels: u8,
+    reassembled: bool,
+    /// Sender of the innermost Ethernet frame.
+    mac: [u8; 6],
+    /// The innermost IP datagram, and where its payload begins; what an invariant CRC covers.
+    datagram: &'a [u8],
+    payload_at: usize,
+    cover: Option<Cover>,
+}
+
+type Step<'a> = PResult<'a, Next>;
+
+impl<'a> Peel<'a> {
+    #[inline]
+    fn new(options: Options, missing: u32) -> Self {
+        let packet = Packet {
+            src: Addr::None,
+            dst: Addr::None,
+            ecn: 0,
+            dscp: 0,
+            vlan: None,
+            tunnel: None,
+            body: Body::Other("Frame"),
+            cut: 0,
+            fault: None,
+        };
+        Self { packet, options, missing, tunnels: 0, reassembled: false, mac: [0; 6], datagram: &[], payload_at: 0, cover: None }
+    }
+
+    /// Peels on from `step` until nothing is left to peel.
+    #[inline]
+    fn run<T: Trace>(mut self, mut step: Step<'a>, t: &mut T) -> Packet<'a> {
+        loop {
+            step = match step {
+                Ok((_, Next::End)) => break,
+                Ok((i, Next::Ethertype(kind))) => self.ethertype(kind, i, t),
+                Ok((i, Next::Transport(protocol))) => self.transport(protocol, i, t),
+                Ok((i, Next::Ethernet)) => self.ethernet(i, t),
+                Ok((i, Next::Ip)) => self.ip(i, t),
+                Ok((i, Next::Infiniband)) => self.infiniband(Carrier::Infiniband, i, t),
+                Err(e) => {
+                    self.failed(fault_of(e), t);
+                    break;
+                }
+            };
+        }
+        self.packet.cut = self.missing;
+        self.packet
+    }
+
+    #[cold]
+    fn failed<T: Trace>(&mut self, mut fault: Fault, t: &mut T) {
+        if !fault.told {
+            t.fault(&fault);
+            fault.told = true;
+        }
+        self.packet.fault = Some(fault);
+    }
+
+    /// Cuts `i` to the `length` that a header states of it: padding and trailers go, what was cut off is counted.
+    #[inline]
+    fn bound(&mut self, i: &'a [u8], length: usize) -> &'a [u8] {
+        match i.get(..length) {
+            Some(inside) => {
+                self.missing = 0;
+                inside
+            }
+            None => {
+                self.missing = u32::try_from(length - i.len()).unwrap_or(u32::MAX);
+                i
+            }
+        }
+    }
+
+    fn other(&mut self, name: &'static str, i: &'a [u8]) -> Step<'a> {
+        self.packet.body = Body::Other(name);
+        Ok((i, Next::End))
+    }
+
+    #[inline]
+    fn link<T: Trace>(&mut self, link: LinkType, i: &'a [u8], t: &mut T) -> Step<'a> {
+        match link {
+            LinkType::ETHERNET => Ok((i, Next::Ethernet)),
+            LinkType::RAW | LinkType::RAW_BSD | LinkType::RAW_OPENBSD | LinkType::IPV4 | LinkType::IPV6 => Ok((i, Next::Ip)),
+            LinkType::INFINIBAND => Ok((i, Next::Infiniband)),
+            LinkType::NULL | LinkType::LOOP => match null::parse(i, t)? {
+                (i, 2 | 10 | 24 | 28 | 30) => Ok((i, Next::Ip)),
+                (i, _) => self.other("Loopback", i),
+            },
+            LinkType::LINUX_SLL => {
+                let (i, sll) = sll::parse(i, t)?;
+                self.cooked(sll, i)
+            }
+            LinkType::LINUX_SLL2 => {
+                let (i, sll) = sll::parse_v2(i, t)?;
+                self.cooked(sll, i)
+            }
+            LinkType::ERF => {
+                let (i, (content, length)) = erf::parse(i, t)?;
+                let i = self.bound(i, usize::from(length));
+                match content {
+                    erf::Content::Ethernet => Ok((i, Next::Ethernet)),
+                    erf::Content::Infiniband => Ok((i, Next::Infiniband)),
+                    erf::Content::Ipv4 | erf::Content::Ipv6 => Ok((i, Next::Ip)),
+                    erf::Content::Other => self.other("ERF", i),
+                }
+            }
+            _ => self.other("Frame", i),
+        }
+    }
+
+    fn cooked(&mut self, sll: sll::Sll, i: &'a [u8]) -> Step<'a> {
+        if let Some(src) = sll.src {
+            self.mac = src;
+            self.packet.src = Addr::Mac(src);
+        }
+        match sll.protocol {
+            kind if kind >= 0x0600 => Ok((i, Next::Ethertype(kind))),
+            _ => self.other("Linux cooked", i),
+        }
+    }
+
+    #[inline]
+    fn ethernet<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
+        self.packet.body = Body::Other("Ethernet");
+        let (i, header) = ethernet::parse(i, t)?;
+        self.mac = header.src;
+        self.packet.src = Addr::Mac(header.src);
+        self.packet.dst = Addr::Mac(header.dst);
+        self.ethertype(header.type_or_length, i, t)
+    }
+
+    #[inline]
+    fn ethertype<T: Trace>(&mut self, mut kind: u16, mut i: &'a [u8], t: &mut T) -> Step<'a> {
+        let mut tags = 0;
+        while vlan::is_tag(kind) {
+            if tags == TAGS_MAX {
+                return Fault::limit(vlan::Vlan::NODE, i).fail();
+            }
+            let (rest, (id, next)) = vlan::parse(kind, i, t)?;
+            self.packet.vlan = Some(id);
+            (i, kind, tags) = (rest, next, tags + 1);
+        }
+        match kind {
+            0x0800 => self.ipv4(i, t),
+            0x86dd => self.ipv6(i, t),
+            0x8915 => self.infiniband(Carrier::RoceV1, i, t),
+            0x8847 | 0x8848 => self.mpls(i, t),
+            0x6558 => {
+                self.tunnels(i)?;
+                Ok((i, Next::Ethernet))
+            }
+            0x8808 => {
+                self.packet.body = Body::Other("MAC Control");
+                let (i, (priorities, quanta)) = pause::parse(i, t)?;
+                self.packet.body = Body::Pause(Pause { source: self.mac, priorities, quanta });
+                Ok((i, Next::End))
+            }
+            length if length < 0x0600 => {
+                let inside = self.bound(i, usize::from(length));
+                self.packet.body = Body::Other("LLC");
+                match ethernet::parse_llc(inside, t)? {
+                    (i, ethernet::Llc::Ethertype(kind)) if kind >= 0x0600 => Ok((i, Next::Ethertype(kind))),
+                    (i, ethernet::Llc::SpanningTree) => self.other("STP", i),
+                    (i, _) => self.other("LLC", i),
+                }
+            }
+            0x0806 => self.other("ARP", i),
+            0x88cc => self.other("LLDP", i),
+            0x8809 => self.other("LACP", i),
+            0x88f7 => self.other("PTP", i),
+            0x88e5 => self.other("MACsec", i),
+            _ => self.other("Ethernet", i),
+        }
+    }
+
+    fn mpls<T: Trace>(&mut self, mut i: &'a [u8], t: &mut T) -> Step<'a> {
+        t.protocol("MPLS");
+        self.packet.body = Body::Other("MPLS");
+        for _ in 0..TAGS_MAX {
+            let (rest, entry) = mpls::Mpls::parse(i, t)?;
+            i = rest;
+            if entry.bottom() != 0 {
+                // nothing says what is inside: IP by its version, and Ethernet behind a control word of zeros (RFC 4448)
+                return match i.first().map(|b| b >> 4) {
+                    Some(4 | 6) => Ok((i, Next::Ip)),
+                    Some(0) if i.len() > 4 => {
+                        self.tunnels(i)?;
+                        Ok((&i[4..], Next::Ethernet))
+                    }
+                    _ => self.other("MPLS", i),
+                };
+            }
+        }
+        Fault::limit(mpls::Mpls::NODE, i).fail()
+    }
+
+    fn ip<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
+        match i.first().map(|b| b >> 4) {
+            Some(6) => self.ipv6(i, t),
+            _ => self.ipv4(i, t),
+        }
+    }
+
+    #[inline]
+    fn ipv4<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
+        self.packet.body = Body::Other("IPv4");
+        let (_, header) = ip::parse_v4(i, t)?;
+        self.packet.src = Addr::V4(header.src);
+        self.packet.dst = Addr::V4(header.dst);
+        self.packet.ecn = header.tos & 0x03;
+        self.packet.dscp = header.tos >> 2;
+        let at = usize::from(header.header_length);
+        let total = usize::from(header.total_length);
+        let datagram = match total {
+            _ if self.reassembled => i,
+            // the card segments what the capture shows whole
+            0 => i,
+            _ if total < at => return Fault::length(ip::f::LEN, i, at).fail(),
+            _ => self.bound(i, total),
+        };
+        let payload = datagram.get(at..).unwrap_or(&[]);
+        if header.fragment & 0x3fff != 0 && !self.reassembled {
+            let (offset, more) = (header.offset(), header.more());
+            let fragment = IpFragment { id: header.id.into(), protocol: header.protocol, offset, more, header: &i[..at], payload };
+            return self.fragment(fragment, payload, t);
+        }
+        self.reassembled = false;
+        (self.datagram, self.payload_at) = (datagram, at);
+        self.cover = (at == 20).then_some(Cover::Ipv4);
+        self.transport(header.protocol, payload, t)
+    }
+
+    #[inline]
+    fn ipv6<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
+        self.packet.body = Body::Other("IPv6");
+        let whole = self.reassembled;
+        let (payload, (header, extensions)) = ip::parse_v6(i, t, |header, rest| {
+            self.packet.src = Addr::V6(header.src);
+            self.packet.dst = Addr::V6(header.dst);
+            self.packet.ecn = header.traffic_class & 0x03;
+            self.packet.dscp = header.traffic_class >> 2;
+            if whole || header.payload_length == 0 { rest } else { self.bound(rest, usize::from(header.payload_length)) }
+        })?;
+        if let (Some((id, offset, more)), false) = (extensions.fragment, whole) {
+            let fragment = IpFragment { id, protocol: extensions.protocol, offset, more, header: &i[..40], payload };
+            return self.fragment(fragment, payload, t);
+        }
+        self.reassembled = false;
+        // the extension headers are between
+        let at = payload.as_ptr().addr().saturating_sub(i.as_ptr().addr());
+        self.datagram = i.get(..at + payload.len()).unwrap_or(&[]);
+        self.payload_at = at;
+        self.cover = (header.next == 17).then_some(Cover::Ipv6);
+        self.transport(extensions.protocol, payload, t)
+    }
+
+    fn fragment<T: Trace>(&mut self, fragment: IpFragment<'a>, payload: &'a [u8], t: &mut T) -> Step<'a> {
+        t.info(format_args!("fragment, protocol {}, offset {}, ID {:#06x}", fragment.protocol, fragment.offset, fragment.id));
+        self.packet.body = Body::Fragment(fragment);
+        Ok((payload, Next::End))
+    }
+
+    #[inline]
+    fn transport<T: Trace>(&mut self, protocol: u8, i: &'a [u8], t: &mut T) -> Step<'a> {
+        match protocol {
+            17 => self.udp(i, t),
+            6 => {
+                self.packet.body = Body::Other("TCP");
+                let (segment, result) = tcp::parse(i, self.missing, t);
+                if let Some(segment) = segment {
+                    self.packet.body = Body::Tcp(segment);
+                }
+                result.map(|(i, ())| (i, Next::End))
+            }
+            47 => self.gre(i, t),
+            4 | 41 => {
+                self.enter(TunnelKind::Ip, 0, false, i)?;
+                Ok((i, Next::Ip))
+            }
+            51 => {
+                let (i, protocol) = ip::parse_ah(i, t)?;
+                self.cover = None;
+                self.tunnels(i)?;
+                Ok((i, Next::Transport(protocol)))
+            }
+            137 => self.mpls(i, t),
+            1 => self.other("ICMP", i),
+            2 => self.other("IGMP", i),
+            50 => self.other("ESP", i),
+            58 => self.other("ICMPv6", i),
+            132 => self.other("SCTP", i),
+            _ => Ok((i, Next::End)),
+        }
+    }
+
+    #[inline]
+    fn udp<T: Trace>(&mut self, at: &'a [u8], t: &mut T) -> Step<'a> {
+        self.packet.body = Body::Other("UDP");
+        let (rest, header) = udp::parse(at, t)?;
+        let payload = match usize::from(header.length) {
+            0 => rest,
+            length => match length.checked_sub(8) {
+                Some(length) => self.bound(rest, length),
+                None => return Fault::length(udp::f::LENGTH, at, 8).fail(),
+            },
+        };
+        self.packet.body = Body::Udp(header.src_port, header.dst_port, payload);
+        match header.dst_port {
+            udp::ROCE_V2 => self.infiniband(Carrier::RoceV2 { src_port: header.src_port }, payload, t),
+            udp::VXLAN | udp::VXLAN_LINUX => {
+                t.protocol("VXLAN");
+                let (i, vxlan) = tunnel::Vxlan::parse(payload, t)?;
+                self.enter(TunnelKind::Vxlan, vxlan.vni, false, i)?;
+                Ok((i, Next::Ethernet))
+            }
+            udp::GENEVE => {
+                let (i, (protocol, vni)) = tunnel::parse_geneve(payload, t)?;
+                self.enter(TunnelKind::Geneve, vni, false, i)?;
+                Ok((i, Next::Ethertype(protocol)))
+            }
+            port if port == self.options.roce_port && port != 0 => {
+                self.infiniband(Carrier::RoceV2 { src_port: header.src_port }, payload, t)
+            }
+            _ => {
+                if T::ON && !payload.is_empty() {
+                    t.field(udp::f::PAYLOAD, payload, payload.len(), Value::Bytes(payload));
+                }
+                Ok((payload, Next::End))
+            }
+        }
+    }
+
+    fn gre<T: Trace>(&mut self, i: &'a [u8], t: &mut T) -> Step<'a> {
+        self.packet.body = Body::Other("GRE");
+        let (i, gre) = tunnel::parse_gre(i, t)?;
+        match (gre.protocol, gre.sequence) {
+            (0x88be, None) => {
+                self.enter(TunnelKind::Erspan1, 0, false, i)?;
+                Ok((i, Next::Ethernet))
+            }
+            (0x88be, Some(_)) => {
+                t.protocol("ERSPAN");
+                let (i, erspan) = tunnel::Erspan2::parse(i, t)?;
+                self.enter(TunnelKind::Erspan2, erspan.session().into(), erspan.truncated() != 0, i)?;
+                self.mirrored(erspan.vlan());
+                Ok((i, Next::Ethernet))
+            }
+            (0x22eb, _) => {
+                t.protocol("ERSPAN");
+                let (mut i, erspan) = tunnel::Erspan3::parse(i, t)?;
+                if erspan.subheader() != 0 {
+                    i = tunnel::parse_platform(i, t)?.0;
+                }
+                self.enter(TunnelKind::Erspan3, erspan.session().into(), erspan.truncated() != 0, i)?;
+                self.mirrored(erspan.vlan());
+                match erspan.frame_type() {
+                    0 => Ok((i, Next::Ethernet)),
+                    2 => Ok((i, Next::Ip)),
+                    _ => self.other("ERSPAN", i),
+                }
+            }
+            (protocol, _) => {
+                self.enter(TunnelKind::Gre, gre.key.unwrap_or(0), false, i)?;
+                if protocol < 0x0600 { self.other("GRE", i) } else { Ok((i, Next::Ethertype(protocol))) }
+            }
+        }
+    }
+
+    /// The VLAN that the mirrored frame came from; a tag inside is worth more.
+    fn mirrored(&mut self, vlan: u16) {
+        self.packet.vlan = (vlan != 0).then_some(vlan);
+    }
+
+    /// Goes into a tunnel: what is inside counts from here on.
+    fn enter(&mut self, kind: TunnelKind, id: u32, truncated: bool, i: &'a [u8]) -> PResult<'a, ()> {
+        self.packet.tunnel.get_or_insert(Tunnel { kind, id, truncated }).truncated |= truncated;
+        self.packet.vlan = None;
+        self.tunnels(i)
+    }
+
+    fn tunnels(&mut self, i: &'a [u8]) -> PResult<'a, ()> {
+        if self.tunnels == TUNNELS_MAX {
+            return Fault::limit(tunnel::f::GRE, i).fail();
+        }
+        self.tunnels += 1;
+        Ok((i, ()))
+    }
+
+    #[inline]
+    fn infiniband<T: Trace>(&mut self, carrier: Carrier, i: &'a [u8], t: &mut T) -> Step<'a> {
+        if carrier == Carrier::RoceV1 {
+            self.packet.body = Body::Other("RoCE");
+        } else if carrier == Carrier::Infiniband {
+            self.packet.body = Body::Other("InfiniBand");
+        }
+        t.protocol(match carrier {
+            Carrier::RoceV2 { .. } => "RRoCE",
+            Carrier::RoceV1 => "RoCE",
+            Carrier::Infiniband => "InfiniBand",
+        });
+        scope(ib::f::PROTOCOL, i, t, |i, t| match carrier {
+            Carrier::RoceV2 { .. } => {
+                // the datagram ends where UDP says
+                let before = self.payload_at + 8;
+                let covered = self.datagram.get(..before + i.len()).unwrap_or(&[]);
+                let cover = self.cover;
+                self.base(carrier, cover, covered, before, t)
+            }
+            Carrier::RoceV1 => self.global(carrier, i, 0, t),
+            Carrier::Infiniband => self.local(i, t),
+        })
+    }
+
+    /// A native packet, from its LRH.
+    fn local<T: Trace>(&mut self, at: &'a [u8], t: &mut T) -> Step<'a> {
+        let (i, lrh) = Lrh::parse(at, t)?;
+        self.packet.src = Addr::Lid(lrh.slid);
+        self.packet.dst = Addr::Lid(lrh.dlid);
+        t.info(format_args!("LID {} → {}", lrh.slid, lrh.dlid));
+        let length = usize::from(lrh.pktlen()) * 4;
+        let variant = at.get(length..length + 2);
+        let packet = if length < Lrh::LEN { at } else { self.bound(at, length) };
+        let next = match lrh.lnh() {
+            3 => self.global(Carrier::Infiniband, packet, Lrh::LEN, t)?,
+            2 => self.base(Carrier::Infiniband, Some(Cover::Lrh), packet, Lrh::LEN, t)?,
+            1 => (i, Next::Ip),
+            _ => {
+                let raw = packet.get(Lrh::LEN..).unwrap_or(&[]);
+                let (i, _) = read::bytes(ib::f::RAW, raw.len(), raw, t)?;
+                (i, Next::End)
+            }
+        };
+        if let (true, Some(variant)) = (T::ON && !matches!(next.1, Next::Ip), variant) {
+            let at_crc = &at[length..];
+            let (rest, _) = read::be16(ib::f::VCRC, at_crc, t)?;
+            if self.options.check_crc {
+                let good = icrc::variant(packet).to_le_bytes() == *variant;
+                t.field(ib::f::VCRC_STATUS, at_crc, 0, Value::U(good.into()));
+            }
+            return Ok((rest, next.1));
+        }
+        Ok(next)
+    }
+
+    /// From a GRH, which stands `before` bytes into `packet`.
+    fn global<T: Trace>(&mut self, carrier: Carrier, packet: &'a [u8], before: usize, t: &mut T) -> Step<'a> {
+        let (i, grh) = Grh::parse(packet.get(before..).unwrap_or(&[]), t)?;
+        self.packet.src = Addr::V6(grh.sgid);
+        self.packet.dst = Addr::V6(grh.dgid);
+        self.packet.ecn = (grh.tclass() & 0x03) as u8;
+        self.packet.dscp = (grh.tclass() >> 2) as u8;
+        if grh.nxthdr != 0x1b {
+            return Ok((i, Next::End));
+        }
+        let at = before + Grh::LEN;
+        let packet = if before == 0 { self.bound(packet, at + usize::from(grh.paylen)) } else { packet };
+        self.base(carrier, Some(if before == 0 { Cover::Grh } else { Cover::LrhGrh }), packet, at, t)
+    }
+
+    /// From a BTH, which stands `before` bytes into `packet`; `packet` ends with the ICRC, if that was captured.
+    #[inline]
+    fn base<T: Trace>(&mut self, carrier: Carrier, cover: Option<Cover>, packet: &'a [u8], before: usize, t: &mut T) -> Step<'a> {
+        const ICRC: usize = 4;
+        let at = packet.get(before..).unwrap_or(&[]);
+        let (i, bth) = Bth::parse(at, t)?;
+        let row = Opcode(bth.opcode).row();
+        if T::ON {
+            match row {
+                Some(row) => t.info(format_args!("{row} QP={:#08x} PSN={}", bth.dest_qp, bth.psn)),
+                None => t.info(format_args!("Unknown opcode {:#04x} QP={:#08x} PSN={}", bth.opcode, bth.dest_qp, bth.psn)),
+            }
+        }
+        let mut ext = ext::Extensions::default();
+        // where headers are cut off, the packet is still one of its queue pair and has its PSN
+        let headers = row.map_or(0, |row| usize::from(row.length));
+        let on_wire = at.len() + self.missing as usize;
+        let pad = usize::from(bth.padcnt());
+        let behind = on_wire.checked_sub(Bth::LEN + headers + pad + ICRC);
+        let payload_length = behind.unwrap_or(0);
+        let parsed = match row {
+            Some(row) => ext::parse(row.headers, i, t, &mut ext),
+            None => Ok((i, ())),
+        };
+        let rest = match &parsed {
+            Ok((rest, ())) => *rest,
+            Err(_) => &[],
+        };
+        let payload = rest.get(..payload_length).unwrap_or(rest);
+        let check = match cover {
+            Some(cover) if self.options.check_crc && self.missing == 0 => check(cover, packet),
+            _ => None,
+        };
+        let icrc = match check {
+            Some((stated, calculated)) if stated == calculated => Check::Good,
+            Some(_) => Check::Bad,
+            None => Check::Unchecked,
+        };
+        let payload_length = payload_length as u32;
+        self.packet.body = Body::Ib(IbPacket { carrier, bth, ext, payload, payload_length, icrc });
+        let (rest, ()) = parsed?;
+        if T::ON {
+            if let Some(syndrome) = ext.syndrome() {
+                t.info(format_args!("{syndrome} MSN={}", ext.msn().unwrap_or(0)));
+            }
+            if let Some(reth) = ext.reth {
+                t.info(format_args!("R_Key={:#010x} Len={}", reth.r_key, reth.dma_length));
+            }
+            if !payload.is_empty() {
+                t.field(ib::f::PAYLOAD, payload, payload.len(), Value::Bytes(payload));
+            }
+        }
+        if behind.is_none() {
+            // shorter than its own padding and ICRC
+            return Fault::length(Bth::NODE, rest, pad + ICRC).fail();
+        }
+        if T::ON {
+            let rest = &rest[payload.len()..];
+            let (padding, crc) = rest.split_at_checked(pad).unwrap_or((rest, &[]));
+            if !padding.is_empty() {
+                t.field(ib::f::PADDING, padding, padding.len(), Value::Bytes(padding));
+            }
+            if self.missing == 0 && crc.len() >= ICRC {
+                let (after, _) = read::be32(ib::f::ICRC, crc, t)?;
+                let status = match icrc {
+                    Check::Bad => 0,
+                    Check::Good => 1,
+                    Check::Unchecked => 2,
+                };
+                t.field(ib::f::ICRC_STATUS, crc, 0, Value::U(status));
+                if let (Check::Bad, Some((_, calculated))) = (icrc, check) {
+                    t.field(ib::f::ICRC_CALCULATED, crc, 0, Value::U(calculated.swap_bytes().into()));
+                    t.info(format_args!("ICRC wrong"));
+                }
+                return Ok((after, Next::End));
+            }
+        }
+        Ok((&rest[rest.len()..], Next::End))
+    }
+}
+
+/// The ICRC at the end of a packet, and the one it should have, both as read little-endian.
+#[inline]
+fn check(cover: Cover, packet: &[u8]) -> Option<(u32, u32)> {
+    let (covered, stated) = packet.split_last_chunk::<4>()?;
+    Some((u32::from_le_bytes(*stated), icrc::invariant(cover, covered)?))
 }

@@ -1,14 +1,32 @@
 //! Every field there is, by name. A message adds one line to [`DECLARED`]; completion, filters, `rdmascope fields`, the
 //! Wireshark plugin and the tests read it from here.
 
-use crate::field::{Def, Fields, id_of};
-use crate::wire::{ib, rpc, rpcrdma, smbd, xdr};
+use crate::field::{Def, Fields};
+use crate::wire::{ib, ip, link, rpc, rpcrdma, smbd, tcp, tunnel, udp, xdr};
 use alloc::vec::Vec;
 
 /// The fields of every message, a line each.
 pub const DECLARED: &[&[Def]] = &[
     <ib::bth::Bth as Fields>::FIELDS,
+    <ib::ext::f::All as Fields>::FIELDS,
     <ib::ext::Reth as Fields>::FIELDS,
+    <ib::ext::AtomicEth as Fields>::FIELDS,
+    <ib::f::All as Fields>::FIELDS,
+    <ib::net::Lrh as Fields>::FIELDS,
+    <ib::net::Grh as Fields>::FIELDS,
+    <ip::f::All as Fields>::FIELDS,
+    <ip::f6::All as Fields>::FIELDS,
+    <link::erf::f::All as Fields>::FIELDS,
+    <link::erf::Record as Fields>::FIELDS,
+    <link::ethernet::f::All as Fields>::FIELDS,
+    <link::ethernet::llc::All as Fields>::FIELDS,
+    <link::mpls::Mpls as Fields>::FIELDS,
+    <link::null::f::All as Fields>::FIELDS,
+    <link::pause::f::All as Fields>::FIELDS,
+    <link::pause::Cbfc as Fields>::FIELDS,
+    <link::sll::f::All as Fields>::FIELDS,
+    <link::vlan::Vlan as Fields>::FIELDS,
+    <link::vlan::Provider as Fields>::FIELDS,
     <smbd::f::All as Fields>::FIELDS,
     <smbd::NegotiateRequest as Fields>::FIELDS,
     <smbd::NegotiateResponse as Fields>::FIELDS,
@@ -24,6 +42,13 @@ pub const DECLARED: &[&[Def]] = &[
     <rpc::f::All as Fields>::FIELDS,
     <rpc::CallHeader as Fields>::FIELDS,
     <rpc::ReplyHeader as Fields>::FIELDS,
+    <tcp::f::All as Fields>::FIELDS,
+    <tunnel::f::All as Fields>::FIELDS,
+    <tunnel::Gre as Fields>::FIELDS,
+    <tunnel::Erspan2 as Fields>::FIELDS,
+    <tunnel::Erspan3 as Fields>::FIELDS,
+    <tunnel::Vxlan as Fields>::FIELDS,
+    <udp::f::All as Fields>::FIELDS,
 ];
 
 /// Fields by name.
@@ -72,6 +97,7 @@ impl Default for Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::field::id_of;
     use std::collections::HashMap;
 
     #[test]

@@ -1,8 +1,13 @@
 //! One file per protocol, each readable alone: what it is and its spec, its fields, its decoder, its tests.
 pub mod ib;
+pub mod ip;
+pub mod link;
 pub mod nfs;
 pub mod rpc;
 pub mod rpcrdma;
 pub mod smb2;
 pub mod smbd;
+pub mod tcp;
+pub mod tunnel;
+pub mod udp;
 pub mod xdr;

@@ -1,6 +1,10 @@
 //! The Base Transport Header, first in every InfiniBand transport packet. IBA volume 1, 9.2. Big-endian.
+//!
+//! The opcode says which service it is, what is done, where in a message the packet stands, and which extension headers
+//! follow: [`ROWS`] holds all that, one row an opcode.
 
 use crate::field::Values;
+use core::fmt;
 
 wire_enum! {
     /// The operation and its place in a message. The upper three bits are the service: RC 0, UC 1, RD 2, UD 3, XRC 5.
@@ -40,9 +44,54 @@ wire_enum! {
         UC_RDMA_WRITE_LAST_IMMEDIATE = 0x29, "UC - RDMA WRITE Last with Immediate";
         UC_RDMA_WRITE_ONLY = 0x2a, "UC - RDMA WRITE Only";
         UC_RDMA_WRITE_ONLY_IMMEDIATE = 0x2b, "UC - RDMA WRITE Only with Immediate";
+        RD_SEND_FIRST = 0x40, "RD - SEND First";
+        RD_SEND_MIDDLE = 0x41, "RD - SEND Middle";
+        RD_SEND_LAST = 0x42, "RD - SEND Last";
+        RD_SEND_LAST_IMMEDIATE = 0x43, "RD - SEND Last with Immediate";
+        RD_SEND_ONLY = 0x44, "RD - SEND Only";
+        RD_SEND_ONLY_IMMEDIATE = 0x45, "RD - SEND Only with Immediate";
+        RD_RDMA_WRITE_FIRST = 0x46, "RD - RDMA WRITE First";
+        RD_RDMA_WRITE_MIDDLE = 0x47, "RD - RDMA WRITE Middle";
+        RD_RDMA_WRITE_LAST = 0x48, "RD - RDMA WRITE Last";
+        RD_RDMA_WRITE_LAST_IMMEDIATE = 0x49, "RD - RDMA WRITE Last with Immediate";
+        RD_RDMA_WRITE_ONLY = 0x4a, "RD - RDMA WRITE Only";
+        RD_RDMA_WRITE_ONLY_IMMEDIATE = 0x4b, "RD - RDMA WRITE Only with Immediate";
+        RD_RDMA_READ_REQUEST = 0x4c, "RD - RDMA READ Request";
+        RD_RDMA_READ_RESPONSE_FIRST = 0x4d, "RD - RDMA READ response First";
+        RD_RDMA_READ_RESPONSE_MIDDLE = 0x4e, "RD - RDMA READ response Middle";
+        RD_RDMA_READ_RESPONSE_LAST = 0x4f, "RD - RDMA READ response Last";
+        RD_RDMA_READ_RESPONSE_ONLY = 0x50, "RD - RDMA READ response Only";
+        RD_ACKNOWLEDGE = 0x51, "RD - Acknowledge";
+        RD_ATOMIC_ACKNOWLEDGE = 0x52, "RD - ATOMIC Acknowledge";
+        RD_CMP_SWAP = 0x53, "RD - CmpSwap";
+        RD_FETCH_ADD = 0x54, "RD - FetchAdd";
+        RD_RESYNC = 0x55, "RD - RESYNC";
         UD_SEND_ONLY = 0x64, "UD - SEND only";
         UD_SEND_ONLY_IMMEDIATE = 0x65, "UD - SEND only with Immediate";
         CNP = 0x81, "CNP";
+        XRC_SEND_FIRST = 0xa0, "XRC - SEND First";
+        XRC_SEND_MIDDLE = 0xa1, "XRC - SEND Middle";
+        XRC_SEND_LAST = 0xa2, "XRC - SEND Last";
+        XRC_SEND_LAST_IMMEDIATE = 0xa3, "XRC - SEND Last with Immediate";
+        XRC_SEND_ONLY = 0xa4, "XRC - SEND Only";
+        XRC_SEND_ONLY_IMMEDIATE = 0xa5, "XRC - SEND Only with Immediate";
+        XRC_RDMA_WRITE_FIRST = 0xa6, "XRC - RDMA WRITE First";
+        XRC_RDMA_WRITE_MIDDLE = 0xa7, "XRC - RDMA WRITE Middle";
+        XRC_RDMA_WRITE_LAST = 0xa8, "XRC - RDMA WRITE Last";
+        XRC_RDMA_WRITE_LAST_IMMEDIATE = 0xa9, "XRC - RDMA WRITE Last with Immediate";
+        XRC_RDMA_WRITE_ONLY = 0xaa, "XRC - RDMA WRITE Only";
+        XRC_RDMA_WRITE_ONLY_IMMEDIATE = 0xab, "XRC - RDMA WRITE Only with Immediate";
+        XRC_RDMA_READ_REQUEST = 0xac, "XRC - RDMA READ Request";
+        XRC_RDMA_READ_RESPONSE_FIRST = 0xad, "XRC - RDMA READ response First";
+        XRC_RDMA_READ_RESPONSE_MIDDLE = 0xae, "XRC - RDMA READ response Middle";
+        XRC_RDMA_READ_RESPONSE_LAST = 0xaf, "XRC - RDMA READ response Last";
+        XRC_RDMA_READ_RESPONSE_ONLY = 0xb0, "XRC - RDMA READ response Only";
+        XRC_ACKNOWLEDGE = 0xb1, "XRC - Acknowledge";
+        XRC_ATOMIC_ACKNOWLEDGE = 0xb2, "XRC - ATOMIC Acknowledge";
+        XRC_CMP_SWAP = 0xb3, "XRC - CmpSwap";
+        XRC_FETCH_ADD = 0xb4, "XRC - FetchAdd";
+        XRC_SEND_LAST_INVALIDATE = 0xb6, "XRC - SEND Last with Invalidate";
+        XRC_SEND_ONLY_INVALIDATE = 0xb7, "XRC - SEND Only with Invalidate";
     }
 }
 
@@ -59,7 +108,11 @@ header! {
             tver: u8 & 0x0f = "infiniband.bth.tver", "Header Version", dec;
         };
         p_key: be16 = "infiniband.bth.p_key", "Partition Key", dec;
-        resv8: u8 = "infiniband.bth.resv8", "Reserved", hex;
+        /// Not covered by the invariant CRC: forward and backward congestion notification are in it.
+        resv8: u8 = "infiniband.bth.resv8", "Reserved", hex, bits {
+            fecn: bool & 0x80 = "infiniband.bth.fecn", "Forward Congestion Notification";
+            becn: bool & 0x40 = "infiniband.bth.becn", "Backward Congestion Notification";
+        };
         /// 24 bits; 1 is the general services queue pair.
         dest_qp: be24 = "infiniband.bth.destqp", "Destination Queue Pair", hex;
         ack: u8 = "_", "Acknowledge", hex, bits {
@@ -68,5 +121,338 @@ header! {
         };
         /// 24 bits, wraps.
         psn: be24 = "infiniband.bth.psn", "Packet Sequence Number", dec;
+    }
+}
+
+/// The transport service of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Service {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Reliable datagram.
+    Rd,
+    /// Unreliable datagram.
+    Ud,
+    /// Extended reliable connection.
+    Xrc,
+    /// Congestion notification, of no queue pair's service.
+    Congestion,
+}
+
+/// What a packet does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Verb {
+    Send,
+    Write,
+    ReadRequest,
+    ReadResponse,
+    Acknowledge,
+    AtomicAck,
+    CompareSwap,
+    FetchAdd,
+    /// Reliable datagram only.
+    Resync,
+    /// Congestion notification packet (RoCEv2, annex A17.9).
+    Cnp,
+}
+
+/// Where in a message a packet stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Part {
+    Only,
+    First,
+    Middle,
+    Last,
+}
+
+/// The extension headers that follow the BTH: a set, in the order of its bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Headers(pub u16);
+
+/// The members of [`Headers`].
+#[allow(missing_docs)]
+pub mod h {
+    pub const NONE: u16 = 0;
+    pub const RDETH: u16 = 0x0001;
+    pub const DETH: u16 = 0x0002;
+    pub const XRCETH: u16 = 0x0004;
+    pub const RETH: u16 = 0x0008;
+    pub const ATOMICETH: u16 = 0x0010;
+    pub const AETH: u16 = 0x0020;
+    pub const ATOMICACKETH: u16 = 0x0040;
+    pub const IMMDT: u16 = 0x0080;
+    pub const IETH: u16 = 0x0100;
+    /// The 16 reserved bytes of a congestion notification packet.
+    pub const CNP: u16 = 0x0200;
+    /// Not a header: whether a payload may follow.
+    pub const PAYLOAD: u16 = 0x8000;
+}
+
+impl Headers {
+    /// Whether `header`, of [`h`], is in the set.
+    #[inline]
+    pub const fn has(self, header: u16) -> bool {
+        self.0 & header != 0
+    }
+
+    /// Length of all of them, in bytes.
+    pub const fn length(self) -> usize {
+        const LENGTHS: [usize; 10] = [4, 8, 4, 16, 28, 4, 8, 4, 4, 16];
+        let (mut sum, mut bit) = (0, 0);
+        while bit < LENGTHS.len() {
+            if self.0 >> bit & 1 != 0 {
+                sum += LENGTHS[bit];
+            }
+            bit += 1;
+        }
+        sum
+    }
+}
+
+/// What an opcode means. Shown as `"RC RDMA Write Last with Immediate"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The opcode.
+    pub opcode: Opcode,
+    /// Its service.
+    pub service: Service,
+    /// What it does.
+    pub verb: Verb,
+    /// Where in a message it stands.
+    pub part: Part,
+    /// What follows the BTH.
+    pub headers: Headers,
+    /// Length of `headers`, in bytes.
+    pub length: u8,
+}
+
+impl Row {
+    /// Whether the packet is the first of its message (or the only one).
+    pub const fn is_first(&self) -> bool {
+        matches!(self.part, Part::First | Part::Only)
+    }
+
+    /// Whether the packet is the last of its message (or the only one).
+    pub const fn is_last(&self) -> bool {
+        matches!(self.part, Part::Last | Part::Only)
+    }
+
+    /// Whether immediate data comes with it.
+    pub const fn immediate(&self) -> bool {
+        self.headers.has(h::IMMDT)
+    }
+
+    /// Whether it invalidates a remote key.
+    pub const fn invalidate(&self) -> bool {
+        self.headers.has(h::IETH)
+    }
+
+    /// Whether a payload may follow.
+    pub const fn has_payload(&self) -> bool {
+        self.headers.has(h::PAYLOAD)
+    }
+
+    /// Whether the requester sends it (the responder sends the others).
+    pub const fn is_request(&self) -> bool {
+        !matches!(self.verb, Verb::ReadResponse | Verb::Acknowledge | Verb::AtomicAck | Verb::Cnp)
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.service {
+            Service::Rc => "RC ",
+            Service::Uc => "UC ",
+            Service::Rd => "RD ",
+            Service::Ud => "UD ",
+            Service::Xrc => "XRC ",
+            Service::Congestion => "",
+        })?;
+        f.write_str(match self.verb {
+            Verb::Send => "Send",
+            Verb::Write => "RDMA Write",
+            Verb::ReadRequest => "RDMA Read Request",
+            Verb::ReadResponse => "RDMA Read Response",
+            Verb::Acknowledge => "Acknowledge",
+            Verb::AtomicAck => "Atomic Acknowledge",
+            Verb::CompareSwap => "Compare and Swap",
+            Verb::FetchAdd => "Fetch and Add",
+            Verb::Resync => "Resync",
+            Verb::Cnp => "CNP",
+        })?;
+        if matches!(self.verb, Verb::Send | Verb::Write | Verb::ReadResponse) {
+            f.write_str(match self.part {
+                Part::Only => " Only",
+                Part::First => " First",
+                Part::Middle => " Middle",
+                Part::Last => " Last",
+            })?;
+        }
+        if self.immediate() {
+            f.write_str(" with Immediate")?;
+        }
+        if self.invalidate() {
+            f.write_str(" with Invalidate")?;
+        }
+        Ok(())
+    }
+}
+
+const fn row(opcode: Opcode, service: Service, verb: Verb, part: Part, headers: u16) -> Row {
+    let headers = Headers(headers);
+    Row { opcode, service, verb, part, headers, length: headers.length() as u8 }
+}
+
+/// Every opcode there is, ascending: IBA volume 1, table 38; annexes A7, A14, A17.
+#[rustfmt::skip]
+pub const ROWS: &[Row] = &[
+    row(Opcode::RC_SEND_FIRST, Service::Rc, Verb::Send, Part::First, h::PAYLOAD),
+    row(Opcode::RC_SEND_MIDDLE, Service::Rc, Verb::Send, Part::Middle, h::PAYLOAD),
+    row(Opcode::RC_SEND_LAST, Service::Rc, Verb::Send, Part::Last, h::PAYLOAD),
+    row(Opcode::RC_SEND_LAST_IMMEDIATE, Service::Rc, Verb::Send, Part::Last, h::IMMDT | h::PAYLOAD),
+    row(Opcode::RC_SEND_ONLY, Service::Rc, Verb::Send, Part::Only, h::PAYLOAD),
+    row(Opcode::RC_SEND_ONLY_IMMEDIATE, Service::Rc, Verb::Send, Part::Only, h::IMMDT | h::PAYLOAD),
+    row(Opcode::RC_RDMA_WRITE_FIRST, Service::Rc, Verb::Write, Part::First, h::RETH | h::PAYLOAD),
+    row(Opcode::RC_RDMA_WRITE_MIDDLE, Service::Rc, Verb::Write, Part::Middle, h::PAYLOAD),
+    row(Opcode::RC_RDMA_WRITE_LAST, Service::Rc, Verb::Write, Part::Last, h::PAYLOAD),
+    row(Opcode::RC_RDMA_WRITE_LAST_IMMEDIATE, Service::Rc, Verb::Write, Part::Last, h::IMMDT | h::PAYLOAD),
+    row(Opcode::RC_RDMA_WRITE_ONLY, Service::Rc, Verb::Write, Part::Only, h::RETH | h::PAYLOAD),
+    row(Opcode::RC_RDMA_WRITE_ONLY_IMMEDIATE, Service::Rc, Verb::Write, Part::Only, h::RETH | h::IMMDT | h::PAYLOAD),
+    row(Opcode::RC_RDMA_READ_REQUEST, Service::Rc, Verb::ReadRequest, Part::Only, h::RETH),
+    row(Opcode::RC_RDMA_READ_RESPONSE_FIRST, Service::Rc, Verb::ReadResponse, Part::First, h::AETH | h::PAYLOAD),
+    row(Opcode::RC_RDMA_READ_RESPONSE_MIDDLE, Service::Rc, Verb::ReadResponse, Part::Middle, h::PAYLOAD),
+    row(Opcode::RC_RDMA_READ_RESPONSE_LAST, Service::Rc, Verb::ReadResponse, Part::Last, h::AETH | h::PAYLOAD),
+    row(Opcode::RC_RDMA_READ_RESPONSE_ONLY, Service::Rc, Verb::ReadResponse, Part::Only, h::AETH | h::PAYLOAD),
+    row(Opcode::RC_ACKNOWLEDGE, Service::Rc, Verb::Acknowledge, Part::Only, h::AETH),
+    row(Opcode::RC_ATOMIC_ACKNOWLEDGE, Service::Rc, Verb::AtomicAck, Part::Only, h::AETH | h::ATOMICACKETH),
+    row(Opcode::RC_CMP_SWAP, Service::Rc, Verb::CompareSwap, Part::Only, h::ATOMICETH),
+    row(Opcode::RC_FETCH_ADD, Service::Rc, Verb::FetchAdd, Part::Only, h::ATOMICETH),
+    row(Opcode::RC_SEND_LAST_INVALIDATE, Service::Rc, Verb::Send, Part::Last, h::IETH | h::PAYLOAD),
+    row(Opcode::RC_SEND_ONLY_INVALIDATE, Service::Rc, Verb::Send, Part::Only, h::IETH | h::PAYLOAD),
+    row(Opcode::UC_SEND_FIRST, Service::Uc, Verb::Send, Part::First, h::PAYLOAD),
+    row(Opcode::UC_SEND_MIDDLE, Service::Uc, Verb::Send, Part::Middle, h::PAYLOAD),
+    row(Opcode::UC_SEND_LAST, Service::Uc, Verb::Send, Part::Last, h::PAYLOAD),
+    row(Opcode::UC_SEND_LAST_IMMEDIATE, Service::Uc, Verb::Send, Part::Last, h::IMMDT | h::PAYLOAD),
+    row(Opcode::UC_SEND_ONLY, Service::Uc, Verb::Send, Part::Only, h::PAYLOAD),
+    row(Opcode::UC_SEND_ONLY_IMMEDIATE, Service::Uc, Verb::Send, Part::Only, h::IMMDT | h::PAYLOAD),
+    row(Opcode::UC_RDMA_WRITE_FIRST, Service::Uc, Verb::Write, Part::First, h::RETH | h::PAYLOAD),
+    row(Opcode::UC_RDMA_WRITE_MIDDLE, Service::Uc, Verb::Write, Part::Middle, h::PAYLOAD),
+    row(Opcode::UC_RDMA_WRITE_LAST, Service::Uc, Verb::Write, Part::Last, h::PAYLOAD),
+    row(Opcode::UC_RDMA_WRITE_LAST_IMMEDIATE, Service::Uc, Verb::Write, Part::Last, h::IMMDT | h::PAYLOAD),
+    row(Opcode::UC_RDMA_WRITE_ONLY, Service::Uc, Verb::Write, Part::Only, h::RETH | h::PAYLOAD),
+    row(Opcode::UC_RDMA_WRITE_ONLY_IMMEDIATE, Service::Uc, Verb::Write, Part::Only, h::RETH | h::IMMDT | h::PAYLOAD),
+    row(Opcode::RD_SEND_FIRST, Service::Rd, Verb::Send, Part::First, h::RDETH | h::DETH | h::PAYLOAD),
+    row(Opcode::RD_SEND_MIDDLE, Service::Rd, Verb::Send, Part::Middle, h::RDETH | h::DETH | h::PAYLOAD),
+    row(Opcode::RD_SEND_LAST, Service::Rd, Verb::Send, Part::Last, h::RDETH | h::DETH | h::PAYLOAD),
+    row(Opcode::RD_SEND_LAST_IMMEDIATE, Service::Rd, Verb::Send, Part::Last, h::RDETH | h::DETH | h::IMMDT | h::PAYLOAD),
+    row(Opcode::RD_SEND_ONLY, Service::Rd, Verb::Send, Part::Only, h::RDETH | h::DETH | h::PAYLOAD),
+    row(Opcode::RD_SEND_ONLY_IMMEDIATE, Service::Rd, Verb::Send, Part::Only, h::RDETH | h::DETH | h::IMMDT | h::PAYLOAD),
+    row(Opcode::RD_RDMA_WRITE_FIRST, Service::Rd, Verb::Write, Part::First, h::RDETH | h::DETH | h::RETH | h::PAYLOAD),
+    row(Opcode::RD_RDMA_WRITE_MIDDLE, Service::Rd, Verb::Write, Part::Middle, h::RDETH | h::DETH | h::PAYLOAD),
+    row(Opcode::RD_RDMA_WRITE_LAST, Service::Rd, Verb::Write, Part::Last, h::RDETH | h::DETH | h::PAYLOAD),
+    row(Opcode::RD_RDMA_WRITE_LAST_IMMEDIATE, Service::Rd, Verb::Write, Part::Last, h::RDETH | h::DETH | h::IMMDT | h::PAYLOAD),
+    row(Opcode::RD_RDMA_WRITE_ONLY, Service::Rd, Verb::Write, Part::Only, h::RDETH | h::DETH | h::RETH | h::PAYLOAD),
+    row(Opcode::RD_RDMA_WRITE_ONLY_IMMEDIATE, Service::Rd, Verb::Write, Part::Only, h::RDETH | h::DETH | h::RETH | h::IMMDT | h::PAYLOAD),
+    row(Opcode::RD_RDMA_READ_REQUEST, Service::Rd, Verb::ReadRequest, Part::Only, h::RDETH | h::DETH | h::RETH),
+    row(Opcode::RD_RDMA_READ_RESPONSE_FIRST, Service::Rd, Verb::ReadResponse, Part::First, h::RDETH | h::AETH | h::PAYLOAD),
+    row(Opcode::RD_RDMA_READ_RESPONSE_MIDDLE, Service::Rd, Verb::ReadResponse, Part::Middle, h::RDETH | h::PAYLOAD),
+    row(Opcode::RD_RDMA_READ_RESPONSE_LAST, Service::Rd, Verb::ReadResponse, Part::Last, h::RDETH | h::AETH | h::PAYLOAD),
+    row(Opcode::RD_RDMA_READ_RESPONSE_ONLY, Service::Rd, Verb::ReadResponse, Part::Only, h::RDETH | h::AETH | h::PAYLOAD),
+    row(Opcode::RD_ACKNOWLEDGE, Service::Rd, Verb::Acknowledge, Part::Only, h::RDETH | h::AETH),
+    row(Opcode::RD_ATOMIC_ACKNOWLEDGE, Service::Rd, Verb::AtomicAck, Part::Only, h::RDETH | h::AETH | h::ATOMICACKETH),
+    row(Opcode::RD_CMP_SWAP, Service::Rd, Verb::CompareSwap, Part::Only, h::RDETH | h::DETH | h::ATOMICETH),
+    row(Opcode::RD_FETCH_ADD, Service::Rd, Verb::FetchAdd, Part::Only, h::RDETH | h::DETH | h::ATOMICETH),
+    row(Opcode::RD_RESYNC, Service::Rd, Verb::Resync, Part::Only, h::RDETH | h::DETH),
+    row(Opcode::UD_SEND_ONLY, Service::Ud, Verb::Send, Part::Only, h::DETH | h::PAYLOAD),
+    row(Opcode::UD_SEND_ONLY_IMMEDIATE, Service::Ud, Verb::Send, Part::Only, h::DETH | h::IMMDT | h::PAYLOAD),
+    row(Opcode::CNP, Service::Congestion, Verb::Cnp, Part::Only, h::CNP),
+    row(Opcode::XRC_SEND_FIRST, Service::Xrc, Verb::Send, Part::First, h::XRCETH | h::PAYLOAD),
+    row(Opcode::XRC_SEND_MIDDLE, Service::Xrc, Verb::Send, Part::Middle, h::XRCETH | h::PAYLOAD),
+    row(Opcode::XRC_SEND_LAST, Service::Xrc, Verb::Send, Part::Last, h::XRCETH | h::PAYLOAD),
+    row(Opcode::XRC_SEND_LAST_IMMEDIATE, Service::Xrc, Verb::Send, Part::Last, h::XRCETH | h::IMMDT | h::PAYLOAD),
+    row(Opcode::XRC_SEND_ONLY, Service::Xrc, Verb::Send, Part::Only, h::XRCETH | h::PAYLOAD),
+    row(Opcode::XRC_SEND_ONLY_IMMEDIATE, Service::Xrc, Verb::Send, Part::Only, h::XRCETH | h::IMMDT | h::PAYLOAD),
+    row(Opcode::XRC_RDMA_WRITE_FIRST, Service::Xrc, Verb::Write, Part::First, h::XRCETH | h::RETH | h::PAYLOAD),
+    row(Opcode::XRC_RDMA_WRITE_MIDDLE, Service::Xrc, Verb::Write, Part::Middle, h::XRCETH | h::PAYLOAD),
+    row(Opcode::XRC_RDMA_WRITE_LAST, Service::Xrc, Verb::Write, Part::Last, h::XRCETH | h::PAYLOAD),
+    row(Opcode::XRC_RDMA_WRITE_LAST_IMMEDIATE, Service::Xrc, Verb::Write, Part::Last, h::XRCETH | h::IMMDT | h::PAYLOAD),
+    row(Opcode::XRC_RDMA_WRITE_ONLY, Service::Xrc, Verb::Write, Part::Only, h::XRCETH | h::RETH | h::PAYLOAD),
+    row(Opcode::XRC_RDMA_WRITE_ONLY_IMMEDIATE, Service::Xrc, Verb::Write, Part::Only, h::XRCETH | h::RETH | h::IMMDT | h::PAYLOAD),
+    row(Opcode::XRC_RDMA_READ_REQUEST, Service::Xrc, Verb::ReadRequest, Part::Only, h::XRCETH | h::RETH),
+    row(Opcode::XRC_RDMA_READ_RESPONSE_FIRST, Service::Xrc, Verb::ReadResponse, Part::First, h::AETH | h::PAYLOAD),
+    row(Opcode::XRC_RDMA_READ_RESPONSE_MIDDLE, Service::Xrc, Verb::ReadResponse, Part::Middle, h::PAYLOAD),
+    row(Opcode::XRC_RDMA_READ_RESPONSE_LAST, Service::Xrc, Verb::ReadResponse, Part::Last, h::AETH | h::PAYLOAD),
+    row(Opcode::XRC_RDMA_READ_RESPONSE_ONLY, Service::Xrc, Verb::ReadResponse, Part::Only, h::AETH | h::PAYLOAD),
+    row(Opcode::XRC_ACKNOWLEDGE, Service::Xrc, Verb::Acknowledge, Part::Only, h::AETH),
+    row(Opcode::XRC_ATOMIC_ACKNOWLEDGE, Service::Xrc, Verb::AtomicAck, Part::Only, h::AETH | h::ATOMICACKETH),
+    row(Opcode::XRC_CMP_SWAP, Service::Xrc, Verb::CompareSwap, Part::Only, h::XRCETH | h::ATOMICETH),
+    row(Opcode::XRC_FETCH_ADD, Service::Xrc, Verb::FetchAdd, Part::Only, h::XRCETH | h::ATOMICETH),
+    row(Opcode::XRC_SEND_LAST_INVALIDATE, Service::Xrc, Verb::Send, Part::Last, h::XRCETH | h::IETH | h::PAYLOAD),
+    row(Opcode::XRC_SEND_ONLY_INVALIDATE, Service::Xrc, Verb::Send, Part::Only, h::XRCETH | h::IETH | h::PAYLOAD),
+];
+
+static BY_OPCODE: [Option<Row>; 256] = {
+    let mut table = [None; 256];
+    let mut i = 0;
+    while i < ROWS.len() {
+        table[ROWS[i].opcode.0 as usize] = Some(ROWS[i]);
+        i += 1;
+    }
+    table
+};
+
+impl Opcode {
+    /// What it means; `None` for an opcode that is reserved or a vendor's own.
+    #[inline]
+    pub fn row(self) -> Option<&'static Row> {
+        BY_OPCODE[usize::from(self.0)].as_ref()
+    }
+}
+
+impl Bth {
+    /// The opcode as its type.
+    #[inline]
+    pub const fn operation(&self) -> Opcode {
+        Opcode(self.opcode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn every_named_opcode_has_one_row() {
+        let rows: alloc::vec::Vec<u64> = ROWS.iter().map(|r| u64::from(r.opcode.0)).collect();
+        let names: alloc::vec::Vec<u64> = Opcode::VALUES.iter().map(|v| v.0).collect();
+        assert_eq!(rows, names);
+        for row in ROWS {
+            assert_eq!(row.opcode.row(), Some(row));
+            let service = match row.service {
+                Service::Rc => 0,
+                Service::Uc => 1,
+                Service::Rd => 2,
+                Service::Ud => 3,
+                Service::Congestion => 4,
+                Service::Xrc => 5,
+            };
+            assert_eq!(row.opcode.0 >> 5, service, "{row}");
+        }
+        assert!(Opcode(0x15).row().is_none() && Opcode(0xff).row().is_none());
+    }
+
+    #[test]
+    fn rows_read_as_words() {
+        assert_eq!(Opcode::RC_RDMA_WRITE_FIRST.row().unwrap().to_string(), "RC RDMA Write First");
+        assert_eq!(Opcode::XRC_SEND_ONLY_INVALIDATE.row().unwrap().to_string(), "XRC Send Only with Invalidate");
+        assert_eq!(Opcode::RC_ACKNOWLEDGE.row().unwrap().to_string(), "RC Acknowledge");
+        assert_eq!(Opcode::CNP.row().unwrap().to_string(), "CNP");
+        assert_eq!(Opcode::RD_CMP_SWAP.row().unwrap().length, 4 + 8 + 28);
+        assert_eq!(Opcode::XRC_RDMA_READ_RESPONSE_ONLY.row().unwrap().length, 4);
     }
 }

@@ -1,0 +1,250 @@
+//! The invariant CRC of every InfiniBand transport packet, and the variant CRC of native links.
+//!
+//! ICRC (IBA volume 1, 7.8.1; RoCEv2: annex A17.3.3): CRC-32 of Ethernet over everything from the first header to the end of
+//! the padding, with what routers may change read as ones:
+//!
+//! | carrier | in front | read as ones |
+//! | --- | --- | --- |
+//! | RoCEv2 over IPv4 | 8 bytes of ones for the absent LRH | ToS, TTL, header checksum, UDP checksum, BTH resv8 |
+//! | RoCEv2 over IPv6 | the same | traffic class, flow label, hop limit, UDP checksum, BTH resv8 |
+//! | RoCE | the same | GRH traffic class, flow label, hop limit, BTH resv8 |
+//! | InfiniBand | LRH | its virtual lane, and as above |
+//!
+//! VCRC (IBA volume 1, 7.8.2): 16 bits over the whole packet, ICRC included.
+//!
+//! Headers are copied to be masked, payloads are read once where they lie.
+
+/// Which headers a packet begins with, and so what is masked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cover {
+    /// IPv4 header of 20 bytes, UDP, BTH.
+    Ipv4,
+    /// IPv6 header of 40 bytes, UDP, BTH.
+    Ipv6,
+    /// GRH, BTH.
+    Grh,
+    /// LRH, BTH.
+    Lrh,
+    /// LRH, GRH, BTH.
+    LrhGrh,
+}
+
+/// The ICRC of a packet that begins with the headers of `cover` and ends with its padding (without the ICRC itself). As it
+/// stands on the wire when read little-endian. `None` where the headers are not all there.
+#[inline]
+pub fn invariant(cover: Cover, packet: &[u8]) -> Option<u32> {
+    match cover {
+        Cover::Ipv4 => masked::<40>(AFTER_ONES, packet, |head| {
+            head[1] = 0xff;
+            head[8] = 0xff;
+            head[10] = 0xff;
+            head[11] = 0xff;
+            head[26] = 0xff;
+            head[27] = 0xff;
+            head[32] = 0xff;
+        }),
+        Cover::Ipv6 => masked::<60>(AFTER_ONES, packet, |head| {
+            mask_ipv6(head, 0);
+            head[46] = 0xff;
+            head[47] = 0xff;
+            head[52] = 0xff;
+        }),
+        Cover::Grh => masked::<52>(AFTER_ONES, packet, |head| {
+            mask_ipv6(head, 0);
+            head[44] = 0xff;
+        }),
+        Cover::Lrh => masked::<20>(0, packet, |head| {
+            head[0] |= 0xf0;
+            head[12] = 0xff;
+        }),
+        Cover::LrhGrh => masked::<60>(0, packet, |head| {
+            head[0] |= 0xf0;
+            mask_ipv6(head, 8);
+            head[52] = 0xff;
+        }),
+    }
+}
+
+/// Traffic class, flow label and hop limit: the GRH has them where IPv6 does.
+#[inline(always)]
+fn mask_ipv6<const N: usize>(head: &mut [u8; N], at: usize) {
+    head[at] |= 0x0f;
+    head[at + 1] = 0xff;
+    head[at + 2] = 0xff;
+    head[at + 3] = 0xff;
+    head[at + 7] = 0xff;
+}
+
+#[inline(always)]
+fn masked<const N: usize>(before: u32, packet: &[u8], mask: impl FnOnce(&mut [u8; N])) -> Option<u32> {
+    let (head, rest) = packet.split_first_chunk::<N>()?;
+    let mut head = *head;
+    mask(&mut head);
+    Some(crc32(short(before, &head), rest))
+}
+
+/// Shorter runs than this are faster by table: crc32fast's folding needs longer ones, and below them it goes byte by byte.
+const SHORT: usize = 128;
+
+#[inline]
+fn crc32(before: u32, bytes: &[u8]) -> u32 {
+    if bytes.len() < SHORT {
+        return short(before, bytes);
+    }
+    let mut hasher = crc32fast::Hasher::new_with_initial(before);
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+const TABLES: [[u32; 256]; 8] = {
+    let mut tables = [[0u32; 256]; 8];
+    let mut n = 0;
+    while n < 256 {
+        let (mut crc, mut bit) = (n as u32, 0);
+        while bit < 8 {
+            crc = if crc & 1 != 0 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+            bit += 1;
+        }
+        tables[0][n] = crc;
+        n += 1;
+    }
+    let mut k = 1;
+    while k < 8 {
+        let mut n = 0;
+        while n < 256 {
+            let before = tables[k - 1][n];
+            tables[k][n] = before >> 8 ^ tables[0][(before & 0xff) as usize];
+            n += 1;
+        }
+        k += 1;
+    }
+    tables
+};
+static TABLE: [[u32; 256]; 8] = TABLES;
+
+/// The CRC of 8 bytes of ones.
+const AFTER_ONES: u32 = {
+    let (mut crc, mut n) = (0xffff_ffff_u32, 0);
+    while n < 8 {
+        crc = crc >> 8 ^ TABLES[0][((crc ^ 0xff) & 0xff) as usize];
+        n += 1;
+    }
+    !crc
+};
+
+/// CRC-32, eight bytes a step; `before` is the CRC of what came before (0 for nothing).
+#[inline]
+fn short(before: u32, bytes: &[u8]) -> u32 {
+    let mut crc = !before;
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    for b in chunks {
+        let low = u32::from_le_bytes([b[0], b[1], b[2], b[3]]) ^ crc;
+        let t = &TABLE;
+        crc = t[7][(low & 0xff) as usize]
+            ^ t[6][(low >> 8 & 0xff) as usize]
+            ^ t[5][(low >> 16 & 0xff) as usize]
+            ^ t[4][(low >> 24) as usize]
+            ^ t[3][usize::from(b[4])]
+            ^ t[2][usize::from(b[5])]
+            ^ t[1][usize::from(b[6])]
+            ^ t[0][usize::from(b[7])];
+    }
+    for b in rest {
+        crc = crc >> 8 ^ TABLE[0][((crc ^ u32::from(*b)) & 0xff) as usize];
+    }
+    !crc
+}
+
+static VARIANT: [u16; 256] = {
+    let mut table = [0u16; 256];
+    let mut n = 0;
+    while n < 256 {
+        let (mut crc, mut bit) = (n as u16, 0);
+        while bit < 8 {
+            // 0x100b, reflected
+            crc = if crc & 1 != 0 { crc >> 1 ^ 0xd008 } else { crc >> 1 };
+            bit += 1;
+        }
+        table[n] = crc;
+        n += 1;
+    }
+    table
+};
+
+/// The VCRC of a packet from its LRH to its ICRC. As it stands on the wire when read little-endian.
+pub fn variant(packet: &[u8]) -> u16 {
+    !packet.iter().fold(0xffff, |crc: u16, b| crc >> 8 ^ VARIANT[usize::from((crc ^ u16::from(*b)) & 0xff)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    /// The definition, bit by bit.
+    fn slow(bytes: &[u8]) -> u32 {
+        let mut crc = 0xffff_ffff_u32;
+        for b in bytes {
+            crc ^= u32::from(*b);
+            for _ in 0..8 {
+                crc = if crc & 1 != 0 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+            }
+        }
+        !crc
+    }
+
+    #[test]
+    fn is_the_crc_of_the_definition() {
+        assert_eq!(slow(b"123456789"), 0xcbf4_3926);
+        assert_eq!(AFTER_ONES, slow(&[0xff; 8]));
+        let bytes: Vec<u8> = (0..600u32).map(|n| (n * 7 % 251) as u8).collect();
+        for n in 0..bytes.len() {
+            assert_eq!(crc32(0, &bytes[..n]), slow(&bytes[..n]), "{n} bytes");
+            assert_eq!(crc32(short(0, &bytes[..40.min(n)]), &bytes[40.min(n)..n]), slow(&bytes[..n]));
+        }
+    }
+
+    #[test]
+    fn masks_what_routers_change_and_nothing_else() {
+        let lrh = |p: &[u8], at: usize| [(at, 0xf0), (at + 1, 0)].map(|(i, m)| (i, m)).into_iter().filter(|(i, _)| *i < p.len()).collect::<Vec<_>>();
+        let ipv6 = |at: usize| Vec::from([(at, 0x0f), (at + 1, 0xff), (at + 2, 0xff), (at + 3, 0xff), (at + 7, 0xff)]);
+        let packet: Vec<u8> = (0..200u8).map(|n| n.wrapping_mul(31)).collect();
+        let cases: [(Cover, usize, bool, Vec<(usize, u8)>); 5] = [
+            (Cover::Ipv4, 40, true, Vec::from([(1, 0xff), (8, 0xff), (10, 0xff), (11, 0xff), (26, 0xff), (27, 0xff), (32, 0xff)])),
+            (Cover::Ipv6, 60, true, [ipv6(0), Vec::from([(46, 0xff), (47, 0xff), (52, 0xff)])].concat()),
+            (Cover::Grh, 52, true, [ipv6(0), Vec::from([(44, 0xff)])].concat()),
+            (Cover::Lrh, 20, false, [lrh(&packet, 0), Vec::from([(12, 0xff)])].concat()),
+            (Cover::LrhGrh, 60, false, [lrh(&packet, 0), ipv6(8), Vec::from([(52, 0xff)])].concat()),
+        ];
+        for (cover, head, ones, masks) in cases {
+            let mut whole = if ones { Vec::from([0xff; 8]) } else { Vec::new() };
+            let skip = whole.len();
+            whole.extend_from_slice(&packet);
+            for (i, m) in &masks {
+                whole[skip + i] |= m;
+            }
+            assert_eq!(invariant(cover, &packet), Some(slow(&whole)), "{cover:?}");
+            assert_eq!(invariant(cover, &packet[..head - 1]), None);
+            for i in 0..packet.len() {
+                let mut changed = packet.clone();
+                changed[i] ^= 0x11;
+                let ignored = masks.iter().any(|(at, m)| *at == i && m & 0x11 == 0x11);
+                assert_eq!(invariant(cover, &changed) == invariant(cover, &packet), ignored, "{cover:?} byte {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn variant_crc_is_that_of_a_published_packet() {
+        // computed with the definition, bit by bit
+        let mut crc = 0xffff_u16;
+        let bytes: Vec<u8> = (0..100).collect();
+        for b in &bytes {
+            crc ^= u16::from(*b);
+            for _ in 0..8 {
+                crc = if crc & 1 != 0 { crc >> 1 ^ 0xd008 } else { crc >> 1 };
+            }
+        }
+        assert_eq!(variant(&bytes), !crc);
+    }
+}

@@ -1,0 +1,235 @@
+//! Transmission Control Protocol, header and options. RFC 9293; window scale and timestamps RFC 7323, SACK RFC 2018. Big-endian.
+//!
+//! Sequence numbers are the ones of the wire: relative ones need the memory of a connection.
+
+use crate::fault::{Fault, PResult};
+use crate::frame::Segment;
+use crate::leaf::{self, read};
+use crate::trace::{Trace, Value, scope};
+use core::fmt;
+
+fields! {
+    /// Header and options.
+    pub mod f ["RFC 9293 3.1"] {
+        PROTOCOL: Protocol = "tcp", "Transmission Control Protocol";
+        SRCPORT: U16 = "tcp.srcport", "Source Port", dec;
+        DSTPORT: U16 = "tcp.dstport", "Destination Port", dec;
+        PORT: U16 = "tcp.port", "Source or Destination Port", dec;
+        LEN: U32 = "tcp.len", "TCP Segment Len", dec;
+        SEQ_RAW: U32 = "tcp.seq_raw", "Sequence Number (raw)", dec;
+        ACK_RAW: U32 = "tcp.ack_raw", "Acknowledgment number (raw)", dec;
+        HDR_LEN: U8 = "tcp.hdr_len", "Header Length", dec;
+        FLAGS: U16 & 0x0fff / 16 = "tcp.flags", "Flags", hex;
+        FLAGS_RES: Bool & 0x0e00 / 12 = "tcp.flags.res", "Reserved";
+        FLAGS_AE: Bool & 0x0100 / 12 = "tcp.flags.ae", "Accurate ECN";
+        FLAGS_CWR: Bool & 0x0080 / 12 = "tcp.flags.cwr", "Congestion Window Reduced";
+        FLAGS_ECE: Bool & 0x0040 / 12 = "tcp.flags.ece", "ECN-Echo";
+        FLAGS_URG: Bool & 0x0020 / 12 = "tcp.flags.urg", "Urgent";
+        FLAGS_ACK: Bool & 0x0010 / 12 = "tcp.flags.ack", "Acknowledgment";
+        FLAGS_PUSH: Bool & 0x0008 / 12 = "tcp.flags.push", "Push";
+        FLAGS_RESET: Bool & 0x0004 / 12 = "tcp.flags.reset", "Reset";
+        FLAGS_SYN: Bool & 0x0002 / 12 = "tcp.flags.syn", "Syn";
+        FLAGS_FIN: Bool & 0x0001 / 12 = "tcp.flags.fin", "Fin";
+        FLAGS_STR: Str = "tcp.flags.str", "TCP Flags";
+        WINDOW: U16 = "tcp.window_size_value", "Window", dec;
+        CHECKSUM: U16 = "tcp.checksum", "Checksum", hex;
+        URGENT_POINTER: U16 = "tcp.urgent_pointer", "Urgent Pointer", dec;
+        OPTIONS: Bytes = "tcp.options", "TCP Options";
+        EOL: Protocol = "tcp.options.eol", "TCP Option - End of Option List (EOL)";
+        NOP: Protocol = "tcp.options.nop", "TCP Option - No-Operation (NOP)";
+        MSS: Protocol = "tcp.options.mss", "TCP Option - Maximum segment size";
+        WSCALE: Protocol = "tcp.options.wscale", "TCP Option - Window scale";
+        SACK_PERM: Protocol = "tcp.options.sack_perm", "TCP Option - SACK permitted";
+        SACK: Protocol = "tcp.options.sack", "TCP Option - SACK";
+        TIMESTAMP: Protocol = "tcp.options.timestamp", "TCP Option - Timestamps";
+        UNKNOWN: Protocol = "tcp.options.unknown", "TCP Option - Unknown";
+        KIND: U8 = "tcp.option_kind", "Kind", dec, values KINDS;
+        OPTION_LEN: U8 = "tcp.option_len", "Length", dec;
+        MSS_VAL: U16 = "tcp.options.mss_val", "MSS Value", dec;
+        SHIFT: U8 = "tcp.options.wscale.shift", "Shift count", dec;
+        MULTIPLIER: U16 = "tcp.options.wscale.multiplier", "Multiplier", dec;
+        SACK_LE: U32 = "tcp.options.sack_le", "TCP SACK Left Edge", dec;
+        SACK_RE: U32 = "tcp.options.sack_re", "TCP SACK Right Edge", dec;
+        TSVAL: U32 = "tcp.options.timestamp.tsval", "Timestamp value", dec;
+        TSECR: U32 = "tcp.options.timestamp.tsecr", "Timestamp echo reply", dec;
+        UNKNOWN_PAYLOAD: Bytes = "tcp.options.unknown.payload", "Payload";
+        PAYLOAD: Bytes = "tcp.payload", "TCP payload";
+    }
+}
+
+#[rustfmt::skip]
+const KINDS: crate::field::Values = &[
+    (0, "End of Option List"), (1, "No-Operation"), (2, "Maximum Segment Size"), (3, "Window Scale"), (4, "SACK Permitted"), (5, "SACK"), (8, "Time Stamp Option"),
+    (19, "MD5 Signature Option"), (28, "User Timeout Option"), (29, "TCP Authentication Option"), (30, "Multipath TCP"), (34, "TCP Fast Open Cookie"),
+];
+
+/// Flag bits by name, as `[PSH, ACK]`.
+struct Flags(u8);
+
+impl fmt::Display for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        let mut before = false;
+        for (bit, name) in ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"].into_iter().enumerate() {
+            if self.0 >> bit & 1 != 0 {
+                if before {
+                    f.write_str(", ")?;
+                }
+                f.write_str(name)?;
+                before = true;
+            }
+        }
+        f.write_str(if before { "]" } else { "<None>]" })
+    }
+}
+
+/// All twelve flag bits by letter, a dot for what is not set.
+struct Letters(u16);
+
+impl fmt::Display for Letters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, letter) in "RRRACEUAPRSF".chars().enumerate() {
+            write!(f, "{}", if self.0 >> (11 - n) & 1 != 0 { letter } else { '·' })?;
+        }
+        Ok(())
+    }
+}
+
+/// Decodes a segment: `i` is what was captured of it, `missing` the number of bytes that were on the wire behind that.
+/// Where the options cannot be read, there is a segment all the same, and a fault.
+#[inline]
+pub fn parse<'a, T: Trace>(i: &'a [u8], missing: u32, t: &mut T) -> (Option<Segment<'a>>, PResult<'a, ()>) {
+    t.protocol("TCP");
+    let mut segment = None;
+    let result = scope(f::PROTOCOL, i, t, |i, t| body(i, missing, t, &mut segment));
+    (segment, result)
+}
+
+#[inline(always)]
+fn body<'a, T: Trace>(at: &'a [u8], missing: u32, t: &mut T, out: &mut Option<Segment<'a>>) -> PResult<'a, ()> {
+    if T::ON {
+        tell(at, t)?;
+    }
+    let Some((h, rest)) = at.split_first_chunk::<20>() else { return Fault::short(Some(f::PROTOCOL), at, 20).fail() };
+    let header_length = usize::from(h[12] >> 4) * 4;
+    let payload = at.get(header_length.max(20)..).unwrap_or(&[]);
+    let on_wire = (at.len() as u32).saturating_add(missing);
+    let segment = out.insert(Segment {
+        src_port: u16::from_be_bytes([h[0], h[1]]),
+        dst_port: u16::from_be_bytes([h[2], h[3]]),
+        seq: u32::from_be_bytes([h[4], h[5], h[6], h[7]]),
+        ack: u32::from_be_bytes([h[8], h[9], h[10], h[11]]),
+        flags: h[13],
+        window: u16::from_be_bytes([h[14], h[15]]),
+        window_scale: None,
+        mss: None,
+        sack: false,
+        payload,
+        payload_length: on_wire.saturating_sub(header_length.max(20) as u32),
+    });
+    if T::ON {
+        let s = *segment;
+        t.field(f::LEN, at, 0, Value::U(u64::from(s.payload_length)));
+        t.label(format_args!(", Src Port: {}, Dst Port: {}, Seq: {}", s.src_port, s.dst_port, s.seq));
+        let flags = Flags(s.flags);
+        let length = s.payload_length;
+        if s.flags & 0x10 != 0 {
+            t.info(format_args!("{} → {} {flags} Seq={} Ack={} Win={} Len={length}", s.src_port, s.dst_port, s.seq, s.ack, s.window));
+        } else {
+            t.info(format_args!("{} → {} {flags} Seq={} Win={} Len={length}", s.src_port, s.dst_port, s.seq, s.window));
+        }
+    }
+    if header_length < 20 {
+        return Fault::length(f::HDR_LEN, at, 20).fail();
+    }
+    if header_length > 20 {
+        let length = header_length - 20;
+        let whole = rest.get(..length);
+        let options = whole.unwrap_or(rest);
+        scope(f::OPTIONS, options, t, |i, t| parse_options(i, t, segment))?;
+        if whole.is_none() {
+            return Fault::short(Some(f::OPTIONS), rest, length).fail();
+        }
+    }
+    if T::ON && !payload.is_empty() {
+        t.field(f::PAYLOAD, payload, payload.len(), Value::Bytes(payload));
+    }
+    Ok((&at[at.len()..], ()))
+}
+
+fn tell<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
+    let (i, src) = read::be16(f::SRCPORT, at, t)?;
+    let (i, dst) = read::be16(f::DSTPORT, i, t)?;
+    t.field(f::PORT, at, 0, Value::U(u64::from(src)));
+    t.field(f::PORT, at, 0, Value::U(u64::from(dst)));
+    let (i, _) = read::be32(f::SEQ_RAW, i, t)?;
+    let (i, _) = read::be32(f::ACK_RAW, i, t)?;
+    let (rest, word) = leaf::be16(i).or_else(|_| Fault::short(Some(f::FLAGS), i, 2).fail())?;
+    t.field(f::HDR_LEN, i, 1, Value::U(u64::from(word >> 12) * 4));
+    t.field(f::FLAGS, i, 2, Value::U(u64::from(word & 0x0fff)));
+    t.down();
+    t.field(f::FLAGS_RES, i, 1, Value::U(u64::from(word & 0x0e00 != 0)));
+    let bits = [f::FLAGS_FIN, f::FLAGS_SYN, f::FLAGS_RESET, f::FLAGS_PUSH, f::FLAGS_ACK, f::FLAGS_URG, f::FLAGS_ECE, f::FLAGS_CWR];
+    t.field(f::FLAGS_AE, i, 1, Value::U(u64::from(word >> 8 & 1)));
+    for (bit, def) in bits.into_iter().enumerate().rev() {
+        t.field(def, &i[1..], 1, Value::U(u64::from(word >> bit & 1)));
+    }
+    t.field(f::FLAGS_STR, i, 0, Value::Text(format_args!("{}", Letters(word & 0x0fff))));
+    t.up();
+    let (i, _) = read::be16(f::WINDOW, rest, t)?;
+    let (i, _) = read::be16(f::CHECKSUM, i, t)?;
+    let (i, _) = read::be16(f::URGENT_POINTER, i, t)?;
+    Ok((i, ()))
+}
+
+fn parse_options<'a, T: Trace>(mut i: &'a [u8], t: &mut T, segment: &mut Segment<'a>) -> PResult<'a, ()> {
+    while let Some(&kind) = i.first() {
+        let node = match kind {
+            0 => f::EOL,
+            1 => f::NOP,
+            2 => f::MSS,
+            3 => f::WSCALE,
+            4 => f::SACK_PERM,
+            5 => f::SACK,
+            8 => f::TIMESTAMP,
+            _ => f::UNKNOWN,
+        };
+        (i, _) = scope(node, i, t, |i, t| {
+            let (i, _) = read::u8(f::KIND, i, t)?;
+            if kind < 2 {
+                return Ok((i, ()));
+            }
+            let (after, length) = read::u8(f::OPTION_LEN, i, t)?;
+            let Some(length) = usize::from(length).checked_sub(2) else { return Fault::length(f::OPTION_LEN, i, 2).fail() };
+            let (rest, data) = leaf::take(after, length).or_else(|_| Fault::length(f::OPTION_LEN, i, length + 2).fail())?;
+            match (kind, length) {
+                (2, 2) => segment.mss = Some(read::be16(f::MSS_VAL, data, t)?.1),
+                (3, 1) => {
+                    let shift = read::u8(f::SHIFT, data, t)?.1;
+                    segment.window_scale = Some(shift);
+                    t.field(f::MULTIPLIER, data, 0, Value::U(1 << shift.min(14)));
+                }
+                (5, _) => {
+                    segment.sack = true;
+                    let mut edges = data;
+                    while edges.len() >= 8 {
+                        edges = read::be32(f::SACK_LE, edges, t)?.0;
+                        edges = read::be32(f::SACK_RE, edges, t)?.0;
+                    }
+                }
+                (8, 8) => {
+                    let (i, _) = read::be32(f::TSVAL, data, t)?;
+                    read::be32(f::TSECR, i, t)?;
+                }
+                (_, 0) => {}
+                _ => t.field(f::UNKNOWN_PAYLOAD, data, length, Value::Bytes(data)),
+            }
+            Ok((rest, ()))
+        })?;
+        if kind == 0 {
+            // what follows the end of the list is padding
+            return Ok((&i[i.len()..], ()));
+        }
+    }
+    Ok((i, ()))
+}
