@@ -18,8 +18,12 @@ pub const PROTOCOLS: crate::field::Values = &[
     (136, "UDPLite"), (137, "MPLS in IP"), (139, "HIP"), (140, "Shim6"),
 ];
 
-const ECN: crate::field::Values =
-    &[(0, "Not ECN-Capable Transport"), (1, "ECN-Capable Transport codepoint '01'"), (2, "ECN-Capable Transport codepoint '10'"), (3, "Congestion Experienced")];
+const ECN: crate::field::Values = &[
+    (0, "Not ECN-Capable Transport"),
+    (1, "ECN-Capable Transport codepoint '01'"),
+    (2, "ECN-Capable Transport codepoint '10'"),
+    (3, "Congestion Experienced"),
+];
 #[rustfmt::skip]
 const DSCP: crate::field::Values = &[
     (0, "Default"), (8, "Class Selector 1"), (10, "Assured Forwarding 11"), (12, "Assured Forwarding 12"), (14, "Assured Forwarding 13"), (16, "Class Selector 2"),
@@ -250,11 +254,7 @@ const EXTENSIONS_MAX: u32 = 16;
 
 /// Decodes an IPv6 header and, by `bound`, which cuts what follows to the length the header states, the extension headers.
 #[inline]
-pub fn parse_v6<'a, T: Trace>(
-    i: &'a [u8],
-    t: &mut T,
-    bound: impl FnOnce(&Ipv6, &'a [u8]) -> &'a [u8],
-) -> PResult<'a, (Ipv6, Extensions)> {
+pub fn parse_v6<'a, T: Trace>(i: &'a [u8], t: &mut T, bound: impl FnOnce(&Ipv6, &'a [u8]) -> &'a [u8]) -> PResult<'a, (Ipv6, Extensions)> {
     t.protocol("IPv6");
     scope(f6::PROTOCOL, i, t, |at, t| {
         if T::ON {

@@ -206,7 +206,9 @@ mod tests {
 
     #[test]
     fn masks_what_routers_change_and_nothing_else() {
-        let lrh = |p: &[u8], at: usize| [(at, 0xf0), (at + 1, 0)].map(|(i, m)| (i, m)).into_iter().filter(|(i, _)| *i < p.len()).collect::<Vec<_>>();
+        let lrh = |p: &[u8], at: usize| {
+            [(at, 0xf0), (at + 1, 0)].map(|(i, m)| (i, m)).into_iter().filter(|(i, _)| *i < p.len()).collect::<Vec<_>>()
+        };
         let ipv6 = |at: usize| Vec::from([(at, 0x0f), (at + 1, 0xff), (at + 2, 0xff), (at + 3, 0xff), (at + 7, 0xff)]);
         let packet: Vec<u8> = (0..200u8).map(|n| n.wrapping_mul(31)).collect();
         let cases: [(Cover, usize, bool, Vec<(usize, u8)>); 5] = [

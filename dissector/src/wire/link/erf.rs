@@ -6,12 +6,34 @@ use crate::leaf::read;
 use crate::trace::{Trace, Value, scope};
 
 const TYPES: crate::field::Values = &[
-    (0, "LEGACY"), (1, "HDLC_POS"), (2, "ETH"), (3, "ATM"), (4, "AAL5"), (10, "COLOR_HDLC_POS"), (11, "COLOR_ETH"), (15, "DSM_COLOR_HDLC_POS"), (16, "DSM_COLOR_ETH"),
-    (20, "COLOR_HASH_ETH"), (21, "INFINIBAND"), (22, "IPV4"), (23, "IPV6"), (25, "INFINIBAND_LINK"), (27, "META"), (48, "PAD"),
+    (0, "LEGACY"),
+    (1, "HDLC_POS"),
+    (2, "ETH"),
+    (3, "ATM"),
+    (4, "AAL5"),
+    (10, "COLOR_HDLC_POS"),
+    (11, "COLOR_ETH"),
+    (15, "DSM_COLOR_HDLC_POS"),
+    (16, "DSM_COLOR_ETH"),
+    (20, "COLOR_HASH_ETH"),
+    (21, "INFINIBAND"),
+    (22, "IPV4"),
+    (23, "IPV6"),
+    (25, "INFINIBAND_LINK"),
+    (27, "META"),
+    (48, "PAD"),
 ];
 const EXTENSIONS: crate::field::Values = &[
-    (3, "Intercept ID"), (4, "Raw Link"), (5, "BFS Filter/Hash"), (6, "Channelised"), (12, "Signature"), (14, "Packet Signature"), (16, "Flow ID"),
-    (17, "Host ID"), (18, "Anchor ID"), (19, "Entropy"),
+    (3, "Intercept ID"),
+    (4, "Raw Link"),
+    (5, "BFS Filter/Hash"),
+    (6, "Channelised"),
+    (12, "Signature"),
+    (14, "Packet Signature"),
+    (16, "Flow ID"),
+    (17, "Host ID"),
+    (18, "Anchor ID"),
+    (19, "Entropy"),
 ];
 
 /// More extension headers than this are not followed.

@@ -36,8 +36,15 @@ fields! {
     }
 }
 
-const SAPS: crate::field::Values =
-    &[(0x00, "NULL LSAP"), (0x06, "TCP/IP"), (0x42, "Spanning Tree BPDU"), (0xaa, "SNAP"), (0xe0, "NetWare"), (0xf0, "NetBIOS"), (0xfe, "ISO Network Layer")];
+const SAPS: crate::field::Values = &[
+    (0x00, "NULL LSAP"),
+    (0x06, "TCP/IP"),
+    (0x42, "Spanning Tree BPDU"),
+    (0xaa, "SNAP"),
+    (0xe0, "NetWare"),
+    (0xf0, "NetBIOS"),
+    (0xfe, "ISO Network Layer"),
+];
 
 /// An Ethernet header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

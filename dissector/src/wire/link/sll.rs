@@ -7,8 +7,16 @@ use crate::trace::{Trace, Value, scope};
 
 const PACKET_TYPES: crate::field::Values =
     &[(0, "Unicast to us"), (1, "Broadcast"), (2, "Multicast"), (3, "Unicast to another host"), (4, "Sent by us")];
-const HARDWARE_TYPES: crate::field::Values =
-    &[(1, "Ethernet"), (32, "InfiniBand"), (512, "PPP"), (768, "IPIP"), (772, "Loopback"), (776, "IPv6-in-IPv4"), (778, "GRE over IP"), (65534, "None")];
+const HARDWARE_TYPES: crate::field::Values = &[
+    (1, "Ethernet"),
+    (32, "InfiniBand"),
+    (512, "PPP"),
+    (768, "IPIP"),
+    (772, "Loopback"),
+    (776, "IPv6-in-IPv4"),
+    (778, "GRE over IP"),
+    (65534, "None"),
+];
 
 fields! {
     /// Both versions.
