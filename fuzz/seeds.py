@@ -4,9 +4,12 @@
 Takes little-endian pcap files of Ethernet frames. Of frames that look alike (same opcode, command, kind and about the same
 length) only the first is kept. Writes to corpus/TARGET/ beside this script; what is there stays.
 """
+import gzip
 import hashlib
 import pathlib
+import shutil
 import struct
+import subprocess
 import sys
 
 CORPUS = pathlib.Path(__file__).parent / "corpus"
@@ -48,11 +51,53 @@ def decompress():
     keep("decompress", "chained", b"\7" + chained)
 
 
+def capture_file(packets):
+    """The same few packets in every container that is read."""
+    def pcap(order, magic, extra=b""):
+        out = struct.pack(order + "IHHiIII", magic, 2, 4, 0, 0, 65535, 1)
+        for n, packet in enumerate(packets):
+            out += struct.pack(order + "IIII", 1_700_000_000 + n, n, len(packet), len(packet)) + extra + packet
+        return out
+
+    def option(order, code, value):
+        return struct.pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+    def block(order, kind, body):
+        length = 12 + len(body)
+        return struct.pack(order + "II", kind, length) + body + struct.pack(order + "I", length)
+
+    def pcapng(order):
+        end = option(order, 0, b"")
+        out = block(order, 0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1) + option(order, 4, b"seeds.py") + end)
+        out += block(order, 1, struct.pack(order + "HHI", 1, 0, 65535) + option(order, 2, b"eth0") + option(order, 9, b"\x09") + end)
+        out += block(order, 1, struct.pack(order + "HHI", 247, 0, 0) + option(order, 9, b"\x9e") + option(order, 14, bytes(8)) + end)
+        for n, packet in enumerate(packets):
+            fixed = struct.pack(order + "IIIII", n % 2, 0x18000, n << 20, len(packet), len(packet) + n)
+            out += block(order, 6, fixed + packet + bytes(-len(packet) % 4) + option(order, 1, b"a comment") + option(order, 2, bytes(4)) + end)
+        out += block(order, 3, struct.pack(order + "I", len(packets[0])) + packets[0] + bytes(-len(packets[0]) % 4))
+        out += block(order, 10, struct.pack(order + "II", 0x544C534B, 4) + b"keys")
+        out += block(order, 4, struct.pack(order + "HH", 1, 8) + bytes([192, 0, 2, 1]) + b"srv\0" + struct.pack(order + "HH", 0, 0))
+        return out + block(order, 5, struct.pack(order + "III", 0, 0, 0) + option(order, 4, struct.pack(order + "Q", 9)) + end)
+
+    plain = pcap("<", 0xA1B2C3D4)
+    keep("capture_file", "pcap", plain)
+    keep("capture_file", "pcap-big-endian-ns", pcap(">", 0xA1B23C4D))
+    keep("capture_file", "pcap-modified", pcap("<", 0xA1B2CD34, bytes(8)))
+    keep("capture_file", "pcapng", pcapng("<"))
+    keep("capture_file", "pcapng-two-sections", pcapng(">") + pcapng("<"))
+    keep("capture_file", "gzip", gzip.compress(plain, mtime=0) + gzip.compress(b"", mtime=0))
+    for tool in ("zstd", "lz4"):
+        if shutil.which(tool):
+            keep("capture_file", tool, subprocess.run([tool, "-c"], input=plain, stdout=subprocess.PIPE, check=True).stdout)
+
+
 def main():
     decompress()
+    packets = []
     for path in sys.argv[1:]:
-        for header, frame in frames(path):
-            pass
+        packets += [frame for _, frame in zip(range(2), (frame for _, frame in frames(path)))]
+    if packets:
+        capture_file(packets[:6])
 
 
 if __name__ == "__main__":

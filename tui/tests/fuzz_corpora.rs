@@ -1,12 +1,16 @@
 //! Every input that a fuzzer kept, through the same functions as in `fuzz/fuzz_targets/`, without libFuzzer. Each is also cut
 //! short and damaged in ways that are the same in every run, so that this test finds something even where no fuzzer runs.
 
+use rdmascope_capture::fuzzing as capture;
 use rdmascope_dissector::fuzzing as dissector;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The fuzz targets, by the names of their files in `fuzz/fuzz_targets/` and of their folders in `fuzz/corpus/`.
-const TARGETS: &[(&str, fn(&[u8]))] = &[("decompress", dissector::fuzz_decompress)];
+const TARGETS: &[(&str, fn(&[u8]))] = &[
+    ("capture_file", capture::fuzz_capture_file),
+    ("decompress", dissector::fuzz_decompress),
+];
 
 /// Bytes of all seeds together, so that the repository stays small.
 const MOST_BYTES: u64 = 2 << 20;
@@ -75,6 +79,18 @@ fn every_target_has_its_file_its_seeds_and_its_place_here() {
         assert!(manifest.contains(&format!("name = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"")), "{name} is not in fuzz/Cargo.toml");
         assert!(!inputs(name).is_empty(), "{name} has no seeds");
     }
+}
+
+/// A function that a crate offers to fuzzers and that nobody calls would be forgotten.
+#[test]
+fn every_function_for_fuzzers_is_a_target() {
+    let root = fuzz().join("..");
+    let mut found = BTreeSet::new();
+    for krate in ["dissector", "analyzer", "capture"] {
+        let text = std::fs::read_to_string(root.join(krate).join("src/fuzzing.rs")).unwrap_or_default();
+        found.extend(text.split("pub fn fuzz_").skip(1).filter_map(|rest| rest.split('(').next()).map(str::to_owned));
+    }
+    assert_eq!(found, TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect());
 }
 
 #[test]
