@@ -228,11 +228,11 @@ pub enum Damage {
         limit: usize,
     },
     /// The compressed data cannot be decompressed.
-    #[error("the {method} data is damaged or ends too early: {reason}")]
+    #[error("the {method} data {reason}")]
     Compression {
         /// `gzip`, `zstd` or `lz4`.
         method: &'static str,
-        /// What the decompressor says.
+        /// What is wrong with it: a verb and what follows.
         reason: String,
     },
     /// The file became shorter while it was being read.

@@ -16,7 +16,15 @@ const ZSTD_MAGIC: u32 = 0xfd2f_b528;
 
 /// Decompresses gzip.
 pub(crate) fn gzip(input: Input) -> Input {
-    Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(READ_BUFFER, input)))
+    Box::new(Gzip(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(READ_BUFFER, input))))
+}
+
+struct Gzip(flate2::bufread::MultiGzDecoder<BufReader<Input>>);
+
+impl Read for Gzip {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).map_err(|e| io_error("gzip", e))
+    }
 }
 
 /// Decompresses zstd and lz4 frames; both may stand between skippable frames, so which it is shows only later.
@@ -66,7 +74,7 @@ impl Read for Frames {
                     if let (Some(found), Some(made)) = (decoder.get_checksum_from_data(), decoder.get_calculated_checksum())
                         && found != made
                     {
-                        return Err(damaged("zstd", "the checksum at the end of the frame is wrong"));
+                        return Err(damaged("zstd", "has a frame whose checksum is wrong"));
                     }
                     self.state = State::Between(source);
                 }
@@ -79,7 +87,7 @@ impl Read for Frames {
                     return Ok(n);
                 }
                 State::Lz4(mut decoder, legacy) => {
-                    let n = decoder.read(buffer).map_err(|e| damaged("lz4", e))?;
+                    let n = decoder.read(buffer).map_err(|e| io_error("lz4", e))?;
                     if n > 0 {
                         self.state = State::Lz4(decoder, legacy);
                         return Ok(n);
@@ -87,7 +95,7 @@ impl Read for Frames {
                     // The decoder takes an end of input between two blocks for the end of the frame. Only legacy frames end so.
                     let source = decoder.into_inner();
                     if source.ended && !legacy {
-                        return Err(damaged("lz4", "the data ends before the end of the frame"));
+                        return Err(damaged("lz4", ENDS_EARLY));
                     }
                     self.state = State::Between(source);
                 }
@@ -99,7 +107,7 @@ impl Read for Frames {
 /// Decodes until there is something to collect or the frame is finished.
 fn decode_some(decoder: &mut ZstdDecoder, source: &mut Compressed) -> io::Result<()> {
     while decoder.can_collect() == 0 && !decoder.is_finished() {
-        decoder.decode_blocks(&mut *source, BlockDecodingStrategy::UptoBlocks(1)).map_err(|e| damaged("zstd", e))?;
+        decoder.decode_blocks(&mut *source, BlockDecodingStrategy::UptoBlocks(1)).map_err(|e| zstd_error(e, source))?;
     }
     Ok(())
 }
@@ -122,16 +130,16 @@ fn next_frame(mut source: Compressed) -> io::Result<Option<State>> {
         match (have, u32::from_le_bytes(magic)) {
             (4, 0x184d_2a50..=0x184d_2a5f) => {
                 let mut len = [0; 4];
-                source.read_exact(&mut len).map_err(|e| damaged("zstd or lz4", e))?;
+                source.read_exact(&mut len).map_err(|e| io_error("zstd or lz4", e))?;
                 let len = u64::from(u32::from_le_bytes(len));
                 if io::copy(&mut (&mut source).take(len), &mut io::sink())? < len {
-                    return Err(damaged("zstd or lz4", "the data ends inside a skippable frame"));
+                    return Err(damaged("zstd or lz4", ENDS_EARLY));
                 }
             }
             (4, ZSTD_MAGIC) => {
                 source.pushed_back = magic.to_vec();
                 let mut decoder = Box::new(ZstdDecoder::new());
-                decoder.init(&mut source).map_err(|e| damaged("zstd", e))?;
+                decoder.init(&mut source).map_err(|e| zstd_error(e, &source))?;
                 return Ok(Some(State::Zstd(decoder, source)));
             }
             (4, found @ (LZ4_MAGIC | LZ4_LEGACY_MAGIC)) => {
@@ -139,7 +147,7 @@ fn next_frame(mut source: Compressed) -> io::Result<Option<State>> {
                 let decoder = lz4_flex::frame::FrameDecoder::new(source);
                 return Ok(Some(State::Lz4(Box::new(decoder), found == LZ4_LEGACY_MAGIC)));
             }
-            _ => return Err(damaged("zstd or lz4", "something else follows after a frame")),
+            _ => return Err(damaged("zstd or lz4", "has something else after a frame")),
         }
     }
 }
@@ -155,6 +163,23 @@ fn read_up_to(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
         }
     }
     Ok(have)
+}
+
+const ENDS_EARLY: &str = "ends too early";
+
+#[cold]
+fn zstd_error(e: impl std::fmt::Display, source: &Compressed) -> io::Error {
+    if source.ended { damaged("zstd", ENDS_EARLY) } else { damaged("zstd", format!("is damaged: {e}")) }
+}
+
+/// An error of a decoder that speaks `io::Error`; those of the operating system stay what they are.
+#[cold]
+pub(crate) fn io_error(method: &'static str, e: io::Error) -> io::Error {
+    match e.kind() {
+        _ if e.raw_os_error().is_some() => e,
+        io::ErrorKind::UnexpectedEof => damaged(method, ENDS_EARLY),
+        _ => damaged(method, format!("is damaged: {e}")),
+    }
 }
 
 #[cold]
@@ -245,7 +270,7 @@ mod tests {
         let text = text();
         let whole = zstd(&text);
         let (out, e) = all(whole[..whole.len() - 5].to_vec());
-        assert!(e.unwrap().starts_with("zstd: "));
+        assert_eq!(e.as_deref(), Some("zstd: ends too early"));
         assert!(text.len() - out.len() <= 128 << 10, "only the last block may be lost, {} of {} bytes are here", out.len(), text.len());
     }
 
@@ -255,6 +280,6 @@ mod tests {
         w.write_all(b"abc").unwrap();
         w.flush().unwrap();
         let (out, e) = all(w.get_ref().clone());
-        assert_eq!((&out[..], e.as_deref()), (&b"abc"[..], Some("lz4: the data ends before the end of the frame")));
+        assert_eq!((&out[..], e.as_deref()), (&b"abc"[..], Some("lz4: ends too early")));
     }
 }

@@ -346,7 +346,7 @@ mod tests {
         let read = drain(&mut open(&path, OpenOptions::new()).unwrap());
         assert!(read.records.len() > 2000);
         let message = read.error.unwrap();
-        assert!(message.contains(" of the decompressed data: the gzip data is damaged or ends too early: "), "{message}");
+        assert!(message.contains(" of the decompressed data: the gzip data "), "{message}");
     }
 
     #[test]

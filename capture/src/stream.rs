@@ -320,12 +320,9 @@ impl StreamSource {
     #[cold]
     fn read_problem(&self, e: io::Error) -> Problem {
         let offset = self.base + self.end as u64;
-        if !self.decompressed || e.raw_os_error().is_some() {
-            return Problem::Read { offset, source: e };
-        }
         let damage = match e.get_ref().and_then(|e| e.downcast_ref::<Undecodable>()) {
             Some(Undecodable { method, reason }) => Damage::Compression { method, reason: reason.clone() },
-            None => Damage::Compression { method: "gzip", reason: e.to_string() },
+            None => return Problem::Read { offset, source: e },
         };
         Problem::Damaged { offset, decompressed: true, damage }
     }
