@@ -91,10 +91,55 @@ def capture_file(packets):
             keep("capture_file", tool, subprocess.run([tool, "-c"], input=plain, stdout=subprocess.PIPE, check=True).stdout)
 
 
+def send(frame):
+    """The whole RDMA Send in a RoCEv2 frame of one packet, or None."""
+    if len(frame) < 58 or frame[12:14] != b"\x08\x00" or frame[14:15] != b"\x45" or frame[23] != 17:
+        return None
+    if struct.unpack_from(">H", frame, 36)[0] != ROCE_PORT:
+        return None
+    opcode, flags = frame[42], frame[43]
+    header = {0x04: 12, 0x17: 16}.get(opcode)
+    if header is None or frame[47:50] == b"\0\0\1":
+        return None
+    return frame[42 + header : len(frame) - 4 - (flags >> 4 & 3)]
+
+
+def by_frame(frame, seen):
+    """Seeds from one frame; `seen` remembers what they looked like."""
+    def first(target, *looks):
+        if (target, looks) in seen:
+            return False
+        seen.add((target, looks))
+        return True
+
+    is_roce = frame[12:14] == b"\x08\x00" and frame[23] == 17 and struct.unpack_from(">H", frame, 36)[0] == ROCE_PORT
+    kind = (frame[42], frame[47:50] == b"\0\0\1" and frame[54:72]) if is_roce else (frame[23:24], frame[47] & 0x3F if len(frame) > 47 else 0)
+    if first("frame", frame[12:14], kind, about(len(frame))):
+        keep("frame", "ethernet", b"\x40" + frame)
+        if frame[12:14] == b"\x08\x00" and len(frame) < 300 and first("tunnel", kind[0]):
+            ip = frame[14:]
+            keep("frame", "vlan", b"\x40" + frame[:12] + b"\x81\0\x60\x64" + frame[12:])
+            keep("frame", "raw-ip", b"\x04" + ip)
+            keep("frame", "cooked", b"\x06" + bytes(14) + b"\x08\0" + ip)
+            vxlan = struct.pack(">HHHHII", 1, 4789, 16 + len(frame), 0, 0x0800_0000, 0x2A00) + frame
+            outer = struct.pack(">BBHHHBBH8s", 0x45, 0, 20 + len(vxlan), 1, 0, 64, 17, 0, bytes(8)) + vxlan
+            keep("frame", "vxlan", b"\x04" + outer)
+    message = send(frame)
+    if not message:
+        return
+    if message[:4] == b"\0\1\0\1" or len(message) >= 20 and message[8:12] != b"\0\0\0\1" and struct.unpack_from("<I", message, 12)[0] in (0, 24):
+        smb2 = message[24:28]
+        if first("smbd", smb2, len(message) if len(message) < 40 else about(len(message))):
+            keep("smbd", "message", message)
+
+
 def main():
     decompress()
     packets = []
     for path in sys.argv[1:]:
+        seen = set()
+        for _, frame in frames(path):
+            by_frame(frame, seen)
         packets += [frame for _, frame in zip(range(2), (frame for _, frame in frames(path)))]
     if packets:
         capture_file(packets[:6])

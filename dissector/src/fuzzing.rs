@@ -1,6 +1,10 @@
 //! Entry points of the fuzz targets: arbitrary bytes in, no panic, bounded cost.
 
+use crate::frame::{self, LinkType};
+use crate::trace::{Off, Tree};
 use crate::wire::smb2::compression::{Algorithm, decompress, decompress_message};
+use crate::wire::smbd;
+use alloc::format;
 use alloc::vec::Vec;
 
 /// The first byte chooses the algorithm, or a whole compressed message; the rest is its input.
@@ -14,4 +18,63 @@ pub fn fuzz_decompress(data: &[u8]) {
     };
     assert!(output.len() <= LIMIT);
     assert!(result.map_or_else(|e| e.at <= input.len(), |()| true));
+}
+
+/// Decodes `$bytes` without an observer and with a tree: both must come to the same, and the tree must stay inside of the bytes.
+macro_rules! same_with_and_without_a_tree {
+    ($bytes:expr, |$t:ident| $decode:expr) => {{
+        let without = {
+            let $t = &mut Off;
+            format!("{:?}", $decode)
+        };
+        let mut tree = Tree::new();
+        tree.begin($bytes);
+        let with = {
+            let $t = &mut tree;
+            format!("{:?}", $decode)
+        };
+        // Without an observer a header is read at once, so that its fault does not name the field that was short.
+        assert_eq!(without.split("Fault {").next(), with.split("Fault {").next());
+        check(&tree);
+    }};
+}
+
+fn check(tree: &Tree) {
+    for node in &tree.nodes {
+        let end = node.offset as usize + node.len as usize;
+        assert!(end <= tree.sources()[usize::from(node.source)].bytes.len(), "{} ends at {end}, outside of its source", node.def.name);
+        let _ = (tree.value_bytes(node), tree.note(node));
+    }
+}
+
+/// A frame, down to the transport. The first byte chooses the link type, whether the capture cut the frame, and whether
+/// checksums are checked.
+pub fn fuzz_frame(data: &[u8]) {
+    const LINKS: [LinkType; 12] = [
+        LinkType::ETHERNET,
+        LinkType::NULL,
+        LinkType::RAW_BSD,
+        LinkType::RAW_OPENBSD,
+        LinkType::RAW,
+        LinkType::LOOP,
+        LinkType::LINUX_SLL,
+        LinkType::ERF,
+        LinkType::IPV4,
+        LinkType::IPV6,
+        LinkType::INFINIBAND,
+        LinkType::LINUX_SLL2,
+    ];
+    let Some((&choice, bytes)) = data.split_first() else { return };
+    let link = LINKS.get(usize::from(choice & 0x0f)).copied().unwrap_or(LinkType(u16::MAX));
+    let wire_len = bytes.len() as u32 + if choice & 0x80 == 0 { 0 } else { 100 };
+    let options = frame::Options { check_crc: choice & 0x40 != 0, ..frame::Options::default() };
+    same_with_and_without_a_tree!(bytes, |t| frame::decode(link, bytes, wire_len, &options, t));
+}
+
+/// An RDMA Send that may be any message of SMB Direct.
+pub fn fuzz_smbd(data: &[u8]) {
+    same_with_and_without_a_tree!(data, |t| smbd::parse_negotiate_request(data, t));
+    same_with_and_without_a_tree!(data, |t| smbd::parse_negotiate_response(data, t));
+    let wire_length = data.len() as u32;
+    same_with_and_without_a_tree!(data, |t| smbd::parse_data(data, wire_length, t));
 }

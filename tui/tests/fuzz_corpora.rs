@@ -7,7 +7,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The fuzz targets, by the names of their files in `fuzz/fuzz_targets/` and of their folders in `fuzz/corpus/`.
-const TARGETS: &[(&str, fn(&[u8]))] = &[("capture_file", capture::fuzz_capture_file), ("decompress", dissector::fuzz_decompress)];
+const TARGETS: &[(&str, fn(&[u8]))] = &[
+    ("capture_file", capture::fuzz_capture_file),
+    ("decompress", dissector::fuzz_decompress),
+    ("frame", dissector::fuzz_frame),
+    ("smbd", dissector::fuzz_smbd),
+];
 
 /// Bytes of all seeds together, so that the repository stays small.
 const MOST_BYTES: u64 = 2 << 20;
