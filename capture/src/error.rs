@@ -136,6 +136,9 @@ pub enum Problem {
     /// A record was asked for by offset, and none begins there.
     #[error("no record begins at byte {0}")]
     NoRecordAt(u64),
+    /// A record was asked for by offset that was not kept; see [`OpenOptions::spool`](crate::OpenOptions::spool).
+    #[error("the record at byte {0} is not in the temporary copy, which is full")]
+    NotKept(u64),
 }
 
 fn advice(source: &io::Error) -> &'static str {

@@ -1,7 +1,4 @@
-//! Where captured packets come from and go to. See the README of this crate.
-//!
-//! [`open`] gives a [`Capture`], which is a [`Source`] of borrowed [`Record`]s. Regular files are mapped, and
-//! [`Capture::file`] then gives the whole of it as a [`CaptureFile`], whose records live as long as the file does.
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 mod error;

@@ -7,9 +7,12 @@
 //! turns mapping off.
 
 use std::fs::File;
+use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use memmap2::Mmap;
 
 use crate::error::{Damage, Error, Problem, Result};
 use crate::metadata::Metadata;
@@ -19,6 +22,19 @@ use crate::walk::{DEFAULT_MAX_RECORD_LEN, Magic, Span, Start, Step, Walker};
 
 /// Bytes walked between two looks at the length of a mapped file.
 const LOOK_EVERY: usize = 16 << 20;
+
+/// Maps a regular file, all of it, to be read.
+pub(crate) fn map(file: &File) -> io::Result<Mmap> {
+    #[allow(unsafe_code)]
+    // SAFETY: the map is read-only and goes into a `CaptureFile`. Its bytes may change if another program writes to the file, and nothing
+    // here relies on reading the same byte twice: every length is checked where it is read, and the slices made of it are bounded by
+    // the length of the map. Truncation is dealt with as the head of this file says.
+    let map = unsafe { Mmap::map(file) }?;
+    #[cfg(unix)]
+    // Advice; if it is not taken, nothing is lost but speed.
+    let _ = map.advise(memmap2::Advice::Sequential);
+    Ok(map)
+}
 
 /// A whole, uncompressed capture file: every byte of it at once, records in file order, records by offset.
 #[derive(Debug)]
@@ -33,7 +49,7 @@ pub struct CaptureFile {
 
 #[derive(Debug)]
 enum Storage {
-    Map(memmap2::Mmap, File),
+    Map(Mmap, File),
     Owned(Vec<u8>),
 }
 
@@ -60,7 +76,8 @@ impl CaptureFile {
         if meta.len() == 0 {
             return Err(Error::new(path, Problem::Empty));
         }
-        CaptureFile::map(file, path, DEFAULT_MAX_RECORD_LEN)
+        let map = map(&file).map_err(|e| Error::open(path, e))?;
+        CaptureFile::of_map(map, file, path, DEFAULT_MAX_RECORD_LEN)
     }
 
     /// Takes the bytes of a whole file; `name` stands for the path in errors.
@@ -68,15 +85,7 @@ impl CaptureFile {
         CaptureFile::new(Storage::Owned(bytes), name.into(), DEFAULT_MAX_RECORD_LEN)
     }
 
-    pub(crate) fn map(file: File, path: &Path, max_record_len: u32) -> Result<CaptureFile> {
-        #[allow(unsafe_code)]
-        // SAFETY: the map is read-only and private to this type. Its bytes may change if another program writes to the file,
-        // and nothing here relies on reading the same byte twice: every length is checked where it is read, and the slices made of it are
-        // bounded by the length of the map. Truncation is dealt with as the head of this file says.
-        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|e| Error::open(path, e))?;
-        #[cfg(unix)]
-        // Advice; if it is not taken, nothing is lost but speed.
-        let _ = map.advise(memmap2::Advice::Sequential);
+    pub(crate) fn of_map(map: Mmap, file: File, path: &Path, max_record_len: u32) -> Result<CaptureFile> {
         CaptureFile::new(Storage::Map(map, file), path.to_owned(), max_record_len)
     }
 

@@ -69,8 +69,9 @@ impl<S: Source> MergedSource<S> {
     fn pull(&mut self, index: usize) -> Option<i64> {
         let input = &mut self.inputs[index];
         let advanced = input.source.advance();
-        if input.revision != Some(input.source.metadata().revision) {
-            take_over(index as u32, input, &mut self.metadata);
+        let ended = !matches!(advanced, Ok(true));
+        if ended || input.revision != Some(input.source.metadata().revision) {
+            take_over(index as u32, input, &mut self.metadata, ended);
         }
         match advanced {
             Ok(true) => {
@@ -91,7 +92,7 @@ impl<S: Source> MergedSource<S> {
 
 /// Takes the news in one source's metadata over into that of all.
 #[cold]
-fn take_over<S: Source>(index: u32, input: &mut Input<S>, all: &mut Metadata) {
+fn take_over<S: Source>(index: u32, input: &mut Input<S>, all: &mut Metadata, ended: bool) {
     let from = input.source.metadata();
     let first = all.sections.is_empty();
     for section in from.sections.iter().skip(input.sections.len()) {
@@ -106,8 +107,11 @@ fn take_over<S: Source>(index: u32, input: &mut Input<S>, all: &mut Metadata) {
         input.interfaces.push(all.interfaces.len() as u32);
         all.interfaces.push(crate::Interface { input: index, section, ..interface.clone() });
     }
-    for (interface, &number) in from.interfaces.iter().zip(&input.interfaces) {
-        all.interfaces[number as usize].statistics = interface.statistics;
+    // With very many interfaces, statistics wait for the end of the source, lest a file that gives them between frames takes forever.
+    if ended || input.interfaces.len() <= 64 {
+        for (interface, &number) in from.interfaces.iter().zip(&input.interfaces) {
+            all.interfaces[number as usize].statistics = interface.statistics;
+        }
     }
     all.secrets.extend(from.secrets.iter().skip(input.secrets).cloned());
     all.not_kept += from.not_kept - input.not_kept;

@@ -11,6 +11,9 @@ pub const MAX_SECTIONS: usize = 1 << 16;
 /// Most bytes of comments, names and secrets kept of one file; [`Metadata::not_kept`] counts the rest.
 pub const MAX_KEPT_BYTES: usize = 64 << 20;
 
+/// What a piece costs beside its bytes, so that many small ones cannot take more memory than a few big ones.
+const COST_OF_A_PIECE: usize = 64;
+
 /// Everything a source knows about its file beside the frames. It grows while the file is read.
 #[derive(Debug, Clone, Default)]
 pub struct Metadata {
@@ -32,9 +35,10 @@ pub struct Metadata {
 impl Metadata {
     /// Takes `len` bytes from the budget, or counts one piece left out.
     pub(crate) fn may_keep(&mut self, len: usize) -> bool {
-        let fits = len <= MAX_KEPT_BYTES - self.kept_bytes;
+        let cost = len.saturating_add(COST_OF_A_PIECE);
+        let fits = cost <= MAX_KEPT_BYTES - self.kept_bytes;
         if fits {
-            self.kept_bytes += len;
+            self.kept_bytes += cost;
         } else {
             self.not_kept += 1;
         }
@@ -278,7 +282,7 @@ mod tests {
 
     #[test]
     fn metadata_is_kept_up_to_its_budget_and_the_rest_counted() {
-        let mut m = Metadata { kept_bytes: MAX_KEPT_BYTES - 7, ..Metadata::default() };
+        let mut m = Metadata { kept_bytes: MAX_KEPT_BYTES - COST_OF_A_PIECE - 7, ..Metadata::default() };
         assert_eq!(m.keep_text(b"ok"), Some("ok".to_owned()));
         assert_eq!(m.keep_text(b"no"), None);
         assert_eq!(m.not_kept, 1);

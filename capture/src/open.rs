@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::{Error, Problem, Result};
-use crate::mapped::{CaptureFile, MappedSource};
+use crate::mapped::{self, CaptureFile, MappedSource};
 use crate::metadata::Metadata;
 use crate::record::Record;
 use crate::source::{Progress, Source};
@@ -21,7 +21,8 @@ const GREATEST_MAX_RECORD_LEN: u32 = 1 << 30;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OpenOptions {
-    /// At the end of the file, wait for more instead of ending. Such a file is read, not mapped.
+    /// At the end of a regular file, wait for more instead of ending. Such a file is read, not mapped, and opening it does not wait for
+    /// its first bytes, so what it is shows with the first record. Pipes wait by themselves; for these only the latter holds.
     pub follow: Option<Follow>,
     /// Whether regular files on local file systems may be mapped into memory. On by default.
     pub mmap: bool,
@@ -94,14 +95,19 @@ pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Capture> {
         }
         // A length of 0 may be a file of the kernel's, which has more to say when read.
         if mmap && follow.is_none() && meta.is_file() && meta.len() > 0 && is_local(&file) && !is_compressed(&file, path)? {
-            let file = CaptureFile::map(file, path, max_record_len)?;
-            return Ok(Capture::Mapped(MappedSource::new(Arc::new(file))));
+            // Where mapping fails (no room for the addresses, a file system that cannot), the file is read instead.
+            if let Ok(map) = mapped::map(&file) {
+                let file = CaptureFile::of_map(map, file, path, max_record_len)?;
+                return Ok(Capture::Mapped(MappedSource::new(Arc::new(file))));
+            }
         }
-        if meta.is_file() { StreamSource::of_file(file, path)? } else { StreamSource::new(file, path) }
+        if meta.is_file() { StreamSource::of_file(file, path) } else { StreamSource::new(file, path) }
     };
-    let following = follow.is_some();
+    let at_once = follow.is_none();
+    // A pipe waits by itself, and its end is final.
+    let follow = follow.filter(|_| stream.is_regular_file());
     let mut stream = stream.with(follow, max_record_len, spool);
-    if !following {
+    if at_once {
         stream.begin_now()?;
     }
     Ok(Capture::Stream(stream))
@@ -336,7 +342,13 @@ mod tests {
         let mut again = capture.random_access().unwrap();
         assert!(again.record_at(read.records[0].offset).is_ok());
         let last = read.records[2999].offset;
-        assert!(again.record_at(last).unwrap_err().to_string().ends_with(&format!("no record begins at byte {last}")));
+        assert!(
+            again
+                .record_at(last)
+                .unwrap_err()
+                .to_string()
+                .ends_with(&format!(": the record at byte {last} is not in the temporary copy, which is full"))
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::{Error, Problem, Result};
 use crate::mapped::CaptureFile;
@@ -16,15 +16,22 @@ use crate::walk::{Format, Step, Walker};
 #[derive(Debug)]
 pub(crate) struct Spool {
     file: Option<Arc<File>>,
-    /// Bytes kept.
-    len: Arc<AtomicU64>,
+    kept: Arc<Kept>,
     limit: u64,
+}
+
+/// How much a spool has; shared with those who read from it.
+#[derive(Debug, Default)]
+struct Kept {
+    bytes: AtomicU64,
+    /// No more is kept: the limit is reached, or the disk is full.
+    full: AtomicBool,
 }
 
 impl Spool {
     /// A spool that may take up to `limit` bytes. It creates its file with the first of them.
     pub(crate) fn new(limit: u64) -> Spool {
-        Spool { file: None, len: Arc::new(AtomicU64::new(0)), limit }
+        Spool { file: None, kept: Arc::default(), limit }
     }
 
     /// Forgets everything, because what follows is the decompressed form of it.
@@ -34,46 +41,50 @@ impl Spool {
 
     /// Appends. Where that fails (full disk) or the limit is reached, later records cannot be read again; reading in order goes on.
     pub(crate) fn keep(&mut self, bytes: &[u8]) {
-        if self.len.load(Ordering::Relaxed) + bytes.len() as u64 > self.limit {
-            self.limit = 0;
+        let have = self.kept.bytes.load(Ordering::Relaxed);
+        if self.kept.full.load(Ordering::Relaxed) {
             return;
         }
-        let file = match &self.file {
-            Some(file) => file.clone(),
-            None => match tempfile::tempfile() {
-                Ok(file) => self.file.insert(Arc::new(file)).clone(),
-                Err(_) => {
-                    self.limit = 0;
-                    return;
-                }
-            },
-        };
-        match (&*file).write_all(bytes) {
-            Ok(()) => _ = self.len.fetch_add(bytes.len() as u64, Ordering::Release),
-            Err(_) => self.limit = 0,
+        if have + bytes.len() as u64 > self.limit || self.append(bytes).is_err() {
+            self.kept.full.store(true, Ordering::Release);
+        } else {
+            self.kept.bytes.store(have + bytes.len() as u64, Ordering::Release);
         }
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.file.is_none() {
+            self.file = Some(Arc::new(tempfile::tempfile()?));
+        }
+        self.file.as_deref().map_or(Ok(()), |mut file| file.write_all(bytes))
     }
 
     pub(crate) fn stored(&self) -> Option<Stored> {
-        Some(Stored { file: self.file.clone()?, len: Ok(self.len.clone()) })
+        Some(Stored { file: self.file.clone()?, kept: Some(self.kept.clone()) })
     }
 }
 
-/// A file that holds a (decompressed) stream from its beginning.
+/// A file that holds a (decompressed) stream from its beginning: the file itself, or what a spool has kept.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     file: Arc<File>,
-    /// Bytes that may be read: shared with the spool that writes, or fixed.
-    len: Result<Arc<AtomicU64>, u64>,
+    kept: Option<Arc<Kept>>,
 }
 
 impl Stored {
-    pub(crate) fn new(file: Arc<File>, len: u64) -> Stored {
-        Stored { file, len: Err(len) }
+    pub(crate) fn itself(file: Arc<File>) -> Stored {
+        Stored { file, kept: None }
+    }
+
+    /// Whether the `needed` bytes from `offset` on were left out of the copy.
+    fn misses(&self, offset: u64, needed: usize) -> bool {
+        let end = offset.saturating_add(needed as u64);
+        self.kept.as_ref().is_some_and(|kept| kept.full.load(Ordering::Acquire) && kept.bytes.load(Ordering::Acquire) < end)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let len = self.len.as_ref().map_or_else(|fixed| *fixed, |len| len.load(Ordering::Acquire));
+        // A spool may be writing; what it has not told yet may be half there.
+        let len = self.kept.as_ref().map_or(u64::MAX, |kept| kept.bytes.load(Ordering::Acquire));
         let room = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
         read_at(&self.file, &mut buffer[..room], offset)
     }
@@ -143,6 +154,7 @@ impl RandomAccess {
             match Walker::packet_at(format, &self.metadata, max, &self.scratch[..have], offset) {
                 Ok(Step::Packet(span)) => break span,
                 Ok(Step::More { needed: more, .. }) if have == needed && more > needed => needed = more,
+                _ if stored.misses(offset, needed) => return Err(Error::new(&self.path, Problem::NotKept(offset))),
                 _ => return Err(Error::new(&self.path, Problem::NoRecordAt(offset))),
             }
         };

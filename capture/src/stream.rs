@@ -120,11 +120,15 @@ impl StreamSource {
         }
     }
 
-    pub(crate) fn of_file(file: File, path: &Path) -> Result<StreamSource> {
+    pub(crate) fn of_file(file: File, path: &Path) -> StreamSource {
         let file = Arc::new(file);
         let mut source = StreamSource::new(SharedFile(file.clone()), path);
         source.file = Some(file);
-        Ok(source)
+        source
+    }
+
+    pub(crate) fn is_regular_file(&self) -> bool {
+        self.file.is_some()
     }
 
     pub(crate) fn with(mut self, follow: Option<Follow>, max_record_len: u32, spool_limit: Option<u64>) -> StreamSource {
@@ -160,7 +164,7 @@ impl StreamSource {
         let format = self.walker.as_ref()?.format;
         let stored = match (&self.spool, &self.file) {
             (Some(spool), _) => spool.stored()?,
-            (None, Some(file)) if !self.decompressed => Stored::new(file.clone(), u64::MAX),
+            (None, Some(file)) if !self.decompressed => Stored::itself(file.clone()),
             _ => return None,
         };
         Some((stored, format))
