@@ -1,6 +1,9 @@
 //! Entry points of the fuzz targets: arbitrary bytes in, no panic, bounded cost.
 
+use crate::filter::{Filter, complete};
 use crate::frame::{self, LinkType};
+use crate::probe::Probe;
+use crate::registry::Registry;
 use crate::trace::{Off, Tree};
 use crate::wire::smb2::compression::{Algorithm, decompress, decompress_message};
 use crate::wire::smbd;
@@ -77,4 +80,33 @@ pub fn fuzz_smbd(data: &[u8]) {
     same_with_and_without_a_tree!(data, |t| smbd::parse_negotiate_response(data, t));
     let wire_length = data.len() as u32;
     same_with_and_without_a_tree!(data, |t| smbd::parse_data(data, wire_length, t));
+}
+
+/// A display filter, parsed, evaluated on a frame without fields, and completed at every tenth of its length. What it
+/// parses to may be anything; that it ends, and what an error points at, is checked.
+pub fn fuzz_filter(data: &[u8]) {
+    let Ok(text) = core::str::from_utf8(data) else { return };
+    let registry = Registry::new();
+    let mut probe = Probe::new();
+    match Filter::parse(text, &registry) {
+        Ok(mut filter) => {
+            filter.bind(&mut probe);
+            probe.begin();
+            let _ = filter.matches(&probe);
+        }
+        Err(e) => {
+            assert!(e.span.start <= e.span.end && e.span.end <= text.len(), "an error outside of the text");
+            assert!(text.is_char_boundary(e.span.start) && text.is_char_boundary(e.span.end), "an error inside of a character");
+            let _ = e.render(text);
+        }
+    }
+    for tenth in 0..=10 {
+        let mut cursor = text.len() * tenth / 10;
+        while !text.is_char_boundary(cursor) {
+            cursor -= 1;
+        }
+        for s in complete(text, cursor, &registry) {
+            assert!(s.replace.start <= s.replace.end && s.replace.end <= text.len(), "a suggestion outside of the text");
+        }
+    }
 }

@@ -16,8 +16,13 @@ pub mod field;
 pub mod fuzzing;
 #[macro_use]
 pub mod header;
+pub mod filter;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod leaf;
+pub mod probe;
 pub mod registry;
+pub mod render;
 pub mod trace;
 pub mod wire;

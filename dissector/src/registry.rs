@@ -2,11 +2,12 @@
 //! Wireshark plugin and the tests read it from here.
 
 use crate::field::{Def, Fields};
-use crate::wire::{ib, ip, link, rpc, rpcrdma, smbd, tcp, tunnel, udp, xdr};
+use crate::wire::{frame_fields, ib, ip, link, rpc, rpcrdma, smbd, tcp, tunnel, udp, xdr};
 use alloc::vec::Vec;
 
 /// The fields of every message, a line each.
 pub const DECLARED: &[&[Def]] = &[
+    <frame_fields::f::All as Fields>::FIELDS,
     <ib::bth::Bth as Fields>::FIELDS,
     <ib::ext::f::All as Fields>::FIELDS,
     <ib::ext::Reth as Fields>::FIELDS,

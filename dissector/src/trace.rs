@@ -11,6 +11,7 @@
 
 use crate::fault::{Fault, PResult, fault_of};
 use crate::field::{Def, Kind};
+use crate::wire::frame_fields;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -78,6 +79,129 @@ pub trait Trace {
 
     /// Ends what [`Trace::source`] began.
     fn end_source(&mut self) {}
+
+    /// The frame is decoded: nothing more will be told of it. Observers fill in what is only known now.
+    fn end(&mut self) {}
+}
+
+/// Two observers, told the same.
+#[derive(Debug)]
+pub struct Pair<'a, A, B>(pub &'a mut A, pub &'a mut B);
+
+impl<A: Trace, B: Trace> Trace for Pair<'_, A, B> {
+    const ON: bool = A::ON || B::ON;
+    #[inline]
+    fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
+        self.0.field(def, at, len, value);
+        self.1.field(def, at, len, value);
+    }
+    #[inline]
+    fn open(&mut self, def: Def, at: &[u8]) {
+        self.0.open(def, at);
+        self.1.open(def, at);
+    }
+    #[inline]
+    fn close(&mut self, rest: &[u8]) {
+        self.0.close(rest);
+        self.1.close(rest);
+    }
+    fn abort(&mut self) {
+        self.0.abort();
+        self.1.abort();
+    }
+    #[inline]
+    fn down(&mut self) {
+        self.0.down();
+        self.1.down();
+    }
+    #[inline]
+    fn up(&mut self) {
+        self.0.up();
+        self.1.up();
+    }
+    fn label(&mut self, text: fmt::Arguments<'_>) {
+        self.0.label(text);
+        self.1.label(text);
+    }
+    fn protocol(&mut self, name: &'static str) {
+        self.0.protocol(name);
+        self.1.protocol(name);
+    }
+    fn info(&mut self, text: fmt::Arguments<'_>) {
+        self.0.info(text);
+        self.1.info(text);
+    }
+    fn fault(&mut self, fault: &Fault) {
+        self.0.fault(fault);
+        self.1.fault(fault);
+    }
+    fn source(&mut self, name: &'static str, bytes: &[u8]) {
+        self.0.source(name, bytes);
+        self.1.source(name, bytes);
+    }
+    fn end_source(&mut self) {
+        self.0.end_source();
+        self.1.end_source();
+    }
+    fn end(&mut self) {
+        self.0.end();
+        self.1.end();
+    }
+}
+
+/// Keeps what the frame's line says: protocol and text. Reused from frame to frame, it stops allocating.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    /// The protocol of the layer that spoke last.
+    pub protocol: &'static str,
+    /// What that layer said.
+    pub info: String,
+    /// How many times decoding stopped.
+    pub faults: u32,
+}
+
+impl Line {
+    /// Forgets the frame before.
+    pub fn begin(&mut self) {
+        self.protocol = "";
+        self.info.clear();
+        self.faults = 0;
+    }
+}
+
+impl Trace for Line {
+    const ON: bool = true;
+    #[inline(always)]
+    fn field(&mut self, _: Def, _: &[u8], _: usize, _: Value<'_>) {}
+    #[inline(always)]
+    fn open(&mut self, _: Def, _: &[u8]) {}
+    #[inline(always)]
+    fn close(&mut self, _: &[u8]) {}
+    fn protocol(&mut self, name: &'static str) {
+        protocol_said(&mut self.protocol, &mut self.info, name);
+    }
+    fn info(&mut self, text: fmt::Arguments<'_>) {
+        info_said(&mut self.info, text);
+    }
+    fn fault(&mut self, _: &Fault) {
+        self.faults += 1;
+    }
+}
+
+fn protocol_said(protocol: &mut &'static str, info: &mut String, name: &'static str) {
+    if *protocol != name {
+        *protocol = name;
+        info.clear();
+    } else if !info.is_empty() {
+        info.push_str("; ");
+    }
+}
+
+fn info_said(info: &mut String, text: fmt::Arguments<'_>) {
+    if !info.is_empty() && !info.ends_with(' ') {
+        info.push_str(", ");
+    }
+    let _ = info.write_fmt(text);
 }
 
 /// Runs `decode` inside a subtree `def`. Closes it at the end of what was consumed or, after a fault, behind the last
@@ -190,6 +314,8 @@ pub struct Tree {
     stack: Vec<u16>,
     open: Vec<u32>,
     depth: u8,
+    /// Protocols in the order in which they began, for `frame.protocols`.
+    layers: Vec<Def>,
 }
 
 impl Tree {
@@ -212,6 +338,7 @@ impl Tree {
         self.stack.clear();
         self.open.clear();
         self.depth = 0;
+        self.layers.clear();
         self.push_source("Frame", frame);
     }
 
@@ -307,6 +434,24 @@ impl Tree {
     }
 }
 
+/// Protocols of one frame that `frame.protocols` names at most.
+pub(crate) const LAYERS_MAX: usize = 64;
+
+/// The names of protocols with colons between them, as in `eth:ip:udp`; the frame itself is not among them.
+pub(crate) fn write_layers(layers: &[Def], text: &mut Vec<u8>) {
+    let mut before = frame_fields::f::PROTOCOL;
+    for def in layers.iter().filter(|d| d.id != frame_fields::f::PROTOCOL.id) {
+        if def.id == before.id {
+            continue;
+        }
+        if before.id != frame_fields::f::PROTOCOL.id {
+            text.push(b':');
+        }
+        text.extend_from_slice(def.name.as_bytes());
+        before = def;
+    }
+}
+
 struct Utf8Writer<'v>(&'v mut Vec<u8>);
 impl Write for Utf8Writer<'_> {
     fn write_str(&mut self, s: &str) -> fmt::Result {
@@ -346,6 +491,9 @@ impl Trace for Tree {
     }
 
     fn open(&mut self, def: Def, at: &[u8]) {
+        if def.kind == Kind::Protocol && self.layers.len() < LAYERS_MAX {
+            self.layers.push(def);
+        }
         self.open.push(self.nodes.len() as u32);
         self.push(def, at, 0, Kept::None);
         self.depth = self.depth.saturating_add(1);
@@ -391,19 +539,11 @@ impl Trace for Tree {
     }
 
     fn protocol(&mut self, name: &'static str) {
-        if self.protocol != name {
-            self.protocol = name;
-            self.info.clear();
-        } else if !self.info.is_empty() {
-            self.info.push_str("; ");
-        }
+        protocol_said(&mut self.protocol, &mut self.info, name);
     }
 
     fn info(&mut self, text: fmt::Arguments<'_>) {
-        if !self.info.is_empty() && !self.info.ends_with(' ') {
-            self.info.push_str(", ");
-        }
-        let _ = self.info.write_fmt(text);
+        info_said(&mut self.info, text);
     }
 
     fn fault(&mut self, fault: &Fault) {
@@ -420,6 +560,15 @@ impl Trace for Tree {
         if self.stack.len() > 1 {
             self.stack.pop();
         }
+    }
+
+    fn end(&mut self) {
+        // the field is among the first of the frame's own, or it was not told at all
+        let Some(at) = self.nodes.iter().take(24).position(|n| n.def.id == frame_fields::f::PROTOCOLS.id) else { return };
+        let layers = core::mem::take(&mut self.layers);
+        let (start, len) = self.keep(|text| write_layers(&layers, text));
+        self.layers = layers;
+        self.nodes[at].value = Kept::Text(start, len);
     }
 }
 

@@ -1,4 +1,5 @@
 //! One file per protocol, each readable alone: what it is and its spec, its fields, its decoder, its tests.
+pub mod frame_fields;
 pub mod ib;
 pub mod ip;
 pub mod link;

@@ -1,0 +1,272 @@
+//! Literals by the type of the field that they stand beside.
+
+use super::lexer::lossy;
+use super::{Class, Error, Literal, closest};
+use crate::field::{FieldDef, Kind};
+use crate::render::{days_of, escaped};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// What values of a kind can be compared with.
+pub(super) fn class_of(kind: Kind) -> Class {
+    match kind {
+        k if k.is_unsigned() || k.is_signed() || matches!(k, Kind::Bool | Kind::FrameNum) => Class::Number,
+        Kind::Double => Class::Real,
+        Kind::Str | Kind::Utf16 => Class::Text,
+        Kind::Ipv4 => Class::Ipv4,
+        Kind::Ipv6 => Class::Ipv6,
+        Kind::AbsTime => Class::Absolute,
+        Kind::RelTime => Class::Relative,
+        _ => Class::Bytes,
+    }
+}
+
+/// A literal as it stands in the filter.
+pub(super) struct Raw<'r> {
+    /// The word, or what the quotes hold.
+    pub(super) text: &'r [u8],
+    pub(super) quoted: bool,
+    pub(super) span: Range<usize>,
+}
+
+/// Reads a literal for `def`, or for a computed value of class `class` without a field. `loose` takes a word that is not
+/// hexadecimal for text, which is what people mean behind `contains`.
+pub(super) fn literal(raw: &Raw<'_>, class: Class, def: Option<&FieldDef>, loose: bool) -> Result<Literal, Error> {
+    let text = lossy(raw.text);
+    let what = def.map_or_else(String::new, |d| format!(" for {}", d.name));
+    let refuse = |kind: &str| Err(Error::new(raw.span.clone(), format!("\"{}\" is not {kind}{what}", escaped(&text))));
+    let form = match def.map(|d| d.kind) {
+        Some(k @ (Kind::Ether | Kind::Guid | Kind::Eui64)) => Some(k),
+        _ => None,
+    };
+    match class {
+        Class::Text => Ok(Literal::Text(text)),
+        Class::Number => {
+            if let Some(v) = named(def, &text) {
+                return Ok(Literal::U(v));
+            }
+            match number(&text) {
+                Some(v) if !raw.quoted || def.is_none_or(|d| d.values.is_empty()) => in_range(v, def, raw),
+                _ => match def.filter(|d| !d.values.is_empty() && (raw.quoted || !text.starts_with(|c: char| c.is_ascii_digit()))) {
+                    Some(d) => {
+                        let message = format!("\"{}\" is not among the names of {}'s values", escaped(&text), d.name);
+                        let suggestion = closest(&text, d.values.iter().map(|(_, n)| *n)).map(|n| format!("{n:?}"));
+                        Err(Error { span: raw.span.clone(), message, suggestion })
+                    }
+                    None => refuse("a number"),
+                },
+            }
+        }
+        Class::Real => text.parse::<f64>().map_or_else(|_| refuse("a number"), |v| Ok(Literal::Real(v))),
+        Class::Ipv4 => match address::<4>(&text, |t| t.parse::<core::net::Ipv4Addr>().ok().map(|a| a.octets())) {
+            Some(l) => Ok(l),
+            None => refuse("an IPv4 address"),
+        },
+        Class::Ipv6 => match address::<16>(&text, |t| t.parse::<core::net::Ipv6Addr>().ok().map(|a| a.octets())) {
+            Some(l) => Ok(l),
+            None => refuse("an IPv6 address"),
+        },
+        Class::Absolute => match absolute(&text) {
+            Some((s, n)) => Ok(Literal::Time(s, n)),
+            None => refuse("a time (\"2026-11-21 07:56:08.5\", or seconds since 1970)"),
+        },
+        Class::Relative => match seconds(&text) {
+            Some((s, n)) => Ok(Literal::Time(s, n)),
+            None => refuse("a number of seconds"),
+        },
+        Class::Bytes => {
+            if form == Some(Kind::Guid)
+                && let Some(b) = guid(&text)
+            {
+                return Ok(Literal::Bytes(b));
+            }
+            match (raw.quoted, hex(&text)) {
+                (true, hex) if form.is_some() => match hex {
+                    Some(b) => Ok(Literal::Bytes(b)),
+                    None => refuse(if form == Some(Kind::Guid) { "a GUID" } else { "an address" }),
+                },
+                (true, _) => Ok(Literal::Bytes(raw.text.to_vec())),
+                (false, Some(b)) => Ok(Literal::Bytes(b)),
+                (false, None) if loose => Ok(Literal::Bytes(raw.text.to_vec())),
+                (false, None) if form == Some(Kind::Guid) => refuse("a GUID"),
+                (false, None) => refuse("a run of bytes (aa:bb:cc, or text in quotes)"),
+            }
+        }
+    }
+}
+
+fn named(def: Option<&FieldDef>, text: &str) -> Option<u64> {
+    let def = def?;
+    if let Some((v, _)) = def.values.iter().find(|(_, name)| name.eq_ignore_ascii_case(text)) {
+        return Some(*v);
+    }
+    if def.kind != Kind::Bool {
+        return None;
+    }
+    [("true", 1), ("false", 0)].iter().find(|(n, _)| n.eq_ignore_ascii_case(text)).map(|(_, v)| *v)
+}
+
+/// Decimal, hexadecimal with `0x`, binary with `0b`, octal with a leading 0; a sign.
+pub(super) fn number(text: &str) -> Option<i128> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let lower = |p: &str| digits.strip_prefix(p).or_else(|| digits.strip_prefix(p.to_ascii_uppercase().as_str()));
+    let (digits, radix) = match (lower("0x"), lower("0b")) {
+        (Some(d), _) => (d, 16),
+        (_, Some(d)) => (d, 2),
+        _ if digits.len() > 1 && digits.starts_with('0') => (digits, 8),
+        _ => (digits, 10),
+    };
+    if digits.starts_with(['-', '+']) {
+        return None;
+    }
+    let v = i128::from(u64::from_str_radix(digits, radix).ok()?);
+    Some(if negative { -v } else { v })
+}
+
+fn in_range(v: i128, def: Option<&FieldDef>, raw: &Raw<'_>) -> Result<Literal, Error> {
+    let Some(def) = def else {
+        return Ok(u64::try_from(v).map_or(Literal::I(i64::try_from(v).unwrap_or(i64::MIN)), Literal::U));
+    };
+    let bits = match def.kind {
+        Kind::Bool | Kind::FrameNum => 64,
+        k => k.bits(),
+    };
+    let (least, most) = if def.kind.is_signed() { (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1) } else { (0, (1_i128 << bits) - 1) };
+    if v < least || v > most {
+        return Err(Error::new(raw.span.clone(), format!("{v} does not fit {}, which has {bits} bits ({least} to {most})", def.name)));
+    }
+    Ok(if def.kind.is_signed() { Literal::I(v as i64) } else { Literal::U(v as u64) })
+}
+
+fn address<const N: usize>(text: &str, parse: impl Fn(&str) -> Option<[u8; N]>) -> Option<Literal> {
+    let Some((address, prefix)) = text.split_once('/') else { return parse(text).map(|a| Literal::Bytes(a.to_vec())) };
+    let prefix = prefix.parse::<u32>().ok().filter(|p| *p as usize <= 8 * N)?;
+    Some(Literal::Net(parse(address)?.to_vec(), prefix))
+}
+
+/// `aa:bb`, `aa-bb`, `aa.bb`, `aabb`, `0xaabb`, `a`.
+fn hex(text: &str) -> Option<Vec<u8>> {
+    let byte = |t: &str| (matches!(t.len(), 1 | 2) && t.bytes().all(|b| b.is_ascii_hexdigit())).then(|| u8::from_str_radix(t, 16).ok()).flatten();
+    let text = text.strip_suffix(':').unwrap_or(text);
+    if let Some(separator) = [':', '-', '.'].into_iter().find(|s| text.contains(*s)) {
+        return text.split(separator).map(byte).collect();
+    }
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
+    if digits.len() < 3 {
+        return byte(digits).map(|b| alloc::vec![b]);
+    }
+    if !digits.is_ascii() || digits.len() % 2 != 0 {
+        return None;
+    }
+    (0..digits.len()).step_by(2).map(|i| byte(&digits[i..i + 2])).collect()
+}
+
+/// A GUID in the order of the wire: the first three groups are little-endian there.
+fn guid(text: &str) -> Option<Vec<u8>> {
+    let text = text.strip_prefix('{').and_then(|t| t.strip_suffix('}')).unwrap_or(text);
+    let groups: Vec<&str> = text.split('-').collect();
+    if groups.iter().map(|g| g.len()).ne([8, 4, 4, 4, 12]) {
+        return None;
+    }
+    let mut b: Vec<u8> = groups.iter().map(|g| hex(g)).collect::<Option<Vec<_>>>()?.concat();
+    b.get_mut(0..4)?.reverse();
+    b.get_mut(4..6)?.reverse();
+    b.get_mut(6..8)?.reverse();
+    Some(b)
+}
+
+/// A decimal number of seconds, of either sign, as seconds and nanoseconds counted forward.
+fn seconds(text: &str) -> Option<(i64, u32)> {
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |t| (true, t));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let plain = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !plain(whole) || !plain(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
+    let nanos = nanos(fraction)?;
+    Some(match (negative, nanos) {
+        (false, n) => (whole, n),
+        (true, 0) => (-whole, 0),
+        (true, n) => (-whole - 1, 1_000_000_000 - n),
+    })
+}
+
+fn nanos(fraction: &str) -> Option<u32> {
+    if fraction.is_empty() {
+        return Some(0);
+    }
+    if fraction.len() > 9 || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    Some(fraction.parse::<u32>().ok()? * 10_u32.pow(9 - fraction.len() as u32))
+}
+
+/// `2026-11-21T07:56:08.5Z`, `2026-11-21 07:56`, `Nov 21, 2026 07:56:08`, all UTC; or seconds since 1970.
+fn absolute(text: &str) -> Option<(i64, u32)> {
+    if let Some(t) = seconds(text) {
+        return Some(t);
+    }
+    let text = text.trim();
+    let text = text.strip_suffix('Z').or_else(|| text.strip_suffix("UTC")).or_else(|| text.strip_suffix("+0000")).unwrap_or(text).trim_end();
+    let (year, month, day, clock) = if text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+        let mut words = text.split_ascii_whitespace();
+        let month = words.next()?.get(..3)?.to_ascii_lowercase();
+        let month = MONTHS.iter().position(|m| *m == month)? as u32 + 1;
+        let day = words.next()?.trim_end_matches(',').parse().ok()?;
+        (words.next()?.parse().ok()?, month, day, words.next().unwrap_or(""))
+    } else {
+        let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, ""));
+        let mut parts = date.splitn(3, '-');
+        (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, clock.trim())
+    };
+    if !(1..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
+    let mut hms = [0_i64; 3];
+    for (i, part) in clock.split(':').filter(|p| !p.is_empty()).enumerate() {
+        *hms.get_mut(i)? = part.parse().ok().filter(|v| (0..if i == 0 { 24 } else { 61 }).contains(v))?;
+    }
+    Some((days_of(year, month, day) * 86_400 + hms[0] * 3600 + hms[1] * 60 + hms[2], nanos(fraction)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_all_their_forms() {
+        let cases = [("10", Some(10)), ("0x1F", Some(31)), ("010", Some(8)), ("0b101", Some(5)), ("-3", Some(-3)), ("08", None), ("1e3", None), ("--1", None)];
+        for (text, value) in cases {
+            assert_eq!(number(text), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn times_in_all_their_forms() {
+        let expected = Some((1_795_247_768, 500_000_000));
+        for text in ["2026-11-21 07:56:08.5", "2026-11-21T07:56:08.500Z", "Nov 21, 2026 07:56:08.5", "1795247768.5"] {
+            assert_eq!(absolute(text), expected, "{text}");
+        }
+        assert_eq!(seconds("-0.25"), Some((-1, 750_000_000)));
+        assert_eq!(seconds("x"), None);
+        assert_eq!(absolute("2026-13-01"), None);
+        assert_eq!(absolute("2026-11-21 25:00"), None);
+    }
+
+    #[test]
+    fn bytes_and_guids() {
+        assert_eq!(hex("52:54:00"), Some(alloc::vec![0x52, 0x54, 0]));
+        assert_eq!(hex("5254"), Some(alloc::vec![0x52, 0x54]));
+        assert_eq!(hex("525"), None);
+        assert_eq!(hex("xx"), None);
+        assert_eq!(guid("01020304-0506-0708-090a-0b0c0d0e0f10").unwrap(), [4, 3, 2, 1, 6, 5, 8, 7, 9, 10, 11, 12, 13, 14, 15, 16]);
+    }
+}

@@ -1,0 +1,458 @@
+//! An observer that keeps only the values somebody asked for: the display filter's, the columns', those of `-T fields -e`.
+//!
+//! Ask with [`Probe::want`] before the first frame and get a [`Slot`]. Then, frame by frame: [`Probe::begin`], decode,
+//! [`Trace::end`], and read [`Probe::values`]. A field nobody wants costs one look into a small table; once the buffers
+//! have grown to the largest frame, nothing is allocated.
+
+use crate::fault::{Fault, FaultKind};
+use crate::field::{Def, Kind};
+use crate::render::{Piece, Stored, pieces};
+use crate::trace::{Kept, LAYERS_MAX, Trace, Tree, Value, write_layers};
+use crate::wire::frame_fields;
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+
+/// Where the values of a wanted field are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot(u16);
+
+/// How much of a field is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// Whether it is there.
+    Presence,
+    /// Its value.
+    Value,
+    /// Its value and, of a protocol or subtree, the bytes that it covers.
+    Bytes,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// Values of one frame that are kept at most.
+const HITS_MAX: usize = 1 << 20;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    id: u32,
+    slot: u16,
+}
+
+impl Entry {
+    const EMPTY: Self = Self { id: 0, slot: u16::MAX };
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    def: Def,
+    need: Need,
+    first: u32,
+    last: u32,
+    count: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hit {
+    def: Def,
+    next: u32,
+    value: Found,
+}
+
+/// As [`Kept`], with all runs of bytes in [`Probe::data`].
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    None,
+    U(u64),
+    I(i64),
+    Time(i64, u32),
+    Bytes(u32, u32),
+    Text(u32, u32),
+}
+
+/// Keeps the values of wanted fields. See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// Open-addressed, a power of two long, at most a quarter full.
+    table: Vec<Entry>,
+    mask: u32,
+    wanted: Vec<Wanted>,
+    hits: Vec<Hit>,
+    data: Vec<u8>,
+    depth: u32,
+    /// Open subtrees whose bytes are wanted: depth, hit, address where they begin.
+    open: Vec<(u32, u32, usize)>,
+    layers: Vec<Def>,
+    wants_layers: Option<Slot>,
+    wants_faults: bool,
+    last_fault: Option<Fault>,
+}
+
+impl Default for Probe {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Probe {
+    /// Wants nothing yet.
+    pub fn new() -> Self {
+        Self {
+            table: alloc::vec![Entry::EMPTY; 1],
+            mask: 0,
+            wanted: Vec::new(),
+            hits: Vec::new(),
+            data: Vec::new(),
+            depth: 0,
+            open: Vec::new(),
+            layers: Vec::new(),
+            wants_layers: None,
+            wants_faults: false,
+            last_fault: None,
+        }
+    }
+
+    /// Asks for a field from now on. Asking twice gives the same slot.
+    pub fn want(&mut self, def: Def, need: Need) -> Slot {
+        if let Some(i) = self.wanted.iter().position(|w| w.def == def) {
+            self.wanted[i].need = self.wanted[i].need.max(need);
+            return Slot(i as u16);
+        }
+        assert!(self.wanted.len() < usize::from(u16::MAX), "a filter is too short to name so many fields");
+        let slot = Slot(self.wanted.len() as u16);
+        self.wanted.push(Wanted { def, need, first: NONE, last: NONE, count: 0 });
+        if def.id == frame_fields::f::PROTOCOLS.id {
+            self.wants_layers = Some(slot);
+        }
+        self.wants_faults |= def.id == frame_fields::f::MALFORMED.id || def.id == frame_fields::f::SHORT.id;
+        self.rebuild();
+        slot
+    }
+
+    fn rebuild(&mut self) {
+        let size = (self.wanted.len() * 4).next_power_of_two();
+        self.table.clear();
+        self.table.resize(size, Entry::EMPTY);
+        self.mask = size as u32 - 1;
+        for (slot, wanted) in self.wanted.iter().enumerate() {
+            let mut at = wanted.def.id & self.mask;
+            while self.table[at as usize].slot != u16::MAX {
+                at = (at + 1) & self.mask;
+            }
+            self.table[at as usize] = Entry { id: wanted.def.id, slot: slot as u16 };
+        }
+    }
+
+    /// The field of a slot.
+    pub fn def(&self, slot: Slot) -> Def {
+        self.wanted[usize::from(slot.0)].def
+    }
+
+    /// Forgets the frame before.
+    pub fn begin(&mut self) {
+        if !self.hits.is_empty() {
+            for w in &mut self.wanted {
+                (w.first, w.last, w.count) = (NONE, NONE, 0);
+            }
+        }
+        self.hits.clear();
+        self.data.clear();
+        self.open.clear();
+        self.layers.clear();
+        self.depth = 0;
+    }
+
+    /// Whether the field of a slot was there.
+    #[inline]
+    pub fn has(&self, slot: Slot) -> bool {
+        self.wanted[usize::from(slot.0)].first != NONE
+    }
+
+    /// How often it was there.
+    pub fn count(&self, slot: Slot) -> usize {
+        self.wanted[usize::from(slot.0)].count as usize
+    }
+
+    /// Its values in order of appearance, each with the declaration it came from (a name may be declared in several messages).
+    pub fn values(&self, slot: Slot) -> Values<'_> {
+        Values { probe: self, next: self.wanted[usize::from(slot.0)].first }
+    }
+
+    /// Begins a frame and takes from a tree what decoding would have told.
+    pub fn load(&mut self, tree: &Tree) {
+        self.begin();
+        for node in &tree.nodes {
+            let Some(slot) = self.lookup(node.def.id) else { continue };
+            match tree.stored(node) {
+                Stored::U(v) => self.keep(slot, node.def, Value::U(v)),
+                Stored::I(v) => self.keep(slot, node.def, Value::I(v)),
+                Stored::Time(seconds, nanos) => self.keep(slot, node.def, Value::Time { seconds, nanos }),
+                Stored::Bytes(b) if node.value != Kept::None => self.keep(slot, node.def, Value::Bytes(b)),
+                Stored::Text(text) => self.keep(slot, node.def, Value::Text(format_args!("{text}"))),
+                Stored::None | Stored::Bytes(_) => {
+                    self.subtree(slot, node.def, tree.covered(node));
+                }
+            }
+        }
+        if self.wants_faults {
+            for (fault, ..) in &tree.faults {
+                self.keep_fault(fault);
+            }
+        }
+    }
+
+    /// The wanted slot of a field.
+    #[inline(always)]
+    fn lookup(&self, id: u32) -> Option<u16> {
+        let mut at = id & self.mask;
+        loop {
+            let entry = self.table[at as usize];
+            if entry.slot == u16::MAX {
+                return None;
+            }
+            if entry.id == id {
+                return Some(entry.slot);
+            }
+            at = (at + 1) & self.mask;
+        }
+    }
+
+    fn push(&mut self, slot: u16, def: Def, value: Found) {
+        if self.hits.len() >= HITS_MAX {
+            return;
+        }
+        let hit = self.hits.len() as u32;
+        let wanted = &mut self.wanted[usize::from(slot)];
+        if wanted.first == NONE {
+            wanted.first = hit;
+        } else {
+            self.hits[wanted.last as usize].next = hit;
+        }
+        wanted.last = hit;
+        wanted.count += 1;
+        self.hits.push(Hit { def, next: NONE, value });
+    }
+
+    fn need(&self, slot: u16) -> Need {
+        self.wanted[usize::from(slot)].need
+    }
+
+    #[inline(never)]
+    fn keep(&mut self, slot: u16, def: Def, value: Value<'_>) {
+        if self.need(slot) == Need::Presence {
+            return self.push(slot, def, Found::None);
+        }
+        let start = self.data.len() as u32;
+        let value = match value {
+            Value::None => Found::None,
+            Value::U(v) => Found::U(v),
+            Value::I(v) => Found::I(v),
+            Value::Time { seconds, nanos } => Found::Time(seconds, nanos),
+            Value::Text(args) => {
+                let _ = Utf8Writer(&mut self.data).write_fmt(args);
+                Found::Text(start, self.data.len() as u32 - start)
+            }
+            Value::Bytes(bytes) if matches!(def.kind, Kind::Str | Kind::Utf16) => {
+                let data = &mut self.data;
+                pieces(def.kind, bytes, &mut |piece| {
+                    let c = match piece {
+                        Piece::Char(c) => c,
+                        Piece::Byte(_) | Piece::Surrogate(_) => char::REPLACEMENT_CHARACTER,
+                    };
+                    data.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                });
+                Found::Text(start, self.data.len() as u32 - start)
+            }
+            Value::Bytes(bytes) => {
+                self.data.extend_from_slice(bytes);
+                Found::Bytes(start, bytes.len() as u32)
+            }
+        };
+        self.push(slot, def, value);
+    }
+
+    /// Keeps a subtree; gives the hit whose length is to be set when it closes.
+    fn subtree(&mut self, slot: u16, def: Def, at: &[u8]) -> Option<u32> {
+        let need = self.need(slot);
+        if need < Need::Bytes && !(need == Need::Value && def.kind == Kind::Bytes) {
+            self.push(slot, def, Found::None);
+            return None;
+        }
+        let start = self.data.len() as u32;
+        self.data.extend_from_slice(at);
+        self.push(slot, def, Found::Bytes(start, at.len() as u32));
+        Some(self.hits.len() as u32 - 1)
+    }
+
+    fn set_len(&mut self, hit: u32, len: usize) {
+        if let Some(Hit { value: Found::Bytes(_, n), .. }) = self.hits.get_mut(hit as usize) {
+            *n = (*n).min(len as u32);
+        }
+    }
+
+    fn keep_fault(&mut self, fault: &Fault) {
+        let def = if fault.kind == FaultKind::Short { frame_fields::f::SHORT } else { frame_fields::f::MALFORMED };
+        for def in [def, frame_fields::f::MALFORMED] {
+            if let Some(slot) = self.lookup(def.id) {
+                self.keep(slot, def, Value::Text(format_args!("{fault}")));
+            }
+            if def == frame_fields::f::MALFORMED {
+                break;
+            }
+        }
+    }
+
+    fn closes(&mut self, len_from: impl Fn(usize) -> Option<usize>) {
+        self.depth = self.depth.saturating_sub(1);
+        while let Some((depth, hit, start)) = self.open.last().copied().filter(|(depth, ..)| *depth >= self.depth) {
+            self.open.pop();
+            if depth == self.depth
+                && let Some(len) = len_from(start)
+            {
+                self.set_len(hit, len);
+            }
+        }
+    }
+}
+
+/// The values of one slot in one frame.
+#[derive(Clone, Debug)]
+pub struct Values<'p> {
+    probe: &'p Probe,
+    next: u32,
+}
+
+impl<'p> Iterator for Values<'p> {
+    type Item = (Def, Stored<'p>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let hit = self.probe.hits.get(self.next as usize)?;
+        self.next = hit.next;
+        let range = |start: u32, len: u32| &self.probe.data[start as usize..(start + len) as usize];
+        let value = match hit.value {
+            Found::None => Stored::None,
+            Found::U(v) => Stored::U(v),
+            Found::I(v) => Stored::I(v),
+            Found::Time(s, n) => Stored::Time(s, n),
+            Found::Bytes(start, len) => Stored::Bytes(range(start, len)),
+            Found::Text(start, len) => Stored::Text(core::str::from_utf8(range(start, len)).unwrap_or("")),
+        };
+        Some((hit.def, value))
+    }
+}
+
+struct Utf8Writer<'v>(&'v mut Vec<u8>);
+impl Write for Utf8Writer<'_> {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        self.0.extend_from_slice(s.as_bytes());
+        Ok(())
+    }
+}
+
+impl Trace for Probe {
+    const ON: bool = true;
+
+    #[inline(always)]
+    fn field(&mut self, def: Def, _: &[u8], _: usize, value: Value<'_>) {
+        if let Some(slot) = self.lookup(def.id) {
+            self.keep(slot, def, value);
+        }
+    }
+
+    #[inline]
+    fn open(&mut self, def: Def, at: &[u8]) {
+        if self.wants_layers.is_some() && def.kind == Kind::Protocol && self.layers.len() < LAYERS_MAX {
+            self.layers.push(def);
+        }
+        if let Some(slot) = self.lookup(def.id)
+            && let Some(hit) = self.subtree(slot, def, at)
+        {
+            self.open.push((self.depth, hit, at.as_ptr().addr()));
+        }
+        self.depth += 1;
+    }
+
+    #[inline]
+    fn close(&mut self, rest: &[u8]) {
+        if self.open.is_empty() {
+            self.depth = self.depth.saturating_sub(1);
+        } else {
+            let end = rest.as_ptr().addr();
+            self.closes(|start| end.checked_sub(start));
+        }
+    }
+
+    fn abort(&mut self) {
+        // the field that is missing would have begun where the last one ended
+        let fault = self.last_fault;
+        self.closes(|start| fault.and_then(|f| f.offset_from(start, u32::MAX as usize)));
+    }
+
+    fn fault(&mut self, fault: &Fault) {
+        self.last_fault = Some(*fault);
+        if self.wants_faults {
+            self.keep_fault(fault);
+        }
+    }
+
+    fn end(&mut self) {
+        let Some(slot) = self.wants_layers else { return };
+        let first = self.wanted[usize::from(slot.0)].first;
+        let Some(hit) = self.hits.get_mut(first as usize) else { return };
+        let start = self.data.len();
+        write_layers(&self.layers, &mut self.data);
+        hit.value = Found::Text(start as u32, (self.data.len() - start) as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::{Style, show};
+    use crate::wire::smbd;
+    use std::string::String;
+
+    // [MS-SMBD] 4.1
+    const REQUEST: [u8; 20] = [0, 1, 0, 1, 0, 0, 10, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 0, 2, 0];
+
+    fn shown(probe: &Probe, slot: Slot) -> Vec<String> {
+        probe.values(slot).map(|(def, v)| show(def, v, Style::Fields)).collect()
+    }
+
+    #[test]
+    fn keeps_what_is_wanted_and_nothing_else() {
+        let mut probe = Probe::new();
+        let max = probe.want(smbd::NegotiateRequest::max_receive_size, Need::Value);
+        let presence = probe.want(smbd::f::PROTOCOL, Need::Presence);
+        let bytes = probe.want(smbd::NegotiateRequest::NODE, Need::Bytes);
+        let missing = probe.want(smbd::f::DATA, Need::Value);
+        for _ in 0..3 {
+            probe.begin();
+            smbd::parse_negotiate_request(&REQUEST, &mut probe).unwrap();
+            assert_eq!(shown(&probe, max), ["1024"]);
+            assert!(probe.has(presence) && !probe.has(missing));
+            assert_eq!(probe.values(bytes).map(|(_, v)| v).collect::<Vec<_>>(), [Stored::Bytes(&REQUEST)]);
+            assert_eq!(probe.hits.len(), 3);
+        }
+    }
+
+    #[test]
+    fn a_subtree_ends_where_it_closes() {
+        let mut longer = REQUEST.to_vec();
+        longer.extend_from_slice(&[9, 9]);
+        let mut probe = Probe::new();
+        let slot = probe.want(smbd::NegotiateRequest::NODE, Need::Bytes);
+        probe.begin();
+        smbd::parse_negotiate_request(&longer, &mut probe).unwrap();
+        assert_eq!(probe.values(slot).next().unwrap().1, Stored::Bytes(&REQUEST));
+    }
+
+    #[test]
+    fn faults_can_be_asked_for() {
+        let mut probe = Probe::new();
+        let slot = probe.want(frame_fields::f::MALFORMED, Need::Value);
+        probe.begin();
+        smbd::parse_negotiate_request(&REQUEST[..7], &mut probe).unwrap_err();
+        assert_eq!(shown(&probe, slot), ["CreditsRequested: 2 bytes needed, 1 left"]);
+    }
+}

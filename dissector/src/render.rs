@@ -1,0 +1,754 @@
+//! Values as text, in two renderings.
+//!
+//! *show* is what programs read: `tshark -T json`, `-T ek`, `-T pdml` and `-T fields` print a value so (Wireshark 4.6), a
+//! [`Style`] each. *label* is what people read: the line of the detail pane, with names of values and bits drawn in place.
+//!
+//! Text from the network is a stranger's. [`show_into`] gives it as it is, and each output escapes it by its own rules
+//! ([`json_string`], [`xml_text`], [`escape`]). A label is escaped already: nothing in it can command a terminal or turn
+//! the direction of writing.
+
+use crate::fault::{Fault, FaultKind};
+use crate::field::{Base, Def, FieldDef, Kind};
+use crate::trace::{Kept, Node, Tree};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write;
+
+/// A value as an observer keeps it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Stored<'a> {
+    /// Nothing: a subtree or a marker.
+    None,
+    /// Unsigned integers, booleans, frame numbers, the bits of a [`Kind::Double`].
+    U(u64),
+    /// Signed integers.
+    I(i64),
+    /// Runs of bytes, and text in its encoding on the wire.
+    Bytes(&'a [u8]),
+    /// Text, decoded or computed.
+    Text(&'a str),
+    /// Seconds and nanoseconds, see [`crate::trace::Value::Time`].
+    Time(i64, u32),
+}
+
+/// For whom a value is shown. They differ as Wireshark's outputs do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// `-T json`: booleans 1 and 0, times in ISO 8601 with `Z`.
+    Json,
+    /// `-T ek`: booleans true and false, all integers decimal, times as in JSON.
+    Ek,
+    /// `-T fields`: booleans True and False, times with `+0000`, bytes without colons.
+    Fields,
+    /// `-T pdml`: as fields, but bytes with colons.
+    Pdml,
+}
+
+impl Tree {
+    /// The value of a node. A subtree of kind `Bytes` has the bytes that it covers.
+    pub fn stored(&self, node: &Node) -> Stored<'_> {
+        match node.value {
+            Kept::None if node.def.kind == Kind::Bytes => Stored::Bytes(self.covered(node)),
+            Kept::None => Stored::None,
+            Kept::U(v) => Stored::U(v),
+            Kept::I(v) => Stored::I(v),
+            Kept::Time(s, n) => Stored::Time(s, n),
+            Kept::Bytes | Kept::Apart(..) => Stored::Bytes(self.value_bytes(node)),
+            Kept::Text(..) => Stored::Text(core::str::from_utf8(self.value_bytes(node)).unwrap_or("")),
+        }
+    }
+
+    /// Whether the node at `index` has children.
+    pub fn has_children(&self, index: usize) -> bool {
+        self.nodes.get(index + 1).is_some_and(|next| next.depth > self.nodes[index].depth)
+    }
+}
+
+/// Whether a value is a stranger's text, which the output has to escape. All else is plain ASCII without quotes.
+pub fn is_text(def: &FieldDef, value: Stored<'_>) -> bool {
+    match value {
+        Stored::Text(_) => true,
+        Stored::Bytes(_) => matches!(def.kind, Kind::Str | Kind::Utf16),
+        _ => false,
+    }
+}
+
+/// Appends what a program reads. Text is not escaped here (see [`is_text`]); what is not valid in its encoding becomes U+FFFD.
+pub fn show_into(out: &mut Vec<u8>, def: &FieldDef, value: Stored<'_>, style: Style) {
+    match value {
+        Stored::None => {}
+        Stored::U(v) => unsigned(out, def, v, style),
+        Stored::I(v) => {
+            if v < 0 {
+                out.push(b'-');
+            }
+            decimal(out, v.unsigned_abs());
+        }
+        Stored::Time(seconds, nanos) if def.kind == Kind::AbsTime => absolute(out, def, seconds, nanos, style),
+        Stored::Time(seconds, nanos) => seconds_and_nanos(out, seconds, nanos),
+        Stored::Text(text) => out.extend_from_slice(text.as_bytes()),
+        Stored::Bytes(bytes) => run_of_bytes(out, def, bytes, style),
+    }
+}
+
+/// The same, as a string.
+pub fn show(def: &FieldDef, value: Stored<'_>, style: Style) -> String {
+    let mut out = Vec::new();
+    show_into(&mut out, def, value, style);
+    into_string(out)
+}
+
+fn unsigned(out: &mut Vec<u8>, def: &FieldDef, v: u64, style: Style) {
+    match (def.kind, style) {
+        (Kind::Bool, Style::Json) => out.push(if v != 0 { b'1' } else { b'0' }),
+        (Kind::Bool, Style::Ek) => out.extend_from_slice(if v != 0 { b"true" } else { b"false" }),
+        (Kind::Bool, Style::Fields | Style::Pdml) => out.extend_from_slice(if v != 0 { b"True" } else { b"False" }),
+        (Kind::Double, _) => {
+            let mut text = String::new();
+            let _ = write!(text, "{}", f64::from_bits(v));
+            out.extend_from_slice(text.as_bytes());
+        }
+        (_, Style::Ek) => decimal(out, v),
+        _ => number(out, def, v),
+    }
+}
+
+/// An integer in its first base.
+fn number(out: &mut Vec<u8>, def: &FieldDef, v: u64) {
+    match def.base {
+        Base::Hex | Base::HexDec => hexadecimal(out, v, def.kind.bits() / 4),
+        Base::Oct => octal(out, v),
+        Base::None | Base::Dec | Base::DecHex => decimal(out, v),
+    }
+}
+
+const DIGITS: &[u8; 200] = b"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849505152535455565758596061626364656667686970717273747576777879808182838485868788899091929394959697989900";
+
+/// Appends `v` in decimal.
+pub fn decimal(out: &mut Vec<u8>, mut v: u64) {
+    if v < 10 {
+        out.push(b'0' + v as u8);
+        return;
+    }
+    let mut buffer = [0u8; 20];
+    let mut at = buffer.len();
+    while v >= 100 {
+        let pair = (v % 100) as usize * 2;
+        v /= 100;
+        at -= 2;
+        buffer[at..at + 2].copy_from_slice(&DIGITS[pair..pair + 2]);
+    }
+    if v >= 10 {
+        let pair = v as usize * 2;
+        at -= 2;
+        buffer[at..at + 2].copy_from_slice(&DIGITS[pair..pair + 2]);
+    } else {
+        at -= 1;
+        buffer[at] = b'0' + v as u8;
+    }
+    out.extend_from_slice(&buffer[at..]);
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Appends `v` in hexadecimal with `0x` and at least `digits` digits.
+pub fn hexadecimal(out: &mut Vec<u8>, v: u64, digits: u32) {
+    let used = (64 - v.leading_zeros()).div_ceil(4).max(1);
+    let n = used.max(digits.min(16)) as usize;
+    let mut buffer = *b"0x0000000000000000";
+    for i in 0..n {
+        buffer[1 + n - i] = HEX[(v >> (4 * i)) as usize & 0x0f];
+    }
+    out.extend_from_slice(&buffer[..2 + n]);
+}
+
+fn octal(out: &mut Vec<u8>, v: u64) {
+    let mut text = String::new();
+    let _ = write!(text, "0{v:o}");
+    out.extend_from_slice(if v == 0 { b"0" } else { text.as_bytes() });
+}
+
+/// Appends bytes as two digits each, with `separator` between them.
+pub fn hex_bytes(out: &mut Vec<u8>, bytes: &[u8], separator: Option<u8>) {
+    out.reserve(bytes.len() * 3);
+    let Some(separator) = separator else {
+        for b in bytes {
+            out.extend_from_slice(&[HEX[usize::from(b >> 4)], HEX[usize::from(b & 0x0f)]]);
+        }
+        return;
+    };
+    for b in bytes {
+        out.extend_from_slice(&[HEX[usize::from(b >> 4)], HEX[usize::from(b & 0x0f)], separator]);
+    }
+    if !bytes.is_empty() {
+        out.pop();
+    }
+}
+
+fn run_of_bytes(out: &mut Vec<u8>, def: &FieldDef, bytes: &[u8], style: Style) {
+    match def.kind {
+        Kind::Str | Kind::Utf16 => {
+            pieces(def.kind, bytes, &mut |piece| {
+                let c = match piece {
+                    Piece::Char(c) => c,
+                    Piece::Byte(_) | Piece::Surrogate(_) => char::REPLACEMENT_CHARACTER,
+                };
+                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            });
+        }
+        Kind::Ipv4 if bytes.len() == 4 => {
+            for (i, b) in bytes.iter().enumerate() {
+                if i > 0 {
+                    out.push(b'.');
+                }
+                decimal(out, u64::from(*b));
+            }
+        }
+        Kind::Ipv6 => match <[u8; 16]>::try_from(bytes) {
+            Ok(b) => {
+                let mut text = String::new();
+                let _ = write!(text, "{}", core::net::Ipv6Addr::from(b));
+                out.extend_from_slice(text.as_bytes());
+            }
+            Err(_) => hex_bytes(out, bytes, Some(b':')),
+        },
+        Kind::Guid if bytes.len() == 16 => guid(out, bytes),
+        Kind::Bytes if style == Style::Fields => hex_bytes(out, bytes, None),
+        _ => hex_bytes(out, bytes, Some(b':')),
+    }
+}
+
+fn guid(out: &mut Vec<u8>, b: &[u8]) {
+    let groups: [&[u8]; 5] =
+        [&[b[3], b[2], b[1], b[0]], &[b[5], b[4]], &[b[7], b[6]], &[b[8], b[9]], &[b[10], b[11], b[12], b[13], b[14], b[15]]];
+    for (i, group) in groups.iter().enumerate() {
+        if i > 0 {
+            out.push(b'-');
+        }
+        hex_bytes(out, group, None);
+    }
+}
+
+/// Days since 1970-01-01 as year, month and day of the Gregorian calendar, for all of `i64`'s useful range.
+fn civil(days: i64) -> (i64, u32, u32) {
+    // counted in eras of 400 years that begin on 1 March, so that the leap day is the last of its year
+    let z = days + 719_468;
+    let (era, day) = (z.div_euclid(146_097), z.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let in_year = day - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * in_year + 2) / 153;
+    let d = in_year - (153 * shifted + 2) / 5 + 1;
+    let m = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    (year + era * 400 + i64::from(m <= 2), m as u32, d as u32)
+}
+
+/// Days since 1970-01-01 of a date. The inverse of [`civil`].
+pub(crate) fn days_of(year: i64, month: u32, day: u32) -> i64 {
+    let year = year - i64::from(month <= 2);
+    let era = year.div_euclid(400);
+    let in_era = year.rem_euclid(400);
+    let shifted = i64::from(if month > 2 { month - 3 } else { month + 9 });
+    let in_year = (153 * shifted + 2) / 5 + i64::from(day) - 1;
+    era * 146_097 + in_era * 365 + in_era / 4 - in_era / 100 + in_year - 719_468
+}
+
+fn padded(out: &mut Vec<u8>, v: u64, digits: u32) {
+    let mut buffer = [b'0'; 20];
+    let (mut v, mut at) = (v, buffer.len());
+    while v > 0 {
+        at -= 1;
+        buffer[at] = b'0' + (v % 10) as u8;
+        v /= 10;
+    }
+    let start = at.min(buffer.len() - digits as usize);
+    out.extend_from_slice(&buffer[start..]);
+}
+
+fn clock(out: &mut Vec<u8>, second_of_day: u64, nanos: u32) {
+    padded(out, second_of_day / 3600, 2);
+    out.push(b':');
+    padded(out, second_of_day / 60 % 60, 2);
+    out.push(b':');
+    padded(out, second_of_day % 60, 2);
+    out.push(b'.');
+    padded(out, u64::from(nanos), 9);
+}
+
+/// Appends seconds with nine decimals: `11.383631000`, `-0.500000000`.
+pub fn seconds_and_nanos(out: &mut Vec<u8>, seconds: i64, nanos: u32) {
+    // -0.5 s is kept as -1 s and 500,000,000 ns
+    let (negative, whole, nanos) = match (seconds < 0, nanos) {
+        (true, 0) => (true, seconds.unsigned_abs(), 0),
+        (true, n) => (true, seconds.unsigned_abs() - 1, 1_000_000_000_u32.saturating_sub(n)),
+        (false, n) => (false, seconds.unsigned_abs(), n),
+    };
+    if negative {
+        out.push(b'-');
+    }
+    decimal(out, whole);
+    out.push(b'.');
+    padded(out, u64::from(nanos), 9);
+}
+
+fn absolute(out: &mut Vec<u8>, def: &FieldDef, seconds: i64, nanos: u32, style: Style) {
+    // Wireshark shows this one field as a number to all but JSON, so that scripts can subtract
+    if matches!(style, Style::Fields | Style::Pdml) && def.id == crate::wire::frame_fields::f::TIME_EPOCH.id {
+        seconds_and_nanos(out, seconds, nanos);
+        return;
+    }
+    let (year, month, day) = civil(seconds.div_euclid(86_400));
+    if year < 0 {
+        out.push(b'-');
+    }
+    padded(out, year.unsigned_abs(), 4);
+    out.push(b'-');
+    padded(out, u64::from(month), 2);
+    out.push(b'-');
+    padded(out, u64::from(day), 2);
+    out.push(b'T');
+    clock(out, seconds.rem_euclid(86_400) as u64, nanos);
+    out.extend_from_slice(match style {
+        Style::Json | Style::Ek => b"Z".as_slice(),
+        Style::Fields | Style::Pdml => b"+0000",
+    });
+}
+
+/// One unit of decoded text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// A character.
+    Char(char),
+    /// A byte that is not UTF-8, or half a unit of UTF-16 at the end.
+    Byte(u8),
+    /// Half of a surrogate pair without the other half.
+    Surrogate(u16),
+}
+
+/// Decodes a run of bytes as text of its kind, piece by piece. Nothing is lost: what is not valid is told as what it is.
+pub fn pieces(kind: Kind, bytes: &[u8], tell: &mut impl FnMut(Piece)) {
+    if kind == Kind::Utf16 {
+        let (units, odd) = bytes.as_chunks::<2>();
+        for unit in char::decode_utf16(units.iter().map(|u| u16::from_le_bytes(*u))) {
+            tell(match unit {
+                Ok(c) => Piece::Char(c),
+                Err(e) => Piece::Surrogate(e.unpaired_surrogate()),
+            });
+        }
+        odd.iter().for_each(|b| tell(Piece::Byte(*b)));
+        return;
+    }
+    for chunk in bytes.utf8_chunks() {
+        chunk.valid().chars().for_each(|c| tell(Piece::Char(c)));
+        chunk.invalid().iter().for_each(|b| tell(Piece::Byte(*b)));
+    }
+}
+
+/// Whether a character may not reach a terminal or a report as it is: control characters, and those that turn the
+/// direction of writing, break lines, or are not seen at all.
+pub const fn is_unsafe(c: char) -> bool {
+    matches!(c,
+        '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+fn escape_char(out: &mut String, c: char) {
+    match c {
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        c if !is_unsafe(c) => out.push(c),
+        c if u32::from(c) < 0x100 => {
+            let _ = write!(out, "\\x{:02x}", u32::from(c));
+        }
+        c => {
+            let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
+        }
+    }
+}
+
+fn escape_piece(out: &mut String, piece: Piece) {
+    match piece {
+        Piece::Char(c) => escape_char(out, c),
+        Piece::Byte(b) => {
+            let _ = write!(out, "\\x{b:02x}");
+        }
+        Piece::Surrogate(s) => {
+            let _ = write!(out, "\\u{{{s:x}}}");
+        }
+    }
+}
+
+/// Appends text so that it is safe on a terminal: `\x1b`, `\u{202e}`, `\n` stand for what would act.
+pub fn escape(out: &mut String, text: &str) {
+    text.chars().for_each(|c| escape_char(out, c));
+}
+
+/// The same, as a new string.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    escape(&mut out, text);
+    out
+}
+
+/// Appends the inside of a JSON string: quotes, backslashes, control characters and what turns the direction of writing
+/// are escaped.
+pub fn json_string(out: &mut Vec<u8>, text: &str) {
+    let bytes = text.as_bytes();
+    if bytes.iter().all(|b| matches!(b, 0x20..=0x7e) && *b != b'"' && *b != b'\\') {
+        out.extend_from_slice(bytes);
+        return;
+    }
+    text.chars().for_each(|c| json_char(out, c));
+}
+
+fn json_char(out: &mut Vec<u8>, c: char) {
+    match c {
+        '"' => out.extend_from_slice(b"\\\""),
+        '\\' => out.extend_from_slice(b"\\\\"),
+        '\n' => out.extend_from_slice(b"\\n"),
+        '\r' => out.extend_from_slice(b"\\r"),
+        '\t' => out.extend_from_slice(b"\\t"),
+        c if is_unsafe(c) => {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let mut text = String::new();
+                let _ = write!(text, "\\u{unit:04x}");
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+        c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+    }
+}
+
+/// Appends a value as the inside of a JSON string. Half a surrogate pair becomes U+FFFD, which every reader accepts.
+pub fn json_value(out: &mut Vec<u8>, def: &FieldDef, value: Stored<'_>, style: Style) {
+    match value {
+        Stored::Text(text) => json_string(out, text),
+        Stored::Bytes(bytes) if matches!(def.kind, Kind::Str | Kind::Utf16) => pieces(def.kind, bytes, &mut |piece| match piece {
+            Piece::Char(c) => json_char(out, c),
+            Piece::Byte(_) | Piece::Surrogate(_) => json_char(out, char::REPLACEMENT_CHARACTER),
+        }),
+        _ => show_into(out, def, value, style),
+    }
+}
+
+/// Appends text for XML, in an attribute or between tags. Characters that XML 1.0 has not at all are written as `\x1b`.
+pub fn xml_text(out: &mut Vec<u8>, text: &str) {
+    for c in text.chars() {
+        match c {
+            '&' => out.extend_from_slice(b"&amp;"),
+            '<' => out.extend_from_slice(b"&lt;"),
+            '>' => out.extend_from_slice(b"&gt;"),
+            '"' => out.extend_from_slice(b"&quot;"),
+            '\'' => out.extend_from_slice(b"&#x27;"),
+            '\u{fffe}' | '\u{ffff}' => out.extend_from_slice("\u{fffd}".as_bytes()),
+            c if is_unsafe(c) => {
+                let mut text = String::new();
+                escape_char(&mut text, c);
+                out.extend_from_slice(text.as_bytes());
+            }
+            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+}
+
+/// Bytes of a value of kind `Bytes` that a label shows.
+const BYTES_IN_A_LABEL: usize = 36;
+/// Characters of a text that a label shows.
+const CHARS_IN_A_LABEL: usize = 240;
+
+/// Appends the value as people read it: `RC - SEND Only (4)`, `0x0012`, `"hello"`'s text escaped.
+pub fn value_label(out: &mut String, def: &FieldDef, value: Stored<'_>) {
+    let with_bytes = |out: &mut String, write: &dyn Fn(&mut Vec<u8>)| {
+        let mut buffer = Vec::new();
+        write(&mut buffer);
+        out.push_str(&into_string(buffer));
+    };
+    match value {
+        Stored::None => {}
+        Stored::U(v) if def.kind == Kind::Bool => {
+            out.push_str(def.value_name(v).unwrap_or(if v != 0 { "True" } else { "False" }));
+        }
+        Stored::U(v) => {
+            let plain = |out: &mut String| match (def.kind, def.base) {
+                (Kind::Double, _) => with_bytes(out, &|o| unsigned(o, def, v, Style::Fields)),
+                (_, Base::DecHex) => {
+                    let _ = write!(out, "{v} ({v:#x})");
+                }
+                (_, Base::HexDec) => {
+                    with_bytes(out, &|o| number(o, def, v));
+                    let _ = write!(out, " ({v})");
+                }
+                _ => with_bytes(out, &|o| number(o, def, v)),
+            };
+            match def.value_name(v) {
+                Some(name) => {
+                    out.push_str(name);
+                    out.push_str(" (");
+                    with_bytes(out, &|o| number(o, def, v));
+                    out.push(')');
+                }
+                None => plain(out),
+            }
+        }
+        Stored::Time(seconds, nanos) if def.kind == Kind::AbsTime => {
+            const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+            let (year, month, day) = civil(seconds.div_euclid(86_400));
+            let _ = write!(out, "{} {day:>2}, {year} ", MONTHS[(month as usize - 1) % 12]);
+            with_bytes(out, &|o| clock(o, seconds.rem_euclid(86_400) as u64, nanos));
+            out.push_str(" UTC");
+        }
+        Stored::Time(seconds, nanos) => {
+            with_bytes(out, &|o| seconds_and_nanos(o, seconds, nanos));
+            out.push_str(" seconds");
+        }
+        Stored::Text(text) => {
+            for (i, c) in text.chars().enumerate() {
+                if i == CHARS_IN_A_LABEL {
+                    out.push('…');
+                    break;
+                }
+                escape_char(out, c);
+            }
+        }
+        Stored::Bytes(bytes) => match def.kind {
+            Kind::Str | Kind::Utf16 => {
+                let mut n = 0;
+                // no character takes more than four bytes: what is beyond the limit is not decoded at all
+                let head = &bytes[..bytes.len().min(4 * CHARS_IN_A_LABEL + 4)];
+                pieces(def.kind, head, &mut |piece| {
+                    match n {
+                        0..CHARS_IN_A_LABEL => escape_piece(out, piece),
+                        CHARS_IN_A_LABEL => out.push('…'),
+                        _ => {}
+                    }
+                    n += 1;
+                });
+            }
+            Kind::Bytes => {
+                with_bytes(out, &|o| hex_bytes(o, &bytes[..bytes.len().min(BYTES_IN_A_LABEL)], None));
+                if bytes.len() > BYTES_IN_A_LABEL {
+                    let _ = write!(out, "… ({} bytes)", bytes.len());
+                }
+            }
+            _ => with_bytes(out, &|o| run_of_bytes(o, def, bytes, Style::Pdml)),
+        },
+    }
+}
+
+/// Whether a field says again what others say, so that filters can name both at once: it is in no detail pane.
+pub fn is_hidden(def: &FieldDef) -> bool {
+    matches!(def.name, "eth.addr" | "ip.addr" | "ipv6.addr" | "tcp.port" | "udp.port")
+}
+
+/// Appends the line of the detail pane for the node at `index`: `Opcode: RC - SEND Only (4)`, `.... ...1 = Reply: Set`.
+/// What was computed stands in square brackets.
+pub fn label(out: &mut String, tree: &Tree, index: usize) {
+    let Some(node) = tree.nodes.get(index) else { return };
+    let generated = node.generated && !matches!(node.def.kind, Kind::Protocol);
+    if generated {
+        out.push('[');
+    }
+    if node.def.mask != 0
+        && let Kept::U(v) = node.value
+    {
+        bits(out, node.def, v);
+        out.push_str(" = ");
+    }
+    out.push_str(node.def.label);
+    let value = match node.value {
+        // a subtree over bytes has nothing to add to its fields
+        Kept::None => Stored::None,
+        _ => tree.stored(node),
+    };
+    if value != Stored::None {
+        out.push_str(": ");
+        value_label(out, node.def, value);
+    }
+    escape(out, tree.note(node));
+    if generated {
+        out.push(']');
+    }
+}
+
+/// The bits of a masked field in their integer: `.... ...1`.
+fn bits(out: &mut String, def: Def, value: u64) {
+    let width = match (def.width, def.kind.bits()) {
+        (0, 0) => 8,
+        (0, kind) => kind,
+        (width, _) => u32::from(width),
+    };
+    let placed = value << def.mask.trailing_zeros();
+    for i in (0..width.min(64)).rev() {
+        let bit = 1 << i;
+        out.push(match (def.mask & bit != 0, placed & bit != 0) {
+            (false, _) => '.',
+            (true, false) => '0',
+            (true, true) => '1',
+        });
+        if i % 4 == 0 && i > 0 {
+            out.push(' ');
+        }
+    }
+}
+
+/// Appends why decoding stopped, as a line of the detail pane. `cut` says that the capture has fewer bytes of the frame
+/// than there were on the wire, which explains a fault of missing bytes.
+pub fn fault_label(out: &mut String, fault: &Fault, cut: bool) {
+    let _ = match (fault.kind, cut) {
+        (FaultKind::Short, true) => write!(out, "[Cut by the capture: {fault}]"),
+        _ => write!(out, "[Malformed: {fault}]"),
+    };
+}
+
+fn into_string(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Trace, Value};
+    use proptest::prelude::*;
+    use std::format;
+    use std::string::ToString;
+    use std::vec;
+
+    fields! {
+        /// One of each kind.
+        pub mod k ["test"] {
+            DEC: U32 = "k.dec", "Dec", dec;
+            HEX: U32 = "k.hex", "Hex", hex;
+            HEX24: U24 = "k.hex24", "Hex", hex;
+            DECHEX: U16 = "k.dechex", "DecHex", dechex;
+            HEXDEC: U16 = "k.hexdec", "HexDec", hexdec;
+            OCT: U16 = "k.oct", "Oct", oct;
+            NAMED: U8 = "k.named", "Opcode", dec, values &[(4, "RC - SEND Only")];
+            FLAG: Bool & 0x01 / 8 = "k.flag", "Reply", values &[(0, "Not set"), (1, "Set")];
+            BARE: Bool & 0x4000 / 16 = "k.bare", "Bare";
+            SIGNED: I32 = "k.signed", "Signed", dec;
+            BYTES: Bytes = "k.bytes", "Bytes";
+            STR: Str = "k.str", "Str";
+            WIDE: Utf16 = "k.wide", "Wide";
+            V4: Ipv4 = "k.v4", "V4";
+            V6: Ipv6 = "k.v6", "V6";
+            MAC: Ether = "k.mac", "Mac";
+            ID: Guid = "k.id", "Id";
+            WHEN: AbsTime = "k.when", "When";
+            LONG: RelTime = "k.long", "Long";
+            REAL: Double = "k.real", "Real";
+            SUB: None = "k.sub", "Sub";
+        }
+    }
+
+    fn all(def: Def, v: Stored<'_>) -> [String; 4] {
+        [Style::Json, Style::Ek, Style::Fields, Style::Pdml].map(|s| show(def, v, s))
+    }
+
+    #[test]
+    fn values_are_shown_as_tshark_shows_them() {
+        assert_eq!(all(k::DEC, Stored::U(9_294_453)), ["9294453"; 4]);
+        assert_eq!(all(k::HEX, Stored::U(4)), ["0x00000004", "4", "0x00000004", "0x00000004"]);
+        assert_eq!(show(k::HEX24, Stored::U(0x12), Style::Json), "0x000012");
+        assert_eq!(show(k::HEXDEC, Stored::U(4), Style::Json), "0x0004");
+        assert_eq!(show(k::DECHEX, Stored::U(4), Style::Json), "4");
+        assert_eq!(show(k::OCT, Stored::U(0o644), Style::Json), "0644");
+        assert_eq!(all(k::FLAG, Stored::U(1)), ["1", "true", "True", "True"]);
+        assert_eq!(show(k::SIGNED, Stored::I(-5), Style::Json), "-5");
+        assert_eq!(all(k::BYTES, Stored::Bytes(&[1, 0xab])), ["01:ab", "01:ab", "01ab", "01:ab"]);
+        assert_eq!(show(k::V4, Stored::Bytes(&[192, 0, 2, 1]), Style::Json), "192.0.2.1");
+        let v6 = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        assert_eq!(show(k::V6, Stored::Bytes(&v6), Style::Fields), "fe80::1");
+        assert_eq!(show(k::MAC, Stored::Bytes(&[0x52, 0x54, 0, 0, 0, 1]), Style::Fields), "52:54:00:00:00:01");
+        let id = [1, 0, 0, 0, 2, 0, 3, 0, 4, 5, 6, 7, 8, 9, 10, 11];
+        assert_eq!(show(k::ID, Stored::Bytes(&id), Style::Json), "00000001-0002-0003-0405-060708090a0b");
+        let when = Stored::Time(1_795_247_768, 861_934_000);
+        assert_eq!(show(k::WHEN, when, Style::Json), "2026-11-21T07:56:08.861934000Z");
+        assert_eq!(show(k::WHEN, when, Style::Fields), "2026-11-21T07:56:08.861934000+0000");
+        assert_eq!(show(crate::wire::frame_fields::f::TIME_EPOCH, when, Style::Fields), "1795247768.861934000");
+        assert_eq!(show(k::LONG, Stored::Time(11, 383_631_000), Style::Json), "11.383631000");
+        assert_eq!(show(k::LONG, Stored::Time(-1, 500_000_000), Style::Json), "-0.500000000");
+        assert_eq!(show(k::REAL, Stored::U(0.25_f64.to_bits()), Style::Json), "0.25");
+        assert_eq!(show(k::WIDE, Stored::Bytes(&[0x61, 0, 0x00, 0xd8, 0x62, 0]), Style::Json), "a\u{fffd}b");
+    }
+
+    fn labelled(def: Def, value: Value<'_>, len: usize) -> String {
+        let bytes = vec![0u8; 64];
+        let mut tree = Tree::new();
+        tree.begin(&bytes);
+        tree.field(def, &bytes, len, value);
+        let mut out = String::new();
+        label(&mut out, &tree, 0);
+        out
+    }
+
+    #[test]
+    fn labels_are_lines_of_the_detail_pane() {
+        assert_eq!(labelled(k::NAMED, Value::U(4), 1), "Opcode: RC - SEND Only (4)");
+        assert_eq!(labelled(k::NAMED, Value::U(9), 1), "Opcode: 9");
+        assert_eq!(labelled(k::FLAG, Value::U(1), 1), ".... ...1 = Reply: Set");
+        assert_eq!(labelled(k::BARE, Value::U(0), 2), ".0.. .... .... .... = Bare: False");
+        assert_eq!(labelled(k::DECHEX, Value::U(16), 2), "DecHex: 16 (0x10)");
+        assert_eq!(labelled(k::HEXDEC, Value::U(16), 2), "HexDec: 0x0010 (16)");
+        assert_eq!(labelled(k::LONG, Value::Time { seconds: 0, nanos: 5 }, 0), "[Long: 0.000000005 seconds]");
+        assert_eq!(labelled(k::WHEN, Value::Time { seconds: 0, nanos: 0 }, 8), "When: Jan  1, 1970 00:00:00.000000000 UTC");
+        assert_eq!(labelled(k::BYTES, Value::Bytes(&[0; 64]), 64), format!("Bytes: {}… (64 bytes)", "00".repeat(36)));
+        assert_eq!(labelled(k::SUB, Value::None, 4), "Sub");
+        assert_eq!(labelled(k::STR, Value::Bytes(b"a\x1b[31mb\xff"), 3), "Str: a\\x1b[31mb\\xff");
+        assert_eq!(labelled(k::WIDE, Value::Bytes(&[0x2e, 0x20, 0x00, 0xd8, 0x61]), 3), "Wide: \\u{202e}\\u{d800}\\x61");
+    }
+
+    #[test]
+    fn a_cut_frame_is_not_called_malformed() {
+        let fault = Fault::short(Some(k::DEC), &[1], 4);
+        let mut out = String::new();
+        fault_label(&mut out, &fault, false);
+        assert_eq!(out, "[Malformed: Dec: 4 bytes needed, 1 left]");
+        out.clear();
+        fault_label(&mut out, &fault, true);
+        assert_eq!(out, "[Cut by the capture: Dec: 4 bytes needed, 1 left]");
+    }
+
+    #[test]
+    fn dates_go_both_ways() {
+        for days in (-800_000..800_000).step_by(97) {
+            let (y, m, d) = civil(days);
+            assert_eq!(days_of(y, m, d), days);
+        }
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+    }
+
+    proptest! {
+        #[test]
+        fn escaped_text_commands_no_terminal(text in any::<String>(), bytes in any::<Vec<u8>>()) {
+            let mut out = escaped(&text);
+            for def in [k::STR, k::WIDE] {
+                value_label(&mut out, def, Stored::Bytes(&bytes));
+            }
+            prop_assert!(!out.chars().any(is_unsafe));
+            prop_assert!(!out.chars().any(char::is_control));
+        }
+
+        #[test]
+        fn json_strings_and_xml_are_clean(text in any::<String>()) {
+            let (mut json, mut xml) = (Vec::new(), Vec::new());
+            json_string(&mut json, &text);
+            xml_text(&mut xml, &text);
+            prop_assert!(!json.iter().any(|b| *b < 0x20));
+            prop_assert!(!xml.iter().any(|b| *b < 0x20 || *b == b'<' || *b == b'"'));
+        }
+
+        #[test]
+        fn numbers_print_as_std_prints_them(v in any::<u64>(), small in 0u64..1000, digits in 0u32..16) {
+            for v in [v, small] {
+                let (mut dec, mut hex, mut wide) = (Vec::new(), Vec::new(), Vec::new());
+                decimal(&mut dec, v);
+                hexadecimal(&mut hex, v, digits);
+                padded(&mut wide, v, 9);
+                prop_assert_eq!(String::from_utf8(dec).unwrap(), v.to_string());
+                prop_assert_eq!(String::from_utf8(hex).unwrap(), format!("0x{v:0w$x}", w = digits as usize));
+                prop_assert_eq!(String::from_utf8(wide).unwrap(), format!("{v:09}"));
+            }
+        }
+    }
+}
