@@ -18,8 +18,6 @@ pub mod fuzzing;
 pub mod header;
 pub mod filter;
 pub mod frame;
-#[doc(hidden)]
-pub mod fuzzing;
 pub mod leaf;
 pub mod probe;
 pub mod registry;

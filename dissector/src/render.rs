@@ -122,7 +122,7 @@ fn number(out: &mut Vec<u8>, def: &FieldDef, v: u64) {
     }
 }
 
-const DIGITS: &[u8; 200] = b"0001020304050607080910111213141516171819202122232425262728293031323334353637383940414243444546474849505152535455565758596061626364656667686970717273747576777879808182838485868788899091929394959697989900";
+const DIGITS: &[u8; 200] = b"00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
 
 /// Appends `v` in decimal.
 pub fn decimal(out: &mut Vec<u8>, mut v: u64) {
@@ -465,6 +465,16 @@ pub fn value_label(out: &mut String, def: &FieldDef, value: Stored<'_>) {
     };
     match value {
         Stored::None => {}
+        Stored::I(v) => {
+            match u64::try_from(v).ok().and_then(|v| def.value_name(v)) {
+                Some(name) => {
+                    let _ = write!(out, "{name} ({v})");
+                }
+                None => {
+                    let _ = write!(out, "{v}");
+                }
+            };
+        }
         Stored::U(v) if def.kind == Kind::Bool => {
             out.push_str(def.value_name(v).unwrap_or(if v != 0 { "True" } else { "False" }));
         }
@@ -605,6 +615,7 @@ fn into_string(bytes: Vec<u8>) -> String {
 }
 
 #[cfg(test)]
+#[allow(unreachable_pub, dead_code)]
 mod tests {
     use super::*;
     use crate::trace::{Trace, Value};
@@ -623,7 +634,7 @@ mod tests {
             HEXDEC: U16 = "k.hexdec", "HexDec", hexdec;
             OCT: U16 = "k.oct", "Oct", oct;
             NAMED: U8 = "k.named", "Opcode", dec, values &[(4, "RC - SEND Only")];
-            FLAG: Bool & 0x01 / 8 = "k.flag", "Reply", values &[(0, "Not set"), (1, "Set")];
+            FLAG: Bool & 0x01 / 8 = "k.flag", "Reply";
             BARE: Bool & 0x4000 / 16 = "k.bare", "Bare";
             SIGNED: I32 = "k.signed", "Signed", dec;
             BYTES: Bytes = "k.bytes", "Bytes";
@@ -639,6 +650,18 @@ mod tests {
             SUB: None = "k.sub", "Sub";
         }
     }
+
+    static NAMED_FLAG: FieldDef = FieldDef {
+        name: "k.named_flag",
+        id: crate::field::id_of("k.named_flag"),
+        label: "Reply",
+        kind: Kind::Bool,
+        base: Base::None,
+        mask: 1,
+        width: 8,
+        values: &[(0, "Not set"), (1, "Set")],
+        spec: "test",
+    };
 
     fn all(def: Def, v: Stored<'_>) -> [String; 4] {
         [Style::Json, Style::Ek, Style::Fields, Style::Pdml].map(|s| show(def, v, s))
@@ -685,7 +708,7 @@ mod tests {
     fn labels_are_lines_of_the_detail_pane() {
         assert_eq!(labelled(k::NAMED, Value::U(4), 1), "Opcode: RC - SEND Only (4)");
         assert_eq!(labelled(k::NAMED, Value::U(9), 1), "Opcode: 9");
-        assert_eq!(labelled(k::FLAG, Value::U(1), 1), ".... ...1 = Reply: Set");
+        assert_eq!(labelled(&NAMED_FLAG, Value::U(1), 1), ".... ...1 = Reply: Set");
         assert_eq!(labelled(k::BARE, Value::U(0), 2), ".0.. .... .... .... = Bare: False");
         assert_eq!(labelled(k::DECHEX, Value::U(16), 2), "DecHex: 16 (0x10)");
         assert_eq!(labelled(k::HEXDEC, Value::U(16), 2), "HexDec: 0x0010 (16)");

@@ -176,7 +176,7 @@ pub fn closest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Opti
     /// Nobody mistypes longer words than these, and the cost is quadratic.
     const LONGEST: usize = 64;
     let word: Vec<u8> = word.bytes().map(|b| b.to_ascii_lowercase()).collect();
-    if word.is_empty() || word.len() > LONGEST {
+    if word.len() < 2 || word.len() > LONGEST {
         return None;
     }
     let limit = (word.len() / 3).clamp(1, 4);

@@ -120,7 +120,7 @@ impl<'t> Lexer<'t> {
             return Err(Error::new(start..start + c.len_utf8(), format!("{c:?} means nothing here{hint}")));
         }
         while bytes.get(self.at).copied().is_some_and(is_word) {
-            if in_set && self.text[self.at..].starts_with("..") {
+            if in_set && bytes[self.at..].starts_with(b"..") {
                 break;
             }
             self.at += 1;

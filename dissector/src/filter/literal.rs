@@ -160,7 +160,7 @@ fn hex(text: &str) -> Option<Vec<u8>> {
     if digits.len() < 3 {
         return byte(digits).map(|b| alloc::vec![b]);
     }
-    if !digits.is_ascii() || digits.len() % 2 != 0 {
+    if !digits.is_ascii() || !digits.len().is_multiple_of(2) {
         return None;
     }
     (0..digits.len()).step_by(2).map(|i| byte(&digits[i..i + 2])).collect()

@@ -227,6 +227,9 @@ impl<'t> Parser<'t> {
     }
 
     fn presence(&mut self, side: Side) -> Result<Test, Error> {
+        if !matches!(side, Side::Typed { operand: Operand::Field(_), .. }) {
+            self.need_value(&side);
+        }
         match side {
             Side::Typed { operand: Operand::Field(at), .. } => Ok(Test::Present(at)),
             Side::Typed { operand, .. } => Ok(Test::Truthy(operand)),
