@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("capture_file", capture::fuzz_capture_file),
     ("decompress", dissector::fuzz_decompress),
+    ("filter", dissector::fuzz_filter),
     ("frame", dissector::fuzz_frame),
     ("smbd", dissector::fuzz_smbd),
 ];
