@@ -105,9 +105,18 @@ pub fn complete(text: &str, cursor: usize, registry: &Registry) -> Vec<Suggestio
             let def = field_before(1);
             let is_field = def.is_some() && !matches!(tokens.len().checked_sub(2).and_then(|i| tokens.get(i)), Some((Token::Equal, _)));
             if is_field && prefix.is_empty() {
-                let searched = def.is_some_and(|d| matches!(d.kind, Kind::Bytes | Kind::Str | Kind::Utf16 | Kind::Protocol | Kind::None) || !d.values.is_empty());
-                let relations: &[(&str, &str)] =
-                    &[("==", "any value equals"), ("!=", "no value equals"), (">", "greater"), ("<", "less"), (">=", "greater or equal"), ("<=", "less or equal"), ("in", "one of {…}")];
+                let searched = def.is_some_and(|d| {
+                    matches!(d.kind, Kind::Bytes | Kind::Str | Kind::Utf16 | Kind::Protocol | Kind::None) || !d.values.is_empty()
+                });
+                let relations: &[(&str, &str)] = &[
+                    ("==", "any value equals"),
+                    ("!=", "no value equals"),
+                    (">", "greater"),
+                    ("<", "less"),
+                    (">=", "greater or equal"),
+                    ("<=", "less or equal"),
+                    ("in", "one of {…}"),
+                ];
                 relations.iter().for_each(|(t, d)| say((*t).into(), SuggestionKind::Relation, (*d).into()));
                 if searched {
                     say("contains".into(), SuggestionKind::Relation, "has this part".into());

@@ -136,7 +136,8 @@ fn in_range(v: i128, def: Option<&FieldDef>, raw: &Raw<'_>) -> Result<Literal, E
         Kind::Bool | Kind::FrameNum => 64,
         k => k.bits(),
     };
-    let (least, most) = if def.kind.is_signed() { (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1) } else { (0, (1_i128 << bits) - 1) };
+    let (least, most) =
+        if def.kind.is_signed() { (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1) } else { (0, (1_i128 << bits) - 1) };
     if v < least || v > most {
         return Err(Error::new(raw.span.clone(), format!("{v} does not fit {}, which has {bits} bits ({least} to {most})", def.name)));
     }
@@ -151,7 +152,8 @@ fn address<const N: usize>(text: &str, parse: impl Fn(&str) -> Option<[u8; N]>) 
 
 /// `aa:bb`, `aa-bb`, `aa.bb`, `aabb`, `0xaabb`, `a`.
 fn hex(text: &str) -> Option<Vec<u8>> {
-    let byte = |t: &str| (matches!(t.len(), 1 | 2) && t.bytes().all(|b| b.is_ascii_hexdigit())).then(|| u8::from_str_radix(t, 16).ok()).flatten();
+    let byte =
+        |t: &str| (matches!(t.len(), 1 | 2) && t.bytes().all(|b| b.is_ascii_hexdigit())).then(|| u8::from_str_radix(t, 16).ok()).flatten();
     let text = text.strip_suffix(':').unwrap_or(text);
     if let Some(separator) = [':', '-', '.'].into_iter().find(|s| text.contains(*s)) {
         return text.split(separator).map(byte).collect();
@@ -213,7 +215,8 @@ fn absolute(text: &str) -> Option<(i64, u32)> {
         return Some(t);
     }
     let text = text.trim();
-    let text = text.strip_suffix('Z').or_else(|| text.strip_suffix("UTC")).or_else(|| text.strip_suffix("+0000")).unwrap_or(text).trim_end();
+    let text =
+        text.strip_suffix('Z').or_else(|| text.strip_suffix("UTC")).or_else(|| text.strip_suffix("+0000")).unwrap_or(text).trim_end();
     let (year, month, day, clock) = if text.starts_with(|c: char| c.is_ascii_alphabetic()) {
         const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
         let mut words = text.split_ascii_whitespace();
@@ -243,7 +246,16 @@ mod tests {
 
     #[test]
     fn numbers_in_all_their_forms() {
-        let cases = [("10", Some(10)), ("0x1F", Some(31)), ("010", Some(8)), ("0b101", Some(5)), ("-3", Some(-3)), ("08", None), ("1e3", None), ("--1", None)];
+        let cases = [
+            ("10", Some(10)),
+            ("0x1F", Some(31)),
+            ("010", Some(8)),
+            ("0b101", Some(5)),
+            ("-3", Some(-3)),
+            ("08", None),
+            ("1e3", None),
+            ("--1", None),
+        ];
         for (text, value) in cases {
             assert_eq!(number(text), value, "{text}");
         }

@@ -90,7 +90,8 @@ impl Error {
             escape(&mut s, text.get(range).unwrap_or(""));
             s
         };
-        let (before, at, after) = (part(from..self.span.start), part(self.span.start..self.span.end.min(upto)), part(self.span.end.min(upto)..upto));
+        let (before, at, after) =
+            (part(from..self.span.start), part(self.span.start..self.span.end.min(upto)), part(self.span.end.min(upto)..upto));
         let _ = write!(out, "\n  {before}{at}{after}\n  ");
         out.extend(core::iter::repeat_n(' ', before.chars().count()));
         out.extend(core::iter::repeat_n('^', at.chars().count().max(1)));

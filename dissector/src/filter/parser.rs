@@ -234,7 +234,9 @@ impl<'t> Parser<'t> {
             Side::Typed { operand: Operand::Field(at), .. } => Ok(Test::Present(at)),
             Side::Typed { operand, .. } => Ok(Test::Truthy(operand)),
             Side::Raw { text, quoted: false, span } => Err(self.unknown(&text, span)),
-            Side::Raw { quoted: true, span, .. } => Err(Error::new(span, "text alone is no test; expected a field and a comparison".into())),
+            Side::Raw { quoted: true, span, .. } => {
+                Err(Error::new(span, "text alone is no test; expected a field and a comparison".into()))
+            }
         }
     }
 
@@ -256,9 +258,7 @@ impl<'t> Parser<'t> {
         self.peeked = None;
         let mask = match self.item()? {
             Side::Typed { operand, class: Class::Number, .. } => operand,
-            Side::Raw { text, quoted, span } => {
-                Operand::Literal(literal(&Raw { text: &text, quoted, span }, Class::Number, None, false)?)
-            }
+            Side::Raw { text, quoted, span } => Operand::Literal(literal(&Raw { text: &text, quoted, span }, Class::Number, None, false)?),
             other => return Err(Error::new(other.span(), "& needs a number on its right".into())),
         };
         // the result is a number without names, of the width of the field
@@ -455,7 +455,9 @@ impl<'t> Parser<'t> {
         self.need_value(&side);
         match side {
             Side::Typed { operand, class: class @ (Class::Text | Class::Bytes), span, .. } => Ok((operand, class, span)),
-            Side::Typed { operand, def: Some(def), span, .. } if !def.values.is_empty() => Ok((Operand::Name(Box::new(operand)), Class::Text, span)),
+            Side::Typed { operand, def: Some(def), span, .. } if !def.values.is_empty() => {
+                Ok((Operand::Name(Box::new(operand)), Class::Text, span))
+            }
             Side::Typed { class, span, .. } => {
                 let what = escaped(&self.text[span.clone()]);
                 Err(Error::new(span, format!("{verb} searches text or bytes, and {what} is {}", describe(class))))

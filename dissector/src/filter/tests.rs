@@ -130,14 +130,25 @@ fn comparisons() {
     ] {
         assert!(passes(text), "{text}");
     }
-    for text in ["t.cmd == 9", "t.cmd == \"Session Setup\"", "t.src == 192.0.3.0/24", "t.name == \"hello.txt\"", "t.delta > 0", "t.cmd == t.len"] {
+    for text in
+        ["t.cmd == 9", "t.cmd == \"Session Setup\"", "t.src == 192.0.3.0/24", "t.name == \"hello.txt\"", "t.delta > 0", "t.cmd == t.len"]
+    {
         assert!(!passes(text), "{text}");
     }
 }
 
 #[test]
 fn several_values_pass_if_any_does_and_differ_if_all_do() {
-    for text in ["t.port == 445", "t.port == 50000", "t.port > 1000", "t.port < 1000", "t.port !== 445", "any t.port > 1000", "all t.port > 400", "count(t.port) == 2"] {
+    for text in [
+        "t.port == 445",
+        "t.port == 50000",
+        "t.port > 1000",
+        "t.port < 1000",
+        "t.port !== 445",
+        "any t.port > 1000",
+        "all t.port > 400",
+        "count(t.port) == 2",
+    ] {
         assert!(passes(text), "{text}");
     }
     for text in ["t.port != 445", "t.port === 445", "all t.port > 1000", "t.port ~= 445 && t.port == 1"] {
@@ -277,7 +288,12 @@ fn errors_say_what_and_where_and_what_was_meant() {
         ("t.src == 300.0.0.1", "300.0.0.1", "\"300.0.0.1\" is not an IPv4 address for t.src", None),
         ("t.src == 10.0.0.0/33", "10.0.0.0/33", "\"10.0.0.0/33\" is not an IPv4 address for t.src", None),
         ("t.data == xyz", "xyz", "\"xyz\" is not a run of bytes (aa:bb:cc, or text in quotes) for t.data", None),
-        ("t.time > yesterday", "yesterday", "\"yesterday\" is not a time (\"2026-11-21 07:56:08.5\", or seconds since 1970) for t.time", None),
+        (
+            "t.time > yesterday",
+            "yesterday",
+            "\"yesterday\" is not a time (\"2026-11-21 07:56:08.5\", or seconds since 1970) for t.time",
+            None,
+        ),
         ("t.len contains 5", "t.len", "contains searches text or bytes, and t.len is a number", None),
         ("t.name == t.len", "t.len", "t.name is text and t.len is a number", None),
         ("t.len[0:2] == 1", "[0:2]", "t.len is a number and has no parts to slice", None),
@@ -357,9 +373,56 @@ fn the_probe_is_told_only_what_the_filter_names() {
 
 fn any_filter() -> impl Strategy<Value = String> {
     let word = prop::sample::select(vec![
-        "t.cmd", "t.port", "t.name", "t.data", "t.src", "t.mac", "t.missing", "t", "t.time", "t.took", "t.status", "t.reply", "==", "!=", ">", "contains", "matches",
-        "in", "{", "}", "(", ")", "[0:3]", "[-1]", "[", "&&", "||", "!", "^^", "&", "8", "0x10", "-1", "\"Read\"", "\"a.c\"", "aa:bb", "10.0.0.0/8", "..", ",", "len",
-        "count", "any", "all", "not", "\"", "\\", "===", "!==", "é", "\u{202e}",
+        "t.cmd",
+        "t.port",
+        "t.name",
+        "t.data",
+        "t.src",
+        "t.mac",
+        "t.missing",
+        "t",
+        "t.time",
+        "t.took",
+        "t.status",
+        "t.reply",
+        "==",
+        "!=",
+        ">",
+        "contains",
+        "matches",
+        "in",
+        "{",
+        "}",
+        "(",
+        ")",
+        "[0:3]",
+        "[-1]",
+        "[",
+        "&&",
+        "||",
+        "!",
+        "^^",
+        "&",
+        "8",
+        "0x10",
+        "-1",
+        "\"Read\"",
+        "\"a.c\"",
+        "aa:bb",
+        "10.0.0.0/8",
+        "..",
+        ",",
+        "len",
+        "count",
+        "any",
+        "all",
+        "not",
+        "\"",
+        "\\",
+        "===",
+        "!==",
+        "é",
+        "\u{202e}",
     ]);
     prop::collection::vec(word, 0..14).prop_map(|w| w.join(" "))
 }
