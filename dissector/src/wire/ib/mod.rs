@@ -1,7 +1,9 @@
 //! InfiniBand transport packets, native and over Ethernet (RoCE): IBA volume 1 chapter 9, annexes A16 and A17.
 pub mod bth;
+pub mod cm;
 pub mod ext;
 pub mod icrc;
+pub mod mad;
 pub mod net;
 
 fields! {
