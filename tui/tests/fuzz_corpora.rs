@@ -6,8 +6,11 @@ use rdmascope_dissector::fuzzing as dissector;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// What a fuzzer calls with its bytes.
+type Target = fn(&[u8]);
+
 /// The fuzz targets, by the names of their files in `fuzz/fuzz_targets/` and of their folders in `fuzz/corpus/`.
-const TARGETS: &[(&str, fn(&[u8]))] = &[
+const TARGETS: &[(&str, Target)] = &[
     ("capture_file", capture::fuzz_capture_file),
     ("decompress", dissector::fuzz_decompress),
     ("filter", dissector::fuzz_filter),

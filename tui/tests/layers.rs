@@ -47,7 +47,7 @@ fn packages(metadata: &Value) -> BTreeMap<&str, &Value> {
 }
 
 /// Root source files of a package's library and binaries.
-fn roots<'a>(package: &'a Value) -> impl Iterator<Item = &'a str> {
+fn roots(package: &Value) -> impl Iterator<Item = &str> {
     let shipped = |target: &&Value| target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "lib" || kind == "bin"));
     package["targets"].as_array().expect("targets").iter().filter(shipped).map(|target| target["src_path"].as_str().expect("src_path"))
 }
