@@ -9,5 +9,8 @@ extern crate std;
 
 pub mod finding;
 pub mod flow;
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod keys;
 pub mod op;
 pub mod rules;

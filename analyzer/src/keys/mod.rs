@@ -1,0 +1,326 @@
+//! What opens encrypted SMB sessions and verifies signed ones: keys and passwords that the user gives, what is derived from them, and
+//! the ciphers and signatures themselves.
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `file.rs` | the key file: what the Linux client, ksmbd, `smbinfo` and Wireshark print or keep, and passwords |
+//! | `ntlm.rs` | from a password and a captured NTLMSSP exchange to the session key |
+//! | `derive.rs` | from the session key to the keys that sign and encrypt; the preauthentication hash |
+//! | `cipher.rs` | SMB2_TRANSFORM_HEADER: AES-CCM and AES-GCM |
+//! | `sign.rs` | signatures: HMAC-SHA256, AES-CMAC, AES-GMAC |
+//! | `session.rs` | the state of one connection and of one session: fed with messages, it decrypts and verifies |
+//!
+//! Keys never show in `Debug`, and nothing here keeps a password: only its NT hash.
+
+pub mod cipher;
+pub mod derive;
+pub mod file;
+pub mod ntlm;
+pub mod session;
+pub mod sign;
+
+pub use cipher::{Cipher, Sealed};
+pub use derive::{Derived, PreauthHash, derive_keys};
+pub use file::KeyFileError;
+pub use session::{ConnectionCrypto, Direction, SessionCrypto, Verdict};
+pub use sign::Signer;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use hashbrown::HashMap;
+use rdmascope_dissector::wire_enum;
+
+wire_enum! {
+    /// The dialect that a connection speaks (DialectRevision, \[MS-SMB2\] 2.2.4).
+    pub enum Dialect: u16 {
+        SMB_2_0_2 = 0x0202, "SMB 2.0.2";
+        SMB_2_1 = 0x0210, "SMB 2.1";
+        SMB_3_0 = 0x0300, "SMB 3.0";
+        SMB_3_0_2 = 0x0302, "SMB 3.0.2";
+        SMB_3_1_1 = 0x0311, "SMB 3.1.1";
+    }
+}
+
+wire_enum! {
+    /// A cipher by its number in SMB2_ENCRYPTION_CAPABILITIES (\[MS-SMB2\] 2.2.3.1.2); 0 is none.
+    pub enum CipherId: u16 {
+        AES_128_CCM = 0x0001, "AES-128-CCM";
+        AES_128_GCM = 0x0002, "AES-128-GCM";
+        AES_256_CCM = 0x0003, "AES-256-CCM";
+        AES_256_GCM = 0x0004, "AES-256-GCM";
+    }
+}
+
+impl CipherId {
+    /// Every cipher there is.
+    pub const ALL: [Self; 4] = [Self::AES_128_CCM, Self::AES_128_GCM, Self::AES_256_CCM, Self::AES_256_GCM];
+
+    /// Bytes of its keys.
+    pub const fn key_len(self) -> usize {
+        if matches!(self, Self::AES_256_CCM | Self::AES_256_GCM) { 32 } else { 16 }
+    }
+
+    /// Bytes of its nonces.
+    pub const fn nonce_len(self) -> usize {
+        if matches!(self, Self::AES_128_CCM | Self::AES_256_CCM) { 11 } else { 12 }
+    }
+}
+
+wire_enum! {
+    /// How messages are signed, by its number in SMB2_SIGNING_CAPABILITIES (\[MS-SMB2\] 2.2.3.1.7).
+    pub enum SigningAlgorithm: u16 {
+        HMAC_SHA256 = 0x0000, "HMAC-SHA256";
+        AES_CMAC = 0x0001, "AES-CMAC";
+        AES_GMAC = 0x0002, "AES-GMAC";
+    }
+}
+
+impl SigningAlgorithm {
+    /// Every algorithm there is.
+    pub const ALL: [Self; 3] = [Self::HMAC_SHA256, Self::AES_CMAC, Self::AES_GMAC];
+
+    /// The one of a dialect, where none was negotiated.
+    pub fn of_dialect(dialect: Dialect) -> Self {
+        if dialect < Dialect::SMB_3_0 { Self::HMAC_SHA256 } else { Self::AES_CMAC }
+    }
+}
+
+/// A secret of up to 32 bytes. `Debug` tells its length alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    bytes: [u8; 32],
+    len: u8,
+}
+
+impl Key {
+    /// Bytes of the longest key.
+    pub const LEN_MAX: usize = 32;
+
+    /// A key of `N` bytes, 32 at most.
+    pub const fn of<const N: usize>(bytes: [u8; N]) -> Self {
+        const { assert!(N <= Self::LEN_MAX) }
+        let mut all = [0; Self::LEN_MAX];
+        let mut n = 0;
+        while n < N {
+            all[n] = bytes[n];
+            n += 1;
+        }
+        Self { bytes: all, len: N as u8 }
+    }
+
+    /// The first 32 bytes of these.
+    pub fn of_slice(bytes: &[u8]) -> Self {
+        let len = bytes.len().min(Self::LEN_MAX);
+        let mut all = [0; Self::LEN_MAX];
+        all[..len].copy_from_slice(&bytes[..len]);
+        Self { bytes: all, len: len as u8 }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Whether all of it is zeros: how tools print a key that there is not.
+    pub fn is_zero(&self) -> bool {
+        self.bytes == [0; Self::LEN_MAX]
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({} bytes)", self.len)
+    }
+}
+
+/// What is given of one session. Any of it may be missing; the more there is, the less has to be captured: with the session key alone
+/// dialect 3.1.1 needs NEGOTIATE and SESSION_SETUP as well.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keys {
+    /// What authentication ended with.
+    pub session_key: Option<Key>,
+    /// Signs.
+    pub signing: Option<Key>,
+    /// Encrypts what the client sends. Programs do not agree on what they call it, so the two are tried in both directions.
+    pub client_to_server: Option<Key>,
+    /// Encrypts what the server sends.
+    pub server_to_client: Option<Key>,
+}
+
+impl Keys {
+    /// Takes over what `other` has and these have not. False, and nothing is changed, where the two contradict each other.
+    fn join(&mut self, other: &Self) -> bool {
+        let both = |a: Option<Key>, b: Option<Key>| match (a, b) {
+            (Some(a), Some(b)) => (a == b).then_some(Some(a)),
+            (a, b) => Some(a.or(b)),
+        };
+        let joined = || {
+            Some(Self {
+                session_key: both(self.session_key, other.session_key)?,
+                signing: both(self.signing, other.signing)?,
+                client_to_server: both(self.client_to_server, other.client_to_server)?,
+                server_to_client: both(self.server_to_client, other.server_to_client)?,
+            })
+        };
+        match joined() {
+            Some(keys) => {
+                *self = keys;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// A password, as what is left of it, and whose it is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    /// The user it belongs to, without a domain; anyone's where that is not known.
+    pub user: Option<String>,
+    /// MD4 of the password in UTF-16 (\[MS-NLMP\] 3.3.2, NTOWF of version 1).
+    pub nt_hash: [u8; 16],
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({})", self.user.as_deref().unwrap_or("any user"))
+    }
+}
+
+/// Everything that the user gave.
+#[derive(Clone, Debug, Default)]
+pub struct Keyring {
+    sessions: HashMap<u64, Vec<Keys>>,
+    secrets: Vec<Secret>,
+}
+
+impl Keyring {
+    /// Sets of keys that are kept for one session id: each channel of it may have been printed.
+    pub const KEYS_PER_SESSION: usize = 8;
+
+    /// Without any key.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty() && self.secrets.is_empty()
+    }
+
+    /// Adds what a key file holds (see [`file`]) and returns how many sessions and passwords that were.
+    ///
+    /// # Errors
+    /// The first line that is not understood; nothing has been added then.
+    pub fn add_file(&mut self, text: &str) -> Result<usize, KeyFileError> {
+        let entries = file::parse(text)?;
+        let count = entries.len();
+        for entry in entries {
+            match entry {
+                file::Entry::Session(id, keys) => self.add_session(id, keys),
+                file::Entry::Secret(secret) => self.add_secret(secret),
+            }
+        }
+        Ok(count)
+    }
+
+    /// Adds keys of a session. `session_id` is the number in the SMB2 header.
+    pub fn add_session(&mut self, session_id: u64, keys: Keys) {
+        let known = self.sessions.entry(session_id).or_default();
+        if !known.iter_mut().any(|k| k.join(&keys)) && known.len() < Self::KEYS_PER_SESSION {
+            known.push(keys);
+        }
+    }
+
+    /// Adds a password.
+    pub fn add_secret(&mut self, secret: Secret) {
+        if !self.secrets.contains(&secret) {
+            self.secrets.push(secret);
+        }
+    }
+
+    /// Adds a password in the clear, of one user or of any.
+    pub fn add_password(&mut self, user: Option<&str>, password: &str) {
+        self.add_secret(Secret { user: user.map(Into::into), nt_hash: ntlm::nt_hash(password) });
+    }
+
+    /// The keys that were given for a session: the first set, where there are several.
+    pub fn session(&self, session_id: u64) -> Option<Keys> {
+        self.sessions(session_id).first().copied()
+    }
+
+    /// Every set of keys that was given for a session.
+    pub fn sessions(&self, session_id: u64) -> &[Keys] {
+        self.sessions.get(&session_id).map_or(&[], Vec::as_slice)
+    }
+
+    /// The session key of a captured NTLM exchange, where one of the passwords is the one it was made with.
+    pub fn ntlm(&self, challenge: &ntlm::Challenge, authenticate: &ntlm::Authenticate<'_>) -> Result<Key, ntlm::Refusal> {
+        if authenticate.is_anonymous() {
+            return authenticate.session_key(challenge, &[0; 16]);
+        }
+        let fits = |s: &&Secret| s.user.as_ref().is_none_or(|user| authenticate.is_user(user));
+        let mut refusal = ntlm::Refusal::Password;
+        for secret in self.secrets.iter().filter(fits) {
+            match authenticate.session_key(challenge, &secret.nt_hash) {
+                Err(e) => refusal = e,
+                key => return key,
+            }
+        }
+        Err(refusal)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use alloc::string::String;
+    use alloc::vec::Vec;
+
+    pub(crate) fn hex(text: &str) -> Vec<u8> {
+        let digits: String = text.split_whitespace().collect();
+        (0..digits.len()).step_by(2).map(|n| u8::from_str_radix(&digits[n..n + 2], 16).unwrap()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn secrets_do_not_show() {
+        let mut ring = Keyring::new();
+        ring.add_session(0x77, Keys { session_key: Some(Key::of([0xab; 16])), ..Keys::default() });
+        ring.add_password(Some("alice"), "secret");
+        let shown = format!("{ring:?}");
+        assert!(!shown.contains("171") && !shown.contains("ab") && !shown.contains("secret,"), "{shown}");
+        assert!(shown.contains("Key(16 bytes)") && shown.contains("Secret(alice)"), "{shown}");
+    }
+
+    #[test]
+    fn sets_of_keys_are_bounded_and_told_once() {
+        let mut ring = Keyring::new();
+        assert!(ring.is_empty());
+        for n in 0..20 {
+            for _ in 0..2 {
+                ring.add_session(1, Keys { signing: Some(Key::of([n; 16])), ..Keys::default() });
+            }
+        }
+        assert_eq!(ring.sessions(1).len(), Keyring::KEYS_PER_SESSION);
+        assert_eq!(ring.session(1).unwrap().signing, Some(Key::of([0; 16])));
+        assert_eq!((ring.session(2), ring.is_empty()), (None, false));
+        // what different programs know of one session comes together
+        ring.add_session(2, Keys { signing: Some(Key::of([1; 16])), ..Keys::default() });
+        ring.add_session(2, Keys { session_key: Some(Key::of([2; 16])), ..Keys::default() });
+        let both = Keys { signing: Some(Key::of([1; 16])), session_key: Some(Key::of([2; 16])), ..Keys::default() };
+        assert_eq!(ring.sessions(2), [both]);
+    }
+
+    #[test]
+    fn a_key_keeps_its_length() {
+        assert_eq!((Key::of([3; 16]).bytes(), Key::of_slice(&[4; 40]).bytes()), (&[3; 16][..], &[4; 32][..]));
+        assert_ne!(Key::of([0; 16]), Key::of([0; 32]));
+        assert!(Key::of([0; 32]).is_zero() && !Key::of([1]).is_zero());
+    }
+}

@@ -1,0 +1,516 @@
+//! The cryptographic state of a connection and of a session on it, as a witness can follow it: \[MS-SMB2\] 3.2.5.2 and 3.2.5.3.
+//!
+//! ```text
+//! ConnectionCrypto ── negotiate_request, negotiate_response ──▶ dialect, cipher, signing algorithm, hash
+//!        │
+//!        ▼
+//! SessionCrypto ── request, response … ──▶ NTLM exchange, hash ── status 0 ──▶ keys ──▶ decrypt, verify
+//! ```
+//!
+//! Where the capture began late, or other keys were given than those that can be derived, there are several candidates: each is tried,
+//! and the one that fits is the first to be tried from then on. Encryption proves its key; a signature does so only once.
+
+use crate::keys::cipher::{Cipher, Sealed};
+use crate::keys::derive::{PreauthHash, derive_keys};
+use crate::keys::sign::Signer;
+use crate::keys::{CipherId, Dialect, Key, Keyring, Keys, SigningAlgorithm, ntlm};
+use alloc::vec::Vec;
+
+const STATUS_SUCCESS: u32 = 0;
+const STATUS_MORE_PROCESSING_REQUIRED: u32 = 0xc000_0016;
+
+/// Which way a message goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the client.
+    ToServer,
+    /// From the server.
+    ToClient,
+}
+
+/// What is to be thought of a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is right.
+    Verified,
+    /// It is wrong: this key is known to be the session's, since it verified another message or a password proved it.
+    Failed,
+    /// It is wrong, but so may be the key: no message of this session was verified yet.
+    Unproven,
+    /// No key is known.
+    NoKey,
+}
+
+/// What two ends agreed on for their connection.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionCrypto {
+    dialect: Option<Dialect>,
+    cipher: Option<CipherId>,
+    signing: Option<SigningAlgorithm>,
+    hash: Option<PreauthHash>,
+}
+
+impl ConnectionCrypto {
+    /// Of a connection whose NEGOTIATE has not been seen, or not yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An SMB2 NEGOTIATE request, from its SMB2 header on. (One of SMB1 does not count: the SMB2 one that follows it does.)
+    pub fn negotiate_request(&mut self, message: &[u8]) {
+        let mut hash = PreauthHash::START;
+        hash.add(message);
+        *self = Self { hash: Some(hash), ..Self::default() };
+    }
+
+    /// Its reply, from its SMB2 header on, with the dialect that it chose and what its contexts say: `cipher` and `signing` are `None`
+    /// where there is no such context.
+    pub fn negotiate_response(&mut self, message: &[u8], dialect: Dialect, cipher: Option<CipherId>, signing: Option<SigningAlgorithm>) {
+        if let Some(hash) = &mut self.hash {
+            hash.add(message);
+        }
+        self.dialect = Some(dialect);
+        self.cipher = match dialect {
+            Dialect::SMB_3_0 | Dialect::SMB_3_0_2 => Some(CipherId::AES_128_CCM),
+            _ => cipher.filter(|c| c.0 != 0),
+        };
+        self.signing = Some(signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(dialect)));
+    }
+
+    /// A message may have been missed: the hash, and what goes into it, is not known then.
+    pub fn missed(&mut self) {
+        self.hash = None;
+    }
+
+    /// The dialect, once it is known.
+    pub fn dialect(&self) -> Option<Dialect> {
+        self.dialect
+    }
+
+    /// The cipher, once one was chosen.
+    pub fn cipher(&self) -> Option<CipherId> {
+        self.cipher
+    }
+
+    /// How messages are signed, once it is known.
+    pub fn signing(&self) -> Option<SigningAlgorithm> {
+        self.signing
+    }
+}
+
+/// A session on one connection: its own, or the channel of a session that began on another.
+#[derive(Clone, Debug)]
+pub struct SessionCrypto {
+    connection: ConnectionCrypto,
+    challenge: Option<ntlm::Challenge>,
+    authenticated: Option<Result<Key, ntlm::Refusal>>,
+    established: bool,
+    proven: bool,
+    signers: Vec<Signer>,
+    to_server: Vec<Cipher>,
+    to_client: Vec<Cipher>,
+}
+
+impl SessionCrypto {
+    /// Candidates that are tried for one purpose.
+    const CANDIDATES: usize = 8;
+
+    /// A session that begins now, or began before the capture: then give [`ConnectionCrypto::new`], and call
+    /// [`SessionCrypto::establish`].
+    pub fn new(connection: &ConnectionCrypto) -> Self {
+        Self {
+            connection: connection.clone(),
+            challenge: None,
+            authenticated: None,
+            established: false,
+            proven: false,
+            signers: Vec::new(),
+            to_server: Vec::new(),
+            to_client: Vec::new(),
+        }
+    }
+
+    /// A SESSION_SETUP request, from its SMB2 header on, and the security buffer in it. Does nothing once the session is
+    /// established: authenticating again does not change its keys.
+    pub fn request(&mut self, message: &[u8], token: &[u8], keyring: &Keyring) {
+        if self.established {
+            return;
+        }
+        if let Some(hash) = &mut self.connection.hash {
+            hash.add(message);
+        }
+        if let (Some((3, found)), Some(challenge)) = (ntlm::find(token), &self.challenge) {
+            self.authenticated = ntlm::Authenticate::parse(found).map(|a| keyring.ntlm(challenge, &a));
+        }
+    }
+
+    /// The reply to it. The last one, with status 0, gives the session its keys.
+    pub fn response(&mut self, message: &[u8], status: u32, session_id: u64, token: &[u8], keyring: &Keyring) {
+        if self.established {
+            return;
+        }
+        match status {
+            STATUS_SUCCESS => self.establish(session_id, keyring),
+            STATUS_MORE_PROCESSING_REQUIRED => {
+                if let Some(hash) = &mut self.connection.hash {
+                    hash.add(message);
+                }
+                if let Some((2, found)) = ntlm::find(token) {
+                    self.challenge = ntlm::Challenge::parse(found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Gives the session every key that is given for it or can be derived. [`SessionCrypto::response`] calls it; it is called directly
+    /// where the capture began later.
+    pub fn establish(&mut self, session_id: u64, keyring: &Keyring) {
+        self.established = true;
+        let mut keys = Candidates { connection: &self.connection, signers: Vec::new(), to_server: Vec::new(), to_client: Vec::new() };
+        if let Some(Ok(key)) = self.authenticated {
+            keys.of_session_key(&key);
+            // the password's proof holds for the signing key as well, if that could be derived
+            self.proven = self.connection.dialect.is_some() && !keys.signers.is_empty();
+        }
+        for given in keyring.sessions(session_id) {
+            keys.of_given(given);
+        }
+        let Candidates { signers, to_server, to_client, .. } = keys;
+        self.signers = signers.iter().filter_map(|(id, key)| Signer::new(*id, key)).take(Self::CANDIDATES).collect();
+        let ready = |list: &[(CipherId, Key)]| list.iter().filter_map(|(id, key)| Cipher::new(*id, key)).take(Self::CANDIDATES).collect();
+        self.to_server = ready(&to_server);
+        self.to_client = ready(&to_client);
+    }
+
+    /// Makes this session a channel of `first` (SMB2_SESSION_FLAG_BINDING), after it was established: it encrypts with the keys of
+    /// that one and signs with its own.
+    pub fn bind(&mut self, first: &Self) {
+        self.to_server.clone_from(&first.to_server);
+        self.to_client.clone_from(&first.to_client);
+        let own = matches!(self.authenticated, Some(Ok(_)));
+        self.proven &= own;
+    }
+
+    /// A message of SESSION_SETUP may have been missed before the session was established: the hash is not known then.
+    pub fn missed(&mut self) {
+        self.connection.missed();
+    }
+
+    /// Why the NTLM exchange did not give a session key, where there was one.
+    pub fn refusal(&self) -> Option<ntlm::Refusal> {
+        self.authenticated.and_then(Result::err)
+    }
+
+    /// Whether authentication has ended, or the keys were given without it.
+    pub fn is_established(&self) -> bool {
+        self.established
+    }
+
+    /// What encrypts messages in a direction: for the side that talks.
+    pub fn cipher(&self, direction: Direction) -> Option<&Cipher> {
+        match direction {
+            Direction::ToServer => self.to_server.first(),
+            Direction::ToClient => self.to_client.first(),
+        }
+    }
+
+    /// What signs messages: for the side that talks.
+    pub fn signer(&self) -> Option<&Signer> {
+        self.signers.first()
+    }
+
+    /// Decrypts a message, which begins with its SMB2_TRANSFORM_HEADER, into `output`, whose content is replaced.
+    ///
+    /// # Errors
+    /// See [`Sealed`]; `output` is empty then.
+    pub fn decrypt(&mut self, direction: Direction, message: &[u8], output: &mut Vec<u8>) -> Result<(), Sealed> {
+        output.clear();
+        let (expected, other) = match direction {
+            Direction::ToServer => (&mut self.to_server, &mut self.to_client),
+            Direction::ToClient => (&mut self.to_client, &mut self.to_server),
+        };
+        let mut refused = Err(Sealed::NoKey);
+        for n in 0..expected.len() {
+            refused = expected[n].decrypt(message, output);
+            match refused {
+                Ok(()) => {
+                    expected.swap(0, n);
+                    return Ok(());
+                }
+                Err(Sealed::Short) => return refused,
+                Err(_) => {}
+            }
+        }
+        for n in 0..other.len() {
+            refused = other[n].decrypt(message, output);
+            if refused.is_ok() {
+                // the keys were given the wrong way round
+                core::mem::swap(expected, other);
+                expected.swap(0, n);
+                return Ok(());
+            }
+        }
+        refused
+    }
+
+    /// Verifies the signature of one message of a compound, from its SMB2 header to the next one's.
+    pub fn verify(&mut self, message: &[u8]) -> Verdict {
+        match self.signers.iter().position(|s| s.verify(message)) {
+            Some(n) => {
+                self.signers.swap(0, n);
+                self.signers.truncate(1);
+                self.proven = true;
+                Verdict::Verified
+            }
+            None if self.signers.is_empty() => Verdict::NoKey,
+            None if self.proven => Verdict::Failed,
+            None => Verdict::Unproven,
+        }
+    }
+}
+
+/// What may be the keys of a session, each once.
+struct Candidates<'a> {
+    connection: &'a ConnectionCrypto,
+    signers: Vec<(SigningAlgorithm, Key)>,
+    to_server: Vec<(CipherId, Key)>,
+    to_client: Vec<(CipherId, Key)>,
+}
+
+impl Candidates<'_> {
+    fn of_given(&mut self, keys: &Keys) {
+        if let Some(key) = &keys.signing {
+            match self.connection.signing {
+                Some(algorithm) => add(&mut self.signers, algorithm, key),
+                None => SigningAlgorithm::ALL.iter().for_each(|a| add(&mut self.signers, *a, key)),
+            }
+        }
+        for (key, list) in [(&keys.client_to_server, &mut self.to_server), (&keys.server_to_client, &mut self.to_client)] {
+            let Some(key) = key else { continue };
+            // where no cipher was seen negotiated, every one that takes such a key; 32 bytes may be 16 with zeros behind them
+            let ids = CipherId::ALL.into_iter().filter(|id| self.connection.cipher.is_none_or(|c| c == *id));
+            ids.for_each(|id| add(list, id, &Key::of_slice(key.bytes().get(..id.key_len()).unwrap_or(&[]))));
+        }
+        if let Some(key) = &keys.session_key {
+            self.of_session_key(key);
+        }
+    }
+
+    fn of_session_key(&mut self, key: &Key) {
+        match (self.connection.dialect, self.connection.hash) {
+            // where the hash is missing, what it goes into cannot be derived
+            (Some(Dialect::SMB_3_1_1), None) => {}
+            (Some(dialect), hash) => self.derive(dialect, key, &hash.unwrap_or_default()),
+            (None, _) => {
+                self.derive(Dialect::SMB_2_1, key, &PreauthHash::START);
+                self.derive(Dialect::SMB_3_0, key, &PreauthHash::START);
+            }
+        }
+    }
+
+    fn derive(&mut self, dialect: Dialect, key: &Key, hash: &PreauthHash) {
+        let cipher = self.connection.cipher.unwrap_or(CipherId::AES_128_CCM);
+        let derived = derive_keys(dialect, cipher, key.bytes(), hash);
+        add(&mut self.signers, self.connection.signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(dialect)), &derived.signing);
+        if self.connection.dialect.is_some() && self.connection.cipher.is_none() {
+            return;
+        }
+        if let (Some(c2s), Some(s2c)) = (&derived.client_to_server, &derived.server_to_client) {
+            add(&mut self.to_server, cipher, c2s);
+            add(&mut self.to_client, cipher, s2c);
+        }
+    }
+}
+
+fn add<T: Copy + PartialEq>(list: &mut Vec<(T, Key)>, id: T, key: &Key) {
+    if !key.bytes().is_empty() && !list.contains(&(id, *key)) {
+        list.push((id, *key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::ntlm::tests::{authenticate, challenge};
+
+    const ID: u64 = 0x1100;
+
+    fn message(command: u8, text: &str) -> Vec<u8> {
+        let mut bytes = alloc::vec![0; 64];
+        bytes[..6].copy_from_slice(b"\xfeSMB\x40\0");
+        bytes[12] = command;
+        bytes.extend(text.as_bytes());
+        bytes
+    }
+
+    fn negotiated(dialect: Dialect, cipher: CipherId, signing: SigningAlgorithm) -> ConnectionCrypto {
+        let mut connection = ConnectionCrypto::new();
+        connection.negotiate_request(&message(0, "negotiate"));
+        connection.negotiate_response(&message(0, "agreed"), dialect, Some(cipher), Some(signing));
+        connection
+    }
+
+    /// A session whose user has the password of [MS-NLMP] 4.2.4, and so the session key 55…55.
+    fn set_up(connection: &ConnectionCrypto, keyring: &Keyring) -> SessionCrypto {
+        let mut session = SessionCrypto::new(connection);
+        session.request(&message(1, "negotiate"), b"", keyring);
+        session.response(&message(1, "challenge"), STATUS_MORE_PROCESSING_REQUIRED, ID, &challenge(), keyring);
+        session.request(&message(1, "authenticate"), &authenticate(), keyring);
+        session.response(&message(1, "done"), STATUS_SUCCESS, ID, b"", keyring);
+        session
+    }
+
+    fn hash_of(texts: &[(u8, &str)]) -> PreauthHash {
+        let mut hash = PreauthHash::START;
+        texts.iter().for_each(|(command, text)| hash.add(&message(*command, text)));
+        hash
+    }
+
+    fn with_password() -> Keyring {
+        let mut keyring = Keyring::new();
+        keyring.add_password(None, "Password");
+        keyring
+    }
+
+    #[test]
+    fn a_password_opens_a_session_of_3_1_1() {
+        let connection = negotiated(Dialect::SMB_3_1_1, CipherId::AES_256_GCM, SigningAlgorithm::AES_GMAC);
+        let mut session = set_up(&connection, &with_password());
+        assert!(session.is_established() && session.refusal().is_none());
+        let hash = hash_of(&[(0, "negotiate"), (0, "agreed"), (1, "negotiate"), (1, "challenge"), (1, "authenticate")]);
+        let keys = derive_keys(Dialect::SMB_3_1_1, CipherId::AES_256_GCM, &[0x55; 16], &hash);
+
+        let (mut sealed, mut output) = (Vec::new(), Vec::new());
+        for (direction, key) in [(Direction::ToServer, keys.client_to_server), (Direction::ToClient, keys.server_to_client)] {
+            sealed.clear();
+            let cipher = Cipher::new(CipherId::AES_256_GCM, &key.unwrap()).unwrap();
+            cipher.encrypt(&[1; 12], ID, &message(5, "create"), &mut sealed).unwrap();
+            session.decrypt(direction, &sealed, &mut output).unwrap();
+            assert_eq!(output, message(5, "create"));
+            // what the talking side would use is the same
+            let mut ours = Vec::new();
+            session.cipher(direction).unwrap().encrypt(&[1; 12], ID, &message(5, "create"), &mut ours).unwrap();
+            assert_eq!(ours, sealed);
+        }
+        let mut signed = message(8, "read");
+        // the password proves the key before any signature does
+        assert_eq!(session.verify(&signed), Verdict::Failed);
+        Signer::new(SigningAlgorithm::AES_GMAC, &keys.signing).unwrap().sign(&mut signed);
+        assert_eq!(session.verify(&signed), Verdict::Verified);
+        assert!(session.signer().unwrap().verify(&signed));
+
+        // authenticating again changes nothing
+        session.request(&message(1, "again"), &authenticate(), &Keyring::new());
+        session.response(&message(1, "done"), STATUS_SUCCESS, ID, b"", &Keyring::new());
+        assert_eq!(session.verify(&signed), Verdict::Verified);
+    }
+
+    #[test]
+    fn without_a_key_nothing_is_claimed() {
+        let connection = negotiated(Dialect::SMB_3_0, CipherId(0), SigningAlgorithm::AES_CMAC);
+        assert_eq!(connection.cipher(), Some(CipherId::AES_128_CCM));
+        let mut session = set_up(&connection, &Keyring::new());
+        assert_eq!(session.refusal(), Some(ntlm::Refusal::Password));
+        assert_eq!(session.verify(&message(8, "read")), Verdict::NoKey);
+        assert_eq!(session.decrypt(Direction::ToServer, &[0; 100], &mut Vec::new()), Err(Sealed::NoKey));
+        assert!(session.cipher(Direction::ToServer).is_none() && session.signer().is_none());
+    }
+
+    #[test]
+    fn given_keys_open_what_was_negotiated_before_the_capture() {
+        let c2s = Cipher::new(CipherId::AES_128_GCM, &Key::of([1; 16])).unwrap();
+        let s2c = Cipher::new(CipherId::AES_128_GCM, &Key::of([2; 16])).unwrap();
+        let (mut there, mut back, mut output) = (Vec::new(), Vec::new(), Vec::new());
+        c2s.encrypt(&[3; 12], ID, &message(8, "read"), &mut there).unwrap();
+        s2c.encrypt(&[4; 12], ID, &message(8, "data"), &mut back).unwrap();
+        // also the wrong way round
+        for swapped in [false, true] {
+            let (to_server, to_client) = if swapped { (2, 1) } else { (1, 2) };
+            let mut keyring = Keyring::new();
+            let keys = Keys {
+                client_to_server: Some(Key::of([to_server; 16])),
+                server_to_client: Some(Key::of([to_client; 16])),
+                ..Keys::default()
+            };
+            keyring.add_session(ID, keys);
+            let mut session = SessionCrypto::new(&ConnectionCrypto::new());
+            session.establish(ID, &keyring);
+            for _ in 0..2 {
+                session.decrypt(Direction::ToClient, &back, &mut output).unwrap();
+                assert_eq!(output, message(8, "data"));
+                session.decrypt(Direction::ToServer, &there, &mut output).unwrap();
+                assert_eq!(output, message(8, "read"));
+            }
+            assert_eq!(session.decrypt(Direction::ToServer, &there[..90], &mut output), Err(Sealed::Short));
+            there[60] ^= 1;
+            assert_eq!(session.decrypt(Direction::ToServer, &there, &mut output), Err(Sealed::Refused));
+            there[60] ^= 1;
+        }
+    }
+
+    #[test]
+    fn a_given_session_key_needs_no_negotiate_below_3_1_1() {
+        for (dialect, algorithm) in [(Dialect::SMB_2_1, SigningAlgorithm::HMAC_SHA256), (Dialect::SMB_3_0_2, SigningAlgorithm::AES_CMAC)] {
+            let keys = derive_keys(dialect, CipherId::AES_128_CCM, &[7; 16], &PreauthHash::START);
+            let mut keyring = Keyring::new();
+            keyring.add_session(ID, Keys { session_key: Some(Key::of([7; 16])), ..Keys::default() });
+            let mut session = SessionCrypto::new(&ConnectionCrypto::new());
+            session.establish(ID, &keyring);
+            let mut signed = message(8, "read");
+            // the key may be wrong until it has verified a message
+            assert_eq!(session.verify(&signed), Verdict::Unproven);
+            assert!(Signer::new(algorithm, &keys.signing).unwrap().sign(&mut signed));
+            assert_eq!(session.verify(&signed), Verdict::Verified);
+            signed[66] ^= 1;
+            assert_eq!(session.verify(&signed), Verdict::Failed);
+            if let Some(key) = keys.client_to_server {
+                let (mut sealed, mut output) = (Vec::new(), Vec::new());
+                Cipher::new(CipherId::AES_128_CCM, &key).unwrap().encrypt(&[1; 11], ID, b"plain", &mut sealed).unwrap();
+                session.decrypt(Direction::ToServer, &sealed, &mut output).unwrap();
+                assert_eq!(output, b"plain");
+            }
+        }
+        // 3.1.1 does need it
+        let mut late = ConnectionCrypto::new();
+        late.negotiate_response(&message(0, "agreed"), Dialect::SMB_3_1_1, Some(CipherId::AES_128_GCM), None);
+        let mut keyring = Keyring::new();
+        keyring.add_session(ID, Keys { session_key: Some(Key::of([7; 16])), ..Keys::default() });
+        let mut session = SessionCrypto::new(&late);
+        session.establish(ID, &keyring);
+        assert_eq!(session.verify(&message(8, "read")), Verdict::NoKey);
+    }
+
+    #[test]
+    fn a_missed_message_makes_keys_unknown_rather_than_wrong() {
+        let keyring = with_password();
+        let mut connection = negotiated(Dialect::SMB_3_1_1, CipherId::AES_128_GCM, SigningAlgorithm::AES_CMAC);
+        connection.missed();
+        assert_eq!(set_up(&connection, &keyring).verify(&message(8, "read")), Verdict::NoKey);
+        // without NEGOTIATE it may be any dialect
+        assert_eq!(set_up(&ConnectionCrypto::new(), &keyring).verify(&message(8, "read")), Verdict::Unproven);
+        let mut older = negotiated(Dialect::SMB_3_0_2, CipherId(0), SigningAlgorithm::AES_CMAC);
+        older.missed();
+        assert_eq!(set_up(&older, &keyring).verify(&message(8, "read")), Verdict::Failed);
+    }
+
+    #[test]
+    fn a_channel_encrypts_with_the_first_one_s_keys_and_signs_with_its_own() {
+        let keyring = with_password();
+        let first = set_up(&negotiated(Dialect::SMB_3_1_1, CipherId::AES_128_GCM, SigningAlgorithm::AES_CMAC), &keyring);
+        let mut other = ConnectionCrypto::new();
+        other.negotiate_request(&message(0, "second connection"));
+        other.negotiate_response(&message(0, "agreed"), Dialect::SMB_3_1_1, Some(CipherId::AES_128_GCM), None);
+        let mut channel = set_up(&other, &keyring);
+        let (mut sealed, mut output) = (Vec::new(), Vec::new());
+        first.cipher(Direction::ToServer).unwrap().encrypt(&[1; 12], ID, b"plain", &mut sealed).unwrap();
+        assert_eq!(channel.decrypt(Direction::ToServer, &sealed, &mut output), Err(Sealed::Refused));
+        channel.bind(&first);
+        channel.decrypt(Direction::ToServer, &sealed, &mut output).unwrap();
+        let mut signed = message(8, "read");
+        first.signer().unwrap().sign(&mut signed);
+        assert_eq!(channel.verify(&signed), Verdict::Failed);
+        assert!(channel.signer().unwrap().clone().sign(&mut signed));
+        assert_eq!(channel.verify(&signed), Verdict::Verified);
+    }
+}
