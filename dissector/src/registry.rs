@@ -2,7 +2,7 @@
 //! Wireshark plugin and the tests read it from here.
 
 use crate::field::{Def, Fields};
-use crate::wire::{frame_fields, ib, ip, link, rpc, rpcrdma, smbd, tcp, tunnel, udp, xdr};
+use crate::wire::{frame_fields, ib, ip, link, rpc, rpcrdma, smb2, smbd, tcp, tunnel, udp, xdr};
 use alloc::vec::Vec;
 
 /// The fields of every message, a line each.
@@ -47,6 +47,28 @@ pub const DECLARED: &[&[Def]] = &[
     <link::sll::f::All as Fields>::FIELDS,
     <link::vlan::Vlan as Fields>::FIELDS,
     <link::vlan::Provider as Fields>::FIELDS,
+    <smb2::create::f::All as Fields>::FIELDS,
+    <smb2::create::CreateRequestFixed as Fields>::FIELDS,
+    <smb2::create::CreateResponseFixed as Fields>::FIELDS,
+    <smb2::error::f::All as Fields>::FIELDS,
+    <smb2::error::ErrorFixed as Fields>::FIELDS,
+    <smb2::f::All as Fields>::FIELDS,
+    <smb2::file::CloseRequest as Fields>::FIELDS,
+    <smb2::file::CloseResponse as Fields>::FIELDS,
+    <smb2::file::FlushRequest as Fields>::FIELDS,
+    <smb2::header::f::All as Fields>::FIELDS,
+    <smb2::negotiate::f::All as Fields>::FIELDS,
+    <smb2::negotiate::NegotiateRequestFixed as Fields>::FIELDS,
+    <smb2::negotiate::NegotiateResponseFixed as Fields>::FIELDS,
+    <smb2::rdma_channel::f::All as Fields>::FIELDS,
+    <smb2::rdma_channel::CryptoTransformFixed as Fields>::FIELDS,
+    <smb2::rdma_channel::RdmaTransformFixed as Fields>::FIELDS,
+    <smb2::read_write::f::All as Fields>::FIELDS,
+    <smb2::read_write::ReadRequestFixed as Fields>::FIELDS,
+    <smb2::read_write::ReadResponseFixed as Fields>::FIELDS,
+    <smb2::read_write::WriteRequestFixed as Fields>::FIELDS,
+    <smb2::read_write::WriteResponseFixed as Fields>::FIELDS,
+    <smb2::reparse::f::All as Fields>::FIELDS,
     <smbd::f::All as Fields>::FIELDS,
     <smbd::NegotiateRequest as Fields>::FIELDS,
     <smbd::NegotiateResponse as Fields>::FIELDS,

@@ -1,2 +1,560 @@
-//! SMB2 and SMB3, \[MS-SMB2\].
+//! SMB2 and SMB3, \[MS-SMB2\]: a header of 64 bytes and one of twenty commands. Several messages may be chained to a
+//! compound; a whole compound may be encrypted or compressed.
+//!
+//! ```text
+//! \xfeSMB  header, body, [padding, header, body …]        a message, or a compound of them
+//! \xfdSMB  transform header, encrypted message
+//! \xfcSMB  compression header, compressed message
+//! \xffSMB  SMB1: only the negotiation that ends in SMB2
+//! ```
+//!
+//! [`parse_message`] takes a whole message and gives its PDUs to a [`Visitor`]. The body of most replies says what it is,
+//! that of some (QUERY_INFO, QUERY_DIRECTORY) does not: the analyzer remembers a [`RequestMemo`] of each request and
+//! gives it back when the reply comes. Without it, what is not self-describing is told as data.
+//!
+//! Offsets in a message count from the first byte of its header, so decoders of bodies take the PDU from there.
+
+pub mod blob;
 pub mod compression;
+pub mod create;
+pub mod create_context;
+pub mod error;
+pub mod file;
+pub mod header;
+pub mod negotiate;
+pub mod ntstatus;
+pub mod rdma_channel;
+pub mod read_write;
+pub mod reparse;
+pub mod spnego;
+#[cfg(test)]
+mod tests;
+pub mod text;
+
+pub use header::{Command, Header, Ids};
+pub use ntstatus::{NtStatus, Severity};
+pub use rdma_channel::{Channel, ChannelInfo};
+pub use text::Utf16;
+
+use crate::fault::{Fault, PResult, fault_of};
+use crate::field::{Def, Kind};
+use crate::leaf::read;
+use crate::trace::{Trace, Value, scope};
+use core::fmt;
+
+fields! {
+    /// The protocol and the fields that many of its messages share.
+    pub mod f ["[MS-SMB2] 2.2"] {
+        PROTOCOL: Protocol = "smb2", "SMB2 (Server Message Block Protocol version 2)";
+        BUFFER_CODE: U16 = "smb2.buffer_code", "StructureSize", hex;
+        BUFFER_CODE_LENGTH: U16 & 0xfffe / 16 = "smb2.buffer_code.length", "Fixed Part Length", dec;
+        BUFFER_CODE_DYNAMIC: Bool & 0x1 / 16 = "smb2.buffer_code.dynamic", "Dynamic Part";
+        BLOB_OFFSET: U32 = "smb2.olb.offset", "Blob Offset", hex;
+        BLOB_LENGTH: U32 = "smb2.olb.length", "Blob Length", dec;
+        FILE_ID: Guid = "smb2.fid", "File Id";
+        RESERVED: Bytes = "smb2.reserved", "Reserved";
+        UNKNOWN: Bytes = "smb2.unknown", "Unknown";
+        BODY: None = "smb2.body", "Body";
+        BODY_DATA: Bytes = "smb2.body.data", "Data (request not captured)";
+        PADDING: Bytes = "smb2.padding", "Padding";
+        MESSAGE: Bytes = "smb2.message", "Message";
+    }
+}
+
+/// A file that a CREATE opened, or [`FileId::PREVIOUS`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct FileId(pub [u8; 16]);
+
+impl FileId {
+    /// In a related request: the file of the request before it. In an IOCTL: none.
+    pub const PREVIOUS: Self = Self([0xff; 16]);
+
+    /// The half that survives a reconnect.
+    pub const fn persistent(self) -> u64 {
+        u64::from_le_bytes([self.0[0], self.0[1], self.0[2], self.0[3], self.0[4], self.0[5], self.0[6], self.0[7]])
+    }
+
+    /// The half that names the open.
+    pub const fn volatile(self) -> u64 {
+        u64::from_le_bytes([self.0[8], self.0[9], self.0[10], self.0[11], self.0[12], self.0[13], self.0[14], self.0[15]])
+    }
+}
+
+impl fmt::Debug for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}:{:#x}", self.persistent(), self.volatile())
+    }
+}
+
+/// What a message is, by its first four bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// `\xfeSMB`
+    Plain,
+    /// `\xfdSMB`
+    Encrypted,
+    /// `\xfcSMB`
+    Compressed,
+    /// `\xffSMB`
+    Smb1,
+}
+
+impl Framing {
+    /// What `message` is; `None` where it is not SMB.
+    pub fn of(message: &[u8]) -> Option<Self> {
+        match message.first_chunk::<4>()? {
+            b"\xfeSMB" => Some(Self::Plain),
+            b"\xfdSMB" => Some(Self::Encrypted),
+            b"\xfcSMB" => Some(Self::Compressed),
+            b"\xffSMB" => Some(Self::Smb1),
+            _ => None,
+        }
+    }
+}
+
+/// What of a request is needed to decode its reply. Small: one is kept for each pending request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestMemo {
+    /// The command.
+    pub command: Command,
+    /// Whether it referred to the request before it in the compound.
+    pub related: bool,
+    /// What the command asked for.
+    pub asked: Asked,
+}
+
+/// What a request asked for, where the reply does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Asked {
+    /// Nothing that the reply does not say.
+    #[default]
+    Nothing,
+    /// READ
+    Read {
+        /// How the data is to come.
+        channel: Channel,
+        /// Bytes.
+        length: u32,
+        /// In the file.
+        offset: u64,
+    },
+    /// WRITE
+    Write {
+        /// How the data goes.
+        channel: Channel,
+        /// Bytes, in the message or to be fetched.
+        length: u32,
+        /// In the file.
+        offset: u64,
+    },
+    /// QUERY_INFO
+    QueryInfo {
+        /// File, file system, security, quota.
+        info_type: u8,
+        /// Which information of that type.
+        class: u8,
+    },
+    /// SET_INFO
+    SetInfo {
+        /// File, file system, security, quota.
+        info_type: u8,
+        /// Which information of that type.
+        class: u8,
+    },
+    /// QUERY_DIRECTORY
+    QueryDirectory {
+        /// What is told of each file.
+        class: u8,
+    },
+    /// IOCTL
+    Ioctl {
+        /// The control code.
+        code: u32,
+    },
+}
+
+/// The body of a message, decoded.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Body<'a> {
+    /// An ERROR body, in place of the command's own.
+    Error(error::ErrorResponse<'a>),
+    /// See the file of that name, as for all that follow.
+    NegotiateRequest(negotiate::NegotiateRequest<'a>),
+    /// Reply.
+    NegotiateResponse(negotiate::NegotiateResponse<'a>),
+    /// Request.
+    CreateRequest(create::CreateRequest<'a>),
+    /// Reply.
+    CreateResponse(create::CreateResponse<'a>),
+    /// Request.
+    CloseRequest(file::CloseRequest),
+    /// Reply.
+    CloseResponse(file::CloseResponse),
+    /// Request.
+    FlushRequest(file::FlushRequest),
+    /// Request.
+    ReadRequest(read_write::ReadRequest<'a>),
+    /// Reply.
+    ReadResponse(read_write::ReadResponse<'a>),
+    /// Request.
+    WriteRequest(read_write::WriteRequest<'a>),
+    /// Reply.
+    WriteResponse(read_write::WriteResponseFixed),
+    /// A message without a typed form: its bytes.
+    Other(&'a [u8]),
+}
+
+/// Whether a reply's body is the one that its status asks for, \[MS-SMB2\] 3.3.4.4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyForm {
+    /// It is.
+    Expected,
+    /// The status is a failure, and the command's own body stands where an ERROR body belongs.
+    OwnUnderError,
+    /// The status is a success, and an ERROR body stands where the command's own belongs.
+    ErrorUnderSuccess,
+    /// Neither of the two, by its StructureSize.
+    Neither,
+}
+
+/// One message of a compound.
+#[derive(Clone, Copy, Debug)]
+pub struct Pdu<'a> {
+    /// Its header.
+    pub header: Header,
+    /// From its header to its end: to the next message of the compound, padding included, or to the end of all.
+    pub bytes: &'a [u8],
+    /// Bytes before it in the compound.
+    pub offset: usize,
+    /// Its body, or why that could not be read.
+    pub body: Result<Body<'a>, Fault>,
+    /// What kind of body it is; [`BodyForm::Expected`] in a request.
+    pub form: BodyForm,
+}
+
+impl Pdu<'_> {
+    /// What to remember of this request until its reply comes.
+    pub fn memo(&self) -> RequestMemo {
+        let asked = match &self.body {
+            Ok(Body::ReadRequest(r)) => Asked::Read { channel: r.channel.channel, length: r.fixed.length, offset: r.fixed.offset },
+            Ok(Body::WriteRequest(w)) => Asked::Write { channel: w.channel.channel, length: w.payload_length(), offset: w.fixed.offset },
+            _ => Asked::Nothing,
+        };
+        RequestMemo { command: self.header.command, related: self.header.is_related(), asked }
+    }
+
+    /// Bytes of the PDU behind its header.
+    pub fn body_length(&self) -> usize {
+        self.bytes.len().saturating_sub(Header::LEN)
+    }
+}
+
+/// Takes what a message is made of. Every method does nothing where it is not overridden.
+pub trait Visitor<'a> {
+    /// The memo of the request that this reply answers; `None` where it was not seen.
+    fn memo(&mut self, _header: &Header) -> Option<RequestMemo> {
+        None
+    }
+
+    /// A message of a compound, in order.
+    fn pdu(&mut self, _pdu: &Pdu<'a>) {}
+}
+
+impl Visitor<'_> for () {}
+
+/// A closure that takes the PDUs.
+#[derive(Clone, Copy, Debug)]
+pub struct Each<F>(pub F);
+
+impl<'a, F: FnMut(&Pdu<'a>)> Visitor<'a> for Each<F> {
+    fn pdu(&mut self, pdu: &Pdu<'a>) {
+        self.0(pdu);
+    }
+}
+
+/// Decodes a whole message: a compound, or what is encrypted or compressed as far as its header. Every PDU gets a
+/// protocol subtree of its own, and the visitor is told of each. A PDU whose body cannot be read does not keep the next
+/// ones from being read.
+///
+/// # Errors
+/// The first fault of all its PDUs.
+pub fn parse_message<'a, T: Trace, V: Visitor<'a>>(message: &'a [u8], t: &mut T, visitor: &mut V) -> PResult<'a, ()> {
+    match Framing::of(message) {
+        Some(Framing::Plain) => compound(message, t, visitor),
+        _ => {
+            t.protocol("SMB2");
+            scope(f::PROTOCOL, message, t, |i, t| {
+                if !i.is_empty() {
+                    read::bytes(f::MESSAGE, i.len(), i, t)?;
+                }
+                if message.len() < 4 { Fault::short(Some(header::f::PROTOCOL_ID), i, 4).fail() } else { Fault::value(header::f::PROTOCOL_ID, i).fail() }
+            })
+        }
+    }
+}
+
+fn compound<'a, T: Trace, V: Visitor<'a>>(message: &'a [u8], t: &mut T, visitor: &mut V) -> PResult<'a, ()> {
+    const NEXT_COMMAND: usize = 20;
+    let (mut rest, mut first_fault) = (message, None);
+    loop {
+        let next = blob::number(rest, NEXT_COMMAND, 4) as usize;
+        let (bytes, after) = match next {
+            0 => (rest, None),
+            n if n < Header::LEN => (rest, None),
+            n => (&rest[..n.min(rest.len())], rest.get(n..)),
+        };
+        t.protocol("SMB2");
+        let offset = message.len() - rest.len();
+        let told = scope(f::PROTOCOL, bytes, t, |i, t| {
+            let (rest, fault) = pdu(i, offset, t, visitor)?;
+            match fault {
+                Some(fault) => fault.fail(),
+                None => Ok((rest, ())),
+            }
+        });
+        if let Err(e) = told {
+            first_fault = first_fault.or(Some(fault_of(e)));
+        }
+        match after {
+            Some(next) if next.starts_with(&header::PROTOCOL_ID) => rest = next,
+            Some(next) => {
+                let fault = Fault::length(header::f::NEXT_COMMAND, next, 0);
+                first_fault = first_fault.or(Some(tell(fault, t)));
+                break;
+            }
+            None if next == 0 => break,
+            None => {
+                let fault = Fault::length(header::f::NEXT_COMMAND, rest, next);
+                first_fault = first_fault.or(Some(tell(fault, t)));
+                break;
+            }
+        }
+    }
+    match first_fault {
+        Some(fault) => fault.fail(),
+        None => Ok((&message[message.len()..], ())),
+    }
+}
+
+fn tell<T: Trace>(mut fault: Fault, t: &mut T) -> Fault {
+    t.fault(&fault);
+    fault.told = true;
+    fault
+}
+
+/// Header and body of one PDU, in the subtree that is open.
+fn pdu<'a, T: Trace, V: Visitor<'a>>(bytes: &'a [u8], offset: usize, t: &mut T, visitor: &mut V) -> PResult<'a, Option<Fault>> {
+    let (_, header) = match Header::parse(bytes, t) {
+        Ok(read) => read,
+        Err(e) => {
+            t.info(format_args!("Header cut short"));
+            return Err(e);
+        }
+    };
+    let memo = if header.is_response() { visitor.memo(&header).filter(|m| m.command == header.command) } else { None };
+    let (rest, body, form, fault) = match decode_body(&header, bytes, memo.as_ref(), t) {
+        Ok((rest, (body, form))) => (rest, Ok(body), form, None),
+        Err(e) => {
+            let fault = fault_of(e);
+            (&bytes[bytes.len()..], Err(fault), BodyForm::Expected, Some(fault))
+        }
+    };
+    if T::ON {
+        say(&header, body.as_ref().ok(), memo.as_ref(), t);
+        if !rest.is_empty() {
+            let padding = rest.len() < 8 && rest.iter().all(|b| *b == 0);
+            t.field(if padding { f::PADDING } else { f::UNKNOWN }, rest, rest.len(), Value::Bytes(rest));
+        }
+    }
+    visitor.pdu(&Pdu { header, bytes, offset, body, form });
+    Ok((&bytes[bytes.len()..], fault))
+}
+
+/// Decodes the body behind `header`; `pdu` begins with the header. Of a reply, `memo` is what its request asked for.
+///
+/// # Errors
+/// The body is shorter than its fixed part, or a structure in it is.
+#[inline]
+pub fn decode_body<'a, T: Trace>(header: &Header, pdu: &'a [u8], memo: Option<&RequestMemo>, t: &mut T) -> PResult<'a, (Body<'a>, BodyForm)> {
+    if header.is_response() {
+        return response(header, pdu, memo, t);
+    }
+    let (rest, body) = match header.command {
+        Command::READ => read_write::read_request(pdu, t).map(|(i, b)| (i, Body::ReadRequest(b)))?,
+        Command::WRITE => read_write::write_request(pdu, t).map(|(i, b)| (i, Body::WriteRequest(b)))?,
+        Command::NEGOTIATE => negotiate::request(pdu, t).map(|(i, b)| (i, Body::NegotiateRequest(b)))?,
+        Command::CREATE => create::request(pdu, t).map(|(i, b)| (i, Body::CreateRequest(b)))?,
+        Command::CLOSE => file::close_request(pdu, t).map(|(i, b)| (i, Body::CloseRequest(b)))?,
+        Command::FLUSH => file::flush_request(pdu, t).map(|(i, b)| (i, Body::FlushRequest(b)))?,
+        _ => other(pdu, t)?,
+    };
+    Ok((rest, (body, BodyForm::Expected)))
+}
+
+fn response<'a, T: Trace>(header: &Header, pdu: &'a [u8], memo: Option<&RequestMemo>, t: &mut T) -> PResult<'a, (Body<'a>, BodyForm)> {
+    let (form, is_error) = form_of(header, pdu, memo);
+    if is_error {
+        let (rest, error) = error::error_response(pdu, header.status(), t)?;
+        return Ok((rest, (Body::Error(error), form)));
+    }
+    let (rest, body) = match header.command {
+        Command::READ => read_write::read_response(pdu, t).map(|(i, b)| (i, Body::ReadResponse(b)))?,
+        Command::WRITE => read_write::write_response(pdu, t).map(|(i, b)| (i, Body::WriteResponse(b)))?,
+        Command::NEGOTIATE => negotiate::response(pdu, t).map(|(i, b)| (i, Body::NegotiateResponse(b)))?,
+        Command::CREATE => create::response(pdu, t).map(|(i, b)| (i, Body::CreateResponse(b)))?,
+        Command::CLOSE => file::close_response(pdu, t).map(|(i, b)| (i, Body::CloseResponse(b)))?,
+        _ => other(pdu, t)?,
+    };
+    Ok((rest, (body, form)))
+}
+
+fn other<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Body<'a>> {
+    let body = &pdu[Header::LEN.min(pdu.len())..];
+    scope(f::BODY, body, t, |i, t| {
+        let (i, _) = structure_size(i, t)?;
+        let (i, _) = read::bytes(f::UNKNOWN, i.len(), i, t)?;
+        Ok((i, Body::Other(body)))
+    })
+}
+
+/// The StructureSize of a command's reply.
+const fn own_size(command: Command) -> u16 {
+    match command {
+        Command::NEGOTIATE => 65,
+        Command::TREE_CONNECT => 16,
+        Command::CREATE => 89,
+        Command::CLOSE => 60,
+        Command::READ | Command::WRITE => 17,
+        Command::IOCTL => 49,
+        Command::SESSION_SETUP | Command::QUERY_DIRECTORY | Command::CHANGE_NOTIFY | Command::QUERY_INFO => 9,
+        Command::SET_INFO => 2,
+        // 36 or 44 for a lease
+        Command::OPLOCK_BREAK => 24,
+        _ => 4,
+    }
+}
+
+/// Which of the two bodies a reply has, told by its content, and whether that is the one its status asks for.
+fn form_of(header: &Header, pdu: &[u8], memo: Option<&RequestMemo>) -> (BodyForm, bool) {
+    const ERROR_SIZE: u16 = 9;
+    let body = &pdu[Header::LEN.min(pdu.len())..];
+    let (size, status) = (blob::number(body, 0, 2) as u16, header.status());
+    let own_size = own_size(header.command);
+    if status == NtStatus::SUCCESS {
+        return match size {
+            ERROR_SIZE if own_size != ERROR_SIZE => (BodyForm::ErrorUnderSuccess, true),
+            n if n == own_size || header.command == Command::OPLOCK_BREAK => (BodyForm::Expected, false),
+            _ => (if body.len() < 2 { BodyForm::Expected } else { BodyForm::Neither }, false),
+        };
+    }
+    let own = match header.command {
+        Command::SESSION_SETUP => {
+            // the buffer's offset at 4: as the byte count of an ERROR it would be larger than the message
+            let (offset, length) = (blob::number(body, 4, 2), blob::number(body, 6, 2));
+            size == own_size && (status == NtStatus::MORE_PROCESSING_REQUIRED || (offset == 72 && length > 0 && 72 + length <= pdu.len() as u64))
+        }
+        Command::OPLOCK_BREAK => matches!(size, 24 | 36 | 44),
+        _ => error::is_own_body(own_size, body, pdu.len()),
+    };
+    let form = match (own, may_have_own_body(header.command, status, body, memo)) {
+        (true, false) => BodyForm::OwnUnderError,
+        (false, _) if size != ERROR_SIZE && body.len() >= 2 => BodyForm::Neither,
+        _ => BodyForm::Expected,
+    };
+    (form, !own)
+}
+
+/// The statuses other than success that come with the command's own body, \[MS-SMB2\] 3.3.4.4.
+fn may_have_own_body(command: Command, status: NtStatus, body: &[u8], memo: Option<&RequestMemo>) -> bool {
+    const FSCTL_SRV_COPYCHUNK: u32 = 0x0014_40f2;
+    const FSCTL_SRV_COPYCHUNK_WRITE: u32 = 0x0014_80f2;
+    match (command, status) {
+        (Command::SESSION_SETUP, NtStatus::MORE_PROCESSING_REQUIRED) => true,
+        (Command::QUERY_INFO | Command::QUERY_DIRECTORY | Command::IOCTL | Command::READ, NtStatus::BUFFER_OVERFLOW) => true,
+        (Command::CHANGE_NOTIFY, NtStatus::NOTIFY_ENUM_DIR) => true,
+        (Command::IOCTL, NtStatus::INVALID_PARAMETER) => {
+            let code = match memo.map(|m| m.asked) {
+                Some(Asked::Ioctl { code }) => code,
+                _ => blob::number(body, 4, 4) as u32,
+            };
+            matches!(code, FSCTL_SRV_COPYCHUNK | FSCTL_SRV_COPYCHUNK_WRITE)
+        }
+        (_, NtStatus::PENDING | NtStatus::NOTIFY_CLEANUP) => false,
+        (_, status) => matches!(status.severity(), Severity::Success | Severity::Informational),
+    }
+}
+
+/// What the frame's line says of a PDU.
+fn say<T: Trace>(header: &Header, body: Option<&Body<'_>>, memo: Option<&RequestMemo>, t: &mut T) {
+    let (command, kind) = (header.command, if header.is_response() { "Response" } else { "Request" });
+    match body {
+        Some(Body::CreateRequest(r)) => t.info(format_args!("{command} {kind} File: {}", r.name())),
+        Some(Body::ReadRequest(r)) => t.info(format_args!("{command} {kind} Len:{} Off:{}", r.fixed.length, r.fixed.offset)),
+        Some(Body::WriteRequest(w)) => t.info(format_args!("{command} {kind} Len:{} Off:{}", w.payload_length(), w.fixed.offset)),
+        _ => t.info(format_args!("{command} {kind}")),
+    }
+    if header.status() != NtStatus::SUCCESS {
+        t.info(format_args!("Error: {}", header.status()));
+    }
+    let _ = memo;
+}
+
+/// The StructureSize that every body begins with.
+#[inline]
+pub(crate) fn structure_size<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, u16> {
+    let (rest, size) = read::le16(f::BUFFER_CODE, i, t)?;
+    bits(i, 2, size.into(), &[f::BUFFER_CODE_LENGTH, f::BUFFER_CODE_DYNAMIC], t);
+    Ok((rest, size))
+}
+
+/// Tells the bits `defs` of the integer `value`, which is `len` bytes at `at`, below the field told last.
+#[inline]
+pub(crate) fn bits<T: Trace>(at: &[u8], len: usize, value: u64, defs: &[Def], t: &mut T) {
+    if !T::ON {
+        return;
+    }
+    t.down();
+    for def in defs {
+        let shifted = (value & def.mask) >> def.mask.trailing_zeros();
+        t.field(def, at, len, Value::U(if def.kind == Kind::Bool { (shifted != 0).into() } else { shifted }));
+    }
+    t.up();
+}
+
+/// Reads 8 bits of flags and tells each of `defs`.
+pub(crate) fn flags8<'a, T: Trace>(def: Def, defs: &[Def], i: &'a [u8], t: &mut T) -> PResult<'a, u8> {
+    let (rest, value) = read::u8(def, i, t)?;
+    bits(i, 1, value.into(), defs, t);
+    Ok((rest, value))
+}
+
+/// Reads 16 bits of flags and tells each of `defs`.
+pub(crate) fn flags16<'a, T: Trace>(def: Def, defs: &[Def], i: &'a [u8], t: &mut T) -> PResult<'a, u16> {
+    let (rest, value) = read::le16(def, i, t)?;
+    bits(i, 2, value.into(), defs, t);
+    Ok((rest, value))
+}
+
+/// Reads 32 bits of flags and tells each of `defs`.
+pub(crate) fn flags32<'a, T: Trace>(def: Def, defs: &[Def], i: &'a [u8], t: &mut T) -> PResult<'a, u32> {
+    let (rest, value) = read::le32(def, i, t)?;
+    bits(i, 4, value.into(), defs, t);
+    Ok((rest, value))
+}
+
+/// Reads 64 bits of flags and tells each of `defs`.
+pub(crate) fn flags64<'a, T: Trace>(def: Def, defs: &[Def], i: &'a [u8], t: &mut T) -> PResult<'a, u64> {
+    let (rest, value) = read::le64(def, i, t)?;
+    bits(i, 8, value, defs, t);
+    Ok((rest, value))
+}
+
+/// Reads a FILETIME.
+pub(crate) fn filetime<'a, T: Trace>(def: Def, i: &'a [u8], t: &mut T) -> PResult<'a, u64> {
+    let Ok((rest, ticks)) = crate::leaf::le64(i) else {
+        return Fault::short(Some(def), i, 8).fail();
+    };
+    t.field(def, i, 8, crate::header::filetime(ticks));
+    Ok((rest, ticks))
+}

@@ -1,0 +1,48 @@
+//! Text as SMB2 carries it: UTF-16, little-endian, not always well-formed.
+
+use core::fmt::{self, Write};
+
+/// UTF-16 bytes that write themselves: a lone surrogate or half a unit becomes U+FFFD, control characters are escaped
+/// (a file name must not move a terminal's cursor).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Utf16<'a>(pub &'a [u8]);
+
+impl<'a> Utf16<'a> {
+    /// The characters; what is not UTF-16 is U+FFFD.
+    pub fn chars(self) -> impl Iterator<Item = char> + 'a {
+        let units = self.0.chunks(2).map(|c| match c {
+            [low, high] => u16::from_le_bytes([*low, *high]),
+            _ => 0xfffd,
+        });
+        char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
+    }
+
+    /// Up to the first NUL, without it.
+    pub fn until_nul(self) -> Self {
+        let end = self.0.chunks_exact(2).position(|c| c == [0, 0]).map_or(self.0.len(), |n| 2 * n);
+        Self(&self.0[..end])
+    }
+}
+
+impl fmt::Display for Utf16<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.chars() {
+            if c.is_control() { write!(f, "{}", c.escape_default())? } else { f.write_char(c)? }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    #[test]
+    fn lone_surrogates_and_odd_bytes_survive() {
+        assert_eq!(format!("{}", Utf16(&[b'a', 0, 0x00, 0xd8, b'b', 0, b'c'])), "a\u{fffd}b\u{fffd}");
+        assert_eq!(format!("{}", Utf16(&[0x3d, 0xd8, 0x00, 0xde])), "\u{1f600}");
+        assert_eq!(format!("{}", Utf16(&[0x1b, 0, b'x', 0])), "\\u{1b}x");
+        assert_eq!(Utf16(&[b'a', 0, 0, 0, b'b', 0]).until_nul().0, [b'a', 0]);
+    }
+}
