@@ -66,7 +66,8 @@ pub(crate) fn blob<'a, T: Trace>(base: &'a [u8], fixed: usize, offset: Place, le
         }
         if !blob.inside {
             let at = base.get(offset.0.min(base.len())..).unwrap_or(&[]);
-            let mut fault = Fault::length(f::BLOB_OFFSET, at, (u64::from(blob.offset) + u64::from(blob.length)).min(u32::MAX.into()) as usize);
+            let mut fault =
+                Fault::length(f::BLOB_OFFSET, at, (u64::from(blob.offset) + u64::from(blob.length)).min(u32::MAX.into()) as usize);
             fault.available = base.len().min(u32::MAX as usize) as u32;
             t.fault(&fault);
         }

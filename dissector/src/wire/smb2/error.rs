@@ -85,7 +85,8 @@ pub fn error_response<'a, T: Trace>(pdu: &'a [u8], status: NtStatus, t: &mut T) 
         };
         if T::ON {
             if count > 0 {
-                let told = if fixed.context_count > 0 { contexts(data, fixed.context_count, status, t) } else { context_data(data, 0, status, t) };
+                let told =
+                    if fixed.context_count > 0 { contexts(data, fixed.context_count, status, t) } else { context_data(data, 0, status, t) };
                 let _ = told;
             } else if let Some(pad) = i.first_chunk::<1>() {
                 // a server may send one byte of data that the count does not tell
@@ -161,7 +162,11 @@ fn share_redirect<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, ()> {
                     let (i, _) = read::le32(f::REDIRECT_ADDRESS_RESERVED, i, t)?;
                     let start = i;
                     let (rest, _) = leaf::take(i, 16)?;
-                    if kind == 1 { read::bytes(f::REDIRECT_IPV4, 4, start, t)? } else { read::bytes(f::REDIRECT_IPV6, 16, start, t)? };
+                    if kind == 1 {
+                        read::bytes(f::REDIRECT_IPV4, 4, start, t)?
+                    } else {
+                        read::bytes(f::REDIRECT_IPV6, 16, start, t)?
+                    };
                     Ok((rest, ()))
                 })?;
             }
@@ -185,4 +190,3 @@ pub(super) fn is_own_body(own_size: u16, body: &[u8], pdu_length: usize) -> bool
     let (offset, length) = (number(body, 2, 2), number(body, 4, 4));
     size == ERROR_SIZE && offset == OWN_OFFSET && OWN_OFFSET + length <= pdu_length.max(OWN_OFFSET as usize) as u64
 }
-

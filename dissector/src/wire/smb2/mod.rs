@@ -288,7 +288,11 @@ pub fn parse_message<'a, T: Trace, V: Visitor<'a>>(message: &'a [u8], t: &mut T,
                 if !i.is_empty() {
                     read::bytes(f::MESSAGE, i.len(), i, t)?;
                 }
-                if message.len() < 4 { Fault::short(Some(header::f::PROTOCOL_ID), i, 4).fail() } else { Fault::value(header::f::PROTOCOL_ID, i).fail() }
+                if message.len() < 4 {
+                    Fault::short(Some(header::f::PROTOCOL_ID), i, 4).fail()
+                } else {
+                    Fault::value(header::f::PROTOCOL_ID, i).fail()
+                }
             })
         }
     }
@@ -376,7 +380,12 @@ fn pdu<'a, T: Trace, V: Visitor<'a>>(bytes: &'a [u8], offset: usize, t: &mut T, 
 /// # Errors
 /// The body is shorter than its fixed part, or a structure in it is.
 #[inline]
-pub fn decode_body<'a, T: Trace>(header: &Header, pdu: &'a [u8], memo: Option<&RequestMemo>, t: &mut T) -> PResult<'a, (Body<'a>, BodyForm)> {
+pub fn decode_body<'a, T: Trace>(
+    header: &Header,
+    pdu: &'a [u8],
+    memo: Option<&RequestMemo>,
+    t: &mut T,
+) -> PResult<'a, (Body<'a>, BodyForm)> {
     if header.is_response() {
         return response(header, pdu, memo, t);
     }
@@ -452,7 +461,8 @@ fn form_of(header: &Header, pdu: &[u8], memo: Option<&RequestMemo>) -> (BodyForm
         Command::SESSION_SETUP => {
             // the buffer's offset at 4: as the byte count of an ERROR it would be larger than the message
             let (offset, length) = (blob::number(body, 4, 2), blob::number(body, 6, 2));
-            size == own_size && (status == NtStatus::MORE_PROCESSING_REQUIRED || (offset == 72 && length > 0 && 72 + length <= pdu.len() as u64))
+            size == own_size
+                && (status == NtStatus::MORE_PROCESSING_REQUIRED || (offset == 72 && length > 0 && 72 + length <= pdu.len() as u64))
         }
         Command::OPLOCK_BREAK => matches!(size, 24 | 36 | 44),
         _ => error::is_own_body(own_size, body, pdu.len()),

@@ -305,7 +305,10 @@ mod tests {
         let bytes = descriptors(3);
         let info = info(Channel::RDMA_V1_INVALIDATE, &bytes);
         assert_eq!(info.descriptors().map(|d| d.token).collect::<Vec<_>>(), [0x1122_3344, 0x1122_3345, 0x1122_3346]);
-        assert_eq!((info.described_length(), info.is_whole(), info.asks_for_invalidation(), info.descriptors().len()), (12288, true, true, 3));
+        assert_eq!(
+            (info.described_length(), info.is_whole(), info.asks_for_invalidation(), info.descriptors().len()),
+            (12288, true, true, 3)
+        );
         let odd = self::info(Channel::RDMA_V1, &bytes[..40]);
         assert_eq!((odd.descriptors().count(), odd.is_whole(), odd.asks_for_invalidation()), (2, false, false));
         assert_eq!(self::info(Channel::NONE, &bytes).descriptors().count(), 0);

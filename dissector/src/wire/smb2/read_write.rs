@@ -172,7 +172,11 @@ impl WriteRequest<'_> {
 
     /// Bytes that this request writes: those in the message, or those that the server is to fetch.
     pub const fn payload_length(&self) -> u32 {
-        if self.channel.channel.0 == Channel::NONE.0 { self.fixed.length } else { self.fixed.length.saturating_add(self.fixed.remaining_bytes) }
+        if self.channel.channel.0 == Channel::NONE.0 {
+            self.fixed.length
+        } else {
+            self.fixed.length.saturating_add(self.fixed.remaining_bytes)
+        }
     }
 }
 

@@ -130,9 +130,17 @@ fn a_write_over_rdma_and_one_with_its_data() {
 fn a_read_reply_whose_data_went_through_a_transform() {
     let mut body = Vec::new();
     let flags = 1;
-    read_write::ReadResponseFixed { structure_size: 17, data_offset: 80, reserved: [0], data_length: 43, data_remaining: 4096, flags }.emit(&mut body);
-    rdma_channel::RdmaTransformFixed { descriptor_offset: 0, descriptor_length: 0, channel: 0, transform_count: 1, reserved1: 0, reserved2: 0 }
+    read_write::ReadResponseFixed { structure_size: 17, data_offset: 80, reserved: [0], data_length: 43, data_remaining: 4096, flags }
         .emit(&mut body);
+    rdma_channel::RdmaTransformFixed {
+        descriptor_offset: 0,
+        descriptor_length: 0,
+        channel: 0,
+        transform_count: 1,
+        reserved1: 0,
+        reserved2: 0,
+    }
+    .emit(&mut body);
     rdma_channel::CryptoTransformFixed { transform_type: 2, signature_length: 16, nonce_length: 3, reserved: 0 }.emit(&mut body);
     body.extend_from_slice(&[9; 19]);
     let bytes = message(reply(Command::READ, NtStatus::SUCCESS), &body);
@@ -176,7 +184,10 @@ fn error_bodies_are_told_from_the_command_s_own() {
     assert_eq!(form(Command::READ, NtStatus::SUCCESS, &error), (BodyForm::ErrorUnderSuccess, true));
     assert_eq!(form(Command::READ, NtStatus::END_OF_FILE, &error), (BodyForm::Expected, true));
     assert_eq!(form(Command::READ, NtStatus::PENDING, &error), (BodyForm::Expected, true));
-    assert_eq!(form(Command::WRITE, NtStatus::ACCESS_DENIED, &[17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), (BodyForm::OwnUnderError, false));
+    assert_eq!(
+        form(Command::WRITE, NtStatus::ACCESS_DENIED, &[17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        (BodyForm::OwnUnderError, false)
+    );
     assert_eq!(form(Command::CHANGE_NOTIFY, NtStatus::NOTIFY_ENUM_DIR, &[9, 0, 72, 0, 0, 0, 0, 0]), (BodyForm::Expected, false));
     assert_eq!(form(Command::CHANGE_NOTIFY, NtStatus::NOTIFY_CLEANUP, &error), (BodyForm::Expected, true));
     let mut copychunk = vec![49, 0, 0, 0];
