@@ -2,7 +2,7 @@
 //! Wireshark plugin and the tests read it from here.
 
 use crate::field::{Def, Fields};
-use crate::wire::{frame_fields, ib, ip, link, rpc, rpcrdma, smb2, smbd, tcp, tunnel, udp, xdr};
+use crate::wire::{frame_fields, ib, ip, link, mount, nfs, nfsacl, nlm, portmap, rpc, rpcrdma, smb2, smbd, tcp, tunnel, udp, xdr};
 use alloc::vec::Vec;
 
 /// The fields of every message, a line each.
@@ -82,6 +82,12 @@ pub const DECLARED: &[&[Def]] = &[
     <rpcrdma::Versions as Fields>::FIELDS,
     <xdr::f::All as Fields>::FIELDS,
     <rpc::f::All as Fields>::FIELDS,
+    <nfs::f::All as Fields>::FIELDS,
+    <nfs::v3::f::All as Fields>::FIELDS,
+    <mount::f::All as Fields>::FIELDS,
+    <nlm::f::All as Fields>::FIELDS,
+    <portmap::f::All as Fields>::FIELDS,
+    <nfsacl::f::All as Fields>::FIELDS,
     <rpc::CallHeader as Fields>::FIELDS,
     <rpc::ReplyHeader as Fields>::FIELDS,
     <tcp::f::All as Fields>::FIELDS,
