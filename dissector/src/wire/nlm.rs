@@ -263,7 +263,9 @@ mod tests {
             for procedure in [P::UNLOCK, P::UNLOCK_MSG] {
                 tree(version, procedure, true, &words(&[cookie, lock].concat()));
             }
-            for (procedure, call) in [(P::LOCK, false), (P::UNLOCK, false), (P::GRANTED, false), (P::LOCK_RES, true), (P::GRANTED_RES, true)] {
+            for (procedure, call) in
+                [(P::LOCK, false), (P::UNLOCK, false), (P::GRANTED, false), (P::LOCK_RES, true), (P::GRANTED_RES, true)]
+            {
                 assert!(tree(version, procedure, call, &words(&[cookie, &[3]].concat())).info.ends_with("NLM_BLOCKED"));
             }
             let holder: &[u32] = if version == 4 { &[1, 1, 77, 0, 0, 5, 0, 6] } else { &[1, 1, 77, 0, 5, 6] };

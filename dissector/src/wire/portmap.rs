@@ -98,7 +98,11 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
             let name = memo.procedure_name().unwrap_or("procedure");
             x.t.info(format_args!("V{} {name} {}", memo.version, if call { "Call" } else { "Reply" }));
         }
-        if memo.version == 2 { version2(x, call, Procedure(memo.procedure))? } else { rpcbind(x, call, RpcbindProcedure(memo.procedure))? }
+        if memo.version == 2 {
+            version2(x, call, Procedure(memo.procedure))?
+        } else {
+            rpcbind(x, call, RpcbindProcedure(memo.procedure))?
+        }
         end(x)
     })
 }

@@ -321,7 +321,10 @@ pub(crate) mod testing {
     /// Decodes arguments or results that came with read chunks (position, length) or write chunks (length).
     pub(crate) fn chunks(bytes: &[u8], call: bool, memo: &Memo, reads: &[(u32, u32)], writes: &[u32]) -> (Tree, Vec<Op<'static>>) {
         let mut message = words(&[9, 1, 1, 0]);
-        let reads: Vec<_> = reads.iter().map(|(position, length)| ReadSegment { position: *position, handle: 0xa, length: *length, offset: 0x1000 }).collect();
+        let reads: Vec<_> = reads
+            .iter()
+            .map(|(position, length)| ReadSegment { position: *position, handle: 0xa, length: *length, offset: 0x1000 })
+            .collect();
         rpcrdma::emit_reads(&reads, &mut message);
         message.extend(words(&[0]));
         for length in writes {

@@ -295,7 +295,11 @@ pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, pr
             x.t.label(format_args!(", {procedure} {}", if call { "Call" } else { "Reply" }));
             x.t.info(format_args!("V3 {procedure} {}", if call { "Call" } else { "Reply" }));
         }
-        if call { arguments(x, procedure, &mut op)? } else { results(x, procedure, &mut op)? }
+        if call {
+            arguments(x, procedure, &mut op)?
+        } else {
+            results(x, procedure, &mut op)?
+        }
         end(x)
     });
     visitor.op(&op);
@@ -808,7 +812,10 @@ mod tests {
         decoded(P::NULL, false, &[]);
         let (tree, ops) = decoded(P::GETATTR, false, &join(&[&[0], &FATTR]));
         assert_eq!((ops[0].status, tree.number("nfs.fattr3.size"), tree.number("nfs.mode3.wusr")), (Some(0), Some(6), Some(1)));
-        assert_eq!((tree.number("nfs.fattr3.used"), tree.number("nfs.fattr3.fileid"), tree.number("nfs.atime.nsec")), (Some(4096), Some(4), Some(12)));
+        assert_eq!(
+            (tree.number("nfs.fattr3.used"), tree.number("nfs.fattr3.fileid"), tree.number("nfs.atime.nsec")),
+            (Some(4096), Some(4), Some(12))
+        );
         for procedure in [P::SETATTR, P::REMOVE, P::RMDIR] {
             for status in [0, 13] {
                 let (tree, ops) = decoded(procedure, false, &join(&[&[status], &wcc]));
@@ -840,7 +847,8 @@ mod tests {
         let entry = join(&[&[1, 0, 4], &NAME, &[0, 77]]);
         let (tree, _) = decoded(P::READDIR, false, &join(&[&[0], &some, &VERIFIER, &entry, &entry, &[0, 1]]));
         assert_eq!((tree.all("nfs.readdir.entry3.name").count(), tree.number("nfs.readdir.eof")), (2, Some(1)));
-        let (tree, _) = decoded(P::READDIRPLUS, false, &join(&[&[0], &some, &VERIFIER, &entry, &some, &[1], &FH, &entry, &[0, 0], &[0, 0]]));
+        let (tree, _) =
+            decoded(P::READDIRPLUS, false, &join(&[&[0], &some, &VERIFIER, &entry, &some, &[1], &FH, &entry, &[0, 0], &[0, 0]]));
         assert_eq!((tree.all("nfs.readdirplus.entry.name").count(), tree.number("nfs.readdir.eof")), (2, Some(0)));
         let (tree, _) = decoded(P::FSSTAT, false, &join(&[&[0], &some, &[0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 7]]));
         assert_eq!((tree.number("nfs.fsstat3_resok.afiles"), tree.number("nfs.fsstat.invarsec")), (Some(6), Some(7)));
