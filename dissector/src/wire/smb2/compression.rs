@@ -165,7 +165,7 @@ fn chain(i: &mut Input<'_>, output: &mut Vec<u8>, claim: usize) -> Result<(), Co
             let mut p = Input { bytes: payload, at: 0 };
             (4, p.le32().map_err(|e| Corrupt { at: start + e.at, ..e })? as usize)
         } else if algorithm == Algorithm::PATTERN_V1 {
-            let mut p = Input { bytes: payload, at: 4 };
+            let mut p = Input { bytes: payload, at: payload.len().min(4) };
             (0, p.le32().map_err(|e| Corrupt { at: start + e.at, ..e })? as usize)
         } else {
             (0, length)
