@@ -65,6 +65,11 @@ impl<S: Source> MergedSource<S> {
         self.current
     }
 
+    /// What number an interface of one source has here; for records of that source that were read again by offset.
+    pub fn interface(&self, input: usize, interface: u32) -> Option<u32> {
+        self.inputs.get(input)?.interfaces.get(interface as usize).copied()
+    }
+
     /// Goes to the next frame of one source; gives its time if there is one.
     fn pull(&mut self, index: usize) -> Option<i64> {
         let input = &mut self.inputs[index];
@@ -189,7 +194,26 @@ mod tests {
         assert_eq!(read.metadata.interfaces.len(), 3);
         assert_eq!((read.metadata.interfaces[1].link_type, read.metadata.interfaces[1].input), (LinkType::RAW, 1));
         assert_eq!(read.metadata.format, None);
+        assert_eq!((merged.interface(1, 0), merged.interface(1, 1)), (Some(1), None));
         assert_eq!(merged.progress().total, None);
+    }
+
+    #[test]
+    fn statistics_and_secrets_of_all_sources_are_there_at_the_end() {
+        let file = |lost| {
+            let mut w = crate::PcapngWriter::new(Vec::new(), "written", &crate::Section::default()).unwrap();
+            w.add_interface(&crate::Interface::new(LinkType::ETHERNET)).unwrap();
+            w.write_secrets(1, &[lost]).unwrap();
+            w.write(&Record::new(i64::from(lost), 0, LinkType::ETHERNET, 0, b"")).unwrap();
+            let statistics = crate::InterfaceStatistics { dropped_by_os: Some(u64::from(lost)), ..Default::default() };
+            w.write_statistics(0, &statistics).unwrap();
+            StreamSource::new(std::io::Cursor::new(w.finish().unwrap()), "written")
+        };
+        let sources: [Box<dyn Source>; 2] = [Box::new(file(3)), Box::new(file(4))];
+        let read = drain(&mut MergedSource::new(sources));
+        assert_eq!((read.error, read.metadata.lost_frames()), (None, 7));
+        assert_eq!(read.metadata.secrets.iter().map(|s| s.data[0]).collect::<Vec<_>>(), [3, 4]);
+        assert_eq!(read.metadata.sections.iter().map(|s| (s.input, s.interfaces)).collect::<Vec<_>>(), [(0, 1), (1, 1)]);
     }
 
     #[test]

@@ -32,6 +32,24 @@ pub trait Source {
     fn progress(&self) -> Progress;
 }
 
+impl<S: Source + ?Sized> Source for Box<S> {
+    fn advance(&mut self) -> Result<bool> {
+        (**self).advance()
+    }
+
+    fn record(&self) -> Record<'_> {
+        (**self).record()
+    }
+
+    fn metadata(&self) -> &Metadata {
+        (**self).metadata()
+    }
+
+    fn progress(&self) -> Progress {
+        (**self).progress()
+    }
+}
+
 /// How far reading is, in bytes of the file as it lies on disk (compressed, if it is).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
