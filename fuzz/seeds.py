@@ -104,8 +104,8 @@ def send(frame):
     return frame[42 + header : len(frame) - 4 - (flags >> 4 & 3)]
 
 
-def by_frame(frame, seen):
-    """Seeds from one frame; `seen` remembers what they looked like."""
+def by_frame(frame, seen, calls):
+    """Seeds from one frame; `seen` remembers what they looked like, `calls` the RPC calls."""
     def first(target, *looks):
         if (target, looks) in seen:
             return False
@@ -127,19 +127,71 @@ def by_frame(frame, seen):
     message = send(frame)
     if not message:
         return
-    if message[:4] == b"\0\1\0\1" or len(message) >= 20 and message[8:12] != b"\0\0\0\1" and struct.unpack_from("<I", message, 12)[0] in (0, 24):
-        smb2 = message[24:28]
-        if first("smbd", smb2, len(message) if len(message) < 40 else about(len(message))):
-            keep("smbd", "message", message)
+    if message[4:8] == b"\0\0\0\1":
+        rpcrdma(message, calls, first)
+        return
+    smb2_id = message[24:28]
+    if first("smbd", smb2_id, len(message) if len(message) < 40 else about(len(message))):
+        keep("smbd", "message", message)
+    if smb2_id == b"\xfeSMB" and message[8:12] == bytes(4):
+        smb2(message[24:], first)
+
+
+RPC_PROGRAMS = {(100003, 3): 0, (100003, 4): 1, (100003, 2): 2, (0x40000000, 1): 3, (100005, 3): 4, (100021, 4): 5, (100000, 4): 6, (100227, 3): 7}
+
+
+def rpcrdma(message, calls, first):
+    """Header and RPC message of a Send of NFS over RDMA; `calls` remembers calls for their replies."""
+    words = struct.unpack(f">{len(message) // 4}I", message[: len(message) & ~3])
+    if len(words) < 7 or words[1] != 1 or words[3] > 4:
+        return
+    if first("rpcrdma", words[3], words[4:7], about(len(message))):
+        keep("rpcrdma", "send", message)
+    if words[3] != 0:
+        return
+    at = 4  # behind the read list, the write list and the reply chunk
+    while words[at]:
+        at += 6
+    at += 1
+    while words[at]:
+        at += 2 + 4 * words[at + 1]
+    at += 1
+    at += 2 + 4 * words[at + 1] if words[at] else 1
+    rpc, words = message[4 * at :], words[at:]
+    if len(words) < 6:
+        return
+    if words[1] == 0:
+        call = (RPC_PROGRAMS.get((words[3], words[4]), 0), words[5])
+        calls[words[0]] = call
+    else:
+        call = calls.get(words[0], (0, 0))
+    if first("rpc_nfs", words[1], call, about(len(rpc)) if call[0] else 0):
+        keep("rpc_nfs", "reply" if words[1] else "call", bytes([call[0] | 0x40, call[1]]) + rpc)
+
+
+def smb2(message, first):
+    """The SMB2 message in an SMB Direct message that is not fragmented."""
+    command, flags, next_command = struct.unpack_from("<H", message, 12)[0], message[16], struct.unpack_from("<I", message, 20)[0]
+    status = struct.unpack_from("<I", message, 8)[0] if flags & 1 else 0
+    if first("smb2", command, flags & 1, next_command > 0, status, message[64:67]):
+        choice = {0x10: 1, 0x11: 2, 0x0E: 3, 0x0B: 4}.get(command, 0)
+        keep("smb2", "response" if flags & 1 else "request", bytes([choice, 1, 18]) + message)
+
+
+def key_file():
+    keep("key_file", "smbinfo", b"# c\nSession Id: 45 00 00 08 00 c8 00 00\nCipher: AES-128-GCM\nSession Key: " + b"0f " * 16 + b"\n")
+    keep("key_file", "kernel-log", b"[ 1234.567890] CIFS: VFS: Session Id    45 00 00 08 00 c8 00 00\n[ 1.5] CIFS: VFS: Signing Key   " + b"a4 " * 16)
+    keep("key_file", "wireshark", b"4500000800c80000," + b"ab" * 16 + b",,\nuser=D\\a password=x\nnthash=" + b"01" * 16 + b"\n")
 
 
 def main():
+    key_file()
     decompress()
     packets = []
     for path in sys.argv[1:]:
-        seen = set()
+        seen, calls = set(), {}
         for _, frame in frames(path):
-            by_frame(frame, seen)
+            by_frame(frame, seen, calls)
         packets += [frame for _, frame in zip(range(2), (frame for _, frame in frames(path)))]
     if packets:
         capture_file(packets[:6])

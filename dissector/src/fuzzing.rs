@@ -5,9 +5,15 @@ use crate::frame::{self, LinkType};
 use crate::probe::Probe;
 use crate::registry::Registry;
 use crate::trace::{Off, Tree};
+use crate::wire::nfs::Op;
+use crate::wire::rpc::{self, Memo, Program};
+use crate::wire::rpcrdma::RpcRdma;
 use crate::wire::smb2::compression::{Algorithm, decompress, decompress_message};
+use crate::wire::smb2::{self, Asked, Header, Pdu, RequestMemo};
 use crate::wire::smbd;
+use crate::wire::xdr::Stream;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The first byte chooses the algorithm, or a whole compressed message; the rest is its input.
@@ -109,4 +115,74 @@ pub fn fuzz_filter(data: &[u8]) {
             assert!(s.replace.start <= s.replace.end && s.replace.end <= text.len(), "a suggestion outside of the text");
         }
     }
+}
+
+/// An RPC-over-RDMA header, its lists walked, and written again.
+pub fn fuzz_rpcrdma(data: &[u8]) {
+    same_with_and_without_a_tree!(data, |t| RpcRdma::parse(data, t));
+    let Ok((_, header)) = RpcRdma::parse(data, &mut Off) else { return };
+    let bytes = header.reads.iter().map(|read| u64::from(read.segment().length)).sum::<u64>();
+    assert_eq!(bytes, header.reads.length());
+    let mut again = Vec::new();
+    header.emit(&mut again);
+    assert_eq!(RpcRdma::parse(&again, &mut Off).ok().map(|(_, header)| header.fixed), Some(header.fixed));
+}
+
+/// An RPC message with its arguments or results. The first byte chooses the call that a reply answers: program and version; the
+/// second its procedure.
+pub fn fuzz_rpc_nfs(data: &[u8]) {
+    const CALLS: [(Program, u32); 8] = [
+        (Program::NFS, 3),
+        (Program::NFS, 4),
+        (Program::NFS, 2),
+        (Program::NFS_CALLBACK, 1),
+        (Program::MOUNT, 3),
+        (Program::NLM, 4),
+        (Program::PORTMAP, 4),
+        (Program::NFSACL, 3),
+    ];
+    let Some((&[choice, procedure], message)) = data.split_first_chunk() else { return };
+    let (program, version) = CALLS[usize::from(choice) % CALLS.len()];
+    let memo = (choice & 0x80 == 0).then(|| Memo { minor: u32::from(choice >> 5 & 3), ..Memo::new(program, version, procedure.into()) });
+    let stream = Stream::whole(message);
+    same_with_and_without_a_tree!(message, |t| {
+        let mut ops = String::new();
+        let result = rpc::dissect(&stream, memo, t, &mut |op: &Op<'_>| ops.push_str(&format!("{op:?}")));
+        (ops, result)
+    });
+}
+
+struct Pdus {
+    seen: String,
+    memo: Option<RequestMemo>,
+}
+
+impl<'a> smb2::Visitor<'a> for Pdus {
+    fn memo(&mut self, header: &Header) -> Option<RequestMemo> {
+        self.memo.map(|memo| RequestMemo { command: header.command, ..memo })
+    }
+
+    fn pdu(&mut self, pdu: &Pdu<'a>) {
+        self.seen.push_str(&format!("{:?}", pdu.header));
+    }
+}
+
+/// An SMB2 message. The first byte chooses what replies answer, the second and third which class of information that asked for.
+pub fn fuzz_smb2(data: &[u8]) {
+    let Some((&[choice, info_type, class], message)) = data.split_first_chunk() else { return };
+    let asked = match choice % 8 {
+        1 => Asked::QueryInfo { info_type, class },
+        2 => Asked::SetInfo { info_type, class },
+        3 => Asked::QueryDirectory { class },
+        4 => Asked::Ioctl { code: 0x0014_0000 | u32::from(info_type) << 8 | u32::from(class) },
+        5 => Asked::Ioctl { code: 0x0009_0000 | u32::from(info_type) << 8 | u32::from(class) },
+        _ => Asked::Nothing,
+    };
+    let memo = (choice & 0x80 == 0).then(|| RequestMemo { asked, ..RequestMemo::default() });
+    same_with_and_without_a_tree!(message, |t| {
+        let mut pdus = Pdus { seen: String::new(), memo };
+        // Faults in what only a tree shows are only found with one.
+        let _ = smb2::parse_message(message, t, &mut pdus);
+        pdus.seen
+    });
 }

@@ -1,6 +1,7 @@
 //! Every input that a fuzzer kept, through the same functions as in `fuzz/fuzz_targets/`, without libFuzzer. Each is also cut
 //! short and damaged in ways that are the same in every run, so that this test finds something even where no fuzzer runs.
 
+use rdmascope_analyzer::fuzzing as analyzer;
 use rdmascope_capture::fuzzing as capture;
 use rdmascope_dissector::fuzzing as dissector;
 use std::collections::BTreeSet;
@@ -15,6 +16,10 @@ const TARGETS: &[(&str, Target)] = &[
     ("decompress", dissector::fuzz_decompress),
     ("filter", dissector::fuzz_filter),
     ("frame", dissector::fuzz_frame),
+    ("key_file", analyzer::fuzz_key_file),
+    ("rpc_nfs", dissector::fuzz_rpc_nfs),
+    ("rpcrdma", dissector::fuzz_rpcrdma),
+    ("smb2", dissector::fuzz_smb2),
     ("smbd", dissector::fuzz_smbd),
 ];
 
