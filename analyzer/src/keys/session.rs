@@ -513,4 +513,70 @@ mod tests {
         assert!(channel.signer().unwrap().clone().sign(&mut signed));
         assert_eq!(channel.verify(&signed), Verdict::Verified);
     }
+
+    /// A test data file: the messages of a conversation, and whether the server sent them.
+    fn conversation(text: &str) -> Vec<(bool, Vec<u8>)> {
+        let lines = text.lines().filter(|l| !l.starts_with('#'));
+        lines.map(|l| (l.starts_with('<'), crate::keys::testing::hex(&l[2..]))).collect()
+    }
+
+    /// NEGOTIATE and SESSION_SETUP of a captured conversation, whose last message is the sixth.
+    fn witness(messages: &[(bool, Vec<u8>)], dialect: Dialect, cipher: CipherId, keyring: &Keyring) -> SessionCrypto {
+        let mut connection = ConnectionCrypto::new();
+        connection.negotiate_request(&messages[0].1);
+        let agreed = &messages[1].1;
+        assert_eq!(agreed[68..70], dialect.0.to_le_bytes());
+        connection.negotiate_response(agreed, dialect, Some(cipher), None);
+        let mut session = SessionCrypto::new(&connection);
+        for (from_server, message) in &messages[2..6] {
+            if *from_server {
+                let status = u32::from_le_bytes(message[8..12].try_into().unwrap());
+                session.response(message, status, u64::from_le_bytes(message[40..48].try_into().unwrap()), &message[64..], keyring);
+            } else {
+                session.request(message, &message[64..], keyring);
+            }
+        }
+        session
+    }
+
+    #[test]
+    fn a_real_signed_session_verifies_with_its_password() {
+        let captures = [
+            (include_str!("testdata/signed-3.1.1.txt"), Dialect::SMB_3_1_1),
+            (include_str!("testdata/signed-3.0.2.txt"), Dialect::SMB_3_0_2),
+        ];
+        for (text, dialect) in captures {
+            let messages = conversation(text);
+            let mut keyring = Keyring::new();
+            keyring.add_file("user=labuser password=labpass").unwrap();
+            let mut session = witness(&messages, dialect, CipherId::AES_128_GCM, &keyring);
+            assert!(messages.len() > 7);
+            for (_, message) in &messages[5..] {
+                assert_eq!(message[16] & 0x08, 0x08, "signed");
+                assert_eq!(session.verify(message), Verdict::Verified, "{dialect}");
+                let mut changed = message.clone();
+                changed[64] ^= 1;
+                assert_eq!(session.verify(&changed), Verdict::Failed);
+            }
+            let mut wrong = Keyring::new();
+            wrong.add_password(None, "labpas");
+            let mut session = witness(&messages, dialect, CipherId::AES_128_GCM, &wrong);
+            assert_eq!((session.refusal(), session.verify(&messages[5].1)), (Some(ntlm::Refusal::Password), Verdict::NoKey));
+        }
+    }
+
+    #[test]
+    fn a_real_encrypted_session_opens_with_its_password() {
+        let messages = conversation(include_str!("testdata/encrypted-3.1.1.txt"));
+        let mut keyring = Keyring::new();
+        keyring.add_password(None, "labpass");
+        let mut session = witness(&messages, Dialect::SMB_3_1_1, CipherId::AES_128_GCM, &keyring);
+        assert_eq!(session.verify(&messages[5].1), Verdict::Verified);
+        let mut output = Vec::new();
+        session.decrypt(Direction::ToServer, &messages[6].1, &mut output).unwrap();
+        // a TREE_CONNECT, whose path is UTF-16
+        assert_eq!((&output[..4], output[12]), (&b"\xfeSMB"[..], 3));
+        let path: Vec<u8> = "\\\\192.0.2.1\\".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert!(output.windows(path.len()).any(|w| w == path));
+    }
 }
