@@ -51,6 +51,18 @@ def decompress():
     keep("decompress", "chained", b"\7" + chained)
 
 
+def smb_session():
+    """The conversations that the analyzer's tests read, without their NEGOTIATE."""
+    folder = CORPUS.parent.parent / "analyzer/src/keys/testdata"
+    for path in sorted(folder.glob("*-3.*.txt")):
+        lines = [line.split() for line in path.read_text().splitlines() if line[0] in "<>"]
+        seed = b"\3\x12" if "3.1.1" in path.name else b"\2\x11"
+        for n, (way, digits) in enumerate(lines[2:]):
+            message = bytes.fromhex(digits)
+            seed += struct.pack("<BH", (way == "<") | (n == 3) << 1, len(message)) + message
+        keep("smb_session", path.stem, seed)
+
+
 def capture_file(packets):
     """The same few packets in every container that is read."""
     def pcap(order, magic, extra=b""):
@@ -187,6 +199,7 @@ def key_file():
 def main():
     key_file()
     decompress()
+    smb_session()
     packets = []
     for path in sys.argv[1:]:
         seen, calls = set(), {}

@@ -20,6 +20,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("rpc_nfs", dissector::fuzz_rpc_nfs),
     ("rpcrdma", dissector::fuzz_rpcrdma),
     ("smb2", dissector::fuzz_smb2),
+    ("smb_session", analyzer::fuzz_smb_session),
     ("smbd", dissector::fuzz_smbd),
 ];
 
