@@ -2,7 +2,7 @@
 //! Wireshark plugin and the tests read it from here.
 
 use crate::field::{Def, Fields};
-use crate::wire::{frame_fields, ib, ip, link, mount, nfs, nfsacl, nlm, portmap, rpc, rpcrdma, smb2, smbd, tcp, tunnel, udp, xdr};
+use crate::wire::{frame_fields, ib, ip, iwarp, link, mount, nfs, nfsacl, nlm, portmap, rpc, rpcrdma, smb2, smbd, tcp, tunnel, udp, xdr};
 use alloc::vec::Vec;
 
 /// The fields of every message, a line each.
@@ -69,6 +69,25 @@ pub const DECLARED: &[&[Def]] = &[
     <smb2::read_write::WriteRequestFixed as Fields>::FIELDS,
     <smb2::read_write::WriteResponseFixed as Fields>::FIELDS,
     <smb2::reparse::f::All as Fields>::FIELDS,
+    <iwarp::mpa::f::All as Fields>::FIELDS,
+    <iwarp::mpa::RequestHeader as Fields>::FIELDS,
+    <iwarp::mpa::ReplyHeader as Fields>::FIELDS,
+    <iwarp::mpa::Enhanced as Fields>::FIELDS,
+    <iwarp::mpa::Marker as Fields>::FIELDS,
+    <iwarp::ddp::f::All as Fields>::FIELDS,
+    <iwarp::ddp::Control as Fields>::FIELDS,
+    <iwarp::ddp::Tagged as Fields>::FIELDS,
+    <iwarp::ddp::Untagged as Fields>::FIELDS,
+    <iwarp::rdmap::f::All as Fields>::FIELDS,
+    <iwarp::rdmap::hdrct::All as Fields>::FIELDS,
+    <iwarp::rdmap::Control as Fields>::FIELDS,
+    <iwarp::rdmap::ReadRequest as Fields>::FIELDS,
+    <iwarp::rdmap::HeaderControl as Fields>::FIELDS,
+    <iwarp::rdmap::AtomicHead as Fields>::FIELDS,
+    <iwarp::rdmap::AddOperands as Fields>::FIELDS,
+    <iwarp::rdmap::SwapOperands as Fields>::FIELDS,
+    <iwarp::rdmap::CompareOperands as Fields>::FIELDS,
+    <iwarp::rdmap::AtomicResponse as Fields>::FIELDS,
     <smbd::f::All as Fields>::FIELDS,
     <smbd::NegotiateRequest as Fields>::FIELDS,
     <smbd::NegotiateResponse as Fields>::FIELDS,

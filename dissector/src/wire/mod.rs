@@ -2,6 +2,7 @@
 pub mod frame_fields;
 pub mod ib;
 pub mod ip;
+pub mod iwarp;
 pub mod link;
 pub mod mount;
 pub mod nfs;
