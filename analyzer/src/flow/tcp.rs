@@ -1,0 +1,558 @@
+//! One direction of a TCP connection, put in order: RFC 9293. No I/O, no clock, bounded memory.
+//!
+//! ```text
+//! segments ──▶ Stream ──▶ pieces in the order of their sequence numbers, each byte once
+//!   acknowledgments of the peer ──▲        what the receiver has and we do not, the capture lost
+//! ```
+//!
+//! A segment that begins where the last one ended is passed on without a copy. What comes early is held back, up to a
+//! limit. Of bytes that come twice the first copy counts. Positions are sequence numbers unwrapped to 64 bits.
+
+use crate::op::At;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// Bytes of the stream, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// So many bytes behind them will not be seen: cut or lost by the capture.
+    pub missing: u32,
+    /// Whether the bytes stand in the frame of this moment.
+    pub in_frame: bool,
+}
+
+/// What a stream has to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The next bytes.
+    Piece(Piece<'a>),
+    /// Bytes that no segment of the capture brought are skipped; a [`Piece`] of nothing with them missing follows.
+    Gap {
+        /// How many bytes.
+        count: u32,
+        /// Whether the peer acknowledged them.
+        receiver_had_them: bool,
+    },
+    /// A segment brought bytes that were there, or (`filled`) that later bytes had waited for.
+    Retransmission {
+        /// Bytes of the segment.
+        bytes: u32,
+        /// Whether it brought something new: the first copy was lost on the wire before the capture.
+        filled: bool,
+    },
+    /// A segment came later than one that follows it, too soon after it to be a retransmission.
+    OutOfOrder {
+        /// Bytes of the segment.
+        bytes: u32,
+    },
+    /// Two copies of the same bytes differ. The first one counts.
+    Conflict {
+        /// Bytes compared.
+        bytes: u32,
+    },
+    /// The sender has closed its direction, and all its bytes were told.
+    Closed,
+}
+
+/// What happened in one direction so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Segments with payload.
+    pub segments: u64,
+    /// Bytes told in order.
+    pub bytes: u64,
+    /// Segments sent again.
+    pub retransmitted: u32,
+    /// Their bytes.
+    pub retransmitted_bytes: u64,
+    /// Segments that came late by a little.
+    pub out_of_order: u32,
+    /// Overlaps whose copies differ.
+    pub conflicts: u32,
+    /// Probes of an idle connection.
+    pub keepalives: u32,
+    /// Times the receive window closed.
+    pub zero_windows: u32,
+    /// Segments with RST.
+    pub resets: u32,
+    /// Gaps skipped.
+    pub gaps: u32,
+    /// Bytes in them.
+    pub gap_bytes: u64,
+    /// Bytes that the capture cut off.
+    pub cut_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Held {
+    bytes: Vec<u8>,
+    /// On the wire.
+    length: u32,
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+pub struct Stream {
+    /// Position of the next byte to tell. Its lower half is the sequence number.
+    next: u64,
+    /// What the peer has acknowledged.
+    acked: u64,
+    /// The end of the segment that reached furthest.
+    highest: u64,
+    held: BTreeMap<u64, Held>,
+    held_bytes: usize,
+    /// When the first segment beyond the open gap came.
+    gap_since: i64,
+    fin: Option<u64>,
+    started: bool,
+    from_syn: bool,
+    closed: bool,
+    counts: Counts,
+}
+
+/// A segment that fills a gap within this time was only overtaken, as Wireshark sees it too.
+const REORDERED_WITHIN_NS: i64 = 3_000_000;
+/// What a held segment costs besides its bytes.
+const HELD_OVERHEAD: usize = 96;
+
+impl Stream {
+    /// Whether any sequence number is known.
+    pub fn started(&self) -> bool {
+        self.started
+    }
+
+    /// Whether it was seen from its first byte on (its SYN was captured).
+    pub fn from_syn(&self) -> bool {
+        self.from_syn
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The same, to add to.
+    pub(super) fn counts_mut(&mut self) -> &mut Counts {
+        &mut self.counts
+    }
+
+    /// Bytes held back, with what it costs to hold them.
+    pub fn held(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// The sequence number expected next.
+    pub fn next_seq(&self) -> u32 {
+        self.next as u32
+    }
+
+    /// A SYN with this sequence number: the first byte is the one behind it.
+    pub fn syn(&mut self, seq: u32) {
+        if !self.started {
+            self.start(seq.wrapping_add(1));
+            self.from_syn = true;
+        }
+    }
+
+    /// Whether a SYN with this sequence number is that of another connection with the same addresses and ports.
+    pub fn is_other_syn(&self, seq: u32) -> bool {
+        // what is told since does not matter: a repeated SYN is at most a window behind
+        self.started && self.position(seq.wrapping_add(1)) != self.next && (self.closed || self.counts.bytes > 0 || !self.from_syn)
+    }
+
+    fn start(&mut self, seq: u32) {
+        self.started = true;
+        self.next = (1 << 32) | u64::from(seq);
+        self.acked = self.next;
+        self.highest = self.next;
+    }
+
+    /// Where a sequence number lies: the position nearest to `next`.
+    fn position(&self, seq: u32) -> u64 {
+        let distance = seq.wrapping_sub(self.next as u32) as i32;
+        self.next.wrapping_add_signed(distance.into())
+    }
+
+    /// The peer has acknowledged all before this sequence number.
+    #[inline]
+    pub fn acknowledged(&mut self, ack: u32, tell: &mut impl FnMut(Event<'_>)) {
+        if !self.started {
+            return;
+        }
+        self.acked = self.acked.max(self.position(ack));
+        if !self.held.is_empty() {
+            self.skip_acknowledged(tell);
+        }
+    }
+
+    /// No more bytes follow the byte before `seq`, the sequence number of the FIN.
+    pub fn fin(&mut self, seq: u32, tell: &mut impl FnMut(Event<'_>)) {
+        if !self.started {
+            self.start(seq);
+        }
+        self.fin = self.fin.or(Some(self.position(seq)));
+        self.close_if_done(tell);
+    }
+
+    fn close_if_done(&mut self, tell: &mut impl FnMut(Event<'_>)) {
+        if !self.closed && self.fin.is_some_and(|fin| self.next >= fin) {
+            self.closed = true;
+            tell(Event::Closed);
+        }
+    }
+
+    /// A segment of `length` bytes on the wire, of which the capture kept `bytes`. At most `limit` bytes are held back.
+    #[inline]
+    pub fn data(&mut self, at: At, seq: u32, bytes: &[u8], length: u32, limit: usize, tell: &mut impl FnMut(Event<'_>)) {
+        if length == 0 {
+            return;
+        }
+        if !self.started {
+            self.start(seq);
+        }
+        let bytes = &bytes[..bytes.len().min(length as usize)];
+        self.counts.segments += 1;
+        if seq == self.next as u32 && self.held.is_empty() && self.highest == self.next {
+            // the fast path: exactly what comes next
+            let missing = length - bytes.len() as u32;
+            self.next += u64::from(length);
+            self.highest = self.next;
+            self.counts.bytes += bytes.len() as u64;
+            self.counts.cut_bytes += u64::from(missing);
+            tell(Event::Piece(Piece { bytes, missing, in_frame: true }));
+        } else {
+            self.data_slow(at, seq, bytes, length, limit, tell);
+        }
+        if self.fin.is_some() {
+            self.close_if_done(tell);
+        }
+    }
+
+    fn data_slow(&mut self, at: At, seq: u32, bytes: &[u8], length: u32, limit: usize, tell: &mut impl FnMut(Event<'_>)) {
+        let pos = self.position(seq);
+        let end = pos + u64::from(length);
+        if length == 1 && end == self.next {
+            self.counts.keepalives += 1;
+            return;
+        }
+        let had_gap = !self.held.is_empty();
+        if pos > self.next && self.acked >= pos && self.held.first_key_value().is_none_or(|(p, _)| pos <= *p) {
+            // the receiver has what lies before: it will not come again
+            self.skip_to(pos, true, tell);
+        }
+        let behind = pos < self.highest;
+        self.highest = self.highest.max(end);
+        let new = if pos <= self.next { self.deliver(pos, bytes, length, tell) } else { self.hold(pos, bytes, length, tell) };
+        if behind && new && had_gap && at.time.saturating_sub(self.gap_since) < REORDERED_WITHIN_NS {
+            self.counts.out_of_order += 1;
+            tell(Event::OutOfOrder { bytes: length });
+        } else if behind {
+            self.counts.retransmitted += 1;
+            self.counts.retransmitted_bytes += u64::from(length);
+            tell(Event::Retransmission { bytes: length, filled: new });
+        }
+        if !had_gap {
+            self.gap_since = at.time;
+        }
+        if !self.held.is_empty() {
+            self.skip_acknowledged(tell);
+        }
+        while self.held_bytes > limit {
+            let Some((&first, _)) = self.held.first_key_value() else { break };
+            self.skip_to(first, false, tell);
+            self.drain(0, &[], tell);
+        }
+    }
+
+    /// Tells what of a segment is new; it begins at or before `next`. Whether anything was.
+    fn deliver(&mut self, pos: u64, bytes: &[u8], length: u32, tell: &mut impl FnMut(Event<'_>)) -> bool {
+        let end = pos + u64::from(length);
+        let from = self.next;
+        while self.next < end {
+            let until = self.held.first_key_value().map_or(end, |(p, _)| end.min(*p));
+            let cut = |at: u64| usize::try_from(at - pos).map_or(bytes.len(), |n| n.min(bytes.len()));
+            let part = &bytes[cut(self.next)..cut(until)];
+            self.tell_piece(part, until, true, tell);
+            self.drain(pos, bytes, tell);
+        }
+        self.next > from
+    }
+
+    /// Tells `part`, after which the stream goes on at `until`.
+    fn tell_piece(&mut self, part: &[u8], until: u64, in_frame: bool, tell: &mut impl FnMut(Event<'_>)) {
+        let missing = (until - self.next) as u32 - part.len() as u32;
+        self.next = until;
+        self.counts.bytes += part.len() as u64;
+        self.counts.cut_bytes += u64::from(missing);
+        if !part.is_empty() || missing > 0 {
+            tell(Event::Piece(Piece { bytes: part, missing, in_frame }));
+        }
+    }
+
+    /// Tells what was held back and is next. The segment that opened the way lies at `pos`, to compare with.
+    fn drain(&mut self, pos: u64, bytes: &[u8], tell: &mut impl FnMut(Event<'_>)) {
+        while let Some(first) = self.held.first_entry() {
+            let p = *first.key();
+            if p > self.next {
+                break;
+            }
+            let held = first.remove();
+            self.held_bytes -= held.bytes.len() + HELD_OVERHEAD;
+            self.compare(p, &held.bytes, pos, bytes, tell);
+            let end = p + u64::from(held.length);
+            if end > self.next {
+                let part = &held.bytes[((self.next - p) as usize).min(held.bytes.len())..];
+                self.tell_piece(part, end, false, tell);
+            }
+        }
+    }
+
+    /// Keeps what of a segment is not held yet; it begins beyond `next`. Whether anything was kept.
+    fn hold(&mut self, pos: u64, bytes: &[u8], length: u32, tell: &mut impl FnMut(Event<'_>)) -> bool {
+        let end = pos + u64::from(length);
+        let (mut at, mut kept) = (pos, false);
+        while at < end {
+            if let Some((&p, held)) = self.held.range(..=at).next_back() {
+                let held_end = p + u64::from(held.length);
+                if held_end > at {
+                    let differ = differ(p, &held.bytes, pos, bytes);
+                    self.conflict(differ, tell);
+                    at = held_end;
+                    continue;
+                }
+            }
+            let until = self.held.range(at..).next().map_or(end, |(p, _)| end.min(*p));
+            let cut = |at: u64| ((at - pos) as usize).min(bytes.len());
+            let part = &bytes[cut(at)..cut(until)];
+            self.held_bytes += part.len() + HELD_OVERHEAD;
+            self.held.insert(at, Held { bytes: part.to_vec(), length: (until - at) as u32 });
+            (at, kept) = (until, true);
+        }
+        kept
+    }
+
+    fn compare(&mut self, p: u64, a: &[u8], q: u64, b: &[u8], tell: &mut impl FnMut(Event<'_>)) {
+        let differ = differ(p, a, q, b);
+        self.conflict(differ, tell);
+    }
+
+    fn conflict(&mut self, differ: Option<u32>, tell: &mut impl FnMut(Event<'_>)) {
+        if let Some(bytes) = differ {
+            self.counts.conflicts += 1;
+            tell(Event::Conflict { bytes });
+        }
+    }
+
+    /// Skips gaps that the peer has acknowledged.
+    fn skip_acknowledged(&mut self, tell: &mut impl FnMut(Event<'_>)) {
+        while let Some((&first, _)) = self.held.first_key_value() {
+            if self.acked < first {
+                break;
+            }
+            self.skip_to(first, true, tell);
+            self.drain(0, &[], tell);
+        }
+    }
+
+    fn skip_to(&mut self, to: u64, receiver_had_them: bool, tell: &mut impl FnMut(Event<'_>)) {
+        let count = u32::try_from(to - self.next).unwrap_or(u32::MAX);
+        self.next = to;
+        self.counts.gaps += 1;
+        self.counts.gap_bytes += u64::from(count);
+        tell(Event::Gap { count, receiver_had_them });
+        tell(Event::Piece(Piece { bytes: &[], missing: count, in_frame: false }));
+    }
+}
+
+/// How many bytes two runs at these positions have in common, where these differ.
+fn differ(p: u64, a: &[u8], q: u64, b: &[u8]) -> Option<u32> {
+    let start = p.max(q);
+    let end = (p + a.len() as u64).min(q + b.len() as u64);
+    if start >= end {
+        return None;
+    }
+    let part = |from: u64, run: &[u8]| -> (usize, usize) { ((start - from) as usize, ((end - from) as usize).min(run.len())) };
+    let ((a0, a1), (b0, b1)) = (part(p, a), part(q, b));
+    (a[a0..a1] != b[b0..b1]).then_some((end - start) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+    use std::string::{String, ToString};
+
+    /// A conversation: what one side sends and the other acknowledges, and what the stream tells.
+    struct Tap {
+        stream: Stream,
+        told: String,
+        events: VecDeque<String>,
+        now: i64,
+        limit: usize,
+    }
+
+    impl Tap {
+        fn new(isn: u32) -> Self {
+            let mut tap = Self { stream: Stream::default(), told: String::new(), events: VecDeque::new(), now: 0, limit: 4096 };
+            tap.stream.syn(isn);
+            tap
+        }
+
+        fn late() -> Self {
+            Self { stream: Stream::default(), told: String::new(), events: VecDeque::new(), now: 0, limit: 4096 }
+        }
+
+        fn with(&mut self, f: impl FnOnce(&mut Stream, At, usize, &mut dyn FnMut(Event<'_>))) {
+            self.now += 10_000_000;
+            let (told, events) = (&mut self.told, &mut self.events);
+            f(&mut self.stream, At { frame: 1, time: self.now }, self.limit, &mut |e| match e {
+                Event::Piece(p) => {
+                    told.push_str(core::str::from_utf8(p.bytes).unwrap());
+                    (0..p.missing.min(20)).for_each(|_| told.push('_'));
+                }
+                e => events.push_back(std::format!("{e:?}").split(&[' ', '{'][..]).next().unwrap().to_string()),
+            });
+        }
+
+        fn send(&mut self, seq: u32, text: &str) -> &mut Self {
+            self.with(|s, at, limit, mut tell| s.data(at, seq, text.as_bytes(), text.len() as u32, limit, &mut tell));
+            self
+        }
+
+        fn ack(&mut self, ack: u32) -> &mut Self {
+            self.with(|s, _, _, mut tell| s.acknowledged(ack, &mut tell));
+            self
+        }
+
+        fn expect(&mut self, told: &str, events: &[&str]) -> &mut Self {
+            assert_eq!(self.told, told);
+            assert_eq!(self.events.drain(..).collect::<Vec<_>>(), events);
+            self
+        }
+    }
+
+    #[test]
+    fn in_order_across_the_wrap() {
+        Tap::new(u32::MAX - 3).send(u32::MAX - 2, "ab").send(u32::MAX, "cdef").send(3, "gh").expect("abcdefgh", &[]);
+    }
+
+    #[test]
+    fn a_lost_segment_is_waited_for_and_its_retransmission_told() {
+        Tap::new(99).send(100, "ab").send(104, "ef").ack(102).expect("ab", &[]).send(102, "cd").expect("abcdef", &["Retransmission"]);
+    }
+
+    #[test]
+    fn neighbours_that_swapped_places_are_no_retransmission() {
+        let mut tap = Tap::new(99);
+        tap.send(102, "cd");
+        tap.now -= 10_000_000;
+        tap.send(100, "ab").expect("abcd", &["OutOfOrder"]);
+    }
+
+    #[test]
+    fn what_the_receiver_acknowledged_the_capture_lost() {
+        Tap::new(99).send(100, "ab").send(104, "ef").expect("ab", &[]).ack(106).expect("ab__ef", &["Gap"]).send(106, "gh").expect("ab__efgh", &[]);
+        Tap::new(99).send(100, "ab").ack(104).expect("ab", &[]).send(104, "ef").expect("ab__ef", &["Gap"]);
+    }
+
+    #[test]
+    fn the_acknowledgment_may_be_captured_first() {
+        Tap::new(99).send(100, "ab").ack(104).send(102, "cd").expect("abcd", &[]);
+    }
+
+    #[test]
+    fn overlaps_are_told_once_and_the_first_copy_counts() {
+        Tap::new(99).send(100, "abcd").send(102, "cdef").expect("abcdef", &["Retransmission"]).send(100, "abcdef").expect("abcdef", &["Retransmission"]);
+        Tap::new(99).send(102, "cd").send(106, "gh").send(100, "abXdefXhij").expect("abcdefghij", &["Conflict", "Conflict", "Retransmission"]);
+    }
+
+    #[test]
+    fn keepalives_and_late_starts() {
+        let mut tap = Tap::late();
+        tap.send(500, "ab").send(501, "b").send(400, "old").expect("ab", &["Retransmission"]);
+        assert_eq!(tap.stream.counts().keepalives, 1);
+        tap.send(502, "c").expect("abc", &[]);
+    }
+
+    #[test]
+    fn what_is_held_has_a_limit() {
+        let mut tap = Tap::new(0);
+        for n in 0..100 {
+            tap.send(10 + 100 * n, &"x".repeat(100));
+            assert!(tap.stream.held() <= 4096);
+        }
+        assert_eq!(tap.stream.counts().gaps, 1);
+        assert!(tap.told.starts_with("_________xxx"));
+    }
+
+    #[test]
+    fn cut_segments_leave_holes_also_when_held() {
+        let mut tap = Tap::new(99);
+        tap.with(|s, at, limit, mut tell| s.data(at, 104, b"e", 2, limit, &mut tell));
+        tap.with(|s, at, limit, mut tell| s.data(at, 100, b"abc", 4, limit, &mut tell));
+        tap.expect("abc_e_", &["Retransmission"]);
+        assert_eq!(tap.stream.counts().cut_bytes, 2);
+    }
+
+    #[test]
+    fn a_fin_closes_when_all_came() {
+        let mut tap = Tap::new(99);
+        tap.send(102, "cd").with(|s, _, _, mut tell| s.fin(104, &mut tell));
+        tap.expect("", &[]).send(100, "ab").expect("abcd", &["Retransmission", "Closed"]);
+    }
+
+    proptest! {
+        /// Any cutting into segments, duplication and reordering gives the same bytes.
+        #[test]
+        fn the_order_of_arrival_does_not_matter(
+            isn: u32,
+            cuts in proptest::collection::vec(1..50usize, 1..40),
+            swaps in proptest::collection::vec((0..80usize, 0..80usize), 0..60),
+            widen in proptest::collection::vec(0..30usize, 80),
+        ) {
+            let total: usize = cuts.iter().sum();
+            let text: String = (0..total).map(|n| char::from(b'a' + (n * 7 % 26) as u8)).collect();
+            let mut segments = Vec::new();
+            let mut at = 0;
+            for c in &cuts {
+                segments.push((at, at + c));
+                at += c;
+            }
+            segments.extend_from_within(..);
+            for (n, w) in widen.iter().enumerate().take(segments.len()) {
+                segments[n].1 = (segments[n].1 + w).min(total);
+            }
+            for (a, b) in swaps {
+                let n = segments.len();
+                segments.swap(a % n, b % n);
+            }
+            let mut tap = Tap::new(isn);
+            tap.limit = 1 << 20;
+            for (from, to) in segments {
+                tap.send(isn.wrapping_add(1).wrapping_add(from as u32), &text[from..to]);
+            }
+            prop_assert_eq!(&tap.told, &text);
+            prop_assert_eq!(tap.stream.held(), 0);
+        }
+
+        #[test]
+        fn arbitrary_segments_never_panic_and_stay_bounded(
+            segments in proptest::collection::vec((any::<u32>(), 0..40usize, 0..60u32, 0..4u8, any::<u16>()), 0..120),
+        ) {
+            let mut tap = Tap::late();
+            let text = "x".repeat(40);
+            for (seq, len, length, kind, near) in segments {
+                let seq = if kind & 1 == 0 { u32::from(near) } else { seq };
+                tap.with(|s, at, limit, mut tell| match kind {
+                    2 => s.acknowledged(seq, &mut tell),
+                    3 => s.fin(seq, &mut tell),
+                    _ => s.data(at, seq, &text.as_bytes()[..len], length, limit, &mut tell),
+                });
+                prop_assert!(tap.stream.held() <= tap.limit);
+            }
+        }
+    }
+}
