@@ -1,1 +1,4 @@
 //! Packets to [`crate::op::RdmaOp`]: PSN order of queue pairs, TCP order, MPA framing, DDP segments.
+pub mod iwarp;
+pub mod mpa;
+pub mod tcp;

@@ -47,6 +47,11 @@ pub enum Event<'a> {
         /// Bytes of the segment.
         bytes: u32,
     },
+    /// A segment came that is not next: it is held back.
+    Held {
+        /// Bytes missing before it, and before what is held already.
+        missing: u32,
+    },
     /// Two copies of the same bytes differ. The first one counts.
     Conflict {
         /// Bytes compared.
@@ -106,6 +111,8 @@ pub struct Stream {
     /// When the first segment beyond the open gap came.
     gap_since: i64,
     fin: Option<u64>,
+    /// Sequence number of the first byte.
+    first: u32,
     started: bool,
     from_syn: bool,
     closed: bool,
@@ -158,12 +165,12 @@ impl Stream {
 
     /// Whether a SYN with this sequence number is that of another connection with the same addresses and ports.
     pub fn is_other_syn(&self, seq: u32) -> bool {
-        // what is told since does not matter: a repeated SYN is at most a window behind
-        self.started && self.position(seq.wrapping_add(1)) != self.next && (self.closed || self.counts.bytes > 0 || !self.from_syn)
+        self.started && seq.wrapping_add(1) != self.first
     }
 
     fn start(&mut self, seq: u32) {
         self.started = true;
+        self.first = seq;
         self.next = (1 << 32) | u64::from(seq);
         self.acked = self.next;
         self.highest = self.next;
@@ -255,6 +262,9 @@ impl Stream {
         }
         if !had_gap {
             self.gap_since = at.time;
+        }
+        if pos > self.next && new {
+            tell(Event::Held { missing: u32::try_from(pos - self.next).unwrap_or(u32::MAX) });
         }
         if !self.held.is_empty() {
             self.skip_acknowledged(tell);
@@ -413,6 +423,7 @@ mod tests {
                     told.push_str(core::str::from_utf8(p.bytes).unwrap());
                     (0..p.missing.min(20)).for_each(|_| told.push('_'));
                 }
+                Event::Held { .. } => {}
                 e => events.push_back(std::format!("{e:?}").split(&[' ', '{'][..]).next().unwrap().to_string()),
             });
         }
@@ -454,7 +465,14 @@ mod tests {
 
     #[test]
     fn what_the_receiver_acknowledged_the_capture_lost() {
-        Tap::new(99).send(100, "ab").send(104, "ef").expect("ab", &[]).ack(106).expect("ab__ef", &["Gap"]).send(106, "gh").expect("ab__efgh", &[]);
+        Tap::new(99)
+            .send(100, "ab")
+            .send(104, "ef")
+            .expect("ab", &[])
+            .ack(106)
+            .expect("ab__ef", &["Gap"])
+            .send(106, "gh")
+            .expect("ab__efgh", &[]);
         Tap::new(99).send(100, "ab").ack(104).expect("ab", &[]).send(104, "ef").expect("ab__ef", &["Gap"]);
     }
 
@@ -465,8 +483,17 @@ mod tests {
 
     #[test]
     fn overlaps_are_told_once_and_the_first_copy_counts() {
-        Tap::new(99).send(100, "abcd").send(102, "cdef").expect("abcdef", &["Retransmission"]).send(100, "abcdef").expect("abcdef", &["Retransmission"]);
-        Tap::new(99).send(102, "cd").send(106, "gh").send(100, "abXdefXhij").expect("abcdefghij", &["Conflict", "Conflict", "Retransmission"]);
+        Tap::new(99)
+            .send(100, "abcd")
+            .send(102, "cdef")
+            .expect("abcdef", &["Retransmission"])
+            .send(100, "abcdef")
+            .expect("abcdef", &["Retransmission"]);
+        Tap::new(99)
+            .send(102, "cd")
+            .send(106, "gh")
+            .send(100, "abXdefXhij")
+            .expect("abcdefghij", &["Conflict", "Conflict", "Retransmission"]);
     }
 
     #[test]

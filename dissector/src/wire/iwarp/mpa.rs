@@ -263,11 +263,9 @@ pub fn parse_startup<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Startu
                 legacy,
                 upper,
             };
-            if T::ON {
-                if let Some((ird, ord)) = frame.depths() {
-                    t.info(format_args!("IRD {ird}"));
-                    t.info(format_args!("ORD {ord}"));
-                }
+            if let (true, Some((ird, ord))) = (T::ON, frame.depths()) {
+                t.info(format_args!("IRD {ird}"));
+                t.info(format_args!("ORD {ord}"));
             }
             Ok((rest, frame))
         })
@@ -277,10 +275,12 @@ pub fn parse_startup<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Startu
 /// The read depths in private data. Too short for them, it has none.
 fn private<'a, T: Trace>(h: &RequestHeader, data: &'a [u8], t: &mut T) -> (Option<Enhanced>, Option<Legacy>, &'a [u8]) {
     let (mut i, mut enhanced) = (data, None);
-    if h.revision >= 2 && h.enhanced() && data.len() >= Enhanced::LEN {
-        if let Ok((rest, e)) = Enhanced::parse(i, t) {
-            (i, enhanced) = (rest, Some(e));
-        }
+    if h.revision >= 2
+        && h.enhanced()
+        && data.len() >= Enhanced::LEN
+        && let Ok((rest, e)) = Enhanced::parse(i, t)
+    {
+        (i, enhanced) = (rest, Some(e));
     }
     let Some(legacy) = legacy(i) else { return (enhanced, None, i) };
     let read = scope(f::LEGACY, i, t, |i, t| {

@@ -118,14 +118,9 @@ fields! {
 }
 
 const LAYERS: crate::field::Values = &[(0, "RDMA"), (1, "DDP"), (2, "LLP")];
-const TYPES_RDMAP: crate::field::Values =
-    &[(0, "Local Catastrophic Error"), (1, "Remote Protection Error"), (2, "Remote Operation Error")];
-const TYPES_DDP: crate::field::Values = &[
-    (0, "Local Catastrophic Error"),
-    (1, "Tagged Buffer Error"),
-    (2, "Untagged Buffer Error"),
-    (3, "Reserved for the use by the LLP"),
-];
+const TYPES_RDMAP: crate::field::Values = &[(0, "Local Catastrophic Error"), (1, "Remote Protection Error"), (2, "Remote Operation Error")];
+const TYPES_DDP: crate::field::Values =
+    &[(0, "Local Catastrophic Error"), (1, "Tagged Buffer Error"), (2, "Untagged Buffer Error"), (3, "Reserved for the use by the LLP")];
 const TYPES_LLP: crate::field::Values = &[(0, "MPA Error")];
 const CODES_RDMAP: crate::field::Values = &[
     (0x00, "Invalid STag"),
@@ -678,8 +673,7 @@ mod tests {
             opcode: Opcode::WRITE,
             buffer: Buffer::Tagged(ddp::Tagged { stag: 0xdead, offset: 0x10 }),
         };
-        let terminate =
-            Terminate { layer: 1, error_type: 1, code: 1, segment_length: Some(1014), ddp: Some(quoted), read_request: None };
+        let terminate = Terminate { layer: 1, error_type: 1, code: 1, segment_length: Some(1014), ddp: Some(quoted), read_request: None };
         let mut payload = Vec::new();
         terminate.emit(&mut payload);
         let bytes = bytes_of(&untagged(Opcode::TERMINATE, true, 1, 0, 0, &payload));
@@ -735,7 +729,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_never_panic_and_observing_changes_nothing(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), valid: bool) {
             if let (true, Some(b)) = (valid, bytes.get_mut(1)) {
-                *b = 0x40 | *b % 12;
+                *b = 0x40 | (*b % 12);
                 bytes[0] = if matches!(bytes[1] & 0xf, 0 | 2) { 0xc1 } else { 0x41 };
             }
             let mut tree = Tree::new();

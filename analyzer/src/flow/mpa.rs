@@ -1,0 +1,827 @@
+//! FPDUs in the ordered bytes of one direction of a TCP connection: RFC 5044. On any port; the content decides.
+//!
+//! ```text
+//!          key at the start                 Request or Reply whole
+//! Opening ─────────────────▶ (collects) ──────────────────────────▶ Framing ◀─┐ several FPDUs chain
+//!    │ no key                                                        │ gap,    │
+//!    └──▶ Search (only at the start: anchored) ──▶ Other             └─ nonsense ─▶ Search
+//! late start ──▶ Search ──▶ Framing, or Other when nothing chains
+//! ```
+//!
+//! An FPDU that lies in one piece is passed on without a copy; others are put together in a buffer that is used again.
+//! Markers are taken out on the way, the CRC being computed over them.
+
+use super::tcp::Piece;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use rdmascope_dissector::frame::Check;
+use rdmascope_dissector::wire::iwarp::mpa::{self, CRC_LEN, Crc, MARKER_INTERVAL, MARKER_LEN, Opening, fpdu_len};
+use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
+
+/// Whether a connection is MPA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// Not known yet.
+    #[default]
+    Undecided,
+    /// It is.
+    Mpa,
+    /// It is something else: its bytes are told as they are.
+    NotMpa,
+}
+
+/// How the framing of a direction is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Found {
+    /// From the MPA Request or Reply.
+    Handshake,
+    /// Found in mid-stream, with a CRC that is right.
+    Crc,
+    /// Found in mid-stream by the shape of DDP headers that chain.
+    Shape,
+}
+
+/// What a [`Framer`] has to say.
+#[derive(Debug)]
+pub enum Framed<'a> {
+    /// An MPA Request or Reply, whole.
+    Startup {
+        /// Its bytes.
+        bytes: &'a [u8],
+        /// Whether they stand in the frame of this moment.
+        in_frame: bool,
+    },
+    /// An FPDU without markers.
+    Fpdu {
+        /// What is there of it, from its length field on.
+        bytes: &'a [u8],
+        /// Whether the bytes stand in the frame of this moment.
+        in_frame: bool,
+        /// Its CRC.
+        crc: Crc,
+    },
+    /// Part of an FPDU or Request, kept until the rest comes.
+    Part {
+        /// Bytes kept so far.
+        have: u32,
+        /// Bytes of the whole, where known.
+        total: Option<u32>,
+    },
+    /// A marker that does not point to the header of its FPDU.
+    MarkerBad {
+        /// Its pointer.
+        pointer: u16,
+        /// What it should be.
+        expected: u16,
+    },
+    /// Framing was lost, and is found again (or for the first time) after so many bytes.
+    Resync {
+        /// Bytes that could not be read.
+        skipped: u32,
+        /// How it was found.
+        found: Found,
+    },
+    /// Bytes of a stream that is not MPA.
+    Other(Piece<'a>),
+}
+
+/// Bytes in which framing is looked for, at most. Enough for two FPDUs of the largest size.
+const SEARCH_MAX: usize = 192 * 1024;
+/// Places of the search that are followed at once.
+const CANDIDATES_MAX: usize = 32;
+/// A buffer larger than this is given back when it is empty.
+const KEEP_CAPACITY: usize = 16 * 1024;
+/// Bytes of an FPDU that its shape is known from: length, DDP header.
+const SHAPE_LEN: usize = 2 + 18;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Opening,
+    Search,
+    Framing,
+    Other,
+}
+
+/// Whether the sender uses CRCs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum CrcUse {
+    #[default]
+    Unknown,
+    On,
+    Off,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+pub struct Framer {
+    phase: Phase,
+    crc: CrcUse,
+    markers: bool,
+    /// The connection is known to be MPA: the search is content with less, and never gives up.
+    known: bool,
+    /// The first byte seen need not be the first of the stream.
+    late: bool,
+    found: Option<Found>,
+    /// Bytes of the FPDU, Request or search that wait for more; markers are not among them.
+    buf: Vec<u8>,
+    /// Bytes of the current FPDU that went by, also those that are missing from `buf`.
+    have: u32,
+    /// Nothing more goes into `buf`: there is a hole.
+    holed: bool,
+    /// Markers: bytes since the first marker.
+    position: u32,
+    /// Markers: where the length field of the current FPDU stands.
+    header_at: u32,
+    /// Markers: the bytes of the marker that is coming in.
+    marker: [u8; MARKER_LEN],
+    /// Markers: how many of them.
+    marker_have: u8,
+    /// Markers: the CRC so far; `None` where bytes of the FPDU were missed.
+    sum: Option<u32>,
+    /// CRCs that were wrong while it was not known whether they are used.
+    doubts: u8,
+    skipped: u32,
+    search: Option<Box<Search>>,
+}
+
+impl Framer {
+    /// What the stream is.
+    pub fn verdict(&self) -> Verdict {
+        match self.phase {
+            Phase::Framing => Verdict::Mpa,
+            Phase::Other => Verdict::NotMpa,
+            _ if self.known => Verdict::Mpa,
+            _ => Verdict::Undecided,
+        }
+    }
+
+    /// How the framing is known; `None` as long as it is not.
+    pub fn found(&self) -> Option<Found> {
+        self.found
+    }
+
+    /// Bytes of memory besides its own size.
+    pub fn memory(&self) -> usize {
+        self.buf.capacity() + self.search.as_ref().map_or(0, |_| size_of::<Search>())
+    }
+
+    /// Gives back what is not needed while nothing is held.
+    pub fn trim(&mut self) {
+        if self.buf.is_empty() {
+            self.buf = Vec::new();
+        }
+    }
+
+    /// The stream begins late: it need not begin with a Request or an FPDU.
+    pub fn late(&mut self) {
+        self.late = true;
+    }
+
+    /// The connection is MPA; CRCs and markers as agreed, where that is known.
+    pub fn agree(&mut self, crc: Option<bool>, markers: Option<bool>) {
+        self.known = true;
+        match crc {
+            Some(true) => self.crc = CrcUse::On,
+            Some(false) => self.crc = CrcUse::Off,
+            None => {}
+        }
+        if let Some(markers) = markers {
+            self.markers = markers;
+        }
+        if let Some(search) = &mut self.search {
+            search.anchored = false;
+        }
+    }
+
+    /// The connection is not MPA: what was kept is told, and all that follows.
+    pub fn give_up(&mut self, tell: &mut impl FnMut(Framed<'_>)) {
+        if self.phase == Phase::Other {
+            return;
+        }
+        self.phase = Phase::Other;
+        self.search = None;
+        let buf = core::mem::take(&mut self.buf);
+        if !buf.is_empty() {
+            tell(Framed::Other(Piece { bytes: &buf, missing: 0, in_frame: false }));
+        }
+    }
+
+    /// Takes the next piece of the stream. `check`: verify CRCs. Returns what is left of it behind an MPA Request or Reply:
+    /// the caller learns from that one, and comes again.
+    #[inline]
+    pub fn push<'a>(&mut self, piece: Piece<'a>, check: bool, tell: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
+        match self.phase {
+            Phase::Framing => self.frame(piece, check, tell),
+            Phase::Opening => return self.open(piece, check, tell),
+            Phase::Search => self.look(piece, check, tell),
+            Phase::Other => tell(Framed::Other(piece)),
+        }
+        None
+    }
+
+    fn open<'a>(&mut self, piece: Piece<'a>, check: bool, tell: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
+        let kept = self.buf.len();
+        let opening = if kept == 0 {
+            mpa::opening(piece.bytes)
+        } else {
+            self.buf.extend_from_slice(piece.bytes);
+            mpa::opening(&self.buf)
+        };
+        let there = kept + piece.bytes.len();
+        match opening {
+            Opening::Startup { length, .. } if there >= length => {
+                self.phase = Phase::Framing;
+                self.found = Some(Found::Handshake);
+                self.known = true;
+                self.position = 0;
+                if kept == 0 {
+                    tell(Framed::Startup { bytes: &piece.bytes[..length], in_frame: piece.in_frame });
+                } else {
+                    tell(Framed::Startup { bytes: &self.buf[..length], in_frame: false });
+                    self.clear();
+                }
+                let rest = Piece { bytes: &piece.bytes[length - kept..], ..piece };
+                return (!rest.bytes.is_empty() || rest.missing > 0).then_some(rest);
+            }
+            Opening::Startup { .. } | Opening::Short if piece.missing == 0 => {
+                if kept == 0 {
+                    self.buf.extend_from_slice(piece.bytes);
+                }
+                let total = if let Opening::Startup { length, .. } = opening { Some(length as u32) } else { None };
+                tell(Framed::Part { have: there as u32, total });
+            }
+            _ => {
+                // no Request: FPDUs from the first byte on (the handshake was not captured), or something else
+                let bytes = core::mem::take(&mut self.buf);
+                self.begin_search(!self.known && !self.late && !piece.bytes.is_empty());
+                if kept == 0 {
+                    self.look(piece, check, tell);
+                } else {
+                    self.look(Piece { bytes: &bytes, missing: piece.missing, in_frame: false }, check, tell);
+                }
+            }
+        }
+        None
+    }
+
+    fn begin_search(&mut self, anchored: bool) {
+        self.phase = Phase::Search;
+        self.have = 0;
+        self.holed = false;
+        self.search = Some(Box::new(Search { anchored, ..Search::default() }));
+    }
+
+    fn clear(&mut self) {
+        if self.buf.capacity() > KEEP_CAPACITY {
+            self.buf = Vec::new();
+        } else {
+            self.buf.clear();
+        }
+    }
+
+    /// Framing is known: one FPDU after the other.
+    #[inline]
+    fn frame(&mut self, piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+        if self.markers {
+            return self.frame_marked(piece, check, tell);
+        }
+        let mut bytes = piece.bytes;
+        if self.have > 0 {
+            bytes = self.fill(bytes, check, tell);
+        }
+        while let Some((length, _)) = bytes.split_first_chunk::<2>() {
+            let length = u16::from_be_bytes(*length);
+            let total = fpdu_len(length);
+            if bytes.len() < total {
+                break;
+            }
+            let (fpdu, rest) = bytes.split_at(total);
+            let crc = self.judge(fpdu, check);
+            if crc != Crc::Used(Check::Good) && !plausible(fpdu) && !plausible(rest) {
+                // neither here nor behind it is an FPDU
+                return self.lose(Piece { bytes, ..piece }, check, tell);
+            }
+            tell(Framed::Fpdu { bytes: fpdu, in_frame: piece.in_frame, crc });
+            bytes = rest;
+        }
+        if bytes.is_empty() && piece.missing == 0 && self.have == 0 {
+            return;
+        }
+        self.keep(Piece { bytes, ..piece }, check, tell);
+    }
+
+    /// Adds to the FPDU that is being put together. What is left is behind it.
+    fn fill<'a>(&mut self, mut bytes: &'a [u8], check: bool, tell: &mut impl FnMut(Framed<'_>)) -> &'a [u8] {
+        loop {
+            let total = if self.have < 2 { 2 } else { self.total() };
+            let n = bytes.len().min((total - self.have) as usize);
+            let (new, rest) = bytes.split_at(n);
+            if !self.holed {
+                self.buf.extend_from_slice(new);
+            }
+            (self.have, bytes) = (self.have + n as u32, rest);
+            if self.have >= 2 && self.have == self.total() {
+                self.complete(check, tell);
+                return bytes;
+            }
+            if bytes.is_empty() {
+                return bytes;
+            }
+        }
+    }
+
+    /// Length of the FPDU whose length field is in `buf`.
+    fn total(&self) -> u32 {
+        fpdu_len(u16::from_be_bytes([self.buf[0], self.buf[1]])) as u32
+    }
+
+    /// The FPDU in `buf` has ended, perhaps with a hole.
+    fn complete(&mut self, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+        let buf = core::mem::take(&mut self.buf);
+        let crc = match (self.holed, self.markers) {
+            (true, _) => self.unchecked(),
+            (false, false) => self.judge(&buf, check),
+            (false, true) => match (self.crc, self.sum, buf.last_chunk::<CRC_LEN>()) {
+                (CrcUse::Off, ..) => Crc::Unused,
+                (_, Some(sum), Some(field)) if check => self.weigh(sum == u32::from_le_bytes(*field), *field),
+                _ => self.unchecked(),
+            },
+        };
+        tell(Framed::Fpdu { bytes: &buf, in_frame: false, crc });
+        self.buf = buf;
+        self.clear();
+        self.have = 0;
+        self.holed = false;
+    }
+
+    fn unchecked(&self) -> Crc {
+        if self.crc == CrcUse::On { Crc::Used(Check::Unchecked) } else { Crc::Unused }
+    }
+
+    /// The CRC of a whole FPDU.
+    #[inline]
+    fn judge(&mut self, fpdu: &[u8], check: bool) -> Crc {
+        match self.crc {
+            CrcUse::Off => Crc::Unused,
+            _ if !check => self.unchecked(),
+            CrcUse::On => Crc::Used(mpa::check(fpdu)),
+            CrcUse::Unknown => {
+                let good = mpa::check(fpdu) == Check::Good;
+                self.weigh(good, *fpdu.last_chunk().unwrap_or(&[0; 4]))
+            }
+        }
+    }
+
+    /// Learns from a CRC whether CRCs are used, where that is not known.
+    fn weigh(&mut self, good: bool, field: [u8; 4]) -> Crc {
+        if self.crc == CrcUse::Unknown {
+            if good {
+                self.crc = CrcUse::On;
+            } else {
+                self.doubts += 1;
+                if field == [0; 4] || self.doubts > 2 {
+                    self.crc = CrcUse::Off;
+                }
+                return Crc::Unused;
+            }
+        }
+        Crc::Used(if good { Check::Good } else { Check::Bad })
+    }
+
+    /// Keeps the beginning of an FPDU, or tells it cut where the rest will not come.
+    fn keep(&mut self, piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+        let Piece { bytes, missing, in_frame } = piece;
+        if missing == 0 {
+            if self.have == 0 {
+                self.buf.extend_from_slice(bytes);
+                self.have = bytes.len() as u32;
+            }
+            let total = (self.have >= 2).then(|| self.total());
+            tell(Framed::Part { have: self.have, total });
+            return;
+        }
+        if self.have == 0 {
+            let Some((length, _)) = bytes.split_first_chunk::<2>() else { return self.lose(piece, check, tell) };
+            let (there, total) = (bytes.len() as u32, fpdu_len(u16::from_be_bytes(*length)) as u32);
+            if there + missing < total && plausible(bytes) {
+                // a hole, and the FPDU goes on behind it
+                self.buf.extend_from_slice(bytes);
+                (self.have, self.holed) = (there + missing, true);
+                return;
+            }
+            if !plausible(bytes) {
+                return self.lose(piece, check, tell);
+            }
+            tell(Framed::Fpdu { bytes, in_frame, crc: self.unchecked() });
+            if there + missing > total {
+                self.lose(Piece { bytes: &[], missing: there + missing - total, in_frame: false }, check, tell);
+            }
+            return;
+        }
+        // all bytes of the piece are in the FPDU that is being put together, and it is not complete
+        if self.have < 2 {
+            self.skipped += self.have;
+            self.clear();
+            return self.lose(Piece { bytes: &[], missing, in_frame: false }, check, tell);
+        }
+        let left = self.total() - self.have;
+        self.holed = true;
+        if missing < left {
+            self.have += missing;
+            return;
+        }
+        self.have += left;
+        self.complete(check, tell);
+        if missing > left {
+            self.lose(Piece { bytes: &[], missing: missing - left, in_frame: false }, check, tell);
+        }
+    }
+
+    /// Where the next FPDU begins is not known any more.
+    fn lose(&mut self, piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+        self.begin_search(false);
+        self.look(piece, check, tell);
+    }
+
+    /// Looks for FPDUs that chain.
+    fn look(&mut self, piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+        let Some(mut search) = self.search.take() else { return };
+        let kept = self.buf.len();
+        if self.markers {
+            self.strip_into_search(piece.bytes);
+            self.position = self.position.wrapping_add(piece.missing);
+            if piece.missing > 0 {
+                self.marker_have = 0;
+            }
+        } else if kept > 0 {
+            self.buf.extend_from_slice(piece.bytes);
+        }
+        let in_place = kept == 0 && !self.markers;
+        let hay = if in_place { piece.bytes } else { &self.buf[..] };
+        let terms = Terms { known: self.known, crc: if check && !self.markers { self.crc } else { CrcUse::Off } };
+        if let Some((start, found)) = search.look(hay, kept, terms) {
+            self.phase = Phase::Framing;
+            self.known = true;
+            self.found = Some(self.found.map_or(found, |f| f.max(found)));
+            let skipped = self.skipped.saturating_add(start as u32);
+            self.skipped = 0;
+            tell(Framed::Resync { skipped, found });
+            if in_place {
+                return self.frame(Piece { bytes: &piece.bytes[start..], ..piece }, check, tell);
+            }
+            let buf = core::mem::take(&mut self.buf);
+            let rest = Piece { bytes: &buf[start..], missing: piece.missing, in_frame: false };
+            if self.markers {
+                return self.frame_stripped(rest, check, tell);
+            }
+            return self.frame(rest, check, tell);
+        }
+        let hay_len = hay.len();
+        let hopeless =
+            !self.known && (search.failed || hay_len > SEARCH_MAX || is_something_else(&piece.bytes[..piece.bytes.len().min(20)]));
+        if hopeless {
+            if in_place {
+                self.phase = Phase::Other;
+                return tell(Framed::Other(piece));
+            }
+            self.give_up(tell);
+            if piece.missing > 0 {
+                tell(Framed::Other(Piece { bytes: &[], missing: piece.missing, in_frame: false }));
+            }
+            return;
+        }
+        if piece.missing > 0 || hay_len > SEARCH_MAX {
+            // what was read cannot be chained to what comes
+            self.skipped = self.skipped.saturating_add(hay_len as u32).saturating_add(piece.missing);
+            self.clear();
+            *search = Search::default();
+        } else {
+            if in_place {
+                self.buf.extend_from_slice(piece.bytes);
+            }
+            if !piece.bytes.is_empty() {
+                tell(Framed::Part { have: hay_len as u32, total: None });
+            }
+        }
+        self.search = Some(search);
+    }
+
+    /// Framing is known, and there are markers in the stream.
+    fn frame_marked(&mut self, piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+        let mut bytes = piece.bytes;
+        while !bytes.is_empty() {
+            if self.have == 0 && self.marker_have == 0 {
+                self.sum = Some(0);
+            }
+            let phase = self.position % MARKER_INTERVAL;
+            if (phase as usize) < MARKER_LEN {
+                bytes = self.take_marker(bytes, tell);
+                continue;
+            }
+            if self.have == 0 {
+                self.header_at = self.position;
+            }
+            let total = if self.have < 2 { 2 } else { self.total() };
+            // up to the next marker, the end, or the CRC, which is not part of its own sum
+            let mut n = bytes.len().min((MARKER_INTERVAL - phase) as usize).min((total - self.have) as usize);
+            let body = total - CRC_LEN.min(total as usize) as u32;
+            if self.have >= 2 && self.have < body {
+                n = n.min((body - self.have) as usize);
+            }
+            let (new, rest) = bytes.split_at(n);
+            if self.have < 2 || self.have < body {
+                self.sum = self.sum.map(|sum| crc32c::crc32c_append(sum, new));
+            }
+            if !self.holed {
+                self.buf.extend_from_slice(new);
+            }
+            (self.have, self.position, bytes) = (self.have + n as u32, self.position.wrapping_add(n as u32), rest);
+            if self.have >= 2 && self.have == self.total() {
+                if !plausible(&self.buf) && !plausible(bytes) {
+                    return self.lose_buffered(Piece { bytes, ..piece }, check, tell);
+                }
+                self.complete(check, tell);
+            }
+        }
+        if piece.missing == 0 {
+            if self.have > 0 {
+                let total = (self.have >= 2).then(|| self.total());
+                tell(Framed::Part { have: self.have, total });
+            }
+            return;
+        }
+        self.skip_marked(piece.missing, check, tell);
+    }
+
+    /// Takes the next bytes of the marker that stands here.
+    fn take_marker<'a>(&mut self, bytes: &'a [u8], tell: &mut impl FnMut(Framed<'_>)) -> &'a [u8] {
+        let at = usize::from(self.marker_have);
+        let n = bytes.len().min(MARKER_LEN - at);
+        let (new, rest) = bytes.split_at(n);
+        self.marker[at..at + n].copy_from_slice(new);
+        self.marker_have += n as u8;
+        self.position = self.position.wrapping_add(n as u32);
+        self.sum = self.sum.map(|sum| crc32c::crc32c_append(sum, new));
+        if usize::from(self.marker_have) == MARKER_LEN {
+            self.marker_have = 0;
+            let pointer = u16::from_be_bytes([self.marker[2], self.marker[3]]);
+            let start = self.position.wrapping_sub(MARKER_LEN as u32);
+            let expected = if self.have == 0 { 0 } else { start.wrapping_sub(self.header_at) as u16 };
+            if pointer != expected && self.phase == Phase::Framing {
+                tell(Framed::MarkerBad { pointer, expected });
+            }
+        }
+        rest
+    }
+
+    /// Bytes are missing from a stream with markers.
+    fn skip_marked(&mut self, missing: u32, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+        self.sum = None;
+        let mut left = missing;
+        while left > 0 && self.have >= 2 && self.have < self.total() {
+            self.holed = true;
+            let phase = self.position % MARKER_INTERVAL;
+            let n = if (phase as usize) < MARKER_LEN {
+                left.min(MARKER_LEN as u32 - phase)
+            } else {
+                let n = left.min(MARKER_INTERVAL - phase).min(self.total() - self.have);
+                self.have += n;
+                n
+            };
+            (self.position, left) = (self.position.wrapping_add(n), left - n);
+        }
+        self.marker_have = (self.position % MARKER_INTERVAL).min(MARKER_LEN as u32) as u8 % MARKER_LEN as u8;
+        if self.have >= 2 && self.have == self.total() {
+            self.complete(check, tell);
+        }
+        if left == 0 {
+            return;
+        }
+        self.skipped = self.skipped.saturating_add(self.have + left);
+        self.clear();
+        self.position = self.position.wrapping_add(left);
+        self.marker_have = (self.position % MARKER_INTERVAL).min(MARKER_LEN as u32) as u8 % MARKER_LEN as u8;
+        self.begin_search(false);
+    }
+
+    /// The FPDU in `buf` is none: it is searched, with what follows.
+    fn lose_buffered(&mut self, rest: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+        self.begin_search(false);
+        self.look(rest, check, tell);
+    }
+
+    fn strip_into_search(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let phase = self.position % MARKER_INTERVAL;
+            if (phase as usize) < MARKER_LEN {
+                bytes = self.take_marker(bytes, &mut |_| {});
+                continue;
+            }
+            let (new, rest) = bytes.split_at(bytes.len().min((MARKER_INTERVAL - phase) as usize));
+            self.buf.extend_from_slice(new);
+            (self.position, bytes) = (self.position.wrapping_add(new.len() as u32), rest);
+        }
+    }
+
+    /// FPDUs whose markers are out already. Their CRCs cannot be checked.
+    fn frame_stripped(&mut self, piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+        let mut bytes = piece.bytes;
+        while let Some((length, _)) = bytes.split_first_chunk::<2>() {
+            let total = fpdu_len(u16::from_be_bytes(*length));
+            let Some((fpdu, rest)) = bytes.split_at_checked(total) else { break };
+            tell(Framed::Fpdu { bytes: fpdu, in_frame: false, crc: self.unchecked() });
+            bytes = rest;
+        }
+        self.buf.extend_from_slice(bytes);
+        self.have = bytes.len() as u32;
+        self.holed = false;
+        self.sum = None;
+        // an estimate, right where no marker stands between
+        self.header_at = self.position.wrapping_sub(self.have);
+        if piece.missing > 0 {
+            self.position = self.position.wrapping_sub(piece.missing);
+            self.skip_marked(piece.missing, check, tell);
+        }
+    }
+}
+
+/// Whether the first bytes of an FPDU, as many as there are, can be those of one.
+#[inline]
+fn plausible(fpdu: &[u8]) -> bool {
+    match *fpdu {
+        [a, b, ddp, rdmap, ..] => {
+            let length = u16::from_be_bytes([a, b]);
+            // nothing (a ready-to-receive), or a DDP header of version 1 and an opcode of version 0 or 1
+            length == 0 || (ddp & 0x3f == 0x01 && rdmap & 0xb0 == 0 && rdmap & 0xf <= 0xb)
+        }
+        [a, b, ddp] => (a, b) == (0, 0) || ddp & 0x3f == 0x01,
+        _ => true,
+    }
+}
+
+/// SMB over TCP or RPC over TCP at the start of a segment: no FPDU looks like them.
+fn is_something_else(b: &[u8]) -> bool {
+    match *b {
+        [0, _, _, _, 0xfc..=0xff, b'S', b'M', b'B', ..] => true,
+        // a record mark, an RPC call of version 2 or a reply
+        [mark, _, _, _, _, _, _, _, 0, 0, 0, 0, 0, 0, 0, 2, ..] => mark & 0x80 != 0,
+        [mark, _, _, _, _, _, _, _, 0, 0, 0, 1, 0, 0, 0, 0 | 1, ..] => mark & 0x80 != 0,
+        _ => false,
+    }
+}
+
+/// What the search may rely on.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    known: bool,
+    crc: CrcUse,
+}
+
+/// The search for framing in mid-stream.
+#[derive(Debug, Default)]
+struct Search {
+    /// Only the first byte may begin an FPDU.
+    anchored: bool,
+    /// Nothing can come of it.
+    failed: bool,
+    /// Where the next candidate may begin.
+    scan: usize,
+    candidates: Vec<Candidate>,
+}
+
+/// A place where FPDUs may begin, and how far they chain.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    start: usize,
+    next: usize,
+    score: u32,
+    fpdus: u32,
+    crc_good: bool,
+    /// Whether the header at `next` was counted.
+    counted: bool,
+    /// Where a tagged message would go on.
+    tagged: Option<(u32, u64)>,
+}
+
+/// What is known of a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Open,
+    Dead,
+    Claimed,
+}
+
+impl Search {
+    /// Looks at `hay`, of which the first `old` bytes were seen before. A place where framing begins, if there is one.
+    fn look(&mut self, hay: &[u8], old: usize, terms: Terms) -> Option<(usize, Found)> {
+        let mut claim = None;
+        self.candidates.retain_mut(|c| match if claim.is_some() { Fate::Open } else { c.follow(hay, terms) } {
+            Fate::Open => true,
+            Fate::Dead => false,
+            Fate::Claimed => {
+                claim = Some(*c);
+                true
+            }
+        });
+        while claim.is_none() && self.scan + SHAPE_LEN <= hay.len() {
+            let start = self.scan;
+            self.scan += 1;
+            if self.anchored && start > 0 {
+                break;
+            }
+            if shape(&hay[start..]).is_none() {
+                continue;
+            }
+            // a segment that begins with an FPDU is what senders try for
+            let score = u32::from(start == old);
+            let mut c = Candidate { start, next: start, score, fpdus: 0, crc_good: false, counted: false, tagged: None };
+            match c.follow(hay, terms) {
+                Fate::Claimed => claim = Some(c),
+                Fate::Open if self.candidates.len() < CANDIDATES_MAX => self.candidates.push(c),
+                _ => {}
+            }
+        }
+        self.failed = self.anchored && self.scan > 0 && self.candidates.is_empty();
+        claim.map(|c| (c.start, if c.crc_good { Found::Crc } else { Found::Shape }))
+    }
+}
+
+impl Candidate {
+    /// Follows the chain as far as the bytes go.
+    fn follow(&mut self, hay: &[u8], terms: Terms) -> Fate {
+        let enough = if terms.known { 3 } else { 5 };
+        loop {
+            let Some(rest) = hay.get(self.next..) else { return Fate::Open };
+            if rest.len() < SHAPE_LEN {
+                return if plausible(rest) { self.fate(enough) } else { Fate::Dead };
+            }
+            let Some(shape) = shape(rest) else { return Fate::Dead };
+            if !self.counted {
+                let goes_on = shape.tagged.is_some() && shape.tagged == self.tagged;
+                self.score += if shape.strong || goes_on { 2 } else { 1 };
+                self.counted = true;
+            }
+            let total = fpdu_len(shape.length);
+            let Some(fpdu) = rest.get(..total) else { return self.fate(enough) };
+            let zero = fpdu.ends_with(&[0; CRC_LEN]);
+            if terms.crc != CrcUse::Off && mpa::check(fpdu) == Check::Good {
+                self.crc_good = true;
+                self.score += 3;
+            } else if terms.crc == CrcUse::On {
+                return Fate::Dead;
+            } else if zero {
+                self.score += 1;
+            }
+            self.tagged = shape.tagged.map(|(stag, offset)| (stag, offset.wrapping_add(u64::from(shape.length) - 14)));
+            self.next += total;
+            self.counted = false;
+            self.fpdus += 1;
+            if self.next == hay.len() {
+                self.score += 1;
+                return self.fate(enough);
+            }
+        }
+    }
+
+    fn fate(&self, enough: u32) -> Fate {
+        if self.fpdus > 0 && self.score >= enough { Fate::Claimed } else { Fate::Open }
+    }
+}
+
+struct Shape {
+    length: u16,
+    /// The header alone is hardly chance.
+    strong: bool,
+    tagged: Option<(u32, u64)>,
+}
+
+/// The shape of the FPDU that these [`SHAPE_LEN`] or more bytes can begin.
+#[inline]
+fn shape(b: &[u8]) -> Option<Shape> {
+    let (ddp, rdmap) = (b[2], b[3]);
+    if ddp & 0x3f != 0x01 || rdmap & 0xf0 != 0x40 {
+        return None;
+    }
+    let opcode = Opcode(rdmap & 0xf);
+    let tagged = ddp & 0x80 != 0;
+    if opcode.is_tagged() != Some(tagged) {
+        return None;
+    }
+    let length = u16::from_be_bytes([b[0], b[1]]);
+    let word = |at: usize| u32::from_be_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
+    if tagged {
+        let offset = u64::from(word(8)) << 32 | u64::from(word(12));
+        return (length >= 14).then_some(Shape { length, strong: false, tagged: Some((word(4), offset)) });
+    }
+    let least = match opcode {
+        Opcode::READ_REQUEST => 18 + 28,
+        Opcode::ATOMIC_REQUEST => 18 + 52,
+        Opcode::ATOMIC_RESPONSE => 18 + 12,
+        Opcode::IMMEDIATE | Opcode::IMMEDIATE_SE => 18 + 8,
+        Opcode::TERMINATE => 18 + 4,
+        _ => 18,
+    };
+    let fits = length >= least && Some(word(8)) == opcode.queue() && (opcode.invalidates() || word(4) == 0);
+    fits.then_some(Shape { length, strong: true, tagged: None })
+}
