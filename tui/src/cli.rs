@@ -198,7 +198,12 @@ mod tests {
 
     #[test]
     fn wrong_use_is_told_in_one_line() {
-        for arguments in [vec!["rdmascope", "dissect"], vec!["rdmascope", "disect"], vec!["rdmascope", "dissect", "a", "-T", "xml"], vec!["rdmascope", "dissect", "a", "-c", "x"]] {
+        for arguments in [
+            vec!["rdmascope", "dissect"],
+            vec!["rdmascope", "disect"],
+            vec!["rdmascope", "dissect", "a", "-T", "xml"],
+            vec!["rdmascope", "dissect", "a", "-c", "x"],
+        ] {
             let e = Cli::try_parse_from(&arguments).unwrap_err();
             let line = one_line(&e);
             assert!(!line.contains('\n') && line.len() > 20, "{arguments:?}: {line}");

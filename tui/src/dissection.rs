@@ -53,7 +53,10 @@ impl Dissection {
                 previous_ns: if self.number == 1 { now } else { self.previous_ns },
                 wire_len: record.wire_len,
                 // as Wireshark: only formats that have interfaces say so
-                interface: interfaces.get(record.interface as usize).filter(|i| i.name.is_some() || interfaces.len() > 1).map(|_| record.interface),
+                interface: interfaces
+                    .get(record.interface as usize)
+                    .filter(|i| i.name.is_some() || interfaces.len() > 1)
+                    .map(|_| record.interface),
                 interface_name: interfaces.get(record.interface as usize).and_then(|i| i.name.as_deref()),
             };
             frame_fields::tell(&info, record.comments(), record.bytes, t);

@@ -26,7 +26,11 @@ impl Out {
             Color::Always => true,
             Color::Never => false,
             // https://no-color.org: set and not empty
-            Color::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()) && std::env::var_os("TERM").is_none_or(|t| t != "dumb"),
+            Color::Auto => {
+                is_terminal
+                    && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+                    && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+            }
         };
         Self { buffer: Vec::with_capacity(CHUNK * 2), color, is_terminal, stdout }
     }

@@ -27,7 +27,8 @@ enum Occurrence {
 impl Options {
     /// Reads `key=value` pairs; several may stand in one argument, with commas between them.
     pub(crate) fn parse(arguments: &[String]) -> Result<Self> {
-        let mut o = Self { header: false, bom: false, separator: '\t', aggregator: ',', occurrence: Occurrence::All, quote: None, escape: true };
+        let mut o =
+            Self { header: false, bom: false, separator: '\t', aggregator: ',', occurrence: Occurrence::All, quote: None, escape: true };
         for argument in arguments {
             let mut rest = argument.as_str();
             while !rest.is_empty() {

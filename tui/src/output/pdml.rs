@@ -31,14 +31,20 @@ impl Pdml {
         out.extend_from_slice(b"<packet>\n");
         let size = d.cap_len;
         let _ = writeln!(out, "  <proto name=\"geninfo\" pos=\"0\" showname=\"General information\" size=\"{size}\">");
-        for (name, shown, value) in
-            [("num", "Number", d.number), ("len", "Frame Length", u64::from(d.wire_len)), ("caplen", "Captured Length", u64::from(d.cap_len))]
-        {
-            let _ = writeln!(out, "    <field name=\"{name}\" pos=\"0\" show=\"{value}\" showname=\"{shown}\" value=\"{value:x}\" size=\"{size}\"/>");
+        for (name, shown, value) in [
+            ("num", "Number", d.number),
+            ("len", "Frame Length", u64::from(d.wire_len)),
+            ("caplen", "Captured Length", u64::from(d.cap_len)),
+        ] {
+            let _ = writeln!(
+                out,
+                "    <field name=\"{name}\" pos=\"0\" show=\"{value}\" showname=\"{shown}\" value=\"{value:x}\" size=\"{size}\"/>"
+            );
         }
         out.extend_from_slice(b"    <field name=\"timestamp\" pos=\"0\" show=\"");
         let def = rdmascope_dissector::wire::frame_fields::f::TIME;
-        let stored = rdmascope_dissector::render::Stored::Time(d.time_ns.div_euclid(1_000_000_000), d.time_ns.rem_euclid(1_000_000_000) as u32);
+        let stored =
+            rdmascope_dissector::render::Stored::Time(d.time_ns.div_euclid(1_000_000_000), d.time_ns.rem_euclid(1_000_000_000) as u32);
         show_into(out, def, stored, Style::Pdml);
         out.extend_from_slice(b"\" showname=\"Captured Time\" value=\"");
         seconds_and_nanos(out, d.time_ns.div_euclid(1_000_000_000), d.time_ns.rem_euclid(1_000_000_000) as u32);
@@ -64,7 +70,11 @@ impl Pdml {
             self.line.clear();
             label(&mut self.line, tree, i);
             // the brackets of what was computed are the detail pane's
-            let text = if node.generated && node.def.kind != Kind::Protocol { self.line.trim_start_matches('[').trim_end_matches(']') } else { &self.line };
+            let text = if node.generated && node.def.kind != Kind::Protocol {
+                self.line.trim_start_matches('[').trim_end_matches(']')
+            } else {
+                &self.line
+            };
             xml_text(out, text);
             if is_hidden(node.def) {
                 out.extend_from_slice(b"\" hide=\"yes");

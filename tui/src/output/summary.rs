@@ -47,7 +47,8 @@ impl Summary {
     /// `{"frames", "bytes", "malformed", "cut", "protocols": {NAME: {"frames", "bytes", "malformed", "cut"}}}`
     pub(crate) fn json(&self, out: &mut Vec<u8>) {
         let members = |out: &mut Vec<u8>, row: &Row| {
-            let _ = write!(out, "\"frames\": {}, \"bytes\": {}, \"malformed\": {}, \"cut\": {}", row.frames, row.bytes, row.malformed, row.cut);
+            let _ =
+                write!(out, "\"frames\": {}, \"bytes\": {}, \"malformed\": {}, \"cut\": {}", row.frames, row.bytes, row.malformed, row.cut);
         };
         out.push(b'{');
         members(out, &self.all);
