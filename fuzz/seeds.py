@@ -126,6 +126,8 @@ def by_frame(frame, seen, calls):
 
     is_roce = frame[12:14] == b"\x08\x00" and frame[23] == 17 and struct.unpack_from(">H", frame, 36)[0] == ROCE_PORT
     kind = (frame[42], frame[47:50] == b"\0\0\1" and frame[54:72]) if is_roce else (frame[23:24], frame[47] & 0x3F if len(frame) > 47 else 0)
+    if is_roce and frame[47:50] == b"\0\0\1" and first("mad", frame[62:63], frame[78:80]):
+        keep("mad", "captured", frame[62:-4])
     if first("frame", frame[12:14], kind, about(len(frame))):
         keep("frame", "ethernet", b"\x40" + frame)
         if frame[12:14] == b"\x08\x00" and len(frame) < 300 and first("tunnel", kind[0]):

@@ -381,6 +381,12 @@ impl<'a> Peel<'a> {
         Ok((i, Next::End))
     }
 
+    /// The same, for what has a name on the frame's line though nothing of it is decoded.
+    fn named<T: Trace>(&mut self, name: &'static str, i: &'a [u8], t: &mut T) -> Step<'a> {
+        t.protocol(name);
+        self.other(name, i)
+    }
+
     #[inline]
     fn link<T: Trace>(&mut self, link: LinkType, i: &'a [u8], t: &mut T) -> Step<'a> {
         match link {
@@ -465,15 +471,15 @@ impl<'a> Peel<'a> {
                 self.packet.body = Body::Other("LLC");
                 match ethernet::parse_llc(inside, t)? {
                     (i, ethernet::Llc::Ethertype(kind)) if kind >= 0x0600 => Ok((i, Next::Ethertype(kind))),
-                    (i, ethernet::Llc::SpanningTree) => self.other("STP", i),
+                    (i, ethernet::Llc::SpanningTree) => self.named("STP", i, t),
                     (i, _) => self.other("LLC", i),
                 }
             }
-            0x0806 => self.other("ARP", i),
-            0x88cc => self.other("LLDP", i),
-            0x8809 => self.other("LACP", i),
-            0x88f7 => self.other("PTP", i),
-            0x88e5 => self.other("MACsec", i),
+            0x0806 => self.named("ARP", i, t),
+            0x88cc => self.named("LLDP", i, t),
+            0x8809 => self.named("LACP", i, t),
+            0x88f7 => self.named("PTP", i, t),
+            0x88e5 => self.named("MACsec", i, t),
             _ => self.other("Ethernet", i),
         }
     }
@@ -589,11 +595,11 @@ impl<'a> Peel<'a> {
                 Ok((i, Next::Transport(protocol)))
             }
             137 => self.mpls(i, t),
-            1 => self.other("ICMP", i),
-            2 => self.other("IGMP", i),
-            50 => self.other("ESP", i),
-            58 => self.other("ICMPv6", i),
-            132 => self.other("SCTP", i),
+            1 => self.named("ICMP", i, t),
+            2 => self.named("IGMP", i, t),
+            50 => self.named("ESP", i, t),
+            58 => self.named("ICMPv6", i, t),
+            132 => self.named("SCTP", i, t),
             _ => Ok((i, Next::End)),
         }
     }

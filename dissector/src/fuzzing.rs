@@ -5,6 +5,7 @@ use crate::frame::{self, LinkType};
 use crate::probe::Probe;
 use crate::registry::Registry;
 use crate::trace::{Off, Tree};
+use crate::wire::ib::cm;
 use crate::wire::nfs::Op;
 use crate::wire::rpc::{self, Memo, Program};
 use crate::wire::rpcrdma::RpcRdma;
@@ -78,6 +79,11 @@ pub fn fuzz_frame(data: &[u8]) {
     let wire_len = bytes.len() as u32 + if choice & 0x80 == 0 { 0 } else { 100 };
     let options = frame::Options { check_crc: choice & 0x40 != 0, ..frame::Options::default() };
     same_with_and_without_a_tree!(bytes, |t| frame::decode(link, bytes, wire_len, &options, t));
+}
+
+/// The payload of a packet to queue pair 0 or 1.
+pub fn fuzz_mad(data: &[u8]) {
+    same_with_and_without_a_tree!(data, |t| cm::parse_mad(data, t));
 }
 
 /// An RDMA Send that may be any message of SMB Direct.

@@ -17,6 +17,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("filter", dissector::fuzz_filter),
     ("frame", dissector::fuzz_frame),
     ("key_file", analyzer::fuzz_key_file),
+    ("mad", dissector::fuzz_mad),
     ("rpc_nfs", dissector::fuzz_rpc_nfs),
     ("rpcrdma", dissector::fuzz_rpcrdma),
     ("smb2", dissector::fuzz_smb2),

@@ -715,3 +715,174 @@ fn ip_cm<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (Option<Addresses>
     let (i, private) = rest(f::IP_CM_PRIVATE, i, t)?;
     Ok((i, (addresses, private)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Off, Tree};
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    /// A management datagram of 256 bytes.
+    fn mad(attribute: u16, data: &[u8]) -> Vec<u8> {
+        let mut out = Vec::from([1, 7, 2, 3, 0, 0, 0, 0, 0, 0, 0, 2, 0xda, 0x83, 0x34, 0x1c]);
+        out.extend_from_slice(&attribute.to_be_bytes());
+        out.extend_from_slice(&[0; 6]);
+        out.extend_from_slice(data);
+        out.resize(256, 0);
+        out
+    }
+
+    /// A Connect Request of Linux's NFS client, as captured.
+    fn nfs_request() -> Vec<u8> {
+        let mut data = Vec::from([0x1c, 0x34, 0x83, 0xda, 0, 0, 0, 0, 0, 0, 0, 0, 1, 6, 0x4e, 0x51]);
+        data.extend_from_slice(&[0x50, 0x54, 0, 0xff, 0xfe, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x11, 0x80, 0, 0, 0, 0, 0, 0, 0, 0xa0]);
+        data.extend_from_slice(&[0x10, 0x24, 0x7a, 0xa6, 0xff, 0xff, 0x50, 0xf0, 0xff, 0xff, 0xff, 0xff]);
+        for last in [2, 1] {
+            data.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, last]);
+        }
+        data.extend_from_slice(&[0x43, 0xb2, 0x60, 0, 0, 0x40, 0, 0x88]);
+        data.extend_from_slice(&[0; 44]);
+        data.extend_from_slice(&[0, 0x40, 0xa4, 0x8b]);
+        for last in [2, 1] {
+            data.extend_from_slice(&[0; 12]);
+            data.extend_from_slice(&[192, 0, 2, last]);
+        }
+        data.extend_from_slice(&[0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 7]);
+        mad(0x0010, &data)
+    }
+
+    #[test]
+    fn a_captured_request_says_who_connects_to_what() {
+        let bytes = nfs_request();
+        let (rest, Some(CmMessage::Request(request))) = parse_mad(&bytes, &mut Off).unwrap() else { panic!() };
+        assert!(rest.is_empty());
+        assert_eq!((request.local_comm_id, request.service_id.port()), (0x1c34_83da, Some((0x06, 20049))));
+        let head = request.head;
+        assert_eq!((head.local_qpn, head.starting_psn, head.responder_resources, head.initiator_depth), (0x11, 0x10247a, 0x80, 0));
+        assert_eq!((head.retry_count(), head.rnr_retry_count(), head.max_cm_retries(), head.transport()), (6, 0, 15, 0));
+        assert_eq!(
+            (request.path_mtu(), head.local_lid, request.primary.hop_limit, request.primary.local_ack_timeout()),
+            (Some(4096), 0xffff, 0x40, 0x11)
+        );
+        let addresses = request.addresses.unwrap();
+        assert_eq!((addresses.source_port, addresses.src, addresses.dst), (42123, Addr::V4([192, 0, 2, 2]), Addr::V4([192, 0, 2, 1])));
+        let nfs = request.rpc_rdma.unwrap();
+        assert_eq!((nfs.version, nfs.remote_invalidation(), nfs.send_size(), nfs.receive_size()), (1, true, 4096, 8192));
+        assert_eq!(request.private.len(), 56);
+
+        let mut tree = Tree::new();
+        tree.begin(&bytes);
+        parse_mad(&bytes, &mut tree).unwrap();
+        assert_eq!(tree.number("infiniband.cm.req.serviceid.dport"), Some(20049));
+        assert_eq!(tree.number("infiniband.cm.req.pppmtu"), Some(5));
+        assert_eq!(tree.all("infiniband.cm.req.prim_localgid_ipv4").count(), 1);
+        assert!(tree.info.starts_with("CM ConnectRequest, port 20049"));
+    }
+
+    #[test]
+    fn a_request_without_ip_addresses_keeps_its_private_data() {
+        let mut bytes = nfs_request();
+        bytes[24 + 8..24 + 16].copy_from_slice(&[0x10, 0, 0, 0, 0, 0, 0, 5]);
+        let (_, Some(CmMessage::Request(request))) = parse_mad(&bytes, &mut Off).unwrap() else { panic!() };
+        assert_eq!((request.service_id.port(), request.addresses, request.private.len()), (None, None, 92));
+
+        let mut bytes = nfs_request();
+        bytes[24 + 141] = 0x60;
+        let (_, Some(CmMessage::Request(request))) = parse_mad(&bytes, &mut Off).unwrap() else { panic!() };
+        assert!(matches!(request.addresses.unwrap().dst, Addr::V6([0, .., 192, 0, 2, 1])));
+    }
+
+    #[test]
+    fn every_message_has_its_fields() {
+        let mut data: Vec<u8> = (1..=232).collect();
+        let parse = |attribute: Attribute, data: &[u8]| -> std::string::String {
+            let bytes = mad(attribute.0, data);
+            let (rest, message) = parse_mad(&bytes, &mut Off).unwrap();
+            assert!(rest.is_empty());
+            let message = message.unwrap();
+            if !matches!(message, CmMessage::SidrRequest(..) | CmMessage::SidrReply(_)) {
+                assert_eq!(message.comm_ids().0, Some(0x01020304));
+                assert_eq!(message.comm_ids().1.unwrap_or(0x05060708), 0x05060708);
+            }
+            match message {
+                CmMessage::Reply(m) => {
+                    assert_eq!((m.head.local_qpn, m.head.starting_psn), (0x0d0e0f, 0x151617));
+                    assert_eq!((m.head.responder_resources, m.head.initiator_depth, m.head.rnr_retry_count()), (0x19, 0x1a, 0));
+                    assert_eq!((m.head.local_ca_guid, m.private[0], m.private.len()), (0x1d1e1f2021222324, 0x25, 196));
+                }
+                CmMessage::Reject(m) => {
+                    assert_eq!((m.head.reason, m.head.info_length(), m.info.len()), (0x0b0c, 5, 5));
+                    assert_eq!((m.info[0], m.private[0], m.private.len()), (0x0d, 0x55, 148));
+                }
+                CmMessage::MsgRcptAck(m) => assert_eq!((m.acknowledged(), m.service_timeout()), (0, 1)),
+                CmMessage::DisconnectRequest(m) => assert_eq!(m.remote_qpn, 0x090a0b),
+                CmMessage::LoadAlternatePath(m) => assert_eq!((m.remote_qpn, m.local_lid, m.hop_limit), (0x0d0e0f, 0x1516, 0x3d)),
+                CmMessage::AlternatePathResponse(m) => assert_eq!((m.info_length, m.status), (9, 10)),
+                CmMessage::SidrRequest(m, service) => {
+                    assert_eq!((m.request_id, m.p_key, service.0), (0x01020304, 0x0506, 0x090a0b0c0d0e0f10))
+                }
+                CmMessage::SidrReply(m) => {
+                    assert_eq!(
+                        (m.request_id, m.status, m.qpn, m.service_id, m.q_key),
+                        (0x01020304, 5, 0x090a0b, 0x0d0e0f1011121314, 0x15161718)
+                    );
+                }
+                _ => {}
+            }
+            std::format!("{message:?}")
+        };
+        for (value, name) in Attribute::VALUES {
+            let text = parse(Attribute(*value as u16), &data);
+            assert!(!text.is_empty(), "{name}");
+        }
+        data[0x24..0x28].copy_from_slice(&RpcRdmaPrivate::MAGIC.to_be_bytes());
+        let bytes = mad(0x0013, &data);
+        let (_, Some(CmMessage::Reply(reply))) = parse_mad(&bytes, &mut Off).unwrap() else { panic!() };
+        assert_eq!(reply.rpc_rdma.map(|p| p.version), Some(0x29));
+        assert_eq!(RejectReason(8).name(), Some("Invalid service ID"));
+        assert_eq!(timeout_nanos(20), 4_294_967_296);
+    }
+
+    #[test]
+    fn other_classes_stay_bytes() {
+        let mut bytes = mad(0x0020, &[]);
+        bytes[1] = 0x81;
+        let mut tree = Tree::new();
+        tree.begin(&bytes);
+        assert_eq!(parse_mad(&bytes, &mut tree).unwrap().1, None);
+        assert_eq!(tree.all("infiniband.mad.data").next().map(|n| n.len), Some(232));
+        let (rest, header) = Mad::parse(&bytes, &mut Off).unwrap();
+        let mut out = Vec::new();
+        header.emit(&mut out);
+        assert_eq!((out, rest.len()), (bytes[..24].to_vec(), 232));
+    }
+
+    #[test]
+    fn every_prefix_gives_its_fields_and_a_fault() {
+        for (attribute, _) in Attribute::VALUES {
+            let mut bytes = nfs_request();
+            bytes[16..18].copy_from_slice(&(*attribute as u16).to_be_bytes());
+            let whole = (0..=bytes.len()).find(|n| parse_mad(&bytes[..*n], &mut Off).is_ok()).unwrap();
+            assert!(whole > 24);
+            for n in 0..whole {
+                let mut tree = Tree::new();
+                tree.begin(&bytes[..n]);
+                let fault = crate::fault::fault_of(parse_mad(&bytes[..n], &mut tree).unwrap_err());
+                assert_eq!(tree.faults.len(), 1, "told once");
+                assert!(fault.offset_in(&bytes[..n]).is_some());
+                assert!(tree.nodes.iter().all(|node| (node.offset + node.len) as usize <= n));
+                assert_eq!(tree.number("infiniband.mad.mgmtclass").is_some(), n >= 2);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn anything_decodes(attribute in 0x000eu16..0x001c, data in proptest::collection::vec(any::<u8>(), 0..300), keep in 0usize..300) {
+            let mut bytes = mad(attribute, &data);
+            bytes.truncate(keep);
+            crate::fuzzing::fuzz_mad(&bytes);
+        }
+    }
+}

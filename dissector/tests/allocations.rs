@@ -1,0 +1,87 @@
+//! Peeling without an observer allocates nothing. A test binary of its own, since it counts every allocation of the process.
+
+use rdmascope_dissector::frame::{self, Body, LinkType, Options};
+use rdmascope_dissector::trace::{Off, Tree};
+use rdmascope_dissector::wire::ib::cm;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+struct Counter;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is passed on to the system's allocator; only a counter is kept beside it.
+unsafe impl GlobalAlloc for Counter {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTER: Counter = Counter;
+
+fn frames() -> Vec<(LinkType, Vec<u8>)> {
+    let mut ib = vec![0x64, 0, 0xff, 0xff, 0, 0, 0, 1, 0x80, 0, 0, 0, 0x80, 1, 0, 0, 0, 0, 0, 1];
+    let mut mad = vec![1, 7, 2, 3];
+    mad.resize(256, 0);
+    mad[17] = 0x10;
+    ib.extend_from_slice(&mad);
+    ib.extend_from_slice(&[0; 4]);
+    let mut roce = Vec::new();
+    let builder = || etherparse::PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64);
+    builder().udp(49152, 4791).write(&mut roce, &ib).unwrap();
+    let mut tunnel = Vec::new();
+    let inside = [&[8, 0, 0, 0, 0, 0, 42, 0][..], &roce].concat();
+    builder().udp(49152, 4789).write(&mut tunnel, &inside).unwrap();
+    let mut tcp = Vec::new();
+    let options = [etherparse::TcpOptionElement::Timestamp(1, 2)];
+    builder().tcp(1, 2, 3, 4).options(&options).unwrap().write(&mut tcp, b"payload").unwrap();
+    let native = [&[0x20, 0x12, 0, 7, 0, 71, 0, 9][..], &ib].concat();
+    let mut all = vec![(LinkType::ETHERNET, roce), (LinkType::ETHERNET, tunnel), (LinkType::ETHERNET, tcp), (LinkType::INFINIBAND, native)];
+    // and what is cut, which ends in faults
+    for n in 0..4 {
+        let (link, mut bytes) = all[n].clone();
+        bytes.truncate(bytes.len() / 4);
+        all.push((link, bytes));
+    }
+    all
+}
+
+#[test]
+fn peeling_allocates_nothing() {
+    let frames = frames();
+    let run = |tree: Option<&mut Tree>| {
+        let before = ALLOCATIONS.get();
+        let mut found = 0;
+        match tree {
+            None => {
+                for (link, bytes) in &frames {
+                    let packet = frame::decode(*link, bytes, 400, &Options::default(), &mut Off);
+                    if let Body::Ib(ib) = packet.body {
+                        found += usize::from(cm::parse_mad(ib.payload, &mut Off).is_ok());
+                    }
+                }
+            }
+            Some(tree) => {
+                for (link, bytes) in &frames {
+                    tree.begin(bytes);
+                    frame::decode(*link, bytes, 400, &Options::default(), tree);
+                }
+            }
+        }
+        (found, ALLOCATIONS.get() - before)
+    };
+    assert_eq!(run(None), (3, 0));
+    let mut tree = Tree::new();
+    assert!(run(Some(&mut tree)).1 > 0, "the counter counts");
+    assert_eq!(run(Some(&mut tree)).1, 0, "a tree that is used again stops allocating");
+}
