@@ -7,10 +7,25 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod connection;
+pub mod env;
+pub mod exchange;
 pub mod finding;
 pub mod flow;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod keys;
+pub mod latency;
+pub mod memory;
 pub mod op;
+pub mod payload;
+pub mod pipeline;
+pub mod receive;
+pub mod report;
+pub mod rpcrdma;
 pub mod rules;
+pub mod series;
+pub mod smb2;
+pub mod smbd;
+pub mod stats;
+pub mod stream;

@@ -449,6 +449,13 @@ rules! {
         ],
         cure: "Watch the credits held over time: a staircase downwards is a leak (update the receiver), a flat line is a limit (raise it).",
     }
+    SmbdCreditOverflow "SMBD-CREDIT-OVERFLOW" Warn Credits "[MS-SMBD] 2.2.3, 3.1.5.9" {
+        title: "A side was granted more credits than a credit field can count.",
+        says: "CreditsGranted and CreditsRequested have 16 bits; a receiver posts no more receives than it is asked for, so nobody can hold \
+               more than 65,535.",
+        causes: ["Credits granted again for receives that were already counted", "A peer that tests what happens"],
+        cure: "Update the side that grants too much. The other side may run into receiver-not-ready errors, because no receives stand behind the grants.",
+    }
     SmbdCreditDeadlock "SMBD-CREDIT-DEADLOCK" Error Credits "[MS-SMBD] 3.1.5.1, 3.1.5.9" {
         title: "Both sides are out of credits and silent.",
         says: "The rules keep one credit back for a message that grants; if both sides spend their last credit without granting, neither may \

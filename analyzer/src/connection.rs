@@ -1,0 +1,935 @@
+//! One connection above the waist: operations to messages, messages to the protocol that they belong to; memory; counters.
+//!
+//! Below it lies a flow (queue pairs or TCP) that owns the order of packets. Nothing here knows which it is.
+
+use crate::env::{Env, Layer};
+use crate::finding::{Blame, Certainty, Rule, Site};
+use crate::flow::ib::{IbFact, IbSink};
+use crate::flow::iwarp::{FlowFact, FlowSink, StreamBytes};
+use crate::memory::{MemoryMap, Right, Verdict};
+use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
+use crate::receive::{Receive, Received, Send};
+use crate::report::{Handshake, Health, Peer, Protocol, Rdma, Sink, Transport};
+use crate::rpcrdma::{INLINE_DEFAULT, RpcRdma};
+use crate::series::{Least, Series, Volume};
+use crate::smb2::Smb2;
+use crate::smbd::link::{Judge, Milliseconds};
+use crate::smbd::{self, Smbd, Upper};
+use crate::stream;
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+use rdmascope_dissector::field::Fields;
+use rdmascope_dissector::fields;
+use rdmascope_dissector::trace::{Trace, Value};
+use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
+use rdmascope_dissector::wire::iwarp::mpa::Startup;
+
+fields! {
+    /// What the analysis says of a frame. These are ours; Wireshark has none of them.
+    pub mod f ["rdmascope"] {
+        PROTOCOL: Protocol = "rdmascope", "rdmascope analysis";
+        CONNECTION: U32 = "rdmascope.connection", "Connection", dec;
+        CREDITS_CLIENT: I64 = "rdmascope.credits.client", "Send credits the client holds", dec;
+        CREDITS_SERVER: I64 = "rdmascope.credits.server", "Send credits the server holds", dec;
+        EXCHANGE: U64 = "rdmascope.exchange", "Exchange", dec;
+        RETRANSMISSION: None = "rdmascope.retransmission", "Sent before";
+        HELD: None = "rdmascope.early", "Packets before this one are missing";
+        KEY_STATE: Str = "rdmascope.key.state", "Remote key";
+        DATA: Bytes = "rdmascope.data", "Data";
+    }
+}
+
+/// The fields of this file, for the registry.
+pub const FIELDS: &[rdmascope_dissector::field::Def] = <f::All as Fields>::FIELDS;
+
+/// Sends looked at for what they are before a connection is left alone.
+const PROBES_MAX: u32 = 64;
+
+/// One connection above the waist.
+#[derive(Debug, Default)]
+pub struct Connection {
+    /// Its number, from 1.
+    pub id: u32,
+    /// What carries it.
+    pub transport: Option<Transport>,
+    /// What it carries.
+    pub protocol: Protocol,
+    /// Its ends.
+    pub peers: [Peer; 2],
+    /// Which end is the client.
+    pub client: Option<End>,
+    /// How the two directions were tied together.
+    pub handshake: Handshake,
+    /// The first frame.
+    pub first: At,
+    /// The last frame.
+    pub last: At,
+    /// Who ended it, and how.
+    pub closed: Option<(Option<End>, &'static str, At)>,
+    /// Why it was rejected.
+    pub rejected: Option<String>,
+    /// Whether packets were missed, or the beginning was.
+    pub missed: bool,
+    /// Counters of the wire.
+    pub health: Health,
+    /// Counters of RDMA.
+    pub rdma: Rdma,
+    /// What is advertised.
+    pub memory: MemoryMap,
+    /// Most Reads that each end may have outstanding, where the handshake said so.
+    pub read_depth: [Option<u32>; 2],
+    /// SMB Direct.
+    pub smbd: Option<Box<Smbd>>,
+    /// RPC-over-RDMA.
+    pub rpc: Option<Box<RpcRdma>>,
+    /// SMB2.
+    pub smb2: Option<Box<Smb2>>,
+    /// Bytes in frames over time.
+    pub throughput: Series<Volume>,
+    /// Credits over time.
+    pub story: Series<Least>,
+    pub(crate) receive: [Receive; 2],
+    pub(crate) inline_threshold: [Option<u32>; 2],
+    pub(crate) stream_kind: stream::Kind,
+    pub(crate) streams: [stream::Direction; 2],
+    pub(crate) probes: u32,
+    pub(crate) read_write_size: Option<u32>,
+    /// Frames of Sends that could not be told what they are.
+    pub undecoded: u64,
+}
+
+/// Findings of one connection at one frame.
+pub struct Court<'e, S> {
+    /// Where they go.
+    pub env: &'e mut Env<S>,
+    /// The connection.
+    pub id: u32,
+    /// Which end is the client.
+    pub client: Option<End>,
+    /// The frame.
+    pub at: At,
+}
+
+impl<S: Sink> Court<'_, S> {
+    /// Who an end is to a reader.
+    pub fn blame(&self, end: End) -> Blame {
+        match self.client {
+            Some(client) if client == end => Blame::Client,
+            Some(_) => Blame::Server,
+            None => Blame::Unknown,
+        }
+    }
+
+    /// A finding against `by`.
+    pub fn report(&mut self, rule: Rule, by: Blame, certainty: Certainty, text: fmt::Arguments<'_>) {
+        let site = Site { connection: Some(self.id), frame: self.at.frame, time_ns: self.at.time };
+        self.env.report(rule, by, site, certainty, text);
+    }
+}
+
+impl<S: Sink> Judge for Court<'_, S> {
+    fn judge(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>) {
+        let by = self.blame(by);
+        self.report(rule, by, certainty, text);
+    }
+}
+
+/// A connection and everything it reports to, as a flow sees them.
+pub struct Listener<'c, S> {
+    /// The connection.
+    pub connection: &'c mut Connection,
+    /// What it reports to.
+    pub env: &'c mut Env<S>,
+}
+
+impl Connection {
+    /// How certain a rule is that needs everything before it.
+    pub fn certainty(&self) -> Certainty {
+        if self.missed { Certainty::IfNothingWasMissed } else { Certainty::Certain }
+    }
+
+    /// A court that sits at `at`.
+    pub fn court<'e, S: Sink>(&self, env: &'e mut Env<S>, at: At) -> Court<'e, S> {
+        Court { env, id: self.id, client: self.client, at }
+    }
+
+    /// What of a protocol's port is known: a hint that decides nothing alone.
+    pub fn port_hint(&self) -> Protocol {
+        match self.peers.map(|p| p.port) {
+            [445 | 5445, _] | [_, 445 | 5445] => Protocol::SmbDirect,
+            [20049, _] | [_, 20049] => Protocol::RpcRdma,
+            _ => Protocol::Unknown,
+        }
+    }
+
+    /// What NFS said in the private data of the handshake (RFC 8797), by end A and B.
+    pub fn rpc_rdma_private(&mut self, private: [Option<RpcRdmaPrivate>; 2]) {
+        // without it on both sides, each keeps to the default
+        self.inline_threshold = match private {
+            [Some(a), Some(b)] => [Some(a.receive_size()), Some(b.receive_size())],
+            _ => [Some(INLINE_DEFAULT); 2],
+        };
+    }
+
+    /// An operation, in the receiver's order.
+    pub fn op<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>, t: &mut T) {
+        env.sink.op(self.id, op);
+        match op.verb {
+            Verb::Send | Verb::SendInvalidate => self.send(env, op, t),
+            Verb::Write => self.write(env, op, t),
+            Verb::ReadRequest => self.read_request(env, op),
+            Verb::ReadResponse => self.read_response(env, op, t),
+            Verb::Atomic | Verb::Terminate => {}
+        }
+    }
+
+    fn send<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>, t: &mut T) {
+        // the buffer is taken out while the message is read from it
+        let mut receive = core::mem::take(&mut self.receive[op.by.index()]);
+        match receive.packet(op) {
+            Received::More => {
+                if T::ON && op.part != Part::Only {
+                    t.info(format_args!("part of a message"));
+                }
+            }
+            Received::Tail => self.gap(env, op.at, op.by),
+            Received::Whole(send) => {
+                let apart = T::ON && !send.in_frame;
+                if apart {
+                    t.source("Reassembled Send", send.bytes);
+                }
+                self.message(env, op.by, &send, t);
+                if apart {
+                    t.end_source();
+                }
+            }
+        }
+        self.receive[op.by.index()] = receive;
+    }
+
+    /// A whole Send.
+    fn message<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, by: End, send: &Send<'_>, t: &mut T) {
+        if self.protocol == Protocol::Unknown {
+            self.probe(by, send);
+        }
+        match self.protocol {
+            Protocol::SmbDirect => self.smb_direct(env, by, send, t),
+            Protocol::RpcRdma => {
+                let Some(mut rpc) = self.rpc.take() else { return };
+                rpc.send(self, env, by, send, t);
+                self.rpc = Some(rpc);
+            }
+            _ => {
+                self.undecoded += 1;
+                env.undecoded += 1;
+                if T::ON && !send.bytes.is_empty() {
+                    t.field(f::DATA, send.bytes, send.bytes.len(), Value::Bytes(send.bytes));
+                }
+            }
+        }
+    }
+
+    /// Finds out what the connection carries, by what the Send looks like.
+    fn probe(&mut self, by: End, send: &Send<'_>) {
+        if self.probes >= PROBES_MAX {
+            return;
+        }
+        self.probes += 1;
+        let hint = self.port_hint();
+        let smbd = smbd::looks_like(send.bytes, send.wire_length);
+        let rpc = rdmascope_dissector::wire::rpcrdma::looks_like(send.bytes);
+        let found = match (smbd, rpc) {
+            (Some(Certainty::Certain), _) => Protocol::SmbDirect,
+            (_, true) => Protocol::RpcRdma,
+            // a message of credits alone has little in it that could not be something else
+            (Some(_), false) if hint != Protocol::RpcRdma => Protocol::SmbDirect,
+            // too short or too broken to tell, and the handshake named the port
+            (None, false) if self.handshake == Handshake::Seen && self.probes == 1 => hint,
+            _ => return,
+        };
+        self.protocol = found;
+        match found {
+            Protocol::SmbDirect => {
+                let late = self.probes > 1 || self.missed || !smbd::begins_connection(send.bytes, send.wire_length);
+                let known = self.handshake == Handshake::Seen && self.probes == 1;
+                self.smbd = Some(Box::new(if late && !known { Smbd::joined_late() } else { Smbd::default() }));
+                self.missed |= late && !known;
+                self.smb2 = Some(Box::default());
+            }
+            Protocol::RpcRdma => {
+                self.rpc = Some(Box::new(RpcRdma::new(self.inline_threshold)));
+                if self.handshake != Handshake::Seen {
+                    self.missed = true;
+                }
+            }
+            _ => {}
+        }
+        let _ = by;
+    }
+
+    fn smb_direct<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, by: End, send: &Send<'_>, t: &mut T) {
+        let Some(mut smbd) = self.smbd.take() else { return };
+        env.layer(Layer::SmbDirect);
+        let mut court = self.court(env, send.last);
+        // who the client is may be learnt from this very message
+        if court.client.is_none()
+            && smbd.link.initiator().is_none()
+            && smbd::begins_connection(send.bytes, send.wire_length)
+            && send.wire_length < 32
+        {
+            court.client = Some(by);
+        }
+        let upper = smbd.send(by, send, t, &mut court);
+        if upper.is_some() {
+            env.layer(Layer::Smb2);
+        }
+        let carried = upper.is_some();
+        if let Some(upper) = &upper {
+            let mut smb2 = self.smb2.take().unwrap_or_default();
+            smb2.message(self, env, by, upper, t);
+            self.smb2 = Some(smb2);
+        }
+        if let Some(initiator) = smbd.link.initiator() {
+            self.client = Some(initiator);
+        }
+        self.read_write_size = smbd.link.max_read_write_size;
+        let held = [smbd.link.credits(End::A).known(), smbd.link.credits(End::B).known()];
+        self.story.add(send.last.time, Least(held));
+        env.sink.credits(self.id, send.last, held);
+        if T::ON {
+            self.tell(held, carried.then(|| env.exchange_of_frame), t);
+        }
+        if let (Some(key), false) = (send.invalidate, carried) {
+            // an invalidation on a fragment or an empty message
+            self.invalidated(env, send.last, by.peer(), key);
+        }
+        self.smbd = Some(smbd);
+    }
+
+    /// A peer's Send invalidated a key of `owner`.
+    pub fn invalidated<S: Sink>(&mut self, env: &mut Env<S>, at: At, owner: End, key: u32) {
+        let certainty = self.certainty();
+        match self.memory.invalidate(at, owner, key) {
+            Some(region) if region.state == crate::memory::State::Live => {}
+            Some(_) => {
+                let mut court = self.court(env, at);
+                court.judge(
+                    Rule::RdmaInvalidate,
+                    owner.peer(),
+                    certainty,
+                    format_args!("invalidated key {key:#010x} a second time, or after its exchange"),
+                );
+            }
+            None => {
+                let certainty = certainty.min(Certainty::IfNothingWasMissed);
+                let mut court = self.court(env, at);
+                court.judge(
+                    Rule::RdmaInvalidate,
+                    owner.peer(),
+                    certainty,
+                    format_args!("invalidated key {key:#010x}, which its peer never advertised"),
+                );
+            }
+        }
+    }
+
+    fn tell<T: Trace>(&self, held: [Option<i64>; 2], exchange: Option<u64>, t: &mut T) {
+        let at: &[u8] = &[];
+        t.open(f::PROTOCOL, at);
+        t.field(f::CONNECTION, at, 0, Value::U(self.id.into()));
+        let client = self.client.unwrap_or(End::A);
+        for (def, end) in [(f::CREDITS_CLIENT, client), (f::CREDITS_SERVER, client.peer())] {
+            if let Some(held) = held[end.index()] {
+                t.field(def, at, 0, Value::I(held));
+            }
+        }
+        if let Some(exchange) = exchange.filter(|e| *e > 0) {
+            t.field(f::EXCHANGE, at, 0, Value::U(exchange));
+        }
+        t.close(at);
+    }
+
+    fn write<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>, t: &mut T) {
+        self.rdma.write_bytes += u64::from(op.length);
+        if op.part.begins() {
+            self.rdma.writes += 1;
+        }
+        let Placement::Memory { key, address } = op.placement else { return };
+        self.moved(env, op, op.by.peer(), key, address, Right::Write, t);
+    }
+
+    fn read_request<S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>) {
+        self.rdma.reads += 1;
+        let Placement::Memory { key, address } = op.placement else { return };
+        let owner = op.by.peer();
+        let length = op.message_length.unwrap_or(0);
+        let (verdict, region) = self.memory.touch(owner, key, address, length, Right::Read);
+        if let Some(region) = region {
+            // counted again, byte by byte, when the bytes come
+            region.used = region.used.saturating_sub(length.into());
+            let exchange = region.exchange;
+            if verdict == Verdict::Inside
+                && let Some(row) = self.exchange(exchange)
+            {
+                row.reads.operations += 1;
+                if row.reads.frames == 0 {
+                    row.reads.first = op.at;
+                }
+                row.reads.last = op.at;
+                row.reads.frames += 1;
+            }
+        }
+        self.verdict(env, op.at, op.by, verdict, key, address, length, Right::Read);
+    }
+
+    fn read_response<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>, t: &mut T) {
+        self.rdma.read_bytes += u64::from(op.length);
+        let Placement::Memory { key, address } = op.placement else { return };
+        let owner = op.by;
+        let (verdict, region) = self.memory.touch(owner, key, address, op.length, Right::Read);
+        let Some(region) = region.copied() else { return };
+        self.deliver(env, op, owner, &region, verdict, address);
+        let _ = t;
+    }
+
+    /// RDMA Write bytes.
+    fn moved<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>, owner: End, key: u32, address: u64, right: Right, t: &mut T) {
+        let (verdict, region) = self.memory.touch(owner, key, address, op.length, right);
+        let region = region.copied();
+        if let Some(region) = region {
+            self.deliver(env, op, owner, &region, verdict, address);
+        }
+        if T::ON {
+            let state = match verdict {
+                Verdict::Inside => "inside what was advertised",
+                Verdict::Unknown => "never advertised",
+                Verdict::Outside => "outside of what was advertised",
+                Verdict::Stale => "no longer valid",
+                Verdict::Direction => "advertised for the other direction",
+            };
+            t.field(f::KEY_STATE, &[], 0, Value::Text(format_args!("{state}")));
+        }
+        // a Write is judged by its first packet; its length there is the whole message's
+        if op.part.begins() {
+            let length = op.message_length.unwrap_or(op.length);
+            let verdict = match (verdict, &region) {
+                (Verdict::Inside, Some(r)) if (address - r.address).saturating_add(length.into()) > r.length => Verdict::Outside,
+                (v, _) => v,
+            };
+            self.verdict(env, op.at, op.by, verdict, key, address, length, right);
+        } else if !matches!(verdict, Verdict::Inside) && op.part.ends() {
+            self.verdict(env, op.at, op.by, verdict, key, address, op.length, right);
+        }
+    }
+
+    /// Payload bytes that RDMA brought, into the row of their exchange.
+    fn deliver<S: Sink>(
+        &mut self,
+        env: &mut Env<S>,
+        op: &RdmaOp<'_>,
+        owner: End,
+        region: &crate::memory::Region,
+        verdict: Verdict,
+        address: u64,
+    ) {
+        if matches!(verdict, Verdict::Outside | Verdict::Unknown) {
+            return;
+        }
+        let offset = region.payload_offset + (address - region.address);
+        let write = op.verb == Verb::Write;
+        let at = op.at;
+        let payloads = env.options.payloads;
+        if let Some(row) = self.exchange(region.exchange) {
+            let transfer = if write { &mut row.writes } else { &mut row.reads };
+            if transfer.frames == 0 {
+                transfer.first = at;
+            }
+            transfer.last = at;
+            transfer.frames += 1;
+            transfer.bytes += u64::from(op.length);
+            if write && op.part.begins() {
+                transfer.operations += 1;
+            }
+            if payloads && verdict != Verdict::Stale {
+                self.payload(region.exchange, offset, op);
+            }
+        }
+        if let Some(rpc) = self.rpc.as_mut() {
+            rpc.delivered(region, address - region.address, op);
+        }
+        let _ = owner;
+    }
+
+    fn payload(&mut self, exchange: u64, offset: u64, op: &RdmaOp<'_>) {
+        if let Some(smb2) = self.smb2.as_mut() {
+            smb2.payload(exchange, offset, op.bytes, op.length);
+        }
+        if let Some(rpc) = self.rpc.as_mut() {
+            rpc.payload(exchange, offset, op.bytes, op.length);
+        }
+    }
+
+    fn exchange(&mut self, id: u64) -> Option<&mut crate::exchange::Exchange> {
+        if let Some(smb2) = self.smb2.as_mut() {
+            return smb2.open_exchange(id);
+        }
+        self.rpc.as_mut().and_then(|rpc| rpc.open_exchange(id))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn verdict<S: Sink>(
+        &mut self,
+        env: &mut Env<S>,
+        at: At,
+        by: End,
+        verdict: Verdict,
+        key: u32,
+        address: u64,
+        length: u32,
+        wanted: Right,
+    ) {
+        let what = if wanted == Right::Write { "wrote" } else { "read" };
+        let certainty = self.certainty();
+        let region = self.memory.find(by.peer(), key).copied();
+        let mut court = self.court(env, at);
+        match verdict {
+            Verdict::Inside => return,
+            Verdict::Unknown => {
+                if self.protocol == Protocol::Unknown || self.missed {
+                    // what advertised it may not have been seen or not understood
+                    return;
+                }
+                court.judge(
+                    Rule::RdmaKeyUnknown,
+                    by,
+                    certainty,
+                    format_args!("{what} {length} bytes with key {key:#010x}, which its peer never advertised"),
+                );
+            }
+            Verdict::Outside => {
+                let (from, size) = region.map_or((0, 0), |r| (r.address, r.length));
+                court.judge(
+                    Rule::RdmaKeyBounds,
+                    by,
+                    certainty,
+                    format_args!("{what} {length} bytes at {address:#x} with key {key:#010x}, which covers {size} bytes at {from:#x}"),
+                );
+            }
+            Verdict::Stale => {
+                court.judge(
+                    Rule::RdmaKeyStale,
+                    by,
+                    certainty,
+                    format_args!("{what} {length} bytes with key {key:#010x} after it was invalidated or its exchange had ended"),
+                );
+            }
+            Verdict::Direction => {
+                let purpose = if wanted == Right::Write { "reading" } else { "writing" };
+                court.judge(
+                    Rule::RdmaKeyDirection,
+                    by,
+                    certainty,
+                    format_args!("{what} {length} bytes with key {key:#010x}, advertised for {purpose} only"),
+                );
+            }
+        }
+        self.rdma.outside_advertised += 1;
+    }
+
+    /// Bytes in order of a TCP connection that is not iWARP.
+    fn stream<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, piece: &StreamBytes<'_>, t: &mut T) {
+        if self.stream_kind == stream::Kind::Other {
+            return;
+        }
+        if self.stream_kind == stream::Kind::Undecided {
+            self.stream_kind = stream::probe(piece.bytes);
+            match self.stream_kind {
+                stream::Kind::Smb2 => {
+                    self.protocol = Protocol::Smb2;
+                    self.smb2 = Some(Box::default());
+                }
+                stream::Kind::Rpc => {
+                    self.protocol = Protocol::Rpc;
+                    self.rpc = Some(Box::new(RpcRdma::new([None; 2])));
+                }
+                stream::Kind::Other | stream::Kind::Undecided => return,
+            }
+        }
+        let kind = self.stream_kind;
+        let mut direction = core::mem::take(&mut self.streams[piece.by.index()]);
+        direction.take(kind, piece, &mut |message| {
+            let apart = T::ON && !message.in_frame;
+            if apart {
+                t.source("Reassembled TCP", message.bytes);
+            }
+            if kind == stream::Kind::Smb2 {
+                env.layer(Layer::Smb2);
+                let mut smb2 = self.smb2.take().unwrap_or_default();
+                smb2.message(self, env, piece.by, &Upper::of_stream(message), t);
+                self.smb2 = Some(smb2);
+            } else if let Some(mut rpc) = self.rpc.take() {
+                rpc.record(self, env, piece.by, message, t);
+                self.rpc = Some(rpc);
+            }
+            if apart {
+                t.end_source();
+            }
+        });
+        self.streams[piece.by.index()] = direction;
+    }
+
+    /// MaxReadWriteSize, where SMB Direct agreed on one.
+    pub fn smbd_read_write_size(&self) -> Option<u32> {
+        self.read_write_size
+    }
+
+    /// Packets of `by` are missing.
+    pub fn gap<S: Sink>(&mut self, _env: &mut Env<S>, _at: At, by: End) {
+        self.missed = true;
+        self.receive[by.index()].reset();
+        self.streams[by.index()].gap();
+        if let Some(smbd) = self.smbd.as_mut() {
+            smbd.missed(by);
+        }
+        if let Some(smb2) = self.smb2.as_mut() {
+            smb2.missed();
+        }
+        if let Some(rpc) = self.rpc.as_mut() {
+            rpc.missed();
+        }
+    }
+
+    /// The connection ends, or the capture does.
+    pub fn finish<S: Sink>(&mut self, env: &mut Env<S>, at: At) {
+        let by = self.closed.and_then(|(by, ..)| by);
+        let at = self.closed.map_or(at, |(_, _, at)| at);
+        if let Some(mut smbd) = self.smbd.take() {
+            let mut court = self.court(env, at);
+            smbd.link.closed(at, by, &mut court);
+            self.smbd = Some(smbd);
+        }
+        if let Some(mut smb2) = self.smb2.take() {
+            smb2.finish(self, env, at);
+            self.smb2 = Some(smb2);
+        }
+        if let Some(mut rpc) = self.rpc.take() {
+            rpc.finish(self, env, at);
+            self.rpc = Some(rpc);
+        }
+        if env.is_last {
+            return;
+        }
+        self.receive = Default::default();
+    }
+
+    /// What goes into the report.
+    pub fn into_report(self) -> crate::report::Connection {
+        crate::report::Connection::of(self)
+    }
+
+    /// Takes over the other half of a connection whose directions were first taken for two.
+    pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
+        self.peers[by.index()].address = from.peers[from_end.index()].address;
+        self.receive[by.index()] = core::mem::take(&mut from.receive[from_end.index()]);
+        self.memory.adopt(by, &mut from.memory, from_end);
+        self.first = self.first.min(from.first);
+        self.last = self.last.max(from.last);
+        let h = &from.health;
+        self.health.retransmissions += h.retransmissions;
+        self.health.naks += h.naks;
+        self.health.rnr_naks += h.rnr_naks;
+        self.health.sequence_gaps += h.sequence_gaps;
+        self.health.duplicates += h.duplicates;
+        self.health.icrc_bad += h.icrc_bad;
+        self.health.ecn_marked += h.ecn_marked;
+        self.health.cnps += h.cnps;
+        self.rdma.reads += from.rdma.reads;
+        self.rdma.read_bytes += from.rdma.read_bytes;
+        self.rdma.writes += from.rdma.writes;
+        self.rdma.write_bytes += from.rdma.write_bytes;
+        if self.protocol == Protocol::Unknown {
+            self.protocol = from.protocol;
+            self.smbd = from.smbd.take();
+            self.smb2 = from.smb2.take();
+            self.rpc = from.rpc.take();
+        } else if self.protocol == from.protocol {
+            if let (Some(mine), Some(theirs)) = (self.smbd.as_mut(), from.smbd.as_mut()) {
+                mine.adopt(by, theirs, from_end);
+            }
+        }
+        self.missed = true;
+    }
+}
+
+/// Tells the observer which connection a frame is of.
+pub fn tell_connection<T: Trace>(id: u32, t: &mut T) {
+    t.field(f::CONNECTION, &[], 0, Value::U(id.into()));
+}
+
+impl<S: Sink> Listener<'_, S> {
+    fn wire(&mut self, at: At, rule: Rule, by: Blame, certainty: Certainty, text: fmt::Arguments<'_>) {
+        let mut court = self.connection.court(self.env, at);
+        court.report(rule, by, certainty, text);
+    }
+
+    /// A stretch of the stream that will not come any more.
+    pub fn lost(&mut self, gap: &Gap) {
+        self.connection.gap(self.env, gap.at, gap.by);
+        let count = gap.count;
+        if gap.receiver_had_them {
+            self.env.lost_by_capture += u64::from(count);
+            self.wire(
+                gap.at,
+                Rule::CaptureLoss,
+                Blame::Capture,
+                Certainty::Certain,
+                format_args!("lost {count} packets that the receiver acknowledged"),
+            );
+        } else {
+            self.wire(
+                gap.at,
+                Rule::CaptureLoss,
+                Blame::Unknown,
+                Certainty::Guess,
+                format_args!("{count} packets are missing and never came again: lost by the capture, or by a network that nobody repaired"),
+            );
+        }
+    }
+}
+
+impl<S: Sink> FlowSink for Listener<'_, S> {
+    fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T) {
+        self.env.layer(Layer::Rdma);
+        self.connection.op(self.env, op, t);
+    }
+
+    fn fact(&mut self, at: At, by: End, fact: FlowFact<'_>) {
+        let sure = Certainty::Certain;
+        let blame = self.connection.court(self.env, at).blame(by);
+        let health = &mut self.connection.health;
+        match fact {
+            FlowFact::MpaRequest(startup) => self.startup(at, by, &startup),
+            FlowFact::MpaReply(startup) => self.startup(at, by, &startup),
+            FlowFact::CrcBad => {
+                health.crc_bad += 1;
+                self.wire(at, Rule::MpaCrc, Blame::Network, sure, format_args!("the CRC of an FPDU is wrong"));
+            }
+            FlowFact::MarkerBad { pointer, expected } => {
+                self.wire(at, Rule::MpaMarker, blame, sure, format_args!("sent a marker of {pointer} where {expected} belongs"));
+            }
+            FlowFact::Resync { skipped, .. } => {
+                self.connection.transport = Some(Transport::Iwarp);
+                self.connection.missed = true;
+                self.wire(
+                    at,
+                    Rule::MpaResync,
+                    Blame::Capture,
+                    Certainty::IfNothingWasMissed,
+                    format_args!("MPA framing was found again after {skipped} bytes"),
+                );
+            }
+            FlowFact::DdpShort { length } => {
+                self.wire(
+                    at,
+                    Rule::BugCve202664102,
+                    blame,
+                    sure,
+                    format_args!("sent an FPDU of {length} bytes, less than its headers have"),
+                );
+            }
+            FlowFact::Undefined { ddp, rdmap, queue } => {
+                self.wire(
+                    at,
+                    Rule::DdpMsn,
+                    blame,
+                    sure,
+                    format_args!("sent control bytes {ddp:#04x} {rdmap:#04x} for queue {queue}, which are not defined"),
+                );
+            }
+            FlowFact::MsnGap { queue, expected, got } => {
+                self.wire(
+                    at,
+                    Rule::DdpMsn,
+                    blame,
+                    Certainty::IfNothingWasMissed,
+                    format_args!("sent message {got} on queue {queue} where {expected} comes next"),
+                );
+            }
+            FlowFact::MsnRepeat { queue, expected, got } => {
+                self.wire(at, Rule::DdpMsn, blame, sure, format_args!("sent message {got} on queue {queue} again; {expected} comes next"));
+            }
+            FlowFact::SegmentOverlap { expected, got } | FlowFact::SegmentHole { expected, got } => {
+                self.wire(
+                    at,
+                    Rule::DdpOverlap,
+                    blame,
+                    Certainty::IfNothingWasMissed,
+                    format_args!("sent a segment at {got:#x} where {expected:#x} comes next"),
+                );
+            }
+            FlowFact::ReadUnknown { stag, offset } => {
+                if self.connection.missed {
+                    return;
+                }
+                self.wire(
+                    at,
+                    Rule::BugCve202664268,
+                    blame,
+                    Certainty::IfNothingWasMissed,
+                    format_args!("sent a Read Response to {stag:#010x} at {offset:#x} that no request asked for"),
+                );
+            }
+            FlowFact::Retransmission { .. } => {
+                health.retransmissions += 1;
+                self.env.retransmission = true;
+                self.wire(at, Rule::TcpLoss, Blame::Network, sure, format_args!("a TCP segment went out again"));
+            }
+            FlowFact::OutOfOrder { .. } => {
+                health.sequence_gaps += 1;
+            }
+            FlowFact::Conflict { bytes } => {
+                self.wire(at, Rule::TcpLoss, Blame::Unknown, sure, format_args!("two copies of the same {bytes} bytes differ"));
+            }
+            FlowFact::ZeroWindow { since } => {
+                let closed = Milliseconds(at.time - since.time);
+                self.wire(at, Rule::TcpZeroWindow, blame, sure, format_args!("kept its receive window closed for {closed}"));
+            }
+            FlowFact::Reset => {
+                if self.connection.closed.is_none() {
+                    self.connection.closed = Some((Some(by), "RST", at));
+                }
+                if self.connection.transport == Some(Transport::Iwarp) {
+                    self.wire(at, Rule::TcpReset, blame, sure, format_args!("reset the connection"));
+                }
+            }
+            FlowFact::Gap(gap) => {
+                if self.connection.transport == Some(Transport::Iwarp) || self.connection.protocol != Protocol::Unknown {
+                    self.lost(&gap);
+                }
+            }
+            FlowFact::Terminate(terminate) => {
+                self.wire(at, Rule::RdmapTerminate, blame, sure, format_args!("ended the connection: {terminate}"));
+            }
+            FlowFact::Closed => {
+                if self.connection.closed.is_none() {
+                    self.connection.closed = Some((Some(by), "FIN", at));
+                }
+            }
+            FlowFact::Reopened => {}
+        }
+    }
+
+    fn bytes<T: Trace>(&mut self, bytes: &StreamBytes<'_>, t: &mut T) {
+        self.connection.stream(self.env, bytes, t);
+    }
+}
+
+impl<S: Sink> Listener<'_, S> {
+    /// An MPA Request or Reply.
+    fn startup(&mut self, at: At, by: End, startup: &Startup<'_>) {
+        self.env.layer(Layer::Mpa);
+        let connection = &mut *self.connection;
+        connection.transport = Some(Transport::Iwarp);
+        connection.handshake = Handshake::Seen;
+        connection.missed = false;
+        if !startup.reply {
+            connection.client = Some(by);
+        }
+        let _ = at;
+    }
+}
+
+impl<S: Sink> IbSink for Listener<'_, S> {
+    fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T) {
+        self.connection.op(self.env, op, t);
+    }
+
+    fn fact(&mut self, at: At, by: End, fact: IbFact) {
+        let health = &mut self.connection.health;
+        let sure = Certainty::Certain;
+        match fact {
+            IbFact::SequenceGap { missing } => {
+                health.sequence_gaps += 1;
+                self.wire(
+                    at,
+                    Rule::RcGap,
+                    Blame::Network,
+                    Certainty::IfNothingWasMissed,
+                    format_args!("{missing} packets missing before this one"),
+                );
+            }
+            IbFact::Retransmission => {
+                health.retransmissions += 1;
+                self.env.retransmission = true;
+                self.wire(at, Rule::RcRetransmit, Blame::Network, sure, format_args!("a packet went out again"));
+            }
+            IbFact::Duplicate => {
+                health.duplicates += 1;
+                self.wire(
+                    at,
+                    Rule::RcDuplicate,
+                    Blame::Capture,
+                    Certainty::Guess,
+                    format_args!("the same packet stands in the capture twice"),
+                );
+            }
+            IbFact::Reordered => {
+                self.wire(
+                    at,
+                    Rule::RcReorder,
+                    Blame::Network,
+                    Certainty::IfNothingWasMissed,
+                    format_args!("packets came in another order than they were sent"),
+                );
+            }
+            IbFact::Gap(gap) => self.lost(&gap),
+            IbFact::Nak { code, psn } => {
+                health.naks += 1;
+                let name = rdmascope_dissector::wire::ib::ext::NakCode(code);
+                // a sequence error is the network's doing; the others are earned by the request
+                let blame = if code == 0 { Blame::Network } else { self.connection.court(self.env, at).blame(by.peer()) };
+                self.wire(at, Rule::RcNak, blame, sure, format_args!("{name} at PSN {psn}"));
+            }
+            IbFact::RnrNak { timer, psn } => {
+                health.rnr_naks += 1;
+                let blame = self.connection.court(self.env, at).blame(by);
+                let wait = f64::from(rdmascope_dissector::wire::ib::ext::rnr_timer(timer)) / 1000.0;
+                self.wire(
+                    at,
+                    Rule::RcRnr,
+                    blame,
+                    sure,
+                    format_args!("had no receive posted for the Send at PSN {psn}; asked for {wait:.2} ms of patience"),
+                );
+            }
+            IbFact::ReadsOutstanding(count) => {
+                let Some(limit) = self.connection.read_depth[by.index()].filter(|limit| count > *limit) else { return };
+                let certainty = self.connection.certainty();
+                let blame = self.connection.court(self.env, at).blame(by);
+                self.wire(
+                    at,
+                    Rule::RdmaReadDepth,
+                    blame,
+                    certainty,
+                    format_args!("has {count} RDMA Reads outstanding; {limit} were agreed"),
+                );
+            }
+        }
+    }
+
+    fn show<T: Trace>(&mut self, by: End, verb: Verb, part: Part, bytes: &[u8], t: &mut T) {
+        let def = if self.env.retransmission { f::RETRANSMISSION } else { f::HELD };
+        t.field(def, bytes, 0, Value::None);
+        if !matches!(verb, Verb::Send | Verb::SendInvalidate) || part != Part::Only {
+            return;
+        }
+        // shown as what it is, without being counted
+        match self.connection.protocol {
+            Protocol::SmbDirect => smbd::show(bytes, t),
+            Protocol::RpcRdma => crate::rpcrdma::show(bytes, t),
+            _ => {}
+        }
+        let _ = by;
+    }
+}

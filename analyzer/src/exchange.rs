@@ -1,0 +1,191 @@
+//! One row an I/O: request, the memory it advertised, the RDMA operations it caused, reply; what it moved and where the
+//! time went.
+
+use crate::op::At;
+use alloc::string::String;
+
+/// Descriptors of one request kept in its row; a request may have more, which count.
+pub const DESCRIPTORS_KEPT: usize = 4;
+
+/// What moved an exchange's payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Channel {
+    /// Inside the messages.
+    #[default]
+    Inline,
+    /// RDMA, by descriptors or chunks.
+    Rdma,
+    /// RDMA, and the remote key invalidated by the reply.
+    RdmaInvalidate,
+    /// RDMA of transformed (encrypted or signed) payload.
+    RdmaTransform,
+}
+
+impl Channel {
+    /// The word of the reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inline => "inline",
+            Self::Rdma => "rdma",
+            Self::RdmaInvalidate => "rdma_invalidate",
+            Self::RdmaTransform => "rdma_transform",
+        }
+    }
+}
+
+/// Memory that a request advertised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Address or tagged offset.
+    pub offset: u64,
+    /// The remote key.
+    pub token: u32,
+    /// In bytes.
+    pub length: u32,
+}
+
+/// RDMA that an exchange caused, of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transfer {
+    /// Operations (messages, not packets).
+    pub operations: u32,
+    /// Packets or segments.
+    pub frames: u32,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// The first packet.
+    pub first: At,
+    /// The last one.
+    pub last: At,
+}
+
+/// Which protocol's request it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    /// SMB2 and 3.
+    Smb2,
+    /// ONC RPC: NFS and its helpers.
+    Rpc,
+}
+
+/// One request and what became of it. Times in ns, sizes in bytes.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// Counted from 1 over the whole capture, in the order of the requests.
+    pub id: u64,
+    /// The connection's number.
+    pub connection: u32,
+    /// Which protocol.
+    pub family: Family,
+    /// Name of the command or operation: `READ`, `CREATE`, `WRITE`, `GETATTR`.
+    pub command: &'static str,
+    /// MessageId, or XID.
+    pub message_id: u64,
+    /// First frame of the request.
+    pub request: At,
+    /// Last frame of the request (of its last fragment).
+    pub request_end: At,
+    /// First frame of the reply.
+    pub reply: Option<At>,
+    /// Last frame of the reply.
+    pub reply_end: Option<At>,
+    /// NTSTATUS, or the NFS status.
+    pub status: Option<u32>,
+    /// Whether the status is a failure.
+    pub failed: bool,
+    /// File name or path, unescaped, as far as it is known.
+    pub file: Option<alloc::sync::Arc<str>>,
+    /// Offset in the file.
+    pub offset: Option<u64>,
+    /// Length asked for.
+    pub length: Option<u32>,
+    /// How the payload went.
+    pub channel: Channel,
+    /// Memory advertised: the first of them.
+    pub descriptors: [Descriptor; DESCRIPTORS_KEPT],
+    /// How many there were.
+    pub descriptor_count: u32,
+    /// RDMA Reads by the server.
+    pub reads: Transfer,
+    /// RDMA Writes by the server.
+    pub writes: Transfer,
+    /// Payload bytes moved, by RDMA or inline.
+    pub bytes_moved: u64,
+    /// Packets of it that went out again.
+    pub retransmissions: u32,
+    /// How long the request waited for a credit.
+    pub wait_for_credit: i64,
+    /// Whether an interim reply (STATUS_PENDING) came.
+    pub pending: bool,
+    /// SHA-256 of the payload, where it was asked for and is whole.
+    pub sha256: Option<[u8; 32]>,
+    /// What the payload hash could not cover, where it is not whole.
+    pub payload_holes: Option<u64>,
+}
+
+/// Where the time of an exchange went; the parts add up to its latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Split {
+    /// Waiting for a credit, before the request. Not part of the latency.
+    pub credit: i64,
+    /// First to last frame of the request, and of the reply.
+    pub wire: i64,
+    /// From the request to the first RDMA operation and from the last one to the reply; all of it without RDMA.
+    pub server: i64,
+    /// From the first to the last RDMA operation.
+    pub rdma: i64,
+}
+
+impl Exchange {
+    /// From the first frame of the request to the last frame of the reply, in ns.
+    pub fn latency(&self) -> Option<i64> {
+        self.reply_end.map(|end| end.time - self.request.time)
+    }
+
+    /// Where that time went.
+    pub fn split(&self) -> Split {
+        let (Some(reply), Some(end)) = (self.reply, self.reply_end) else {
+            return Split { credit: self.wait_for_credit, ..Split::default() };
+        };
+        let wire = (self.request_end.time - self.request.time).max(0) + (end.time - reply.time).max(0);
+        let moved = [&self.reads, &self.writes].into_iter().filter(|m| m.frames > 0);
+        let span = moved.fold(None, |span: Option<(i64, i64)>, m| {
+            Some(span.map_or((m.first.time, m.last.time), |(from, to)| (from.min(m.first.time), to.max(m.last.time))))
+        });
+        let between = (reply.time - self.request_end.time).max(0);
+        let rdma = span.map_or(0, |(from, to)| (to.min(reply.time) - from.max(self.request_end.time)).clamp(0, between));
+        Split { credit: self.wait_for_credit, wire, server: between - rdma, rdma }
+    }
+
+    /// The file's name for people, escaped for a terminal.
+    pub fn shown_file(&self) -> String {
+        self.file.as_deref().map(escaped).unwrap_or_default()
+    }
+}
+
+/// Text from the network with everything that could move a cursor or hide text made visible.
+pub fn escaped(text: &str) -> String {
+    use core::fmt::Write;
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let hidden = c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}');
+        if hidden {
+            let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_do_not_survive() {
+        assert_eq!(escaped("a\u{1b}[2Jb\u{202e}c"), "a\\u{1b}[2Jb\\u{202e}c");
+        assert_eq!(escaped("größe 文件"), "größe 文件");
+    }
+}

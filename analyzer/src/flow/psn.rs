@@ -1,0 +1,30 @@
+//! Packet sequence numbers: 24 bits, wrapping. IBA volume 1, 9.7.1.
+
+/// All the bits a PSN has.
+pub const MASK: u32 = 0x00ff_ffff;
+
+/// How far `a` is ahead of `b`, negative where it is behind: the shorter way around.
+#[inline]
+pub const fn ahead(a: u32, b: u32) -> i32 {
+    // move the 24 bits to the top, so that the sign bit is the sign of the difference
+    ((a.wrapping_sub(b) << 8) as i32) >> 8
+}
+
+/// `psn` moved on by `n`.
+#[inline]
+pub const fn add(psn: u32, n: u32) -> u32 {
+    psn.wrapping_add(n) & MASK
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_wrap() {
+        assert_eq!(ahead(1, MASK), 2);
+        assert_eq!(ahead(MASK, 1), -2);
+        assert_eq!(ahead(0x80_0000, 0), -0x80_0000);
+        assert_eq!(add(MASK, 1), 0);
+    }
+}

@@ -1,0 +1,110 @@
+//! Packets of Sends to whole messages. One buffer a direction, reused; a Send in one packet is not copied.
+
+use crate::op::{At, Part, RdmaOp};
+use alloc::vec::Vec;
+
+/// Bytes of one Send put together at most; what is longer keeps its length and loses its tail.
+pub const SEND_MAX: usize = 1 << 24;
+
+/// A whole Send.
+#[derive(Clone, Copy, Debug)]
+pub struct Send<'a> {
+    /// The frame of its first packet.
+    pub first: At,
+    /// The frame of its last packet.
+    pub last: At,
+    /// Its bytes, as far as they were captured without a hole.
+    pub bytes: &'a [u8],
+    /// Its length on the wire.
+    pub wire_length: u32,
+    /// The remote key it invalidates.
+    pub invalidate: Option<u32>,
+    /// Whether the bytes stand in one frame (and not in a buffer that was put together).
+    pub in_frame: bool,
+    /// Packets it took.
+    pub packets: u32,
+}
+
+/// What a packet of a Send did.
+#[derive(Clone, Copy, Debug)]
+pub enum Received<'a> {
+    /// The message goes on.
+    More,
+    /// The message is whole.
+    Whole(Send<'a>),
+    /// The end of a message whose beginning was not seen.
+    Tail,
+}
+
+/// One direction.
+#[derive(Clone, Debug, Default)]
+pub struct Receive {
+    buffer: Vec<u8>,
+    first: At,
+    wire_length: u32,
+    packets: u32,
+    /// Set where captured bytes stopped being contiguous.
+    cut: bool,
+    open: bool,
+}
+
+impl Receive {
+    /// Forgets an open message: packets of it are missing.
+    pub fn reset(&mut self) {
+        self.open = false;
+        self.buffer.clear();
+        // a rare large message should not cost its memory for ever
+        if self.buffer.capacity() > 1 << 20 {
+            self.buffer.shrink_to(1 << 16);
+        }
+    }
+
+    /// The next packet of a Send.
+    #[inline]
+    pub fn packet<'a>(&'a mut self, op: &RdmaOp<'a>) -> Received<'a> {
+        if op.part == Part::Only {
+            self.open = false;
+            return Received::Whole(Send {
+                first: op.at,
+                last: op.at,
+                bytes: op.bytes,
+                wire_length: op.length,
+                invalidate: op.invalidate,
+                in_frame: op.in_frame,
+                packets: 1,
+            });
+        }
+        if op.part == Part::First {
+            self.reset();
+            self.open = true;
+            self.first = op.at;
+            self.wire_length = 0;
+            self.packets = 0;
+            self.cut = false;
+        }
+        if !self.open {
+            return if op.part.ends() { Received::Tail } else { Received::More };
+        }
+        self.packets += 1;
+        self.wire_length = self.wire_length.saturating_add(op.length);
+        if !self.cut {
+            let room = SEND_MAX.saturating_sub(self.buffer.len());
+            let kept = op.bytes.len().min(room);
+            self.buffer.extend_from_slice(&op.bytes[..kept]);
+            self.cut = kept < op.length as usize;
+        }
+        if !op.part.ends() {
+            return Received::More;
+        }
+        self.open = false;
+        Received::Whole(Send {
+            first: self.first,
+            last: op.at,
+            bytes: &self.buffer,
+            wire_length: self.wire_length,
+            invalidate: op.invalidate,
+            in_frame: false,
+            packets: self.packets,
+        })
+    }
+}

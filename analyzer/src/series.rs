@@ -1,0 +1,98 @@
+//! A story over time in a bounded number of points: when they are full, neighbours are joined and the step doubles.
+
+use alloc::vec::Vec;
+
+/// Points kept at most.
+pub const POINTS_MAX: usize = 512;
+/// The first step: 2^20 ns, about a millisecond.
+const FIRST_SHIFT: u32 = 20;
+
+/// A point that can be joined with the next one.
+pub trait Join: Copy + Default {
+    /// Both together.
+    fn join(self, other: Self) -> Self;
+}
+
+/// Bytes in frames, from end A and end B: joined by addition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Volume(pub [u64; 2]);
+
+impl Join for Volume {
+    fn join(self, other: Self) -> Self {
+        Self([self.0[0] + other.0[0], self.0[1] + other.0[1]])
+    }
+}
+
+/// The least that end A and end B held in a stretch of time; `None` where nothing was learnt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Least(pub [Option<i64>; 2]);
+
+impl Join for Least {
+    fn join(self, other: Self) -> Self {
+        let least = |a: Option<i64>, b: Option<i64>| a.map_or(b, |x| Some(b.map_or(x, |y| x.min(y))));
+        Self([least(self.0[0], other.0[0]), least(self.0[1], other.0[1])])
+    }
+}
+
+/// Points over time.
+#[derive(Clone, Debug, Default)]
+pub struct Series<P> {
+    start: Option<i64>,
+    shift: u32,
+    points: Vec<P>,
+}
+
+impl<P: Join> Series<P> {
+    /// Adds at a time, in ns.
+    #[inline]
+    pub fn add(&mut self, time: i64, point: P) {
+        let start = match self.start {
+            Some(start) => start,
+            None => {
+                self.start = Some(time);
+                self.shift = FIRST_SHIFT;
+                time
+            }
+        };
+        let since = time.saturating_sub(start).max(0);
+        let mut index = (since >> self.shift) as usize;
+        while index >= POINTS_MAX {
+            self.halve();
+            index = (since >> self.shift) as usize;
+        }
+        if index >= self.points.len() {
+            self.points.resize(index + 1, P::default());
+        }
+        self.points[index] = self.points[index].join(point);
+    }
+
+    /// The time of each point, in ns, and the point.
+    pub fn points(&self) -> impl Iterator<Item = (i64, P)> + '_ {
+        let start = self.start.unwrap_or(0);
+        self.points.iter().enumerate().map(move |(i, p)| (start + ((i as i64) << self.shift), *p))
+    }
+
+    #[cold]
+    fn halve(&mut self) {
+        self.shift += 1;
+        let joined: Vec<P> = self.points.chunks(2).map(|pair| pair.iter().copied().fold(P::default(), P::join)).collect();
+        self.points = joined;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_lost_when_the_step_doubles() {
+        let mut series = Series::<Volume>::default();
+        for i in 0..100_000i64 {
+            series.add(i * 1_000_000, Volume([1, 2]));
+        }
+        assert!(series.points().count() <= POINTS_MAX);
+        let sum = series.points().fold(Volume::default(), |s, (_, p)| s.join(p));
+        assert_eq!(sum, Volume([100_000, 200_000]));
+        series.add(i64::MAX, Volume([1, 0]));
+    }
+}

@@ -1,0 +1,698 @@
+//! SMB2 on one connection: requests and replies matched to exchanges, descriptors to the memory map, files to names, and
+//! the rules of \[MS-SMB2\] that the RDMA channel adds.
+
+use crate::connection::Connection;
+use crate::env::Env;
+use crate::exchange::{Channel, DESCRIPTORS_KEPT, Descriptor, Exchange, Family, Transfer};
+use crate::finding::{Certainty, Rule};
+use crate::memory::{Region, Right, State};
+use crate::op::{At, End};
+use crate::payload::Payload;
+use crate::report::{Sink, Transport};
+use crate::smbd::Upper;
+use crate::smbd::link::{Judge, Milliseconds, Status};
+use crate::stats::Commands;
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+use rdmascope_dissector::trace::Trace;
+use rdmascope_dissector::wire::smb2::{
+    self, Body, BodyForm, ChannelInfo, Command, FileId, Framing, Header, NtStatus, Pdu, RequestMemo, Severity, Visitor,
+};
+
+/// Files whose names are remembered per connection at most.
+const FILES_MAX: usize = 4096;
+/// Keys of one request that are remembered to be ended with it.
+const KEYS_MAX: usize = 64;
+/// ns after which a request without reply at the end of the capture counts as unanswered.
+pub const UNANSWERED_AFTER: i64 = 1_000_000_000;
+/// Dialect 3.1.1.
+const DIALECT_311: u16 = 0x0311;
+/// Dialect 3.0.2, the first with remote invalidation.
+const DIALECT_302: u16 = 0x0302;
+
+/// A request without its reply.
+#[derive(Debug)]
+struct Pending {
+    exchange: Exchange,
+    memo: RequestMemo,
+    file_id: Option<FileId>,
+    keys: KeyList,
+    /// The key that the reply is to invalidate.
+    invalidate: Option<u32>,
+    payload: Option<Box<Payload>>,
+    by: End,
+}
+
+/// Keys, the common few without allocation.
+#[derive(Clone, Debug, Default)]
+struct KeyList {
+    few: [u32; 4],
+    count: usize,
+    more: Vec<u32>,
+}
+
+impl KeyList {
+    fn push(&mut self, key: u32) {
+        match self.few.get_mut(self.count) {
+            Some(slot) => *slot = key,
+            None if self.more.len() < KEYS_MAX => self.more.push(key),
+            None => {}
+        }
+        self.count += 1;
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.few.iter().take(self.count).chain(&self.more).copied()
+    }
+}
+
+/// The SMB2 side of a connection.
+#[derive(Debug, Default)]
+pub struct Smb2 {
+    /// The dialect that was agreed.
+    pub dialect: Option<u16>,
+    /// Sessions seen.
+    pub sessions: Vec<u64>,
+    /// Whether messages were signed.
+    pub signed: bool,
+    /// Whether messages were encrypted.
+    pub encrypted: bool,
+    /// Messages by sender.
+    pub messages: [u64; 2],
+    /// Exchanges by command.
+    pub commands: Commands,
+    pending: HashMap<u64, Pending>,
+    by_exchange: HashMap<u64, u64>,
+    files: HashMap<FileId, Arc<str>>,
+    /// SMB2 credits the client has; `None` where the beginning was not seen.
+    credits: Option<i64>,
+    negotiated: bool,
+    missed: bool,
+}
+
+/// One message on its way through: what the decoder tells is judged here.
+struct Walk<'w, 'u, S> {
+    smb2: &'w mut Smb2,
+    connection: &'w mut Connection,
+    env: &'w mut Env<S>,
+    upper: &'w Upper<'u>,
+    by: End,
+    /// The file of the request before, in a compound.
+    file: Option<FileId>,
+    name: Option<Arc<str>>,
+    /// The key that this message's Send invalidated, until a reply that asked for it is found.
+    invalidate: Option<u32>,
+    replied: bool,
+}
+
+impl Smb2 {
+    /// The row of an exchange that is not complete.
+    pub fn open_exchange(&mut self, id: u64) -> Option<&mut Exchange> {
+        let message_id = self.by_exchange.get(&id)?;
+        self.pending.get_mut(message_id).map(|p| &mut p.exchange)
+    }
+
+    /// Messages are missing.
+    pub fn missed(&mut self) {
+        self.missed = true;
+        self.credits = None;
+    }
+
+    /// Payload bytes of an exchange.
+    pub fn payload(&mut self, exchange: u64, offset: u64, bytes: &[u8], length: u32) {
+        let Some(pending) = self.by_exchange.get(&exchange).and_then(|id| self.pending.get_mut(id)) else { return };
+        pending.payload.get_or_insert_default().put(offset, bytes, length);
+    }
+
+    /// A whole message, put together. Which end is the client is learnt from it.
+    pub fn message<T: Trace, S: Sink>(&mut self, connection: &mut Connection, env: &mut Env<S>, by: End, upper: &Upper<'_>, t: &mut T) {
+        self.messages[by.index()] += 1;
+        if T::ON && upper.reassembled {
+            t.source("Reassembled SMB Direct", upper.bytes);
+        }
+        match Framing::of(upper.bytes) {
+            Some(Framing::Encrypted) => self.encrypted = true,
+            Some(_) => {}
+            None => {}
+        }
+        let mut walk =
+            Walk { smb2: self, connection, env, upper, by, file: None, name: None, invalidate: upper.invalidate, replied: false };
+        let result = smb2::parse_message(upper.bytes, t, &mut walk);
+        let (invalidate, replied) = (walk.invalidate, walk.replied);
+        if result.is_err() && upper.bytes.len() as u64 >= u64::from(upper.wire_length) {
+            let fault = rdmascope_dissector::fault::fault_of(result.err().unwrap_or(nom_incomplete()));
+            let mut court = connection.court(env, upper.last);
+            court.judge(Rule::Smb2Malformed, by, Certainty::Certain, format_args!("sent an SMB2 message that cannot be read: {fault}"));
+        }
+        if let Some(key) = invalidate {
+            if replied {
+                // nothing in the message asked for it
+                let certainty = if self.missed { Certainty::IfNothingWasMissed } else { Certainty::Certain };
+                let mut court = connection.court(env, upper.last);
+                court.judge(
+                    Rule::RdmaInvalidate,
+                    by,
+                    certainty,
+                    format_args!("invalidated key {key:#010x} though no request asked for it"),
+                );
+            }
+            connection.invalidated(env, upper.last, by.peer(), key);
+        }
+        if T::ON && upper.reassembled {
+            t.end_source();
+        }
+    }
+
+    /// The connection ends: what has no reply never will have.
+    pub fn finish<S: Sink>(&mut self, connection: &mut Connection, env: &mut Env<S>, at: At) {
+        let mut left: Vec<Pending> = self.pending.drain().map(|(_, p)| p).collect();
+        left.sort_by_key(|p| p.exchange.id);
+        self.by_exchange.clear();
+        for pending in left {
+            let exchange = &pending.exchange;
+            let may_wait = matches!(pending.memo.command, Command::CHANGE_NOTIFY | Command::CANCEL | Command::OPLOCK_BREAK | Command::LOCK)
+                || (exchange.pending && connection.closed.is_none());
+            let waited = at.time.saturating_sub(exchange.request.time);
+            if !may_wait && waited > UNANSWERED_AFTER {
+                let (command, site) = (exchange.command, exchange.request_end);
+                let certainty = if self.missed { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+                let waited = Milliseconds(waited);
+                let mut court = connection.court(env, site);
+                court.judge(Rule::Smb2Unanswered, pending.by.peer(), certainty, format_args!("did not answer a {command} in {waited}"));
+            }
+            self.commands.add(exchange);
+            env.complete(exchange);
+        }
+    }
+}
+
+fn nom_incomplete() -> nom::Err<rdmascope_dissector::fault::Fault> {
+    nom::Err::Incomplete(nom::Needed::Unknown)
+}
+
+impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, S> {
+    fn memo(&mut self, header: &Header) -> Option<RequestMemo> {
+        self.smb2.pending.get(&header.message_id).map(|p| p.memo)
+    }
+
+    fn pdu(&mut self, pdu: &Pdu<'a>) {
+        let header = &pdu.header;
+        self.smb2.signed |= header.is_signed();
+        if header.session_id != 0 && !self.smb2.sessions.contains(&header.session_id) && self.smb2.sessions.len() < 64 {
+            self.smb2.sessions.push(header.session_id);
+            self.env.session(header.session_id, self.connection.id);
+        }
+        if header.is_response() { self.reply(pdu) } else { self.request(pdu) }
+    }
+}
+
+impl<S: Sink> Walk<'_, '_, S> {
+    fn judge(&mut self, rule: Rule, by: End, certainty: Certainty, text: core::fmt::Arguments<'_>) {
+        let mut court = self.connection.court(self.env, self.upper.last);
+        court.judge(rule, by, certainty, text);
+    }
+
+    fn certainty(&self) -> Certainty {
+        if self.smb2.missed || self.connection.missed { Certainty::IfNothingWasMissed } else { Certainty::Certain }
+    }
+
+    fn request(&mut self, pdu: &Pdu<'_>) {
+        let header = &pdu.header;
+        // a server's requests (oplock breaks) are replies in form, so whoever sends a request is the client
+        if self.connection.client.is_none() {
+            self.connection.client = Some(self.by);
+        }
+        if header.command == Command::NEGOTIATE && !self.smb2.negotiated && !self.smb2.missed {
+            self.smb2.credits = Some(1);
+        }
+        self.spend(pdu);
+        if header.command == Command::CANCEL {
+            return;
+        }
+        let id = self.env.number_exchange();
+        self.env.exchange_of_frame = id;
+        let mut pending = Pending {
+            exchange: self.row(id, header),
+            memo: pdu.memo(),
+            file_id: None,
+            keys: KeyList::default(),
+            invalidate: None,
+            payload: None,
+            by: self.by,
+        };
+        match &pdu.body {
+            Ok(Body::ReadRequest(read)) => {
+                pending.exchange.offset = Some(read.fixed.offset);
+                pending.exchange.length = Some(read.fixed.length);
+                pending.file_id = Some(read.file());
+                self.channel(pdu, &read.channel, read.fixed.length, Right::Write, &mut pending);
+            }
+            Ok(Body::WriteRequest(write)) => {
+                pending.exchange.offset = Some(write.fixed.offset);
+                pending.exchange.length = Some(write.payload_length());
+                pending.file_id = Some(write.file());
+                if self.env.options.payloads && !write.data.bytes.is_empty() {
+                    let payload = pending.payload.get_or_insert_default();
+                    payload.put(0, write.data.bytes, write.data.length);
+                }
+                let inline = write.channel.channel == smb2::Channel::NONE;
+                if inline && self.upper.fragments > 1 && self.connection.transport != Some(Transport::Tcp) {
+                    let (bytes, fragments) = (write.data.length, self.upper.fragments);
+                    let text = format_args!("sent {bytes} bytes of a WRITE in {fragments} fragments that RDMA could have carried");
+                    let mut court = self.connection.court(self.env, self.upper.last);
+                    court.judge(Rule::SmbdFragCost, self.by, Certainty::Certain, text);
+                }
+                self.channel(pdu, &write.channel, write.payload_length(), Right::Read, &mut pending);
+            }
+            Ok(Body::CreateRequest(create)) => {
+                let name: Arc<str> = Arc::from(create.name().to_string().as_str());
+                pending.exchange.file = Some(name.clone());
+                self.name = Some(name);
+                self.file = None;
+            }
+            Ok(Body::CloseRequest(close)) => pending.file_id = Some(FileId(close.file_id)),
+            Ok(Body::FlushRequest(flush)) => pending.file_id = Some(FileId(flush.file_id)),
+            _ => {}
+        }
+        if let Some(file) = pending.file_id.filter(|f| *f != FileId::PREVIOUS) {
+            self.file = Some(file);
+            pending.exchange.file = self.smb2.files.get(&file).cloned();
+        } else if header.is_related() && pending.exchange.file.is_none() {
+            pending.exchange.file = self.name.clone().or_else(|| self.file.and_then(|f| self.smb2.files.get(&f).cloned()));
+        }
+        let limit = self.env.options.requests_max;
+        if self.smb2.pending.len() >= limit {
+            self.forget();
+        }
+        self.smb2.by_exchange.insert(id, header.message_id);
+        if let Some(old) = self.smb2.pending.insert(header.message_id, pending) {
+            self.smb2.by_exchange.remove(&old.exchange.id);
+        }
+    }
+
+    /// Makes room: the older half of the unanswered requests goes.
+    #[cold]
+    fn forget(&mut self) {
+        let mut ids: Vec<u64> = self.smb2.pending.values().map(|p| p.exchange.id).collect();
+        ids.sort_unstable();
+        let middle = ids[ids.len() / 2];
+        let before = self.smb2.pending.len();
+        self.smb2.pending.retain(|_, p| p.exchange.id > middle);
+        self.smb2.by_exchange.retain(|id, _| *id > middle);
+        self.env.requests_dropped += (before - self.smb2.pending.len()) as u64;
+    }
+
+    fn row(&self, id: u64, header: &Header) -> Exchange {
+        Exchange {
+            id,
+            connection: self.connection.id,
+            family: Family::Smb2,
+            command: header.command.name().unwrap_or("UNKNOWN"),
+            message_id: header.message_id,
+            request: self.upper.first,
+            request_end: self.upper.last,
+            reply: None,
+            reply_end: None,
+            status: None,
+            failed: false,
+            file: None,
+            offset: None,
+            length: None,
+            channel: Channel::Inline,
+            descriptors: [Descriptor::default(); DESCRIPTORS_KEPT],
+            descriptor_count: 0,
+            reads: Transfer::default(),
+            writes: Transfer::default(),
+            bytes_moved: 0,
+            retransmissions: 0,
+            wait_for_credit: self.upper.waited,
+            pending: false,
+            sha256: None,
+            payload_holes: None,
+        }
+    }
+
+    /// SMB2's own credits, \[MS-SMB2\] 3.2.4.1.5.
+    fn spend(&mut self, pdu: &Pdu<'_>) {
+        let header = &pdu.header;
+        if header.command == Command::CANCEL {
+            return;
+        }
+        let charge = i64::from(header.credit_charge.max(1));
+        if let Some(credits) = self.smb2.credits.as_mut() {
+            *credits -= charge;
+            if *credits < 0 {
+                let command = header.command;
+                *credits = 0;
+                let certainty = self.certainty();
+                self.judge(
+                    Rule::Smb2Credit,
+                    self.by,
+                    certainty,
+                    format_args!("sent {command} (charge {charge}) without the SMB2 credits for it"),
+                );
+            }
+        }
+        let size = match &pdu.body {
+            Ok(Body::ReadRequest(r)) => r.fixed.length,
+            Ok(Body::WriteRequest(w)) => w.payload_length(),
+            _ => return,
+        };
+        // one credit for each 64 KiB begun (3.1.5.2); dialect 2.0.2 has no charge
+        let needed = i64::from(size.saturating_sub(1) / 65_536 + 1);
+        if header.credit_charge > 0 && charge < needed {
+            let command = header.command;
+            self.judge(
+                Rule::Smb2Credit,
+                self.by,
+                Certainty::Certain,
+                format_args!("sent a {command} of {size} bytes with CreditCharge {charge}; it needs {needed}"),
+            );
+        }
+    }
+
+    /// Channel information of a READ or WRITE: the memory it advertises, and whether it makes sense.
+    fn channel(&mut self, pdu: &Pdu<'_>, info: &ChannelInfo<'_>, length: u32, right: Right, pending: &mut Pending) {
+        let sure = Certainty::Certain;
+        let by = self.by;
+        let command = pdu.header.command;
+        if info.channel == smb2::Channel::NONE {
+            if info.blob.length > 0 {
+                let bytes = info.blob.length;
+                self.judge(
+                    Rule::Smb2Channel,
+                    by,
+                    sure,
+                    format_args!("sent {bytes} bytes of channel information in a {command} without a channel"),
+                );
+            }
+            return;
+        }
+        pending.exchange.channel = match info.channel {
+            smb2::Channel::RDMA_V1 => Channel::Rdma,
+            smb2::Channel::RDMA_V1_INVALIDATE => Channel::RdmaInvalidate,
+            _ => Channel::RdmaTransform,
+        };
+        let (offset, size) = (info.blob.offset, info.blob.length);
+        let mut bad = true;
+        if self.connection.transport == Some(Transport::Tcp) {
+            self.judge(Rule::BugKsmbdChannelInfo, by, sure, format_args!("asked for the RDMA channel in a {command} on a TCP connection"));
+        } else if !info.blob.inside {
+            self.judge(
+                Rule::Smb2Channel,
+                by,
+                sure,
+                format_args!("points to {size} bytes of channel information at {offset}, outside of the {command}"),
+            );
+        } else if !info.is_whole() || size == 0 {
+            self.judge(Rule::Smb2Channel, by, sure, format_args!("sent {size} bytes of buffer descriptors in a {command}; each has 16"));
+        } else if info.described_length() < u64::from(length) && info.channel != smb2::Channel::RDMA_TRANSFORM {
+            let room = info.described_length();
+            self.judge(Rule::Smb2Channel, by, sure, format_args!("described {room} bytes of memory for a {command} of {length}"));
+        } else {
+            bad = false;
+        }
+        if bad && self.connection.transport != Some(Transport::Tcp) {
+            self.judge(Rule::BugKsmbdChannelInfo, by, sure, format_args!("sent a {command} with channel information that does not fit"));
+        }
+        if info.channel == smb2::Channel::RDMA_TRANSFORM {
+            self.transform(info);
+        }
+        if info.asks_for_invalidation() && self.smb2.dialect.is_some_and(|d| d < DIALECT_302) {
+            let dialect = self.smb2.dialect.unwrap_or(0);
+            self.judge(
+                Rule::RdmaInvalidate,
+                by,
+                sure,
+                format_args!("asked for remote invalidation in dialect {dialect:#06x}; it came with 0x0302"),
+            );
+        }
+        if let Some(limit) = self.connection.smbd_read_write_size().filter(|limit| length > *limit) {
+            self.judge(Rule::RdmaLength, by, sure, format_args!("asked for {length} bytes in a {command}; MaxReadWriteSize is {limit}"));
+        }
+        let mut payload_offset = 0;
+        for (index, descriptor) in info.descriptors().enumerate() {
+            if index == 0 && info.asks_for_invalidation() {
+                pending.invalidate = Some(descriptor.token);
+            }
+            let region = Region {
+                address: descriptor.offset,
+                length: descriptor.length.into(),
+                right,
+                exchange: pending.exchange.id,
+                index: index as u32,
+                payload_offset,
+                advertised: self.upper.last,
+                state: State::Live,
+                used: 0,
+            };
+            payload_offset += u64::from(descriptor.length);
+            let key = descriptor.token;
+            if self.connection.memory.advertise(by, key, region).is_some() {
+                let certainty = self.certainty();
+                self.judge(Rule::RdmaKeyReuse, by, certainty, format_args!("advertised key {key:#010x} again while it was live"));
+            }
+            self.connection.rdma.keys_advertised += 1;
+            pending.keys.push(key);
+            if let Some(slot) = pending.exchange.descriptors.get_mut(index) {
+                *slot = Descriptor { offset: descriptor.offset, token: key, length: descriptor.length };
+            }
+            pending.exchange.descriptor_count += 1;
+        }
+        let (run, step) = self.connection.memory.predictable(by);
+        const RUN: u32 = 16;
+        if run == RUN {
+            self.judge(
+                Rule::RdmaKeyPredictable,
+                by,
+                Certainty::Guess,
+                format_args!("advertised {RUN} keys in a row each {step:#x} after the last"),
+            );
+        }
+    }
+
+    /// SMB2_RDMA_TRANSFORM, \[MS-SMB2\] 2.2.43.
+    fn transform(&mut self, info: &ChannelInfo<'_>) {
+        let (by, sure) = (self.by, Certainty::Certain);
+        if let Some(dialect) = self.smb2.dialect.filter(|d| *d != DIALECT_311) {
+            self.judge(Rule::Smb2TransformDialect, by, sure, format_args!("sent an RDMA transform in dialect {dialect:#06x}"));
+        }
+        let Some(transform) = info.transform() else {
+            self.judge(Rule::Smb2TransformBounds, by, sure, format_args!("sent an RDMA transform that is too short"));
+            return;
+        };
+        let count = transform.fixed.transform_count;
+        let (mut seen, mut encrypts, mut signs) = (0u16, false, false);
+        for crypto in transform.transforms() {
+            seen = seen.saturating_add(1);
+            let (kind, signature, nonce) = (crypto.fixed.transform_type, crypto.fixed.signature_length, crypto.fixed.nonce_length);
+            encrypts |= kind == smb2::rdma_channel::TransformType::ENCRYPTION.0;
+            signs |= kind == smb2::rdma_channel::TransformType::SIGNING.0;
+            if signature > 16 || (kind == smb2::rdma_channel::TransformType::ENCRYPTION.0 && !matches!(nonce, 11 | 12)) {
+                self.judge(
+                    Rule::Smb2TransformLengths,
+                    by,
+                    sure,
+                    format_args!("sent an RDMA transform with SignatureLength {signature} and NonceLength {nonce}"),
+                );
+            }
+            if crypto.fixed.reserved != 0 {
+                let reserved = crypto.fixed.reserved;
+                self.judge(Rule::Smb2TransformReserved, by, sure, format_args!("set Reserved of a crypto transform to {reserved:#06x}"));
+            }
+        }
+        if encrypts && signs {
+            self.judge(Rule::Smb2TransformLengths, by, sure, format_args!("asked for encryption and signing at once"));
+        }
+        if count == 0 || seen != count {
+            self.judge(Rule::Smb2TransformCount, by, sure, format_args!("announced {count} transforms; {seen} follow"));
+        }
+        if transform.fixed.reserved1 != 0 || transform.fixed.reserved2 != 0 {
+            self.judge(Rule::Smb2TransformReserved, by, sure, format_args!("set a reserved field of an RDMA transform"));
+        }
+        if !transform.descriptors.inside || transform.descriptors.length == 0 {
+            let (offset, length) = (transform.descriptors.offset, transform.descriptors.length);
+            self.judge(
+                Rule::Smb2TransformBounds,
+                by,
+                sure,
+                format_args!("points to {length} bytes of descriptors at {offset}, outside of the RDMA transform"),
+            );
+        }
+    }
+
+    fn reply(&mut self, pdu: &Pdu<'_>) {
+        let header = &pdu.header;
+        self.replied = true;
+        if self.connection.client.is_none() {
+            self.connection.client = Some(self.by.peer());
+        }
+        if let Some(credits) = self.smb2.credits.as_mut() {
+            *credits += i64::from(header.credits);
+        }
+        if pdu.form != BodyForm::Expected {
+            let (command, status) = (header.command, Status(header.status().0));
+            let what = match pdu.form {
+                BodyForm::OwnUnderError => "the command's own body, where an ERROR body belongs",
+                BodyForm::ErrorUnderSuccess => "an ERROR body, where the command's own belongs",
+                _ => "a body that is neither its own nor an ERROR",
+            };
+            self.judge(Rule::Smb2ErrorBody, self.by, Certainty::Certain, format_args!("answered {command} with {status} and {what}"));
+        }
+        if let Ok(Body::NegotiateResponse(negotiate)) = &pdu.body {
+            self.smb2.dialect = Some(negotiate.dialect().0);
+            self.smb2.negotiated = true;
+        }
+        if header.is_interim() {
+            if let Some(pending) = self.smb2.pending.get_mut(&header.message_id) {
+                pending.exchange.pending = true;
+                self.env.exchange_of_frame = pending.exchange.id;
+            }
+            return;
+        }
+        let Some(mut pending) = self.smb2.pending.remove(&header.message_id) else { return };
+        self.smb2.by_exchange.remove(&pending.exchange.id);
+        self.env.exchange_of_frame = pending.exchange.id;
+        let status = header.status();
+        let exchange = &mut pending.exchange;
+        exchange.reply = Some(self.upper.first);
+        exchange.reply_end = Some(self.upper.last);
+        exchange.status = Some(status.0);
+        let more = status == NtStatus::MORE_PROCESSING_REQUIRED;
+        exchange.failed = status.severity() == Severity::Error && !more;
+        let failed = exchange.failed;
+        let command = header.command;
+        match &pdu.body {
+            Ok(Body::CreateResponse(create)) => {
+                let file = create.file();
+                if let Some(name) = exchange.file.clone() {
+                    if self.smb2.files.len() >= FILES_MAX {
+                        self.smb2.files.clear();
+                    }
+                    self.smb2.files.insert(file, name);
+                }
+            }
+            Ok(Body::ReadResponse(read)) => {
+                let inline = exchange.channel == Channel::Inline;
+                exchange.bytes_moved = u64::from(if inline {
+                    read.data.length
+                } else {
+                    read.fixed.data_remaining.max(if read.fixed.rdma_transform() { 0 } else { read.data.length })
+                });
+                if inline && self.env.options.payloads {
+                    let payload = pending.payload.get_or_insert_default();
+                    payload.put(0, read.data.bytes, read.data.length);
+                }
+                if inline && self.upper.fragments > 1 && self.connection.transport != Some(Transport::Tcp) {
+                    let (bytes, fragments) = (read.data.length, self.upper.fragments);
+                    let mut court = self.connection.court(self.env, self.upper.last);
+                    let text = format_args!("asked for {bytes} bytes in a READ without RDMA: they came in {fragments} fragments");
+                    court.judge(Rule::SmbdFragCost, self.by.peer(), Certainty::Certain, text);
+                }
+                let (moved, seen) = (pending.exchange.bytes_moved, pending.exchange.writes.bytes);
+                if !inline && !failed && moved != seen && pending.exchange.writes.frames > 0 {
+                    let certainty = self.certainty().min(Certainty::IfNothingWasMissed);
+                    self.judge(
+                        Rule::RdmaLength,
+                        self.by,
+                        certainty,
+                        format_args!("says it wrote {moved} bytes for a READ; {seen} were seen"),
+                    );
+                }
+            }
+            Ok(Body::WriteResponse(write)) => {
+                exchange.bytes_moved = u64::from(write.count);
+                let (moved, seen) = (exchange.bytes_moved, exchange.reads.bytes);
+                let rdma = exchange.channel != Channel::Inline;
+                if rdma && !failed && moved != seen && exchange.reads.frames > 0 {
+                    let certainty = self.certainty().min(Certainty::IfNothingWasMissed);
+                    self.judge(
+                        Rule::RdmaLength,
+                        self.by,
+                        certainty,
+                        format_args!("says it wrote {moved} bytes of a WRITE; {seen} were fetched by RDMA Read"),
+                    );
+                }
+            }
+            Ok(Body::CloseResponse(_)) => {
+                if let Some(file) = pending.file_id {
+                    self.smb2.files.remove(&file);
+                }
+            }
+            _ => {}
+        }
+        self.invalidation(&pending, failed);
+        for key in pending.keys.iter() {
+            let before = self.connection.memory.end(self.upper.last, pending.by, key, pending.exchange.id);
+            if before.is_some_and(|r| r.used == 0) && !failed && pending.exchange.bytes_moved > 0 && !self.connection.missed {
+                // advertised, said to be used, never touched on the wire
+            }
+        }
+        if failed {
+            let status = Status(status.0);
+            self.judge(Rule::Smb2Error, self.by, Certainty::Certain, format_args!("{command} failed: {status}"));
+        }
+        if let Some(payload) = pending.payload.take() {
+            payload.seal(&mut pending.exchange, self.env);
+        }
+        self.slow(&pending.exchange);
+        self.smb2.commands.add(&pending.exchange);
+        self.env.complete(&pending.exchange);
+    }
+
+    /// Whether the reply invalidated what the request asked it to.
+    fn invalidation(&mut self, pending: &Pending, failed: bool) {
+        let sure = Certainty::Certain;
+        match (pending.invalidate, self.invalidate) {
+            (Some(asked), Some(done)) if asked == done => {
+                self.invalidate = None;
+                self.connection.rdma.keys_invalidated_remotely += 1;
+                let at = self.upper.last;
+                self.connection.invalidated(self.env, at, pending.by, done);
+            }
+            (Some(asked), Some(done)) => {
+                self.invalidate = None;
+                self.judge(
+                    Rule::RdmaInvalidate,
+                    self.by,
+                    sure,
+                    format_args!("invalidated key {done:#010x} where {asked:#010x} was asked for"),
+                );
+                let at = self.upper.last;
+                self.connection.invalidated(self.env, at, pending.by, done);
+            }
+            (Some(asked), None) if failed => {
+                self.judge(
+                    Rule::BugKsmbd2fd5dcb1c8ef,
+                    self.by,
+                    sure,
+                    format_args!("did not invalidate key {asked:#010x} with its error reply"),
+                );
+            }
+            (Some(asked), None) => {
+                self.judge(
+                    Rule::RdmaInvalidate,
+                    self.by,
+                    self.certainty(),
+                    format_args!("did not invalidate key {asked:#010x}, as it was asked to"),
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn slow(&mut self, exchange: &Exchange) {
+        const TIMES: i64 = 20;
+        const LEAST: i64 = 20_000_000;
+        const ENOUGH: u64 = 16;
+        let Some(latency) = exchange.latency().filter(|l| *l > LEAST && !exchange.pending) else { return };
+        let Some(row) = self.smb2.commands.find(exchange.command).filter(|r| r.latency.count() >= ENOUGH) else { return };
+        let Some(median) = row.latency.quantile(500).filter(|m| latency > m.saturating_mul(TIMES)) else { return };
+        let (took, usual, command) = (Milliseconds(latency), Milliseconds(median), exchange.command);
+        let certainty = Certainty::IfNothingWasMissed;
+        self.judge(Rule::Smb2Slow, self.by, certainty, format_args!("took {took} for a {command}; half of them took {usual} at most"));
+    }
+}

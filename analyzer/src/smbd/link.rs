@@ -1,0 +1,719 @@
+//! The rules of one SMB Direct connection, \[MS-SMBD\] 3.1: one rulebook, two callers. The analyzer feeds it both directions
+//! of a capture; an active endpoint feeds it what it receives and what it is about to send.
+//!
+//! ```text
+//!  Idle ── NegotiateRequest ──▶ Negotiating ── NegotiateResponse, status 0 ──▶ Established ── DataTransfer … ─┐
+//!                                    └── status ≠ 0, or a value that must be refused ──▶ Refused             ◀┘
+//! ```
+//!
+//! Pure: no clock, no I/O. What is not known (the capture began late, or lost frames) is [`Seen::Unseen`], and a rule over
+//! it stays silent.
+
+use crate::finding::{Certainty, Rule};
+use crate::op::{At, End};
+use core::fmt;
+use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
+
+/// Smallest MaxReceiveSize, in bytes (\[MS-SMBD\] 3.1.5.6).
+pub const MAX_RECEIVE_SIZE_LEAST: u32 = 128;
+/// Smallest MaxFragmentedSize, in bytes (\[MS-SMBD\] 3.1.5.6).
+pub const MAX_FRAGMENTED_SIZE_LEAST: u32 = 131_072;
+/// Seconds the active side waits for the Negotiate Response (\[MS-SMBD\] 3.1.4.1).
+pub const NEGOTIATE_RESPONSE_TIMEOUT: i64 = 120;
+/// Seconds the passive side waits for the Negotiate Request (\[MS-SMBD\] 3.1.7.2).
+pub const NEGOTIATE_REQUEST_TIMEOUT: i64 = 5;
+/// Seconds after which an answer to a keepalive is not prompt.
+const KEEPALIVE_PROMPT: i64 = 5;
+/// ns for which a sender must have been without credit for the wait to be called a stall.
+const STALL_LEAST: i64 = 50_000;
+/// ns after a grant within which a sender that waited for it sends.
+const STALL_RELEASE: i64 = 20_000_000;
+/// Largest PreferredSendSize that Windows Server 2012 R2 and later accept (\[MS-SMBD\] appendix B <5>).
+const PREFERRED_SEND_SIZE_WINDOWS: u32 = 8136;
+/// Data messages after which the size of a peer's grants is judged.
+const STARVED_MESSAGES: u64 = 64;
+const SECOND: i64 = 1_000_000_000;
+
+/// A quantity that may be unknown because its beginning was not seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Seen<T> {
+    /// Known.
+    Known(T),
+    /// Not known.
+    #[default]
+    Unseen,
+}
+
+impl<T> Seen<T> {
+    /// The value, where it is known.
+    pub fn known(self) -> Option<T> {
+        match self {
+            Self::Known(v) => Some(v),
+            Self::Unseen => None,
+        }
+    }
+}
+
+/// Which message the connection expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The Negotiate Request.
+    Idle,
+    /// The Negotiate Response.
+    Negotiating,
+    /// Data transfer messages.
+    Established,
+    /// Nothing more: negotiation failed.
+    Refused,
+}
+
+/// Told of every rule that is broken.
+pub trait Judge {
+    /// `by` broke `rule`; `text` says how, in one clause.
+    fn judge(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>);
+}
+
+/// What one end holds and did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Side {
+    /// Send credits held: granted by the peer, not yet spent.
+    pub credits: Seen<i64>,
+    /// The least it ever held after a send.
+    pub held_min: Option<i64>,
+    /// Most credits it asked for.
+    pub requested_max: u16,
+    /// Credits it asked for last.
+    pub requested: u16,
+    /// Credits granted to it.
+    pub granted_total: u64,
+    /// Messages that cost it a credit.
+    pub spent_total: u64,
+    /// Sends without a credit.
+    pub overruns: u64,
+    /// Times it had something to send and no credit to send it with.
+    pub stalls: u64,
+    /// How long together, in ns.
+    pub stalled_time: i64,
+    /// The longest, in ns, and the frame that ended it.
+    pub stall_longest: (i64, u64),
+    /// Data transfer messages.
+    pub messages: u64,
+    /// Those without data.
+    pub empty: u64,
+    /// Those that asked for a response.
+    pub keepalives: u64,
+    /// SMB2 messages sent in fragments.
+    pub fragmented: u64,
+    /// Fragments of those.
+    pub fragments: u64,
+    /// Bytes one message to it may have (its MaxReceiveSize).
+    pub max_receive_size: Option<u32>,
+    /// Bytes it sends in one message (its PreferredSendSize, no more than the peer's MaxReceiveSize).
+    pub max_send_size: Option<u32>,
+    /// Bytes it reassembles (its MaxFragmentedSize).
+    pub max_fragmented_size: Option<u32>,
+    /// Bytes of the message in fragments still to come from it.
+    pub remaining: Seen<u32>,
+    /// Since when it could not send.
+    dry_since: Option<At>,
+    /// When it was granted credits after that.
+    wet_since: Option<At>,
+    /// An unanswered request for a response.
+    keepalive_since: Option<At>,
+    /// Most it held in the last stretch of messages.
+    held_max_recent: i64,
+    starved_told: bool,
+}
+
+/// One connection.
+#[derive(Clone, Debug)]
+pub struct Link {
+    phase: Phase,
+    initiator: Option<End>,
+    sides: [Side; 2],
+    certainty: Certainty,
+    /// The NTSTATUS of the Negotiate Response.
+    pub status: Option<u32>,
+    /// MaxReadWriteSize of the Negotiate Response, in bytes.
+    pub max_read_write_size: Option<u32>,
+    request: Option<(At, NegotiateRequest)>,
+    opened: Option<At>,
+    last: At,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Link {
+    /// A connection seen from its beginning.
+    pub fn new() -> Self {
+        let side = Side { credits: Seen::Known(0), remaining: Seen::Known(0), ..Side::default() };
+        Self {
+            phase: Phase::Idle,
+            initiator: None,
+            sides: [side; 2],
+            certainty: Certainty::Certain,
+            status: None,
+            max_read_write_size: None,
+            request: None,
+            opened: None,
+            last: At::default(),
+        }
+    }
+
+    /// A connection of which the beginning was not seen.
+    pub fn joined_late() -> Self {
+        let mut link = Self::new();
+        link.phase = Phase::Established;
+        link.sides = [Side::default(); 2];
+        link.certainty = Certainty::IfNothingWasMissed;
+        link
+    }
+
+    /// When the RDMA connection was established, for the negotiation timer.
+    pub fn opened(&mut self, at: At) {
+        self.opened = Some(at);
+    }
+
+    /// Which message is expected next.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The end that sent the Negotiate Request.
+    pub fn initiator(&self) -> Option<End> {
+        self.initiator
+    }
+
+    /// What an end holds and did.
+    pub fn side(&self, end: End) -> &Side {
+        &self.sides[end.index()]
+    }
+
+    /// Send credits an end holds.
+    pub fn credits(&self, end: End) -> Seen<i64> {
+        self.side(end).credits
+    }
+
+    /// When an end that now has no credit to send with lost its last one.
+    pub fn dry_since(&self, end: End) -> Option<At> {
+        self.side(end).dry_since
+    }
+
+    /// Messages of `by` were missed: what they spent and granted is unknown from here on.
+    pub fn missed(&mut self, by: End) {
+        self.certainty = Certainty::IfNothingWasMissed;
+        for side in &mut self.sides {
+            side.credits = Seen::Unseen;
+            side.dry_since = None;
+            side.wet_since = None;
+        }
+        self.sides[by.index()].remaining = Seen::Unseen;
+        if self.phase != Phase::Refused {
+            self.phase = Phase::Established;
+        }
+    }
+
+    /// Takes over the other half of a connection whose directions were first taken for two.
+    pub fn adopt(&mut self, by: End, from: &Self, from_end: End) {
+        self.sides[by.index()] = from.sides[from_end.index()];
+        self.missed(by);
+        self.certainty = Certainty::IfNothingWasMissed;
+    }
+
+    /// A Negotiate Request, `wire_length` bytes long.
+    pub fn negotiate_request(&mut self, at: At, by: End, request: &NegotiateRequest, judge: &mut impl Judge) {
+        let sure = self.certainty;
+        if self.phase != Phase::Idle {
+            judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent a Negotiate Request after the negotiation"));
+            return;
+        }
+        if let Some(opened) = self.opened.filter(|o| at.time - o.time > NEGOTIATE_REQUEST_TIMEOUT * SECOND) {
+            let waited = Milliseconds(at.time - opened.time);
+            judge.judge(
+                Rule::SmbdNegTimeout,
+                by,
+                sure,
+                format_args!("sent its Negotiate Request {waited} after the connection was accepted"),
+            );
+        }
+        self.initiator = Some(by);
+        self.phase = Phase::Negotiating;
+        self.request = Some((at, *request));
+        self.last = at;
+        if request.reserved != 0 {
+            judge.judge(Rule::SmbdReserved, by, sure, format_args!("set Reserved of the Negotiate Request to {:#06x}", request.reserved));
+        }
+        if request.max_version < request.min_version || request.min_version > VERSION_1_0 || request.max_version < VERSION_1_0 {
+            let (min, max) = (request.min_version, request.max_version);
+            judge.judge(
+                Rule::SmbdNegReqVersion,
+                by,
+                sure,
+                format_args!("offered versions {min:#06x} to {max:#06x}, which leave out 0x0100"),
+            );
+        }
+        if request.credits_requested == 0 {
+            judge.judge(Rule::SmbdNegReqCredits, by, sure, format_args!("requested 0 credits in the Negotiate Request"));
+        }
+        if request.max_receive_size < MAX_RECEIVE_SIZE_LEAST {
+            let size = Grouped(request.max_receive_size.into());
+            judge.judge(Rule::SmbdNegReqRecvsize, by, sure, format_args!("offered MaxReceiveSize {size}; at least 128 is required"));
+        }
+        if request.max_fragmented_size < MAX_FRAGMENTED_SIZE_LEAST {
+            let size = Grouped(request.max_fragmented_size.into());
+            judge.judge(Rule::SmbdNegReqFragsize, by, sure, format_args!("offered MaxFragmentedSize {size}; at least 131,072 is required"));
+        }
+        if request.preferred_send_size >= 0x8000_0000 {
+            let size = request.preferred_send_size;
+            judge.judge(Rule::BugCve202643185, by, sure, format_args!("asked for a PreferredSendSize of {size:#010x}"));
+        } else if request.preferred_send_size > PREFERRED_SEND_SIZE_WINDOWS {
+            let size = Grouped(request.preferred_send_size.into());
+            judge.judge(
+                Rule::SmbdNegReqPreferred,
+                by,
+                sure,
+                format_args!("asked for a PreferredSendSize of {size}; Windows servers refuse more than 8,136"),
+            );
+        }
+        let side = &mut self.sides[by.index()];
+        side.requested = request.credits_requested;
+        side.requested_max = request.credits_requested;
+        side.max_receive_size = Some(request.max_receive_size);
+        side.max_send_size = Some(request.preferred_send_size);
+        side.max_fragmented_size = Some(request.max_fragmented_size);
+    }
+
+    /// A Negotiate Response.
+    pub fn negotiate_response(&mut self, at: At, by: End, response: &NegotiateResponse, judge: &mut impl Judge) {
+        let sure = self.certainty;
+        if self.phase != Phase::Negotiating || self.initiator == Some(by) {
+            judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent a Negotiate Response that answers no request"));
+            if self.phase != Phase::Idle {
+                return;
+            }
+            self.initiator = Some(by.peer());
+        }
+        self.last = at;
+        self.status = Some(response.status);
+        if let Some((asked, _)) = self.request.filter(|(asked, _)| at.time - asked.time > NEGOTIATE_RESPONSE_TIMEOUT * SECOND) {
+            let waited = Milliseconds(at.time - asked.time);
+            judge.judge(Rule::SmbdNegTimeout, by, sure, format_args!("answered the Negotiate Request after {waited}"));
+        }
+        if response.reserved != 0 {
+            judge.judge(Rule::SmbdReserved, by, sure, format_args!("set Reserved of the Negotiate Response to {:#06x}", response.reserved));
+        }
+        if response.status != 0 {
+            let status = Status(response.status);
+            judge.judge(Rule::SmbdNegRspStatus, by, sure, format_args!("refused the connection with {status}"));
+            self.phase = Phase::Refused;
+            return;
+        }
+        let mut refused = false;
+        if response.negotiated_version != VERSION_1_0 {
+            refused = true;
+            judge.judge(
+                Rule::SmbdNegRspVersion,
+                by,
+                sure,
+                format_args!("chose version {:#06x}; only 0x0100 exists", response.negotiated_version),
+            );
+        }
+        if response.max_receive_size < MAX_RECEIVE_SIZE_LEAST {
+            refused = true;
+            let size = Grouped(response.max_receive_size.into());
+            judge.judge(Rule::SmbdNegRspRecvsize, by, sure, format_args!("offered MaxReceiveSize {size}; at least 128 is required"));
+        }
+        if response.max_fragmented_size < MAX_FRAGMENTED_SIZE_LEAST {
+            refused = true;
+            let size = Grouped(response.max_fragmented_size.into());
+            judge.judge(Rule::SmbdNegRspFragsize, by, sure, format_args!("offered MaxFragmentedSize {size}; at least 131,072 is required"));
+        }
+        if response.credits_granted == 0 {
+            refused = true;
+            judge.judge(Rule::SmbdNegRspGranted, by, sure, format_args!("granted no credits in the Negotiate Response"));
+        }
+        if response.credits_requested == 0 {
+            refused = true;
+            judge.judge(Rule::SmbdNegRspRequested, by, sure, format_args!("requested no credits in the Negotiate Response"));
+        }
+        let (asked_receive, asked_send) =
+            self.request.map_or((None, None), |(_, r)| (Some(r.max_receive_size), Some(r.preferred_send_size)));
+        if let Some(limit) = asked_receive.filter(|limit| response.preferred_send_size > *limit) {
+            refused = true;
+            let (size, limit) = (Grouped(response.preferred_send_size.into()), Grouped(limit.into()));
+            judge.judge(Rule::SmbdNegRspPreferred, by, sure, format_args!("prefers to send {size} bytes; its peer receives {limit}"));
+        }
+        // 3.1.5.7: each side's sizes shrink to what the other can do
+        let initiator = &mut self.sides[by.peer().index()];
+        initiator.max_receive_size = asked_receive.map(|r| r.min(response.preferred_send_size).max(MAX_RECEIVE_SIZE_LEAST));
+        initiator.max_send_size = Some(asked_send.unwrap_or(u32::MAX).min(response.max_receive_size));
+        if let Seen::Known(credits) = &mut initiator.credits {
+            *credits += i64::from(response.credits_granted);
+        }
+        initiator.granted_total += u64::from(response.credits_granted);
+        initiator.held_max_recent = i64::from(response.credits_granted);
+        let acceptor = &mut self.sides[by.index()];
+        acceptor.requested = response.credits_requested;
+        acceptor.requested_max = response.credits_requested;
+        acceptor.max_receive_size = Some(response.max_receive_size);
+        acceptor.max_send_size = Some(asked_receive.unwrap_or(u32::MAX).min(response.preferred_send_size));
+        acceptor.max_fragmented_size = Some(response.max_fragmented_size);
+        self.max_read_write_size = Some(response.max_read_write_size);
+        self.phase = if refused { Phase::Refused } else { Phase::Established };
+        if !refused {
+            self.reach(by, judge);
+        }
+    }
+
+    /// Whether the fragmented sizes agreed can be reached with the credits there are (derived: a message of that size needs
+    /// that many sends, and no sender may count on grants while it is sending).
+    fn reach(&self, by: End, judge: &mut impl Judge) {
+        for receiver in End::BOTH {
+            let (to, from) = (self.side(receiver), self.side(receiver.peer()));
+            let (Some(fragmented), Some(send)) = (to.max_fragmented_size, from.max_send_size) else { continue };
+            let payload = send.saturating_sub(24).max(1);
+            let needs = u64::from(fragmented).div_ceil(payload.into());
+            let most = from.requested_max;
+            if needs > u64::from(most) {
+                let (size, needs) = (Grouped(fragmented.into()), Grouped(needs));
+                judge.judge(
+                    Rule::SmbdNegReach,
+                    receiver,
+                    self.certainty,
+                    format_args!(
+                        "offers to reassemble {size} bytes, which take {needs} sends of {send} bytes; its peer asks for {most} credits"
+                    ),
+                );
+            }
+        }
+        let _ = by;
+    }
+
+    /// A data transfer message, `wire_length` bytes long, whose data lies `inside` it.
+    pub fn data(&mut self, at: At, by: End, data: &DataTransfer, wire_length: u32, inside: bool, judge: &mut impl Judge) {
+        let sure = self.certainty;
+        match self.phase {
+            Phase::Idle => {
+                judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent data before the negotiation"));
+                self.missed(by);
+            }
+            Phase::Negotiating => {
+                if self.initiator != Some(by) {
+                    judge.judge(
+                        Rule::BugKsmbdEarlyData,
+                        by,
+                        sure,
+                        format_args!("sent a data transfer message before its Negotiate Response"),
+                    );
+                } else {
+                    judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent data before the Negotiate Response came"));
+                }
+                self.missed(by);
+            }
+            Phase::Refused | Phase::Established => {}
+        }
+        self.shape(by, data, wire_length, inside, judge);
+        self.fragment(by, data, judge);
+        self.spend(at, by, data, judge);
+        self.last = at;
+    }
+
+    fn shape(&self, by: End, data: &DataTransfer, wire_length: u32, inside: bool, judge: &mut impl Judge) {
+        let sure = self.certainty;
+        // a rule over one message alone is certain, whatever was missed before it
+        let alone = Certainty::Certain;
+        if data.credits_requested == 0 {
+            judge.judge(Rule::SmbdDataCreditsRequested, by, alone, format_args!("requested 0 credits in a data transfer message"));
+        }
+        if data.flags & !0x0001 != 0 {
+            judge.judge(Rule::SmbdFlags, by, alone, format_args!("set undefined flags: {:#06x}", data.flags));
+        }
+        if data.reserved != 0 {
+            judge.judge(Rule::SmbdReserved, by, alone, format_args!("set Reserved of a data transfer message to {:#06x}", data.reserved));
+        }
+        let (offset, length) = (data.data_offset, data.data_length);
+        if !inside && (length == 0 || offset >= DataTransfer::LEN as u32) {
+            judge.judge(
+                Rule::SmbdDataLength,
+                by,
+                alone,
+                format_args!("DataOffset {offset} + DataLength {length} is past the end of a message of {wire_length} bytes"),
+            );
+        }
+        if offset % 8 != 0 {
+            judge.judge(Rule::SmbdDataAlign, by, alone, format_args!("DataOffset {offset} is not a multiple of 8"));
+        } else if length > 0 && offset < DataTransfer::LEN as u32 {
+            judge.judge(Rule::SmbdDataAlign, by, alone, format_args!("DataOffset {offset} lies inside the header"));
+        } else if length == 0 && offset != 0 {
+            judge.judge(Rule::SmbdDataAlign, by, alone, format_args!("DataOffset is {offset} though there is no data"));
+        }
+        if (!inside || offset % 8 != 0) && length > 0 {
+            judge.judge(
+                Rule::BugCve202539943,
+                by,
+                alone,
+                format_args!("DataOffset {offset}, DataLength {length} in a message of {wire_length} bytes"),
+            );
+        }
+        if let Some(limit) = self.side(by.peer()).max_receive_size.filter(|limit| wire_length > *limit) {
+            judge.judge(Rule::SmbdDataTooBig, by, sure, format_args!("sent {wire_length} bytes in one message; its peer receives {limit}"));
+        }
+        let whole = u64::from(length) + u64::from(data.remaining_data_length);
+        if let Some(limit) = self.side(by.peer()).max_fragmented_size.filter(|limit| whole > u64::from(*limit)) {
+            let (whole, limit) = (Grouped(whole), Grouped(limit.into()));
+            judge.judge(Rule::SmbdFragTooBig, by, sure, format_args!("announced a message of {whole} bytes; its peer reassembles {limit}"));
+            judge.judge(
+                Rule::BugCve202539942,
+                by,
+                sure,
+                format_args!("DataLength + RemainingDataLength is {whole}, over the {limit} agreed"),
+            );
+        }
+    }
+
+    fn fragment(&mut self, by: End, data: &DataTransfer, judge: &mut impl Judge) {
+        let sure = self.certainty;
+        let side = &mut self.sides[by.index()];
+        let (length, remaining) = (data.data_length, data.remaining_data_length);
+        match side.remaining {
+            Seen::Known(expected) if expected > 0 && length == 0 => {
+                // credits and keepalives may pass between fragments
+                return;
+            }
+            Seen::Known(expected) if expected > 0 => {
+                let whole = u64::from(length) + u64::from(remaining);
+                if whole != u64::from(expected) {
+                    if whole > u64::from(expected) && remaining == 0 || whole > u64::from(expected) {
+                        judge.judge(
+                            Rule::SmbdFragRemaining,
+                            by,
+                            sure,
+                            format_args!("sent {length} bytes and announced {remaining} more where {expected} were left: another message inside a fragmented one"),
+                        );
+                        judge.judge(
+                            Rule::BugSmbdirectBatchInterleave,
+                            by,
+                            sure,
+                            format_args!("another message stands between the fragments of one"),
+                        );
+                    } else if remaining == 0 {
+                        judge.judge(
+                            Rule::SmbdFragRemaining,
+                            by,
+                            sure,
+                            format_args!("ended a fragmented message {} bytes early", u64::from(expected) - whole),
+                        );
+                    } else {
+                        judge.judge(
+                            Rule::SmbdFragRemaining,
+                            by,
+                            sure,
+                            format_args!("announced {remaining} bytes more after {length}, where {expected} were left before"),
+                        );
+                    }
+                }
+                side.fragments += 1;
+            }
+            _ if remaining > 0 => {
+                side.fragmented += 1;
+                side.fragments += 1;
+                if length == 0 {
+                    judge.judge(Rule::SmbdFragRemaining, by, sure, format_args!("announced {remaining} bytes in a message without data"));
+                }
+            }
+            _ => {}
+        }
+        if length > 0 {
+            side.remaining = Seen::Known(remaining);
+        }
+    }
+
+    fn spend(&mut self, at: At, by: End, data: &DataTransfer, judge: &mut impl Judge) {
+        let sure = self.certainty;
+        let [me, peer] = self.both(by);
+        me.messages += 1;
+        me.requested = data.credits_requested;
+        me.requested_max = me.requested_max.max(data.credits_requested);
+        me.spent_total += 1;
+        if data.data_length == 0 {
+            me.empty += 1;
+        }
+        if data.response_requested() {
+            me.keepalives += 1;
+            me.keepalive_since.get_or_insert(at);
+        }
+        // any message answers a keepalive
+        if let Some(asked) = peer.keepalive_since.take() {
+            let waited = at.time - asked.time;
+            if waited > KEEPALIVE_PROMPT * SECOND {
+                let waited = Milliseconds(waited);
+                judge.judge(Rule::SmbdKeepalive, by, sure, format_args!("answered a request for a response after {waited}"));
+            }
+        }
+        if let (Some(dry), Some(wet)) = (me.dry_since, me.wet_since) {
+            // it waited for this grant if it sends data as soon as the grant is there
+            let waited = wet.time - dry.time;
+            if data.data_length > 0 && waited >= STALL_LEAST && at.time - wet.time <= STALL_RELEASE {
+                me.stalls += 1;
+                me.stalled_time += waited;
+                if waited > me.stall_longest.0 {
+                    me.stall_longest = (waited, at.frame);
+                }
+                let waited = Milliseconds(waited);
+                judge.judge(Rule::SmbdCreditStall, by.peer(), sure, format_args!("kept its peer waiting {waited} for credits"));
+            }
+        }
+        let [me, peer] = self.both(by);
+        me.dry_since = None;
+        me.wet_since = None;
+        if let Seen::Known(held) = me.credits {
+            if held <= 0 {
+                me.overruns += 1;
+                judge.judge(Rule::SmbdCreditOverrun, by, sure, format_args!("sent a message with no credit left"));
+            } else {
+                if held == 1 && data.credits_granted == 0 {
+                    judge.judge(Rule::SmbdCreditLast, by, sure, format_args!("spent its last credit on a message that grants none"));
+                    judge.judge(Rule::BugSmbdirectLastCredit, by, sure, format_args!("spent the last credit with CreditsGranted 0"));
+                }
+                me.credits = Seen::Known(held - 1);
+                me.held_min = Some(me.held_min.map_or(held - 1, |m| m.min(held - 1)));
+                me.held_max_recent = me.held_max_recent.max(held);
+                // with one credit left only a message that grants some may be sent (3.1.5.1)
+                if held - 1 <= 1 {
+                    me.dry_since = Some(at);
+                }
+            }
+            if me.messages % STARVED_MESSAGES == 0 {
+                let asked = i64::from(me.requested);
+                if !me.starved_told && me.held_max_recent * 2 < asked {
+                    me.starved_told = true;
+                    let most = me.held_max_recent;
+                    judge.judge(
+                        Rule::SmbdCreditStarved,
+                        by.peer(),
+                        sure,
+                        format_args!("let its peer hold {most} credits at most over {STARVED_MESSAGES} messages; {asked} were asked for"),
+                    );
+                }
+                me.held_max_recent = 0;
+            }
+        }
+        peer.granted_total += u64::from(data.credits_granted);
+        if let Seen::Known(held) = &mut peer.credits {
+            *held += i64::from(data.credits_granted);
+            if *held > i64::from(u16::MAX) {
+                let held = *held;
+                judge.judge(
+                    Rule::SmbdCreditOverflow,
+                    by,
+                    sure,
+                    format_args!("granted credits until its peer held {held}; 65,535 is the most that can be meant"),
+                );
+            }
+        }
+        if data.credits_granted > 0 && peer.dry_since.is_some() && peer.wet_since.is_none() {
+            peer.wet_since = Some(at);
+        }
+    }
+
+    /// The connection ended, or the capture did. `by` closed it, where somebody did.
+    pub fn closed(&mut self, at: At, by: Option<End>, judge: &mut impl Judge) {
+        let sure = self.certainty;
+        if self.phase == Phase::Negotiating
+            && let (Some((asked, _)), Some(initiator)) = (self.request, self.initiator)
+            && (by.is_none() && at.time - asked.time > NEGOTIATE_RESPONSE_TIMEOUT * SECOND)
+        {
+            let waited = Milliseconds(at.time - asked.time);
+            judge.judge(Rule::SmbdNegTimeout, initiator.peer(), sure, format_args!("did not answer the Negotiate Request within {waited}"));
+        }
+        if self.phase != Phase::Established {
+            return;
+        }
+        for end in End::BOTH {
+            let side = &self.sides[end.index()];
+            if let (Seen::Known(left), Some(_)) = (side.remaining, by)
+                && left > 0
+            {
+                judge.judge(
+                    Rule::SmbdFragRemaining,
+                    end,
+                    sure,
+                    format_args!("left {left} bytes of a fragmented message unsent when the connection ended"),
+                );
+            }
+            if let Some(asked) = side.keepalive_since {
+                let waited = at.time - asked.time;
+                if waited > KEEPALIVE_PROMPT * SECOND {
+                    let waited = Milliseconds(waited);
+                    judge.judge(
+                        Rule::SmbdKeepalive,
+                        end.peer(),
+                        sure,
+                        format_args!("did not answer a request for a response for {waited}"),
+                    );
+                }
+            }
+        }
+        let dry = |s: &Side| matches!(s.credits, Seen::Known(c) if c <= 0);
+        let silent = at.time - self.last.time;
+        if self.sides.iter().all(dry) && silent > SECOND {
+            let silent = Milliseconds(silent);
+            let by = self.initiator.unwrap_or(End::A);
+            judge.judge(Rule::SmbdCreditDeadlock, by.peer(), sure, format_args!("both ends are without credits and silent for {silent}"));
+        }
+    }
+
+    fn both(&mut self, by: End) -> [&mut Side; 2] {
+        let [a, b] = &mut self.sides;
+        match by {
+            End::A => [a, b],
+            End::B => [b, a],
+        }
+    }
+}
+
+/// A number of bytes with its thousands apart: `130,560`.
+#[derive(Clone, Copy, Debug)]
+pub struct Grouped(pub u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 < 1000 {
+            return write!(f, "{}", self.0);
+        }
+        Self(self.0 / 1000).fmt(f)?;
+        write!(f, ",{:03}", self.0 % 1000)
+    }
+}
+
+/// A duration in ns, shown in the unit that suits it: `3.2 ms`.
+#[derive(Clone, Copy, Debug)]
+pub struct Milliseconds(pub i64);
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0;
+        match ns.unsigned_abs() {
+            0..=999_999 => write!(f, "{:.1} µs", ns as f64 / 1e3),
+            1_000_000..=999_999_999 => write!(f, "{:.1} ms", ns as f64 / 1e6),
+            _ => write!(f, "{:.1} s", ns as f64 / 1e9),
+        }
+    }
+}
+
+/// An NTSTATUS by name, in hexadecimal where it has none here.
+#[derive(Clone, Copy, Debug)]
+pub struct Status(pub u32);
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match rdmascope_dissector::wire::smb2::NtStatus(self.0).name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "{:#010x}", self.0),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Exchanges counted by command.
+
+use crate::exchange::Exchange;
+use crate::latency::Latency;
+use crate::report::Command;
+use alloc::vec::Vec;
+
+/// Commands of one connection, in the order in which they first came.
+#[derive(Clone, Debug, Default)]
+pub struct Commands {
+    rows: Vec<Command>,
+}
+
+impl Commands {
+    /// Counts an exchange that is complete, or never will be.
+    pub fn add(&mut self, exchange: &Exchange) {
+        let index = match self.rows.iter().position(|r| r.name == exchange.command) {
+            Some(index) => index,
+            None => {
+                self.rows.push(Command {
+                    name: exchange.command,
+                    count: 0,
+                    errors: 0,
+                    unanswered: 0,
+                    bytes: 0,
+                    latency: Latency::default(),
+                    split: [0; 4],
+                });
+                self.rows.len() - 1
+            }
+        };
+        let row = &mut self.rows[index];
+        row.count += 1;
+        row.errors += u64::from(exchange.failed);
+        row.bytes += exchange.bytes_moved;
+        match exchange.latency() {
+            Some(latency) => row.latency.add(latency),
+            None => row.unanswered += 1,
+        }
+        let split = exchange.split();
+        for (sum, part) in row.split.iter_mut().zip([split.credit, split.wire, split.server, split.rdma]) {
+            *sum += part;
+        }
+    }
+
+    /// The row of a command.
+    pub fn find(&self, name: &str) -> Option<&Command> {
+        self.rows.iter().find(|r| r.name == name)
+    }
+
+    /// All rows.
+    pub fn rows(&self) -> &[Command] {
+        &self.rows
+    }
+}

@@ -1,0 +1,222 @@
+//! Messages on plain TCP: SMB2 behind its length (\[MS-SMB2\] 2.1), ONC RPC behind its record mark (RFC 5531 11). What a
+//! multichannel session does beside RDMA, and what it falls back to.
+
+use crate::flow::iwarp::StreamBytes;
+use crate::op::At;
+use alloc::vec::Vec;
+use rdmascope_dissector::wire::rpc::RecordMark;
+use rdmascope_dissector::wire::smb2::Framing;
+
+/// Bytes of one message put together at most: what an SMB2 length can say, and more than NFS sends.
+pub const MESSAGE_MAX: usize = 1 << 24;
+/// Bytes looked at for what a connection is before it is left alone.
+const PROBE_MAX: usize = 4096;
+
+/// What the messages of a connection look like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Not known yet.
+    #[default]
+    Undecided,
+    /// SMB2 behind a length of 24 bits.
+    Smb2,
+    /// RPC behind record marks.
+    Rpc,
+    /// Something else.
+    Other,
+}
+
+/// A message put together.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// The frame of its first byte.
+    pub first: At,
+    /// The frame of its last byte.
+    pub last: At,
+    /// Its bytes without the framing, as far as they were captured.
+    pub bytes: &'a [u8],
+    /// Their number on the wire.
+    pub wire_length: u32,
+    /// Whether they stand in one frame.
+    pub in_frame: bool,
+}
+
+/// One direction of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Direction {
+    buffer: Vec<u8>,
+    /// Where the bytes of the buffer begin.
+    first: At,
+    /// RPC fragments before the last one of a record.
+    record: Vec<u8>,
+    /// Bytes still to be passed over: of a message that is too long.
+    skip: usize,
+    /// Set after a gap: framing has to be found again.
+    lost: bool,
+    seen: usize,
+}
+
+/// Whether `bytes` begin like SMB2 or RPC on TCP.
+pub fn probe(bytes: &[u8]) -> Kind {
+    if let Some([0, _, _, _, rest @ ..]) = bytes.get(..8)
+        && Framing::of(rest).is_some()
+    {
+        return Kind::Smb2;
+    }
+    let word = |at: usize| bytes.get(at..at + 4).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_be_bytes(*b));
+    let (Some(mark), Some(kind)) = (word(0), word(8)) else { return Kind::Undecided };
+    let length = mark & 0x7fff_ffff;
+    let plausible = mark >> 31 == 1 && (24..MESSAGE_MAX as u32).contains(&length);
+    let call = kind == 0 && word(12) == Some(2) && word(16).is_some_and(|program| (100_000..0x6000_0000).contains(&program));
+    let reply = kind == 1 && word(12).is_some_and(|state| state <= 1) && word(16).is_some_and(|flavor| flavor <= 7);
+    if plausible && (call || reply) {
+        return Kind::Rpc;
+    }
+    if bytes.len() < 20 { Kind::Undecided } else { Kind::Other }
+}
+
+impl Direction {
+    /// Takes the next bytes and tells every message that they complete.
+    pub fn take(&mut self, kind: Kind, piece: &StreamBytes<'_>, tell: &mut impl FnMut(&Message<'_>)) {
+        self.seen = self.seen.saturating_add(piece.bytes.len());
+        let mut bytes = piece.bytes;
+        if self.lost {
+            // a message nearly always begins a segment
+            if probe(bytes) != kind {
+                return;
+            }
+            self.lost = false;
+        }
+        let skipped = self.skip.min(bytes.len());
+        self.skip -= skipped;
+        bytes = &bytes[skipped..];
+        if self.buffer.is_empty() {
+            let used = self.messages(kind, bytes, piece.at, piece.at, piece.in_frame, tell);
+            bytes = &bytes[used..];
+            if !bytes.is_empty() && self.skip == 0 {
+                self.first = piece.at;
+                self.buffer.extend_from_slice(bytes);
+            }
+        } else {
+            self.buffer.extend_from_slice(bytes);
+            let mut buffer = core::mem::take(&mut self.buffer);
+            let used = self.messages(kind, &buffer, self.first, piece.at, false, tell);
+            if used > 0 {
+                buffer.drain(..used.min(buffer.len()));
+                self.first = piece.at;
+            }
+            if self.skip > 0 {
+                buffer.clear();
+            }
+            if buffer.is_empty() && buffer.capacity() > 1 << 18 {
+                buffer = Vec::new();
+            }
+            self.buffer = buffer;
+        }
+        if piece.missing > 0 {
+            self.gap();
+        }
+    }
+
+    /// Bytes are missing.
+    pub fn gap(&mut self) {
+        self.buffer = Vec::new();
+        self.record = Vec::new();
+        self.skip = 0;
+        self.lost = true;
+    }
+
+    /// Whether so much was seen that what is not known now will not be.
+    pub fn is_hopeless(&self) -> bool {
+        self.seen > PROBE_MAX
+    }
+
+    fn messages(&mut self, kind: Kind, bytes: &[u8], first: At, last: At, in_frame: bool, tell: &mut impl FnMut(&Message<'_>)) -> usize {
+        let mut at = 0;
+        while let Some(head) = bytes[at..].first_chunk::<4>() {
+            let word = u32::from_be_bytes(*head);
+            let (length, whole) = match kind {
+                Kind::Smb2 if head[0] == 0 => ((word & 0x00ff_ffff) as usize, true),
+                // a session service message of another type: keep alive, session request
+                Kind::Smb2 => ((word & 0x0001_ffff) as usize, false),
+                _ => ((word & 0x7fff_ffff) as usize, word >> 31 == 1),
+            };
+            if length > MESSAGE_MAX {
+                self.skip = (length + RecordMark::LEN).saturating_sub(bytes.len() - at);
+                return bytes.len();
+            }
+            let Some(body) = bytes.get(at + 4..at + 4 + length) else { break };
+            at += 4 + length;
+            if kind == Kind::Smb2 {
+                if whole && !body.is_empty() {
+                    tell(&Message { first, last, bytes: body, wire_length: length as u32, in_frame });
+                }
+                continue;
+            }
+            if !whole || !self.record.is_empty() {
+                if self.record.len() + body.len() > MESSAGE_MAX {
+                    self.gap();
+                    return bytes.len();
+                }
+                self.record.extend_from_slice(body);
+                if whole {
+                    let record = core::mem::take(&mut self.record);
+                    tell(&Message { first, last, bytes: &record, wire_length: record.len() as u32, in_frame: false });
+                }
+                continue;
+            }
+            tell(&Message { first, last, bytes: body, wire_length: length as u32, in_frame });
+        }
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::End;
+
+    fn piece(frame: u64, bytes: &[u8]) -> StreamBytes<'_> {
+        StreamBytes { at: At { frame, time: 0 }, by: End::A, bytes, missing: 0, in_frame: true }
+    }
+
+    #[test]
+    fn messages_come_out_whole_however_they_are_cut() {
+        let mut stream = Vec::new();
+        for length in [70usize, 64, 1000] {
+            stream.extend_from_slice(&(length as u32).to_be_bytes());
+            stream.extend_from_slice(b"\xfeSMB");
+            stream.resize(stream.len() + length - 4, 7);
+        }
+        for step in [1, 3, 69, 74, 200, 5000] {
+            let mut direction = Direction::default();
+            let mut lengths = Vec::new();
+            for (i, chunk) in stream.chunks(step).enumerate() {
+                direction
+                    .take(Kind::Smb2, &piece(i as u64 + 1, chunk), &mut |m| lengths.push((m.wire_length, m.bytes.starts_with(b"\xfeSMB"))));
+            }
+            assert_eq!(lengths, [(70, true), (64, true), (1000, true)], "cut every {step} bytes");
+        }
+    }
+
+    #[test]
+    fn kinds_are_told_apart() {
+        assert_eq!(probe(b"\0\0\0\x40\xfeSMB@\0"), Kind::Smb2);
+        let call = [0x80, 0, 0, 40, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0x86, 0xa3, 0, 0, 0, 4];
+        assert_eq!(probe(&call), Kind::Rpc);
+        assert_eq!(probe(b"GET / HTTP/1.1\r\nHost: x"), Kind::Other);
+        assert_eq!(probe(b"\0\0"), Kind::Undecided);
+    }
+
+    #[test]
+    fn a_gap_is_survived() {
+        let mut direction = Direction::default();
+        let mut seen = 0;
+        let message = [&[0, 0, 0, 64][..], b"\xfeSMB", &[0; 60]].concat();
+        direction.take(Kind::Smb2, &piece(1, &message[..30]), &mut |_| seen += 1);
+        direction.gap();
+        direction.take(Kind::Smb2, &piece(2, &message[40..]), &mut |_| seen += 1);
+        direction.take(Kind::Smb2, &piece(3, &message), &mut |_| seen += 1);
+        assert_eq!(seen, 1);
+    }
+}
