@@ -795,7 +795,7 @@ rules! {
         title: "A connection request was rejected.",
         says: "A REJ carries a reason: 8 (invalid service id) means that nothing listens on that port, 28 (consumer reject) that the application said no.",
         causes: [
-            "Nothing listens on that RDMA port: Linux clients try SMB Direct on 5445 for iWARP and on 445 otherwise",
+            "Nothing listens on that RDMA port: Linux clients try SMB Direct on 5445 (meant for iWARP) before 445",
             "The server's RDMA service is not started, or is bound to another interface",
             "The application refused: private data, version, or no resources",
         ],
