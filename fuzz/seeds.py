@@ -138,6 +138,14 @@ def by_frame(frame, seen, calls):
             vxlan = struct.pack(">HHHHII", 1, 4789, 16 + len(frame), 0, 0x0800_0000, 0x2A00) + frame
             outer = struct.pack(">BBHHHBBH8s", 0x45, 0, 20 + len(vxlan), 1, 0, 64, 17, 0, bytes(8)) + vxlan
             keep("frame", "vxlan", b"\x04" + outer)
+    if frame[12:14] == b"\x08\x00" and frame[23] == 6 and 5445 in struct.unpack_from(">HH", frame, 34):
+        stream = frame[34 + (frame[46] >> 4) * 4 : 14 + struct.unpack_from(">H", frame, 16)[0]]
+        if stream[:4] == b"MPA " and first("iwarp", stream[:16]):
+            keep("iwarp", "startup", stream)
+        elif len(stream) > 4 and first("iwarp", stream[2:4], about(len(stream))):
+            length = struct.unpack_from(">H", stream)[0]
+            keep("iwarp", "fpdu", b"\1" + stream[: 2 + length + (2 - length) % 4 + 4])
+            keep("iwarp", "ulpdu", b"\0" + stream[2 : 2 + length])
     message = send(frame)
     if not message:
         return

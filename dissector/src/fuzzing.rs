@@ -6,6 +6,7 @@ use crate::probe::Probe;
 use crate::registry::Registry;
 use crate::trace::{Off, Tree};
 use crate::wire::ib::cm;
+use crate::wire::iwarp::{mpa, rdmap};
 use crate::wire::nfs::Op;
 use crate::wire::rpc::{self, Memo, Program};
 use crate::wire::rpcrdma::RpcRdma;
@@ -191,4 +192,14 @@ pub fn fuzz_smb2(data: &[u8]) {
         let _ = smb2::parse_message(message, t, &mut pdus);
         pdus.seen
     });
+}
+
+/// What stands in a TCP stream of iWARP: an MPA startup frame, an FPDU (the first byte says whether CRCs are in use), a ULPDU.
+pub fn fuzz_iwarp(data: &[u8]) {
+    same_with_and_without_a_tree!(data, |t| mpa::parse_startup(data, t));
+    let Some((&choice, bytes)) = data.split_first() else { return };
+    let crc = if choice & 1 == 0 { mpa::Crc::Unused } else { mpa::Crc::Used(mpa::check(bytes)) };
+    same_with_and_without_a_tree!(bytes, |t| mpa::parse_fpdu(bytes, crc, t));
+    same_with_and_without_a_tree!(bytes, |t| rdmap::parse(bytes, t));
+    let _ = mpa::opening(bytes);
 }

@@ -16,6 +16,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("decompress", dissector::fuzz_decompress),
     ("filter", dissector::fuzz_filter),
     ("frame", dissector::fuzz_frame),
+    ("iwarp", dissector::fuzz_iwarp),
     ("key_file", analyzer::fuzz_key_file),
     ("mad", dissector::fuzz_mad),
     ("rpc_nfs", dissector::fuzz_rpc_nfs),

@@ -360,12 +360,13 @@ pub fn parse_fpdu<'a, T: Trace>(fpdu: &'a [u8], crc: Crc, t: &mut T) -> PResult<
             let (i, ulpdu_length) = read::be16(f::ULPDU_LENGTH, i, t)?;
             let (ulpdu, mut i) = i.split_at(usize::from(ulpdu_length).min(i.len()));
             let pad = padding(ulpdu_length);
+            let behind = &i[(pad + CRC_LEN).min(i.len())..];
             if pad > 0 && i.len() >= pad {
                 (i, _) = read::bytes(f::PAD, pad, i, t)?;
             }
             if i.len() >= CRC_LEN {
                 let at = i;
-                (i, _) = read::be32(if crc == Crc::Unused { f::CRC } else { f::CRC_CHECK }, i, t)?;
+                read::be32(if crc == Crc::Unused { f::CRC } else { f::CRC_CHECK }, i, t)?;
                 if let Crc::Used(check) = crc {
                     let status = match check {
                         Check::Bad => 0,
@@ -378,7 +379,7 @@ pub fn parse_fpdu<'a, T: Trace>(fpdu: &'a [u8], crc: Crc, t: &mut T) -> PResult<
                     }
                 }
             }
-            Ok((i, Fpdu { ulpdu_length, ulpdu }))
+            Ok((behind, Fpdu { ulpdu_length, ulpdu }))
         })
     })
 }
