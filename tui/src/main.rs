@@ -1,4 +1,57 @@
-//! The `rdmascope` command.
+//! The `rdmascope` command. What it can do stands in [`cli`]; each verb has a file in [`commands`], each form of output one
+//! in [`output`].
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod cli;
+mod commands;
+mod dissection;
+mod input;
+mod output;
+mod stdout;
+
+use anyhow::Error;
+use clap::Parser;
+use clap::error::ErrorKind;
+use rdmascope_dissector::render::escaped;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Wrong use, or input that cannot be read.
+const FAILED: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        // nothing asked for: the help is what helps
+        Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = e.print();
+            return ExitCode::from(FAILED);
+        }
+        Err(e) if e.use_stderr() => return fail(&cli::one_line(&e)),
+        Err(e) => {
+            // help and version, which were asked for: no failure unless they cannot be written
+            return if e.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
+        }
+    };
+    match commands::run(cli) {
+        Ok(code) => code,
+        Err(e) if is_broken_pipe(&e) => ExitCode::SUCCESS,
+        // only the message of a filter error has several lines: the caret needs them
+        Err(e) => match e.downcast_ref::<cli::FilterError>() {
+            Some(filter) => fail(&filter.to_string()),
+            None => fail(&escaped(&format!("{e:#}"))),
+        },
+    }
+}
+
+/// Says what is wrong, on stderr.
+fn fail(message: &str) -> ExitCode {
+    // a stderr that is closed is no reason to panic
+    let _ = writeln!(io::stderr(), "rdmascope: {message}");
+    ExitCode::from(FAILED)
+}
+
+/// Whether the reader of our output went away, as `head` does: nothing to complain about.
+fn is_broken_pipe(e: &Error) -> bool {
+    e.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe))
+}

@@ -57,6 +57,7 @@ pub fn tell<'c, T: Trace, C: Display + 'c>(info: &FrameInfo<'_>, comments: impl 
         return;
     }
     t.open(f::PROTOCOL, bytes);
+    t.label(format_args!(" {}: {} bytes on the wire, {} captured", info.number, info.wire_len, bytes.len()));
     if let Some(interface) = info.interface {
         t.field(f::INTERFACE_ID, bytes, 0, Value::U(u64::from(interface)));
     }

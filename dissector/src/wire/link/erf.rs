@@ -71,7 +71,7 @@ fields! {
         EXTENSION: U8 = "erf.ehdr.types", "Extension Header", dec, values EXTENSIONS;
         DATA: U64 = "erf.ehdr.unknown.data", "Data", hex;
         ETH_OFF: U8 = "erf.eth.off", "offset", dec;
-        ETH_PAD: U8 = "erf.eth.pad", "padding", dec;
+        ETH_PAD: U8 = "erf.eth.pad", "padding", hex;
     }
 }
 

@@ -1,0 +1,212 @@
+//! The command line: verbs, flags, and their help. Flags that tshark has too mean what they mean there.
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use rdmascope_dissector::filter::{Filter, closest};
+use rdmascope_dissector::registry::Registry;
+use std::fmt;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  rdmascope dissect trace.pcapng                         one line per frame
+  rdmascope dissect trace.pcapng -Y 'smb_direct' -V      every field of every SMB Direct frame
+  rdmascope dissect trace.pcapng -T json | jq .          the same for programs
+  rdmascope fields smb_direct                            what a filter can name
+
+Exit status: 0 done; 2 wrong use, or input that cannot be read.";
+
+const DISSECT_EXAMPLES: &str = "\
+Examples:
+  rdmascope dissect trace.pcapng -c 20
+  rdmascope dissect trace.pcapng -Y 'ip.src == 192.0.2.0/24 && infiniband.bth.opcode in {0..4}'
+  rdmascope dissect trace.pcapng -Y 'smb_direct.credits.granted == 0' -V
+  rdmascope dissect trace.pcapng -T fields -e frame.number -e smb_direct.remaining_length -E header=y,separator=,
+  rdmascope dissect a.pcap b.pcap.zst -T json > both.json
+  tcpdump -w - | rdmascope dissect -
+
+Filters are Wireshark's display filters: == != > < >= <= contains matches in {1, 2..5}, slices eth.src[0:3], & (bits),
+&& || ! and parentheses, any and all, len() count() lower() upper() string(). A test on a missing field is false.";
+
+/// Dissect and analyze captures of storage over RDMA: SMB Direct and NFS over RDMA, on RoCEv2, InfiniBand and iWARP.
+#[derive(Debug, Parser)]
+#[command(name = "rdmascope", version, after_help = EXAMPLES, arg_required_else_help = true, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// Colours: always, never, or only on a terminal (and never where NO_COLOR is set)
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto, global = true)]
+    pub(crate) color: Color,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Dissect(Dissect),
+    Fields(Fields),
+    Explain(Explain),
+    Completions(Completions),
+    Man(Man),
+}
+
+/// Show frames: a line each, all fields, or in a form for programs
+#[derive(Debug, Args)]
+#[command(after_help = DISSECT_EXAMPLES)]
+pub(crate) struct Dissect {
+    /// Captures: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input; several are merged by time
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Show only frames that pass this display filter
+    #[arg(short = 'Y', long = "filter", value_name = "FILTER")]
+    pub(crate) filter: Option<String>,
+    /// Stop after so many frames were shown
+    #[arg(short = 'c', long = "count", value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Show every field as a tree, with the bytes it lies in: [42+20] is 20 bytes from offset 42
+    #[arg(short = 'V', long = "tree", conflicts_with = "format")]
+    pub(crate) tree: bool,
+    /// Show bytes: the frame's, and those of what was put together from several frames
+    #[arg(short = 'x', long = "hex")]
+    pub(crate) hex: bool,
+    /// Form of the output
+    #[arg(short = 'T', long = "format", value_name = "FORMAT", value_enum)]
+    pub(crate) format: Option<Format>,
+    /// A field to print with -T fields; may be given several times
+    #[arg(short = 'e', long = "field", value_name = "FIELD")]
+    pub(crate) fields: Vec<String>,
+    /// How -T fields prints: header=y, separator=/t|/s|C, occurrence=a|f|l, aggregator=C, quote=d|s|n, escape=y|n, bom=y
+    #[arg(short = 'E', value_name = "KEY=VALUE[,…]")]
+    pub(crate) options: Vec<String>,
+    /// In JSON, give a key that occurs several times once, with an array of its values (as tshark, JSON repeats keys otherwise)
+    #[arg(long)]
+    pub(crate) no_duplicate_keys: bool,
+    /// Instead of frames, count frames and bytes per protocol; with -T json as one object
+    #[arg(short = 's', long = "summary", conflicts_with_all = ["tree", "hex", "fields", "options"])]
+    pub(crate) summary: bool,
+}
+
+/// Form of `dissect`'s output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// One line per frame
+    Text,
+    /// One JSON array, as tshark writes it
+    Json,
+    /// JSON for Elasticsearch's bulk API: two lines per frame
+    Ek,
+    /// Packet Details Markup Language (XML)
+    Pdml,
+    /// The fields given by -e, a line per frame
+    Fields,
+}
+
+/// List every field, in the format of tshark -G fields
+///
+/// P lines name protocols; F lines have label, name, type, protocol, base, mask and the section that specifies the field, with tabs between them.
+#[derive(Debug, Args)]
+pub(crate) struct Fields {
+    /// Only fields whose names begin like this
+    #[arg(value_name = "PREFIX")]
+    pub(crate) prefix: Option<String>,
+}
+
+/// Explain a finding: the sentence of the specification, usual causes, what to do
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// Name of the finding; without it all are listed
+    #[arg(value_name = "FINDING")]
+    pub(crate) finding: Option<String>,
+}
+
+/// Write the completions of a shell to standard output
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// Which shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+/// Write the manual pages into a folder
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// The folder; it is made if it is not there
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+}
+
+/// A filter that cannot be used: the only error of several lines, for the caret under the place.
+#[derive(Debug)]
+pub(crate) struct FilterError(String);
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for FilterError {}
+
+/// Parses what stands behind `-Y`.
+pub(crate) fn filter(text: Option<&str>, registry: &Registry) -> Result<Option<Filter>, FilterError> {
+    let Some(text) = text else { return Ok(None) };
+    Filter::parse(text, registry).map(Some).map_err(|e| FilterError(format!("filter: {}", e.render(text))))
+}
+
+/// Finds a field named on the command line.
+pub(crate) fn field(name: &str, registry: &Registry) -> anyhow::Result<rdmascope_dissector::field::Def> {
+    registry.find(name).ok_or_else(|| match closest(name, registry.all().iter().map(|d| d.name)) {
+        Some(near) => anyhow::anyhow!("unknown field \"{name}\"; did you mean {near}?"),
+        None => anyhow::anyhow!("unknown field \"{name}\"; rdmascope fields lists all"),
+    })
+}
+
+/// What is wrong with the command line, in one line.
+pub(crate) fn one_line(e: &clap::Error) -> String {
+    let text = e.render().to_string();
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or("wrong use").trim_start_matches("error: ").to_owned();
+    let mut message = first;
+    if matches!(e.kind(), ErrorKind::MissingRequiredArgument | ErrorKind::InvalidValue | ErrorKind::ArgumentConflict) {
+        // what is missing or possible stands on the lines that follow, up to an empty one
+        let more: Vec<&str> = lines.by_ref().take_while(|l| !l.trim().is_empty()).map(str::trim).collect();
+        if !more.is_empty() {
+            message = format!("{message} {}", more.join(", "));
+        }
+    }
+    if let Some(tip) = text.lines().find_map(|l| l.trim().strip_prefix("tip: ")) {
+        message = format!("{message}; {tip}");
+    }
+    format!("{message} (see rdmascope --help)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn wrong_use_is_told_in_one_line() {
+        for arguments in [
+            vec!["rdmascope", "dissect"],
+            vec!["rdmascope", "disect"],
+            vec!["rdmascope", "dissect", "a", "-T", "xml"],
+            vec!["rdmascope", "dissect", "a", "-c", "x"],
+        ] {
+            let e = Cli::try_parse_from(&arguments).unwrap_err();
+            let line = one_line(&e);
+            assert!(!line.contains('\n') && line.len() > 20, "{arguments:?}: {line}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `-V`: every field of a frame, a line each, with the bytes it lies in.
+//!
+//! ```text
+//! InfiniBand [42+20]
+//!     Base Transport Header [42+12]
+//!         Opcode: Reliable Connection (RC) - Acknowledge (17) [42+1]
+//! ```
+//! Bytes that are not the frame's (a message put together from several) are named: `[Reassembled SMB Direct 0+105]`.
+
+use super::{paint, styled};
+use crate::dissection::Dissected;
+use rdmascope_dissector::render::{fault_label, is_hidden, label};
+use rdmascope_dissector::trace::Tree;
+use std::io::Write;
+
+#[derive(Default)]
+pub(crate) struct Trees {
+    line: String,
+    /// Subtrees that end with a fault and are still open: depth, fault.
+    open: Vec<(u8, usize)>,
+    told: Vec<bool>,
+}
+
+impl Trees {
+    pub(crate) fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, color: bool) {
+        self.open.clear();
+        self.told.clear();
+        self.told.resize(tree.faults.len(), false);
+        for (index, node) in tree.nodes.iter().enumerate() {
+            self.close(out, node.depth, d, tree, color);
+            if node.fault > 0 {
+                self.open.push((node.depth, usize::from(node.fault) - 1));
+            }
+            if is_hidden(node.def) {
+                continue;
+            }
+            self.line.clear();
+            label(&mut self.line, tree, index);
+            indent(out, node.depth);
+            let style = if node.depth == 0 { paint::HEADING } else { anstyle::Style::new() };
+            styled(out, style, color, self.line.as_bytes());
+            if !node.generated {
+                let mut range = Vec::new();
+                let source = tree.sources().get(usize::from(node.source)).map_or("", |s| s.name);
+                let _ = match node.source {
+                    0 => write!(range, " [{}+{}]", node.offset, node.len),
+                    _ => write!(range, " [{source} {}+{}]", node.offset, node.len),
+                };
+                styled(out, paint::FAINT, color, &range);
+            }
+            out.push(b'\n');
+        }
+        self.close(out, 0, d, tree, color);
+        for i in 0..tree.faults.len() {
+            self.fault(out, 0, i, d, tree, color);
+        }
+        out.push(b'\n');
+    }
+
+    /// Ends the subtrees that reach at least as deep as `depth`.
+    fn close(&mut self, out: &mut Vec<u8>, depth: u8, d: &Dissected, tree: &Tree, color: bool) {
+        while let Some((at, fault)) = self.open.pop_if(|(at, _)| *at >= depth) {
+            self.fault(out, at.saturating_add(1), fault, d, tree, color);
+        }
+    }
+
+    fn fault(&mut self, out: &mut Vec<u8>, depth: u8, index: usize, d: &Dissected, tree: &Tree, color: bool) {
+        let (Some((fault, ..)), Some(told)) = (tree.faults.get(index), self.told.get_mut(index)) else { return };
+        if core::mem::replace(told, true) {
+            return;
+        }
+        self.line.clear();
+        fault_label(&mut self.line, fault, d.is_cut());
+        indent(out, depth);
+        styled(out, paint::WRONG, color, self.line.as_bytes());
+        out.push(b'\n');
+    }
+}
+
+fn indent(out: &mut Vec<u8>, depth: u8) {
+    out.resize(out.len() + 4 * usize::from(depth), b' ');
+}

@@ -1,0 +1,56 @@
+//! Standard output: buffered, coloured where that is wanted, and with an error that says what was being written to.
+
+use crate::cli::Color;
+use anyhow::{Context, Result};
+use std::io::{self, IsTerminal, StdoutLock, Write};
+
+/// Bytes that are collected before they are written.
+const CHUNK: usize = 64 * 1024;
+
+/// What is written goes into a buffer first; [`Out::spill`] passes it on when it is large, [`Out::finish`] at the end.
+pub(crate) struct Out {
+    /// To be appended to.
+    pub(crate) buffer: Vec<u8>,
+    /// Whether to colour.
+    pub(crate) color: bool,
+    /// Whether a person reads along, who wants to see lines when they are there.
+    pub(crate) is_terminal: bool,
+    stdout: StdoutLock<'static>,
+}
+
+impl Out {
+    pub(crate) fn new(color: Color) -> Self {
+        let stdout = io::stdout().lock();
+        let is_terminal = stdout.is_terminal();
+        let color = match color {
+            Color::Always => true,
+            Color::Never => false,
+            // https://no-color.org: set and not empty
+            Color::Auto => {
+                is_terminal
+                    && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+                    && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+            }
+        };
+        Self { buffer: Vec::with_capacity(CHUNK * 2), color, is_terminal, stdout }
+    }
+
+    /// Writes what was collected, if it is much.
+    #[inline]
+    pub(crate) fn spill(&mut self) -> Result<()> {
+        if self.buffer.len() >= CHUNK { self.write() } else { Ok(()) }
+    }
+
+    /// Writes what was collected now.
+    pub(crate) fn write(&mut self) -> Result<()> {
+        let written = self.stdout.write_all(&self.buffer);
+        self.buffer.clear();
+        written.context("standard output cannot be written")
+    }
+
+    /// Writes everything; nothing may fail unseen after this.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        self.write()?;
+        self.stdout.flush().context("standard output cannot be written")
+    }
+}

@@ -1,0 +1,93 @@
+//! Every field whose name Wireshark has, against `tshark -G fields`: type, base and mask agree, or the difference stands in
+//! `samples/wireshark-differences.txt` with its reason.
+
+mod common;
+
+use rdmascope_dissector::field::{Base, FieldDef, Kind};
+use rdmascope_dissector::registry::Registry;
+use std::collections::HashMap;
+
+/// A declaration of Wireshark's. A name may have several.
+struct Theirs {
+    kind: String,
+    base: String,
+    mask: u64,
+}
+
+fn theirs(text: &str) -> HashMap<&str, Vec<Theirs>> {
+    let mut fields: HashMap<&str, Vec<Theirs>> = HashMap::new();
+    for line in text.lines() {
+        let columns: Vec<&str> = line.split('\t').collect();
+        match columns[..] {
+            ["P", _, name, ..] => fields.entry(name).or_default().push(Theirs { kind: "FT_PROTOCOL".into(), base: String::new(), mask: 0 }),
+            ["F", _, name, kind, _, base, mask, ..] => {
+                let mask = u64::from_str_radix(mask.trim_start_matches("0x"), 16).unwrap_or(0);
+                fields.entry(name).or_default().push(Theirs { kind: kind.into(), base: base.into(), mask });
+            }
+            _ => {}
+        }
+    }
+    fields
+}
+
+/// Whether the types mean the same. Wireshark's kinds of strings differ in where the length comes from, which is no matter of the value.
+fn same_kind(ours: &FieldDef, theirs: &Theirs) -> bool {
+    let kind = ours.kind.wireshark();
+    match theirs.kind.as_str() {
+        "FT_STRINGZ" | "FT_UINT_STRING" | "FT_STRINGZPAD" | "FT_STRINGZTRUNC" => kind == "FT_STRING",
+        "FT_UINT_BYTES" => kind == "FT_BYTES",
+        other => kind == other,
+    }
+}
+
+fn same_base(ours: &FieldDef, theirs: &Theirs) -> bool {
+    match ours.kind {
+        Kind::Bool => {
+            // the width of a boolean without a mask is not used
+            ours.mask == 0 || theirs.base == ours.width.to_string()
+        }
+        _ if ours.base == Base::None => true,
+        // a port is a decimal number whose service is looked up
+        _ => theirs.base == ours.base.wireshark() || (ours.base == Base::Dec && theirs.base.starts_with("BASE_PT_")),
+    }
+}
+
+/// Where a field stands alone, a mask over all of its bits says nothing.
+fn same_mask(ours: &FieldDef, theirs: &Theirs) -> bool {
+    let all = match ours.kind.bits() {
+        0 => 0,
+        64 => u64::MAX,
+        bits => (1 << bits) - 1,
+    };
+    let meaning = |mask: u64| if mask == all { 0 } else { mask };
+    meaning(ours.mask) == meaning(theirs.mask)
+}
+
+#[test]
+fn types_bases_and_masks_are_wiresharks() {
+    let Some(output) = common::tshark(&common::samples(), &["-G", "fields"]) else { return };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let theirs = theirs(&text);
+    assert!(theirs.len() > 100_000, "tshark lists {} fields only", theirs.len());
+    let known = common::differences();
+    let registry = Registry::new();
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for def in registry.all() {
+        let Some(theirs) = theirs.get(def.name) else { continue };
+        compared += 1;
+        let mut check = |what: &str, same: &dyn Fn(&Theirs) -> bool, ours: String, theirs_text: &dyn Fn(&Theirs) -> String| {
+            if theirs.iter().any(same) || known.contains_key(&(def.name.to_owned(), what.to_owned())) {
+                return;
+            }
+            let all: Vec<String> = theirs.iter().map(theirs_text).collect();
+            wrong.push(format!("{}\t{what}\tours is {ours}, Wireshark's {}", def.name, all.join(" or ")));
+        };
+        check("kind", &|t| same_kind(def, t), def.kind.wireshark().into(), &|t| t.kind.clone());
+        let base = if def.kind == Kind::Bool { def.width.to_string() } else { def.base.wireshark().into() };
+        check("base", &|t| same_base(def, t) || !same_kind(def, t), base, &|t| t.base.clone());
+        check("mask", &|t| same_mask(def, t) || !same_kind(def, t), format!("{:#x}", def.mask), &|t| format!("{:#x}", t.mask));
+    }
+    eprintln!("{compared} of {} fields have a name of Wireshark's", registry.all().len());
+    assert!(compared > 50, "only {compared} fields were compared");
+    assert!(wrong.is_empty(), "{} differences that no one gave a reason for:\n{}", wrong.len(), wrong.join("\n"));
+}
