@@ -53,7 +53,11 @@ pub fn differences() -> HashMap<(String, String), Difference> {
         let (Some(name), Some(what), Some(reason)) = (words.next(), words.next(), words.next()) else {
             panic!("line {}: a name, what differs, and the reason are expected: {line}", number + 1);
         };
-        assert!(["kind", "base", "mask", "value", "layer"].contains(&what), "line {}: what differs is kind, base, mask, value or layer", number + 1);
+        assert!(
+            ["kind", "base", "mask", "value", "layer"].contains(&what),
+            "line {}: what differs is kind, base, mask, value or layer",
+            number + 1
+        );
         assert!(reason.trim().len() > 10, "line {}: a reason is expected", number + 1);
         let key = (name.to_owned(), what.to_owned());
         let difference = Difference { name: name.into(), what: what.into(), reason: reason.trim().into() };
