@@ -37,6 +37,7 @@ fields! {
     pub mod f ["RFC 791 3.1"] {
         PROTOCOL: Protocol = "ip", "Internet Protocol Version 4";
         VERSION: U8 = "ip.version", "Version", dec;
+        /// In bytes.
         HDR_LEN: U8 = "ip.hdr_len", "Header Length", dec;
         DSFIELD: U8 = "ip.dsfield", "Differentiated Services Field", hex;
         DSFIELD_DSCP: U8 & 0xfc / 8 = "ip.dsfield.dscp", "Differentiated Services Codepoint", dec, values DSCP;
@@ -47,6 +48,7 @@ fields! {
         FLAGS_RB: Bool & 0x80 / 8 = "ip.flags.rb", "Reserved bit";
         FLAGS_DF: Bool & 0x40 / 8 = "ip.flags.df", "Don't fragment";
         FLAGS_MF: Bool & 0x20 / 8 = "ip.flags.mf", "More fragments";
+        /// In units of 8 bytes.
         FRAG_OFFSET: U16 & 0x1fff / 16 = "ip.frag_offset", "Fragment Offset", dec;
         TTL: U8 = "ip.ttl", "Time to Live", dec;
         PROTO: U8 = "ip.proto", "Protocol", dec, values PROTOCOLS;
@@ -85,6 +87,8 @@ fields! {
         ROUTING: Protocol = "ipv6.routing", "Routing Header for IPv6";
         ROUTING_NXT: U8 = "ipv6.routing.nxt", "Next Header", dec, values PROTOCOLS;
         ROUTING_LEN: U8 = "ipv6.routing.len", "Length", dec;
+        ROUTING_TYPE: U8 = "ipv6.routing.type", "Type", dec;
+        ROUTING_SEGLEFT: U8 = "ipv6.routing.segleft", "Segments Left", dec;
         DATA: Bytes = "ipv6.extension.data", "Data";
         FRAGHDR: Protocol = "ipv6.fraghdr", "Fragment Header for IPv6";
         FRAGHDR_NXT: U8 = "ipv6.fraghdr.nxt", "Next Header", dec, values PROTOCOLS;
@@ -95,7 +99,10 @@ fields! {
         AH: Protocol = "ah", "Authentication Header";
         AH_NXT: U8 = "ah.next_header", "Next header", dec, values PROTOCOLS;
         AH_LEN: U8 = "ah.length", "Length", dec;
-        AH_DATA: Bytes = "ah.data", "SPI, sequence and ICV";
+        AH_RESERVED: Bytes = "ah.reserved", "Reserved";
+        AH_SPI: U32 = "ah.spi", "AH SPI", hex;
+        AH_SEQUENCE: U32 = "ah.sequence", "AH Sequence", dec;
+        AH_ICV: Bytes = "ah.icv", "AH ICV";
     }
 }
 
@@ -194,7 +201,7 @@ fn tell_v4<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     t.field(f::FLAGS_DF, i, 1, Value::U(u64::from(word >> 14 & 1)));
     t.field(f::FLAGS_MF, i, 1, Value::U(u64::from(word >> 13 & 1)));
     t.up();
-    t.field(f::FRAG_OFFSET, i, 2, Value::U(u64::from(word & 0x1fff) * 8));
+    t.field(f::FRAG_OFFSET, i, 2, Value::U(u64::from(word & 0x1fff)));
     let (i, _) = read::u8(f::TTL, rest, t)?;
     let (i, _) = read::u8(f::PROTO, i, t)?;
     let (i, _) = read::be16(f::CHECKSUM, i, t)?;
@@ -291,6 +298,7 @@ pub fn parse_v6<'a, T: Trace>(i: &'a [u8], t: &mut T, bound: impl FnOnce(&Ipv6, 
 fn tell_v6<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, word) = leaf::be32(at).or_else(|_| Fault::short(Some(f6::VERSION), at, 4).fail())?;
     t.field(f6::VERSION, at, 1, Value::U(u64::from(word >> 28)));
+    t.field(f::VERSION, at, 0, Value::U(u64::from(word >> 28)));
     t.field(f6::TCLASS, at, 4, Value::U(u64::from(word >> 20 & 0xff)));
     t.down();
     t.field(f6::TCLASS_DSCP, at, 4, Value::U(u64::from(word >> 22 & 0x3f)));
@@ -326,16 +334,20 @@ fn extensions<'a, T: Trace>(mut next: u8, mut i: &'a [u8], t: &mut T) -> PResult
             }
             _ => return Ok((i, Extensions { protocol: next, fragment: None })),
         };
-        (i, next) = scope(node, i, t, |i, t| {
-            let (i, following) = read::u8(nxt, i, t)?;
-            let (i, length) = read::u8(len, i, t)?;
-            // AH counts words of 4 bytes, the others of 8, and none the first of them (two of AH)
-            let (data, length) = match next {
-                51 => (f6::AH_DATA, usize::from(length) * 4 + 6),
-                _ => (f6::DATA, usize::from(length) * 8 + 6),
-            };
-            let (i, _) = read::bytes(data, length, i, t)?;
-            Ok((i, following))
+        (i, next) = scope(node, i, t, |i, t| match next {
+            51 => authentication(i, t),
+            _ => {
+                let (i, following) = read::u8(nxt, i, t)?;
+                let (i, words) = read::u8(len, i, t)?;
+                // of 8 bytes, not counting the first
+                let length = usize::from(words) * 8 + 6;
+                if next != 43 {
+                    return Ok((read::bytes(f6::DATA, length, i, t)?.0, following));
+                }
+                let (i, _) = read::u8(f6::ROUTING_TYPE, i, t)?;
+                let (i, _) = read::u8(f6::ROUTING_SEGLEFT, i, t)?;
+                Ok((read::bytes(f6::DATA, length - 2, i, t)?.0, following))
+            }
         })?;
     }
     Fault::limit(f6::NXT, i).fail()
@@ -355,10 +367,17 @@ fn parse_fragment<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (u8, (u32
 /// Decodes an authentication header over IPv4: the protocol that follows it.
 pub fn parse_ah<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, u8> {
     t.protocol("AH");
-    scope(f6::AH, i, t, |i, t| {
-        let (i, following) = read::u8(f6::AH_NXT, i, t)?;
-        let (i, length) = read::u8(f6::AH_LEN, i, t)?;
-        let (i, _) = read::bytes(f6::AH_DATA, usize::from(length) * 4 + 6, i, t)?;
-        Ok((i, following))
-    })
+    scope(f6::AH, i, t, authentication)
+}
+
+fn authentication<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, u8> {
+    let (i, following) = read::u8(f6::AH_NXT, i, t)?;
+    let (rest, words) = read::u8(f6::AH_LEN, i, t)?;
+    // words of 4 bytes, not counting the first two
+    let Some(icv) = (usize::from(words) * 4).checked_sub(4) else { return Fault::length(f6::AH_LEN, i, 4).fail() };
+    let (i, _) = read::bytes(f6::AH_RESERVED, 2, rest, t)?;
+    let (i, _) = read::be32(f6::AH_SPI, i, t)?;
+    let (i, _) = read::be32(f6::AH_SEQUENCE, i, t)?;
+    let (i, _) = read::bytes(f6::AH_ICV, icv, i, t)?;
+    Ok((i, following))
 }

@@ -226,8 +226,8 @@ fn parse_options<'a, T: Trace>(mut i: &'a [u8], t: &mut T, segment: &mut Segment
             }
             Ok((rest, ()))
         })?;
-        if kind == 0 {
-            // what follows the end of the list is padding
+        if kind == 0 && i.first() != Some(&0) {
+            // what follows the end of the list is padding, as a rule of more such ends
             return Ok((&i[i.len()..], ()));
         }
     }

@@ -96,7 +96,6 @@ fields! {
         PLATFORM_INFO: U64 = "erspan.pid.rsvd", "Reserved", dec;
         GENEVE: Protocol = "geneve", "Generic Network Virtualization Encapsulation";
         GENEVE_VERSION: U8 = "geneve.version", "Version", dec;
-        GENEVE_OPTIONS_LENGTH: U8 = "geneve.options_length", "Length of options", dec;
         GENEVE_FLAGS: U8 = "geneve.flags", "Flags", hex;
         GENEVE_OAM: Bool & 0x80 / 8 = "geneve.flags.oam", "Operations, Administration and Management Frame";
         GENEVE_CRITICAL: Bool & 0x40 / 8 = "geneve.flags.critical", "Critical Options Present";
@@ -163,7 +162,7 @@ pub fn parse_geneve<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (u16, u
         let (i, first) = crate::leaf::u8(at).or_else(|_| Fault::short(Some(f::GENEVE_VERSION), at, 1).fail())?;
         if T::ON {
             t.field(f::GENEVE_VERSION, at, 1, Value::U(u64::from(first >> 6)));
-            t.field(f::GENEVE_OPTIONS_LENGTH, at, 1, Value::U(u64::from(first & 0x3f) * 4));
+            t.field(f::GENEVE_OPTION_LENGTH, at, 1, Value::U(u64::from(first & 0x3f) * 4));
         }
         let (rest, flags) = read::u8(f::GENEVE_FLAGS, i, t)?;
         if T::ON {
@@ -187,8 +186,10 @@ pub fn parse_geneve<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (u16, u
                     (i, _) = scope(f::GENEVE_OPTION, i, t, |i, t| {
                         let (i, _) = read::be16(f::GENEVE_OPTION_CLASS, i, t)?;
                         let (i, _) = read::u8(f::GENEVE_OPTION_TYPE, i, t)?;
-                        let (i, length) = read::u8(f::GENEVE_OPTION_LENGTH, i, t)?;
-                        read::bytes(f::GENEVE_OPTION_DATA, usize::from(length & 0x1f) * 4, i, t)
+                        let (rest, words) = crate::leaf::u8(i).or_else(|_| Fault::short(Some(f::GENEVE_OPTION_LENGTH), i, 1).fail())?;
+                        let length = usize::from(words & 0x1f) * 4;
+                        t.field(f::GENEVE_OPTION_LENGTH, i, 1, Value::U(length as u64 + 4));
+                        read::bytes(f::GENEVE_OPTION_DATA, length, rest, t)
                     })?;
                 }
                 Ok((i, ()))

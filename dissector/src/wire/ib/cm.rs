@@ -217,6 +217,7 @@ header! {
         };
         timeout: u8 = "_", "Timeout", hex, bits {
             local_ack_timeout: u8 & 0xf8 = "infiniband.cm.req.alt_localacktout", "Alternate Local ACK Timeout", hex;
+            reserved2: u8 & 0x07 = "infiniband.cm.req.alt_reserved1", "Reserved", hex;
         };
     }
 }

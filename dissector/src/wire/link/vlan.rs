@@ -35,7 +35,7 @@ header! {
             dei: u16 & 0x1000 = "ieee8021ad.dei", "DEI", dec;
             id: u16 & 0x0fff = "ieee8021ad.id", "ID", dec;
         };
-        ethertype: be16 = "ieee8021ad.etype", "Type", hex, values ETHERTYPES;
+        ethertype: be16 = "ieee8021ah.etype", "Type", hex, values ETHERTYPES;
     }
 }
 
