@@ -206,12 +206,29 @@ def key_file():
     keep("key_file", "wireshark", b"4500000800c80000," + b"ab" * 16 + b",,\nuser=D\\a password=x\nnthash=" + b"01" * 16 + b"\n")
 
 
+def pipeline(name, packets):
+    """The frames of a short connection, or of pieces of a long one, in the form that the target takes."""
+    out, before = b"\0", None
+    for header, frame in packets:
+        seconds, microseconds, captured, wire = struct.unpack("<IIII", header)
+        now = seconds * 10**9 + microseconds * 1000
+        step = max(1, now - (before or now)).bit_length() - 1
+        before = now
+        out += struct.pack("<HBB", len(frame), min(step, 39), min(wire - captured, 255)) + frame
+    keep("pipeline", name, out)
+
+
 def main():
     key_file()
     decompress()
     smb_session()
     packets = []
     for path in sys.argv[1:]:
+        all_frames = list(frames(path))
+        setup = [n for n, (_, frame) in enumerate(all_frames[:40])]
+        small = [n for n, (_, frame) in enumerate(all_frames) if n >= 40 and len(frame) < 600]
+        for piece in (setup, setup[:25] + small[:60], setup + small[-50:]):
+            pipeline(pathlib.Path(path).stem, [all_frames[n] for n in piece])
         seen, calls = set(), {}
         for _, frame in frames(path):
             by_frame(frame, seen, calls)

@@ -2,8 +2,12 @@
 
 use crate::keys::cipher::{HEADER_LEN, session_id};
 use crate::keys::{CipherId, ConnectionCrypto, Dialect, Direction, Key, Keyring, Keys, SessionCrypto, SigningAlgorithm, Verdict};
+use crate::pipeline::{FrameMeta, Pipeline};
+use crate::report::Quiet;
 use alloc::string::String;
 use alloc::vec::Vec;
+use rdmascope_dissector::frame::LinkType;
+use rdmascope_dissector::trace::{Off, Tree};
 
 /// The text of a key file.
 pub fn fuzz_key_file(data: &[u8]) {
@@ -47,5 +51,33 @@ pub fn fuzz_smb_session(data: &[u8]) {
                 assert!(session.verify(message) != Verdict::Verified || message.len() >= 64);
             }
         }
+    }
+}
+
+/// Frames of a capture through the whole pipeline, without an observer and with a tree: both must find the same. The first byte
+/// chooses the link type; each frame has its length (two bytes, little-endian), the time since the one before it (a power of two,
+/// in ns) and how much of it was cut off.
+pub fn fuzz_pipeline(data: &[u8]) {
+    const LINKS: [LinkType; 4] = [LinkType::ETHERNET, LinkType::INFINIBAND, LinkType::RAW, LinkType::ERF];
+    let Some((&choice, mut rest)) = data.split_first() else { return };
+    let mut tree = Tree::new();
+    let (mut without, mut with) = (Pipeline::<Quiet>::default(), Pipeline::<Quiet>::default());
+    let mut meta = FrameMeta { number: 0, time_ns: 0, link_type: LINKS[usize::from(choice) % LINKS.len()], wire_len: 0, interface: 0 };
+    while let Some((&[low, high, step, cut], behind)) = rest.split_first_chunk() {
+        let (bytes, behind) = behind.split_at(usize::from(u16::from_le_bytes([low, high])).min(behind.len()));
+        rest = behind;
+        meta.number += 1;
+        meta.time_ns = meta.time_ns.wrapping_add(1 << (step % 40));
+        meta.wire_len = bytes.len() as u32 + u32::from(cut);
+        without.frame(&meta, bytes, &mut Off);
+        tree.begin(bytes);
+        with.frame(&meta, bytes, &mut tree);
+    }
+    let ((without, _), (with, _)) = (without.finish(), with.finish());
+    assert_eq!(without.findings.ranked(), with.findings.ranked());
+    assert_eq!(without.connections.len(), with.connections.len());
+    for finding in &without.findings {
+        assert!(finding.count >= finding.frames.len() as u64 && !finding.text.is_empty(), "{finding:?}");
+        assert!(finding.frames.iter().all(|&frame| frame <= meta.number), "{finding:?} of {} frames", meta.number);
     }
 }

@@ -188,9 +188,8 @@ pub fn fuzz_smb2(data: &[u8]) {
     let memo = (choice & 0x80 == 0).then(|| RequestMemo { asked, ..RequestMemo::default() });
     same_with_and_without_a_tree!(message, |t| {
         let mut pdus = Pdus { seen: String::new(), memo };
-        // Faults in what only a tree shows are only found with one.
-        let _ = smb2::parse_message(message, t, &mut pdus);
-        pdus.seen
+        let result = smb2::parse_message(message, t, &mut pdus);
+        (pdus.seen, result.is_ok())
     });
 }
 

@@ -19,6 +19,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("iwarp", dissector::fuzz_iwarp),
     ("key_file", analyzer::fuzz_key_file),
     ("mad", dissector::fuzz_mad),
+    ("pipeline", analyzer::fuzz_pipeline),
     ("rpc_nfs", dissector::fuzz_rpc_nfs),
     ("rpcrdma", dissector::fuzz_rpcrdma),
     ("smb2", dissector::fuzz_smb2),
