@@ -3,7 +3,7 @@
 //! Below it lies a flow (queue pairs or TCP) that owns the order of packets. Nothing here knows which it is.
 
 use crate::env::{Env, Layer};
-use crate::finding::{Blame, Certainty, Rule, Site};
+use crate::finding::{Blame, Certainty, Rule, Severity, Site};
 use crate::flow::ib::{IbFact, IbSink};
 use crate::flow::iwarp::{FlowFact, FlowSink, StreamBytes};
 use crate::memory::{MemoryMap, Right, Verdict};
@@ -95,6 +95,10 @@ pub struct Connection {
     pub(crate) streams: [stream::Direction; 2],
     pub(crate) probes: u32,
     pub(crate) read_write_size: Option<u32>,
+    /// Packets whose invariant CRC was right.
+    pub icrc_good: u64,
+    /// The first one whose invariant CRC was not.
+    pub icrc_first_bad: Option<At>,
     /// Frames of Sends that could not be told what they are.
     pub undecoded: u64,
 }
@@ -600,8 +604,31 @@ impl Connection {
         }
     }
 
+    /// Wrong invariant CRCs: damage where most are right, an unfinished checksum where none is.
+    fn judge_icrc<S: Sink>(&mut self, env: &mut Env<S>) {
+        let Some(first) = self.icrc_first_bad else { return };
+        let (bad, good) = (self.health.icrc_bad, self.icrc_good);
+        let site = Site { connection: Some(self.id), frame: first.frame, time_ns: first.time };
+        if good == 0 {
+            let text = format_args!(
+                "none of {bad} packets has a right invariant CRC: captured before the adapter wrote it, or changed on the way"
+            );
+            env.report_as(Severity::Note, Rule::RcIcrc, Blame::Capture, site, Certainty::Guess, text);
+        } else {
+            let all = bad + good;
+            env.report(
+                Rule::RcIcrc,
+                Blame::Network,
+                site,
+                Certainty::Certain,
+                format_args!("{bad} of {all} packets have a wrong invariant CRC"),
+            );
+        }
+    }
+
     /// The connection ends, or the capture does.
     pub fn finish<S: Sink>(&mut self, env: &mut Env<S>, at: At) {
+        self.judge_icrc(env);
         let by = self.closed.and_then(|(by, ..)| by);
         let at = self.closed.map_or(at, |(_, _, at)| at);
         if let Some(mut smbd) = self.smbd.take() {
@@ -719,7 +746,11 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 self.wire(at, Rule::MpaMarker, blame, sure, format_args!("sent a marker of {pointer} where {expected} belongs"));
             }
             FlowFact::Resync { skipped, .. } => {
-                self.connection.transport = Some(Transport::Iwarp);
+                if self.connection.transport != Some(Transport::Iwarp) {
+                    // the TCP handshake may have been seen; that of MPA was not
+                    self.connection.transport = Some(Transport::Iwarp);
+                    self.connection.handshake = Handshake::Inferred;
+                }
                 self.connection.missed = true;
                 self.wire(
                     at,

@@ -1,6 +1,6 @@
 //! What all connections of an analysis share: options, findings, counters of frames, and who listens.
 
-use crate::finding::{Blame, Certainty, Findings, Rule, Site};
+use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
 use crate::op::At;
 use crate::report::Sink;
 use alloc::vec::Vec;
@@ -176,6 +176,11 @@ impl<S: Sink> Env<S> {
     /// A rule was found broken.
     pub fn report(&mut self, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
         self.findings.report(rule, by, site, certainty, text);
+    }
+
+    /// The same, with a severity of its own.
+    pub fn report_as(&mut self, severity: Severity, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
+        self.findings.report_as(severity, rule, by, site, certainty, text);
     }
 
     /// The number for a new exchange.

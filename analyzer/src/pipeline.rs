@@ -416,10 +416,13 @@ impl<S: Sink> Pipeline<S> {
                 format_args!("a packet was marked congestion experienced"),
             );
         }
-        if ib.icrc == Check::Bad {
-            connection.health.icrc_bad += 1;
-            let site = Site { connection: Some(connection.id), frame: at.frame, time_ns: at.time };
-            self.env.report(Rule::RcIcrc, Blame::Network, site, Certainty::Certain, format_args!("the invariant CRC is wrong"));
+        match ib.icrc {
+            Check::Good => connection.icrc_good += 1,
+            Check::Bad => {
+                connection.health.icrc_bad += 1;
+                connection.icrc_first_bad.get_or_insert(at);
+            }
+            Check::Unchecked => {}
         }
         if T::ON {
             crate::connection::tell_connection(connection.id, t);

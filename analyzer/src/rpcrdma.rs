@@ -613,7 +613,7 @@ impl RpcRdma {
         if connection.client == Some(by) && (header.is_long() || !header.writes.is_empty()) {
             court.judge(Rule::RpcrdmaBackward, by, sure, format_args!("answered a backward call with chunks or without an inline message"));
         }
-        self.shape(by, header, &pending, &mut court);
+        self.shape(by, header, &pending, connection.missed, &mut court);
         pending.names.begin_reply();
         let memo = pending.memo;
         if memo.is_none() && pending.long_want > 0 && pending.long_have >= pending.long_want {
@@ -647,7 +647,7 @@ impl RpcRdma {
     }
 
     /// What the write list and the reply chunk of a reply must be, seen from the call.
-    fn shape<J: Judge>(&self, by: End, header: &Header<'_>, pending: &Pending, court: &mut J) {
+    fn shape<J: Judge>(&self, by: End, header: &Header<'_>, pending: &Pending, missed: bool, court: &mut J) {
         let sure = Certainty::Certain;
         let mut offered = pending.segments.iter();
         for (index, chunk) in header.writes.iter().enumerate() {
@@ -674,7 +674,7 @@ impl RpcRdma {
         }
         let said: u64 = header.writes.iter().map(|c| c.length()).sum();
         let wrote = pending.exchange.writes.bytes;
-        if said > wrote && !header.writes.is_empty() {
+        if said > wrote && !header.writes.is_empty() && !missed {
             court.judge(
                 Rule::RpcrdmaChunkLength,
                 by,

@@ -209,6 +209,33 @@ impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, S> {
     }
 }
 
+/// The specification's name of a command.
+pub const fn command_name(command: Command) -> &'static str {
+    match command {
+        Command::NEGOTIATE => "NEGOTIATE",
+        Command::SESSION_SETUP => "SESSION_SETUP",
+        Command::LOGOFF => "LOGOFF",
+        Command::TREE_CONNECT => "TREE_CONNECT",
+        Command::TREE_DISCONNECT => "TREE_DISCONNECT",
+        Command::CREATE => "CREATE",
+        Command::CLOSE => "CLOSE",
+        Command::FLUSH => "FLUSH",
+        Command::READ => "READ",
+        Command::WRITE => "WRITE",
+        Command::LOCK => "LOCK",
+        Command::IOCTL => "IOCTL",
+        Command::CANCEL => "CANCEL",
+        Command::ECHO => "ECHO",
+        Command::QUERY_DIRECTORY => "QUERY_DIRECTORY",
+        Command::CHANGE_NOTIFY => "CHANGE_NOTIFY",
+        Command::QUERY_INFO => "QUERY_INFO",
+        Command::SET_INFO => "SET_INFO",
+        Command::OPLOCK_BREAK => "OPLOCK_BREAK",
+        Command::SERVER_TO_CLIENT_NOTIFICATION => "SERVER_TO_CLIENT_NOTIFICATION",
+        _ => "UNKNOWN",
+    }
+}
+
 impl<S: Sink> Walk<'_, '_, S> {
     fn judge(&mut self, rule: Rule, by: End, certainty: Certainty, text: core::fmt::Arguments<'_>) {
         let mut court = self.connection.court(self.env, self.upper.last);
@@ -310,7 +337,7 @@ impl<S: Sink> Walk<'_, '_, S> {
             id,
             connection: self.connection.id,
             family: Family::Smb2,
-            command: header.command.name().unwrap_or("UNKNOWN"),
+            command: command_name(header.command),
             message_id: header.message_id,
             request: self.upper.first,
             request_end: self.upper.last,
@@ -345,7 +372,7 @@ impl<S: Sink> Walk<'_, '_, S> {
         if let Some(credits) = self.smb2.credits.as_mut() {
             *credits -= charge;
             if *credits < 0 {
-                let command = header.command;
+                let command = command_name(header.command);
                 *credits = 0;
                 let certainty = self.certainty();
                 self.judge(
@@ -378,7 +405,7 @@ impl<S: Sink> Walk<'_, '_, S> {
     fn channel(&mut self, pdu: &Pdu<'_>, info: &ChannelInfo<'_>, length: u32, right: Right, pending: &mut Pending) {
         let sure = Certainty::Certain;
         let by = self.by;
-        let command = pdu.header.command;
+        let command = command_name(pdu.header.command);
         if info.channel == smb2::Channel::NONE {
             if info.blob.length > 0 {
                 let bytes = info.blob.length;
@@ -534,7 +561,7 @@ impl<S: Sink> Walk<'_, '_, S> {
             *credits += i64::from(header.credits);
         }
         if pdu.form != BodyForm::Expected {
-            let (command, status) = (header.command, Status(header.status().0));
+            let (command, status) = (command_name(header.command), Status(header.status().0));
             let what = match pdu.form {
                 BodyForm::OwnUnderError => "the command's own body, where an ERROR body belongs",
                 BodyForm::ErrorUnderSuccess => "an ERROR body, where the command's own belongs",
@@ -564,7 +591,7 @@ impl<S: Sink> Walk<'_, '_, S> {
         let more = status == NtStatus::MORE_PROCESSING_REQUIRED;
         exchange.failed = status.severity() == Severity::Error && !more;
         let failed = exchange.failed;
-        let command = header.command;
+        let command = command_name(header.command);
         match &pdu.body {
             Ok(Body::CreateResponse(create)) => {
                 let file = create.file();
@@ -593,7 +620,7 @@ impl<S: Sink> Walk<'_, '_, S> {
                     court.judge(Rule::SmbdFragCost, self.by.peer(), Certainty::Certain, text);
                 }
                 let (moved, seen) = (pending.exchange.bytes_moved, pending.exchange.writes.bytes);
-                if !inline && !failed && moved != seen && pending.exchange.writes.frames > 0 {
+                if !inline && !failed && moved != seen && pending.exchange.writes.frames > 0 && !self.connection.missed {
                     let certainty = self.certainty().min(Certainty::IfNothingWasMissed);
                     self.judge(
                         Rule::RdmaLength,
@@ -607,7 +634,7 @@ impl<S: Sink> Walk<'_, '_, S> {
                 exchange.bytes_moved = u64::from(write.count);
                 let (moved, seen) = (exchange.bytes_moved, exchange.reads.bytes);
                 let rdma = exchange.channel != Channel::Inline;
-                if rdma && !failed && moved != seen && exchange.reads.frames > 0 {
+                if rdma && !failed && moved != seen && exchange.reads.frames > 0 && !self.connection.missed {
                     let certainty = self.certainty().min(Certainty::IfNothingWasMissed);
                     self.judge(
                         Rule::RdmaLength,

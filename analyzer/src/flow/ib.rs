@@ -189,6 +189,9 @@ impl IbFlow {
         if !matches!(row.service, Service::Rc | Service::Uc | Service::Xrc) {
             return;
         }
+        if !self.senders[0].held.is_empty() || !self.senders[1].held.is_empty() {
+            self.expire(at, sink);
+        }
         match row.verb {
             bth::Verb::Acknowledge => self.acknowledge(at, by, packet, sink),
             bth::Verb::AtomicAck => self.acknowledge(at, by, packet, sink),
@@ -200,23 +203,26 @@ impl IbFlow {
 
     /// The capture ends: what is held is told as far as it is known.
     pub fn finish<S: IbSink>(&mut self, at: At, sink: &mut S) {
-        for by in End::BOTH {
-            while !self.senders[by.index()].held.is_empty() {
-                self.skip_to_held(at, by, false, sink);
-                self.drain(by, sink);
-            }
+        while let Some(by) = self.longest_held() {
+            self.skip_to_held(at, by, false, sink);
+            self.drain(by, sink);
         }
     }
 
-    /// Held packets that waited too long are told. `now` in ns.
+    /// Held packets that waited too long are told.
     pub fn expire<S: IbSink>(&mut self, at: At, sink: &mut S) {
-        for by in End::BOTH {
-            let old = self.senders[by.index()].held.front().is_some_and(|h| at.time.saturating_sub(h.at.time) > HELD_TIME_MAX);
-            if old {
-                self.skip_to_held(at, by, false, sink);
-                self.drain(by, sink);
+        while let Some(by) = self.longest_held() {
+            if self.senders[by.index()].held.front().is_none_or(|h| at.time.saturating_sub(h.at.time) <= HELD_TIME_MAX) {
+                return;
             }
+            self.skip_to_held(at, by, false, sink);
+            self.drain(by, sink);
         }
+    }
+
+    /// The end whose first held packet came first: so that what was held comes out in the order of the capture.
+    fn longest_held(&self) -> Option<End> {
+        End::BOTH.into_iter().filter_map(|end| Some((self.senders[end.index()].held.front()?.at.frame, end))).min().map(|(_, end)| end)
     }
 
     fn request<T: Trace, S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, row: &'static Row, t: &mut T, sink: &mut S) {
@@ -264,8 +270,8 @@ impl IbFlow {
             return;
         }
         // early
-        if row.service == Service::Uc {
-            // unreliable: nobody will send it again
+        if row.service == Service::Uc || sender.last == At::default() {
+            // unreliable: nobody will send it again; or the first packet seen: what came before it was not captured
             let gap = Gap { at, by, count: ahead as u32, receiver_had_them: false };
             sink.fact(at, by, IbFact::Gap(gap));
             sender.open = None;

@@ -589,7 +589,7 @@ impl Link {
             }
             if me.messages % STARVED_MESSAGES == 0 {
                 let asked = i64::from(me.requested);
-                if !me.starved_told && me.held_max_recent * 2 < asked {
+                if !me.starved_told && me.held_max_recent * 4 < asked {
                     me.starved_told = true;
                     let most = me.held_max_recent;
                     judge.judge(
