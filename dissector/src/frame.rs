@@ -245,6 +245,44 @@ pub struct Pause {
     pub quanta: u16,
 }
 
+/// The header of a datagram made from that of one of its fragments: 20 or more bytes of IPv4, 40 of IPv6. It says nothing of
+/// fragments anymore; the length and the checksum in it are still the fragment's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IpHeader {
+    bytes: [u8; 60],
+    length: u8,
+}
+
+impl IpHeader {
+    /// From an IPv4 header: without offset and flags.
+    fn v4(header: &[u8]) -> Self {
+        let mut whole = Self::copied(header);
+        [whole.bytes[6], whole.bytes[7]] = [0, 0];
+        whole
+    }
+
+    /// From an IPv6 header: what followed the fragment header follows it.
+    fn v6(header: &[u8], protocol: u8) -> Self {
+        let mut whole = Self::copied(header);
+        whole.bytes[6] = protocol;
+        whole
+    }
+
+    fn copied(header: &[u8]) -> Self {
+        let mut bytes = [0; 60];
+        let length = header.len().min(bytes.len());
+        bytes[..length].copy_from_slice(&header[..length]);
+        Self { bytes, length: length as u8 }
+    }
+}
+
+impl core::ops::Deref for IpHeader {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
 /// A fragment of an IP datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct IpFragment<'a> {
@@ -256,8 +294,8 @@ pub struct IpFragment<'a> {
     pub offset: u32,
     /// Whether more fragments follow.
     pub more: bool,
-    /// The IP header with which the datagram can be decoded again: 20 or more bytes of IPv4, 40 of IPv6.
-    pub header: &'a [u8],
+    /// The header under which the datagram, put together, can be decoded: give [`decode_ip`] this and the payloads.
+    pub header: IpHeader,
     /// Payload.
     pub payload: &'a [u8],
 }
@@ -277,8 +315,9 @@ pub fn decode<'a, T: Trace>(link: LinkType, bytes: &'a [u8], wire_len: u32, opti
     peel.run(first, t)
 }
 
-/// Decodes an IP datagram by itself: one that was put together from fragments, its header's lengths and fragment fields
-/// corrected. Where those are not, they are not believed either: the datagram is what is in `datagram`.
+/// Decodes an IP datagram by itself: one that was put together from fragments, under the [`IpHeader`] of one of them. The
+/// length in the header is not believed: the datagram is what is in `datagram`. Its invariant CRC is checked only where
+/// the caller has corrected the length, since that is covered.
 pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T) -> Packet<'a> {
     let mut peel = Peel::new(*options, 0);
     peel.reassembled = true;
@@ -532,12 +571,14 @@ impl<'a> Peel<'a> {
         let payload = datagram.get(at..).unwrap_or(&[]);
         if header.fragment & 0x3fff != 0 && !self.reassembled {
             let (offset, more) = (header.offset(), header.more());
-            let fragment = IpFragment { id: header.id.into(), protocol: header.protocol, offset, more, header: &i[..at], payload };
+            let fragment =
+                IpFragment { id: header.id.into(), protocol: header.protocol, offset, more, header: IpHeader::v4(&i[..at]), payload };
             return self.fragment(fragment, payload, t);
         }
         self.reassembled = false;
         (self.datagram, self.payload_at) = (datagram, at);
-        self.cover = (at == 20).then_some(Cover::Ipv4);
+        // options may have been changed on the way, and nothing says how they are covered
+        self.cover = (at == 20 && total == datagram.len()).then_some(Cover::Ipv4);
         self.transport(header.protocol, payload, t)
     }
 
@@ -553,7 +594,8 @@ impl<'a> Peel<'a> {
             if whole || header.payload_length == 0 { rest } else { self.bound(rest, usize::from(header.payload_length)) }
         })?;
         if let (Some((id, offset, more)), false) = (extensions.fragment, whole) {
-            let fragment = IpFragment { id, protocol: extensions.protocol, offset, more, header: &i[..40], payload };
+            let header = IpHeader::v6(&i[..40], extensions.protocol);
+            let fragment = IpFragment { id, protocol: extensions.protocol, offset, more, header, payload };
             return self.fragment(fragment, payload, t);
         }
         self.reassembled = false;
@@ -561,7 +603,7 @@ impl<'a> Peel<'a> {
         let at = payload.as_ptr().addr().saturating_sub(i.as_ptr().addr());
         self.datagram = i.get(..at + payload.len()).unwrap_or(&[]);
         self.payload_at = at;
-        self.cover = (header.next == 17).then_some(Cover::Ipv6);
+        self.cover = (header.next == 17 && usize::from(header.payload_length) == payload.len()).then_some(Cover::Ipv6);
         self.transport(extensions.protocol, payload, t)
     }
 

@@ -387,7 +387,8 @@ fn tunnels_are_looked_into() {
         ip(Net::V6, 17, &udp(6081, &head))
     };
     let vxlan = |port: u16, inner: &[u8]| ip(Net::V4, 17, &udp(port, &[&[8, 0, 0, 0, 0, 0, 42, 0][..], inner].concat()));
-    let cases: Vec<(&str, u16, Vec<u8>, TunnelKind, u32, bool)> = vec![
+    type Case = (&'static str, u16, Vec<u8>, TunnelKind, u32, bool);
+    let cases: Vec<Case> = vec![
         ("GRE of IP", 0x0800, gre(0, 0x86dd, &[], &datagram), TunnelKind::Gre, 0, false),
         ("GRE with all fields", 0x0800, gre(0xb000, 0x6558, &[1, 2, 0, 0, 0, 0, 0, 5, 0, 0, 0, 1], &inner), TunnelKind::Gre, 5, false),
         ("ERSPAN I", 0x0800, gre(0, 0x88be, &[], &inner), TunnelKind::Erspan1, 0, false),
@@ -510,12 +511,22 @@ fn fragments_are_given_to_the_caller_and_decode_when_whole() {
     let Body::Fragment(fragment) = decode(&bytes).0.body else { panic!() };
     assert_eq!((fragment.offset, fragment.more, fragment.payload), (48, false, &whole[68..]));
 
-    // put together under the header of a fragment: its lengths are not believed, and its CRC is wrong
-    let together = [&first[..20], &whole[20..]].concat();
+    // put together under the header of a fragment: its length is not believed, and so the CRC not checked
+    let together = [&fragment.header, &whole[20..]].concat();
     let packet = frame::decode_ip(&together, &Options::default(), &mut Off);
-    assert_eq!((ib(&packet).payload, ib(&packet).icrc), (&[9; 64][..], Check::Bad));
+    assert_eq!((ib(&packet).payload, ib(&packet).icrc), (&[9; 64][..], Check::Unchecked));
     let packet = frame::decode_ip(&whole, &Options::default(), &mut Off);
     assert_eq!((ib(&packet).payload, ib(&packet).icrc), (&[9; 64][..], Check::Good));
+
+    let whole = roce(Net::V6, 0x04, &[9; 64]);
+    let bytes = ethernet(0x86dd, &ip(Net::V6, 60, &[&[44, 0, 1, 4, 0, 0, 0, 0][..], &[17, 0, 0, 1, 1, 2, 3, 4], &whole[40..80]].concat()));
+    let Body::Fragment(fragment) = decode(&bytes).0.body else { panic!() };
+    assert_eq!(fragment.payload, &whole[40..80]);
+    let mut together = [&fragment.header, &whole[40..]].concat();
+    assert_eq!(ib(&frame::decode_ip(&together, &Options::default(), &mut Off)).payload, [9; 64]);
+    let length = (whole.len() - 40) as u16;
+    together[4..6].copy_from_slice(&length.to_be_bytes());
+    assert_eq!(ib(&frame::decode_ip(&together, &Options::default(), &mut Off)).icrc, Check::Good);
 
     let v6 = ip(Net::V6, 44, &[&[17, 0, 0, 0x29, 1, 2, 3, 4][..], &[5; 16]].concat());
     let bytes = ethernet(0x86dd, &v6);
