@@ -4,7 +4,7 @@ use crate::field::Def;
 use crate::trace::Trace;
 use crate::wire::nfs::{Shown, end, handle, handle_v2};
 use crate::wire::rpc::{self, Memo};
-use crate::wire::xdr::{self, Read, Xdr};
+use crate::wire::xdr::{Read, Xdr};
 
 wire_enum! {
     /// Procedures (RFC 1813 5.2). Version 3 ends with EXPORT.
@@ -80,6 +80,7 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
                 2 => f::PROCEDURE_V2,
                 _ => f::PROCEDURE_V3,
             };
+            x.known(rpc::f::PROGRAMVERSION, memo.version);
             x.known(def, memo.procedure);
             x.t.info(format_args!("V{} {procedure} {}", memo.version, if call { "Call" } else { "Reply" }));
         }
@@ -136,7 +137,7 @@ mod tests {
     use crate::header::Vec;
     use crate::trace::{Off, Tree};
     use crate::wire::rpc::Program;
-    use crate::wire::xdr::Stream;
+    use crate::wire::xdr::{self, Stream};
 
     fn words(words: &[u32]) -> Vec<u8> {
         words.iter().flat_map(|w| w.to_be_bytes()).collect()

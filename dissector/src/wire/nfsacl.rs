@@ -4,7 +4,7 @@
 use crate::field::Def;
 use crate::trace::Trace;
 use crate::wire::nfs::{self, end, handle, handle_v2, tell_handle, v3};
-use crate::wire::rpc::Memo;
+use crate::wire::rpc::{self, Memo};
 use crate::wire::xdr::{self, Read, Xdr};
 
 wire_enum! {
@@ -79,6 +79,7 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
     x.scope(f::PROTOCOL, |x| {
         let (procedure, v3) = (Procedure(memo.procedure), memo.version == 3);
         if T::ON {
+            x.known(rpc::f::PROGRAMVERSION, memo.version);
             x.known(if v3 { f::PROCEDURE_V3 } else { f::PROCEDURE_V2 }, memo.procedure);
             x.t.info(format_args!("V{} {procedure} {}", memo.version, if call { "Call" } else { "Reply" }));
         }

@@ -4,8 +4,8 @@
 
 use crate::trace::Trace;
 use crate::wire::nfs::{Shown, end, handle};
-use crate::wire::rpc::Memo;
-use crate::wire::xdr::{self, Read, Xdr};
+use crate::wire::rpc::{self, Memo};
+use crate::wire::xdr::{Read, Xdr};
 
 wire_enum! {
     /// Procedures (RFC 1813 6.1.5).
@@ -96,6 +96,7 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
         let (procedure, long) = (P(memo.procedure), memo.version == 4);
         if T::ON {
             let def = [f::PROCEDURE_V1, f::PROCEDURE_V2, f::PROCEDURE_V3, f::PROCEDURE_V4][memo.version.clamp(1, 4) as usize - 1];
+            x.known(rpc::f::PROGRAMVERSION, memo.version);
             x.known(def, memo.procedure);
             x.t.info(format_args!("V{} {procedure} {}", memo.version, if call { "Call" } else { "Reply" }));
         }
@@ -219,7 +220,7 @@ mod tests {
     use crate::header::Vec;
     use crate::trace::{Off, Tree};
     use crate::wire::rpc::Program;
-    use crate::wire::xdr::Stream;
+    use crate::wire::xdr::{self, Stream};
 
     fn words(words: &[u32]) -> Vec<u8> {
         words.iter().flat_map(|w| w.to_be_bytes()).collect()

@@ -3,7 +3,7 @@
 use crate::trace::Trace;
 use crate::wire::nfs::{Shown, end};
 use crate::wire::rpc::{self, Memo, Program};
-use crate::wire::xdr::{self, Read, Xdr};
+use crate::wire::xdr::{Read, Xdr};
 
 wire_enum! {
     /// Procedures of version 2 (RFC 1833 3.2).
@@ -94,6 +94,7 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
                 3 => f::PROCEDURE_V3,
                 _ => f::PROCEDURE_V4,
             };
+            x.known(rpc::f::PROGRAMVERSION, memo.version);
             x.known(def, memo.procedure);
             let name = memo.procedure_name().unwrap_or("procedure");
             x.t.info(format_args!("V{} {name} {}", memo.version, if call { "Call" } else { "Reply" }));
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
     use crate::header::Vec;
     use crate::trace::{Off, Tree};
-    use crate::wire::xdr::Stream;
+    use crate::wire::xdr::{self, Stream};
     use alloc::vec;
 
     fn words(words: &[u32]) -> Vec<u8> {

@@ -343,6 +343,11 @@ impl Memo {
         procedure_name(self.program, self.version, self.procedure)
     }
 
+    /// Whether this is a callback of NFS version 4: of a program whose number the client chose.
+    pub const fn is_callback(&self) -> bool {
+        is_transient(self.program) && (self.version == 1 || self.version == 4) && self.procedure <= 1
+    }
+
     /// Whether the program is NFS.
     pub const fn is_nfs(&self) -> bool {
         self.program == Program::NFS.0
@@ -438,6 +443,11 @@ impl RpcReply<'_> {
             Outcome::Unknown(_) => {}
         }
     }
+}
+
+/// Whether a program number is one that is chosen for the occasion (RFC 5531 13), as clients of NFS version 4 do for their callbacks.
+pub const fn is_transient(program: u32) -> bool {
+    program >= 0x4000_0000 && program < 0x6000_0000
 }
 
 /// The name of a procedure, as the specification of its program has it.

@@ -26,7 +26,8 @@ fields! {
     pub mod f ["RFC 4506 4"] {
         LENGTH: U32 = "rpc.opaque_length", "length", dec;
         FILL: Bytes = "rpc.fill_bytes", "fill bytes";
-        COUNT: U32 = "rpc.array.len", "num", dec;
+        COUNT: U32 = "rdmascope.xdr.count", "count", dec;
+        ARRAY_LENGTH: U32 = "rpc.array.len", "num", dec;
         FOLLOWS: Bool = "rpc.value_follows", "Value Follows";
         REDUCED: Str = "rdmascope.reduced", "Reduced data item";
         REDUCED_CHUNK: U32 = "rdmascope.reduced.chunk", "Chunk", dec;

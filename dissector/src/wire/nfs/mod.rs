@@ -4,6 +4,7 @@
 //! | file | program |
 //! | --- | --- |
 //! | [`v3`] | NFS 3, RFC 1813 |
+//! | [`v4`] | NFS 4.0, 4.1, 4.2 and callbacks, RFC 7530, 8881, 7862 |
 //! | [`crate::wire::mount`], [`crate::wire::nlm`] | MOUNT and NLM, RFC 1813 appendices I and II |
 //! | [`crate::wire::nfsacl`] | NFSACL, the side protocol for POSIX ACLs |
 //! | [`crate::wire::portmap`] | portmap and rpcbind, RFC 1833 |
@@ -16,6 +17,7 @@ use crate::wire::xdr::{Read, Xdr};
 use crate::wire::{mount, nfsacl, nlm, portmap};
 
 pub mod v3;
+pub mod v4;
 
 fields! {
     /// What the versions of NFS, and the programs around it, have in common.
@@ -26,7 +28,7 @@ fields! {
         FHANDLE: Bytes = "nfs.fhandle", "FileHandle";
         OBJECT: None = "nfs.object", "object";
         NAME: Str = "nfs.name", "Name";
-        STATUS: U32 = "nfs.status", "Status", dec, values STATUS_NAMES;
+        STATUS: U32 = "nfs.status", "Status", dec;
         PROCEDURE_V2: U32 = "nfs.procedure_v2", "V2 Procedure", dec, values PROCEDURES_V2;
     }
 }
@@ -52,8 +54,6 @@ pub const PROCEDURES_V2: Values = &[
     (16, "READDIR"),
     (17, "STATFS"),
 ];
-
-const STATUS_NAMES: Values = v3::Status::VALUES;
 
 /// A state id (RFC 8881 3.3.12): opens, locks, delegations and layouts are known by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -144,7 +144,7 @@ pub fn procedures(program: u32, version: u32) -> Values {
         (Program::NFS, 2) => PROCEDURES_V2,
         (Program::NFS, 3) => v3::Procedure::VALUES,
         (Program::NFS, 4) => NFS4,
-        (Program::NFS_CALLBACK, _) => CALLBACK,
+        (Program(program), _) if rpc::is_transient(program) => CALLBACK,
         (Program::MOUNT, _) => mount::Procedure::VALUES,
         (Program::NLM, _) => nlm::Procedure::VALUES,
         (Program::PORTMAP, 2) => portmap::Procedure::VALUES,
@@ -175,6 +175,8 @@ pub(crate) fn minor_version(i: &[u8], memo: &Memo) -> u32 {
 pub(crate) fn program<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, memo: &Memo, visitor: &mut V) -> Read<()> {
     match (Program(memo.program), memo.version) {
         (Program::NFS, 3) => v3::decode(x, call, memo.procedure, visitor),
+        (Program::NFS, 4) => v4::decode(x, call, memo, visitor),
+        _ if memo.is_callback() => v4::decode(x, call, memo, visitor),
         (Program::MOUNT, 1..=3) => mount::decode(x, call, memo),
         (Program::NLM, 1..=4) => nlm::decode(x, call, memo),
         (Program::PORTMAP, 2..=4) => portmap::decode(x, call, memo),

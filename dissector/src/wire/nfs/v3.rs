@@ -6,6 +6,7 @@
 use super::{Io, Op, Shown, Visit, end, handle, tell_handle, time};
 use crate::field::Def;
 use crate::trace::{Trace, Value};
+use crate::wire::rpc;
 use crate::wire::xdr::{Read, Xdr};
 
 wire_enum! {
@@ -291,6 +292,7 @@ pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, pr
     let result = x.scope(super::f::PROTOCOL, |x| {
         let procedure = Procedure(procedure);
         if T::ON {
+            x.known(rpc::f::PROGRAMVERSION, 3_u32);
             x.known(f::PROCEDURE, procedure.0);
             x.t.label(format_args!(", {procedure} {}", if call { "Call" } else { "Reply" }));
             x.t.info(format_args!("V3 {procedure} {}", if call { "Call" } else { "Reply" }));
