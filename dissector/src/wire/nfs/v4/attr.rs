@@ -339,7 +339,11 @@ pub(super) struct Bitmap {
 impl Bitmap {
     fn attributes(&self) -> impl Iterator<Item = u32> + use<> {
         let words = self.words;
-        words.into_iter().zip(0_u32..).filter(|(word, _)| *word != 0).flat_map(|(word, index)| (0..32).filter(move |bit| word >> bit & 1 != 0).map(move |bit| index * 32 + bit))
+        words
+            .into_iter()
+            .zip(0_u32..)
+            .filter(|(word, _)| *word != 0)
+            .flat_map(|(word, index)| (0..32).filter(move |bit| word >> bit & 1 != 0).map(move |bit| index * 32 + bit))
     }
 }
 

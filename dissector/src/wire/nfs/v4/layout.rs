@@ -12,8 +12,13 @@ use crate::wire::xdr::{self, Read, Xdr};
 const IOMODES: crate::field::Values = &[(1, "LAYOUTIOMODE4_READ"), (2, "LAYOUTIOMODE4_RW"), (3, "LAYOUTIOMODE4_ANY")];
 const RETURN_TYPES: crate::field::Values = &[(1, "LAYOUTRETURN4_FILE"), (2, "LAYOUTRETURN4_FSID"), (3, "LAYOUTRETURN4_ALL")];
 const EXTENT_STATES: crate::field::Values = &[(0, "READ_WRITE_DATA"), (1, "READ_DATA"), (2, "INVALID_DATA"), (3, "NONE_DATA")];
-const VOLUME_TYPES: crate::field::Values =
-    &[(0, "PNFS_BLOCK_VOLUME_SIMPLE"), (1, "PNFS_BLOCK_VOLUME_SLICE"), (2, "PNFS_BLOCK_VOLUME_CONCAT"), (3, "PNFS_BLOCK_VOLUME_STRIPE"), (4, "PNFS_SCSI_VOLUME_BASE")];
+const VOLUME_TYPES: crate::field::Values = &[
+    (0, "PNFS_BLOCK_VOLUME_SIMPLE"),
+    (1, "PNFS_BLOCK_VOLUME_SLICE"),
+    (2, "PNFS_BLOCK_VOLUME_CONCAT"),
+    (3, "PNFS_BLOCK_VOLUME_STRIPE"),
+    (4, "PNFS_SCSI_VOLUME_BASE"),
+];
 
 fields! {
     /// Fields of pNFS.

@@ -33,7 +33,6 @@ pub mod file;
 pub mod layout;
 pub mod session;
 
-
 wire_enum! {
     /// Operations (RFC 8881 16.2.1, RFC 7862 13, RFC 8276 8.4).
     pub enum Operation: u32 {
@@ -419,7 +418,10 @@ impl<'a> Seen<'a> {
     fn main(&self) -> u32 {
         use Operation as O;
         let stage = |code: u32| {
-            matches!(Operation(code), O::SEQUENCE | O::PUTFH | O::PUTROOTFH | O::PUTPUBFH | O::SAVEFH | O::RESTOREFH | O::GETFH | O::GETATTR)
+            matches!(
+                Operation(code),
+                O::SEQUENCE | O::PUTFH | O::PUTROOTFH | O::PUTPUBFH | O::SAVEFH | O::RESTOREFH | O::GETFH | O::GETATTR
+            )
         };
         let codes = || self.ops().iter().map(|o| o.code);
         let one_of = |which: &[O]| codes().find(|c| which.contains(&O(*c)));
@@ -578,7 +580,12 @@ mod tests {
         let bytes = Vec::leak(words(&[&[0, 2, 1, operation.0], arguments].concat()));
         let (tree, ops) = decode_all(bytes, true, &memo());
         assert_eq!((ops.len(), ops[0].code, ops[0].status), (1, operation.0, None), "{operation}");
-        assert_eq!(tree.faults.len(), 0, "{operation}: {}", tree.faults.first().map_or_else(Default::default, |f| alloc::format!("{}", f.0)));
+        assert_eq!(
+            tree.faults.len(),
+            0,
+            "{operation}: {}",
+            tree.faults.first().map_or_else(Default::default, |f| alloc::format!("{}", f.0))
+        );
         (tree, ops[0])
     }
 
@@ -586,7 +593,12 @@ mod tests {
         let bytes = Vec::leak(words(&[&[status.0, 0, 1, operation.0, status.0], results].concat()));
         let (tree, ops) = decode_all(bytes, false, &memo());
         assert_eq!((ops.len(), ops[0].code, ops[0].status), (1, operation.0, Some(status.0)), "{operation}");
-        assert_eq!(tree.faults.len(), 0, "{operation}: {}", tree.faults.first().map_or_else(Default::default, |f| alloc::format!("{}", f.0)));
+        assert_eq!(
+            tree.faults.len(),
+            0,
+            "{operation}: {}",
+            tree.faults.first().map_or_else(Default::default, |f| alloc::format!("{}", f.0))
+        );
         (tree, ops[0])
     }
 
@@ -665,7 +677,10 @@ mod tests {
         assert_eq!((tree.number("nfs.access_check"), tree.all("nfs.access_delete").count()), (Some(0x1f), 1));
         let (tree, _) = reply(O::ACCESS, &[0x1f, 0x03]);
         assert_eq!((tree.number("nfs.access_supported"), tree.number("nfs.access_rights")), (Some(0x1f), Some(3)));
-        assert_eq!((tree.number("nfs.access_read"), tree.number("nfs.access_delete"), tree.number("nfs.access_execute")), (Some(1), Some(0), None));
+        assert_eq!(
+            (tree.number("nfs.access_read"), tree.number("nfs.access_delete"), tree.number("nfs.access_execute")),
+            (Some(1), Some(0), None)
+        );
         call(O::COMMIT, &[0, 0, 0]);
         reply(O::COMMIT, &[1, 2]);
         let (_, op) = call(O::CREATE, &join(&[&[2], NAME, FATTR]));
@@ -679,7 +694,10 @@ mod tests {
         let asked: Vec<_> = tree.all("nfs.attr").map(|n| format_value(n)).collect();
         assert_eq!(asked, [1, 3, 4, 8, 20, 33, 35, 36, 37, 41, 45, 47, 52, 53]);
         let (tree, _) = reply(O::GETATTR, FATTR);
-        assert_eq!((tree.number("nfs.fattr4.size"), tree.number("nfs.mode"), tree.number("nfs.mode.read_other")), (Some(9), Some(0o644), Some(1)));
+        assert_eq!(
+            (tree.number("nfs.fattr4.size"), tree.number("nfs.mode"), tree.number("nfs.mode.read_other")),
+            (Some(9), Some(0o644), Some(1))
+        );
         let (_, op) = reply(O::GETFH, FH);
         assert_eq!(op.handle, Some(&[1, 0, 1, 0, 1, 0, 0, 0][..]));
         let (_, op) = call(O::PUTFH, FH);
@@ -747,7 +765,10 @@ mod tests {
         for kind in [1, 4] {
             let (tree, op) = reply(O::OPEN, &join(&[&opened, &[kind], STATEID, &[1], ACE]));
             assert_eq!((tree.number("nfs.recall4"), tree.number("nfs.acemask4")), (Some(1), Some(0x0016_01e7)));
-            assert_eq!((tree.all("nfs.ace_perm4").count(), tree.number("nfs.aceflag4.id_group"), op.stateid.is_some()), (10, Some(1), true));
+            assert_eq!(
+                (tree.all("nfs.ace_perm4").count(), tree.number("nfs.aceflag4.id_group"), op.stateid.is_some()),
+                (10, Some(1), true)
+            );
         }
         for kind in [2, 5] {
             let (tree, _) = reply(O::OPEN, &join(&[&opened, &[kind], STATEID, &[0, 1, 0, 4096], ACE]));
@@ -767,7 +788,10 @@ mod tests {
         call(O::DELEGRETURN, STATEID);
         call(O::DELEGPURGE, &[0, 7]);
         let (tree, _) = call(O::LOCK, &join(&[&[2, 0], ALL, &[1, 5], STATEID, &[6], OWNER]));
-        assert_eq!((tree.number("nfs.locktype4"), tree.number("nfs.lock_seqid"), tree.number("nfs.length4")), (Some(2), Some(6), Some(u64::MAX)));
+        assert_eq!(
+            (tree.number("nfs.locktype4"), tree.number("nfs.lock_seqid"), tree.number("nfs.length4")),
+            (Some(2), Some(6), Some(u64::MAX))
+        );
         call(O::LOCK, &join(&[&[2, 0], ALL, &[0], STATEID, &[6]]));
         reply(O::LOCK, STATEID);
         let denied = join(&[ALL, &[1], OWNER]);
@@ -810,7 +834,10 @@ mod tests {
         reply(O::EXCHANGE_ID, &join(&[exchanged, &[2], operations, &[1, 2, 3, 4, 1, 4, 0xcc], &server]));
         let channel: &[u32] = &[0, 1_049_620, 1_049_480, 7584, 8, 64, 1, 16];
         let (tree, _) = call(O::CREATE_SESSION, &join(&[&[0, 7, 1, 3], channel, channel, &[0x4000_0000], security]));
-        assert_eq!((tree.number("nfs.maxreqs4"), tree.number("nfs.rdmachanattrs4"), tree.number("nfs.stamp4")), (Some(64), Some(16), Some(7)));
+        assert_eq!(
+            (tree.number("nfs.maxreqs4"), tree.number("nfs.rdmachanattrs4"), tree.number("nfs.stamp4")),
+            (Some(64), Some(16), Some(7))
+        );
         reply(O::CREATE_SESSION, &join(&[SESSION, &[1, 3], channel, channel]));
         call(O::DESTROY_SESSION, SESSION);
         call(O::FREE_STATEID, STATEID);
@@ -826,7 +853,10 @@ mod tests {
         assert_eq!(op.slot, Some(Slot { session, slot: 2, sequence: 9, highest: 3 }));
         let (tree, op) = reply(O::SEQUENCE, &join(&[SESSION, &[9, 2, 3, 29, 0x401]]));
         assert_eq!(op.slot, Some(Slot { session, slot: 2, sequence: 9, highest: 29 }));
-        assert_eq!((tree.number("nfs.sequence.flags.cb_path_down"), tree.number("nfs.sequence.flags.backchannel_fault")), (Some(1), Some(1)));
+        assert_eq!(
+            (tree.number("nfs.sequence.flags.cb_path_down"), tree.number("nfs.sequence.flags.backchannel_fault")),
+            (Some(1), Some(1))
+        );
         call(O::SET_SSV, &join(&[NAME, NAME]));
         reply(O::SET_SSV, NAME);
         call(O::TEST_STATEID, &join(&[&[2], STATEID, STATEID]));
@@ -853,7 +883,8 @@ mod tests {
         let flex = counted(&join(&[&[1], NETADDR, &[1, 3, 0, 65536, 65536, 1]]));
         let (tree, _) = reply(O::GETDEVICEINFO, &join(&[&[4], &flex, &[0]]));
         assert_eq!((tree.number("nfs.ff.version"), tree.number("nfs.ff.tightly_coupled")), (Some(3), Some(1)));
-        let volumes = counted(&join(&[&[5, 0, 1, 0, 512, 4, 0xaa, 1, 0, 0, 0, 8, 0, 2, 1, 0, 3, 0, 4096, 2, 0, 1, 4, 1, 3, 4, 0xbb, 1, 2]]));
+        let volumes =
+            counted(&join(&[&[5, 0, 1, 0, 512, 4, 0xaa, 1, 0, 0, 0, 8, 0, 2, 1, 0, 3, 0, 4096, 2, 0, 1, 4, 1, 3, 4, 0xbb, 1, 2]]));
         for kind in [3, 5] {
             let (tree, _) = reply(O::GETDEVICEINFO, &join(&[&[kind], &volumes, &[0]]));
             assert_eq!(tree.all("nfs.devaddr.scsi_volume_type").count(), 5);
@@ -871,7 +902,10 @@ mod tests {
         call(O::LAYOUTGET, &join(&[&[0, 1, 2], range, &[0, 1], STATEID, &[4096]]));
         let layout = |kind: u32, body: &[u32]| join(&[&[1], STATEID, &[1], range, &[2, kind], &counted(body)]);
         let (tree, _) = reply(O::LAYOUTGET, &layout(1, &join(&[DEVICE, &[0x1_0001, 0, 0, 0, 1], FH])));
-        assert_eq!((tree.number("nfs.nfl_util.dense"), tree.number("nfs.nfl_util.stripe_size"), tree.number("nfs.fh.hash")), (Some(1), Some(1024), Some(0xda68_6b37)));
+        assert_eq!(
+            (tree.number("nfs.nfl_util.dense"), tree.number("nfs.nfl_util.stripe_size"), tree.number("nfs.fh.hash")),
+            (Some(1), Some(1024), Some(0xda68_6b37))
+        );
         let server = join(&[DEVICE, &[5], STATEID, &[1], FH, &[1, 0x3000_0000, 1, 0x3000_0000]]);
         let (tree, _) = reply(O::LAYOUTGET, &layout(4, &join(&[&[0, 65536, 1, 1], &server, &[3, 60]])));
         assert_eq!((tree.number("nfs.nff_mirror_eff"), tree.number("nfs.ff.layout_flags.no_io_thru_mds")), (Some(5), Some(1)));
@@ -887,7 +921,10 @@ mod tests {
         let stats = join(&[range, STATEID, &[0, 1, 0, 2, 0, 3, 0, 4], DEVICE]);
         let returned = join(&[&[1], range, STATEID, &[1], DEVICE, &[5, 25, 1], &stats, &update]);
         let (tree, _) = call(O::LAYOUTRETURN, &join(&[&[0, 4, 3, 1], range, STATEID, &counted(&returned)]));
-        assert_eq!((tree.number("nfs.ff_ioerrs_op"), tree.number("nfs.ff.bytes_not_delivered"), tree.number("nfs.io_bytes")), (Some(25), Some(5), Some(2)));
+        assert_eq!(
+            (tree.number("nfs.ff_ioerrs_op"), tree.number("nfs.ff.bytes_not_delivered"), tree.number("nfs.io_bytes")),
+            (Some(25), Some(5), Some(2))
+        );
         call(O::LAYOUTRETURN, &join(&[&[0, 1, 3, 1], range, STATEID, &[0]]));
         call(O::LAYOUTRETURN, &[0, 1, 3, 3]);
         reply(O::LAYOUTRETURN, &[0]);
@@ -1003,10 +1040,31 @@ mod tests {
         let values: Vec<Vec<u32>> = (0..87)
             .map(|n| match A(n) {
                 A::SUPPORTED_ATTRS | A::SUPPATTR_EXCLCREAT => BITMAP.to_vec(),
-                A::TYPE | A::FH_EXPIRE_TYPE | A::LEASE_TIME | A::RDATTR_ERROR | A::ACLSUPPORT | A::MAXLINK | A::MAXNAME | A::MODE | A::NUMLINKS => alloc::vec![1],
+                A::TYPE
+                | A::FH_EXPIRE_TYPE
+                | A::LEASE_TIME
+                | A::RDATTR_ERROR
+                | A::ACLSUPPORT
+                | A::MAXLINK
+                | A::MAXNAME
+                | A::MODE
+                | A::NUMLINKS => alloc::vec![1],
                 A::LAYOUT_BLKSIZE | A::LAYOUT_ALIGNMENT | A::FS_CHARSET_CAP | A::CLONE_BLKSIZE | A::CHANGE_ATTR_TYPE => alloc::vec![1],
-                A::LINK_SUPPORT | A::SYMLINK_SUPPORT | A::NAMED_ATTR | A::UNIQUE_HANDLES | A::ARCHIVE | A::CANSETTIME | A::CASE_INSENSITIVE => alloc::vec![1],
-                A::CASE_PRESERVING | A::CHOWN_RESTRICTED | A::HIDDEN | A::HOMOGENEOUS | A::NO_TRUNC | A::SYSTEM | A::XATTR_SUPPORT | A::OFFLINE => alloc::vec![1],
+                A::LINK_SUPPORT
+                | A::SYMLINK_SUPPORT
+                | A::NAMED_ATTR
+                | A::UNIQUE_HANDLES
+                | A::ARCHIVE
+                | A::CANSETTIME
+                | A::CASE_INSENSITIVE => alloc::vec![1],
+                A::CASE_PRESERVING
+                | A::CHOWN_RESTRICTED
+                | A::HIDDEN
+                | A::HOMOGENEOUS
+                | A::NO_TRUNC
+                | A::SYSTEM
+                | A::XATTR_SUPPORT
+                | A::OFFLINE => alloc::vec![1],
                 A::FSID | A::CHANGE_POLICY => alloc::vec![0, 1, 0, 2],
                 A::ACL => join(&[&[1], ACE]),
                 A::DACL | A::SACL => join(&[&[1, 1], ACE]),
@@ -1035,7 +1093,10 @@ mod tests {
         let all = join(&[&[3, u32::MAX, u32::MAX, (1 << 23) - 1], &counted(&body)]);
         let (tree, _) = reply(O::GETATTR, &all);
         assert_eq!((tree.all("nfs.attribute").count(), tree.all("nfs.bitmap_data").count()), (87, 0));
-        assert_eq!((tree.number("nfs.fattr4.umask"), tree.number("nfs.fattr4.security_label.pi"), tree.number("nfs.fattr4.maxwrite")), (Some(1), Some(2), Some(4096)));
+        assert_eq!(
+            (tree.number("nfs.fattr4.umask"), tree.number("nfs.fattr4.security_label.pi"), tree.number("nfs.fattr4.maxwrite")),
+            (Some(1), Some(2), Some(4096))
+        );
         // one at a time: none takes too much or too little
         for (n, value) in values.iter().enumerate() {
             let mut mask = [0, 0, 0];
@@ -1098,7 +1159,9 @@ mod tests {
 
     #[test]
     fn counts_beyond_the_bytes_cost_only_the_bytes() {
-        for bytes in [words(&[0, 2, u32::MAX]), words(&[0, 2, 1, 9, u32::MAX, 1, 2, 3]), words(&[0, 2, 1, 55, u32::MAX]), words(&[u32::MAX, 0, 0])] {
+        for bytes in
+            [words(&[0, 2, u32::MAX]), words(&[0, 2, 1, 9, u32::MAX, 1, 2, 3]), words(&[0, 2, 1, 55, u32::MAX]), words(&[u32::MAX, 0, 0])]
+        {
             let mut tree = Tree::new();
             tree.begin(&bytes);
             assert!(decode(&mut Xdr::new(&Stream::whole(&bytes), &mut tree), true, &memo(), &mut ()).is_err());
