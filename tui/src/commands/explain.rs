@@ -2,9 +2,8 @@
 
 use crate::cli::{Color, Explain};
 use crate::stdout::Out;
-use anyhow::{Result, anyhow};
-use rdmascope_analyzer::finding::explain;
-use rdmascope_analyzer::rules::Rule;
+use anyhow::{Result, bail};
+use rdmascope_analyzer::finding::{Group, Rule, explain};
 use rdmascope_dissector::filter::closest;
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,24 +11,90 @@ use std::process::ExitCode;
 pub(super) fn run(args: &Explain, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
     match &args.finding {
-        Some(id) => {
-            let rule = Rule::from_id(id).ok_or_else(|| match closest(id, Rule::ALL.iter().map(|r| r.id())) {
-                Some(near) => anyhow!("no finding \"{id}\"; did you mean {near}?"),
-                None => anyhow!("no finding \"{id}\"; rdmascope explain lists all"),
-            })?;
-            out.buffer.extend_from_slice(explain(rule).as_bytes());
-            if !out.buffer.ends_with(b"\n") {
-                out.buffer.push(b'\n');
-            }
-        }
-        None => {
-            let width = Rule::ALL.iter().map(|r| r.id().len()).max().unwrap_or(0);
-            for rule in Rule::ALL {
-                let row = rule.row();
-                let _ = writeln!(out.buffer, "{:width$}  {:5}  {}", row.id, row.severity.name(), row.title);
-            }
-        }
+        Some(wanted) => write(wanted, &mut out.buffer)?,
+        None => list(Rule::ALL, &mut out.buffer),
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The rule with this id, in any case; else those whose ids begin with `wanted`, else those that contain it: one in full, several as
+/// a list.
+fn write(wanted: &str, out: &mut Vec<u8>) -> Result<()> {
+    let upper = wanted.trim().to_ascii_uppercase();
+    let those = |fits: &dyn Fn(&str) -> bool| -> Vec<Rule> { Rule::ALL.iter().copied().filter(|rule| fits(rule.id())).collect() };
+    let found = [those(&|id| id == upper), those(&|id| id.starts_with(&upper)), those(&|id| id.contains(&upper))];
+    let found = found.into_iter().find(|rules| !rules.is_empty()).unwrap_or_default();
+    match found[..] {
+        [] => match closest(&upper, Rule::ALL.iter().map(|rule| rule.id())) {
+            Some(near) => bail!("no finding \"{wanted}\"; did you mean {near}?"),
+            None => bail!("no finding \"{wanted}\"; rdmascope explain lists all"),
+        },
+        [rule] => out.extend_from_slice(explain(rule).as_bytes()),
+        _ => list(&found, out),
+    }
+    Ok(())
+}
+
+/// Rules under the titles of their groups.
+fn list(rules: &[Rule], out: &mut Vec<u8>) {
+    let width = rules.iter().map(|rule| rule.id().len()).max().unwrap_or(0);
+    for &group in Group::ALL {
+        let mut members = rules.iter().map(|rule| rule.row()).filter(|row| row.group == group).peekable();
+        if members.peek().is_none() {
+            continue;
+        }
+        // writing to a vector cannot fail
+        let _ = writeln!(out, "{}{}", if out.is_empty() { "" } else { "\n" }, group.title());
+        for row in members {
+            let _ = writeln!(out, "  {:width$}  {:5}  {}", row.id, row.severity.name(), row.title);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(wanted: &str) -> Result<String, String> {
+        let mut out = Vec::new();
+        write(wanted, &mut out).map_err(|e| e.to_string())?;
+        Ok(String::from_utf8(out).expect("output is text"))
+    }
+
+    #[test]
+    fn all_are_listed_under_their_group() {
+        let mut out = Vec::new();
+        list(Rule::ALL, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        for rule in Rule::ALL {
+            let line = text.lines().find(|line| line.split_whitespace().next() == Some(rule.id())).unwrap_or_else(|| panic!("{rule}"));
+            assert!(line.ends_with(rule.row().title));
+        }
+        assert!(text.starts_with("SMB Direct negotiation\n  SMBD-NEG-FIRST "));
+        assert_eq!(text.lines().filter(|line| !line.is_empty()).count(), Rule::ALL.len() + Group::ALL.len());
+    }
+
+    #[test]
+    fn case_does_not_matter_and_a_part_is_enough() {
+        let whole = output("SMBD-NEG-RSP-FRAGSIZE").unwrap();
+        assert_eq!(whole, explain(Rule::SmbdNegRspFragsize));
+        assert_eq!(output(" smbd-neg-rsp-frag").unwrap(), whole);
+        assert_eq!(output("43185").unwrap(), explain(Rule::BugCve202643185));
+        // an id that is also the beginning of another is itself
+        assert_eq!(output("smb2-error").unwrap(), explain(Rule::Smb2Error));
+    }
+
+    #[test]
+    fn several_that_fit_are_listed() {
+        let text = output("smbd-neg-rsp").unwrap();
+        assert!(text.starts_with("SMB Direct negotiation\n"));
+        assert!(text.lines().skip(1).all(|line| line.starts_with("  SMBD-NEG-RSP-")) && text.lines().count() > 5, "{text}");
+    }
+
+    #[test]
+    fn an_unknown_name_is_an_error_with_a_suggestion() {
+        assert_eq!(output("smbd-flgas").unwrap_err(), "no finding \"smbd-flgas\"; did you mean SMBD-FLAGS?");
+        assert_eq!(output("qqq").unwrap_err(), "no finding \"qqq\"; rdmascope explain lists all");
+    }
 }
