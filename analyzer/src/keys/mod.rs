@@ -209,7 +209,7 @@ impl Keyring {
         self.sessions.is_empty() && self.secrets.is_empty()
     }
 
-    /// Adds what a key file holds (see [`file`]) and returns how many sessions and passwords that were.
+    /// Adds what a key file holds (see [`mod@file`]) and returns how many sessions and passwords that were.
     ///
     /// # Errors
     /// The first line that is not understood; nothing has been added then.
