@@ -286,8 +286,12 @@ pub use alloc::vec::Vec;
 
 use crate::trace::Value;
 
-/// A Windows FILETIME (100 ns units since 1601-01-01 UTC) as time since the Unix epoch.
+/// A Windows FILETIME (100 ns units since 1601-01-01 UTC) as time since the Unix epoch. 0, which says that there is no time,
+/// becomes the Unix epoch, as in Wireshark.
 pub const fn filetime(ticks: u64) -> Value<'static> {
+    if ticks == 0 {
+        return Value::Time { seconds: 0, nanos: 0 };
+    }
     const EPOCH_DIFFERENCE_SECONDS: i64 = 11_644_473_600;
     Value::Time { seconds: (ticks / 10_000_000) as i64 - EPOCH_DIFFERENCE_SECONDS, nanos: (ticks % 10_000_000) as u32 * 100 }
 }

@@ -109,6 +109,8 @@ fn unsigned(out: &mut Vec<u8>, def: &FieldDef, v: u64, style: Style) {
             out.extend_from_slice(text.as_bytes());
         }
         (_, Style::Ek) => decimal(out, v),
+        // Wireshark has octal numbers only in its labels
+        _ if def.base == Base::Oct => decimal(out, v),
         _ => number(out, def, v),
     }
 }
@@ -674,7 +676,7 @@ mod tests {
         assert_eq!(show(k::HEX24, Stored::U(0x12), Style::Json), "0x000012");
         assert_eq!(show(k::HEXDEC, Stored::U(4), Style::Json), "0x0004");
         assert_eq!(show(k::DECHEX, Stored::U(4), Style::Json), "4");
-        assert_eq!(show(k::OCT, Stored::U(0o644), Style::Json), "0644");
+        assert_eq!(show(k::OCT, Stored::U(0o644), Style::Json), "420");
         assert_eq!(all(k::FLAG, Stored::U(1)), ["1", "true", "True", "True"]);
         assert_eq!(show(k::SIGNED, Stored::I(-5), Style::Json), "-5");
         assert_eq!(all(k::BYTES, Stored::Bytes(&[1, 0xab])), ["01:ab", "01:ab", "01ab", "01:ab"]);
@@ -710,6 +712,7 @@ mod tests {
         assert_eq!(labelled(k::NAMED, Value::U(9), 1), "Opcode: 9");
         assert_eq!(labelled(&NAMED_FLAG, Value::U(1), 1), ".... ...1 = Reply: Set");
         assert_eq!(labelled(k::BARE, Value::U(0), 2), ".0.. .... .... .... = Bare: False");
+        assert_eq!(labelled(k::OCT, Value::U(0o644), 2), "Oct: 0644");
         assert_eq!(labelled(k::DECHEX, Value::U(16), 2), "DecHex: 16 (0x10)");
         assert_eq!(labelled(k::HEXDEC, Value::U(16), 2), "HexDec: 0x0010 (16)");
         assert_eq!(labelled(k::LONG, Value::Time { seconds: 0, nanos: 5 }, 0), "[Long: 0.000000005 seconds]");

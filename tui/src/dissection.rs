@@ -56,7 +56,7 @@ impl Dissection {
                 number: self.number,
                 time_ns,
                 first_ns,
-                previous_ns: if self.number == 1 { now } else { self.previous_ns },
+                previous_ns: (self.number > 1).then_some(self.previous_ns),
                 wire_len: record.wire_len,
                 // as Wireshark: only formats that have interfaces say so
                 interface: interfaces

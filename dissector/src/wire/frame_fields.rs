@@ -35,8 +35,8 @@ pub struct FrameInfo<'a> {
     pub time_ns: Option<i64>,
     /// Time of the first frame, in ns since the Unix epoch.
     pub first_ns: i64,
-    /// Time of the frame before, in ns since the Unix epoch.
-    pub previous_ns: i64,
+    /// Time of the frame before, in ns since the Unix epoch; `None` for the first.
+    pub previous_ns: Option<i64>,
     /// Length on the wire in bytes.
     pub wire_len: u32,
     /// Index of the interface it was captured on, where the file has several.
@@ -67,7 +67,9 @@ pub fn tell<'c, T: Trace, C: Display + 'c>(info: &FrameInfo<'_>, comments: impl 
     if let Some(ns) = info.time_ns {
         t.field(f::TIME, bytes, 0, time(ns));
         t.field(f::TIME_EPOCH, bytes, 0, time(ns));
-        t.field(f::TIME_DELTA, bytes, 0, time(ns.saturating_sub(info.previous_ns)));
+        if let Some(previous) = info.previous_ns {
+            t.field(f::TIME_DELTA, bytes, 0, time(ns.saturating_sub(previous)));
+        }
         t.field(f::TIME_RELATIVE, bytes, 0, time(ns.saturating_sub(info.first_ns)));
     }
     t.field(f::NUMBER, bytes, 0, Value::U(info.number));
@@ -97,7 +99,7 @@ mod tests {
             number: 7,
             time_ns: Some(1_500_000_000),
             first_ns: 1_000_000_000,
-            previous_ns: 2_000_000_000,
+            previous_ns: Some(2_000_000_000),
             wire_len: 60,
             interface: Some(1),
             interface_name: None,

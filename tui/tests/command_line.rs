@@ -1,0 +1,279 @@
+//! The binary from outside: what it says and returns where something is wrong, and that its outputs are what they claim to be.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn rdmascope(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rdmascope")).args(arguments).env_remove("NO_COLOR").output().expect("the binary runs")
+}
+
+fn sample() -> String {
+    common::samples().join("smb-roce/smb-roce.pcap").display().to_string()
+}
+
+/// A folder of this test's own, gone afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("rdmascope-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder for the test");
+        Self(path)
+    }
+    fn file(&self, name: &str, bytes: &[u8]) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, bytes).expect("a file for the test");
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Exit status 2, nothing on stdout, and one line on stderr that holds `words`.
+fn refused(arguments: &[&str], words: &str) {
+    let output = rdmascope(arguments);
+    let stderr = String::from_utf8(output.stderr).expect("stderr is UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{arguments:?}: one line is enough: {stderr}");
+    assert!(stderr.starts_with("rdmascope: ") && stderr.contains(words), "{arguments:?}: {stderr}");
+    assert!(output.stdout.is_empty(), "{arguments:?}: nothing is shown");
+}
+
+fn text(arguments: &[&str]) -> String {
+    let output = rdmascope(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("output is UTF-8")
+}
+
+#[test]
+fn wrong_input_is_one_clear_line_and_status_2() {
+    let folder = Folder::new("wrong");
+    let (words, empty) = (folder.file("notes.txt", b"these are words\n"), folder.file("empty.pcap", b""));
+    let directory = folder.0.display().to_string();
+    refused(&["dissect", "/nowhere/at/all.pcap"], "/nowhere/at/all.pcap: no such file");
+    refused(&["dissect", &directory], "is a directory");
+    refused(&["dissect", &words], "not a capture file");
+    refused(&["dissect", &empty], "is empty");
+    // a name that would act on a terminal does not
+    refused(&["dissect", "/nowhere/\x1b[31m.pcap"], "no such file");
+    let stderr = rdmascope(&["dissect", "/nowhere/\x1b[31m.pcap"]).stderr;
+    assert!(!stderr.contains(&0x1b));
+}
+
+#[test]
+fn no_permission() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("permission");
+    let path = folder.file("secret.pcap", &fs::read(sample()).expect("the sample"));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).expect("a mode");
+    if fs::File::open(&path).is_ok() {
+        eprintln!("NOT TESTED: root may read everything");
+        return;
+    }
+    refused(&["dissect", &path], "permission denied");
+}
+
+#[test]
+fn wrong_use_is_one_clear_line_and_status_2() {
+    let sample = sample();
+    refused(&["dissect"], "<FILE>");
+    refused(&["disect", &sample], "disect");
+    refused(&["dissect", &sample, "-T", "xml"], "json");
+    refused(&["dissect", &sample, "-c", "many"], "many");
+    refused(&["dissect", &sample, "--frobnicate"], "--frobnicate");
+    refused(&["dissect", &sample, "-T", "fields"], "-e FIELD");
+    refused(&["dissect", &sample, "-e", "frame.number"], "-T fields");
+    refused(&["dissect", &sample, "-T", "fields", "-e", "frame.numbr"], "unknown field \"frame.numbr\"; did you mean frame.number?");
+    refused(&["dissect", &sample, "-T", "fields", "-e", "frame.number", "-E", "header=perhaps"], "header is y or n");
+    refused(&["dissect", &sample, "-T", "json", "-x"], "-x");
+    refused(&["dissect", &sample, "-T", "json", "-V"], "-T");
+    refused(&["fields", "no.such"], "no.such");
+    refused(&["explain", "SMBD-NEG-FRIST"], "did you mean SMBD-NEG-FIRST?");
+}
+
+#[test]
+fn a_wrong_filter_is_drawn_with_a_caret() {
+    let sample = sample();
+    for (filter, expected) in [
+        ("smb_direct.credits.grantd == 1", "rdmascope: filter: unknown field \"smb_direct.credits.grantd\"; did you mean smb_direct.credits.granted?\n  smb_direct.credits.grantd == 1\n  ^^^^^^^^^^^^^^^^^^^^^^^^^\n"),
+        ("frame.number == x", "rdmascope: filter: \"x\" is not a number for frame.number\n  frame.number == x\n                  ^\n"),
+    ] {
+        let output = rdmascope(&["dissect", &sample, "-Y", filter]);
+        assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(2), expected));
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_and_a_closed_pipe_is_not() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let output = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+        .args(["dissect", &sample()])
+        .stdout(Stdio::from(full))
+        .output()
+        .expect("the binary runs");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+    assert!(stderr.contains("standard output cannot be written") && stderr.contains("No space left"), "{stderr}");
+
+    let mut child = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+        .args(["dissect", &sample(), "-V"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()));
+}
+
+#[test]
+fn a_damaged_file_gives_what_is_before_the_damage() {
+    let folder = Folder::new("damaged");
+    let bytes = fs::read(sample()).expect("the sample");
+    let cut = folder.file("cut.pcap", &bytes[..1000]);
+    let output = rdmascope(&["dissect", &cut]);
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stdout.lines().count() > 3 && stderr.lines().count() == 1 && stderr.contains("damaged at byte"), "{stdout}{stderr}");
+    let whole: String = text(&["dissect", &sample()]);
+    assert!(whole.starts_with(&*stdout), "the frames before the damage are as in the whole file");
+    // JSON stays JSON
+    let json = rdmascope(&["dissect", &cut, "-T", "json"]);
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&json.stdout).expect("JSON").as_array().map(Vec::len), Some(stdout.lines().count()));
+}
+
+#[test]
+fn lines_filters_and_counts() {
+    let sample = sample();
+    let all = text(&["dissect", &sample]);
+    assert_eq!(all.lines().count(), 1079);
+    assert!(!all.contains('\x1b'), "no colours into a file");
+    assert!(text(&["dissect", &sample, "-c", "3", "--color", "always"]).contains("\x1b["));
+    assert_eq!(text(&["dissect", &sample, "-c", "5"]).lines().count(), 5);
+    assert_eq!(text(&["dissect", &sample, "-c", "0"]), "");
+    let some = text(&["dissect", &sample, "-Y", "frame.number in {24, 26, 9000}"]);
+    assert!(some.lines().count() == 2 && some.contains("NegotiateRequest") && some.contains("NegotiateResponse"), "{some}");
+    for (filter, form) in [("smb_direct && !smb2", "text"), ("smb_direct && !smb2", "ek"), ("smb_direct && !smb2", "fields")] {
+        let mut arguments = vec!["dissect", &sample, "-Y", filter, "-T", form];
+        if form == "fields" {
+            arguments.extend(["-e", "frame.number"]);
+        }
+        let lines = text(&arguments).lines().count();
+        assert!(lines > 50, "{form}: {lines}");
+        assert_eq!(lines, text(&["dissect", &sample, "-Y", filter]).lines().count() * if form == "ek" { 2 } else { 1 }, "{form}");
+    }
+}
+
+#[test]
+fn fields_print_as_tshark_prints_them() {
+    let sample = sample();
+    let arguments = ["dissect", &sample, "-Y", "frame.number == 26", "-T", "fields", "-e", "frame.number", "-e", "ip.addr", "-e", "infiniband.bth.se", "-e", "infiniband.bth"];
+    let with = |options: &[&str]| text(&[&arguments[..], options].concat());
+    assert_eq!(with(&[]), "26\t192.0.2.1,192.0.2.2\tFalse\t0400ffff00000012809b1efb\n");
+    assert_eq!(
+        with(&["-E", "header=y,separator=;,occurrence=l,quote=d"]),
+        "frame.number;ip.addr;infiniband.bth.se;infiniband.bth\n\"26\";\"192.0.2.2\";\"False\";\"0400ffff00000012809b1efb\"\n"
+    );
+}
+
+#[test]
+fn trees_show_fields_with_their_bytes() {
+    let tree = text(&["dissect", &sample(), "-V", "-Y", "frame.number == 24"]);
+    for line in ["Frame 24: 78 bytes on the wire, 78 captured [0+78]", "InfiniBand [42+36]", "        MaxReceiveSize: ", "[Frame Number: 24]"] {
+        assert!(tree.contains(line), "{line} is missing in\n{tree}");
+    }
+    let hex = text(&["dissect", &sample(), "-x", "-Y", "frame.number == 24"]);
+    assert!(hex.contains("0000  52 54 00 00 00 01 52 54"), "{hex}");
+}
+
+#[test]
+fn json_is_json_with_and_without_repeated_keys() {
+    let sample = sample();
+    let value = |arguments: &[&str]| serde_json::from_str::<serde_json::Value>(&text(arguments)).expect("JSON");
+    let json = value(&["dissect", &sample, "-T", "json"]);
+    let frames = json.as_array().expect("an array");
+    assert_eq!(frames.len(), 1079);
+    let request = &frames[23]["_source"]["layers"];
+    assert_eq!(request["smb_direct"]["smb_direct.negotiate_request"]["smb_direct.credits.requested"], "255");
+    assert_eq!(request["frame"]["frame.number"], "24");
+    let unique = value(&["dissect", &sample, "-T", "json", "--no-duplicate-keys", "-Y", "frame.number == 24"]);
+    assert_eq!(unique[0]["_source"]["layers"]["ip"]["ip.addr"], serde_json::json!(["192.0.2.2", "192.0.2.1"]));
+    assert_eq!(value(&["dissect", &sample, "-T", "json", "-Y", "frame.number == 0"]), serde_json::json!([]));
+    assert_eq!(value(&["dissect", &sample, "-s", "-T", "json"])["frames"], 1079);
+}
+
+#[test]
+fn ek_is_json_by_lines() {
+    let text = text(&["dissect", &sample(), "-T", "ek", "-c", "200"]);
+    let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).expect("a line of JSON")).collect();
+    assert_eq!(lines.len(), 400);
+    assert_eq!(lines[46]["index"]["_index"], "packets-2026-11-21");
+    assert_eq!(lines[47]["layers"]["udp"]["udp_udp_dstport"], "4791");
+}
+
+/// Tags open and close in order, attributes are quoted, and no control character is in it.
+#[test]
+fn pdml_is_well_formed() {
+    let text = text(&["dissect", &sample(), "-T", "pdml"]);
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
+    let mut open: Vec<&str> = Vec::new();
+    for tag in text.split('<').skip(1) {
+        let (inside, after) = tag.split_once('>').expect("a tag ends");
+        assert!(after.trim().is_empty(), "text between tags: {after}");
+        if inside.starts_with('?') {
+            continue;
+        }
+        if let Some(name) = inside.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name));
+            continue;
+        }
+        assert_eq!(inside.matches('"').count() % 2, 0, "{inside}");
+        if !inside.ends_with('/') {
+            open.push(inside.split(' ').next().expect("a name"));
+        }
+    }
+    assert!(open.is_empty() && text.matches("<packet>").count() == 1079);
+}
+
+#[test]
+fn several_files_are_merged_and_standard_input_is_read() {
+    let (roce, iwarp) = (sample(), common::samples().join("smb-iwarp/smb-iwarp.pcap").display().to_string());
+    let both = text(&["dissect", &roce, &iwarp, "-T", "fields", "-e", "frame.number", "-e", "frame.time_epoch"]);
+    let times: Vec<&str> = both.lines().filter_map(|l| l.split('\t').nth(1)).collect();
+    assert_eq!(times.len(), 1079 + 748);
+    assert!(times.is_sorted());
+    let child = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+        .args(["dissect", "-", "-c", "4"])
+        .stdin(fs::File::open(&roce).expect("the sample"))
+        .output()
+        .expect("the binary runs");
+    assert_eq!(String::from_utf8_lossy(&child.stdout), text(&["dissect", &roce, "-c", "4"]));
+}
+
+#[test]
+fn lists_of_fields_and_findings_help_and_completions() {
+    let fields = text(&["fields", "smb_direct.credits"]);
+    assert!(fields.contains("F\tCreditsGranted\tsmb_direct.credits.granted\tFT_UINT16\tsmb_direct\tBASE_DEC\t0x0\t"), "{fields}");
+    assert!(text(&["fields"]).contains("P\tInfiniBand\tinfiniband\n"));
+    assert!(text(&["explain"]).lines().count() > 20);
+    assert!(text(&["explain", "smbd-neg-first"]).contains("What to do"));
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(text(&["completions", shell]).contains("dissect"), "{shell}");
+    }
+    let help = text(&["dissect", "--help"]);
+    assert!(help.contains("Examples:") && help.contains("display filter"));
+    let output = rdmascope(&[]);
+    assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("Usage:"));
+    let folder = Folder::new("man");
+    text(&["man", &folder.0.display().to_string()]);
+    assert!(Path::new(&folder.0.join("rdmascope-dissect.1")).exists());
+}
