@@ -103,7 +103,10 @@ fn wrong_use_is_one_clear_line_and_status_2() {
 fn a_wrong_filter_is_drawn_with_a_caret() {
     let sample = sample();
     for (filter, expected) in [
-        ("smb_direct.credits.grantd == 1", "rdmascope: filter: unknown field \"smb_direct.credits.grantd\"; did you mean smb_direct.credits.granted?\n  smb_direct.credits.grantd == 1\n  ^^^^^^^^^^^^^^^^^^^^^^^^^\n"),
+        (
+            "smb_direct.credits.grantd == 1",
+            "rdmascope: filter: unknown field \"smb_direct.credits.grantd\"; did you mean smb_direct.credits.granted?\n  smb_direct.credits.grantd == 1\n  ^^^^^^^^^^^^^^^^^^^^^^^^^\n",
+        ),
         ("frame.number == x", "rdmascope: filter: \"x\" is not a number for frame.number\n  frame.number == x\n                  ^\n"),
     ] {
         let output = rdmascope(&["dissect", &sample, "-Y", filter]);
@@ -148,7 +151,10 @@ fn a_damaged_file_gives_what_is_before_the_damage() {
     assert!(whole.starts_with(&*stdout), "the frames before the damage are as in the whole file");
     // JSON stays JSON
     let json = rdmascope(&["dissect", &cut, "-T", "json"]);
-    assert_eq!(serde_json::from_slice::<serde_json::Value>(&json.stdout).expect("JSON").as_array().map(Vec::len), Some(stdout.lines().count()));
+    assert_eq!(
+        serde_json::from_slice::<serde_json::Value>(&json.stdout).expect("JSON").as_array().map(Vec::len),
+        Some(stdout.lines().count())
+    );
 }
 
 #[test]
@@ -176,7 +182,22 @@ fn lines_filters_and_counts() {
 #[test]
 fn fields_print_as_tshark_prints_them() {
     let sample = sample();
-    let arguments = ["dissect", &sample, "-Y", "frame.number == 26", "-T", "fields", "-e", "frame.number", "-e", "ip.addr", "-e", "infiniband.bth.se", "-e", "infiniband.bth"];
+    let arguments = [
+        "dissect",
+        &sample,
+        "-Y",
+        "frame.number == 26",
+        "-T",
+        "fields",
+        "-e",
+        "frame.number",
+        "-e",
+        "ip.addr",
+        "-e",
+        "infiniband.bth.se",
+        "-e",
+        "infiniband.bth",
+    ];
     let with = |options: &[&str]| text(&[&arguments[..], options].concat());
     assert_eq!(with(&[]), "26\t192.0.2.1,192.0.2.2\tFalse\t0400ffff00000012809b1efb\n");
     assert_eq!(
@@ -188,7 +209,9 @@ fn fields_print_as_tshark_prints_them() {
 #[test]
 fn trees_show_fields_with_their_bytes() {
     let tree = text(&["dissect", &sample(), "-V", "-Y", "frame.number == 24"]);
-    for line in ["Frame 24: 78 bytes on the wire, 78 captured [0+78]", "InfiniBand [42+36]", "        MaxReceiveSize: ", "[Frame Number: 24]"] {
+    for line in
+        ["Frame 24: 78 bytes on the wire, 78 captured [0+78]", "InfiniBand [42+36]", "        MaxReceiveSize: ", "[Frame Number: 24]"]
+    {
         assert!(tree.contains(line), "{line} is missing in\n{tree}");
     }
     let hex = text(&["dissect", &sample(), "-x", "-Y", "frame.number == 24"]);

@@ -112,7 +112,9 @@ fn iso(text: &str) -> String {
 
 fn frames(text: &[u8], registry: &Registry, whose: &str) -> Vec<Frame> {
     let text = String::from_utf8_lossy(text);
-    let Json::List(packets) = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{whose}: {e}")) else { panic!("{whose}: an array is expected") };
+    let Json::List(packets) = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{whose}: {e}")) else {
+        panic!("{whose}: an array is expected")
+    };
     let frame = |packet: &Json| {
         let mut frame = Frame::default();
         walk("", packet, registry, &mut frame);
@@ -146,7 +148,11 @@ fn compare(folder: &Path, registry: &Registry, wrong: &mut BTreeMap<String, Wron
     let file = format!("{name}.pcap");
     // Artemis takes SMB Direct's port 5445 for its own
     let theirs = common::tshark(folder, &["-n", "-r", &file, "-T", "json", "--disable-protocol", "artemis"])?;
-    let ours = Command::new(env!("CARGO_BIN_EXE_rdmascope")).args(["dissect", &file, "-T", "json"]).current_dir(folder).output().expect("the binary runs");
+    let ours = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+        .args(["dissect", &file, "-T", "json"])
+        .current_dir(folder)
+        .output()
+        .expect("the binary runs");
     assert!(ours.status.success(), "{name}: {}", String::from_utf8_lossy(&ours.stderr));
     let (theirs, ours) = (frames(&theirs.stdout, registry, "tshark"), frames(&ours.stdout, registry, "rdmascope"));
     assert_eq!(theirs.len(), ours.len(), "{name}: frames");
@@ -175,7 +181,8 @@ fn compare(folder: &Path, registry: &Registry, wrong: &mut BTreeMap<String, Wron
             let who = if ours.protocols.contains(p) { "we alone have it" } else { "Wireshark alone has it" };
             note(format!("{p}\tlayer"), format!("{at}: {who}"));
         }
-        let uneven: BTreeSet<&str> = ONCE.iter().filter(|(_, field)| theirs.values.get(*field) != ours.values.get(*field)).map(|(p, _)| *p).collect();
+        let uneven: BTreeSet<&str> =
+            ONCE.iter().filter(|(_, field)| theirs.values.get(*field) != ours.values.get(*field)).map(|(p, _)| *p).collect();
         for p in uneven.iter().filter(|p| !listed(p, "layer")) {
             note(format!("{p}\tlayer"), format!("{at}: other messages in this frame"));
         }
