@@ -81,3 +81,88 @@ pub fn fuzz_pipeline(data: &[u8]) {
         assert!(finding.frames.iter().all(|&frame| frame <= meta.number), "{finding:?} of {} frames", meta.number);
     }
 }
+
+/// Segments of one TCP connection, each after a head of 8 bytes: what it is, where it lies, its length. A few of the kinds put a
+/// piece of well-formed MPA in its place, so that what follows is read as FPDUs.
+pub fn fuzz_tcp_flow(data: &[u8]) {
+    use crate::flow::iwarp::{FlowFact, FlowSink, Options, StreamBytes, TcpFlow};
+    use crate::op::{At, End, RdmaOp};
+    use rdmascope_dissector::frame::Segment;
+    use rdmascope_dissector::trace::{Off, Trace, Tree};
+    use rdmascope_dissector::wire::iwarp::{mpa, rdmap};
+
+    #[derive(Default)]
+    struct Sum(u64);
+    impl FlowSink for Sum {
+        fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, _: &mut T) {
+            assert!(op.bytes.len() <= op.length as usize);
+            self.0 = self.0.wrapping_mul(31).wrapping_add(u64::from(op.length) ^ u64::from(op.read));
+        }
+        fn fact(&mut self, at: At, _: End, _: FlowFact<'_>) {
+            self.0 = self.0.wrapping_mul(33).wrapping_add(at.frame);
+        }
+        fn bytes<T: Trace>(&mut self, bytes: &StreamBytes<'_>, _: &mut T) {
+            self.0 = self.0.wrapping_mul(37).wrapping_add(bytes.bytes.len() as u64);
+        }
+    }
+
+    let options = Options { hold_limit: 8 << 10, check_crc: true, reads_limit: 16 };
+    let (mut seen, mut unseen) = ((TcpFlow::new(), Sum::default()), (TcpFlow::new(), Sum::default()));
+    let (mut tree, mut made, mut next) = (Tree::new(), Vec::new(), [1000_u32, u32::MAX - 500]);
+    let (mut rest, mut frame) = (data, 0);
+    while let Some((&[kind, flags, seq, window, cut, far, low, high], after)) = rest.split_first_chunk() {
+        let (payload, after) = after.split_at((usize::from(u16::from_le_bytes([low, high])) & 0x7ff).min(after.len()));
+        (rest, frame) = (after, frame + 1);
+        made.clear();
+        match kind >> 1 & 7 {
+            1 => {
+                made.extend_from_slice(if kind & 1 == 0 { &mpa::REQUEST_KEY } else { &mpa::REPLY_KEY });
+                made.extend_from_slice(&[seq & 0xf0, 1, 0, 0]);
+            }
+            2 | 3 => {
+                let mut ulpdu = Vec::new();
+                let opcode = rdmap::Opcode(seq & 0xf);
+                let last = window & 1 == 0;
+                if opcode.is_tagged() == Some(true) {
+                    rdmap::tagged(opcode, last, u32::from(cut), u64::from(far), payload).emit(&mut ulpdu);
+                } else {
+                    rdmap::untagged(opcode, last, u32::from(cut), u32::from(far), 0, payload).emit(&mut ulpdu);
+                }
+                mpa::emit_fpdu(&ulpdu, seq & 0x10 == 0, &mut made);
+            }
+            _ => made.extend_from_slice(payload),
+        }
+        let by = if kind & 1 == 0 { End::A } else { End::B };
+        // most segments come next; the others near it, or anywhere
+        let expected = next[by.index()];
+        let at_seq = match kind >> 4 {
+            0..=9 => expected,
+            10 | 11 => expected.wrapping_add(u32::from(far)),
+            12 | 13 => expected.wrapping_sub(u32::from(far)),
+            14 => expected.wrapping_add(u32::from(far) << 16),
+            _ => u32::from_be_bytes([seq, window, cut, far]),
+        };
+        let cut = if kind >> 1 & 7 == 4 { u32::from(cut) } else { 0 };
+        let segment = Segment {
+            src_port: 1 + u16::from(kind & 1),
+            dst_port: 2 - u16::from(kind & 1),
+            seq: at_seq,
+            ack: next[by.peer().index()].wrapping_add(if flags & 0x40 != 0 { u32::from(far) } else { 0 }),
+            flags: if flags < 0x20 { flags } else { 0x10 },
+            window: u16::from(window),
+            window_scale: None,
+            mss: None,
+            sack: false,
+            payload: &made,
+            payload_length: made.len() as u32 + cut,
+        };
+        next[by.index()] = at_seq.wrapping_add(segment.payload_length).wrapping_add(u32::from(flags & 2 != 0 && flags < 0x20));
+        let at = At { frame, time: frame as i64 * 1_000_000 };
+        tree.begin(&made);
+        seen.0.segment(at, by, &segment, &options, &mut tree, &mut seen.1);
+        unseen.0.segment(at, by, &segment, &options, &mut Off, &mut unseen.1);
+        assert_eq!(seen.1.0, unseen.1.0, "observing changes nothing");
+        assert!(seen.0.memory() < 2 << 20);
+    }
+    unseen.0.finish(At { frame, time: 0 }, &options, &mut Off, &mut unseen.1);
+}

@@ -229,6 +229,22 @@ impl TcpFlow {
         segment.flags & SYN != 0 && segment.flags & RST == 0 && self.streams[by.index()].is_other_syn(segment.seq)
     }
 
+    /// Since when the receive window of an end is closed, where it is.
+    pub fn zero_window_since(&self, by: End) -> Option<At> {
+        self.zero_window_since[by.index()]
+    }
+
+    /// No more segments will come. Where one direction only was captured, nobody acknowledged what was missing: what is held
+    /// back behind it is told now.
+    pub fn finish<T: Trace, S: FlowSink>(&mut self, at: At, options: &Options, t: &mut T, out: &mut S) {
+        for by in End::BOTH {
+            if !self.streams[by.peer().index()].started() {
+                let (stream, mut follow) = self.parts(at, by, &[], options, t, out);
+                stream.release(&mut |e| follow.event(e));
+            }
+        }
+    }
+
     /// Bytes of memory, all told.
     pub fn memory(&self) -> usize {
         let held: usize = self.streams.iter().map(Stream::held).chain(self.framers.iter().map(Framer::memory)).sum();
@@ -773,4 +789,646 @@ impl Half {
 /// A segment does not begin where it should.
 fn step(expected: u64, got: u64) -> FlowFact<'static> {
     if got > expected { FlowFact::SegmentHole { expected, got } } else { FlowFact::SegmentOverlap { expected, got } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+    use rdmascope_dissector::trace::{Off, Tree};
+    use rdmascope_dissector::wire::iwarp::ddp::{Control, Ddp};
+    use rdmascope_dissector::wire::iwarp::rdmap::{tagged, untagged};
+    use std::format;
+    use std::string::{String, ToString};
+
+    /// What a flow tells, as text.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    struct Told {
+        ops: [Vec<String>; 2],
+        facts: Vec<String>,
+        bytes: [Vec<u8>; 2],
+    }
+
+    impl FlowSink for Told {
+        fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, _: &mut T) {
+            let text = String::from_utf8_lossy(op.bytes);
+            let place = match op.placement {
+                Placement::Queue { offset } => format!("@{offset}"),
+                Placement::Memory { key, address } => format!("{key:x}:{address:x}"),
+                Placement::Unknown => "?".to_string(),
+            };
+            let mut line = format!("{:?} {:?} {place} {text}", op.verb, op.part);
+            if let Some(length) = op.message_length {
+                line += &format!(" of {length}");
+            }
+            if op.read > 0 {
+                line += &format!(" #{}", op.read);
+            }
+            if let Some(key) = op.invalidate {
+                line += &format!(" !{key:x}");
+            }
+            if (op.bytes.len() as u32) < op.length {
+                line += " cut";
+            }
+            self.ops[op.by.index()].push(line);
+        }
+
+        fn fact(&mut self, _: At, _: End, fact: FlowFact<'_>) {
+            self.facts.push(format!("{fact:?}").split([' ', '(']).next().unwrap_or_default().to_string());
+        }
+
+        fn bytes<T: Trace>(&mut self, bytes: &StreamBytes<'_>, _: &mut T) {
+            self.bytes[bytes.by.index()].extend_from_slice(bytes.bytes);
+        }
+    }
+
+    /// The bytes that one end sends.
+    #[derive(Clone, Default)]
+    struct Script {
+        bytes: Vec<u8>,
+        crc: bool,
+        /// Where the stream of FPDUs is, if it has markers.
+        marked: Option<u32>,
+        msn: [u32; 4],
+    }
+
+    impl Script {
+        fn new(crc: bool, marked: bool) -> Self {
+            Self { crc, marked: marked.then_some(0), ..Self::default() }
+        }
+
+        fn startup(&mut self, reply: bool, flags: u8, private: &[u8]) -> &mut Self {
+            self.bytes.extend_from_slice(if reply { &wire::REPLY_KEY } else { &wire::REQUEST_KEY });
+            self.bytes.extend_from_slice(&[flags, 1, 0, private.len() as u8]);
+            self.bytes.extend_from_slice(private);
+            self
+        }
+
+        fn segment(&mut self, ddp: &Ddp<'_>) -> &mut Self {
+            let mut ulpdu = Vec::new();
+            ddp.emit(&mut ulpdu);
+            match self.marked {
+                Some(position) => self.marked = Some(wire::emit_fpdu_with_markers(&ulpdu, self.crc, position, &mut self.bytes)),
+                None => wire::emit_fpdu(&ulpdu, self.crc, &mut self.bytes),
+            }
+            self
+        }
+
+        fn queued(&mut self, opcode: Opcode, payload: &[u8], cut: usize) -> &mut Self {
+            let queue = opcode.queue().unwrap_or(0) as usize;
+            self.msn[queue] += 1;
+            let msn = self.msn[queue];
+            let last = payload.len().div_ceil(cut).max(1) - 1;
+            for (n, part) in payload.chunks(cut).enumerate() {
+                let invalidate = if opcode.invalidates() { 0x77 } else { 0 };
+                self.segment(&untagged(opcode, n == last, msn, (n * cut) as u32, invalidate, part));
+            }
+            self
+        }
+
+        fn send(&mut self, text: &str) -> &mut Self {
+            self.queued(Opcode::SEND, text.as_bytes(), 9000)
+        }
+
+        fn write(&mut self, stag: u32, to: u64, payload: &[u8], cut: usize, opcode: Opcode) -> &mut Self {
+            let last = payload.len().div_ceil(cut).max(1) - 1;
+            for (n, part) in payload.chunks(cut).enumerate() {
+                self.segment(&tagged(opcode, n == last, stag, to + (n * cut) as u64, part));
+            }
+            self
+        }
+
+        fn read(&mut self, sink: (u32, u64), source: (u32, u64), size: u32) -> &mut Self {
+            let mut payload = Vec::new();
+            let request =
+                ReadRequest { sink_stag: sink.0, sink_offset: sink.1, size, source_stag: source.0, source_offset: source.1 };
+            request.emit(&mut payload);
+            self.queued(Opcode::READ_REQUEST, &payload, 100)
+        }
+    }
+
+    /// A connection, and what is told of it.
+    struct Talk {
+        flow: TcpFlow,
+        told: Told,
+        sent: [u32; 2],
+        now: i64,
+        options: Options,
+    }
+
+    const ISN: [u32; 2] = [u32::MAX - 100, 5000];
+
+    impl Talk {
+        fn late() -> Self {
+            Self { flow: TcpFlow::new(), told: Told::default(), sent: [0, 0], now: 0, options: Options::default() }
+        }
+
+        fn new() -> Self {
+            let mut talk = Self::late();
+            talk.raw(End::A, ISN[0].wrapping_sub(1), 0, SYN, b"", 0, 9);
+            talk.raw(End::B, ISN[1].wrapping_sub(1), ISN[0], SYN | ACK, b"", 0, 9);
+            talk
+        }
+
+        #[allow(clippy::too_many_arguments)]
+        fn raw(&mut self, by: End, seq: u32, ack: u32, flags: u8, payload: &[u8], cut: u32, window: u16) -> &mut Self {
+            self.traced(by, seq, ack, flags, payload, cut, window, &mut Off)
+        }
+
+        #[allow(clippy::too_many_arguments)]
+        fn traced<T: Trace>(&mut self, by: End, seq: u32, ack: u32, flags: u8, payload: &[u8], cut: u32, window: u16, t: &mut T) -> &mut Self {
+            let ports = if by == End::A { (1, 2) } else { (2, 1) };
+            let segment = Segment {
+                src_port: ports.0,
+                dst_port: ports.1,
+                seq,
+                ack,
+                flags,
+                window,
+                window_scale: None,
+                mss: None,
+                sack: false,
+                payload,
+                payload_length: payload.len() as u32 + cut,
+            };
+            self.now += 1_000_000;
+            let at = At { frame: (self.now / 1_000_000) as u64, time: self.now };
+            self.flow.segment(at, by, &segment, &self.options, t, &mut self.told);
+            self
+        }
+
+        /// The segment with these bytes of the stream of `by`.
+        fn part(&mut self, by: End, from: usize, bytes: &[u8]) -> &mut Self {
+            let (seq, ack) = (ISN[by.index()].wrapping_add(from as u32), ISN[by.peer().index()].wrapping_add(self.sent[by.peer().index()]));
+            self.sent[by.index()] = self.sent[by.index()].max((from + bytes.len()) as u32);
+            self.raw(by, seq, ack, ACK, bytes, 0, 9)
+        }
+
+        /// All of a script in segments of `size` bytes.
+        fn all(&mut self, by: End, script: &Script, size: usize) -> &mut Self {
+            let start = self.sent[by.index()] as usize;
+            for (n, part) in script.bytes[start..].chunks(size).enumerate() {
+                self.part(by, start + n * size, part);
+            }
+            self
+        }
+
+        /// Request and Reply, then all of one script, then all of the other.
+        fn both(&mut self, a: &Script, b: &Script, size: usize) -> &mut Self {
+            for (by, script) in [(End::A, a), (End::B, b)] {
+                for (n, part) in script.bytes[..20].chunks(size).enumerate() {
+                    self.part(by, n * size, part);
+                }
+            }
+            self.all(End::A, a, size).all(End::B, b, size)
+        }
+
+        fn ack(&mut self, by: End, upto: usize) -> &mut Self {
+            let (seq, ack) = (ISN[by.index()].wrapping_add(self.sent[by.index()]), ISN[by.peer().index()].wrapping_add(upto as u32));
+            self.raw(by, seq, ack, ACK, b"", 0, 9)
+        }
+    }
+
+    /// Both scripts after their handshake: `flags` of Request and Reply.
+    fn opened(request: u8, reply: u8) -> (Script, Script) {
+        let crc = (request | reply) & 0x40 != 0;
+        let (mut a, mut b) = (Script::new(crc, reply & 0x80 != 0), Script::new(crc, request & 0x80 != 0));
+        a.startup(false, request, b"");
+        b.startup(true, reply, b"");
+        (a, b)
+    }
+
+    #[test]
+    fn a_conversation_with_every_verb() {
+        let (mut a, mut b) = opened(0x40, 0x40);
+        a.send("hello").read((0x51, 0x100), (0x52, 0x2000), 10).queued(Opcode::SEND_INVALIDATE, b"bye", 9);
+        b.write(0x53, 0x9000, b"0123456789", 4, Opcode::WRITE).write(0x51, 0x100, b"abcdefghij", 6, Opcode::READ_RESPONSE);
+        b.queued(Opcode::SEND_SE, b"long message", 5);
+        let mut talk = Talk::new();
+        talk.both(&a, &b, 1400);
+        assert_eq!(talk.told.ops[0], ["Send Only @0 hello of 5", "ReadRequest Only 52:2000  of 10 #1", "SendInvalidate Only @0 bye of 3 !77"]);
+        assert_eq!(
+            talk.told.ops[1],
+            [
+                "Write First 53:9000 0123",
+                "Write Middle 53:9004 4567",
+                "Write Last 53:9008 89",
+                "ReadResponse First 52:2000 abcdef of 10 #1",
+                "ReadResponse Last 52:2006 ghij of 10 #1",
+                "Send First @0 long ",
+                "Send Middle @5 messa",
+                "Send Last @10 ge of 12",
+            ]
+        );
+        assert_eq!(talk.told.facts, ["MpaRequest", "MpaReply"]);
+        assert_eq!((talk.flow.verdict(), talk.flow.initiator(), talk.flow.found(End::A)), (Verdict::Mpa, Some(End::A), Some(Found::Handshake)));
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        let (mut a, b) = opened(0, 0);
+        a.send("hello");
+        let mut talk = Talk::new();
+        talk.both(&a, &b, 30);
+        talk.flow.trim();
+        assert!(talk.flow.memory() < 1024, "{}", talk.flow.memory());
+    }
+
+    #[test]
+    fn a_stream_may_be_cut_at_every_byte() {
+        for flags in [0x00, 0x40, 0x80, 0xc0] {
+            let (mut a, mut b) = opened(flags, flags);
+            a.send("first").send(&"second ".repeat(99)).read((1, 2), (3, 4), 5);
+            b.write(1, 2, b"12345", 3, Opcode::READ_RESPONSE).send(&"x".repeat(1500));
+            let mut whole = Talk::new();
+            whole.both(&a, &b, 9999);
+            assert_eq!(whole.told.ops.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3], "{flags:x}: {:?}", whole.told.facts);
+            for size in 1..40 {
+                let mut cut = Talk::new();
+                cut.both(&a, &b, size);
+                assert_eq!(cut.told, whole.told, "{flags:x} in segments of {size}");
+            }
+            for at in 20..a.bytes.len() {
+                let mut cut = Talk::new();
+                cut.part(End::A, 0, &a.bytes[..at.min(20)]).part(End::B, 0, &b.bytes[..20]);
+                cut.part(End::A, at.min(20), &a.bytes[at.min(20)..at]).part(End::A, at, &a.bytes[at..]).all(End::B, &b, 9999);
+                assert_eq!(cut.told, whole.told, "{flags:x} cut at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn markers_go_only_where_they_were_asked_for() {
+        // the initiator wants them: only the responder sends them
+        let (mut a, mut b) = opened(0x80, 0x00);
+        a.send(&"a".repeat(1200));
+        b.send(&"b".repeat(1200));
+        let mut talk = Talk::new();
+        talk.both(&a, &b, 700);
+        assert_eq!((talk.told.ops[0].len(), talk.told.ops[1].len(), talk.told.facts.len()), (1, 1, 2));
+        // a marker that points elsewhere
+        let (at, _) = b.bytes.iter().enumerate().skip(100).find(|(n, _)| (n - 20) % 512 == 2 && *n > 500).unwrap();
+        b.bytes[at] ^= 1;
+        let mut talk = Talk::new();
+        talk.both(&a, &b, 700);
+        assert_eq!((talk.told.ops[1].len(), &talk.told.facts[2..]), (1, &["MarkerBad".to_string()][..]));
+    }
+
+    #[test]
+    fn framing_with_markers_survives_a_gap() {
+        let (a, mut b) = opened(0xc0, 0x40);
+        for n in 0..40 {
+            b.send(&format!("{n:02}").repeat(97));
+        }
+        let mut talk = Talk::new();
+        talk.all(End::A, &a, 20).part(End::B, 0, &b.bytes[..1500]).part(End::B, 2100, &b.bytes[2100..]).ack(End::A, b.bytes.len());
+        assert!(talk.told.facts.contains(&"Gap".to_string()) && talk.told.facts.contains(&"Resync".to_string()));
+        assert!(!talk.told.facts.iter().any(|f| f == "CrcBad" || f == "MarkerBad"), "{:?}", talk.told.facts);
+        assert!(talk.told.ops[1].len() >= 35 && talk.told.ops[1].last().unwrap().contains("3939"), "{:?}", talk.told.ops[1]);
+    }
+
+    #[test]
+    fn a_reject_and_a_reset() {
+        let (a, mut b) = opened(0, 0);
+        b.bytes[16] = 0x20;
+        let mut talk = Talk::new();
+        talk.both(&a, &b, 99).raw(End::B, 0, 0, RST, b"", 0, 0).raw(End::B, 0, 0, RST, b"", 0, 0);
+        assert_eq!(talk.told.facts, ["MpaRequest", "MpaReply", "Reset"]);
+        assert_eq!(talk.flow.counts(End::B).resets, 2);
+    }
+
+    #[test]
+    fn what_is_not_mpa_is_told_as_it_is() {
+        let smb = b"\0\0\0\x44\xfeSMB and more of it";
+        for late in [false, true] {
+            let mut talk = if late { Talk::late() } else { Talk::new() };
+            talk.part(End::A, 0, smb).part(End::B, 0, smb).part(End::A, smb.len(), b"on");
+            assert_eq!((talk.flow.verdict(), &talk.told.bytes[1][..]), (Verdict::NotMpa, &smb[..]), "late: {late}");
+            assert_eq!(talk.told.bytes[0], [&smb[..], b"on"].concat());
+        }
+        // a banner that begins like an MPA frame, byte by byte
+        let mut talk = Talk::new();
+        for (n, b) in b"MPA ID of mine: 12345".iter().enumerate() {
+            talk.part(End::A, n, &[*b]);
+        }
+        assert_eq!((talk.flow.verdict(), &talk.told.bytes[0][..]), (Verdict::NotMpa, &b"MPA ID of mine: 12345"[..]));
+        // noise that goes on
+        let mut talk = Talk::late();
+        let noise: Vec<u8> = (0..1400u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        for n in 0..200 {
+            talk.part(End::A, n * noise.len(), &noise);
+        }
+        assert_eq!((talk.flow.verdict(), talk.told.bytes[0].len()), (Verdict::NotMpa, 200 * noise.len()));
+    }
+
+    #[test]
+    fn framing_is_found_without_the_handshake() {
+        for crc in [true, false] {
+            // from the first byte of the connection, and from the middle of an FPDU
+            for (from, late) in [(20, false), (20, true), (51, true)] {
+                let (mut a, mut b) = opened(if crc { 0x40 } else { 0 }, 0);
+                for n in 0..6 {
+                    a.send(&format!("message {n}"));
+                    b.write(9, 100 * n, &[b'w'; 100], 200, Opcode::WRITE);
+                }
+                let mut talk = if late { Talk::late() } else { Talk::new() };
+                a.bytes.drain(..from);
+                b.bytes.drain(..20);
+                talk.all(End::A, &a, 40).all(End::B, &b, 126);
+                let expected = if crc { Found::Crc } else { Found::Shape };
+                assert_eq!((talk.flow.found(End::A), talk.flow.found(End::B)), (Some(expected), Some(expected)), "{crc} {from} {late} {:?}", talk.told);
+                assert_eq!(talk.told.ops[0].len() + usize::from(from == 51), 6, "{crc} {from} {late}: {:?}", talk.told);
+                assert_eq!((talk.told.ops[1].len(), &talk.told.bytes), (6, &[vec![], vec![]]));
+                assert!(talk.told.facts.iter().all(|f| f == "Resync"), "{:?}", talk.told.facts);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_capture_lost_is_skipped_and_what_the_wire_lost_is_waited_for() {
+        for flags in [0x00, 0x40] {
+            let (mut a, b) = opened(flags, 0);
+            for n in 0..9 {
+                a.send(&format!("message {n}"));
+            }
+            let size = (a.bytes.len() - 20) / 9;
+            let at = |n: usize| 20 + n * size;
+            let mut talk = Talk::new();
+            talk.part(End::A, 0, &a.bytes[..20]).all(End::B, &b, 99);
+            let open = |talk: &mut Talk| talk.part(End::A, 20, &a.bytes[20..at(2)]).part(End::A, at(3), &a.bytes[at(3)..]).told.ops[0].len();
+            assert_eq!(open(&mut talk), 2);
+            talk.now += 200_000_000;
+            talk.part(End::A, at(2), &a.bytes[at(2)..at(3)]);
+            assert_eq!((talk.told.ops[0].len(), talk.told.facts.last().map(String::as_str)), (9, Some("Retransmission")));
+
+            let mut talk = Talk::new();
+            talk.part(End::A, 0, &a.bytes[..20]).all(End::B, &b, 99);
+            open(&mut talk);
+            talk.ack(End::B, a.bytes.len());
+            assert_eq!((talk.told.ops[0].len(), &talk.told.facts[2..]), (8, &["Gap".to_string(), "Resync".to_string()][..]));
+            assert!(talk.told.ops[0].last().unwrap().contains("message 8"));
+        }
+    }
+
+    #[test]
+    fn a_capture_of_one_direction_does_not_wait_for_ever() {
+        let mut a = Script::new(true, false);
+        for n in 0..40 {
+            a.send(&format!("{n:03}").repeat(3000));
+        }
+        let mut talk = Talk::late();
+        let skip = a.bytes.len() / 80;
+        talk.part(End::A, 0, &a.bytes[..skip]);
+        for (n, part) in a.bytes[2 * skip..].chunks(8000).enumerate() {
+            talk.part(End::A, 2 * skip + n * 8000, part);
+        }
+        assert!(talk.flow.memory() < 400_000);
+        let at = At::default();
+        talk.flow.finish(at, &talk.options.clone(), &mut Off, &mut talk.told);
+        assert!(talk.told.ops[0].len() >= 37 && talk.told.facts.contains(&"Gap".to_string()), "{} {:?}", talk.told.ops[0].len(), talk.told.facts);
+    }
+
+    #[test]
+    fn cut_frames_keep_their_headers() {
+        for flags in [0x00, 0x40, 0x80] {
+            let (mut a, mut b) = opened(flags, 0);
+            a.send("small");
+            b.write(7, 0x1000, &[b'x'; 3000], 1000, Opcode::WRITE).send("the end");
+            let mut talk = Talk::new();
+            talk.all(End::A, &a, 999).all(End::B, &Script { bytes: b.bytes[..20].to_vec(), ..Script::default() }, 99);
+            let mut at = 20;
+            while at < b.bytes.len() {
+                let segment = &b.bytes[at..(at + 700).min(b.bytes.len())];
+                let kept = segment.len().min(300);
+                let seq = ISN[1].wrapping_add(at as u32);
+                talk.raw(End::B, seq, ISN[0], ACK, &segment[..kept], (segment.len() - kept) as u32, 9);
+                at += segment.len();
+            }
+            let cut: Vec<_> = talk.told.ops[1].iter().filter(|o| o.ends_with("cut")).collect();
+            assert!(cut.len() == 1 && cut[0].starts_with("Write First 7:1000 xxx"), "{flags:x} {:?}", talk.told);
+        }
+        // whole FPDUs in cut frames lose nothing but data, and are read where they stand
+        let (a, mut b) = opened(0x40, 0);
+        b.bytes.truncate(20);
+        let mut talk = Talk::new();
+        talk.both(&a, &b, 999);
+        for n in 0..3 {
+            let mut one = Script::new(true, false);
+            one.write(7, 1000 * n, &[b'x'; 1000], 1000, Opcode::WRITE);
+            let seq = ISN[1].wrapping_add(20 + n as u32 * one.bytes.len() as u32);
+            let mut tree = Tree::new();
+            tree.begin(&one.bytes[..100]);
+            talk.traced(End::B, seq, ISN[0], ACK, &one.bytes[..100], one.bytes.len() as u32 - 100, 9, &mut tree);
+            assert_eq!((tree.number("iwarp_ddp.tagged_offset"), tree.sources().len()), (Some(1000 * n), 1));
+        }
+        assert_eq!((talk.told.ops[1].len(), talk.told.facts.len()), (3, 2));
+    }
+
+    #[test]
+    fn a_wrong_crc_and_a_length_that_lies() {
+        let (mut a, b) = opened(0x40, 0);
+        a.send("one").send("two").send("three");
+        a.bytes[20 + 20] ^= 1;
+        let mut talk = Talk::new();
+        talk.all(End::B, &b, 99).all(End::A, &a, 9999);
+        assert_eq!((talk.told.ops[0].len(), talk.told.facts.last().map(String::as_str)), (3, Some("CrcBad")));
+        for flags in [0x00, 0x40] {
+            let (mut a, b) = opened(flags, 0);
+            for n in 0..5 {
+                a.send(&format!("message {n} {}", "m".repeat(40)));
+            }
+            a.bytes[21] += 8;
+            let mut talk = Talk::new();
+            talk.part(End::A, 0, &a.bytes[..20]).all(End::B, &b, 99).all(End::A, &a, 90);
+            assert!(talk.told.facts.contains(&"Resync".to_string()), "{flags:x} {:?}", talk.told);
+            assert!(talk.told.ops[0].len() >= 3 && talk.told.ops[0].last().unwrap().contains("message 4"), "{:?}", talk.told.ops[0]);
+        }
+    }
+
+    #[test]
+    fn message_numbers_segments_and_responses_that_break_the_rules() {
+        let (mut a, mut b) = opened(0, 0);
+        a.segment(&untagged(Opcode::SEND, true, 1, 0, 0, b"one"));
+        a.segment(&untagged(Opcode::SEND, true, 3, 0, 0, b"three"));
+        a.segment(&untagged(Opcode::SEND, true, 3, 0, 0, b"again"));
+        a.segment(&untagged(Opcode::SEND, false, 4, 0, 0, b"hole"));
+        a.segment(&untagged(Opcode::SEND, false, 4, 6, 0, b"overlap"));
+        a.segment(&untagged(Opcode::SEND, true, 4, 7, 0, b"end"));
+        b.write(9, 9, b"nobody asked", 99, Opcode::READ_RESPONSE);
+        b.segment(&Ddp { control: Control { flags: 0x42 }, ..untagged(Opcode::SEND, true, 1, 0, 0, b"version 2") });
+        b.segment(&untagged(Opcode::SEND, true, 2, 0, 0, b"good"));
+        b.segment(&untagged(Opcode(0xe), true, 1, 0, 0, b"opcode"));
+        b.segment(&untagged(Opcode::SEND, true, 3, 0, 0, b"good"));
+        let mut talk = Talk::new();
+        talk.both(&a, &b, 9999);
+        let facts = ["MpaRequest", "MpaReply", "MsnGap", "MsnRepeat", "SegmentHole", "SegmentOverlap", "ReadUnknown", "Undefined", "Undefined"];
+        assert_eq!(talk.told.facts, facts);
+        assert_eq!(
+            talk.told.ops[1],
+            [
+                "ReadResponse Last ? nobody asked",
+                "Send Only @0 version 2 of 9",
+                "Send Only @0 good of 4",
+                "Send Only @0 good of 4"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_terminate_is_told_with_its_reason() {
+        let (a, mut b) = opened(0, 0);
+        let terminate = Terminate { layer: 2, error_type: 0, code: 2, segment_length: None, ddp: None, read_request: None };
+        let mut payload = Vec::new();
+        terminate.emit(&mut payload);
+        b.queued(Opcode::TERMINATE, &payload, 99);
+        let mut talk = Talk::new();
+        talk.both(&a, &b, 99);
+        assert_eq!((talk.told.facts.last().map(String::as_str), talk.told.ops[1].len()), (Some("Terminate"), 1));
+    }
+
+    #[test]
+    fn windows_that_close_and_ports_that_are_used_again() {
+        let (a, b) = opened(0, 0);
+        let mut talk = Talk::new();
+        talk.both(&a, &b, 99);
+        talk.raw(End::B, ISN[1].wrapping_add(20), ISN[0], ACK, b"", 0, 0).raw(End::B, ISN[1].wrapping_add(20), ISN[0], ACK, b"", 0, 0);
+        assert!(talk.flow.zero_window_since(End::B).is_some());
+        talk.raw(End::B, ISN[1].wrapping_add(20), ISN[0], ACK, b"", 0, 7);
+        assert_eq!((talk.told.facts.last().map(String::as_str), talk.flow.counts(End::B).zero_windows), (Some("ZeroWindow"), 1));
+        // the same SYN again is nothing, another one is another connection
+        talk.raw(End::A, ISN[0].wrapping_sub(1), 0, SYN, b"", 0, 9);
+        assert_eq!(talk.flow.verdict(), Verdict::Mpa);
+        talk.raw(End::A, 77, 0, SYN, b"", 0, 9);
+        assert_eq!((talk.told.facts.last().map(String::as_str), talk.flow.verdict()), (Some("Reopened"), Verdict::Undecided));
+    }
+
+    #[test]
+    fn fields_lie_in_the_frame_or_in_a_source_of_their_own() {
+        let (mut a, b) = opened(0, 0);
+        a.send("first").send("second");
+        let mut talk = Talk::new();
+        talk.part(End::A, 0, &a.bytes[..20]).all(End::B, &b, 99);
+        let (first, rest) = a.bytes[20..].split_at(40);
+        let (mut frame, mut tree) = (b"header".to_vec(), Tree::new());
+        frame.extend_from_slice(first);
+        tree.begin(&frame);
+        talk.traced(End::A, ISN[0].wrapping_add(20), ISN[1], ACK, &frame[6..], 0, 9, &mut tree);
+        let msn = tree.all("iwarp_ddp.msn").next().unwrap();
+        assert_eq!((msn.source, msn.offset, tree.covered(msn)), (0, 6 + 12, &[0, 0, 0, 1][..]));
+        assert_eq!(tree.protocol, "DDP/RDMA");
+        tree.begin(rest);
+        talk.traced(End::A, ISN[0].wrapping_add(60), ISN[1], ACK, rest, 0, 9, &mut tree);
+        let msn = tree.all("iwarp_ddp.msn").next().unwrap();
+        assert_eq!((tree.sources()[usize::from(msn.source)].name, tree.covered(msn)), ("Reassembled FPDU", &[0, 0, 0, 2][..]));
+        assert!(tree.faults.is_empty());
+    }
+
+    /// A message of a script.
+    #[derive(Clone, Debug)]
+    enum Message {
+        Send(usize, usize),
+        Write(usize, usize),
+        Read(usize),
+    }
+
+    fn message() -> impl Strategy<Value = Message> {
+        prop_oneof![
+            (0..700usize, 20..300usize).prop_map(|(n, cut)| Message::Send(n, cut)),
+            (1..900usize, 20..300usize).prop_map(|(n, cut)| Message::Write(n, cut)),
+            (1..500usize).prop_map(Message::Read),
+        ]
+    }
+
+    fn scripts(messages: &[Message], flags: u8) -> (Script, Script) {
+        let (mut a, mut b) = opened(flags, flags);
+        for (n, m) in messages.iter().enumerate() {
+            let text: Vec<u8> = (0..900).map(|k| b'a' + ((k * 7 + n) % 26) as u8).collect();
+            let n = n as u32;
+            match m {
+                Message::Send(len, cut) => {
+                    a.queued(Opcode::SEND_SE, &text[..*len], *cut);
+                    b.queued(Opcode::SEND_INVALIDATE, &text[..*len / 2], *cut);
+                }
+                Message::Write(len, cut) => drop(b.write(n, 0x1000, &text[..*len], *cut, Opcode::WRITE)),
+                Message::Read(len) => {
+                    a.read((n, 0x10), (n + 100, 0x20), *len as u32);
+                    b.write(n, 0x10, &text[..*len], 200, Opcode::READ_RESPONSE);
+                }
+            }
+        }
+        (a, b)
+    }
+
+    proptest! {
+        /// Any cutting into segments, any doubling and reordering of them, tells the same.
+        #[test]
+        fn the_order_of_segments_does_not_matter(
+            messages in proptest::collection::vec(message(), 1..12),
+            flags in prop_oneof![Just(0x00u8), Just(0x40), Just(0x80), Just(0xc0)],
+            cuts in proptest::collection::vec(1..400usize, 1..30),
+            twice in proptest::collection::vec(any::<bool>(), 30),
+            swaps in proptest::collection::vec((0..200usize, 1..6usize), 0..30),
+        ) {
+            let (a, b) = scripts(&messages, flags);
+            let mut whole = Talk::new();
+            whole.both(&a, &b, usize::MAX);
+            prop_assert_eq!(&whole.told.facts, &["MpaRequest", "MpaReply"]);
+            let mut cut = Talk::new();
+            cut.part(End::A, 0, &a.bytes[..20]).part(End::B, 0, &b.bytes[..20]);
+            for (by, script) in [(End::A, &a), (End::B, &b)] {
+                let (mut segments, mut at) = (Vec::new(), 20);
+                for n in 0.. {
+                    let end = (at + cuts[n % cuts.len()]).min(script.bytes.len());
+                    segments.push((at, end));
+                    if twice[n % twice.len()] {
+                        segments.push((at, end));
+                    }
+                    if end == script.bytes.len() {
+                        break;
+                    }
+                    at = end;
+                }
+                for (n, far) in &swaps {
+                    let n = n % segments.len();
+                    let m = (n + far) % segments.len();
+                    segments.swap(n, m);
+                }
+                for (from, to) in segments {
+                    cut.part(by, from, &script.bytes[from..to]);
+                }
+            }
+            prop_assert_eq!(&cut.told.ops, &whole.told.ops);
+            prop_assert_eq!(cut.told.bytes, whole.told.bytes);
+            prop_assert!(cut.told.facts.iter().all(|f| matches!(&f[..], "MpaRequest" | "MpaReply" | "Retransmission" | "OutOfOrder")));
+        }
+
+        /// What is seen late or with a piece missing is a part of what the whole shows, but for what it cannot know.
+        #[test]
+        fn a_late_start_tells_nothing_that_is_not_so(
+            messages in proptest::collection::vec(message(), 4..12),
+            crc: bool,
+            from in 0..3000usize,
+            size in 50..1500usize,
+        ) {
+            let (a, b) = scripts(&messages, if crc { 0x40 } else { 0 });
+            let mut whole = Talk::new();
+            whole.both(&a, &b, usize::MAX);
+            let from = from % b.bytes.len();
+            let mut late = Talk::late();
+            for (n, part) in b.bytes[from..].chunks(size).enumerate() {
+                late.part(End::B, from + n * size, part);
+            }
+            let place = |op: &String| op.split(' ').nth(3).unwrap_or_default().to_string();
+            let all: Vec<_> = whole.told.ops[1].iter().map(place).collect();
+            let seen: Vec<_> = late.told.ops[1].iter().map(place).collect();
+            prop_assert!(all.ends_with(&seen), "{seen:?} of {all:?}");
+        }
+
+        #[test]
+        fn arbitrary_segments_never_panic_and_stay_bounded(data in proptest::collection::vec(any::<u8>(), 0..3000)) {
+            crate::fuzzing::fuzz_tcp_flow(&data);
+        }
+    }
 }

@@ -122,6 +122,8 @@ pub struct Framer {
     known: bool,
     /// The first byte seen need not be the first of the stream.
     late: bool,
+    /// An FPDU was told: none without a ULPDU follows.
+    begun: bool,
     found: Option<Found>,
     /// Bytes of the FPDU, Request or search that wait for more; markers are not among them.
     buf: Vec<u8>,
@@ -137,7 +139,7 @@ pub struct Framer {
     marker: [u8; MARKER_LEN],
     /// Markers: how many of them.
     marker_have: u8,
-    /// Markers: the CRC so far; `None` where bytes of the FPDU were missed.
+    /// Markers: the CRC so far, of the FPDU and the markers before and in it; `None` where bytes of it were missed.
     sum: Option<u32>,
     /// CRCs that were wrong while it was not known whether they are used.
     doubts: u8,
@@ -163,7 +165,7 @@ impl Framer {
 
     /// Bytes of memory besides its own size.
     pub fn memory(&self) -> usize {
-        self.buf.capacity() + self.search.as_ref().map_or(0, |_| size_of::<Search>())
+        self.buf.capacity() + self.search.as_ref().map_or(0, |s| size_of::<Search>() + s.candidates.capacity() * size_of::<Candidate>())
     }
 
     /// Gives back what is not needed while nothing is held.
@@ -211,13 +213,31 @@ impl Framer {
     /// the caller learns from that one, and comes again.
     #[inline]
     pub fn push<'a>(&mut self, piece: Piece<'a>, check: bool, tell: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
-        match self.phase {
-            Phase::Framing => self.frame(piece, check, tell),
-            Phase::Opening => return self.open(piece, check, tell),
-            Phase::Search => self.look(piece, check, tell),
-            Phase::Other => tell(Framed::Other(piece)),
+        if self.phase == Phase::Opening {
+            return self.open(piece, check, tell);
         }
+        self.run(piece, check, tell);
         None
+    }
+
+    /// Frames and searches in turn, until the piece is used up.
+    #[inline]
+    fn run(&mut self, mut piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+        loop {
+            match self.phase {
+                Phase::Framing if self.markers => return self.frame_marked(piece, check, tell),
+                Phase::Framing => {
+                    let Some(rest) = self.frame(piece, check, tell) else { return };
+                    self.begin_search(false);
+                    piece = rest;
+                }
+                Phase::Search => {
+                    let Some(rest) = self.look(piece, check, tell) else { return };
+                    piece = rest;
+                }
+                Phase::Opening | Phase::Other => return tell(Framed::Other(piece)),
+            }
+        }
     }
 
     fn open<'a>(&mut self, piece: Piece<'a>, check: bool, tell: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
@@ -235,6 +255,7 @@ impl Framer {
                 self.found = Some(Found::Handshake);
                 self.known = true;
                 self.position = 0;
+                self.sum = Some(0);
                 if kept == 0 {
                     tell(Framed::Startup { bytes: &piece.bytes[..length], in_frame: piece.in_frame });
                 } else {
@@ -256,9 +277,9 @@ impl Framer {
                 let bytes = core::mem::take(&mut self.buf);
                 self.begin_search(!self.known && !self.late && !piece.bytes.is_empty());
                 if kept == 0 {
-                    self.look(piece, check, tell);
+                    self.run(piece, check, tell);
                 } else {
-                    self.look(Piece { bytes: &bytes, missing: piece.missing, in_frame: false }, check, tell);
+                    self.run(Piece { bytes: &bytes, missing: piece.missing, in_frame: false }, check, tell);
                 }
             }
         }
@@ -280,15 +301,16 @@ impl Framer {
         }
     }
 
-    /// Framing is known: one FPDU after the other.
+    /// Framing is known: one FPDU after the other. Returns the bytes from which on it is not.
     #[inline]
-    fn frame(&mut self, piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
-        if self.markers {
-            return self.frame_marked(piece, check, tell);
-        }
+    fn frame<'a>(&mut self, piece: Piece<'a>, check: bool, tell: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
         let mut bytes = piece.bytes;
         if self.have > 0 {
+            let short = self.have < 4;
             bytes = self.fill(bytes, check, tell);
+            if short && self.have >= 4 && !self.holed && !self.fits(&self.buf) {
+                return Some(Piece { bytes, ..piece });
+            }
         }
         while let Some((length, _)) = bytes.split_first_chunk::<2>() {
             let length = u16::from_be_bytes(*length);
@@ -298,17 +320,18 @@ impl Framer {
             }
             let (fpdu, rest) = bytes.split_at(total);
             let crc = self.judge(fpdu, check);
-            if crc != Crc::Used(Check::Good) && !plausible(fpdu) && !plausible(rest) {
+            if crc != Crc::Used(Check::Good) && !self.fits(fpdu) && !plausible(rest) {
                 // neither here nor behind it is an FPDU
-                return self.lose(Piece { bytes, ..piece }, check, tell);
+                return Some(Piece { bytes, ..piece });
             }
             tell(Framed::Fpdu { bytes: fpdu, in_frame: piece.in_frame, crc });
+            self.begun = true;
             bytes = rest;
         }
         if bytes.is_empty() && piece.missing == 0 && self.have == 0 {
-            return;
+            return None;
         }
-        self.keep(Piece { bytes, ..piece }, check, tell);
+        self.keep(Piece { bytes, ..piece }, check, tell)
     }
 
     /// Adds to the FPDU that is being put together. What is left is behind it.
@@ -331,6 +354,12 @@ impl Framer {
         }
     }
 
+    /// Whether this can be an FPDU: by its header, or as the first of its direction, which may be empty (RFC 6581 9.4).
+    #[inline]
+    fn fits(&self, fpdu: &[u8]) -> bool {
+        plausible(fpdu) || (!self.begun && fpdu.starts_with(&[0, 0]))
+    }
+
     /// Length of the FPDU whose length field is in `buf`.
     fn total(&self) -> u32 {
         fpdu_len(u16::from_be_bytes([self.buf[0], self.buf[1]])) as u32
@@ -349,10 +378,12 @@ impl Framer {
             },
         };
         tell(Framed::Fpdu { bytes: &buf, in_frame: false, crc });
+        self.begun = true;
         self.buf = buf;
         self.clear();
         self.have = 0;
         self.holed = false;
+        self.sum = Some(0);
     }
 
     fn unchecked(&self) -> Crc {
@@ -389,64 +420,57 @@ impl Framer {
         Crc::Used(if good { Check::Good } else { Check::Bad })
     }
 
-    /// Keeps the beginning of an FPDU, or tells it cut where the rest will not come.
-    fn keep(&mut self, piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+    /// Keeps the beginning of an FPDU, or tells it cut where the rest will not come. Returns what the framing is lost in.
+    fn keep<'a>(&mut self, piece: Piece<'a>, check: bool, tell: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
         let Piece { bytes, missing, in_frame } = piece;
         if missing == 0 {
             if self.have == 0 {
+                if !self.fits(bytes) {
+                    return Some(piece);
+                }
                 self.buf.extend_from_slice(bytes);
                 self.have = bytes.len() as u32;
             }
             let total = (self.have >= 2).then(|| self.total());
             tell(Framed::Part { have: self.have, total });
-            return;
+            return None;
         }
+        let lost = |missing: u32| (missing > 0).then_some(Piece { bytes: &[], missing, in_frame: false });
         if self.have == 0 {
-            let Some((length, _)) = bytes.split_first_chunk::<2>() else { return self.lose(piece, check, tell) };
+            let Some((length, _)) = bytes.split_first_chunk::<2>() else { return Some(piece) };
+            if !self.fits(bytes) {
+                return Some(piece);
+            }
             let (there, total) = (bytes.len() as u32, fpdu_len(u16::from_be_bytes(*length)) as u32);
-            if there + missing < total && plausible(bytes) {
+            if there.saturating_add(missing) < total {
                 // a hole, and the FPDU goes on behind it
                 self.buf.extend_from_slice(bytes);
                 (self.have, self.holed) = (there + missing, true);
-                return;
-            }
-            if !plausible(bytes) {
-                return self.lose(piece, check, tell);
+                return None;
             }
             tell(Framed::Fpdu { bytes, in_frame, crc: self.unchecked() });
-            if there + missing > total {
-                self.lose(Piece { bytes: &[], missing: there + missing - total, in_frame: false }, check, tell);
-            }
-            return;
+            return lost(missing - (total - there));
         }
         // all bytes of the piece are in the FPDU that is being put together, and it is not complete
         if self.have < 2 {
             self.skipped += self.have;
             self.clear();
-            return self.lose(Piece { bytes: &[], missing, in_frame: false }, check, tell);
+            return lost(missing);
         }
         let left = self.total() - self.have;
         self.holed = true;
         if missing < left {
             self.have += missing;
-            return;
+            return None;
         }
         self.have += left;
         self.complete(check, tell);
-        if missing > left {
-            self.lose(Piece { bytes: &[], missing: missing - left, in_frame: false }, check, tell);
-        }
+        lost(missing - left)
     }
 
-    /// Where the next FPDU begins is not known any more.
-    fn lose(&mut self, piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
-        self.begin_search(false);
-        self.look(piece, check, tell);
-    }
-
-    /// Looks for FPDUs that chain.
-    fn look(&mut self, piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
-        let Some(mut search) = self.search.take() else { return };
+    /// Looks for FPDUs that chain. Returns what of the piece is framed, if it is all that is.
+    fn look<'a>(&mut self, piece: Piece<'a>, check: bool, tell: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
+        let mut search = self.search.take()?;
         let kept = self.buf.len();
         if self.markers {
             self.strip_into_search(piece.bytes);
@@ -459,8 +483,12 @@ impl Framer {
         }
         let in_place = kept == 0 && !self.markers;
         let hay = if in_place { piece.bytes } else { &self.buf[..] };
-        let terms = Terms { known: self.known, crc: if check && !self.markers { self.crc } else { CrcUse::Off } };
-        if let Some((start, found)) = search.look(hay, kept, terms) {
+        let mut terms = Terms {
+            known: self.known,
+            crc: if check && !self.markers { self.crc } else { CrcUse::Off },
+            budget: 4 * hay.len() + 64 * 1024,
+        };
+        if let Some((start, found)) = search.look(hay, kept, &mut terms) {
             self.phase = Phase::Framing;
             self.known = true;
             self.found = Some(self.found.map_or(found, |f| f.max(found)));
@@ -468,14 +496,17 @@ impl Framer {
             self.skipped = 0;
             tell(Framed::Resync { skipped, found });
             if in_place {
-                return self.frame(Piece { bytes: &piece.bytes[start..], ..piece }, check, tell);
+                return Some(Piece { bytes: &piece.bytes[start..], ..piece });
             }
             let buf = core::mem::take(&mut self.buf);
             let rest = Piece { bytes: &buf[start..], missing: piece.missing, in_frame: false };
             if self.markers {
-                return self.frame_stripped(rest, check, tell);
+                self.frame_stripped(rest, check, tell);
+            } else {
+                // once: with nothing buffered, the search goes on in place
+                self.run(rest, check, tell);
             }
-            return self.frame(rest, check, tell);
+            return None;
         }
         let hay_len = hay.len();
         let hopeless =
@@ -483,13 +514,14 @@ impl Framer {
         if hopeless {
             if in_place {
                 self.phase = Phase::Other;
-                return tell(Framed::Other(piece));
+                tell(Framed::Other(piece));
+                return None;
             }
             self.give_up(tell);
             if piece.missing > 0 {
                 tell(Framed::Other(Piece { bytes: &[], missing: piece.missing, in_frame: false }));
             }
-            return;
+            return None;
         }
         if piece.missing > 0 || hay_len > SEARCH_MAX {
             // what was read cannot be chained to what comes
@@ -505,15 +537,13 @@ impl Framer {
             }
         }
         self.search = Some(search);
+        None
     }
 
     /// Framing is known, and there are markers in the stream.
     fn frame_marked(&mut self, piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
         let mut bytes = piece.bytes;
         while !bytes.is_empty() {
-            if self.have == 0 && self.marker_have == 0 {
-                self.sum = Some(0);
-            }
             let phase = self.position % MARKER_INTERVAL;
             if (phase as usize) < MARKER_LEN {
                 bytes = self.take_marker(bytes, tell);
@@ -538,8 +568,11 @@ impl Framer {
             }
             (self.have, self.position, bytes) = (self.have + n as u32, self.position.wrapping_add(n as u32), rest);
             if self.have >= 2 && self.have == self.total() {
-                if !plausible(&self.buf) && !plausible(bytes) {
-                    return self.lose_buffered(Piece { bytes, ..piece }, check, tell);
+                if !self.fits(&self.buf) && !plausible(bytes) {
+                    // what is in `buf` is no FPDU: it is searched, with what follows
+                    self.begin_search(false);
+                    self.look(Piece { bytes, ..piece }, check, tell);
+                    return;
                 }
                 self.complete(check, tell);
             }
@@ -605,12 +638,6 @@ impl Framer {
         self.begin_search(false);
     }
 
-    /// The FPDU in `buf` is none: it is searched, with what follows.
-    fn lose_buffered(&mut self, rest: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
-        self.begin_search(false);
-        self.look(rest, check, tell);
-    }
-
     fn strip_into_search(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let phase = self.position % MARKER_INTERVAL;
@@ -636,7 +663,9 @@ impl Framer {
         self.buf.extend_from_slice(bytes);
         self.have = bytes.len() as u32;
         self.holed = false;
-        self.sum = None;
+        // what was searched has no sum; a marker that stands before the next FPDU is part of its sum
+        let behind_marker = self.position % MARKER_INTERVAL <= MARKER_LEN as u32;
+        self.sum = (bytes.is_empty() && !behind_marker).then_some(0);
         // an estimate, right where no marker stands between
         self.header_at = self.position.wrapping_sub(self.have);
         if piece.missing > 0 {
@@ -650,12 +679,9 @@ impl Framer {
 #[inline]
 fn plausible(fpdu: &[u8]) -> bool {
     match *fpdu {
-        [a, b, ddp, rdmap, ..] => {
-            let length = u16::from_be_bytes([a, b]);
-            // nothing (a ready-to-receive), or a DDP header of version 1 and an opcode of version 0 or 1
-            length == 0 || (ddp & 0x3f == 0x01 && rdmap & 0xb0 == 0 && rdmap & 0xf <= 0xb)
-        }
-        [a, b, ddp] => (a, b) == (0, 0) || ddp & 0x3f == 0x01,
+        // DDP version 1, RDMAP version 0 or 1, an opcode that is defined
+        [_, _, ddp, rdmap, ..] => ddp & 0x3f == 0x01 && rdmap & 0xb0 == 0 && rdmap & 0xf <= 0xb,
+        [_, _, ddp] => ddp & 0x3f == 0x01,
         _ => true,
     }
 }
@@ -672,10 +698,12 @@ fn is_something_else(b: &[u8]) -> bool {
 }
 
 /// What the search may rely on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Terms {
     known: bool,
     crc: CrcUse,
+    /// Bytes whose CRC may be computed: the cost of a search is linear in what is searched.
+    budget: usize,
 }
 
 /// The search for framing in mid-stream.
@@ -714,7 +742,7 @@ enum Fate {
 
 impl Search {
     /// Looks at `hay`, of which the first `old` bytes were seen before. A place where framing begins, if there is one.
-    fn look(&mut self, hay: &[u8], old: usize, terms: Terms) -> Option<(usize, Found)> {
+    fn look(&mut self, hay: &[u8], old: usize, terms: &mut Terms) -> Option<(usize, Found)> {
         let mut claim = None;
         self.candidates.retain_mut(|c| match if claim.is_some() { Fate::Open } else { c.follow(hay, terms) } {
             Fate::Open => true,
@@ -724,7 +752,7 @@ impl Search {
                 true
             }
         });
-        while claim.is_none() && self.scan + SHAPE_LEN <= hay.len() {
+        while claim.is_none() && self.scan + SHAPE_LEN <= hay.len() && self.candidates.len() < CANDIDATES_MAX {
             let start = self.scan;
             self.scan += 1;
             if self.anchored && start > 0 {
@@ -738,8 +766,8 @@ impl Search {
             let mut c = Candidate { start, next: start, score, fpdus: 0, crc_good: false, counted: false, tagged: None };
             match c.follow(hay, terms) {
                 Fate::Claimed => claim = Some(c),
-                Fate::Open if self.candidates.len() < CANDIDATES_MAX => self.candidates.push(c),
-                _ => {}
+                Fate::Open => self.candidates.push(c),
+                Fate::Dead => {}
             }
         }
         self.failed = self.anchored && self.scan > 0 && self.candidates.is_empty();
@@ -749,7 +777,7 @@ impl Search {
 
 impl Candidate {
     /// Follows the chain as far as the bytes go.
-    fn follow(&mut self, hay: &[u8], terms: Terms) -> Fate {
+    fn follow(&mut self, hay: &[u8], terms: &mut Terms) -> Fate {
         let enough = if terms.known { 3 } else { 5 };
         loop {
             let Some(rest) = hay.get(self.next..) else { return Fate::Open };
@@ -765,10 +793,14 @@ impl Candidate {
             let total = fpdu_len(shape.length);
             let Some(fpdu) = rest.get(..total) else { return self.fate(enough) };
             let zero = fpdu.ends_with(&[0; CRC_LEN]);
-            if terms.crc != CrcUse::Off && mpa::check(fpdu) == Check::Good {
+            let checked = terms.crc != CrcUse::Off && terms.budget >= total;
+            if checked {
+                terms.budget -= total;
+            }
+            if checked && mpa::check(fpdu) == Check::Good {
                 self.crc_good = true;
                 self.score += 3;
-            } else if terms.crc == CrcUse::On {
+            } else if checked && terms.crc == CrcUse::On {
                 return Fate::Dead;
             } else if zero {
                 self.score += 1;
@@ -822,6 +854,7 @@ fn shape(b: &[u8]) -> Option<Shape> {
         Opcode::TERMINATE => 18 + 4,
         _ => 18,
     };
-    let fits = length >= least && Some(word(8)) == opcode.queue() && (opcode.invalidates() || word(4) == 0);
-    fits.then_some(Shape { length, strong: true, tagged: None })
+    let fits = length >= least && Some(word(8)) == opcode.queue();
+    // the reserved bytes are 0, but nobody checks
+    fits.then_some(Shape { length, strong: opcode.invalidates() || word(4) == 0, tagged: None })
 }

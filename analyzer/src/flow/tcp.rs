@@ -270,7 +270,19 @@ impl Stream {
             self.skip_acknowledged(tell);
         }
         while self.held_bytes > limit {
-            let Some((&first, _)) = self.held.first_key_value() else { break };
+            self.skip_first(tell);
+        }
+    }
+
+    /// Tells all that is held back, with the gaps before it.
+    pub fn release(&mut self, tell: &mut impl FnMut(Event<'_>)) {
+        while !self.held.is_empty() {
+            self.skip_first(tell);
+        }
+    }
+
+    fn skip_first(&mut self, tell: &mut impl FnMut(Event<'_>)) {
+        if let Some((&first, _)) = self.held.first_key_value() {
             self.skip_to(first, false, tell);
             self.drain(0, &[], tell);
         }

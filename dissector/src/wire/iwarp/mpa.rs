@@ -16,6 +16,7 @@ use crate::fault::{Fault, PResult};
 use crate::frame::Check;
 use crate::leaf::read;
 use crate::trace::{Trace, Value, scope};
+use crate::wire::ib::cm::RpcRdmaPrivate;
 use alloc::vec::Vec;
 
 /// What an MPA Request begins with (RFC 5044 7.1.1).
@@ -160,6 +161,8 @@ pub struct Startup<'a> {
     pub enhanced: Option<Enhanced>,
     /// Read depths of \[MS-SMBD\] 6.1.
     pub legacy: Option<Legacy>,
+    /// What NFS says in the private data (RFC 8797).
+    pub rpc_rdma: Option<RpcRdmaPrivate>,
     /// The private data behind the read depths: the upper layer's.
     pub upper: &'a [u8],
 }
@@ -244,6 +247,7 @@ pub fn parse_startup<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Startu
                 t.down();
             }
             let (enhanced, legacy, upper) = private(&h, private_data, t);
+            let rpc_rdma = RpcRdmaPrivate::find(upper, t);
             if T::ON && !private_data.is_empty() {
                 t.up();
             }
@@ -261,6 +265,7 @@ pub fn parse_startup<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Startu
                 private_data,
                 enhanced,
                 legacy,
+                rpc_rdma,
                 upper,
             };
             if let (true, Some((ird, ord))) = (T::ON, frame.depths()) {
@@ -450,6 +455,7 @@ mod tests {
         bytes.extend_from_slice(&[0, 0x80, 0, 0, 0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 3]);
         let (_, nfs) = parse_startup(&bytes, &mut Off).unwrap();
         assert_eq!((nfs.legacy, nfs.enhanced.map(|e| e.ird())), (None, Some(128)));
+        assert_eq!(nfs.rpc_rdma.map(|p| (p.remote_invalidation(), p.send_size(), p.receive_size())), Some((true, 4096, 4096)));
         assert_eq!(nfs.upper, [0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 3]);
     }
 
