@@ -218,7 +218,50 @@ def pipeline(name, packets):
     keep("pipeline", name, out)
 
 
+def tcp_segment(frame):
+    """Ports, flags and payload of a TCP segment, or None."""
+    if frame[12:14] == b"\x08\x00" and frame[23] == 6:
+        at, end = 14 + (frame[14] & 15) * 4, 14 + struct.unpack_from(">H", frame, 16)[0]
+    elif frame[12:14] == b"\x86\xdd" and frame[20] == 6:
+        at, end = 54, 54 + struct.unpack_from(">H", frame, 18)[0]
+    else:
+        return None
+    return struct.unpack_from(">HH", frame, at), frame[at + 13], frame[at + (frame[at + 12] >> 4) * 4 : end]
+
+
+def tcp_flow(path):
+    """The first connection with payload, as segments that follow one another."""
+    first, seed, kinds = None, b"", set()
+    for _, frame in frames(path):
+        ports, flags, payload = tcp_segment(frame) or (None, 0, b"")
+        if ports is None or len(seed) > 6000:
+            continue
+        first = first or ports
+        look = (ports == first, flags & 7, payload[2:4], about(len(payload)))
+        if set(ports) != set(first) or look in kinds:
+            continue
+        kinds.add(look)
+        payload = payload[:0x7FF]
+        seed += struct.pack("<BBBBBBH", ports != first, flags & 0x1F, 0, 9, 0, 0, len(payload)) + payload
+    if len(seed) > 500:
+        keep("tcp_flow", pathlib.Path(path).stem, seed)
+
+
+def tcp_flow_made():
+    """MPA frames and FPDUs that the target makes by itself, in order and out of it."""
+    def head(kind, made, opcode, payload=b"", more=0, seq=0, far=0):
+        return struct.pack("<BBBBBBH", kind << 4 | made << 1 | (opcode & 0x80) >> 7, 0x18, opcode & 0x7F, more, 1, far, len(payload)) + payload
+
+    opening = head(0, 1, 0x40) + head(0, 1, 0xC0)
+    read = struct.pack(">IQIIQ", 7, 0, 5, 8, 64)
+    talk = head(0, 2, 3, b"hello") + head(0, 2, 1, read) + head(0, 2, 0x82, b"abcde") + head(0, 2, 0, b"write", 1) + head(0, 3, 0x13, b"no crc")
+    keep("tcp_flow", "made", opening + talk)
+    keep("tcp_flow", "made-late", talk + talk)
+    keep("tcp_flow", "made-gaps", opening + head(10, 2, 3, b"later", far=40) + head(0, 2, 3, b"x" * 20) + head(12, 2, 4, b"again", far=30) + talk)
+
+
 def main():
+    tcp_flow_made()
     key_file()
     decompress()
     smb_session()
@@ -229,6 +272,7 @@ def main():
         small = [n for n, (_, frame) in enumerate(all_frames) if n >= 40 and len(frame) < 600]
         for piece in (setup, setup[:25] + small[:60], setup + small[-50:]):
             pipeline(pathlib.Path(path).stem, [all_frames[n] for n in piece])
+        tcp_flow(path)
         seen, calls = set(), {}
         for _, frame in frames(path):
             by_frame(frame, seen, calls)

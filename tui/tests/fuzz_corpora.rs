@@ -25,6 +25,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("smb2", dissector::fuzz_smb2),
     ("smb_session", analyzer::fuzz_smb_session),
     ("smbd", dissector::fuzz_smbd),
+    ("tcp_flow", analyzer::fuzz_tcp_flow),
 ];
 
 /// Bytes of all seeds together, so that the repository stays small.

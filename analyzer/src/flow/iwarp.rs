@@ -881,7 +881,9 @@ mod tests {
             self.msn[queue] += 1;
             let msn = self.msn[queue];
             let last = payload.len().div_ceil(cut).max(1) - 1;
-            for (n, part) in payload.chunks(cut).enumerate() {
+            // a message of nothing is one segment of nothing
+            let parts = if payload.is_empty() { vec![payload] } else { payload.chunks(cut).collect() };
+            for (n, part) in parts.into_iter().enumerate() {
                 let invalidate = if opcode.invalidates() { 0x77 } else { 0 };
                 self.segment(&untagged(opcode, n == last, msn, (n * cut) as u32, invalidate, part));
             }
