@@ -32,7 +32,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { hold_limit: 4 << 20, check_crc: true, reads_limit: 4096 }
+        Self { hold_limit: 4 << 20, check_crc: true, reads_limit: 1024 }
     }
 }
 
@@ -271,7 +271,9 @@ impl TcpFlow {
             let (stream, mut follow) = self.parts(at, by.peer(), segment.payload, options, t, out);
             stream.acknowledged(segment.ack, &mut |e| follow.event(e));
         }
-        if segment.payload_length > 0 && flags & SYN == 0 {
+        if segment.payload_length > 0 {
+            // a SYN counts as a byte
+            let seq = segment.seq.wrapping_add(u32::from(flags & SYN != 0));
             let limit = if self.streams[by.peer().index()].started() {
                 options.hold_limit
             } else {
@@ -282,10 +284,10 @@ impl TcpFlow {
                 self.framers[by.index()].late();
             }
             let (stream, mut follow) = self.parts(at, by, segment.payload, options, t, out);
-            stream.data(at, segment.seq, segment.payload, segment.payload_length, limit, &mut |e| follow.event(e));
+            stream.data(at, seq, segment.payload, segment.payload_length, limit, &mut |e| follow.event(e));
         }
         if flags & FIN != 0 {
-            let seq = segment.seq.wrapping_add(segment.payload_length);
+            let seq = segment.seq.wrapping_add(segment.payload_length).wrapping_add(u32::from(flags & SYN != 0));
             let (stream, mut follow) = self.parts(at, by, segment.payload, options, t, out);
             stream.fin(seq, &mut |e| follow.event(e));
         }

@@ -1,0 +1,140 @@
+//! Following iWARP allocates nothing per segment once it is warm. A test binary of its own, since it counts every allocation of
+//! the process.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use rdmascope_analyzer::flow::iwarp::{FlowFact, FlowSink, Options, StreamBytes, TcpFlow};
+use rdmascope_analyzer::op::{At, End, RdmaOp};
+use rdmascope_dissector::frame::Segment;
+use rdmascope_dissector::trace::{Off, Trace};
+use rdmascope_dissector::wire::iwarp::{mpa, rdmap};
+
+struct Counter;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: everything is passed on to the system's allocator; only a counter is kept beside it.
+unsafe impl GlobalAlloc for Counter {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|n| n.set(n.get() + 1));
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTER: Counter = Counter;
+
+#[derive(Default)]
+struct Count {
+    ops: u64,
+    facts: u64,
+}
+
+impl FlowSink for Count {
+    fn op<T: Trace>(&mut self, _: &RdmaOp<'_>, _: &mut T) {
+        self.ops += 1;
+    }
+    fn fact(&mut self, _: At, _: End, _: FlowFact<'_>) {
+        self.facts += 1;
+    }
+    fn bytes<T: Trace>(&mut self, _: &StreamBytes<'_>, _: &mut T) {
+        panic!("it is MPA");
+    }
+}
+
+fn segment(by: End, seq: u32, payload: &[u8]) -> Segment<'_> {
+    Segment {
+        src_port: 1 + by.index() as u16,
+        dst_port: 2 - by.index() as u16,
+        seq,
+        ack: 0,
+        flags: 0x18,
+        window: 9,
+        window_scale: None,
+        mss: None,
+        sack: false,
+        payload,
+        payload_length: payload.len() as u32,
+    }
+}
+
+/// Sends, Writes, Reads and their Responses, with CRCs; cut into segments of `size` bytes, or one an FPDU.
+fn run(size: Option<usize>, markers: bool) {
+    let mut fpdus: Vec<Vec<u8>> = Vec::new();
+    let mut position = 0;
+    for n in 0..400_u32 {
+        let mut request = Vec::new();
+        rdmap::ReadRequest { sink_stag: n, sink_offset: 0, size: 1, source_stag: 1, source_offset: 2 }.emit(&mut request);
+        for ddp in [
+            rdmap::untagged(rdmap::Opcode::SEND, true, 1 + n, 0, 0, &[7; 200]),
+            rdmap::tagged(rdmap::Opcode::WRITE, true, 9, 4096 * u64::from(n), &[8; 1400]),
+            rdmap::untagged(rdmap::Opcode::READ_REQUEST, true, 1 + n, 0, 0, &request),
+        ] {
+            let (mut ulpdu, mut out) = (Vec::new(), Vec::new());
+            ddp.emit(&mut ulpdu);
+            if markers {
+                position = mpa::emit_fpdu_with_markers(&ulpdu, true, position, &mut out);
+            } else {
+                mpa::emit_fpdu(&ulpdu, true, &mut out);
+            }
+            fpdus.push(out);
+        }
+    }
+    let segments: Vec<Vec<u8>> = match size {
+        None => fpdus,
+        Some(size) => fpdus.concat().chunks(size).map(<[u8]>::to_vec).collect(),
+    };
+    let answers: Vec<Vec<u8>> = (0..400_u32)
+        .map(|n| {
+            let (mut ulpdu, mut out) = (Vec::new(), Vec::new());
+            rdmap::tagged(rdmap::Opcode::READ_RESPONSE, true, n, 0, &[1]).emit(&mut ulpdu);
+            mpa::emit_fpdu(&ulpdu, true, &mut out);
+            out
+        })
+        .collect();
+    let (mut flow, mut count, options) = (TcpFlow::new(), Count::default(), Options::default());
+    let startup = |reply: bool| {
+        let key = if reply { mpa::REPLY_KEY } else { mpa::REQUEST_KEY };
+        [&key[..], &[if markers && reply { 0xc0 } else { 0x40 }, 1, 0, 0]].concat()
+    };
+    let (mut seq, mut time) = ([1000, 2000_u32], 0);
+    let mut next = |flow: &mut TcpFlow, count: &mut Count, by: End, bytes: &[u8]| {
+        time += 1;
+        flow.segment(At { frame: time, time: time as i64 }, by, &segment(by, seq[by.index()], bytes), &options, &mut Off, count);
+        seq[by.index()] = seq[by.index()].wrapping_add(bytes.len() as u32);
+    };
+    next(&mut flow, &mut count, End::A, &startup(false));
+    next(&mut flow, &mut count, End::B, &startup(true));
+    let (mut before, mut answered) = (0, 0);
+    for (n, bytes) in segments.iter().enumerate() {
+        if n == segments.len() / 4 {
+            before = ALLOCATIONS.get();
+        }
+        next(&mut flow, &mut count, End::A, bytes);
+        // well behind the requests
+        if answered + 9 < n * 400 / segments.len() {
+            next(&mut flow, &mut count, End::B, &answers[answered]);
+            answered += 1;
+        }
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0, "in segments of {size:?}");
+    assert_eq!((count.ops, count.facts), (1200 + answered as u64, 2), "in segments of {size:?}");
+}
+
+#[test]
+fn following_allocates_nothing_per_segment() {
+    for markers in [false, true] {
+        run(None, markers);
+        run(Some(1448), markers);
+        run(Some(61), markers);
+    }
+}
