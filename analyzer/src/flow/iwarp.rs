@@ -906,8 +906,7 @@ mod tests {
 
         fn read(&mut self, sink: (u32, u64), source: (u32, u64), size: u32) -> &mut Self {
             let mut payload = Vec::new();
-            let request =
-                ReadRequest { sink_stag: sink.0, sink_offset: sink.1, size, source_stag: source.0, source_offset: source.1 };
+            let request = ReadRequest { sink_stag: sink.0, sink_offset: sink.1, size, source_stag: source.0, source_offset: source.1 };
             request.emit(&mut payload);
             self.queued(Opcode::READ_REQUEST, &payload, 100)
         }
@@ -942,7 +941,17 @@ mod tests {
         }
 
         #[allow(clippy::too_many_arguments)]
-        fn traced<T: Trace>(&mut self, by: End, seq: u32, ack: u32, flags: u8, payload: &[u8], cut: u32, window: u16, t: &mut T) -> &mut Self {
+        fn traced<T: Trace>(
+            &mut self,
+            by: End,
+            seq: u32,
+            ack: u32,
+            flags: u8,
+            payload: &[u8],
+            cut: u32,
+            window: u16,
+            t: &mut T,
+        ) -> &mut Self {
             let ports = if by == End::A { (1, 2) } else { (2, 1) };
             let segment = Segment {
                 src_port: ports.0,
@@ -1012,7 +1021,10 @@ mod tests {
         b.queued(Opcode::SEND_SE, b"long message", 5);
         let mut talk = Talk::new();
         talk.both(&a, &b, 1400);
-        assert_eq!(talk.told.ops[0], ["Send Only @0 hello of 5", "ReadRequest Only 52:2000  of 10 #1", "SendInvalidate Only @0 bye of 3 !77"]);
+        assert_eq!(
+            talk.told.ops[0],
+            ["Send Only @0 hello of 5", "ReadRequest Only 52:2000  of 10 #1", "SendInvalidate Only @0 bye of 3 !77"]
+        );
         assert_eq!(
             talk.told.ops[1],
             [
@@ -1027,7 +1039,10 @@ mod tests {
             ]
         );
         assert_eq!(talk.told.facts, ["MpaRequest", "MpaReply"]);
-        assert_eq!((talk.flow.verdict(), talk.flow.initiator(), talk.flow.found(End::A)), (Verdict::Mpa, Some(End::A), Some(Found::Handshake)));
+        assert_eq!(
+            (talk.flow.verdict(), talk.flow.initiator(), talk.flow.found(End::A)),
+            (Verdict::Mpa, Some(End::A), Some(Found::Handshake))
+        );
     }
 
     #[test]
@@ -1142,7 +1157,12 @@ mod tests {
                 b.bytes.drain(..20);
                 talk.all(End::A, &a, 40).all(End::B, &b, 126);
                 let expected = if crc { Found::Crc } else { Found::Shape };
-                assert_eq!((talk.flow.found(End::A), talk.flow.found(End::B)), (Some(expected), Some(expected)), "{crc} {from} {late} {:?}", talk.told);
+                assert_eq!(
+                    (talk.flow.found(End::A), talk.flow.found(End::B)),
+                    (Some(expected), Some(expected)),
+                    "{crc} {from} {late} {:?}",
+                    talk.told
+                );
                 assert_eq!(talk.told.ops[0].len() + usize::from(from == 51), 6, "{crc} {from} {late}: {:?}", talk.told);
                 assert_eq!((talk.told.ops[1].len(), &talk.told.bytes), (6, &[vec![], vec![]]));
                 assert!(talk.told.facts.iter().all(|f| f == "Resync"), "{:?}", talk.told.facts);
@@ -1161,7 +1181,8 @@ mod tests {
             let at = |n: usize| 20 + n * size;
             let mut talk = Talk::new();
             talk.part(End::A, 0, &a.bytes[..20]).all(End::B, &b, 99);
-            let open = |talk: &mut Talk| talk.part(End::A, 20, &a.bytes[20..at(2)]).part(End::A, at(3), &a.bytes[at(3)..]).told.ops[0].len();
+            let open =
+                |talk: &mut Talk| talk.part(End::A, 20, &a.bytes[20..at(2)]).part(End::A, at(3), &a.bytes[at(3)..]).told.ops[0].len();
             assert_eq!(open(&mut talk), 2);
             talk.now += 200_000_000;
             talk.part(End::A, at(2), &a.bytes[at(2)..at(3)]);
@@ -1191,7 +1212,12 @@ mod tests {
         assert!(talk.flow.memory() < 400_000);
         let at = At::default();
         talk.flow.finish(at, &talk.options.clone(), &mut Off, &mut talk.told);
-        assert!(talk.told.ops[0].len() >= 37 && talk.told.facts.contains(&"Gap".to_string()), "{} {:?}", talk.told.ops[0].len(), talk.told.facts);
+        assert!(
+            talk.told.ops[0].len() >= 37 && talk.told.facts.contains(&"Gap".to_string()),
+            "{} {:?}",
+            talk.told.ops[0].len(),
+            talk.told.facts
+        );
     }
 
     #[test]
@@ -1267,16 +1293,12 @@ mod tests {
         b.segment(&untagged(Opcode::SEND, true, 3, 0, 0, b"good"));
         let mut talk = Talk::new();
         talk.both(&a, &b, 9999);
-        let facts = ["MpaRequest", "MpaReply", "MsnGap", "MsnRepeat", "SegmentHole", "SegmentOverlap", "ReadUnknown", "Undefined", "Undefined"];
+        let facts =
+            ["MpaRequest", "MpaReply", "MsnGap", "MsnRepeat", "SegmentHole", "SegmentOverlap", "ReadUnknown", "Undefined", "Undefined"];
         assert_eq!(talk.told.facts, facts);
         assert_eq!(
             talk.told.ops[1],
-            [
-                "ReadResponse Last ? nobody asked",
-                "Send Only @0 version 2 of 9",
-                "Send Only @0 good of 4",
-                "Send Only @0 good of 4"
-            ]
+            ["ReadResponse Last ? nobody asked", "Send Only @0 version 2 of 9", "Send Only @0 good of 4", "Send Only @0 good of 4"]
         );
     }
 
