@@ -373,6 +373,7 @@ impl Connection {
             // counted again, byte by byte, when the bytes come
             region.used = region.used.saturating_sub(length.into());
             let exchange = region.exchange;
+            env.exchange_of_frame = exchange;
             if verdict == Verdict::Inside
                 && let Some(row) = self.exchange(exchange)
             {
@@ -444,6 +445,7 @@ impl Connection {
         let write = op.verb == Verb::Write;
         let at = op.at;
         let payloads = env.options.payloads;
+        env.exchange_of_frame = region.exchange;
         if let Some(row) = self.exchange(region.exchange) {
             let transfer = if write { &mut row.writes } else { &mut row.reads };
             if transfer.frames == 0 {
@@ -652,7 +654,7 @@ impl Connection {
 
     /// What goes into the report.
     pub fn into_report(self) -> crate::report::Connection {
-        crate::report::Connection::of(self)
+        crate::report::Connection::of(&self)
     }
 
     /// Takes over the other half of a connection whose directions were first taken for two.

@@ -1,7 +1,7 @@
 //! What all connections of an analysis share: options, findings, counters of frames, and who listens.
 
 use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
-use crate::op::At;
+use crate::op::{At, End};
 use crate::report::Sink;
 use alloc::vec::Vec;
 use core::fmt;
@@ -116,6 +116,8 @@ pub struct Env<S> {
     pub next_exchange: u64,
     /// The exchange that the frame at hand belongs to, 0 for none.
     pub exchange_of_frame: u64,
+    /// The connection that the frame at hand belongs to, and who of it sent the frame.
+    pub place_of_frame: Option<(u32, End)>,
     /// Whether the packet at hand came before.
     pub retransmission: bool,
     /// Whether the capture is over.
@@ -142,6 +144,7 @@ impl<S: Sink> Env<S> {
             sink,
             next_exchange: 1,
             exchange_of_frame: 0,
+            place_of_frame: None,
             retransmission: false,
             is_last: false,
             lost_by_capture: 0,
@@ -164,6 +167,7 @@ impl<S: Sink> Env<S> {
     pub fn begin_frame(&mut self) {
         self.layer = Layer::Other;
         self.exchange_of_frame = 0;
+        self.place_of_frame = None;
         self.retransmission = false;
     }
 

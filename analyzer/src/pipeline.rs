@@ -53,6 +53,19 @@ impl FrameMeta {
     }
 }
 
+/// What the analysis made of one frame, in few bytes: for an index of a capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameFacts {
+    /// How far it was understood.
+    pub layer: Layer,
+    /// Its connection, by the number under which it is followed ([`report::Connection::followed_as`]), and who sent it.
+    pub place: Option<(u32, End)>,
+    /// The exchange that it belongs to; 0 for none, or not known yet.
+    pub exchange: u64,
+    /// Whether it went out before.
+    pub retransmission: bool,
+}
+
 /// Halves of connections remembered per pair of hosts at most.
 const HALVES_MAX: usize = 64;
 /// Packets of an unpaired flow that are looked at for what it belongs to.
@@ -212,6 +225,36 @@ impl<S: Sink> Pipeline<S> {
         &self.env.findings
     }
 
+    /// What was made of the last frame.
+    pub fn facts(&self) -> FrameFacts {
+        FrameFacts {
+            layer: self.env.frame_layer(),
+            place: self.env.place_of_frame,
+            exchange: self.env.exchange_of_frame,
+            retransmission: self.env.retransmission,
+        }
+    }
+
+    /// What is numbered next gets these numbers, where they are not 0. For those who feed only a part of a capture again and want
+    /// the numbers of the whole.
+    pub fn number_from(&mut self, connection: u32, exchange: u64) {
+        if connection > 0 {
+            self.next_id = connection;
+        }
+        if exchange > 0 {
+            self.env.next_exchange = exchange;
+        }
+    }
+
+    /// The report as it would be if the capture ended here, but without what only the end tells (requests without an answer). For
+    /// those who watch; costs as much as there are connections.
+    pub fn snapshot(&self) -> Report {
+        let open = self.slots.iter().flatten().map(|slot| report::Connection::of(&slot.connection));
+        let mut capture = self.capture.clone();
+        capture.lost_by_capture = self.env.lost_by_capture;
+        self.assemble(self.done.iter().cloned().chain(open).collect(), capture, self.env.slowest.clone(), self.env.sessions.clone())
+    }
+
     /// How frames are to be decoded before they are handed to [`Pipeline::packet`].
     pub fn decode_options(&self) -> frame::Options {
         self.decode
@@ -303,7 +346,21 @@ impl<S: Sink> Pipeline<S> {
     }
 
     fn report(mut self) -> (Report, S) {
-        let mut connections = core::mem::take(&mut self.done);
+        let connections = core::mem::take(&mut self.done);
+        let capture = core::mem::take(&mut self.capture);
+        let slowest = core::mem::take(&mut self.env.slowest);
+        let sessions = core::mem::take(&mut self.env.sessions);
+        (self.assemble(connections, capture, slowest, sessions), self.env.sink)
+    }
+
+    /// Puts a report together, with numbers that are small and in order.
+    fn assemble(
+        &self,
+        mut connections: Vec<report::Connection>,
+        mut capture: report::Capture,
+        mut slowest: Vec<crate::exchange::Exchange>,
+        sessions: Vec<(u64, Vec<u32>)>,
+    ) -> Report {
         connections.sort_by_key(|c| (c.first, c.id));
         // ids are small and in order, whatever was joined on the way
         let mut renumbered: HashMap<u32, u32> = HashMap::new();
@@ -319,13 +376,17 @@ impl<S: Sink> Pipeline<S> {
             }
             renumbered.get(&id).copied()
         };
+        for half in joined.keys() {
+            if let Some(connection) = number(*half).and_then(|id| connections.get_mut(id as usize - 1)) {
+                connection.followed_as.push(*half);
+            }
+        }
         let mut findings = Findings::default();
         for finding in self.env.findings.iter() {
             let mut finding = finding.clone();
             finding.connection = finding.connection.and_then(number);
             findings.add(finding);
         }
-        let mut capture = self.capture;
         capture.lost_by_capture = self.env.lost_by_capture;
         capture.undecoded = self.env.undecoded;
         capture.dissected = Layer::ALL.iter().map(|l| (l.name(), self.layers[*l as usize])).filter(|(_, n)| *n > 0).collect();
@@ -336,11 +397,10 @@ impl<S: Sink> Pipeline<S> {
             ("findings", self.env.findings.dropped()),
         ];
         capture.dropped = dropped.into_iter().filter(|(_, n)| *n > 0).collect();
-        let mut slowest = core::mem::take(&mut self.env.slowest);
         for exchange in &mut slowest {
             exchange.connection = number(exchange.connection).unwrap_or(0);
         }
-        let sessions = core::mem::take(&mut self.env.sessions)
+        let sessions = sessions
             .into_iter()
             .map(|(id, channels)| {
                 let mut channels: Vec<u32> = channels.into_iter().filter_map(number).collect();
@@ -349,8 +409,7 @@ impl<S: Sink> Pipeline<S> {
                 (id, channels)
             })
             .collect();
-        let report = Report { capture, connections, connections_dropped: self.done_dropped, findings, slowest, sessions };
-        (report, self.env.sink)
+        Report { capture, connections, connections_dropped: self.done_dropped, findings, slowest, sessions }
     }
 
     // ── InfiniBand ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -401,6 +460,7 @@ impl<S: Sink> Pipeline<S> {
         let Some(slot) = self.slots[place.slot as usize].as_mut() else { return };
         slot.used = true;
         let connection = &mut slot.connection;
+        self.env.place_of_frame = Some((connection.id, place.end));
         connection.last = at;
         let mut volume = Volume::default();
         volume.0[place.end.index()] = u64::from(wire_len);
@@ -735,6 +795,7 @@ impl<S: Sink> Pipeline<S> {
         s.used = true;
         let end = tcp_end(&s.connection, from);
         s.connection.last = at;
+        self.env.place_of_frame = Some((s.connection.id, end));
         let mut volume = Volume::default();
         volume.0[end.index()] = u64::from(wire_len);
         s.connection.throughput.add(at.time, volume);

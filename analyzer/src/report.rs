@@ -167,6 +167,8 @@ pub struct Peer {
 pub struct Connection {
     /// Counted from 1.
     pub id: u32,
+    /// The numbers under which a [`Sink`] and an observer were told of it: several where its two directions were tied together late.
+    pub followed_as: Vec<u32>,
     /// Carrier; `None` only in a default value.
     pub transport: Option<Transport>,
     /// Content.
@@ -348,8 +350,8 @@ pub struct Quiet;
 impl Sink for Quiet {}
 
 impl Connection {
-    /// The story of a connection that has ended.
-    pub fn of(connection: crate::connection::Connection) -> Self {
+    /// The story of a connection up to now.
+    pub fn of(connection: &crate::connection::Connection) -> Self {
         let client = connection.client.unwrap_or(End::A);
         let ends = [client, client.peer()];
         let by_end = |end: End| usize::from(end != client);
@@ -432,6 +434,7 @@ impl Connection {
             .collect();
         Self {
             id: connection.id,
+            followed_as: alloc::vec![connection.id],
             transport: connection.transport,
             protocol: connection.protocol,
             peers: [connection.peers[client.index()], connection.peers[client.peer().index()]],
@@ -441,7 +444,7 @@ impl Connection {
             last: connection.last,
             handshake: connection.handshake,
             closed: connection.closed.map(|(by, how, at)| (by.map(by_end), how, at)),
-            rejected: connection.rejected,
+            rejected: connection.rejected.clone(),
             negotiated,
             smb,
             sides,
