@@ -222,6 +222,7 @@ impl Connection {
             Protocol::RpcRdma => {
                 let Some(mut rpc) = self.rpc.take() else { return };
                 rpc.send(self, env, by, send, t);
+                env.sink.upper_credits(self.id, send.last, rpc.credits_left(self.client.unwrap_or(End::A)));
                 self.rpc = Some(rpc);
             }
             _ => {
@@ -292,6 +293,7 @@ impl Connection {
         if let Some(upper) = &upper {
             let mut smb2 = self.smb2.take().unwrap_or_default();
             smb2.message(self, env, by, upper, t);
+            env.sink.upper_credits(self.id, send.last, smb2.credits_left());
             self.smb2 = Some(smb2);
         }
         if let Some(initiator) = smbd.link.initiator() {

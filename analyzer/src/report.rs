@@ -335,6 +335,8 @@ pub trait Sink {
     fn exchange(&mut self, _exchange: &Exchange) {}
     /// The credits that an end holds changed. `None` where unknown. Order: end A, end B.
     fn credits(&mut self, _connection: u32, _at: At, _held: [Option<i64>; 2]) {}
+    /// The credits of the layer above that the client can still spend changed: SMB2's, or RPC-over-RDMA's.
+    fn upper_credits(&mut self, _connection: u32, _at: At, _held: Option<i64>) {}
     /// An operation on a connection (told packet by packet).
     fn op(&mut self, _connection: u32, _op: &crate::op::RdmaOp<'_>) {}
     /// Payload of an exchange: bytes of the file at `offset`; told in pieces, as they come.

@@ -176,6 +176,12 @@ fn rank_of(name: &str) -> u8 {
 }
 
 impl RpcRdma {
+    /// Calls that `caller` may still send before a reply comes, where that is known.
+    pub fn credits_left(&self, caller: End) -> Option<i64> {
+        let credits = &self.credits[caller.index()];
+        Some(i64::from(credits.granted.known()?) - i64::from(credits.outstanding))
+    }
+
     /// A connection whose ends take so many bytes inline, where that is known.
     pub fn new(inline_threshold: [Option<u32>; 2]) -> Self {
         Self { inline_threshold, ..Self::default() }

@@ -109,6 +109,11 @@ struct Walk<'w, 'u, S> {
 }
 
 impl Smb2 {
+    /// SMB2 credits that the client can still spend, where they are known.
+    pub fn credits_left(&self) -> Option<i64> {
+        self.credits
+    }
+
     /// The row of an exchange that is not complete.
     pub fn open_exchange(&mut self, id: u64) -> Option<&mut Exchange> {
         let message_id = self.by_exchange.get(&id)?;
