@@ -14,6 +14,7 @@
 //!
 //! Offsets in a message count from the first byte of its header, so decoders of bodies take the PDU from there.
 
+mod ber;
 pub mod blob;
 pub mod compression;
 pub mod create;
@@ -21,15 +22,27 @@ pub mod create_context;
 pub mod error;
 pub mod file;
 pub mod header;
+pub mod info;
+pub mod ioctl;
+pub mod lock;
 pub mod negotiate;
+pub mod notify;
+pub mod ntlmssp;
 pub mod ntstatus;
+pub mod oplock;
+pub mod query;
 pub mod rdma_channel;
 pub mod read_write;
 pub mod reparse;
+pub mod security;
+pub mod session;
+pub mod smb1;
 pub mod spnego;
 #[cfg(test)]
 mod tests;
 pub mod text;
+pub mod transform;
+pub mod tree;
 
 pub use header::{Command, Header, Ids};
 pub use ntstatus::{NtStatus, Severity};
@@ -173,36 +186,67 @@ pub enum Asked {
     },
 }
 
-/// The body of a message, decoded.
+/// The body of a message, decoded. What each is made of stands in the file of its command.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
+#[allow(missing_docs)]
 pub enum Body<'a> {
     /// An ERROR body, in place of the command's own.
     Error(error::ErrorResponse<'a>),
-    /// See the file of that name, as for all that follow.
     NegotiateRequest(negotiate::NegotiateRequest<'a>),
-    /// Reply.
     NegotiateResponse(negotiate::NegotiateResponse<'a>),
-    /// Request.
+    SessionSetupRequest(session::SessionSetupRequest<'a>),
+    SessionSetupResponse(session::SessionSetupResponse<'a>),
+    TreeConnectRequest(tree::TreeConnectRequest<'a>),
+    TreeConnectResponse(tree::TreeConnectResponse),
     CreateRequest(create::CreateRequest<'a>),
-    /// Reply.
     CreateResponse(create::CreateResponse<'a>),
-    /// Request.
     CloseRequest(file::CloseRequest),
-    /// Reply.
     CloseResponse(file::CloseResponse),
-    /// Request.
     FlushRequest(file::FlushRequest),
-    /// Request.
     ReadRequest(read_write::ReadRequest<'a>),
-    /// Reply.
     ReadResponse(read_write::ReadResponse<'a>),
-    /// Request.
     WriteRequest(read_write::WriteRequest<'a>),
-    /// Reply.
     WriteResponse(read_write::WriteResponseFixed),
-    /// A message without a typed form: its bytes.
+    LockRequest(lock::LockRequest<'a>),
+    IoctlRequest(ioctl::IoctlRequest<'a>),
+    IoctlResponse(ioctl::IoctlResponse<'a>),
+    QueryDirectoryRequest(query::QueryDirectoryRequest<'a>),
+    QueryDirectoryResponse(query::QueryDirectoryResponse<'a>),
+    NotifyRequest(notify::NotifyRequest),
+    NotifyResponse(notify::NotifyResponse<'a>),
+    QueryInfoRequest(query::QueryInfoRequest<'a>),
+    QueryInfoResponse(query::QueryInfoResponse<'a>),
+    SetInfoRequest(query::SetInfoRequest<'a>),
+    /// The reply to SET_INFO, which is its StructureSize.
+    SetInfoResponse,
+    /// Of an oplock or a lease: the server's notification, the client's acknowledgment, the server's reply.
+    Break(oplock::Break),
+    ServerNotification(notify::ServerNotification),
+    /// Four bytes that say nothing: LOGOFF, TREE_DISCONNECT, ECHO, CANCEL, and the replies to FLUSH and LOCK.
+    Empty,
+    /// A command that the spec does not have: its bytes.
     Other(&'a [u8]),
+}
+
+impl Body<'_> {
+    /// The file that a request names; `None` where it names none.
+    pub const fn file(&self) -> Option<FileId> {
+        Some(match self {
+            Self::CloseRequest(b) => b.file(),
+            Self::FlushRequest(b) => b.file(),
+            Self::ReadRequest(b) => b.file(),
+            Self::WriteRequest(b) => b.file(),
+            Self::LockRequest(b) => b.file(),
+            Self::IoctlRequest(b) => b.file(),
+            Self::QueryDirectoryRequest(b) => b.file(),
+            Self::NotifyRequest(b) => b.file(),
+            Self::QueryInfoRequest(b) => b.file(),
+            Self::SetInfoRequest(b) => b.file(),
+            Self::Break(oplock::Break::Oplock(b)) => b.file(),
+            _ => return None,
+        })
+    }
 }
 
 /// Whether a reply's body is the one that its status asks for, \[MS-SMB2\] 3.3.4.4.
@@ -239,6 +283,10 @@ impl Pdu<'_> {
         let asked = match &self.body {
             Ok(Body::ReadRequest(r)) => Asked::Read { channel: r.channel.channel, length: r.fixed.length, offset: r.fixed.offset },
             Ok(Body::WriteRequest(w)) => Asked::Write { channel: w.channel.channel, length: w.payload_length(), offset: w.fixed.offset },
+            Ok(Body::QueryInfoRequest(q)) => Asked::QueryInfo { info_type: q.fixed.info_type, class: q.fixed.info_class },
+            Ok(Body::SetInfoRequest(s)) => Asked::SetInfo { info_type: s.fixed.info_type, class: s.fixed.info_class },
+            Ok(Body::QueryDirectoryRequest(q)) => Asked::QueryDirectory { class: q.fixed.info_class },
+            Ok(Body::IoctlRequest(i)) => Asked::Ioctl { code: i.fixed.control_code },
             _ => Asked::Nothing,
         };
         RequestMemo { command: self.header.command, related: self.header.is_related(), asked }
@@ -259,6 +307,15 @@ pub trait Visitor<'a> {
 
     /// A message of a compound, in order.
     fn pdu(&mut self, _pdu: &Pdu<'a>) {}
+
+    /// A message that is encrypted. Decrypted, it is another message for [`parse_message`].
+    fn encrypted(&mut self, _message: &transform::Encrypted<'a>) {}
+
+    /// A message that is compressed. Decompressed, it is another message for [`parse_message`].
+    fn compressed(&mut self, _message: &transform::Compressed<'a>) {}
+
+    /// A message of SMB1.
+    fn smb1(&mut self, _header: &smb1::Smb1Header) {}
 }
 
 impl Visitor<'_> for () {}
@@ -282,7 +339,10 @@ impl<'a, F: FnMut(&Pdu<'a>)> Visitor<'a> for Each<F> {
 pub fn parse_message<'a, T: Trace, V: Visitor<'a>>(message: &'a [u8], t: &mut T, visitor: &mut V) -> PResult<'a, ()> {
     match Framing::of(message) {
         Some(Framing::Plain) => compound(message, t, visitor),
-        _ => {
+        Some(Framing::Encrypted) => transform::encrypted(message, t).map(|(i, m)| (i, visitor.encrypted(&m))),
+        Some(Framing::Compressed) => transform::compressed(message, t).map(|(i, m)| (i, visitor.compressed(&m))),
+        Some(Framing::Smb1) => smb1::message(message, t).map(|(i, h)| (i, visitor.smb1(&h))),
+        None => {
             t.protocol("SMB2");
             scope(f::PROTOCOL, message, t, |i, t| {
                 if !i.is_empty() {
@@ -396,6 +456,18 @@ pub fn decode_body<'a, T: Trace>(
         Command::CREATE => create::request(pdu, t).map(|(i, b)| (i, Body::CreateRequest(b)))?,
         Command::CLOSE => file::close_request(pdu, t).map(|(i, b)| (i, Body::CloseRequest(b)))?,
         Command::FLUSH => file::flush_request(pdu, t).map(|(i, b)| (i, Body::FlushRequest(b)))?,
+        Command::SESSION_SETUP => session::request(pdu, t).map(|(i, b)| (i, Body::SessionSetupRequest(b)))?,
+        Command::TREE_CONNECT => tree::request(pdu, t).map(|(i, b)| (i, Body::TreeConnectRequest(b)))?,
+        Command::LOCK => lock::request(pdu, t).map(|(i, b)| (i, Body::LockRequest(b)))?,
+        Command::IOCTL => ioctl::request(pdu, t).map(|(i, b)| (i, Body::IoctlRequest(b)))?,
+        Command::QUERY_DIRECTORY => query::directory_request(pdu, t).map(|(i, b)| (i, Body::QueryDirectoryRequest(b)))?,
+        Command::CHANGE_NOTIFY => notify::request(pdu, t).map(|(i, b)| (i, Body::NotifyRequest(b)))?,
+        Command::QUERY_INFO => query::info_request(pdu, t).map(|(i, b)| (i, Body::QueryInfoRequest(b)))?,
+        Command::SET_INFO => query::set_request(pdu, t).map(|(i, b)| (i, Body::SetInfoRequest(b)))?,
+        Command::OPLOCK_BREAK => oplock::parse(pdu, t).map(|(i, b)| (i, Body::Break(b)))?,
+        Command::LOGOFF | Command::TREE_DISCONNECT | Command::ECHO | Command::CANCEL => {
+            session::empty(pdu, t).map(|(i, _)| (i, Body::Empty))?
+        }
         _ => other(pdu, t)?,
     };
     Ok((rest, (body, BodyForm::Expected)))
@@ -413,6 +485,18 @@ fn response<'a, T: Trace>(header: &Header, pdu: &'a [u8], memo: Option<&RequestM
         Command::NEGOTIATE => negotiate::response(pdu, t).map(|(i, b)| (i, Body::NegotiateResponse(b)))?,
         Command::CREATE => create::response(pdu, t).map(|(i, b)| (i, Body::CreateResponse(b)))?,
         Command::CLOSE => file::close_response(pdu, t).map(|(i, b)| (i, Body::CloseResponse(b)))?,
+        Command::SESSION_SETUP => session::response(pdu, t).map(|(i, b)| (i, Body::SessionSetupResponse(b)))?,
+        Command::TREE_CONNECT => tree::response(pdu, t).map(|(i, b)| (i, Body::TreeConnectResponse(b)))?,
+        Command::IOCTL => ioctl::response(pdu, t).map(|(i, b)| (i, Body::IoctlResponse(b)))?,
+        Command::QUERY_DIRECTORY => query::directory_response(pdu, memo, t).map(|(i, b)| (i, Body::QueryDirectoryResponse(b)))?,
+        Command::CHANGE_NOTIFY => notify::response(pdu, t).map(|(i, b)| (i, Body::NotifyResponse(b)))?,
+        Command::QUERY_INFO => query::info_response(pdu, memo, t).map(|(i, b)| (i, Body::QueryInfoResponse(b)))?,
+        Command::SET_INFO => session::size_only(pdu, t).map(|(i, _)| (i, Body::SetInfoResponse))?,
+        Command::OPLOCK_BREAK => oplock::parse(pdu, t).map(|(i, b)| (i, Body::Break(b)))?,
+        Command::SERVER_TO_CLIENT_NOTIFICATION => notify::server_notification(pdu, t).map(|(i, b)| (i, Body::ServerNotification(b)))?,
+        Command::LOGOFF | Command::TREE_DISCONNECT | Command::ECHO | Command::FLUSH | Command::LOCK => {
+            session::empty(pdu, t).map(|(i, _)| (i, Body::Empty))?
+        }
         _ => other(pdu, t)?,
     };
     Ok((rest, (body, form)))
@@ -498,16 +582,56 @@ fn may_have_own_body(command: Command, status: NtStatus, body: &[u8], memo: Opti
 /// What the frame's line says of a PDU.
 fn say<T: Trace>(header: &Header, body: Option<&Body<'_>>, memo: Option<&RequestMemo>, t: &mut T) {
     let (command, kind) = (header.command, if header.is_response() { "Response" } else { "Request" });
+    let class = |info_type: u8, class: u8, t: &mut T| {
+        let of = info::InfoType(info_type);
+        match info::class_name(info_type, class) {
+            Some(name) => t.info(format_args!("{command} {kind} {of}/{name}")),
+            None => t.info(format_args!("{command} {kind} {of}/{class:#04x}")),
+        }
+    };
     match body {
         Some(Body::CreateRequest(r)) => t.info(format_args!("{command} {kind} File: {}", r.name())),
         Some(Body::ReadRequest(r)) => t.info(format_args!("{command} {kind} Len:{} Off:{}", r.fixed.length, r.fixed.offset)),
         Some(Body::WriteRequest(w)) => t.info(format_args!("{command} {kind} Len:{} Off:{}", w.payload_length(), w.fixed.offset)),
+        Some(Body::TreeConnectRequest(r)) => t.info(format_args!("{command} {kind} Tree: {}", r.path())),
+        Some(Body::IoctlRequest(r)) => t.info(format_args!("{command} {kind} {}", r.code())),
+        Some(Body::IoctlResponse(r)) => t.info(format_args!("{command} {kind} {}", r.code())),
+        Some(Body::QueryInfoRequest(r)) => class(r.fixed.info_type, r.fixed.info_class, t),
+        Some(Body::SetInfoRequest(r)) => class(r.fixed.info_type, r.fixed.info_class, t),
+        Some(Body::QueryDirectoryRequest(r)) => {
+            t.info(format_args!("{command} {kind} {} Pattern: {}", info::FileClass(r.fixed.info_class), r.pattern()));
+        }
+        Some(Body::Break(b)) => {
+            let of = if matches!(b, oplock::Break::Oplock(_)) { "Oplock" } else { "Lease" };
+            let kind = match (header.is_response(), header.message_id) {
+                (true, u64::MAX) => "Notification",
+                (true, _) => "Response",
+                _ => "Acknowledgment",
+            };
+            t.info(format_args!("{of} Break {kind}"));
+        }
+        _ if command == Command::SERVER_TO_CLIENT_NOTIFICATION => t.info(format_args!("{command}")),
+        _ if command.name().is_none() => t.info(format_args!("Command {command} {kind}")),
         _ => t.info(format_args!("{command} {kind}")),
     }
     if header.status() != NtStatus::SUCCESS {
         t.info(format_args!("Error: {}", header.status()));
     }
-    let _ = memo;
+    let token = match body {
+        Some(Body::SessionSetupRequest(r)) => r.security.bytes,
+        Some(Body::SessionSetupResponse(r)) => r.security.bytes,
+        Some(
+            Body::QueryInfoResponse(query::QueryInfoResponse { output, .. })
+            | Body::QueryDirectoryResponse(query::QueryDirectoryResponse { output, .. }),
+        ) if memo.is_none() && !output.is_empty() => {
+            t.info(format_args!("request not captured"));
+            return;
+        }
+        _ => return,
+    };
+    if let Some(message) = spnego::mechanism_token(token).and_then(ntlmssp::Message::parse) {
+        t.info(format_args!("{message}"));
+    }
 }
 
 /// The StructureSize that every body begins with.
