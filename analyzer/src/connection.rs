@@ -148,9 +148,9 @@ pub struct Listener<'c, S> {
 }
 
 impl Connection {
-    /// How certain a rule is that needs everything before it.
+    /// How certain a rule is that needs everything before it: one message that was not captured may explain it.
     pub fn certainty(&self) -> Certainty {
-        if self.missed { Certainty::IfNothingWasMissed } else { Certainty::Certain }
+        Certainty::IfNothingWasMissed
     }
 
     /// A court that sits at `at`.

@@ -38,9 +38,8 @@ impl Payload {
         length - have.min(length)
     }
 
-    /// The exchange is complete: its bytes go to whoever listens and its hash, where it is whole, into the row.
-    pub fn seal<S: Sink>(&self, exchange: &mut Exchange, env: &mut Env<S>) {
-        let length = exchange.bytes_moved;
+    /// The exchange is complete, or never will be; its payload has `length` bytes. They go to whoever listens and its hash, where it is whole, into the row.
+    pub fn seal<S: Sink>(&self, exchange: &mut Exchange, length: u64, env: &mut Env<S>) {
         let holes = self.holes(length);
         if holes > 0 {
             exchange.payload_holes = Some(holes);

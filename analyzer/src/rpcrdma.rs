@@ -349,10 +349,10 @@ impl RpcRdma {
         exchange.reply_end = Some(send.last);
         exchange.status = exchange.status.or(Some(pending.names.status.unwrap_or(0)));
         exchange.failed |= pending.names.status.is_some();
-        exchange.bytes_moved = exchange.reads.bytes + exchange.writes.bytes;
-        if matches!(exchange.command, "READ" | "WRITE") && exchange.bytes_moved == 0 {
-            exchange.bytes_moved = pending.names.count.or(exchange.length).unwrap_or(0).into();
-        }
+        exchange.bytes_moved = match exchange.command {
+            "READ" | "WRITE" => pending.names.count.or(exchange.length).unwrap_or(0).into(),
+            _ => exchange.reads.bytes + exchange.writes.bytes,
+        };
         self.complete(connection, env, send.last, caller, *pending);
     }
 
@@ -375,7 +375,12 @@ impl RpcRdma {
         let mut court = connection.court(env, send.last);
         let chunks = !header.reads.is_empty() || !header.writes.is_empty() || header.reply.is_some();
         if backward && (chunks || header.is_long()) {
-            court.judge(Rule::RpcrdmaBackward, by, sure, format_args!("sent a backward call with chunks or without an inline message"));
+            court.judge(
+                Rule::RpcrdmaBackward,
+                by,
+                certainty,
+                format_args!("sent a backward call with chunks or without an inline message"),
+            );
         }
         if header.is_long() && !header.reads.has_message() && header.reply.is_none() {
             court.judge(
@@ -617,7 +622,12 @@ impl RpcRdma {
         env.exchange_of_frame = pending.exchange.id;
         let mut court = connection.court(env, send.last);
         if connection.client == Some(by) && (header.is_long() || !header.writes.is_empty()) {
-            court.judge(Rule::RpcrdmaBackward, by, sure, format_args!("answered a backward call with chunks or without an inline message"));
+            court.judge(
+                Rule::RpcrdmaBackward,
+                by,
+                certainty,
+                format_args!("answered a backward call with chunks or without an inline message"),
+            );
         }
         self.shape(by, header, &pending, connection.missed, &mut court);
         pending.names.begin_reply();
@@ -728,7 +738,8 @@ impl RpcRdma {
             connection.memory.end(at, caller, *key, pending.exchange.id);
         }
         if let Some(payload) = pending.payload.take() {
-            payload.seal(&mut pending.exchange, env);
+            let length = pending.exchange.bytes_moved;
+            payload.seal(&mut pending.exchange, length, env);
         }
         if pending.exchange.failed {
             let (command, status) = (pending.exchange.command, pending.exchange.status.unwrap_or(0));

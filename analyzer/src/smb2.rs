@@ -155,7 +155,7 @@ impl Smb2 {
         if let Some(key) = invalidate {
             if replied {
                 // nothing in the message asked for it
-                let certainty = if self.missed { Certainty::IfNothingWasMissed } else { Certainty::Certain };
+                let certainty = connection.certainty();
                 let mut court = connection.court(env, upper.last);
                 court.judge(
                     Rule::RdmaInvalidate,
@@ -176,7 +176,11 @@ impl Smb2 {
         let mut left: Vec<Pending> = self.pending.drain().map(|(_, p)| p).collect();
         left.sort_by_key(|p| p.exchange.id);
         self.by_exchange.clear();
-        for pending in left {
+        for mut pending in left {
+            if let Some(payload) = pending.payload.take() {
+                let length = pending.exchange.length.unwrap_or(0);
+                payload.seal(&mut pending.exchange, length.into(), env);
+            }
             let exchange = &pending.exchange;
             let may_wait = matches!(pending.memo.command, Command::CHANGE_NOTIFY | Command::CANCEL | Command::OPLOCK_BREAK | Command::LOCK)
                 || (exchange.pending && connection.closed.is_none());
@@ -248,7 +252,7 @@ impl<S: Sink> Walk<'_, '_, S> {
     }
 
     fn certainty(&self) -> Certainty {
-        if self.smb2.missed || self.connection.missed { Certainty::IfNothingWasMissed } else { Certainty::Certain }
+        self.connection.certainty()
     }
 
     fn request(&mut self, pdu: &Pdu<'_>) {
@@ -668,7 +672,8 @@ impl<S: Sink> Walk<'_, '_, S> {
             self.judge(Rule::Smb2Error, self.by, Certainty::Certain, format_args!("{command} failed: {status}"));
         }
         if let Some(payload) = pending.payload.take() {
-            payload.seal(&mut pending.exchange, self.env);
+            let length = pending.exchange.bytes_moved;
+            payload.seal(&mut pending.exchange, length, self.env);
         }
         self.slow(&pending.exchange);
         self.smb2.commands.add(&pending.exchange);
@@ -677,7 +682,6 @@ impl<S: Sink> Walk<'_, '_, S> {
 
     /// Whether the reply invalidated what the request asked it to.
     fn invalidation(&mut self, pending: &Pending, failed: bool) {
-        let sure = Certainty::Certain;
         match (pending.invalidate, self.invalidate) {
             (Some(asked), Some(done)) if asked == done => {
                 self.invalidate = None;
@@ -690,7 +694,7 @@ impl<S: Sink> Walk<'_, '_, S> {
                 self.judge(
                     Rule::RdmaInvalidate,
                     self.by,
-                    sure,
+                    self.certainty(),
                     format_args!("invalidated key {done:#010x} where {asked:#010x} was asked for"),
                 );
                 let at = self.upper.last;
@@ -700,7 +704,7 @@ impl<S: Sink> Walk<'_, '_, S> {
                 self.judge(
                     Rule::BugKsmbd2fd5dcb1c8ef,
                     self.by,
-                    sure,
+                    self.certainty(),
                     format_args!("did not invalidate key {asked:#010x} with its error reply"),
                 );
             }

@@ -104,6 +104,8 @@ struct Sender {
     offset: u32,
     /// Key and next address of an open Write.
     memory: Option<(u32, u64)>,
+    /// Length of the whole open message, where it was said.
+    whole: Option<u32>,
     /// An acknowledgment for more than was captured.
     acked_ahead: Option<u32>,
     /// Whether requests are known to be sent again: after a NAK, until a new one comes.
@@ -325,14 +327,27 @@ impl IbFlow {
     /// Gives up what is missing before the first held packet.
     #[cold]
     fn skip_to_held<S: IbSink>(&mut self, at: At, by: End, receiver_had_them: bool, sink: &mut S) {
+        let mtu = self.mtu;
         let sender = &mut self.senders[by.index()];
         let (Some(next), Some(first)) = (sender.next, sender.held.front()) else { return };
         let missing = psn::ahead(first.psn, next);
         if missing > 0 {
             sink.fact(at, by, IbFact::Gap(Gap { at: first.at, by, count: missing as u32, receiver_had_them }));
             sender.next = Some(first.psn);
-            sender.open = None;
-            sender.memory = None;
+            let goes_on = sender.open == Some(Verb::Write) && verb_of(first.row) == Verb::Write && !part_of(first.row).begins();
+            let hole = u64::from(mtu.unwrap_or(0)) * missing as u64;
+            let inside = sender.whole.is_some_and(|whole| u64::from(sender.offset) + hole < u64::from(whole));
+            match sender.memory {
+                // the same Write behind the hole: its packets are all as long as the MTU
+                Some((key, address)) if goes_on && inside && hole > 0 => {
+                    sender.memory = Some((key, address.wrapping_add(hole)));
+                    sender.offset = sender.offset.wrapping_add(hole as u32);
+                }
+                _ => {
+                    sender.open = None;
+                    sender.memory = None;
+                }
+            }
         }
     }
 
@@ -380,6 +395,7 @@ impl IbFlow {
             sender.offset = 0;
             sender.open = Some(verb);
             sender.memory = None;
+            sender.whole = request.ext.reth.map(|r| r.dma_length);
         }
         let known = sender.open.is_some();
         let mut message_length = None;

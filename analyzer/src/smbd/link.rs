@@ -32,6 +32,8 @@ const STALL_RELEASE: i64 = 20_000_000;
 const PREFERRED_SEND_SIZE_WINDOWS: u32 = 8136;
 /// Data messages after which the size of a peer's grants is judged.
 const STARVED_MESSAGES: u64 = 64;
+/// A rule over more than one message may be broken by none that was captured.
+const HISTORY: Certainty = Certainty::IfNothingWasMissed;
 const SECOND: i64 = 1_000_000_000;
 
 /// A quantity that may be unknown because its beginning was not seen.
@@ -228,7 +230,7 @@ impl Link {
     pub fn negotiate_request(&mut self, at: At, by: End, request: &NegotiateRequest, judge: &mut impl Judge) {
         let sure = self.certainty;
         if self.phase != Phase::Idle {
-            judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent a Negotiate Request after the negotiation"));
+            judge.judge(Rule::SmbdNegFirst, by, sure.min(HISTORY), format_args!("sent a Negotiate Request after the negotiation"));
             return;
         }
         if let Some(opened) = self.opened.filter(|o| at.time - o.time > NEGOTIATE_REQUEST_TIMEOUT * SECOND) {
@@ -291,7 +293,7 @@ impl Link {
     pub fn negotiate_response(&mut self, at: At, by: End, response: &NegotiateResponse, judge: &mut impl Judge) {
         let sure = self.certainty;
         if self.phase != Phase::Negotiating || self.initiator == Some(by) {
-            judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent a Negotiate Response that answers no request"));
+            judge.judge(Rule::SmbdNegFirst, by, sure.min(HISTORY), format_args!("sent a Negotiate Response that answers no request"));
             if self.phase != Phase::Idle {
                 return;
             }
@@ -301,7 +303,7 @@ impl Link {
         self.status = Some(response.status);
         if let Some((asked, _)) = self.request.filter(|(asked, _)| at.time - asked.time > NEGOTIATE_RESPONSE_TIMEOUT * SECOND) {
             let waited = Milliseconds(at.time - asked.time);
-            judge.judge(Rule::SmbdNegTimeout, by, sure, format_args!("answered the Negotiate Request after {waited}"));
+            judge.judge(Rule::SmbdNegTimeout, by, sure.min(HISTORY), format_args!("answered the Negotiate Request after {waited}"));
         }
         if response.reserved != 0 {
             judge.judge(Rule::SmbdReserved, by, sure, format_args!("set Reserved of the Negotiate Response to {:#06x}", response.reserved));
@@ -372,6 +374,9 @@ impl Link {
     /// Whether the fragmented sizes agreed can be reached with the credits there are (derived: a message of that size needs
     /// that many sends, and no sender may count on grants while it is sending).
     fn reach(&self, by: End, judge: &mut impl Judge) {
+        if self.request.is_none() {
+            return;
+        }
         for receiver in End::BOTH {
             let (to, from) = (self.side(receiver), self.side(receiver.peer()));
             let (Some(fragmented), Some(send)) = (to.max_fragmented_size, from.max_send_size) else { continue };
@@ -383,7 +388,7 @@ impl Link {
                 judge.judge(
                     Rule::SmbdNegReach,
                     receiver,
-                    self.certainty,
+                    self.certainty.min(HISTORY),
                     format_args!(
                         "offers to reassemble {size} bytes, which take {needs} sends of {send} bytes; its peer asks for {most} credits"
                     ),
@@ -395,7 +400,7 @@ impl Link {
 
     /// A data transfer message, `wire_length` bytes long, whose data lies `inside` it.
     pub fn data(&mut self, at: At, by: End, data: &DataTransfer, wire_length: u32, inside: bool, judge: &mut impl Judge) {
-        let sure = self.certainty;
+        let sure = self.certainty.min(HISTORY);
         match self.phase {
             Phase::Idle => {
                 judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent data before the negotiation"));
@@ -476,7 +481,7 @@ impl Link {
     }
 
     fn fragment(&mut self, by: End, data: &DataTransfer, judge: &mut impl Judge) {
-        let sure = self.certainty;
+        let sure = self.certainty.min(HISTORY);
         let side = &mut self.sides[by.index()];
         let (length, remaining) = (data.data_length, data.remaining_data_length);
         match side.remaining {
@@ -533,7 +538,7 @@ impl Link {
     }
 
     fn spend(&mut self, at: At, by: End, data: &DataTransfer, judge: &mut impl Judge) {
-        let sure = self.certainty;
+        let sure = self.certainty.min(HISTORY);
         let [me, peer] = self.both(by);
         me.messages += 1;
         me.requested = data.credits_requested;
@@ -622,7 +627,7 @@ impl Link {
 
     /// The connection ended, or the capture did. `by` closed it, where somebody did.
     pub fn closed(&mut self, at: At, by: Option<End>, judge: &mut impl Judge) {
-        let sure = self.certainty;
+        let sure = self.certainty.min(HISTORY);
         if self.phase == Phase::Negotiating
             && let (Some((asked, _)), Some(initiator)) = (self.request, self.initiator)
             && (by.is_none() && at.time - asked.time > NEGOTIATE_RESPONSE_TIMEOUT * SECOND)

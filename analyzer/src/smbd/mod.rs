@@ -137,7 +137,9 @@ impl Smbd {
             Phase::Negotiating => self.link.initiator() != Some(by) && !looks_like_data(bytes, wire),
             Phase::Established | Phase::Refused => false,
         };
-        if negotiating && self.link.phase() == Phase::Negotiating {
+        // a response without its request: the capture began between the two
+        let unasked = self.link.phase() == Phase::Idle && is_negotiate_response(bytes, wire) && !is_negotiate_request(bytes, wire);
+        if negotiating && (self.link.phase() == Phase::Negotiating || unasked) {
             self.response(by, send, t, judge);
             return None;
         }

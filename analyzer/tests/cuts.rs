@@ -1,0 +1,65 @@
+//! Captures begin late, end early, lose, double and swap frames: nothing panics, and what is called certain is never
+//! something that the whole capture does not have.
+
+mod common;
+
+use common::*;
+use rdmascope_analyzer::finding::Certainty;
+use rdmascope_analyzer::report::Report;
+use std::collections::BTreeSet;
+
+/// Certain findings by id. A cut capture may say less, and may be unsure of more.
+fn certain(report: &Report) -> BTreeSet<&'static str> {
+    report.findings.iter().filter(|f| f.certainty == Certainty::Certain).map(|f| f.rule.id()).collect()
+}
+
+/// What a damaged capture may say for certain besides: that it is damaged.
+const OF_THE_DAMAGE: &[&str] = &["RC-RETRANSMIT", "TCP-LOSS", "CAPTURE-LOSS"];
+
+fn check(name: &str, what: &str, at: usize, frames: &[Frame], whole: &BTreeSet<&'static str>) {
+    let (report, _) = analyze_frames(frames);
+    let new: Vec<_> = report
+        .findings
+        .iter()
+        .filter(|f| f.certainty == Certainty::Certain && !whole.contains(f.rule.id()) && !OF_THE_DAMAGE.contains(&f.rule.id()))
+        .map(|f| (f.rule.id(), f.frame, f.text.clone()))
+        .collect();
+    assert!(new.is_empty(), "{name}, {what} at frame {at}: {new:?}");
+}
+
+fn cuts(name: &str, step: usize) {
+    let frames = frames(name);
+    let (report, _) = analyze_frames(&frames);
+    let whole = certain(&report);
+    for at in (0..frames.len()).step_by(step) {
+        check(name, "cut", at + 1, &frames[..at], &whole);
+        check(name, "begun", at + 1, &frames[at..], &whole);
+        let mut removed = frames.clone();
+        removed.remove(at);
+        check(name, "removed", at + 1, &removed, &whole);
+        let mut doubled = frames.clone();
+        doubled.insert(at, frames[at].clone());
+        check(name, "doubled", at + 1, &doubled, &whole);
+        if at + 1 < frames.len() {
+            let mut swapped = frames.clone();
+            swapped.swap(at, at + 1);
+            check(name, "swapped", at + 1, &swapped, &whole);
+        }
+    }
+}
+
+#[test]
+fn probes_survive_every_cut() {
+    for name in PROBES.iter().filter(|n| **n != "t6_err") {
+        cuts(&format!("probes/{name}"), 1);
+    }
+}
+
+#[test]
+fn captures_survive_cuts() {
+    // every frame takes minutes: a stride that visits other frames in every sample, and all of them with CUTS=all
+    let all = std::env::var_os("CUTS").is_some_and(|v| v == "all");
+    for (index, name) in SAMPLES.iter().enumerate() {
+        cuts(name, if all { 1 } else { 23 + index });
+    }
+}
