@@ -183,7 +183,7 @@ impl Connection {
             Verb::Send | Verb::SendInvalidate => self.send(env, op, t),
             Verb::Write => self.write(env, op, t),
             Verb::ReadRequest => self.read_request(env, op),
-            Verb::ReadResponse => self.read_response(env, op, t),
+            Verb::ReadResponse => self.read_response(env, op),
             Verb::Atomic | Verb::Terminate => {}
         }
     }
@@ -304,7 +304,7 @@ impl Connection {
         self.story.add(send.last.time, Least(held));
         env.sink.credits(self.id, send.last, held);
         if T::ON {
-            self.tell(held, carried.then(|| env.exchange_of_frame), t);
+            self.tell(held, carried.then_some(env.exchange_of_frame), t);
         }
         if let (Some(key), false) = (send.invalidate, carried) {
             // an invalidation on a fragment or an empty message
@@ -356,13 +356,40 @@ impl Connection {
         t.close(at);
     }
 
+    /// RDMA Write bytes.
     fn write<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>, t: &mut T) {
         self.rdma.write_bytes += u64::from(op.length);
         if op.part.begins() {
             self.rdma.writes += 1;
         }
         let Placement::Memory { key, address } = op.placement else { return };
-        self.moved(env, op, op.by.peer(), key, address, Right::Write, t);
+        let owner = op.by.peer();
+        let (verdict, region) = self.memory.touch(owner, key, address, op.length, Right::Write);
+        let region = region.copied();
+        if let Some(region) = region {
+            self.deliver(env, op, &region, verdict, address);
+        }
+        if T::ON {
+            let state = match verdict {
+                Verdict::Inside => "inside what was advertised",
+                Verdict::Unknown => "never advertised",
+                Verdict::Outside => "outside of what was advertised",
+                Verdict::Stale => "no longer valid",
+                Verdict::Direction => "advertised for the other direction",
+            };
+            t.field(f::KEY_STATE, &[], 0, Value::Text(format_args!("{state}")));
+        }
+        // a Write is judged by its first packet; its length there is the whole message's
+        if op.part.begins() {
+            let length = op.message_length.unwrap_or(op.length);
+            let verdict = match (verdict, &region) {
+                (Verdict::Inside, Some(r)) if (address - r.address).saturating_add(length.into()) > r.length => Verdict::Outside,
+                (v, _) => v,
+            };
+            self.verdict(env, op, verdict, key, address, length);
+        } else if !matches!(verdict, Verdict::Inside) && op.part.ends() {
+            self.verdict(env, op, verdict, key, address, op.length);
+        }
     }
 
     fn read_request<S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>) {
@@ -387,59 +414,20 @@ impl Connection {
                 row.reads.frames += 1;
             }
         }
-        self.verdict(env, op.at, op.by, verdict, key, address, length, Right::Read);
+        self.verdict(env, op, verdict, key, address, length);
     }
 
-    fn read_response<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>, t: &mut T) {
+    fn read_response<S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>) {
         self.rdma.read_bytes += u64::from(op.length);
         let Placement::Memory { key, address } = op.placement else { return };
         let owner = op.by;
         let (verdict, region) = self.memory.touch(owner, key, address, op.length, Right::Read);
         let Some(region) = region.copied() else { return };
-        self.deliver(env, op, owner, &region, verdict, address);
-        let _ = t;
-    }
-
-    /// RDMA Write bytes.
-    fn moved<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>, owner: End, key: u32, address: u64, right: Right, t: &mut T) {
-        let (verdict, region) = self.memory.touch(owner, key, address, op.length, right);
-        let region = region.copied();
-        if let Some(region) = region {
-            self.deliver(env, op, owner, &region, verdict, address);
-        }
-        if T::ON {
-            let state = match verdict {
-                Verdict::Inside => "inside what was advertised",
-                Verdict::Unknown => "never advertised",
-                Verdict::Outside => "outside of what was advertised",
-                Verdict::Stale => "no longer valid",
-                Verdict::Direction => "advertised for the other direction",
-            };
-            t.field(f::KEY_STATE, &[], 0, Value::Text(format_args!("{state}")));
-        }
-        // a Write is judged by its first packet; its length there is the whole message's
-        if op.part.begins() {
-            let length = op.message_length.unwrap_or(op.length);
-            let verdict = match (verdict, &region) {
-                (Verdict::Inside, Some(r)) if (address - r.address).saturating_add(length.into()) > r.length => Verdict::Outside,
-                (v, _) => v,
-            };
-            self.verdict(env, op.at, op.by, verdict, key, address, length, right);
-        } else if !matches!(verdict, Verdict::Inside) && op.part.ends() {
-            self.verdict(env, op.at, op.by, verdict, key, address, op.length, right);
-        }
+        self.deliver(env, op, &region, verdict, address);
     }
 
     /// Payload bytes that RDMA brought, into the row of their exchange.
-    fn deliver<S: Sink>(
-        &mut self,
-        env: &mut Env<S>,
-        op: &RdmaOp<'_>,
-        owner: End,
-        region: &crate::memory::Region,
-        verdict: Verdict,
-        address: u64,
-    ) {
+    fn deliver<S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>, region: &crate::memory::Region, verdict: Verdict, address: u64) {
         if matches!(verdict, Verdict::Outside | Verdict::Unknown) {
             return;
         }
@@ -466,7 +454,6 @@ impl Connection {
         if let Some(rpc) = self.rpc.as_mut() {
             rpc.delivered(region, address - region.address, op);
         }
-        let _ = owner;
     }
 
     fn payload(&mut self, exchange: u64, offset: u64, op: &RdmaOp<'_>) {
@@ -485,18 +472,9 @@ impl Connection {
         self.rpc.as_mut().and_then(|rpc| rpc.open_exchange(id))
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn verdict<S: Sink>(
-        &mut self,
-        env: &mut Env<S>,
-        at: At,
-        by: End,
-        verdict: Verdict,
-        key: u32,
-        address: u64,
-        length: u32,
-        wanted: Right,
-    ) {
+    fn verdict<S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>, verdict: Verdict, key: u32, address: u64, length: u32) {
+        let (at, by) = (op.at, op.by);
+        let wanted = if op.verb == Verb::Write { Right::Write } else { Right::Read };
         let what = if wanted == Right::Write { "wrote" } else { "read" };
         let certainty = self.certainty();
         let region = self.memory.find(by.peer(), key).copied();
@@ -684,10 +662,10 @@ impl Connection {
             self.smbd = from.smbd.take();
             self.smb2 = from.smb2.take();
             self.rpc = from.rpc.take();
-        } else if self.protocol == from.protocol {
-            if let (Some(mine), Some(theirs)) = (self.smbd.as_mut(), from.smbd.as_mut()) {
-                mine.adopt(by, theirs, from_end);
-            }
+        } else if self.protocol == from.protocol
+            && let (Some(mine), Some(theirs)) = (self.smbd.as_mut(), from.smbd.as_mut())
+        {
+            mine.adopt(by, theirs, from_end);
         }
         self.missed = true;
     }

@@ -34,7 +34,7 @@ fn the_ledger_holds_the_credits_that_the_kernel_says_it_holds() {
         // the kernel was asked after the last file operation (of a file that does not exist) and before what the unmount does
         let last_work = kept.exchanges.iter().filter(|e| e.file.as_deref() == Some("nosuchfile")).map(|e| e.request_end).max().unwrap();
         let closing = kept.exchanges.iter().map(|e| e.request).filter(|at| *at > last_work).min().expect("the unmount is in the capture");
-        let held = kept.credits.iter().filter(|(_, at, _)| *at < closing).next_back().unwrap().2[client.index()];
+        let held = kept.credits.iter().rfind(|(_, at, _)| *at < closing).unwrap().2[client.index()];
         assert_eq!(held, Some(kernel(&text, "send_credits:")), "{name}: credits the client holds");
         assert_eq!(kernel(&text, "max_send_size:"), i64::from(connection.negotiated.max_send_size[0].unwrap()), "{name}");
         assert_eq!(kernel(&text, "max_receive_size:"), i64::from(connection.negotiated.max_receive_size[0].unwrap()), "{name}");

@@ -1,5 +1,5 @@
 //! Samples as frames, and analyses of them.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub, missing_docs)]
 
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::Exchange;
