@@ -47,7 +47,7 @@ impl Bar {
     #[inline]
     pub(crate) fn frame(&mut self, source: &impl Source) {
         self.frames += 1;
-        if self.frames % STEP == 0 && self.bar.is_some() {
+        if self.frames.is_multiple_of(STEP) && self.bar.is_some() {
             self.show(source);
         }
     }

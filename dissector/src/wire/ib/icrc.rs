@@ -208,7 +208,9 @@ mod tests {
     fn masks_what_routers_change_and_nothing_else() {
         let ipv6 = |at: usize| Vec::from([(at, 0x0f), (at + 1, 0xff), (at + 2, 0xff), (at + 3, 0xff), (at + 7, 0xff)]);
         let packet: Vec<u8> = (0..200u8).map(|n| n.wrapping_mul(31)).collect();
-        let cases: [(Cover, usize, bool, Vec<(usize, u8)>); 5] = [
+        /// What is covered, how long its headers are, whether ones stand for a local route header, and the bits that are masked.
+        type Case = (Cover, usize, bool, Vec<(usize, u8)>);
+        let cases: [Case; 5] = [
             (Cover::Ipv4, 40, true, Vec::from([(1, 0xff), (8, 0xff), (10, 0xff), (11, 0xff), (26, 0xff), (27, 0xff), (32, 0xff)])),
             (Cover::Ipv6, 60, true, [ipv6(0), Vec::from([(46, 0xff), (47, 0xff), (52, 0xff)])].concat()),
             (Cover::Grh, 52, true, [ipv6(0), Vec::from([(44, 0xff)])].concat()),
