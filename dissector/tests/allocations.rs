@@ -1,8 +1,12 @@
-//! Peeling without an observer allocates nothing. A test binary of its own, since it counts every allocation of the process.
+//! Peeling and decoding without an observer allocate nothing. A test binary of its own, since it counts every allocation of the process.
 
 use rdmascope_dissector::frame::{self, Body, LinkType, Options};
 use rdmascope_dissector::trace::{Off, Tree};
 use rdmascope_dissector::wire::ib::cm;
+use rdmascope_dissector::wire::nfs::Op;
+use rdmascope_dissector::wire::rpc::{self, Message};
+use rdmascope_dissector::wire::rpcrdma::RpcRdma;
+use rdmascope_dissector::wire::xdr::Stream;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -84,4 +88,31 @@ fn peeling_allocates_nothing() {
     let mut tree = Tree::new();
     assert!(run(Some(&mut tree)).1 > 0, "the counter counts");
     assert_eq!(run(Some(&mut tree)).1, 0, "a tree that is used again stops allocating");
+}
+
+/// A READ of NFS 4.2 and its reply, whose data is in a write chunk.
+const NFS: [&str; 2] = [
+    "71726075000000010000008000000000000000000000000100000001000004070000100071726075038620000000000000000000717260750000000000000002000186a300000004000000010000000100000020000000000000000a6c61622d636c69656e740000000000000000000000000000000000000000000000000000000000020000000300000035a050016b4acb03ce010000000000000000000034000000000000000000000000000000160000001401000101010000007a27ac6b04000000000000000000001900000000a050016b4acb03ce0e000000000000000000000000001000",
+    "717260750000000100000040000000000000000000000001000000010000040700000006717260750386200000000000000000007172607500000001000000000000000000000000000000000000000000000000000000030000003500000000a050016b4acb03ce010000000000000000000034000000000000001d0000001d00000000000000160000000000000019000000000000000100000006",
+];
+
+#[test]
+fn decoding_nfs_allocates_nothing() {
+    let messages = NFS.map(|hex| (0..hex.len()).step_by(2).map(|n| u8::from_str_radix(&hex[n..n + 2], 16).unwrap()).collect::<Vec<u8>>());
+    let before = ALLOCATIONS.get();
+    let (mut memo, mut operations, mut faults) = (None, 0, 0);
+    for message in &messages {
+        for length in (1..=message.len()).rev() {
+            let Ok((_, header)) = RpcRdma::parse(&message[..length], &mut Off) else {
+                faults += 1;
+                continue;
+            };
+            let result = rpc::dissect(&Stream::inline(&header), memo, &mut Off, &mut |_: &Op<'_>| operations += 1);
+            if let Ok((_, Message::Call(call))) = result {
+                memo = Some(call.memo);
+            }
+        }
+    }
+    assert!(operations > 6 && faults > 100);
+    assert_eq!(ALLOCATIONS.get() - before, 0);
 }

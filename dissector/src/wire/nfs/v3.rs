@@ -190,8 +190,8 @@ fields! {
         NEW_SIZE: U64 = "nfs.set_size", "size", dec;
         GUARD: None = "nfs.guard", "guard";
         GUARD_CHECK: U32 = "nfs.sattrguard3", "check", dec, values FOLLOW;
-        ACCESS_CHECK: U8 = "nfs.access_check", "Check access", hex;
-        ACCESS_RIGHTS: U8 = "nfs.access_rights", "Access rights (of requested)", hex;
+        ACCESS_CHECK: U32 = "nfs.access_check", "Check access", hex;
+        ACCESS_RIGHTS: U32 = "nfs.access_rights", "Access rights (of requested)", hex;
         ACCESS_READ: Bool & 0x001 / 32 = "nfs.access_read", "0x001 READ";
         ACCESS_LOOKUP: Bool & 0x002 / 32 = "nfs.access_lookup", "0x002 LOOKUP";
         ACCESS_MODIFY: Bool & 0x004 / 32 = "nfs.access_modify", "0x004 MODIFY";

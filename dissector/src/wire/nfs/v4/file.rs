@@ -68,7 +68,7 @@ const WHY_NO_DELEGATION: crate::field::Values = &[
 fields! {
     /// Fields of the operations of 4.0.
     pub mod f ["RFC 8881 18"] {
-        ACCESS_SUPPORTED: U8 = "nfs.access_supported", "Supported types (of requested)", hex;
+        ACCESS_SUPPORTED: U32 = "nfs.access_supported", "Supported types (of requested)", hex;
         SUPP_READ: Bool & 0x001 / 32 = "nfs.access_supp_read", "0x001 READ";
         SUPP_LOOKUP: Bool & 0x002 / 32 = "nfs.access_supp_lookup", "0x002 LOOKUP";
         SUPP_MODIFY: Bool & 0x004 / 32 = "nfs.access_supp_modify", "0x004 MODIFY";
@@ -87,7 +87,8 @@ fields! {
         LOCK_OWNER: Bytes = "nfs.lock_owner4", "owner";
         DENIED: None = "nfs.lock.denied", "lock denied";
         SHARE_ACCESS: U32 = "nfs.open4.share_access", "share_access", dec, values &[(1, "OPEN4_SHARE_ACCESS_READ"), (2, "OPEN4_SHARE_ACCESS_WRITE"), (3, "OPEN4_SHARE_ACCESS_BOTH")];
-        WANT: U32 & 0xff00 / 32 = "nfs.want", "wants", hex, values &[(0, "no preference"), (1, "want read delegation"), (2, "want write delegation"), (3, "want any delegation"), (4, "want no delegation"), (5, "want to cancel")];
+        /// What of the access word is in the second byte, where it stands there.
+        WANT: U32 = "nfs.want", "wants", hex, values WANTS;
         WANT_SIGNAL: Bool & 0x1_0000 / 32 = "nfs.want_notification.when_resrc_avail", "want_signal_deleg_when_resrc_avail";
         WANT_PUSH: Bool & 0x2_0000 / 32 = "nfs.want_push_deleg_when_uncontended", "want_push_deleg_when_uncontended";
         WANT_TIMESTAMPS: Bool & 0x10_0000 / 32 = "nfs.want_deleg_timestamps", "want_deleg_timestamps";
@@ -144,6 +145,15 @@ const SUPP_BITS: [Def; 9] = [
     f::SUPP_XATTR_READ,
     f::SUPP_XATTR_WRITE,
     f::SUPP_XATTR_LIST,
+];
+/// What delegation is wanted with an open (RFC 8881 18.16.3).
+pub(super) const WANTS: crate::field::Values = &[
+    (0x0000, "OPEN4_SHARE_ACCESS_WANT_NO_PREFERENCE"),
+    (0x0100, "OPEN4_SHARE_ACCESS_WANT_READ_DELEG"),
+    (0x0200, "OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG"),
+    (0x0300, "OPEN4_SHARE_ACCESS_WANT_ANY_DELEG"),
+    (0x0400, "OPEN4_SHARE_ACCESS_WANT_NO_DELEG"),
+    (0x0500, "OPEN4_SHARE_ACCESS_WANT_CANCEL"),
 ];
 const RFLAG_BITS: &[Def] = &[f::RFLAG_CONFIRM, f::RFLAG_LOCKTYPE, f::RFLAG_PRESERVE, f::RFLAG_NOTIFY];
 
@@ -424,7 +434,10 @@ fn share<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
     if let (true, Some(access)) = (T::ON, x.peek()) {
         x.t.field(f::SHARE_ACCESS, at, 4, Value::U((access & 0xff).into()));
         if access >> 8 != 0 {
-            x.bits(at, 4, access.into(), &[f::WANT, f::WANT_SIGNAL, f::WANT_PUSH, f::WANT_TIMESTAMPS]);
+            x.t.down();
+            x.t.field(f::WANT, at, 4, Value::U((access & 0xff00).into()));
+            x.t.up();
+            x.bits(at, 4, access.into(), &[f::WANT_SIGNAL, f::WANT_PUSH, f::WANT_TIMESTAMPS]);
         }
         x.i = &at[4..];
     } else {

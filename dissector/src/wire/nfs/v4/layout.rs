@@ -6,7 +6,7 @@ use super::attr::LayoutType;
 use super::session::notifications;
 use super::{Operation, Status, nfstime, stateid};
 use crate::field::Def;
-use crate::trace::Trace;
+use crate::trace::{Trace, Value};
 use crate::wire::xdr::{self, Read, Xdr};
 
 const IOMODES: crate::field::Values = &[(1, "LAYOUTIOMODE4_READ"), (2, "LAYOUTIOMODE4_RW"), (3, "LAYOUTIOMODE4_ANY")];
@@ -53,9 +53,10 @@ fields! {
         NEWTIME: Bool = "nfs.newtime", "new time?";
         NEWSIZE: Bool = "nfs.newsize", "new size?";
         NFL_UTIL: U32 = "nfs.nfl_util", "nfl_util", hex;
-        NFL_DENSE: U32 & 0x1 / 32 = "nfs.nfl_util.dense", "dense layout", dec;
-        NFL_COMMIT: U32 & 0x2 / 32 = "nfs.nfl_util.commit_thru_mds", "commit thru mds", dec;
-        NFL_STRIPE: U32 & 0xffff_ffc0 / 32 = "nfs.nfl_util.stripe_size", "stripe size", dec;
+        NFL_DENSE: U32 = "nfs.nfl_util.dense", "dense layout", dec;
+        NFL_COMMIT: U32 = "nfs.nfl_util.commit_thru_mds", "commit thru mds", dec;
+        /// In bytes: the upper 26 bits where they stand.
+        NFL_STRIPE: U32 = "nfs.nfl_util.stripe_size", "stripe size", dec;
         NFL_FIRST: U32 = "nfs.nfl_first_stripe_index", "first stripe to use index", dec;
         NFL_FHS: U32 = "nfs.nfl_fhs", "file handles", hex;
         STRIPE_INDICES: None = "nfs.stripe_indices", "stripe indices";
@@ -264,7 +265,13 @@ fn layout<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
     body(x, f::LAYOUT_CONTENT, |x| match kind {
         LayoutType::FILES => {
             x.fixed(f::DEVICEID, 16)?;
-            x.flags(f::NFL_UTIL, &[f::NFL_DENSE, f::NFL_COMMIT, f::NFL_STRIPE])?;
+            let at = x.i;
+            let util = x.u32(f::NFL_UTIL)?;
+            x.t.down();
+            for (def, value) in [(f::NFL_DENSE, util & 1), (f::NFL_COMMIT, util >> 1 & 1), (f::NFL_STRIPE, util & !0x3f)] {
+                x.t.field(def, at, 4, Value::U(value.into()));
+            }
+            x.t.up();
             x.u32(f::NFL_FIRST)?;
             x.u64(super::f::OFFSET)?;
             x.list(f::NFL_FHS, |x, _| handle(x, super::f::FILEHANDLE).map(drop)).map(drop)

@@ -338,8 +338,8 @@ pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, me
             if status != 0 {
                 x.t.info(format_args!("Status: {}", Status(status)));
             }
-            if !callback && seen.total > 0 {
-                x.known(f::MAIN_OPCODE, seen.main());
+            for code in seen.main().filter(|_| !callback) {
+                x.known(f::MAIN_OPCODE, code);
             }
         }
         result?;
@@ -414,23 +414,16 @@ impl<'a> Seen<'a> {
         &self.ops[..self.total.min(SHOWN)]
     }
 
-    /// The operation that the compound is about: not one that only sets the stage.
-    fn main(&self) -> u32 {
+    /// The operations that the compound is about: not those that only set the stage, where there are others.
+    fn main(&self) -> impl Iterator<Item = u32> {
         use Operation as O;
-        let stage = |code: u32| {
-            matches!(
-                Operation(code),
-                O::SEQUENCE | O::PUTFH | O::PUTROOTFH | O::PUTPUBFH | O::SAVEFH | O::RESTOREFH | O::GETFH | O::GETATTR
-            )
+        let rank = |op: &Op<'_>| match Operation(op.code) {
+            O::SEQUENCE | O::PUTFH | O::SAVEFH | O::RESTOREFH | O::GETFH => 2,
+            O::PUTROOTFH | O::PUTPUBFH | O::GETATTR => 1,
+            _ => 0,
         };
-        let codes = || self.ops().iter().map(|o| o.code);
-        let one_of = |which: &[O]| codes().find(|c| which.contains(&O(*c)));
-        codes()
-            .find(|c| !stage(*c))
-            .or_else(|| one_of(&[O::PUTROOTFH, O::PUTPUBFH]))
-            .or_else(|| one_of(&[O::GETATTR]))
-            .or_else(|| codes().last())
-            .unwrap_or(0)
+        let best = self.ops().iter().map(rank).min();
+        self.ops().iter().filter(move |op| Some(rank(op)) == best).map(|op| op.code)
     }
 }
 
@@ -749,7 +742,7 @@ mod tests {
     fn opens_and_locks() {
         let open = join(&[&[1, 0x0003_0103, 0], OWNER]);
         let (tree, op) = call(O::OPEN, &join(&[&open, &[1, 0], FATTR, &[0], NAME]));
-        assert_eq!((op.name, tree.number("nfs.open4.share_access"), tree.number("nfs.want")), (Some(&b"hello"[..]), Some(3), Some(1)));
+        assert_eq!((op.name, tree.number("nfs.open4.share_access"), tree.number("nfs.want")), (Some(&b"hello"[..]), Some(3), Some(0x100)));
         assert_eq!(tree.number("nfs.want_push_deleg_when_uncontended"), Some(1));
         call(O::OPEN, &join(&[&open, &[1, 2, 0xaa, 0xbb, 4]]));
         call(O::OPEN, &join(&[&open, &[1, 3, 0xaa, 0xbb], FATTR, &[0], NAME]));
@@ -904,7 +897,7 @@ mod tests {
         let (tree, _) = reply(O::LAYOUTGET, &layout(1, &join(&[DEVICE, &[0x1_0001, 0, 0, 0, 1], FH])));
         assert_eq!(
             (tree.number("nfs.nfl_util.dense"), tree.number("nfs.nfl_util.stripe_size"), tree.number("nfs.fh.hash")),
-            (Some(1), Some(1024), Some(0xda68_6b37))
+            (Some(1), Some(65536), Some(0xda68_6b37))
         );
         let server = join(&[DEVICE, &[5], STATEID, &[1], FH, &[1, 0x3000_0000, 1, 0x3000_0000]]);
         let (tree, _) = reply(O::LAYOUTGET, &layout(4, &join(&[&[0, 65536, 1, 1], &server, &[3, 60]])));

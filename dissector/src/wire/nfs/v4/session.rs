@@ -2,7 +2,7 @@
 
 use super::super::{Op, Slot};
 use super::attr::{bitmap, plain_bitmap};
-use super::file::{ClaimType, DelegationType, delegation, secinfo};
+use super::file::{ClaimType, DelegationType, WANTS, delegation, secinfo};
 use super::{Operation, nfstime, stateid};
 use crate::field::{Def, Values};
 use crate::trace::Trace;
@@ -113,7 +113,7 @@ fields! {
         DIGEST: Bytes = "nfs.ssv.digest", "digest";
         STATEIDS: None = "nfs.test_stateid.stateids", "StateID List";
         RESULTS: None = "nfs.test_stateid.results", "StateID Result List";
-        WANT: U32 = "nfs.want_delegation", "wants", hex;
+        WANT: U32 = "nfs.want_delegation", "wants", hex, values WANTS;
         CLAIM: U32 = "nfs.open.claim_type", "Claim Type", dec, values ClaimType::VALUES;
         DELEGATE_TYPE: U32 = "nfs.delegate_type", "delegate_type", dec, values DelegationType::VALUES;
         ONE_FS: Bool = "nfs.reclaim_one_fs4", "reclaim one fs?";
