@@ -63,7 +63,10 @@ fn version_3_reads_a_file() {
     assert_eq!(probe(&bytes(V3_READ_REPLY)), Some(Probe::Reply));
     assert_eq!(tree.info, "V3 READ Reply, Len: 6");
     assert_eq!(ops, [(6, Some(Io { count: 6, eof: true, reduced: true, ..Io::default() }))]);
-    assert_eq!((tree.number("nfs.fattr3.size"), tree.number("nfs.fattr3.fileid"), tree.number("rpc.procedure")), (Some(6), Some(4), Some(6)));
+    assert_eq!(
+        (tree.number("nfs.fattr3.size"), tree.number("nfs.fattr3.fileid"), tree.number("rpc.procedure")),
+        (Some(6), Some(4), Some(6))
+    );
     let reduced = *tree.all("rdmascope.reduced").next().unwrap();
     assert_eq!(tree.value_bytes(&reduced), b"Data in write chunk 0, 6 bytes at 0xad34a6f6c3a14000 key 0x00000c07");
     assert!(reduced.generated);
