@@ -179,8 +179,13 @@ pub fn hex_bytes(out: &mut Vec<u8>, bytes: &[u8], separator: Option<u8>) {
         }
         return;
     };
-    for b in bytes {
-        out.extend_from_slice(&[HEX[usize::from(b >> 4)], HEX[usize::from(b & 0x0f)], separator]);
+    // in pieces of a fixed size, so that the room in the vector is looked at once for several bytes
+    let mut piece = [0u8; 48];
+    for chunk in bytes.chunks(16) {
+        for (text, b) in piece.chunks_exact_mut(3).zip(chunk) {
+            text.copy_from_slice(&[HEX[usize::from(b >> 4)], HEX[usize::from(b & 0x0f)], separator]);
+        }
+        out.extend_from_slice(&piece[..3 * chunk.len()]);
     }
     if !bytes.is_empty() {
         out.pop();
@@ -258,11 +263,13 @@ fn padded(out: &mut Vec<u8>, v: u64, digits: u32) {
     let mut buffer = [b'0'; 20];
     let (mut v, mut at) = (v, buffer.len());
     while v > 0 {
-        at -= 1;
-        buffer[at] = b'0' + (v % 10) as u8;
-        v /= 10;
+        let pair = (v % 100) as usize * 2;
+        v /= 100;
+        at -= 2;
+        buffer[at..at + 2].copy_from_slice(&DIGITS[pair..pair + 2]);
     }
-    let start = at.min(buffer.len() - digits as usize);
+    let significant = buffer.iter().position(|b| *b != b'0').unwrap_or(buffer.len());
+    let start = significant.min(buffer.len() - digits as usize);
     out.extend_from_slice(&buffer[start..]);
 }
 
@@ -380,8 +387,16 @@ fn escape_piece(out: &mut String, piece: Piece) {
     }
 }
 
+/// Whether text is printable ASCII throughout, as most is.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|b| matches!(b, 0x20..=0x7e))
+}
+
 /// Appends text so that it is safe on a terminal: `\x1b`, `\u{202e}`, `\n` stand for what would act.
 pub fn escape(out: &mut String, text: &str) {
+    if is_plain(text) {
+        return out.push_str(text);
+    }
     text.chars().for_each(|c| escape_char(out, c));
 }
 
@@ -435,6 +450,9 @@ pub fn json_value(out: &mut Vec<u8>, def: &FieldDef, value: Stored<'_>, style: S
 
 /// Appends text for XML, in an attribute or between tags. Characters that XML 1.0 has not at all are written as `\x1b`.
 pub fn xml_text(out: &mut Vec<u8>, text: &str) {
+    if is_plain(text) && !text.bytes().any(|b| matches!(b, b'&' | b'<' | b'>' | b'"' | b'\'')) {
+        return out.extend_from_slice(text.as_bytes());
+    }
     for c in text.chars() {
         match c {
             '&' => out.extend_from_slice(b"&amp;"),
@@ -461,9 +479,10 @@ const CHARS_IN_A_LABEL: usize = 240;
 /// Appends the value as people read it: `RC - SEND Only (4)`, `0x0012`, `"hello"`'s text escaped.
 pub fn value_label(out: &mut String, def: &FieldDef, value: Stored<'_>) {
     let with_bytes = |out: &mut String, write: &dyn Fn(&mut Vec<u8>)| {
-        let mut buffer = Vec::new();
+        // the string's own memory is lent, so that nothing is allocated
+        let mut buffer = core::mem::take(out).into_bytes();
         write(&mut buffer);
-        out.push_str(&into_string(buffer));
+        *out = into_string(buffer);
     };
     match value {
         Stored::None => {}

@@ -309,6 +309,8 @@ pub struct Tree {
     pub protocol: &'static str,
     /// The text of the frame's line.
     pub info: String,
+    /// Keep neither labels nor the frame's line, which cost as much to write as all fields: outputs for programs show neither.
+    pub quiet: bool,
     sources: Vec<Source>,
     used: usize,
     stack: Vec<u16>,
@@ -529,6 +531,9 @@ impl Trace for Tree {
     }
 
     fn label(&mut self, text: fmt::Arguments<'_>) {
+        if self.quiet {
+            return;
+        }
         let Some(at) = self.open.last().map(|n| *n as usize).filter(|n| *n < self.nodes.len()) else { return };
         let before = self.nodes[at].note;
         let (start, len) = self.keep(|kept| {
@@ -539,11 +544,15 @@ impl Trace for Tree {
     }
 
     fn protocol(&mut self, name: &'static str) {
-        protocol_said(&mut self.protocol, &mut self.info, name);
+        if !self.quiet {
+            protocol_said(&mut self.protocol, &mut self.info, name);
+        }
     }
 
     fn info(&mut self, text: fmt::Arguments<'_>) {
-        info_said(&mut self.info, text);
+        if !self.quiet {
+            info_said(&mut self.info, text);
+        }
     }
 
     fn fault(&mut self, fault: &Fault) {

@@ -4,7 +4,7 @@
 use super::faults;
 use crate::dissection::Dissected;
 use rdmascope_dissector::field::Kind;
-use rdmascope_dissector::render::{Style, hex_bytes, is_hidden, is_text, label, seconds_and_nanos, show, show_into, xml_text};
+use rdmascope_dissector::render::{Style, decimal, hex_bytes, is_hidden, is_text, label, seconds_and_nanos, show, show_into, xml_text};
 use rdmascope_dissector::trace::{Kept, Tree};
 use std::io::Write;
 
@@ -80,7 +80,11 @@ impl Pdml {
                 out.extend_from_slice(b"\" hide=\"yes");
             }
             let size = if node.generated { 0 } else { node.len };
-            let _ = write!(out, "\" size=\"{size}\" pos=\"{}\"", node.offset);
+            out.extend_from_slice(b"\" size=\"");
+            decimal(out, u64::from(size));
+            out.extend_from_slice(b"\" pos=\"");
+            decimal(out, u64::from(node.offset));
+            out.push(b'"');
             let stored = tree.stored(node);
             if !proto {
                 out.extend_from_slice(b" show=\"");

@@ -9,13 +9,13 @@
 
 use super::{paint, styled};
 use crate::dissection::Dissected;
-use rdmascope_dissector::render::{fault_label, is_hidden, label};
+use rdmascope_dissector::render::{decimal, fault_label, is_hidden, label};
 use rdmascope_dissector::trace::Tree;
-use std::io::Write;
 
 #[derive(Default)]
 pub(crate) struct Trees {
     line: String,
+    range: Vec<u8>,
     /// Subtrees that end with a fault and are still open: depth, fault.
     open: Vec<(u8, usize)>,
     told: Vec<bool>,
@@ -40,13 +40,17 @@ impl Trees {
             let style = if node.depth == 0 { paint::HEADING } else { anstyle::Style::new() };
             styled(out, style, color, self.line.as_bytes());
             if !node.generated {
-                let mut range = Vec::new();
-                let source = tree.sources().get(usize::from(node.source)).map_or("", |s| s.name);
-                let _ = match node.source {
-                    0 => write!(range, " [{}+{}]", node.offset, node.len),
-                    _ => write!(range, " [{source} {}+{}]", node.offset, node.len),
-                };
-                styled(out, paint::FAINT, color, &range);
+                self.range.clear();
+                self.range.extend_from_slice(b" [");
+                if node.source > 0 {
+                    self.range.extend_from_slice(tree.sources().get(usize::from(node.source)).map_or("", |s| s.name).as_bytes());
+                    self.range.push(b' ');
+                }
+                decimal(&mut self.range, u64::from(node.offset));
+                self.range.push(b'+');
+                decimal(&mut self.range, u64::from(node.len));
+                self.range.push(b']');
+                styled(out, paint::FAINT, color, &self.range);
             }
             out.push(b'\n');
         }
