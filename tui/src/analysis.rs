@@ -208,7 +208,7 @@ impl<S: Sink> Loop<S> {
                 number: self.number,
                 time_ns: record.has_time().then_some(record.time_ns),
                 first_ns: *first_ns.get_or_insert(meta.time_ns),
-                previous_ns: if self.number == 1 { meta.time_ns } else { previous_ns },
+                previous_ns: (self.number > 1).then_some(previous_ns),
                 wire_len: record.wire_len,
                 interface: interfaces.get(record.interface as usize).filter(|i| i.name.is_some() || interfaces.len() > 1).map(|_| record.interface),
                 interface_name: interfaces.get(record.interface as usize).and_then(|i| i.name.as_deref()),
