@@ -60,7 +60,9 @@ impl InputStory {
         self.bytes += u64::from(record.wire_len);
         self.first = Some(self.first.map_or(time_ns, |t| t.min(time_ns)));
         self.last = Some(self.last.map_or(time_ns, |t| t.max(time_ns)));
-        if self.link_types.last() != Some(&record.link_type) && !self.link_types.contains(&record.link_type) && self.link_types.len() < LINK_TYPES_MAX
+        if self.link_types.last() != Some(&record.link_type)
+            && !self.link_types.contains(&record.link_type)
+            && self.link_types.len() < LINK_TYPES_MAX
         {
             self.link_types.push(record.link_type);
         }
@@ -210,7 +212,10 @@ impl<S: Sink> Loop<S> {
                 first_ns: *first_ns.get_or_insert(meta.time_ns),
                 previous_ns: (self.number > 1).then_some(previous_ns),
                 wire_len: record.wire_len,
-                interface: interfaces.get(record.interface as usize).filter(|i| i.name.is_some() || interfaces.len() > 1).map(|_| record.interface),
+                interface: interfaces
+                    .get(record.interface as usize)
+                    .filter(|i| i.name.is_some() || interfaces.len() > 1)
+                    .map(|_| record.interface),
                 interface_name: interfaces.get(record.interface as usize).and_then(|i| i.name.as_deref()),
             };
             previous_ns = meta.time_ns;
@@ -218,7 +223,10 @@ impl<S: Sink> Loop<S> {
             self.pipeline.frame(&meta, record.bytes, &mut probe);
             probe.end();
             if filter.matches(&probe) {
-                let id = probe.values(connection).next().and_then(|(_, value)| if let Stored::U(id) = value { u32::try_from(id).ok() } else { None });
+                let id = probe
+                    .values(connection)
+                    .next()
+                    .and_then(|(_, value)| if let Stored::U(id) = value { u32::try_from(id).ok() } else { None });
                 selection.add(self.number, id);
             }
             self.bar.frame(&source);

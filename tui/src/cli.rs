@@ -292,7 +292,9 @@ mod tests {
     #[test]
     fn wrong_use_is_told_in_one_line() {
         for arguments in [
-            vec!["rdmascope", "dissect"], vec!["rdmascope", "analyze", "a", "--pin", "5"], vec!["rdmascope", "analyze", "a", "--threads", "0"],
+            vec!["rdmascope", "dissect"],
+            vec!["rdmascope", "analyze", "a", "--pin", "5"],
+            vec!["rdmascope", "analyze", "a", "--threads", "0"],
             vec!["rdmascope", "disect"],
             vec!["rdmascope", "dissect", "a", "-T", "xml"],
             vec!["rdmascope", "dissect", "a", "-c", "x"],

@@ -72,7 +72,11 @@ fn threads_do_not_change_what_is_said() {
     for (folder, capture) in folders() {
         let one = analyze(&folder, &[&capture, "--threads", "1", "--format", "json"]);
         for threads in ["2", "3"] {
-            assert_eq!(text(&analyze(&folder, &[&capture, "--threads", threads, "--format", "json"])), text(&one), "{capture}, {threads} threads");
+            assert_eq!(
+                text(&analyze(&folder, &[&capture, "--threads", threads, "--format", "json"])),
+                text(&one),
+                "{capture}, {threads} threads"
+            );
         }
     }
 }
@@ -135,7 +139,8 @@ fn the_keys_of_the_contract_are_there() {
 #[test]
 fn values_have_the_types_of_the_contract() {
     let report = json(&samples().join("smb-roce"), &["smb-roce.pcap", "--exchanges"]);
-    let is_seconds = |v: &Value| v.as_str().is_some_and(|s| s.split_once('.').is_some_and(|(_, f)| f.len() == 9) && s.parse::<f64>().is_ok());
+    let is_seconds =
+        |v: &Value| v.as_str().is_some_and(|s| s.split_once('.').is_some_and(|(_, f)| f.len() == 9) && s.parse::<f64>().is_ok());
     let connection = &report["connections"][0];
     assert_eq!(connection["id"], 1);
     assert_eq!(connection["transport"], "rocev2");
@@ -143,7 +148,9 @@ fn values_have_the_types_of_the_contract() {
     assert_eq!(report["inputs"][0]["first"], "0.000000000");
     assert!(is_seconds(&report["findings"][0]["time"]));
     assert!(is_seconds(&connection["exchanges"][0]["latency"]["median"]));
-    assert!(connection["exchange_list"].as_array().is_some_and(|rows| rows.iter().any(|r| r["sha256"].as_str().is_some_and(|s| s.len() == 64))));
+    assert!(
+        connection["exchange_list"].as_array().is_some_and(|rows| rows.iter().any(|r| r["sha256"].as_str().is_some_and(|s| s.len() == 64)))
+    );
 }
 
 #[test]
@@ -230,7 +237,12 @@ fn reports_go_into_files_and_fit_the_width() {
     let missing = analyze(folder.path(), &[capture.to_str().expect("a path"), "-o", "no/such/folder/report.txt"]);
     assert_eq!(missing.status.code(), Some(2));
     for columns in [60, 80, 100] {
-        let output = Command::new(env!("CARGO_BIN_EXE_rdmascope")).arg("analyze").arg(&capture).env("COLUMNS", columns.to_string()).output().expect("it runs");
+        let output = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+            .arg("analyze")
+            .arg(&capture)
+            .env("COLUMNS", columns.to_string())
+            .output()
+            .expect("it runs");
         for line in text(&output).lines() {
             assert!(line.chars().count() <= columns, "{columns}: {line}");
         }

@@ -45,13 +45,17 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
     let to_terminal = out.is_terminal && file.is_none();
     let rendered = match args.format {
-        ReportFormat::Text => text::render(&story, width(to_terminal), Paint::new(out.color && (file.is_none() || matches!(color, Color::Always)))),
+        ReportFormat::Text => {
+            text::render(&story, width(to_terminal), Paint::new(out.color && (file.is_none() || matches!(color, Color::Always))))
+        }
         ReportFormat::Json => json::render(&story)?,
     };
     match (&mut file, &args.output) {
         (Some(file), Some(path)) => {
             use std::io::Write;
-            file.write_all(rendered.as_bytes()).and_then(|()| file.flush()).with_context(|| format!("{} cannot be written", path.display()))?;
+            file.write_all(rendered.as_bytes())
+                .and_then(|()| file.flush())
+                .with_context(|| format!("{} cannot be written", path.display()))?;
         }
         _ => {
             out.buffer.extend_from_slice(rendered.as_bytes());
@@ -81,6 +85,7 @@ fn severity(on: FailOn) -> Severity {
 /// Columns to fill: the terminal's, `COLUMNS` where that is set, else 120.
 fn width(to_terminal: bool) -> usize {
     let set = std::env::var("COLUMNS").ok().and_then(|c| c.parse::<usize>().ok()).filter(|c| *c > 0);
-    let terminal = (to_terminal && std::io::stdout().is_terminal()).then(terminal_size::terminal_size).flatten().map(|(w, _)| usize::from(w.0));
+    let terminal =
+        (to_terminal && std::io::stdout().is_terminal()).then(terminal_size::terminal_size).flatten().map(|(w, _)| usize::from(w.0));
     terminal.or(set).unwrap_or(WIDTH).min(WIDTH_MAX)
 }

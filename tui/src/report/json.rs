@@ -327,7 +327,8 @@ impl Root {
             error: input.error.clone(),
         });
         let connections = story.report.connections.iter().zip(&story.details).map(|(c, detail)| connection(story, c, detail));
-        let sessions = story.report.sessions.iter().map(|(id, connections)| Session { id: format!("{id:#018x}"), connections: connections.clone() });
+        let sessions =
+            story.report.sessions.iter().map(|(id, connections)| Session { id: format!("{id:#018x}"), connections: connections.clone() });
         Self {
             rdmascope: env!("CARGO_PKG_VERSION"),
             inputs: inputs.collect(),
@@ -429,7 +430,11 @@ fn connection(story: &Story, c: &Connection, detail: &Detail) -> ConnectionJson 
             cnps: h.cnps,
         },
         exchanges: c.commands.iter().map(command).collect(),
-        failures: detail.failures.iter().map(|(command, status, count)| Failure { command, status: status.clone(), count: *count }).collect(),
+        failures: detail
+            .failures
+            .iter()
+            .map(|(command, status, count)| Failure { command, status: status.clone(), count: *count })
+            .collect(),
         last_exchange: detail.last.as_ref().map(|last| Last {
             command: last.command,
             frame_request: last.request.frame,
@@ -505,7 +510,13 @@ fn row(e: &Exchange, start: i64) -> Row {
             .collect(),
         descriptor_count: e.descriptor_count,
         rdma: moved
-            .map(|(kind, m)| Moved { kind, operations: m.operations, packets: m.frames, frames: [m.first.frame, m.last.frame], bytes: m.bytes })
+            .map(|(kind, m)| Moved {
+                kind,
+                operations: m.operations,
+                packets: m.frames,
+                frames: [m.first.frame, m.last.frame],
+                bytes: m.bytes,
+            })
             .collect(),
         latency: e.latency().map(seconds),
         waits: Waits { credit: seconds(split.credit), server: seconds(split.server), rdma: seconds(split.rdma), wire: seconds(split.wire) },

@@ -184,7 +184,9 @@ impl Story {
                     {
                         detail.last = Some(last);
                     }
-                    detail.failures.extend(heard.failures.into_iter().map(|((command, family, code), n)| (command, status(family, code), n)));
+                    detail
+                        .failures
+                        .extend(heard.failures.into_iter().map(|((command, family, code), n)| (command, status(family, code), n)));
                     detail.exchanges.extend(heard.exchanges);
                     let client = connection.client_end.unwrap_or(End::A).index();
                     detail.timeline.extend(heard.credits.into_iter().map(|(at, held)| (at, held[client], held[1 - client])));
@@ -231,7 +233,8 @@ impl Story {
         let mut kinds = Vec::new();
         let has_rdma = self.storage().any(|(c, _)| c.transport != Some(Transport::Tcp));
         // beside RDMA, the calls that prepare a mount over TCP do not name the capture
-        let shown = || self.storage().map(|(c, _)| c).filter(|c| !has_rdma || c.transport != Some(Transport::Tcp) || c.protocol != Protocol::Rpc);
+        let shown =
+            || self.storage().map(|(c, _)| c).filter(|c| !has_rdma || c.transport != Some(Transport::Tcp) || c.protocol != Protocol::Rpc);
         let carriers = shown().filter_map(|c| c.transport).map(Transport::name);
         let contents = shown().map(|c| c.protocol).filter(|p| *p != Protocol::Unknown).map(Protocol::name);
         for kind in carriers.collect::<Vec<_>>().into_iter().chain(contents) {
@@ -363,7 +366,8 @@ impl<'r> Entry<'r> {
         if self.rule.row().group != Group::Negotiate || self.severity < Severity::Error {
             return;
         }
-        let failed: Vec<&Connection> = self.connections.iter().filter_map(|id| story.connection(*id)).filter(|c| came_to_nothing(c)).collect();
+        let failed: Vec<&Connection> =
+            self.connections.iter().filter_map(|id| story.connection(*id)).filter(|c| came_to_nothing(c)).collect();
         let Some(protocol) = failed.first().map(|c| c.protocol) else { return };
         let enders: Vec<_> = failed.iter().map(|c| c.closed.and_then(|(by, ..)| by)).collect();
         let by = enders[0].filter(|by| enders.iter().all(|e| *e == Some(*by))).map(side);
@@ -418,7 +422,8 @@ fn who(story: &Story, finding: &Finding, end: usize) -> Option<String> {
 /// Whether a text begins with a verb, as "offered …" and "did not answer …" do, and not with the thing it is about.
 fn is_predicate(text: &str) -> bool {
     const OTHERS: [&str; 18] = [
-        "a", "an", "the", "its", "one", "two", "no", "some", "both", "bytes", "packets", "packet", "frames", "segments", "queue", "part", "other", "another",
+        "a", "an", "the", "its", "one", "two", "no", "some", "both", "bytes", "packets", "packet", "frames", "segments", "queue", "part",
+        "other", "another",
     ];
     let first = text.split(' ').next().unwrap_or_default();
     !OTHERS.contains(&first) && first.starts_with(|c: char| c.is_ascii_lowercase()) && first.chars().all(|c| c.is_ascii_lowercase())
@@ -518,7 +523,8 @@ pub(crate) fn status(family: Family, code: u32) -> String {
 /// The last request of a connection that did not end well, and what came after it; `None` where all is well.
 pub(crate) fn last_words(connection: &Connection, detail: &Detail) -> Option<String> {
     let last = detail.last.as_ref()?;
-    let is_usual = matches!(last.command, "LOGOFF" | "TREE_DISCONNECT" | "CLOSE" | "ECHO" | "DESTROY_SESSION" | "DESTROY_CLIENTID" | "UMNT");
+    let is_usual =
+        matches!(last.command, "LOGOFF" | "TREE_DISCONNECT" | "CLOSE" | "ECHO" | "DESTROY_SESSION" | "DESTROY_CLIENTID" | "UMNT");
     let sealed = connection.smb.sealed.iter().map(|(n, _)| n).sum::<u64>();
     let is_well = !last.failed && last.reply.is_some() && sealed == 0 && (is_usual || requests(connection) > FEW);
     if is_well || connection.protocol == Protocol::Rpc || connection.closed.is_none() && last.reply.is_some() {
@@ -619,7 +625,10 @@ mod tests {
         story.report.findings.report(Rule::SmbdFlags, Blame::Server, site, Certainty::Guess, format_args!("set undefined flags"));
         let entries = story.entries();
         assert_eq!(entries.len(), 2);
-        assert_eq!((entries[0].count, entries[0].frames.as_slice(), entries[0].connections.as_slice()), (3, &[20, 30, 40][..], &[1, 2, 3][..]));
+        assert_eq!(
+            (entries[0].count, entries[0].frames.as_slice(), entries[0].connections.as_slice()),
+            (3, &[20, 30, 40][..], &[1, 2, 3][..])
+        );
         assert_eq!(entries[0].first.frame, 20);
         assert!(entries[0].doubt().is_empty() && !entries[1].doubt().is_empty());
         assert_eq!(Story::tally(&entries), [0, 2, 0]);

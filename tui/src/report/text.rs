@@ -4,7 +4,7 @@ use super::words::{
     Align, Column, Paint, Table, Tone, columns, count, duration, flow, frames, grouped, grouped_signed, limit, share, size, sparkline,
     times, wrap,
 };
-use super::{Detail, Entry, Story, FEW, came_to_nothing, ending, ends, handles, last_words, numbers, requests, shown, side, stack, waits};
+use super::{Detail, Entry, FEW, Story, came_to_nothing, ending, ends, handles, last_words, numbers, requests, shown, side, stack, waits};
 use rdmascope_analyzer::finding::Severity;
 use rdmascope_analyzer::report::{Connection, Protocol, Transport};
 use rdmascope_analyzer::rules::Rule;
@@ -164,7 +164,8 @@ impl Page {
             Some(fatal) => {
                 let who = fatal.by.map_or("The connection ended".to_owned(), |by| format!("The {by} hung up"));
                 let all = if fatal.ended == fatal.of { "of".to_owned() } else { "of the".to_owned() };
-                let what = if fatal.of == 1 { "the only time".to_owned() } else { format!("{} {all} {}", times(fatal.ended), grouped(fatal.of)) };
+                let what =
+                    if fatal.of == 1 { "the only time".to_owned() } else { format!("{} {all} {}", times(fatal.ended), grouped(fatal.of)) };
                 format!("{who} during {} negotiation, {what}.", fatal.protocol.name())
             }
             None => row.title.to_owned(),
@@ -256,7 +257,11 @@ impl Page {
             duration(c.last.time.saturating_sub(c.first.time)),
             ending(c),
         ];
-        let mut lines = flow(&[facts[0].clone(), facts[2].clone(), facts[1].clone(), facts[3].clone(), facts[4].clone(), facts[5].clone()], "   ", self.width - 4);
+        let mut lines = flow(
+            &[facts[0].clone(), facts[2].clone(), facts[1].clone(), facts[3].clone(), facts[4].clone(), facts[5].clone()],
+            "   ",
+            self.width - 4,
+        );
         if let Some(first) = lines.first_mut() {
             *first = first.replacen(facts[0].as_str(), &self.paint.paint(Tone::Strong, &facts[0]), 1);
         }
@@ -557,8 +562,13 @@ fn failures(story: &Story, entry: &Entry<'_>) -> Option<String> {
     }
     sums.sort_by_key(|(.., n)| std::cmp::Reverse(*n));
     let more = if sums.len() > SHOWN { " and others" } else { "" };
-    let list: Vec<String> = sums.iter().take(SHOWN).map(|(c, s, n)| format!("{c} {s}{}", if *n > 1 { format!(" ×{}", grouped(*n)) } else { String::new() })).collect();
-    (!list.is_empty()).then(|| format!("{}: {}{more}.", if entry.count == 1 { "A request failed" } else { "Requests failed" }, list.join(", ")))
+    let list: Vec<String> = sums
+        .iter()
+        .take(SHOWN)
+        .map(|(c, s, n)| format!("{c} {s}{}", if *n > 1 { format!(" ×{}", grouped(*n)) } else { String::new() }))
+        .collect();
+    (!list.is_empty())
+        .then(|| format!("{}: {}{more}.", if entry.count == 1 { "A request failed" } else { "Requests failed" }, list.join(", ")))
 }
 
 /// How often and on how many connections; empty for once.
@@ -585,10 +595,11 @@ fn agreed(c: &Connection) -> Vec<String> {
     let n = &c.negotiated;
     let mut pieces = Vec::new();
     for end in 0..2 {
-        let parts: Vec<String> = [("send", n.max_send_size[end]), ("receive", n.max_receive_size[end]), ("fragmented", n.max_fragmented_size[end])]
-            .into_iter()
-            .filter_map(|(what, bytes)| Some(format!("{what} {}", limit(bytes?.into()))))
-            .collect();
+        let parts: Vec<String> =
+            [("send", n.max_send_size[end]), ("receive", n.max_receive_size[end]), ("fragmented", n.max_fragmented_size[end])]
+                .into_iter()
+                .filter_map(|(what, bytes)| Some(format!("{what} {}", limit(bytes?.into()))))
+                .collect();
         if !parts.is_empty() {
             pieces.push(format!("{}: {}", side(end), parts.join(", ")));
         }
@@ -611,7 +622,11 @@ fn messages(c: &Connection) -> Vec<String> {
     }
     let mut pieces = vec![format!("▸ {}", grouped(client.messages)), format!("◂ {}", grouped(server.messages))];
     if c.protocol == Protocol::SmbDirect {
-        pieces.push(format!("fragmented {} ({})", grouped(client.fragmented + server.fragmented), count(client.fragments + server.fragments, "fragment")));
+        pieces.push(format!(
+            "fragmented {} ({})",
+            grouped(client.fragmented + server.fragmented),
+            count(client.fragments + server.fragments, "fragment")
+        ));
         pieces.push(format!("empty {}", grouped(client.empty + server.empty)));
         pieces.push(format!("keepalive {}", grouped(client.keepalives + server.keepalives)));
     }

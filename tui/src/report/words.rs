@@ -336,7 +336,8 @@ impl Table {
                 widths[c] -= over;
                 break;
             }
-            let dear = shown.iter().copied().enumerate().filter(|(_, c)| self.columns[*c].rank > 0).max_by_key(|(_, c)| self.columns[*c].rank);
+            let dear =
+                shown.iter().copied().enumerate().filter(|(_, c)| self.columns[*c].rank > 0).max_by_key(|(_, c)| self.columns[*c].rank);
             match dear {
                 Some((place, _)) => drop(shown.remove(place)),
                 None => break,
@@ -376,7 +377,10 @@ mod tests {
         assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
         assert_eq!([-1500, 7].map(grouped_signed), ["-1,500", "7"]);
         assert_eq!(grouped_signed(i64::MIN), "-9,223,372,036,854,775,808");
-        assert_eq!([count(0, "frame"), count(1, "frame"), count(1234, "frame"), count(2, "reply")], ["0 frames", "1 frame", "1,234 frames", "2 replies"]);
+        assert_eq!(
+            [count(0, "frame"), count(1, "frame"), count(1234, "frame"), count(2, "reply")],
+            ["0 frames", "1 frame", "1,234 frames", "2 replies"]
+        );
         assert_eq!([1, 2, 6].map(times), ["once", "twice", "6 times"]);
     }
 
@@ -464,8 +468,14 @@ mod tests {
 
     #[test]
     fn tables_fit() {
-        let mut table = Table::new(&[Column::left("command", 0), Column::right("count", 0), Column::left("empty", 0), Column::right("p99", 2)]);
-        table.row([(Tone::Plain, "CREATE".into()), (Tone::Plain, "64".into()), (Tone::Plain, String::new()), (Tone::Plain, "1.2 ms".into())]);
+        let mut table =
+            Table::new(&[Column::left("command", 0), Column::right("count", 0), Column::left("empty", 0), Column::right("p99", 2)]);
+        table.row([
+            (Tone::Plain, "CREATE".into()),
+            (Tone::Plain, "64".into()),
+            (Tone::Plain, String::new()),
+            (Tone::Plain, "1.2 ms".into()),
+        ]);
         table.row([(Tone::Plain, "READ".into()), (Tone::Plain, "8".into())]);
         let plain = Paint::new(false);
         assert_eq!(table.lines(80, 1, plain), [" command  count     p99", " CREATE      64  1.2 ms", " READ         8"]);
