@@ -237,7 +237,7 @@ pub fn parse_list<T: Trace>(list: &[u8], response: bool, t: &mut T) -> usize {
 }
 
 /// Tells a list of contexts as subtree `def`; `response` says which of the two forms of each.
-pub(super) fn tell_list<'a, T: Trace>(def: Def, list: &'a [u8], response: bool, t: &mut T) {
+pub(super) fn tell_list<T: Trace>(def: Def, list: &[u8], response: bool, t: &mut T) {
     if !T::ON || list.is_empty() {
         return;
     }

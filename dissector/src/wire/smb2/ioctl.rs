@@ -566,7 +566,7 @@ enum Side {
     Output,
 }
 
-fn buffer<'a, T: Trace>(def: Def, code: ControlCode, side: Side, bytes: &'a [u8], t: &mut T) {
+fn buffer<T: Trace>(def: Def, code: ControlCode, side: Side, bytes: &[u8], t: &mut T) {
     if !T::ON || bytes.is_empty() {
         return;
     }

@@ -208,7 +208,7 @@ fn member<'a, T: Trace>(of: Def, e: Element<'a>, at: &'a [u8], t: &mut T) -> PRe
     Ok((e.rest, ()))
 }
 
-fn mechanism<'a, T: Trace>(def: Def, i: &'a [u8], t: &mut T) -> Result<(), nom::Err<Fault>> {
+fn mechanism<T: Trace>(def: Def, i: &[u8], t: &mut T) -> Result<(), nom::Err<Fault>> {
     let token = tagged(i, ber::OCTET_STRING, def)?.contents;
     t.field(def, token, token.len(), Value::Bytes(token));
     t.down();
