@@ -76,7 +76,12 @@ fn sessions_and_trees() {
         "session setup",
         &message(request(Command::SESSION_SETUP), &body.0),
         &[],
-        &[("smb2.ses_req_flags.session_binding", 1), ("smb2.sec_mode.sign_required", 1), ("smb2.previous_sesid", 0x99), ("ntlmssp.messagetype", 1)],
+        &[
+            ("smb2.ses_req_flags.session_binding", 1),
+            ("smb2.sec_mode.sign_required", 1),
+            ("smb2.previous_sesid", 0x99),
+            ("ntlmssp.messagetype", 1),
+        ],
     );
     assert_eq!(tree.info, "Session Setup Request, NTLMSSP_NEGOTIATE");
     check("logoff", &message(request(Command::LOGOFF), &[4, 0, 0, 0]), &[], &[("smb2.buffer_code", 4)]);
@@ -86,16 +91,28 @@ fn sessions_and_trees() {
     assert_eq!(tree.info, "Tree Connect Request Tree: \\\\srv\\share$x");
     let extension = w().u16(9).u16(4).u16(88).u16(8).u32(32).u16(1).put(&[0; 10]).text("\\\\s\\").put(&[]);
     // the contexts begin 32 bytes into the body; one remoted identity with a user
-    let identity = [28u16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0].iter().fold(w().u16(1).u16(44), |w, o| w.u16(*o)).u16(12).put(&EVERYONE).put(&[7, 0]);
+    let identity =
+        [28u16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0].iter().fold(w().u16(1).u16(44), |w, o| w.u16(*o)).u16(12).put(&EVERYONE).put(&[7, 0]);
     let extension = extension.u16(1).u16(identity.0.len() as u16).u32(0).put(&identity.0);
-    let tree = check("tree connect with an extension", &message(request(Command::TREE_CONNECT), &extension.0), &[], &[("smb2.tc.context.type", 1)]);
+    let tree = check(
+        "tree connect with an extension",
+        &message(request(Command::TREE_CONNECT), &extension.0),
+        &[],
+        &[("smb2.tc.context.type", 1)],
+    );
     assert_eq!(tree.all("nt.sid").count(), 1);
     let body = w().u16(16).u8(1).u8(0).u32(0x8030).u32(0x28).u32(0x001f_01ff);
     check(
         "tree connect reply",
         &message(reply(Command::TREE_CONNECT, NtStatus::SUCCESS), &body.0),
         &[],
-        &[("smb2.share_type", 1), ("smb2.share.caching", 0x30), ("smb2.share_flags.encrypt_data", 1), ("smb2.share_caps.scaleout", 1), ("smb.access.synchronize", 1)],
+        &[
+            ("smb2.share_type", 1),
+            ("smb2.share.caching", 0x30),
+            ("smb2.share_flags.encrypt_data", 1),
+            ("smb2.share_caps.scaleout", 1),
+            ("smb.access.synchronize", 1),
+        ],
     );
     for command in [Command::TREE_DISCONNECT, Command::ECHO] {
         check("four bytes", &message(request(command), &[4, 0, 0, 0]), &[], &[]);
@@ -133,7 +150,8 @@ fn negotiate_contexts_of_every_kind() {
     assert_eq!(ids, [&[1][..], &[4], &[3, 5], &[], &[], &[1, 2], &[2], &[]]);
     // before SMB 3.1.1 there is a time where the contexts are named
     let body = w().u16(36).u16(1).u16(1).u16(0).u32(0).put(&[9; 16]).u64(TIME).u16(0x302);
-    let tree = check("negotiate 3.0.2", &message(super::tests_layouts::request(Command::NEGOTIATE), &body.0), &[], &[("smb2.dialect", 0x302)]);
+    let tree =
+        check("negotiate 3.0.2", &message(super::tests_layouts::request(Command::NEGOTIATE), &body.0), &[], &[("smb2.dialect", 0x302)]);
     assert_eq!(tree.all("smb2.client_start_time").count(), 1);
 }
 
@@ -154,7 +172,8 @@ fn create(contexts: &[(&[u8], W)], response: bool) -> Vec<u8> {
     }
     let length = list.0.len() as u32;
     if response {
-        let body = w().u16(89).u8(0xff).u8(0).u32(1).u64(TIME).u64(TIME).u64(TIME).u64(TIME).u64(4096).u64(6).u32(0x20).u32(0).put(&[5; 16]);
+        let body =
+            w().u16(89).u8(0xff).u8(0).u32(1).u64(TIME).u64(TIME).u64(TIME).u64(TIME).u64(4096).u64(6).u32(0x20).u32(0).put(&[5; 16]);
         message(reply(Command::CREATE, NtStatus::SUCCESS), &body.u32(152).u32(length).put(&list.0).0)
     } else {
         let body = w().u16(57).u8(0).u8(0xff).u32(2).u64(0).u64(0).u32(0x0012_0089).u32(0).u32(7).u32(1).u32(0x40);
@@ -167,7 +186,22 @@ fn create_contexts_of_every_kind_asked_for() {
     use create_context::*;
     let ea = w().u32(0).u8(0).u8(3).u16(2).put(b"abc\0").put(&[7, 8]);
     let sd = w().put(&[1, 0, 4, 0x80]).u32(0).u32(0).u32(0).u32(20).put(&[2, 0, 8, 0, 0, 0, 0, 0]);
-    let svhdx = w().u32(2).u8(1).put(&[0; 3]).put(&[4; 16]).u32(0).u32(4).u64(6).u16(4).text("hv").put(&[0; 122]).u32(1).u32(1).u32(512).u32(4096).u64(9);
+    let svhdx = w()
+        .u32(2)
+        .u8(1)
+        .put(&[0; 3])
+        .put(&[4; 16])
+        .u32(0)
+        .u32(4)
+        .u64(6)
+        .u16(4)
+        .text("hv")
+        .put(&[0; 122])
+        .u32(1)
+        .u32(1)
+        .u32(512)
+        .u32(4096)
+        .u64(9);
     let contexts: [(&[u8], W); 16] = [
         (EA_BUFFER, ea),
         (SD_BUFFER, sd),
@@ -255,13 +289,22 @@ fn locks_notifications_and_breaks() {
     assert_eq!(tree.all("smb2.lock_info").count(), 2);
     let (pdus, _) = decode(&bytes, &[]);
     let Ok(Body::LockRequest(lock)) = &pdus[0].body else { panic!() };
-    assert_eq!(lock.elements().map(|e| (e.offset, e.exclusive(), e.fail_immediately())).collect::<Vec<_>>(), [(5, false, false), (7, true, true)]);
+    assert_eq!(
+        lock.elements().map(|e| (e.offset, e.exclusive(), e.fail_immediately())).collect::<Vec<_>>(),
+        [(5, false, false), (7, true, true)]
+    );
 
     let notify = w().u16(32).u16(1).u32(4096).put(&[1; 16]).u32(0x17).u32(0);
-    check("notify", &message(request(Command::CHANGE_NOTIFY), &notify.0), &[], &[("smb2.notify.watch_tree", 1), ("smb.nt.notify.last_write", 1)]);
+    check(
+        "notify",
+        &message(request(Command::CHANGE_NOTIFY), &notify.0),
+        &[],
+        &[("smb2.notify.watch_tree", 1), ("smb.nt.notify.last_write", 1)],
+    );
     let entries = w().u32(16).u32(4).u32(2).text("a").put(&[0; 2]).u32(0).u32(5).u32(4).text("bc");
     let body = w().u16(9).u16(72).u32(entries.0.len() as u32).put(&entries.0);
-    let tree = check("notify reply", &message(reply(Command::CHANGE_NOTIFY, NtStatus::SUCCESS), &body.0), &[], &[("smb2.notify.action", 4)]);
+    let tree =
+        check("notify reply", &message(reply(Command::CHANGE_NOTIFY, NtStatus::SUCCESS), &body.0), &[], &[("smb2.notify.action", 4)]);
     assert_eq!(tree.all("smb2.notify.info").count(), 2);
 
     let unasked = Header { message_id: u64::MAX, ..reply(Command::OPLOCK_BREAK, NtStatus::SUCCESS) };
@@ -292,7 +335,12 @@ fn errors_with_their_contexts() {
     let name = tree.all("smb2.symlink.print_name").next().unwrap();
     assert_eq!(tree.value_bytes(name), [b'a', 0, b'b', 0]);
     let context = w().u32(symlink.0.len() as u32).u32(0).put(&symlink.0);
-    check("symlink in a context", &error(0x8000_002d, 1, &context.0), &[], &[("smb2.error.context.id", 0), ("smb2.symlink.error_tag", 0x4c4d_5953)]);
+    check(
+        "symlink in a context",
+        &error(0x8000_002d, 1, &context.0),
+        &[],
+        &[("smb2.error.context.id", 0), ("smb2.symlink.error_tag", 0x4c4d_5953)],
+    );
     let redirect = w().u32(60).u32(3).u32(48).u32(6).u16(0).u16(0).u32(1).u32(1).u32(0).put(&[192, 0, 2, 1]).put(&[0; 12]).text("srv");
     let context = w().u32(redirect.0.len() as u32).u32(0x7264_5253).put(&redirect.0);
     let tree = check("share redirect", &error(0xc000_00cc, 1, &context.0), &[], &[("smb2.error.share_redirect.ip_count", 1)]);
@@ -397,10 +445,20 @@ fn file_system_security_and_quota_information() {
         let body = w().u16(41).u8(info_type).u8(class).u32(100).u16(at).u16(0).u32(input.len() as u32).u32(additional).u32(1);
         message(request(Command::QUERY_INFO), &body.put(&[1; 16]).put(input).0)
     };
-    check("query security", &query(3, 0, 7, &[]), &[], &[("smb2.getsetinfo_additional_secinfo.dacl", 1), ("smb2.getinfo_flags.restart_scan", 1)]);
+    check(
+        "query security",
+        &query(3, 0, 7, &[]),
+        &[],
+        &[("smb2.getsetinfo_additional_secinfo.dacl", 1), ("smb2.getinfo_flags.restart_scan", 1)],
+    );
     let sids = w().u8(1).u8(0).u16(0).u32(20).u32(0).u32(0).u32(0).u32(12).put(&EVERYONE);
     check("query quota", &query(4, 0, 0, &sids.0), &[], &[("smb2.query_quota_info.single", 1), ("nt.sid.num_auth", 1)]);
-    check("query ea", &query(1, 15, 0, &w().u32(0).u8(2).put(b"ab\0").0), &[], &[("smb2.file_info.infolevel", 15), ("smb2.ea.name_len", 2)]);
+    check(
+        "query ea",
+        &query(1, 15, 0, &w().u32(0).u8(2).put(b"ab\0").0),
+        &[],
+        &[("smb2.file_info.infolevel", 15), ("smb2.ea.name_len", 2)],
+    );
     // the same bytes without the request are told as data
     let body = w().u16(9).u16(72).u32(8).u64(9);
     let (_, tree) = decode(&message(reply(Command::QUERY_INFO, NtStatus::SUCCESS), &body.0), &[]);
@@ -411,7 +469,12 @@ fn file_system_security_and_quota_information() {
 fn directories_of_every_class() {
     use FileClass as C;
     let query = w().u16(33).u8(37).u8(1).u32(0).put(&[1; 16]).u16(96).u16(2).u32(65536).text("*");
-    let tree = check("find", &message(request(Command::QUERY_DIRECTORY), &query.0), &[], &[("smb2.find.infolevel", 37), ("smb2.find.restart_scans", 1)]);
+    let tree = check(
+        "find",
+        &message(request(Command::QUERY_DIRECTORY), &query.0),
+        &[],
+        &[("smb2.find.infolevel", 37), ("smb2.find.restart_scans", 1)],
+    );
     assert_eq!(tree.info, "Find Request FileIdBothDirectoryInformation Pattern: *");
     let common = |name: u32| w().u64(TIME).u64(TIME).u64(TIME).u64(TIME).u64(6).u64(4096).u32(0x20).u32(name);
     let short = |w: W| w.u8(4).u8(0).text("ab").put(&[0; 20]);
@@ -447,7 +510,8 @@ fn directories_of_every_class() {
 }
 
 fn ioctl(code: ControlCode, input: &[u8], numbers: &[(&str, u64)]) -> Tree {
-    let body = w().u16(57).u16(0).u32(code.0).put(&[0xff; 16]).u32(120).u32(input.len() as u32).u32(0).u32(0).u32(0).u32(1024).u32(1).u32(0);
+    let body =
+        w().u16(57).u16(0).u32(code.0).put(&[0xff; 16]).u32(120).u32(input.len() as u32).u32(0).u32(0).u32(0).u32(1024).u32(1).u32(0);
     check(code.name().unwrap(), &message(request(Command::IOCTL), &body.put(input).0), &[], numbers)
 }
 
@@ -507,12 +571,20 @@ fn control_codes_with_their_buffers() {
     ioctl(C::FILE_LEVEL_TRIM, &w().u32(0).u32(1).u64(1).u64(2).0, &[("smb2.fsctl.trim.count", 1)]);
     ioctl_reply(C::FILE_LEVEL_TRIM, &w().u32(1).0, &[("smb2.fsctl.trim.count", 1)]);
     ioctl(C::DUPLICATE_EXTENTS, &w().put(&[1; 16]).u64(1).u64(2).u64(3).0, &[("smb2.fsctl.duplicate_extents.byte_count", 3)]);
-    ioctl(C::DUPLICATE_EXTENTS_EX, &w().u64(48).put(&[1; 16]).u64(1).u64(2).u64(3).u32(1).u32(0).0, &[("smb2.fsctl.duplicate_extents.flags", 1)]);
+    ioctl(
+        C::DUPLICATE_EXTENTS_EX,
+        &w().u64(48).put(&[1; 16]).u64(1).u64(2).u64(3).u32(1).u32(0).0,
+        &[("smb2.fsctl.duplicate_extents.flags", 1)],
+    );
     ioctl_reply(C::QUERY_SHARED_VIRTUAL_DISK_SUPPORT, &w().u32(1).u32(3).0, &[("smb2.ioctl.shared_virtual_disk.handle_state", 3)]);
     let flow = w().u16(0x101).u16(0).u32(0x18).put(&[1; 16]).put(&[2; 16]).put(&[3; 16]);
     let names = flow.clone().u64(10).u64(5).u16(128).u16(4).u16(132).u16(2).u64(1).u64(2).u64(3).u64(4).u64(5).u64(6).text("ab").text("c");
     ioctl(C::STORAGE_QOS_CONTROL, &names.0, &[("smb2.ioctl.sqos.kilobyte_count_increment", 6)]);
-    ioctl_reply(C::STORAGE_QOS_CONTROL, &flow.u32(4000).u32(0).u64(1).u64(2).u32(8192).u32(0).u64(3).0, &[("smb2.ioctl.sqos.maximum_bandwidth", 3)]);
+    ioctl_reply(
+        C::STORAGE_QOS_CONTROL,
+        &flow.u32(4000).u32(0).u64(1).u64(2).u32(8192).u32(0).u64(3).0,
+        &[("smb2.ioctl.sqos.maximum_bandwidth", 3)],
+    );
     ioctl(C::DFS_GET_REFERRALS, &w().u16(4).text("\\s\\d\0").0, &[("smb.max_referral_level", 4)]);
     ioctl(C::DFS_GET_REFERRALS_EX, &w().u16(4).u16(1).u32(10).u16(4).text("\\s").u16(2).text("x").0, &[("smb.dfs.request.flags", 1)]);
 }
@@ -554,18 +626,46 @@ fn spnego_and_ntlmssp() {
     assert!(mechanisms[0].starts_with("1.2.840.48018.1.2.2") && mechanisms[2].contains("NTLMSSP"));
     assert_eq!(tree.all("spnego.hintName").count(), 1);
 
-    let pairs = w().u16(1).u16(2).text("s").u16(6).u16(4).u32(2).u16(7).u16(8).u64(TIME).u16(9).u16(2).text("t").u16(10).u16(2).put(&[1, 2]).u16(0).u16(0);
+    let pairs = w()
+        .u16(1)
+        .u16(2)
+        .text("s")
+        .u16(6)
+        .u16(4)
+        .u32(2)
+        .u16(7)
+        .u16(8)
+        .u64(TIME)
+        .u16(9)
+        .u16(2)
+        .text("t")
+        .u16(10)
+        .u16(2)
+        .put(&[1, 2])
+        .u16(0)
+        .u16(0);
     let info = pairs.0.len() as u16;
     let challenge = w().put(b"NTLMSSP\0").u32(2).u16(4).u16(4).u32(56).u32(0xe28a_8235).put(&[8; 8]).u64(0).u16(info).u16(info).u32(60);
     let challenge = challenge.put(&[10, 0, 0x5d, 0x58, 0, 0, 0, 15]).text("AB").put(&pairs.0);
     let length = challenge.0.len();
     // responseToken within negTokenResp
     let der = |tag: u8, contents: &[u8]| w().u8(tag).u8(0x82).put(&(contents.len() as u16).to_be_bytes()).put(contents).0;
-    let token = [der(0xa0, &[10, 1, 1]), der(0xa1, &unhex("060a2b06010401823702020a")), der(0xa2, &der(4, &challenge.0)), der(0xa3, &der(4, &[1, 2, 3]))].concat();
+    let token = [
+        der(0xa0, &[10, 1, 1]),
+        der(0xa1, &unhex("060a2b06010401823702020a")),
+        der(0xa2, &der(4, &challenge.0)),
+        der(0xa3, &der(4, &[1, 2, 3])),
+    ]
+    .concat();
     let token = der(0xa1, &der(0x30, &token));
     let body = w().u16(9).u16(0).u16(72).u16(token.len() as u16).put(&token);
     let bytes = message(reply(Command::SESSION_SETUP, NtStatus::MORE_PROCESSING_REQUIRED), &body.0);
-    let numbers = [("spnego.negResult", 1), ("ntlmssp.messagetype", 2), ("ntlmssp.challenge.target_info.flags", 2), ("ntlmssp.version.build_number", 0x585d)];
+    let numbers = [
+        ("spnego.negResult", 1),
+        ("ntlmssp.messagetype", 2),
+        ("ntlmssp.challenge.target_info.flags", 2),
+        ("ntlmssp.version.build_number", 0x585d),
+    ];
     let tree = check("challenge", &bytes, &[], &numbers);
     assert_eq!(tree.info, "Session Setup Response, Error: STATUS_MORE_PROCESSING_REQUIRED, NTLMSSP_CHALLENGE");
     assert_eq!(tree.all("spnego.mechListMIC").count(), 1);
@@ -579,9 +679,23 @@ fn spnego_and_ntlmssp() {
     let auth = w().put(b"NTLMSSP\0").u32(3).u16(24).u16(24).u32(at(0)).u16(nt).u16(nt).u32(at(24));
     let rest = at(24) + u32::from(nt);
     let auth = auth.u16(2).u16(2).u32(rest).u16(2).u16(2).u32(rest + 2).u16(2).u16(2).u32(rest + 4).u16(16).u16(16).u32(rest + 6);
-    let auth = auth.u32(0xe28a_8235).put(&[10, 0, 0, 0, 0, 0, 0, 15]).put(&[5; 16]).put(&[3; 24]).put(&response.0).text("D").text("U").text("H").put(&[6; 16]);
+    let auth = auth
+        .u32(0xe28a_8235)
+        .put(&[10, 0, 0, 0, 0, 0, 0, 15])
+        .put(&[5; 16])
+        .put(&[3; 24])
+        .put(&response.0)
+        .text("D")
+        .text("U")
+        .text("H")
+        .put(&[6; 16]);
     let body = w().u16(25).u8(0).u8(1).u32(1).u32(0).u16(88).u16(auth.0.len() as u16).u64(0).put(&auth.0);
-    let tree = check("authenticate", &message(request(Command::SESSION_SETUP), &body.0), &[], &[("ntlmssp.messagetype", 3), ("ntlmssp.ntlmv2_response.flags", 2)]);
+    let tree = check(
+        "authenticate",
+        &message(request(Command::SESSION_SETUP), &body.0),
+        &[],
+        &[("ntlmssp.messagetype", 3), ("ntlmssp.ntlmv2_response.flags", 2)],
+    );
     assert_eq!(tree.info, "Session Setup Request, NTLMSSP_AUTH, User: D\\U");
     assert_eq!((tree.all("ntlmssp.authenticate.mic").count(), tree.all("ntlmssp.ntlmclientchallenge").count()), (1, 1));
 
