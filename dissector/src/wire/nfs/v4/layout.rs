@@ -213,8 +213,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mut 
             x.u32(f::EOF)?;
         }
         (O::LAYOUTCOMMIT, Status::OK) => {
-            let new = x.bool(f::NEWSIZE)?;
-            if new {
+            if x.bool(f::NEWSIZE)? {
                 x.u64(super::f::LENGTH)?;
             }
         }
@@ -225,8 +224,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mut 
         }
         (O::LAYOUTGET, Status::LAYOUTTRYLATER) => drop(x.bool(f::WILL_SIGNAL)?),
         (O::LAYOUTRETURN, Status::OK) => {
-            let present = x.bool(f::STATEID_PRESENT)?;
-            if present {
+            if x.bool(f::STATEID_PRESENT)? {
                 op.stateid = Some(stateid(x)?);
             }
         }

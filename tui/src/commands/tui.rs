@@ -1,0 +1,402 @@
+//! `rdmascope tui`: the terminal, the threads, and the loop between them. What is shown and what keys do is in [`crate::ui`].
+//!
+//! ```text
+//!  keys, mouse, signals ─┐                        ┌─▶ terminal
+//!  loader ── news ───────┼─▶ update(App) ─ draw ──┤
+//!  looker ── lines, tree ┤        └── effects ────┴─▶ looker, worker, clipboard
+//!  worker ── found, done ┘
+//! ```
+
+use crate::cli::{self, Color, Tui};
+use crate::ui::app::{App, Effect, Msg, update};
+use crate::ui::config::{self, Config};
+use crate::ui::keys::Keys;
+use crate::ui::loader::{self, Shared};
+use crate::ui::replay::{self, Replayer};
+use crate::ui::{theme, view};
+use anyhow::{Result, bail};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{
+    self, DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event,
+};
+use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::crossterm::{cursor, execute};
+use rdmascope_dissector::field::Def;
+use rdmascope_dissector::filter::Filter;
+use rdmascope_dissector::registry::Registry;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGSTOP, SIGTERM, SIGTSTP};
+use std::io::{IsTerminal, Stdout, Write, stdout};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Bytes that a terminal's clipboard is given at most.
+const COPY_MAX: usize = 100_000;
+/// Messages are taken for so long before the screen is drawn.
+const GATHER: Duration = Duration::from_millis(6);
+
+pub(super) fn run(args: &Tui, color: Color) -> Result<ExitCode> {
+    let registry = Registry::new();
+    cli::filter(args.filter.as_deref(), &registry)?;
+    let config = Config::load()?;
+    let keys = Keys::new(&config.keys).map_err(|e| anyhow::anyhow!("configuration: keys: {e}"))?;
+    let columns: Vec<Def> = config.columns.iter().map(|name| cli::field(name, &registry)).collect::<Result<_>>()?;
+    if !stdout().is_terminal() {
+        bail!("the terminal UI needs a terminal to write to; rdmascope dissect and analyze write anywhere");
+    }
+    let shared = Shared::default();
+    // what cannot be opened is told before the screen changes
+    let input = loader::open_all(&args.files, args.follow, &shared.stop)?;
+    let plain = color == Color::Never || color == Color::Auto && std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+    let mut app = App::new(title(&args.files), keys, if plain { theme::Name::Mono } else { config.theme });
+    app.time = config.time;
+    app.columns = columns;
+    app.history = config::history();
+    app.grows = args.follow || args.files.iter().any(|f| f.as_os_str() == "-");
+    app.tailing = app.grows;
+    let effects = args.filter.as_deref().map_or_else(Vec::new, |text| app.filter_by(text));
+
+    let (tx, rx) = channel();
+    let code = Arc::new(AtomicU8::new(0));
+    signals(tx.clone(), code.clone())?;
+    let mut screen = Screen::open()?;
+    if let Ok(size) = ratatui::crossterm::terminal::size() {
+        app.size = size;
+    }
+    start_loader(input, args.follow, shared.clone(), tx.clone());
+    let looker = start_looker(shared.clone(), tx.clone());
+    let worker = start_worker(shared.clone(), tx.clone());
+    start_input(tx.clone());
+    let mut running = Running { app, screen: &mut screen, looker, worker, tx };
+    let ended = running.run(&rx, effects);
+    shared.stop.store(true, Ordering::Relaxed);
+    drop(screen);
+    ended?;
+    Ok(ExitCode::from(code.load(Ordering::Relaxed)))
+}
+
+fn title(files: &[PathBuf]) -> String {
+    let name = |p: &PathBuf| p.file_name().map_or_else(|| p.display().to_string(), |n| n.to_string_lossy().into_owned());
+    match files {
+        [one] if one.as_os_str() == "-" => "standard input".to_owned(),
+        [one] => name(one),
+        [first, rest @ ..] => format!("{} and {} more", name(first), rest.len()),
+        [] => String::new(),
+    }
+}
+
+// ── The terminal ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/// The terminal while it is ours; what it was comes back when this goes.
+struct Screen {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+}
+
+impl Screen {
+    fn open() -> Result<Self> {
+        let before = std::panic::take_hook();
+        let main = std::thread::current().id();
+        std::panic::set_hook(Box::new(move |info| {
+            leave();
+            before(info);
+            // a thread that is gone leaves a screen that waits forever
+            if std::thread::current().id() != main {
+                std::process::exit(101);
+            }
+        }));
+        if let Err(e) = enter() {
+            leave();
+            return Err(e.into());
+        }
+        Ok(Self { terminal: Terminal::new(CrosstermBackend::new(stdout()))? })
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        leave();
+    }
+}
+
+fn enter() -> std::io::Result<()> {
+    enable_raw_mode()?;
+    execute!(stdout(), EnterAlternateScreen, EnableMouseCapture, EnableBracketedPaste, cursor::Hide)
+}
+
+/// Gives the terminal back. Whatever of it fails: there is nobody left to tell.
+fn leave() {
+    let _ = execute!(stdout(), DisableBracketedPaste, DisableMouseCapture, LeaveAlternateScreen, cursor::Show);
+    let _ = disable_raw_mode();
+}
+
+fn signals(tx: Sender<Msg>, code: Arc<AtomicU8>) -> Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT])?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            let msg = match signal {
+                SIGTSTP => Msg::Suspend,
+                SIGCONT => Msg::Redraw,
+                _ => {
+                    code.store(128 + signal as u8, Ordering::Relaxed);
+                    Msg::Quit
+                }
+            };
+            let quit = matches!(msg, Msg::Quit);
+            let _ = tx.send(msg);
+            if quit {
+                // where the loop does not get to it, a terminal that hangs for one
+                std::thread::sleep(Duration::from_secs(2));
+                leave();
+                std::process::exit(code.load(Ordering::Relaxed).into());
+            }
+        }
+    });
+    Ok(())
+}
+
+/// A text for the terminal's clipboard: OSC 52.
+fn copy(text: &str) -> std::io::Result<()> {
+    let mut out = stdout().lock();
+    write!(out, "\x1b]52;c;{}\x07", base64(&text.as_bytes()[..text.len().min(COPY_MAX)]))?;
+    out.flush()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = u32::from(chunk[0]) << 16 | u32::from(*chunk.get(1).unwrap_or(&0)) << 8 | u32::from(*chunk.get(2).unwrap_or(&0));
+        for place in 0..4 {
+            let digit = DIGITS[(group >> (18 - 6 * place) & 0x3f) as usize];
+            out.push(if place > chunk.len() { '=' } else { char::from(digit) });
+        }
+    }
+    out
+}
+
+// ── The threads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+fn start_loader(input: loader::Input, follow: bool, shared: Shared, tx: Sender<Msg>) {
+    std::thread::spawn(move || loader::run(input, follow, &shared, |news| tx.send(Msg::News(Box::new(news))).is_ok()));
+}
+
+fn start_input(tx: Sender<Msg>) {
+    std::thread::spawn(move || {
+        loop {
+            let msg = match event::read() {
+                Ok(Event::Key(key)) => Msg::Key(key),
+                Ok(Event::Mouse(mouse)) => Msg::Mouse(mouse),
+                Ok(Event::Paste(text)) => Msg::Paste(text),
+                Ok(Event::Resize(width, height)) => Msg::Resize(width, height),
+                Ok(_) => continue,
+                // the terminal is gone
+                Err(_) => Msg::Quit,
+            };
+            let quit = matches!(msg, Msg::Quit);
+            if tx.send(msg).is_err() || quit {
+                return;
+            }
+        }
+    });
+}
+
+/// Makes lines and trees for the screen. Of several wishes the last counts: what was asked before is not looked at any more.
+fn start_looker(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
+    let (ask, asked) = channel();
+    std::thread::spawn(move || {
+        let mut lines = Replayer::new(shared.clone());
+        let mut trees = Replayer::new(shared);
+        while let Ok(effect) = asked.recv() {
+            let (mut wanted_lines, mut wanted_tree) = (None, None);
+            let mut next = Some(effect);
+            while let Some(effect) = next {
+                match effect {
+                    Effect::Texts { generation, frames, columns } => wanted_lines = Some((generation, frames, columns)),
+                    Effect::Detail(place) => wanted_tree = Some(place),
+                    _ => {}
+                }
+                next = asked.try_recv().ok();
+            }
+            if let Some((generation, frames, columns)) = wanted_lines {
+                let texts = lines.texts(&frames, &columns);
+                if tx.send(Msg::Texts(generation, texts)).is_err() {
+                    return;
+                }
+            }
+            if let Some(place) = wanted_tree
+                && tx.send(Msg::Detail(Box::new(trees.detail(place)))).is_err()
+            {
+                return;
+            }
+        }
+    });
+    ask
+}
+
+/// Long work, one after another. A filter has a thread of its own, since it may wait for a capture that goes on; a new one ends it.
+struct Worker {
+    ask: Sender<Effect>,
+    generation: Arc<AtomicU64>,
+}
+
+fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
+    let (ask, asked) = channel();
+    let generation = Arc::new(AtomicU64::new(0));
+    let current = generation.clone();
+    std::thread::spawn(move || {
+        while let Ok(effect) = asked.recv() {
+            let mut replayer = Replayer::new(shared.clone());
+            let msg = match effect {
+                Effect::Filter { text, .. } if text.is_empty() => continue,
+                Effect::Filter { generation, text } => {
+                    let (current, tx) = (current.clone(), tx.clone());
+                    std::thread::spawn(move || filter(&mut replayer, generation, &text, &current, &tx));
+                    continue;
+                }
+                Effect::Find { text, frames, forward } => Msg::Hit(replayer.find(&text, &frames, forward)),
+                Effect::Save { path, frames } => {
+                    let saved = replayer.save(&path, &mut frames.iter().map(|i| *i as usize));
+                    Msg::Done(saved.map(|n| format!("{n} frames saved to {}", path.display())))
+                }
+                Effect::ExportFrames { path, frames, columns } => {
+                    let places: Vec<usize> = frames.iter().map(|i| *i as usize).collect();
+                    let saved = replayer.export(&path, &places, &columns);
+                    Msg::Done(saved.map(|n| format!("{n} rows exported to {}", path.display())))
+                }
+                Effect::ExportTable { path, rows } => {
+                    Msg::Done(replay::export_table(&path, &rows).map(|n| format!("{n} rows exported to {}", path.display())))
+                }
+                Effect::KeepHistory(filters) => {
+                    config::keep_history(&filters);
+                    continue;
+                }
+                _ => continue,
+            };
+            if tx.send(msg).is_err() {
+                return;
+            }
+        }
+    });
+    Worker { ask, generation }
+}
+
+fn filter(
+    replayer: &mut Replayer,
+    generation: u64,
+    text: &str,
+    current: &AtomicU64,
+    tx: &Sender<Msg>,
+) {
+    let Ok(mut filter) = Filter::parse(text, &Registry::new()) else { return };
+    let wanted = || current.load(Ordering::Relaxed) == generation;
+    let mut told = Instant::now();
+    let mut gathered = Vec::new();
+    let mut looked_last = 0;
+    replayer.filter(
+        &mut filter,
+        &mut |frames, looked| {
+            gathered.extend(frames);
+            looked_last = looked;
+            if told.elapsed() > Duration::from_millis(40) {
+                told = Instant::now();
+                let frames = std::mem::take(&mut gathered);
+                return tx.send(Msg::Found { generation, frames, looked, done: false }).is_ok() && wanted();
+            }
+            wanted()
+        },
+        &mut || {
+            // what the loader has not read yet will come
+            std::thread::sleep(Duration::from_millis(40));
+            wanted()
+        },
+    );
+    let _ = tx.send(Msg::Found { generation, frames: gathered, looked: looked_last, done: true });
+}
+
+// ── The loop ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+struct Running<'s> {
+    app: App,
+    screen: &'s mut Screen,
+    looker: Sender<Effect>,
+    worker: Worker,
+    tx: Sender<Msg>,
+}
+
+impl Running<'_> {
+    fn run(&mut self, rx: &Receiver<Msg>, effects: Vec<Effect>) -> Result<()> {
+        if self.carry_out(effects)? {
+            return Ok(());
+        }
+        loop {
+            let app = &self.app;
+            self.screen.terminal.draw(|frame| view::draw(app, frame.buffer_mut()))?;
+            let Ok(mut msg) = rx.recv() else { return Ok(()) };
+            let begun = Instant::now();
+            loop {
+                let effects = update(&mut self.app, msg);
+                if self.carry_out(effects)? {
+                    return Ok(());
+                }
+                match rx.try_recv() {
+                    Ok(next) if begun.elapsed() < GATHER => msg = next,
+                    Ok(next) => {
+                        let effects = update(&mut self.app, next);
+                        if self.carry_out(effects)? {
+                            return Ok(());
+                        }
+                        break;
+                    }
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+
+    /// Does what is to be done. Returns whether that was to quit.
+    fn carry_out(&mut self, effects: Vec<Effect>) -> Result<bool> {
+        for effect in effects {
+            match effect {
+                Effect::Quit => return Ok(true),
+                Effect::Suspend => {
+                    leave();
+                    signal_hook::low_level::raise(SIGSTOP)?;
+                    enter()?;
+                    self.redraw()?;
+                }
+                Effect::Redraw => self.redraw()?,
+                Effect::Copy(text) => copy(&text)?,
+                Effect::Texts { .. } | Effect::Detail(_) => drop(self.looker.send(effect)),
+                Effect::Filter { generation, .. } => {
+                    self.worker.generation.store(generation, Ordering::Relaxed);
+                    drop(self.worker.ask.send(effect));
+                }
+                _ => drop(self.worker.ask.send(effect)),
+            }
+        }
+        Ok(false)
+    }
+
+    fn redraw(&mut self) -> Result<()> {
+        self.screen.terminal.clear()?;
+        if let Ok((width, height)) = ratatui::crossterm::terminal::size() {
+            // the size may have changed while nobody looked
+            let _ = self.tx.send(Msg::Resize(width, height));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        for (text, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+            assert_eq!(super::base64(text.as_bytes()), coded);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Credits: what each end could still send, over time; stalls marked; beside them the credits of SMB2 or RPC. The cursor goes to the frame.
+//!
+//! ```text
+//!  192.0.2.2 → 192.0.2.1   client held 171…255   server held 240…254   stalls 1 (3.2 ms)
+//!  255┤⠉⠉⠉⠉⠉⠑⢄⠊⠉⠉⠉⠉⠉⠉⠑⢄⣀⠔⠊⠉⠉⠉⠉⠉        ── client  ── server  ── SMB2
+//!     │               │
+//!    0┤               │ ▂▂ stall
+//!     └0.000────────────────────────────────10.204 s
+//! ── 1.204331 s, frame 640 ──── client 255  server 254  SMB2 31
+//! ```
+
+use super::app::{App, Effect};
+use super::credits_log::Point;
+use super::draw::{Dots, put, put_right, rule};
+use super::keys::Action;
+use super::time::{grouped, seconds, span};
+use rdmascope_analyzer::report::{Connection, Protocol};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// What is shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    /// First and last time shown; `None` for all.
+    pub(crate) window: Option<(i64, i64)>,
+    /// Time of the cursor; `None` in the middle.
+    pub(crate) cursor: Option<i64>,
+}
+
+/// Columns left of the plot.
+const AXIS: u16 = 8;
+
+fn plot(app: &App) -> Rect {
+    let body = app.body();
+    Rect { x: body.x + AXIS, y: body.y + 2, width: body.width.saturating_sub(AXIS + 1), height: body.height.saturating_sub(5) }
+}
+
+/// The story, and the places in a point of the client's, the server's and the upper layer's credits.
+fn story<'a>(app: &'a App, connection: &Connection) -> (&'a [Point], [usize; 3]) {
+    let id = connection.followed_as.first().copied().unwrap_or(0);
+    let client = app.client_end(id).index();
+    (app.credits_log.of(id), [client, 1 - client, 2])
+}
+
+/// The whole time of a story.
+fn whole(points: &[Point]) -> (i64, i64) {
+    let (first, last) = (points.first().map_or(0, |p| p.time), points.last().map_or(0, |p| p.time));
+    (first, last.max(first + 1))
+}
+
+fn window(app: &App, points: &[Point]) -> (i64, i64) {
+    app.credits.window.unwrap_or_else(|| whole(points))
+}
+
+fn cursor(app: &App, points: &[Point]) -> i64 {
+    let (from, upto) = window(app, points);
+    app.credits.cursor.unwrap_or(from + (upto - from) / 2).clamp(from, upto)
+}
+
+/// The last point at or before a time.
+fn point_at(points: &[Point], time: i64) -> Option<&Point> {
+    let after = points.partition_point(|p| p.time <= time);
+    points.get(after.saturating_sub(1))
+}
+
+pub(crate) fn selected_frame(app: &App) -> Option<u64> {
+    let (points, _) = story(app, app.subject()?);
+    point_at(points, cursor(app, points)).map(|p| u64::from(p.frame))
+}
+
+pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+    let Some(connection) = app.subject() else { return Vec::new() };
+    let (points, places) = story(app, connection);
+    if points.is_empty() {
+        return Vec::new();
+    }
+    let (all_from, all_upto) = whole(points);
+    let (from, upto) = window(app, points);
+    let at = cursor(app, points);
+    let columns = i64::from(plot(app).width.max(2)) * 2;
+    let step = ((upto - from) / columns).max(1);
+    let zoom = |factor: i64, divisor: i64| {
+        let length = ((upto - from) * factor / divisor).clamp(1000, (all_upto - all_from).max(1000));
+        let start = (at - length * ((at - from) / 2).max(0) / ((upto - from) / 2).max(1)).clamp(all_from, (all_upto - length).max(all_from));
+        (start, (start + length).min(all_upto).max(start + 1))
+    };
+    let moved = match action {
+        Action::Left => Some(at - step),
+        Action::Right => Some(at + step),
+        // to the next and previous change, which a column may hide
+        Action::Down => points.get(points.partition_point(|p| p.time <= at)).map(|p| p.time),
+        Action::Up => points.partition_point(|p| p.time < at).checked_sub(1).and_then(|i| points.get(i)).map(|p| p.time),
+        Action::PageUp => Some(at - (upto - from) / 2),
+        Action::PageDown => Some(at + (upto - from) / 2),
+        Action::First => Some(all_from),
+        Action::Last => Some(all_upto),
+        // to the next stall
+        Action::NextPane => points.iter().find(|p| p.time > at && places[..2].iter().any(|w| p.held(*w).is_some_and(|v| v <= 0))).map(|p| p.time),
+        _ => None,
+    };
+    match action {
+        Action::ZoomIn => app.credits.window = Some(zoom(1, 2)),
+        Action::ZoomOut => {
+            let new = zoom(2, 1);
+            app.credits.window = (new.1 - new.0 < all_upto - all_from).then_some(new);
+        }
+        Action::ZoomAll => app.credits.window = None,
+        Action::Open => {
+            if let Some(frame) = selected_frame(app) {
+                return app.go_to_frame(frame);
+            }
+        }
+        Action::NextPane if moved.is_none() => app.say("no credits ran out after the cursor"),
+        _ => {}
+    }
+    if let Some(time) = moved {
+        let time = time.clamp(all_from, all_upto);
+        app.credits.cursor = Some(time);
+        // the window goes along
+        if app.credits.window.is_some() && !(from..=upto).contains(&time) {
+            let length = upto - from;
+            let start = (time - length / 2).clamp(all_from, (all_upto - length).max(all_from));
+            app.credits.window = Some((start, start + length));
+        }
+    }
+    Vec::new()
+}
+
+pub(crate) fn click(app: &mut App, x: u16, y: u16) {
+    let area = plot(app);
+    if !area.contains((x, y).into()) {
+        return;
+    }
+    let Some(connection) = app.subject() else { return };
+    let (points, _) = story(app, connection);
+    let (from, upto) = window(app, points);
+    app.credits.cursor = Some(from + ((i128::from(upto - from) * i128::from(x - area.x)) / i128::from(area.width.max(1))) as i64);
+}
+
+/// Draws the three stories into dots. Returns the greatest value.
+pub(crate) fn draw_story(app: &App, connection: &Connection, buf: &mut Buffer, area: Rect, from: i64, upto: i64) -> i64 {
+    let (points, places) = story(app, connection);
+    let theme = &app.theme;
+    // what was held when the window began counts too
+    let first = points.partition_point(|p| p.time < from).saturating_sub(1);
+    let last = points.partition_point(|p| p.time <= upto);
+    let seen = &points[first..last.max(first)];
+    let most = seen.iter().flat_map(|p| places.iter().filter_map(|w| p.held(*w))).max().unwrap_or(1).max(1);
+    let (width, height) = (usize::from(area.width) * 2, usize::from(area.height) * 4);
+    if width == 0 || height == 0 {
+        return most;
+    }
+    let mut dots = Dots::new(area.width, area.height);
+    let column_of = |time: i64| ((i128::from(time - from).max(0) * (width as i128 - 1)) / i128::from((upto - from).max(1))) as usize;
+    let row_of = |v: i64| height - 1 - (v.clamp(0, most) as usize * (height - 1)) / most as usize;
+    for (which, style) in [(places[2], theme.upper), (places[1], theme.server), (places[0], theme.client)] {
+        let mut before: Option<(usize, usize)> = None;
+        for point in seen {
+            let Some(held) = point.held(which) else { continue };
+            let (x, y) = (column_of(point.time).min(width - 1), row_of(held));
+            if let Some((px, py)) = before {
+                for column in px..=x {
+                    dots.set(column, py, style);
+                }
+                for row in py.min(y)..=py.max(y) {
+                    dots.set(x, row, style);
+                }
+            } else {
+                dots.set(x, y, style);
+            }
+            before = Some((x, y));
+        }
+        if let Some((px, py)) = before {
+            let end = column_of(points.last().map_or(upto, |p| p.time).min(upto)).min(width - 1);
+            for column in px..=end {
+                dots.set(column, py, style);
+            }
+        }
+    }
+    dots.draw(buf, area.x, area.y);
+    // where an end had none left
+    let mut since: Option<i64> = None;
+    for point in seen {
+        let out = places[..2].iter().any(|w| point.held(*w).is_some_and(|v| v <= 0));
+        match (out, since) {
+            (true, None) => since = Some(point.time.max(from)),
+            (false, Some(begun)) => {
+                stall(app, buf, area, column_of(begun) / 2, column_of(point.time) / 2);
+                since = None;
+            }
+            _ => {}
+        }
+    }
+    if let Some(begun) = since {
+        stall(app, buf, area, column_of(begun) / 2, usize::from(area.width) - 1);
+    }
+    most
+}
+
+fn stall(app: &App, buf: &mut Buffer, area: Rect, from: usize, upto: usize) {
+    for x in from..=upto.min(usize::from(area.width) - 1) {
+        put(buf, area.x + x as u16, area.y + area.height - 1, 1, "▄", app.theme.error);
+    }
+}
+
+pub(crate) fn draw(app: &App, buf: &mut Buffer) {
+    let body = app.body();
+    let theme = &app.theme;
+    let Some(connection) = app.subject() else {
+        put(buf, body.x + 2, body.y + 1, body.width, "There is no connection.", theme.faint);
+        return;
+    };
+    let (points, places) = story(app, connection);
+    let title = format!("{}  {}", super::overview::ends(connection), connection.protocol.name());
+    let upper = if connection.protocol == Protocol::SmbDirect { "SMB2" } else { "RPC" };
+    put(buf, body.x + 1, body.y, body.width - 2, &title, theme.heading);
+    if points.is_empty() {
+        put(buf, body.x + 2, body.y + 2, body.width, "No message with credits was seen on this connection.", theme.faint);
+        return;
+    }
+    let mut x = body.x + 1;
+    let has = |w: usize| points.iter().any(|p| p.held(w).is_some());
+    for (i, (name, style)) in [("client", theme.client), ("server", theme.server), (upper, theme.upper)].into_iter().enumerate() {
+        if !has(places[i]) {
+            continue;
+        }
+        let (least, most) = points.iter().filter_map(|p| p.held(places[i])).fold((i64::MAX, 0), |(a, b), v| (a.min(v), b.max(v)));
+        let text = format!("── {name} {least}…{most}   ");
+        x = put(buf, x, body.y + 1, body.right().saturating_sub(x), &text, style);
+    }
+    let sides = &connection.sides;
+    let stalls = sides[0].stalls + sides[1].stalls;
+    let text = match stalls {
+        0 => "no stall".to_owned(),
+        n => format!("{} stalls, {} together, the longest {}", grouped(n), span(sides[0].stalled_time + sides[1].stalled_time), span(sides[0].stall_longest.max(sides[1].stall_longest))),
+    };
+    put(buf, x, body.y + 1, body.right().saturating_sub(x), &text, if stalls > 0 { theme.error } else { theme.faint });
+    let area = plot(app);
+    let (from, upto) = window(app, points);
+    let most = draw_story(app, connection, buf, area, from, upto);
+    for (row, value) in [(0, most), (area.height / 2, most - most * i64::from(area.height / 2) / i64::from(area.height.max(1))), (area.height.saturating_sub(1), 0)] {
+        put_right(buf, body.x, area.y + row, AXIS - 1, &format!("{value}┤"), theme.faint);
+    }
+    let y = area.y + area.height;
+    let base = app.first_time();
+    let line = "─".repeat(usize::from(area.width));
+    put(buf, area.x, y, area.width, &line, theme.faint);
+    put(buf, area.x, y, area.width, &format!("{} ", seconds(from - base)), theme.faint);
+    put_right(buf, area.x, y, area.width, &format!(" {} s", seconds(upto - base)), theme.faint);
+    let middle = format!(" {} ", span(upto - from));
+    put(buf, area.x + area.width / 2 - (middle.chars().count() as u16 / 2).min(area.width / 2), y, area.width / 2, &middle, theme.faint);
+    // the cursor
+    let time = cursor(app, points);
+    let at = area.x + ((i128::from(time - from) * i128::from(area.width.saturating_sub(1))) / i128::from((upto - from).max(1))) as u16;
+    for row in area.y..area.y + area.height {
+        buf.set_style(Rect { x: at, y: row, width: 1, height: 1 }, theme.selected);
+    }
+    if let Some(point) = point_at(points, time) {
+        let y = y + 1;
+        rule(buf, Rect { y, height: 1, ..body }, y, &format!("{} s   frame {}", seconds(point.time - base), point.frame), "", theme, true);
+        let mut x = body.x + 1;
+        for (i, (name, style)) in [("client", theme.client), ("server", theme.server), (upper, theme.upper)].into_iter().enumerate() {
+            if let Some(held) = point.held(places[i]) {
+                x = put(buf, x, y + 1, body.right().saturating_sub(x), &format!("{name} {held}   "), style);
+            }
+        }
+        let k = |a| app.keys.first(a);
+        let hint = format!(
+            "{} {} zoom   {} all   {} next stall   {} frame",
+            k(Action::ZoomIn),
+            k(Action::ZoomOut),
+            k(Action::ZoomAll),
+            k(Action::NextPane),
+            k(Action::Open)
+        );
+        put(buf, x, y + 1, body.right().saturating_sub(x + 1), &hint, theme.faint);
+    }
+}
+
+/// For an export: heads, then rows.
+pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
+    let mut out = vec![["time", "frame", "client", "server", "upper"].map(str::to_owned).to_vec()];
+    if let Some(connection) = app.subject() {
+        let (points, places) = story(app, connection);
+        for p in points {
+            let mut row = vec![seconds(p.time - app.first_time()), p.frame.to_string()];
+            row.extend(places.iter().map(|w| p.held(*w).map_or_else(String::new, |v| v.to_string())));
+            out.push(row);
+        }
+    }
+    out
+}

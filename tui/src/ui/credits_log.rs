@@ -1,0 +1,101 @@
+//! Credits over time, as they were told, in a bounded number of points: when a story is full, each two neighbours become one that
+//! has the least of both, so that no stall is lost.
+
+use rdmascope_analyzer::op::At;
+use std::collections::HashMap;
+
+/// Points of one connection at most.
+const POINTS_MAX: usize = 1 << 16;
+/// Points of all connections at most.
+const ALL_MAX: usize = 1 << 22;
+
+/// What was held after a frame. Order: end A, end B; the third are the credits of the layer above (SMB2, RPC).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) time: i64,
+    pub(crate) frame: u32,
+    held: [i32; 3],
+}
+
+const UNKNOWN: i32 = i32::MIN;
+
+impl Point {
+    pub(crate) fn new(at: At, held: [Option<i64>; 3]) -> Self {
+        let narrow = |v: Option<i64>| v.map_or(UNKNOWN, |v| i32::try_from(v).unwrap_or(if v < 0 { i32::MIN + 1 } else { i32::MAX }));
+        Self { time: at.time, frame: u32::try_from(at.frame).unwrap_or(u32::MAX), held: held.map(narrow) }
+    }
+
+    /// By place: end A, end B, the layer above.
+    pub(crate) fn held(&self, which: usize) -> Option<i64> {
+        self.held.get(which).copied().filter(|v| *v != UNKNOWN).map(i64::from)
+    }
+
+    fn join(self, other: Self) -> Self {
+        let mut held = self.held;
+        for (mine, theirs) in held.iter_mut().zip(other.held) {
+            *mine = match (*mine, theirs) {
+                (UNKNOWN, v) | (v, UNKNOWN) => v,
+                (a, b) => a.min(b),
+            };
+        }
+        Self { held, ..self }
+    }
+}
+
+/// All connections, by the numbers under which they are followed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CreditsLog {
+    stories: HashMap<u32, Vec<Point>>,
+    points: usize,
+    /// Points that found no room.
+    pub(crate) dropped: u64,
+}
+
+impl CreditsLog {
+    pub(crate) fn add(&mut self, connection: u32, point: Point) {
+        if self.points >= ALL_MAX && !self.stories.contains_key(&connection) {
+            self.dropped += 1;
+            return;
+        }
+        let story = self.stories.entry(connection).or_default();
+        // what is not told now is as it was
+        let mut point = point;
+        if let Some(last) = story.last() {
+            for (new, old) in point.held.iter_mut().zip(last.held) {
+                if *new == UNKNOWN {
+                    *new = old;
+                }
+            }
+        }
+        if story.len() >= POINTS_MAX {
+            self.points -= story.len();
+            *story = story.chunks(2).map(|pair| pair.iter().copied().reduce(Point::join).unwrap_or_default()).collect();
+            self.points += story.len();
+        }
+        story.push(point);
+        self.points += 1;
+    }
+
+    pub(crate) fn of(&self, connection: u32) -> &[Point] {
+        self.stories.get(&connection).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_survives_thinning() {
+        let mut log = CreditsLog::default();
+        for i in 0..200_000i64 {
+            let held = if i == 777 { 0 } else { 100 };
+            log.add(1, Point::new(At { frame: i as u64, time: i }, [Some(held), None, None]));
+        }
+        let story = log.of(1);
+        assert!(story.len() <= POINTS_MAX + 1 && story.len() > POINTS_MAX / 4);
+        assert_eq!(story.iter().filter_map(|p| p.held(0)).min(), Some(0));
+        assert_eq!(story[0].held(1), None);
+        assert!(log.of(2).is_empty());
+    }
+}

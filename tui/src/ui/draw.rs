@@ -1,0 +1,234 @@
+//! The few shapes that all views are made of. Only rows that are seen are made.
+
+use super::app::Cursor;
+use super::theme::Theme;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use unicode_width::UnicodeWidthStr;
+
+/// Text at a place, cut to `width`. Returns where it ends.
+pub(crate) fn put(buf: &mut Buffer, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
+    if width == 0 || !buf.area.contains((x, y).into()) {
+        return x;
+    }
+    let fits = UnicodeWidthStr::width(text) <= usize::from(width);
+    let (end, _) = buf.set_stringn(x, y, text, usize::from(width), style);
+    if !fits && end > x {
+        buf.set_stringn(end - 1, y, "…", 1, style);
+    }
+    end
+}
+
+/// Text that ends at the right edge of `width`.
+pub(crate) fn put_right(buf: &mut Buffer, x: u16, y: u16, width: u16, text: &str, style: Style) {
+    let len = u16::try_from(UnicodeWidthStr::width(text)).unwrap_or(u16::MAX);
+    let skip = width.saturating_sub(len);
+    put(buf, x + skip, y, width - skip, text, style);
+}
+
+/// Text at the left, or at the right edge.
+pub(crate) fn put_cell(buf: &mut Buffer, x: u16, y: u16, width: u16, text: &str, style: Style, right: bool) {
+    if right {
+        put_right(buf, x, y, width, text, style);
+    } else {
+        put(buf, x, y, width, text, style);
+    }
+}
+
+/// Pieces of text one after another.
+pub(crate) fn spans(buf: &mut Buffer, x: u16, y: u16, width: u16, pieces: &[(&str, Style)]) -> u16 {
+    let end = x.saturating_add(width);
+    let mut at = x;
+    for (text, style) in pieces {
+        at = put(buf, at, y, end.saturating_sub(at), text, *style);
+    }
+    at
+}
+
+/// A line across with a title in it: `── title ─────`.
+pub(crate) fn rule(buf: &mut Buffer, area: Rect, y: u16, title: &str, right: &str, theme: &Theme, focused: bool) {
+    let line = "─".repeat(usize::from(area.width));
+    put(buf, area.x, y, area.width, &line, theme.faint);
+    let style = if focused { theme.heading } else { theme.text };
+    put(buf, area.x + 1, y, area.width.saturating_sub(2), &format!(" {title} "), style);
+    if !right.is_empty() {
+        let text = format!(" {right} ");
+        let len = UnicodeWidthStr::width(text.as_str()) as u16;
+        let used = UnicodeWidthStr::width(title) as u16 + 4;
+        if used + len < area.width {
+            put(buf, area.x + area.width - len - 1, y, len, &text, theme.faint);
+        }
+    }
+}
+
+/// Words on lines of at most `width` columns.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(8);
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let mut word = word;
+        let have = UnicodeWidthStr::width(line.as_str());
+        if have > 0 && have + 1 + UnicodeWidthStr::width(word) > width {
+            lines.push(std::mem::take(&mut line));
+        } else if have > 0 {
+            line.push(' ');
+        }
+        // a word longer than a line is broken
+        while UnicodeWidthStr::width(word) > width {
+            let at = word.char_indices().nth(width).map_or(word.len(), |(i, _)| i);
+            lines.push(word[..at].to_owned());
+            word = &word[at..];
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() || lines.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    pub(crate) title: &'static str,
+    /// In columns of the terminal; 0 takes what is left.
+    pub(crate) width: u16,
+    pub(crate) right: bool,
+    /// Left out where the table is narrower than this.
+    pub(crate) from: u16,
+}
+
+/// A column.
+pub(crate) const fn column(title: &'static str, width: u16) -> Column {
+    Column { title, width, right: false, from: 0 }
+}
+
+/// A column of numbers.
+pub(crate) const fn number(title: &'static str, width: u16) -> Column {
+    Column { title, width, right: true, from: 0 }
+}
+
+impl Column {
+    /// Only in a table at least so wide.
+    pub(crate) const fn from(self, from: u16) -> Self {
+        Self { from, ..self }
+    }
+}
+
+/// A cell.
+pub(crate) type Cell = (String, Style);
+
+/// How a table stands.
+pub(crate) struct Table<'t> {
+    pub(crate) columns: &'t [Column],
+    pub(crate) len: usize,
+    pub(crate) cursor: Cursor,
+    pub(crate) focused: bool,
+    /// Column by which it is sorted, and whether the greatest is first.
+    pub(crate) sorted: Option<(usize, bool)>,
+}
+
+/// Draws a table: heads in the first line of `area`, rows below. `row` makes a row's cells, one for each column.
+pub(crate) fn table(buf: &mut Buffer, area: Rect, theme: &Theme, table: &Table<'_>, mut row: impl FnMut(usize) -> Vec<Cell>) {
+    if area.height == 0 || area.width < 4 {
+        return;
+    }
+    let shown: Vec<usize> = (0..table.columns.len()).filter(|i| table.columns[*i].from <= area.width).collect();
+    let fixed: u16 = shown.iter().map(|i| table.columns[*i].width + 1).sum();
+    let rest = area.width.saturating_sub(fixed + 1);
+    let flexible = shown.iter().filter(|i| table.columns[**i].width == 0).count().max(1) as u16;
+    let width_of = |i: usize| if table.columns[i].width == 0 { rest / flexible } else { table.columns[i].width };
+    let mut x = area.x + 1;
+    let end = area.x + area.width;
+    for &i in &shown {
+        let column = &table.columns[i];
+        let width = width_of(i).min(end.saturating_sub(x));
+        let arrow = match table.sorted {
+            Some((at, true)) if at == i => "▾",
+            Some((at, false)) if at == i => "▴",
+            _ => "",
+        };
+        let title = format!("{}{arrow}", column.title);
+        put_cell(buf, x, area.y, width, &title, theme.faint, column.right);
+        x += width + 1;
+    }
+    let page = usize::from(area.height - 1);
+    for line in 0..page {
+        let at = table.cursor.top + line;
+        if at >= table.len {
+            break;
+        }
+        let y = area.y + 1 + line as u16;
+        let cells = row(at);
+        let mut x = area.x + 1;
+        for &i in &shown {
+            let width = width_of(i).min(end.saturating_sub(x));
+            if let Some((text, style)) = cells.get(i) {
+                put_cell(buf, x, y, width, text, *style, table.columns[i].right);
+            }
+            x += width + 1;
+        }
+        if at == table.cursor.at {
+            let style = if table.focused { theme.selected } else { theme.selected_elsewhere };
+            buf.set_style(Rect { x: area.x, y, width: area.width, height: 1 }, style);
+        }
+    }
+    scrollbar(buf, Rect { y: area.y + 1, height: area.height - 1, ..area }, table.cursor.top, table.len, theme);
+}
+
+/// Where in a long list the page is.
+pub(crate) fn scrollbar(buf: &mut Buffer, area: Rect, top: usize, len: usize, theme: &Theme) {
+    let page = usize::from(area.height);
+    if len <= page || page == 0 {
+        return;
+    }
+    let at = ((top as u128 * (page as u128 - 1) + (len - page) as u128 / 2) / (len - page).max(1) as u128) as u16;
+    put(buf, area.x + area.width - 1, area.y + at.min(area.height - 1), 1, "▐", theme.faint);
+}
+
+/// Dots, two across and four down in each character.
+pub(crate) struct Dots {
+    width: usize,
+    height: usize,
+    cells: Vec<(u8, Style)>,
+}
+
+impl Dots {
+    pub(crate) fn new(width: u16, height: u16) -> Self {
+        let (width, height) = (usize::from(width), usize::from(height));
+        Self { width, height, cells: vec![(0, Style::new()); width * height] }
+    }
+
+    /// A dot; the origin is at the top left.
+    pub(crate) fn set(&mut self, x: usize, y: usize, style: Style) {
+        const BITS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
+        if x / 2 >= self.width || y / 4 >= self.height {
+            return;
+        }
+        let cell = &mut self.cells[y / 4 * self.width + x / 2];
+        cell.0 |= BITS[y % 4][x % 2];
+        cell.1 = style;
+    }
+
+    pub(crate) fn draw(&self, buf: &mut Buffer, x: u16, y: u16) {
+        for (i, (bits, style)) in self.cells.iter().enumerate().filter(|(_, (bits, _))| *bits != 0) {
+            let symbol = char::from_u32(0x2800 + u32::from(*bits)).unwrap_or(' ');
+            put(buf, x + (i % self.width) as u16, y + (i / self.width) as u16, 1, symbol.encode_utf8(&mut [0; 4]), *style);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_words_are_broken_and_nothing_is_lost() {
+        let text = "one two threeeeeeeeeeeeeeeeeeeeeee four";
+        let lines = wrap(text, 10);
+        assert!(lines.iter().all(|l| l.chars().count() <= 10), "{lines:?}");
+        assert_eq!(lines.concat().replace(' ', ""), text.replace(' ', ""));
+    }
+}

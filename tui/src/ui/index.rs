@@ -1,0 +1,219 @@
+//! What is kept of every frame: 32 bytes, in chunks that the loader seals and everyone else shares.
+//!
+//! ```text
+//!   time 8 │ input 1, offset 7 │ connection 4 │ exchange 4 │ wire length 4 │ layer 1, opcode 1, flags 1, spare 1
+//! ```
+//! All else is had by reading the frame from the file again ([`super::replay`]).
+
+use rdmascope_analyzer::env::Layer;
+use rdmascope_analyzer::op::End;
+use rdmascope_analyzer::pipeline::FrameFacts;
+use rdmascope_dissector::wire::ib::bth::Opcode;
+use std::sync::Arc;
+
+/// Frames of a sealed chunk.
+pub(crate) const CHUNK: usize = 1 << 14;
+
+/// One frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Entry {
+    /// ns since the Unix epoch.
+    pub(crate) time: i64,
+    place: u64,
+    /// The number under which the analysis follows its connection; 0 for none.
+    pub(crate) connection: u32,
+    /// The exchange; 0 for none.
+    pub(crate) exchange: u32,
+    /// Bytes on the wire.
+    pub(crate) wire_len: u32,
+    layer: u8,
+    opcode: u8,
+    flags: u8,
+    _spare: u8,
+}
+
+const _: () = assert!(size_of::<Entry>() == 32);
+
+const FROM_B: u8 = 1;
+const SENT_BEFORE: u8 = 2;
+const HAS_OPCODE: u8 = 4;
+const NO_PAYLOAD: u8 = 8;
+const WHOLE_NEEDED: u8 = 16;
+
+/// What a frame is by its own bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// InfiniBand, with its opcode.
+    Ib(u8),
+    /// A TCP segment, and whether it has payload.
+    Tcp(bool),
+    /// A piece of an IP datagram: all of them are needed to know anything.
+    Fragment,
+    /// Something else.
+    #[default]
+    Other,
+}
+
+impl Entry {
+    /// `input` counts the files of the command line from 0.
+    pub(crate) fn new(time: i64, input: usize, offset: u64, wire_len: u32, kind: Kind, facts: &FrameFacts) -> Self {
+        let (connection, end) = facts.place.map_or((0, End::A), |(id, end)| (id, end));
+        let mut flags = if end == End::B { FROM_B } else { 0 };
+        if facts.retransmission {
+            flags |= SENT_BEFORE;
+        }
+        let mut opcode = 0;
+        match kind {
+            Kind::Ib(code) => {
+                flags |= HAS_OPCODE;
+                opcode = code;
+            }
+            Kind::Tcp(false) => flags |= NO_PAYLOAD,
+            Kind::Fragment => flags |= WHOLE_NEEDED,
+            Kind::Tcp(true) | Kind::Other => {}
+        }
+        Self {
+            time,
+            place: (input as u64) << 56 | offset & 0x00ff_ffff_ffff_ffff,
+            connection,
+            exchange: u32::try_from(facts.exchange).unwrap_or(u32::MAX),
+            wire_len,
+            layer: facts.layer as u8,
+            opcode,
+            flags,
+            _spare: 0,
+        }
+    }
+
+    /// Which file, and where in it.
+    pub(crate) fn place(&self) -> (usize, u64) {
+        ((self.place >> 56) as usize, self.place & 0x00ff_ffff_ffff_ffff)
+    }
+
+    /// How far it was understood.
+    pub(crate) fn layer(&self) -> Layer {
+        Layer::ALL.get(usize::from(self.layer)).copied().unwrap_or_default()
+    }
+
+    /// Which end of the connection sent it.
+    pub(crate) fn by(&self) -> End {
+        if self.flags & FROM_B != 0 { End::B } else { End::A }
+    }
+
+    /// Whether it went out before.
+    pub(crate) fn sent_before(&self) -> bool {
+        self.flags & SENT_BEFORE != 0
+    }
+
+    /// The InfiniBand opcode.
+    pub(crate) fn opcode(&self) -> Option<Opcode> {
+        (self.flags & HAS_OPCODE != 0).then_some(Opcode(self.opcode))
+    }
+
+    /// Whether it only acknowledges.
+    pub(crate) fn is_acknowledgment(&self) -> bool {
+        self.opcode().is_some_and(|o| o.0 == 0x11) || self.flags & NO_PAYLOAD != 0 && self.connection != 0
+    }
+
+    /// Whether other frames may need it, whatever their connection: handshakes, pieces of datagrams.
+    pub(crate) fn concerns_all(&self) -> bool {
+        self.layer() == Layer::Cm || self.flags & WHOLE_NEEDED != 0
+    }
+}
+
+/// All frames so far. Cheap to clone: the chunks are shared.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Index {
+    chunks: Arc<Vec<Arc<[Entry]>>>,
+    len: usize,
+}
+
+impl Index {
+    /// How many frames.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// A frame by its place, counted from 0.
+    pub(crate) fn at(&self, place: usize) -> Option<&Entry> {
+        self.chunks.get(place / CHUNK)?.get(place % CHUNK)
+    }
+
+    /// Frames from `from` on, with their places.
+    pub(crate) fn from(&self, from: usize) -> impl Iterator<Item = (usize, &Entry)> {
+        let first = from / CHUNK;
+        self.chunks.iter().enumerate().skip(first).flat_map(move |(c, chunk)| {
+            let skip = if c == first { from % CHUNK } else { 0 };
+            chunk.iter().enumerate().skip(skip).map(move |(i, e)| (c * CHUNK + i, e))
+        })
+    }
+
+    /// Bytes that the index takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.len * size_of::<Entry>() + self.chunks.len() * size_of::<Arc<[Entry]>>()
+    }
+}
+
+/// Makes an [`Index`], frame by frame.
+#[derive(Debug, Default)]
+pub(crate) struct Builder {
+    sealed: Vec<Arc<[Entry]>>,
+    tail: Vec<Entry>,
+}
+
+impl Builder {
+    #[inline]
+    pub(crate) fn push(&mut self, entry: Entry) {
+        self.tail.push(entry);
+        if self.tail.len() == CHUNK {
+            self.sealed.push(self.tail.as_slice().into());
+            self.tail.clear();
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sealed.len() * CHUNK + self.tail.len()
+    }
+
+    /// What there is by now. Copies one chunk at most, and the list of the others.
+    pub(crate) fn index(&self) -> Index {
+        let mut chunks = Vec::with_capacity(self.sealed.len() + 1);
+        chunks.extend(self.sealed.iter().cloned());
+        if !self.tail.is_empty() {
+            chunks.push(self.tail.as_slice().into());
+        }
+        Index { chunks: Arc::new(chunks), len: self.len() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(time: i64) -> Entry {
+        Entry::new(time, 2, 1 << 40, 100, Kind::Ib(0x11), &FrameFacts { place: Some((7, End::B)), exchange: 9, ..FrameFacts::default() })
+    }
+
+    #[test]
+    fn an_entry_keeps_what_it_was_given() {
+        let e = entry(5);
+        assert_eq!((e.place(), e.connection, e.exchange, e.by(), e.is_acknowledgment()), ((2, 1 << 40), 7, 9, End::B, true));
+    }
+
+    #[test]
+    fn chunks_are_one_list() {
+        let mut builder = Builder::default();
+        for i in 0..(2 * CHUNK as i64 + 10) {
+            builder.push(entry(i));
+        }
+        let index = builder.index();
+        assert_eq!(index.len(), 2 * CHUNK + 10);
+        for at in [0, CHUNK - 1, CHUNK, 2 * CHUNK + 9] {
+            assert_eq!(index.at(at).unwrap().time, at as i64);
+            assert_eq!(index.from(at).next().unwrap().0, at);
+        }
+        assert!(index.at(2 * CHUNK + 10).is_none());
+        assert_eq!(index.from(CHUNK + 3).count(), CHUNK + 7);
+        assert!(index.bytes() <= 33 * index.len());
+    }
+}

@@ -1,0 +1,341 @@
+//! I/O: one row a request and its reply; below, the selected one in full: memory it advertised, RDMA it caused, where its time went, its frames.
+//!
+//! ```text
+//!  time      command  file            offset  length  moved    how     status   latency  credit│server│rdma│wire
+//!  1.204331  READ     big.bin              0   65536  65,536   rdma    OK       0.59 ms  ░░▒▒▒▒▓▓▓▓▓
+//! ── READ big.bin ─────────────────────────────────────── exchange 12 ──
+//!  request   frame 640          reply frame 705      0.59 ms
+//!  key 0x1a2b  address 0x7f00…  64.0 kB
+//!  RDMA Write  1 operation, 64 frames, 65,536 B   frames 641 … 704
+//!  credit ░ 0   server ▒ 0.21 ms   rdma ▓ 0.38 ms   wire █ 0.00 ms
+//! ```
+
+use super::app::{App, Cursor, Effect};
+use super::draw::{self, Cell, Column, Table, column, number, put, rule};
+use super::keys::Action;
+use super::time::{grouped, span};
+use rdmascope_analyzer::exchange::{Channel, Exchange, Family};
+use rdmascope_dissector::wire::smb2::NtStatus;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use std::cmp::Ordering;
+
+/// What is shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pub(crate) list: Cursor,
+    /// Exchanges in the order in which they are shown; `None` where it has to be made.
+    pub(crate) rows: Option<Vec<u32>>,
+    /// Column, and whether the greatest is first.
+    sort: (usize, bool),
+    in_detail: bool,
+    detail_top: usize,
+}
+
+const COLUMNS: [Column; 10] = [
+    number("time", 11),
+    column("command", 15),
+    column("file", 0),
+    number("offset", 11).from(100),
+    number("length", 9).from(90),
+    number("moved", 9).from(76),
+    column("how", 9).from(110),
+    column("status", 22).from(120),
+    number("latency", 9),
+    column("where the time went", 20).from(76),
+];
+
+fn layout(app: &App) -> [Rect; 2] {
+    let body = app.body();
+    let below = (body.height / 3).clamp(7, 14).min(body.height.saturating_sub(4));
+    [Rect { height: body.height - below, ..body }, Rect { y: body.y + body.height - below, height: below, ..body }]
+}
+
+fn compare(a: &Exchange, b: &Exchange, by: usize) -> Ordering {
+    match by {
+        1 => a.command.cmp(b.command),
+        2 => a.file.cmp(&b.file),
+        3 => a.offset.cmp(&b.offset),
+        4 => a.length.cmp(&b.length),
+        5 => a.bytes_moved.cmp(&b.bytes_moved),
+        6 => a.channel.name().cmp(b.channel.name()),
+        7 => (a.failed, a.status).cmp(&(b.failed, b.status)),
+        8 => a.latency().cmp(&b.latency()),
+        9 => a.split().server.cmp(&b.split().server),
+        _ => Ordering::Equal,
+    }
+    .then(a.request.cmp(&b.request))
+    .then(a.id.cmp(&b.id))
+}
+
+/// Makes the order, where it has to be made.
+pub(crate) fn prepare(app: &mut App) {
+    if app.io.rows.is_some() {
+        return;
+    }
+    let selected = selected(app).map(|e| e.id);
+    let mut rows: Vec<u32> = (0..app.exchanges.len() as u32).filter(|i| app.concerns(app.exchanges[*i as usize].connection)).collect();
+    let (by, down) = app.io.sort;
+    rows.sort_unstable_by(|a, b| {
+        let order = compare(&app.exchanges[*a as usize], &app.exchanges[*b as usize], by);
+        if down { order.reverse() } else { order }
+    });
+    let at = selected.and_then(|id| rows.iter().position(|i| app.exchanges[*i as usize].id == id)).unwrap_or(app.io.list.at);
+    let (len, page) = (rows.len(), page(app));
+    app.io.rows = Some(rows);
+    app.io.list.jump(at, len, page);
+}
+
+fn page(app: &App) -> usize {
+    usize::from(layout(app)[0].height.saturating_sub(1))
+}
+
+fn exchange(app: &App, row: usize) -> Option<&Exchange> {
+    app.exchanges.get(*app.io.rows.as_ref()?.get(row)? as usize)
+}
+
+pub(crate) fn selected(app: &App) -> Option<&Exchange> {
+    exchange(app, app.io.list.at)
+}
+
+pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+    match action {
+        Action::NextPane | Action::PreviousPane => app.io.in_detail = !app.io.in_detail,
+        Action::Open => {
+            if let Some(frame) = selected(app).map(|e| e.request.frame) {
+                return app.go_to_frame(frame);
+            }
+        }
+        Action::Sort => {
+            app.io.sort = ((app.io.sort.0 + 1) % COLUMNS.len(), (app.io.sort.0 + 1) % COLUMNS.len() >= 3);
+            app.io.rows = None;
+            app.say(format!("sorted by {}", COLUMNS[app.io.sort.0].title));
+        }
+        Action::SortReverse => {
+            app.io.sort.1 = !app.io.sort.1;
+            app.io.rows = None;
+        }
+        Action::Up | Action::Down | Action::PageUp | Action::PageDown if app.io.in_detail => {
+            let most = selected(app).map_or(0, |e| lines(app, e, 200).len()).saturating_sub(1);
+            let mut cursor = Cursor { at: app.io.detail_top, top: 0 };
+            cursor.moved(action, most + 1, 6);
+            app.io.detail_top = cursor.at;
+        }
+        _ => {
+            let (len, page) = (app.io.rows.as_ref().map_or(0, Vec::len), page(app));
+            app.io.list.moved(action, len, page);
+            app.io.detail_top = 0;
+        }
+    }
+    Vec::new()
+}
+
+pub(crate) fn click(app: &mut App, _: u16, y: u16) {
+    let [list, below] = layout(app);
+    app.io.in_detail = y >= below.y;
+    if y > list.y && y < below.y {
+        let row = app.io.list.top + usize::from(y - list.y - 1);
+        if row < app.io.rows.as_ref().map_or(0, Vec::len) {
+            app.io.list.at = row;
+        }
+    }
+}
+
+/// The status of a reply, in words.
+pub(crate) fn status(exchange: &Exchange) -> String {
+    match (exchange.status, exchange.reply) {
+        (_, None) => "no reply".to_owned(),
+        (None | Some(0), _) => "OK".to_owned(),
+        (Some(status), _) if exchange.family == Family::Smb2 => {
+            NtStatus(status).name().map_or_else(|| format!("{status:#010x}"), |n| n.trim_start_matches("STATUS_").to_owned())
+        }
+        (Some(status), _) => rdmascope_dissector::wire::nfs::v3::Status(status).name().map_or_else(|| format!("status {status}"), str::to_owned),
+    }
+}
+
+/// Where the time went, as a bar: credit, server, RDMA, wire.
+pub(crate) fn bar(exchange: &Exchange, width: usize) -> String {
+    let split = exchange.split();
+    let parts = [(split.credit, '░'), (split.server, '▒'), (split.rdma, '▓'), (split.wire, '█')];
+    let all: i64 = parts.iter().map(|(ns, _)| *ns).sum();
+    if all <= 0 {
+        return String::new();
+    }
+    let mut out = String::new();
+    let (mut so_far, mut drawn) = (0_i128, 0);
+    for (ns, sign) in parts {
+        so_far += i128::from(ns);
+        let upto = (so_far * width as i128 / i128::from(all)) as usize;
+        out.extend(std::iter::repeat_n(sign, upto.saturating_sub(drawn)));
+        drawn = upto.max(drawn);
+    }
+    out
+}
+
+fn cells(app: &App, e: &Exchange) -> Vec<Cell> {
+    let theme = &app.theme;
+    let style = if e.failed {
+        theme.error
+    } else if e.reply.is_none() || e.retransmissions > 0 {
+        theme.warn
+    } else {
+        theme.text
+    };
+    let optional = |v: Option<u64>| v.map_or_else(String::new, grouped);
+    let moved = if e.bytes_moved > 0 { grouped(e.bytes_moved) } else { String::new() };
+    let how = if e.bytes_moved == 0 && e.channel == Channel::Inline { "" } else { how(e.channel) };
+    vec![
+        (app.time.show(e.request.time, app.first_time(), app.first_time()), theme.text),
+        (e.command.to_owned(), style),
+        (e.shown_file(), theme.text),
+        (optional(e.offset), theme.text),
+        (optional(e.length.map(u64::from)), theme.text),
+        (moved, theme.text),
+        (how.to_owned(), theme.rdma),
+        (status(e), style),
+        (e.latency().map_or_else(|| "–".to_owned(), span), theme.text),
+        (bar(e, 20), theme.client),
+    ]
+}
+
+const fn how(channel: Channel) -> &'static str {
+    match channel {
+        Channel::Inline => "inline",
+        Channel::Rdma => "RDMA",
+        Channel::RdmaInvalidate => "RDMA+inv",
+        Channel::RdmaTransform => "RDMA+enc",
+    }
+}
+
+/// The exchange in full.
+fn lines(app: &App, e: &Exchange, frames_max: usize) -> Vec<Vec<(String, Style)>> {
+    let theme = &app.theme;
+    let mut out = Vec::new();
+    let reply = match (e.reply, e.latency()) {
+        (Some(reply), Some(latency)) => format!("frame {}   {}   after {}", reply.frame, status(e), span(latency)),
+        _ => "never seen".to_owned(),
+    };
+    let pending = if e.pending { "   (an interim reply came first)" } else { "" };
+    out.push(vec![
+        ("request ".into(), theme.faint),
+        (format!("frame {}   ", e.request.frame), theme.client),
+        ("reply ".into(), theme.faint),
+        (format!("{reply}{pending}"), if e.failed { theme.error } else { theme.server }),
+    ]);
+    let split = e.split();
+    let part = |sign: &str, name: &str, ns: i64| (format!("{sign} {name} {}   ", span(ns)), theme.text);
+    out.push(vec![
+        ("time    ".into(), theme.faint),
+        part("░", "waited for credit", split.credit),
+        part("▒", "server", split.server),
+        part("▓", "RDMA", split.rdma),
+        part("█", "wire", split.wire),
+    ]);
+    for d in e.descriptors.iter().take(e.descriptor_count as usize) {
+        out.push(vec![
+            ("memory  ".into(), theme.faint),
+            (format!("key {:#010x}", d.token), theme.upper),
+            (format!("  address {:#x}  {} B", d.offset, grouped(d.length.into())), theme.text),
+        ]);
+    }
+    if e.descriptor_count as usize > e.descriptors.len() {
+        out.push(vec![("        ".into(), theme.faint), (format!("and {} more", e.descriptor_count as usize - e.descriptors.len()), theme.faint)]);
+    }
+    for (name, moved) in [("RDMA Read by the server", &e.reads), ("RDMA Write by the server", &e.writes)] {
+        if moved.frames > 0 {
+            let text = format!(
+                "{name}: {} operations, {} frames, {} B, frames {} to {}, {}",
+                moved.operations,
+                moved.frames,
+                grouped(moved.bytes),
+                moved.first.frame,
+                moved.last.frame,
+                span(moved.last.time - moved.first.time)
+            );
+            out.push(vec![("moved   ".into(), theme.faint), (text, theme.rdma)]);
+        }
+    }
+    if e.retransmissions > 0 {
+        out.push(vec![("again   ".into(), theme.faint), (format!("{} packets of it went out again", e.retransmissions), theme.warn)]);
+    }
+    let frames = frames_of(app, e, frames_max);
+    let mut text = frames.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+    if frames.len() == frames_max {
+        text.push_str(" …");
+    }
+    out.push(vec![("frames  ".into(), theme.faint), (text, theme.text)]);
+    out
+}
+
+/// The frames of an exchange, by number: the first `most`.
+pub(crate) fn frames_of(app: &App, e: &Exchange, most: usize) -> Vec<u64> {
+    /// Frames looked at: an exchange that goes on for longer has more than one can read.
+    const LOOK_MAX: usize = 200_000;
+    let from = e.request.frame.saturating_sub(1) as usize;
+    let upto = e.reply_end.map_or(app.index.len() as u64, |at| at.frame) as usize;
+    let id = u32::try_from(e.id).unwrap_or(u32::MAX);
+    app.index
+        .from(from)
+        .take(upto.saturating_sub(from).min(LOOK_MAX))
+        .filter(|(_, entry)| entry.exchange == id && entry.connection == e.connection)
+        .map(|(i, _)| i as u64 + 1)
+        .take(most)
+        .collect()
+}
+
+pub(crate) fn draw(app: &App, buf: &mut Buffer) {
+    let [list, below] = layout(app);
+    let theme = &app.theme;
+    let len = app.io.rows.as_ref().map_or(0, Vec::len);
+    let shape = Table { columns: &COLUMNS, len, cursor: app.io.list, focused: !app.io.in_detail, sorted: Some(app.io.sort) };
+    draw::table(buf, list, theme, &shape, |row| exchange(app, row).map_or_else(Vec::new, |e| cells(app, e)));
+    if len == 0 {
+        let text = if app.done { "No SMB2 or NFS request was seen." } else { "Reading …" };
+        put(buf, list.x + 2, list.y + 1, list.width, text, theme.faint);
+    }
+    let about = match app.exchanges_dropped {
+        0 => format!("{} of {}", (app.io.list.at + 1).min(len), grouped(len as u64)),
+        dropped => format!("{} of {}, {} more not kept", app.io.list.at + 1, grouped(len as u64), grouped(dropped)),
+    };
+    let Some(e) = selected(app) else {
+        rule(buf, below, below.y, "exchange", &about, theme, app.io.in_detail);
+        return;
+    };
+    rule(buf, below, below.y, &format!("{} {}", e.command, e.shown_file()), &about, theme, app.io.in_detail);
+    for (line, pieces) in lines(app, e, 200).iter().skip(app.io.detail_top).take(usize::from(below.height - 1)).enumerate() {
+        let pieces: Vec<(&str, Style)> = pieces.iter().map(|(t, s)| (t.as_str(), *s)).collect();
+        draw::spans(buf, below.x + 1, below.y + 1 + line as u16, below.width - 2, &pieces);
+    }
+}
+
+/// For an export: heads, then rows.
+pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
+    let heads = ["exchange", "connection", "frame", "reply_frame", "time", "command", "file", "offset", "length", "moved", "how", "status", "latency_ns", "credit_ns", "server_ns", "rdma_ns", "wire_ns"];
+    let mut out = vec![heads.map(str::to_owned).to_vec()];
+    for row in 0..app.io.rows.as_ref().map_or(0, Vec::len) {
+        let Some(e) = exchange(app, row) else { continue };
+        let optional = |v: Option<u64>| v.map_or_else(String::new, |v| v.to_string());
+        let split = e.split();
+        out.push(vec![
+            e.id.to_string(),
+            app.connection(e.connection).map_or(0, |c| c.id).to_string(),
+            e.request.frame.to_string(),
+            optional(e.reply.map(|r| r.frame)),
+            super::time::seconds(e.request.time - app.first_time()),
+            e.command.to_owned(),
+            e.shown_file(),
+            optional(e.offset),
+            optional(e.length.map(u64::from)),
+            e.bytes_moved.to_string(),
+            e.channel.name().to_owned(),
+            status(e),
+            e.latency().map_or_else(String::new, |l| l.to_string()),
+            split.credit.to_string(),
+            split.server.to_string(),
+            split.rdma.to_string(),
+            split.wire.to_string(),
+        ]);
+    }
+    out
+}

@@ -1,0 +1,285 @@
+//! Reads the capture once, from front to end, in a thread of its own: analysis, index, and news for the screen a few times a second.
+//!
+//! ```text
+//!   file ─▶ decode ─▶ Pipeline ─▶ report (now and then), exchanges, credits ─┐
+//!              └────▶ Builder  ─▶ Index ────────────────────────────────────┴▶ News
+//! ```
+
+use super::credits_log::Point;
+use super::index::{Builder, Entry, Index, Kind};
+use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::exchange::Exchange;
+use rdmascope_analyzer::op::At;
+use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+use rdmascope_analyzer::report::{Report, Sink};
+use rdmascope_capture::{Capture, Follow, MergedSource, OpenOptions, Progress, RandomAccess, Source, open};
+use rdmascope_dissector::frame::{self, Body};
+use rdmascope_dissector::trace::Off;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Exchanges kept for the list at most.
+pub(crate) const EXCHANGES_MAX: usize = 250_000;
+/// Slowest exchanges in the overview.
+const SLOWEST: usize = 20;
+/// Bytes of a pipe or a compressed file that are kept in a temporary file, so that frames can be read again.
+const SPOOL_MAX: u64 = 64 << 30;
+/// Between two deliveries of news.
+const DELIVER_EVERY: Duration = Duration::from_millis(50);
+/// Between two looks at a file that grows.
+const POLL_EVERY: Duration = Duration::from_millis(200);
+/// Files of one command line at most: their number has a byte in the index.
+pub(crate) const INPUTS_MAX: usize = 256;
+
+/// What was learnt since the last time.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    pub(crate) index: Index,
+    /// A report made on the way; none where it would cost too much just now.
+    pub(crate) report: Option<Arc<Report>>,
+    pub(crate) exchanges: Vec<Exchange>,
+    pub(crate) credits: Vec<(u32, Point)>,
+    /// Exchanges that found no room in the list.
+    pub(crate) exchanges_dropped: u64,
+    pub(crate) progress: Progress,
+    /// Whether all was read.
+    pub(crate) done: bool,
+    /// Why reading ended too early.
+    pub(crate) error: Option<String>,
+}
+
+/// Ways to read frames again, shared with those who do. The number goes up when they have to be taken anew.
+#[derive(Debug, Default)]
+pub(crate) struct Again {
+    pub(crate) version: u64,
+    pub(crate) inputs: Vec<RandomAccess>,
+}
+
+/// Shared by the threads.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) again: Arc<Mutex<Again>>,
+    pub(crate) index: Arc<Mutex<Index>>,
+    pub(crate) stop: Arc<AtomicBool>,
+    /// Whether the loader has read everything.
+    pub(crate) finished: Arc<AtomicBool>,
+}
+
+impl Shared {
+    pub(crate) fn index(&self) -> Index {
+        self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Collector {
+    exchanges: Vec<Exchange>,
+    kept: usize,
+    dropped: u64,
+    credits: Vec<(u32, Point)>,
+}
+
+impl Sink for Collector {
+    fn exchange(&mut self, exchange: &Exchange) {
+        if self.kept < EXCHANGES_MAX {
+            self.kept += 1;
+            self.exchanges.push(exchange.clone());
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    fn credits(&mut self, connection: u32, at: At, held: [Option<i64>; 2]) {
+        self.credits.push((connection, Point::new(at, [held[0], held[1], None])));
+    }
+
+    fn upper_credits(&mut self, connection: u32, at: At, held: Option<i64>) {
+        self.credits.push((connection, Point::new(at, [None, None, held])));
+    }
+}
+
+/// The captures of the command line, open.
+pub(crate) enum Input {
+    One(Box<Capture>),
+    Many(Box<MergedSource>),
+}
+
+/// Opens the files. With `follow`, waits at the end of the last one for more.
+pub(crate) fn open_all(files: &[PathBuf], follow: bool, stop: &Arc<AtomicBool>) -> anyhow::Result<Input> {
+    anyhow::ensure!(files.len() <= INPUTS_MAX, "{} files; {INPUTS_MAX} can be shown together", files.len());
+    let mut captures = Vec::with_capacity(files.len());
+    for path in files {
+        let mut options = OpenOptions::new().spool(SPOOL_MAX);
+        if follow && files.len() == 1 {
+            let stop = stop.clone();
+            options = options.follow(Follow::Wait(Box::new(move || {
+                if !stop.load(Ordering::Relaxed) {
+                    std::thread::sleep(POLL_EVERY);
+                }
+                // the loader gets its turn to deliver what there is
+                false
+            })));
+        }
+        captures.push(open(path, options)?);
+    }
+    Ok(match captures.len() {
+        1 => Input::One(Box::new(captures.remove(0))),
+        _ => Input::Many(Box::new(MergedSource::new(captures))),
+    })
+}
+
+impl Input {
+    fn advance(&mut self) -> rdmascope_capture::Result<bool> {
+        match self {
+            Input::One(c) => c.advance(),
+            Input::Many(m) => m.advance(),
+        }
+    }
+
+    fn which(&self) -> usize {
+        match self {
+            Input::One(_) => 0,
+            Input::Many(m) => m.current_input().unwrap_or(0),
+        }
+    }
+
+    fn revision(&self) -> u64 {
+        match self {
+            Input::One(c) => c.metadata().revision,
+            Input::Many(m) => m.inputs().map(|c| c.metadata().revision).sum(),
+        }
+    }
+
+    fn random_access(&self) -> Option<Vec<RandomAccess>> {
+        match self {
+            Input::One(c) => Some(vec![c.random_access()?]),
+            Input::Many(m) => m.inputs().map(Capture::random_access).collect(),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        match self {
+            Input::One(c) => c.progress(),
+            Input::Many(m) => {
+                m.inputs().map(Source::progress).fold(Progress { done: 0, total: Some(0) }, |a, p| Progress {
+                    done: a.done + p.done,
+                    total: a.total.zip(p.total).map(|(x, y)| x + y),
+                })
+            }
+        }
+    }
+}
+
+/// Reads everything and tells `deliver`, which says whether anybody still listens.
+pub(crate) fn run(mut input: Input, follow: bool, shared: &Shared, mut deliver: impl FnMut(News) -> bool) {
+    let mut pipeline = Pipeline::with_sink(Options { slowest_max: SLOWEST, ..Options::default() }, Collector::default());
+    let options = pipeline.decode_options();
+    let mut builder = Builder::default();
+    let mut revision = None;
+    let (mut number, mut time_ns) = (0, 0);
+    let (mut delivered, mut reported, mut report_took) = (Instant::now(), None::<Instant>, Duration::ZERO);
+    let mut error = None;
+    let mut since_look = 0_u32;
+    loop {
+        match input.advance() {
+            Ok(true) => {
+                let which = input.which();
+                let record = match &input {
+                    Input::One(c) => c.record(),
+                    Input::Many(m) => m.record(),
+                };
+                number += 1;
+                if record.has_time() {
+                    time_ns = record.time_ns;
+                }
+                let meta = FrameMeta { number, time_ns, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
+                let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, &mut Off);
+                let kind = match &packet.body {
+                    Body::Ib(ib) => Kind::Ib(ib.bth.opcode),
+                    Body::Tcp(segment) => Kind::Tcp(!segment.payload.is_empty() || segment.flags & 0x07 != 0),
+                    Body::Fragment(_) => Kind::Fragment,
+                    _ => Kind::Other,
+                };
+                pipeline.packet(&meta, &packet, &mut Off);
+                builder.push(Entry::new(time_ns, which, record.offset, record.wire_len, kind, &pipeline.facts()));
+                since_look += 1;
+                // the clock is asked now and then only
+                if since_look < 1024 && !follow {
+                    continue;
+                }
+                since_look = 0;
+                if delivered.elapsed() < DELIVER_EVERY {
+                    continue;
+                }
+            }
+            Ok(false) if follow && !shared.stop.load(Ordering::Relaxed) => {}
+            Ok(false) => break,
+            Err(e) => {
+                error = Some(e.to_string());
+                break;
+            }
+        }
+        if shared.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        if revision != Some(input.revision()) {
+            renew(&input, shared);
+            revision = Some(input.revision());
+        }
+        // a report may cost a tenth of the time at most
+        let due = reported.is_none_or(|at| at.elapsed() > (report_took * 10).max(Duration::from_millis(200)));
+        let report = due.then(|| {
+            let begun = Instant::now();
+            let report = Arc::new(pipeline.snapshot());
+            reported = Some(begun);
+            report_took = begun.elapsed();
+            report
+        });
+        let sink = pipeline.sink();
+        let news = News {
+            index: publish(&builder, shared),
+            report,
+            exchanges: std::mem::take(&mut sink.exchanges),
+            credits: std::mem::take(&mut sink.credits),
+            exchanges_dropped: sink.dropped,
+            progress: input.progress(),
+            done: false,
+            error: None,
+        };
+        if !deliver(news) {
+            return;
+        }
+        delivered = Instant::now();
+    }
+    renew(&input, shared);
+    let index = publish(&builder, shared);
+    shared.finished.store(true, Ordering::Release);
+    let progress = input.progress();
+    let (report, sink) = pipeline.finish();
+    deliver(News {
+        index,
+        report: Some(Arc::new(report)),
+        exchanges: sink.exchanges,
+        credits: sink.credits,
+        exchanges_dropped: sink.dropped,
+        progress,
+        done: true,
+        error,
+    });
+}
+
+fn publish(builder: &Builder, shared: &Shared) -> Index {
+    let index = builder.index();
+    *shared.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = index.clone();
+    index
+}
+
+fn renew(input: &Input, shared: &Shared) {
+    if let Some(inputs) = input.random_access() {
+        let mut again = shared.again.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        again.version += 1;
+        again.inputs = inputs;
+    }
+}

@@ -1,0 +1,213 @@
+//! Memory: every remote key that a request advertised, what the peer did with it, and how its life ended.
+//!
+//! ```text
+//!  advertised  key         address            length   used     by      for         ended           file
+//!  1.204331    0x00001a2b  0x7f3a00001000     65,536   65,536   READ    write       invalidated     big.bin
+//! ```
+
+use super::app::{App, Cursor, Effect};
+use super::draw::{self, Cell, Column, Table, column, number, put};
+use super::keys::Action;
+use super::time::grouped;
+use rdmascope_analyzer::exchange::{Channel, Exchange};
+use ratatui::buffer::Buffer;
+use std::cmp::Ordering;
+
+/// What is shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pub(crate) list: Cursor,
+    /// Exchange and which of its descriptors; `None` where the list has to be made.
+    pub(crate) rows: Option<Vec<(u32, u8)>>,
+    sort: (usize, bool),
+}
+
+const COLUMNS: [Column; 10] = [
+    number("advertised", 11),
+    column("key", 10),
+    column("address", 18).from(70),
+    number("length", 10),
+    number("used", 10),
+    column("the peer", 9),
+    column("command", 10).from(80),
+    column("ended", 22),
+    number("frame", 8).from(110),
+    column("file", 0).from(100),
+];
+
+fn compare(app: &App, a: (u32, u8), b: (u32, u8), by: usize) -> Ordering {
+    let (x, y) = (&app.exchanges[a.0 as usize], &app.exchanges[b.0 as usize]);
+    let (p, q) = (&x.descriptors[usize::from(a.1)], &y.descriptors[usize::from(b.1)]);
+    match by {
+        1 => p.token.cmp(&q.token),
+        2 => p.offset.cmp(&q.offset),
+        3 => p.length.cmp(&q.length),
+        4 => used(x).cmp(&used(y)),
+        5 => peer_does(x).cmp(peer_does(y)),
+        6 => x.command.cmp(y.command),
+        7 => x.reply.cmp(&y.reply),
+        9 => x.file.cmp(&y.file),
+        _ => Ordering::Equal,
+    }
+    .then(x.request.cmp(&y.request))
+    .then(a.1.cmp(&b.1))
+}
+
+pub(crate) fn prepare(app: &mut App) {
+    if app.memory.rows.is_some() {
+        return;
+    }
+    let mut rows: Vec<(u32, u8)> = Vec::new();
+    for (i, e) in app.exchanges.iter().enumerate() {
+        if app.concerns(e.connection) {
+            rows.extend((0..e.descriptors.len().min(e.descriptor_count as usize)).map(|d| (i as u32, d as u8)));
+        }
+    }
+    let (by, down) = app.memory.sort;
+    rows.sort_unstable_by(|a, b| {
+        let order = compare(app, *a, *b, by);
+        if down { order.reverse() } else { order }
+    });
+    let (len, page) = (rows.len(), page(app));
+    app.memory.rows = Some(rows);
+    app.memory.list.show(len, page);
+}
+
+fn page(app: &App) -> usize {
+    usize::from(app.body().height.saturating_sub(2))
+}
+
+fn row(app: &App, row: usize) -> Option<(&Exchange, usize)> {
+    let (exchange, descriptor) = *app.memory.rows.as_ref()?.get(row)?;
+    Some((app.exchanges.get(exchange as usize)?, usize::from(descriptor)))
+}
+
+pub(crate) fn selected_frame(app: &App) -> Option<u64> {
+    row(app, app.memory.list.at).map(|(e, _)| e.request.frame)
+}
+
+pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+    match action {
+        Action::Open => {
+            if let Some(frame) = selected_frame(app) {
+                return app.go_to_frame(frame);
+            }
+        }
+        Action::Sort | Action::SortReverse => {
+            if action == Action::Sort {
+                app.memory.sort.0 = (app.memory.sort.0 + 1) % COLUMNS.len();
+            } else {
+                app.memory.sort.1 = !app.memory.sort.1;
+            }
+            app.memory.rows = None;
+            app.say(format!("sorted by {}", COLUMNS[app.memory.sort.0].title));
+        }
+        _ => {
+            let (len, page) = (app.memory.rows.as_ref().map_or(0, Vec::len), page(app));
+            app.memory.list.moved(action, len, page);
+        }
+    }
+    Vec::new()
+}
+
+pub(crate) fn click(app: &mut App, _: u16, y: u16) {
+    let body = app.body();
+    if y > body.y {
+        let row = app.memory.list.top + usize::from(y - body.y - 1);
+        if row < app.memory.rows.as_ref().map_or(0, Vec::len) {
+            app.memory.list.at = row;
+        }
+    }
+}
+
+/// Bytes of the exchange that went through its descriptors.
+fn used(e: &Exchange) -> u64 {
+    e.reads.bytes + e.writes.bytes
+}
+
+fn peer_does(e: &Exchange) -> &'static str {
+    match (e.reads.frames > 0, e.writes.frames > 0) {
+        (true, true) => "both",
+        (true, false) => "reads",
+        (false, true) => "writes",
+        (false, false) => "nothing",
+    }
+}
+
+fn ended(e: &Exchange) -> String {
+    match (e.reply_end, e.channel) {
+        (None, _) => "never".to_owned(),
+        (Some(at), Channel::RdmaInvalidate) => format!("invalidated, f {}", at.frame),
+        (Some(at), _) => format!("with reply, f {}", at.frame),
+    }
+}
+
+/// Where several descriptors share what was used, the parts of it in their order.
+fn used_of(e: &Exchange, descriptor: usize) -> u64 {
+    let before: u64 = e.descriptors[..descriptor].iter().map(|d| u64::from(d.length)).sum();
+    used(e).saturating_sub(before).min(e.descriptors[descriptor].length.into())
+}
+
+fn cells(app: &App, e: &Exchange, descriptor: usize) -> Vec<Cell> {
+    let theme = &app.theme;
+    let d = &e.descriptors[descriptor];
+    let style = if e.reply.is_none() { theme.warn } else { theme.text };
+    let used = used_of(e, descriptor);
+    vec![
+        (app.time.show(e.request.time, app.first_time(), app.first_time()), theme.text),
+        (format!("{:#010x}", d.token), theme.upper),
+        (format!("{:#x}", d.offset), theme.text),
+        (grouped(d.length.into()), theme.text),
+        (grouped(used), if used == 0 { theme.faint } else { theme.text }),
+        (peer_does(e).to_owned(), theme.rdma),
+        (e.command.to_owned(), theme.text),
+        (ended(e), style),
+        (e.request.frame.to_string(), theme.text),
+        (e.shown_file(), theme.text),
+    ]
+}
+
+pub(crate) fn draw(app: &App, buf: &mut Buffer) {
+    let body = app.body();
+    let theme = &app.theme;
+    let len = app.memory.rows.as_ref().map_or(0, Vec::len);
+    let area = ratatui::layout::Rect { height: body.height - 1, ..body };
+    let shape = Table { columns: &COLUMNS, len, cursor: app.memory.list, focused: true, sorted: Some(app.memory.sort) };
+    draw::table(buf, area, theme, &shape, |at| row(app, at).map_or_else(Vec::new, |(e, d)| cells(app, e, d)));
+    if len == 0 {
+        let text = if app.done { "No request advertised memory: everything went inside of messages." } else { "Reading …" };
+        put(buf, body.x + 2, body.y + 1, body.width, text, theme.faint);
+    }
+    let (mut keys, mut invalidated, mut outside) = (0, 0, 0);
+    for c in app.connections() {
+        keys += c.rdma.keys_advertised;
+        invalidated += c.rdma.keys_invalidated_remotely;
+        outside += c.rdma.outside_advertised;
+    }
+    let text = format!("{} keys advertised, {} invalidated by the peer, ", grouped(keys), grouped(invalidated));
+    let outside_text = format!("{} operations outside of what was advertised", grouped(outside));
+    let style = if outside > 0 { theme.error } else { theme.faint };
+    draw::spans(buf, body.x + 1, body.y + body.height - 1, body.width - 2, &[(&text, theme.faint), (&outside_text, style)]);
+}
+
+/// For an export: heads, then rows.
+pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
+    let mut out = vec![["frame", "time", "key", "address", "length", "used", "peer", "command", "ended", "file"].map(str::to_owned).to_vec()];
+    for at in 0..app.memory.rows.as_ref().map_or(0, Vec::len) {
+        let Some((e, d)) = row(app, at) else { continue };
+        let descriptor = &e.descriptors[d];
+        out.push(vec![
+            e.request.frame.to_string(),
+            super::time::seconds(e.request.time - app.first_time()),
+            format!("{:#010x}", descriptor.token),
+            format!("{:#x}", descriptor.offset),
+            descriptor.length.to_string(),
+            used_of(e, d).to_string(),
+            peer_does(e).to_owned(),
+            e.command.to_owned(),
+            ended(e),
+            e.shown_file(),
+        ]);
+    }
+    out
+}

@@ -1,0 +1,366 @@
+//! Overview: the worst thing first, in words, with cause and cure; then connections, findings and the slowest I/O.
+//!
+//! ```text
+//!  ✗ The server offered MaxFragmentedSize 130,560; at least 131,072 is required           frame 23, 6 times
+//!    cause  ksmbd derives it from its receive size × credits …
+//!    do     raise smbd_max_receive_size on the client …                    e explains, Enter goes to the frame
+//! ── connections ─────────────────────────────────────────────────────────────────────────────────────
+//!  192.0.2.2 → 192.0.2.1  SMB Direct RoCEv2  established  ▂▃▇▅▂  credits 171/254  !5
+//! ── findings ─────────────────────────────────────────────────────────────────────────────────────────
+//!  ! RC-RETRANSMIT   ×11   f 311  11 packets went out again
+//! ── slowest I/O ──────────────────────────────────────────────────────────────────────────────────────
+//!  12.4 ms  WRITE  w1.bin @32768 8192 B   ░▒▒▒▓▓▓▓▓▓
+//! ```
+
+use super::app::{App, Cursor, Effect};
+use super::draw::{self, Column, Table, column, number, put, put_right, rule, wrap};
+use super::keys::Action;
+use super::theme::sign;
+use super::time::{bytes, grouped, span, sparkline};
+use super::{findings, io};
+use rdmascope_analyzer::exchange::Exchange;
+use rdmascope_analyzer::finding::Finding;
+use rdmascope_analyzer::report::{Connection, Protocol, Transport, address};
+use rdmascope_analyzer::rules::Severity;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+/// Where the keys go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Pane {
+    Top,
+    #[default]
+    Connections,
+    Findings,
+    Slowest,
+}
+
+/// What is shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pane: Pane,
+    connections: Cursor,
+    findings: Cursor,
+    slowest: Cursor,
+}
+
+/// The two ends of a connection, client first.
+pub(crate) fn ends(connection: &Connection) -> String {
+    let port = |at: usize| match connection.peers[at].port {
+        0 => String::new(),
+        p => format!(":{p}"),
+    };
+    let arrow = if connection.client_known { "→" } else { "↔" };
+    format!("{} {arrow} {}{}", address(&connection.peers[0].address), address(&connection.peers[1].address), port(1))
+}
+
+fn carrier(connection: &Connection) -> String {
+    let transport = connection.transport.map_or("?", Transport::name);
+    match connection.protocol {
+        Protocol::Unknown => transport.to_owned(),
+        p => format!("{} {transport}", p.name()),
+    }
+}
+
+fn queue_pairs(connection: &Connection) -> String {
+    let qp = |at: usize| connection.peers[at].qp.map_or_else(|| "?".to_owned(), |q| format!("{q:#x}"));
+    match connection.peers.iter().any(|p| p.qp.is_some()) {
+        true => format!("QP {}↔{}", qp(0), qp(1)),
+        false => String::new(),
+    }
+}
+
+/// How it stands, in words.
+fn standing(app: &App, connection: &Connection) -> (String, Style) {
+    let theme = &app.theme;
+    if let Some(reason) = &connection.rejected {
+        return (format!("rejected: {reason}"), theme.error);
+    }
+    match connection.closed {
+        Some((by, how, _)) => {
+            let by = match by {
+                Some(0) => " by client",
+                Some(_) => " by server",
+                None => "",
+            };
+            let nothing = connection.sides[0].messages + connection.sides[1].messages == 0;
+            (format!("closed{by}, {how}"), if nothing { theme.warn } else { theme.text })
+        }
+        None => ("open".to_owned(), theme.good),
+    }
+}
+
+/// The sections, from the top: the worst, connections, findings, slowest.
+fn layout(app: &App) -> [Rect; 4] {
+    let body = app.body();
+    let top = (top_lines(app, body.width).len() as u16).min(body.height / 3).max(1);
+    let rest = body.height - top;
+    let (connections, findings) = (app.connections().count() as u16, app.shown_findings().len() as u16);
+    let slowest = slowest(app).len() as u16;
+    // each gets what it needs, at least two rows and its head, and what is over goes to the connections
+    let third = (rest / 3).max(3);
+    let slow = (slowest + 1).clamp(2, third);
+    let found = (findings + 1).clamp(2, third.max(rest.saturating_sub(slow + connections + 2)));
+    let conns = rest.saturating_sub(slow + found);
+    let mut y = body.y;
+    [top, conns, found, slow].map(|height| {
+        let area = Rect { y, height, ..body };
+        y += height;
+        area
+    })
+}
+
+/// The slowest exchanges that are shown.
+fn slowest(app: &App) -> Vec<&Exchange> {
+    let ids: Vec<u32> = app.connections().map(|c| c.id).collect();
+    app.report.slowest.iter().filter(|e| app.followed.is_none() || ids.contains(&e.connection)).collect()
+}
+
+/// The worst of what was found, in words.
+fn top_lines(app: &App, width: u16) -> Vec<(String, String, Style)> {
+    let theme = &app.theme;
+    let findings = app.shown_findings();
+    let width = usize::from(width.saturating_sub(11));
+    let mut lines = Vec::new();
+    let Some(worst) = findings.first().filter(|f| f.severity > Severity::Note) else {
+        let text = match (app.done, findings.len()) {
+            (false, _) => "Reading …".to_owned(),
+            (true, _) if app.index.len() == 0 => "There are no frames.".to_owned(),
+            (true, 0) => "No rule was found broken.".to_owned(),
+            (true, 1) => "No rule was found broken. 1 note.".to_owned(),
+            (true, n) => format!("No rule was found broken. {n} notes."),
+        };
+        return vec![(if app.done { "✓" } else { "…" }.to_owned(), text, theme.good)];
+    };
+    let row = worst.rule.row();
+    let style = theme.severity(worst.severity);
+    let times = if worst.count > 1 { format!(" ({} times)", grouped(worst.count)) } else { String::new() };
+    for (i, line) in wrap(&format!("{}{times}", findings::sentence(worst)), width + 7).into_iter().enumerate() {
+        lines.push((if i == 0 { sign(worst.severity).to_owned() } else { String::new() }, line, style));
+    }
+    if let Some(cause) = row.causes.first() {
+        for (i, line) in wrap(cause, width).into_iter().enumerate() {
+            lines.push((if i == 0 { "  cause".to_owned() } else { String::new() }, line, theme.text));
+        }
+    }
+    for (i, line) in wrap(row.cure, width).into_iter().enumerate() {
+        lines.push((if i == 0 { "  do".to_owned() } else { String::new() }, line, theme.good));
+    }
+    lines
+}
+
+fn connection_at(app: &App, row: usize) -> Option<&Connection> {
+    app.connections().nth(row)
+}
+
+pub(crate) fn selected_finding(app: &App) -> Option<Finding> {
+    let at = if app.overview.pane == Pane::Findings { app.overview.findings.at } else { 0 };
+    app.shown_findings().get(at).map(|f| (*f).clone())
+}
+
+pub(crate) fn selected_frame(app: &App) -> Option<u64> {
+    match app.overview.pane {
+        Pane::Top | Pane::Findings => selected_finding(app).map(|f| f.frame),
+        Pane::Connections => connection_at(app, app.overview.connections.at).map(|c| c.first.frame),
+        Pane::Slowest => slowest(app).get(app.overview.slowest.at).map(|e| e.request.frame),
+    }
+}
+
+pub(crate) fn selected_connection(app: &App) -> Option<u32> {
+    let by_id = |id: u32| app.report.connections.iter().find(|c| c.id == id).and_then(|c| c.followed_as.first().copied());
+    match app.overview.pane {
+        Pane::Connections => connection_at(app, app.overview.connections.at).and_then(|c| c.followed_as.first().copied()),
+        Pane::Top | Pane::Findings => selected_finding(app).and_then(|f| f.connection).and_then(by_id),
+        Pane::Slowest => slowest(app).get(app.overview.slowest.at).and_then(|e| by_id(e.connection)),
+    }
+}
+
+pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+    const PANES: [Pane; 4] = [Pane::Top, Pane::Connections, Pane::Findings, Pane::Slowest];
+    let areas = layout(app);
+    let step = |by: usize| PANES[(app.overview.pane as usize + by) % 4];
+    match action {
+        Action::NextPane => app.overview.pane = step(1),
+        Action::PreviousPane => app.overview.pane = step(3),
+        Action::Open => match app.overview.pane {
+            Pane::Connections => {
+                let id = selected_connection(app);
+                app.follow(id);
+            }
+            _ => {
+                if let Some(frame) = selected_frame(app) {
+                    return app.go_to_frame(frame);
+                }
+            }
+        },
+        _ => {
+            let pane = app.overview.pane;
+            let page = |at: usize, heads: u16| usize::from(areas[at].height.saturating_sub(heads));
+            let (connections, found, slow) = (app.connections().count(), app.shown_findings().len(), slowest(app).len());
+            match pane {
+                Pane::Top => {}
+                Pane::Connections => app.overview.connections.moved(action, connections, page(1, 2)),
+                Pane::Findings => app.overview.findings.moved(action, found, page(2, 1)),
+                Pane::Slowest => app.overview.slowest.moved(action, slow, page(3, 1)),
+            }
+        }
+    }
+    Vec::new()
+}
+
+pub(crate) fn click(app: &mut App, _: u16, y: u16) {
+    let areas = layout(app);
+    let row = |at: usize, heads: u16, top: usize| usize::from(y.saturating_sub(areas[at].y + heads)) + top;
+    if y < areas[1].y {
+        app.overview.pane = Pane::Top;
+    } else if y < areas[2].y {
+        app.overview.pane = Pane::Connections;
+        app.overview.connections.at = row(1, 2, app.overview.connections.top).min(app.connections().count().saturating_sub(1));
+    } else if y < areas[3].y {
+        app.overview.pane = Pane::Findings;
+        app.overview.findings.at = row(2, 1, app.overview.findings.top).min(app.shown_findings().len().saturating_sub(1));
+    } else {
+        app.overview.pane = Pane::Slowest;
+        app.overview.slowest.at = row(3, 1, app.overview.slowest.top).min(slowest(app).len().saturating_sub(1));
+    }
+}
+
+const CONNECTIONS: [Column; 8] = [
+    number("#", 3),
+    column("connection", 0),
+    column("carries", 20).from(76),
+    column("queue pairs", 17).from(120),
+    number("messages", 13),
+    column("credits", 13).from(100),
+    column("traffic", 12).from(110),
+    column("ended", 20),
+];
+
+pub(crate) fn draw(app: &App, buf: &mut Buffer) {
+    let theme = &app.theme;
+    let [top, conns, found, slow] = layout(app);
+    let pane = app.overview.pane;
+    let lines = top_lines(app, top.width);
+    for (i, (head, text, style)) in lines.iter().take(usize::from(top.height)).enumerate() {
+        let y = top.y + i as u16;
+        let is_sentence = head.chars().count() == 1 || (head.is_empty() && *style != theme.text && *style != theme.good);
+        let indent = if is_sentence { 3 } else { 10 };
+        put(buf, top.x + 1, y, 8, head, if head.starts_with(' ') { theme.faint } else { *style });
+        put(buf, top.x + indent, y, top.width.saturating_sub(indent + 1), text, *style);
+        if pane == Pane::Top && i == 0 {
+            buf.set_style(Rect { x: top.x, y, width: top.width, height: 1 }, theme.selected);
+        }
+    }
+    draw_connections(app, buf, conns);
+    let findings_shown = app.shown_findings();
+    let count = |s: Severity| app.ranked.iter().filter(|f| f.severity == s).count();
+    let about = format!("✗ {}   ! {}   · {}", count(Severity::Error), count(Severity::Warn), count(Severity::Note));
+    rule(buf, found, found.y, "findings", &about, theme, pane == Pane::Findings);
+    for line in 0..usize::from(found.height.saturating_sub(1)) {
+        let at = app.overview.findings.top + line;
+        let Some(finding) = findings_shown.get(at) else { break };
+        let y = found.y + 1 + line as u16;
+        let cells = findings::cells(app, finding);
+        put(buf, found.x + 1, y, 1, &cells[0].0, cells[0].1);
+        put(buf, found.x + 3, y, 24, &cells[1].0, cells[1].1);
+        put_right(buf, found.x + 28, y, 6, &cells[3].0, cells[3].1);
+        let x = put(buf, found.x + 36, y, 10, &format!("f {}", cells[4].0), theme.faint);
+        let x = x.max(found.x + 43) + 1;
+        put(buf, x, y, found.right().saturating_sub(x + 1), &findings::sentence(finding), theme.text);
+        if pane == Pane::Findings && at == app.overview.findings.at {
+            buf.set_style(Rect { x: found.x, y, width: found.width, height: 1 }, theme.selected);
+        }
+    }
+    if findings_shown.is_empty() {
+        put(buf, found.x + 3, found.y + 1, found.width, if app.done { "none" } else { "none so far" }, theme.faint);
+    }
+    rule(buf, slow, slow.y, "slowest I/O", "░ credit  ▒ server  ▓ RDMA  █ wire", theme, pane == Pane::Slowest);
+    let list = slowest(app);
+    for line in 0..usize::from(slow.height.saturating_sub(1)) {
+        let at = app.overview.slowest.top + line;
+        let Some(e) = list.get(at) else { break };
+        let y = slow.y + 1 + line as u16;
+        put_right(buf, slow.x + 1, y, 9, &e.latency().map_or_else(String::new, span), theme.text);
+        let x = put(buf, slow.x + 12, y, 16, e.command, if e.failed { theme.error } else { theme.text }).max(slow.x + 24) + 1;
+        let mut what = e.shown_file();
+        if let Some(offset) = e.offset {
+            what.push_str(&format!(" @{offset}"));
+        }
+        if let Some(length) = e.length {
+            what.push_str(&format!(" {} B", grouped(length.into())));
+        }
+        let width = 24.min(slow.width / 4);
+        let bar_x = slow.right().saturating_sub(width + 14);
+        put(buf, x, y, bar_x.saturating_sub(x + 1), &what, theme.text);
+        put(buf, bar_x, y, width, &io::bar(e, usize::from(width)), theme.client);
+        put_right(buf, slow.right().saturating_sub(13), y, 12, &format!("f {}", e.request.frame), theme.faint);
+        if pane == Pane::Slowest && at == app.overview.slowest.at {
+            buf.set_style(Rect { x: slow.x, y, width: slow.width, height: 1 }, theme.selected);
+        }
+    }
+    if list.is_empty() {
+        put(buf, slow.x + 3, slow.y + 1, slow.width, if app.done { "no request with a reply" } else { "none so far" }, theme.faint);
+    }
+}
+
+fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
+    let theme = &app.theme;
+    let shown: Vec<&Connection> = app.connections().collect();
+    let capture = &app.report.capture;
+    let lasted = capture.first.zip(capture.last).map_or(0, |(a, b)| b.time - a.time);
+    let about = format!("{} frames, {}, {}", grouped(capture.frames), bytes(capture.bytes), span(lasted));
+    let title = match shown.len() {
+        1 => "1 connection".to_owned(),
+        n => format!("{} connections", grouped(n as u64)),
+    };
+    rule(buf, area, area.y, &title, &about, theme, app.overview.pane == Pane::Connections);
+    if area.height < 2 {
+        return;
+    }
+    let below = Rect { y: area.y + 1, height: area.height - 1, ..area };
+    let cursor = app.overview.connections;
+    let shape = Table { columns: &CONNECTIONS, len: shown.len(), cursor, focused: app.overview.pane == Pane::Connections, sorted: None };
+    draw::table(buf, below, theme, &shape, |row| {
+        let Some(c) = shown.get(row) else { return Vec::new() };
+        let worst = app.ranked.iter().filter(|f| f.connection == Some(c.id)).map(|f| f.severity).max();
+        let (state, style) = standing(app, c);
+        let volume: Vec<u64> = c.throughput.iter().map(|(_, a, b)| a + b).collect();
+        let held = |at: usize| c.sides[at].held_last.map_or_else(|| "?".to_owned(), |h| h.to_string());
+        let credits = if c.sides.iter().any(|s| s.held_last.is_some()) { format!("{} / {}", held(0), held(1)) } else { String::new() };
+        vec![
+            (c.id.to_string(), worst.map_or(theme.text, |s| theme.severity(s))),
+            (ends(c), theme.text),
+            (carrier(c), theme.client),
+            (queue_pairs(c), theme.faint),
+            (format!("▸{} ◂{}", c.sides[0].messages, c.sides[1].messages), theme.text),
+            (credits, theme.text),
+            (sparkline(&volume, 12), theme.server),
+            (state, style),
+        ]
+    });
+    if shown.is_empty() {
+        let text = if app.done { "No RDMA or SMB connection was seen." } else { "none so far" };
+        put(buf, below.x + 3, below.y + 1, below.width, text, theme.faint);
+    }
+}
+
+/// For an export: heads, then rows.
+pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
+    let heads = ["connection", "ends", "carries", "queue_pairs", "messages_client", "messages_server", "first_frame", "last_frame", "state"];
+    let mut out = vec![heads.map(str::to_owned).to_vec()];
+    for c in app.connections() {
+        out.push(vec![
+            c.id.to_string(),
+            ends(c),
+            carrier(c),
+            queue_pairs(c),
+            c.sides[0].messages.to_string(),
+            c.sides[1].messages.to_string(),
+            c.first.frame.to_string(),
+            c.last.frame.to_string(),
+            standing(app, c).0,
+        ]);
+    }
+    out
+}

@@ -1,0 +1,483 @@
+//! The line at the bottom in which one types: filter, search, frame number, file name, column. And the keys of everything that lies
+//! over a view.
+//!
+//! ```text
+//!  smb2.cmd            Command            ◂ what could stand here; Up and Down choose, Tab takes
+//!  smb2.credit.charge  Credit Charge
+//!  unknown field "smb2.cm"; did you mean smb2.cmd?
+//! filter: smb2.cm█
+//! ```
+
+use super::app::{App, Effect, Popup, View, selected_frame};
+use super::draw::put;
+use super::frames::{self, Part};
+use super::keys::{Action, Context, TABLE};
+use super::{credits, findings, io, memory, overview, sequence, statistics};
+use rdmascope_dissector::filter::{Error, Filter, Suggestion, complete};
+use rdmascope_dissector::registry::Registry;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::Rect;
+use std::path::PathBuf;
+use unicode_width::UnicodeWidthStr;
+
+/// Suggestions on the screen at most.
+const SUGGESTIONS: usize = 8;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Filter,
+    Search,
+    Goto,
+    Column,
+    Save,
+    Export,
+}
+
+/// A line that is being typed.
+#[derive(Clone, Debug)]
+pub(crate) struct Prompt {
+    pub(crate) kind: Kind,
+    pub(crate) text: String,
+    /// Bytes before the cursor.
+    pub(crate) cursor: usize,
+    suggestions: Vec<Suggestion>,
+    chosen: Option<usize>,
+    error: Option<Error>,
+    history: Vec<String>,
+    /// How far back in the history.
+    back: usize,
+    /// What was typed before going back.
+    draft: String,
+    /// What the line is about.
+    about: String,
+}
+
+impl Prompt {
+    fn new(kind: Kind, text: &str) -> Self {
+        Self {
+            kind,
+            text: text.to_owned(),
+            cursor: text.len(),
+            suggestions: Vec::new(),
+            chosen: None,
+            error: None,
+            history: Vec::new(),
+            back: 0,
+            draft: String::new(),
+            about: String::new(),
+        }
+    }
+
+    fn label(&self) -> &'static str {
+        match self.kind {
+            Kind::Filter => "filter: ",
+            Kind::Search => "search: ",
+            Kind::Goto => "go to frame: ",
+            Kind::Column => "column: ",
+            Kind::Save => "save frames to: ",
+            Kind::Export => "export to: ",
+        }
+    }
+
+    /// Looks at the text again after it changed.
+    fn changed(&mut self, registry: &Registry) {
+        self.chosen = None;
+        self.error = None;
+        self.suggestions.clear();
+        match self.kind {
+            Kind::Filter => {
+                self.error = Filter::parse(&self.text, registry).err();
+                self.suggestions = complete(&self.text, self.cursor, registry);
+                // a whole word needs no help
+                self.suggestions.retain(|s| self.text.get(s.replace.clone()) != Some(&*s.text));
+            }
+            Kind::Column => {
+                // a column is a field: what stands at the beginning of a filter
+                self.suggestions = complete(&self.text, self.cursor, registry);
+                self.suggestions.retain(|s| s.text != self.text && registry.find(&s.text).is_some());
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn paste(&mut self, text: &str, registry: &Registry) {
+        let line: String = text.chars().filter(|c| !c.is_control()).collect();
+        self.text.insert_str(self.cursor, &line);
+        self.cursor += line.len();
+        self.changed(registry);
+    }
+
+    fn take_suggestion(&mut self, registry: &Registry) {
+        let Some(s) = self.suggestions.get(self.chosen.unwrap_or(0)).cloned() else { return };
+        self.text.replace_range(s.replace.clone(), &s.text);
+        self.cursor = s.replace.start + s.text.len();
+        self.changed(registry);
+    }
+
+    fn recall(&mut self, older: bool, registry: &Registry) {
+        if self.back == 0 {
+            self.draft.clone_from(&self.text);
+        }
+        self.back = if older { (self.back + 1).min(self.history.len()) } else { self.back.saturating_sub(1) };
+        self.text = match self.back {
+            0 => self.draft.clone(),
+            n => self.history[self.history.len() - n].clone(),
+        };
+        self.cursor = self.text.len();
+        self.changed(registry);
+        self.suggestions.clear();
+    }
+
+    fn before(&self) -> usize {
+        self.text[..self.cursor].char_indices().next_back().map_or(0, |(i, _)| i)
+    }
+
+    fn after(&self) -> usize {
+        self.text[self.cursor..].chars().next().map_or(self.cursor, |c| self.cursor + c.len_utf8())
+    }
+
+    /// Edits. Returns whether the key was one that edits.
+    fn edit(&mut self, key: KeyEvent, registry: &Registry) -> bool {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('u') if control => {
+                self.text.replace_range(..self.cursor, "");
+                self.cursor = 0;
+            }
+            KeyCode::Char('k') if control => self.text.truncate(self.cursor),
+            KeyCode::Char('w') if control => {
+                let kept = self.text[..self.cursor].trim_end();
+                let start = kept.rfind(|c: char| c.is_whitespace()).map_or(0, |i| i + 1);
+                self.text.replace_range(start..self.cursor, "");
+                self.cursor = start;
+            }
+            KeyCode::Char('a') if control => self.cursor = 0,
+            KeyCode::Char('e') if control => self.cursor = self.text.len(),
+            KeyCode::Char(c) if !control && !key.modifiers.contains(KeyModifiers::ALT) => {
+                self.text.insert(self.cursor, c);
+                self.cursor += c.len_utf8();
+            }
+            KeyCode::Backspace => {
+                let start = self.before();
+                self.text.replace_range(start..self.cursor, "");
+                self.cursor = start;
+            }
+            KeyCode::Delete => {
+                let end = self.after();
+                self.text.replace_range(self.cursor..end, "");
+            }
+            KeyCode::Left => self.cursor = self.before(),
+            KeyCode::Right => self.cursor = self.after(),
+            KeyCode::Home => self.cursor = 0,
+            KeyCode::End => self.cursor = self.text.len(),
+            _ => return false,
+        }
+        self.changed(registry);
+        true
+    }
+}
+
+pub(crate) fn filter(app: &App) -> Popup {
+    let mut prompt = Prompt::new(Kind::Filter, &app.filter.text);
+    prompt.history.clone_from(&app.history);
+    prompt.changed(&app.registry);
+    Popup::Prompt(Box::new(prompt))
+}
+
+pub(crate) fn search(app: &App) -> Popup {
+    Popup::Prompt(Box::new(Prompt::new(Kind::Search, &app.search)))
+}
+
+pub(crate) fn goto() -> Popup {
+    Popup::Prompt(Box::new(Prompt::new(Kind::Goto, "")))
+}
+
+pub(crate) fn column() -> Popup {
+    Popup::Prompt(Box::new(Prompt::new(Kind::Column, "")))
+}
+
+fn count(app: &App) -> (usize, &'static str) {
+    match (app.marks.len(), app.shown.as_ref()) {
+        (0, None) => (app.index.len(), "all"),
+        (0, Some(shown)) => (shown.len(), "shown"),
+        (marked, _) => (marked, "marked"),
+    }
+}
+
+pub(crate) fn save(app: &App) -> Popup {
+    let (n, which) = count(app);
+    let mut prompt = Prompt::new(Kind::Save, "frames.pcapng");
+    prompt.about = format!("{n} {which} frames, as pcapng");
+    Popup::Prompt(Box::new(prompt))
+}
+
+pub(crate) fn export(app: &App) -> Popup {
+    let name = app.view.name().to_lowercase().replace('/', "");
+    let mut prompt = Prompt::new(Kind::Export, &format!("{name}.csv"));
+    prompt.about = "rows of this view; .csv has commas, anything else tabs".to_owned();
+    Popup::Prompt(Box::new(prompt))
+}
+
+/// A key, while something lies over the view.
+pub(crate) fn key(app: &mut App, popup: Popup, key: KeyEvent) -> Vec<Effect> {
+    let action = app.keys.action(key);
+    let control_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    match popup {
+        Popup::Prompt(prompt) if key.code == KeyCode::Esc || control_c => {
+            let _ = prompt;
+            Vec::new()
+        }
+        Popup::Prompt(prompt) => prompt_key(app, prompt, key),
+        Popup::Copy => copy_key(app, key),
+        Popup::Help(top) | Popup::Text(_, _, top) => {
+            let len = match &popup {
+                Popup::Text(_, lines, _) => lines.len(),
+                _ => TABLE.len() + Context::ALL.len() * 2,
+            };
+            let page = usize::from(app.size.1.saturating_sub(4)).max(1);
+            let last = len.saturating_sub(page);
+            let top = match action {
+                Some(Action::Up) => top.saturating_sub(1),
+                Some(Action::Down) => (top + 1).min(last),
+                Some(Action::PageUp) => top.saturating_sub(page),
+                Some(Action::PageDown) => (top + page).min(last),
+                Some(Action::First) => 0,
+                Some(Action::Last) => last,
+                Some(Action::Suspend) => {
+                    app.popup = Some(popup);
+                    return vec![Effect::Suspend];
+                }
+                _ => return Vec::new(),
+            };
+            app.popup = Some(match popup {
+                Popup::Text(title, lines, _) => Popup::Text(title, lines, top),
+                _ => Popup::Help(top),
+            });
+            Vec::new()
+        }
+    }
+}
+
+fn copy_key(app: &mut App, key: KeyEvent) -> Vec<Effect> {
+    let part = match key.code {
+        KeyCode::Char('v') => Part::Value,
+        KeyCode::Char('r' | 'y') => Part::Row,
+        KeyCode::Char('b') => Part::Bytes,
+        KeyCode::Char('f') => Part::Filter,
+        _ => return Vec::new(),
+    };
+    let text = match (app.view, part) {
+        (View::Frames, _) => frames::copied(app, part),
+        (_, Part::Row) => selected_row(app),
+        (_, Part::Filter) => selected_frame(app).map(|n| format!("frame.number == {n}")),
+        _ => None,
+    };
+    match text {
+        Some(text) => {
+            app.say(format!("copied {}", text.chars().take(60).collect::<String>()));
+            vec![Effect::Copy(text)]
+        }
+        None => {
+            app.complain("there is nothing of that kind here");
+            Vec::new()
+        }
+    }
+}
+
+/// The rows of a view: heads, then what it lists.
+fn table(app: &App) -> Vec<Vec<String>> {
+    match app.view {
+        View::Overview => overview::rows(app),
+        View::Frames => Vec::new(),
+        View::Io => io::rows(app),
+        View::Credits => credits::rows(app),
+        View::Sequence => sequence::rows(app),
+        View::Memory => memory::rows(app),
+        View::Findings => findings::rows(app),
+        View::Statistics => statistics::rows(app),
+    }
+}
+
+fn list_place(app: &mut App) -> Option<&mut super::app::Cursor> {
+    match app.view {
+        View::Io => Some(&mut app.io.list),
+        View::Sequence => Some(&mut app.sequence.list),
+        View::Memory => Some(&mut app.memory.list),
+        View::Findings => Some(&mut app.findings.list),
+        _ => None,
+    }
+}
+
+fn selected_row(app: &mut App) -> Option<String> {
+    let rows = table(app);
+    let at = list_place(app)?.at;
+    Some(rows.get(at + 1)?.join("\t"))
+}
+
+fn prompt_key(app: &mut App, mut prompt: Box<Prompt>, key: KeyEvent) -> Vec<Effect> {
+    let registry = app.registry.clone();
+    match key.code {
+        KeyCode::Tab => prompt.take_suggestion(&registry),
+        KeyCode::Down if !prompt.suggestions.is_empty() && prompt.back == 0 => {
+            let last = prompt.suggestions.len() - 1;
+            prompt.chosen = Some(prompt.chosen.map_or(0, |c| (c + 1).min(last)));
+        }
+        KeyCode::Up if prompt.chosen.is_some() => prompt.chosen = prompt.chosen.and_then(|c| c.checked_sub(1)),
+        KeyCode::Up => prompt.recall(true, &registry),
+        KeyCode::Down => prompt.recall(false, &registry),
+        KeyCode::Enter if prompt.chosen.is_some() => prompt.take_suggestion(&registry),
+        KeyCode::Enter => return entered(app, prompt),
+        _ => drop(prompt.edit(key, &registry)),
+    }
+    app.popup = Some(Popup::Prompt(prompt));
+    Vec::new()
+}
+
+fn entered(app: &mut App, prompt: Box<Prompt>) -> Vec<Effect> {
+    let text = prompt.text.trim().to_owned();
+    match prompt.kind {
+        Kind::Filter => {
+            if let Err(e) = Filter::parse(&text, &app.registry) {
+                app.complain(e.to_string());
+                app.popup = Some(Popup::Prompt(prompt));
+                return Vec::new();
+            }
+            // the frames are what a filter is about
+            if !text.is_empty() && !matches!(app.view, View::Frames | View::Sequence) {
+                app.go(View::Frames);
+            }
+            app.filter_by(&text)
+        }
+        Kind::Search => {
+            app.search = text;
+            search_again(app, true)
+        }
+        Kind::Goto => match text.replace([',', '_'], "").parse::<u64>() {
+            Ok(number) => app.go_to_frame(number),
+            Err(_) => {
+                app.complain(format!("\"{text}\" is not the number of a frame"));
+                Vec::new()
+            }
+        },
+        Kind::Column => {
+            if let Err(e) = frames::set_column(app, &text) {
+                app.complain(e);
+            }
+            Vec::new()
+        }
+        Kind::Save | Kind::Export if text.is_empty() => {
+            app.complain("a file needs a name");
+            Vec::new()
+        }
+        Kind::Save => vec![Effect::Save { path: PathBuf::from(text), frames: chosen_frames(app) }],
+        Kind::Export if app.view == View::Frames => {
+            vec![Effect::ExportFrames { path: PathBuf::from(text), frames: chosen_frames(app), columns: app.columns.clone() }]
+        }
+        Kind::Export => vec![Effect::ExportTable { path: PathBuf::from(text), rows: table(app) }],
+    }
+}
+
+/// Marked frames, else shown ones, by place.
+fn chosen_frames(app: &App) -> Vec<u32> {
+    if !app.marks.is_empty() {
+        return app.marks.iter().map(|n| n - 1).collect();
+    }
+    match &app.shown {
+        Some(shown) => shown.clone(),
+        None => (0..app.index.len() as u32).collect(),
+    }
+}
+
+/// Goes to the next row that has the searched text.
+pub(crate) fn search_again(app: &mut App, forward: bool) -> Vec<Effect> {
+    if app.search.is_empty() {
+        app.complain("nothing was searched for yet");
+        return Vec::new();
+    }
+    if app.view == View::Frames {
+        let from = app.frames.list.at;
+        let rows: Vec<u32> = match (&app.shown, forward) {
+            (Some(shown), true) => shown[(from + 1).min(shown.len())..].to_vec(),
+            (Some(shown), false) => shown[..from.min(shown.len())].to_vec(),
+            (None, true) => (from as u32 + 1..app.index.len() as u32).collect(),
+            (None, false) => (0..from as u32).collect(),
+        };
+        return vec![Effect::Find { text: app.search.clone(), frames: rows, forward }];
+    }
+    let needle = app.search.to_lowercase();
+    let rows = table(app);
+    let Some(cursor) = list_place(app) else {
+        app.complain("this view has no list to search");
+        return Vec::new();
+    };
+    let at = cursor.at;
+    let has = |row: usize| rows.get(row + 1).is_some_and(|r| r.join(" ").to_lowercase().contains(&needle));
+    let len = rows.len().saturating_sub(1);
+    let found = if forward { (at + 1..len).find(|r| has(*r)) } else { (0..at.min(len)).rev().find(|r| has(*r)) };
+    match found {
+        Some(row) => cursor.jump(row, len, 10),
+        None => app.complain(format!("\"{}\" was not found {}", rdmascope_dissector::render::escaped(&needle), if forward { "below" } else { "above" })),
+    }
+    Vec::new()
+}
+
+/// Draws the line and what is above it.
+pub(crate) fn draw(app: &App, prompt: &Prompt, buf: &mut Buffer) {
+    let theme = &app.theme;
+    let (width, height) = app.size;
+    let bottom = height - 1;
+    clear(buf, Rect { x: 0, y: bottom, width, height: 1 });
+    let label = prompt.label();
+    let x = put(buf, 0, bottom, width, label, theme.key);
+    // of a long line, what is around the cursor
+    let room = usize::from(width.saturating_sub(x + 1)).max(1);
+    let before = UnicodeWidthStr::width(&prompt.text[..prompt.cursor]);
+    let skip = before.saturating_sub(room.saturating_sub(1));
+    let mut start = 0;
+    while UnicodeWidthStr::width(&prompt.text[..start]) < skip {
+        start += prompt.text[start..].chars().next().map_or(1, char::len_utf8);
+    }
+    let shown = rdmascope_dissector::render::escaped(&prompt.text[start..]);
+    put(buf, x, bottom, width - x, &shown, theme.text);
+    if let Some(error) = &prompt.error {
+        let from = prompt.text.get(start..error.span.start).map_or(0, UnicodeWidthStr::width) as u16;
+        let len = prompt.text.get(error.span.clone()).map_or(1, UnicodeWidthStr::width).max(1) as u16;
+        let area = Rect { x: x + from, y: bottom, width: len, height: 1 }.intersection(buf.area);
+        buf.set_style(area, theme.error);
+    }
+    let cursor = x + (before - UnicodeWidthStr::width(&prompt.text[..start])) as u16;
+    buf.set_style(Rect { x: cursor.min(width - 1), y: bottom, width: 1, height: 1 }, theme.selected);
+    let mut y = bottom;
+    let mut above = |text: &str, style| {
+        if y > 2 {
+            y -= 1;
+            clear(buf, Rect { x: 0, y, width, height: 1 });
+            put(buf, 1, y, width - 1, text, style);
+        }
+        y
+    };
+    match &prompt.error {
+        Some(e) if !prompt.text.trim().is_empty() => drop(above(&rdmascope_dissector::render::escaped(&e.to_string()), theme.error)),
+        _ if !prompt.about.is_empty() => drop(above(&prompt.about, theme.faint)),
+        None if prompt.kind == Kind::Filter && !prompt.text.trim().is_empty() => drop(above("✓ Enter filters", theme.good)),
+        _ => {}
+    }
+    let first = prompt.chosen.map_or(0, |c| c.saturating_sub(SUGGESTIONS - 1));
+    let seen: Vec<(usize, &Suggestion)> = prompt.suggestions.iter().enumerate().skip(first).take(SUGGESTIONS).collect();
+    let widest = seen.iter().map(|(_, s)| s.text.chars().count()).max().unwrap_or(0).min(usize::from(width) / 2);
+    for (i, s) in seen.into_iter().rev() {
+        let style = if prompt.chosen == Some(i) { theme.selected } else { theme.text };
+        above(&format!("{:widest$}  {}", s.text, s.detail), style);
+    }
+}
+
+pub(crate) fn clear(buf: &mut Buffer, area: Rect) {
+    let area = area.intersection(buf.area);
+    for y in area.top()..area.bottom() {
+        for x in area.left()..area.right() {
+            buf[(x, y)].reset();
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Sequence: who sent what when, on one connection. Packets of one transfer are one arrow.
+//!
+//! ```text
+//!   client 192.0.2.2                                   server 192.0.2.1
+//!  f 640  0.000 ms ──SMB2 READ big.bin 0+65536──────────────────────▶
+//!  f 641  0.211 ms ◀───────────────────────RDMA WRITE First  ×64 ────
+//!  f 705  0.588 ms ◀──READ reply OK 65536────────────────────────────
+//! ```
+
+use super::app::{App, Cursor, Effect};
+use super::draw::{put, put_right, scrollbar};
+use super::index::Entry;
+use super::keys::Action;
+use super::time::{grouped, span};
+use rdmascope_analyzer::env::Layer;
+use rdmascope_analyzer::op::End;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+/// Frames looked at in one step.
+const STEP: usize = 2_000_000;
+
+/// One arrow: frames of one direction that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Arrow {
+    /// Place of its first frame.
+    first: u32,
+    last: u32,
+    frames: u32,
+    from_client: bool,
+    bytes: u64,
+}
+
+/// What is shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pub(crate) list: Cursor,
+    arrows: Vec<Arrow>,
+    /// The connection they are of.
+    of: Vec<u32>,
+    scanned: usize,
+    in_filter: bool,
+}
+
+impl State {
+    pub(crate) fn reset(&mut self) {
+        let list = self.list;
+        *self = Self::default();
+        self.list.top = list.top.min(0);
+    }
+}
+
+/// Whether a frame goes on with what the one before it in its direction began.
+fn continues(before: &Entry, entry: &Entry) -> bool {
+    let rdma = |e: &Entry| e.layer() <= Layer::Rdma || e.layer() == Layer::Mpa;
+    let same = |a: &Entry, b: &Entry| match (a.opcode().and_then(|o| o.row()), b.opcode().and_then(|o| o.row())) {
+        (Some(x), Some(y)) => x.verb == y.verb,
+        (None, None) => true,
+        _ => false,
+    };
+    rdma(before) && rdma(entry) && before.exchange == entry.exchange && !before.sent_before() && !entry.sent_before() && same(before, entry)
+}
+
+/// Looks at frames that came since.
+pub(crate) fn extend(app: &mut App) {
+    let Some(of) = app.subject().map(|c| c.followed_as.clone()) else { return };
+    if app.sequence.of != of || app.sequence.in_filter != app.filter.is_on() {
+        app.sequence.reset();
+        app.sequence.in_filter = app.filter.is_on();
+        app.sequence.of = of;
+    }
+    let mut state = std::mem::take(&mut app.sequence);
+    let clients: Vec<(u32, End)> = state.of.iter().map(|id| (*id, app.client_end(*id))).collect();
+    let mut add = |place: usize, entry: &Entry| {
+        let Some((_, client)) = clients.iter().find(|(id, _)| *id == entry.connection) else { return };
+        if entry.is_acknowledgment() {
+            return;
+        }
+        let from_client = entry.by() == *client;
+        let place = place as u32;
+        if let Some(arrow) = state.arrows.last_mut()
+            && arrow.from_client == from_client
+            && app.index.at(arrow.last as usize).is_some_and(|before| continues(before, entry))
+        {
+            arrow.last = place;
+            arrow.frames += 1;
+            arrow.bytes += u64::from(entry.wire_len);
+        } else {
+            state.arrows.push(Arrow { first: place, last: place, frames: 1, from_client, bytes: entry.wire_len.into() });
+        }
+    };
+    if app.filter.is_on() {
+        for place in &app.filter.found[state.scanned.min(app.filter.found.len())..] {
+            if let Some(entry) = app.index.at(*place as usize) {
+                add(*place as usize, entry);
+            }
+        }
+        state.scanned = app.filter.found.len();
+    } else {
+        let upto = app.index.len().min(state.scanned + STEP);
+        for (place, entry) in app.index.from(state.scanned).take(upto.saturating_sub(state.scanned)) {
+            add(place, entry);
+        }
+        state.scanned = upto;
+    }
+    app.sequence = state;
+}
+
+fn page(app: &App) -> usize {
+    usize::from(app.body().height.saturating_sub(2))
+}
+
+/// The frames whose lines are on the screen.
+pub(crate) fn visible_frames(app: &App) -> Vec<usize> {
+    app.sequence.arrows.iter().skip(app.sequence.list.top).take(page(app)).map(|a| a.first as usize).collect()
+}
+
+pub(crate) fn selected_frame(app: &App) -> Option<u64> {
+    app.sequence.arrows.get(app.sequence.list.at).map(|a| u64::from(a.first) + 1)
+}
+
+pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+    if action == Action::Open {
+        return selected_frame(app).map_or_else(Vec::new, |frame| app.go_to_frame(frame));
+    }
+    let (len, page) = (app.sequence.arrows.len(), page(app));
+    app.sequence.list.moved(action, len, page);
+    Vec::new()
+}
+
+pub(crate) fn click(app: &mut App, _: u16, y: u16) {
+    let body = app.body();
+    if y > body.y {
+        let row = app.sequence.list.top + usize::from(y - body.y - 1);
+        if row < app.sequence.arrows.len() {
+            app.sequence.list.at = row;
+        }
+    }
+}
+
+/// What an arrow says.
+fn words(app: &App, arrow: &Arrow) -> String {
+    let entry = app.index.at(arrow.first as usize).copied().unwrap_or_default();
+    let opcode = entry.opcode().and_then(|o| o.row()).map_or_else(String::new, |r| r.to_string());
+    let mut text = match app.texts.get(&(u64::from(arrow.first) + 1)) {
+        Some(t) if arrow.frames == 1 && !t.info.is_empty() => format!("{} {}", t.protocol, t.info),
+        _ if opcode.is_empty() => entry.layer().name().to_owned(),
+        _ => opcode,
+    };
+    if arrow.frames > 1 {
+        text.push_str(&format!("  ×{} frames, {} B", grouped(arrow.frames.into()), grouped(arrow.bytes)));
+    }
+    if entry.sent_before() {
+        text.push_str("  (again)");
+    }
+    text
+}
+
+pub(crate) fn draw(app: &App, buf: &mut Buffer) {
+    let body = app.body();
+    let theme = &app.theme;
+    let Some(connection) = app.subject() else {
+        put(buf, body.x + 2, body.y + 1, body.width, "There is no connection.", theme.faint);
+        return;
+    };
+    let number_width = (app.index.len().max(1).ilog10() as u16 + 1).max(4);
+    let time_width = 11;
+    let left = body.x + 1 + number_width + 1 + time_width + 2;
+    let right = body.right().saturating_sub(3);
+    let width = right.saturating_sub(left);
+    let [client, server] = connection.peers.map(|p| rdmascope_analyzer::report::address(&p.address));
+    put(buf, left, body.y, width, &format!("client {client}"), theme.client);
+    put_right(buf, left, body.y, width, &format!("server {server}"), theme.server);
+    put_right(buf, body.x + 1, body.y, number_width, "f", theme.faint);
+    let page = page(app);
+    let arrows = &app.sequence.arrows;
+    let top = app.sequence.list.top;
+    let base = app.first_time();
+    for (line, arrow) in arrows.iter().skip(top).take(page).enumerate() {
+        let y = body.y + 1 + line as u16;
+        let entry = app.index.at(arrow.first as usize).copied().unwrap_or_default();
+        let before = (top + line).checked_sub(1).and_then(|i| arrows.get(i)).and_then(|a| app.index.at(a.first as usize)).map_or(entry.time, |e| e.time);
+        put_right(buf, body.x + 1, y, number_width, &(arrow.first + 1).to_string(), theme.faint);
+        put_right(buf, body.x + 2 + number_width, y, time_width, &app.time.show(entry.time, base, before), theme.text);
+        let text = words(app, arrow);
+        let style = if entry.sent_before() { theme.warn } else if arrow.from_client { theme.client } else { theme.server };
+        let room = usize::from(width.saturating_sub(6));
+        let text: String = fitted(&text, room);
+        let len = UnicodeWidthStr::width(text.as_str());
+        let rest = usize::from(width).saturating_sub(len + 4);
+        let line = if arrow.from_client {
+            format!("──{text}{}▶", "─".repeat(rest + 1))
+        } else {
+            format!("◀──{text}{}", "─".repeat(rest + 1))
+        };
+        put(buf, left, y, width, &line, style);
+        let texts_are_dim = theme.faint;
+        put(buf, left.saturating_sub(1), y, 1, "│", texts_are_dim);
+        put(buf, right, y, 1, "│", texts_are_dim);
+        if top + usize::from(y - body.y - 1) == app.sequence.list.at {
+            buf.set_style(Rect { x: body.x, y, width: body.width, height: 1 }, theme.selected);
+        }
+    }
+    if arrows.is_empty() {
+        let text = if app.done { "No frame of this connection is shown." } else { "Reading …" };
+        put(buf, left, body.y + 1, width, text, theme.faint);
+    }
+    scrollbar(buf, Rect { y: body.y + 1, height: body.height - 2, ..body }, top, arrows.len(), theme);
+    let about = match (arrows.get(app.sequence.list.at), selected_gap(app)) {
+        (Some(arrow), Some(gap)) => {
+            let from = app.index.at(arrow.first as usize).map_or(0, |e| e.time);
+            let upto = app.index.at(arrow.last as usize).map_or(0, |e| e.time);
+            let lasted = if arrow.frames > 1 { format!("   took {}", span(upto - from)) } else { String::new() };
+            format!("{} after the arrow above{lasted}", span(gap))
+        }
+        _ => String::new(),
+    };
+    let hint = format!("{} of {}   {about}", (app.sequence.list.at + 1).min(arrows.len()), grouped(arrows.len() as u64));
+    put(buf, body.x + 1, body.bottom() - 1, body.width - 2, &hint, theme.faint);
+}
+
+fn selected_gap(app: &App) -> Option<i64> {
+    let at = app.sequence.list.at;
+    let arrow = app.sequence.arrows.get(at)?;
+    let before = app.sequence.arrows.get(at.checked_sub(1)?)?;
+    Some(app.index.at(arrow.first as usize)?.time - app.index.at(before.first as usize)?.time)
+}
+
+fn fitted(text: &str, room: usize) -> String {
+    if UnicodeWidthStr::width(text) <= room {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut width = 0;
+    for c in text.chars() {
+        width += unicode_width::UnicodeWidthChar::width(c).unwrap_or(0);
+        if width >= room {
+            break;
+        }
+        out.push(c);
+    }
+    out.push('…');
+    out
+}
+
+/// For an export: heads, then rows.
+pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
+    let mut out = vec![["frame", "last_frame", "frames", "time", "from", "bytes", "what"].map(str::to_owned).to_vec()];
+    for arrow in &app.sequence.arrows {
+        let entry = app.index.at(arrow.first as usize).copied().unwrap_or_default();
+        out.push(vec![
+            (arrow.first + 1).to_string(),
+            (arrow.last + 1).to_string(),
+            arrow.frames.to_string(),
+            super::time::seconds(entry.time - app.first_time()),
+            if arrow.from_client { "client" } else { "server" }.to_owned(),
+            arrow.bytes.to_string(),
+            words(app, arrow),
+        ]);
+    }
+    out
+}

@@ -1,0 +1,293 @@
+//! Statistics: response times by command, sizes, throughput, the wire, and which protocols there were.
+//!
+//! ```text
+//! ── response times ───────────────────────────────────────────────────────────────────────
+//!  command      count  errors   median      p99      max       bytes   credit server rdma wire
+//!  READ             8       2  0.62 ms   3.10 ms  3.10 ms     137,072      0 %   51 %  44 %  5 %
+//! ── throughput ────────────── ▁▂▃▇▅▂ … 1.2 MB/s
+//! ── wire ──────────────────────────────────────────────────────────────────────────────────
+//!  retransmitted 0   NAK 0   RNR 0   gaps 0   ICRC bad 0   ECN 0   CNP 0
+//! ── protocols ─────────────────────────────────────────────────────────────────────────────
+//!  SMB2                214   18.9 %  ▇▇▇▇
+//! ```
+
+use super::app::{App, Cursor, Effect};
+use super::draw::{self, put, rule};
+use super::keys::Action;
+use super::time::{bytes, grouped, span, sparkline};
+use rdmascope_analyzer::latency::Latency;
+use rdmascope_analyzer::report::Command;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use std::cmp::Reverse;
+
+/// What is shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    cursor: Cursor,
+    /// Column by which commands are sorted.
+    sort: usize,
+    ascending: bool,
+}
+
+const SORTS: [&str; 5] = ["count", "errors", "median", "longest", "bytes"];
+
+enum Line {
+    Head(String),
+    Pieces(Vec<(String, Style)>),
+}
+
+struct Row {
+    name: &'static str,
+    count: u64,
+    errors: u64,
+    unanswered: u64,
+    bytes: u64,
+    latency: Vec<Latency>,
+    split: [i64; 4],
+}
+
+impl Row {
+    /// The duration that so many of 1000 do not exceed. Of several connections the one in the middle by count.
+    fn quantile(&self, per_mille: u32) -> Option<i64> {
+        let mut parts: Vec<(i64, u64)> = self.latency.iter().flat_map(|l| quantiles(l)).collect();
+        if self.latency.len() == 1 {
+            return self.latency[0].quantile(per_mille);
+        }
+        parts.sort_unstable();
+        let all: u64 = parts.iter().map(|(_, n)| n).sum();
+        let rank = (all * u64::from(per_mille)).div_ceil(1000);
+        let mut seen = 0;
+        parts.into_iter().find_map(|(ns, n)| {
+            seen += n;
+            (seen >= rank).then_some(ns)
+        })
+    }
+
+    fn longest(&self) -> Option<i64> {
+        self.latency.iter().filter_map(Latency::max).max()
+    }
+}
+
+fn quantiles(latency: &Latency) -> Vec<(i64, u64)> {
+    latency.histogram()
+}
+
+/// The commands of all shown connections.
+fn commands(app: &App) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let all: Vec<&Command> = app.connections().flat_map(|c| &c.commands).collect();
+    for command in all {
+        let row = match rows.iter_mut().find(|r| r.name == command.name) {
+            Some(row) => row,
+            None => {
+                rows.push(Row { name: command.name, count: 0, errors: 0, unanswered: 0, bytes: 0, latency: Vec::new(), split: [0; 4] });
+                let last = rows.len() - 1;
+                &mut rows[last]
+            }
+        };
+        row.count += command.count;
+        row.errors += command.errors;
+        row.unanswered += command.unanswered;
+        row.bytes += command.bytes;
+        row.latency.push(command.latency.clone());
+        for (sum, part) in row.split.iter_mut().zip(command.split) {
+            *sum += part;
+        }
+    }
+    match app.statistics.sort {
+        1 => rows.sort_by_key(|r| Reverse(r.errors)),
+        2 => rows.sort_by_key(|r| Reverse(r.quantile(500))),
+        3 => rows.sort_by_key(|r| Reverse(r.longest())),
+        4 => rows.sort_by_key(|r| Reverse(r.bytes)),
+        _ => rows.sort_by_key(|r| Reverse(r.count)),
+    }
+    if app.statistics.ascending {
+        rows.reverse();
+    }
+    rows
+}
+
+fn lines(app: &App) -> Vec<Line> {
+    let theme = &app.theme;
+    let wide = app.size.0 >= 100;
+    let mut out = vec![Line::Head("response times".to_owned())];
+    let mut head = format!("{:<16}{:>8}{:>8}{:>10}{:>10}{:>10}{:>14}", "command", "count", "errors", "median", "p99", "longest", "bytes");
+    if wide {
+        head.push_str("   credit server   rdma   wire");
+    }
+    out.push(Line::Pieces(vec![(head, theme.faint)]));
+    let rows = commands(app);
+    if rows.is_empty() {
+        out.push(Line::Pieces(vec![("no request was seen".to_owned(), theme.faint)]));
+    }
+    let time = |v: Option<i64>| v.map_or_else(|| "–".to_owned(), span);
+    for r in &rows {
+        let [credit, wire, server, rdma] = r.split;
+        let all = (wire + server + rdma).max(1);
+        let share = |ns: i64| format!("{:>5} %", (ns.max(0) as i128 * 100 + i128::from(all) / 2) / i128::from(all));
+        let bad = r.errors + r.unanswered;
+        let mut pieces = vec![
+            (format!("{:<16}{:>8}", r.name, grouped(r.count)), theme.text),
+            (format!("{:>8}", grouped(bad)), if bad > 0 { theme.error } else { theme.faint }),
+            (format!("{:>10}{:>10}{:>10}{:>14}", time(r.quantile(500)), time(r.quantile(990)), time(r.longest()), grouped(r.bytes)), theme.text),
+        ];
+        if wide {
+            let waited = if credit > 0 { span(credit) } else { "–".to_owned() };
+            pieces.push((format!("{waited:>9}"), if credit > 0 { theme.warn } else { theme.faint }));
+            pieces.push((format!("{}{}{}", share(server), share(rdma), share(wire)), theme.client));
+        }
+        out.push(Line::Pieces(pieces));
+    }
+    out.push(Line::Head("sizes and throughput".to_owned()));
+    for c in app.connections().take(50) {
+        let volume: Vec<u64> = c.throughput.iter().map(|(_, a, b)| a + b).collect();
+        let all: [u64; 2] = c.throughput.iter().fold([0; 2], |s, (_, a, b)| [s[0] + a, s[1] + b]);
+        let lasted = (c.last.time - c.first.time).max(1);
+        let rate = (u128::from(all[0] + all[1]) * 1_000_000_000 / lasted as u128) as u64;
+        let messages = c.sides[0].messages + c.sides[1].messages;
+        out.push(Line::Pieces(vec![
+            (format!("{:>3} ", c.id), theme.text),
+            (format!("▸ {} ", bytes(all[0])), theme.client),
+            (format!("◂ {} ", bytes(all[1])), theme.server),
+            (format!("{}/s in {}   ", bytes(rate), span(lasted)), theme.text),
+            (sparkline(&volume, if wide { 60 } else { 20 }), theme.server),
+        ]));
+        let fragmented: u64 = c.sides.iter().map(|s| s.fragmented).sum();
+        out.push(Line::Pieces(vec![(
+            format!(
+                "    {} messages, {} in fragments; {} RDMA Reads with {}, {} RDMA Writes with {}",
+                grouped(messages),
+                grouped(fragmented),
+                grouped(c.rdma.reads),
+                bytes(c.rdma.read_bytes),
+                grouped(c.rdma.writes),
+                bytes(c.rdma.write_bytes)
+            ),
+            theme.faint,
+        )]));
+    }
+    out.push(Line::Head("the wire".to_owned()));
+    let mut health = rdmascope_analyzer::report::Health::default();
+    for c in app.connections() {
+        let h = &c.health;
+        health.retransmissions += h.retransmissions;
+        health.naks += h.naks;
+        health.rnr_naks += h.rnr_naks;
+        health.sequence_gaps += h.sequence_gaps;
+        health.duplicates += h.duplicates;
+        health.icrc_bad += h.icrc_bad;
+        health.crc_bad += h.crc_bad;
+        health.ecn_marked += h.ecn_marked;
+        health.cnps += h.cnps;
+    }
+    let mut pieces = Vec::new();
+    for (name, n) in [
+        ("sent again", health.retransmissions),
+        ("NAK", health.naks),
+        ("RNR NAK", health.rnr_naks),
+        ("gaps", health.sequence_gaps),
+        ("copies", health.duplicates),
+        ("ICRC bad", health.icrc_bad),
+        ("CRC bad", health.crc_bad),
+        ("ECN", health.ecn_marked),
+        ("CNP", health.cnps),
+    ] {
+        pieces.push((format!("{name} "), theme.faint));
+        pieces.push((format!("{}   ", grouped(n)), if n > 0 { theme.warn } else { theme.text }));
+        if pieces.len() == 10 && !wide {
+            out.push(Line::Pieces(std::mem::take(&mut pieces)));
+        }
+    }
+    out.push(Line::Pieces(pieces));
+    let capture = &app.report.capture;
+    let dropped: Vec<String> = capture.dropped.iter().map(|(what, n)| format!("{what} {}", grouped(*n))).collect();
+    let mut about = format!("lost by the capture {}   cut {}   not decoded {}", grouped(capture.lost_by_capture), grouped(capture.cut), grouped(capture.undecoded));
+    if !dropped.is_empty() {
+        about.push_str(&format!("   forgotten to stay within limits: {}", dropped.join(", ")));
+    }
+    out.push(Line::Pieces(vec![(about, theme.faint)]));
+    out.push(Line::Head("protocols, by the highest in each frame".to_owned()));
+    let mut layers = capture.dissected.clone();
+    layers.sort_by_key(|(_, n)| Reverse(*n));
+    for (name, n) in layers {
+        let share = n as f64 * 100.0 / capture.frames.max(1) as f64;
+        let bar = "▇".repeat((share / 2.5).ceil() as usize);
+        out.push(Line::Pieces(vec![
+            (format!("{name:<16}{:>12}{share:>8.1} %  ", grouped(n)), theme.text),
+            (bar, theme.client),
+        ]));
+    }
+    let index = app.index.bytes();
+    out.push(Line::Head("this program".to_owned()));
+    let text = format!(
+        "index {} ({:.1} B a frame), {} exchanges kept",
+        bytes(index as u64),
+        index as f64 / app.index.len().max(1) as f64,
+        grouped(app.exchanges.len() as u64)
+    );
+    out.push(Line::Pieces(vec![(text, theme.faint)]));
+    out
+}
+
+pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+    match action {
+        Action::Sort => {
+            app.statistics.sort = (app.statistics.sort + 1) % SORTS.len();
+            app.say(format!("sorted by {}", SORTS[app.statistics.sort]));
+        }
+        Action::SortReverse => app.statistics.ascending = !app.statistics.ascending,
+        _ => {
+            // the page turns, not a cursor
+            let (len, page) = (lines(app).len(), usize::from(app.body().height));
+            let last = len.saturating_sub(page);
+            let mut cursor = Cursor { at: app.statistics.cursor.top, top: 0 };
+            cursor.moved(action, last + 1, page);
+            app.statistics.cursor.top = cursor.at;
+        }
+    }
+    Vec::new()
+}
+
+pub(crate) fn draw(app: &App, buf: &mut Buffer) {
+    let body = app.body();
+    let lines = lines(app);
+    let top = app.statistics.cursor.top.min(lines.len().saturating_sub(1));
+    for (i, line) in lines.iter().skip(top).take(usize::from(body.height)).enumerate() {
+        let y = body.y + i as u16;
+        match line {
+            Line::Head(title) => rule(buf, Rect { y, height: 1, ..body }, y, title, "", &app.theme, true),
+            Line::Pieces(pieces) => {
+                let pieces: Vec<(&str, Style)> = pieces.iter().map(|(t, s)| (t.as_str(), *s)).collect();
+                draw::spans(buf, body.x + 1, y, body.width.saturating_sub(2), &pieces);
+            }
+        }
+    }
+    draw::scrollbar(buf, body, top, lines.len(), &app.theme);
+    if lines.is_empty() {
+        put(buf, body.x + 1, body.y, body.width, "Reading …", app.theme.faint);
+    }
+}
+
+/// For an export: heads, then rows.
+pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
+    let heads = ["command", "count", "errors", "unanswered", "bytes", "median_ns", "p99_ns", "max_ns", "credit_ns", "wire_ns", "server_ns", "rdma_ns"];
+    let mut out = vec![heads.map(str::to_owned).to_vec()];
+    for r in commands(app) {
+        let optional = |v: Option<i64>| v.map_or_else(String::new, |v| v.to_string());
+        let mut row = vec![
+            r.name.to_owned(),
+            r.count.to_string(),
+            r.errors.to_string(),
+            r.unanswered.to_string(),
+            r.bytes.to_string(),
+            optional(r.quantile(500)),
+            optional(r.quantile(990)),
+            optional(r.longest()),
+        ];
+        row.extend(r.split.iter().map(i64::to_string));
+        out.push(row);
+    }
+    out
+}

@@ -1,0 +1,229 @@
+//! The screen, made from the state alone: title, tabs, the view, the line at the bottom, and what lies over it.
+//!
+//! ```text
+//! rdmascope  smb-roce-loss.pcap  1,134 frames  ▓▓▓▓▓▓░░░░ 61 %                                  ? help
+//!  1 Overview  2 Frames  3 I/O  4 Credits  5 Sequence  6 Memory  7 Findings ✗2 !5  8 Statistics
+//!  …
+//! filter smb2.cmd == 8   214 of 1,134 frames                        / filter  e explain  q quit
+//! ```
+
+use super::app::{App, Popup, SMALLEST, View};
+use super::draw::{put, put_right};
+use super::keys::{Action, Context, TABLE};
+use super::prompt::{self, clear};
+use super::time::grouped;
+use super::{credits, findings, frames, io, memory, overview, sequence, statistics};
+use rdmascope_analyzer::rules::Severity;
+use rdmascope_dissector::render::escaped;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use unicode_width::UnicodeWidthStr;
+
+/// Draws everything.
+pub(crate) fn draw(app: &App, buf: &mut Buffer) {
+    let (width, height) = app.size;
+    if width < SMALLEST.0 || height < SMALLEST.1 {
+        let text = format!("{width}×{height} is too small: at least {}×{}, please", SMALLEST.0, SMALLEST.1);
+        for (i, line) in super::draw::wrap(&text, usize::from(width)).iter().enumerate() {
+            put(buf, 0, i as u16, width, line, app.theme.text);
+        }
+        return;
+    }
+    title(app, buf);
+    for (view, x, text) in tabs(app) {
+        let style = if view == app.view { app.theme.tab_active } else { app.theme.tab };
+        put(buf, x, 1, width.saturating_sub(x), &text, style);
+    }
+    match app.view {
+        View::Overview => overview::draw(app, buf),
+        View::Frames => frames::draw(app, buf),
+        View::Io => io::draw(app, buf),
+        View::Credits => credits::draw(app, buf),
+        View::Sequence => sequence::draw(app, buf),
+        View::Memory => memory::draw(app, buf),
+        View::Findings => findings::draw(app, buf),
+        View::Statistics => statistics::draw(app, buf),
+    }
+    bottom(app, buf);
+    match &app.popup {
+        Some(Popup::Prompt(p)) => prompt::draw(app, p, buf),
+        Some(Popup::Help(top)) => help(app, *top, buf),
+        Some(Popup::Text(title, lines, top)) => window(app, title, lines, *top, buf),
+        Some(Popup::Copy) => {
+            let lines = ["v  the value of the field", "r  the row", "b  the bytes", "f  the filter that selects it"].map(str::to_owned);
+            window(app, "copy", &lines, 0, buf);
+        }
+        None => {}
+    }
+}
+
+fn title(app: &App, buf: &mut Buffer) {
+    let theme = &app.theme;
+    let width = app.size.0;
+    let help = format!("{} help", app.keys.first(Action::Help));
+    let room = width.saturating_sub(help.chars().count() as u16 + 2);
+    let x = put(buf, 0, 0, room, "rdmascope", theme.title);
+    let x = put(buf, x + 2, 0, (room.saturating_sub(x + 2)) * 3 / 5, &escaped(&app.title), theme.text);
+    let frames = format!("{} frames", grouped(app.index.len() as u64));
+    let x = put(buf, x + 2, 0, room.saturating_sub(x + 2), &frames, theme.text);
+    let state = match (&app.error, app.done, app.progress.total) {
+        (Some(error), ..) => format!("✗ {}", escaped(error)),
+        (None, true, _) => String::new(),
+        (None, false, _) if app.grows => "● live".to_owned(),
+        (None, false, Some(total)) if total > 0 => {
+            let tenths = (app.progress.done.saturating_mul(10) / total).min(10) as usize;
+            format!("{}{} {} %", "▓".repeat(tenths), "░".repeat(10 - tenths), (app.progress.done.saturating_mul(100) / total).min(100))
+        }
+        _ => "● reading".to_owned(),
+    };
+    let style = if app.error.is_some() { theme.error } else { theme.good };
+    put(buf, x + 2, 0, room.saturating_sub(x + 2), &state, style);
+    put_right(buf, 0, 0, width - 1, &help, theme.key);
+}
+
+/// The tabs: which, where, what they say.
+fn tabs(app: &App) -> Vec<(View, u16, String)> {
+    let count = |s: Severity| app.ranked.iter().filter(|f| f.severity == s).count();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warn));
+    let label = |view: View, short: bool| {
+        let mut name: String = if short { view.name().chars().take(4).collect() } else { view.name().to_owned() };
+        if view == View::Findings {
+            if errors > 0 {
+                name.push_str(&format!(" ✗{errors}"));
+            }
+            if warnings > 0 {
+                name.push_str(&format!(" !{warnings}"));
+            }
+        }
+        format!(" {} {name} ", view as usize + 1)
+    };
+    let lay = |short: bool| {
+        let mut x = 0;
+        View::ALL
+            .into_iter()
+            .map(|view| {
+                let text = label(view, short);
+                let at = x;
+                x += UnicodeWidthStr::width(text.as_str()) as u16;
+                (view, at, text)
+            })
+            .collect::<Vec<_>>()
+    };
+    let wide = lay(false);
+    let fits = wide.last().is_some_and(|(_, x, text)| x + UnicodeWidthStr::width(text.as_str()) as u16 <= app.size.0);
+    if fits { wide } else { lay(true) }
+}
+
+/// The view whose tab is at a column.
+pub(crate) fn tab_at(app: &App, x: u16) -> Option<View> {
+    tabs(app).into_iter().rev().find(|(_, at, _)| *at <= x).filter(|(_, at, text)| x < at + UnicodeWidthStr::width(text.as_str()) as u16).map(|(v, ..)| v)
+}
+
+fn bottom(app: &App, buf: &mut Buffer) {
+    let theme = &app.theme;
+    let (width, height) = app.size;
+    let y = height - 1;
+    if let Some(note) = &app.note {
+        put(buf, 0, y, width, &escaped(&note.text), if note.is_error { theme.error } else { theme.good });
+        return;
+    }
+    let mut left = String::new();
+    if app.filter.is_on() {
+        left.push_str(&format!("filter {}   {} of {} frames", escaped(&app.filter.text), grouped(app.row_count() as u64), grouped(app.index.len() as u64)));
+        if !app.filter.done {
+            let percent = app.filter.looked * 100 / app.index.len().max(1);
+            left.push_str(&format!(", {percent} %"));
+        }
+    }
+    if app.followed.is_some()
+        && let Some(c) = app.subject()
+    {
+        if !left.is_empty() {
+            left.push_str("   ");
+        }
+        left.push_str(&format!("connection {} alone", c.id));
+    }
+    if !app.marks.is_empty() {
+        if !left.is_empty() {
+            left.push_str("   ");
+        }
+        left.push_str(&format!("{} marked", app.marks.len()));
+    }
+    let end = put(buf, 0, y, width, &left, theme.mark);
+    let hints: &[(Action, &str)] = match app.view {
+        View::Overview => &[(Action::NextPane, "pane"), (Action::Open, "go"), (Action::Follow, "follow"), (Action::Explain, "explain")],
+        View::Frames => &[(Action::NextPane, "pane"), (Action::Goto, "go to"), (Action::Mark, "mark"), (Action::Follow, "follow")],
+        View::Io => &[(Action::Open, "frame"), (Action::Sort, "sort"), (Action::Follow, "follow")],
+        View::Credits => &[(Action::Follow, "follow")],
+        View::Sequence => &[(Action::Open, "frame"), (Action::TimeFormat, "time"), (Action::Follow, "follow")],
+        View::Memory => &[(Action::Open, "frame"), (Action::Sort, "sort")],
+        View::Findings => &[(Action::Open, "frame"), (Action::Explain, "explain"), (Action::Follow, "follow")],
+        View::Statistics => &[(Action::Sort, "sort")],
+    };
+    let common: &[(Action, &str)] = &[(Action::Filter, "filter"), (Action::Export, "export"), (Action::Quit, "quit")];
+    let mut pieces = Vec::new();
+    for (action, word) in hints.iter().chain(common) {
+        if *action == Action::Follow && app.followed.is_some() {
+            pieces.push((app.keys.first(Action::Everything), "all"));
+        } else {
+            pieces.push((app.keys.first(*action), *word));
+        }
+    }
+    let len: usize = pieces.iter().map(|(k, w)| k.chars().count() + w.chars().count() + 3).sum();
+    let mut x = width.saturating_sub(len as u16);
+    if x <= end && !left.is_empty() {
+        return;
+    }
+    x = x.max(end);
+    for (key, word) in pieces {
+        x = put(buf, x, y, width.saturating_sub(x), &key, theme.key);
+        x = put(buf, x + 1, y, width.saturating_sub(x + 1), word, theme.faint) + 2;
+    }
+}
+
+/// A window in the middle.
+fn window(app: &App, title: &str, lines: &[String], top: usize, buf: &mut Buffer) {
+    let theme = &app.theme;
+    let (width, height) = app.size;
+    let widest = lines.iter().map(|l| UnicodeWidthStr::width(l.as_str())).max().unwrap_or(0).max(title.chars().count() + 4) as u16;
+    // what is too long for the screen is broken
+    let inner = (widest + 2).min(width - 4);
+    let broken: Vec<String> = lines
+        .iter()
+        .flat_map(|l| if UnicodeWidthStr::width(l.as_str()) > usize::from(inner) - 2 { super::draw::wrap(l, usize::from(inner) - 2) } else { vec![l.clone()] })
+        .collect();
+    let rows = (broken.len() as u16).min(height - 4);
+    let area = Rect { x: (width - inner - 2) / 2, y: (height - rows - 2) / 2, width: inner + 2, height: rows + 2 };
+    clear(buf, area);
+    let across = "─".repeat(usize::from(inner));
+    put(buf, area.x, area.y, area.width, &format!("┌{across}┐"), theme.faint);
+    put(buf, area.x, area.bottom() - 1, area.width, &format!("└{across}┘"), theme.faint);
+    put(buf, area.x + 2, area.y, inner, &format!(" {title} "), theme.heading);
+    let more = broken.len().saturating_sub(usize::from(rows));
+    let top = top.min(more);
+    for line in 0..rows {
+        let y = area.y + 1 + line;
+        put(buf, area.x, y, 1, "│", theme.faint);
+        put(buf, area.right() - 1, y, 1, "│", theme.faint);
+        if let Some(text) = broken.get(top + usize::from(line)) {
+            let is_heading = !text.starts_with(' ') && !text.is_empty() && title != "copy" && line + top as u16 > 0;
+            put(buf, area.x + 2, y, inner - 2, text, if is_heading { theme.heading } else { theme.text });
+        }
+    }
+    let hint = if more > 0 { format!(" {} {} more, Esc closes ", app.keys.first(Action::Up), app.keys.first(Action::Down)) } else { " Esc closes ".to_owned() };
+    put_right(buf, area.x, area.bottom() - 1, area.width - 2, &hint, theme.faint);
+}
+
+/// The key table, as help.
+fn help(app: &App, top: usize, buf: &mut Buffer) {
+    let mut lines = Vec::new();
+    for context in Context::ALL {
+        lines.push(context.title().to_owned());
+        for binding in TABLE.iter().filter(|b| b.context == context) {
+            lines.push(format!("  {:<16} {}", app.keys.of(binding.action), binding.help));
+        }
+        lines.push(String::new());
+    }
+    lines.pop();
+    window(app, "keys", &lines, top, buf);
+}
