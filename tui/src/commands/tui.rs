@@ -17,9 +17,7 @@ use crate::ui::{theme, view};
 use anyhow::{Result, bail};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::event::{
-    self, DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event,
-};
+use ratatui::crossterm::event::{self, DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event};
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::crossterm::{cursor, execute};
 use rdmascope_dissector::field::Def;
@@ -284,13 +282,7 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
     Worker { ask, generation }
 }
 
-fn filter(
-    replayer: &mut Replayer,
-    generation: u64,
-    text: &str,
-    current: &AtomicU64,
-    tx: &Sender<Msg>,
-) {
+fn filter(replayer: &mut Replayer, generation: u64, text: &str, current: &AtomicU64, tx: &Sender<Msg>) {
     let Ok(mut filter) = Filter::parse(text, &Registry::new()) else { return };
     let wanted = || current.load(Ordering::Relaxed) == generation;
     let mut told = Instant::now();

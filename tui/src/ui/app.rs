@@ -8,6 +8,8 @@ use super::loader::News;
 use super::replay::{Detail, Text};
 use super::theme::{self, Theme};
 use super::{credits, findings, frames, io, memory, overview, prompt, sequence, statistics, time};
+use ratatui::crossterm::event::{KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
+use ratatui::layout::Rect;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::op::End;
@@ -15,8 +17,6 @@ use rdmascope_analyzer::report::{Connection, Report};
 use rdmascope_capture::Progress;
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::registry::Registry;
-use ratatui::crossterm::event::{KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
-use ratatui::layout::Rect;
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -76,7 +76,12 @@ pub(crate) enum Msg {
     Texts(u64, Vec<Text>),
     Detail(Box<Detail>),
     /// Frames that a filter of this generation passes, and how many were looked at; whether that was all.
-    Found { generation: u64, frames: Vec<u32>, looked: usize, done: bool },
+    Found {
+        generation: u64,
+        frames: Vec<u32>,
+        looked: usize,
+        done: bool,
+    },
     /// The frame (place) that was searched for.
     Hit(Option<u32>),
     /// Something was saved, or not.
@@ -95,16 +100,37 @@ pub(crate) enum Effect {
     /// To the clipboard of the terminal.
     Copy(String),
     /// Lines of frames, by place, with these columns.
-    Texts { generation: u64, frames: Vec<usize>, columns: Vec<Def> },
+    Texts {
+        generation: u64,
+        frames: Vec<usize>,
+        columns: Vec<Def>,
+    },
     Detail(usize),
-    Filter { generation: u64, text: String },
+    Filter {
+        generation: u64,
+        text: String,
+    },
     /// The first of these frames (or the last, where not `forward`) whose line has this text.
-    Find { text: String, frames: Vec<u32>, forward: bool },
-    Save { path: PathBuf, frames: Vec<u32> },
+    Find {
+        text: String,
+        frames: Vec<u32>,
+        forward: bool,
+    },
+    Save {
+        path: PathBuf,
+        frames: Vec<u32>,
+    },
     /// The lines of frames.
-    ExportFrames { path: PathBuf, frames: Vec<u32>, columns: Vec<Def> },
+    ExportFrames {
+        path: PathBuf,
+        frames: Vec<u32>,
+        columns: Vec<Def>,
+    },
     /// A table: heads, then rows.
-    ExportTable { path: PathBuf, rows: Vec<Vec<String>> },
+    ExportTable {
+        path: PathBuf,
+        rows: Vec<Vec<String>>,
+    },
     KeepHistory(Vec<String>),
 }
 
@@ -348,7 +374,10 @@ impl App {
         if let Some(followed) = &self.followed {
             return followed.ids.iter().find_map(|id| self.connection(*id));
         }
-        self.report.connections.iter().max_by_key(|c| (c.sides[0].messages + c.sides[1].messages, c.rdma.reads + c.rdma.writes, std::cmp::Reverse(c.id)))
+        self.report
+            .connections
+            .iter()
+            .max_by_key(|c| (c.sides[0].messages + c.sides[1].messages, c.rdma.reads + c.rdma.writes, std::cmp::Reverse(c.id)))
     }
 
     /// Whether a thing of this connection is to be shown.
@@ -529,12 +558,7 @@ impl App {
             self.error = Some(error);
         }
         if let Some(report) = news.report {
-            self.places = report
-                .connections
-                .iter()
-                .enumerate()
-                .flat_map(|(i, c)| c.followed_as.iter().map(move |id| (*id, i)))
-                .collect();
+            self.places = report.connections.iter().enumerate().flat_map(|(i, c)| c.followed_as.iter().map(move |id| (*id, i))).collect();
             self.ranked = report.findings.ranked().into_iter().cloned().collect();
             self.report = report;
             if self.done || self.exchanges.len() < 20_000 {

@@ -86,7 +86,10 @@ mod tests {
     fn the_example_of_the_documentation_is_understood() {
         let text = "theme = \"light\"\ntime = \"clock\"\ncolumns = [\"smb2.msg_id\"]\n[keys]\nquit = [\"q\", \"F10\"]\n";
         let config = Config::parse(text).unwrap();
-        assert_eq!((config.theme, config.time, config.columns.len(), config.keys["quit"].len()), (theme::Name::Light, time::Format::Clock, 1, 2));
+        assert_eq!(
+            (config.theme, config.time, config.columns.len(), config.keys["quit"].len()),
+            (theme::Name::Light, time::Format::Clock, 1, 2)
+        );
         assert_eq!(Config::parse("").unwrap(), Config::default());
     }
 

@@ -14,9 +14,9 @@ use super::credits_log::Point;
 use super::draw::{Dots, put, put_right, rule};
 use super::keys::Action;
 use super::time::{grouped, seconds, span};
-use rdmascope_analyzer::report::{Connection, Protocol};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use rdmascope_analyzer::report::{Connection, Protocol};
 
 /// What is shown.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +81,8 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     let step = ((upto - from) / columns).max(1);
     let zoom = |factor: i64, divisor: i64| {
         let length = ((upto - from) * factor / divisor).clamp(1000, (all_upto - all_from).max(1000));
-        let start = (at - length * ((at - from) / 2).max(0) / ((upto - from) / 2).max(1)).clamp(all_from, (all_upto - length).max(all_from));
+        let start =
+            (at - length * ((at - from) / 2).max(0) / ((upto - from) / 2).max(1)).clamp(all_from, (all_upto - length).max(all_from));
         (start, (start + length).min(all_upto).max(start + 1))
     };
     let moved = match action {
@@ -95,7 +96,9 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::First => Some(all_from),
         Action::Last => Some(all_upto),
         // to the next stall
-        Action::NextPane => points.iter().find(|p| p.time > at && places[..2].iter().any(|w| p.held(*w).is_some_and(|v| v <= 0))).map(|p| p.time),
+        Action::NextPane => {
+            points.iter().find(|p| p.time > at && places[..2].iter().any(|w| p.held(*w).is_some_and(|v| v <= 0))).map(|p| p.time)
+        }
         _ => None,
     };
     match action {
@@ -232,13 +235,22 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let stalls = sides[0].stalls + sides[1].stalls;
     let text = match stalls {
         0 => "no stall".to_owned(),
-        n => format!("{} stalls, {} together, the longest {}", grouped(n), span(sides[0].stalled_time + sides[1].stalled_time), span(sides[0].stall_longest.max(sides[1].stall_longest))),
+        n => format!(
+            "{} stalls, {} together, the longest {}",
+            grouped(n),
+            span(sides[0].stalled_time + sides[1].stalled_time),
+            span(sides[0].stall_longest.max(sides[1].stall_longest))
+        ),
     };
     put(buf, x, body.y + 1, body.right().saturating_sub(x), &text, if stalls > 0 { theme.error } else { theme.faint });
     let area = plot(app);
     let (from, upto) = window(app, points);
     let most = draw_story(app, connection, buf, area, from, upto);
-    for (row, value) in [(0, most), (area.height / 2, most - most * i64::from(area.height / 2) / i64::from(area.height.max(1))), (area.height.saturating_sub(1), 0)] {
+    for (row, value) in [
+        (0, most),
+        (area.height / 2, most - most * i64::from(area.height / 2) / i64::from(area.height.max(1))),
+        (area.height.saturating_sub(1), 0),
+    ] {
         put_right(buf, body.x, area.y + row, AXIS - 1, &format!("{value}┤"), theme.faint);
     }
     let y = area.y + area.height;

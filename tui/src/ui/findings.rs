@@ -15,11 +15,11 @@ use super::draw::{self, Cell, Column, Table, column, number, put, rule, wrap};
 use super::keys::Action;
 use super::theme::sign;
 use super::time::grouped;
-use rdmascope_analyzer::finding::{Certainty, Finding};
-use rdmascope_dissector::render::escaped;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use rdmascope_analyzer::finding::{Certainty, Finding};
+use rdmascope_dissector::render::escaped;
 
 /// What is shown.
 #[derive(Clone, Debug, Default)]

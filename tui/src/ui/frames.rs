@@ -16,12 +16,12 @@ use super::app::{App, Cursor, Effect, columns_changed};
 use super::draw::{self, put, put_cell, rule};
 use super::keys::Action;
 use super::replay::Detail;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use rdmascope_dissector::field::Kind;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::render::{self, Stored, fault_label, is_hidden, label};
 use rdmascope_dissector::trace::{Node, Tree};
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 use std::collections::HashSet;
 
 /// Protocols that are closed until opened: what is below RDMA is rarely what one looks for.
@@ -138,7 +138,9 @@ pub(crate) fn detail_came(app: &mut App, detail: Box<Detail>) {
     });
     // else what the frame is about: its last protocol
     let last = tree.and_then(|tree| {
-        app.frames.rows.iter().rposition(|r| tree.nodes.get(*r as usize).is_some_and(|n| n.depth == 0 && n.def.kind == Kind::Protocol && n.def.name != "rdmascope"))
+        app.frames.rows.iter().rposition(|r| {
+            tree.nodes.get(*r as usize).is_some_and(|n| n.depth == 0 && n.def.kind == Kind::Protocol && n.def.name != "rdmascope")
+        })
     });
     let at = found.or(last).unwrap_or(0);
     let (len, page) = (app.frames.rows.len(), fields_page(app));
@@ -178,8 +180,10 @@ fn field_of_byte(app: &mut App) {
     let Some(detail) = &app.detail else { return };
     let source = selected_node(app).map_or(0, |n| n.source);
     let byte = app.frames.byte as u32;
-    let covers = |n: &Node| n.source == source && !n.generated && n.len > 0 && n.offset <= byte && byte < n.offset + n.len && !is_hidden(n.def);
-    let best = detail.tree.nodes.iter().enumerate().filter(|(_, n)| covers(n)).min_by_key(|(i, n)| (n.len, std::cmp::Reverse((n.depth, *i))));
+    let covers =
+        |n: &Node| n.source == source && !n.generated && n.len > 0 && n.offset <= byte && byte < n.offset + n.len && !is_hidden(n.def);
+    let best =
+        detail.tree.nodes.iter().enumerate().filter(|(_, n)| covers(n)).min_by_key(|(i, n)| (n.len, std::cmp::Reverse((n.depth, *i))));
     let Some((found, _)) = best else { return };
     // open what it lies in
     let mut depth = detail.tree.nodes[found].depth;
@@ -360,7 +364,9 @@ pub(crate) fn click(app: &mut App, x: u16, y: u16) {
 pub(crate) fn selected_filter(app: &App) -> Option<String> {
     let detail = app.detail.as_ref()?;
     let node = selected_node(app)?;
-    let text = literal(&detail.tree, node).map(|value| format!("{} == {value}", node.def.name)).filter(|f| Filter::parse(f, &app.registry).is_ok());
+    let text = literal(&detail.tree, node)
+        .map(|value| format!("{} == {value}", node.def.name))
+        .filter(|f| Filter::parse(f, &app.registry).is_ok());
     text.or_else(|| Some(node.def.name.to_owned()).filter(|f| Filter::parse(f, &app.registry).is_ok()))
 }
 
@@ -618,7 +624,14 @@ fn draw_bytes(app: &App, buf: &mut Buffer, area: Rect) {
             }
             put(buf, x, y, area.right().saturating_sub(x), &format!("{byte:02x}"), style);
             let shown = if matches!(byte, 0x20..=0x7e) { char::from(*byte) } else { '·' };
-            put(buf, text_x, y, area.right().saturating_sub(text_x), shown.encode_utf8(&mut [0; 4]), if range.contains(&(start + i)) { theme.field } else { theme.faint });
+            put(
+                buf,
+                text_x,
+                y,
+                area.right().saturating_sub(text_x),
+                shown.encode_utf8(&mut [0; 4]),
+                if range.contains(&(start + i)) { theme.field } else { theme.faint },
+            );
         }
     }
 }

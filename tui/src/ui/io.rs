@@ -14,11 +14,11 @@ use super::app::{App, Cursor, Effect};
 use super::draw::{self, Cell, Column, Table, column, number, put, rule};
 use super::keys::Action;
 use super::time::{grouped, span};
-use rdmascope_analyzer::exchange::{Channel, Exchange, Family};
-use rdmascope_dissector::wire::smb2::NtStatus;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use rdmascope_analyzer::exchange::{Channel, Exchange, Family};
+use rdmascope_dissector::wire::smb2::NtStatus;
 use std::cmp::Ordering;
 
 /// What is shown.
@@ -150,7 +150,9 @@ pub(crate) fn status(exchange: &Exchange) -> String {
         (Some(status), _) if exchange.family == Family::Smb2 => {
             NtStatus(status).name().map_or_else(|| format!("{status:#010x}"), |n| n.trim_start_matches("STATUS_").to_owned())
         }
-        (Some(status), _) => rdmascope_dissector::wire::nfs::v3::Status(status).name().map_or_else(|| format!("status {status}"), str::to_owned),
+        (Some(status), _) => {
+            rdmascope_dissector::wire::nfs::v3::Status(status).name().map_or_else(|| format!("status {status}"), str::to_owned)
+        }
     }
 }
 
@@ -240,7 +242,10 @@ fn lines(app: &App, e: &Exchange, frames_max: usize) -> Vec<Vec<(String, Style)>
         ]);
     }
     if e.descriptor_count as usize > e.descriptors.len() {
-        out.push(vec![("        ".into(), theme.faint), (format!("and {} more", e.descriptor_count as usize - e.descriptors.len()), theme.faint)]);
+        out.push(vec![
+            ("        ".into(), theme.faint),
+            (format!("and {} more", e.descriptor_count as usize - e.descriptors.len()), theme.faint),
+        ]);
     }
     for (name, moved) in [("RDMA Read by the server", &e.reads), ("RDMA Write by the server", &e.writes)] {
         if moved.frames > 0 {
@@ -311,7 +316,25 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
 
 /// For an export: heads, then rows.
 pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
-    let heads = ["exchange", "connection", "frame", "reply_frame", "time", "command", "file", "offset", "length", "moved", "how", "status", "latency_ns", "credit_ns", "server_ns", "rdma_ns", "wire_ns"];
+    let heads = [
+        "exchange",
+        "connection",
+        "frame",
+        "reply_frame",
+        "time",
+        "command",
+        "file",
+        "offset",
+        "length",
+        "moved",
+        "how",
+        "status",
+        "latency_ns",
+        "credit_ns",
+        "server_ns",
+        "rdma_ns",
+        "wire_ns",
+    ];
     let mut out = vec![heads.map(str::to_owned).to_vec()];
     for row in 0..app.io.rows.as_ref().map_or(0, Vec::len) {
         let Some(e) = exchange(app, row) else { continue };

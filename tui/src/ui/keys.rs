@@ -269,7 +269,10 @@ mod tests {
         let configured = BTreeMap::from([("quit".to_owned(), vec!["x".to_owned(), "F10".to_owned()])]);
         let keys = Keys::new(&configured).unwrap();
         let press = |code| keys.action(KeyEvent::new(code, KeyModifiers::NONE));
-        assert_eq!((press(KeyCode::Char('x')), press(KeyCode::F(10)), press(KeyCode::Char('q'))), (Some(Action::Quit), Some(Action::Quit), None));
+        assert_eq!(
+            (press(KeyCode::Char('x')), press(KeyCode::F(10)), press(KeyCode::Char('q'))),
+            (Some(Action::Quit), Some(Action::Quit), None)
+        );
         assert!(Keys::new(&BTreeMap::from([("qiut".to_owned(), vec![])])).is_err());
         assert!(Keys::new(&BTreeMap::from([("quit".to_owned(), vec!["Hyper-x".to_owned()])])).is_err());
     }

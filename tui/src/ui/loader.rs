@@ -162,12 +162,10 @@ impl Input {
     fn progress(&self) -> Progress {
         match self {
             Input::One(c) => c.progress(),
-            Input::Many(m) => {
-                m.inputs().map(Source::progress).fold(Progress { done: 0, total: Some(0) }, |a, p| Progress {
-                    done: a.done + p.done,
-                    total: a.total.zip(p.total).map(|(x, y)| x + y),
-                })
-            }
+            Input::Many(m) => m.inputs().map(Source::progress).fold(Progress { done: 0, total: Some(0) }, |a, p| Progress {
+                done: a.done + p.done,
+                total: a.total.zip(p.total).map(|(x, y)| x + y),
+            }),
         }
     }
 }
@@ -194,7 +192,8 @@ pub(crate) fn run(mut input: Input, follow: bool, shared: &Shared, mut deliver: 
                 if record.has_time() {
                     time_ns = record.time_ns;
                 }
-                let meta = FrameMeta { number, time_ns, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
+                let meta =
+                    FrameMeta { number, time_ns, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
                 let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, &mut Off);
                 let kind = match &packet.body {
                     Body::Ib(ib) => Kind::Ib(ib.bth.opcode),

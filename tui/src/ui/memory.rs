@@ -9,8 +9,8 @@ use super::app::{App, Cursor, Effect};
 use super::draw::{self, Cell, Column, Table, column, number, put};
 use super::keys::Action;
 use super::time::grouped;
-use rdmascope_analyzer::exchange::{Channel, Exchange};
 use ratatui::buffer::Buffer;
+use rdmascope_analyzer::exchange::{Channel, Exchange};
 use std::cmp::Ordering;
 
 /// What is shown.
@@ -192,7 +192,8 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
 
 /// For an export: heads, then rows.
 pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
-    let mut out = vec![["frame", "time", "key", "address", "length", "used", "peer", "command", "ended", "file"].map(str::to_owned).to_vec()];
+    let mut out =
+        vec![["frame", "time", "key", "address", "length", "used", "peer", "command", "ended", "file"].map(str::to_owned).to_vec()];
     for at in 0..app.memory.rows.as_ref().map_or(0, Vec::len) {
         let Some((e, d)) = row(app, at) else { continue };
         let descriptor = &e.descriptors[d];

@@ -18,13 +18,13 @@ use super::keys::Action;
 use super::theme::sign;
 use super::time::{bytes, grouped, span, sparkline};
 use super::{findings, io};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::report::{Connection, Protocol, Transport, address};
 use rdmascope_analyzer::rules::Severity;
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
 
 /// Where the keys go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -347,7 +347,8 @@ fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
 
 /// For an export: heads, then rows.
 pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
-    let heads = ["connection", "ends", "carries", "queue_pairs", "messages_client", "messages_server", "first_frame", "last_frame", "state"];
+    let heads =
+        ["connection", "ends", "carries", "queue_pairs", "messages_client", "messages_server", "first_frame", "last_frame", "state"];
     let mut out = vec![heads.map(str::to_owned).to_vec()];
     for c in app.connections() {
         out.push(vec![

@@ -13,11 +13,11 @@ use super::draw::put;
 use super::frames::{self, Part};
 use super::keys::{Action, Context, TABLE};
 use super::{credits, findings, io, memory, overview, sequence, statistics};
-use rdmascope_dissector::filter::{Error, Filter, Suggestion, complete};
-use rdmascope_dissector::registry::Registry;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
+use rdmascope_dissector::filter::{Error, Filter, Suggestion, complete};
+use rdmascope_dissector::registry::Registry;
 use std::path::PathBuf;
 use unicode_width::UnicodeWidthStr;
 
@@ -418,7 +418,11 @@ pub(crate) fn search_again(app: &mut App, forward: bool) -> Vec<Effect> {
     let found = if forward { (at + 1..len).find(|r| has(*r)) } else { (0..at.min(len)).rev().find(|r| has(*r)) };
     match found {
         Some(row) => cursor.jump(row, len, 10),
-        None => app.complain(format!("\"{}\" was not found {}", rdmascope_dissector::render::escaped(&needle), if forward { "below" } else { "above" })),
+        None => app.complain(format!(
+            "\"{}\" was not found {}",
+            rdmascope_dissector::render::escaped(&needle),
+            if forward { "below" } else { "above" }
+        )),
     }
     Vec::new()
 }

@@ -97,8 +97,12 @@ impl Replayer {
             self.feed_until(index, first);
             return;
         }
-        let mut past: Vec<usize> =
-            index.from(0).take(first).filter(|(_, e)| connections.contains(&e.connection) && e.connection != 0 || e.concerns_all()).map(|(i, _)| i).collect();
+        let mut past: Vec<usize> = index
+            .from(0)
+            .take(first)
+            .filter(|(_, e)| connections.contains(&e.connection) && e.connection != 0 || e.concerns_all())
+            .map(|(i, _)| i)
+            .collect();
         if past.len() > EXACT_MAX + HEAD {
             past.drain(HEAD..past.len() - EXACT_MAX);
             self.exact = false;
@@ -167,7 +171,8 @@ impl Replayer {
             Body::Pause(_) => "Pause",
             Body::Fragment(_) => "IP fragment",
         };
-        let meta = FrameMeta { number, time_ns: entry.time, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
+        let meta =
+            FrameMeta { number, time_ns: entry.time, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
         self.pipeline.packet(&meta, &packet, t);
         t.end();
         Ok((src, dst, name))
@@ -250,7 +255,9 @@ impl Replayer {
     /// The first of these frames (ascending places), or the last, whose line has a text; capitals do not matter.
     pub(crate) fn find(&mut self, text: &str, frames: &[u32], forward: bool) -> Option<u32> {
         let needle = text.to_lowercase();
-        let has = |t: &Text| [&t.info, &t.src, &t.dst].into_iter().any(|s| s.to_lowercase().contains(&needle)) || t.protocol.to_lowercase().contains(&needle);
+        let has = |t: &Text| {
+            [&t.info, &t.src, &t.dst].into_iter().any(|s| s.to_lowercase().contains(&needle)) || t.protocol.to_lowercase().contains(&needle)
+        };
         let place = |t: &Text| t.number as u32 - 1;
         let mut batches: Vec<&[u32]> = frames.chunks(1000).collect();
         if !forward {
@@ -280,7 +287,8 @@ impl Replayer {
             let (input, offset) = entry.place();
             let access = self.inputs.get_mut(input).ok_or("frames of this input cannot be read again")?;
             let mut record = access.record_at(offset).map_err(|e| e.to_string())?;
-            let known = interfaces.iter().find(|(n, interface, _)| (*n, *interface) == (input, record.interface)).map(|(.., number)| *number);
+            let known =
+                interfaces.iter().find(|(n, interface, _)| (*n, *interface) == (input, record.interface)).map(|(.., number)| *number);
             let number = match known {
                 Some(number) => number,
                 None => {

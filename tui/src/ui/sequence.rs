@@ -12,10 +12,10 @@ use super::draw::{put, put_right, scrollbar};
 use super::index::Entry;
 use super::keys::Action;
 use super::time::{grouped, span};
-use rdmascope_analyzer::env::Layer;
-use rdmascope_analyzer::op::End;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use rdmascope_analyzer::env::Layer;
+use rdmascope_analyzer::op::End;
 use unicode_width::UnicodeWidthStr;
 
 /// Frames looked at in one step.
@@ -180,11 +180,21 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     for (line, arrow) in arrows.iter().skip(top).take(page).enumerate() {
         let y = body.y + 1 + line as u16;
         let entry = app.index.at(arrow.first as usize).copied().unwrap_or_default();
-        let before = (top + line).checked_sub(1).and_then(|i| arrows.get(i)).and_then(|a| app.index.at(a.first as usize)).map_or(entry.time, |e| e.time);
+        let before = (top + line)
+            .checked_sub(1)
+            .and_then(|i| arrows.get(i))
+            .and_then(|a| app.index.at(a.first as usize))
+            .map_or(entry.time, |e| e.time);
         put_right(buf, body.x + 1, y, number_width, &(arrow.first + 1).to_string(), theme.faint);
         put_right(buf, body.x + 2 + number_width, y, time_width, &app.time.show(entry.time, base, before), theme.text);
         let text = words(app, arrow);
-        let style = if entry.sent_before() { theme.warn } else if arrow.from_client { theme.client } else { theme.server };
+        let style = if entry.sent_before() {
+            theme.warn
+        } else if arrow.from_client {
+            theme.client
+        } else {
+            theme.server
+        };
         let room = usize::from(width.saturating_sub(6));
         let text: String = fitted(&text, room);
         let len = UnicodeWidthStr::width(text.as_str());

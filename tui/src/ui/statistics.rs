@@ -15,11 +15,11 @@ use super::app::{App, Cursor, Effect};
 use super::draw::{self, put, rule};
 use super::keys::Action;
 use super::time::{bytes, grouped, span, sparkline};
-use rdmascope_analyzer::latency::Latency;
-use rdmascope_analyzer::report::Command;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use rdmascope_analyzer::latency::Latency;
+use rdmascope_analyzer::report::Command;
 use std::cmp::Reverse;
 
 /// What is shown.
@@ -131,7 +131,10 @@ fn lines(app: &App) -> Vec<Line> {
         let mut pieces = vec![
             (format!("{:<16}{:>8}", r.name, grouped(r.count)), theme.text),
             (format!("{:>8}", grouped(bad)), if bad > 0 { theme.error } else { theme.faint }),
-            (format!("{:>10}{:>10}{:>10}{:>14}", time(r.quantile(500)), time(r.quantile(990)), time(r.longest()), grouped(r.bytes)), theme.text),
+            (
+                format!("{:>10}{:>10}{:>10}{:>14}", time(r.quantile(500)), time(r.quantile(990)), time(r.longest()), grouped(r.bytes)),
+                theme.text,
+            ),
         ];
         if wide {
             let waited = if credit > 0 { span(credit) } else { "–".to_owned() };
@@ -203,7 +206,12 @@ fn lines(app: &App) -> Vec<Line> {
     out.push(Line::Pieces(pieces));
     let capture = &app.report.capture;
     let dropped: Vec<String> = capture.dropped.iter().map(|(what, n)| format!("{what} {}", grouped(*n))).collect();
-    let mut about = format!("lost by the capture {}   cut {}   not decoded {}", grouped(capture.lost_by_capture), grouped(capture.cut), grouped(capture.undecoded));
+    let mut about = format!(
+        "lost by the capture {}   cut {}   not decoded {}",
+        grouped(capture.lost_by_capture),
+        grouped(capture.cut),
+        grouped(capture.undecoded)
+    );
     if !dropped.is_empty() {
         about.push_str(&format!("   forgotten to stay within limits: {}", dropped.join(", ")));
     }
@@ -214,10 +222,7 @@ fn lines(app: &App) -> Vec<Line> {
     for (name, n) in layers {
         let share = n as f64 * 100.0 / capture.frames.max(1) as f64;
         let bar = "▇".repeat((share / 2.5).ceil() as usize);
-        out.push(Line::Pieces(vec![
-            (format!("{name:<16}{:>12}{share:>8.1} %  ", grouped(n)), theme.text),
-            (bar, theme.client),
-        ]));
+        out.push(Line::Pieces(vec![(format!("{name:<16}{:>12}{share:>8.1} %  ", grouped(n)), theme.text), (bar, theme.client)]));
     }
     let index = app.index.bytes();
     out.push(Line::Head("this program".to_owned()));
@@ -272,7 +277,20 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
 
 /// For an export: heads, then rows.
 pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
-    let heads = ["command", "count", "errors", "unanswered", "bytes", "median_ns", "p99_ns", "max_ns", "credit_ns", "wire_ns", "server_ns", "rdma_ns"];
+    let heads = [
+        "command",
+        "count",
+        "errors",
+        "unanswered",
+        "bytes",
+        "median_ns",
+        "p99_ns",
+        "max_ns",
+        "credit_ns",
+        "wire_ns",
+        "server_ns",
+        "rdma_ns",
+    ];
     let mut out = vec![heads.map(str::to_owned).to_vec()];
     for r in commands(app) {
         let optional = |v: Option<i64>| v.map_or_else(String::new, |v| v.to_string());

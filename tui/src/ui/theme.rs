@@ -1,8 +1,8 @@
 //! Colours: only the sixteen of every terminal, so that the user's own palette decides how they look. With NO_COLOR there are
 //! none, and bold, underline and reverse say the same.
 
-use rdmascope_analyzer::rules::Severity;
 use ratatui::style::{Color, Modifier, Style};
+use rdmascope_analyzer::rules::Severity;
 
 /// What a style is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,10 +91,20 @@ impl Theme {
                 };
             }
             Name::Dark => (
-                [Color::DarkGray, Color::LightCyan, Color::LightRed, Color::LightYellow, Color::LightBlue, Color::LightGreen, Color::LightMagenta],
+                [
+                    Color::DarkGray,
+                    Color::LightCyan,
+                    Color::LightRed,
+                    Color::LightYellow,
+                    Color::LightBlue,
+                    Color::LightGreen,
+                    Color::LightMagenta,
+                ],
                 Color::Gray,
             ),
-            Name::Light => ([Color::DarkGray, Color::Blue, Color::Red, Color::Magenta, Color::Blue, Color::Green, Color::Magenta], Color::Black),
+            Name::Light => {
+                ([Color::DarkGray, Color::Blue, Color::Red, Color::Magenta, Color::Blue, Color::Green, Color::Magenta], Color::Black)
+            }
         };
         let [gray, accent, red, yellow, blue, green, magenta] = c;
         // what is said faintly on a light ground must still be read

@@ -80,7 +80,13 @@ pub(crate) fn span(ns: i64) -> String {
         1_000_000..1_000_000_000 => (n / 1e6, "ms"),
         _ => (n / 1e9, "s"),
     };
-    let decimals = if unit == "ns" || value >= 100.0 { 0 } else if value >= 10.0 { 1 } else { 2 };
+    let decimals = if unit == "ns" || value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
     format!("{sign}{value:.decimals$} {unit}")
 }
 
@@ -114,8 +120,9 @@ pub(crate) fn sparkline(values: &[u64], width: usize) -> String {
         return String::new();
     }
     let width = width.min(values.len());
-    let columns: Vec<u64> =
-        (0..width).map(|i| values[i * values.len() / width..((i + 1) * values.len() / width).max(i * values.len() / width + 1)].iter().sum()).collect();
+    let columns: Vec<u64> = (0..width)
+        .map(|i| values[i * values.len() / width..((i + 1) * values.len() / width).max(i * values.len() / width + 1)].iter().sum())
+        .collect();
     let most = columns.iter().copied().max().unwrap_or(0).max(1);
     // what is little is still something
     columns.iter().map(|v| if *v == 0 { ' ' } else { BARS[((*v as u128 * 8).div_ceil(most as u128) as usize).clamp(1, 8) - 1] }).collect()
@@ -128,7 +135,10 @@ mod tests {
     #[test]
     fn values_read_well() {
         assert_eq!(span(412_000), "412 µs");
-        assert_eq!((span(12), span(22_100_000_000), grouped(1_234_567), bytes(16_800)), ("12 ns".into(), "22.1 s".into(), "1,234,567".into(), "16.8 kB".into()));
+        assert_eq!(
+            (span(12), span(22_100_000_000), grouped(1_234_567), bytes(16_800)),
+            ("12 ns".into(), "22.1 s".into(), "1,234,567".into(), "16.8 kB".into())
+        );
         assert_eq!(sparkline(&[0, 1, 4, 8], 4), " ▁▄█");
         assert_eq!(sparkline(&[1, 1, 2, 2], 2), "▄█");
     }

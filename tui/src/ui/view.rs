@@ -13,10 +13,10 @@ use super::keys::{Action, Context, TABLE};
 use super::prompt::{self, clear};
 use super::time::grouped;
 use super::{credits, findings, frames, io, memory, overview, sequence, statistics};
-use rdmascope_analyzer::rules::Severity;
-use rdmascope_dissector::render::escaped;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use rdmascope_analyzer::rules::Severity;
+use rdmascope_dissector::render::escaped;
 use unicode_width::UnicodeWidthStr;
 
 /// Draws everything.
@@ -116,7 +116,12 @@ fn tabs(app: &App) -> Vec<(View, u16, String)> {
 
 /// The view whose tab is at a column.
 pub(crate) fn tab_at(app: &App, x: u16) -> Option<View> {
-    tabs(app).into_iter().rev().find(|(_, at, _)| *at <= x).filter(|(_, at, text)| x < at + UnicodeWidthStr::width(text.as_str()) as u16).map(|(v, ..)| v)
+    tabs(app)
+        .into_iter()
+        .rev()
+        .find(|(_, at, _)| *at <= x)
+        .filter(|(_, at, text)| x < at + UnicodeWidthStr::width(text.as_str()) as u16)
+        .map(|(v, ..)| v)
 }
 
 fn bottom(app: &App, buf: &mut Buffer) {
@@ -129,7 +134,12 @@ fn bottom(app: &App, buf: &mut Buffer) {
     }
     let mut left = String::new();
     if app.filter.is_on() {
-        left.push_str(&format!("filter {}   {} of {} frames", escaped(&app.filter.text), grouped(app.row_count() as u64), grouped(app.index.len() as u64)));
+        left.push_str(&format!(
+            "filter {}   {} of {} frames",
+            escaped(&app.filter.text),
+            grouped(app.row_count() as u64),
+            grouped(app.index.len() as u64)
+        ));
         if !app.filter.done {
             let percent = app.filter.looked * 100 / app.index.len().max(1);
             left.push_str(&format!(", {percent} %"));
@@ -190,7 +200,13 @@ fn window(app: &App, title: &str, lines: &[String], top: usize, buf: &mut Buffer
     let inner = (widest + 2).min(width - 4);
     let broken: Vec<String> = lines
         .iter()
-        .flat_map(|l| if UnicodeWidthStr::width(l.as_str()) > usize::from(inner) - 2 { super::draw::wrap(l, usize::from(inner) - 2) } else { vec![l.clone()] })
+        .flat_map(|l| {
+            if UnicodeWidthStr::width(l.as_str()) > usize::from(inner) - 2 {
+                super::draw::wrap(l, usize::from(inner) - 2)
+            } else {
+                vec![l.clone()]
+            }
+        })
         .collect();
     let rows = (broken.len() as u16).min(height - 4);
     let area = Rect { x: (width - inner - 2) / 2, y: (height - rows - 2) / 2, width: inner + 2, height: rows + 2 };
@@ -210,7 +226,11 @@ fn window(app: &App, title: &str, lines: &[String], top: usize, buf: &mut Buffer
             put(buf, area.x + 2, y, inner - 2, text, if is_heading { theme.heading } else { theme.text });
         }
     }
-    let hint = if more > 0 { format!(" {} {} more, Esc closes ", app.keys.first(Action::Up), app.keys.first(Action::Down)) } else { " Esc closes ".to_owned() };
+    let hint = if more > 0 {
+        format!(" {} {} more, Esc closes ", app.keys.first(Action::Up), app.keys.first(Action::Down))
+    } else {
+        " Esc closes ".to_owned()
+    };
     put_right(buf, area.x, area.bottom() - 1, area.width - 2, &hint, theme.faint);
 }
 
