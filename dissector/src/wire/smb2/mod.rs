@@ -19,6 +19,7 @@ pub mod blob;
 pub mod compression;
 pub mod create;
 pub mod create_context;
+pub mod encode;
 pub mod error;
 pub mod file;
 pub mod header;
