@@ -88,7 +88,8 @@ pub fn create(header: &Header, fixed: CreateRequestFixed, name: &str, contexts: 
     let contexts_offset = if list.is_empty() { 0 } else { (END + name.len()).next_multiple_of(8) as u32 };
     let contexts_length = list.len() as u32;
     let mut out = with_header(header);
-    CreateRequestFixed { name_offset: END as u16, name_length: name.len() as u16, contexts_offset, contexts_length, ..fixed }.emit(&mut out);
+    CreateRequestFixed { name_offset: END as u16, name_length: name.len() as u16, contexts_offset, contexts_length, ..fixed }
+        .emit(&mut out);
     out.extend_from_slice(&name);
     // the buffer is at least one byte long
     if name.is_empty() && list.is_empty() {
@@ -171,8 +172,8 @@ pub fn header_for(command: Command, message_id: u64, payload: u32) -> Header {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{decode, real};
     use super::super::Body;
+    use super::super::tests::{decode, real};
     use super::*;
 
     /// What was parsed and is written again is what was captured.
