@@ -11,7 +11,7 @@ use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
 use crate::receive::{Receive, Received, Send};
 use crate::report::{Handshake, Health, Peer, Protocol, Rdma, Sink, Transport};
 use crate::rpcrdma::{INLINE_DEFAULT, RpcRdma};
-use crate::series::{Least, Series, Volume};
+use crate::series::{Least, Series, Trouble, Volume};
 use crate::smb2::Smb2;
 use crate::smbd::link::{Judge, Milliseconds};
 use crate::smbd::{self, Smbd, Upper};
@@ -87,6 +87,8 @@ pub struct Connection {
     pub smb2: Option<Box<Smb2>>,
     /// Bytes in frames over time.
     pub throughput: Series<Volume>,
+    /// Retransmissions and their like over time.
+    pub trouble: Series<Trouble>,
     /// Credits over time.
     pub story: Series<Least>,
     pub(crate) receive: [Receive; 2],
@@ -795,6 +797,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
             }
             FlowFact::Retransmission { .. } => {
                 health.retransmissions += 1;
+                self.connection.trouble.add(at.time, Trouble::RETRANSMISSION);
                 self.env.retransmission = true;
                 self.wire(at, Rule::TcpLoss, Blame::Network, sure, format_args!("a TCP segment went out again"));
             }
@@ -874,6 +877,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             }
             IbFact::Retransmission => {
                 health.retransmissions += 1;
+                self.connection.trouble.add(at.time, Trouble::RETRANSMISSION);
                 self.env.retransmission = true;
                 self.wire(at, Rule::RcRetransmit, Blame::Network, sure, format_args!("a packet went out again"));
             }
@@ -899,6 +903,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             IbFact::Gap(gap) => self.lost(&gap),
             IbFact::Nak { code, psn } => {
                 health.naks += 1;
+                self.connection.trouble.add(at.time, Trouble::NAK);
                 let name = rdmascope_dissector::wire::ib::ext::NakCode(code);
                 // a sequence error is the network's doing; the others are earned by the request
                 let blame = if code == 0 { Blame::Network } else { self.connection.court(self.env, at).blame(by.peer()) };
@@ -906,6 +911,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             }
             IbFact::RnrNak { timer, psn } => {
                 health.rnr_naks += 1;
+                self.connection.trouble.add(at.time, Trouble::NAK);
                 let blame = self.connection.court(self.env, at).blame(by);
                 let wait = f64::from(rdmascope_dissector::wire::ib::ext::rnr_timer(timer)) / 1000.0;
                 self.wire(

@@ -272,6 +272,16 @@ impl Findings {
         self.by_severity[severity as usize]
     }
 
+    /// Keeps only those of which `keep` says so; the others are not counted as dropped.
+    pub fn retain(&mut self, keep: impl FnMut(&Finding) -> bool) {
+        self.kept.retain(keep);
+        self.index = self.kept.iter().enumerate().map(|(at, finding)| (finding.key(), at)).collect();
+        self.by_severity = [0; 3];
+        for finding in &self.kept {
+            self.by_severity[finding.severity as usize] += 1;
+        }
+    }
+
     /// Distinct findings.
     pub fn len(&self) -> usize {
         self.kept.len()
@@ -412,6 +422,20 @@ mod tests {
         assert_eq!((first.time_ns, first.last_time_ns), (1000, 20_000));
         assert_eq!(first.frames[..], [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(findings.dropped(), 0);
+    }
+
+    #[test]
+    fn what_is_not_retained_is_gone() {
+        let mut findings = Findings::default();
+        for connection in 1..=3 {
+            report(&mut findings, Rule::SmbdFlags, connection, 10);
+        }
+        report(&mut findings, Rule::RcNak, 2, 11);
+        findings.retain(|f| f.connection == Some(2));
+        assert_eq!((findings.len(), findings.count_of(Severity::Warn), findings.dropped()), (2, 1, 0));
+        report(&mut findings, Rule::RcNak, 2, 12);
+        report(&mut findings, Rule::SmbdFlags, 1, 13);
+        assert_eq!((findings.len(), findings.iter().map(|f| f.count).sum::<u64>()), (3, 4));
     }
 
     #[test]

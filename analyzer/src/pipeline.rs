@@ -20,7 +20,7 @@ use crate::flow::ib::IbFlow;
 use crate::flow::iwarp::TcpFlow;
 use crate::op::{At, End};
 use crate::report::{self, Handshake, Peer, Quiet, Report, Sink, Transport};
-use crate::series::Volume;
+use crate::series::{Trouble, Volume};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
@@ -467,6 +467,7 @@ impl<S: Sink> Pipeline<S> {
         connection.throughput.add(at.time, volume);
         if packet.ecn == 3 {
             connection.health.ecn_marked += 1;
+            connection.trouble.add(at.time, Trouble::CONGESTION);
             let site = Site { connection: Some(connection.id), frame: at.frame, time_ns: at.time };
             self.env.report(
                 Rule::RcEcn,

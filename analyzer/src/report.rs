@@ -205,6 +205,8 @@ pub struct Connection {
     pub commands: Vec<Command>,
     /// Throughput over time: (time, bytes in frames from the client, from the server), thinned to a bounded number of points.
     pub throughput: Vec<(i64, u64, u64)>,
+    /// Trouble on the wire over time: (time, retransmissions, negative acknowledgments, congestion marks), where there was any.
+    pub trouble: Vec<(i64, [u64; 3])>,
 }
 
 /// What SMB Direct agreed on, in bytes.
@@ -233,6 +235,8 @@ pub struct Smb {
     pub signed: bool,
     /// Whether messages were encrypted.
     pub encrypted: bool,
+    /// By end: encrypted messages it sent, and the last of them.
+    pub sealed: [(u64, Option<At>); 2],
 }
 
 /// One end's messages and credits.
@@ -402,7 +406,13 @@ impl Connection {
         let mut smb = Smb::default();
         let mut commands = Vec::new();
         if let Some(smb2) = connection.smb2.as_deref() {
-            smb = Smb { dialect: smb2.dialect, sessions: smb2.sessions.clone(), signed: smb2.signed, encrypted: smb2.encrypted };
+            smb = Smb {
+                dialect: smb2.dialect,
+                sessions: smb2.sessions.clone(),
+                signed: smb2.signed,
+                encrypted: smb2.encrypted,
+                sealed: ends.map(|end| smb2.sealed[end.index()]),
+            };
             commands.extend_from_slice(smb2.commands.rows());
             if smbd.is_none() {
                 for (index, end) in ends.into_iter().enumerate() {
@@ -455,6 +465,7 @@ impl Connection {
             health: connection.health,
             commands,
             throughput,
+            trouble: connection.trouble.points().map(|(time, trouble)| (time, trouble.0)).filter(|(_, n)| *n != [0; 3]).collect(),
         }
     }
 }

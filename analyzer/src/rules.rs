@@ -369,8 +369,9 @@ rules! {
         says: "RemainingDataLength is what is still to come: it falls by DataLength from fragment to fragment and is 0 in the last. Fragments of \
                one message are sent in strict order with nothing between them.",
         causes: [
-            "Two threads of the sender interleave their messages",
-            "The sender gave up in the middle of a message",
+            "Two threads of the sender interleave their messages, or it gave up in the middle of one",
+            "ksmbd (seen with Linux 6.12) announces an encrypted reply 52 bytes longer than it is: the length of a transform header. The client \
+             waits for the rest or hangs up",
             "A fragment is missing from the capture (the finding then says that it is not certain)",
         ],
         cure: "If the capture is complete, the receiver will reassemble garbage or close: update the sender. See BUG-SMBDIRECT-BATCH-INTERLEAVE.",

@@ -34,6 +34,25 @@ impl Join for Least {
     }
 }
 
+/// Retransmissions, negative acknowledgments, congestion marks: joined by addition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trouble(pub [u64; 3]);
+
+impl Trouble {
+    /// A packet or segment went out again.
+    pub const RETRANSMISSION: Self = Self([1, 0, 0]);
+    /// A NAK, an RNR NAK among them.
+    pub const NAK: Self = Self([0, 1, 0]);
+    /// A packet was marked congestion experienced.
+    pub const CONGESTION: Self = Self([0, 0, 1]);
+}
+
+impl Join for Trouble {
+    fn join(self, other: Self) -> Self {
+        Self(core::array::from_fn(|i| self.0[i] + other.0[i]))
+    }
+}
+
 /// Points over time.
 #[derive(Clone, Debug, Default)]
 pub struct Series<P> {

@@ -80,6 +80,8 @@ pub struct Smb2 {
     pub signed: bool,
     /// Whether messages were encrypted.
     pub encrypted: bool,
+    /// Encrypted messages by sender, and the last of each.
+    pub sealed: [(u64, Option<At>); 2],
     /// Messages by sender.
     pub messages: [u64; 2],
     /// Exchanges by command.
@@ -139,15 +141,22 @@ impl Smb2 {
             t.source("Reassembled SMB Direct", upper.bytes);
         }
         match Framing::of(upper.bytes) {
-            Some(Framing::Encrypted) => self.encrypted = true,
+            Some(Framing::Encrypted) => {
+                self.encrypted = true;
+                let (count, last) = &mut self.sealed[by.index()];
+                *count += 1;
+                *last = Some(upper.last);
+            }
             Some(_) => {}
             None => {}
         }
+        // what cannot be looked into is not malformed
+        let opaque = matches!(Framing::of(upper.bytes), Some(Framing::Encrypted | Framing::Compressed));
         let mut walk =
             Walk { smb2: self, connection, env, upper, by, file: None, name: None, invalidate: upper.invalidate, replied: false };
         let result = smb2::parse_message(upper.bytes, t, &mut walk);
         let (invalidate, replied) = (walk.invalidate, walk.replied);
-        if result.is_err() && upper.bytes.len() as u64 >= u64::from(upper.wire_length) {
+        if result.is_err() && !opaque && upper.bytes.len() as u64 >= u64::from(upper.wire_length) {
             let fault = rdmascope_dissector::fault::fault_of(result.err().unwrap_or(nom_incomplete()));
             let mut court = connection.court(env, upper.last);
             court.judge(Rule::Smb2Malformed, by, Certainty::Certain, format_args!("sent an SMB2 message that cannot be read: {fault}"));

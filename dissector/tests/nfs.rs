@@ -21,12 +21,15 @@ const V4_READ_REPLY: &str = "717260750000000100000040000000000000000000000001000
     0000000000000000000000000000000000000000000000030000003500000000a050016b4acb03ce010000000000000000000034000000000000001d0000001d\
     00000000000000160000000000000019000000000000000100000006";
 
+/// Number and what is read or written.
+type Operations = Vec<(u32, Option<Io>)>;
+
 fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|n| u8::from_str_radix(&hex[n..n + 2], 16).unwrap()).collect()
 }
 
 /// A Send, read to its end, with a tree and without: what it says, the operations in it, and what to remember of a call.
-fn read(hex: &str, memo: Option<Memo>) -> (Tree, Vec<(u32, Option<Io>)>, Option<Memo>) {
+fn read(hex: &str, memo: Option<Memo>) -> (Tree, Operations, Option<Memo>) {
     let message = bytes(hex);
     let mut tree = Tree::new();
     tree.begin(&message);

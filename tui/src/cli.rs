@@ -10,12 +10,24 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
+  rdmascope analyze trace.pcapng                         what went wrong, and who is to blame
   rdmascope dissect trace.pcapng                         one line per frame
   rdmascope dissect trace.pcapng -Y 'smb_direct' -V      every field of every SMB Direct frame
   rdmascope dissect trace.pcapng -T json | jq .          the same for programs
   rdmascope fields smb_direct                            what a filter can name
 
-Exit status: 0 done; 2 wrong use, or input that cannot be read.";
+Exit status: 0 done; 1 done, and analyze --fail-on found something; 2 wrong use, or input that cannot be read.";
+
+const ANALYZE_EXAMPLES: &str = "\
+Examples:
+  rdmascope analyze trace.pcapng                              what was agreed, how it went, what broke
+  rdmascope analyze client.pcap server.pcap.zst               several captures, merged by time
+  rdmascope analyze trace.pcapng -Y 'ip.addr == 192.0.2.7'    only what has a frame that passes
+  rdmascope analyze trace.pcapng --format json --exchanges    every request, for programs
+  rdmascope analyze trace.pcapng --fail-on error              exit status 1 where a rule was broken
+
+Exit status: 0 done; 1 done, and --fail-on found something; 2 wrong use, or input that cannot be read (to its end: what came
+before is reported all the same).";
 
 const DISSECT_EXAMPLES: &str = "\
 Examples:
@@ -49,12 +61,93 @@ pub(crate) enum Color {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Analyze(Analyze),
     Dissect(Dissect),
     Tui(Tui),
     Fields(Fields),
     Explain(Explain),
     Completions(Completions),
     Man(Man),
+}
+
+/// Follow every connection and say what went wrong
+#[derive(Debug, Args)]
+#[command(after_help = ANALYZE_EXAMPLES)]
+pub(crate) struct Analyze {
+    /// Captures: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input; several are merged by time
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Report only connections, findings and requests with a frame that passes this display filter
+    #[arg(short = 'Y', long = "filter", value_name = "FILTER")]
+    pub(crate) filter: Option<String>,
+    /// Form of the report
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) format: ReportFormat,
+    /// Write the report into this file
+    #[arg(short = 'o', long = "output", value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
+    /// Exit with status 1 if there are findings of this severity or worse
+    #[arg(long, value_name = "SEVERITY", value_enum)]
+    pub(crate) fail_on: Option<FailOn>,
+    /// Two queue pairs that are the ends of one connection, where the capture does not say so; may be given several times
+    #[arg(long = "pin", value_name = "QP=QP", value_parser = pin)]
+    pub(crate) pins: Vec<Pin>,
+    /// In JSON, list every request with its memory, RDMA, times and the SHA-256 of its payload
+    #[arg(long)]
+    pub(crate) exchanges: bool,
+    /// In JSON, list the credits that both sides held after every message
+    #[arg(long)]
+    pub(crate) credits: bool,
+    /// Do not verify invariant CRCs and MPA CRCs
+    #[arg(long)]
+    pub(crate) no_crc: bool,
+    /// Connections followed at the same time at most; the idlest is let go first
+    #[arg(long, value_name = "N", value_parser = connections)]
+    pub(crate) max_connections: Option<usize>,
+    /// Threads that work at the same time
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub(crate) threads: Option<usize>,
+}
+
+/// Form of `analyze`'s report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// For a person
+    Text,
+    /// For programs: one object
+    Json,
+}
+
+/// Severity of a finding, from which on `analyze` fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    Error,
+    Warn,
+    Note,
+}
+
+/// Two queue pairs of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pin(pub(crate) u32, pub(crate) u32);
+
+fn pin(text: &str) -> Result<Pin, String> {
+    let number = |text: &str| match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    };
+    let (one, other) = text.split_once('=').ok_or("two queue pair numbers with = between them, as in 0x11=0x12")?;
+    match (number(one), number(other)) {
+        (Some(a), Some(b)) if a < 1 << 24 && b < 1 << 24 => Ok(Pin(a, b)),
+        _ => Err("queue pair numbers are decimal or 0x with hexadecimal digits, below 0x1000000".to_owned()),
+    }
+}
+
+fn connections(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (2..=16_777_216).contains(n)).ok_or_else(|| "a number from 2 to 16777216".to_owned())
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (1..=64).contains(n)).ok_or_else(|| "a number from 1 to 64".to_owned())
 }
 
 /// Show frames: a line each, all fields, or in a form for programs
@@ -218,6 +311,8 @@ mod tests {
     fn wrong_use_is_told_in_one_line() {
         for arguments in [
             vec!["rdmascope", "dissect"],
+            vec!["rdmascope", "analyze", "a", "--pin", "5"],
+            vec!["rdmascope", "analyze", "a", "--threads", "0"],
             vec!["rdmascope", "disect"],
             vec!["rdmascope", "dissect", "a", "-T", "xml"],
             vec!["rdmascope", "dissect", "a", "-c", "x"],
@@ -225,6 +320,14 @@ mod tests {
             let e = Cli::try_parse_from(&arguments).unwrap_err();
             let line = one_line(&e);
             assert!(!line.contains('\n') && line.len() > 20, "{arguments:?}: {line}");
+        }
+    }
+
+    #[test]
+    fn queue_pairs_are_pinned_in_both_notations() {
+        assert_eq!(pin("0x11=18"), Ok(Pin(0x11, 18)));
+        for wrong in ["", "1", "1=", "=1", "0x1000000=1", "1=2=3", "-1=2", "x=y"] {
+            assert!(pin(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -31,8 +31,17 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
+    /// For output that comes while work goes on: not where it goes to the terminal too.
     pub(crate) fn new() -> Self {
-        let shown = stderr().is_terminal() && !stdout().is_terminal();
+        Self::shown(stderr().is_terminal() && !stdout().is_terminal())
+    }
+
+    /// For output that comes when work is done.
+    pub(crate) fn before_output() -> Self {
+        Self::shown(stderr().is_terminal())
+    }
+
+    fn shown(shown: bool) -> Self {
         let bar = shown.then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
             if let Ok(style) = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}") {
@@ -49,6 +58,14 @@ impl Bar {
         self.frames += 1;
         if self.frames.is_multiple_of(STEP) && self.bar.is_some() {
             self.show(source);
+        }
+    }
+
+    /// Bytes done, of so many.
+    pub(crate) fn at(&self, done: u64, total: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(total);
+            bar.set_position(done);
         }
     }
 

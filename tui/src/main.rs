@@ -2,11 +2,13 @@
 //! in [`output`].
 #![forbid(unsafe_code)]
 
+mod analysis;
 mod cli;
 mod commands;
 mod dissection;
 mod input;
 mod output;
+mod report;
 mod stdout;
 mod ui;
 

@@ -13,6 +13,7 @@ type Target = fn(&[u8]);
 /// The fuzz targets, by the names of their files in `fuzz/fuzz_targets/` and of their folders in `fuzz/corpus/`.
 const TARGETS: &[(&str, Target)] = &[
     ("capture_file", capture::fuzz_capture_file),
+    ("create_contexts", dissector::fuzz_create_contexts),
     ("decompress", dissector::fuzz_decompress),
     ("filter", dissector::fuzz_filter),
     ("frame", dissector::fuzz_frame),
@@ -25,6 +26,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("smb2", dissector::fuzz_smb2),
     ("smb_session", analyzer::fuzz_smb_session),
     ("smbd", dissector::fuzz_smbd),
+    ("spnego", dissector::fuzz_spnego),
     ("tcp_flow", analyzer::fuzz_tcp_flow),
 ];
 

@@ -1,5 +1,6 @@
 //! One file per verb. Each takes its part of the command line and gives the exit status, or the error that ends it.
 
+mod analyze;
 mod completions;
 mod dissect;
 mod explain;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
+        Command::Analyze(args) => analyze::run(&args, cli.color),
         Command::Dissect(args) => dissect::run(&args, cli.color),
         Command::Fields(args) => fields::run(&args, cli.color),
         Command::Explain(args) => explain::run(&args, cli.color),

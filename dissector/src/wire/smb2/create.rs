@@ -7,7 +7,7 @@ use super::text::Utf16;
 use super::{FileId, Header};
 use crate::fault::PResult;
 use crate::field::Def;
-use crate::trace::{Trace, scope};
+use crate::trace::{Trace, Value, scope};
 
 const BODY: usize = Header::LEN;
 
@@ -340,7 +340,8 @@ pub fn request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, CreateRequ
     scope(CreateRequestFixed::NODE, &pdu[BODY.min(pdu.len())..], t, |i, t| {
         let (_, fixed) = CreateRequestFixed::parse_flat(i, t)?;
         let name = blob(pdu, END, (BODY + 44, 2), (BODY + 46, 2), t);
-        name.tell(f::FILENAME, t);
+        // the root of the share has a name, an empty one
+        t.field(f::FILENAME, name.bytes, name.bytes.len(), Value::Bytes(name.bytes));
         let context_list = blob(pdu, END, (BODY + 48, 4), (BODY + 52, 4), t);
         create_context::tell_list(f::EXTRA_INFO, context_list.bytes, false, t);
         Ok((behind(pdu, END, &[&name, &context_list]), CreateRequest { fixed, name, context_list }))

@@ -109,7 +109,7 @@ fields! {
         VERSION_HIGH: U64 = "smb2.app_instance_version.version.high", "AppInstanceVersionHigh", dec;
         VERSION_LOW: U64 = "smb2.app_instance_version.version.low", "AppInstanceVersionLow", dec;
         SVHDX_VERSION: U32 = "smb2.svhdx_open_device_context.version", "Version", dec;
-        SVHDX_HAS_ID: Bool & 0xff / 8 = "smb2.svhdx_open_device_context.initiator_has_id", "HasInitiatorId";
+        SVHDX_HAS_ID: Bool & 0x0 / 8 = "smb2.svhdx_open_device_context.initiator_has_id", "HasInitiatorId";
         SVHDX_RESERVED: Bytes = "smb2.svhdx_open_device_context.reserved", "Reserved";
         SVHDX_ID: Guid = "smb2.svhdx_open_device_context.initiator_id", "InitiatorId";
         SVHDX_FLAGS: U32 = "smb2.svhdx_open_device_context.flags", "Flags", hex;
@@ -117,7 +117,7 @@ fields! {
         SVHDX_REQUEST: U64 = "smb2.svhxd_open_device_context.open_request_id", "OpenRequestId", hex;
         SVHDX_HOST_LENGTH: U16 = "smb2.svhxd_open_device_context.initiator_host_name_len", "HostNameLength", dec;
         SVHDX_HOST: Utf16 = "smb2.svhdx_open_device_context.host_name", "HostName";
-        SVHDX_INITIALIZED: Bool & 0xffffffff / 32 = "smb2.svhdx_open_device_context.virtual_disk_properties_initialized", "VirtualDiskPropertiesInitialized";
+        SVHDX_INITIALIZED: Bool & 0x0 / 32 = "smb2.svhdx_open_device_context.virtual_disk_properties_initialized", "VirtualDiskPropertiesInitialized";
         SVHDX_SERVICE: U32 = "smb2.svhdx_open_device_context.server_service_version", "ServerServiceVersion", dec;
         SVHDX_SECTOR: U32 = "smb2.svhdx_open_device_context.virtual_sector_size", "VirtualSectorSize", dec;
         SVHDX_PHYSICAL: U32 = "smb2.svhdx_open_device_context.physical_sector_size", "PhysicalSectorSize", dec;
@@ -139,8 +139,8 @@ fields! {
         AAPL_CASE: Bool & 0x2 / 64 = "smb2.aapl.volume_caps.case_sensitive", "Case sensitive";
         AAPL_SYNC: Bool & 0x4 / 64 = "smb2.aapl.volume_caps.supports_full_sync", "Supports full sync";
         AAPL_LENGTH: U32 = "smb2.aapl.length", "Length", dec;
-        AAPL_MODEL_NAME: Utf16 = "smb2.aapl.model", "Model string";
-        AAPL_PATH: Utf16 = "smb2.aapl.path", "Server path";
+        AAPL_MODEL_NAME: Utf16 = "smb2.aapl.model_string", "Model string";
+        AAPL_PATH: Utf16 = "smb2.aapl.server_path", "Server path";
         AAPL_FILE: U64 = "smb2.file_id", "File Id", hex;
         AAPL_STATUS: U32 = "smb2.aapl.status", "Status", hex, values NtStatus::VALUES;
     }
@@ -229,8 +229,15 @@ fn parts(entry: &[u8]) -> (Blob<'_>, Blob<'_>) {
     (name, data)
 }
 
+/// Decodes a list of create contexts, of replies where `response`; what [`crate::fuzzing`] calls.
+#[doc(hidden)]
+pub fn parse_list<T: Trace>(list: &[u8], response: bool, t: &mut T) -> usize {
+    tell_list(super::create::f::EXTRA_INFO, list, response, t);
+    Contexts::of(list).map(|c| c.name.len() + c.data.len()).sum()
+}
+
 /// Tells a list of contexts as subtree `def`; `response` says which of the two forms of each.
-pub(super) fn tell_list<'a, T: Trace>(def: Def, list: &'a [u8], response: bool, t: &mut T) {
+pub(super) fn tell_list<T: Trace>(def: Def, list: &[u8], response: bool, t: &mut T) {
     if !T::ON || list.is_empty() {
         return;
     }

@@ -167,6 +167,8 @@ fields! {
         LAST_WRITE: AbsTime = "smb2.last_write.time", "Last Write";
         CHANGE: AbsTime = "smb2.last_change.time", "Last Change";
         EOF: U64 = "smb2.eof", "End Of File", dec;
+        NEW_EOF: U64 = "smb.end_of_file", "End Of File", dec;
+        RENAME_RESERVED: Bytes = "smb2.reserved.random", "Reserved (Random)";
         ALLOCATION_SIZE: U64 = "smb2.allocation_size", "Allocation Size", dec;
         NAME_LENGTH: U32 = "smb2.filename.len", "Filename Length", dec;
         FILENAME: Utf16 = "smb2.filename", "Filename";
@@ -469,7 +471,7 @@ fn file_info<'a, T: Trace>(class: FileClass, setting: bool, i: &'a [u8], t: &mut
             C::ALIGNMENT => number32(f::ALIGNMENT_INFO, i, t)?,
             C::ALL => all(i, t)?,
             C::ALLOCATION => number64(f::ALLOCATION_SIZE, i, t)?,
-            C::END_OF_FILE => number64(f::EOF, i, t)?,
+            C::END_OF_FILE => number64(f::NEW_EOF, i, t)?,
             C::STREAM => streams(i, t)?,
             C::PIPE => numbers32(&[f::PIPE_READ_MODE, f::PIPE_COMPLETION], i, t)?,
             C::PIPE_LOCAL => numbers32(
@@ -619,7 +621,7 @@ fn name<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
 }
 
 fn rename<'a, T: Trace>(i: &'a [u8], reserved: usize, t: &mut T) -> PResult<'a, ()> {
-    let (i, _) = read::bytes(shared::RESERVED, reserved, i, t)?;
+    let (i, _) = read::bytes(f::RENAME_RESERVED, reserved, i, t)?;
     let (i, _) = read::array::<8, T>(f::ROOT_DIRECTORY, i, t)?;
     name(i, t)
 }

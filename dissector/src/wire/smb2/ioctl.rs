@@ -271,7 +271,7 @@ fields! {
         SNAPSHOTS: U32 = "smb2.ioctl.enumerate_snapshots.num_snapshots", "Number of snapshots", dec;
         SNAPSHOTS_RETURNED: U32 = "smb2.ioctl.enumerate_snapshots.num_snapshots_returned", "Number of snapshots returned", dec;
         SNAPSHOTS_SIZE: U32 = "smb2.ioctl.enumerate_snapshots.array_size", "Array size", dec;
-        SNAPSHOT: Utf16 = "smb2.ioctl.enumerate_snapshots.name", "Snapshot";
+        SNAPSHOT: Utf16 = "smb2.ioctl.enumerate_snapshots.snapshot", "Snapshot";
         HASH_TYPE: U32 = "smb2.ioctl.hash.type", "Hash Type", hex;
         HASH_VERSION: U32 = "smb2.ioctl.hash.version", "Hash Version", dec;
         HASH_RETRIEVAL: U32 = "smb2.ioctl.hash.retrieval_type", "Hash Retrieval Type", dec, values &[(1, "SRV_HASH_RETRIEVE_HASH_BASED"), (2, "SRV_HASH_RETRIEVE_FILE_BASED")];
@@ -566,7 +566,7 @@ enum Side {
     Output,
 }
 
-fn buffer<'a, T: Trace>(def: Def, code: ControlCode, side: Side, bytes: &'a [u8], t: &mut T) {
+fn buffer<T: Trace>(def: Def, code: ControlCode, side: Side, bytes: &[u8], t: &mut T) {
     if !T::ON || bytes.is_empty() {
         return;
     }

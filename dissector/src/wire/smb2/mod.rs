@@ -41,6 +41,8 @@ pub mod smb1;
 pub mod spnego;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_layouts;
 pub mod text;
 pub mod transform;
 pub mod tree;

@@ -290,7 +290,7 @@ pub fn request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, NegotiateR
             return Ok((rest, NegotiateRequest { fixed, contexts: Contexts::of(&[], 0, 0), dialects }));
         }
         let contexts = Contexts::of(pdu, offset, count);
-        let rest = tell_contexts(pdu, offset, count, rest, t)?.0;
+        let rest = tell_contexts(pdu, offset, count, rest, t);
         Ok((rest, NegotiateRequest { fixed, contexts, dialects }))
     })
 }
@@ -307,18 +307,21 @@ pub fn response<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Negotiate
             return Ok((rest, NegotiateResponse { fixed, security, contexts: Contexts::of(&[], 0, 0) }));
         }
         let contexts = Contexts::of(pdu, fixed.context_offset, fixed.context_count);
-        let rest = tell_contexts(pdu, fixed.context_offset, fixed.context_count, rest, t)?.0;
+        let rest = tell_contexts(pdu, fixed.context_offset, fixed.context_count, rest, t);
         Ok((rest, NegotiateResponse { fixed, security, contexts }))
     })
 }
 
 /// Also without an observer, since a fault in here is a fault of the message: there is one NEGOTIATE in a connection.
-fn tell_contexts<'a, T: Trace>(pdu: &'a [u8], offset: u32, count: u16, rest: &'a [u8], t: &mut T) -> PResult<'a, ()> {
-    if count == 0 {
-        return Ok((&pdu[pdu.len()..], ()));
+/// Tells the contexts and gives what follows them. A fault in them is told and does not make the message unread.
+fn tell_contexts<'a, T: Trace>(pdu: &'a [u8], offset: u32, count: u16, rest: &'a [u8], t: &mut T) -> &'a [u8] {
+    let end = &pdu[pdu.len()..];
+    if !T::ON || count == 0 {
+        return if count == 0 { rest } else { end };
     }
     let Some(list) = pdu.get(offset as usize..).filter(|_| offset as usize >= BODY) else {
-        return Fault::length(f::CONTEXT_OFFSET, rest, offset as usize).fail();
+        t.fault(&Fault::length(f::CONTEXT_OFFSET, rest, offset as usize));
+        return end;
     };
     let mut i = list;
     for n in 0..count {
@@ -326,9 +329,12 @@ fn tell_contexts<'a, T: Trace>(pdu: &'a [u8], offset: u32, count: u16, rest: &'a
             let read = list.len() - i.len();
             i = &i[(read.next_multiple_of(8) - read).min(i.len())..];
         }
-        (i, _) = scope(f::CONTEXT, i, t, tell_context)?;
+        match scope(f::CONTEXT, i, t, tell_context) {
+            Ok((next, ())) => i = next,
+            Err(_) => return end,
+        }
     }
-    Ok((i, ()))
+    i
 }
 
 fn tell_context<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {

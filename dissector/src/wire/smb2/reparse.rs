@@ -96,6 +96,8 @@ pub(super) fn data_buffer<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (
         let (rest, data) = leaf::take(i, (length as usize).min(i.len()))?;
         t.label(format_args!(": {}", ReparseTag(tag)));
         match ReparseTag(tag) {
+            // what removes a reparse point names its tag alone
+            _ if data.is_empty() => (data, ()),
             ReparseTag::SYMLINK => symlink_names(data, t)?,
             ReparseTag::MOUNT_POINT => names(data, 8, t)?,
             ReparseTag::NFS => nfs(data, t)?,

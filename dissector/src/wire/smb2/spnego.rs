@@ -92,6 +92,13 @@ pub fn mechanism_token(blob: &[u8]) -> Option<&[u8]> {
     None
 }
 
+/// Decodes a security blob; what [`crate::fuzzing`] calls.
+#[doc(hidden)]
+pub fn parse_blob<T: Trace>(blob: &[u8], t: &mut T) -> Option<usize> {
+    security_blob(super::negotiate::f::SECURITY_BLOB, blob, t);
+    mechanism_token(blob).and_then(ntlmssp::Message::parse).map(|m| alloc::format!("{m}").len())
+}
+
 /// Tells the security blob `bytes` of a NEGOTIATE or SESSION_SETUP as field `def` and what is in it below.
 pub(super) fn security_blob<T: Trace>(def: Def, bytes: &[u8], t: &mut T) {
     if !T::ON || bytes.is_empty() {
@@ -201,7 +208,7 @@ fn member<'a, T: Trace>(of: Def, e: Element<'a>, at: &'a [u8], t: &mut T) -> PRe
     Ok((e.rest, ()))
 }
 
-fn mechanism<'a, T: Trace>(def: Def, i: &'a [u8], t: &mut T) -> Result<(), nom::Err<Fault>> {
+fn mechanism<T: Trace>(def: Def, i: &[u8], t: &mut T) -> Result<(), nom::Err<Fault>> {
     let token = tagged(i, ber::OCTET_STRING, def)?.contents;
     t.field(def, token, token.len(), Value::Bytes(token));
     t.down();

@@ -44,7 +44,7 @@ pub(super) fn decode<'a>(message: &'a [u8], memos: &[RequestMemo]) -> (Vec<Pdu<'
     tree.begin(message);
     let mut told = Told { memos: memos.to_vec(), pdus: vec![] };
     let loud = parse_message(message, &mut tree, &mut told).is_ok();
-    assert!(quiet || !loud, "a fault without an observer is one with it");
+    assert_eq!(quiet, loud, "read with an observer as without");
     assert_eq!(off.pdus.len(), told.pdus.len());
     for node in &tree.nodes {
         assert!((node.offset + node.len) as usize <= message.len(), "{} lies outside", node.def.name);

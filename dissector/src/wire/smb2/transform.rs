@@ -130,7 +130,11 @@ pub fn compressed<'a, T: Trace>(message: &'a [u8], t: &mut T) -> PResult<'a, Com
         }
         // in a chain every payload has its header; eight bytes at least, so their number is bounded by the bytes
         while chained && T::ON && !rest.is_empty() {
-            (rest, _) = scope(f::PAYLOAD, rest, t, payload)?;
+            match scope(f::PAYLOAD, rest, t, payload) {
+                Ok((next, ())) => rest = next,
+                // told; the headers are all that is read without an observer
+                Err(_) => break,
+            }
         }
         Ok((&message[message.len()..], Compressed { original_size, chained, algorithm, message }))
     })

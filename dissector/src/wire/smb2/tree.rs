@@ -127,7 +127,7 @@ header! {
 fields! {
     /// Outside of the share flags' own bits: what two of them say together.
     pub mod caching ["[MS-SMB2] 2.2.10"] {
-        POLICY: U32 & 0x30 / 32 = "smb2.share.caching", "Caching policy", hex, values &[(0, "Manual caching"), (1, "Auto caching"), (2, "VDO caching"), (3, "No caching")];
+        POLICY: U32 = "smb2.share.caching", "Caching policy", hex, values &[(0x00, "Manual caching"), (0x10, "Auto caching"), (0x20, "VDO caching"), (0x30, "No caching")];
     }
 }
 
@@ -186,7 +186,7 @@ pub fn request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, TreeConnec
 pub fn response<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, TreeConnectResponse> {
     scope(TreeConnectResponse::NODE, &pdu[BODY.min(pdu.len())..], t, |i, t| {
         let (rest, response) = TreeConnectResponse::parse_flat(i, t)?;
-        t.field(caching::POLICY, &i[4..], 4, Value::U((u64::from(response.share_flags) & 0x30) >> 4));
+        t.field(caching::POLICY, &i[4..], 4, Value::U(u64::from(response.share_flags) & 0x30));
         Ok((rest, response))
     })
 }

@@ -362,7 +362,7 @@ fn words<T: Trace>(x: &mut Xdr<'_, '_, T>, names: bool) -> Read<Bitmap> {
         if T::ON {
             x.t.down();
             x.t.field(f::ATTR_COUNT, at, 0, Value::U(word.count_ones().into()));
-            for bit in (0..32).filter(|bit| names && word >> bit & 1 != 0) {
+            for bit in (0..32).filter(|bit| names && (index as usize) < WORDS && word >> bit & 1 != 0) {
                 x.t.field(f::ATTR, at, 4, Value::U(u64::from(index) * 32 + bit));
             }
             x.t.up();
@@ -389,7 +389,7 @@ pub(super) fn plain_bitmap<T: Trace>(x: &mut Xdr<'_, '_, T>, node: Def, word: De
             }
             if let (true, Some(name)) = (T::ON, name) {
                 x.t.down();
-                for bit in (0..32).filter(|bit| value >> bit & 1 != 0) {
+                for bit in (0..32).filter(|bit| (index as usize) < WORDS && value >> bit & 1 != 0) {
                     x.t.field(name, at, 4, Value::U(u64::from(index) * 32 + bit));
                 }
                 x.t.up();
@@ -410,11 +410,16 @@ pub(super) fn fattr<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
         let length = x.u32(f::VALUES_LENGTH)? as usize;
         x.within(f::VALUES, length, |x| {
             for number in set.attributes() {
+                let attribute = Attribute(number);
                 x.scope(f::ATTRIBUTE, |x| {
                     x.known(f::ATTR, number);
-                    x.t.label(format_args!(": {} ({number})", Attribute(number)));
-                    value(x, Attribute(number))
+                    x.t.label(format_args!(": {attribute} ({number})"));
+                    value(x, attribute)
                 })?;
+                // the length of an unknown one is not known, so neither is where the next begins
+                if attribute.name().is_none() {
+                    break;
+                }
             }
             Ok(())
         })?;
@@ -605,7 +610,6 @@ fn value<T: Trace>(x: &mut Xdr<'_, '_, T>, attribute: Attribute) -> Read<()> {
         }
         // access, deny, wants, claims, create modes
         A::OPEN_ARGUMENTS => (0..5).try_for_each(|_| plain_bitmap(x, f::OPEN_ARGUMENTS, f::OPEN_ARGUMENT, None).map(drop)),
-        // its length is not known, so neither are the values behind it
         _ => {
             x.rest(f::UNKNOWN);
             Ok(())

@@ -213,7 +213,8 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mut 
             x.u32(f::EOF)?;
         }
         (O::LAYOUTCOMMIT, Status::OK) => {
-            if x.bool(f::NEWSIZE)? {
+            let new = x.bool(f::NEWSIZE)?;
+            if new {
                 x.u64(super::f::LENGTH)?;
             }
         }
@@ -224,7 +225,8 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mut 
         }
         (O::LAYOUTGET, Status::LAYOUTTRYLATER) => drop(x.bool(f::WILL_SIGNAL)?),
         (O::LAYOUTRETURN, Status::OK) => {
-            if x.bool(f::STATEID_PRESENT)? {
+            let present = x.bool(f::STATEID_PRESENT)?;
+            if present {
                 op.stateid = Some(stateid(x)?);
             }
         }

@@ -1,0 +1,3 @@
+#![no_main]
+//! See `rdmascope_dissector::fuzzing::fuzz_spnego`.
+libfuzzer_sys::fuzz_target!(|data: &[u8]| rdmascope_dissector::fuzzing::fuzz_spnego(data));
