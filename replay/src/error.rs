@@ -1,0 +1,98 @@
+//! What can go wrong on our side of a conversation: the system's, the peer's, or the user's.
+
+use crate::channel::End;
+use crate::iwarp::OpError;
+use rdmascope_dissector::wire::smb2::NtStatus;
+use std::io;
+use thiserror::Error;
+
+/// Why something could not be done.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The peer cannot be reached.
+    #[error("cannot connect to {address}: {source}")]
+    Connect {
+        /// What was tried.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The connection failed.
+    #[error("the connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// The connection is over.
+    #[error("the connection ended: {0}")]
+    Ended(#[from] End),
+    /// The peer did not answer.
+    #[error("no answer to {what} within {seconds} s")]
+    Timeout {
+        /// What was asked.
+        what: &'static str,
+        /// How long we waited.
+        seconds: u64,
+    },
+    /// The peer answered with a failure.
+    #[error("{what} was answered with {}", status_name(*status))]
+    Status {
+        /// What was asked.
+        what: &'static str,
+        /// The answer.
+        status: NtStatus,
+    },
+    /// The peer's answer cannot be understood.
+    #[error("the answer to {what} {why}")]
+    Answer {
+        /// What was asked.
+        what: &'static str,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// An RDMA operation of ours cannot be carried out.
+    #[error("{0}")]
+    Operation(#[from] OpError),
+    /// No SMB2 credits are left, and none come.
+    #[error("the server grants too few SMB2 credits: {needed} are needed, {held} are there")]
+    Credits {
+        /// For this request.
+        needed: u32,
+        /// What we hold.
+        held: u32,
+    },
+    /// No memory can be registered.
+    #[error("too many regions of memory are registered")]
+    Memory,
+    /// The system gives no random numbers.
+    #[error("the system gives no random numbers")]
+    Random,
+    /// A capture cannot be read or written.
+    #[error(transparent)]
+    Capture(#[from] rdmascope_capture::Error),
+}
+
+impl Error {
+    /// The status of the peer's answer, where that is what went wrong.
+    pub fn status(&self) -> Option<NtStatus> {
+        match self {
+            Self::Status { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+}
+
+/// Of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An NTSTATUS by name, in hexadecimal where it has none.
+pub fn status_name(status: NtStatus) -> String {
+    status.name().map_or_else(|| format!("{:#010x}", status.0), str::to_owned)
+}
+
+/// Random bytes.
+///
+/// # Errors
+/// Where the system has none.
+pub fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|_| Error::Random)?;
+    Ok(bytes)
+}

@@ -1,0 +1,89 @@
+//! SMB2 sessions of our own, \[MS-SMB2\]: the client's side and the server's.
+
+pub mod client;
+pub mod ntlm;
+pub mod server;
+pub mod storage;
+
+use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
+use rdmascope_dissector::wire::smb2::{Command, NtStatus};
+
+/// A header with nothing particular in it.
+pub(crate) fn header(command: Command, message_id: u64) -> Header {
+    Header {
+        header_length: Header::LEN as u16,
+        credit_charge: 1,
+        status_or_channel_sequence: 0,
+        command,
+        credits: 1,
+        flags: 0,
+        next_command: 0,
+        message_id,
+        ids: Ids::Sync { process_id: 0xfeff, tree_id: 0 },
+        session_id: 0,
+        signature: [0; 16],
+    }
+}
+
+/// The body of a failed reply, \[MS-SMB2\] 2.2.2.
+pub(crate) const ERROR_BODY: [u8; 9] = [9, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// The bytes of a body, written field by field. Little-endian.
+#[derive(Debug, Default)]
+pub(crate) struct Writer(pub(crate) Vec<u8>);
+
+impl Writer {
+    pub(crate) fn u8(mut self, v: u8) -> Self {
+        self.0.push(v);
+        self
+    }
+    pub(crate) fn u16(mut self, v: u16) -> Self {
+        self.0.extend_from_slice(&v.to_le_bytes());
+        self
+    }
+    pub(crate) fn u32(mut self, v: u32) -> Self {
+        self.0.extend_from_slice(&v.to_le_bytes());
+        self
+    }
+    pub(crate) fn u64(mut self, v: u64) -> Self {
+        self.0.extend_from_slice(&v.to_le_bytes());
+        self
+    }
+    pub(crate) fn bytes(mut self, v: &[u8]) -> Self {
+        self.0.extend_from_slice(v);
+        self
+    }
+}
+
+/// Credits that a request of so many bytes takes, \[MS-SMB2\] 3.1.5.2.
+pub(crate) const fn charge(bytes: u32) -> u16 {
+    if bytes == 0 { 1 } else { ((bytes - 1) / 65_536 + 1) as u16 }
+}
+
+/// Header and body in one.
+pub(crate) fn message(header: &Header, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(Header::LEN + body.len());
+    header.emit(&mut out);
+    out.extend_from_slice(body);
+    out
+}
+
+/// The header of a reply to `request`.
+pub(crate) fn reply_header(request: &Header, status: NtStatus) -> Header {
+    Header {
+        status_or_channel_sequence: status.0,
+        flags: flags::RESPONSE | (request.flags & flags::RELATED),
+        next_command: 0,
+        signature: [0; 16],
+        ..*request
+    }
+}
+
+/// One negotiate context, \[MS-SMB2\] 2.2.3.1, at the end of `out`, behind padding to a multiple of 8.
+pub(crate) fn context(out: &mut Vec<u8>, context_type: u16, data: &[u8]) {
+    out.resize(out.len().next_multiple_of(8), 0);
+    out.extend_from_slice(&context_type.to_le_bytes());
+    out.extend_from_slice(&(data.len() as u16).to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(data);
+}

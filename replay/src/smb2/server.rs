@@ -1,0 +1,994 @@
+//! The built-in peer: an SMB2 server over SMB Direct, \[MS-SMB2\] 3.3, enough for a client to mount, list, read and write. Dialects 3.0 to
+//! 3.1.1, NTLMv2, guests and nobody, signing; no encryption, no leases, one share.
+
+use super::client::number;
+use super::ntlm::{self, filetime, filetime_of, utf16};
+use super::storage::{Stat, Storage};
+use super::{ERROR_BODY, Writer, context, message, reply_header};
+use crate::channel::{Channel, Config, Event, Lane};
+use crate::error::{Error, random};
+use crate::iwarp::Time;
+use crate::iwarp::memory::{Handle, Rights};
+use rdmascope_analyzer::keys::derive::{PreauthHash, derive_keys};
+use rdmascope_analyzer::keys::ntlm::{Authenticate, Challenge, find};
+use rdmascope_analyzer::keys::sign::Signer;
+use rdmascope_analyzer::keys::{CipherId, Dialect, Key, SigningAlgorithm};
+use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
+use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType};
+use rdmascope_dissector::wire::smb2::{Command, FileId, Framing, NtStatus, create, file, read_write};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+const INVALID_PARAMETER: NtStatus = NtStatus(0xc000_000d);
+const NO_SUCH_FILE: NtStatus = NtStatus(0xc000_000f);
+const OBJECT_NAME_NOT_FOUND: NtStatus = NtStatus(0xc000_0034);
+const OBJECT_NAME_COLLISION: NtStatus = NtStatus(0xc000_0035);
+const LOGON_FAILURE: NtStatus = NtStatus(0xc000_006d);
+const INSUFFICIENT_RESOURCES: NtStatus = NtStatus(0xc000_009a);
+const FILE_IS_A_DIRECTORY: NtStatus = NtStatus(0xc000_00ba);
+const NOT_SUPPORTED: NtStatus = NtStatus(0xc000_00bb);
+const NETWORK_NAME_DELETED: NtStatus = NtStatus(0xc000_00c9);
+const BAD_NETWORK_NAME: NtStatus = NtStatus(0xc000_00cc);
+const NOT_A_DIRECTORY: NtStatus = NtStatus(0xc000_0103);
+const FILE_CLOSED: NtStatus = NtStatus(0xc000_0128);
+const USER_SESSION_DELETED: NtStatus = NtStatus(0xc000_0203);
+const IO_ERROR: NtStatus = NtStatus(0xc000_0185);
+const DISK_FULL: NtStatus = NtStatus(0xc000_007f);
+
+/// Bytes that one READ or WRITE may move.
+const TRANSFER_MAX: u32 = 8 << 20;
+const OPENS_MAX: usize = 4096;
+/// WRITEs whose data is on the way at most.
+const FETCHES_MAX: usize = 64;
+const CREDITS_MAX: u32 = 8192;
+const TREE_IPC: u32 = 1;
+const TREE_SHARE: u32 = 2;
+const ATTRIBUTE_FOLDER: u32 = 0x10;
+const ATTRIBUTE_NORMAL: u32 = 0x80;
+/// Write and append data, write attributes, delete.
+const ACCESS_WRITES: u32 = 0x5001_0116 & !0x100;
+const FSCTL_VALIDATE_NEGOTIATE_INFO: u32 = 0x0014_0204;
+
+/// What a peer shares with whom.
+#[derive(Debug)]
+pub struct Share {
+    /// Its name; clients may also call it by any case.
+    pub name: String,
+    /// Its files.
+    pub storage: Storage,
+    /// Whether clients may change them.
+    pub writable: bool,
+    /// NT hash of the password that any user must know; without it everybody is a guest.
+    pub nt_hash: Option<[u8; 16]>,
+}
+
+#[derive(Debug)]
+struct Session {
+    id: u64,
+    hash: PreauthHash,
+    challenge: Option<Vec<u8>>,
+    signer: Option<Signer>,
+    valid: bool,
+    trees: HashSet<u32>,
+}
+
+#[derive(Debug)]
+struct Open {
+    path: String,
+    folder: bool,
+    may_write: bool,
+    delete: bool,
+    /// What is still to be listed.
+    listing: Option<std::vec::IntoIter<String>>,
+}
+
+/// A WRITE whose data is being read from the client.
+#[derive(Debug)]
+struct Fetch {
+    header: Header,
+    sink: Handle,
+    reads: HashSet<u64>,
+    path: String,
+    offset: u64,
+    /// Invalidated with the reply.
+    key: Option<u32>,
+}
+
+/// What a request is answered with.
+struct Answer {
+    status: NtStatus,
+    body: Vec<u8>,
+    invalidate: Option<u32>,
+}
+
+impl Answer {
+    fn ok(body: Vec<u8>) -> Option<Self> {
+        Some(Self { status: NtStatus::SUCCESS, body, invalidate: None })
+    }
+
+    fn status(status: NtStatus) -> Option<Self> {
+        Some(Self { status, body: ERROR_BODY.to_vec(), invalidate: None })
+    }
+}
+
+/// The server's side of one connection; it has no socket and no clock of its own.
+#[derive(Debug)]
+pub struct Connection {
+    share: Arc<Share>,
+    guid: [u8; 16],
+    dialect: Option<Dialect>,
+    signing: Option<SigningAlgorithm>,
+    hash: PreauthHash,
+    session: Option<Session>,
+    next_session: u64,
+    opens: HashMap<u64, Open>,
+    next_open: u64,
+    fetches: Vec<Fetch>,
+    credits: u32,
+    /// Session and file of the request before, in a compound.
+    previous: Option<FileId>,
+    broken: bool,
+}
+
+impl Connection {
+    /// A connection that has just begun.
+    ///
+    /// # Errors
+    /// Where the system gives no random numbers.
+    pub fn new(share: Arc<Share>) -> Result<Self, Error> {
+        Ok(Self {
+            share,
+            guid: random()?,
+            dialect: None,
+            signing: None,
+            hash: PreauthHash::START,
+            session: None,
+            next_session: u64::from_le_bytes(random()?) >> 16 | 1,
+            opens: HashMap::new(),
+            next_open: 1,
+            fetches: Vec::new(),
+            credits: 1,
+            previous: None,
+            broken: false,
+        })
+    }
+
+    /// Whether the client said what cannot be answered, and the connection is to be closed.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Takes an SMB2 message, and answers on `lane`.
+    pub fn handle_message(&mut self, now: Time, bytes: &[u8], lane: &mut Lane) {
+        if Framing::of(bytes) != Some(Framing::Plain) {
+            self.broken = true;
+            return;
+        }
+        let mut replies: Vec<(Vec<u8>, bool)> = Vec::new();
+        let (mut rest, mut invalidate) = (bytes, None);
+        self.previous = None;
+        while !rest.is_empty() && !self.broken {
+            let Ok((_, header)) = Header::parse(rest, &mut Off) else {
+                self.broken = true;
+                break;
+            };
+            let next = header.next_command as usize;
+            if header.is_response() || next != 0 && (next < Header::LEN || next > rest.len() || next % 8 != 0) {
+                self.broken = true;
+                break;
+            }
+            let pdu = if next == 0 { rest } else { &rest[..next] };
+            rest = if next == 0 { &[] } else { &rest[next..] };
+            if header.command == Command::CANCEL {
+                continue;
+            }
+            let Some(answer) = self.answer(now, &header, pdu, lane) else { continue };
+            invalidate = invalidate.or(answer.invalidate);
+            let reply = self.reply(&header, answer.status, &answer.body);
+            if header.command == Command::NEGOTIATE {
+                self.hash.add(pdu);
+                self.hash.add(&reply);
+            }
+            if header.command == Command::SESSION_SETUP
+                && answer.status == NtStatus::MORE_PROCESSING_REQUIRED
+                && let Some(session) = &mut self.session
+            {
+                session.hash.add(&reply);
+            }
+            let sign = self.session.as_ref().is_some_and(|s| s.signer.is_some() && s.valid)
+                && (header.is_signed() || header.command == Command::SESSION_SETUP);
+            replies.push((reply, sign));
+        }
+        let mut out = Vec::new();
+        let count = replies.len();
+        for (n, (mut reply, sign)) in replies.into_iter().enumerate() {
+            if n + 1 < count {
+                reply.resize(reply.len().next_multiple_of(8), 0);
+                let next = reply.len() as u32;
+                reply[20..24].copy_from_slice(&next.to_le_bytes());
+            }
+            self.sign(&mut reply, sign);
+            out.extend_from_slice(&reply);
+        }
+        self.transmit(now, out, invalidate, lane);
+    }
+
+    /// An RDMA Read of ours is complete.
+    pub fn handle_read_done(&mut self, now: Time, id: u64, lane: &mut Lane) {
+        let Some(at) = self.fetches.iter_mut().position(|f| f.reads.remove(&id) && f.reads.is_empty()) else { return };
+        let fetch = self.fetches.swap_remove(at);
+        let data = lane.deregister(fetch.sink.key).unwrap_or_default();
+        let (status, body) = match self.share.storage.write(&fetch.path, fetch.offset, &data) {
+            Ok(()) => (NtStatus::SUCCESS, write_body(data.len() as u32)),
+            Err(e) => (status_of(&e), ERROR_BODY.to_vec()),
+        };
+        let mut reply = self.reply(&fetch.header, status, &body);
+        self.sign(&mut reply, fetch.header.is_signed());
+        self.transmit(now, reply, fetch.key, lane);
+    }
+
+    fn transmit(&mut self, now: Time, bytes: Vec<u8>, invalidate: Option<u32>, lane: &mut Lane) {
+        if !bytes.is_empty() && lane.send(now, bytes, invalidate).is_err() {
+            self.broken = true;
+        }
+    }
+
+    fn sign(&self, reply: &mut [u8], wanted: bool) {
+        if let (true, Some(signer)) = (wanted, self.session.as_ref().and_then(|s| s.signer.as_ref())) {
+            reply[16] |= flags::SIGNED as u8;
+            signer.sign(reply);
+        }
+    }
+
+    fn reply(&mut self, request: &Header, status: NtStatus, body: &[u8]) -> Vec<u8> {
+        let charge = u32::from(request.credit_charge.max(1));
+        self.credits = self.credits.saturating_sub(charge);
+        let grant = u32::from(request.credits.max(1)).max(charge).min(CREDITS_MAX.saturating_sub(self.credits)).max(1);
+        self.credits += grant;
+        let mut header = Header { credits: grant as u16, ..reply_header(request, status) };
+        if matches!(request.command, Command::SESSION_SETUP)
+            && let Some(session) = &self.session
+        {
+            header.session_id = session.id;
+        }
+        if let (Command::TREE_CONNECT, NtStatus::SUCCESS) = (request.command, status) {
+            // told by the answer in the first byte of its body's reserved word; see tree_connect
+            header.ids = Ids::Sync { process_id: 0xfeff, tree_id: if body.get(2) == Some(&2) { TREE_IPC } else { TREE_SHARE } };
+        }
+        message(&header, body)
+    }
+
+    fn answer(&mut self, now: Time, header: &Header, pdu: &[u8], lane: &mut Lane) -> Option<Answer> {
+        match header.command {
+            Command::NEGOTIATE => return self.negotiate(pdu),
+            _ if self.dialect.is_none() => {
+                self.broken = true;
+                return None;
+            }
+            Command::SESSION_SETUP => return self.session_setup(header, pdu),
+            Command::ECHO => return Answer::ok(vec![4, 0, 0, 0]),
+            _ => {}
+        }
+        let Some(session) = self.session.as_mut().filter(|s| s.valid && (s.id == header.session_id || header.is_related())) else {
+            return Answer::status(USER_SESSION_DELETED);
+        };
+        if let Some(signer) = session.signer.as_ref()
+            && header.is_signed()
+            && !signer.verify(pdu)
+        {
+            return Answer::status(NtStatus::ACCESS_DENIED);
+        }
+        match header.command {
+            Command::LOGOFF => {
+                session.valid = false;
+                self.opens.clear();
+                return Answer::ok(vec![4, 0, 0, 0]);
+            }
+            Command::TREE_CONNECT => return self.tree_connect(pdu),
+            _ => {}
+        }
+        let tree = header.tree_id().unwrap_or(0);
+        if !session.trees.contains(&tree) && !header.is_related() {
+            return Answer::status(NETWORK_NAME_DELETED);
+        }
+        match header.command {
+            Command::TREE_DISCONNECT => {
+                session.trees.remove(&tree);
+                Answer::ok(vec![4, 0, 0, 0])
+            }
+            Command::IOCTL => self.ioctl(pdu),
+            _ if tree == TREE_IPC => Answer::status(NtStatus::ACCESS_DENIED),
+            Command::CREATE => self.create(pdu),
+            Command::CLOSE => self.close(pdu),
+            Command::FLUSH => self.with_open(pdu, 8, |_, _| Answer::ok(vec![4, 0, 0, 0])),
+            Command::READ => self.read(pdu, lane),
+            Command::WRITE => self.write(now, header, pdu, lane),
+            Command::QUERY_DIRECTORY => self.query_directory(pdu),
+            Command::QUERY_INFO => self.query_info(pdu),
+            Command::SET_INFO => self.set_info(pdu),
+            _ => Answer::status(NOT_SUPPORTED),
+        }
+    }
+
+    fn negotiate(&mut self, pdu: &[u8]) -> Option<Answer> {
+        let Ok((_, request)) = negotiate::request(pdu, &mut Off) else {
+            return Answer::status(INVALID_PARAMETER);
+        };
+        if self.dialect.is_some() {
+            // a second one ends the connection, 3.3.5.3.1
+            self.broken = true;
+            return None;
+        }
+        let known = [Dialect::SMB_3_1_1, Dialect::SMB_3_0_2, Dialect::SMB_3_0];
+        let Some(dialect) = known.into_iter().find(|d| request.dialects().any(|offered| offered.0 == d.0)) else {
+            return Answer::status(NOT_SUPPORTED);
+        };
+        let mut contexts = Vec::new();
+        let mut count = 0;
+        if dialect == Dialect::SMB_3_1_1 {
+            let salt = random::<32>().unwrap_or([0; 32]);
+            context(&mut contexts, 1, &Writer::default().u16(1).u16(32).u16(1).bytes(&salt).0);
+            count = 1;
+            let ours = [SigningAlgorithm::AES_GMAC, SigningAlgorithm::AES_CMAC];
+            let offered = request.contexts.filter(|c| c.context_type == ContextType::SIGNING);
+            if let Some(chosen) = offered.flat_map(|c| c.ids()).map(SigningAlgorithm).find(|id| ours.contains(id)) {
+                context(&mut contexts, 8, &Writer::default().u16(1).u16(chosen.0).0);
+                self.signing = Some(chosen);
+                count = 2;
+            }
+        }
+        self.dialect = Some(dialect);
+        let token = ntlm::spnego_init(None);
+        let contexts_at = (128 + token.len()).next_multiple_of(8);
+        let mut body = Vec::new();
+        negotiate::NegotiateResponseFixed {
+            structure_size: 65,
+            security_mode: 1,
+            security_mode_high: [0],
+            dialect: dialect.0,
+            context_count: count,
+            server_guid: self.guid,
+            // large MTU
+            capabilities: 4,
+            max_transact_size: 1 << 20,
+            max_read_size: TRANSFER_MAX,
+            max_write_size: TRANSFER_MAX,
+            system_time: filetime(),
+            server_start_time: 0,
+            security_buffer_offset: 128,
+            security_buffer_length: token.len() as u16,
+            context_offset: if count > 0 { contexts_at as u32 } else { 0 },
+        }
+        .emit(&mut body);
+        body.extend_from_slice(&token);
+        if count > 0 {
+            body.resize(contexts_at - Header::LEN, 0);
+            body.extend_from_slice(&contexts);
+        }
+        Answer::ok(body)
+    }
+
+    fn session_setup(&mut self, header: &Header, pdu: &[u8]) -> Option<Answer> {
+        let (at, length) = (number(pdu, 76, 2) as usize, number(pdu, 78, 2) as usize);
+        let Some(token) = pdu.get(at..at + length) else { return Answer::status(INVALID_PARAMETER) };
+        let answer = |status, flags: u16, token: &[u8]| {
+            let body = Writer::default().u16(9).u16(flags).u16(72).u16(token.len() as u16).bytes(token).0;
+            Some(Answer { status, body, invalidate: None })
+        };
+        match find(token) {
+            Some((1, _)) => {
+                let id = self.next_session;
+                self.next_session += 1;
+                let Ok(challenge) = random::<8>() else { return Answer::status(INSUFFICIENT_RESOURCES) };
+                let challenge = ntlm::challenge(challenge, "RDMASCOPE");
+                let mut hash = self.hash;
+                hash.add(pdu);
+                let token = ntlm::spnego_response(Some(1), Some(&challenge));
+                self.opens.clear();
+                self.session =
+                    Some(Session { id, hash, challenge: Some(challenge), signer: None, valid: false, trees: HashSet::new() });
+                answer(NtStatus::MORE_PROCESSING_REQUIRED, 0, &token)
+            }
+            Some((3, message)) => {
+                let Some(session) = self.session.as_mut().filter(|s| s.id == header.session_id) else {
+                    return Answer::status(USER_SESSION_DELETED);
+                };
+                let (Some(challenge), Some(authenticate)) =
+                    (session.challenge.take().and_then(|c| Challenge::parse(&c)), Authenticate::parse(message))
+                else {
+                    return Answer::status(INVALID_PARAMETER);
+                };
+                session.hash.add(pdu);
+                let key: Option<Key> = match self.share.nt_hash {
+                    Some(_) if authenticate.is_anonymous() => return Answer::status(LOGON_FAILURE),
+                    Some(hash) => match authenticate.session_key(&challenge, &hash) {
+                        Ok(key) => Some(key),
+                        Err(_) => return Answer::status(LOGON_FAILURE),
+                    },
+                    None => None,
+                };
+                session.valid = true;
+                let dialect = self.dialect.unwrap_or(Dialect::SMB_3_0);
+                if let Some(key) = key {
+                    let derived = derive_keys(dialect, CipherId::AES_128_CCM, key.bytes(), &session.hash);
+                    let algorithm = self.signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(dialect));
+                    session.signer = Signer::new(algorithm, &derived.signing);
+                }
+                // nobody, or a guest
+                let flags = if key.is_some() { 0 } else { if authenticate.is_anonymous() { 2 } else { 1 } };
+                answer(NtStatus::SUCCESS, flags, &ntlm::spnego_response(Some(0), None))
+            }
+            _ => Answer::status(INVALID_PARAMETER),
+        }
+    }
+
+    fn tree_connect(&mut self, pdu: &[u8]) -> Option<Answer> {
+        let (at, length) = (number(pdu, 68, 2) as usize, number(pdu, 70, 2) as usize);
+        let path = text(pdu.get(at..at + length).unwrap_or_default());
+        let name = path.rsplit('\\').next().unwrap_or_default();
+        let (kind, tree) = if name.eq_ignore_ascii_case("IPC$") {
+            (2, TREE_IPC)
+        } else if name.eq_ignore_ascii_case(&self.share.name) {
+            (1, TREE_SHARE)
+        } else {
+            return Answer::status(BAD_NETWORK_NAME);
+        };
+        if let Some(session) = &mut self.session {
+            session.trees.insert(tree);
+        }
+        let access = if self.share.writable { 0x001f_01ff } else { 0x0012_00a9 };
+        Answer::ok(Writer::default().u16(16).u8(kind).u8(0).u32(0).u32(0).u32(access).0)
+    }
+
+    fn ioctl(&mut self, pdu: &[u8]) -> Option<Answer> {
+        let code = number(pdu, 68, 4) as u32;
+        if code != FSCTL_VALIDATE_NEGOTIATE_INFO {
+            return Answer::status(NOT_SUPPORTED);
+        }
+        let output =
+            Writer::default().u32(4).bytes(&self.guid).u16(1).u16(self.dialect.map_or(0, |d| d.0)).0;
+        let body = Writer::default()
+            .u16(49)
+            .u16(0)
+            .u32(code)
+            .bytes(&[0xff; 16])
+            .u32(112)
+            .u32(0)
+            .u32(112)
+            .u32(output.len() as u32)
+            .u32(0)
+            .u32(0)
+            .bytes(&output)
+            .0;
+        Answer::ok(body)
+    }
+
+    fn create(&mut self, pdu: &[u8]) -> Option<Answer> {
+        let Ok((_, request)) = create::request(pdu, &mut Off) else { return Answer::status(INVALID_PARAMETER) };
+        let fixed = request.fixed;
+        let path = request.name().chars().collect::<String>().replace('\\', "/");
+        let path = path.trim_matches('/').to_owned();
+        let (want_folder, want_file) = (fixed.create_options & 1 != 0, fixed.create_options & 0x40 != 0);
+        let changes = fixed.desired_access & ACCESS_WRITES != 0;
+        let delete = fixed.create_options & 0x1000 != 0;
+        if self.opens.len() >= OPENS_MAX {
+            return Answer::status(INSUFFICIENT_RESOURCES);
+        }
+        let storage = &self.share.storage;
+        let (stat, action) = match (storage.stat(&path), fixed.create_disposition) {
+            (Ok(_), 2) => return Answer::status(OBJECT_NAME_COLLISION),
+            (Ok(stat), 1 | 3) => (stat, 1),
+            // supersede, overwrite
+            (Ok(stat), 0 | 4 | 5) => {
+                if !self.share.writable || stat.folder {
+                    return Answer::status(NtStatus::ACCESS_DENIED);
+                }
+                if let Err(e) = storage.set_length(&path, 0) {
+                    return Answer::status(status_of(&e));
+                }
+                (Stat { length: 0, ..stat }, 3)
+            }
+            (Err(e), 0 | 2 | 3 | 5) if e.kind() == io::ErrorKind::NotFound => {
+                if !self.share.writable {
+                    return Answer::status(NtStatus::ACCESS_DENIED);
+                }
+                match storage.create(&path, want_folder).and_then(|()| storage.stat(&path)) {
+                    Ok(stat) => (stat, 2),
+                    Err(e) => return Answer::status(status_of(&e)),
+                }
+            }
+            (Err(e), _) => return Answer::status(status_of(&e)),
+            _ => return Answer::status(INVALID_PARAMETER),
+        };
+        if want_folder && !stat.folder {
+            return Answer::status(NOT_A_DIRECTORY);
+        }
+        if want_file && stat.folder {
+            return Answer::status(FILE_IS_A_DIRECTORY);
+        }
+        if (changes || delete) && !self.share.writable {
+            return Answer::status(NtStatus::ACCESS_DENIED);
+        }
+        let id = self.next_open;
+        self.next_open += 1;
+        self.opens.insert(id, Open { path, folder: stat.folder, may_write: changes && !stat.folder, delete, listing: None });
+        let mut file_id = [0; 16];
+        file_id[..8].copy_from_slice(&id.to_le_bytes());
+        file_id[8..].copy_from_slice(&id.to_le_bytes());
+        self.previous = Some(FileId(file_id));
+        let time = filetime_of(stat.modified);
+        let mut body = Vec::new();
+        create::CreateResponseFixed {
+            structure_size: 89,
+            oplock_level: 0,
+            flags: 0,
+            create_action: action,
+            creation_time: time,
+            last_access_time: time,
+            last_write_time: time,
+            change_time: time,
+            allocation_size: stat.length.next_multiple_of(4096),
+            end_of_file: stat.length,
+            file_attributes: attributes(&stat),
+            reserved: [0; 4],
+            file_id,
+            contexts_offset: 0,
+            contexts_length: 0,
+        }
+        .emit(&mut body);
+        Answer::ok(body)
+    }
+
+    /// The open that the file id at `at` of the body means.
+    fn open_id(&mut self, pdu: &[u8], at: usize) -> Option<u64> {
+        let id = FileId(*pdu.get(Header::LEN + at..)?.first_chunk()?);
+        let id = if id == FileId::PREVIOUS { self.previous? } else { id };
+        self.previous = Some(id);
+        (id.persistent() == id.volatile() && self.opens.contains_key(&id.volatile())).then_some(id.volatile())
+    }
+
+    fn with_open(&mut self, pdu: &[u8], at: usize, then: impl FnOnce(&Share, &mut Open) -> Option<Answer>) -> Option<Answer> {
+        match self.open_id(pdu, at).and_then(|id| self.opens.get_mut(&id)) {
+            Some(open) => then(&self.share, open),
+            None => Answer::status(FILE_CLOSED),
+        }
+    }
+
+    fn close(&mut self, pdu: &[u8]) -> Option<Answer> {
+        let Some(open) = self.open_id(pdu, 8).and_then(|id| self.opens.remove(&id)) else { return Answer::status(FILE_CLOSED) };
+        let stat = self.share.storage.stat(&open.path).ok();
+        if open.delete && self.share.writable {
+            // a file that is gone already is as closed as any
+            let _ = self.share.storage.remove(&open.path);
+        }
+        let wanted = stat.filter(|_| number(pdu, 66, 2) & 1 != 0);
+        let time = wanted.map_or(0, |s| filetime_of(s.modified));
+        let mut body = Vec::new();
+        file::CloseResponse {
+            structure_size: 60,
+            flags: wanted.is_some().into(),
+            reserved: [0; 4],
+            creation_time: time,
+            last_access_time: time,
+            last_write_time: time,
+            change_time: time,
+            allocation_size: wanted.map_or(0, |s| s.length.next_multiple_of(4096)),
+            end_of_file: wanted.map_or(0, |s| s.length),
+            file_attributes: wanted.map_or(0, |s| attributes(&s)),
+        }
+        .emit(&mut body);
+        Answer::ok(body)
+    }
+
+    fn read(&mut self, pdu: &[u8], lane: &mut Lane) -> Option<Answer> {
+        let Ok((_, request)) = read_write::read_request(pdu, &mut Off) else { return Answer::status(INVALID_PARAMETER) };
+        if request.fixed.length > TRANSFER_MAX {
+            return Answer::status(INVALID_PARAMETER);
+        }
+        let room = lane.smbd().and_then(|s| s.link().side(s.end().peer()).max_fragmented_size).unwrap_or(65_536);
+        let inline = request.channel.channel.0 == 0;
+        let length = if inline { request.fixed.length.min(room.saturating_sub(1024)) } else { request.fixed.length };
+        let (offset, least) = (request.fixed.offset, request.fixed.minimum_count);
+        let read = self.with_open(pdu, 16, |share, open| {
+            if open.folder {
+                return Answer::status(NtStatus(0xc000_0010));
+            }
+            match share.storage.read(&open.path, offset, length) {
+                Ok(data) if data.is_empty() && length > 0 || (data.len() as u32) < least => Answer::status(NtStatus::END_OF_FILE),
+                Ok(data) => Answer::ok(data),
+                Err(e) => Answer::status(status_of(&e)),
+            }
+        })?;
+        if read.status != NtStatus::SUCCESS {
+            return Some(read);
+        }
+        let data = read.body;
+        let fixed = |in_message: u32, remaining: u32| {
+            let mut body = Vec::with_capacity(16 + in_message as usize);
+            let fixed = read_write::ReadResponseFixed {
+                structure_size: 17,
+                data_offset: 80,
+                reserved: [0],
+                data_length: in_message,
+                data_remaining: remaining,
+                flags: 0,
+            };
+            fixed.emit(&mut body);
+            body
+        };
+        if inline {
+            let mut body = fixed(data.len() as u32, 0);
+            body.extend_from_slice(&data);
+            return Answer::ok(body);
+        }
+        if !request.channel.is_whole() || !request.channel.blob.inside || request.channel.described_length() < data.len() as u64 {
+            return Answer::status(INVALID_PARAMETER);
+        }
+        let mut rest = &data[..];
+        for d in request.channel.descriptors() {
+            let (piece, more) = rest.split_at(rest.len().min(d.length as usize));
+            if !piece.is_empty() && lane.write(d.token, d.offset, piece).is_err() {
+                self.broken = true;
+                return None;
+            }
+            rest = more;
+        }
+        let mut body = fixed(0, data.len() as u32);
+        body.push(0);
+        let invalidate = self.invalidates(&request.channel);
+        Some(Answer { status: NtStatus::SUCCESS, body, invalidate })
+    }
+
+    /// From dialect 3.0.2 on, the first descriptor's token (\[MS-SMB2\] 3.3.4.4).
+    fn invalidates(&self, channel: &rdmascope_dissector::wire::smb2::ChannelInfo<'_>) -> Option<u32> {
+        let asked = channel.asks_for_invalidation() && self.dialect.is_some_and(|d| d != Dialect::SMB_3_0);
+        channel.descriptors().next().filter(|_| asked).map(|d| d.token)
+    }
+
+    fn write(&mut self, now: Time, header: &Header, pdu: &[u8], lane: &mut Lane) -> Option<Answer> {
+        let _ = now;
+        let Ok((_, request)) = read_write::write_request(pdu, &mut Off) else { return Answer::status(INVALID_PARAMETER) };
+        let channel = request.channel;
+        let offset = request.fixed.offset;
+        let data = request.data.bytes;
+        let inline = channel.channel.0 == 0;
+        if inline && !request.data.inside {
+            return Answer::status(INVALID_PARAMETER);
+        }
+        let mut path = String::new();
+        let checked = self.with_open(pdu, 16, |share, open| {
+            if !open.may_write || !share.writable {
+                return Answer::status(NtStatus::ACCESS_DENIED);
+            }
+            path.clone_from(&open.path);
+            if !inline {
+                return Answer::ok(Vec::new());
+            }
+            match share.storage.write(&open.path, offset, data) {
+                Ok(()) => Answer::ok(write_body(data.len() as u32)),
+                Err(e) => Answer::status(status_of(&e)),
+            }
+        })?;
+        if inline || checked.status != NtStatus::SUCCESS {
+            return Some(checked);
+        }
+        let length = request.fixed.remaining_bytes;
+        if length > TRANSFER_MAX || length == 0 || !channel.is_whole() || !channel.blob.inside || channel.described_length() < length.into() {
+            return Answer::status(INVALID_PARAMETER);
+        }
+        if self.fetches.len() >= FETCHES_MAX {
+            return Answer::status(INSUFFICIENT_RESOURCES);
+        }
+        let Some(sink) = lane.register(vec![0; length as usize], Rights::LOCAL) else { return Answer::status(INSUFFICIENT_RESOURCES) };
+        let (mut reads, mut at) = (HashSet::new(), 0);
+        for d in channel.descriptors() {
+            let piece = d.length.min(length - at);
+            if piece == 0 {
+                continue;
+            }
+            match lane.read(sink, at.into(), d.token, d.offset, piece) {
+                Ok(id) => reads.insert(id),
+                Err(_) => {
+                    self.broken = true;
+                    return None;
+                }
+            };
+            at += piece;
+        }
+        let key = self.invalidates(&channel);
+        self.fetches.push(Fetch { header: *header, sink, reads, path, offset, key });
+        None
+    }
+
+    fn query_directory(&mut self, pdu: &[u8]) -> Option<Answer> {
+        let class = number(pdu, 66, 1) as u8;
+        let fresh = number(pdu, 67, 1) & 0x11 != 0;
+        let single = number(pdu, 67, 1) & 0x02 != 0;
+        let (at, length) = (number(pdu, 88, 2) as usize, number(pdu, 90, 2) as usize);
+        let room = (number(pdu, 92, 4) as usize).min(1 << 20);
+        let pattern = text(pdu.get(at..at + length).unwrap_or_default());
+        self.with_open(pdu, 8, |share, open| {
+            if !open.folder {
+                return Answer::status(INVALID_PARAMETER);
+            }
+            let first = fresh || open.listing.is_none();
+            if first {
+                let names = match share.storage.list(&open.path) {
+                    Ok(names) => names,
+                    Err(e) => return Answer::status(status_of(&e)),
+                };
+                let mut all = vec![".".to_owned(), "..".to_owned()];
+                all.extend(names);
+                all.retain(|name| matches(&pattern, name));
+                open.listing = Some(all.into_iter());
+            }
+            let (mut out, mut last) = (Vec::new(), None);
+            let Some(listing) = &mut open.listing else { return Answer::status(NtStatus::NO_MORE_FILES) };
+            while let Some(name) = listing.as_slice().first() {
+                let path = match &name[..] {
+                    "." | ".." => open.path.clone(),
+                    name if open.path.is_empty() => name.to_owned(),
+                    name => format!("{}/{name}", open.path),
+                };
+                // what cannot be looked at (a link that leads out) is not shown
+                if let Ok(stat) = share.storage.stat(&path) {
+                    let Some(entry) = entry(class, name, &stat) else { return Answer::status(INVALID_PARAMETER) };
+                    let start = out.len().next_multiple_of(8);
+                    if start + entry.len() > room {
+                        break;
+                    }
+                    out.resize(start, 0);
+                    if let Some(last) = last {
+                        let next = (start - last) as u32;
+                        out[last..last + 4].copy_from_slice(&next.to_le_bytes());
+                    }
+                    last = Some(start);
+                    out.extend_from_slice(&entry);
+                }
+                listing.next();
+                if single {
+                    break;
+                }
+            }
+            if out.is_empty() {
+                return Answer::status(if first { NO_SUCH_FILE } else { NtStatus::NO_MORE_FILES });
+            }
+            Answer::ok(Writer::default().u16(9).u16(72).u32(out.len() as u32).bytes(&out).0)
+        })
+    }
+
+    fn query_info(&mut self, pdu: &[u8]) -> Option<Answer> {
+        let (info_type, class) = (number(pdu, 66, 1) as u8, number(pdu, 67, 1) as u8);
+        let room = number(pdu, 68, 4) as usize;
+        self.with_open(pdu, 24, |share, open| {
+            let stat = match share.storage.stat(&open.path) {
+                Ok(stat) => stat,
+                Err(e) => return Answer::status(status_of(&e)),
+            };
+            let Some(info) = info(info_type, class, &stat, open, &share.name) else { return Answer::status(NOT_SUPPORTED) };
+            // what does not fit is an error for those of fixed length, and all of these are short
+            if info.len() > room {
+                return Answer::status(NtStatus(0xc000_0004));
+            }
+            Answer::ok(Writer::default().u16(9).u16(72).u32(info.len() as u32).bytes(&info).0)
+        })
+    }
+
+    fn set_info(&mut self, pdu: &[u8]) -> Option<Answer> {
+        const BASIC: u64 = 4;
+        const DISPOSITION: u64 = 13;
+        const ALLOCATION: u64 = 19;
+        const END_OF_FILE: u64 = 20;
+        let (info_type, class) = (number(pdu, 66, 1), number(pdu, 67, 1));
+        let at = number(pdu, 72, 2) as usize;
+        self.with_open(pdu, 16, |share, open| {
+            if !share.writable {
+                return Answer::status(NtStatus::ACCESS_DENIED);
+            }
+            let done = Answer::ok(vec![2, 0]);
+            match (info_type, class) {
+                // times and attributes are taken and not kept
+                (1, BASIC | ALLOCATION) => done,
+                (1, DISPOSITION) => {
+                    open.delete = number(pdu, at, 1) != 0;
+                    done
+                }
+                (1, END_OF_FILE) => match share.storage.set_length(&open.path, number(pdu, at, 8)) {
+                    Ok(()) => done,
+                    Err(e) => Answer::status(status_of(&e)),
+                },
+                _ => Answer::status(NOT_SUPPORTED),
+            }
+        })
+    }
+}
+
+fn write_body(count: u32) -> Vec<u8> {
+    let mut body = Vec::new();
+    read_write::WriteResponseFixed {
+        structure_size: 17,
+        reserved: [0; 2],
+        count,
+        remaining: 0,
+        channel_info_offset: 0,
+        channel_info_length: 0,
+    }
+    .emit(&mut body);
+    body.push(0);
+    body
+}
+
+fn attributes(stat: &Stat) -> u32 {
+    if stat.folder { ATTRIBUTE_FOLDER } else { ATTRIBUTE_NORMAL }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf16_lossy(&bytes.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect::<Vec<_>>())
+}
+
+/// `*` and `?`, without regard to case. The cost is the product of the lengths at most.
+fn matches(pattern: &str, name: &str) -> bool {
+    let p: Vec<char> = pattern.to_lowercase().chars().collect();
+    let n: Vec<char> = name.to_lowercase().chars().collect();
+    let (mut i, mut j, mut star) = (0, 0, None);
+    while j < n.len() {
+        match p.get(i) {
+            Some('*') => {
+                star = Some((i, j));
+                i += 1;
+            }
+            Some(c) if *c == '?' || *c == n[j] => {
+                i += 1;
+                j += 1;
+            }
+            _ => match star {
+                Some((at, from)) => {
+                    star = Some((at, from + 1));
+                    i = at + 1;
+                    j = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    p[i..].iter().all(|c| *c == '*')
+}
+
+fn status_of(e: &io::Error) -> NtStatus {
+    match e.kind() {
+        io::ErrorKind::NotFound => OBJECT_NAME_NOT_FOUND,
+        io::ErrorKind::PermissionDenied => NtStatus::ACCESS_DENIED,
+        io::ErrorKind::AlreadyExists => OBJECT_NAME_COLLISION,
+        io::ErrorKind::StorageFull => DISK_FULL,
+        io::ErrorKind::NotADirectory => NOT_A_DIRECTORY,
+        io::ErrorKind::IsADirectory => FILE_IS_A_DIRECTORY,
+        io::ErrorKind::Unsupported => NOT_SUPPORTED,
+        _ => IO_ERROR,
+    }
+}
+
+/// An entry of a folder, \[MS-FSCC\] 2.4; `None` for a class that we do not know.
+fn entry(class: u8, name: &str, stat: &Stat) -> Option<Vec<u8>> {
+    let name = utf16(name);
+    let head = Writer::default().u32(0).u32(0);
+    if class == 12 {
+        return Some(head.u32(name.len() as u32).bytes(&name).0);
+    }
+    let time = filetime_of(stat.modified);
+    let head = head.u64(time).u64(time).u64(time).u64(time).u64(stat.length).u64(stat.length.next_multiple_of(4096));
+    let head = head.u32(attributes(stat)).u32(name.len() as u32);
+    Some(
+        match class {
+            1 => head,
+            2 => head.u32(0),
+            // extended attributes, short name
+            3 => head.u32(0).bytes(&[0; 26]),
+            37 => head.u32(0).bytes(&[0; 28]).u64(stat.id),
+            38 => head.u32(0).u32(0).u64(stat.id),
+            _ => return None,
+        }
+        .bytes(&name)
+        .0,
+    )
+}
+
+/// Information on a file, its file system or its security; `None` for what we do not know.
+fn info(info_type: u8, class: u8, stat: &Stat, open: &Open, label: &str) -> Option<Vec<u8>> {
+    let time = filetime_of(stat.modified);
+    let allocated = stat.length.next_multiple_of(4096);
+    let w = Writer::default;
+    let basic = |w: Writer| w.u64(time).u64(time).u64(time).u64(time).u32(attributes(stat)).u32(0);
+    let standard = |w: Writer| w.u64(allocated).u64(stat.length).u32(1).u8(open.delete.into()).u8(stat.folder.into()).u16(0);
+    let name = utf16(&format!("\\{}", open.path.replace('/', "\\")));
+    const BLOCKS: u64 = 1 << 28;
+    Some(match (info_type, class) {
+        (1, 4) => basic(w()).0,
+        (1, 5) => standard(w()).0,
+        (1, 6) => w().u64(stat.id).0,
+        (1, 7) => w().u32(0).0,
+        (1, 8) => w().u32(0x0012_0089).0,
+        (1, 14) => w().u64(0).0,
+        (1, 16 | 17) => w().u32(0).0,
+        (1, 18) => standard(basic(w()))
+            .u64(stat.id)
+            .u32(0)
+            .u32(if open.may_write { 0x0012_019f } else { 0x0012_0089 })
+            .u64(0)
+            .u32(0)
+            .u32(0)
+            .u32(name.len() as u32)
+            .bytes(&name)
+            .0,
+        (1, 22) => {
+            let stream = utf16("::$DATA");
+            if stat.folder { Vec::new() } else { w().u32(0).u32(stream.len() as u32).u64(stat.length).u64(allocated).bytes(&stream).0 }
+        }
+        (1, 34) => w().u64(time).u64(time).u64(time).u64(time).u64(allocated).u64(stat.length).u32(attributes(stat)).u32(0).0,
+        (1, 35) => w().u32(attributes(stat)).u32(0).0,
+        (2, 1) => {
+            let label = utf16(label);
+            w().u64(0).u32(1).u32(label.len() as u32).u8(0).u8(0).bytes(&label).0
+        }
+        (2, 3) => w().u64(BLOCKS).u64(BLOCKS / 2).u32(1).u32(4096).0,
+        // a disk, mounted
+        (2, 4) => w().u32(7).u32(0x20).0,
+        // case preserved and sensitive, Unicode
+        (2, 5) => {
+            let kind = utf16("NTFS");
+            w().u32(7).u32(255).u32(kind.len() as u32).bytes(&kind).0
+        }
+        (2, 7) => w().u64(BLOCKS).u64(BLOCKS / 2).u64(BLOCKS / 2).u32(1).u32(4096).0,
+        (2, 11) => w().u32(512).u32(4096).u32(4096).u32(4096).u32(3).u32(0).u32(0).0,
+        // a self-relative security descriptor without owner, group or lists
+        (3, _) => w().u8(1).u8(0).u16(0x8000).u32(0).u32(0).u32(0).u32(0).0,
+        _ => return None,
+    })
+}
+
+/// Serves one connection until it ends.
+///
+/// # Errors
+/// Those of the socket.
+pub fn serve(stream: TcpStream, share: Arc<Share>, config: &Config) -> Result<(), Error> {
+    let mut channel = Channel::accept(stream, config)?;
+    serve_channel(&mut channel, share)?;
+    channel.finish()?;
+    Ok(())
+}
+
+/// The same on a channel of the caller's, which is left open to be looked at.
+///
+/// # Errors
+/// Those of the socket.
+pub fn serve_channel(channel: &mut Channel, share: Arc<Share>) -> Result<(), Error> {
+    let mut connection = Connection::new(share)?;
+    while !connection.is_broken() {
+        let event = channel.poll(Duration::from_secs(60))?;
+        let now = channel.now();
+        match event {
+            Some(Event::Message { bytes, .. }) => connection.handle_message(now, &bytes, channel.lane()),
+            Some(Event::ReadDone { id }) => connection.handle_read_done(now, id, channel.lane()),
+            Some(Event::Closed(_)) => return Ok(()),
+            Some(Event::Connected | Event::Established | Event::Raw(_)) | None => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_names() {
+        for (pattern, name, fits) in
+            [("*", "a", true), ("*.TXT", "a.txt", true), ("a?c", "abc", true), ("a?c", "ac", false), ("*b*b", "abab", true), ("b*", "ab", false)]
+        {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+}

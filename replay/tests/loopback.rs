@@ -1,0 +1,155 @@
+//! The client against the built-in peer over loopback TCP: every dialect, signed and as a guest, and what a tap on the wire says of it.
+
+use rdmascope_analyzer::keys::Dialect;
+use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+use rdmascope_analyzer::report::Report;
+use rdmascope_capture::{OpenOptions, Source, open};
+use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::wire::smb2::NtStatus;
+use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
+use rdmascope_replay::channel::{Channel, Config};
+use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
+use rdmascope_replay::smb2::ntlm::Credentials;
+use rdmascope_replay::smb2::server::{Share, serve};
+use rdmascope_replay::smb2::storage::Storage;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn big() -> Vec<u8> {
+    (1..=1_500_000u32).flat_map(|n| format!("{n}\n").into_bytes()).take(8 << 20).collect()
+}
+
+fn peer(password: Option<&str>, config: Config) -> SocketAddr {
+    let share = Arc::new(Share {
+        name: "share".into(),
+        storage: Storage::memory([("big.bin".to_owned(), big()), ("hello.txt".to_owned(), b"hello\n".to_vec())]),
+        writable: true,
+        nt_hash: password.map(rdmascope_analyzer::keys::ntlm::nt_hash),
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (share, config) = (share.clone(), config.clone());
+            std::thread::spawn(move || serve(stream.unwrap(), share, &config));
+        }
+    });
+    address
+}
+
+fn analyze(path: &Path) -> Report {
+    let mut pipeline = Pipeline::new(Default::default());
+    let mut capture = open(path, OpenOptions::new()).unwrap();
+    let mut number = 0;
+    while let Some(record) = capture.next().unwrap() {
+        number += 1;
+        let meta = FrameMeta {
+            number,
+            time_ns: record.time_ns,
+            link_type: record.link_type,
+            wire_len: record.wire_len,
+            interface: record.interface,
+        };
+        pipeline.frame(&meta, record.bytes, &mut Off);
+    }
+    pipeline.finish().0
+}
+
+fn session(address: SocketAddr, config: &Config, dialect: Dialect, who: &Credentials, keep: Option<&Path>) -> Client {
+    let mut channel = Channel::connect(address, config, Duration::from_secs(5)).unwrap();
+    if let Some(path) = keep {
+        channel.record(Box::new(std::fs::File::create(path).unwrap()), "wire").unwrap();
+    }
+    let mut client = Client::negotiate(channel, Options { dialects: vec![dialect], timeout: Duration::from_secs(60), ..Options::default() }).unwrap();
+    assert_eq!(client.dialect(), dialect);
+    client.session_setup(who).unwrap();
+    client.tree_connect("127.0.0.1", "share").unwrap();
+    client
+}
+
+#[test]
+fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let user = Credentials::new("user", "secret");
+    let crc_off = Config { iwarp: rdmascope_replay::iwarp::Config { crc: false, revision: 1, ..Default::default() }, ..Config::default() };
+    let cases = [
+        (Dialect::SMB_3_1_1, Some("secret"), &user, Config::default()),
+        (Dialect::SMB_3_0_2, Some("secret"), &user, crc_off),
+        (Dialect::SMB_3_0, None, &user, Config::default()),
+        (Dialect::SMB_3_1_1, None, &Credentials::anonymous(), Config::default()),
+    ];
+    for (n, (dialect, password, who, config)) in cases.into_iter().enumerate() {
+        let address = peer(password, config.clone());
+        let kept = folder.path().join(format!("{n}.pcapng"));
+        let mut client = session(address, &config, dialect, who, Some(&kept));
+        assert_eq!(client.is_signed(), password.is_some());
+        let root = client.create("", access::READ, disposition::OPEN, 1).unwrap();
+        let names: Vec<String> = client.list(root.id, "*").unwrap().into_iter().map(|e| e.name).collect();
+        assert_eq!(names, [".", "..", "big.bin", "hello.txt"]);
+        client.close(root.id).unwrap();
+
+        let file = client.create("big.bin", access::READ, disposition::OPEN, 0).unwrap();
+        assert_eq!(file.end_of_file, 8 << 20);
+        let read = client.read_rdma(file.id, 0, 8 << 20, RdmaChannel::RDMA_V1_INVALIDATE).unwrap();
+        assert!(read.data == big(), "8 MiB by RDMA");
+        assert_eq!(read.invalidated, dialect != Dialect::SMB_3_0);
+        let read = client.read_rdma(file.id, 5, 100_000, RdmaChannel::RDMA_V1).unwrap();
+        assert!(read.data == big()[5..100_005] && !read.invalidated);
+        assert_eq!(client.read_inline(file.id, 7, 200_000).unwrap().data, big()[7..200_007], "in fragments");
+        let end = client.read_inline(file.id, 8 << 20, 10).unwrap_err();
+        assert_eq!(end.status(), Some(NtStatus::END_OF_FILE));
+        assert_eq!(client.query_info(file.id, 1, 5, 24).unwrap()[8..16], (8u64 << 20).to_le_bytes());
+        client.close(file.id).unwrap();
+
+        let file = client.create("new.bin", access::READ | access::WRITE, disposition::OVERWRITE_IF, 0).unwrap();
+        let data: Vec<u8> = (0..3_000_000u32).map(|n| (n / 3) as u8).collect();
+        let (count, _) = client.write_rdma(file.id, 0, data.clone(), RdmaChannel::RDMA_V1_INVALIDATE).unwrap();
+        assert_eq!(count, 3_000_000);
+        assert_eq!(client.write_inline(file.id, 10, b"inline").unwrap(), 6);
+        client.flush(file.id).unwrap();
+        let back = client.read_rdma(file.id, 0, 3_000_000, RdmaChannel::RDMA_V1_INVALIDATE).unwrap().data;
+        assert!(back[..10] == data[..10] && &back[10..16] == b"inline" && back[16..] == data[16..]);
+        client.close(file.id).unwrap();
+        client.echo().unwrap();
+        let missing = client.create("missing", access::READ, disposition::OPEN, 0).unwrap_err();
+        assert_eq!(missing.status(), Some(NtStatus(0xc000_0034)));
+        let breaches = client.channel().lane().smbd().unwrap().breaches().to_vec();
+        assert_eq!(breaches, []);
+        client.finish().unwrap();
+
+        let report = analyze(&kept);
+        assert_eq!(report.connections.len(), 1);
+        let said: Vec<String> = report.findings.iter().map(|f| format!("{f:?}"))
+            // what the test does on purpose: a file that is not there, and a large read without RDMA
+            .filter(|f| !["Smb2Error", "SmbdFragCost"].iter().any(|known| f.contains(known)))
+            .collect();
+        assert!(said.is_empty(), "{said:#?}");
+    }
+}
+
+#[test]
+fn a_wrong_password_is_refused() {
+    let address = peer(Some("secret"), Config::default());
+    for who in [Credentials::new("user", "other"), Credentials::anonymous()] {
+        let channel = Channel::connect(address, &Config::default(), Duration::from_secs(5)).unwrap();
+        let mut client = Client::negotiate(channel, Options::default()).unwrap();
+        assert_eq!(client.session_setup(&who).unwrap_err().status(), Some(NtStatus(0xc000_006d)));
+    }
+}
+
+#[test]
+fn few_credits_and_small_messages_are_enough() {
+    let mut config = Config::default();
+    config.smbd.send_credits = 4;
+    config.smbd.receive_credits = 4;
+    config.smbd.max_receive_size = 512;
+    config.smbd.max_send_size = 256;
+    let address = peer(None, config.clone());
+    let mut client = session(address, &config, Dialect::SMB_3_1_1, &Credentials::anonymous(), None);
+    let file = client.create("big.bin", access::READ, disposition::OPEN, 0).unwrap();
+    assert_eq!(client.read_inline(file.id, 0, 60_000).unwrap().data, big()[..60_000]);
+    client.close(file.id).unwrap();
+    client.finish().unwrap();
+}
