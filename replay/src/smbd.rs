@@ -454,7 +454,8 @@ impl Endpoint {
         let Ok((_, data)) = smbd::parse_data(message, length, &mut Off) else {
             return self.fail(Failure::Short(message.len()));
         };
-        if let Some(breach) = self.observed(now, |link, at, notes| link.data(at, notes.me.peer(), &data.header, length, data.inside, notes)) {
+        if let Some(breach) = self.observed(now, |link, at, notes| link.data(at, notes.me.peer(), &data.header, length, data.inside, notes))
+        {
             return self.fail(Failure::Breach(breach));
         }
         self.respond |= data.header.response_requested();
@@ -612,7 +613,9 @@ mod tests {
             let at = At { frame: self.frames, time: self.now };
             let mut notes = Notes { me: End::B, breaches: &mut self.said, fatal: None };
             match self.tap.phase() {
-                Phase::Idle => self.tap.negotiate_request(at, from, &smbd::parse_negotiate_request(message, &mut Off).unwrap().1, &mut notes),
+                Phase::Idle => {
+                    self.tap.negotiate_request(at, from, &smbd::parse_negotiate_request(message, &mut Off).unwrap().1, &mut notes)
+                }
                 Phase::Negotiating => {
                     self.tap.negotiate_response(at, from, &smbd::parse_negotiate_response(message, &mut Off).unwrap().1, &mut notes);
                 }
@@ -778,7 +781,10 @@ mod tests {
             let sent = pair.ends[0].poll_transmit(pair.now).unwrap();
             assert!(pair.ends[0].breaches().iter().any(|b| b.rule == rule && !b.by_peer), "{rule:?}");
             pair.ends[1].handle_message(pair.now, &sent.message);
-            assert!(matches!(pair.ends[1].poll_event(), Some(Event::Failed(Failure::Breach(b))) if b.rule == rule && b.by_peer), "{rule:?}");
+            assert!(
+                matches!(pair.ends[1].poll_event(), Some(Event::Failed(Failure::Breach(b))) if b.rule == rule && b.by_peer),
+                "{rule:?}"
+            );
         }
     }
 }

@@ -46,7 +46,12 @@ impl Recorder {
     /// # Errors
     /// Where it cannot be written.
     pub fn new(
-        output: Box<dyn Write + Send>, name: &str, us: SocketAddr, peer: SocketAddr, we_connected: bool, now: i64,
+        output: Box<dyn Write + Send>,
+        name: &str,
+        us: SocketAddr,
+        peer: SocketAddr,
+        we_connected: bool,
+        now: i64,
     ) -> Result<Self, rdmascope_capture::Error> {
         let section = Section { application: Some("rdmascope".into()), ..Section::default() };
         let mut writer = PcapngWriter::new(output, name, &section)?;

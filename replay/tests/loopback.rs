@@ -62,7 +62,8 @@ fn session(address: SocketAddr, config: &Config, dialect: Dialect, who: &Credent
     if let Some(path) = keep {
         channel.record(Box::new(std::fs::File::create(path).unwrap()), "wire").unwrap();
     }
-    let mut client = Client::negotiate(channel, Options { dialects: vec![dialect], timeout: Duration::from_secs(60), ..Options::default() }).unwrap();
+    let mut client =
+        Client::negotiate(channel, Options { dialects: vec![dialect], timeout: Duration::from_secs(60), ..Options::default() }).unwrap();
     assert_eq!(client.dialect(), dialect);
     client.session_setup(who).unwrap();
     client.tree_connect("127.0.0.1", "share").unwrap();
@@ -121,7 +122,10 @@ fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
 
         let report = analyze(&kept);
         assert_eq!(report.connections.len(), 1);
-        let said: Vec<String> = report.findings.iter().map(|f| format!("{f:?}"))
+        let said: Vec<String> = report
+            .findings
+            .iter()
+            .map(|f| format!("{f:?}"))
             // what the test does on purpose: a file that is not there, and a large read without RDMA
             .filter(|f| !["Smb2Error", "SmbdFragCost"].iter().any(|known| f.contains(known)))
             .collect();

@@ -717,8 +717,10 @@ impl Connection {
                 self.answering.push_back((request, 0));
             }
             _ => {
-                let reason = rdmascope_dissector::wire::iwarp::rdmap::parse_terminate(segment.payload, &mut Off)
-                    .map_or(Terminate { layer: 0, error_type: 0, code: 0xff, segment_length: None, ddp: None, read_request: None }, |(_, t)| t);
+                let reason = rdmascope_dissector::wire::iwarp::rdmap::parse_terminate(segment.payload, &mut Off).map_or(
+                    Terminate { layer: 0, error_type: 0, code: 0xff, segment_length: None, ddp: None, read_request: None },
+                    |(_, t)| t,
+                );
                 self.end(Closed::Terminated(reason));
             }
         }

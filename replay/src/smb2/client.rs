@@ -379,7 +379,12 @@ impl Client {
     /// # Errors
     /// Where the server refuses.
     pub fn read_with(
-        &mut self, file: FileId, offset: u64, length: u32, channel: RdmaChannel, info: &[u8],
+        &mut self,
+        file: FileId,
+        offset: u64,
+        length: u32,
+        channel: RdmaChannel,
+        info: &[u8],
     ) -> Result<(Reply, read_write::ReadResponseFixed)> {
         let mut body = Vec::new();
         read_write::ReadRequestFixed {
@@ -434,7 +439,13 @@ impl Client {
     /// # Errors
     /// Where the server refuses.
     pub fn write_with(
-        &mut self, file: FileId, offset: u64, data: &[u8], remaining: u32, channel: RdmaChannel, info: &[u8],
+        &mut self,
+        file: FileId,
+        offset: u64,
+        data: &[u8],
+        remaining: u32,
+        channel: RdmaChannel,
+        info: &[u8],
     ) -> Result<(Reply, u32)> {
         let mut body = Vec::new();
         read_write::WriteRequestFixed {

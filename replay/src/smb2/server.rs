@@ -389,8 +389,7 @@ impl Connection {
                 hash.add(pdu);
                 let token = ntlm::spnego_response(Some(1), Some(&challenge));
                 self.opens.clear();
-                self.session =
-                    Some(Session { id, hash, challenge: Some(challenge), signer: None, valid: false, trees: HashSet::new() });
+                self.session = Some(Session { id, hash, challenge: Some(challenge), signer: None, valid: false, trees: HashSet::new() });
                 answer(NtStatus::MORE_PROCESSING_REQUIRED, 0, &token)
             }
             Some((3, message)) => {
@@ -449,8 +448,7 @@ impl Connection {
         if code != FSCTL_VALIDATE_NEGOTIATE_INFO {
             return Answer::status(NOT_SUPPORTED);
         }
-        let output =
-            Writer::default().u32(4).bytes(&self.guid).u16(1).u16(self.dialect.map_or(0, |d| d.0)).0;
+        let output = Writer::default().u32(4).bytes(&self.guid).u16(1).u16(self.dialect.map_or(0, |d| d.0)).0;
         let body = Writer::default()
             .u16(49)
             .u16(0)
@@ -677,7 +675,8 @@ impl Connection {
             return Some(checked);
         }
         let length = request.fixed.remaining_bytes;
-        if length > TRANSFER_MAX || length == 0 || !channel.is_whole() || !channel.blob.inside || channel.described_length() < length.into() {
+        if length > TRANSFER_MAX || length == 0 || !channel.is_whole() || !channel.blob.inside || channel.described_length() < length.into()
+        {
             return Answer::status(INVALID_PARAMETER);
         }
         if self.fetches.len() >= FETCHES_MAX {
@@ -913,16 +912,18 @@ fn info(info_type: u8, class: u8, stat: &Stat, open: &Open, label: &str) -> Opti
         (1, 8) => w().u32(0x0012_0089).0,
         (1, 14) => w().u64(0).0,
         (1, 16 | 17) => w().u32(0).0,
-        (1, 18) => standard(basic(w()))
-            .u64(stat.id)
-            .u32(0)
-            .u32(if open.may_write { 0x0012_019f } else { 0x0012_0089 })
-            .u64(0)
-            .u32(0)
-            .u32(0)
-            .u32(name.len() as u32)
-            .bytes(&name)
-            .0,
+        (1, 18) => {
+            standard(basic(w()))
+                .u64(stat.id)
+                .u32(0)
+                .u32(if open.may_write { 0x0012_019f } else { 0x0012_0089 })
+                .u64(0)
+                .u32(0)
+                .u32(0)
+                .u32(name.len() as u32)
+                .bytes(&name)
+                .0
+        }
         (1, 22) => {
             let stream = utf16("::$DATA");
             if stat.folder { Vec::new() } else { w().u32(0).u32(stream.len() as u32).u64(stat.length).u64(allocated).bytes(&stream).0 }
@@ -985,9 +986,14 @@ mod tests {
 
     #[test]
     fn patterns_match_names() {
-        for (pattern, name, fits) in
-            [("*", "a", true), ("*.TXT", "a.txt", true), ("a?c", "abc", true), ("a?c", "ac", false), ("*b*b", "abab", true), ("b*", "ab", false)]
-        {
+        for (pattern, name, fits) in [
+            ("*", "a", true),
+            ("*.TXT", "a.txt", true),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*b*b", "abab", true),
+            ("b*", "ab", false),
+        ] {
             assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
         }
     }
