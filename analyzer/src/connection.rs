@@ -6,7 +6,7 @@ use crate::env::{Env, Layer};
 use crate::finding::{Blame, Certainty, Rule, Severity, Site};
 use crate::flow::ib::{IbFact, IbSink};
 use crate::flow::iwarp::{FlowFact, FlowSink, StreamBytes};
-use crate::memory::{MemoryMap, Right, Verdict};
+use crate::memory::{MemoryMap, Right, State, Verdict};
 use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
 use crate::receive::{Receive, Received, Send};
 use crate::report::{Handshake, Health, Peer, Protocol, Rdma, Sink, Transport};
@@ -43,6 +43,8 @@ fields! {
 /// The fields of this file, for the registry.
 pub const FIELDS: &[rdmascope_dissector::field::Def] = <f::All as Fields>::FIELDS;
 
+/// ns after a reply within which an RDMA Write for its exchange came too late, rather than for no reason.
+const LATE: i64 = 1_000_000_000;
 /// Sends looked at for what they are before a connection is left alone.
 const PROBES_MAX: u32 = 64;
 
@@ -95,6 +97,7 @@ pub struct Connection {
     pub(crate) inline_threshold: [Option<u32>; 2],
     pub(crate) stream_kind: stream::Kind,
     pub(crate) streams: [stream::Direction; 2],
+    pub(crate) read_depths: [Option<(u32, u32)>; 2],
     pub(crate) probes: u32,
     pub(crate) read_write_size: Option<u32>,
     /// Packets whose invariant CRC was right.
@@ -319,7 +322,7 @@ impl Connection {
     pub fn invalidated<S: Sink>(&mut self, env: &mut Env<S>, at: At, owner: End, key: u32) {
         let certainty = self.certainty();
         match self.memory.invalidate(at, owner, key) {
-            Some(region) if region.state == crate::memory::State::Live => {}
+            Some(region) if region.state == State::Live => {}
             Some(_) => {
                 let mut court = self.court(env, at);
                 court.judge(
@@ -504,6 +507,12 @@ impl Connection {
                     format_args!("{what} {length} bytes at {address:#x} with key {key:#010x}, which covers {size} bytes at {from:#x}"),
                 );
             }
+            Verdict::Stale
+                if wanted == Right::Write && region.is_some_and(|r| matches!(r.state, State::Ended(end) if at.time - end.time < LATE)) =>
+            {
+                let text = format_args!("wrote {length} bytes with key {key:#010x} after the reply that says they are there");
+                court.judge(Rule::RdmaOrder, by, certainty, text);
+            }
             Verdict::Stale => {
                 court.judge(
                     Rule::RdmaKeyStale,
@@ -588,6 +597,40 @@ impl Connection {
         }
     }
 
+    /// Memory that is still advertised when the connection ends.
+    fn judge_leaks<S: Sink>(&mut self, env: &mut Env<S>, at: At) {
+        for owner in End::BOTH {
+            let left = self.memory.all().filter(|(o, _, region)| *o == owner && region.state == State::Live).count();
+            let Some(first) = self.memory.all().filter(|(o, _, r)| *o == owner && r.state == State::Live).map(|(.., r)| r.advertised).min()
+            else {
+                continue;
+            };
+            if at.time - first.time > LATE {
+                let certainty = Certainty::Guess.max(if self.missed { Certainty::Guess } else { self.certainty() });
+                let mut court = self.court(env, first);
+                court.judge(Rule::RdmaKeyLeak, owner, certainty, format_args!("left {left} keys advertised whose exchange never ended"));
+            }
+        }
+    }
+
+    /// A DREQ, or another end, while requests wait for their replies.
+    fn judge_end<S: Sink>(&mut self, env: &mut Env<S>) {
+        let Some((by, how, at)) = self.closed else { return };
+        let waiting = self.smb2.as_ref().map_or(0, |s| s.outstanding()) + self.rpc.as_ref().map_or(0, |r| r.outstanding());
+        if waiting == 0 {
+            return;
+        }
+        let certainty = self.certainty();
+        let mut court = self.court(env, at);
+        let blame = by.map_or(Blame::Unknown, |by| court.blame(by));
+        court.report(
+            Rule::CmDisconnect,
+            blame,
+            certainty,
+            format_args!("ended the connection ({how}) with {waiting} requests outstanding"),
+        );
+    }
+
     /// Wrong invariant CRCs: damage where most are right, an unfinished checksum where none is.
     fn judge_icrc<S: Sink>(&mut self, env: &mut Env<S>) {
         let Some(first) = self.icrc_first_bad else { return };
@@ -615,6 +658,8 @@ impl Connection {
         self.judge_icrc(env);
         let by = self.closed.and_then(|(by, ..)| by);
         let at = self.closed.map_or(at, |(_, _, at)| at);
+        self.judge_end(env);
+        self.judge_leaks(env, at);
         if let Some(mut smbd) = self.smbd.take() {
             let mut court = self.court(env, at);
             smbd.link.closed(at, by, &mut court);
@@ -852,7 +897,33 @@ impl<S: Sink> Listener<'_, S> {
         if !startup.reply {
             connection.client = Some(by);
         }
-        let _ = at;
+        self.depths(at, by, startup);
+    }
+
+    /// Rejections, and read depths that cannot work (RFC 6581 9, \[MS-SMBD\] 6.2).
+    fn depths(&mut self, at: At, by: End, startup: &Startup<'_>) {
+        let blame = self.connection.court(self.env, at).blame(by);
+        let sure = Certainty::Certain;
+        if startup.reply && startup.reject {
+            self.connection.rejected = Some(String::from("MPA reply with the reject bit"));
+            self.wire(at, Rule::MpaReject, blame, sure, format_args!("rejected the iWARP connection"));
+        }
+        if startup.legacy.is_some_and(|l| l.little_endian) {
+            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("sent its read depths in little-endian"));
+        }
+        if let Some((ird, ord)) = startup.depths()
+            && ird == 0
+            && ord == 0
+        {
+            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("offered read depths (IRD, ORD) of 0"));
+        }
+        let asked = self.connection.read_depths[by.peer().index()];
+        if let (true, Some((_, ord)), Some((ird, _))) = (startup.reply, startup.depths(), asked)
+            && ord > ird
+        {
+            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("will have {ord} Reads outstanding; its peer answers {ird}"));
+        }
+        self.connection.read_depths[by.index()] = startup.depths();
     }
 }
 

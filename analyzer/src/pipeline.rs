@@ -26,6 +26,7 @@ use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
+use rdmascope_dissector::fault::FaultKind;
 use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, IbPacket, LinkType, Packet, Segment};
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::ib::bth::{self, Opcode, Service};
@@ -416,6 +417,9 @@ impl<S: Sink> Pipeline<S> {
 
     fn ib<T: Trace>(&mut self, at: At, wire_len: u32, packet: &Packet<'_>, ib: &IbPacket<'_>, t: &mut T) {
         self.env.layer(Layer::Ib);
+        if packet.fault.is_some() {
+            self.short(at, packet);
+        }
         let row = Opcode(ib.bth.opcode).row();
         let service = row.map(|r| r.service);
         if service == Some(Service::Congestion) {
@@ -494,6 +498,22 @@ impl<S: Sink> Pipeline<S> {
         if slot.connection.closed.is_some_and(|(_, _, closed)| closed.frame == at.frame) {
             self.cached = [None; 2];
         }
+    }
+
+    /// A packet whose headers, padding and ICRC are longer than it is.
+    #[cold]
+    fn short(&mut self, at: At, packet: &Packet<'_>) {
+        if packet.cut > 0 || packet.fault.is_none_or(|f| f.kind != FaultKind::Length) {
+            return;
+        }
+        let site = Site { connection: None, frame: at.frame, time_ns: at.time };
+        self.env.report(
+            Rule::BugCve202646043,
+            Blame::Unknown,
+            site,
+            Certainty::Certain,
+            format_args!("sent a packet shorter than its padding and ICRC"),
+        );
     }
 
     fn congestion(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>) {
@@ -625,6 +645,13 @@ impl<S: Sink> Pipeline<S> {
     // ── Connection management ───────────────────────────────────────────────────────────────────────────────────────
 
     fn datagram<T: Trace>(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>, t: &mut T) {
+        const MTU_MAX: u32 = 4096;
+        if ib.payload_length > MTU_MAX {
+            let site = Site { connection: None, frame: at.frame, time_ns: at.time };
+            let length = ib.payload_length;
+            let text = format_args!("sent a datagram of {length} bytes; no path MTU is larger than {MTU_MAX}");
+            self.env.report(Rule::BugCve202440992, Blame::Unknown, site, Certainty::Certain, text);
+        }
         if ib.bth.dest_qp > 1 {
             return;
         }

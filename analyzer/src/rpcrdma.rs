@@ -17,7 +17,7 @@ use crate::op::{At, End, RdmaOp};
 use crate::payload::Payload;
 use crate::receive::Send;
 use crate::report::Sink;
-use crate::smbd::link::{Judge, Seen};
+use crate::smbd::link::{Judge, Milliseconds, Seen};
 use crate::stats::Commands;
 use crate::stream;
 use alloc::boxed::Box;
@@ -26,7 +26,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rdmascope_dissector::trace::{Off, Trace};
-use rdmascope_dissector::wire::nfs::Op;
+use rdmascope_dissector::wire::nfs::{self, Op};
 use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, Outcome};
 use rdmascope_dissector::wire::rpcrdma::{Error, Proc, RpcRdma as Header, Segment};
 use rdmascope_dissector::wire::xdr::Stream;
@@ -162,7 +162,11 @@ impl Names {
 }
 
 fn operation_name(memo: &Memo, op: &Op<'_>) -> Option<&'static str> {
-    if memo.version < 4 && !op.callback { memo.procedure_name() } else { None }
+    match (op.callback, memo.version) {
+        (true, _) => nfs::v4::CallbackOperation(op.code).name(),
+        (false, 4) => nfs::v4::Operation(op.code).name(),
+        _ => memo.procedure_name(),
+    }
 }
 
 /// Which operation of a compound gives it its name: what does something, before what leads up to it.
@@ -191,6 +195,11 @@ impl RpcRdma {
     pub fn open_exchange(&mut self, id: u64) -> Option<&mut Exchange> {
         let key = self.by_exchange.get(&id)?;
         self.pending.get_mut(key).map(|p| &mut p.exchange)
+    }
+
+    /// Calls without their reply.
+    pub fn outstanding(&self) -> usize {
+        self.pending.len()
     }
 
     /// Messages are missing: what is outstanding and granted is not known for sure.
@@ -745,6 +754,17 @@ impl RpcRdma {
             let (command, status) = (pending.exchange.command, pending.exchange.status.unwrap_or(0));
             let mut court = connection.court(env, at);
             court.judge(Rule::RpcError, caller.peer(), Certainty::Certain, format_args!("answered {command} with status {status}"));
+        }
+        if let Some((latency, median)) = self.commands.slow(&pending.exchange) {
+            let (took, usual, command) = (Milliseconds(latency), Milliseconds(median), pending.exchange.command);
+            let certainty = Certainty::IfNothingWasMissed;
+            let mut court = connection.court(env, at);
+            court.judge(
+                Rule::RpcSlow,
+                caller.peer(),
+                certainty,
+                format_args!("took {took} for a {command}; half of them took {usual} at most"),
+            );
         }
         self.commands.add(&pending.exchange);
         env.complete(&pending.exchange);

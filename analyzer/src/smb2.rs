@@ -122,6 +122,11 @@ impl Smb2 {
         self.pending.get_mut(message_id).map(|p| &mut p.exchange)
     }
 
+    /// Requests without their reply, those left out that may wait for ever.
+    pub fn outstanding(&self) -> usize {
+        self.pending.values().filter(|p| !may_wait(&p.memo)).count()
+    }
+
     /// Messages are missing.
     pub fn missed(&mut self) {
         self.missed = true;
@@ -191,8 +196,7 @@ impl Smb2 {
                 payload.seal(&mut pending.exchange, length.into(), env);
             }
             let exchange = &pending.exchange;
-            let may_wait = matches!(pending.memo.command, Command::CHANGE_NOTIFY | Command::CANCEL | Command::OPLOCK_BREAK | Command::LOCK)
-                || (exchange.pending && connection.closed.is_none());
+            let may_wait = may_wait(&pending.memo) || (exchange.pending && connection.closed.is_none());
             let waited = at.time.saturating_sub(exchange.request.time);
             if !may_wait && waited > UNANSWERED_AFTER {
                 let (command, site) = (exchange.command, exchange.request_end);
@@ -205,6 +209,11 @@ impl Smb2 {
             env.complete(exchange);
         }
     }
+}
+
+/// Whether a request may be without reply for as long as the connection lives.
+const fn may_wait(memo: &RequestMemo) -> bool {
+    matches!(memo.command, Command::CHANGE_NOTIFY | Command::CANCEL | Command::OPLOCK_BREAK | Command::LOCK)
 }
 
 fn nom_incomplete() -> nom::Err<rdmascope_dissector::fault::Fault> {
@@ -671,10 +680,7 @@ impl<S: Sink> Walk<'_, '_, S> {
         }
         self.invalidation(&pending, failed);
         for key in pending.keys.iter() {
-            let before = self.connection.memory.end(self.upper.last, pending.by, key, pending.exchange.id);
-            if before.is_some_and(|r| r.used == 0) && !failed && pending.exchange.bytes_moved > 0 && !self.connection.missed {
-                // advertised, said to be used, never touched on the wire
-            }
+            self.connection.memory.end(self.upper.last, pending.by, key, pending.exchange.id);
         }
         if failed {
             let status = Status(status.0);
@@ -730,12 +736,7 @@ impl<S: Sink> Walk<'_, '_, S> {
     }
 
     fn slow(&mut self, exchange: &Exchange) {
-        const TIMES: i64 = 20;
-        const LEAST: i64 = 20_000_000;
-        const ENOUGH: u64 = 16;
-        let Some(latency) = exchange.latency().filter(|l| *l > LEAST && !exchange.pending) else { return };
-        let Some(row) = self.smb2.commands.find(exchange.command).filter(|r| r.latency.count() >= ENOUGH) else { return };
-        let Some(median) = row.latency.quantile(500).filter(|m| latency > m.saturating_mul(TIMES)) else { return };
+        let Some((latency, median)) = self.smb2.commands.slow(exchange) else { return };
         let (took, usual, command) = (Milliseconds(latency), Milliseconds(median), exchange.command);
         let certainty = Certainty::IfNothingWasMissed;
         self.judge(Rule::Smb2Slow, self.by, certainty, format_args!("took {took} for a {command}; half of them took {usual} at most"));

@@ -43,6 +43,17 @@ impl Commands {
         }
     }
 
+    /// Latency and median, in ns, of an exchange that took far longer than those before it of the same command.
+    pub fn slow(&self, exchange: &Exchange) -> Option<(i64, i64)> {
+        const TIMES: i64 = 20;
+        const LEAST: i64 = 20_000_000;
+        const ENOUGH: u64 = 16;
+        let latency = exchange.latency().filter(|l| *l > LEAST && !exchange.pending)?;
+        let row = self.find(exchange.command).filter(|r| r.latency.count() >= ENOUGH)?;
+        let median = row.latency.quantile(500).filter(|m| latency > m.saturating_mul(TIMES))?;
+        Some((latency, median))
+    }
+
     /// The row of a command.
     pub fn find(&self, name: &str) -> Option<&Command> {
         self.rows.iter().find(|r| r.name == name)

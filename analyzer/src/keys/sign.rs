@@ -63,24 +63,36 @@ impl Signer {
     /// The signature that `message` should have; what it has does not matter. `None` where it is shorter than an SMB2 header.
     pub fn signature(&self, message: &[u8]) -> Option<[u8; 16]> {
         let (header, body) = message.split_first_chunk::<HEADER_LEN>()?;
-        let (before, zeros) = (&header[..SIGNATURE], &[0; 16]);
-        Some(match &*self.inner {
+        Some(self.over([&header[..SIGNATURE], &[0; 16], body], &nonce(header)))
+    }
+
+    /// The signature of data that is no message: what RDMA moves, signed by an SMB2_RDMA_CRYPTO_TRANSFORM (\[MS-SMB2\] 2.2.43.1), whose
+    /// nonce AES-GMAC takes. `None` where that has fewer than 12 bytes.
+    pub fn signature_of_data(&self, data: &[u8], nonce: &[u8]) -> Option<[u8; 16]> {
+        let nonce = match *self.inner {
+            Inner::Gmac(..) => nonce.first_chunk()?,
+            Inner::Hmac(_) | Inner::Cmac(_) => &[0; 12],
+        };
+        Some(self.over([&[], &[], data], nonce))
+    }
+
+    /// Over parts of which all but the last are whole blocks of 16 bytes: AES-GMAC hashes each where it lies.
+    fn over(&self, parts: [&[u8]; 3], nonce: &[u8; 12]) -> [u8; 16] {
+        match &*self.inner {
             Inner::Hmac(mac) => {
-                let mac = mac.clone().chain_update(before).chain_update(zeros).chain_update(body);
-                *mac.finalize().into_bytes().first_chunk().unwrap_or(zeros)
+                let mac = parts.iter().fold(mac.clone(), |mac, part| mac.chain_update(part));
+                *mac.finalize().into_bytes().first_chunk().unwrap_or(&[0; 16])
             }
-            Inner::Cmac(mac) => mac.clone().chain_update(before).chain_update(zeros).chain_update(body).finalize().into_bytes().into(),
+            Inner::Cmac(mac) => parts.iter().fold(mac.clone(), |mac, part| mac.chain_update(part)).finalize().into_bytes().into(),
             Inner::Gmac(aes, hash) => {
-                // the signature is the fourth block of 16 bytes: each part can be hashed where it lies
                 let mut hash = hash.clone();
-                hash.update_padded(before);
-                hash.update_padded(zeros);
-                hash.update_padded(body);
+                parts.iter().for_each(|part| hash.update_padded(part));
                 let mut lengths = [0; 16];
-                lengths[..8].copy_from_slice(&(message.len() as u64 * 8).to_be_bytes());
+                let len: usize = parts.iter().map(|part| part.len()).sum();
+                lengths[..8].copy_from_slice(&(len as u64 * 8).to_be_bytes());
                 hash.update_padded(&lengths);
                 let mut counter = [0; 16];
-                counter[..12].copy_from_slice(&nonce(header));
+                counter[..12].copy_from_slice(nonce);
                 counter[15] = 1;
                 let mut mask = counter.into();
                 aes.encrypt_block(&mut mask);
@@ -88,7 +100,7 @@ impl Signer {
                 signature.iter_mut().zip(mask).for_each(|(s, m)| *s ^= m);
                 signature
             }
-        })
+        }
     }
 
     /// Whether `message` has the signature that it should have.
@@ -158,6 +170,7 @@ mod tests {
             nonce[8] = role;
             let expected = gcm.encrypt_inout_detached(&nonce.into(), &message, (&mut [][..]).into()).unwrap();
             assert_eq!(signer.signature(&message).unwrap()[..], expected[..], "{len}");
+            assert_eq!(signer.signature_of_data(&message, &nonce).unwrap()[..], expected[..], "{len}");
         }
     }
 
@@ -169,10 +182,12 @@ mod tests {
         let key = Key::of_slice(&hex("2b7e151628aed2a6abf7158809cf4f3c"));
         let mac = Cmac::<Aes128>::new_from_slice(key.bytes()).unwrap();
         assert_eq!(mac.clone().chain_update(&text).finalize().into_bytes()[..], hex("51f0bebf7e3b9d92fc49741779363cfe"));
+        let signer = Signer::new(SigningAlgorithm::AES_CMAC, &key).unwrap();
+        assert_eq!(signer.signature_of_data(&text, &[]).unwrap()[..], hex("51f0bebf7e3b9d92fc49741779363cfe"));
         let mut zeroed = text.clone();
         zeroed[48..].fill(0);
         let expected: [u8; 16] = mac.chain_update(&zeroed).finalize().into_bytes().into();
-        assert_eq!(Signer::new(SigningAlgorithm::AES_CMAC, &key).unwrap().signature(&text), Some(expected));
+        assert_eq!(signer.signature(&text), Some(expected));
     }
 
     #[test]

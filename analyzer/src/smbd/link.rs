@@ -311,6 +311,18 @@ impl Link {
         if response.status != 0 {
             let status = Status(response.status);
             judge.judge(Rule::SmbdNegRspStatus, by, sure, format_args!("refused the connection with {status}"));
+            let rest = [
+                u32::from(response.negotiated_version),
+                response.credits_requested.into(),
+                response.credits_granted.into(),
+                response.max_read_write_size,
+                response.preferred_send_size,
+                response.max_receive_size,
+                response.max_fragmented_size,
+            ];
+            if rest.iter().any(|field| *field != 0) {
+                judge.judge(Rule::SmbdNegRspFailureFields, by, sure, format_args!("filled in a Negotiate Response that refuses"));
+            }
             self.phase = Phase::Refused;
             return;
         }
@@ -367,13 +379,13 @@ impl Link {
         self.max_read_write_size = Some(response.max_read_write_size);
         self.phase = if refused { Phase::Refused } else { Phase::Established };
         if !refused {
-            self.reach(by, judge);
+            self.reach(judge);
         }
     }
 
     /// Whether the fragmented sizes agreed can be reached with the credits there are (derived: a message of that size needs
     /// that many sends, and no sender may count on grants while it is sending).
-    fn reach(&self, by: End, judge: &mut impl Judge) {
+    fn reach(&self, judge: &mut impl Judge) {
         if self.request.is_none() {
             return;
         }
@@ -383,6 +395,11 @@ impl Link {
             let payload = send.saturating_sub(24).max(1);
             let needs = u64::from(fragmented).div_ceil(payload.into());
             let most = from.requested_max;
+            if fragmented >= 1 << 20 && self.initiator == Some(receiver) && u64::from(most) * u64::from(send) < u64::from(fragmented) {
+                let size = Grouped(fragmented.into());
+                let text = format_args!("offers to reassemble {size} bytes, more than {most} credits of {send} bytes carry");
+                judge.judge(Rule::BugCifsMaxFragmentedSize, receiver, Certainty::Guess, text);
+            }
             if needs > u64::from(most) {
                 let (size, needs) = (Grouped(fragmented.into()), Grouped(needs));
                 judge.judge(
@@ -395,7 +412,6 @@ impl Link {
                 );
             }
         }
-        let _ = by;
     }
 
     /// A data transfer message, `wire_length` bytes long, whose data lies `inside` it.
