@@ -1,6 +1,7 @@
 //! What all connections of an analysis share: options, findings, counters of frames, and who listens.
 
 use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
+use crate::keys::Keyring;
 use crate::op::{At, End};
 use crate::report::Sink;
 use alloc::vec::Vec;
@@ -23,6 +24,8 @@ pub struct Options {
     pub slowest_max: usize,
     /// Queue pairs that the user says belong together.
     pub pins: Vec<(u32, u32)>,
+    /// Keys and passwords to decrypt and verify with; empty for none.
+    pub keyring: Keyring,
 }
 
 impl Default for Options {
@@ -35,6 +38,7 @@ impl Default for Options {
             requests_max: 16_384,
             slowest_max: 10,
             pins: Vec::new(),
+            keyring: Keyring::new(),
         }
     }
 }

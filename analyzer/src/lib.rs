@@ -29,3 +29,4 @@ pub mod smb2;
 pub mod smbd;
 pub mod stats;
 pub mod stream;
+pub mod unseal;

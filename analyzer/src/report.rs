@@ -235,6 +235,10 @@ pub struct Smb {
     pub signed: bool,
     /// Whether messages were encrypted.
     pub encrypted: bool,
+    /// Messages that could be decrypted with the keys given.
+    pub decrypted: u64,
+    /// Signatures that are right by the keys given.
+    pub verified: u64,
     /// By end: encrypted messages it sent, and the last of them.
     pub sealed: [(u64, Option<At>); 2],
 }
@@ -411,6 +415,8 @@ impl Connection {
                 sessions: smb2.sessions.clone(),
                 signed: smb2.signed,
                 encrypted: smb2.encrypted,
+                decrypted: smb2.decrypted,
+                verified: smb2.verified,
                 sealed: ends.map(|end| smb2.sealed[end.index()]),
             };
             commands.extend_from_slice(smb2.commands.rows());

@@ -5,6 +5,7 @@ use crate::connection::Connection;
 use crate::env::Env;
 use crate::exchange::{Channel, DESCRIPTORS_KEPT, Descriptor, Exchange, Family, Transfer};
 use crate::finding::{Certainty, Rule};
+use crate::keys::session::{Direction, Verdict};
 use crate::memory::{Region, Right, State};
 use crate::op::{At, End};
 use crate::payload::Payload;
@@ -12,12 +13,14 @@ use crate::report::{Sink, Transport};
 use crate::smbd::Upper;
 use crate::smbd::link::{Judge, Milliseconds, Status};
 use crate::stats::Commands;
+use crate::unseal::Unseal;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rdmascope_dissector::trace::Trace;
+use rdmascope_dissector::wire::smb2::compression;
 use rdmascope_dissector::wire::smb2::{
     self, Body, BodyForm, ChannelInfo, Command, FileId, Framing, Header, NtStatus, Pdu, RequestMemo, Severity, Visitor,
 };
@@ -28,6 +31,8 @@ const FILES_MAX: usize = 4096;
 const KEYS_MAX: usize = 64;
 /// ns after which a request without reply at the end of the capture counts as unanswered.
 pub const UNANSWERED_AFTER: i64 = 1_000_000_000;
+/// Layers around a message: encryption, compression, and no more.
+const LAYERS_MAX: usize = 2;
 /// Dialect 3.1.1.
 const DIALECT_311: u16 = 0x0311;
 /// Dialect 3.0.2, the first with remote invalidation.
@@ -93,6 +98,13 @@ pub struct Smb2 {
     credits: Option<i64>,
     negotiated: bool,
     missed: bool,
+    unseal: Unseal,
+    /// Messages decrypted.
+    pub decrypted: u64,
+    /// Signatures that were right.
+    pub verified: u64,
+    /// Text of encrypted and compressed messages, one buffer a layer.
+    clear: [Vec<u8>; LAYERS_MAX],
 }
 
 /// One message on its way through: what the decoder tells is judged here.
@@ -131,6 +143,7 @@ impl Smb2 {
     pub fn missed(&mut self) {
         self.missed = true;
         self.credits = None;
+        self.unseal.missed();
     }
 
     /// Payload bytes of an exchange.
@@ -145,16 +158,76 @@ impl Smb2 {
         if T::ON && upper.reassembled {
             t.source("Reassembled SMB Direct", upper.bytes);
         }
-        match Framing::of(upper.bytes) {
-            Some(Framing::Encrypted) => {
-                self.encrypted = true;
-                let (count, last) = &mut self.sealed[by.index()];
-                *count += 1;
-                *last = Some(upper.last);
-            }
-            Some(_) => {}
-            None => {}
+        self.layered(connection, env, by, upper, 0, t);
+        if T::ON && upper.reassembled {
+            t.end_source();
         }
+    }
+
+    /// A message that may be encrypted or compressed: opened as far as it can be.
+    fn layered<T: Trace, S: Sink>(
+        &mut self,
+        connection: &mut Connection,
+        env: &mut Env<S>,
+        by: End,
+        upper: &Upper<'_>,
+        depth: usize,
+        t: &mut T,
+    ) {
+        let framing = Framing::of(upper.bytes);
+        self.plain(connection, env, by, upper, t);
+        let whole = upper.bytes.len() as u64 >= u64::from(upper.wire_length);
+        if framing == Some(Framing::Encrypted) {
+            self.encrypted = true;
+        }
+        if depth >= LAYERS_MAX || !whole || !matches!(framing, Some(Framing::Encrypted | Framing::Compressed)) {
+            self.sealed(by, framing, upper);
+            return;
+        }
+        let mut clear = core::mem::take(&mut self.clear[depth]);
+        clear.clear();
+        let (name, opened) = if framing == Some(Framing::Encrypted) {
+            let direction = if connection.client == Some(by.peer()) { Direction::ToClient } else { Direction::ToServer };
+            let keyring = &env.options.keyring;
+            let opened = !keyring.is_empty() && self.unseal.decrypt(upper.bytes, direction, keyring, &mut clear).is_some();
+            self.decrypted += u64::from(opened);
+            ("Decrypted SMB2", opened)
+        } else {
+            match compression::decompress_message(upper.bytes, &mut clear, compression::LIMIT) {
+                Ok(()) => ("Decompressed SMB2", true),
+                Err(why) => {
+                    let mut court = connection.court(env, upper.last);
+                    let text = format_args!("sent a compressed message that cannot be read: {why}");
+                    court.judge(Rule::Smb2Malformed, by, Certainty::Certain, text);
+                    ("", false)
+                }
+            }
+        };
+        if opened {
+            if T::ON {
+                t.source(name, &clear);
+            }
+            let inner = Upper { bytes: &clear, wire_length: clear.len() as u32, reassembled: true, ..*upper };
+            self.layered(connection, env, by, &inner, depth + 1, t);
+            if T::ON {
+                t.end_source();
+            }
+        } else {
+            self.sealed(by, framing, upper);
+        }
+        self.clear[depth] = clear;
+    }
+
+    /// Remembers a message that nobody could look into.
+    fn sealed(&mut self, by: End, framing: Option<Framing>, upper: &Upper<'_>) {
+        if framing == Some(Framing::Encrypted) {
+            let (count, last) = &mut self.sealed[by.index()];
+            *count += 1;
+            *last = Some(upper.last);
+        }
+    }
+
+    fn plain<T: Trace, S: Sink>(&mut self, connection: &mut Connection, env: &mut Env<S>, by: End, upper: &Upper<'_>, t: &mut T) {
         // what cannot be looked into is not malformed
         let opaque = matches!(Framing::of(upper.bytes), Some(Framing::Encrypted | Framing::Compressed));
         let mut walk =
@@ -179,9 +252,6 @@ impl Smb2 {
                 );
             }
             connection.invalidated(env, upper.last, by.peer(), key);
-        }
-        if T::ON && upper.reassembled {
-            t.end_source();
         }
     }
 
@@ -232,6 +302,9 @@ impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, S> {
             self.smb2.sessions.push(header.session_id);
             self.env.session(header.session_id, self.connection.id);
         }
+        if !self.env.options.keyring.is_empty() {
+            self.seal(pdu);
+        }
         if header.is_response() { self.reply(pdu) } else { self.request(pdu) }
     }
 }
@@ -267,6 +340,31 @@ impl<S: Sink> Walk<'_, '_, S> {
     fn judge(&mut self, rule: Rule, by: End, certainty: Certainty, text: core::fmt::Arguments<'_>) {
         let mut court = self.connection.court(self.env, self.upper.last);
         court.judge(rule, by, certainty, text);
+    }
+
+    /// Keys are learnt, and signatures looked at.
+    fn seal(&mut self, pdu: &Pdu<'_>) {
+        self.smb2.unseal.learn(pdu, &self.env.options.keyring);
+        let header = &pdu.header;
+        let whole = self.upper.bytes.len() as u64 >= u64::from(self.upper.wire_length);
+        // an interim reply has a signature of zeros
+        if !header.is_signed() || !whole || header.is_interim() {
+            return;
+        }
+        match self.smb2.unseal.verify(pdu, &self.env.options.keyring) {
+            Verdict::Verified => self.smb2.verified += 1,
+            Verdict::Failed => {
+                let command = command_name(header.command);
+                let kind = if header.is_response() { "reply" } else { "request" };
+                self.judge(
+                    Rule::Smb2Signature,
+                    self.by,
+                    Certainty::Certain,
+                    format_args!("sent a {command} {kind} whose signature is wrong"),
+                );
+            }
+            Verdict::Unproven | Verdict::NoKey => {}
+        }
     }
 
     fn certainty(&self) -> Certainty {

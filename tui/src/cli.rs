@@ -92,6 +92,9 @@ pub(crate) struct Analyze {
     /// Two queue pairs that are the ends of one connection, where the capture does not say so; may be given several times
     #[arg(long = "pin", value_name = "QP=QP", value_parser = pin)]
     pub(crate) pins: Vec<Pin>,
+    /// Decrypt and verify SMB 3 with the keys and passwords in this file (lines of smbinfo keys, of Wireshark's smb2_seskey_list, user=, password=)
+    #[arg(long, value_name = "KEYFILE")]
+    pub(crate) keys: Option<PathBuf>,
     /// In JSON, list every request with its memory, RDMA, times and the SHA-256 of its payload
     #[arg(long)]
     pub(crate) exchanges: bool,
@@ -160,6 +163,9 @@ pub(crate) struct Dissect {
     /// Show only frames that pass this display filter
     #[arg(short = 'Y', long = "filter", value_name = "FILTER")]
     pub(crate) filter: Option<String>,
+    /// Decrypt and verify SMB 3 with the keys and passwords in this file (lines of smbinfo keys, of Wireshark's smb2_seskey_list, user=, password=)
+    #[arg(long, value_name = "KEYFILE")]
+    pub(crate) keys: Option<PathBuf>,
     /// Stop after so many frames were shown
     #[arg(short = 'c', long = "count", value_name = "N")]
     pub(crate) count: Option<u64>,

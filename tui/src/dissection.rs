@@ -2,6 +2,7 @@
 //! commands meet decoding.
 
 use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::keys::Keyring;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_capture::{Interface, Record};
 use rdmascope_dissector::frame::{self, Addr, Body, Packet};
@@ -41,8 +42,8 @@ impl Dissected {
 }
 
 impl Dissection {
-    pub(crate) fn new() -> Self {
-        Self { pipeline: Pipeline::new(Options::default()), number: 0, first_ns: None, previous_ns: 0 }
+    pub(crate) fn new(keyring: Keyring) -> Self {
+        Self { pipeline: Pipeline::new(Options { keyring, ..Options::default() }), number: 0, first_ns: None, previous_ns: 0 }
     }
 
     /// Dissects the next frame of the capture.

@@ -1,10 +1,11 @@
 //! The captures of a command line: opened, merged, and walked with a progress bar.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rdmascope_analyzer::keys::Keyring;
 use rdmascope_capture::{Capture, MergedSource, OpenOptions, Source, open};
 use std::io::{IsTerminal, stderr, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One capture, or several merged by time.
 pub(crate) enum Input {
@@ -19,6 +20,16 @@ pub(crate) fn open_all(files: &[PathBuf]) -> Result<Input> {
         1 => Input::One(captures.remove(0)),
         _ => Input::Many(MergedSource::new(captures)),
     })
+}
+
+/// The keys and passwords in a file; none without one.
+pub(crate) fn keyring(path: Option<&Path>) -> Result<Keyring> {
+    let mut keyring = Keyring::new();
+    if let Some(path) = path {
+        let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+        keyring.add_file(&text).with_context(|| format!("{} is not a key file", path.display()))?;
+    }
+    Ok(keyring)
 }
 
 /// Bytes between two looks at how far reading is.

@@ -33,6 +33,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
         payloads: args.exchanges,
         connections_max: args.max_connections.unwrap_or(defaults.connections_max),
         pins: args.pins.iter().map(|p| (p.0, p.1)).collect(),
+        keyring: input::keyring(args.keys.as_deref())?,
         ..defaults
     };
     let threads = args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX));

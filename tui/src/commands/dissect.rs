@@ -58,7 +58,8 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     let name = args.files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
     let mut tree = Tree::new();
     tree.quiet = matches!(format, Format::Json | Format::Ek);
-    let mut job = Job { filter, probe, tree, line: Line::default(), dissection: Dissection::new(), sink };
+    let mut job =
+        Job { filter, probe, tree, line: Line::default(), dissection: Dissection::new(crate::input::keyring(args.keys.as_deref())?), sink };
     match input {
         Input::One(mut capture) => job.run(&mut capture, &mut out, args.count, &name),
         Input::Many(mut merged) => job.run(&mut merged, &mut out, args.count, &name),
