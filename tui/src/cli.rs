@@ -24,6 +24,7 @@ Examples:
   rdmascope analyze client.pcap server.pcap.zst               several captures, merged by time
   rdmascope analyze trace.pcapng -Y 'ip.addr == 192.0.2.7'    only what has a frame that passes
   rdmascope analyze trace.pcapng --format json --exchanges    every request, for programs
+  rdmascope analyze trace.pcapng --format html -o report.html
   rdmascope analyze trace.pcapng --fail-on error              exit status 1 where a rule was broken
 
 Exit status: 0 done; 1 done, and --fail-on found something; 2 wrong use, or input that cannot be read (to its end: what came
@@ -119,6 +120,8 @@ pub(crate) enum ReportFormat {
     Text,
     /// For programs: one object
     Json,
+    /// One page with tables and plots that opens without a network
+    Html,
 }
 
 /// Severity of a finding, from which on `analyze` fails.

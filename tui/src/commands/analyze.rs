@@ -4,7 +4,7 @@ use crate::analysis::{self, Run};
 use crate::cli::{self, Analyze, Color, FailOn, ReportFormat};
 use crate::input;
 use crate::report::words::Paint;
-use crate::report::{Collector, Story, Wanted, json, text};
+use crate::report::{Collector, Story, Wanted, html, json, text};
 use crate::stdout::Out;
 use anyhow::{Context, Result, anyhow};
 use rdmascope_analyzer::env::Options;
@@ -50,6 +50,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
             text::render(&story, width(to_terminal), Paint::new(out.color && (file.is_none() || matches!(color, Color::Always))))
         }
         ReportFormat::Json => json::render(&story)?,
+        ReportFormat::Html => html::render(&story),
     };
     match (&mut file, &args.output) {
         (Some(file), Some(path)) => {

@@ -1,6 +1,7 @@
 //! What an analysis has to say, made ready for a reader: the same findings of several connections as one, how connections ended,
-//! which of them matter. The forms are in [`text`] and [`json`]; they only arrange.
+//! which of them matter. The forms are in [`text`], [`json`] and [`html`]; they only arrange.
 
+pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod text;
 pub(crate) mod words;
@@ -285,7 +286,6 @@ pub(crate) fn came_to_nothing(connection: &Connection) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<'r> {
     pub(crate) rule: Rule,
-    pub(crate) by: Blame,
     pub(crate) severity: Severity,
     pub(crate) certainty: Certainty,
     /// Occurrences.
@@ -322,7 +322,6 @@ impl<'r> Entry<'r> {
     fn new(finding: &'r Finding) -> Self {
         Self {
             rule: finding.rule,
-            by: finding.by,
             severity: finding.severity,
             certainty: finding.certainty,
             count: 0,
@@ -373,6 +372,18 @@ impl<'r> Entry<'r> {
         let by = enders[0].filter(|by| enders.iter().all(|e| *e == Some(*by))).map(side);
         let of = story.report.connections.iter().filter(|c| c.protocol == protocol && c.transport != Some(Transport::Tcp)).count() as u64;
         self.fatal = Some(Fatal { by, ended: failed.len() as u64, of, protocol });
+    }
+
+    /// What happened, in one sentence: where connections ended by it, that.
+    pub(crate) fn title(&self) -> String {
+        let Some(fatal) = &self.fatal else { return self.rule.row().title.to_owned() };
+        let who = fatal.by.map_or("The connection ended".to_owned(), |by| format!("The {by} hung up"));
+        let what = match (fatal.of, fatal.ended == fatal.of) {
+            (1, _) => "the only time".to_owned(),
+            (of, true) => format!("{} of {}", words::times(fatal.ended), grouped(of)),
+            (of, false) => format!("{} of the {}", words::times(fatal.ended), grouped(of)),
+        };
+        format!("{who} during {} negotiation, {what}.", fatal.protocol.name())
     }
 
     /// The first occurrence as a sentence that says who did it.

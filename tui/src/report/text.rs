@@ -160,16 +160,7 @@ impl Page {
     fn entry(&mut self, story: &Story, entry: &Entry<'_>) {
         let row = entry.rule.row();
         let (mark, tone) = if entry.severity == Severity::Error { ("✗", Tone::Bad) } else { ("!", Tone::Warn) };
-        let title = match &entry.fatal {
-            Some(fatal) => {
-                let who = fatal.by.map_or("The connection ended".to_owned(), |by| format!("The {by} hung up"));
-                let all = if fatal.ended == fatal.of { "of".to_owned() } else { "of the".to_owned() };
-                let what =
-                    if fatal.of == 1 { "the only time".to_owned() } else { format!("{} {all} {}", times(fatal.ended), grouped(fatal.of)) };
-                format!("{who} during {} negotiation, {what}.", fatal.protocol.name())
-            }
-            None => row.title.to_owned(),
-        };
+        let title = entry.title();
         let mark = format!(" {} ", self.paint.paint(tone, mark));
         self.marked_with_tail(&mark, &title, &frames(&entry.frames, entry.count, 3));
         let sentence = shown(&entry.sentence(story));
@@ -269,18 +260,8 @@ impl Page {
             let lead = if i == 0 { self.paint.paint(Tone::Strong, &id) } else { "    ".to_owned() };
             self.line(&format!("{lead}{line}"));
         }
-        self.fact("agreed", &agreed(c));
-        self.fact("messages", &messages(c));
-        self.fact("credits", &self.credits(c));
-        if c.rdma.keys_advertised > 0 || c.rdma.reads + c.rdma.writes > 0 {
-            self.fact("rdma", &rdma(c, self.paint));
-        }
-        self.fact("transport", &transport(c, self.paint));
-        if !c.smb.sessions.is_empty() || c.smb.signed || c.smb.encrypted {
-            self.fact("smb", &smb(story, c));
-        }
-        if let Some(text) = last_words(c, detail) {
-            self.fact("at last", &[text]);
+        for (label, pieces) in facts_painted(story, c, detail, self.paint) {
+            self.fact(label, &pieces);
         }
         self.gap();
         self.commands(c);
@@ -296,41 +277,6 @@ impl Page {
             let label = if i == 0 { self.paint.paint(Tone::Faint, &format!("{label:<9}")) } else { " ".repeat(9) };
             self.line(&format!("    {label}  {line}"));
         }
-    }
-
-    fn credits(&self, c: &Connection) -> Vec<String> {
-        let mut pieces = Vec::new();
-        for end in 0..2 {
-            let held = &c.sides[end];
-            let story: Vec<i64> = c.credit_story.iter().map(|(_, client, server)| if end == 0 { *client } else { *server }).collect();
-            let most = story.iter().copied().max().into_iter().chain(held.held_last).max();
-            let Some(least) = held.held_min.or_else(|| story.iter().copied().min()) else { continue };
-            let most = most.unwrap_or(least).max(least);
-            let range = if least == most { grouped_signed(least) } else { format!("{}…{}", grouped_signed(least), grouped_signed(most)) };
-            let curve = if c.protocol == Protocol::SmbDirect { sparkline(&story, CURVE, most) } else { String::new() };
-            let tone = if least <= 0 { Tone::Warn } else { Tone::Good };
-            pieces.push(format!("{} held {range}  {}", side(end), self.paint.paint(tone, &curve)).trim_end().to_owned());
-        }
-        if pieces.is_empty() {
-            return pieces;
-        }
-        let stalls: Vec<String> = (0..2)
-            .filter(|end| c.sides[*end].stalls > 0)
-            .map(|end| {
-                let s = &c.sides[end];
-                format!("{} {} ({}, longest {})", side(end), grouped(s.stalls), duration(s.stalled_time), duration(s.stall_longest))
-            })
-            .collect();
-        pieces.push(if stalls.is_empty() {
-            "stalls 0".to_owned()
-        } else {
-            self.paint.paint(Tone::Warn, &format!("stalls: {}", stalls.join(", ")))
-        });
-        let overruns: u64 = c.sides.iter().map(|s| s.overruns).sum();
-        if overruns > 0 {
-            pieces.push(self.paint.paint(Tone::Bad, &format!("sent without credit {}", grouped(overruns))));
-        }
-        pieces
     }
 
     fn commands(&mut self, c: &Connection) {
@@ -477,46 +423,51 @@ impl Page {
     }
 
     fn rest(&mut self, story: &Story) {
-        let capture = &story.report.capture;
-        let mut lines = Vec::new();
-        for (session, channels) in story.report.sessions.iter().filter(|(_, channels)| channels.len() > 1) {
-            lines.push(format!("SMB session {session:#x} uses several channels: {}.", numbers(channels)));
-        }
-        match story.others() as u64 {
-            0 => {}
-            n => lines.push(format!("Besides, {} without storage on it.", count(n, "TCP connection"))),
-        }
-        if capture.cut > 0 {
-            lines.push(format!("{} cut short by the capture: what they held beyond that is unknown.", count(capture.cut, "frame")));
-        }
-        if capture.lost_by_capture > 0 {
-            lines.push(format!("{} lost by the capture, as sequence numbers tell.", count(capture.lost_by_capture, "packet")));
-        }
-        if story.lost_frames > 0 {
-            lines.push(format!("The capturing machine says that it lost {}.", count(story.lost_frames, "frame")));
-        }
-        if capture.tunnelled > 0 {
-            lines.push(format!("{} came mirrored or through a tunnel.", count(capture.tunnelled, "frame")));
-        }
-        if capture.pauses > 0 {
-            lines.push(format!("{} (priority flow control).", count(capture.pauses, "pause frame")));
-        }
-        if story.report.connections_dropped > 0 {
-            lines.push(format!("{} not in this report: there were too many.", count(story.report.connections_dropped, "connection")));
-        }
-        for (what, n) in &capture.dropped {
-            lines.push(format!("Forgotten to stay within limits: {what}, {}.", times(*n)));
-        }
-        if story.details_dropped > 0 {
-            lines.push(format!("Lists were cut: {} found no room.", count(story.details_dropped, "row")));
-        }
-        for text in lines {
+        for text in remarks(story) {
             self.with_tail("    ", "    ", Tone::Plain, &text, "");
         }
         while self.out.ends_with("\n\n") {
             self.out.pop();
         }
     }
+}
+
+/// What else there is to know: other traffic, what was lost, cut or left out.
+pub(super) fn remarks(story: &Story) -> Vec<String> {
+    let capture = &story.report.capture;
+    let mut lines = Vec::new();
+    for (session, channels) in story.report.sessions.iter().filter(|(_, channels)| channels.len() > 1) {
+        lines.push(format!("SMB session {session:#x} uses several channels: {}.", numbers(channels)));
+    }
+    match story.others() as u64 {
+        0 => {}
+        n => lines.push(format!("Besides, {} without storage on it.", count(n, "TCP connection"))),
+    }
+    if capture.cut > 0 {
+        lines.push(format!("{} cut short by the capture: what they held beyond that is unknown.", count(capture.cut, "frame")));
+    }
+    if capture.lost_by_capture > 0 {
+        lines.push(format!("{} lost by the capture, as sequence numbers tell.", count(capture.lost_by_capture, "packet")));
+    }
+    if story.lost_frames > 0 {
+        lines.push(format!("The capturing machine says that it lost {}.", count(story.lost_frames, "frame")));
+    }
+    if capture.tunnelled > 0 {
+        lines.push(format!("{} came mirrored or through a tunnel.", count(capture.tunnelled, "frame")));
+    }
+    if capture.pauses > 0 {
+        lines.push(format!("{} (priority flow control).", count(capture.pauses, "pause frame")));
+    }
+    if story.report.connections_dropped > 0 {
+        lines.push(format!("{} not in this report: there were too many.", count(story.report.connections_dropped, "connection")));
+    }
+    for (what, n) in &capture.dropped {
+        lines.push(format!("Forgotten to stay within limits: {what}, {}.", times(*n)));
+    }
+    if story.details_dropped > 0 {
+        lines.push(format!("Lists were cut: {} found no room.", count(story.details_dropped, "row")));
+    }
+    lines
 }
 
 fn file_name(path: &str) -> &str {
@@ -527,7 +478,7 @@ fn file_name(path: &str) -> &str {
 }
 
 /// What an entry led to, where connections ended by it.
-fn consequence(entry: &Entry<'_>, story: &Story) -> Option<String> {
+pub(super) fn consequence(entry: &Entry<'_>, story: &Story) -> Option<String> {
     let Some(fatal) = entry.fatal.as_ref() else {
         let ended = entry.ended(story);
         let all = story.storage().filter(|(c, _)| c.transport.is_some_and(|t| t != Transport::Tcp)).count() as u64;
@@ -589,6 +540,56 @@ fn is_idle(c: &Connection) -> bool {
 
 fn weight(c: &Connection) -> (u64, u64) {
     (requests(c) + c.sides.iter().map(|s| s.messages).sum::<u64>(), c.throughput.iter().map(|(_, a, b)| a + b).sum())
+}
+
+/// What there is to say of a connection, by subject.
+pub(super) fn facts(story: &Story, c: &Connection, detail: &Detail) -> Vec<(&'static str, Vec<String>)> {
+    facts_painted(story, c, detail, Paint::new(false))
+}
+
+fn facts_painted(story: &Story, c: &Connection, detail: &Detail, paint: Paint) -> Vec<(&'static str, Vec<String>)> {
+    let used_rdma = c.rdma.keys_advertised > 0 || c.rdma.reads + c.rdma.writes > 0;
+    let all = [
+        ("agreed", agreed(c)),
+        ("messages", messages(c)),
+        ("credits", credits(c, paint)),
+        ("rdma", if used_rdma { rdma(c, paint) } else { Vec::new() }),
+        ("transport", transport(c, paint)),
+        ("smb", smb(story, c)),
+        ("at last", last_words(c, detail).into_iter().collect()),
+    ];
+    all.into_iter().filter(|(_, pieces)| !pieces.is_empty()).collect()
+}
+
+fn credits(c: &Connection, paint: Paint) -> Vec<String> {
+    let mut pieces = Vec::new();
+    for end in 0..2 {
+        let held = &c.sides[end];
+        let story: Vec<i64> = c.credit_story.iter().map(|(_, client, server)| if end == 0 { *client } else { *server }).collect();
+        let most = story.iter().copied().max().into_iter().chain(held.held_last).max();
+        let Some(least) = held.held_min.or_else(|| story.iter().copied().min()) else { continue };
+        let most = most.unwrap_or(least).max(least);
+        let range = if least == most { grouped_signed(least) } else { format!("{}…{}", grouped_signed(least), grouped_signed(most)) };
+        let curve = if c.protocol == Protocol::SmbDirect { sparkline(&story, CURVE, most) } else { String::new() };
+        let tone = if least <= 0 { Tone::Warn } else { Tone::Good };
+        pieces.push(format!("{} held {range}  {}", side(end), paint.paint(tone, &curve)).trim_end().to_owned());
+    }
+    if pieces.is_empty() {
+        return pieces;
+    }
+    let stalls: Vec<String> = (0..2)
+        .filter(|end| c.sides[*end].stalls > 0)
+        .map(|end| {
+            let s = &c.sides[end];
+            format!("{} {} ({}, longest {})", side(end), grouped(s.stalls), duration(s.stalled_time), duration(s.stall_longest))
+        })
+        .collect();
+    pieces.push(if stalls.is_empty() { "stalls 0".to_owned() } else { paint.paint(Tone::Warn, &format!("stalls: {}", stalls.join(", "))) });
+    let overruns: u64 = c.sides.iter().map(|s| s.overruns).sum();
+    if overruns > 0 {
+        pieces.push(paint.paint(Tone::Bad, &format!("sent without credit {}", grouped(overruns))));
+    }
+    pieces
 }
 
 fn agreed(c: &Connection) -> Vec<String> {

@@ -1,0 +1,115 @@
+//! The HTML report in a browser: no error in its console, tables that sort, plots that zoom, no request to anywhere.
+//! Needs Chromium (Debian: `apt-get install chromium`). Where it is missing the test says so, and fails if `CI` is set.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a user does with the page, and what must come of it. Answers stand in the title afterwards.
+const ACTIONS: &str = r#"
+const said = [];
+const check = (what, ok) => said.push((ok ? "ok " : "FAILED ") + what);
+window.addEventListener("error", e => check("script error: " + e.message, false));
+const tables = [...document.querySelectorAll("table")];
+check("tables", tables.length >= 3);
+for (const table of tables) {
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, index) => {
+    const button = head.querySelector("button");
+    if (!button) return;
+    const cells = () => [...table.tBodies[0].rows].map(r => r.cells[index]).map(c => c.dataset.v === undefined ? c.textContent.trim() : Number(c.dataset.v));
+    const before = cells().length;
+    button.click();
+    const down = cells();
+    button.click();
+    const up = cells();
+    const sorted = (list, sign) => list.every((v, i) => i === 0 || typeof v !== typeof list[i - 1] || (v > list[i - 1] ? 1 : v < list[i - 1] ? -1 : 0) * sign >= 0);
+    if (down.length !== before || !sorted(down, -1) || !sorted(up, 1)) check("sorting by " + head.textContent + ": " + down + " / " + up, false);
+  });
+}
+check("sorting", true);
+const plots = [...document.querySelectorAll("figure.plot")];
+check("plots", plots.length >= 3);
+for (const plot of plots) {
+  const area = plot.querySelector(".area"), svg = area.querySelector("svg"), box = () => svg.getAttribute("viewBox").split(" ").map(Number);
+  const name = plot.querySelector("figcaption").firstChild.textContent;
+  const rect = area.getBoundingClientRect();
+  const at = (type, part) => area.dispatchEvent(new PointerEvent(type, { clientX: rect.left + rect.width * part, clientY: rect.top + 5, button: 0, bubbles: true }));
+  const ticks = () => [...plot.querySelectorAll(".x span")].map(s => s.textContent).join(" ");
+  const first = ticks();
+  if (rect.width < 200 || rect.height < 80) check(name + " is too small: " + rect.width + " x " + rect.height, false);
+  at("pointerdown", 0.25); at("pointermove", 0.5); at("pointerup", 0.5);
+  const zoomed = box();
+  if (Math.abs(zoomed[0] - 250) > 5 || Math.abs(zoomed[2] - 250) > 5) check(name + " does not zoom: " + zoomed, false);
+  if (ticks() === first) check(name + " keeps its ticks", false);
+  plot.querySelector("[data-zoom=in]").click();
+  if (Math.abs(box()[2] - 125) > 5) check(name + " does not zoom in: " + box(), false);
+  plot.querySelector("[data-zoom=out]").click();
+  area.dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
+  if (box()[2] !== 1000) check(name + " does not come back: " + box(), false);
+  if (!plot.querySelector(".read").textContent.includes(":")) check(name + " reads nothing", false);
+  if ([...svg.querySelectorAll("path")].every(p => !p.getAttribute("d"))) check(name + " is empty", false);
+}
+check("zooming", true);
+check("fits the screen", document.documentElement.scrollWidth <= window.innerWidth);
+check("no element was made of a name", !document.querySelector("img, iframe, object, link, a[href^='http'], a[href^='javascript']"));
+document.title = "RESULT " + said.join("; ");
+"#;
+
+fn chromium() -> Option<PathBuf> {
+    let paths = std::env::var_os("PATH")?;
+    std::env::split_paths(&paths).flat_map(|p| ["chromium", "chromium-browser", "google-chrome"].map(|n| p.join(n))).find(|p| p.is_file())
+}
+
+fn browse(chromium: &Path, page: &Path, width: u32) -> (String, String) {
+    let profile = tempfile::tempdir().expect("a folder");
+    let output = Command::new(chromium)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+        ])
+        .args(["--disable-sync", "--enable-logging=stderr", "--v=0", "--virtual-time-budget=5000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("--window-size={width},900"))
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .expect("Chromium runs");
+    (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn the_page_works_in_a_browser() {
+    let Some(chromium) = chromium() else {
+        assert!(std::env::var_os("CI").is_none(), "Chromium is missing: apt-get install chromium");
+        eprintln!("SKIPPED: the HTML report was not tried in a browser, for there is none: apt-get install chromium");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    for sample in ["smb-roce-loss", "nfs-iwarp-v42"] {
+        let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(sample).join(format!("{sample}.pcap"));
+        let page = folder.path().join(format!("{sample}.html"));
+        let status = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+            .args(["analyze", "--format", "html", "-o"])
+            .arg(&page)
+            .arg(&capture)
+            .status()
+            .expect("the binary runs");
+        assert!(status.success());
+        let html = fs::read_to_string(&page).expect("the report");
+        for reference in ["src=", "href=\"http", "@import", "url("] {
+            assert!(!html.contains(reference), "{sample}: the page refers to something: {reference}");
+        }
+        fs::write(&page, html.replace("</body>", &format!("<script>{ACTIONS}</script></body>"))).expect("a file");
+        for width in [500, 1400] {
+            let (dom, log) = browse(&chromium, &page, width);
+            let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next()).unwrap_or_default();
+            assert!(title.starts_with("RESULT "), "{sample}, {width}: the page did not come to its end: {title}\n{log}");
+            assert!(!title.contains("FAILED"), "{sample}, {width}: {title}");
+            assert!(!log.contains("CONSOLE"), "{sample}, {width}: {log}");
+        }
+    }
+}
