@@ -91,6 +91,6 @@ impl Unseal {
 
 /// Cipher and signing algorithm that the server chose.
 fn chosen(response: &NegotiateResponse<'_>) -> (Option<CipherId>, Option<SigningAlgorithm>) {
-    let first = |kind: ContextType| response.contexts.clone().into_iter().find(|c| c.context_type == kind).and_then(|c| c.ids().next());
+    let first = |kind: ContextType| response.contexts.into_iter().find(|c| c.context_type == kind).and_then(|c| c.ids().next());
     (first(ContextType::ENCRYPTION).map(CipherId), first(ContextType::SIGNING).map(SigningAlgorithm))
 }

@@ -1,2 +1,10 @@
-//! See the README of this crate.
+//! The results of rdmascope where people already look: in Wireshark, and in files.
+//!
+//! | module | what it makes |
+//! | --- | --- |
+//! | [`annotated`] | the same capture, with findings and exchanges as packet comments |
+//! | [`payloads`] | the files that READ and WRITE moved |
 #![forbid(unsafe_code)]
+
+pub mod annotated;
+pub mod payloads;

@@ -42,6 +42,11 @@ Examples:
 Filters are Wireshark's display filters: == != > < >= <= contains matches in {1, 2..5}, slices eth.src[0:3], & (bits),
 && || ! and parentheses, any and all, len() count() lower() upper() string(). A test on a missing field is false.";
 
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  rdmascope export annotated trace.pcap annotated.pcapng     open it in Wireshark: Analyze, Expert Information
+  rdmascope export payloads trace.pcap files                 what was read and written, by name";
+
 /// Dissect and analyze captures of storage over RDMA: SMB Direct and NFS over RDMA, on RoCEv2, InfiniBand and iWARP.
 #[derive(Debug, Parser)]
 #[command(name = "rdmascope", version, after_help = EXAMPLES, arg_required_else_help = true, disable_help_subcommand = true)]
@@ -67,6 +72,7 @@ pub(crate) enum Command {
     Tui(Tui),
     Fields(Fields),
     Explain(Explain),
+    Export(Export),
     Completions(Completions),
     Man(Man),
 }
@@ -111,6 +117,42 @@ pub(crate) struct Analyze {
     /// Threads that work at the same time
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
+}
+
+/// Write what was found in forms that other tools read
+#[derive(Debug, Args)]
+#[command(after_help = EXPORT_EXAMPLES)]
+pub(crate) struct Export {
+    #[command(subcommand)]
+    pub(crate) what: Exported,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Exported {
+    /// The same capture as pcapng, with findings and requests as packet comments, which Wireshark shows
+    Annotated {
+        /// The capture
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The capture to make
+        #[arg(value_name = "OUT.pcapng")]
+        output: PathBuf,
+        /// Decrypt SMB 3 with the keys and passwords in this file
+        #[arg(long, value_name = "KEYFILE")]
+        keys: Option<PathBuf>,
+    },
+    /// The contents that READ and WRITE moved, as files of their names
+    Payloads {
+        /// The capture
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The folder to write into: made where it is missing, and empty
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// Decrypt SMB 3 with the keys and passwords in this file
+        #[arg(long, value_name = "KEYFILE")]
+        keys: Option<PathBuf>,
+    },
 }
 
 /// Form of `analyze`'s report.

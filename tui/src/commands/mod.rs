@@ -4,6 +4,7 @@ mod analyze;
 mod completions;
 mod dissect;
 mod explain;
+mod export;
 mod fields;
 mod man;
 mod tui;
@@ -19,6 +20,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Dissect(args) => dissect::run(&args, cli.color),
         Command::Fields(args) => fields::run(&args, cli.color),
         Command::Explain(args) => explain::run(&args, cli.color),
+        Command::Export(args) => export::run(&args, cli.color),
         Command::Completions(args) => completions::run(&args, cli.color),
         Command::Man(args) => man::run(&args),
         Command::Tui(args) => tui::run(&args, cli.color),

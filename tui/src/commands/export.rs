@@ -1,0 +1,91 @@
+//! `rdmascope export`: what was found, in forms that other tools read.
+
+use crate::analysis::{self, Run};
+use crate::cli::{Color, Export, Exported};
+use crate::input;
+use crate::stdout::Out;
+use anyhow::{Context, Result, bail};
+use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::report::Sink;
+use rdmascope_capture::{OpenOptions, PcapngWriter, Section, Source, open};
+use rdmascope_dissector::render::escaped;
+use rdmascope_plugins::annotated::{self, Collector, Comments};
+use rdmascope_plugins::payloads::Payloads;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+pub(super) fn run(args: &Export, color: Color) -> Result<ExitCode> {
+    match &args.what {
+        Exported::Annotated { file, output, keys } => annotate(file, output, keys.as_deref(), color),
+        Exported::Payloads { file, folder, keys } => payloads(file, folder, keys.as_deref(), color),
+    }
+}
+
+fn analyze<S: Sink>(file: &Path, options: Options, sink: S) -> Result<analysis::Analysis<S>> {
+    let files = [PathBuf::from(file)];
+    let captures = input::open_all(&files)?;
+    Ok(analysis::run(captures, vec![file.display().to_string()], Run { options, threads: 2, filter: None }, sink))
+}
+
+fn annotate(file: &Path, output: &Path, keys: Option<&Path>, color: Color) -> Result<ExitCode> {
+    if file == Path::new("-") {
+        bail!("standard input cannot be read twice: export annotated needs a file");
+    }
+    if same(file, output) {
+        bail!("{} is the capture itself: name another file to write", output.display());
+    }
+    let options = Options { keyring: input::keyring(keys)?, ..Options::default() };
+    let done = analyze(file, options, Collector::default())?;
+    let comments = Comments::new(&done.report, &done.sink);
+    let mut source = open(file, OpenOptions::new())?;
+    let section = Section {
+        comments: vec![format!("Annotated by rdmascope {}: {} findings", env!("CARGO_PKG_VERSION"), done.report.findings.len())],
+        application: Some("rdmascope".to_owned()),
+        ..source.metadata().sections.first().cloned().unwrap_or_default()
+    };
+    let writer = PcapngWriter::create(output, &section)?;
+    let written = annotated::write(&mut source, &comments, writer);
+    // what could be read of a damaged capture is in the new one all the same
+    let frames = written?;
+    let mut out = Out::new(color);
+    let said = comments.frames();
+    writeln!(out.buffer, "{}: {frames} frames, {said} of them with comments", escaped(&output.display().to_string()))?;
+    out.finish()?;
+    match done.error {
+        Some(error) => Err(error.into()),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn same(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+fn payloads(file: &Path, folder: &Path, keys: Option<&Path>, color: Color) -> Result<ExitCode> {
+    let sink = Payloads::new(folder)?;
+    let options = Options { payloads: true, keyring: input::keyring(keys)?, ..Options::default() };
+    let done = analyze(file, options, sink)?;
+    let skipped = done.sink.skipped;
+    let files = done.sink.finish()?;
+    let mut out = Out::new(color);
+    for (path, written) in &files {
+        let name = escaped(&path.display().to_string());
+        write!(out.buffer, "{name}: {} bytes read, {} bytes written", written.read, written.written)?;
+        match written.holes() {
+            0 => writeln!(out.buffer)?,
+            holes => writeln!(out.buffer, ", {holes} bytes between them not seen")?,
+        }
+    }
+    if files.is_empty() {
+        writeln!(out.buffer, "no READ or WRITE with contents in {}", escaped(&file.display().to_string()))?;
+    }
+    if skipped > 0 {
+        writeln!(out.buffer, "{skipped} pieces left out: too many files, or offsets beyond belief")?;
+    }
+    out.finish()?;
+    match done.error {
+        Some(error) => Err(error).context("what came before was written"),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
