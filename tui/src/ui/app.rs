@@ -59,6 +59,18 @@ impl View {
         }
     }
 
+    /// Where there is little room.
+    pub(crate) const fn short_name(self) -> &'static str {
+        match self {
+            Self::Overview => "Over",
+            Self::Sequence => "Seq",
+            Self::Memory => "Mem",
+            Self::Findings => "Find",
+            Self::Statistics => "Stats",
+            _ => self.name(),
+        }
+    }
+
     fn step(self, by: usize) -> Self {
         Self::ALL[(self as usize + by) % Self::ALL.len()]
     }
@@ -198,6 +210,49 @@ impl Filter {
     }
 }
 
+/// A finding, with those of the same rule, side and words on other connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    first: Finding,
+    /// On all of them.
+    pub(crate) count: u64,
+    /// The first frames, ascending.
+    pub(crate) frames: Vec<u64>,
+    pub(crate) connections: Vec<u32>,
+}
+
+impl std::ops::Deref for Found {
+    type Target = Finding;
+
+    fn deref(&self) -> &Finding {
+        &self.first
+    }
+}
+
+/// Joins findings that say the same, in the order of the first of each.
+fn joined<'f>(findings: impl Iterator<Item = &'f Finding>) -> Vec<Found> {
+    /// Frames of one that can be gone to.
+    const FRAMES: usize = 24;
+    let mut out: Vec<Found> = Vec::new();
+    let mut places: HashMap<(rdmascope_analyzer::rules::Rule, &str, &str), usize> = HashMap::new();
+    for f in findings {
+        let at = *places.entry((f.rule, f.by.name(), &f.text)).or_insert_with(|| {
+            out.push(Found { first: f.clone(), count: 0, frames: Vec::new(), connections: Vec::new() });
+            out.len() - 1
+        });
+        let found = &mut out[at];
+        found.count += f.count;
+        found.connections.extend(f.connection);
+        found.frames.extend(f.frames.iter());
+    }
+    for found in &mut out {
+        found.frames.sort_unstable();
+        found.frames.truncate(FRAMES);
+        found.first.frame = found.frames.first().copied().unwrap_or(found.first.frame);
+    }
+    out
+}
+
 /// A connection to which all is narrowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Followed {
@@ -245,6 +300,8 @@ pub(crate) struct App {
     pub(crate) places: HashMap<u32, usize>,
     /// Findings, ranked.
     pub(crate) ranked: Vec<Finding>,
+    /// Those that are shown, joined where they say the same.
+    pub(crate) found: Vec<Found>,
     // what is shown of it
     pub(crate) view: View,
     pub(crate) came_from: Vec<View>,
@@ -297,6 +354,7 @@ impl App {
             error: None,
             places: HashMap::new(),
             ranked: Vec::new(),
+            found: Vec::new(),
             view: View::Overview,
             came_from: Vec::new(),
             filter: Filter::default(),
@@ -390,10 +448,10 @@ impl App {
         self.report.connections.iter().filter(|c| c.followed_as.first().is_some_and(|id| self.concerns(*id)))
     }
 
-    /// Findings that are shown, what matters first.
-    pub(crate) fn shown_findings(&self) -> Vec<&Finding> {
+    /// Makes the list of shown findings anew.
+    fn choose_findings(&mut self) {
         let ids: Option<Vec<u32>> = self.followed.as_ref().map(|_| self.connections().map(|c| c.id).collect());
-        self.ranked.iter().filter(|f| ids.as_ref().is_none_or(|ids| f.connection.is_none_or(|c| ids.contains(&c)))).collect()
+        self.found = joined(self.ranked.iter().filter(|f| ids.as_ref().is_none_or(|ids| f.connection.is_none_or(|c| ids.contains(&c)))));
     }
 
     /// The time of the first frame.
@@ -492,6 +550,7 @@ impl App {
         self.memory.rows = None;
         self.sequence.reset();
         self.credits.window = None;
+        self.choose_findings();
         self.scan();
         if let Some(place) = place {
             let (row, len, page) = (self.row_of(place), self.row_count(), frames::page(self));
@@ -561,6 +620,7 @@ impl App {
             self.places = report.connections.iter().enumerate().flat_map(|(i, c)| c.followed_as.iter().map(move |id| (*id, i))).collect();
             self.ranked = report.findings.ranked().into_iter().cloned().collect();
             self.report = report;
+            self.choose_findings();
             if self.done || self.exchanges.len() < 20_000 {
                 self.io.rows = None;
                 self.memory.rows = None;
@@ -773,9 +833,9 @@ fn explain(app: &mut App) {
     let finding = match app.view {
         View::Findings => findings::selected(app),
         View::Overview => overview::selected_finding(app),
-        _ => selected_frame(app).and_then(|n| app.ranked.iter().find(|f| f.frames.contains(&n))).cloned(),
+        _ => selected_frame(app).and_then(|n| app.found.iter().find(|f| f.frames.contains(&n))).cloned(),
     };
-    match finding.or_else(|| app.ranked.first().cloned()) {
+    match finding.or_else(|| app.found.first().cloned()) {
         Some(finding) => {
             let text = rdmascope_analyzer::finding::explain(finding.rule);
             let mut lines = vec![rdmascope_dissector::render::escaped(&finding.text), String::new()];

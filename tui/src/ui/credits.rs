@@ -16,6 +16,7 @@ use super::keys::Action;
 use super::time::{grouped, seconds, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 use rdmascope_analyzer::report::{Connection, Protocol};
 
 /// What is shown.
@@ -140,15 +141,26 @@ pub(crate) fn click(app: &mut App, x: u16, y: u16) {
     app.credits.cursor = Some(from + ((i128::from(upto - from) * i128::from(x - area.x)) / i128::from(area.width.max(1))) as i64);
 }
 
-/// Draws the three stories into dots. Returns the greatest value.
-pub(crate) fn draw_story(app: &App, connection: &Connection, buf: &mut Buffer, area: Rect, from: i64, upto: i64) -> i64 {
-    let (points, places) = story(app, connection);
-    let theme = &app.theme;
+/// The panels: the ends' credits, and below them those of the layer above, which may be many more.
+fn panels(area: Rect, lower: bool, upper: bool) -> [Rect; 2] {
+    let none = Rect { height: 0, ..area };
+    match (lower, upper) {
+        (true, true) => {
+            let below = (area.height / 3).max(3);
+            [Rect { height: area.height - below, ..area }, Rect { y: area.bottom() - below, height: below, ..area }]
+        }
+        (false, true) => [none, area],
+        _ => [area, none],
+    }
+}
+
+/// Draws stories (places in a point, styles) into dots. Returns the greatest value.
+fn draw_story(app: &App, points: &[Point], which: &[(usize, Style)], buf: &mut Buffer, area: Rect, (from, upto): (i64, i64)) -> i64 {
     // what was held when the window began counts too
     let first = points.partition_point(|p| p.time < from).saturating_sub(1);
     let last = points.partition_point(|p| p.time <= upto);
     let seen = &points[first..last.max(first)];
-    let most = seen.iter().flat_map(|p| places.iter().filter_map(|w| p.held(*w))).max().unwrap_or(1).max(1);
+    let most = seen.iter().flat_map(|p| which.iter().filter_map(|(w, _)| p.held(*w))).max().unwrap_or(1).max(1);
     let (width, height) = (usize::from(area.width) * 2, usize::from(area.height) * 4);
     if width == 0 || height == 0 {
         return most;
@@ -156,10 +168,10 @@ pub(crate) fn draw_story(app: &App, connection: &Connection, buf: &mut Buffer, a
     let mut dots = Dots::new(area.width, area.height);
     let column_of = |time: i64| ((i128::from(time - from).max(0) * (width as i128 - 1)) / i128::from((upto - from).max(1))) as usize;
     let row_of = |v: i64| height - 1 - (v.clamp(0, most) as usize * (height - 1)) / most as usize;
-    for (which, style) in [(places[2], theme.upper), (places[1], theme.server), (places[0], theme.client)] {
+    for (place, style) in which.iter().copied() {
         let mut before: Option<(usize, usize)> = None;
         for point in seen {
-            let Some(held) = point.held(which) else { continue };
+            let Some(held) = point.held(place) else { continue };
             let (x, y) = (column_of(point.time).min(width - 1), row_of(held));
             if let Some((px, py)) = before {
                 for column in px..=x {
@@ -183,8 +195,17 @@ pub(crate) fn draw_story(app: &App, connection: &Connection, buf: &mut Buffer, a
     dots.draw(buf, area.x, area.y);
     // where an end had none left
     let mut since: Option<i64> = None;
+    // before the first grant there was nothing to run out of
+    let mut had = vec![false; which.len()];
     for point in seen {
-        let out = places[..2].iter().any(|w| point.held(*w).is_some_and(|v| v <= 0));
+        let mut out = false;
+        for ((place, _), had) in which.iter().zip(&mut had) {
+            match point.held(*place) {
+                Some(held) if held > 0 => *had = true,
+                Some(_) => out |= *had,
+                None => {}
+            }
+        }
         match (out, since) {
             (true, None) => since = Some(point.time.max(from)),
             (false, Some(begun)) => {
@@ -245,13 +266,18 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     put(buf, x, body.y + 1, body.right().saturating_sub(x), &text, if stalls > 0 { theme.error } else { theme.faint });
     let area = plot(app);
     let (from, upto) = window(app, points);
-    let most = draw_story(app, connection, buf, area, from, upto);
-    for (row, value) in [
-        (0, most),
-        (area.height / 2, most - most * i64::from(area.height / 2) / i64::from(area.height.max(1))),
-        (area.height.saturating_sub(1), 0),
-    ] {
-        put_right(buf, body.x, area.y + row, AXIS - 1, &format!("{value}┤"), theme.faint);
+    let [ends, above] = panels(area, has(places[0]) || has(places[1]), has(places[2]));
+    for (panel, which) in
+        [(ends, &[(places[1], theme.server), (places[0], theme.client)][..]), (above, &[(places[2], theme.upper)][..])]
+    {
+        if panel.height == 0 {
+            continue;
+        }
+        let most = draw_story(app, points, which, buf, panel, (from, upto));
+        let middle = panel.height / 2;
+        for (row, value) in [(0, most), (middle, most - most * i64::from(middle) / i64::from(panel.height)), (panel.height - 1, 0)] {
+            put_right(buf, body.x, panel.y + row, AXIS - 1, &format!("{}┤", grouped(value.unsigned_abs())), theme.faint);
+        }
     }
     let y = area.y + area.height;
     let base = app.first_time();

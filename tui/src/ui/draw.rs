@@ -120,6 +120,9 @@ impl Column {
 /// A cell.
 pub(crate) type Cell = (String, Style);
 
+/// What a column that takes the rest has at least, where others can be missed.
+const FLEXIBLE_MIN: u16 = 22;
+
 /// How a table stands.
 pub(crate) struct Table<'t> {
     pub(crate) columns: &'t [Column],
@@ -135,10 +138,19 @@ pub(crate) fn table(buf: &mut Buffer, area: Rect, theme: &Theme, table: &Table<'
     if area.height == 0 || area.width < 4 {
         return;
     }
-    let shown: Vec<usize> = (0..table.columns.len()).filter(|i| table.columns[*i].from <= area.width).collect();
-    let fixed: u16 = shown.iter().map(|i| table.columns[*i].width + 1).sum();
-    let rest = area.width.saturating_sub(fixed + 1);
-    let flexible = shown.iter().filter(|i| table.columns[**i].width == 0).count().max(1) as u16;
+    let mut shown: Vec<usize> = (0..table.columns.len()).filter(|i| table.columns[*i].from <= area.width).collect();
+    let flexible = shown.iter().filter(|i| table.columns[**i].width == 0).count() as u16;
+    let room = |shown: &[usize]| area.width.saturating_sub(shown.iter().map(|i| table.columns[*i].width + 1).sum::<u16>() + 1);
+    // columns that can be missed go, the first to go first, until what takes the rest has some
+    while flexible > 0 && room(&shown) / flexible < FLEXIBLE_MIN {
+        let first = shown.iter().copied().filter(|i| table.columns[*i].from > 0 && table.columns[*i].width > 0).max_by_key(|i| table.columns[*i].from);
+        match first {
+            Some(first) => shown.retain(|i| *i != first),
+            None => break,
+        }
+    }
+    let rest = room(&shown);
+    let flexible = flexible.max(1);
     let width_of = |i: usize| if table.columns[i].width == 0 { rest / flexible } else { table.columns[i].width };
     let mut x = area.x + 1;
     let end = area.x + area.width;

@@ -10,7 +10,7 @@
 //!  frames  23  41  58 …        ◂ ▸ choose, Enter goes there
 //! ```
 
-use super::app::{App, Cursor, Effect};
+use super::app::{App, Cursor, Effect, Found};
 use super::draw::{self, Cell, Column, Table, column, number, put, rule, wrap};
 use super::keys::Action;
 use super::theme::sign;
@@ -39,8 +39,8 @@ fn layout(app: &App) -> [Rect; 2] {
     [Rect { height: body.height - below, ..body }, Rect { y: body.y + body.height - below, height: below, ..body }]
 }
 
-pub(crate) fn selected(app: &App) -> Option<Finding> {
-    app.shown_findings().get(app.findings.list.at).map(|f| (*f).clone())
+pub(crate) fn selected(app: &App) -> Option<Found> {
+    app.found.get(app.findings.list.at).cloned()
 }
 
 pub(crate) fn selected_frame(app: &App) -> Option<u64> {
@@ -67,7 +67,7 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
             app.findings.occurrence = (app.findings.occurrence + 1).min(last);
         }
         _ => {
-            let (len, page) = (app.shown_findings().len(), usize::from(layout(app)[0].height.saturating_sub(1)));
+            let (len, page) = (app.found.len(), usize::from(layout(app)[0].height.saturating_sub(1)));
             app.findings.list.moved(action, len, page);
             app.findings.occurrence = 0;
         }
@@ -79,7 +79,7 @@ pub(crate) fn click(app: &mut App, _: u16, y: u16) {
     let [list, below] = layout(app);
     if y > list.y && y < below.y {
         let row = app.findings.list.top + usize::from(y - list.y - 1);
-        if row < app.shown_findings().len() {
+        if row < app.found.len() {
             app.findings.list.at = row;
             app.findings.occurrence = 0;
         }
@@ -87,7 +87,7 @@ pub(crate) fn click(app: &mut App, _: u16, y: u16) {
 }
 
 /// The row of a finding.
-pub(crate) fn cells(app: &App, finding: &Finding) -> Vec<Cell> {
+pub(crate) fn cells(app: &App, finding: &Found) -> Vec<Cell> {
     let theme = &app.theme;
     let style = theme.severity(finding.severity);
     let times = if finding.count > 1 { format!("×{}", grouped(finding.count)) } else { String::new() };
@@ -119,7 +119,7 @@ pub(crate) fn sentence(finding: &Finding) -> String {
 pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let [list, below] = layout(app);
     let theme = &app.theme;
-    let findings = app.shown_findings();
+    let findings = &app.found;
     let shape = Table { columns: &COLUMNS, len: findings.len(), cursor: app.findings.list, focused: true, sorted: None };
     draw::table(buf, list, theme, &shape, |row| findings.get(row).map_or_else(Vec::new, |f| cells(app, f)));
     let Some(finding) = findings.get(app.findings.list.at) else {
@@ -142,6 +142,9 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         Certainty::Certain => {}
         Certainty::IfNothingWasMissed => say("sure", "if the capture missed nothing that would explain it", theme.faint),
         Certainty::Guess => say("sure", "a guess, from timing or from the shape of the data", theme.faint),
+    }
+    if finding.connections.len() > 1 {
+        say("on", &format!("{} connections", finding.connections.len()), theme.text);
     }
     if let Some(cause) = row.causes.first() {
         say("cause", cause, theme.text);
@@ -169,13 +172,13 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
 /// For an export: heads, then rows.
 pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
     let mut out = vec![["id", "severity", "certainty", "by", "connection", "frame", "count", "text", "spec"].map(str::to_owned).to_vec()];
-    for f in app.shown_findings() {
+    for f in &app.found {
         out.push(vec![
             f.rule.id().to_owned(),
             f.severity.name().to_owned(),
             f.certainty.name().to_owned(),
             f.by.name().to_owned(),
-            f.connection.map_or_else(String::new, |c| c.to_string()),
+            f.connections.iter().map(u32::to_string).collect::<Vec<_>>().join(" "),
             f.frame.to_string(),
             f.count.to_string(),
             escaped(&f.text),

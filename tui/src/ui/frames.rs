@@ -483,7 +483,7 @@ fn draw_list(app: &App, buf: &mut Buffer, area: Rect) {
     let narrow = area.width < 100;
     let number = widest(0, 4, 12).max(app.index.len().max(1).ilog10() as u16 + 1);
     let address = if narrow { 15 } else { 25 };
-    let mut widths = vec![number, widest(1, 8, 26), widest(2, 6, address), widest(3, 6, address), widest(4, 4, 13), widest(5, 4, 8)];
+    let mut widths = vec![number, widest(1, 8, 26), widest(2, 6, address), widest(3, 11, address), widest(4, 8, 13), widest(5, 3, 8)];
     let extra: Vec<u16> = (0..app.columns.len()).map(|i| widest(7 + i, app.columns[i].name.len().min(16), 24)).collect();
     let used: u16 = widths.iter().map(|w| w + 1).sum::<u16>() + extra.iter().map(|w| w + 1).sum::<u16>() + 2;
     widths.push(area.width.saturating_sub(used).max(8));

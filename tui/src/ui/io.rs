@@ -35,15 +35,15 @@ pub(crate) struct State {
 
 const COLUMNS: [Column; 10] = [
     number("time", 11),
-    column("command", 15),
+    column("command", 14),
     column("file", 0),
     number("offset", 11).from(100),
     number("length", 9).from(90),
     number("moved", 9).from(76),
-    column("how", 9).from(110),
-    column("status", 22).from(120),
+    column("how", 8).from(125),
+    column("status", 18).from(110),
     number("latency", 9),
-    column("where the time went", 20).from(76),
+    column("time spent in", 16).from(77),
 ];
 
 fn layout(app: &App) -> [Rect; 2] {
@@ -197,7 +197,7 @@ fn cells(app: &App, e: &Exchange) -> Vec<Cell> {
         (how.to_owned(), theme.rdma),
         (status(e), style),
         (e.latency().map_or_else(|| "–".to_owned(), span), theme.text),
-        (bar(e, 20), theme.client),
+        (bar(e, 16), theme.client),
     ]
 }
 
@@ -307,7 +307,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         rule(buf, below, below.y, "exchange", &about, theme, app.io.in_detail);
         return;
     };
-    rule(buf, below, below.y, &format!("{} {}", e.command, e.shown_file()), &about, theme, app.io.in_detail);
+    rule(buf, below, below.y, format!("{} {}", e.command, e.shown_file()).trim_end(), &about, theme, app.io.in_detail);
     for (line, pieces) in lines(app, e, 200).iter().skip(app.io.detail_top).take(usize::from(below.height - 1)).enumerate() {
         let pieces: Vec<(&str, Style)> = pieces.iter().map(|(t, s)| (t.as_str(), *s)).collect();
         draw::spans(buf, below.x + 1, below.y + 1 + line as u16, below.width - 2, &pieces);

@@ -27,3 +27,6 @@ mod statistics;
 pub(crate) mod theme;
 mod time;
 pub(crate) mod view;
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@
 //!  12.4 ms  WRITE  w1.bin @32768 8192 B   ░▒▒▒▓▓▓▓▓▓
 //! ```
 
-use super::app::{App, Cursor, Effect};
+use super::app::{App, Cursor, Effect, Found};
 use super::draw::{self, Column, Table, column, number, put, put_right, rule, wrap};
 use super::keys::Action;
 use super::theme::sign;
@@ -22,7 +22,6 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rdmascope_analyzer::exchange::Exchange;
-use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::report::{Connection, Protocol, Transport, address};
 use rdmascope_analyzer::rules::Severity;
 
@@ -80,12 +79,13 @@ fn standing(app: &App, connection: &Connection) -> (String, Style) {
     match connection.closed {
         Some((by, how, _)) => {
             let by = match by {
-                Some(0) => " by client",
-                Some(_) => " by server",
+                Some(0) => "client, ",
+                Some(_) => "server, ",
                 None => "",
             };
-            let nothing = connection.sides[0].messages + connection.sides[1].messages == 0;
-            (format!("closed{by}, {how}"), if nothing { theme.warn } else { theme.text })
+            // an end without an answer to the first message was not a good one
+            let refused = connection.sides.iter().any(|s| s.messages == 0);
+            (format!("{by}{how}"), if refused { theme.warn } else { theme.text })
         }
         None => ("open".to_owned(), theme.good),
     }
@@ -96,7 +96,7 @@ fn layout(app: &App) -> [Rect; 4] {
     let body = app.body();
     let top = (top_lines(app, body.width).len() as u16).min(body.height / 3).max(1);
     let rest = body.height - top;
-    let (connections, findings) = (app.connections().count() as u16, app.shown_findings().len() as u16);
+    let (connections, findings) = (app.connections().count() as u16, app.found.len() as u16);
     let slowest = slowest(app).len() as u16;
     // each gets what it needs, at least two rows and its head, and what is over goes to the connections
     let third = (rest / 3).max(3);
@@ -120,7 +120,7 @@ fn slowest(app: &App) -> Vec<&Exchange> {
 /// The worst of what was found, in words.
 fn top_lines(app: &App, width: u16) -> Vec<(String, String, Style)> {
     let theme = &app.theme;
-    let findings = app.shown_findings();
+    let findings = &app.found;
     let width = usize::from(width.saturating_sub(11));
     let mut lines = Vec::new();
     let Some(worst) = findings.first().filter(|f| f.severity > Severity::Note) else {
@@ -135,8 +135,12 @@ fn top_lines(app: &App, width: u16) -> Vec<(String, String, Style)> {
     };
     let row = worst.rule.row();
     let style = theme.severity(worst.severity);
-    let times = if worst.count > 1 { format!(" ({} times)", grouped(worst.count)) } else { String::new() };
-    for (i, line) in wrap(&format!("{}{times}", findings::sentence(worst)), width + 7).into_iter().enumerate() {
+    let times = match (worst.count, worst.connections.len()) {
+        (0 | 1, _) => format!("  (frame {})", worst.frame),
+        (n, 0 | 1) => format!("  ({} times, first in frame {})", grouped(n), worst.frame),
+        (n, connections) => format!("  ({} times on {connections} connections, first in frame {})", grouped(n), worst.frame),
+    };
+    for (i, line) in wrap(&format!("{}.{times}", findings::sentence(worst)), width + 7).into_iter().enumerate() {
         lines.push((if i == 0 { sign(worst.severity).to_owned() } else { String::new() }, line, style));
     }
     if let Some(cause) = row.causes.first() {
@@ -154,9 +158,9 @@ fn connection_at(app: &App, row: usize) -> Option<&Connection> {
     app.connections().nth(row)
 }
 
-pub(crate) fn selected_finding(app: &App) -> Option<Finding> {
+pub(crate) fn selected_finding(app: &App) -> Option<Found> {
     let at = if app.overview.pane == Pane::Findings { app.overview.findings.at } else { 0 };
-    app.shown_findings().get(at).map(|f| (*f).clone())
+    app.found.get(at).cloned()
 }
 
 pub(crate) fn selected_frame(app: &App) -> Option<u64> {
@@ -197,7 +201,7 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         _ => {
             let pane = app.overview.pane;
             let page = |at: usize, heads: u16| usize::from(areas[at].height.saturating_sub(heads));
-            let (connections, found, slow) = (app.connections().count(), app.shown_findings().len(), slowest(app).len());
+            let (connections, found, slow) = (app.connections().count(), app.found.len(), slowest(app).len());
             match pane {
                 Pane::Top => {}
                 Pane::Connections => app.overview.connections.moved(action, connections, page(1, 2)),
@@ -219,7 +223,7 @@ pub(crate) fn click(app: &mut App, _: u16, y: u16) {
         app.overview.connections.at = row(1, 2, app.overview.connections.top).min(app.connections().count().saturating_sub(1));
     } else if y < areas[3].y {
         app.overview.pane = Pane::Findings;
-        app.overview.findings.at = row(2, 1, app.overview.findings.top).min(app.shown_findings().len().saturating_sub(1));
+        app.overview.findings.at = row(2, 1, app.overview.findings.top).min(app.found.len().saturating_sub(1));
     } else {
         app.overview.pane = Pane::Slowest;
         app.overview.slowest.at = row(3, 1, app.overview.slowest.top).min(slowest(app).len().saturating_sub(1));
@@ -229,12 +233,12 @@ pub(crate) fn click(app: &mut App, _: u16, y: u16) {
 const CONNECTIONS: [Column; 8] = [
     number("#", 3),
     column("connection", 0),
-    column("carries", 20).from(76),
+    column("carries", 18).from(72),
     column("queue pairs", 17).from(120),
     number("messages", 13),
     column("credits", 13).from(100),
     column("traffic", 12).from(110),
-    column("ended", 20),
+    column("ended by", 14),
 ];
 
 pub(crate) fn draw(app: &App, buf: &mut Buffer) {
@@ -253,8 +257,8 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         }
     }
     draw_connections(app, buf, conns);
-    let findings_shown = app.shown_findings();
-    let count = |s: Severity| app.ranked.iter().filter(|f| f.severity == s).count();
+    let findings_shown = &app.found;
+    let count = |s: Severity| app.found.iter().filter(|f| f.severity == s).count();
     let about = format!("✗ {}   ! {}   · {}", count(Severity::Error), count(Severity::Warn), count(Severity::Note));
     rule(buf, found, found.y, "findings", &about, theme, pane == Pane::Findings);
     for line in 0..usize::from(found.height.saturating_sub(1)) {

@@ -83,10 +83,14 @@ fn title(app: &App, buf: &mut Buffer) {
 
 /// The tabs: which, where, what they say.
 fn tabs(app: &App) -> Vec<(View, u16, String)> {
-    let count = |s: Severity| app.ranked.iter().filter(|f| f.severity == s).count();
+    let count = |s: Severity| app.found.iter().filter(|f| f.severity == s).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warn));
-    let label = |view: View, short: bool| {
-        let mut name: String = if short { view.name().chars().take(4).collect() } else { view.name().to_owned() };
+    let label = |view: View, length: usize| {
+        let mut name: String = match length {
+            0 => view.name().to_owned(),
+            1 => view.short_name().to_owned(),
+            _ => view.short_name().chars().take(2).collect(),
+        };
         if view == View::Findings {
             if errors > 0 {
                 name.push_str(&format!(" ✗{errors}"));
@@ -97,21 +101,20 @@ fn tabs(app: &App) -> Vec<(View, u16, String)> {
         }
         format!(" {} {name} ", view as usize + 1)
     };
-    let lay = |short: bool| {
+    let lay = |length: usize| {
         let mut x = 0;
-        View::ALL
+        let tabs: Vec<_> = View::ALL
             .into_iter()
             .map(|view| {
-                let text = label(view, short);
+                let text = label(view, length);
                 let at = x;
                 x += UnicodeWidthStr::width(text.as_str()) as u16;
                 (view, at, text)
             })
-            .collect::<Vec<_>>()
+            .collect();
+        (x <= app.size.0).then_some(tabs)
     };
-    let wide = lay(false);
-    let fits = wide.last().is_some_and(|(_, x, text)| x + UnicodeWidthStr::width(text.as_str()) as u16 <= app.size.0);
-    if fits { wide } else { lay(true) }
+    (0..3).find_map(lay).unwrap_or_default()
 }
 
 /// The view whose tab is at a column.
@@ -179,12 +182,17 @@ fn bottom(app: &App, buf: &mut Buffer) {
             pieces.push((app.keys.first(*action), *word));
         }
     }
-    let len: usize = pieces.iter().map(|(k, w)| k.chars().count() + w.chars().count() + 3).sum();
-    let mut x = width.saturating_sub(len as u16);
-    if x <= end && !left.is_empty() {
+    let len = |pieces: &[(String, &str)]| pieces.iter().map(|(k, w)| k.chars().count() + w.chars().count() + 3).sum::<usize>() as u16;
+    // the last ones are the same everywhere and go first
+    let room = width.saturating_sub(end);
+    while len(&pieces) > room && pieces.len() > 1 {
+        let at = pieces.len() - 2;
+        pieces.remove(at);
+    }
+    if len(&pieces) > room {
         return;
     }
-    x = x.max(end);
+    let mut x = width - len(&pieces);
     for (key, word) in pieces {
         x = put(buf, x, y, width.saturating_sub(x), &key, theme.key);
         x = put(buf, x + 1, y, width.saturating_sub(x + 1), word, theme.faint) + 2;

@@ -1,0 +1,558 @@
+//! The screen of every view on real captures, and what keys do. Threads are not needed: what they would do is done at once.
+
+use super::app::{App, Effect, Msg, Popup, View, update};
+use super::index::Index;
+use super::keys::Keys;
+use super::loader::{self, Shared};
+use super::replay::{self, Replayer};
+use super::{theme, view};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use rdmascope_capture::{LinkType, OpenOptions, PcapWriter, Record, Source, open as open_capture};
+use rdmascope_dissector::filter::Filter;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The application on a capture, and what the threads beside it would do.
+struct Rig {
+    app: App,
+    shared: Shared,
+    lines: Replayer,
+    trees: Replayer,
+    /// What was not for a thread.
+    left: Vec<Effect>,
+}
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name).join(format!("{name}.pcap"))
+}
+
+impl Rig {
+    fn new(name: &str, width: u16, height: u16) -> Self {
+        Self::open(&[sample(name)], width, height)
+    }
+
+    fn open(files: &[PathBuf], width: u16, height: u16) -> Self {
+        let shared = Shared::default();
+        let keys = Keys::new(&BTreeMap::new()).unwrap();
+        let title = files[0].file_name().unwrap().to_string_lossy().into_owned();
+        let mut app = App::new(title, keys, theme::Name::Dark);
+        app.size = (width, height);
+        let input = loader::open_all(files, false, &shared.stop).unwrap();
+        let mut rig = Self {
+            app,
+            lines: Replayer::new(shared.clone()),
+            trees: Replayer::new(shared.clone()),
+            shared: shared.clone(),
+            left: Vec::new(),
+        };
+        let mut news = Vec::new();
+        loader::run(input, false, &shared, |n| {
+            news.push(n);
+            true
+        });
+        for n in news {
+            rig.tell(Msg::News(Box::new(n)));
+        }
+        rig
+    }
+
+    fn tell(&mut self, msg: Msg) {
+        let mut effects = update(&mut self.app, msg);
+        while !effects.is_empty() {
+            let effect = effects.remove(0);
+            let msg = match effect {
+                Effect::Texts { generation, frames, columns } => Msg::Texts(generation, self.lines.texts(&frames, &columns)),
+                Effect::Detail(place) => Msg::Detail(Box::new(self.trees.detail(place))),
+                Effect::Filter { generation, text } => {
+                    let mut filter = Filter::parse(&text, &self.app.registry).unwrap();
+                    let (mut all, mut upto) = (Vec::new(), 0);
+                    Replayer::new(self.shared.clone()).filter(
+                        &mut filter,
+                        &mut |frames, looked| {
+                            all.extend(frames);
+                            upto = looked;
+                            true
+                        },
+                        &mut || false,
+                    );
+                    Msg::Found { generation, frames: all, looked: upto, done: true }
+                }
+                Effect::Find { text, frames, forward } => Msg::Hit(self.lines.find(&text, &frames, forward)),
+                other => {
+                    self.left.push(other);
+                    continue;
+                }
+            };
+            effects.extend(update(&mut self.app, msg));
+        }
+    }
+
+    fn press(&mut self, code: KeyCode) {
+        self.tell(Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+    }
+
+    fn keys(&mut self, keys: &str) {
+        for c in keys.chars() {
+            self.press(if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) });
+        }
+    }
+
+    fn screen(&self) -> String {
+        let (width, height) = self.app.size;
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| view::draw(&self.app, frame.buffer_mut())).unwrap();
+        let buffer = terminal.backend().buffer();
+        let mut out = String::new();
+        for y in 0..height {
+            let line: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+}
+
+fn snapshots(name: &str, views: &[View], prepare: impl Fn(&mut Rig)) {
+    for (width, height) in [(80, 24), (160, 48)] {
+        let mut rig = Rig::new(name, width, height);
+        prepare(&mut rig);
+        for view in views {
+            rig.keys(&(*view as usize + 1).to_string());
+            let what = view.name().to_lowercase().replace('/', "");
+            insta::assert_snapshot!(format!("{name}-{what}-{width}x{height}"), rig.screen());
+        }
+    }
+}
+
+#[test]
+fn every_view_of_smb_direct() {
+    snapshots("smb-roce", &View::ALL, |_| {});
+}
+
+#[test]
+fn every_view_of_nfs() {
+    snapshots("nfs-roce-v3", &View::ALL, |_| {});
+}
+
+#[test]
+fn a_refused_mount() {
+    snapshots("smb-roce-negotiate-refused", &[View::Overview, View::Findings], |_| {});
+}
+
+#[test]
+fn losses() {
+    snapshots("smb-roce-loss", &[View::Overview, View::Frames, View::Sequence], |rig| rig.keys("/rdmascope.retransmission\n"));
+}
+
+#[test]
+fn a_message_in_pieces_shows_its_own_bytes() {
+    snapshots("smb-roce", &[View::Frames], |rig| {
+        rig.keys("g372\n");
+        assert_eq!(rig.app.detail.as_ref().unwrap().number, 372);
+    });
+}
+
+#[test]
+fn a_new_user_sees_why_the_mount_failed() {
+    for (width, height) in [(60, 18), (80, 24), (120, 40)] {
+        let screen = Rig::new("smb-roce-negotiate-refused", width, height).screen();
+        for part in ["MaxFragmentedSize 130,560", "131,072 is required", "cause", "do"] {
+            assert!(screen.contains(part), "{part} at {width}×{height}:\n{screen}");
+        }
+    }
+}
+
+#[test]
+fn a_finding_leads_to_its_frame_and_back() {
+    let mut rig = Rig::new("smb-roce-negotiate-refused", 100, 30);
+    rig.keys("7");
+    let frame = rig.app.found[0].frames[0];
+    rig.keys("\n");
+    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
+    assert!(rig.screen().contains("130560"), "{}", rig.screen());
+    rig.press(KeyCode::Esc);
+    assert_eq!(rig.app.view, View::Findings);
+    // the third of its frames
+    rig.press(KeyCode::Right);
+    rig.press(KeyCode::Right);
+    let third = rig.app.found[0].frames[2];
+    rig.keys("\n");
+    assert_eq!(rig.app.frame_at(rig.app.frames.list.at), Some(third as usize - 1));
+    rig.keys("7e");
+    assert!(matches!(rig.app.popup, Some(Popup::Text(..))) && rig.screen().contains("Usual causes"));
+}
+
+#[test]
+fn filters_narrow_complete_and_are_remembered() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    rig.keys("/smb2.cm");
+    assert!(rig.screen().contains("unknown field") || rig.screen().contains("smb2.cmd"), "{}", rig.screen());
+    rig.press(KeyCode::Tab);
+    rig.keys(" == 8\n");
+    assert_eq!((rig.app.filter.text.as_str(), rig.app.view, rig.app.row_count()), ("smb2.cmd == 8", View::Frames, 12));
+    assert!(rig.screen().contains("12 of 1,079 frames"));
+    // a wrong one stays in the line and is told
+    rig.keys("/");
+    for _ in 0..40 {
+        rig.press(KeyCode::Backspace);
+    }
+    rig.keys("smb2.cmd ==\n");
+    assert!(matches!(rig.app.popup, Some(Popup::Prompt(_))) && rig.app.note.as_ref().is_some_and(|n| n.is_error));
+    rig.press(KeyCode::Esc);
+    rig.keys("F");
+    assert_eq!((rig.app.row_count(), rig.app.shown.is_none()), (1079, true));
+    // Up has the last one
+    rig.keys("/");
+    rig.press(KeyCode::Up);
+    rig.keys("\n");
+    assert_eq!(rig.app.row_count(), 12);
+}
+
+#[test]
+fn a_hidden_frame_is_shown_when_gone_to() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    rig.keys("/smb2.cmd == 8\ng1\n");
+    assert_eq!((rig.app.filter.is_on(), rig.app.frame_at(rig.app.frames.list.at)), (false, Some(0)));
+    rig.keys("g99999\n");
+    assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("1,079")));
+}
+
+#[test]
+fn following_narrows_everything() {
+    let mut rig = Rig::new("nfs-roce-v3", 100, 30);
+    let all = (rig.app.row_count(), rig.app.connections().count());
+    rig.press(KeyCode::Down);
+    rig.press(KeyCode::Down);
+    rig.keys("f");
+    assert_eq!(rig.app.connections().count(), 1);
+    let id = rig.app.subject().unwrap().followed_as.clone();
+    assert!(rig.app.row_count() < all.0 && rig.app.row_count() > 50);
+    rig.keys("3");
+    let rows = rig.app.io.rows.clone().unwrap();
+    assert!(!rows.is_empty() && rows.iter().all(|i| id.contains(&rig.app.exchanges[*i as usize].connection)));
+    rig.keys("F");
+    assert_eq!((rig.app.row_count(), rig.app.connections().count()), all);
+}
+
+#[test]
+fn fields_and_bytes_select_each_other() {
+    let mut rig = Rig::new("smb-roce", 160, 48);
+    rig.keys("/smb2.cmd == 8\n");
+    rig.press(KeyCode::Tab);
+    while !rig.screen().contains("smb2.msg_id ") {
+        let before = rig.app.frames.fields;
+        rig.press(KeyCode::Down);
+        assert_ne!(rig.app.frames.fields, before, "no such field:\n{}", rig.screen());
+    }
+    rig.keys("yf");
+    let Some(Effect::Copy(filter)) = rig.left.pop() else { panic!("nothing was copied") };
+    assert!(filter.starts_with("smb2.msg_id == "), "{filter}");
+    rig.keys("=");
+    assert!(rig.app.filter.text == filter && rig.app.row_count() == 2, "{} {}", rig.app.filter.text, rig.app.row_count());
+    // to the bytes, and to the byte after: another field
+    rig.press(KeyCode::Tab);
+    for _ in 0..8 {
+        rig.press(KeyCode::Right);
+    }
+    assert!(!rig.screen().contains("smb2.msg_id "), "{}", rig.screen());
+}
+
+#[test]
+fn marked_frames_are_saved() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    rig.keys("2mm\x20");
+    assert_eq!(rig.app.marks.iter().copied().collect::<Vec<_>>(), [1, 2]);
+    rig.keys("w\n");
+    let Some(Effect::Save { frames, .. }) = rig.left.pop() else { panic!("nothing is saved") };
+    assert_eq!(frames, [0, 1]);
+    let dir = tempfile();
+    let path = dir.join("marked.pcapng");
+    assert_eq!(rig.lines.save(&path, &mut frames.iter().map(|i| *i as usize)), Ok(2));
+    let mut again = open_capture(&path, OpenOptions::new()).unwrap();
+    let mut original = open_capture(sample("smb-roce"), OpenOptions::new()).unwrap();
+    for _ in 0..2 {
+        let (a, b) = (again.next().unwrap().unwrap(), original.next().unwrap().unwrap());
+        assert_eq!((a.bytes, a.time_ns, a.wire_len), (b.bytes, b.time_ns, b.wire_len));
+    }
+    assert!(again.next().unwrap().is_none());
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// A folder for one test.
+fn tempfile() -> PathBuf {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let dir = std::env::temp_dir().join(format!("rdmascope-ui-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+#[test]
+fn every_view_is_exported() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    for view in View::ALL {
+        rig.keys(&format!("{}x\n", view as usize + 1));
+        match rig.left.pop() {
+            Some(Effect::ExportTable { rows, .. }) => {
+                assert!(rows.len() > 1 && rows.iter().all(|r| r.len() == rows[0].len()), "{view:?}");
+            }
+            Some(Effect::ExportFrames { frames, path, .. }) => {
+                assert_eq!((frames.len(), path), (1079, PathBuf::from("frames.csv")));
+                let dir = tempfile();
+                let path = dir.join("f.csv");
+                let places: Vec<usize> = frames.iter().map(|i| *i as usize).collect();
+                assert_eq!(rig.lines.export(&path, &places, &[]), Ok(1079));
+                assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1080);
+                std::fs::remove_dir_all(dir).unwrap();
+            }
+            other => panic!("{view:?}: {other:?}"),
+        }
+    }
+    let dir = tempfile();
+    let rows = vec![vec!["a".to_owned(), "b,\"c\"".to_owned()]];
+    replay::export_table(&dir.join("t.csv"), &rows).unwrap();
+    assert_eq!(std::fs::read_to_string(dir.join("t.csv")).unwrap(), "a,\"b,\"\"c\"\"\"\r\n");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn the_credit_plot_zooms_and_its_cursor_leads_to_a_frame() {
+    let mut rig = Rig::new("smb-roce", 120, 40);
+    rig.keys("4");
+    let all = rig.screen();
+    rig.keys("+++");
+    let (from, upto) = rig.app.credits.window.expect("a part");
+    assert_ne!(rig.screen(), all);
+    rig.keys("-");
+    let wider = rig.app.credits.window.expect("a part");
+    assert!(wider.0 <= from && wider.1 >= upto && wider.1 - wider.0 > upto - from);
+    rig.keys("0");
+    assert!(rig.app.credits.window.is_none());
+    rig.press(KeyCode::Right);
+    let frame = super::app::selected_frame(&rig.app).unwrap();
+    rig.keys("\n");
+    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
+}
+
+#[test]
+fn searching_goes_from_hit_to_hit() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    rig.keys("2stree connect\n");
+    let first = rig.app.frames.list.at;
+    rig.keys("n");
+    let second = rig.app.frames.list.at;
+    rig.keys("N");
+    assert!(first > 0 && second > first && rig.app.frames.list.at == first);
+    rig.keys("snot there at all\n");
+    assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error));
+    rig.keys("3sWRITE\n");
+    assert!(rig.app.io.list.at > 0);
+}
+
+#[test]
+fn columns_come_and_go() {
+    let mut rig = Rig::new("smb-roce", 160, 48);
+    rig.keys("/smb2.cmd == 8\nc");
+    rig.keys("smb2.msg_id\n");
+    let cells: Vec<String> = rig.app.texts.values().map(|t| t.cells.join("")).collect();
+    assert!(rig.screen().contains("smb2.msg_id") && cells.iter().any(|c| !c.is_empty()), "{cells:?}");
+    rig.keys("cnonsense\n");
+    assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error));
+    rig.keys("c\n");
+    assert!(rig.app.columns.is_empty());
+}
+
+#[test]
+fn the_mouse_selects_turns_and_changes_views() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mouse = |kind, column, row| Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE });
+    rig.tell(mouse(MouseEventKind::Down(MouseButton::Left), 15, 1));
+    assert_eq!(rig.app.view, View::Frames);
+    rig.tell(mouse(MouseEventKind::Down(MouseButton::Left), 10, 6));
+    assert_eq!(rig.app.frames.list.at, 3);
+    rig.tell(mouse(MouseEventKind::ScrollDown, 10, 6));
+    assert_eq!(rig.app.frames.list.at, 6);
+}
+
+#[test]
+fn io_and_memory_are_sorted() {
+    let mut rig = Rig::new("smb-roce", 160, 48);
+    rig.keys("3oooooooo");
+    let latency: Vec<_> = rig.app.io.rows.as_ref().unwrap().iter().map(|i| rig.app.exchanges[*i as usize].latency()).collect();
+    assert!(latency.len() > 100 && latency.is_sorted_by(|a, b| a >= b));
+    rig.keys("6ooo");
+    let lengths: Vec<_> = rig.app.memory.rows.as_ref().unwrap().iter().map(|(i, d)| rig.app.exchanges[*i as usize].descriptors[usize::from(*d)].length).collect();
+    assert!(!lengths.is_empty() && lengths.is_sorted());
+}
+
+#[test]
+fn any_size_is_drawn() {
+    let mut rig = Rig::new("smb-roce", 80, 24);
+    for (width, height) in [(60, 18), (61, 19), (79, 50), (149, 20), (150, 18), (300, 100), (1, 1), (20, 5), (59, 18)] {
+        rig.tell(Msg::Resize(width, height));
+        for view in View::ALL {
+            rig.keys(&(view as usize + 1).to_string());
+            let screen = rig.screen();
+            let small = width < 60 || height < 18;
+            assert_eq!(small && width > 15, screen.contains("too small"), "{width}×{height} {view:?}\n{screen}");
+        }
+        rig.keys("?");
+        rig.screen();
+        rig.press(KeyCode::Esc);
+        rig.keys("/sm");
+        rig.screen();
+        rig.press(KeyCode::Esc);
+    }
+}
+
+#[test]
+fn keys_in_any_order_do_no_harm() {
+    let mut rig = Rig::new("smb-roce-negotiate-refused", 80, 24);
+    let mut state = 1_u32;
+    let all: Vec<char> = "12345678[]jkhlgGfFs nNmM'\"tToOcywxz*e?+-0=/ \n".chars().chain("smb2.cmd == 8 0123".chars()).collect();
+    for step in 0..3000 {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let pick = (state >> 8) as usize;
+        match pick % 9 {
+            0 => rig.press(KeyCode::Esc),
+            1 => rig.press(KeyCode::Tab),
+            2 => rig.press(KeyCode::PageDown),
+            3 => rig.press(KeyCode::Up),
+            4 => rig.press(KeyCode::Enter),
+            _ => rig.keys(&all[pick / 9 % all.len()].to_string()),
+        }
+        rig.left.clear();
+        if step % 10 == 0 {
+            rig.screen();
+        }
+    }
+}
+
+#[test]
+fn no_colours_means_none() {
+    let mut rig = Rig::new("smb-roce", 120, 40);
+    rig.app.theme = theme::Theme::new(theme::Name::Mono);
+    for view in View::ALL {
+        rig.keys(&(view as usize + 1).to_string());
+        let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
+        terminal.draw(|frame| view::draw(&rig.app, frame.buffer_mut())).unwrap();
+        use ratatui::style::Color;
+        assert!(terminal.backend().buffer().content().iter().all(|c| c.fg == Color::Reset && c.bg == Color::Reset));
+    }
+}
+
+#[test]
+fn a_hostile_name_does_not_reach_the_terminal() {
+    let mut rig = Rig::new("smb-roce", 120, 40);
+    rig.app.title = "a\x1b[2Jb\u{202e}c".to_owned();
+    for e in &mut rig.app.exchanges {
+        e.file = Some("\x1b]0;owned\x07\u{202e}x".into());
+    }
+    for view in View::ALL {
+        rig.keys(&(view as usize + 1).to_string());
+        let screen = rig.screen();
+        assert!(!screen.chars().any(|c| c != '\n' && rdmascope_dissector::render::is_unsafe(c)), "{view:?}");
+    }
+}
+
+#[test]
+fn several_files_are_one() {
+    let rig = Rig::open(&[sample("smb-roce"), sample("nfs-roce-v3")], 120, 40);
+    assert_eq!(rig.app.index.len(), 1079 + 561);
+    assert_eq!(rig.app.connections().count(), 7);
+}
+
+#[test]
+fn a_long_past_is_replayed_in_part_and_says_so() {
+    // the exact way and the bounded one agree where the past is short
+    let mut rig = Rig::new("smb-roce", 120, 40);
+    let texts = rig.lines.texts(&[1000], &[]);
+    let again = Replayer::new(rig.shared.clone()).texts(&[900, 1000], &[]);
+    assert_eq!(texts[0].info, again[1].info);
+    assert!(rig.trees.detail(1000).is_exact);
+}
+
+/// Real frames again and again, between other hosts each time, so that all connections differ. (Their checksums then are wrong, and say so.)
+fn many_frames(path: &Path, frames: usize) {
+    let mut source = open_capture(sample("smb-roce"), OpenOptions::new()).unwrap();
+    let mut records = Vec::new();
+    while let Some(r) = source.next().unwrap() {
+        records.push((r.time_ns, r.bytes.to_vec()));
+    }
+    let (first, lasted) = (records[0].0, records[records.len() - 1].0 - records[0].0 + 1_000_000);
+    let mut writer = PcapWriter::create(path, LinkType::ETHERNET, 0, true).unwrap();
+    let mut written = 0;
+    for round in 0_u32.. {
+        for (time, bytes) in &mut records {
+            if bytes.len() > 34 && bytes[12..14] == [8, 0] {
+                let [_, _, high, low] = round.to_be_bytes();
+                (bytes[27], bytes[28], bytes[31], bytes[32]) = (high, low, high, low);
+            }
+            let time = *time - first + 1_000_000_000 + i64::from(round) * lasted;
+            writer.write(&Record::new(time, 0, LinkType::ETHERNET, bytes.len() as u32, bytes)).unwrap();
+            written += 1;
+            if written == frames {
+                writer.finish().unwrap();
+                return;
+            }
+        }
+    }
+}
+
+/// `cargo test --release -p rdmascope -- --ignored --nocapture a_million_frames`
+#[test]
+#[ignore = "a benchmark: run it in a release build"]
+fn a_million_frames_load_while_the_screen_stays_quick() {
+    const FRAMES: usize = 1_000_000;
+    let dir = tempfile();
+    let path = dir.join("million.pcap");
+    many_frames(&path, FRAMES);
+    let shared = Shared::default();
+    let mut app = App::new("million.pcap".to_owned(), Keys::new(&BTreeMap::new()).unwrap(), theme::Name::Dark);
+    app.size = (160, 48);
+    let input = loader::open_all(&[path], false, &shared.stop).unwrap();
+    let (tx, rx) = std::sync::mpsc::channel();
+    let begun = Instant::now();
+    let loading = {
+        let shared = shared.clone();
+        std::thread::spawn(move || loader::run(input, false, &shared, |news| tx.send(news).is_ok()))
+    };
+    let mut terminal = Terminal::new(TestBackend::new(160, 48)).unwrap();
+    let mut times = Vec::new();
+    let mut first = None;
+    let mut view = 0;
+    while let Ok(news) = rx.recv() {
+        let begun_frame = Instant::now();
+        update(&mut app, Msg::News(Box::new(news)));
+        view += 1;
+        let action = super::keys::Action::View(View::ALL[view % View::ALL.len()]);
+        super::app::act(&mut app, action);
+        update(&mut app, Msg::Resize(160, 48));
+        terminal.draw(|frame| view::draw(&app, frame.buffer_mut())).unwrap();
+        times.push((begun_frame.elapsed(), app.view));
+        first.get_or_insert_with(|| begun.elapsed());
+    }
+    loading.join().unwrap();
+    let all = begun.elapsed();
+    let worst = *times.iter().max_by_key(|(t, _)| *t).unwrap();
+    let mut sorted: Vec<Duration> = times.iter().map(|(t, _)| *t).collect();
+    sorted.sort_unstable();
+    let index: &Index = &app.index;
+    println!(
+        "{FRAMES} frames in {all:.2?}; first screen after {:.1?}; {} screens, median {:.2?}, 99 % {:.2?}, worst {:.2?} ({:?}); index {:.2} B a frame",
+        first.unwrap(),
+        sorted.len(),
+        sorted[sorted.len() / 2],
+        sorted[sorted.len() * 99 / 100],
+        worst.0,
+        worst.1,
+        index.bytes() as f64 / index.len() as f64
+    );
+    std::fs::remove_dir_all(dir).unwrap();
+    assert_eq!(index.len(), FRAMES);
+    assert!(index.bytes() <= 33 * FRAMES, "more than 32 bytes a frame and a pointer a chunk");
+    assert!(sorted[sorted.len() * 99 / 100] < Duration::from_millis(16), "a screen took too long");
+}

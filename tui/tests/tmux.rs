@@ -1,0 +1,197 @@
+//! The terminal UI in a real terminal: tmux is one that a program can type into and look at. Without tmux this says so and does nothing,
+//! unless `CI` is set: there it fails.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// How long a screen may take to show something; machines that build are slow.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Terminal {
+    socket: String,
+    dir: PathBuf,
+}
+
+impl Terminal {
+    /// A shell in a terminal; `None` where there is no tmux.
+    fn open(name: &str, width: u16, height: u16) -> Option<Self> {
+        if Command::new("tmux").arg("-V").output().is_err() {
+            assert!(std::env::var_os("CI").is_none(), "tmux is missing: the terminal UI was NOT tried in a terminal");
+            eprintln!("\n*** tmux is missing: the terminal UI was NOT tried in a terminal ***\n");
+            return None;
+        }
+        let socket = format!("rdmascope-{name}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(&socket);
+        std::fs::create_dir_all(&dir).unwrap();
+        let terminal = Self { socket, dir };
+        let (width, height) = (width.to_string(), height.to_string());
+        let out = terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", &width, "-y", &height, "env PS1='ready> ' TERM=xterm-256color sh"]);
+        assert!(out.status.success(), "{out:?}");
+        terminal.wait("ready>");
+        terminal.types(&format!("cd '{}'; export XDG_CONFIG_HOME=$PWD XDG_STATE_HOME=$PWD", terminal.dir.display()));
+        terminal.press(&["Enter"]);
+        Some(terminal)
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> Output {
+        Command::new("tmux").args(["-L", &self.socket]).args(arguments).output().unwrap()
+    }
+
+    fn types(&self, text: &str) {
+        self.tmux(&["send-keys", "-l", text]);
+    }
+
+    fn press(&self, keys: &[&str]) {
+        for key in keys {
+            self.tmux(&["send-keys", key]);
+        }
+    }
+
+    fn screen(&self) -> String {
+        String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p"]).stdout).into_owned()
+    }
+
+    /// Waits until the screen has a text.
+    fn wait(&self, text: &str) -> String {
+        self.wait_for(text, |screen| screen.contains(text))
+    }
+
+    fn wait_for(&self, what: &str, done: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
+        loop {
+            let screen = self.screen();
+            if done(&screen) {
+                return screen;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{what} did not come:\n{screen}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The modes that a program in the alternate screen sets.
+    fn alternate(&self) -> bool {
+        String::from_utf8_lossy(&self.tmux(&["display-message", "-p", "#{alternate_on}#{mouse_any_flag}"]).stdout).trim() != "00"
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.tmux(&["kill-server"]);
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn sample(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name).join(format!("{name}.pcap"));
+    path.canonicalize().unwrap().display().to_string()
+}
+
+fn start(name: &str) -> String {
+    format!("'{}' tui '{}'", env!("CARGO_BIN_EXE_rdmascope"), sample(name))
+}
+
+#[test]
+fn from_start_to_quit() {
+    let Some(t) = Terminal::open("whole", 120, 36) else { return };
+    // why the mount failed is on the first screen
+    t.types(&start("smb-roce-negotiate-refused"));
+    t.press(&["Enter"]);
+    let screen = t.wait("cause");
+    assert!(screen.contains("MaxFragmentedSize 130,560"), "{screen}");
+    // from a finding to its frame, and back
+    t.types("7");
+    t.wait("Enter goes there");
+    t.press(&["Enter"]);
+    t.wait("NegotiateResponse");
+    t.press(&["Escape"]);
+    t.wait("Enter goes there");
+    t.types("q");
+    t.wait("ready>");
+
+    t.types(&format!("clear; {}", start("smb-roce")));
+    t.press(&["Enter"]);
+    t.wait("1,079 frames");
+    // a filter, with completion
+    t.types("/smb2.cmd == ");
+    t.wait("filter: smb2.cmd ==");
+    t.types("8");
+    t.press(&["Enter"]);
+    t.wait("12 of 1,079 frames");
+    // what the filter passes is saved
+    t.types("w");
+    t.wait("save frames to: frames.pcapng");
+    t.press(&["Enter"]);
+    t.wait("12 frames saved to frames.pcapng");
+    assert!(t.dir.join("frames.pcapng").metadata().unwrap().len() > 1000);
+    // the credit plot, nearer and back
+    t.types("F4");
+    let all = t.wait("next stall");
+    t.types("++");
+    t.wait_for("a part of the plot", |screen| screen.contains("next stall") && *screen != *all);
+    t.types("0");
+    t.wait_for("all of the plot", |screen| *screen == *all);
+    // another size
+    t.tmux(&["resize-window", "-x", "80", "-y", "24"]);
+    t.wait_for("a smaller screen", |screen| screen.contains("next stall") && screen.lines().all(|l| l.chars().count() <= 80));
+    t.types("q");
+    t.wait("ready>");
+    assert!(!t.alternate());
+}
+
+#[test]
+fn the_terminal_is_given_back() {
+    let Some(t) = Terminal::open("back", 100, 30) else { return };
+    t.types(&format!("{}; echo \"it ended with $?\"", start("smb-roce")));
+    t.press(&["Enter"]);
+    t.wait("1,079 frames");
+    assert!(t.alternate());
+    // suspended and taken up again
+    t.press(&["C-z"]);
+    t.wait("ready>");
+    assert!(!t.alternate());
+    t.types("fg");
+    t.press(&["Enter"]);
+    t.wait("1,079 frames");
+    // ended from outside
+    let pane = String::from_utf8_lossy(&t.tmux(&["display-message", "-p", "#{pane_pid}"]).stdout).trim().to_owned();
+    let children = std::fs::read_to_string(format!("/proc/{pane}/task/{pane}/children")).unwrap();
+    let child = children.split_whitespace().next().unwrap().to_owned();
+    assert!(Command::new("kill").args(["-TERM", &child]).status().unwrap().success());
+    t.wait("ready>");
+    assert!(!t.alternate());
+    // the shell still echoes what is typed
+    t.types("echo still here");
+    t.wait("echo still here");
+}
+
+#[test]
+fn a_pipe_is_shown_while_it_comes() {
+    let Some(t) = Terminal::open("pipe", 100, 30) else { return };
+    t.types(&format!("(cat '{}'; sleep 60) | '{}' tui -", sample("smb-roce"), env!("CARGO_BIN_EXE_rdmascope")));
+    t.press(&["Enter"]);
+    t.wait("standard input");
+    t.wait("SMB Direct RoCEv2");
+    // keys come from the terminal all the same
+    t.types("2");
+    t.wait("Destination");
+    t.types("q");
+    t.wait_for("the end", |screen| !screen.contains("Destination"));
+}
+
+#[test]
+fn a_file_that_grows_is_followed() {
+    let Some(t) = Terminal::open("grows", 100, 30) else { return };
+    let bytes = std::fs::read(sample("smb-roce")).unwrap();
+    let path = t.dir.join("grows.pcap");
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    t.types(&format!("'{}' tui -F grows.pcap", env!("CARGO_BIN_EXE_rdmascope")));
+    t.press(&["Enter"]);
+    t.wait("live");
+    t.wait_for("the first half", |screen| screen.contains(" frames") && !screen.contains(" 0 frames"));
+    use std::io::Write;
+    std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(&bytes[bytes.len() / 2..]).unwrap();
+    t.wait("1,079 frames");
+    t.types("q");
+    t.wait("ready>");
+}
