@@ -39,6 +39,27 @@ impl Latency {
         }
     }
 
+    /// Takes over what another collection has.
+    pub fn join(&mut self, other: &Self) {
+        if other.buckets.is_empty() {
+            other.samples.iter().for_each(|sample| self.add(*sample));
+            return;
+        }
+        if self.buckets.is_empty() {
+            self.buckets.resize((64 * STEPS) as usize, 0);
+            for sample in core::mem::take(&mut self.samples) {
+                self.bucket(sample);
+            }
+        }
+        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine = mine.saturating_add(*theirs);
+        }
+        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+    }
+
     /// How many.
     pub fn count(&self) -> u64 {
         self.count
@@ -147,6 +168,26 @@ mod tests {
         }
         assert_eq!((l.count(), l.max()), (100_000, Some(1_700_000)));
         assert_eq!(l.histogram().iter().map(|(_, n)| n).sum::<u64>(), 100_000);
+    }
+
+    #[test]
+    fn joining_is_adding() {
+        for (few, many) in [(10, 20), (10, 5000), (5000, 10), (3000, 3000)] {
+            let (mut a, mut b, mut both) = (Latency::default(), Latency::default(), Latency::default());
+            for ns in 0..few {
+                a.add(ns * 7);
+                both.add(ns * 7);
+            }
+            for ns in 0..many {
+                b.add(ns * 13 + 1);
+                both.add(ns * 13 + 1);
+            }
+            a.join(&b);
+            let seen = |l: &Latency| (l.count(), l.sum(), l.min(), l.max());
+            assert_eq!(seen(&a), seen(&both));
+            let (got, exact) = (a.quantile(500).unwrap() as f64, both.quantile(500).unwrap() as f64);
+            assert!((got - exact).abs() <= exact * 0.04 + 1.0, "{got} for {exact}");
+        }
     }
 
     #[test]

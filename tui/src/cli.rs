@@ -315,6 +315,11 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
+/// Every field that a filter can name: what is read from frames, and what the analysis says of them.
+pub(crate) fn registry() -> Registry {
+    Registry::of(rdmascope_dissector::registry::DECLARED.iter().copied().chain([rdmascope_analyzer::connection::FIELDS]))
+}
+
 /// Parses what stands behind `-Y`.
 pub(crate) fn filter(text: Option<&str>, registry: &Registry) -> Result<Option<Filter>, FilterError> {
     let Some(text) = text else { return Ok(None) };

@@ -142,13 +142,13 @@ fn from_start_to_quit() {
 #[test]
 fn the_terminal_is_given_back() {
     let Some(t) = Terminal::open("back", 100, 30) else { return };
-    t.types(&format!("{}; echo \"it ended with $?\"", start("smb-roce")));
+    t.types(&start("smb-roce"));
     t.press(&["Enter"]);
     t.wait("1,079 frames");
     assert!(t.alternate());
     // suspended and taken up again
     t.press(&["C-z"]);
-    t.wait("ready>");
+    t.wait_for("the shell's word", |screen| screen.to_lowercase().contains("stopped"));
     assert!(!t.alternate());
     t.types("fg");
     t.press(&["Enter"]);
@@ -158,8 +158,10 @@ fn the_terminal_is_given_back() {
     let children = std::fs::read_to_string(format!("/proc/{pane}/task/{pane}/children")).unwrap();
     let child = children.split_whitespace().next().unwrap().to_owned();
     assert!(Command::new("kill").args(["-TERM", &child]).status().unwrap().success());
-    t.wait("ready>");
-    assert!(!t.alternate());
+    t.wait_for("the shell", |_| !t.alternate());
+    t.types("echo \"it ended with $?\"");
+    t.press(&["Enter"]);
+    t.wait("it ended with 143");
     // the shell still echoes what is typed
     t.types("echo still here");
     t.wait("echo still here");

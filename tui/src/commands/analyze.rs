@@ -9,7 +9,6 @@ use crate::stdout::Out;
 use anyhow::{Context, Result, anyhow};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::finding::Severity;
-use rdmascope_dissector::registry::Registry;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::thread;
@@ -24,7 +23,7 @@ const WIDTH_MAX: usize = 160;
 const THREADS_MAX: usize = 4;
 
 pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
-    let registry = Registry::new();
+    let registry = cli::registry();
     let filter = cli::filter(args.filter.as_deref(), &registry)?;
     let wanted = Wanted { exchanges: args.exchanges, credits: args.credits };
     let defaults = Options::default();

@@ -16,12 +16,11 @@ use anyhow::{Result, bail};
 use rdmascope_capture::{Interface, Record, Source};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::probe::Probe;
-use rdmascope_dissector::registry::Registry;
 use rdmascope_dissector::trace::{Line, Pair, Tree};
 use std::process::ExitCode;
 
 pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
-    let registry = Registry::new();
+    let registry = crate::cli::registry();
     let format = args.format.unwrap_or(Format::Text);
     if format == Format::Fields && args.fields.is_empty() {
         bail!("-T fields needs at least one -e FIELD");

@@ -17,12 +17,12 @@ use crate::ui::{theme, view};
 use anyhow::{Result, bail};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Rect;
 use ratatui::crossterm::event::{self, DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event};
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::crossterm::{cursor, execute};
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::registry::Registry;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGSTOP, SIGTERM, SIGTSTP};
 use std::io::{IsTerminal, Stdout, Write, stdout};
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ const COPY_MAX: usize = 100_000;
 const GATHER: Duration = Duration::from_millis(6);
 
 pub(super) fn run(args: &Tui, color: Color) -> Result<ExitCode> {
-    let registry = Registry::new();
+    let registry = cli::registry();
     cli::filter(args.filter.as_deref(), &registry)?;
     let config = Config::load()?;
     let keys = Keys::new(&config.keys).map_err(|e| anyhow::anyhow!("configuration: keys: {e}"))?;
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Tui, color: Color) -> Result<ExitCode> {
     if let Ok(size) = ratatui::crossterm::terminal::size() {
         app.size = size;
     }
-    start_loader(input, args.follow, shared.clone(), tx.clone());
+    start_loader(input, app.grows, args.follow, shared.clone(), tx.clone());
     let looker = start_looker(shared.clone(), tx.clone());
     let worker = start_worker(shared.clone(), tx.clone());
     start_input(tx.clone());
@@ -178,8 +178,8 @@ fn base64(bytes: &[u8]) -> String {
 
 // ── The threads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-fn start_loader(input: loader::Input, follow: bool, shared: Shared, tx: Sender<Msg>) {
-    std::thread::spawn(move || loader::run(input, follow, &shared, |news| tx.send(Msg::News(Box::new(news))).is_ok()));
+fn start_loader(input: loader::Input, live: bool, follow: bool, shared: Shared, tx: Sender<Msg>) {
+    std::thread::spawn(move || loader::run(input, live, follow, &shared, |news| tx.send(Msg::News(Box::new(news))).is_ok()));
 }
 
 fn start_input(tx: Sender<Msg>) {
@@ -283,7 +283,7 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
 }
 
 fn filter(replayer: &mut Replayer, generation: u64, text: &str, current: &AtomicU64, tx: &Sender<Msg>) {
-    let Ok(mut filter) = Filter::parse(text, &Registry::new()) else { return };
+    let Ok(mut filter) = Filter::parse(text, &cli::registry()) else { return };
     let wanted = || current.load(Ordering::Relaxed) == generation;
     let mut told = Instant::now();
     let mut gathered = Vec::new();
@@ -361,6 +361,7 @@ impl Running<'_> {
                     self.redraw()?;
                 }
                 Effect::Redraw => self.redraw()?,
+                Effect::Continue => drop(self.tx.send(Msg::Continue)),
                 Effect::Copy(text) => copy(&text)?,
                 Effect::Texts { .. } | Effect::Detail(_) => drop(self.looker.send(effect)),
                 Effect::Filter { generation, .. } => {
@@ -374,11 +375,11 @@ impl Running<'_> {
     }
 
     fn redraw(&mut self) -> Result<()> {
-        self.screen.terminal.clear()?;
-        if let Ok((width, height)) = ratatui::crossterm::terminal::size() {
-            // the size may have changed while nobody looked
-            let _ = self.tx.send(Msg::Resize(width, height));
-        }
+        let (width, height) = ratatui::crossterm::terminal::size()?;
+        // clears too, and unlike `clear` it does not ask the terminal for the cursor: the answer would go to the thread that reads keys
+        self.screen.terminal.resize(Rect::new(0, 0, width, height))?;
+        // the size may have changed while nobody looked
+        let _ = self.tx.send(Msg::Resize(width, height));
         Ok(())
     }
 }

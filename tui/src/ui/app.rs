@@ -26,7 +26,7 @@ pub(crate) const SMALLEST: (u16, u16) = (60, 18);
 /// Lines of frames kept at most; more than any screen shows.
 const TEXTS_MAX: usize = 20_000;
 /// Frames looked at in one step while narrowing to a connection.
-const SCAN_STEP: usize = 2_000_000;
+pub(crate) const SCAN_STEP: usize = 150_000;
 
 /// The views, in the order of their keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -98,6 +98,8 @@ pub(crate) enum Msg {
     Hit(Option<u32>),
     /// Something was saved, or not.
     Done(Result<String, String>),
+    /// Go on with what takes several steps.
+    Continue,
     Quit,
     Suspend,
     Redraw,
@@ -109,6 +111,8 @@ pub(crate) enum Effect {
     Quit,
     Suspend,
     Redraw,
+    /// There is more to do, after what else came: [`Msg::Continue`].
+    Continue,
     /// To the clipboard of the terminal.
     Copy(String),
     /// Lines of frames, by place, with these columns.
@@ -325,6 +329,8 @@ pub(crate) struct App {
     pub(crate) history: Vec<String>,
     /// Keep at the end of a file that grows.
     pub(crate) tailing: bool,
+    /// Whether [`Msg::Continue`] was asked for.
+    continuing: bool,
     pub(crate) overview: overview::State,
     pub(crate) frames: frames::State,
     pub(crate) io: io::State,
@@ -341,7 +347,7 @@ impl App {
             title,
             keys,
             theme: Theme::new(theme),
-            registry: Arc::new(Registry::new()),
+            registry: Arc::new(crate::cli::registry()),
             size: (80, 24),
             index: Index::default(),
             report: Arc::default(),
@@ -374,6 +380,7 @@ impl App {
             note: None,
             history: Vec::new(),
             tailing: false,
+            continuing: false,
             overview: overview::State::default(),
             frames: frames::State::default(),
             io: io::State::default(),
@@ -549,6 +556,7 @@ impl App {
         self.io.rows = None;
         self.memory.rows = None;
         self.sequence.reset();
+        self.statistics.outdated();
         self.credits.window = None;
         self.choose_findings();
         self.scan();
@@ -577,6 +585,12 @@ impl App {
     /// What the screen needs and is not there.
     fn wants(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
+        let scanning = self.shown.is_some() && !self.filter.is_on() && self.scanned < self.index.len();
+        let extending = self.view == View::Sequence && sequence::is_behind(self);
+        if (scanning || extending) && !self.continuing {
+            self.continuing = true;
+            effects.push(Effect::Continue);
+        }
         let wanted: Vec<usize> = match self.view {
             View::Frames => {
                 let page = frames::page(self);
@@ -620,6 +634,7 @@ impl App {
             self.places = report.connections.iter().enumerate().flat_map(|(i, c)| c.followed_as.iter().map(move |id| (*id, i))).collect();
             self.ranked = report.findings.ranked().into_iter().cloned().collect();
             self.report = report;
+            self.statistics.outdated();
             self.choose_findings();
             if self.done || self.exchanges.len() < 20_000 {
                 self.io.rows = None;
@@ -627,7 +642,6 @@ impl App {
             }
         }
         self.scan();
-        sequence::extend(self);
         if self.grows && at_end && had > 0 && self.index.len() > had && self.tailing {
             let (len, page) = (self.row_count(), frames::page(self));
             self.frames.list.moved(Action::Last, len, page);
@@ -636,6 +650,7 @@ impl App {
 
     fn resized(&mut self, width: u16, height: u16) {
         self.size = (width, height);
+        self.statistics.outdated();
         let (len, page) = (self.row_count(), frames::page(self));
         self.frames.list.show(len, page);
     }
@@ -688,7 +703,6 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
                 app.filter.looked = looked;
                 app.filter.done = done;
                 app.scan();
-                sequence::extend(app);
                 let (len, page) = (app.row_count(), frames::page(app));
                 app.frames.list.show(len, page);
             }
@@ -708,6 +722,11 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
             app.complain(text);
             Vec::new()
         }
+        Msg::Continue => {
+            app.continuing = false;
+            app.scan();
+            Vec::new()
+        }
         Msg::Quit => vec![Effect::Quit],
         Msg::Suspend => vec![Effect::Suspend],
         Msg::Redraw => vec![Effect::Redraw],
@@ -723,6 +742,7 @@ fn prepare(app: &mut App) {
         View::Io => io::prepare(app),
         View::Memory => memory::prepare(app),
         View::Sequence => sequence::extend(app),
+        View::Statistics => statistics::prepare(app),
         _ => {}
     }
 }
@@ -746,6 +766,7 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::PreviousView => app.go(app.view.step(View::ALL.len() - 1)),
         Action::Theme => {
             app.theme = Theme::new(app.theme.name.next());
+            app.statistics.outdated();
             app.say(app.theme.name.word());
         }
         Action::TimeFormat => {

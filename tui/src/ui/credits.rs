@@ -82,8 +82,8 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     let step = ((upto - from) / columns).max(1);
     let zoom = |factor: i64, divisor: i64| {
         let length = ((upto - from) * factor / divisor).clamp(1000, (all_upto - all_from).max(1000));
-        let start =
-            (at - length * ((at - from) / 2).max(0) / ((upto - from) / 2).max(1)).clamp(all_from, (all_upto - length).max(all_from));
+        let share = (i128::from(length) * i128::from(at - from) / i128::from((upto - from).max(1))) as i64;
+        let start = (at - share).clamp(all_from, (all_upto - length).max(all_from));
         (start, (start + length).min(all_upto).max(start + 1))
     };
     let moved = match action {
@@ -141,6 +141,24 @@ pub(crate) fn click(app: &mut App, x: u16, y: u16) {
     app.credits.cursor = Some(from + ((i128::from(upto - from) * i128::from(x - area.x)) / i128::from(area.width.max(1))) as i64);
 }
 
+/// A small plot of a whole connection, for the overview.
+pub(crate) fn draw_small(app: &App, connection: &Connection, buf: &mut Buffer, area: Rect) {
+    let theme = &app.theme;
+    let (points, places) = story(app, connection);
+    let ends = points.iter().any(|p| p.held(places[0]).is_some());
+    let which: &[(usize, Style)] =
+        if ends { &[(places[1], theme.server), (places[0], theme.client)] } else { &[(places[2], theme.upper)] };
+    if points.is_empty() || area.width <= AXIS + 1 || area.height < 2 {
+        put(buf, area.x + 3, area.y, area.width.saturating_sub(4), "no message with credits", theme.faint);
+        return;
+    }
+    let inside = Rect { x: area.x + AXIS, width: area.width - AXIS - 1, ..area };
+    let most = draw_story(app, points, which, ends, buf, inside, whole(points));
+    for (row, value) in [(0, most), (area.height - 1, 0)] {
+        put_right(buf, area.x, area.y + row, AXIS - 1, &format!("{}┤", grouped(value.unsigned_abs())), theme.faint);
+    }
+}
+
 /// The panels: the ends' credits, and below them those of the layer above, which may be many more.
 fn panels(area: Rect, lower: bool, upper: bool) -> [Rect; 2] {
     let none = Rect { height: 0, ..area };
@@ -155,7 +173,7 @@ fn panels(area: Rect, lower: bool, upper: bool) -> [Rect; 2] {
 }
 
 /// Draws stories (places in a point, styles) into dots. Returns the greatest value.
-fn draw_story(app: &App, points: &[Point], which: &[(usize, Style)], buf: &mut Buffer, area: Rect, (from, upto): (i64, i64)) -> i64 {
+fn draw_story(app: &App, points: &[Point], which: &[(usize, Style)], stalls: bool, buf: &mut Buffer, area: Rect, (from, upto): (i64, i64)) -> i64 {
     // what was held when the window began counts too
     let first = points.partition_point(|p| p.time < from).saturating_sub(1);
     let last = points.partition_point(|p| p.time <= upto);
@@ -201,7 +219,7 @@ fn draw_story(app: &App, points: &[Point], which: &[(usize, Style)], buf: &mut B
         let mut out = false;
         for ((place, _), had) in which.iter().zip(&mut had) {
             match point.held(*place) {
-                Some(held) if held > 0 => *had = true,
+                Some(held) if held > 0 => *had = stalls,
                 Some(_) => out |= *had,
                 None => {}
             }
@@ -273,7 +291,9 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         if panel.height == 0 {
             continue;
         }
-        let most = draw_story(app, points, which, buf, panel, (from, upto));
+        // SMB2 and RPC stand at none left whenever one request is all there may be
+        let stalls = which.len() > 1;
+        let most = draw_story(app, points, which, stalls, buf, panel, (from, upto));
         let middle = panel.height / 2;
         for (row, value) in [(0, most), (middle, most - most * i64::from(middle) / i64::from(panel.height)), (panel.height - 1, 0)] {
             put_right(buf, body.x, panel.y + row, AXIS - 1, &format!("{}┤", grouped(value.unsigned_abs())), theme.faint);
@@ -302,16 +322,6 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
                 x = put(buf, x, y + 1, body.right().saturating_sub(x), &format!("{name} {held}   "), style);
             }
         }
-        let k = |a| app.keys.first(a);
-        let hint = format!(
-            "{} {} zoom   {} all   {} next stall   {} frame",
-            k(Action::ZoomIn),
-            k(Action::ZoomOut),
-            k(Action::ZoomAll),
-            k(Action::NextPane),
-            k(Action::Open)
-        );
-        put(buf, x, y + 1, body.right().saturating_sub(x + 1), &hint, theme.faint);
     }
 }
 

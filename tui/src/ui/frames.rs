@@ -70,16 +70,16 @@ fn layout(app: &App) -> [Rect; 3] {
         let below = Rect { y: body.y + list, height: body.height - list, ..body };
         return [
             Rect { height: list, ..body },
-            Rect { width: below.width - bytes - 1, ..below },
-            Rect { x: below.x + below.width - bytes, width: bytes, ..below },
+            Rect { width: below.width.saturating_sub(bytes + 1), ..below },
+            Rect { x: (below.x + below.width).saturating_sub(bytes), width: bytes, ..below },
         ];
     }
     let bytes = (body.height / 5).max(4);
-    let list = (body.height - bytes) / 2;
+    let list = body.height.saturating_sub(bytes) / 2;
     [
         Rect { height: list, ..body },
-        Rect { y: body.y + list, height: body.height - bytes - list, ..body },
-        Rect { y: body.y + body.height - bytes, height: bytes, ..body },
+        Rect { y: body.y + list, height: body.height.saturating_sub(bytes + list), ..body },
+        Rect { y: (body.y + body.height).saturating_sub(bytes), height: bytes, ..body },
     ]
 }
 

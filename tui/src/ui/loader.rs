@@ -12,12 +12,12 @@ use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::op::At;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::{Report, Sink};
-use rdmascope_capture::{Capture, Follow, MergedSource, OpenOptions, Progress, RandomAccess, Source, open};
+use rdmascope_capture::{Capture, Follow, MergedSource, OpenOptions, Progress, RandomAccess, Record, Source, open};
 use rdmascope_dissector::frame::{self, Body};
 use rdmascope_dissector::trace::Off;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Exchanges kept for the list at most.
@@ -170,103 +170,180 @@ impl Input {
     }
 }
 
-/// Reads everything and tells `deliver`, which says whether anybody still listens.
-pub(crate) fn run(mut input: Input, follow: bool, shared: &Shared, mut deliver: impl FnMut(News) -> bool) {
-    let mut pipeline = Pipeline::with_sink(Options { slowest_max: SLOWEST, ..Options::default() }, Collector::default());
-    let options = pipeline.decode_options();
-    let mut builder = Builder::default();
-    let mut revision = None;
-    let (mut number, mut time_ns) = (0, 0);
-    let (mut delivered, mut reported, mut report_took) = (Instant::now(), None::<Instant>, Duration::ZERO);
-    let mut error = None;
-    let mut since_look = 0_u32;
-    loop {
-        match input.advance() {
-            Ok(true) => {
-                let which = input.which();
-                let record = match &input {
-                    Input::One(c) => c.record(),
-                    Input::Many(m) => m.record(),
-                };
-                number += 1;
-                if record.has_time() {
-                    time_ns = record.time_ns;
-                }
-                let meta =
-                    FrameMeta { number, time_ns, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
-                let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, &mut Off);
-                let kind = match &packet.body {
-                    Body::Ib(ib) => Kind::Ib(ib.bth.opcode),
-                    Body::Tcp(segment) => Kind::Tcp(!segment.payload.is_empty() || segment.flags & 0x07 != 0),
-                    Body::Fragment(_) => Kind::Fragment,
-                    _ => Kind::Other,
-                };
-                pipeline.packet(&meta, &packet, &mut Off);
-                builder.push(Entry::new(time_ns, which, record.offset, record.wire_len, kind, &pipeline.facts()));
-                since_look += 1;
-                // the clock is asked now and then only
-                if since_look < 1024 && !follow {
-                    continue;
-                }
-                since_look = 0;
-                if delivered.elapsed() < DELIVER_EVERY {
-                    continue;
-                }
-            }
-            Ok(false) if follow && !shared.stop.load(Ordering::Relaxed) => {}
-            Ok(false) => break,
-            Err(e) => {
-                error = Some(e.to_string());
-                break;
-            }
+/// What was read so far.
+struct Loading<D> {
+    pipeline: Pipeline<Collector>,
+    builder: Builder,
+    number: u64,
+    time_ns: i64,
+    progress: Progress,
+    /// Frames that came since the last delivery.
+    since: u32,
+    delivered: Instant,
+    reported: Option<Instant>,
+    report_took: Duration,
+    deliver: D,
+    /// Whether nobody listens any more.
+    deaf: bool,
+}
+
+impl<D: FnMut(News) -> bool> Loading<D> {
+    #[inline]
+    fn frame(&mut self, which: usize, record: &Record<'_>, options: &frame::Options) {
+        self.number += 1;
+        if record.has_time() {
+            self.time_ns = record.time_ns;
         }
-        if shared.stop.load(Ordering::Relaxed) {
-            return;
-        }
-        if revision != Some(input.revision()) {
-            renew(&input, shared);
-            revision = Some(input.revision());
-        }
+        let (number, time_ns) = (self.number, self.time_ns);
+        let meta = FrameMeta { number, time_ns, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
+        let packet = frame::decode(record.link_type, record.bytes, record.wire_len, options, &mut Off);
+        let kind = match &packet.body {
+            Body::Ib(ib) => Kind::Ib(ib.bth.opcode),
+            Body::Tcp(segment) => Kind::Tcp(!segment.payload.is_empty() || segment.flags & 0x07 != 0),
+            Body::Fragment(_) => Kind::Fragment,
+            _ => Kind::Other,
+        };
+        self.pipeline.packet(&meta, &packet, &mut Off);
+        self.builder.push(Entry::new(time_ns, which, record.offset, record.wire_len, kind, &self.pipeline.facts()));
+        self.since += 1;
+    }
+
+    fn news(&mut self, shared: &Shared) {
         // a report may cost a tenth of the time at most
-        let due = reported.is_none_or(|at| at.elapsed() > (report_took * 10).max(Duration::from_millis(200)));
-        let report = due.then(|| {
+        let wait = (self.report_took * 10).max(Duration::from_millis(200));
+        let report = self.reported.is_none_or(|at| at.elapsed() > wait).then(|| {
             let begun = Instant::now();
-            let report = Arc::new(pipeline.snapshot());
-            reported = Some(begun);
-            report_took = begun.elapsed();
+            let report = Arc::new(self.pipeline.snapshot());
+            self.reported = Some(begun);
+            self.report_took = begun.elapsed();
             report
         });
-        let sink = pipeline.sink();
+        // what has no report yet gets one the next time
+        self.since = u32::from(report.is_none());
+        let sink = self.pipeline.sink();
         let news = News {
-            index: publish(&builder, shared),
             report,
             exchanges: std::mem::take(&mut sink.exchanges),
             credits: std::mem::take(&mut sink.credits),
             exchanges_dropped: sink.dropped,
-            progress: input.progress(),
+            index: publish(&self.builder, shared),
+            progress: self.progress,
             done: false,
             error: None,
         };
-        if !deliver(news) {
-            return;
+        self.deaf |= !(self.deliver)(news);
+        self.delivered = Instant::now();
+    }
+}
+
+/// Reads everything and tells `deliver`, which says whether anybody still listens. With `live`, what came is told at once and not only
+/// when more comes; with `follow`, the end of the file is not the end.
+pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, deliver: impl FnMut(News) -> bool + Send) {
+    let pipeline = Pipeline::with_sink(Options { slowest_max: SLOWEST, ..Options::default() }, Collector::default());
+    let options = pipeline.decode_options();
+    let loading = Mutex::new(Loading {
+        pipeline,
+        builder: Builder::default(),
+        number: 0,
+        time_ns: 0,
+        progress: Progress::default(),
+        since: 0,
+        delivered: Instant::now(),
+        reported: None,
+        report_took: Duration::ZERO,
+        deliver,
+        deaf: false,
+    });
+    let lock = || loading.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let over = AtomicBool::new(false);
+    let error = std::thread::scope(|scope| {
+        if live {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::thread::sleep(DELIVER_EVERY);
+                    let mut loading = lock();
+                    if loading.since > 0 {
+                        loading.news(shared);
+                    }
+                }
+            });
         }
-        delivered = Instant::now();
+        let error = if live {
+            read(&mut input, 1, follow, shared, &options, &lock)
+        } else {
+            read(&mut input, 1024, follow, shared, &options, &lock)
+        };
+        over.store(true, Ordering::Relaxed);
+        error
+    });
+    if shared.stop.load(Ordering::Relaxed) {
+        return;
     }
     renew(&input, shared);
-    let index = publish(&builder, shared);
+    let mut loading = loading.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let index = publish(&loading.builder, shared);
     shared.finished.store(true, Ordering::Release);
-    let progress = input.progress();
-    let (report, sink) = pipeline.finish();
-    deliver(News {
+    let (report, sink) = loading.pipeline.finish();
+    (loading.deliver)(News {
         index,
         report: Some(Arc::new(report)),
         exchanges: sink.exchanges,
         credits: sink.credits,
         exchanges_dropped: sink.dropped,
-        progress,
+        progress: input.progress(),
         done: true,
         error,
     });
+}
+
+/// Reads to the end, `batch` frames under one lock. Returns why it ended too early.
+fn read<'l, D: FnMut(News) -> bool + 'l>(
+    input: &mut Input,
+    batch: u32,
+    follow: bool,
+    shared: &Shared,
+    options: &frame::Options,
+    lock: &dyn Fn() -> MutexGuard<'l, Loading<D>>,
+) -> Option<String> {
+    let mut revision = None;
+    loop {
+        // waiting for a frame happens without the lock
+        let mut advanced = input.advance();
+        let mut loading = lock();
+        let mut left = batch;
+        while let Ok(true) = advanced {
+            if left + 1 >= batch && revision != Some(input.revision()) {
+                renew(input, shared);
+                revision = Some(input.revision());
+            }
+            let record = match &*input {
+                Input::One(c) => c.record(),
+                Input::Many(m) => m.record(),
+            };
+            loading.frame(input.which(), &record, options);
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+            advanced = input.advance();
+        }
+        loading.progress = input.progress();
+        if shared.stop.load(Ordering::Relaxed) || loading.deaf {
+            return None;
+        }
+        match advanced {
+            Ok(false) if !follow => return None,
+            Err(e) => return Some(e.to_string()),
+            Ok(_) if loading.delivered.elapsed() >= DELIVER_EVERY && loading.since > 0 => {
+                if revision != Some(input.revision()) {
+                    renew(input, shared);
+                    revision = Some(input.revision());
+                }
+                loading.news(shared);
+            }
+            Ok(_) => {}
+        }
+    }
 }
 
 fn publish(builder: &Builder, shared: &Shared) -> Index {

@@ -25,11 +25,11 @@ pub(crate) struct State {
 const COLUMNS: [Column; 10] = [
     number("advertised", 11),
     column("key", 10),
-    column("address", 18).from(70),
+    column("address", 18).from(100),
     number("length", 10),
     number("used", 10),
     column("the peer", 9),
-    column("command", 10).from(80),
+    column("command", 10).from(95),
     column("ended", 22),
     number("frame", 8).from(110),
     column("file", 0).from(100),

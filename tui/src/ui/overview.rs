@@ -94,7 +94,7 @@ fn standing(app: &App, connection: &Connection) -> (String, Style) {
 /// The sections, from the top: the worst, connections, findings, slowest.
 fn layout(app: &App) -> [Rect; 4] {
     let body = app.body();
-    let top = (top_lines(app, body.width).len() as u16).min(body.height / 3).max(1);
+    let top = (top_lines(app, body.width).len() as u16).min(body.height * 9 / 20).max(1);
     let rest = body.height - top;
     let (connections, findings) = (app.connections().count() as u16, app.found.len() as u16);
     let slowest = slowest(app).len() as u16;
@@ -102,6 +102,9 @@ fn layout(app: &App) -> [Rect; 4] {
     let third = (rest / 3).max(3);
     let slow = (slowest + 1).clamp(2, third);
     let found = (findings + 1).clamp(2, third.max(rest.saturating_sub(slow + connections + 2)));
+    // what is over shows credits; beyond that, more of the slowest
+    let over = rest.saturating_sub(slow + found + connections + 2 + 16);
+    let slow = slow + over.min((slowest + 1).saturating_sub(slow));
     let conns = rest.saturating_sub(slow + found);
     let mut y = body.y;
     [top, conns, found, slow].map(|height| {
@@ -343,6 +346,18 @@ fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
             (state, style),
         ]
     });
+    // where there is room, the credits of the selected one
+    let used = shown.len().max(1) as u16 + 1;
+    if below.height > used + 5
+        && let Some(connection) = shown.get(cursor.at)
+    {
+        let y = below.y + used;
+        let height = (below.height - used).min(16);
+        let title = format!("credits of connection {}", connection.id);
+        let about = format!("{} shows more", app.keys.first(Action::View(super::app::View::Credits)));
+        rule(buf, Rect { y, height: 1, ..below }, y, &title, &about, theme, false);
+        super::credits::draw_small(app, connection, buf, Rect { y: y + 1, height: height - 1, ..below });
+    }
     if shown.is_empty() {
         let text = if app.done { "No RDMA or SMB connection was seen." } else { "none so far" };
         put(buf, below.x + 3, below.y + 1, below.width, text, theme.faint);

@@ -187,7 +187,11 @@ pub(crate) fn filter(app: &App) -> Popup {
 }
 
 pub(crate) fn search(app: &App) -> Popup {
-    Popup::Prompt(Box::new(Prompt::new(Kind::Search, &app.search)))
+    let mut prompt = Prompt::new(Kind::Search, "");
+    if !app.search.is_empty() {
+        prompt.about = format!("Enter searches for \"{}\" again", rdmascope_dissector::render::escaped(&app.search));
+    }
+    Popup::Prompt(Box::new(prompt))
 }
 
 pub(crate) fn goto() -> Popup {
@@ -351,7 +355,9 @@ fn entered(app: &mut App, prompt: Box<Prompt>) -> Vec<Effect> {
             app.filter_by(&text)
         }
         Kind::Search => {
-            app.search = text;
+            if !text.is_empty() {
+                app.search = text;
+            }
             search_again(app, true)
         }
         Kind::Goto => match text.replace([',', '_'], "").parse::<u64>() {

@@ -7,7 +7,7 @@
 //!  f 705  0.588 ms ◀──READ reply OK 65536────────────────────────────
 //! ```
 
-use super::app::{App, Cursor, Effect};
+use super::app::{App, Cursor, Effect, SCAN_STEP};
 use super::draw::{put, put_right, scrollbar};
 use super::index::Entry;
 use super::keys::Action;
@@ -17,9 +17,6 @@ use ratatui::layout::Rect;
 use rdmascope_analyzer::env::Layer;
 use rdmascope_analyzer::op::End;
 use unicode_width::UnicodeWidthStr;
-
-/// Frames looked at in one step.
-const STEP: usize = 2_000_000;
 
 /// One arrow: frames of one direction that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,13 +95,19 @@ pub(crate) fn extend(app: &mut App) {
         }
         state.scanned = app.filter.found.len();
     } else {
-        let upto = app.index.len().min(state.scanned + STEP);
+        let upto = app.index.len().min(state.scanned + SCAN_STEP);
         for (place, entry) in app.index.from(state.scanned).take(upto.saturating_sub(state.scanned)) {
             add(place, entry);
         }
         state.scanned = upto;
     }
     app.sequence = state;
+}
+
+/// Whether there are frames that were not looked at yet.
+pub(crate) fn is_behind(app: &App) -> bool {
+    let all = if app.filter.is_on() { app.filter.found.len() } else { app.index.len() };
+    !app.sequence.of.is_empty() && app.sequence.scanned < all
 }
 
 fn page(app: &App) -> usize {

@@ -29,10 +29,27 @@ pub(crate) struct State {
     /// Column by which commands are sorted.
     sort: usize,
     ascending: bool,
+    /// What is on the page; `None` where it has to be made.
+    lines: Option<Vec<Line>>,
+}
+
+impl State {
+    /// Something that is on the page changed.
+    pub(crate) fn outdated(&mut self) {
+        self.lines = None;
+    }
+}
+
+/// Makes the page, where it has to be made.
+pub(crate) fn prepare(app: &mut App) {
+    if app.statistics.lines.is_none() {
+        app.statistics.lines = Some(lines(app));
+    }
 }
 
 const SORTS: [&str; 5] = ["count", "errors", "median", "longest", "bytes"];
 
+#[derive(Clone, Debug)]
 enum Line {
     Head(String),
     Pieces(Vec<(String, Style)>),
@@ -44,34 +61,8 @@ struct Row {
     errors: u64,
     unanswered: u64,
     bytes: u64,
-    latency: Vec<Latency>,
+    latency: Latency,
     split: [i64; 4],
-}
-
-impl Row {
-    /// The duration that so many of 1000 do not exceed. Of several connections the one in the middle by count.
-    fn quantile(&self, per_mille: u32) -> Option<i64> {
-        let mut parts: Vec<(i64, u64)> = self.latency.iter().flat_map(|l| quantiles(l)).collect();
-        if self.latency.len() == 1 {
-            return self.latency[0].quantile(per_mille);
-        }
-        parts.sort_unstable();
-        let all: u64 = parts.iter().map(|(_, n)| n).sum();
-        let rank = (all * u64::from(per_mille)).div_ceil(1000);
-        let mut seen = 0;
-        parts.into_iter().find_map(|(ns, n)| {
-            seen += n;
-            (seen >= rank).then_some(ns)
-        })
-    }
-
-    fn longest(&self) -> Option<i64> {
-        self.latency.iter().filter_map(Latency::max).max()
-    }
-}
-
-fn quantiles(latency: &Latency) -> Vec<(i64, u64)> {
-    latency.histogram()
 }
 
 /// The commands of all shown connections.
@@ -82,7 +73,7 @@ fn commands(app: &App) -> Vec<Row> {
         let row = match rows.iter_mut().find(|r| r.name == command.name) {
             Some(row) => row,
             None => {
-                rows.push(Row { name: command.name, count: 0, errors: 0, unanswered: 0, bytes: 0, latency: Vec::new(), split: [0; 4] });
+                rows.push(Row { name: command.name, count: 0, errors: 0, unanswered: 0, bytes: 0, latency: Latency::default(), split: [0; 4] });
                 let last = rows.len() - 1;
                 &mut rows[last]
             }
@@ -91,15 +82,15 @@ fn commands(app: &App) -> Vec<Row> {
         row.errors += command.errors;
         row.unanswered += command.unanswered;
         row.bytes += command.bytes;
-        row.latency.push(command.latency.clone());
+        row.latency.join(&command.latency);
         for (sum, part) in row.split.iter_mut().zip(command.split) {
             *sum += part;
         }
     }
     match app.statistics.sort {
         1 => rows.sort_by_key(|r| Reverse(r.errors)),
-        2 => rows.sort_by_key(|r| Reverse(r.quantile(500))),
-        3 => rows.sort_by_key(|r| Reverse(r.longest())),
+        2 => rows.sort_by_key(|r| Reverse(r.latency.quantile(500))),
+        3 => rows.sort_by_key(|r| Reverse(r.latency.max())),
         4 => rows.sort_by_key(|r| Reverse(r.bytes)),
         _ => rows.sort_by_key(|r| Reverse(r.count)),
     }
@@ -132,7 +123,7 @@ fn lines(app: &App) -> Vec<Line> {
             (format!("{:<16}{:>8}", r.name, grouped(r.count)), theme.text),
             (format!("{:>8}", grouped(bad)), if bad > 0 { theme.error } else { theme.faint }),
             (
-                format!("{:>10}{:>10}{:>10}{:>14}", time(r.quantile(500)), time(r.quantile(990)), time(r.longest()), grouped(r.bytes)),
+                format!("{:>10}{:>10}{:>10}{:>14}", time(r.latency.quantile(500)), time(r.latency.quantile(990)), time(r.latency.max()), grouped(r.bytes)),
                 theme.text,
             ),
         ];
@@ -237,6 +228,9 @@ fn lines(app: &App) -> Vec<Line> {
 }
 
 pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+    if matches!(action, Action::Sort | Action::SortReverse) {
+        app.statistics.outdated();
+    }
     match action {
         Action::Sort => {
             app.statistics.sort = (app.statistics.sort + 1) % SORTS.len();
@@ -245,7 +239,7 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::SortReverse => app.statistics.ascending = !app.statistics.ascending,
         _ => {
             // the page turns, not a cursor
-            let (len, page) = (lines(app).len(), usize::from(app.body().height));
+            let (len, page) = (app.statistics.lines.as_ref().map_or(0, Vec::len), usize::from(app.body().height));
             let last = len.saturating_sub(page);
             let mut cursor = Cursor { at: app.statistics.cursor.top, top: 0 };
             cursor.moved(action, last + 1, page);
@@ -257,7 +251,7 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
 
 pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let body = app.body();
-    let lines = lines(app);
+    let lines = app.statistics.lines.as_deref().unwrap_or(&[]);
     let top = app.statistics.cursor.top.min(lines.len().saturating_sub(1));
     for (i, line) in lines.iter().skip(top).take(usize::from(body.height)).enumerate() {
         let y = body.y + i as u16;
@@ -300,9 +294,9 @@ pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
             r.errors.to_string(),
             r.unanswered.to_string(),
             r.bytes.to_string(),
-            optional(r.quantile(500)),
-            optional(r.quantile(990)),
-            optional(r.longest()),
+            optional(r.latency.quantile(500)),
+            optional(r.latency.quantile(990)),
+            optional(r.latency.max()),
         ];
         row.extend(r.split.iter().map(i64::to_string));
         out.push(row);

@@ -167,7 +167,9 @@ fn bottom(app: &App, buf: &mut Buffer) {
         View::Overview => &[(Action::NextPane, "pane"), (Action::Open, "go"), (Action::Follow, "follow"), (Action::Explain, "explain")],
         View::Frames => &[(Action::NextPane, "pane"), (Action::Goto, "go to"), (Action::Mark, "mark"), (Action::Follow, "follow")],
         View::Io => &[(Action::Open, "frame"), (Action::Sort, "sort"), (Action::Follow, "follow")],
-        View::Credits => &[(Action::Follow, "follow")],
+        View::Credits => {
+            &[(Action::ZoomIn, "zoom"), (Action::ZoomAll, "all"), (Action::NextPane, "next stall"), (Action::Open, "frame"), (Action::Follow, "follow")]
+        }
         View::Sequence => &[(Action::Open, "frame"), (Action::TimeFormat, "time"), (Action::Follow, "follow")],
         View::Memory => &[(Action::Open, "frame"), (Action::Sort, "sort")],
         View::Findings => &[(Action::Open, "frame"), (Action::Explain, "explain"), (Action::Follow, "follow")],
@@ -184,7 +186,7 @@ fn bottom(app: &App, buf: &mut Buffer) {
     }
     let len = |pieces: &[(String, &str)]| pieces.iter().map(|(k, w)| k.chars().count() + w.chars().count() + 3).sum::<usize>() as u16;
     // the last ones are the same everywhere and go first
-    let room = width.saturating_sub(end);
+    let room = width.saturating_sub(if left.is_empty() { 0 } else { end + 2 });
     while len(&pieces) > room && pieces.len() > 1 {
         let at = pieces.len() - 2;
         pieces.remove(at);
