@@ -26,7 +26,17 @@ impl Terminal {
         std::fs::create_dir_all(&dir).unwrap();
         let terminal = Self { socket, dir };
         let (width, height) = (width.to_string(), height.to_string());
-        let out = terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", &width, "-y", &height, "env PS1='ready> ' TERM=xterm-256color sh"]);
+        let out = terminal.tmux(&[
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            &width,
+            "-y",
+            &height,
+            "env PS1='ready> ' TERM=xterm-256color sh",
+        ]);
         assert!(out.status.success(), "{out:?}");
         terminal.wait("ready>");
         terminal.types(&format!("cd '{}'; export XDG_CONFIG_HOME=$PWD XDG_STATE_HOME=$PWD", terminal.dir.display()));

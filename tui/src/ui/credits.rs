@@ -146,8 +146,7 @@ pub(crate) fn draw_small(app: &App, connection: &Connection, buf: &mut Buffer, a
     let theme = &app.theme;
     let (points, places) = story(app, connection);
     let ends = points.iter().any(|p| p.held(places[0]).is_some());
-    let which: &[(usize, Style)] =
-        if ends { &[(places[1], theme.server), (places[0], theme.client)] } else { &[(places[2], theme.upper)] };
+    let which: &[(usize, Style)] = if ends { &[(places[1], theme.server), (places[0], theme.client)] } else { &[(places[2], theme.upper)] };
     if points.is_empty() || area.width <= AXIS + 1 || area.height < 2 {
         put(buf, area.x + 3, area.y, area.width.saturating_sub(4), "no message with credits", theme.faint);
         return;
@@ -173,7 +172,15 @@ fn panels(area: Rect, lower: bool, upper: bool) -> [Rect; 2] {
 }
 
 /// Draws stories (places in a point, styles) into dots. Returns the greatest value.
-fn draw_story(app: &App, points: &[Point], which: &[(usize, Style)], stalls: bool, buf: &mut Buffer, area: Rect, (from, upto): (i64, i64)) -> i64 {
+fn draw_story(
+    app: &App,
+    points: &[Point],
+    which: &[(usize, Style)],
+    stalls: bool,
+    buf: &mut Buffer,
+    area: Rect,
+    (from, upto): (i64, i64),
+) -> i64 {
     // what was held when the window began counts too
     let first = points.partition_point(|p| p.time < from).saturating_sub(1);
     let last = points.partition_point(|p| p.time <= upto);
@@ -285,9 +292,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let area = plot(app);
     let (from, upto) = window(app, points);
     let [ends, above] = panels(area, has(places[0]) || has(places[1]), has(places[2]));
-    for (panel, which) in
-        [(ends, &[(places[1], theme.server), (places[0], theme.client)][..]), (above, &[(places[2], theme.upper)][..])]
-    {
+    for (panel, which) in [(ends, &[(places[1], theme.server), (places[0], theme.client)][..]), (above, &[(places[2], theme.upper)][..])] {
         if panel.height == 0 {
             continue;
         }

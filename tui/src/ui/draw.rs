@@ -143,7 +143,11 @@ pub(crate) fn table(buf: &mut Buffer, area: Rect, theme: &Theme, table: &Table<'
     let room = |shown: &[usize]| area.width.saturating_sub(shown.iter().map(|i| table.columns[*i].width + 1).sum::<u16>() + 1);
     // columns that can be missed go, the first to go first, until what takes the rest has some
     while flexible > 0 && room(&shown) / flexible < FLEXIBLE_MIN {
-        let first = shown.iter().copied().filter(|i| table.columns[*i].from > 0 && table.columns[*i].width > 0).max_by_key(|i| table.columns[*i].from);
+        let first = shown
+            .iter()
+            .copied()
+            .filter(|i| table.columns[*i].from > 0 && table.columns[*i].width > 0)
+            .max_by_key(|i| table.columns[*i].from);
         match first {
             Some(first) => shown.retain(|i| *i != first),
             None => break,

@@ -73,7 +73,15 @@ fn commands(app: &App) -> Vec<Row> {
         let row = match rows.iter_mut().find(|r| r.name == command.name) {
             Some(row) => row,
             None => {
-                rows.push(Row { name: command.name, count: 0, errors: 0, unanswered: 0, bytes: 0, latency: Latency::default(), split: [0; 4] });
+                rows.push(Row {
+                    name: command.name,
+                    count: 0,
+                    errors: 0,
+                    unanswered: 0,
+                    bytes: 0,
+                    latency: Latency::default(),
+                    split: [0; 4],
+                });
                 let last = rows.len() - 1;
                 &mut rows[last]
             }
@@ -123,7 +131,13 @@ fn lines(app: &App) -> Vec<Line> {
             (format!("{:<16}{:>8}", r.name, grouped(r.count)), theme.text),
             (format!("{:>8}", grouped(bad)), if bad > 0 { theme.error } else { theme.faint }),
             (
-                format!("{:>10}{:>10}{:>10}{:>14}", time(r.latency.quantile(500)), time(r.latency.quantile(990)), time(r.latency.max()), grouped(r.bytes)),
+                format!(
+                    "{:>10}{:>10}{:>10}{:>14}",
+                    time(r.latency.quantile(500)),
+                    time(r.latency.quantile(990)),
+                    time(r.latency.max()),
+                    grouped(r.bytes)
+                ),
                 theme.text,
             ),
         ];

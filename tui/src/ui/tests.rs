@@ -385,7 +385,15 @@ fn io_and_memory_are_sorted() {
     let latency: Vec<_> = rig.app.io.rows.as_ref().unwrap().iter().map(|i| rig.app.exchanges[*i as usize].latency()).collect();
     assert!(latency.len() > 100 && latency.is_sorted_by(|a, b| a >= b));
     rig.keys("6ooo");
-    let lengths: Vec<_> = rig.app.memory.rows.as_ref().unwrap().iter().map(|(i, d)| rig.app.exchanges[*i as usize].descriptors[usize::from(*d)].length).collect();
+    let lengths: Vec<_> = rig
+        .app
+        .memory
+        .rows
+        .as_ref()
+        .unwrap()
+        .iter()
+        .map(|(i, d)| rig.app.exchanges[*i as usize].descriptors[usize::from(*d)].length)
+        .collect();
     assert!(!lengths.is_empty() && lengths.is_sorted());
 }
 

@@ -167,9 +167,13 @@ fn bottom(app: &App, buf: &mut Buffer) {
         View::Overview => &[(Action::NextPane, "pane"), (Action::Open, "go"), (Action::Follow, "follow"), (Action::Explain, "explain")],
         View::Frames => &[(Action::NextPane, "pane"), (Action::Goto, "go to"), (Action::Mark, "mark"), (Action::Follow, "follow")],
         View::Io => &[(Action::Open, "frame"), (Action::Sort, "sort"), (Action::Follow, "follow")],
-        View::Credits => {
-            &[(Action::ZoomIn, "zoom"), (Action::ZoomAll, "all"), (Action::NextPane, "next stall"), (Action::Open, "frame"), (Action::Follow, "follow")]
-        }
+        View::Credits => &[
+            (Action::ZoomIn, "zoom"),
+            (Action::ZoomAll, "all"),
+            (Action::NextPane, "next stall"),
+            (Action::Open, "frame"),
+            (Action::Follow, "follow"),
+        ],
         View::Sequence => &[(Action::Open, "frame"), (Action::TimeFormat, "time"), (Action::Follow, "follow")],
         View::Memory => &[(Action::Open, "frame"), (Action::Sort, "sort")],
         View::Findings => &[(Action::Open, "frame"), (Action::Explain, "explain"), (Action::Follow, "follow")],
