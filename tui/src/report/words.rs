@@ -54,7 +54,7 @@ pub(crate) fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -105,7 +105,7 @@ pub(crate) fn size(bytes: u64) -> String {
 /// Bytes of a limit: powers of two by name, everything else exact: "1 MiB", "130,560".
 pub(crate) fn limit(bytes: u64) -> String {
     const MIB: u64 = 1 << 20;
-    if bytes >= MIB && bytes % MIB == 0 { format!("{} MiB", grouped(bytes / MIB)) } else { grouped(bytes) }
+    if bytes >= MIB && bytes.is_multiple_of(MIB) { format!("{} MiB", grouped(bytes / MIB)) } else { grouped(bytes) }
 }
 
 fn three_digits(value: f64) -> String {
