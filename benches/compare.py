@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""rdmascope beside tshark, on the same files in the same run: compare.py [FRAMES] [RUNS]
+
+Needs python3 and tshark; builds rdmascope with --release first. Prints CPU seconds (user and system, the least of RUNS) and how many
+times tshark's, for analysis on one thread and on two, chosen fields, and JSON, and the peak memory of analysis for two lengths of capture."""
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+FIELDS = ["frame.number", "ip.src", "ip.dst", "infiniband.bth.opcode", "infiniband.bth.psn", "smb_direct.credits.granted", "smb2.cmd"]
+
+
+def run(command):
+    """CPU seconds, wall seconds and peak KiB of a command."""
+    with open(os.devnull, "w") as nowhere:
+        start = time.monotonic()
+        child = subprocess.Popen(command, stdout=nowhere, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        wall = time.monotonic() - start
+    if status != 0:
+        sys.exit(f"{' '.join(command)} failed")
+    return usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss
+
+
+def least(command, runs):
+    return tuple(map(min, zip(*(run(command) for _ in range(runs)))))
+
+
+def main():
+    frames = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
+    runs = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+    subprocess.run(["cargo", "build", "--release", "--quiet", "--package", "rdmascope"], cwd=ROOT, check=True)
+    ours = os.path.join(target, "release", "rdmascope")
+    tshark = os.environ.get("RDMASCOPE_TSHARK", "tshark")
+    print(subprocess.run([tshark, "--version"], capture_output=True, text=True).stdout.splitlines()[0])
+    wanted = [part for field in FIELDS for part in ("-e", field)]
+    with tempfile.TemporaryDirectory() as folder:
+        print(f"\n{'':14}{'':22}{'tshark':>10}{'rdmascope':>11}{'times':>7}   (CPU seconds, {frames} frames)")
+        for kind in ("roce-mixed", "roce-one", "iwarp-mixed"):
+            path = os.path.join(folder, kind + ".pcap")
+            subprocess.run([sys.executable, os.path.join(HERE, "make_capture.py"), kind, str(frames), path], check=True)
+            subprocess.run(["cat", path], stdout=subprocess.DEVNULL)
+            pairs = [
+                ("analysis, 1 thread", [tshark, "-r", path, "-q", "-z", "io,stat,0"], [ours, "analyze", "--threads", "1", path]),
+                ("7 fields", [tshark, "-r", path, "-T", "fields", *wanted], [ours, "dissect", "-T", "fields", *wanted, path]),
+                ("JSON", [tshark, "-r", path, "-T", "json"], [ours, "dissect", "-T", "json", path]),
+            ]
+            for name, theirs, mine in pairs:
+                (them, wall, _), (us, our_wall, _) = least(theirs, 1), least(mine, runs)
+                print(f"{kind:14}{name:22}{them:10.2f}{us:11.3f}{them / us:7.1f}")
+                if name.startswith("analysis"):
+                    _, two, _ = least([ours, "analyze", "--threads", "2", path], runs)
+                    print(f"{kind:14}{'analysis, 2 threads':22}{wall:10.2f}{two:11.3f}{wall / two:7.1f}   (wall seconds)")
+        print("\nPeak memory of analyze, MiB, and how much of it is the mapped file itself is not counted apart:")
+        for count in (frames, frames * 4):
+            path = os.path.join(folder, f"{count}.pcap")
+            subprocess.run([sys.executable, os.path.join(HERE, "make_capture.py"), "roce-mixed", str(count), path], check=True)
+            # through a pipe, so that pages of the file do not count as ours
+            start = subprocess.Popen(["cat", path], stdout=subprocess.PIPE)
+            child = subprocess.Popen([ours, "analyze", "-"], stdin=start.stdout, stdout=subprocess.DEVNULL)
+            _, _, usage = os.wait4(child.pid, 0)
+            start.wait()
+            print(f"  {count:>9} frames {usage.ru_maxrss / 1024:8.1f}")
+
+
+if __name__ == "__main__":
+    main()
