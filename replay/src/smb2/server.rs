@@ -177,7 +177,7 @@ impl Connection {
                 break;
             };
             let next = header.next_command as usize;
-            if header.is_response() || next != 0 && (next < Header::LEN || next > rest.len() || next % 8 != 0) {
+            if header.is_response() || next != 0 && (next < Header::LEN || next > rest.len() || !next.is_multiple_of(8)) {
                 self.broken = true;
                 break;
             }
