@@ -42,9 +42,7 @@ pub(crate) struct State {
 
 impl State {
     pub(crate) fn reset(&mut self) {
-        let list = self.list;
         *self = Self::default();
-        self.list.top = list.top.min(0);
     }
 }
 
