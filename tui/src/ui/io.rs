@@ -280,10 +280,12 @@ pub(crate) fn frames_of(app: &App, e: &Exchange, most: usize) -> Vec<u64> {
     let from = e.request.frame.saturating_sub(1) as usize;
     let upto = e.reply_end.map_or(app.index.len() as u64, |at| at.frame) as usize;
     let id = u32::try_from(e.id).unwrap_or(u32::MAX);
+    let ends = [e.request.frame, e.request_end.frame, e.reply.map_or(0, |r| r.frame), e.reply_end.map_or(0, |r| r.frame)];
     app.index
         .from(from)
         .take(upto.saturating_sub(from).min(LOOK_MAX))
-        .filter(|(_, entry)| entry.exchange == id && entry.connection == e.connection)
+        // the first pieces of a message were not known to belong to it
+        .filter(|(i, entry)| entry.connection == e.connection && (entry.exchange == id || ends.contains(&(*i as u64 + 1))))
         .map(|(i, _)| i as u64 + 1)
         .take(most)
         .collect()

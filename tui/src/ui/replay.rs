@@ -27,6 +27,8 @@ use std::sync::atomic::Ordering;
 pub(crate) const EXACT_MAX: usize = 200_000;
 /// Frames of a longer past's beginning.
 const HEAD: usize = 512;
+/// By how much the past of a row is shorter where rows are far from each other.
+const FAR: usize = 20;
 
 /// What the list shows of one frame.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +69,8 @@ pub(crate) struct Replayer {
     next: usize,
     exact: bool,
     first_ns: i64,
+    /// [`EXACT_MAX`], but for tests.
+    pub(super) exact_max: usize,
 }
 
 fn new_pipeline() -> Pipeline {
@@ -75,24 +79,24 @@ fn new_pipeline() -> Pipeline {
 
 impl Replayer {
     pub(crate) fn new(shared: Shared) -> Self {
-        Self { shared, version: 0, inputs: Vec::new(), pipeline: new_pipeline(), knows: None, next: 0, exact: true, first_ns: 0 }
+        Self { shared, version: 0, inputs: Vec::new(), pipeline: new_pipeline(), knows: None, next: 0, exact: true, first_ns: 0, exact_max: EXACT_MAX }
     }
 
     /// Gets ready for frames `wanted` (ascending): afterwards the pipeline has seen what comes before the first of them.
-    fn seek(&mut self, index: &Index, wanted: &[usize]) {
+    fn seek(&mut self, index: &Index, wanted: &[usize], most: usize) {
         self.refresh();
         let (Some(first), Some(last)) = (wanted.first().copied(), wanted.last().copied()) else { return };
         self.first_ns = index.at(0).map_or(0, |e| e.time);
         let connections: HashSet<u32> = wanted.iter().filter_map(|i| index.at(*i)).map(|e| e.connection).collect();
         let known = self.knows.as_ref().is_none_or(|knows| connections.iter().all(|c| knows.contains(c)));
-        if known && self.next <= first && (self.knows.is_none() || first - self.next <= EXACT_MAX) {
+        if known && self.next <= first && first - self.next <= most {
             self.feed_until(index, first);
             return;
         }
         self.pipeline = new_pipeline();
         self.next = 0;
         self.exact = true;
-        if last < EXACT_MAX {
+        if last < most {
             self.knows = None;
             self.feed_until(index, first);
             return;
@@ -103,8 +107,8 @@ impl Replayer {
             .filter(|(_, e)| connections.contains(&e.connection) && e.connection != 0 || e.concerns_all())
             .map(|(i, _)| i)
             .collect();
-        if past.len() > EXACT_MAX + HEAD {
-            past.drain(HEAD..past.len() - EXACT_MAX);
+        if past.len() > most + HEAD {
+            past.drain(HEAD..past.len() - most);
             self.exact = false;
         }
         self.knows = Some(connections);
@@ -182,12 +186,18 @@ impl Replayer {
     pub(crate) fn texts(&mut self, wanted: &[usize], columns: &[Def]) -> Vec<Text> {
         let index = self.shared.index();
         let mut out = Vec::with_capacity(wanted.len());
-        self.seek(&index, wanted);
+        // rows far from each other each have a past of their own: a shorter one then has to do
+        let span = wanted.last().copied().unwrap_or(0) - wanted.first().copied().unwrap_or(0);
+        let most = if span > self.exact_max { self.exact_max / FAR } else { self.exact_max };
         let mut line = Line::default();
         let mut probe = Probe::new();
         let slots: Vec<Slot> = columns.iter().map(|def| probe.want(def, Need::Value)).collect();
-        for &i in wanted {
-            self.feed_until(&index, i);
+        for (n, &i) in wanted.iter().enumerate() {
+            match (span > self.exact_max, n) {
+                (true, _) => self.seek(&index, &wanted[n..=n], most),
+                (false, 0) => self.seek(&index, wanted, most),
+                (false, _) => self.feed_until(&index, i),
+            }
             line.begin();
             probe.begin();
             let fed = self.feed(&index, i, &mut Pair(&mut line, &mut probe));
@@ -211,7 +221,7 @@ impl Replayer {
     /// Everything about one frame, by its place.
     pub(crate) fn detail(&mut self, i: usize) -> Detail {
         let index = self.shared.index();
-        self.seek(&index, &[i]);
+        self.seek(&index, &[i], self.exact_max);
         let mut tree = Tree::new();
         tree.begin(&[]);
         // the tree finds offsets by address: it begins with the very bytes that are decoded

@@ -476,12 +476,27 @@ fn several_files_are_one() {
 
 #[test]
 fn a_long_past_is_replayed_in_part_and_says_so() {
-    // the exact way and the bounded one agree where the past is short
     let mut rig = Rig::new("smb-roce", 120, 40);
-    let texts = rig.lines.texts(&[1000], &[]);
-    let again = Replayer::new(rig.shared.clone()).texts(&[900, 1000], &[]);
-    assert_eq!(texts[0].info, again[1].info);
+    let wanted: Vec<usize> = (700..760).collect();
+    let exact = rig.lines.texts(&wanted, &[]);
     assert!(rig.trees.detail(1000).is_exact);
+    let mut short = Replayer::new(rig.shared.clone());
+    short.exact_max = 100;
+    let bounded = short.texts(&wanted, &[]);
+    let same = exact.iter().zip(&bounded).filter(|(a, b)| a.info == b.info && a.protocol == b.protocol).count();
+    assert!(same * 10 >= wanted.len() * 9, "{same} of {}", wanted.len());
+    assert!(!short.detail(1000).is_exact);
+    // rows far from each other, there and back
+    let far = [40, 400, 1040];
+    let texts = short.texts(&far, &[]);
+    assert_eq!(texts.iter().map(|t| t.number).collect::<Vec<_>>(), [41, 401, 1041]);
+    assert_eq!(short.texts(&[40], &[])[0].info, rig.lines.texts(&[40], &[])[0].info);
+    // going on from where one is gives what reading from the start gives
+    let (mut a, mut b) = (Replayer::new(rig.shared.clone()), Replayer::new(rig.shared.clone()));
+    for place in (300..420).step_by(7) {
+        let (one, other) = (a.detail(place), b.texts(&[place], &[]));
+        assert_eq!(one.tree.info, other[0].info, "frame {}", place + 1);
+    }
 }
 
 /// Real frames again and again, between other hosts each time, so that all connections differ. (Their checksums then are wrong, and say so.)
