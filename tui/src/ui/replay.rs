@@ -79,7 +79,17 @@ fn new_pipeline() -> Pipeline {
 
 impl Replayer {
     pub(crate) fn new(shared: Shared) -> Self {
-        Self { shared, version: 0, inputs: Vec::new(), pipeline: new_pipeline(), knows: None, next: 0, exact: true, first_ns: 0, exact_max: EXACT_MAX }
+        Self {
+            shared,
+            version: 0,
+            inputs: Vec::new(),
+            pipeline: new_pipeline(),
+            knows: None,
+            next: 0,
+            exact: true,
+            first_ns: 0,
+            exact_max: EXACT_MAX,
+        }
     }
 
     /// Gets ready for frames `wanted` (ascending): afterwards the pipeline has seen what comes before the first of them.
