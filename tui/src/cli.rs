@@ -47,6 +47,23 @@ Examples:
   rdmascope export annotated trace.pcap annotated.pcapng     open it in Wireshark: Analyze, Expert Information
   rdmascope export payloads trace.pcap files                 what was read and written, by name";
 
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  rdmascope replay trace.pcapng --plan                        what would be sent, and what is left out and why
+  rdmascope replay trace.pcapng --to 192.0.2.1 --user labuser --share share
+  rdmascope replay trace.pcapng --to 192.0.2.1 --pace 2       twice as fast as recorded
+  rdmascope replay trace.pcapng --to 192.0.2.1 --no-rdma -w wire.pcapng
+
+The password of --user is taken from the environment: RDMASCOPE_PASSWORD. Nothing is written to the peer without --allow-writes.
+
+Exit status: 0 all went as recorded; 1 something differs; 2 wrong use, or the connection failed.";
+
+const PEER_EXAMPLES: &str = "\
+Examples:
+  rdmascope peer                                          files in memory, on 127.0.0.1:5445, for everybody
+  rdmascope peer --listen 0.0.0.0:5445 --share /srv/data  a folder, to be read
+  RDMASCOPE_PASSWORD=secret rdmascope peer                any user who knows the password";
+
 /// Dissect and analyze captures of storage over RDMA: SMB Direct and NFS over RDMA, on RoCEv2, InfiniBand and iWARP.
 #[derive(Debug, Parser)]
 #[command(name = "rdmascope", version, after_help = EXAMPLES, arg_required_else_help = true, disable_help_subcommand = true)]
@@ -70,6 +87,8 @@ pub(crate) enum Command {
     Analyze(Analyze),
     Dissect(Dissect),
     Tui(Tui),
+    Replay(Replay),
+    Peer(Peer),
     Fields(Fields),
     Explain(Explain),
     Export(Export),
@@ -267,6 +286,86 @@ pub(crate) struct Tui {
     /// Go on with what is written to the file while it is shown
     #[arg(short = 'F', long)]
     pub(crate) follow: bool,
+}
+
+/// Do again, against a live server, what a captured SMB Direct session did
+///
+/// Opens a session of its own over userspace iWARP (no RDMA card is needed), issues the recorded operations in their order, and compares status, bytes,
+/// contents and latency.
+#[derive(Debug, Args)]
+#[command(after_help = REPLAY_EXAMPLES)]
+pub(crate) struct Replay {
+    /// The capture: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The server; the port is 5445 where none is given
+    #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "plan")]
+    pub(crate) to: Option<String>,
+    /// Which connection of the capture, by its number in analyze; without it the one that did most
+    #[arg(long, value_name = "N")]
+    pub(crate) connection: Option<u32>,
+    /// recorded, asap, or how many times as fast as recorded
+    #[arg(long, value_name = "PACE", default_value = "asap", value_parser = pace)]
+    pub(crate) pace: rdmascope_replay::script::Pace,
+    /// Also do what changes files on the server
+    #[arg(long)]
+    pub(crate) allow_writes: bool,
+    /// Only show what would be done
+    #[arg(long)]
+    pub(crate) plan: bool,
+    /// The user, as USER or DOMAIN\USER; nobody where none is given
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// The share
+    #[arg(long, value_name = "SHARE", default_value = "share")]
+    pub(crate) share: String,
+    /// Write what was recorded and what came as JSON
+    #[arg(long, value_name = "OUT")]
+    pub(crate) report: Option<PathBuf>,
+    /// Keep our own wire as pcapng
+    #[arg(short = 'w', value_name = "FILE")]
+    pub(crate) keep: Option<PathBuf>,
+    /// What if: read and write inside of the messages
+    #[arg(long)]
+    pub(crate) no_rdma: bool,
+    /// What if: so many SMB Direct credits
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) credits: Option<u16>,
+    /// What if: messages of so many bytes at most
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(128..65536))]
+    pub(crate) max_send: Option<u32>,
+}
+
+fn pace(text: &str) -> Result<rdmascope_replay::script::Pace, String> {
+    use rdmascope_replay::script::Pace;
+    match text {
+        "asap" => Ok(Pace::Asap),
+        "recorded" => Ok(Pace::Times(1.0)),
+        _ => match text.parse::<f64>() {
+            Ok(factor) if factor.is_finite() && factor >= 0.001 => Ok(Pace::Times(factor)),
+            _ => Err("recorded, asap or a number is expected".to_owned()),
+        },
+    }
+}
+
+/// Be an SMB Direct server, for tries without hardware
+///
+/// Speaks userspace iWARP over TCP. Its users are guests, unless RDMASCOPE_PASSWORD is set: then it is the password of every user.
+#[derive(Debug, Args)]
+#[command(after_help = PEER_EXAMPLES)]
+pub(crate) struct Peer {
+    /// Where to listen
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5445")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// Share this folder; without it a few files in memory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) share: Option<PathBuf>,
+    /// The name of the share
+    #[arg(long, value_name = "NAME", default_value = "share")]
+    pub(crate) name: String,
+    /// Let clients change the folder
+    #[arg(long)]
+    pub(crate) allow_writes: bool,
 }
 
 /// List every field, in the format of tshark -G fields

@@ -497,52 +497,60 @@ impl Client {
     /// # Errors
     /// Where the server refuses.
     pub fn list(&mut self, folder: FileId, pattern: &str) -> Result<Vec<Entry>> {
-        const WHAT: &str = "QUERY_DIRECTORY";
-        const FILE_ID_BOTH_DIRECTORY: u8 = 37;
         const ENTRIES_MAX: usize = 1 << 20;
-        let pattern = utf16(pattern);
         let mut entries = Vec::new();
-        // the first request begins anew
-        for flags in [1u8].into_iter().chain(std::iter::repeat(0)) {
-            let body = Writer::default()
-                .u16(33)
-                .u8(FILE_ID_BOTH_DIRECTORY)
-                .u8(flags)
-                .u32(0)
-                .bytes(&folder.0)
-                .u16(96)
-                .u16(pattern.len() as u16)
-                .u32(65_536)
-                .bytes(&pattern)
-                .0;
-            let (_, reply) = self.exchange(Command::QUERY_DIRECTORY, &body, 1, WHAT)?;
-            match reply.status() {
-                NtStatus::SUCCESS => {}
-                NtStatus::NO_MORE_FILES => return Ok(entries),
-                status => return Err(Error::Status { what: WHAT, status }),
-            }
-            let before = entries.len();
-            let at = number(&reply.bytes, Header::LEN + 2, 2) as usize;
-            let length = number(&reply.bytes, Header::LEN + 4, 4) as usize;
-            let mut rest = reply.bytes.get(at..).map_or(&[][..], |b| &b[..length.min(b.len())]);
-            while rest.len() >= 104 && entries.len() < ENTRIES_MAX {
-                let name_length = number(rest, 60, 4) as usize;
-                let name = rest.get(104..).map_or(&[][..], |b| &b[..name_length.min(b.len())]);
-                entries.push(Entry {
-                    name: String::from_utf16_lossy(&name.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect::<Vec<_>>()),
-                    end_of_file: number(rest, 40, 8),
-                    attributes: number(rest, 56, 4) as u32,
-                });
-                match number(rest, 0, 4) as usize {
-                    0 => break,
-                    next => rest = rest.get(next..).unwrap_or_default(),
-                }
-            }
-            if entries.len() == before || entries.len() >= ENTRIES_MAX {
-                return Ok(entries);
+        while entries.len() < ENTRIES_MAX {
+            match self.list_page(folder, pattern, entries.is_empty())? {
+                Some(page) if !page.is_empty() => entries.extend(page),
+                _ => break,
             }
         }
         Ok(entries)
+    }
+
+    /// The next entries of an open folder; the first ones with `restart`. `None` where there are no more.
+    ///
+    /// # Errors
+    /// Where the server refuses.
+    pub fn list_page(&mut self, folder: FileId, pattern: &str, restart: bool) -> Result<Option<Vec<Entry>>> {
+        const WHAT: &str = "QUERY_DIRECTORY";
+        const FILE_ID_BOTH_DIRECTORY: u8 = 37;
+        let pattern = utf16(pattern);
+        let body = Writer::default()
+            .u16(33)
+            .u8(FILE_ID_BOTH_DIRECTORY)
+            .u8(restart.into())
+            .u32(0)
+            .bytes(&folder.0)
+            .u16(96)
+            .u16(pattern.len() as u16)
+            .u32(65_536)
+            .bytes(&pattern)
+            .0;
+        let (_, reply) = self.exchange(Command::QUERY_DIRECTORY, &body, 1, WHAT)?;
+        match reply.status() {
+            NtStatus::SUCCESS => {}
+            NtStatus::NO_MORE_FILES => return Ok(None),
+            status => return Err(Error::Status { what: WHAT, status }),
+        }
+        let mut entries = Vec::new();
+        let at = number(&reply.bytes, Header::LEN + 2, 2) as usize;
+        let length = number(&reply.bytes, Header::LEN + 4, 4) as usize;
+        let mut rest = reply.bytes.get(at..).map_or(&[][..], |b| &b[..length.min(b.len())]);
+        while rest.len() >= 104 {
+            let name_length = number(rest, 60, 4) as usize;
+            let name = rest.get(104..).map_or(&[][..], |b| &b[..name_length.min(b.len())]);
+            entries.push(Entry {
+                name: String::from_utf16_lossy(&name.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect::<Vec<_>>()),
+                end_of_file: number(rest, 40, 8),
+                attributes: number(rest, 56, 4) as u32,
+            });
+            match number(rest, 0, 4) as usize {
+                0 => break,
+                next => rest = rest.get(next..).unwrap_or_default(),
+            }
+        }
+        Ok(Some(entries))
     }
 
     /// Information on an open file: type (1 file, 2 file system, 3 security) and class.

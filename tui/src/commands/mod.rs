@@ -7,6 +7,8 @@ mod explain;
 mod export;
 mod fields;
 mod man;
+mod peer;
+mod replay;
 mod tui;
 
 use crate::cli::{Cli, Command};
@@ -23,6 +25,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Export(args) => export::run(&args, cli.color),
         Command::Completions(args) => completions::run(&args, cli.color),
         Command::Man(args) => man::run(&args),
+        Command::Replay(args) => replay::run(&args, cli.color),
+        Command::Peer(args) => peer::run(&args),
         Command::Tui(args) => tui::run(&args, cli.color),
     }
 }

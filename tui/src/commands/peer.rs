@@ -1,0 +1,63 @@
+//! `rdmascope peer`: an SMB Direct server of our own over userspace iWARP.
+
+use crate::cli::Peer;
+use anyhow::{Context, Result};
+use rdmascope_analyzer::keys::ntlm::nt_hash;
+use rdmascope_replay::channel::Config;
+use rdmascope_replay::smb2::server::{Share, serve};
+use rdmascope_replay::smb2::storage::Storage;
+use std::io::{self, Write};
+use std::net::TcpListener;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Connections at the same time at most.
+const CONNECTIONS_MAX: usize = 256;
+
+pub(super) fn run(args: &Peer) -> Result<ExitCode> {
+    let storage = match &args.share {
+        Some(folder) => Storage::folder(folder).with_context(|| format!("{} cannot be shared", folder.display()))?,
+        None => memory(),
+    };
+    let share = Arc::new(Share {
+        name: args.name.clone(),
+        storage,
+        writable: args.share.is_none() || args.allow_writes,
+        nt_hash: std::env::var("RDMASCOPE_PASSWORD").ok().map(|password| nt_hash(&password)),
+    });
+    let listener = TcpListener::bind(args.listen).with_context(|| format!("cannot listen on {}", args.listen))?;
+    let mut out = io::stdout();
+    writeln!(out, "listening on {}, share {}", listener.local_addr()?, args.name)?;
+    out.flush()?;
+    let config = Config::default();
+    let open = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming() {
+        // a connection that was gone before it was accepted is its client's affair
+        let Ok(stream) = stream else { continue };
+        if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
+            open.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let (share, config, open) = (share.clone(), config.clone(), open.clone());
+        thread::spawn(move || {
+            let client = stream.peer_addr().map_or_else(|_| "a client".to_owned(), |a| a.to_string());
+            if let Err(e) = serve(stream, share, &config) {
+                let _ = writeln!(io::stderr(), "rdmascope: {client}: {e}");
+            }
+            open.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Files to read: a small one, one of lines, and one that takes RDMA.
+fn memory() -> Storage {
+    let lines = |to: u32| (1..=to).flat_map(|n| format!("{n}\n").into_bytes());
+    Storage::memory([
+        ("hello.txt".to_owned(), b"hello\n".to_vec()),
+        ("lines.txt".to_owned(), lines(20_000).collect()),
+        ("big.bin".to_owned(), lines(1_500_000).take(8 << 20).collect()),
+    ])
+}
