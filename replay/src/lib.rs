@@ -5,6 +5,7 @@
 pub mod channel;
 pub mod error;
 pub mod iwarp;
+pub mod probe;
 pub mod script;
 pub mod smb2;
 pub mod smbd;

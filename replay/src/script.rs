@@ -105,6 +105,8 @@ pub enum Action {
     Open {
         /// Whether it may be made, and will be written to.
         write: bool,
+        /// Whether it is a folder that may have to be made.
+        folder: bool,
     },
     /// Read.
     Read {
@@ -181,18 +183,17 @@ impl Plan {
     /// What of one connection is to be done again. `None` where the recording has no such connection.
     pub fn of(recording: &Recording, connection: u32, wanted: Wanted) -> Option<Self> {
         let exchanges = recording.connections.get(&connection)?;
-        // files that were written to: without the right to write they are left alone as a whole
-        let written: HashSet<&str> =
-            exchanges.iter().filter(|e| matches!(e.command, "WRITE" | "SET_INFO")).filter_map(|e| e.file.as_deref()).collect();
+        let known = Known::of(exchanges);
         let steps = exchanges.iter().map(|recorded| {
-            let planned = Self::planned(recorded, &written, recording, wanted);
+            let planned = Self::planned(recorded, &known, recording, wanted);
             Step { recorded: recorded.clone(), planned }
         });
         Some(Self { steps: steps.collect() })
     }
 
-    fn planned(e: &Exchange, written: &HashSet<&str>, recording: &Recording, wanted: Wanted) -> Planned {
-        let changes = e.file.as_deref().is_some_and(|file| written.contains(file));
+    fn planned(e: &Exchange, known: &Known<'_>, recording: &Recording, wanted: Wanted) -> Planned {
+        let file = e.file.as_deref();
+        let changes = file.is_some_and(|file| known.written.contains(file) || known.is_made(file));
         let channel = match e.channel {
             _ if wanted.no_rdma => RdmaChannel::NONE,
             Channel::Inline => RdmaChannel::NONE,
@@ -216,8 +217,17 @@ impl Plan {
         if e.command == "WRITE" && !wanted.writes {
             return Planned::Skip("it changes data: allow it with --allow-writes");
         }
+        if changes && e.command != "WRITE" && e.status == Some(0) && !wanted.writes {
+            return Planned::Skip("the recording made or changed its file: allow that with --allow-writes");
+        }
+        if e.command == "QUERY_INFO" && e.status != Some(0) {
+            return Planned::Skip("the recording does not tell what it asked for in vain");
+        }
         Planned::Do(match e.command {
-            "CREATE" => Action::Open { write: changes && wanted.writes },
+            "CREATE" => Action::Open {
+                write: changes && wanted.writes && e.status == Some(0),
+                folder: file.is_some_and(|file| known.folders.contains(file)),
+            },
             "CLOSE" => Action::Close,
             "FLUSH" if !wanted.writes => return Planned::Skip("nothing was written"),
             "FLUSH" => Action::Flush,
@@ -243,6 +253,51 @@ impl Plan {
         self.steps.iter().filter(|s| matches!(s.planned, Planned::Do(_))).count()
     }
 }
+
+/// What a recording tells of its files, by looking at all of it.
+struct Known<'a> {
+    /// They were written to.
+    written: HashSet<&'a str>,
+    /// They were not there at first, and then they were.
+    made: HashSet<&'a str>,
+    /// They hold others, or were listed.
+    folders: HashSet<&'a str>,
+}
+
+impl<'a> Known<'a> {
+    fn of(exchanges: &'a [Exchange]) -> Self {
+        let (mut written, mut made, mut folders, mut missing) = (HashSet::new(), HashSet::new(), HashSet::new(), HashSet::new());
+        for e in exchanges {
+            let Some(file) = e.file.as_deref() else { continue };
+            match (e.command, e.status) {
+                ("WRITE", _) => drop(written.insert(file)),
+                ("QUERY_DIRECTORY", _) => drop(folders.insert(file)),
+                ("CREATE", Some(0)) if missing.contains(file) => drop(made.insert(file)),
+                ("CREATE", Some(NAME_NOT_FOUND)) => drop(missing.insert(file)),
+                _ => {}
+            }
+            if let Some((folder, _)) = file.rsplit_once('\\') {
+                folders.insert(folder);
+            }
+        }
+        Self { written, made, folders }
+    }
+
+    /// Whether the recording made it, or a folder that it lies in.
+    fn is_made(&self, file: &str) -> bool {
+        let mut at = Some(file);
+        while let Some(path) = at {
+            if self.made.contains(path) {
+                return true;
+            }
+            at = path.rsplit_once('\\').map(|(folder, _)| folder);
+        }
+        false
+    }
+}
+
+/// STATUS_OBJECT_NAME_NOT_FOUND
+const NAME_NOT_FOUND: u32 = 0xc000_0034;
 
 /// How fast.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -276,11 +331,21 @@ pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&S
     let begun = Instant::now();
     let first = plan.steps.first().map_or(0, |s| s.recorded.request.time);
     let mut open: HashMap<String, Vec<(Opened, bool)>> = HashMap::new();
+    let mut failed: HashSet<String> = HashSet::new();
     for step in &plan.steps {
         let Planned::Do(action) = &step.planned else {
             told(step, &Outcome::default());
             continue;
         };
+        // what follows a CREATE that failed has nothing to work on
+        if !matches!(action, Action::Open { .. } | Action::Echo) && step.file().is_some_and(|file| failed.contains(file)) {
+            told(step, &Outcome::default());
+            continue;
+        }
+        if matches!(action, Action::Close) && step.file().is_none_or(|file| open.get(file).is_none_or(Vec::is_empty)) {
+            told(step, &Outcome::default());
+            continue;
+        }
         if let Pace::Times(factor) = pace {
             let after = (step.recorded.request.time - first).max(0) as f64 / factor.max(0.001);
             // an hour is longer than anybody waits for one step
@@ -297,6 +362,13 @@ pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&S
             Err(Error::Status { status, .. }) => status,
             Err(e) => return Err(e),
         });
+        if let (Action::Open { .. }, Some(file)) = (action, step.file()) {
+            if outcome.status == Some(NtStatus::SUCCESS) {
+                failed.remove(file);
+            } else {
+                failed.insert(file.to_owned());
+            }
+        }
         outcome.differs = differs(step, &outcome);
         told(step, &outcome);
     }
@@ -330,7 +402,12 @@ fn act(
     let name = step.file().unwrap_or_default();
     match action {
         Action::Echo => return client.echo(),
-        Action::Open { write } => {
+        Action::Open { write: true, folder: true } => {
+            let opened = client.create(name, access::READ, disposition::OPEN_IF, 1)?;
+            open.entry(name.to_owned()).or_default().push((opened, false));
+            return Ok(());
+        }
+        Action::Open { write, .. } => {
             let (access, disposition) =
                 if *write { (access::READ | access::WRITE, disposition::OPEN_IF) } else { (access::READ, disposition::OPEN) };
             let opened = client.create(name, access, disposition, 0)?;

@@ -353,6 +353,7 @@ impl Client {
     pub fn read_rdma(&mut self, file: FileId, offset: u64, length: u32, channel: RdmaChannel) -> Result<ReadData> {
         let handle = self.channel.lane().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
         let descriptors = descriptor(handle);
+        let channel = self.understood(channel);
         let result = self.read_with(file, offset, length, channel, &descriptors);
         // whatever came of it, the memory is ours again
         let data = self.channel.lane().deregister(handle.key);
@@ -360,6 +361,11 @@ impl Client {
         let mut data = data.unwrap_or_default();
         data.truncate(fixed.data_remaining as usize);
         Ok(ReadData { data, invalidated: reply.invalidated == Some(handle.key) })
+    }
+
+    /// Remote invalidation came with dialect 3.0.2.
+    fn understood(&self, channel: RdmaChannel) -> RdmaChannel {
+        if channel == RdmaChannel::RDMA_V1_INVALIDATE && self.dialect == Dialect::SMB_3_0 { RdmaChannel::RDMA_V1 } else { channel }
     }
 
     /// Reads inside of the messages.
@@ -420,6 +426,7 @@ impl Client {
         let length = data.len() as u32;
         let handle = self.channel.lane().register(data, Rights::REMOTE_READ).ok_or(Error::Memory)?;
         let descriptors = descriptor(handle);
+        let channel = self.understood(channel);
         let result = self.write_with(file, offset, &[], length, channel, &descriptors);
         self.channel.lane().deregister(handle.key);
         let (reply, count) = result?;

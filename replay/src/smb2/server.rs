@@ -186,7 +186,7 @@ impl Connection {
             if header.command == Command::CANCEL {
                 continue;
             }
-            let Some(answer) = self.answer(now, &header, pdu, lane) else { continue };
+            let Some(answer) = self.answer(&header, pdu, lane) else { continue };
             invalidate = invalidate.or(answer.invalidate);
             let reply = self.reply(&header, answer.status, &answer.body);
             if header.command == Command::NEGOTIATE {
@@ -262,7 +262,7 @@ impl Connection {
         message(&header, body)
     }
 
-    fn answer(&mut self, now: Time, header: &Header, pdu: &[u8], lane: &mut Lane) -> Option<Answer> {
+    fn answer(&mut self, header: &Header, pdu: &[u8], lane: &mut Lane) -> Option<Answer> {
         match header.command {
             Command::NEGOTIATE => return self.negotiate(pdu),
             _ if self.dialect.is_none() => {
@@ -305,8 +305,12 @@ impl Connection {
             Command::CREATE => self.create(pdu),
             Command::CLOSE => self.close(pdu),
             Command::FLUSH => self.with_open(pdu, 8, |_, _| Answer::ok(vec![4, 0, 0, 0])),
-            Command::READ => self.read(pdu, lane),
-            Command::WRITE => self.write(now, header, pdu, lane),
+            Command::READ | Command::WRITE => {
+                let answer =
+                    if header.command == Command::READ { self.read(pdu, lane) } else { self.write(header, pdu, lane) };
+                // an error reply invalidates as a success does (3.3.5.12, 3.3.5.13)
+                answer.map(|a| if a.status == NtStatus::SUCCESS { a } else { Answer { invalidate: self.asked_key(header, pdu), ..a } })
+            }
             Command::QUERY_DIRECTORY => self.query_directory(pdu),
             Command::QUERY_INFO => self.query_info(pdu),
             Command::SET_INFO => self.set_info(pdu),
@@ -647,8 +651,16 @@ impl Connection {
         channel.descriptors().next().filter(|_| asked).map(|d| d.token)
     }
 
-    fn write(&mut self, now: Time, header: &Header, pdu: &[u8], lane: &mut Lane) -> Option<Answer> {
-        let _ = now;
+    /// The key that a READ or WRITE wants invalidated.
+    fn asked_key(&self, header: &Header, pdu: &[u8]) -> Option<u32> {
+        if header.command == Command::READ {
+            read_write::read_request(pdu, &mut Off).ok().and_then(|(_, r)| self.invalidates(&r.channel))
+        } else {
+            read_write::write_request(pdu, &mut Off).ok().and_then(|(_, w)| self.invalidates(&w.channel))
+        }
+    }
+
+    fn write(&mut self, header: &Header, pdu: &[u8], lane: &mut Lane) -> Option<Answer> {
         let Ok((_, request)) = read_write::write_request(pdu, &mut Off) else { return Answer::status(INVALID_PARAMETER) };
         let channel = request.channel;
         let offset = request.fixed.offset;

@@ -124,8 +124,9 @@ fn planned(planned: &Planned) -> String {
     match planned {
         Planned::Skip(why) => format!("skipped: {why}"),
         Planned::Do(action) => match action {
-            Action::Open { write: true } => "open, or make, to write".to_owned(),
-            Action::Open { write: false } => "open to read".to_owned(),
+            Action::Open { write: true, folder: true } => "open, or make, the folder".to_owned(),
+            Action::Open { write: true, .. } => "open, or make, to write".to_owned(),
+            Action::Open { write: false, .. } => "open to read".to_owned(),
             Action::Read { channel: 0, .. } => "read inline".to_owned(),
             Action::Read { .. } => "read over RDMA".to_owned(),
             Action::Write { channel: 0, .. } => "write inline".to_owned(),
@@ -140,7 +141,12 @@ fn planned(planned: &Planned) -> String {
 }
 
 fn came(step: &Step, outcome: &Outcome) -> String {
-    let Some(status) = outcome.status else { return planned(&step.planned) };
+    let Some(status) = outcome.status else {
+        return match &step.planned {
+            Planned::Do(_) => "skipped: its file is not open".to_owned(),
+            skipped => planned(skipped),
+        };
+    };
     let was = step.recorded.latency().map_or_else(|| "no reply".to_owned(), |l| Milliseconds(l).to_string());
     let verdict = match &outcome.differs {
         Some(how) => format!("DIFFERS: {how}"),
@@ -155,7 +161,11 @@ fn row(step: &Step, outcome: &Outcome) -> Value {
     let e = &step.recorded;
     json!({
         "id": e.id, "command": e.command, "file": e.file.as_deref(), "offset": e.offset, "length": e.length,
-        "skipped": match &step.planned { Planned::Skip(why) => Some(*why), Planned::Do(_) => None },
+        "skipped": match &step.planned {
+            Planned::Skip(why) => Some(*why),
+            Planned::Do(_) if outcome.status.is_none() => Some("its file is not open"),
+            Planned::Do(_) => None,
+        },
         "recorded": {"status": e.status, "bytes": e.bytes_moved, "latency": e.latency().map(|l| l as f64 / 1e9), "sha256": hex(e.sha256)},
         "live": outcome.status.map(|status| json!({
             "status": status.0, "bytes": outcome.bytes, "latency": outcome.latency as f64 / 1e9, "sha256": hex(outcome.sha256),
