@@ -76,7 +76,12 @@ pub struct Target {
 
 /// All cases, in order.
 pub const CASES: &[Case] = &[
-    Case { name: "BVT_SmbdNegotiate_Basic", section: "3.1.5.6", text: "a Negotiate Request is accepted", run: |r| r.accepted(request(), 0) },
+    Case {
+        name: "BVT_SmbdNegotiate_Basic",
+        section: "3.1.5.6",
+        text: "a Negotiate Request is accepted",
+        run: |r| r.accepted(request(), 0),
+    },
     Case {
         name: "S1_SmbdNegotiate_PreferredSendSize_Zero",
         section: "3.1.5.6",

@@ -12,8 +12,8 @@ use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Sink;
 use rdmascope_capture::Source;
 use rdmascope_dissector::trace::Off;
-use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use rdmascope_dissector::wire::smb2::NtStatus;
+use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -76,13 +76,8 @@ impl Recording {
             if record.has_time() {
                 last = record.time_ns;
             }
-            let meta = FrameMeta {
-                number,
-                time_ns: last,
-                link_type: record.link_type,
-                wire_len: record.wire_len,
-                interface: record.interface,
-            };
+            let meta =
+                FrameMeta { number, time_ns: last, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
             pipeline.frame(&meta, record.bytes, &mut Off);
         }
         let (_, mut recording) = pipeline.finish();
@@ -397,7 +392,11 @@ fn idle(client: &mut Client, left: Duration) -> Result<()> {
 }
 
 fn act(
-    action: &Action, step: &Step, client: &mut Client, open: &mut HashMap<String, Vec<(Opened, bool)>>, outcome: &mut Outcome,
+    action: &Action,
+    step: &Step,
+    client: &mut Client,
+    open: &mut HashMap<String, Vec<(Opened, bool)>>,
+    outcome: &mut Outcome,
 ) -> Result<()> {
     let name = step.file().unwrap_or_default();
     match action {
@@ -460,11 +459,7 @@ fn act(
             outcome.sha256 = Some(Sha256::digest(&all).into());
         }
         Action::Write { offset, data, channel } => {
-            let room = if *channel == 0 {
-                INLINE_MAX
-            } else {
-                client.channel().lane().smbd().map_or(1 << 20, |s| s.max_read_write_size())
-            };
+            let room = if *channel == 0 { INLINE_MAX } else { client.channel().lane().smbd().map_or(1 << 20, |s| s.max_read_write_size()) };
             for (n, piece) in data.chunks(room.min(client.max_write_size).max(1) as usize).enumerate() {
                 let at = offset + n as u64 * u64::from(room.min(client.max_write_size).max(1));
                 outcome.bytes += u64::from(if *channel == 0 {

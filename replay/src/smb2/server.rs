@@ -306,8 +306,7 @@ impl Connection {
             Command::CLOSE => self.close(pdu),
             Command::FLUSH => self.with_open(pdu, 8, |_, _| Answer::ok(vec![4, 0, 0, 0])),
             Command::READ | Command::WRITE => {
-                let answer =
-                    if header.command == Command::READ { self.read(pdu, lane) } else { self.write(header, pdu, lane) };
+                let answer = if header.command == Command::READ { self.read(pdu, lane) } else { self.write(header, pdu, lane) };
                 // an error reply invalidates as a success does (3.3.5.12, 3.3.5.13)
                 answer.map(|a| if a.status == NtStatus::SUCCESS { a } else { Answer { invalidate: self.asked_key(header, pdu), ..a } })
             }

@@ -78,7 +78,8 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     });
     // what was done is told whatever became of the rest
     let dialect = client.dialect();
-    let breaches: Vec<String> = client.channel().lane().smbd().map_or_else(Vec::new, |s| s.breaches().iter().map(ToString::to_string).collect());
+    let breaches: Vec<String> =
+        client.channel().lane().smbd().map_or_else(Vec::new, |s| s.breaches().iter().map(ToString::to_string).collect());
     let finished = client.finish();
     total.write(&mut out.buffer, &breaches)?;
     out.finish()?;
