@@ -151,7 +151,10 @@ pub(crate) fn status(exchange: &Exchange) -> String {
             NtStatus(status).name().map_or_else(|| format!("{status:#010x}"), |n| n.trim_start_matches("STATUS_").to_owned())
         }
         (Some(status), _) => {
-            rdmascope_dissector::wire::nfs::v3::Status(status).name().map_or_else(|| format!("status {status}"), str::to_owned)
+            use rdmascope_dissector::wire::nfs::{v3, v4};
+            // version 4 goes on where version 3 ends
+            let name = v3::Status(status).name().or_else(|| v4::Status(status).name());
+            name.map_or_else(|| format!("status {status}"), str::to_owned)
         }
     }
 }

@@ -564,7 +564,6 @@ fn a_million_frames_load_while_the_screen_stays_quick() {
         }
         view += 1;
         super::app::act(&mut app, super::keys::Action::View(View::ALL[view % View::ALL.len()]));
-        update(&mut app, Msg::Resize(160, 48));
         update(&mut app, Msg::Continue);
         terminal.draw(|frame| view::draw(&app, frame.buffer_mut())).unwrap();
         times.push((begun_frame.elapsed(), app.view));
