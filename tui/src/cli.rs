@@ -88,6 +88,7 @@ pub(crate) enum Command {
     Dissect(Dissect),
     Tui(Tui),
     Replay(Replay),
+    Probe(Probe),
     Peer(Peer),
     Fields(Fields),
     Explain(Explain),
@@ -346,6 +347,38 @@ fn pace(text: &str) -> Result<rdmascope_replay::script::Pace, String> {
             _ => Err("recorded, asap or a number is expected".to_owned()),
         },
     }
+}
+
+/// Put an SMB Direct server to the cases of the conformance suite
+///
+/// Each case opens a connection of its own over userspace iWARP and changes nothing on the server. Exit status: 0 all passed; 1 a case failed; 2 wrong
+/// use, or the server cannot be reached.
+#[derive(Debug, Args)]
+pub(crate) struct Probe {
+    /// The server; the port is 5445 where none is given
+    #[arg(value_name = "HOST[:PORT]", required_unless_present = "list")]
+    pub(crate) host: Option<String>,
+    /// Only show the cases
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Only cases whose names hold this; * stands for anything
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) case: Option<String>,
+    /// Form of the output
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ProbeFormat::Text)]
+    pub(crate) format: ProbeFormat,
+    /// Keep the wire of failing cases as pcapng
+    #[arg(short = 'w', value_name = "FAILING.pcapng")]
+    pub(crate) keep: Option<PathBuf>,
+}
+
+/// Form of `probe`'s output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProbeFormat {
+    /// A line a case
+    Text,
+    /// One object
+    Json,
 }
 
 /// Be an SMB Direct server, for tries without hardware

@@ -8,6 +8,7 @@ mod export;
 mod fields;
 mod man;
 mod peer;
+mod probe;
 mod replay;
 mod tui;
 
@@ -26,6 +27,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Completions(args) => completions::run(&args, cli.color),
         Command::Man(args) => man::run(&args),
         Command::Replay(args) => replay::run(&args, cli.color),
+        Command::Probe(args) => probe::run(&args, cli.color),
         Command::Peer(args) => peer::run(&args),
         Command::Tui(args) => tui::run(&args, cli.color),
     }

@@ -1,0 +1,68 @@
+//! `rdmascope probe HOST`: an SMB Direct server put to the cases of the conformance suite.
+
+use super::replay::resolve;
+use crate::cli::{Color, Probe, ProbeFormat};
+use crate::stdout::Out;
+use anyhow::{Context, Result, bail};
+use rdmascope_replay::channel::Config;
+use rdmascope_replay::probe::{Target, Verdict, matching};
+use serde_json::json;
+use std::fs::File;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// A case failed.
+const FAILED: u8 = 1;
+/// Linux's software iWARP misses what comes while it still accepts.
+const SETTLE: Duration = Duration::from_millis(200);
+
+pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
+    let cases = matching(args.case.as_deref().unwrap_or(""));
+    if cases.is_empty() {
+        bail!("no case \"{}\"; rdmascope probe --list lists all", args.case.as_deref().unwrap_or_default());
+    }
+    let mut out = Out::new(color);
+    let width = cases.iter().map(|case| case.name.len()).max().unwrap_or(0);
+    if args.list {
+        for case in &cases {
+            writeln!(out.buffer, "{:width$}  [MS-SMBD] {:<8}  {}", case.name, case.section, case.text)?;
+        }
+        out.finish()?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (_, address) = resolve(args.host.as_deref().unwrap_or_default())?;
+    let target = Target { address, config: Config::default(), settle: SETTLE };
+    let mut keep = match &args.keep {
+        Some(path) => Some((File::create(path).with_context(|| format!("{} cannot be written", path.display()))?, path)),
+        None => None,
+    };
+    let (mut failed, mut rows) = (0, Vec::new());
+    for case in &cases {
+        let (verdict, wire) = case.run(&target)?;
+        if matches!(verdict, Verdict::Fail(_)) {
+            failed += 1;
+            if let Some((file, path)) = &mut keep {
+                file.write_all(&wire).with_context(|| format!("{} cannot be written", path.display()))?;
+            }
+        }
+        match args.format {
+            ProbeFormat::Text => {
+                let why = verdict.why().map_or_else(String::new, |why| format!(": {why}"));
+                writeln!(out.buffer, "{:4}  {:width$}  [MS-SMBD] {:<8}  {}{why}", verdict.name(), case.name, case.section, case.text)?;
+            }
+            ProbeFormat::Json => rows.push(json!({
+                "case": case.name, "verdict": verdict.name(), "spec": format!("[MS-SMBD] {}", case.section), "text": case.text, "why": verdict.why(),
+            })),
+        }
+    }
+    match args.format {
+        ProbeFormat::Text => writeln!(out.buffer, "\n{} cases, {failed} failed", cases.len())?,
+        ProbeFormat::Json => {
+            let report = json!({"rdmascope": env!("CARGO_PKG_VERSION"), "address": address.to_string(), "failed": failed, "cases": rows});
+            writeln!(out.buffer, "{}", serde_json::to_string_pretty(&report)?)?;
+        }
+    }
+    out.finish()?;
+    Ok(if failed > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+}
