@@ -927,6 +927,21 @@ impl<S: Sink> Listener<'_, S> {
     }
 }
 
+impl<S: Sink> Listener<'_, S> {
+    /// An SMB Direct peer was not ready for a Send that was covered by a credit it had granted.
+    fn granted_in_vain(&mut self, at: At, by: End, blame: Blame) {
+        let Some(sender) = self.connection.smbd.as_ref().map(|s| *s.link.side(by.peer())) else { return };
+        if sender.overruns > 0 || sender.credits.known().is_none() || sender.granted_total == 0 {
+            return;
+        }
+        let text = format_args!("granted a credit and had no receive posted for the Send that used it");
+        if blame == Blame::Server {
+            self.wire(at, Rule::BugCve202631538, blame, Certainty::Guess, text);
+        }
+        self.wire(at, Rule::BugCve202631539, blame, Certainty::Guess, text);
+    }
+}
+
 impl<S: Sink> IbSink for Listener<'_, S> {
     fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T) {
         self.connection.op(self.env, op, t);
@@ -992,6 +1007,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                     sure,
                     format_args!("had no receive posted for the Send at PSN {psn}; asked for {wait:.2} ms of patience"),
                 );
+                self.granted_in_vain(at, by, blame);
             }
             IbFact::ReadsOutstanding(count) => {
                 let Some(limit) = self.connection.read_depth[by.index()].filter(|limit| count > *limit) else { return };

@@ -36,6 +36,9 @@ const JUMP_MAX: i32 = 1 << 16;
 /// A copy that follows this closely on the original, in ns, was made by a mirror, not sent again.
 const COPY_TIME_MAX: i64 = 20_000;
 
+/// A packet that was overtaken comes within this time, in ns; one that was lost comes after a NAK or a timeout.
+const OVERTAKE_TIME_MAX: i64 = 200_000;
+
 /// What happened on the wire besides operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IbFact {
@@ -247,6 +250,10 @@ impl IbFlow {
             in_frame: true,
         };
         if ahead == 0 || (ahead > 0 && ahead as u32 <= sender.slack) {
+            let overtaken = sender.held.front().is_some_and(|h| at.time.saturating_sub(h.at.time) <= OVERTAKE_TIME_MAX);
+            if overtaken && !sender.recovering && ahead == 0 {
+                sink.fact(at, by, IbFact::Reordered);
+            }
             self.take(&request, t, sink);
             if !self.senders[by.index()].held.is_empty() {
                 self.drain(by, sink);

@@ -1,0 +1,617 @@
+//! For every rule a conversation that breaks it, and the same one without the violation.
+//!
+//! A rule is sampled by one row of [`CASES`]. Where that cannot be done here, [`WITHOUT_SAMPLE`] says why; a rule that is in
+//! neither list fails the test.
+
+mod common;
+#[path = "common/build.rs"]
+mod build;
+
+use build::*;
+use rdmascope_analyzer::report::Report;
+use rdmascope_analyzer::rules::{Rule, Severity};
+use rdmascope_dissector::wire::iwarp::mpa::{Startup, emit_fpdu, emit_fpdu_with_markers};
+use rdmascope_dissector::wire::iwarp::rdmap::{self, Terminate};
+use rdmascope_dissector::wire::smb2::encode;
+use rdmascope_dissector::wire::smb2::header::Command;
+use rdmascope_dissector::wire::smb2::rdma_channel::{CryptoTransformFixed, RdmaTransformFixed};
+use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, NegotiateResponse};
+
+type Make = fn(&mut Conversation);
+
+/// Rules without a row in [`CASES`], and why.
+const WITHOUT_SAMPLE: &[(Rule, &str)] = &[
+    (Rule::Smb2Signature, "needs a session with keys: the tests of sealed traffic have one"),
+];
+
+fn negotiate(c: &mut Conversation, request: NegotiateRequest) {
+    c.negotiate(request, response());
+}
+
+fn answer(c: &mut Conversation, response: NegotiateResponse) {
+    c.negotiate(request(), response);
+}
+
+/// A negotiation, and one data transfer message of the client that grants some.
+fn first_data(c: &mut Conversation, header: DataTransfer, data: &[u8]) {
+    c.negotiate(request(), response());
+    c.data(C, DataTransfer { credits_granted: 10, ..header }, data);
+}
+
+/// 64 bytes that begin like an SMB2 message.
+fn smb2() -> Vec<u8> {
+    let mut message = vec![0; 64];
+    message[..4].copy_from_slice(b"\xfeSMB");
+    message
+}
+
+/// A message of 3000 bytes announced, its second piece as the caller has it.
+fn second_fragment(c: &mut Conversation, length: usize, remaining: usize) {
+    let mut message = vec![0; 3000];
+    message[..4].copy_from_slice(b"\xfeSMB");
+    c.negotiate(request(), response());
+    c.data(C, carrying(10, 1000, 2000), &message[..1000]);
+    c.data(C, carrying(1, length, remaining), &vec![0; length]);
+    if length as u32 == 1000 && remaining == 1000 {
+        c.data(C, carrying(1, 1000, 0), &[0; 1000]);
+    }
+}
+
+/// The client has two credits; after the first is spent, the server takes its time to grant more.
+fn credit_wait(c: &mut Conversation, wait: i64) {
+    c.negotiate(request(), NegotiateResponse { credits_granted: 2, ..response() });
+    c.data(C, carrying(10, 64, 0), &[0; 64]);
+    c.wait(wait);
+    c.data(S, empty(5), &[]);
+    c.data(C, carrying(1, 64, 0), &[0; 64]);
+}
+
+/// The client has two credits and sends three messages; whether it is granted more between.
+fn three_of_two(c: &mut Conversation, granted: bool) {
+    c.negotiate(request(), NegotiateResponse { credits_granted: 2, ..response() });
+    c.data(C, empty(10), &[]);
+    if granted {
+        c.data(S, empty(10), &[]);
+    }
+    c.data(C, empty(1), &[]);
+    c.data(C, empty(1), &[]);
+}
+
+fn last_credit(c: &mut Conversation, granting: u16) {
+    c.negotiate(request(), NegotiateResponse { credits_granted: 2, ..response() });
+    c.data(C, empty(10), &[]);
+    c.data(C, empty(granting), &[]);
+}
+
+/// 70 messages and their answers, the client holding `held` credits.
+fn many(c: &mut Conversation, held: u16) {
+    c.negotiate(request(), NegotiateResponse { credits_granted: held, ..response() });
+    c.data(C, empty(100), &[]);
+    c.data(S, empty(1), &[]);
+    for _ in 0..70 {
+        c.data(C, empty(1), &[]);
+        c.data(S, empty(1), &[]);
+    }
+}
+
+/// Both ends spend their last credit; the second message grants `granted`.
+fn both_dry(c: &mut Conversation, granted: u16) {
+    c.negotiate(request(), NegotiateResponse { credits_granted: 1, ..response() });
+    c.data(C, empty(1), &[]);
+    c.data(S, empty(granted), &[]);
+    c.wait(3 * SECOND);
+    let psn = c.psn[S] - 1;
+    c.acknowledge(S, psn, 0x1f);
+}
+
+fn keepalive(c: &mut Conversation, wait: i64) {
+    first_data(c, DataTransfer { flags: 1, ..empty(10) }, &[]);
+    c.wait(wait);
+    c.data(S, empty(1), &[]);
+}
+
+/// A READ over RDMA with the key 5, 4096 bytes long, whose Write is the caller's.
+fn read_with(c: &mut Conversation, write: fn(&mut Conversation)) {
+    c.smb();
+    let header = c.smb2_read(1, 4096, &[descriptor(5, 4096)]);
+    write(c);
+    c.reply(&header, 0, &Conversation::read_body(4096));
+}
+
+/// A READ that asks for its key to be invalidated, and its reply; with success or without, invalidating or not.
+fn invalidating(c: &mut Conversation, status: u32, key: Option<u32>) {
+    c.smb();
+    let header = c.smb2_read(2, 1024, &[descriptor(5, 1024)]);
+    let body = if status == 0 {
+        c.write(S, 5, 1024);
+        Conversation::read_body(1024)
+    } else {
+        Conversation::error_body()
+    };
+    let reply = Conversation::reply_bytes(&header, status, 1, &body);
+    match key {
+        Some(key) => c.message_invalidating(S, &reply, key),
+        None => c.message(S, &reply),
+    }
+}
+
+/// READs with these keys, one after the other.
+fn reads(c: &mut Conversation, keys: impl Iterator<Item = u32>) {
+    c.smb();
+    keys.for_each(|key| c.rdma_read(key));
+}
+
+/// Two READs at once with these keys.
+fn two_reads(c: &mut Conversation, keys: [u32; 2]) {
+    c.smb();
+    let headers = keys.map(|key| c.smb2_read(1, 1024, &[descriptor(key, 1024)]));
+    for (header, key) in headers.iter().zip(keys) {
+        c.write(S, key, 1024);
+        c.reply(header, 0, &Conversation::read_body(1024));
+    }
+}
+
+/// A WRITE of which the server fetches both halves, by two Reads at once or by one after the other.
+fn two_fetches(c: &mut Conversation, at_once: bool) {
+    c.responder_resources = 1;
+    c.smb();
+    let header = c.smb2_write(1024, &[descriptor(5, 512), descriptor(6, 512)]);
+    if at_once {
+        let psns = [5, 6].map(|key| c.read_request(S, key, 512));
+        psns.iter().for_each(|psn| c.read_response(C, *psn, 512));
+    } else {
+        c.read(S, 5, 512);
+        c.read(S, 6, 512);
+    }
+    c.reply(&header, 0, &Conversation::write_body(1024));
+}
+
+/// A READ whose descriptor has room for so many bytes.
+fn read_into(c: &mut Conversation, room: u32) {
+    c.smb();
+    let header = c.smb2_read(1, 4096, &[descriptor(5, room)]);
+    c.write(S, 5, 4096.min(room));
+    c.reply(&header, 0, &Conversation::read_body(4096.min(room)));
+}
+
+/// An RDMA transform that encrypts, and one descriptor.
+fn transform(fixed: impl Fn(&mut RdmaTransformFixed), crypto: impl Fn(&mut CryptoTransformFixed)) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut head = RdmaTransformFixed {
+        descriptor_offset: 56,
+        descriptor_length: 16,
+        channel: 1,
+        transform_count: 1,
+        reserved1: 0,
+        reserved2: 0,
+    };
+    fixed(&mut head);
+    head.emit(&mut out);
+    let mut one = CryptoTransformFixed { transform_type: 1, signature_length: 16, nonce_length: 11, reserved: 0 };
+    crypto(&mut one);
+    one.emit(&mut out);
+    out.resize(56, 0xaa);
+    descriptor(5, 1024).emit(&mut out);
+    out
+}
+
+/// A WRITE with this transform.
+fn transformed(c: &mut Conversation, transform: &[u8]) {
+    c.smb();
+    let header = c.smb2_write_transform(transform);
+    c.read(S, 5, 1024);
+    c.reply(&header, 0, &Conversation::write_body(1024));
+}
+
+fn transform_well(c: &mut Conversation) {
+    transformed(c, &transform(|_| (), |_| ()));
+}
+
+/// An ECHO that is answered after `wait`, after some that were at once.
+fn slow_echo(c: &mut Conversation, wait: i64) {
+    c.smb();
+    (0..20).for_each(|_| c.echo());
+    let header = c.echo_request();
+    c.wait(wait);
+    c.reply(&header, 0, &[4, 0, 0, 0]);
+}
+
+/// Two ECHOs at once, with so many credits.
+fn two_echoes(c: &mut Conversation, credits: u16) {
+    c.smb2_credits = credits;
+    c.smb();
+    let headers = [c.echo_request(), c.echo_request()];
+    headers.iter().for_each(|h| c.reply(h, 0, &[4, 0, 0, 0]));
+}
+
+fn read_answered(c: &mut Conversation, status: u32, body: &[u8]) {
+    c.smb();
+    let header = c.smb2_read(1, 1024, &[descriptor(5, 1024)]);
+    if status == 0 {
+        c.write(S, 5, 1024);
+    }
+    c.reply(&header, status, body);
+}
+
+/// NFS, then one call with these chunks, and its reply.
+fn call_with(c: &mut Conversation, change: impl Fn(&mut Rpc<'_>)) {
+    c.nfs();
+    let payload = null_call(2);
+    let mut call = Rpc::msg(2, &payload);
+    change(&mut call);
+    c.send(C, &call.bytes());
+    c.send(S, &Rpc::msg(2, &null_reply(2)).bytes());
+}
+
+/// NFS, then a call with a write chunk, and a reply which is the caller's.
+fn write_chunk(c: &mut Conversation, change: impl Fn(&mut Rpc<'_>)) {
+    c.nfs();
+    let payload = null_call(2);
+    c.send(C, &Rpc { writes: vec![vec![segment(5, 1024)]], ..Rpc::msg(2, &payload) }.bytes());
+    c.write(S, 5, 512);
+    let payload = null_reply(2);
+    let mut reply = Rpc { writes: vec![vec![segment(5, 512)]], ..Rpc::msg(2, &payload) };
+    change(&mut reply);
+    c.send(S, &reply.bytes());
+}
+
+/// A call under RPCSEC_GSS with a service, whose reply has 512 bytes in its write chunk.
+fn gss(c: &mut Conversation, service: u32) {
+    c.nfs();
+    let call = words(&[2, 0, 2, 100_003, 3, 6, 6, 24, 1, 0, 1, service, 4, 0x1234, 0, 0, 0, 0]);
+    c.send(C, &Rpc { writes: vec![vec![segment(5, 1024)]], ..Rpc::msg(2, &call) }.bytes());
+    c.write(S, 5, 512);
+    let reply = null_reply(2);
+    c.send(S, &Rpc { writes: vec![vec![segment(5, 512)]], ..Rpc::msg(2, &reply) }.bytes());
+}
+
+/// GETATTR, answered with a status.
+fn getattr(c: &mut Conversation, status: u32) {
+    c.nfs();
+    c.send(C, &Rpc::msg(2, &words(&[2, 0, 2, 100_003, 3, 1, 0, 0, 0, 0, 4, 0x1234_5678])).bytes());
+    let mut reply = words(&[2, 1, 0, 0, 0, 0, status]);
+    if status == 0 {
+        reply.extend(words(&[1]));
+        reply.extend([0; 80]);
+    }
+    c.send(S, &Rpc::msg(2, &reply).bytes());
+}
+
+fn slow_null(c: &mut Conversation, wait: i64) {
+    c.nfs();
+    (2..22).for_each(|xid| c.null(xid));
+    c.send(C, &Rpc::msg(99, &null_call(99)).bytes());
+    c.wait(wait);
+    c.send(S, &Rpc::msg(99, &null_reply(99)).bytes());
+}
+
+/// A call of the server to the client, and its answer.
+fn backward(c: &mut Conversation, change: impl Fn(&mut Rpc<'_>)) {
+    c.nfs();
+    let payload = words(&[7, 0, 2, 0x4000_0000, 1, 0, 0, 0, 0, 0]);
+    let mut call = Rpc::msg(7, &payload);
+    change(&mut call);
+    c.send(S, &call.bytes());
+    c.send(C, &Rpc::msg(7, &null_reply(7)).bytes());
+}
+
+/// Two ECHOs, the packet of the second's request dealt with by the caller.
+fn with_packet(c: &mut Conversation, change: fn(&mut Conversation, Vec<u8>)) {
+    c.smb();
+    c.echo();
+    let (at, psn) = (c.frames.len(), c.psn[C]);
+    let header = c.echo_request();
+    let packet = c.frames[at].bytes.clone();
+    c.frames.truncate(at);
+    change(c, packet);
+    c.acknowledge(C, psn, 0x1f);
+    c.reply(&header, 0, &[4, 0, 0, 0]);
+}
+
+/// The other end has no receive posted for the last Send of `by`, and asks for patience.
+fn not_ready(c: &mut Conversation, by: usize) {
+    let psn = c.psn[by] - 1;
+    c.acknowledge(by, psn, 0x2e);
+    c.wait(MILLISECOND);
+}
+
+/// The same of the last Send of `by`, which goes out again.
+fn not_ready_for_last(c: &mut Conversation, by: usize) {
+    let at = c.frames.len() - 2;
+    let packet = c.frames[at].bytes.clone();
+    c.frames.pop();
+    not_ready(c, by);
+    c.frame(packet);
+    let psn = c.psn[by] - 1;
+    c.acknowledge(by, psn, 0x1f);
+}
+
+/// Two Sends in one order or the other.
+fn two_packets(c: &mut Conversation, swapped: bool) {
+    c.smb();
+    let at = c.frames.len();
+    let headers = [c.echo_request(), c.echo_request()];
+    let mut packets = [c.frames[at].bytes.clone(), c.frames[at + 2].bytes.clone()];
+    c.frames.truncate(at);
+    if swapped {
+        packets.reverse();
+    }
+    packets.into_iter().for_each(|p| c.frame(p));
+    headers.iter().for_each(|h| c.reply(h, 0, &[4, 0, 0, 0]));
+}
+
+/// iWARP, then pieces of a message of the client.
+fn iwarp_pieces(c: &mut Conversation, pieces: &[(bool, u32, u32, usize)]) {
+    c.smb_iwarp();
+    for (last, msn, offset, length) in pieces {
+        let mut payload = vec![0; *length];
+        if *offset == 0 {
+            payload = Vec::new();
+            empty(1).emit(&mut payload);
+            payload.resize(*length, 0);
+        }
+        c.fpdu(C, &Conversation::untagged(rdmap::Opcode::SEND, *last, 0, *msn, *offset, &payload));
+    }
+}
+
+/// MPA Request and Reply that are the caller's, then a negotiation.
+fn mpa(c: &mut Conversation, request_: Startup<'_>, reply: Startup<'_>) {
+    c.tcp_open();
+    c.mpa(request_);
+    c.mpa(reply);
+    if !reply.reject {
+        c.smbd_request(request());
+        c.smbd_response(response());
+    }
+}
+
+/// Five messages over iWARP, the bytes of the first FPDU changed.
+fn changed_fpdu(c: &mut Conversation, change: fn(&mut Vec<u8>)) {
+    c.smb_iwarp();
+    for n in 0..5 {
+        let mut payload = Vec::new();
+        empty(1).emit(&mut payload);
+        payload.resize(60, 0);
+        let mut out = Vec::new();
+        emit_fpdu(&Conversation::untagged(rdmap::Opcode::SEND, true, 0, 2 + n, 0, &payload), true, &mut out);
+        if n == 0 {
+            change(&mut out);
+        }
+        c.bytes(C, &out);
+    }
+}
+
+/// A WRITE over iWARP that the server fetches; whether it asks for as much as it is sent.
+fn iwarp_read(c: &mut Conversation, asked: bool) {
+    c.smb_iwarp();
+    c.smb2_negotiate();
+    let header = c.smb2_write(8, &[descriptor(0x52, 8)]);
+    if asked {
+        let mut request = Vec::new();
+        let (sink_stag, source_stag) = (0x51, 0x52);
+        rdmap::ReadRequest { sink_stag, sink_offset: 0, size: 8, source_stag, source_offset: address(source_stag) }.emit(&mut request);
+        c.fpdu(S, &Conversation::untagged(rdmap::Opcode::READ_REQUEST, true, 1, 1, 0, &request));
+    }
+    c.fpdu(C, &Conversation::tagged(rdmap::Opcode::READ_RESPONSE, 0x51, 0, b"response"));
+    c.reply(&header, 0, &Conversation::write_body(8));
+}
+
+/// A Send of the server of 1200 bytes with markers; whether one of them is wrong.
+fn markers(c: &mut Conversation, wrong: bool) {
+    c.tcp_open();
+    c.mpa(Startup { markers: true, ..Conversation::startup(false) });
+    c.mpa(Conversation::startup(true));
+    c.smbd_request(request());
+    let mut payload = Vec::new();
+    response().emit(&mut payload);
+    payload.resize(1200, 0);
+    let mut out = Vec::new();
+    emit_fpdu_with_markers(&Conversation::untagged(rdmap::Opcode::SEND, true, 0, 1, 0, &payload), true, 0, &mut out);
+    if wrong {
+        out[512 + 3] ^= 0x10;
+        let end = out.len() - 4;
+        let crc = crc32c::crc32c(&out[..end]);
+        out[end..].copy_from_slice(&crc.to_le_bytes());
+    }
+    c.bytes(S, &out);
+}
+
+/// Priority flow control for one priority.
+fn pause(c: &mut Conversation, quanta: u16) {
+    c.smb();
+    let mut frame = vec![1, 0x80, 0xc2, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0x88, 0x08, 1, 1, 0, 8];
+    (0..8).for_each(|n| frame.extend((if n == 3 { quanta } else { 0 }).to_be_bytes()));
+    frame.resize(60, 0);
+    c.frame(frame);
+}
+
+/// A datagram of so many bytes for a queue pair that is nobody's.
+fn datagram(c: &mut Conversation, length: usize) {
+    let packet = c.packet(C, UD_SEND, 0x99, 1, &[0, 0, 0, 1, 0, 0, 0, 1], &vec![0; length]);
+    c.frame(packet);
+}
+
+/// With the read depths of RFC 6581 (IRD, ORD) in its private data.
+fn enhanced(private_data: &[u8], reply: bool) -> Startup<'_> {
+    Startup { private_data, reserved: 0x10, revision: 2, ..Conversation::startup(reply) }
+}
+
+#[rustfmt::skip]
+const CASES: &[(Rule, Make, Make)] = &[
+    // ── SMB Direct negotiation ──────────────────────────────────────────────────────────────────────────────────────
+    (Rule::SmbdNegFirst, |c| { c.connect(445); c.data(C, carrying(1, 64, 0), &smb2()); }, |c| first_data(c, empty(1), &[])),
+    (Rule::SmbdNegReqLength, |c| { c.connect(445); c.send(C, &[0, 1, 0, 1, 0, 0, 255, 0]); }, |c| negotiate(c, request())),
+    (Rule::SmbdNegReqVersion, |c| negotiate(c, NegotiateRequest { min_version: 0x0200, max_version: 0x0200, ..request() }), |c| negotiate(c, request())),
+    (Rule::SmbdNegReqCredits, |c| negotiate(c, NegotiateRequest { credits_requested: 0, ..request() }), |c| negotiate(c, NegotiateRequest { credits_requested: 20, ..request() })),
+    (Rule::SmbdNegReqRecvsize, |c| negotiate(c, NegotiateRequest { max_receive_size: 127, ..request() }), |c| c.negotiate(NegotiateRequest { max_receive_size: 128, ..request() }, NegotiateResponse { preferred_send_size: 128, ..response() })),
+    (Rule::SmbdNegReqFragsize, |c| negotiate(c, NegotiateRequest { max_fragmented_size: 131_071, ..request() }), |c| negotiate(c, request())),
+    (Rule::SmbdNegReqPreferred, |c| negotiate(c, NegotiateRequest { preferred_send_size: 8137, ..request() }), |c| negotiate(c, request())),
+    (Rule::SmbdNegRspLength, |c| { c.connect(445); c.smbd_request(request()); c.send(S, &[0, 1, 0, 1, 0, 1, 0, 0, 255, 0, 255, 0]); }, |c| answer(c, response())),
+    (Rule::SmbdNegRspVersion, |c| answer(c, NegotiateResponse { negotiated_version: 0x0200, ..response() }), |c| answer(c, response())),
+    (Rule::SmbdNegRspRecvsize, |c| answer(c, NegotiateResponse { max_receive_size: 127, ..response() }), |c| answer(c, NegotiateResponse { max_receive_size: 1024, ..response() })),
+    (Rule::SmbdNegRspFragsize, |c| answer(c, NegotiateResponse { max_fragmented_size: 130_560, ..response() }), |c| answer(c, response())),
+    (Rule::SmbdNegRspGranted, |c| answer(c, NegotiateResponse { credits_granted: 0, ..response() }), |c| answer(c, NegotiateResponse { credits_granted: 1, ..response() })),
+    (Rule::SmbdNegRspRequested, |c| answer(c, NegotiateResponse { credits_requested: 0, ..response() }), |c| answer(c, NegotiateResponse { credits_requested: 20, ..response() })),
+    (Rule::SmbdNegRspPreferred, |c| answer(c, NegotiateResponse { preferred_send_size: 8137, ..response() }), |c| answer(c, response())),
+    (Rule::SmbdNegRspStatus, |c| answer(c, NegotiateResponse { status: 0xc000_00bb, ..response() }), |c| answer(c, response())),
+    (Rule::SmbdNegRspFailureFields, |c| answer(c, NegotiateResponse { status: 0xc000_00bb, ..response() }), |c| answer(c, response())),
+    (Rule::SmbdNegTimeout, |c| { c.connect(445); c.smbd_request(request()); c.wait(121 * SECOND); c.smbd_response(response()); }, |c| { c.connect(445); c.smbd_request(request()); c.wait(SECOND); c.smbd_response(response()); }),
+    (Rule::SmbdNegReach, |c| negotiate(c, NegotiateRequest { credits_requested: 16, ..request() }), |c| negotiate(c, NegotiateRequest { credits_requested: 17, ..request() })),
+    (Rule::SmbdReserved, |c| first_data(c, DataTransfer { reserved: 1, ..empty(1) }, &[]), |c| first_data(c, empty(1), &[])),
+    // ── SMB Direct data transfer ────────────────────────────────────────────────────────────────────────────────────
+    (Rule::SmbdDataLength, |c| first_data(c, DataTransfer { data_length: 65, ..carrying(1, 64, 0) }, &[0; 64]), |c| first_data(c, carrying(1, 64, 0), &[0; 64])),
+    (Rule::SmbdDataAlign, |c| first_data(c, DataTransfer { data_offset: 28, ..carrying(1, 60, 0) }, &[0; 64]), |c| first_data(c, carrying(1, 60, 0), &[0; 64])),
+    (Rule::SmbdDataTooBig, |c| first_data(c, carrying(1, 8113, 0), &[0; 8113]), |c| first_data(c, carrying(1, 8112, 0), &[0; 8112])),
+    (Rule::SmbdDataCreditsRequested, |c| first_data(c, DataTransfer { credits_requested: 0, ..empty(1) }, &[]), |c| first_data(c, empty(1), &[])),
+    (Rule::SmbdFragTooBig, |c| first_data(c, carrying(1, 64, 131_072 - 63), &[0; 64]), |c| first_data(c, carrying(1, 64, 131_072 - 64), &[0; 64])),
+    (Rule::SmbdFragRemaining, |c| second_fragment(c, 1000, 999), |c| second_fragment(c, 1000, 1000)),
+    (Rule::SmbdFlags, |c| first_data(c, DataTransfer { flags: 0x0100, ..empty(1) }, &[]), |c| first_data(c, DataTransfer { flags: 0x0001, ..empty(1) }, &[])),
+    (Rule::SmbdKeepalive, |c| keepalive(c, 6 * SECOND), |c| keepalive(c, MILLISECOND)),
+    (Rule::SmbdFragCost, |c| { c.smb(); c.smb2_write_inline(3000, 1000); }, |c| { c.smb(); c.smb2_write_inline(3000, 8000); }),
+    // ── SMB Direct credits ──────────────────────────────────────────────────────────────────────────────────────────
+    (Rule::SmbdCreditOverrun, |c| three_of_two(c, false), |c| three_of_two(c, true)),
+    (Rule::SmbdCreditLast, |c| last_credit(c, 0), |c| last_credit(c, 1)),
+    (Rule::SmbdCreditStall, |c| credit_wait(c, MILLISECOND), |c| credit_wait(c, 0)),
+    (Rule::SmbdCreditStarved, |c| many(c, 10), |c| many(c, 255)),
+    (Rule::SmbdCreditOverflow, |c| { first_data(c, empty(10), &[]); c.data(S, empty(65_535), &[]); }, |c| { first_data(c, empty(10), &[]); c.data(S, empty(255), &[]); }),
+    (Rule::SmbdCreditDeadlock, |c| both_dry(c, 0), |c| both_dry(c, 1)),
+    // ── RDMA memory ─────────────────────────────────────────────────────────────────────────────────────────────────
+    (Rule::RdmaKeyUnknown, |c| read_with(c, |c| { c.write(S, 6, 4096); c.write(S, 5, 4096); }), |c| read_with(c, |c| c.write(S, 5, 4096))),
+    (Rule::RdmaKeyBounds, |c| read_with(c, |c| c.write(S, 5, 4100)), |c| read_with(c, |c| c.write(S, 5, 4096))),
+    (Rule::RdmaKeyStale, |c| { invalidating(c, 0, Some(5)); c.write(S, 5, 1024); }, |c| invalidating(c, 0, Some(5))),
+    (Rule::RdmaKeyDirection, |c| read_with(c, |c| { c.read(S, 5, 1024); c.write(S, 5, 4096); }), |c| read_with(c, |c| c.write(S, 5, 4096))),
+    (Rule::RdmaLength, |c| read_with(c, |c| c.write(S, 5, 2048)), |c| read_with(c, |c| c.write(S, 5, 4096))),
+    (Rule::RdmaOrder, |c| { reads(c, [5].into_iter()); c.write(S, 5, 1024); }, |c| reads(c, [5].into_iter())),
+    (Rule::RdmaKeyLeak, |c| { c.smb(); c.smb2_read(1, 1024, &[descriptor(5, 1024)]); c.wait(2 * SECOND); c.echo(); }, |c| { c.smb(); c.rdma_read(5); c.wait(2 * SECOND); c.echo(); }),
+    (Rule::RdmaKeyReuse, |c| two_reads(c, [5, 5]), |c| two_reads(c, [5, 6])),
+    (Rule::RdmaKeyPredictable, |c| reads(c, (1..21).map(|n| n * 0x100)), |c| reads(c, (1..21u32).map(|n| n.wrapping_mul(n).wrapping_mul(0x0123_4567) >> 4))),
+    (Rule::RdmaInvalidate, |c| invalidating(c, 0, None), |c| invalidating(c, 0, Some(5))),
+    (Rule::RdmaReadDepth, |c| two_fetches(c, true), |c| two_fetches(c, false)),
+    // ── SMB2 ────────────────────────────────────────────────────────────────────────────────────────────────────────
+    (Rule::Smb2Channel, |c| read_into(c, 4095), |c| read_into(c, 4096)),
+    (Rule::Smb2TransformDialect, |c| { c.dialect = 0x0302; transform_well(c); }, transform_well),
+    (Rule::Smb2TransformCount, |c| transformed(c, &transform(|t| t.transform_count = 0, |_| ())), transform_well),
+    (Rule::Smb2TransformReserved, |c| transformed(c, &transform(|t| t.reserved1 = 1, |_| ())), transform_well),
+    (Rule::Smb2TransformBounds, |c| transformed(c, &transform(|t| t.descriptor_offset = 64, |_| ())), transform_well),
+    (Rule::Smb2TransformLengths, |c| transformed(c, &transform(|_| (), |k| k.nonce_length = 10)), transform_well),
+    (Rule::Smb2Credit, |c| two_echoes(c, 1), |c| two_echoes(c, 2)),
+    (Rule::Smb2Unanswered, |c| { c.smb(); c.echo_request(); c.wait(2 * SECOND); c.data(S, empty(1), &[]); }, |c| { c.smb(); c.echo(); c.wait(2 * SECOND); c.data(S, empty(1), &[]); }),
+    (Rule::Smb2Slow, |c| slow_echo(c, SECOND), |c| slow_echo(c, 0)),
+    (Rule::Smb2Error, |c| read_answered(c, 0xc000_0011, &Conversation::error_body()), |c| read_answered(c, 0, &Conversation::read_body(1024))),
+    (Rule::Smb2ErrorBody, |c| read_answered(c, 0xc000_0011, &Conversation::read_body(1024)), |c| read_answered(c, 0xc000_0011, &Conversation::error_body())),
+    (Rule::Smb2Malformed, |c| { c.smb(); let h = c.header(Command::ECHO); c.message(C, &encode::empty(&h)[..40]); }, |c| { c.smb(); c.echo(); }),
+    // ── RPC-over-RDMA ───────────────────────────────────────────────────────────────────────────────────────────────
+    (Rule::RpcrdmaVersion, |c| call_with(c, |r| r.version = 2), |c| call_with(c, |_| ())),
+    (Rule::RpcrdmaProc, |c| call_with(c, |r| r.proc = 2), |c| call_with(c, |_| ())),
+    (Rule::RpcrdmaMalformed, |c| { c.nfs(); c.send(C, &words(&[2, 1, 32, 0, 1, 0])); }, |c| { c.nfs(); c.null(2); }),
+    (Rule::RpcrdmaError, |c| { c.nfs(); c.send(C, &Rpc::msg(2, &null_call(2)).bytes()); c.send(S, &words(&[2, 1, 32, 4, 2])); }, |c| { c.nfs(); c.null(2); }),
+    (Rule::RpcrdmaCreditZero, |c| { c.nfs(); c.send(C, &Rpc::msg(2, &null_call(2)).bytes()); c.send(S, &Rpc { credits: 0, ..Rpc::msg(2, &null_reply(2)) }.bytes()); }, |c| { c.nfs(); c.null(2); }),
+    (Rule::RpcrdmaCreditOverrun, |c| { c.nfs(); (2..35).for_each(|x| c.send(C, &Rpc::msg(x, &null_call(x)).bytes())); }, |c| { c.nfs(); (2..34).for_each(|x| c.send(C, &Rpc::msg(x, &null_call(x)).bytes())); }),
+    (Rule::RpcrdmaCreditFirst, |c| { c.connect(20049); (1..3).for_each(|x| c.send(C, &Rpc::msg(x, &null_call(x)).bytes())); }, |c| { c.connect(20049); (1..3).for_each(|x| c.null(x)); }),
+    (Rule::RpcrdmaXid, |c| { c.nfs(); (0..2).for_each(|_| c.send(C, &Rpc::msg(2, &null_call(2)).bytes())); }, |c| { c.nfs(); (0..2).for_each(|_| c.null(2)); }),
+    (Rule::RpcrdmaNomsg, |c| { c.nfs(); c.send(C, &Rpc { proc: 1, ..Rpc::msg(2, &[]) }.bytes()); }, |c| { c.nfs(); c.send(C, &Rpc { proc: 1, reads: vec![read_segment(0, 5, 40)], ..Rpc::msg(2, &[]) }.bytes()); }),
+    (Rule::RpcrdmaPosition, |c| call_with(c, |r| r.reads = vec![read_segment(38, 5, 64)]), |c| call_with(c, |r| r.reads = vec![read_segment(40, 5, 64)])),
+    (Rule::RpcrdmaWriteShape, |c| write_chunk(c, |r| r.writes = vec![vec![segment(5, 512), segment(6, 0)]]), |c| write_chunk(c, |_| ())),
+    (Rule::RpcrdmaChunkLength, |c| write_chunk(c, |r| r.writes = vec![vec![segment(5, 516)]]), |c| write_chunk(c, |_| ())),
+    (Rule::RpcrdmaInline, |c| { c.nfs(); let mut p = null_call(2); p.resize(1000, 0); c.send(C, &Rpc::msg(2, &p).bytes()); }, |c| { c.nfs(); let mut p = null_call(2); p.resize(996, 0); c.send(C, &Rpc::msg(2, &p).bytes()); }),
+    (Rule::RpcrdmaBackward, |c| backward(c, |r| r.writes = vec![vec![segment(5, 64)]]), |c| backward(c, |_| ())),
+    (Rule::RpcrdmaDdp, |c| gss(c, 2), |c| gss(c, 1)),
+    (Rule::RpcUnanswered, |c| { c.nfs(); c.send(C, &Rpc::msg(2, &null_call(2)).bytes()); c.wait(2 * SECOND); c.null(3); }, |c| { c.nfs(); c.null(2); c.wait(2 * SECOND); c.null(3); }),
+    (Rule::RpcSlow, |c| slow_null(c, SECOND), |c| slow_null(c, 0)),
+    (Rule::RpcError, |c| getattr(c, 70), |c| getattr(c, 0)),
+    // ── Connections ─────────────────────────────────────────────────────────────────────────────────────────────────
+    (Rule::CmReject, |c| { c.cm_request(445); c.cm_reject(); }, |c| c.connect(445)),
+    (Rule::CmTimeout, |c| { c.cm_request(445); c.wait(25 * SECOND); datagram(c, 64); }, |c| { c.connect(445); c.wait(25 * SECOND); datagram(c, 64); }),
+    (Rule::CmDisconnect, |c| { c.smb(); c.echo_request(); c.cm_disconnect(C); }, |c| { c.smb(); c.echo(); c.cm_disconnect(C); }),
+    (Rule::MpaReject, |c| mpa(c, Conversation::startup(false), Startup { reject: true, ..Conversation::startup(true) }), |c| mpa(c, Conversation::startup(false), Conversation::startup(true))),
+    (Rule::MpaIrdord, |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[0, 1, 0, 16], true)), |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[0, 1, 0, 1], true))),
+    (Rule::RdmapTerminate, |c| {
+        c.smb_iwarp();
+        let mut out = Vec::new();
+        Terminate { layer: 0, error_type: 1, code: 0, segment_length: None, ddp: None, read_request: None }.emit(&mut out);
+        c.fpdu(S, &Conversation::untagged(rdmap::Opcode::TERMINATE, true, 2, 1, 0, &out));
+    }, |c| c.smb_iwarp()),
+    (Rule::TcpReset, |c| { c.smb_iwarp(); c.tcp_reset(S); }, |c| c.smb_iwarp()),
+    // ── Transport ───────────────────────────────────────────────────────────────────────────────────────────────────
+    (Rule::RcRetransmit, |c| with_packet(c, |c, p| { c.frame(p.clone()); c.wait(MILLISECOND); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
+    (Rule::RcGap, |c| { c.smb(); c.psn[C] += 1; c.echo_request(); }, |c| { c.smb(); c.echo_request(); }),
+    (Rule::RcDuplicate, |c| with_packet(c, |c, p| { c.frame(p); c.again(); }), |c| with_packet(c, |c, p| c.frame(p))),
+    (Rule::RcReorder, |c| two_packets(c, true), |c| two_packets(c, false)),
+    (Rule::RcNak, |c| { c.smb(); let psn = c.psn[C]; c.acknowledge(C, psn, 0x60); c.echo(); }, |c| { c.smb(); c.echo(); }),
+    (Rule::RcRnr, |c| with_packet(c, |c, p| { c.frame(p.clone()); not_ready(c, C); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
+    (Rule::RcIcrc, |c| with_packet(c, |c, mut p| { let at = p.len() - 1; p[at] ^= 1; c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
+    (Rule::RcCnp, |c| { c.smb(); c.roce(S, 0x81, 0, &[0; 16], &[]); }, |c| c.smb()),
+    (Rule::RcEcn, |c| { c.smb(); c.marked = true; c.echo(); }, |c| { c.smb(); c.echo(); }),
+    (Rule::RcPfc, |c| pause(c, 100), |c| pause(c, 0)),
+    (Rule::MpaCrc, |c| changed_fpdu(c, |f| { let at = f.len() - 1; f[at] ^= 1; }), |c| changed_fpdu(c, |_| ())),
+    (Rule::MpaMarker, |c| markers(c, true), |c| markers(c, false)),
+    (Rule::MpaResync, |c| changed_fpdu(c, |f| f[1] += 8), |c| changed_fpdu(c, |_| ())),
+    (Rule::DdpMsn, |c| iwarp_pieces(c, &[(true, 2, 0, 20), (true, 4, 0, 20)]), |c| iwarp_pieces(c, &[(true, 2, 0, 20), (true, 3, 0, 20)])),
+    (Rule::DdpOverlap, |c| iwarp_pieces(c, &[(false, 2, 0, 24), (true, 2, 20, 20)]), |c| iwarp_pieces(c, &[(false, 2, 0, 24), (true, 2, 24, 20)])),
+    (Rule::TcpLoss, |c| { c.smb_iwarp(); let at = c.frames.len() - 2; let f = c.frames[at].bytes.clone(); c.wait(MILLISECOND); c.frame(f); }, |c| c.smb_iwarp()),
+    (Rule::TcpZeroWindow, |c| { c.smb_iwarp(); c.tcp_ack(S, 0); c.wait(MILLISECOND); c.tcp_ack(S, 100); }, |c| { c.smb_iwarp(); c.tcp_ack(S, 1); c.wait(MILLISECOND); c.tcp_ack(S, 100); }),
+    // ── The capture itself ──────────────────────────────────────────────────────────────────────────────────────────
+    (Rule::CaptureLoss, |c| { c.smb(); c.psn[C] += 1; c.echo(); }, |c| { c.smb(); c.echo(); }),
+    (Rule::CaptureCut, |c| { c.smb(); c.echo(); let f = c.frames.last_mut().unwrap(); f.bytes.truncate(58); }, |c| { c.smb(); c.echo(); }),
+    // ── Known bugs ──────────────────────────────────────────────────────────────────────────────────────────────────
+    (Rule::BugCve202539943, |c| first_data(c, DataTransfer { data_length: 900, ..carrying(1, 64, 0) }, &[0; 64]), |c| first_data(c, carrying(1, 64, 0), &[0; 64])),
+    (Rule::BugCve202539942, |c| first_data(c, carrying(1, 64, 1 << 30), &[0; 64]), |c| first_data(c, carrying(1, 64, 1000), &[0; 64])),
+    (Rule::BugCve202643185, |c| negotiate(c, NegotiateRequest { preferred_send_size: 0x8000_0000, ..request() }), |c| negotiate(c, request())),
+    (Rule::BugCve202631538, |c| with_packet(c, |c, p| { c.frame(p.clone()); not_ready(c, C); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
+    (Rule::BugCve202631539, |c| { c.smb(); c.echo(); c.data(S, empty(1), &[]); not_ready_for_last(c, S); }, |c| { c.smb(); c.echo(); c.data(S, empty(1), &[]); }),
+    (Rule::BugSmbdirectLastCredit, |c| last_credit(c, 0), |c| last_credit(c, 1)),
+    (Rule::BugSmbdirectBatchInterleave, |c| second_fragment(c, 2100, 0), |c| second_fragment(c, 1000, 1000)),
+    (Rule::BugCifsMaxFragmentedSize, |c| c.negotiate(NegotiateRequest { max_receive_size: 1364, max_fragmented_size: 1 << 20, ..request() }, NegotiateResponse { preferred_send_size: 1364, ..response() }), |c| c.negotiate(NegotiateRequest { max_receive_size: 1364, max_fragmented_size: 173_910, ..request() }, NegotiateResponse { preferred_send_size: 1364, ..response() })),
+    (Rule::BugKsmbdEarlyData, |c| { c.connect(445); c.smbd_request(request()); c.data(S, carrying(1, 64, 0), &smb2()); }, |c| answer(c, response())),
+    (Rule::BugKsmbdChannelInfo, |c| read_into(c, 4095), |c| read_into(c, 4096)),
+    (Rule::BugKsmbd2fd5dcb1c8ef, |c| invalidating(c, 0xc000_0011, None), |c| invalidating(c, 0xc000_0011, Some(5))),
+    (Rule::BugCve202689526, |c| call_with(c, |r| r.reads = vec![read_segment(44, 5, 64)]), |c| call_with(c, |r| r.reads = vec![read_segment(40, 5, 64)])),
+    (Rule::BugCve202689528, |c| call_with(c, |r| r.reads = vec![read_segment(40, 5, 3 << 20)]), |c| call_with(c, |r| r.reads = vec![read_segment(40, 5, 1 << 19)])),
+    (Rule::BugCve202689532, |c| call_with(c, |r| r.writes = vec![vec![]]), |c| call_with(c, |r| r.writes = vec![vec![segment(5, 64)]])),
+    (Rule::BugCve202693228, |c| call_with(c, |r| r.reply = Some(vec![])), |c| call_with(c, |r| r.reply = Some(vec![segment(5, 64)]))),
+    (Rule::BugCve202689533, |c| call_with(c, |r| { r.reads = vec![read_segment(40, 5, 64)]; r.reads[0].offset = u64::MAX - 8; }), |c| call_with(c, |r| r.reads = vec![read_segment(40, 5, 64)])),
+    (Rule::BugCve202664102, |c| { c.smb_iwarp(); c.fpdu(C, &[0x41, 0x43, 0, 0, 0, 0]); }, |c| iwarp_pieces(c, &[(true, 2, 0, 20)])),
+    (Rule::BugCve202664268, |c| iwarp_read(c, false), |c| iwarp_read(c, true)),
+    (Rule::BugCve202646043, |c| { c.smb(); let mut p = c.packet(C, 0x04, 0x12, 0, &[], &[1]); p.truncate(14 + 20 + 8 + 12 + 4); let n = (p.len() - 14) as u16; p[16..18].copy_from_slice(&n.to_be_bytes()); p[38..40].copy_from_slice(&(n - 20).to_be_bytes()); c.frame(p); }, |c| c.smb()),
+    (Rule::BugRxe4c6f86d, |c| { c.smb(); c.roce(C, 0x1f, 0, &[], &[0; 4]); }, |c| c.smb()),
+    (Rule::BugCve202440992, |c| datagram(c, 4100), |c| datagram(c, 4096)),
+];
+
+fn run(make: Make) -> Report {
+    let mut conversation = Conversation::default();
+    make(&mut conversation);
+    common::analyze_frames(&conversation.frames).0
+}
+
+#[test]
+fn each_rule_finds_its_violation_and_nothing_where_there_is_none() {
+    let mut wrong = Vec::new();
+    for (rule, bad, good) in CASES {
+        let (bad, good) = (run(*bad), run(*good));
+        let fires = |report: &Report| report.findings.iter().any(|f| f.rule == *rule);
+        if !fires(&bad) {
+            wrong.push(format!("{rule} is not found in its bad sample: {:?}", common::ids(&bad)));
+        }
+        if fires(&good) {
+            wrong.push(format!("{rule} is found in its good sample: {:?}", common::ids(&good)));
+        }
+        // what is violated on purpose is all that is wrong
+        let errors: Vec<_> = good.findings.iter().filter(|f| f.severity == Severity::Error).map(|f| &f.text).collect();
+        if !errors.is_empty() {
+            wrong.push(format!("{rule}: its good sample is not good: {errors:?}"));
+        }
+        if good.capture.undecoded > 0 {
+            wrong.push(format!("{rule}: {} Sends of its good sample are not understood", good.capture.undecoded));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_rule_has_a_sample_or_a_reason() {
+    for &rule in Rule::ALL {
+        let samples = CASES.iter().filter(|(r, ..)| *r == rule).count();
+        let reasons = WITHOUT_SAMPLE.iter().filter(|(r, why)| *r == rule && why.len() > 10).count();
+        assert_eq!(samples + reasons, 1, "{rule} has {samples} samples and {reasons} reasons for having none");
+    }
+}
