@@ -3,9 +3,9 @@
 //! A rule is sampled by one row of [`CASES`]. Where that cannot be done here, [`WITHOUT_SAMPLE`] says why; a rule that is in
 //! neither list fails the test.
 
-mod common;
 #[path = "common/build.rs"]
 mod build;
+mod common;
 
 use build::*;
 use rdmascope_analyzer::report::Report;
@@ -20,9 +20,7 @@ use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, NegotiateR
 type Make = fn(&mut Conversation);
 
 /// Rules without a row in [`CASES`], and why.
-const WITHOUT_SAMPLE: &[(Rule, &str)] = &[
-    (Rule::Smb2Signature, "needs a session with keys: the tests of sealed traffic have one"),
-];
+const WITHOUT_SAMPLE: &[(Rule, &str)] = &[(Rule::Smb2Signature, "needs a session with keys: the tests of sealed traffic have one")];
 
 fn negotiate(c: &mut Conversation, request: NegotiateRequest) {
     c.negotiate(request, response());
@@ -177,14 +175,8 @@ fn read_into(c: &mut Conversation, room: u32) {
 /// An RDMA transform that encrypts, and one descriptor.
 fn transform(fixed: impl Fn(&mut RdmaTransformFixed), crypto: impl Fn(&mut CryptoTransformFixed)) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut head = RdmaTransformFixed {
-        descriptor_offset: 56,
-        descriptor_length: 16,
-        channel: 1,
-        transform_count: 1,
-        reserved1: 0,
-        reserved2: 0,
-    };
+    let mut head =
+        RdmaTransformFixed { descriptor_offset: 56, descriptor_length: 16, channel: 1, transform_count: 1, reserved1: 0, reserved2: 0 };
     fixed(&mut head);
     head.emit(&mut out);
     let mut one = CryptoTransformFixed { transform_type: 1, signature_length: 16, nonce_length: 11, reserved: 0 };

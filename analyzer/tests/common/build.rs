@@ -761,7 +761,8 @@ impl Conversation {
     pub fn untagged(opcode: rdmap::Opcode, last: bool, queue: u32, msn: u32, offset: u32, payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let control = Control { flags: if last { 0x41 } else { 0x01 } };
-        Ddp { control, ulp: 0x40 | opcode.0, ulp_word: 0, buffer: Buffer::Untagged(Untagged { queue, msn, offset }), payload }.emit(&mut out);
+        Ddp { control, ulp: 0x40 | opcode.0, ulp_word: 0, buffer: Buffer::Untagged(Untagged { queue, msn, offset }), payload }
+            .emit(&mut out);
         out
     }
 
