@@ -1,0 +1,78 @@
+//! What the trees of frames promise, over every sample: ranges lie in their source and nest, every byte of a frame is told by some
+//! field, and every prefix of a frame gives the fields that are there.
+
+mod common;
+
+use common::*;
+use rdmascope_analyzer::pipeline::Pipeline;
+use rdmascope_dissector::frame;
+use rdmascope_dissector::trace::{Kept, Off, Tree};
+
+/// Ranges lie in their source, and those of children in their parents' where both lie in the same bytes.
+fn check_ranges(name: &str, number: u64, tree: &Tree) {
+    let mut parents: Vec<usize> = Vec::new();
+    for (index, node) in tree.nodes.iter().enumerate() {
+        let source = &tree.sources()[usize::from(node.source)];
+        let end = node.offset as usize + node.len as usize;
+        assert!(end <= source.bytes.len(), "{name} {number}: {} ends at {end} of {}", node.def.name, source.bytes.len());
+        parents.truncate(usize::from(node.depth));
+        if let Some(parent) = parents.last().map(|p| &tree.nodes[*p]).filter(|p| p.source == node.source && p.len > 0 && node.len > 0) {
+            let inside = node.offset >= parent.offset && end <= (parent.offset + parent.len) as usize;
+            assert!(
+                inside,
+                "{name} {number}: {} {}+{} is outside of {} {}+{}",
+                node.def.name, node.offset, node.len, parent.def.name, parent.offset, parent.len
+            );
+        }
+        parents.push(index);
+    }
+}
+
+/// Bytes of the frame that no field with a value tells.
+fn untold(tree: &Tree) -> Vec<usize> {
+    let mut told = vec![false; tree.sources()[0].bytes.len()];
+    for node in tree.nodes.iter().filter(|n| n.source == 0 && n.value != Kept::None) {
+        told[node.offset as usize..(node.offset + node.len) as usize].fill(true);
+    }
+    told.iter().enumerate().filter(|(_, told)| !**told).map(|(at, _)| at).collect()
+}
+
+#[test]
+fn ranges_nest_and_every_byte_is_told() {
+    for name in SAMPLES.iter().map(|n| n.to_string()).chain(PROBES.iter().map(|p| format!("probes/{p}"))) {
+        let mut pipeline = Pipeline::default();
+        let mut tree = Tree::new();
+        for frame in frames(&name) {
+            tree.begin(&frame.bytes);
+            pipeline.frame(&frame.meta, &frame.bytes, &mut tree);
+            check_ranges(&name, frame.meta.number, &tree);
+            // ARP, LLDP and the like are named, not decoded; what an Ethernet frame is padded with belongs to nobody
+            if tree.protocol.is_empty() || !tree.nodes.iter().any(|n| matches!(n.def.name, "infiniband" | "tcp")) {
+                continue;
+            }
+            let left = untold(&tree);
+            let padding = left.iter().all(|at| *at >= 34 && frame.bytes.len() <= 60);
+            assert!(left.is_empty() || padding, "{name} frame {}: nothing tells bytes {left:?}", frame.meta.number);
+        }
+    }
+}
+
+#[test]
+fn every_prefix_of_a_frame_gives_the_fields_that_are_there() {
+    let options = frame::Options::default();
+    for name in SAMPLES {
+        // every 11th frame: the samples repeat themselves
+        for sample in frames(name).iter().step_by(11) {
+            for length in 0..sample.bytes.len() {
+                let cut = &sample.bytes[..length];
+                let mut tree = Tree::new();
+                tree.begin(cut);
+                let packet = frame::decode(sample.meta.link_type, cut, sample.meta.wire_len, &options, &mut tree);
+                let quiet = frame::decode(sample.meta.link_type, cut, sample.meta.wire_len, &options, &mut Off);
+                assert_eq!(packet.fault.is_some(), quiet.fault.is_some(), "{name} {} cut at {length}", sample.meta.number);
+                assert!(length < 14 || tree.number("eth.type").is_some(), "{name} {} cut at {length}", sample.meta.number);
+                check_ranges(name, sample.meta.number, &tree);
+            }
+        }
+    }
+}
