@@ -116,16 +116,21 @@ impl Rig {
     }
 }
 
-fn snapshots(name: &str, views: &[View], prepare: impl Fn(&mut Rig)) {
+/// `what_for` sets the screens of a test apart from those of other tests of the same sample.
+fn snapshots_for(what_for: &str, name: &str, views: &[View], prepare: impl Fn(&mut Rig)) {
     for (width, height) in [(80, 24), (160, 48)] {
         let mut rig = Rig::new(name, width, height);
         prepare(&mut rig);
         for view in views {
             rig.keys(&(*view as usize + 1).to_string());
             let what = view.name().to_lowercase().replace('/', "");
-            insta::assert_snapshot!(format!("{name}-{what}-{width}x{height}"), rig.screen());
+            insta::assert_snapshot!(format!("{name}{what_for}-{what}-{width}x{height}"), rig.screen());
         }
     }
+}
+
+fn snapshots(name: &str, views: &[View], prepare: impl Fn(&mut Rig)) {
+    snapshots_for("", name, views, prepare);
 }
 
 #[test]
@@ -150,7 +155,7 @@ fn losses() {
 
 #[test]
 fn a_message_in_pieces_shows_its_own_bytes() {
-    snapshots("smb-roce", &[View::Frames], |rig| {
+    snapshots_for("-in-pieces", "smb-roce", &[View::Frames], |rig| {
         rig.keys("g372\n");
         assert_eq!(rig.app.detail.as_ref().unwrap().number, 372);
     });
