@@ -742,7 +742,7 @@ impl Client {
                 && header.is_signed()
                 && !signer.verify(&bytes)
             {
-                // counted and not died of: ksmbd signs replies to reads over RDMA wrongly, and a diagnosis has to go on
+                // counted and not died of: replies of ksmbd to reads over RDMA do not verify, for a reason not yet known, and a diagnosis has to go on
                 self.bad_signatures += 1;
             }
             if header.is_response() && !header.is_interim() && self.inbox.len() < INBOX_MAX {
