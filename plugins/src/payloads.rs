@@ -82,7 +82,7 @@ impl Payloads {
     /// Will write into `folder`, which is made where it is missing and has to be empty.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`enum@Error`].
     pub fn new(folder: &Path) -> Result<Self, Error> {
         let failed = |error| Error::Write { path: folder.to_owned(), error };
         fs::create_dir_all(folder).map_err(failed)?;
