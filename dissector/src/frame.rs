@@ -771,7 +771,8 @@ impl<'a> Peel<'a> {
         self.packet.dst = Addr::Lid(lrh.dlid);
         t.info(format_args!("LID {} → {}", lrh.slid, lrh.dlid));
         let length = usize::from(lrh.pktlen()) * 4;
-        let variant = at.get(length..length + 2);
+        // a length that does not even hold this header says nothing of where the packet ends
+        let variant = at.get(length..length + 2).filter(|_| length >= Lrh::LEN);
         let packet = if length < Lrh::LEN { at } else { self.bound(at, length) };
         let next = match lrh.lnh() {
             3 => self.global(Carrier::Infiniband, packet, Lrh::LEN, t)?,

@@ -746,3 +746,14 @@ proptest! {
         decode_as(link, &bytes, wire_len);
     }
 }
+
+#[test]
+fn a_native_packet_shorter_than_its_own_header_stays_inside_of_itself() {
+    let mut bytes = [0; 20];
+    bytes[1] = 0x54;
+    bytes[4] = 24;
+    let (packet, tree) = decode_as(LinkType::INFINIBAND, &bytes, bytes.len());
+    assert!(matches!(packet.body, Body::Other("InfiniBand")), "{packet:?}");
+    assert!(tree.nodes.iter().any(|n| n.def.name == "infiniband.lrh.pktlen"));
+    assert!(!tree.nodes.iter().any(|n| n.def.name == "rdmascope.vcrc.status"), "there is no telling where a CRC would be");
+}
