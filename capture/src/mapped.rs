@@ -2,9 +2,11 @@
 //!
 //! A map has one danger: if another program truncates the file meanwhile, touching a page beyond the new end is a SIGBUS,
 //! which ends the process. So files that are followed, and files on network file systems, are read instead (see [`crate::open`]), and
-//! walking a map asks the operating system for the length again every 16 MiB, as does every access by offset. A truncation between two such looks, or
+//! walking a map asks the operating system for the length again every 8 MiB, as does every access by offset. A truncation between two such looks, or
 //! while records are still held, can still end the process; so can a disk that fails to give a page. [`crate::OpenOptions::mmap`]
 //! turns mapping off.
+//!
+//! Pages that a walk has left behind are given back, so that memory does not grow with the file: what is touched again is mapped again.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +23,7 @@ use crate::source::{Progress, Source};
 use crate::walk::{DEFAULT_MAX_RECORD_LEN, Magic, Span, Start, Step, Walker};
 
 /// Bytes walked between two looks at the length of a mapped file.
-const LOOK_EVERY: usize = 16 << 20;
+const LOOK_EVERY: usize = 8 << 20;
 
 /// Maps a regular file, all of it, to be read.
 pub(crate) fn map(file: &File) -> io::Result<Mmap> {
@@ -142,6 +144,19 @@ impl CaptureFile {
         Cursor { walker: self.start.clone(), at: self.first_record, look_at: LOOK_EVERY, done: false }
     }
 
+    /// Gives back the pages of a map before byte `end`, of which `len` bytes may be mapped still. They stay in the page cache.
+    #[cold]
+    fn leave_behind(&self, end: usize, len: usize) {
+        #[cfg(unix)]
+        if let Storage::Map(map, _) = &self.storage {
+            let start = end.saturating_sub(len) & !(LOOK_EVERY - 1);
+            #[allow(unsafe_code)]
+            // SAFETY: the map is of a file and is never written to, so a page that is given back and touched again, by a record that
+            // is still held or by another walk, has the bytes of the file once more.
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end.min(map.len()) - start) };
+        }
+    }
+
     /// The length that the file has by now, if that is less than what was mapped.
     #[cold]
     fn shrank(&self) -> Option<Damage> {
@@ -169,6 +184,10 @@ impl Cursor {
             let at = self.at;
             if at >= self.look_at {
                 self.look_at = at.saturating_add(LOOK_EVERY);
+                // a batch of records may be on its way through other threads
+                if let Some(end) = at.checked_sub(LOOK_EVERY) {
+                    file.leave_behind(end & !(LOOK_EVERY - 1), 2 * LOOK_EVERY);
+                }
                 if let Some(damage) = file.shrank() {
                     return self.fail(file, damage);
                 }

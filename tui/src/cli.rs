@@ -275,7 +275,7 @@ pub(crate) enum Format {
 /// Look at captures in the terminal: connections, frames, I/O, credits, findings
 ///
 /// The key ? shows all keys. Configuration: $XDG_CONFIG_HOME/rdmascope/config.toml with theme = "light", time = "clock", columns = ["smb2.msg_id"],
-/// and [keys] with lines such as quit = ["q", "F10"].
+/// and a table "keys" with lines such as quit = ["q", "F10"].
 #[derive(Debug, Args)]
 pub(crate) struct Tui {
     /// Captures: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input; several are merged by time

@@ -1,5 +1,5 @@
 //! The terminal UI. [`app`] is what it knows and how that changes, [`view`] what is seen of it; both are pure. Threads beside it read the
-//! capture once ([`loader`]) and again where somebody looks ([`replay`]); [`crate::commands::tui`] has the terminal.
+//! capture once ([`loader`]) and again where somebody looks ([`replay`]); the verb `tui` in `crate::commands` has the terminal.
 //!
 //! | view | file |
 //! | --- | --- |

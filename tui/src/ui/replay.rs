@@ -3,7 +3,7 @@
 //! What a frame says depends on the frames before it on its connection, so these are fed to a [`Pipeline`] again, without an
 //! observer, up to the frame that is wanted. Up to [`EXACT_MAX`] frames that is all of them and the result is what reading from the start gives.
 //! Of a longer past, the first [`HEAD`] frames (handshake and negotiation) and the last [`EXACT_MAX`] are fed: time is bounded, and what was
-//! decided in between (an open file's name, a credit balance) may be missing. [`Text::is_exact`] says which it was, and so does the screen.
+//! decided in between (an open file's name, a credit balance) may be missing. [`Detail::is_exact`] says which it was, and so does the screen.
 //! The pipeline stays where it was, so that going on from there costs nothing.
 
 use super::index::Index;
