@@ -10,7 +10,7 @@ mod common;
 use build::*;
 use rdmascope_analyzer::report::Report;
 use rdmascope_analyzer::rules::{Rule, Severity};
-use rdmascope_dissector::wire::iwarp::mpa::{Startup, emit_fpdu, emit_fpdu_with_markers};
+use rdmascope_dissector::wire::iwarp::mpa::{self, Startup, emit_fpdu, emit_fpdu_with_markers};
 use rdmascope_dissector::wire::iwarp::rdmap::{self, Terminate};
 use rdmascope_dissector::wire::smb2::encode;
 use rdmascope_dissector::wire::smb2::header::Command;
@@ -402,7 +402,7 @@ fn markers(c: &mut Conversation, wrong: bool) {
     if wrong {
         out[512 + 3] ^= 0x10;
         let end = out.len() - 4;
-        let crc = crc32c::crc32c(&out[..end]);
+        let crc = mpa::crc(&out[..end]);
         out[end..].copy_from_slice(&crc.to_le_bytes());
     }
     c.bytes(S, &out);

@@ -561,7 +561,7 @@ impl Framer {
             }
             let (new, rest) = bytes.split_at(n);
             if self.have < 2 || self.have < body {
-                self.sum = self.sum.map(|sum| crc32c::crc32c_append(sum, new));
+                self.sum = self.sum.map(|sum| mpa::crc_append(sum, new));
             }
             if !self.holed {
                 self.buf.extend_from_slice(new);
@@ -595,7 +595,7 @@ impl Framer {
         self.marker[at..at + n].copy_from_slice(new);
         self.marker_have += n as u8;
         self.position = self.position.wrapping_add(n as u32);
-        self.sum = self.sum.map(|sum| crc32c::crc32c_append(sum, new));
+        self.sum = self.sum.map(|sum| mpa::crc_append(sum, new));
         if usize::from(self.marker_have) == MARKER_LEN {
             self.marker_have = 0;
             let pointer = u16::from_be_bytes([self.marker[2], self.marker[3]]);

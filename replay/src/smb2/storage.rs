@@ -84,14 +84,14 @@ impl Storage {
                 #[cfg(unix)]
                 let id = std::os::unix::fs::MetadataExt::ino(&meta);
                 #[cfg(not(unix))]
-                let id = crc32c::crc32c(path.as_bytes()).into();
+                let id = number_of(path);
                 Ok(Stat { length: if meta.is_dir() { 0 } else { meta.len() }, folder: meta.is_dir(), modified, id })
             }
             Self::Memory(_) if path.is_empty() => Ok(Stat { length: 0, folder: true, modified: 0, id: 1 }),
             Self::Memory(files) => {
                 let files = Self::files(files);
                 let file = files.get(path).ok_or(io::ErrorKind::NotFound)?;
-                Ok(Stat { length: file.len() as u64, folder: false, modified: 0, id: 2 + u64::from(crc32c::crc32c(path.as_bytes())) })
+                Ok(Stat { length: file.len() as u64, folder: false, modified: 0, id: number_of(path) })
             }
         }
     }
@@ -213,6 +213,14 @@ impl Storage {
             Self::Memory(files) => Ok(Self::files(files).keys().cloned().collect()),
         }
     }
+}
+
+/// The file id of a path that no file system numbers: the same for as long as the process runs, and never that of the root.
+fn number_of(path: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish() | 2
 }
 
 #[cfg(test)]

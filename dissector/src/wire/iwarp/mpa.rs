@@ -342,12 +342,26 @@ pub const fn fpdu_len(ulpdu_length: u16) -> usize {
     2 + ulpdu_length as usize + padding(ulpdu_length) + CRC_LEN
 }
 
+/// CRC32c (RFC 3720 B.4), which covers an FPDU and its markers. On the wire it stands little-endian.
+#[inline]
+pub fn crc(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// The CRC of what had the CRC `before` and of the `bytes` that follow it.
+#[inline]
+pub fn crc_append(before: u32, bytes: &[u8]) -> u32 {
+    let mut digest = crc_fast::Digest::new_with_init_state(crc_fast::CrcAlgorithm::Crc32Iscsi, u64::from(!before));
+    digest.update(bytes);
+    digest.finalize() as u32
+}
+
 /// The CRC of an FPDU as it stands in the last four bytes (RFC 5044 4.4, with the byte order of RFC 3720: little-endian).
 /// `fpdu` is whole, with its markers, if there are any.
 #[inline]
 pub fn check(fpdu: &[u8]) -> Check {
-    let Some((body, crc)) = fpdu.split_last_chunk::<CRC_LEN>() else { return Check::Unchecked };
-    if crc32c::crc32c(body) == u32::from_le_bytes(*crc) { Check::Good } else { Check::Bad }
+    let Some((body, stated)) = fpdu.split_last_chunk::<CRC_LEN>() else { return Check::Unchecked };
+    if crc(body) == u32::from_le_bytes(*stated) { Check::Good } else { Check::Bad }
 }
 
 /// Decodes an FPDU in a protocol subtree of its own. `fpdu` is all of it without markers, or what the capture kept. Only
@@ -397,7 +411,7 @@ pub fn emit_fpdu(ulpdu: &[u8], crc: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(&length.to_be_bytes());
     out.extend_from_slice(&ulpdu[..usize::from(length)]);
     out.resize(out.len() + padding(length), 0);
-    let value = if crc { crc32c::crc32c(&out[start..]) } else { 0 };
+    let value = if crc { self::crc(&out[start..]) } else { 0 };
     out.extend_from_slice(&value.to_le_bytes());
 }
 
@@ -417,7 +431,7 @@ pub fn emit_fpdu_with_markers(ulpdu: &[u8], crc: bool, position: u32, out: &mut 
         }
         out.extend(byte);
     }
-    let value = if crc { crc32c::crc32c(&out[start..]) } else { 0 };
+    let value = if crc { self::crc(&out[start..]) } else { 0 };
     out.extend_from_slice(&value.to_le_bytes());
     here(out)
 }
