@@ -19,6 +19,11 @@ use thiserror::Error;
 
 /// Seconds in ns.
 pub const SECOND: Time = 1_000_000_000;
+/// For [`Config::settle`], where the peer may be Linux's software iWARP (`siw`), at either end. It takes a socket over once MPA is through:
+/// bytes that reach it before its callbacks are in place wake nobody, and lie there until more come. A first FPDU right behind the MPA Reply
+/// (ours, as acceptor) or right behind its own (ours, as initiator) is such a one, and with only one message on the way nothing more comes.
+/// An adapter needs no pause.
+pub const SETTLE: Time = 200_000_000;
 /// Seconds that a peer has to answer a keepalive (\[MS-SMBD\] 3.1.6.2).
 const KEEPALIVE_TIMEOUT: Time = 5 * SECOND;
 /// Where data begins: behind the header, at the next multiple of 8.
@@ -48,7 +53,7 @@ pub struct Config {
     pub max_read_write_size: u32,
     /// ns of silence after which the peer is asked for a response.
     pub keepalive: Time,
-    /// ns for which the first message is held back: Linux's software iWARP may miss what comes while it still accepts.
+    /// ns for which the first message is held back; see [`SETTLE`].
     pub settle: Time,
 }
 

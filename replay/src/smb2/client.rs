@@ -102,6 +102,29 @@ impl Reply {
     }
 }
 
+/// Signed replies by what their signatures are, \[MS-SMB2\] 3.1.5.1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signatures {
+    /// Those of the message.
+    pub right: u64,
+    /// Made with the right key, over the message and four bytes before it that were not sent: the length that the message would have on TCP.
+    /// Linux's ksmbd (seen with 6.12) signs READ replies as two buffers, the reply and its data. Where there is no data (it went by RDMA, or the
+    /// READ failed) it signs the two buffers that end with the reply, and the first of these is that length.
+    pub with_length: u64,
+    /// Neither.
+    pub wrong: u64,
+}
+
+impl std::fmt::Display for Signatures {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "signatures: {} right", self.right)?;
+        if self.with_length > 0 {
+            write!(f, ", {} made over a length that was not sent as well (as ksmbd does for a READ without data)", self.with_length)?;
+        }
+        if self.wrong > 0 { write!(f, ", {} wrong", self.wrong) } else { Ok(()) }
+    }
+}
+
 /// How a session is to be.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -143,8 +166,8 @@ pub struct Client {
     pub max_read_size: u32,
     /// Largest WRITE of the server.
     pub max_write_size: u32,
-    /// Replies whose signature is not that of their bytes.
-    pub bad_signatures: u64,
+    /// What the signatures of the replies came to.
+    pub signatures: Signatures,
     /// How long the last call took.
     pub latency: Duration,
 }
@@ -182,7 +205,7 @@ impl Client {
             nonce: 0,
             max_read_size: 65_536,
             max_write_size: 65_536,
-            bad_signatures: 0,
+            signatures: Signatures::default(),
             latency: Duration::ZERO,
             options,
         };
@@ -737,13 +760,13 @@ impl Client {
             let rest = if next >= Header::LEN && next < bytes.len() { bytes.split_off(next) } else { Vec::new() };
             self.credits = self.credits.saturating_add(header.credits.into()).min(65_535);
             // session setup proves its own signature: its key is not there before
-            if let Some(signer) = &self.signer
-                && !sealed
-                && header.is_signed()
-                && !signer.verify(&bytes)
-            {
-                // counted and not died of: replies of ksmbd to reads over RDMA do not verify, for a reason not yet known, and a diagnosis has to go on
-                self.bad_signatures += 1;
+            if let Some(signer) = self.signer.as_ref().filter(|_| !sealed && header.is_signed()) {
+                // counted and not died of: a diagnosis has to go on
+                match () {
+                    () if signer.verify(&bytes) => self.signatures.right += 1,
+                    () if verifies_with_length(signer, &bytes) => self.signatures.with_length += 1,
+                    () => self.signatures.wrong += 1,
+                }
             }
             if header.is_response() && !header.is_interim() && self.inbox.len() < INBOX_MAX {
                 self.inbox.insert(header.message_id, Reply { header, bytes, invalidated });
@@ -752,6 +775,16 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// Whether the signature is that of the message behind the four bytes of length that it would have on TCP (\[MS-SMB2\] 2.1), and which do not go
+/// over SMB Direct.
+fn verifies_with_length(signer: &Signer, message: &[u8]) -> bool {
+    let Some((header, body)) = message.split_first_chunk::<{ Header::LEN }>() else { return false };
+    let (header, signature) = header.split_at(Header::LEN - 16);
+    let data = [&(message.len() as u32).to_be_bytes()[..], header, &[0; 16], body].concat();
+    // AES-GMAC would need the nonce of the header; who makes this mistake speaks AES-CMAC
+    signer.signature_of_data(&data, &[]).is_some_and(|s| s == signature)
 }
 
 /// One descriptor of a whole region.
@@ -775,4 +808,24 @@ fn setup_token(reply: &[u8]) -> Option<&[u8]> {
 /// A little-endian number of `n` bytes at `at`; 0 where it is not there.
 pub(crate) fn number(bytes: &[u8], at: usize, n: usize) -> u64 {
     bytes.get(at..at + n).map_or(0, |b| b.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdmascope_analyzer::keys::Key;
+
+    #[test]
+    fn signatures_over_a_length_that_was_not_sent_are_told_from_wrong_ones() {
+        let signer = Signer::new(SigningAlgorithm::AES_CMAC, &Key::of_slice(&[7; 16])).unwrap();
+        let head = Header { flags: flags::RESPONSE | flags::SIGNED, ..header(Command::READ, 3) };
+        let mut reply = message(&head, &[17, 0, 80, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+        let signature = signer.signature_of_data(&[&[0, 0, 0, 80], &reply[..]].concat(), &[]).unwrap();
+        reply[48..64].copy_from_slice(&signature);
+        assert!(verifies_with_length(&signer, &reply) && !signer.verify(&reply));
+        reply[70] ^= 1;
+        assert!(!verifies_with_length(&signer, &reply));
+        reply[70] ^= 1;
+        assert!(signer.sign(&mut reply) && signer.verify(&reply) && !verifies_with_length(&signer, &reply));
+    }
 }

@@ -50,7 +50,8 @@ const TREE_SHARE: u32 = 2;
 const ATTRIBUTE_FOLDER: u32 = 0x10;
 const ATTRIBUTE_NORMAL: u32 = 0x80;
 /// Write and append data, write attributes, delete.
-const ACCESS_WRITES: u32 = 0x5001_0116 & !0x100;
+const ACCESS_WRITES: u32 = 0x5001_0016;
+const MAXIMUM_ALLOWED: u32 = 0x0200_0000;
 const FSCTL_VALIDATE_NEGOTIATE_INFO: u32 = 0x0014_0204;
 
 /// What a peer shares with whom.
@@ -131,6 +132,8 @@ pub struct Connection {
     credits: u32,
     /// Session and file of the request before, in a compound.
     previous: Option<FileId>,
+    /// The status of a CREATE that failed, in a compound: that of what is related to it.
+    failed: Option<NtStatus>,
     broken: bool,
 }
 
@@ -153,6 +156,7 @@ impl Connection {
             fetches: Vec::new(),
             credits: 1,
             previous: None,
+            failed: None,
             broken: false,
         })
     }
@@ -170,7 +174,7 @@ impl Connection {
         }
         let mut replies: Vec<(Vec<u8>, bool)> = Vec::new();
         let (mut rest, mut invalidate) = (bytes, None);
-        self.previous = None;
+        (self.previous, self.failed) = (None, None);
         while !rest.is_empty() && !self.broken {
             let Ok((_, header)) = Header::parse(rest, &mut Off) else {
                 self.broken = true;
@@ -186,7 +190,15 @@ impl Connection {
             if header.command == Command::CANCEL {
                 continue;
             }
-            let Some(answer) = self.answer(&header, pdu, lane) else { continue };
+            // 3.3.5.2.7.2: there is no file to work on
+            let answer = match self.failed {
+                Some(status) if header.is_related() => Answer::status(status),
+                _ => self.answer(&header, pdu, lane),
+            };
+            let Some(answer) = answer else { continue };
+            if header.command == Command::CREATE {
+                self.failed = (answer.status != NtStatus::SUCCESS).then_some(answer.status);
+            }
             invalidate = invalidate.or(answer.invalidate);
             let reply = self.reply(&header, answer.status, &answer.body);
             if header.command == Command::NEGOTIATE {
@@ -250,7 +262,7 @@ impl Connection {
         let grant = u32::from(request.credits.max(1)).max(charge).min(CREDITS_MAX.saturating_sub(self.credits)).max(1);
         self.credits += grant;
         let mut header = Header { credits: grant as u16, ..reply_header(request, status) };
-        if matches!(request.command, Command::SESSION_SETUP)
+        if (request.command == Command::SESSION_SETUP || request.is_related())
             && let Some(session) = &self.session
         {
             header.session_id = session.id;
@@ -382,6 +394,8 @@ impl Connection {
             let body = Writer::default().u16(9).u16(flags).u16(72).u16(token.len() as u16).bytes(token).0;
             Some(Answer { status, body, invalidate: None })
         };
+        // Linux speaks NTLM without SPNEGO around it, and is answered likewise
+        let bare = token.starts_with(b"NTLMSSP\0");
         match find(token) {
             Some((1, _)) => {
                 let id = self.next_session;
@@ -390,7 +404,7 @@ impl Connection {
                 let challenge = ntlm::challenge(challenge, "RDMASCOPE");
                 let mut hash = self.hash;
                 hash.add(pdu);
-                let token = ntlm::spnego_response(Some(1), Some(&challenge));
+                let token = if bare { challenge.clone() } else { ntlm::spnego_response(Some(1), Some(&challenge)) };
                 self.opens.clear();
                 self.session = Some(Session { id, hash, challenge: Some(challenge), signer: None, valid: false, trees: HashSet::new() });
                 answer(NtStatus::MORE_PROCESSING_REQUIRED, 0, &token)
@@ -422,7 +436,8 @@ impl Connection {
                 }
                 // nobody, or a guest
                 let flags = if key.is_some() { 0 } else { if authenticate.is_anonymous() { 2 } else { 1 } };
-                answer(NtStatus::SUCCESS, flags, &ntlm::spnego_response(Some(0), None))
+                let token = if bare { Vec::new() } else { ntlm::spnego_response(Some(0), None) };
+                answer(NtStatus::SUCCESS, flags, &token)
             }
             _ => Answer::status(INVALID_PARAMETER),
         }
@@ -475,6 +490,7 @@ impl Connection {
         let path = path.trim_matches('/').to_owned();
         let (want_folder, want_file) = (fixed.create_options & 1 != 0, fixed.create_options & 0x40 != 0);
         let changes = fixed.desired_access & ACCESS_WRITES != 0;
+        let may_write = changes || fixed.desired_access & MAXIMUM_ALLOWED != 0 && self.share.writable;
         let delete = fixed.create_options & 0x1000 != 0;
         if self.opens.len() >= OPENS_MAX {
             return Answer::status(INSUFFICIENT_RESOURCES);
@@ -516,7 +532,7 @@ impl Connection {
         }
         let id = self.next_open;
         self.next_open += 1;
-        self.opens.insert(id, Open { path, folder: stat.folder, may_write: changes && !stat.folder, delete, listing: None });
+        self.opens.insert(id, Open { path, folder: stat.folder, may_write: may_write && !stat.folder, delete, listing: None });
         let mut file_id = [0; 16];
         file_id[..8].copy_from_slice(&id.to_le_bytes());
         file_id[8..].copy_from_slice(&id.to_le_bytes());
@@ -638,8 +654,9 @@ impl Connection {
             }
             rest = more;
         }
-        let mut body = fixed(0, data.len() as u32);
-        body.push(0);
+        // No byte of padding for the empty buffer: cifs.ko reads the fixed part, cannot skip what follows on SMB Direct, and takes it for
+        // the beginning of the next reply.
+        let body = fixed(0, data.len() as u32);
         let invalidate = self.invalidates(&request.channel);
         Some(Answer { status: NtStatus::SUCCESS, body, invalidate })
     }
@@ -788,21 +805,51 @@ impl Connection {
         })
     }
 
+    /// FileRenameInformation, \[MS-FSCC\] 2.4.42: whoever has the file open keeps it.
+    fn rename(&mut self, pdu: &[u8], at: usize) -> Option<Answer> {
+        let replace = number(pdu, at, 1) != 0;
+        let length = number(pdu, at + 16, 4) as usize;
+        let to = text(pdu.get(at + 20..).and_then(|b| b.get(..length)).unwrap_or_default()).replace('\\', "/");
+        let to = to.trim_matches('/');
+        let Some(from) = self.open_id(pdu, 16).and_then(|id| self.opens.get(&id)).map(|open| open.path.clone()) else {
+            return Answer::status(FILE_CLOSED);
+        };
+        if !self.share.writable || from.is_empty() {
+            return Answer::status(NtStatus::ACCESS_DENIED);
+        }
+        if let Err(e) = self.share.storage.rename(&from, to, replace) {
+            return Answer::status(status_of(&e));
+        }
+        for open in self.opens.values_mut() {
+            if open.path == from {
+                to.clone_into(&mut open.path);
+            } else if let Some(inside) = open.path.strip_prefix(&from).filter(|rest| rest.starts_with('/')) {
+                open.path = format!("{to}{inside}");
+            }
+        }
+        Answer::ok(vec![2, 0])
+    }
+
     fn set_info(&mut self, pdu: &[u8]) -> Option<Answer> {
         const BASIC: u64 = 4;
+        const RENAME: u64 = 10;
         const DISPOSITION: u64 = 13;
+        const SECURITY: u64 = 3;
         const ALLOCATION: u64 = 19;
         const END_OF_FILE: u64 = 20;
         let (info_type, class) = (number(pdu, 66, 1), number(pdu, 67, 1));
         let at = number(pdu, 72, 2) as usize;
+        if (info_type, class) == (1, RENAME) {
+            return self.rename(pdu, at);
+        }
         self.with_open(pdu, 16, |share, open| {
             if !share.writable {
                 return Answer::status(NtStatus::ACCESS_DENIED);
             }
             let done = Answer::ok(vec![2, 0]);
             match (info_type, class) {
-                // times and attributes are taken and not kept
-                (1, BASIC | ALLOCATION) => done,
+                // times, attributes and security are taken and not kept
+                (1, BASIC | ALLOCATION) | (SECURITY, _) => done,
                 (1, DISPOSITION) => {
                     open.delete = number(pdu, at, 1) != 0;
                     done
@@ -828,7 +875,6 @@ fn write_body(count: u32) -> Vec<u8> {
         channel_info_length: 0,
     }
     .emit(&mut body);
-    body.push(0);
     body
 }
 

@@ -194,6 +194,32 @@ impl Storage {
         }
     }
 
+    /// Gives a file or folder another name. `replace` says whether a file of that name may go.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn rename(&self, from: &str, to: &str, replace: bool) -> io::Result<()> {
+        match self {
+            Self::Folder(root) => {
+                let (from, to) = (Self::place(root, from)?, Self::place(root, to)?);
+                if !replace && to.symlink_metadata().is_ok() {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                fs::rename(from, to)
+            }
+            Self::Memory(_) if to.is_empty() || to.contains('/') => Err(io::ErrorKind::Unsupported.into()),
+            Self::Memory(files) => {
+                let mut files = Self::files(files);
+                if !replace && from != to && files.contains_key(to) {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                let data = files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+                files.insert(to.to_owned(), data);
+                Ok(())
+            }
+        }
+    }
+
     /// Names in a folder, sorted.
     ///
     /// # Errors
@@ -259,8 +285,13 @@ mod tests {
             assert_eq!(storage.read("x", 0, 100).unwrap(), b"\0\0\0abc");
             storage.set_length("x", 4).unwrap();
             assert_eq!((storage.stat("x").unwrap().length, storage.list("").unwrap()), (4, vec!["x".to_owned()]));
-            storage.remove("x").unwrap();
-            assert!(storage.stat("x").is_err() && storage.read("x", 0, 1).is_err());
+            storage.create("y", false).unwrap();
+            assert_eq!(storage.rename("x", "y", false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            storage.rename("x", "y", true).unwrap();
+            assert_eq!((storage.stat("y").unwrap().length, storage.list("").unwrap()), (4, vec!["y".to_owned()]));
+            assert!(storage.rename("y", "../out", true).is_err() && storage.rename("x", "z", true).is_err());
+            storage.remove("y").unwrap();
+            assert!(storage.stat("y").is_err() && storage.read("y", 0, 1).is_err());
         }
     }
 }

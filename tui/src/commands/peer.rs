@@ -6,6 +6,7 @@ use rdmascope_analyzer::keys::ntlm::nt_hash;
 use rdmascope_replay::channel::Config;
 use rdmascope_replay::smb2::server::{Share, serve};
 use rdmascope_replay::smb2::storage::Storage;
+use rdmascope_replay::smbd::SETTLE;
 use std::io::{self, Write};
 use std::net::TcpListener;
 use std::process::ExitCode;
@@ -31,7 +32,8 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
     let mut out = io::stdout();
     writeln!(out, "listening on {}, share {}", listener.local_addr()?, args.name)?;
     out.flush()?;
-    let config = Config::default();
+    let mut config = Config::default();
+    config.smbd.settle = SETTLE;
     let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         // a connection that was gone before it was accepted is its client's affair

@@ -6,6 +6,7 @@ use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
 use rdmascope_replay::channel::Config;
 use rdmascope_replay::probe::{Target, Verdict, matching};
+use rdmascope_replay::smbd::SETTLE;
 use serde_json::json;
 use std::fs::File;
 use std::io::Write;
@@ -14,8 +15,6 @@ use std::time::Duration;
 
 /// A case failed.
 const FAILED: u8 = 1;
-/// Linux's software iWARP misses what comes while it still accepts.
-const SETTLE: Duration = Duration::from_millis(200);
 
 pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
     let cases = matching(args.case.as_deref().unwrap_or(""));
@@ -32,7 +31,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let (_, address) = resolve(args.host.as_deref().unwrap_or_default())?;
-    let target = Target { address, config: Config::default(), settle: SETTLE };
+    let target = Target { address, config: Config::default(), settle: Duration::from_nanos(SETTLE.unsigned_abs()) };
     let mut keep = match &args.keep {
         Some(path) => Some((File::create(path).with_context(|| format!("{} cannot be written", path.display()))?, path)),
         None => None,

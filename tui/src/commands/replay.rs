@@ -9,6 +9,7 @@ use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::script::{Action, Outcome, Plan, Planned, Recording, Step, Wanted, run as play};
 use rdmascope_replay::smb2::client::{Client, Options};
 use rdmascope_replay::smb2::ntlm::Credentials;
+use rdmascope_replay::smbd::SETTLE;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Write;
@@ -20,8 +21,6 @@ use std::time::Duration;
 const DIFFERS: u8 = 1;
 /// The port of SMB Direct on iWARP.
 const PORT: u16 = 5445;
-/// ns before the Negotiate Request: Linux's software iWARP misses what comes while it still accepts.
-const SETTLE: i64 = 200_000_000;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {

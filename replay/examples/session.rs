@@ -1,0 +1,112 @@
+//! A session with a server that shares the files of `interop/` (big.bin is the first 8 MiB of `seq 1 1500000`): lists them, reads and writes over RDMA and
+//! inline, and compares every byte. `session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng]`
+#![forbid(unsafe_code)]
+
+use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
+use rdmascope_replay::channel::{Channel, Config};
+use rdmascope_replay::smb2::client::{Client, Opened, Options, access, disposition};
+use rdmascope_replay::smb2::ntlm::Credentials;
+use rdmascope_replay::smbd::SETTLE;
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+type Anything<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// SHA-256 of big.bin.
+const BIG: &str = "072f5d86a449b865aabe65a533d7d9b90d9fcadbe79e8e3d01aa0140d5850912";
+
+fn main() -> Anything<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let ([address, share, user, password] | [address, share, user, password, _]) = &arguments[..] else {
+        return Err("session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng]".into());
+    };
+    let address: std::net::SocketAddr = address.parse()?;
+    let mut config = Config::default();
+    config.smbd.settle = SETTLE;
+    let mut channel = Channel::connect(address, &config, Duration::from_secs(5))?;
+    if let Some(wire) = arguments.get(4) {
+        channel.record(Box::new(File::create(wire)?), wire)?;
+    }
+    let mut client = Client::negotiate(channel, Options::default())?;
+    client.session_setup(&Credentials::new(user, password))?;
+    client.tree_connect(&address.ip().to_string(), share)?;
+    println!("{:?}, signed {}", client.dialect(), client.is_signed());
+
+    let root = client.create("", access::READ, disposition::OPEN, 1)?;
+    for entry in client.list(root.id, "*")? {
+        println!("{:>12} {}", entry.end_of_file, entry.name);
+    }
+    client.close(root.id)?;
+
+    for channel in [RdmaChannel::RDMA_V1_INVALIDATE, RdmaChannel::RDMA_V1, RdmaChannel::NONE] {
+        let big = client.create("big.bin", access::READ, disposition::OPEN, 0)?;
+        let begun = Instant::now();
+        let read = whole(&mut client, big, channel)?;
+        let hash: String = Sha256::digest(&read).iter().map(|b| format!("{b:02x}")).collect();
+        if hash != BIG {
+            return Err(format!("big.bin has hash {hash} and not {BIG}").into());
+        }
+        println!("{} bytes of big.bin {} in {:?}, hash right", read.len(), name(channel), begun.elapsed());
+        client.close(big.id)?;
+    }
+
+    let data: Vec<u8> = (0..3_000_000u32).map(|n| (n * 7 + n / 251) as u8).collect();
+    for channel in [RdmaChannel::RDMA_V1_INVALIDATE, RdmaChannel::RDMA_V1, RdmaChannel::NONE] {
+        let file = client.create("rdmascope.tmp", access::READ | access::WRITE, disposition::OVERWRITE_IF, 0)?;
+        let room = if channel == RdmaChannel::NONE { 65_536 } else { client.max_write_size.min(1 << 20) } as usize;
+        for (n, piece) in data.chunks(room).enumerate() {
+            let at = (n * room) as u64;
+            let count = match channel {
+                RdmaChannel::NONE => client.write_inline(file.id, at, piece)?,
+                _ => client.write_rdma(file.id, at, piece.to_vec(), channel)?.0,
+            };
+            if count as usize != piece.len() {
+                return Err(format!("{count} bytes of {} written", piece.len()).into());
+            }
+        }
+        let written = Opened { end_of_file: data.len() as u64, ..file };
+        if whole(&mut client, written, RdmaChannel::RDMA_V1_INVALIDATE)? != data {
+            return Err("what was written is not what is read back".into());
+        }
+        println!("{} bytes written {} and read back", data.len(), name(channel));
+        client.close(file.id)?;
+    }
+    const DELETE: u32 = 0x0001_0000;
+    const DELETE_ON_CLOSE: u32 = 0x1000;
+    let file = client.create("rdmascope.tmp", access::READ | DELETE, disposition::OPEN, DELETE_ON_CLOSE)?;
+    client.close(file.id)?;
+    client.echo()?;
+    println!("{}", client.signatures);
+    let wrong = client.signatures.wrong;
+    for breach in client.channel().lane().smbd().map_or(&[][..], |s| s.breaches()) {
+        println!("broken rule {breach}");
+    }
+    client.finish()?;
+    if wrong > 0 { Err(format!("{wrong} replies have a wrong signature").into()) } else { Ok(println!("all right")) }
+}
+
+fn whole(client: &mut Client, file: Opened, channel: RdmaChannel) -> Anything<Vec<u8>> {
+    let mut all = Vec::new();
+    let room = if channel == RdmaChannel::NONE { 65_536 } else { client.max_read_size.min(1 << 20) };
+    while (all.len() as u64) < file.end_of_file {
+        let length = room.min((file.end_of_file - all.len() as u64) as u32);
+        let read = match channel {
+            RdmaChannel::NONE => client.read_inline(file.id, all.len() as u64, length)?,
+            _ => client.read_rdma(file.id, all.len() as u64, length, channel)?,
+        };
+        if read.data.is_empty() || read.invalidated != (channel == RdmaChannel::RDMA_V1_INVALIDATE) {
+            return Err(format!("{} bytes came, key invalidated: {}", read.data.len(), read.invalidated).into());
+        }
+        all.extend_from_slice(&read.data);
+    }
+    Ok(all)
+}
+
+fn name(channel: RdmaChannel) -> &'static str {
+    match channel {
+        RdmaChannel::NONE => "inside of messages",
+        RdmaChannel::RDMA_V1 => "over RDMA",
+        _ => "over RDMA, invalidated",
+    }
+}
