@@ -159,6 +159,18 @@ pub const CASES: &[Case] = &[
         run: |r| r.refused(NegotiateRequest { max_fragmented_size: 131_071, ..request() }),
     },
     Case {
+        name: "SmbdNegotiate_LeastMaxReceiveSize",
+        section: "3.1.5.6",
+        text: "MaxReceiveSize 128, the least, is accepted",
+        run: |r| r.accepted(NegotiateRequest { max_receive_size: 128, ..request() }, 0),
+    },
+    Case {
+        name: "SmbdNegotiate_LeastMaxFragmentedSize",
+        section: "3.1.5.6",
+        text: "MaxFragmentedSize 131072, the least, is accepted",
+        run: |r| r.accepted(NegotiateRequest { max_fragmented_size: 131_072, ..request() }, 0),
+    },
+    Case {
         name: "SmbdNegotiate_NegotiationTimer",
         section: "3.1.2.1",
         text: "3 s without a Negotiate Request are borne",
@@ -372,6 +384,7 @@ impl Run<'_> {
     }
 
     fn accepted_on(&mut self, mut channel: Channel, request: &[u8]) -> Result<Verdict> {
+        let asked_receive = smbd::parse_negotiate_request(request, &mut Off).map_or(MAX_RECEIVE, |(_, r)| r.max_receive_size);
         send(&mut channel, request.to_vec());
         let bytes = match next(&mut channel, ANSWER_WITHIN)? {
             Next::Message(bytes) => bytes,
@@ -388,7 +401,7 @@ impl Run<'_> {
             (r.credits_requested == 0, "CreditsRequested"),
             (r.max_receive_size < 128, "MaxReceiveSize"),
             (r.max_fragmented_size < 131_072, "MaxFragmentedSize"),
-            (r.preferred_send_size > MAX_RECEIVE, "PreferredSendSize"),
+            (r.preferred_send_size > asked_receive, "PreferredSendSize"),
         ];
         let names: Vec<&str> = wrong.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect();
         channel.finish()?;
@@ -483,7 +496,8 @@ fn request() -> NegotiateRequest {
         credits_requested: CREDITS,
         preferred_send_size: 1364,
         max_receive_size: MAX_RECEIVE,
-        max_fragmented_size: 131_072,
+        // more than the least, which ksmbd refuses
+        max_fragmented_size: 262_144,
     }
 }
 
