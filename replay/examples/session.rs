@@ -6,7 +6,7 @@ use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::smb2::client::{Client, Opened, Options, access, disposition};
 use rdmascope_replay::smb2::ntlm::Credentials;
-use rdmascope_replay::smbd::SETTLE;
+use rdmascope_replay::smbd::{Endpoint, SETTLE};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -79,11 +79,15 @@ fn main() -> Anything<()> {
     client.echo()?;
     println!("{}", client.signatures);
     let wrong = client.signatures.wrong;
-    for breach in client.channel().lane().smbd().map_or(&[][..], |s| s.breaches()) {
-        println!("broken rule {breach}");
+    for breach in client.channel().lane().smbd().map_or(&[][..], Endpoint::breaches) {
+        println!("{breach}");
     }
     client.finish()?;
-    if wrong > 0 { Err(format!("{wrong} replies have a wrong signature").into()) } else { Ok(println!("all right")) }
+    if wrong > 0 {
+        return Err(format!("{wrong} replies have a wrong signature").into());
+    }
+    println!("all right");
+    Ok(())
 }
 
 fn whole(client: &mut Client, file: Opened, channel: RdmaChannel) -> Anything<Vec<u8>> {

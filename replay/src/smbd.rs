@@ -85,7 +85,8 @@ pub struct Breach {
 
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} {}", self.rule.id(), if self.by_peer { "the peer" } else { "we" }, self.text)
+        let severity = self.rule.row().severity.name();
+        write!(f, "{severity} {}: {} {}", self.rule.id(), if self.by_peer { "by the peer: it" } else { "by us: we" }, self.text)
     }
 }
 

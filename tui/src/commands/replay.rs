@@ -230,7 +230,7 @@ impl Total {
             writeln!(out, "differs first at {first}")?;
         }
         for breach in breaches {
-            writeln!(out, "broken rule {breach}")?;
+            writeln!(out, "{breach}")?;
         }
         Ok(())
     }
