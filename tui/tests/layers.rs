@@ -10,10 +10,14 @@ use std::process::Command;
 const LAYERS: &[(&str, &[&str])] = &[
     ("rdmascope-dissector", &[]),
     ("rdmascope-analyzer", &["rdmascope-dissector"]),
-    ("rdmascope-capture", &["rdmascope-dissector"]),
-    ("rdmascope-replay", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture"]),
+    ("rdmascope-verbs", &[]),
+    ("rdmascope-capture", &["rdmascope-dissector", "rdmascope-verbs"]),
+    ("rdmascope-replay", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-verbs"]),
     ("rdmascope-plugins", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture"]),
-    ("rdmascope", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-replay", "rdmascope-plugins"]),
+    (
+        "rdmascope",
+        &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-verbs", "rdmascope-replay", "rdmascope-plugins"],
+    ),
 ];
 
 /// Crates in which a clock, a file or a socket is a compile error.

@@ -1,0 +1,67 @@
+//! Memory that a card reads and writes behind our back: never seen as a Rust reference while it does.
+
+#![allow(unsafe_code)]
+
+use std::mem::ManuallyDrop;
+
+/// The bytes of a vector, as a pointer for as long as a card may reach them.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    pointer: *mut u8,
+    len: usize,
+    capacity: usize,
+}
+
+// SAFETY: it owns its bytes as the vector did.
+unsafe impl Send for Buffer {}
+
+impl Buffer {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        let mut bytes = ManuallyDrop::new(bytes);
+        Self { pointer: bytes.as_mut_ptr(), len: bytes.len(), capacity: bytes.capacity() }
+    }
+
+    pub(crate) fn zeroed(len: usize) -> Self {
+        Self::new(vec![0; len])
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.pointer as u64
+    }
+
+    pub(crate) fn pointer(&self) -> *mut u8 {
+        self.pointer
+    }
+
+    /// Puts bytes at `at`. The caller holds the place: no work request that names it is on the way.
+    pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) {
+        assert!(at.checked_add(bytes.len()).is_some_and(|end| end <= self.len), "{} bytes at {at} of {}", bytes.len(), self.len);
+        // SAFETY: inside the buffer, as was just asserted; the source is a reference and so lies elsewhere.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer.add(at), bytes.len()) }
+    }
+
+    /// A piece that a completion has given back to us, until something is posted there again.
+    pub(crate) fn piece(&self, at: usize, len: usize) -> &[u8] {
+        assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "{len} bytes at {at} of {}", self.len);
+        // SAFETY: inside the buffer; the card is through with the piece, and whoever posts it anew needs `&mut` of the owner.
+        unsafe { std::slice::from_raw_parts(self.pointer.add(at), len) }
+    }
+
+    /// The vector again: the registration is gone, and nobody reaches the bytes any more.
+    pub(crate) fn into_vec(self) -> Vec<u8> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: pointer, length and capacity are those of the vector that it was made of.
+        unsafe { Vec::from_raw_parts(this.pointer, this.len, this.capacity) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: as in `into_vec`, which does not come here.
+        drop(unsafe { Vec::from_raw_parts(self.pointer, self.len, self.capacity) });
+    }
+}

@@ -1,0 +1,43 @@
+//! The stand-in for libibverbs and librdmacm, built once a test binary.
+
+#![allow(dead_code, missing_docs)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Whether `cc` and rdma-core's headers are here. Where they are not, it says so; under CI it is a failure.
+pub(crate) fn can_build() -> bool {
+    let header = Path::new("/usr/include/rdma/rdma_cma.h").exists() && Path::new("/usr/include/infiniband/verbs.h").exists();
+    let cc = Command::new("cc").arg("--version").output().is_ok_and(|o| o.status.success());
+    let can = header && cc;
+    if !can {
+        let what = "not tested: cc, libibverbs-dev and librdmacm-dev are needed";
+        assert!(std::env::var_os("CI").is_none(), "{what}");
+        eprintln!("{what}");
+    }
+    can
+}
+
+/// A folder with a `libibverbs.so.1` and a `librdmacm.so.1` that are both the stand-in.
+pub(crate) fn standin() -> Option<&'static Path> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    BUILT
+        .get_or_init(|| {
+            can_build().then(|| {
+                let folder = tempfile::tempdir().unwrap().keep();
+                let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin.c");
+                let library = folder.join("libibverbs.so.1");
+                let built = Command::new("cc")
+                    .args(["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-O1", "-pthread", "-o"])
+                    .arg(&library)
+                    .arg(source)
+                    .output()
+                    .unwrap();
+                assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+                std::os::unix::fs::symlink(&library, folder.join("librdmacm.so.1")).unwrap();
+                folder
+            })
+        })
+        .as_deref()
+}
