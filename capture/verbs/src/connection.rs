@@ -263,7 +263,13 @@ impl Connection {
         Ok(c)
     }
 
-    pub(crate) fn new(verbs: Verbs, cm: &'static RdmaCm, channel: *mut sys::rdma_event_channel, peer: SocketAddr, options: Options) -> Self {
+    pub(crate) fn new(
+        verbs: Verbs,
+        cm: &'static RdmaCm,
+        channel: *mut sys::rdma_event_channel,
+        peer: SocketAddr,
+        options: Options,
+    ) -> Self {
         Self {
             verbs,
             cm,
@@ -359,13 +365,7 @@ impl Connection {
             send_cq: self.cq,
             recv_cq: self.cq,
             srq: null_mut(),
-            cap: sys::ibv_qp_cap {
-                max_send_wr: o.sends,
-                max_recv_wr: o.receives,
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: 0,
-            },
+            cap: sys::ibv_qp_cap { max_send_wr: o.sends, max_recv_wr: o.receives, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 },
             qp_type: sys::IBV_QPT_RC,
             sq_sig_all: 0,
         };
@@ -585,7 +585,8 @@ impl Connection {
     pub fn read(&mut self, sink: u32, at: u64, source: u32, offset: u64, length: u32) -> Result<u64> {
         let region = self.regions.get(&sink).ok_or(Error::Region(sink))?;
         let base = region.buffer.address();
-        let inside = at.checked_sub(base).and_then(|from| from.checked_add(length.into())).is_some_and(|end| end <= region.buffer.len() as u64);
+        let inside =
+            at.checked_sub(base).and_then(|from| from.checked_add(length.into())).is_some_and(|end| end <= region.buffer.len() as u64);
         if !inside {
             return Err(Error::Region(sink));
         }

@@ -58,9 +58,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A raw queue pair needs a capability.
-    #[error(
-        "{device}: needs CAP_NET_RAW to see what the card carries; run as root, or: setcap cap_net_raw+ep on the rdmascope binary"
-    )]
+    #[error("{device}: needs CAP_NET_RAW to see what the card carries; run as root, or: setcap cap_net_raw+ep on the rdmascope binary")]
     NeedsNetRaw {
         /// The device.
         device: String,

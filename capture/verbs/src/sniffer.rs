@@ -192,9 +192,7 @@ impl Sniffer {
         self.create_cq(packets, mask, khz)?;
         self.create_qp(packets)?;
         // SAFETY: the buffer lives until after the registration has ended; the card alone writes, where we post.
-        self.mr = unsafe {
-            (ib.reg_mr)(self.pd, self.buffer.pointer().cast(), self.buffer.len(), sys::IBV_ACCESS_LOCAL_WRITE)
-        };
+        self.mr = unsafe { (ib.reg_mr)(self.pd, self.buffer.pointer().cast(), self.buffer.len(), sys::IBV_ACCESS_LOCAL_WRITE) };
         if self.mr.is_null() {
             let (device, source) = (self.context.device.name.clone(), io::Error::last_os_error());
             return Err(Error::Register { device, bytes: self.buffer.len(), source });
@@ -466,7 +464,9 @@ impl Sniffer {
         let (Some(start), Some(next), Some(end), Some(len)) = (start, next, end, len) else {
             return Err(self.lacks("ibv_start_poll"));
         };
-        let Some(time) = (if self.clock == Clock::Card { wall } else { ticks }) else { return Err(self.lacks("ibv_wc_read_completion_ts")) };
+        let Some(time) = (if self.clock == Clock::Card { wall } else { ticks }) else {
+            return Err(self.lacks("ibv_wc_read_completion_ts"));
+        };
         // SAFETY: the queue is ours, and no poll of it is begun.
         let mut rc = unsafe { start(cq, &mut attr) };
         if rc == libc::ENOENT {

@@ -60,8 +60,7 @@ pub const VERBS_ABI_IS_EXTENDED: usize = usize::MAX;
 /// It grows at its beginning; `sz` says how much there is.
 #[repr(C)]
 pub struct verbs_context {
-    pub query_port:
-        Option<unsafe extern "C" fn(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, attr_len: usize) -> c_int>,
+    pub query_port: Option<unsafe extern "C" fn(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, attr_len: usize) -> c_int>,
     pub _before_query_rt_values: [Unused; 23],
     pub query_rt_values: Option<unsafe extern "C" fn(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int>,
     pub create_cq_ex: Option<unsafe extern "C" fn(context: *mut ibv_context, attr: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex>,
