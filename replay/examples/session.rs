@@ -82,7 +82,7 @@ fn main() -> Anything<()> {
     for breach in client.channel().lane().smbd().map_or(&[][..], Endpoint::breaches) {
         println!("{breach}");
     }
-    client.finish()?;
+    client.leave()?;
     if wrong > 0 {
         return Err(format!("{wrong} replies have a wrong signature").into());
     }

@@ -82,14 +82,19 @@ impl Lane {
         }
     }
 
-    /// An initiator that leaves SMB Direct to its user: Sends come as [`Event::Raw`] and go with [`Lane::send_raw`].
-    pub fn raw(now: Time, config: &Config) -> Self {
-        Self { raw: true, ..Self::new(now, config, true) }
+    /// One that leaves SMB Direct to its user: Sends come as [`Event::Raw`] and go with [`Lane::send_raw`].
+    pub fn raw(now: Time, config: &Config, initiator: bool) -> Self {
+        Self { raw: true, ..Self::new(now, config, initiator) }
     }
 
     /// The SMB Direct endpoint, where there is one yet.
     pub fn smbd(&self) -> Option<&Endpoint> {
         self.smbd.as_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn smbd_mut(&mut self) -> Option<&mut Endpoint> {
+        self.smbd.as_mut()
     }
 
     /// The iWARP connection.
@@ -264,6 +269,8 @@ pub struct Channel {
     buffer: Vec<u8>,
     recorder: Option<Recorder>,
     half_closed: bool,
+    /// Bytes written at a time at most.
+    piece: usize,
 }
 
 impl Channel {
@@ -282,7 +289,7 @@ impl Channel {
     /// Those of the socket.
     pub fn connect_raw(address: SocketAddr, config: &Config, timeout: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, timeout)?;
-        Self::over(stream, |now| Lane::raw(now, config))
+        Self::over(stream, |now| Lane::raw(now, config, true))
     }
 
     /// Serves a connection that was accepted.
@@ -291,6 +298,19 @@ impl Channel {
     /// Those of the socket.
     pub fn accept(stream: TcpStream, config: &Config) -> io::Result<Self> {
         Self::over(stream, |now| Lane::new(now, config, false))
+    }
+
+    /// The same with [`Lane::raw`].
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn accept_raw(stream: TcpStream, config: &Config) -> io::Result<Self> {
+        Self::over(stream, |now| Lane::raw(now, config, false))
+    }
+
+    /// Hands the socket so few bytes at a time: a peer has to put up with any pieces.
+    pub fn trickle(&mut self, bytes: usize) {
+        self.piece = bytes.max(1);
     }
 
     fn over(stream: TcpStream, lane: impl FnOnce(Time) -> Lane) -> io::Result<Self> {
@@ -307,6 +327,7 @@ impl Channel {
             buffer: vec![0; CHUNK],
             recorder: None,
             half_closed: false,
+            piece: usize::MAX,
         })
     }
 
@@ -424,6 +445,16 @@ impl Channel {
         self.stream.shutdown(std::net::Shutdown::Write)
     }
 
+    /// Reads until the peer is gone, and makes nothing of it.
+    pub(crate) fn ignore(&mut self) {
+        crate::fault::ignore(&mut self.stream);
+    }
+
+    /// Ends the TCP connection as it is.
+    pub(crate) fn abort(&mut self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+    }
+
     /// Writes what there is; whether anything moved.
     fn transmit(&mut self) -> io::Result<bool> {
         let mut moved = false;
@@ -441,7 +472,8 @@ impl Channel {
                 self.written = self.out.len();
                 continue;
             }
-            match self.stream.write(&self.out[self.written..]) {
+            let end = self.written.saturating_add(self.piece).min(self.out.len());
+            match self.stream.write(&self.out[self.written..end]) {
                 Ok(n) => {
                     let now = self.now();
                     if let Some(recorder) = &mut self.recorder {
@@ -461,8 +493,8 @@ impl Channel {
         }
     }
 
-    /// Tries for a moment to get the last bytes out, a Terminate among them.
-    fn flush(&mut self) {
+    /// Tries for a moment to get the last bytes out, a Terminate among them, and closes our direction.
+    pub(crate) fn flush(&mut self) {
         for _ in 0..50 {
             match self.transmit() {
                 Ok(_) if self.out.is_empty() => break,

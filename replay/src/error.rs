@@ -31,6 +31,14 @@ pub enum Error {
         /// How long we waited.
         seconds: u64,
     },
+    /// The peer lets us not even ask.
+    #[error("{what} could not be sent whole within {seconds} s: the peer grants no SMB Direct credits")]
+    Starved {
+        /// What was to be asked.
+        what: &'static str,
+        /// How long we waited.
+        seconds: u64,
+    },
     /// The peer answered with a failure.
     #[error("{what} was answered with {}", status_name(*status))]
     Status {

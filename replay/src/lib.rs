@@ -4,6 +4,7 @@
 
 pub mod channel;
 pub mod error;
+pub mod fault;
 pub mod iwarp;
 pub mod probe;
 pub mod script;

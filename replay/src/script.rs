@@ -5,7 +5,7 @@
 //! reading, and skips the rest.
 
 use crate::error::{Error, Result};
-use crate::smb2::client::{Client, Opened, access, disposition};
+use crate::smb2::client::{Client, Opened, Pending, access, disposition};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::{Channel, Exchange, Family};
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Exchanges taken from a capture at most.
 const EXCHANGES_MAX: usize = 1 << 20;
-/// Bytes of recorded WRITEs kept at most.
+/// Bytes of recorded READs and WRITEs kept at most.
 const PAYLOADS_MAX: usize = 256 << 20;
 /// Bytes of the room for an answer to QUERY_INFO.
 const INFO_ROOM: u32 = 4096;
@@ -31,7 +31,7 @@ const FILE_STANDARD_INFORMATION: u8 = 5;
 pub struct Recording {
     /// Exchanges of SMB2, in the order of their requests.
     pub connections: BTreeMap<u32, Vec<Exchange>>,
-    /// What WRITEs wrote, by exchange, where all of it was captured.
+    /// What READs read and WRITEs wrote, by exchange, where all of it was captured.
     payloads: HashMap<u64, Vec<u8>>,
     kept: usize,
     /// Exchanges that there was no room for.
@@ -51,7 +51,7 @@ impl Sink for Recording {
     }
 
     fn payload(&mut self, exchange: &Exchange, offset: u64, bytes: &[u8]) {
-        if exchange.command != "WRITE" || self.kept + bytes.len() > PAYLOADS_MAX {
+        if !matches!(exchange.command, "READ" | "WRITE") || self.kept + bytes.len() > PAYLOADS_MAX {
             return;
         }
         let data = self.payloads.entry(exchange.id).or_default();
@@ -297,9 +297,9 @@ const NAME_NOT_FOUND: u32 = 0xc000_0034;
 /// How fast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Each step when the one before it is done.
+    /// Each step as soon as those are done that were done before it in the recording.
     Asap,
-    /// At the recorded times, so many times as fast; not before the step before is done.
+    /// At the recorded times, so many times as fast; not before those either.
     Times(f64),
 }
 
@@ -318,169 +318,380 @@ pub struct Outcome {
     pub differs: Option<String>,
 }
 
-/// Runs the plan, and hands each step's outcome to `told`.
+/// A run as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Whole {
+    /// From the first request to the last reply of the steps that were done, as recorded, in ns.
+    pub recorded: i64,
+    /// The same, live.
+    pub live: i64,
+    /// Requests on the way at the same time at most, as recorded.
+    pub most_recorded: usize,
+    /// The same, live.
+    pub most_live: usize,
+}
+
+/// Requests on the way at a time at most.
+const JOBS_MAX: usize = 512;
+
+/// Runs the plan, in the recorded order and with the recorded concurrency: a step waits for all that had been answered before it was sent, and for
+/// no other. Each step's outcome goes to `told`, in order.
 ///
 /// # Errors
 /// Where the connection fails; what the server refuses is an outcome.
-pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&Step, &Outcome)) -> Result<()> {
+pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&Step, &Outcome)) -> Result<Whole> {
+    let mut runner = Runner { plan, client, open: HashMap::new(), failed: HashSet::new() };
+    let mut outcomes: Vec<Option<Outcome>> = vec![None; plan.steps.len()];
+    let (mut next, mut tell) = (0, 0);
+    let mut jobs: Vec<Job> = Vec::new();
+    let mut whole = Whole::default();
     let begun = Instant::now();
     let first = plan.steps.first().map_or(0, |s| s.recorded.request.time);
-    let mut open: HashMap<String, Vec<(Opened, bool)>> = HashMap::new();
-    let mut failed: HashSet<String> = HashSet::new();
-    for step in &plan.steps {
-        let Planned::Do(action) = &step.planned else {
-            told(step, &Outcome::default());
-            continue;
-        };
-        // what follows a CREATE that failed has nothing to work on
-        if !matches!(action, Action::Open { .. } | Action::Echo) && step.file().is_some_and(|file| failed.contains(file)) {
-            told(step, &Outcome::default());
-            continue;
-        }
-        if matches!(action, Action::Close) && step.file().is_none_or(|file| open.get(file).is_none_or(Vec::is_empty)) {
-            told(step, &Outcome::default());
-            continue;
-        }
-        if let Pace::Times(factor) = pace {
-            let after = (step.recorded.request.time - first).max(0) as f64 / factor.max(0.001);
-            // an hour is longer than anybody waits for one step
-            let at = Duration::from_nanos(after as u64);
-            let left = at.saturating_sub(begun.elapsed()).min(Duration::from_secs(3600));
-            idle(client, left)?;
-        }
-        let mut outcome = Outcome::default();
-        let before = Instant::now();
-        let result = act(action, step, client, &mut open, &mut outcome);
-        outcome.latency = before.elapsed().as_nanos() as i64;
-        outcome.status = Some(match result {
-            Ok(()) => NtStatus::SUCCESS,
-            Err(Error::Status { status, .. }) => status,
-            Err(e) => return Err(e),
-        });
-        if let (Action::Open { .. }, Some(file)) = (action, step.file()) {
-            if outcome.status == Some(NtStatus::SUCCESS) {
-                failed.remove(file);
-            } else {
-                failed.insert(file.to_owned());
+    let due = |step: &Step| match pace {
+        Pace::Asap => Duration::ZERO,
+        // an hour is longer than anybody waits for one step
+        Pace::Times(factor) => Duration::from_nanos(((step.recorded.request.time - first).max(0) as f64 / factor.max(0.001)) as u64)
+            .min(Duration::from_secs(3600)),
+    };
+    let mut heard = Instant::now();
+    loop {
+        let mut at = 0;
+        while at < jobs.len() {
+            if !runner.client.is_ready(&jobs[at].pending) {
+                at += 1;
+                continue;
+            }
+            let (step, result) = runner.advance(jobs.remove(at))?;
+            match result {
+                Advanced::More(job) => jobs.insert(at, job),
+                Advanced::Done(outcome) => {
+                    outcomes[step] = Some(outcome);
+                    whole.live = begun.elapsed().as_nanos() as i64;
+                }
             }
         }
-        outcome.differs = differs(step, &outcome);
-        told(step, &outcome);
+        let mut wait = runner.client.options_mut().timeout;
+        while let Some(step) = plan.steps.get(next) {
+            if jobs.len() >= JOBS_MAX || jobs.iter().any(|job| runner.waits(step, &plan.steps[job.step])) {
+                break;
+            }
+            let planned = !matches!(step.planned, Planned::Skip(_));
+            let left = due(step).saturating_sub(begun.elapsed());
+            if planned && !left.is_zero() {
+                wait = wait.min(left);
+                break;
+            }
+            match runner.begin(next)? {
+                Some(job) => jobs.push(job),
+                None => outcomes[next] = Some(Outcome::default()),
+            }
+            whole.most_live = whole.most_live.max(jobs.len());
+            heard = Instant::now();
+            next += 1;
+        }
+        while let Some(Some(outcome)) = outcomes.get(tell) {
+            told(&plan.steps[tell], outcome);
+            tell += 1;
+        }
+        if tell == plan.steps.len() {
+            break;
+        }
+        if jobs.iter().any(|job| runner.client.is_ready(&job.pending)) {
+            continue;
+        }
+        if runner.client.pump(wait)? {
+            heard = Instant::now();
+        } else if !jobs.is_empty() && heard.elapsed() >= runner.client.options_mut().timeout {
+            return Err(Error::Timeout { what: "a request", seconds: heard.elapsed().as_secs() });
+        }
     }
-    for (opened, _) in open.into_values().flatten() {
+    let done: Vec<&Exchange> = plan
+        .steps
+        .iter()
+        .zip(&outcomes)
+        .filter(|(_, o)| o.as_ref().is_some_and(|o| o.status.is_some()))
+        .map(|(s, _)| &s.recorded)
+        .collect();
+    whole.recorded = done.iter().filter_map(|e| Some(e.reply_end?.time - first)).max().unwrap_or(0)
+        - done.iter().map(|e| e.request.time - first).min().unwrap_or(0);
+    whole.most_recorded = at_once(&done);
+    for (opened, _) in runner.open.into_values().flatten() {
         // a file that the recording left open
-        match client.close(opened.id) {
+        match runner.client.close(opened.id) {
             Ok(()) | Err(Error::Status { .. }) => {}
             Err(e) => return Err(e),
         }
     }
-    Ok(())
+    Ok(whole)
 }
 
-/// Waits, and answers keepalives meanwhile.
-fn idle(client: &mut Client, left: Duration) -> Result<()> {
-    let until = Instant::now() + left;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(());
-        }
-        if let Some(crate::channel::Event::Closed(why)) = client.channel().poll(left)? {
-            return Err(why.into());
-        }
+/// How many exchanges were on the way at a time.
+fn at_once(exchanges: &[&Exchange]) -> usize {
+    let mut edges: Vec<(i64, i32)> =
+        exchanges.iter().filter_map(|e| Some([(e.request.time, 1), (e.reply_end?.time, -1)])).flatten().collect();
+    // at the same time, one that ends makes room for one that begins
+    edges.sort_unstable();
+    let (mut now, mut most) = (0i32, 0);
+    for (_, change) in edges {
+        now += change;
+        most = most.max(now);
     }
+    usize::try_from(most).unwrap_or(0)
 }
 
-fn act(
-    action: &Action,
-    step: &Step,
-    client: &mut Client,
-    open: &mut HashMap<String, Vec<(Opened, bool)>>,
-    outcome: &mut Outcome,
-) -> Result<()> {
-    let name = step.file().unwrap_or_default();
-    match action {
-        Action::Echo => return client.echo(),
-        Action::Open { write: true, folder: true } => {
-            let opened = client.create(name, access::READ, disposition::OPEN_IF, 1)?;
-            open.entry(name.to_owned()).or_default().push((opened, false));
-            return Ok(());
+/// A step that is on its way.
+struct Job {
+    step: usize,
+    begun: Instant,
+    pending: Pending,
+    /// A CREATE that the capture does not have is on its way; the step itself comes after it.
+    opening: bool,
+    /// What was read so far, or how many bytes were written.
+    data: Vec<u8>,
+    count: u64,
+}
+
+enum Advanced {
+    More(Job),
+    Done(Outcome),
+}
+
+struct Runner<'a> {
+    plan: &'a Plan,
+    client: &'a mut Client,
+    /// Files open on the peer, and whether the first page of a listing was read.
+    open: HashMap<String, Vec<(Opened, bool)>>,
+    failed: HashSet<String>,
+}
+
+impl Runner<'_> {
+    /// Whether `step` has to wait for the end of `other`, which is on its way.
+    fn waits(&self, step: &Step, other: &Step) -> bool {
+        let Planned::Do(action) = &step.planned else { return false };
+        if other.recorded.reply_end.is_some_and(|end| end.time <= step.recorded.request.time) {
+            return true;
         }
-        Action::Open { write, .. } => {
-            let (access, disposition) =
-                if *write { (access::READ | access::WRITE, disposition::OPEN_IF) } else { (access::READ, disposition::OPEN) };
-            let opened = client.create(name, access, disposition, 0)?;
-            open.entry(name.to_owned()).or_default().push((opened, false));
-            return Ok(());
-        }
-        Action::Close => {
-            let Some((opened, _)) = open.get_mut(name).and_then(Vec::pop) else {
-                // its CREATE failed, here or there
-                return Ok(());
-            };
-            return client.close(opened.id);
-        }
-        _ => {}
+        // the handles of a file come and go in order, as do the pages of a listing
+        step.file() == other.file()
+            && (matches!(action, Action::Open { .. } | Action::Close)
+                || matches!(other.planned, Planned::Do(Action::Open { .. } | Action::Close))
+                || matches!((action, &other.planned), (Action::List, Planned::Do(Action::List)))
+                || self.open.get(step.file().unwrap_or_default()).is_none_or(Vec::is_empty))
     }
-    // the capture may have begun after the file was opened
-    if open.get(name).is_none_or(Vec::is_empty) {
-        let write = matches!(action, Action::Write { .. } | Action::Flush);
-        let (access, disposition) =
-            if write { (access::READ | access::WRITE, disposition::OPEN_IF) } else { (access::READ, disposition::OPEN) };
-        let opened = client.create(name, access, disposition, 0)?;
-        open.entry(name.to_owned()).or_default().push((opened, false));
+
+    /// Sends the first request of a step. `None` where it has nothing to work on.
+    fn begin(&mut self, index: usize) -> Result<Option<Job>> {
+        let step = &self.plan.steps[index];
+        let Planned::Do(action) = &step.planned else { return Ok(None) };
+        let name = step.file().unwrap_or_default();
+        let is_open = self.open.get(name).is_some_and(|all| !all.is_empty());
+        // what follows a CREATE that failed has nothing to work on
+        if !matches!(action, Action::Open { .. } | Action::Echo) && self.failed.contains(name)
+            || matches!(action, Action::Close) && !is_open
+        {
+            return Ok(None);
+        }
+        let begun = Instant::now();
+        let opening = !is_open && !matches!(action, Action::Open { .. } | Action::Echo);
+        let pending = match action {
+            // the capture began after the file was opened
+            _ if opening => self.open_for(name, matches!(action, Action::Write { .. } | Action::Flush), false)?,
+            Action::Open { write, folder } => self.open_for(name, *write, *folder)?,
+            _ => self.request(action, name, 0)?,
+        };
+        Ok(Some(Job { step: index, begun, pending, opening, data: Vec::new(), count: 0 }))
     }
-    let Some((opened, listed)) = open.get_mut(name).and_then(|all| all.last_mut()) else { return Ok(()) };
-    let id = opened.id;
-    match action {
-        Action::Read { offset, length, channel } => {
-            let mut all = Vec::with_capacity((*length).min(1 << 23) as usize);
-            loop {
-                let left = *length - all.len() as u32;
-                let at = offset + all.len() as u64;
-                let piece = if *channel == 0 {
-                    client.read_inline(id, at, left.min(client.max_read_size).min(INLINE_MAX))
-                } else {
-                    let room = client.channel().lane().smbd().map_or(1 << 20, |s| s.max_read_write_size());
-                    client.read_rdma(id, at, left.min(client.max_read_size).min(room), RdmaChannel(*channel))
-                };
-                let piece = match piece {
+
+    fn open_for(&mut self, name: &str, write: bool, folder: bool) -> Result<Pending> {
+        match (write, folder) {
+            (true, true) => self.client.start_create(name, access::READ, disposition::OPEN_IF, 1),
+            (true, false) => self.client.start_create(name, access::READ | access::WRITE, disposition::OPEN_IF, 0),
+            (false, _) => self.client.start_create(name, access::READ, disposition::OPEN, 0),
+        }
+    }
+
+    /// The request of a step on a file that is open, behind `done` bytes that were moved.
+    fn request(&mut self, action: &Action, name: &str, done: u64) -> Result<Pending> {
+        if matches!(action, Action::Echo) {
+            return self.client.start_echo();
+        }
+        let Some((opened, listed)) = self.open.get_mut(name).and_then(|all| all.last_mut()) else {
+            return Err(Error::Answer { what: "CREATE", why: "left no file open" });
+        };
+        let id = opened.id;
+        let room = |client: &mut Client, channel: u32, most: u32| {
+            let room = if channel == 0 { INLINE_MAX } else { client.channel().lane().smbd().map_or(1 << 20, |s| s.max_read_write_size()) };
+            room.min(most).max(1)
+        };
+        match action {
+            Action::Read { offset, length, channel } => {
+                let most = self.client.max_read_size;
+                let piece = (*length - done as u32).min(room(self.client, *channel, most));
+                self.client.start_read(id, offset + done, piece, RdmaChannel(*channel))
+            }
+            Action::Write { offset, data, channel } => {
+                let most = self.client.max_write_size;
+                let rest = &data[done as usize..];
+                let piece = &rest[..rest.len().min(room(self.client, *channel, most) as usize)];
+                self.client.start_write(id, offset + done, piece.to_vec(), RdmaChannel(*channel))
+            }
+            Action::Flush => self.client.start_flush(id),
+            Action::List => {
+                let restart = !core::mem::replace(listed, true);
+                self.client.start_list(id, "*", restart)
+            }
+            Action::Info => self.client.start_query_info(id, 1, FILE_STANDARD_INFORMATION, INFO_ROOM),
+            Action::Close => self.client.start_close(id),
+            Action::Echo | Action::Open { .. } => self.client.start_echo(),
+        }
+    }
+
+    /// Takes the reply that came, and sends the next request of the step where there is one.
+    fn advance(&mut self, job: Job) -> Result<(usize, Advanced)> {
+        let index = job.step;
+        let begun = job.begun;
+        let step = &self.plan.steps[index];
+        let mut outcome = Outcome::default();
+        let result = match self.advanced(job, &mut outcome) {
+            Ok(Some(job)) => return Ok((index, Advanced::More(job))),
+            Ok(None) => Ok(()),
+            Err(Error::Status { status, .. }) => Err(status),
+            Err(e) => return Err(e),
+        };
+        outcome.status = Some(result.err().unwrap_or(NtStatus::SUCCESS));
+        outcome.latency = begun.elapsed().as_nanos() as i64;
+        outcome.differs = differs(step, &outcome);
+        Ok((index, Advanced::Done(outcome)))
+    }
+
+    fn advanced(&mut self, mut job: Job, outcome: &mut Outcome) -> Result<Option<Job>> {
+        let step = &self.plan.steps[job.step];
+        let Planned::Do(action) = &step.planned else { return Ok(None) };
+        let name = step.file().unwrap_or_default();
+        if job.opening || matches!(action, Action::Open { .. }) {
+            let opened = self.client.finish_create(job.pending);
+            if opened.is_ok() {
+                self.failed.remove(name);
+            } else {
+                self.failed.insert(name.to_owned());
+            }
+            self.open.entry(name.to_owned()).or_default().push((opened?, false));
+            if !job.opening {
+                return Ok(None);
+            }
+            return Ok(Some(Job { pending: self.request(action, name, 0)?, opening: false, ..job }));
+        }
+        match action {
+            Action::Read { length, .. } => {
+                let piece = match self.client.finish_read(job.pending) {
                     // the end of the file behind what there was
-                    Err(Error::Status { status: NtStatus::END_OF_FILE, .. }) if !all.is_empty() => break,
+                    Err(Error::Status { status: NtStatus::END_OF_FILE, .. }) if !job.data.is_empty() => Vec::new(),
                     piece => piece?.data,
                 };
-                let short = piece.is_empty();
-                all.extend_from_slice(&piece);
-                if short || all.len() as u32 >= *length {
-                    break;
+                job.data.extend_from_slice(&piece);
+                if !piece.is_empty() && job.data.len() < *length as usize {
+                    let done = job.data.len() as u64;
+                    return Ok(Some(Job { pending: self.request(action, name, done)?, ..job }));
+                }
+                outcome.bytes = job.data.len() as u64;
+                outcome.sha256 = Some(Sha256::digest(&job.data).into());
+            }
+            Action::Write { data, .. } => {
+                let (count, _) = self.client.finish_write(job.pending)?;
+                job.count += u64::from(count);
+                if count > 0 && job.count < data.len() as u64 {
+                    let done = job.count;
+                    return Ok(Some(Job { pending: self.request(action, name, done)?, ..job }));
+                }
+                outcome.bytes = job.count;
+            }
+            Action::List => {
+                if self.client.finish_list(job.pending)?.is_none() {
+                    return Err(Error::Status { what: "QUERY_DIRECTORY", status: NtStatus::NO_MORE_FILES });
                 }
             }
-            outcome.bytes = all.len() as u64;
-            outcome.sha256 = Some(Sha256::digest(&all).into());
-        }
-        Action::Write { offset, data, channel } => {
-            let room = if *channel == 0 { INLINE_MAX } else { client.channel().lane().smbd().map_or(1 << 20, |s| s.max_read_write_size()) };
-            for (n, piece) in data.chunks(room.min(client.max_write_size).max(1) as usize).enumerate() {
-                let at = offset + n as u64 * u64::from(room.min(client.max_write_size).max(1));
-                outcome.bytes += u64::from(if *channel == 0 {
-                    client.write_inline(id, at, piece)?
-                } else {
-                    client.write_rdma(id, at, piece.to_vec(), RdmaChannel(*channel))?.0
-                });
+            Action::Close => {
+                if let Some(all) = self.open.get_mut(name) {
+                    all.pop();
+                }
+                self.client.finish_success(job.pending)?;
             }
+            Action::Flush | Action::Info | Action::Echo | Action::Open { .. } => drop(self.client.finish_success(job.pending)?),
         }
-        Action::Flush => client.flush(id)?,
-        Action::List => {
-            let restart = !*listed;
-            *listed = true;
-            if client.list_page(id, "*", restart)?.is_none() {
-                return Err(Error::Status { what: "QUERY_DIRECTORY", status: NtStatus::NO_MORE_FILES });
-            }
-        }
-        Action::Info => drop(client.query_info(id, 1, FILE_STANDARD_INFORMATION, INFO_ROOM)?),
-        Action::Echo | Action::Open { .. } | Action::Close => {}
+        Ok(None)
     }
-    Ok(())
+}
+
+/// A file that the recording needs and that was made, or why it was not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// Its path.
+    pub file: String,
+    /// Its length; `None` for a folder.
+    pub length: Option<u64>,
+    /// Bytes of it that the recording read and that are as they were; all others are zeros.
+    pub known: u64,
+    /// What stood in the way.
+    pub why_not: Option<String>,
+}
+
+/// Makes the files and folders that the plan opens and does not make itself, with the contents that the recording read of them, as far as they were
+/// captured. What is there already is left alone.
+///
+/// # Errors
+/// Where the connection fails; what the server refuses is told.
+pub fn prepare(plan: &Plan, recording: &Recording, client: &mut Client) -> Result<Vec<Prepared>> {
+    let exchanges: Vec<&Exchange> = plan.steps.iter().map(|s| &s.recorded).collect();
+    let owned: Vec<Exchange> = exchanges.iter().map(|e| (*e).clone()).collect();
+    let known = Known::of(&owned);
+    // folders come before what is in them, as their names are shorter
+    let mut wanted: BTreeMap<(usize, &str), (u64, Vec<&Step>)> = BTreeMap::new();
+    for step in &plan.steps {
+        let (Planned::Do(action), Some(file)) = (&step.planned, step.file()) else { continue };
+        if file.is_empty() || known.is_made(file) || !matches!(action, Action::Open { .. } | Action::Read { .. } | Action::List) {
+            continue;
+        }
+        if step.recorded.failed && !matches!(action, Action::Read { .. }) {
+            continue;
+        }
+        let entry = wanted.entry((file.matches('\\').count(), file)).or_default();
+        if let Action::Read { offset, .. } = action {
+            entry.0 = entry.0.max(offset + step.recorded.bytes_moved);
+            entry.1.push(step);
+        }
+    }
+    let mut all = Vec::new();
+    for ((_, file), (length, reads)) in wanted {
+        let folder = known.folders.contains(file);
+        let mut prepared = Prepared { file: file.to_owned(), length: (!folder).then_some(length), known: 0, why_not: None };
+        match prepare_one(file, folder, length, &reads, recording, client) {
+            Ok(known) => prepared.known = known,
+            Err(Error::Status { status, .. }) => prepared.why_not = Some(crate::error::status_name(status)),
+            Err(e) => return Err(e),
+        }
+        all.push(prepared);
+    }
+    Ok(all)
+}
+
+fn prepare_one(file: &str, folder: bool, length: u64, reads: &[&Step], recording: &Recording, client: &mut Client) -> Result<u64> {
+    const END_OF_FILE: u8 = 20;
+    let access = if folder { access::READ } else { access::READ | access::WRITE };
+    let opened = client.create(file, access, disposition::CREATE, if folder { 1 } else { 0 })?;
+    let mut known = 0;
+    if !folder {
+        client.set_info(opened.id, 1, END_OF_FILE, &length.to_le_bytes())?;
+        for step in reads {
+            let (Some(offset), Some(data)) = (step.recorded.offset, recording.payloads.get(&step.recorded.id)) else { continue };
+            let room = client.max_write_size.min(1 << 20) as usize;
+            for (n, piece) in data.chunks(room).enumerate() {
+                known +=
+                    u64::from(client.write_rdma(opened.id, offset + (n * room) as u64, piece.to_vec(), RdmaChannel::RDMA_V1_INVALIDATE)?.0);
+            }
+        }
+    }
+    client.close(opened.id)?;
+    Ok(known)
 }
 
 /// Bytes of one inline READ or WRITE at most: with its headers it is to fit into what every peer puts together.

@@ -208,6 +208,8 @@ pub struct Endpoint {
     /// When the answer to our keepalive must have come.
     keepalive_deadline: Option<Time>,
     held_until: Option<Time>,
+    /// Nothing is granted.
+    withheld: bool,
     failed: bool,
 }
 
@@ -259,6 +261,7 @@ impl Endpoint {
             idle_at: now + config.keepalive,
             keepalive_deadline: None,
             held_until: None,
+            withheld: false,
             failed: false,
         }
     }
@@ -382,6 +385,11 @@ impl Endpoint {
         Ok(())
     }
 
+    /// Grants no credits from now on (`true`): for those who want to see how the peer bears it.
+    pub fn withhold(&mut self, withheld: bool) {
+        self.withheld = withheld;
+    }
+
     /// Sends a message as it is, whatever the rules say: what they say is in [`Endpoint::breaches`].
     pub fn transmit_raw(&mut self, now: Time, message: Vec<u8>) {
         match self.link.phase() {
@@ -483,6 +491,9 @@ impl Endpoint {
 
     /// Credits that we can give the peer on top of what it holds.
     fn to_grant(&self) -> u16 {
+        if self.withheld {
+            return 0;
+        }
         let peer = self.link.side(self.me.peer());
         let held = match peer.credits {
             Seen::Known(held) => held.max(0),
@@ -496,7 +507,7 @@ impl Endpoint {
     fn may_send(&self) -> bool {
         match self.credits() {
             i64::MIN..=0 => false,
-            1 => self.to_grant() > 0,
+            1 => self.to_grant() > 0 || self.withheld,
             _ => true,
         }
     }

@@ -118,7 +118,7 @@ fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
         assert_eq!(missing.status(), Some(NtStatus(0xc000_0034)));
         let breaches = client.channel().lane().smbd().unwrap().breaches().to_vec();
         assert_eq!(breaches, []);
-        client.finish().unwrap();
+        client.leave().unwrap();
 
         let report = analyze(&kept);
         assert_eq!(report.connections.len(), 1);
@@ -155,5 +155,5 @@ fn few_credits_and_small_messages_are_enough() {
     let file = client.create("big.bin", access::READ, disposition::OPEN, 0).unwrap();
     assert_eq!(client.read_inline(file.id, 0, 60_000).unwrap().data, big()[..60_000]);
     client.close(file.id).unwrap();
-    client.finish().unwrap();
+    client.leave().unwrap();
 }

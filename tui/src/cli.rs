@@ -53,6 +53,7 @@ Examples:
   rdmascope replay trace.pcapng --to 192.0.2.1 --user labuser --share share
   rdmascope replay trace.pcapng --to 192.0.2.1 --pace 2       twice as fast as recorded
   rdmascope replay trace.pcapng --to 192.0.2.1 --no-rdma -w wire.pcapng
+  rdmascope replay trace.pcapng --to 192.0.2.1 --prepare --pace recorded --report report.json
 
 The password of --user is taken from the environment: RDMASCOPE_PASSWORD. Nothing is written to the peer without --allow-writes.
 
@@ -62,7 +63,10 @@ const PEER_EXAMPLES: &str = "\
 Examples:
   rdmascope peer                                          files in memory, on 127.0.0.1:5445, for everybody
   rdmascope peer --listen 0.0.0.0:5445 --share /srv/data  a folder, to be read
-  RDMASCOPE_PASSWORD=secret rdmascope peer                any user who knows the password";
+  RDMASCOPE_PASSWORD=secret rdmascope peer                any user who knows the password
+  rdmascope peer --fault wrong-key                        write to a key that the client did not give, at its first READ or WRITE
+
+Soft-iWARP of Linux: mount -t cifs //ADDR/share /mnt -o rdma,vers=3.1.1,username=USER,password=PASSWORD, where ADDR is reached through an siw device.";
 
 /// Dissect and analyze captures of storage over RDMA: SMB Direct and NFS over RDMA, on RoCEv2, InfiniBand and iWARP.
 #[derive(Debug, Parser)]
@@ -308,9 +312,15 @@ pub(crate) struct Replay {
     /// recorded, asap, or how many times as fast as recorded
     #[arg(long, value_name = "PACE", default_value = "asap", value_parser = pace)]
     pub(crate) pace: rdmascope_replay::script::Pace,
+    /// How to reach the server
+    #[arg(long, value_name = "TRANSPORT", value_enum, default_value_t = Transport::Iwarp)]
+    pub(crate) transport: Transport,
     /// Also do what changes files on the server
     #[arg(long)]
     pub(crate) allow_writes: bool,
+    /// First make the files and folders that the recording found there, with the contents that it read; what is there already is left alone
+    #[arg(long)]
+    pub(crate) prepare: bool,
     /// Only show what would be done
     #[arg(long)]
     pub(crate) plan: bool,
@@ -335,6 +345,18 @@ pub(crate) struct Replay {
     /// What if: messages of so many bytes at most
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(128..65536))]
     pub(crate) max_send: Option<u32>,
+    /// What if: messages of so many bytes at most put together from fragments
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(131_072..))]
+    pub(crate) fragment: Option<u32>,
+}
+
+/// What carries SMB Direct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Transport {
+    /// iWARP in user space, over TCP
+    Iwarp,
+    /// An RDMA adapter, by libibverbs and librdmacm
+    Verbs,
 }
 
 fn pace(text: &str) -> Result<rdmascope_replay::script::Pace, String> {
@@ -399,6 +421,16 @@ pub(crate) struct Peer {
     /// Let clients change the folder
     #[arg(long)]
     pub(crate) allow_writes: bool,
+    /// Do this one thing wrong, to see what a client makes of it
+    #[arg(long, value_name = "NAME", value_parser = fault)]
+    pub(crate) fault: Option<&'static rdmascope_replay::fault::Fault>,
+    /// Only show the faults
+    #[arg(long)]
+    pub(crate) list_faults: bool,
+}
+
+fn fault(name: &str) -> Result<&'static rdmascope_replay::fault::Fault, String> {
+    rdmascope_replay::fault::Fault::named(name).ok_or_else(|| "there is no such fault; --list-faults lists all".to_owned())
 }
 
 /// List every field, in the format of tshark -G fields

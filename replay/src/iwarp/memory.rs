@@ -49,6 +49,8 @@ struct Region {
     data: Vec<u8>,
     base: u64,
     rights: Rights,
+    /// Bytes that the peer wrote, as often as it did.
+    written: u64,
 }
 
 /// All regions of a connection.
@@ -78,7 +80,7 @@ impl Regions {
         };
         let word = u64::from_le_bytes([random[4], random[5], random[6], random[7], random[8], random[9], random[10], random[11]]);
         let base = word & 0x0000_7fff_ffff_f000;
-        self.regions.insert(key, Region { data, base, rights });
+        self.regions.insert(key, Region { data, base, rights, written: 0 });
         Some(Handle { key, offset: base, length })
     }
 
@@ -138,7 +140,13 @@ impl Regions {
         }
         let range = range(region, offset, bytes.len() as u64)?;
         region.data[range].copy_from_slice(bytes);
+        region.written += bytes.len() as u64;
         Ok(())
+    }
+
+    /// Bytes that the peer wrote into a region, as often as it did; 0 where there is no such region.
+    pub fn written(&self, key: u32) -> u64 {
+        self.regions.get(&key).map_or(0, |region| region.written)
     }
 
     /// Places bytes that we asked for: no right is needed.
@@ -179,6 +187,7 @@ mod tests {
         let r = regions.register(vec![7; 100], Rights::REMOTE_READ).unwrap();
         assert_ne!(w.key, r.key);
         assert_eq!(regions.write(w.key, w.offset + 90, &[1; 10]), Ok(()));
+        assert_eq!(regions.written(w.key), 10);
         assert_eq!(regions.write(w.key, w.offset + 91, &[1; 10]), Err(Refusal::Bounds));
         assert_eq!(regions.write(w.key, w.offset - 1, &[1; 1]), Err(Refusal::Bounds));
         assert_eq!(regions.write(w.key, u64::MAX, &[1; 2]), Err(Refusal::Wrap));

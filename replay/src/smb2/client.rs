@@ -6,6 +6,7 @@ use super::{Writer, charge, context, header, message};
 use crate::channel::{Channel, Event};
 use crate::error::{Error, Result, random};
 use crate::iwarp::memory::{Handle, Rights};
+use crate::smbd::Endpoint;
 use rdmascope_analyzer::keys::cipher::Cipher;
 use rdmascope_analyzer::keys::derive::{PreauthHash, derive_keys};
 use rdmascope_analyzer::keys::sign::Signer;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 /// How long a reply is waited for.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Replies that were not asked for, or come out of turn, kept at most.
-const INBOX_MAX: usize = 1024;
+const INBOX_MAX: usize = 8192;
 /// SMB2 credits asked for in each request.
 const CREDITS: u16 = 256;
 const SESSION_FLAG_GUEST: u16 = 1;
@@ -93,6 +94,20 @@ pub struct Reply {
     pub bytes: Vec<u8>,
     /// The key of ours that came invalidated with it.
     pub invalidated: Option<u32>,
+    /// When it came.
+    pub arrived: Instant,
+}
+
+/// A request on its way. Dropped, its reply is never looked at, and its memory stays open to the server.
+#[derive(Debug)]
+#[must_use]
+pub struct Pending {
+    id: u64,
+    what: &'static str,
+    begun: Instant,
+    memory: Option<Handle>,
+    /// Bytes to be moved.
+    length: u32,
 }
 
 impl Reply {
@@ -149,6 +164,8 @@ pub struct Client {
     options: Options,
     message_id: u64,
     credits: u32,
+    /// Requests whose replies have not come.
+    waiting: u64,
     inbox: HashMap<u64, Reply>,
     dialect: Dialect,
     cipher_id: Option<CipherId>,
@@ -191,6 +208,7 @@ impl Client {
             channel,
             message_id: 0,
             credits: 1,
+            waiting: 0,
             inbox: HashMap::new(),
             dialect: Dialect::SMB_3_0,
             cipher_id: None,
@@ -331,11 +349,22 @@ impl Client {
         Ok(())
     }
 
+    // ---- requests, each in two halves: `start_…` sends it, `finish_…` waits for its reply; several may be on the way
+
     /// Opens or creates a file; `options` are CREATE's CreateOptions. An empty name is the share itself.
     ///
     /// # Errors
     /// Where the server refuses.
     pub fn create(&mut self, name: &str, access: u32, disposition: u32, options: u32) -> Result<Opened> {
+        let pending = self.start_create(name, access, disposition, options)?;
+        self.finish_create(pending)
+    }
+
+    /// The first half of [`Client::create`].
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_create(&mut self, name: &str, access: u32, disposition: u32, options: u32) -> Result<Pending> {
         let name = utf16(name.trim_matches('\\'));
         let mut body = Vec::new();
         create::CreateRequestFixed {
@@ -362,7 +391,15 @@ impl Client {
             body.push(0);
         }
         body.extend_from_slice(&name);
-        let reply = self.call(Command::CREATE, &body, "CREATE")?;
+        self.start(Command::CREATE, &body, 1, "CREATE")
+    }
+
+    /// The second half of [`Client::create`].
+    ///
+    /// # Errors
+    /// Where the server refuses.
+    pub fn finish_create(&mut self, pending: Pending) -> Result<Opened> {
+        let reply = self.finish_success(pending)?;
         let Ok((_, response)) = create::response(&reply.bytes, &mut Off) else {
             return Err(Error::Answer { what: "CREATE", why: "cannot be read" });
         };
@@ -374,21 +411,8 @@ impl Client {
     /// # Errors
     /// Where the server refuses, the end of the file among the reasons.
     pub fn read_rdma(&mut self, file: FileId, offset: u64, length: u32, channel: RdmaChannel) -> Result<ReadData> {
-        let handle = self.channel.lane().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
-        let descriptors = descriptor(handle);
-        let channel = self.understood(channel);
-        let result = self.read_with(file, offset, length, channel, &descriptors);
-        // whatever came of it, the memory is ours again
-        let data = self.channel.lane().deregister(handle.key);
-        let (reply, fixed) = result?;
-        let mut data = data.unwrap_or_default();
-        data.truncate(fixed.data_remaining as usize);
-        Ok(ReadData { data, invalidated: reply.invalidated == Some(handle.key) })
-    }
-
-    /// Remote invalidation came with dialect 3.0.2.
-    fn understood(&self, channel: RdmaChannel) -> RdmaChannel {
-        if channel == RdmaChannel::RDMA_V1_INVALIDATE && self.dialect == Dialect::SMB_3_0 { RdmaChannel::RDMA_V1 } else { channel }
+        let pending = self.start_read(file, offset, length, channel)?;
+        self.finish_read(pending)
     }
 
     /// Reads inside of the messages.
@@ -396,25 +420,69 @@ impl Client {
     /// # Errors
     /// Where the server refuses, the end of the file among the reasons.
     pub fn read_inline(&mut self, file: FileId, offset: u64, length: u32) -> Result<ReadData> {
-        let (reply, _) = self.read_with(file, offset, length, RdmaChannel::NONE, &[])?;
-        match read_write::read_response(&reply.bytes, &mut Off) {
-            Ok((_, response)) => Ok(ReadData { data: response.data.bytes.to_vec(), invalidated: false }),
-            Err(_) => Err(Error::Answer { what: "READ", why: "cannot be read" }),
+        self.read_rdma(file, offset, length, RdmaChannel::NONE)
+    }
+
+    /// The first half of a READ, over RDMA or inline.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_read(&mut self, file: FileId, offset: u64, length: u32, channel: RdmaChannel) -> Result<Pending> {
+        if channel == RdmaChannel::NONE {
+            return self.start_read_with(file, offset, length, channel, &[]);
+        }
+        let memory = self.channel.lane().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
+        let channel = self.understood(channel);
+        match self.start_read_with(file, offset, length, channel, &descriptor(memory)) {
+            Ok(pending) => Ok(Pending { memory: Some(memory), ..pending }),
+            Err(e) => {
+                self.channel.lane().deregister(memory.key);
+                Err(e)
+            }
         }
     }
 
-    /// A READ with any channel information.
+    /// The second half of a READ.
     ///
     /// # Errors
-    /// Where the server refuses.
-    pub fn read_with(
-        &mut self,
-        file: FileId,
-        offset: u64,
-        length: u32,
-        channel: RdmaChannel,
-        info: &[u8],
-    ) -> Result<(Reply, read_write::ReadResponseFixed)> {
+    /// Where the server refuses, the end of the file among the reasons.
+    pub fn finish_read(&mut self, pending: Pending) -> Result<ReadData> {
+        let (memory, length) = (pending.memory, pending.length);
+        let result = self.finish_success(pending);
+        let Some(memory) = memory else {
+            let reply = result?;
+            return match read_write::read_response(&reply.bytes, &mut Off) {
+                Ok((_, response)) => Ok(ReadData { data: response.data.bytes.to_vec(), invalidated: false }),
+                Err(_) => Err(Error::Answer { what: "READ", why: "cannot be read" }),
+            };
+        };
+        let written = self.channel.lane().rdma().memory().written(memory.key);
+        // whatever came of it, the memory is ours again
+        let mut data = self.channel.lane().deregister(memory.key).unwrap_or_default();
+        let reply = result?;
+        let Ok((_, fixed)) = read_write::ReadResponseFixed::parse(&reply.bytes[Header::LEN..], &mut Off) else {
+            return Err(Error::Answer { what: "READ", why: "cannot be read" });
+        };
+        if fixed.data_remaining > length {
+            return Err(Error::Answer { what: "READ", why: "says that more was written than was asked for" });
+        }
+        if written != u64::from(fixed.data_remaining) {
+            return Err(Error::Answer { what: "READ", why: "does not say how much RDMA wrote" });
+        }
+        data.truncate(fixed.data_remaining as usize);
+        Ok(ReadData { data, invalidated: reply.invalidated == Some(memory.key) })
+    }
+
+    /// Remote invalidation came with dialect 3.0.2.
+    fn understood(&self, channel: RdmaChannel) -> RdmaChannel {
+        if channel == RdmaChannel::RDMA_V1_INVALIDATE && self.dialect == Dialect::SMB_3_0 { RdmaChannel::RDMA_V1 } else { channel }
+    }
+
+    /// A READ with any channel information; [`Client::finish`] gives its reply.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_read_with(&mut self, file: FileId, offset: u64, length: u32, channel: RdmaChannel, info: &[u8]) -> Result<Pending> {
         let mut body = Vec::new();
         read_write::ReadRequestFixed {
             structure_size: 49,
@@ -431,29 +499,17 @@ impl Client {
         }
         .emit(&mut body);
         body.extend_from_slice(if info.is_empty() { &[0] } else { info });
-        let (_, reply) = self.exchange(Command::READ, &body, charge(length), "READ")?;
-        if reply.status() != NtStatus::SUCCESS {
-            return Err(Error::Status { what: "READ", status: reply.status() });
-        }
-        match read_write::ReadResponseFixed::parse(&reply.bytes[Header::LEN..], &mut Off) {
-            Ok((_, fixed)) => Ok((reply, fixed)),
-            Err(_) => Err(Error::Answer { what: "READ", why: "cannot be read" }),
-        }
+        let pending = self.start(Command::READ, &body, charge(length), "READ")?;
+        Ok(Pending { length, ..pending })
     }
 
-    /// Lets the server read `data` out of memory of ours into a file; how many bytes it took.
+    /// Lets the server read `data` out of memory of ours into a file; how many bytes it took, and whether the key came invalidated.
     ///
     /// # Errors
     /// Where the server refuses.
     pub fn write_rdma(&mut self, file: FileId, offset: u64, data: Vec<u8>, channel: RdmaChannel) -> Result<(u32, bool)> {
-        let length = data.len() as u32;
-        let handle = self.channel.lane().register(data, Rights::REMOTE_READ).ok_or(Error::Memory)?;
-        let descriptors = descriptor(handle);
-        let channel = self.understood(channel);
-        let result = self.write_with(file, offset, &[], length, channel, &descriptors);
-        self.channel.lane().deregister(handle.key);
-        let (reply, count) = result?;
-        Ok((count, reply.invalidated == Some(handle.key)))
+        let pending = self.start_write(file, offset, data, channel)?;
+        self.finish_write(pending)
     }
 
     /// Writes inside of the message; how many bytes the server took.
@@ -461,14 +517,53 @@ impl Client {
     /// # Errors
     /// Where the server refuses.
     pub fn write_inline(&mut self, file: FileId, offset: u64, data: &[u8]) -> Result<u32> {
-        self.write_with(file, offset, data, 0, RdmaChannel::NONE, &[]).map(|(_, count)| count)
+        let pending = self.start_write_with(file, offset, data, 0, RdmaChannel::NONE, &[])?;
+        self.finish_write(pending).map(|(count, _)| count)
     }
 
-    /// A WRITE with any channel information: `remaining` bytes are where it says.
+    /// The first half of a WRITE, over RDMA or inline.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_write(&mut self, file: FileId, offset: u64, data: Vec<u8>, channel: RdmaChannel) -> Result<Pending> {
+        if channel == RdmaChannel::NONE {
+            return self.start_write_with(file, offset, &data, 0, channel, &[]);
+        }
+        let length = data.len() as u32;
+        let memory = self.channel.lane().register(data, Rights::REMOTE_READ).ok_or(Error::Memory)?;
+        let channel = self.understood(channel);
+        match self.start_write_with(file, offset, &[], length, channel, &descriptor(memory)) {
+            Ok(pending) => Ok(Pending { memory: Some(memory), ..pending }),
+            Err(e) => {
+                self.channel.lane().deregister(memory.key);
+                Err(e)
+            }
+        }
+    }
+
+    /// The second half of a WRITE: how many bytes the server took, and whether the key came invalidated.
     ///
     /// # Errors
     /// Where the server refuses.
-    pub fn write_with(
+    pub fn finish_write(&mut self, pending: Pending) -> Result<(u32, bool)> {
+        let (memory, length) = (pending.memory, pending.length);
+        let result = self.finish_success(pending);
+        if let Some(memory) = memory {
+            self.channel.lane().deregister(memory.key);
+        }
+        let reply = result?;
+        let count = number(&reply.bytes, Header::LEN + 4, 4) as u32;
+        if count > length {
+            return Err(Error::Answer { what: "WRITE", why: "says that it took more than was written" });
+        }
+        Ok((count, memory.is_some_and(|m| reply.invalidated == Some(m.key))))
+    }
+
+    /// A WRITE with any channel information: `remaining` bytes are where it says; [`Client::finish`] gives its reply.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_write_with(
         &mut self,
         file: FileId,
         offset: u64,
@@ -476,8 +571,8 @@ impl Client {
         remaining: u32,
         channel: RdmaChannel,
         info: &[u8],
-    ) -> Result<(Reply, u32)> {
-        let mut body = Vec::new();
+    ) -> Result<Pending> {
+        let mut body = Vec::with_capacity(48 + data.len() + info.len() + 1);
         read_write::WriteRequestFixed {
             structure_size: 49,
             data_offset: if data.is_empty() { 0 } else { 112 },
@@ -496,12 +591,9 @@ impl Client {
         if data.is_empty() && info.is_empty() {
             body.push(0);
         }
-        let (_, reply) = self.exchange(Command::WRITE, &body, charge(remaining.max(data.len() as u32)), "WRITE")?;
-        if reply.status() != NtStatus::SUCCESS {
-            return Err(Error::Status { what: "WRITE", status: reply.status() });
-        }
-        let count = number(&reply.bytes, Header::LEN + 4, 4) as u32;
-        Ok((reply, count))
+        let length = remaining.max(data.len() as u32);
+        let pending = self.start(Command::WRITE, &body, charge(length), "WRITE")?;
+        Ok(Pending { length, ..pending })
     }
 
     /// Closes a file.
@@ -509,8 +601,17 @@ impl Client {
     /// # Errors
     /// Where the server refuses.
     pub fn close(&mut self, file: FileId) -> Result<()> {
+        let pending = self.start_close(file)?;
+        self.finish_success(pending).map(drop)
+    }
+
+    /// The first half of [`Client::close`]; [`Client::finish_success`] is the second.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_close(&mut self, file: FileId) -> Result<Pending> {
         let body = Writer::default().u16(24).u16(0).u32(0).bytes(&file.0).0;
-        self.call(Command::CLOSE, &body, "CLOSE").map(drop)
+        self.start(Command::CLOSE, &body, 1, "CLOSE")
     }
 
     /// Flushes a file.
@@ -518,8 +619,17 @@ impl Client {
     /// # Errors
     /// Where the server refuses.
     pub fn flush(&mut self, file: FileId) -> Result<()> {
+        let pending = self.start_flush(file)?;
+        self.finish_success(pending).map(drop)
+    }
+
+    /// The first half of [`Client::flush`]; [`Client::finish_success`] is the second.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_flush(&mut self, file: FileId) -> Result<Pending> {
         let body = Writer::default().u16(24).u16(0).u32(0).bytes(&file.0).0;
-        self.call(Command::FLUSH, &body, "FLUSH").map(drop)
+        self.start(Command::FLUSH, &body, 1, "FLUSH")
     }
 
     /// All entries of an open folder that match a pattern.
@@ -543,7 +653,15 @@ impl Client {
     /// # Errors
     /// Where the server refuses.
     pub fn list_page(&mut self, folder: FileId, pattern: &str, restart: bool) -> Result<Option<Vec<Entry>>> {
-        const WHAT: &str = "QUERY_DIRECTORY";
+        let pending = self.start_list(folder, pattern, restart)?;
+        self.finish_list(pending)
+    }
+
+    /// The first half of [`Client::list_page`].
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_list(&mut self, folder: FileId, pattern: &str, restart: bool) -> Result<Pending> {
         const FILE_ID_BOTH_DIRECTORY: u8 = 37;
         let pattern = utf16(pattern);
         let body = Writer::default()
@@ -557,16 +675,22 @@ impl Client {
             .u32(65_536)
             .bytes(&pattern)
             .0;
-        let (_, reply) = self.exchange(Command::QUERY_DIRECTORY, &body, 1, WHAT)?;
+        self.start(Command::QUERY_DIRECTORY, &body, 1, "QUERY_DIRECTORY")
+    }
+
+    /// The second half of [`Client::list_page`].
+    ///
+    /// # Errors
+    /// Where the server refuses.
+    pub fn finish_list(&mut self, pending: Pending) -> Result<Option<Vec<Entry>>> {
+        let reply = self.finish(pending)?;
         match reply.status() {
             NtStatus::SUCCESS => {}
             NtStatus::NO_MORE_FILES => return Ok(None),
-            status => return Err(Error::Status { what: WHAT, status }),
+            status => return Err(Error::Status { what: "QUERY_DIRECTORY", status }),
         }
         let mut entries = Vec::new();
-        let at = number(&reply.bytes, Header::LEN + 2, 2) as usize;
-        let length = number(&reply.bytes, Header::LEN + 4, 4) as usize;
-        let mut rest = reply.bytes.get(at..).map_or(&[][..], |b| &b[..length.min(b.len())]);
+        let mut rest = described(&reply.bytes);
         while rest.len() >= 104 {
             let name_length = number(rest, 60, 4) as usize;
             let name = rest.get(104..).map_or(&[][..], |b| &b[..name_length.min(b.len())]);
@@ -588,10 +712,40 @@ impl Client {
     /// # Errors
     /// Where the server refuses.
     pub fn query_info(&mut self, file: FileId, info_type: u8, class: u8, room: u32) -> Result<Vec<u8>> {
+        let pending = self.start_query_info(file, info_type, class, room)?;
+        let reply = self.finish_success(pending)?;
+        Ok(described(&reply.bytes).to_vec())
+    }
+
+    /// The first half of [`Client::query_info`]; [`Client::finish_success`] gives the reply.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_query_info(&mut self, file: FileId, info_type: u8, class: u8, room: u32) -> Result<Pending> {
         let body = Writer::default().u16(41).u8(info_type).u8(class).u32(room).u16(0).u16(0).u32(0).u32(0).u32(0).bytes(&file.0).u8(0).0;
-        let reply = self.call(Command::QUERY_INFO, &body, "QUERY_INFO")?;
-        let at = number(&reply.bytes, Header::LEN + 2, 2) as usize;
-        let length = number(&reply.bytes, Header::LEN + 4, 4) as usize;
+        self.start(Command::QUERY_INFO, &body, 1, "QUERY_INFO")
+    }
+
+    /// Sets information on an open file: type and class as in [`Client::query_info`].
+    ///
+    /// # Errors
+    /// Where the server refuses.
+    pub fn set_info(&mut self, file: FileId, info_type: u8, class: u8, info: &[u8]) -> Result<()> {
+        let head = Writer::default().u16(33).u8(info_type).u8(class).u32(info.len() as u32).u16(96).u16(0).u32(0).bytes(&file.0);
+        self.call(Command::SET_INFO, &head.bytes(info).0, "SET_INFO").map(drop)
+    }
+
+    /// Sends a control code to an open file: what comes back.
+    ///
+    /// # Errors
+    /// Where the server refuses.
+    pub fn ioctl(&mut self, file: FileId, code: u32, input: &[u8], room: u32) -> Result<Vec<u8>> {
+        let at = if input.is_empty() { 0 } else { 120 };
+        let body = Writer::default().u16(57).u16(0).u32(code).bytes(&file.0).u32(at).u32(input.len() as u32).u32(0);
+        // a file system control
+        let body = body.u32(0).u32(0).u32(room).u32(1).u32(0).bytes(input).0;
+        let reply = self.call(Command::IOCTL, &body, "IOCTL")?;
+        let (at, length) = (number(&reply.bytes, Header::LEN + 32, 4) as usize, number(&reply.bytes, Header::LEN + 36, 4) as usize);
         Ok(reply.bytes.get(at..).map_or(&[][..], |b| &b[..length.min(b.len())]).to_vec())
     }
 
@@ -600,14 +754,23 @@ impl Client {
     /// # Errors
     /// Where it is not.
     pub fn echo(&mut self) -> Result<()> {
-        self.call(Command::ECHO, &[4, 0, 0, 0], "ECHO").map(drop)
+        let pending = self.start_echo()?;
+        self.finish_success(pending).map(drop)
+    }
+
+    /// The first half of [`Client::echo`]; [`Client::finish_success`] is the second.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_echo(&mut self) -> Result<Pending> {
+        self.start(Command::ECHO, &[4, 0, 0, 0], 1, "ECHO")
     }
 
     /// Leaves the share, ends the session and closes the connection.
     ///
     /// # Errors
     /// Where the record of the connection cannot be written. What the server says to a farewell does not matter.
-    pub fn finish(mut self) -> Result<()> {
+    pub fn leave(mut self) -> Result<()> {
         if self.tree_id != 0 {
             let _ = self.call(Command::TREE_DISCONNECT, &[4, 0, 0, 0], "TREE_DISCONNECT");
         }
@@ -629,6 +792,11 @@ impl Client {
     /// Whether requests are signed.
     pub fn is_signed(&self) -> bool {
         self.signer.is_some()
+    }
+
+    /// How the session is, to be changed: how long replies are waited for, and what is signed.
+    pub fn options_mut(&mut self) -> &mut Options {
+        &mut self.options
     }
 
     /// The connection below.
@@ -659,21 +827,83 @@ impl Client {
         Ok((request, reply))
     }
 
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// Where the connection fails, or the server does not let us.
+    pub fn start(&mut self, command: Command, body: &[u8], charge: u16, what: &'static str) -> Result<Pending> {
+        let begun = Instant::now();
+        let (id, _) = self.post(command, body, charge)?;
+        Ok(Pending { id, what, begun, memory: None, length: 0 })
+    }
+
+    /// Waits for a reply, whatever its status.
+    ///
+    /// # Errors
+    /// Where the connection fails, or nothing comes.
+    pub fn finish(&mut self, pending: Pending) -> Result<Reply> {
+        let reply = self.wait(pending.id, pending.what)?;
+        self.latency = reply.arrived.saturating_duration_since(pending.begun);
+        Ok(reply)
+    }
+
+    /// Waits for a reply, which must be a success.
+    ///
+    /// # Errors
+    /// [`Error::Status`] where it is none.
+    pub fn finish_success(&mut self, pending: Pending) -> Result<Reply> {
+        let what = pending.what;
+        let reply = self.finish(pending)?;
+        if reply.status() == NtStatus::SUCCESS { Ok(reply) } else { Err(Error::Status { what, status: reply.status() }) }
+    }
+
+    /// Whether the reply is here, so that finishing it takes no time.
+    pub fn is_ready(&self, pending: &Pending) -> bool {
+        self.inbox.contains_key(&pending.id)
+    }
+
+    /// Moves bytes until a reply comes, at most for `wait`. Whether one came.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn pump(&mut self, wait: Duration) -> Result<bool> {
+        let until = Instant::now() + wait;
+        loop {
+            match self.channel.poll(until.saturating_duration_since(Instant::now()))? {
+                Some(Event::Message { bytes, invalidated }) => {
+                    self.take(bytes, invalidated, "a request")?;
+                    return Ok(true);
+                }
+                Some(Event::Closed(why)) => return Err(why.into()),
+                Some(_) => {}
+                None => return Ok(false),
+            }
+        }
+    }
+
     /// Sends a request: its message id, and its bytes before encryption.
     fn post(&mut self, command: Command, body: &[u8], charge: u16) -> Result<(u64, Vec<u8>)> {
+        let until = Instant::now() + self.options.timeout;
+        while self.credits < u32::from(charge) && self.waiting > 0 && self.pump(until.saturating_duration_since(Instant::now()))? {}
         // an ECHO costs one credit and brings many
         for _ in 0..8 {
-            if self.credits >= u32::from(charge) || self.credits == 0 || command == Command::NEGOTIATE {
+            if self.credits >= u32::from(charge) || self.credits == 0 {
                 break;
             }
-            self.echo_for_credits()?;
+            let (id, _) = self.transmit(Command::ECHO, 0, &[4, 0, 0, 0], 1)?;
+            self.wait(id, "ECHO")?;
         }
         if self.credits < u32::from(charge) {
             return Err(Error::Credits { needed: charge.into(), held: self.credits });
         }
+        self.transmit(command, self.tree_id, body, charge)
+    }
+
+    fn transmit(&mut self, command: Command, tree_id: u32, body: &[u8], charge: u16) -> Result<(u64, Vec<u8>)> {
         let id = self.message_id;
         self.message_id += u64::from(charge);
         self.credits -= u32::from(charge);
+        self.waiting += 1;
         // 3.1.1 wants the TREE_CONNECT signed in any case (3.2.4.1.1)
         let must = self.options.sign || self.must_sign || command == Command::TREE_CONNECT;
         let signed = self.signer.is_some() && !self.encrypt && must;
@@ -682,7 +912,7 @@ impl Client {
                 credit_charge: charge,
                 credits: CREDITS.max(charge),
                 flags: if signed { flags::SIGNED } else { 0 },
-                ids: Ids::Sync { process_id: 0xfeff, tree_id: self.tree_id },
+                ids: Ids::Sync { process_id: 0xfeff, tree_id },
                 session_id: self.session_id,
                 ..header(command, id)
             },
@@ -706,25 +936,6 @@ impl Client {
         Ok((id, bytes))
     }
 
-    fn echo_for_credits(&mut self) -> Result<()> {
-        let id = self.message_id;
-        self.message_id += 1;
-        self.credits -= 1;
-        let signed = self.signer.is_some() && (self.options.sign || self.must_sign);
-        let head = Header {
-            credits: CREDITS,
-            flags: if signed { flags::SIGNED } else { 0 },
-            session_id: self.session_id,
-            ..header(Command::ECHO, id)
-        };
-        let mut bytes = message(&head, &[4, 0, 0, 0]);
-        if let Some(signer) = self.signer.as_ref().filter(|_| signed) {
-            signer.sign(&mut bytes);
-        }
-        self.channel.send(bytes, None)?;
-        self.wait(id, "ECHO").map(drop)
-    }
-
     fn wait(&mut self, id: u64, what: &'static str) -> Result<Reply> {
         let until = Instant::now() + self.options.timeout;
         loop {
@@ -736,12 +947,16 @@ impl Client {
                 Some(Event::Message { bytes, invalidated }) => self.take(bytes, invalidated, what)?,
                 Some(Event::Closed(why)) => return Err(why.into()),
                 Some(_) => {}
+                None if self.channel.lane().smbd().is_some_and(Endpoint::is_waiting) => {
+                    return Err(Error::Starved { what, seconds: self.options.timeout.as_secs() });
+                }
                 None => return Err(Error::Timeout { what, seconds: self.options.timeout.as_secs() }),
             }
         }
     }
 
     fn take(&mut self, bytes: Vec<u8>, invalidated: Option<u32>, what: &'static str) -> Result<()> {
+        let arrived = Instant::now();
         let mut plain = Vec::new();
         let (mut bytes, sealed) = match (Framing::of(&bytes), &self.ciphers) {
             (Some(Framing::Encrypted), Some((_, cipher))) => {
@@ -769,7 +984,8 @@ impl Client {
                 }
             }
             if header.is_response() && !header.is_interim() && self.inbox.len() < INBOX_MAX {
-                self.inbox.insert(header.message_id, Reply { header, bytes, invalidated });
+                self.waiting = self.waiting.saturating_sub(1);
+                self.inbox.insert(header.message_id, Reply { header, bytes, invalidated, arrived });
             }
             bytes = rest;
         }
@@ -792,6 +1008,13 @@ pub fn descriptor(handle: Handle) -> Vec<u8> {
     let mut out = Vec::new();
     BufferDescriptorV1 { offset: handle.offset, token: handle.key, length: handle.length }.emit(&mut out);
     out
+}
+
+/// The buffer of a reply to QUERY_DIRECTORY or QUERY_INFO.
+fn described(reply: &[u8]) -> &[u8] {
+    let at = number(reply, Header::LEN + 2, 2) as usize;
+    let length = number(reply, Header::LEN + 4, 4) as usize;
+    reply.get(at..).map_or(&[][..], |b| &b[..length.min(b.len())])
 }
 
 fn setup_body(token: &[u8]) -> Vec<u8> {

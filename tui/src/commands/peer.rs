@@ -4,6 +4,7 @@ use crate::cli::Peer;
 use anyhow::{Context, Result};
 use rdmascope_analyzer::keys::ntlm::nt_hash;
 use rdmascope_replay::channel::Config;
+use rdmascope_replay::fault::FAULTS;
 use rdmascope_replay::smb2::server::{Share, serve};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::smbd::SETTLE;
@@ -18,6 +19,13 @@ use std::thread;
 const CONNECTIONS_MAX: usize = 256;
 
 pub(super) fn run(args: &Peer) -> Result<ExitCode> {
+    if args.list_faults {
+        let mut out = io::stdout().lock();
+        for fault in FAULTS {
+            writeln!(out, "{:17} {}", fault.name, fault.text)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let storage = match &args.share {
         Some(folder) => Storage::folder(folder).with_context(|| format!("{} cannot be shared", folder.display()))?,
         None => memory(),
@@ -42,10 +50,14 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
             open.fetch_sub(1, Ordering::Relaxed);
             continue;
         }
-        let (share, config, open) = (share.clone(), config.clone(), open.clone());
+        let (share, config, open, fault) = (share.clone(), config.clone(), open.clone(), args.fault);
         thread::spawn(move || {
             let client = stream.peer_addr().map_or_else(|_| "a client".to_owned(), |a| a.to_string());
-            if let Err(e) = serve(stream, share, &config) {
+            let served = match fault {
+                Some(fault) => fault.serve(stream, share, &config),
+                None => serve(stream, share, &config),
+            };
+            if let Err(e) = served {
                 let _ = writeln!(io::stderr(), "rdmascope: {client}: {e}");
             }
             open.fetch_sub(1, Ordering::Relaxed);

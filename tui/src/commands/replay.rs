@@ -1,13 +1,14 @@
 //! `rdmascope replay FILE --to HOST`: a captured session done again, and compared.
 
-use crate::cli::{Color, Replay};
+use crate::cli::{Color, Replay, Transport};
 use crate::stdout::Out;
 use anyhow::{Context, Result, anyhow, bail};
+use rdmascope_analyzer::exchange::escaped;
 use rdmascope_analyzer::smbd::link::{Grouped, Milliseconds, Status};
 use rdmascope_capture::{OpenOptions, open};
 use rdmascope_replay::channel::{Channel, Config};
-use rdmascope_replay::script::{Action, Outcome, Plan, Planned, Recording, Step, Wanted, run as play};
-use rdmascope_replay::smb2::client::{Client, Options};
+use rdmascope_replay::script::{Action, Outcome, Plan, Planned, Recording, Step, Wanted, Whole, prepare, run as play};
+use rdmascope_replay::smb2::client::{Client, Options, Signatures};
 use rdmascope_replay::smb2::ntlm::Credentials;
 use rdmascope_replay::smbd::SETTLE;
 use serde_json::{Value, json};
@@ -42,6 +43,9 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
         out.finish()?;
         return Ok(ExitCode::SUCCESS);
     }
+    if args.transport == Transport::Verbs {
+        bail!("--transport verbs is not there yet: only iWARP in user space is; a server on RoCE or InfiniBand cannot be reached");
+    }
     let to = args.to.as_deref().unwrap_or_default();
     let (host, address) = resolve(to)?;
     let mut config = Config::default();
@@ -52,6 +56,9 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     }
     if let Some(bytes) = args.max_send {
         config.smbd.max_send_size = bytes;
+    }
+    if let Some(bytes) = args.fragment {
+        config.smbd.max_fragmented_size = bytes;
     }
     let mut channel = Channel::connect(address, &config, CONNECT_TIMEOUT).with_context(|| format!("cannot connect to {address}"))?;
     if let Some(path) = &args.keep {
@@ -65,6 +72,16 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     };
     client.session_setup(&who)?;
     client.tree_connect(&host, &args.share)?;
+    if args.prepare {
+        for made in prepare(&plan, &recording, &mut client)? {
+            let what = match (&made.why_not, made.length) {
+                (Some(why), _) => format!("left as it is: {why}"),
+                (None, None) => "folder made".to_owned(),
+                (None, Some(length)) => format!("made, {} bytes, {} of them known", Grouped(length), Grouped(made.known)),
+            };
+            writeln!(out.buffer, "{:>6} {:<15} {:<24} {what}", "", "PREPARE", escaped(&made.file))?;
+        }
+    }
     let mut total = Total::default();
     let mut rows = Vec::new();
     let played = play(&plan, &mut client, args.pace, |step, outcome| {
@@ -79,15 +96,25 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     let dialect = client.dialect();
     let breaches: Vec<String> =
         client.channel().lane().smbd().map_or_else(Vec::new, |s| s.breaches().iter().map(ToString::to_string).collect());
-    let finished = client.finish();
-    total.write(&mut out.buffer, &breaches)?;
+    let signatures = client.signatures;
+    let finished = client.leave();
+    let whole = played.as_ref().copied().unwrap_or_default();
+    total.write(&mut out.buffer, &whole)?;
+    if signatures != Signatures::default() {
+        writeln!(out.buffer, "{signatures}")?;
+    }
+    for breach in &breaches {
+        writeln!(out.buffer, "{breach}")?;
+    }
     out.finish()?;
     if let Some(path) = &args.report {
         let report = json!({
             "rdmascope": env!("CARGO_PKG_VERSION"), "input": name.to_string(), "connection": connection, "to": address.to_string(),
             "dialect": format!("{dialect:?}"), "done": total.done, "skipped": total.skipped, "differ": total.differ,
             "bytes": total.bytes, "recorded_seconds": total.recorded as f64 / 1e9, "live_seconds": total.live as f64 / 1e9,
-            "breaches": breaches, "operations": rows,
+            "recorded_span": whole.recorded as f64 / 1e9, "live_span": whole.live as f64 / 1e9,
+            "verdict": total.verdict(), "most_recorded_at_once": whole.most_recorded, "most_live_at_once": whole.most_live,
+            "differs_first_at": total.first, "breaches": breaches, "operations": rows,
         });
         let text = serde_json::to_string_pretty(&report)? + "\n";
         std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?;
@@ -171,6 +198,12 @@ fn row(step: &Step, outcome: &Outcome) -> Value {
             "status": status.0, "bytes": outcome.bytes, "latency": outcome.latency as f64 / 1e9, "sha256": hex(outcome.sha256),
         })),
         "differs": outcome.differs,
+        "verdict": match (outcome.status, &outcome.differs, e.latency()) {
+            (None, ..) => "skipped",
+            (_, Some(_), _) => "differs",
+            (_, None, Some(was)) if outcome.latency > was => "slower",
+            _ => "faster",
+        },
     })
 }
 
@@ -209,7 +242,16 @@ impl Total {
         }
     }
 
-    fn write(&self, out: &mut Vec<u8>, breaches: &[String]) -> std::io::Result<()> {
+    /// `faster`, `slower`, or `differs` where anything does.
+    fn verdict(&self) -> &'static str {
+        match () {
+            () if self.differ > 0 => "differs",
+            () if self.live <= self.recorded => "faster",
+            () => "slower",
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>, whole: &Whole) -> std::io::Result<()> {
         writeln!(out)?;
         writeln!(
             out,
@@ -222,16 +264,34 @@ impl Total {
             self.hashed
         )?;
         if self.recorded > 0 && self.live > 0 {
-            let (was, is) = (self.recorded as f64, self.live as f64);
-            let (factor, word) = if was >= is { (was / is, "faster") } else { (is / was, "slower") };
-            writeln!(out, "{} recorded, {} live: {factor:.1} times {word}", Milliseconds(self.recorded), Milliseconds(self.live))?;
+            writeln!(
+                out,
+                "latencies: {} recorded, {} live: {}",
+                Milliseconds(self.recorded),
+                Milliseconds(self.live),
+                times(self.recorded, self.live)
+            )?;
+        }
+        if whole.recorded > 0 && whole.live > 0 {
+            writeln!(
+                out,
+                "whole: {} recorded, with up to {} at once; {} live, with up to {}: {}",
+                Milliseconds(whole.recorded),
+                whole.most_recorded,
+                Milliseconds(whole.live),
+                whole.most_live,
+                times(whole.recorded, whole.live)
+            )?;
         }
         if let Some(first) = &self.first {
             writeln!(out, "differs first at {first}")?;
         }
-        for breach in breaches {
-            writeln!(out, "{breach}")?;
-        }
         Ok(())
     }
+}
+
+fn times(was: i64, is: i64) -> String {
+    let (was, is) = (was as f64, is as f64);
+    let (factor, word) = if was >= is { (was / is, "faster") } else { (is / was, "slower") };
+    format!("{factor:.1} times {word}")
 }

@@ -1,0 +1,437 @@
+//! What a peer can do wrong, by name: a server that breaks one rule, for trying clients. Up to the moment of its fault, and where the fault allows it
+//! behind that, it is the built-in peer; most faults wait for the first READ or WRITE, so that a client is in the middle of its work.
+
+use crate::channel::{Channel, Config, Event};
+use crate::error::Result;
+use crate::iwarp::memory::Rights;
+use crate::smb2::server::{Connection, Share};
+use crate::smb2::{ERROR_BODY, Writer, message, reply_header};
+use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Tagged, Untagged};
+use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
+use rdmascope_dissector::wire::smb2::header::{Header, flags};
+use rdmascope_dissector::wire::smb2::{Command, NtStatus, read_write};
+use rdmascope_dissector::wire::smbd::{
+    BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0, parse_negotiate_request,
+};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One way to be wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault {
+    /// Its name, for a command line.
+    pub name: &'static str,
+    /// What is done.
+    pub text: &'static str,
+    act: Act,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// These bytes come in place of the MPA Reply, and nothing follows.
+    Startup(&'static [u8]),
+    /// This answers the Negotiate Request, and nothing follows.
+    Negotiate(fn(NegotiateResponse) -> Option<Vec<u8>>),
+    /// Done once SMB Direct is established; all else is as it should be.
+    Session(fn(&mut Channel)),
+    /// Done in place of answering the first READ or WRITE; nothing follows.
+    Transfer(fn(&mut Channel, &Asked)),
+}
+
+/// A READ or WRITE.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    header: Header,
+    /// Bytes.
+    length: u32,
+    /// The first of the memory advertised, where there is any.
+    memory: BufferDescriptorV1,
+}
+
+impl Asked {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let (_, header) = Header::parse(bytes, &mut Off).ok()?;
+        let (length, memory) = match header.command {
+            Command::READ => {
+                read_write::read_request(bytes, &mut Off).ok().map(|(_, r)| (r.fixed.length, r.channel.descriptors().next()))?
+            }
+            Command::WRITE => {
+                read_write::write_request(bytes, &mut Off).ok().map(|(_, w)| (w.fixed.remaining_bytes, w.channel.descriptors().next()))?
+            }
+            _ => return None,
+        };
+        Some(Self { header, length, memory: memory.unwrap_or(BufferDescriptorV1 { offset: 0, token: 0, length: 0 }) })
+    }
+
+    /// A reply that says that `count` bytes were moved.
+    fn success(&self, count: u32) -> Vec<u8> {
+        let body = match self.header.command {
+            Command::READ => Writer::default().u16(17).u8(80).u8(0).u32(0).u32(count).u32(0).0,
+            _ => Writer::default().u16(17).u16(0).u32(count).u32(0).u16(0).u16(0).0,
+        };
+        message(&Header { credits: 8, ..reply_header(&self.header, NtStatus::SUCCESS) }, &body)
+    }
+}
+
+/// An MPA Reply, revision 1, with the reject bit.
+const REJECTION: &[u8] = b"MPA ID Rep Frame\x20\x01\0\0";
+/// STATUS_NOT_SUPPORTED
+const NOT_SUPPORTED: u32 = 0xc000_00bb;
+
+/// All, in the order of a connection's life.
+pub const FAULTS: &[Fault] =
+    &[
+        Fault { name: "silent", text: "accepts the TCP connection and never says a word", act: Act::Startup(&[]) },
+        Fault { name: "reject", text: "refuses in its MPA Reply", act: Act::Startup(REJECTION) },
+        Fault { name: "not-mpa", text: "speaks HTTP in place of MPA", act: Act::Startup(b"HTTP/1.1 400 Bad Request\r\n\r\n") },
+        Fault { name: "no-negotiate", text: "never answers the SMB Direct Negotiate Request", act: Act::Negotiate(|_| None) },
+        Fault {
+            name: "refuse-negotiate",
+            text: "answers the Negotiate Request with STATUS_NOT_SUPPORTED",
+            act: Act::Negotiate(|r| emitted(&NegotiateResponse { negotiated_version: 0, credits_granted: 0, status: NOT_SUPPORTED, ..r })),
+        },
+        Fault {
+            name: "short-negotiate",
+            text: "answers with a Negotiate Response of 31 bytes",
+            act: Act::Negotiate(|r| emitted(&r).map(|b| b[..31].to_vec())),
+        },
+        Fault {
+            name: "no-credits",
+            text: "grants no credits in its Negotiate Response",
+            act: Act::Negotiate(|r| emitted(&NegotiateResponse { credits_granted: 0, ..r })),
+        },
+        Fault {
+            name: "small-fragments",
+            text: "offers a MaxFragmentedSize of 65,536",
+            act: Act::Negotiate(|r| emitted(&NegotiateResponse { max_fragmented_size: 65_536, ..r })),
+        },
+        Fault { name: "byte-at-a-time", text: "sends every byte in a segment of its own", act: Act::Session(|channel| channel.trickle(1)) },
+        Fault {
+            name: "refuse-credits",
+            text: "grants credits when it negotiates, and never again",
+            act: Act::Session(|channel| {
+                if let Some(smbd) = channel.lane().smbd_mut() {
+                    smbd.withhold(true);
+                }
+            }),
+        },
+        Fault {
+            name: "grant-too-much",
+            text: "grants 65,535 credits twice",
+            act: Act::Session(|channel| {
+                for _ in 0..2 {
+                    send(channel, DataTransfer { credits_granted: u16::MAX, data_offset: 0, ..data(0) }, &[]);
+                }
+            }),
+        },
+        Fault { name: "stall", text: "answers keepalives and nothing else", act: Act::Transfer(|_, _| {}) },
+        Fault { name: "deaf", text: "reads and answers nothing, keepalives neither", act: Act::Transfer(|channel, _| channel.ignore()) },
+        Fault {
+            name: "half-close",
+            text: "closes its direction of the TCP connection",
+            act: Act::Transfer(|channel, _| drop(channel.half_close())),
+        },
+        Fault {
+            name: "die",
+            text: "goes away in the middle of an FPDU",
+            act: Act::Transfer(|channel, _| {
+                channel.lane().rdma().transmit_bytes(&[0, 200, 0x41, 0x43, 0, 0]);
+                channel.flush();
+                channel.abort();
+            }),
+        },
+        Fault {
+            name: "garbage",
+            text: "sends bytes that are no FPDU",
+            act: Act::Transfer(|channel, _| channel.lane().rdma().transmit_bytes(&[0xa5; 50_000])),
+        },
+        Fault {
+            name: "bad-crc",
+            text: "sends an FPDU with a wrong CRC",
+            act: Act::Transfer(|channel, _| {
+                // 18 bytes of an untagged header, and a CRC that is none
+                let mut fpdu = vec![0, 18, 0x41, 0x43];
+                fpdu.resize(24, 0xee);
+                channel.lane().rdma().transmit_bytes(&fpdu);
+            }),
+        },
+        Fault {
+            name: "wrong-msn",
+            text: "skips a message sequence number",
+            act: Act::Transfer(|channel, _| {
+                segment(channel, Opcode::SEND, Buffer::Untagged(Untagged { queue: 0, msn: 0x7fff_ffff, offset: 0 }), &[0; 20]);
+            }),
+        },
+        Fault {
+            name: "bad-lengths",
+            text: "sends a DataLength past the end of the message",
+            act: Act::Transfer(|channel, _| send(channel, data(4000), &[0; 100])),
+        },
+        Fault {
+            name: "bad-offset",
+            text: "sends a DataOffset that is no multiple of 8",
+            act: Act::Transfer(|channel, _| send(channel, DataTransfer { data_offset: 25, ..data(99) }, &[0; 100])),
+        },
+        Fault {
+            name: "bad-remaining",
+            text: "sends fragments whose RemainingDataLength does not fall",
+            act: Act::Transfer(|channel, _| {
+                for _ in 0..2 {
+                    send(channel, DataTransfer { remaining_data_length: 500, ..data(100) }, &[0; 100]);
+                }
+            }),
+        },
+        Fault {
+            name: "too-long",
+            text: "sends a message longer than the client's MaxReceiveSize",
+            act: Act::Transfer(|channel, _| send(channel, data(60_000), &[0; 60_000])),
+        },
+        Fault {
+            name: "not-smb2",
+            text: "answers with what is no SMB2 message",
+            act: Act::Transfer(|channel, _| drop(channel.send(vec![0x55; 100], None))),
+        },
+        Fault {
+            name: "wrong-signature",
+            text: "answers with a signature that is none",
+            act: Act::Transfer(|channel, asked| {
+                let head = Header {
+                    flags: flags::RESPONSE | flags::SIGNED,
+                    signature: [0x5a; 16],
+                    ..reply_header(&asked.header, NtStatus::ACCESS_DENIED)
+                };
+                drop(channel.send(message(&head, &ERROR_BODY), None));
+            }),
+        },
+        Fault {
+            name: "wrong-key",
+            text: "writes to a key that it was not given",
+            act: Act::Transfer(|channel, asked| write(channel, BufferDescriptorV1 { token: !asked.memory.token, ..asked.memory })),
+        },
+        Fault {
+            name: "out-of-bounds",
+            text: "writes or reads past the end of the memory that it was given",
+            act: Act::Transfer(|channel, asked| {
+                let end = asked.memory.offset.wrapping_add(asked.memory.length.into());
+                let memory = BufferDescriptorV1 { offset: end.wrapping_sub(8), ..asked.memory };
+                if asked.header.command == Command::READ { write(channel, memory) } else { read(channel, memory) }
+            }),
+        },
+        Fault {
+            name: "wrong-rights",
+            text: "reads memory given for writing, and writes into memory given for reading",
+            act: Act::Transfer(|channel, asked| {
+                if asked.header.command == Command::READ { read(channel, asked.memory) } else { write(channel, asked.memory) }
+            }),
+        },
+        Fault {
+            name: "not-given",
+            text: "reads memory that it was not given",
+            act: Act::Transfer(|channel, asked| read(channel, BufferDescriptorV1 { token: !asked.memory.token, ..asked.memory })),
+        },
+        Fault {
+            name: "stale-key",
+            text: "answers, and writes to the key of before",
+            act: Act::Transfer(|channel, asked| {
+                let _ = channel.send(asked.success(0), Some(asked.memory.token));
+                write(channel, asked.memory);
+            }),
+        },
+        Fault {
+            name: "wrong-invalidate",
+            text: "invalidates a key that it was not given",
+            act: Act::Transfer(|channel, asked| drop(channel.send(asked.success(asked.length), Some(!asked.memory.token)))),
+        },
+        Fault {
+            name: "lie",
+            text: "says that all was moved, and moves nothing",
+            act: Act::Transfer(|channel, asked| drop(channel.send(asked.success(asked.length), None))),
+        },
+        Fault {
+            name: "too-much",
+            text: "says that more was moved than was asked for",
+            act: Act::Transfer(|channel, asked| drop(channel.send(asked.success(asked.length.saturating_add(1)), None))),
+        },
+    ];
+
+impl Fault {
+    /// By name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        FAULTS.iter().find(|fault| fault.name == name)
+    }
+
+    /// Serves one connection, with this fault.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn serve(&self, mut stream: TcpStream, share: Arc<Share>, config: &Config) -> Result<()> {
+        match self.act {
+            Act::Startup(bytes) => {
+                stream.write_all(bytes)?;
+                ignore(&mut stream);
+                Ok(())
+            }
+            Act::Negotiate(answer) => {
+                let mut channel = Channel::accept_raw(stream, config)?;
+                let mut answer = Some(answer);
+                loop {
+                    match channel.poll(FOR_EVER)? {
+                        Some(Event::Raw(bytes)) => {
+                            let request = parse_negotiate_request(&bytes, &mut Off).ok().map(|(_, request)| request);
+                            if let Some((answer, request)) = answer.take().zip(request)
+                                && let Some(bytes) = answer(response(&request, config))
+                            {
+                                // what software iWARP asks of an acceptor
+                                channel.poll(Duration::from_nanos(config.smbd.settle.unsigned_abs()))?;
+                                let now = channel.now();
+                                channel.lane().send_raw(now, bytes);
+                            }
+                        }
+                        Some(Event::Closed(_)) => return Ok(()),
+                        _ => {}
+                    }
+                }
+            }
+            Act::Session(begin) => {
+                let config = Config {
+                    smbd: crate::smbd::Config { receive_credits: config.smbd.receive_credits.min(4), ..config.smbd },
+                    ..config.clone()
+                };
+                let mut channel = Channel::accept(stream, &config)?;
+                self.work(&mut channel, share, Some(begin), None)
+            }
+            Act::Transfer(fail) => {
+                let mut channel = Channel::accept(stream, config)?;
+                self.work(&mut channel, share, None, Some(fail))
+            }
+        }
+    }
+
+    fn work(
+        &self,
+        channel: &mut Channel,
+        share: Arc<Share>,
+        begin: Option<fn(&mut Channel)>,
+        fail: Option<fn(&mut Channel, &Asked)>,
+    ) -> Result<()> {
+        let mut connection = Connection::new(share)?;
+        let mut failed = false;
+        loop {
+            let event = channel.poll(FOR_EVER)?;
+            let now = channel.now();
+            match event {
+                Some(Event::Established) => {
+                    if let Some(begin) = begin {
+                        begin(channel);
+                    }
+                }
+                Some(Event::Message { .. } | Event::ReadDone { .. }) if failed => {}
+                Some(Event::Message { bytes, .. }) => match (fail, Asked::of(&bytes)) {
+                    (Some(fail), Some(asked)) => {
+                        failed = true;
+                        fail(channel, &asked);
+                    }
+                    _ => connection.handle_message(now, &bytes, channel.lane()),
+                },
+                Some(Event::ReadDone { id }) => connection.handle_read_done(now, id, channel.lane()),
+                Some(Event::Closed(_)) => return Ok(()),
+                Some(Event::Connected | Event::Raw(_)) | None => {}
+            }
+            if connection.is_broken() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+const FOR_EVER: Duration = Duration::from_secs(3600);
+
+/// Reads until the client is gone, and makes nothing of it.
+pub(crate) fn ignore(stream: &mut TcpStream) {
+    let _ = stream.set_nonblocking(false);
+    let mut buffer = [0; 4096];
+    while matches!(stream.read(&mut buffer), Ok(1..)) {}
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+fn emitted(response: &NegotiateResponse) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    response.emit(&mut out);
+    Some(out)
+}
+
+fn response(request: &NegotiateRequest, config: &Config) -> NegotiateResponse {
+    NegotiateResponse {
+        min_version: VERSION_1_0,
+        max_version: VERSION_1_0,
+        negotiated_version: VERSION_1_0,
+        reserved: 0,
+        credits_requested: config.smbd.send_credits,
+        credits_granted: config.smbd.receive_credits.min(request.credits_requested),
+        status: 0,
+        max_read_write_size: config.smbd.max_read_write_size,
+        preferred_send_size: config.smbd.max_send_size.min(request.max_receive_size),
+        max_receive_size: config.smbd.max_receive_size,
+        max_fragmented_size: config.smbd.max_fragmented_size,
+    }
+}
+
+fn data(length: u32) -> DataTransfer {
+    DataTransfer {
+        credits_requested: 255,
+        credits_granted: 0,
+        flags: 0,
+        reserved: 0,
+        remaining_data_length: 0,
+        data_offset: 24,
+        data_length: length,
+    }
+}
+
+fn send(channel: &mut Channel, header: DataTransfer, bytes: &[u8]) {
+    let mut message = Vec::new();
+    header.emit(&mut message);
+    if !bytes.is_empty() {
+        message.resize(24, 0);
+        message.extend_from_slice(bytes);
+    }
+    let now = channel.now();
+    channel.lane().send_raw(now, message);
+}
+
+/// 16 bytes into the memory described.
+fn write(channel: &mut Channel, to: BufferDescriptorV1) {
+    segment(channel, Opcode::WRITE, Buffer::Tagged(Tagged { stag: to.token, offset: to.offset }), &[0xbd; 16]);
+}
+
+fn read(channel: &mut Channel, from: BufferDescriptorV1) {
+    if let Some(sink) = channel.lane().register(vec![0; 64], Rights::LOCAL) {
+        // refused only where the client answers no reads at all, and then it is the client's fault
+        let _ = channel.lane().read(sink, 0, from.token, from.offset, 16);
+    }
+}
+
+fn segment(channel: &mut Channel, opcode: Opcode, buffer: Buffer, payload: &[u8]) {
+    let tagged = matches!(buffer, Buffer::Tagged(_));
+    let mut bytes = Vec::new();
+    Ddp { control: ddp::Control { flags: if tagged { 0xc1 } else { 0x41 } }, ulp: 0x40 | opcode.0, ulp_word: 0, buffer, payload }
+        .emit(&mut bytes);
+    channel.lane().rdma().transmit_segment(&bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_their_own() {
+        let mut names: Vec<&str> = FAULTS.iter().map(|f| f.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), FAULTS.len());
+        assert!(Fault::named("stall").is_some() && Fault::named("none").is_none());
+    }
+}

@@ -1,0 +1,141 @@
+//! A client against every fault that a peer can have: a clear verdict, in time, and nothing written where it does not belong.
+
+use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
+use rdmascope_replay::channel::{Channel, Config};
+use rdmascope_replay::error::{Error, Result};
+use rdmascope_replay::fault::{FAULTS, Fault};
+use rdmascope_replay::iwarp::memory::Rights;
+use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
+use rdmascope_replay::smb2::ntlm::Credentials;
+use rdmascope_replay::smb2::server::Share;
+use rdmascope_replay::smb2::storage::Storage;
+use rdmascope_replay::smbd::SECOND;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const FILE: &[u8] = &[0x77; 100_000];
+
+fn peer(fault: &'static Fault) -> SocketAddr {
+    let share = Arc::new(Share {
+        name: "share".into(),
+        storage: Storage::memory([("file".to_owned(), FILE.to_vec())]),
+        writable: true,
+        nt_hash: None,
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        // the client's going away is the end of it
+        let _ = fault.serve(stream, share, &Config::default());
+    });
+    address
+}
+
+/// Reads where `reads`, else writes; what came of it, and whether memory that the peer knows nothing of is as it was.
+fn session(address: SocketAddr, reads: bool, echo: bool) -> (Result<usize>, bool) {
+    let mut config = Config::default();
+    config.iwarp.startup_timeout = 2 * SECOND;
+    config.smbd.keepalive = SECOND;
+    let options = Options { timeout: Duration::from_secs(3), ..Options::default() };
+    let mut canary = None;
+    let mut done = || -> Result<usize> {
+        let channel = Channel::connect(address, &config, Duration::from_secs(2))?;
+        // the verdict on a keepalive comes after 1 + 5 s
+        let mut client = Client::negotiate(channel, options.clone())?;
+        client.session_setup(&Credentials::anonymous())?;
+        client.tree_connect("127.0.0.1", "share")?;
+        let file = client.create("file", access::READ | access::WRITE, disposition::OPEN, 0)?;
+        let region = client.channel().lane().register(vec![1; 4096], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
+        client.options_mut().timeout = Duration::from_secs(9);
+        let result = if reads {
+            client.read_rdma(file.id, 0, 50_000, RdmaChannel::RDMA_V1_INVALIDATE).and_then(|read| {
+                if read.data == FILE[..read.data.len()] {
+                    Ok(read.data.len())
+                } else {
+                    Err(Error::Answer { what: "READ", why: "has other contents" })
+                }
+            })
+        } else {
+            client.write_rdma(file.id, 0, vec![2; 50_000], RdmaChannel::RDMA_V1_INVALIDATE).map(|(count, _)| count as usize)
+        };
+        canary = client.channel().lane().deregister(region.key);
+        let wrong = client.signatures.wrong;
+        // what comes behind an answer that is as it should be, the next request is told
+        let result = result.and_then(|n| if echo { client.echo().map(|()| n) } else { Ok(n) });
+        result.and_then(|n| if wrong > 0 { Err(Error::Answer { what: "READ", why: "has a wrong signature" }) } else { Ok(n) })
+    };
+    let result = done();
+    (result, canary.is_none_or(|bytes| bytes.iter().all(|b| *b == 1)))
+}
+
+/// Of READ, and of WRITE where it is another one.
+fn verdict(name: &str) -> (&'static str, &'static str) {
+    match name {
+        "silent" => ("sent no MPA frame in time", ""),
+        "reject" => ("refused the connection in its MPA Reply", ""),
+        "not-mpa" => ("does not speak MPA", ""),
+        "no-negotiate" => ("no answer to the SMB Direct negotiation within 3 s", ""),
+        "refuse-negotiate" => ("refused SMB Direct with status 0xc00000bb", ""),
+        "short-negotiate" => ("a message of 31 bytes, which is shorter than its header", ""),
+        "no-credits" => ("SMBD-NEG-RSP-GRANTED", ""),
+        "small-fragments" => ("SMBD-NEG-RSP-FRAGSIZE", ""),
+        "byte-at-a-time" => ("50000", ""),
+        "refuse-credits" => ("the peer grants no SMB Direct credits", ""),
+        "grant-too-much" => ("SMBD-CREDIT-OVERFLOW", ""),
+        "stall" => ("no answer to READ within 9 s", "no answer to WRITE within 9 s"),
+        "deaf" => ("did not answer a keepalive within 5 s", ""),
+        "half-close" => ("the peer closed the connection", ""),
+        "die" => ("closed the connection in the middle of a message", ""),
+        "garbage" | "bad-crc" => ("MPA CRC does not match", ""),
+        "wrong-msn" => ("Invalid MSN", ""),
+        "bad-lengths" => ("SMBD-DATA-LENGTH", ""),
+        "bad-offset" => ("SMBD-DATA-ALIGN", ""),
+        "bad-remaining" => ("SMBD-FRAG-REMAINING", ""),
+        "too-long" => ("SMBD-DATA-TOO-BIG", ""),
+        "not-smb2" => ("is no SMB2 message", ""),
+        "wrong-signature" => ("STATUS_ACCESS_DENIED", ""),
+        "wrong-key" => ("DDP: Tagged Buffer Error: Invalid STag", ""),
+        "out-of-bounds" => {
+            ("DDP: Tagged Buffer Error: Base or bounds violation", "RDMA: Remote Protection Error: Base or bounds violation")
+        }
+        "wrong-rights" => ("RDMA: Remote Protection Error: Access rights violation", ""),
+        "not-given" => ("RDMA: Remote Protection Error: Invalid STag", ""),
+        "stale-key" => ("DDP: Tagged Buffer Error: Invalid STag", ""),
+        "wrong-invalidate" => ("RDMA: Remote Protection Error: STag cannot be Invalidated", ""),
+        "lie" => ("does not say how much RDMA wrote", "50000"),
+        "too-much" => ("more was written than was asked for", "says that it took more than was written"),
+        _ => ("no verdict", ""),
+    }
+}
+
+#[test]
+fn every_fault_has_a_clear_verdict_in_time() {
+    let runs: Vec<_> = FAULTS
+        .iter()
+        .flat_map(|fault| [(fault, true), (fault, false)])
+        .map(|(fault, reads)| {
+            thread::spawn(move || {
+                let begun = Instant::now();
+                let (result, untouched) = session(peer(fault), reads, fault.name == "stale-key");
+                (fault.name, reads, result, untouched, begun.elapsed())
+            })
+        })
+        .collect();
+    let mut bad = Vec::new();
+    for run in runs {
+        let (name, reads, result, untouched, took) = run.join().unwrap();
+        let (read, write) = verdict(name);
+        let expected = if reads || write.is_empty() { read } else { write };
+        let said = match result {
+            Ok(bytes) => bytes.to_string(),
+            Err(e) => e.to_string(),
+        };
+        if !said.contains(expected) || !untouched || took > Duration::from_secs(15) {
+            bad.push(format!("{name} {}: {said}, untouched {untouched}, {took:?}", if reads { "READ" } else { "WRITE" }));
+        }
+    }
+    assert!(bad.is_empty(), "{bad:#?}");
+}
