@@ -1,8 +1,9 @@
-//! SMB Direct over userspace iWARP: [`Lane`] is the two stacked, still without a socket; [`Channel`] drives one over TCP.
+//! SMB Direct over RDMA: [`Lane`] is the two stacked, over userspace iWARP still without a socket; [`Channel`] drives one over TCP, or over a card.
 
 use crate::iwarp::memory::{Handle, Rights};
 use crate::iwarp::{self, Closed, Connection, OpError, Time};
 use crate::smbd::{self, Endpoint, Failure};
+use crate::transport::{Happened, Rdma, Transport};
 use crate::wire::Recorder;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -17,6 +18,8 @@ pub struct Config {
     pub iwarp: iwarp::Config,
     /// SMB Direct.
     pub smbd: smbd::Config,
+    /// What carries it.
+    pub transport: Transport,
 }
 
 /// Why a connection ended.
@@ -25,6 +28,10 @@ pub enum End {
     /// Below SMB Direct.
     #[error("{0}")]
     Rdma(#[from] Closed),
+    /// Below SMB Direct, on a card.
+    #[cfg(target_os = "linux")]
+    #[error("{0}")]
+    Card(rdmascope_verbs::Ended),
     /// SMB Direct gave up.
     #[error("{0}")]
     SmbDirect(#[from] Failure),
@@ -55,10 +62,10 @@ pub enum Event {
     Closed(End),
 }
 
-/// iWARP and SMB Direct of one end.
+/// RDMA and SMB Direct of one end.
 #[derive(Debug)]
 pub struct Lane {
-    rdma: Connection,
+    rdma: Rdma,
     smbd: Option<Endpoint>,
     initiator: bool,
     config: smbd::Config,
@@ -71,8 +78,9 @@ impl Lane {
     /// One end of a new connection; `initiator` where we connected.
     pub fn new(now: Time, config: &Config, initiator: bool) -> Self {
         let iwarp = iwarp::Config { receive_max: config.smbd.max_receive_size.max(config.iwarp.receive_max), ..config.iwarp.clone() };
+        let connection = if initiator { Connection::initiator(now, iwarp) } else { Connection::responder(now, iwarp) };
         Self {
-            rdma: if initiator { Connection::initiator(now, iwarp) } else { Connection::responder(now, iwarp) },
+            rdma: Rdma::Iwarp(Box::new(connection)),
             smbd: None,
             initiator,
             config: config.smbd,
@@ -87,6 +95,14 @@ impl Lane {
         Self { raw: true, ..Self::new(now, config, initiator) }
     }
 
+    /// One end of a card's connection, which is established.
+    #[cfg(target_os = "linux")]
+    fn of_card(now: Time, config: &Config, connection: rdmascope_verbs::Connection, initiator: bool, raw: bool) -> Self {
+        let mut lane = Self { rdma: Rdma::Verbs(Box::new(connection)), raw, ..Self::new(now, config, initiator) };
+        lane.connected(now);
+        lane
+    }
+
     /// The SMB Direct endpoint, where there is one yet.
     pub fn smbd(&self) -> Option<&Endpoint> {
         self.smbd.as_ref()
@@ -97,8 +113,8 @@ impl Lane {
         self.smbd.as_mut()
     }
 
-    /// The iWARP connection.
-    pub fn rdma(&mut self) -> &mut Connection {
+    /// The connection below.
+    pub fn rdma(&mut self) -> &mut Rdma {
         &mut self.rdma
     }
 
@@ -145,6 +161,10 @@ impl Lane {
         self.events.pop_front()
     }
 
+    fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Sends an SMB2 message.
     ///
     /// # Errors
@@ -166,17 +186,17 @@ impl Lane {
         self.turn(now);
     }
 
-    /// See [`Connection::register`].
+    /// See [`Rdma::register`].
     pub fn register(&mut self, data: Vec<u8>, rights: Rights) -> Option<Handle> {
         self.rdma.register(data, rights)
     }
 
-    /// See [`Connection::deregister`].
+    /// See [`Rdma::deregister`].
     pub fn deregister(&mut self, key: u32) -> Option<Vec<u8>> {
         self.rdma.deregister(key)
     }
 
-    /// See [`Connection::write`].
+    /// See [`Rdma::write`].
     ///
     /// # Errors
     /// Where the connection is not established.
@@ -200,22 +220,16 @@ impl Lane {
     fn turn(&mut self, now: Time) {
         while let Some(event) = self.rdma.poll_event() {
             match event {
-                iwarp::Event::Established { .. } => {
-                    if !self.raw {
-                        let make = if self.initiator { Endpoint::initiator } else { Endpoint::acceptor };
-                        self.smbd = Some(make(now, self.config));
-                    }
-                    self.events.push_back(Event::Connected);
-                }
-                iwarp::Event::Received { message, invalidated } => match &mut self.smbd {
+                Happened::Established => self.connected(now),
+                Happened::Received { message, invalidated } => match &mut self.smbd {
                     Some(smbd) => {
                         smbd.handle_message(now, &message);
                         self.take(invalidated);
                     }
                     None => self.events.push_back(Event::Raw(message)),
                 },
-                iwarp::Event::ReadDone { id } => self.events.push_back(Event::ReadDone { id }),
-                iwarp::Event::Closed(why) => self.ended(why.into()),
+                Happened::ReadDone { id } => self.events.push_back(Event::ReadDone { id }),
+                Happened::Closed(why) => self.ended(why),
             }
         }
         self.take(None);
@@ -229,6 +243,14 @@ impl Lane {
         if self.over && self.rdma.is_established() {
             self.rdma.close();
         }
+    }
+
+    fn connected(&mut self, now: Time) {
+        if !self.raw {
+            let make = if self.initiator { Endpoint::initiator } else { Endpoint::acceptor };
+            self.smbd = Some(make(now, self.config));
+        }
+        self.events.push_back(Event::Connected);
     }
 
     fn take(&mut self, invalidated: Option<u32>) {
@@ -256,12 +278,36 @@ impl Lane {
 
 /// Bytes taken from the socket at a time.
 const CHUNK: usize = 1 << 18;
+/// How long the last messages may take to get out of a card.
+#[cfg(target_os = "linux")]
+const FLUSH_WITHIN: Duration = Duration::from_secs(1);
+/// Receives posted beyond the credits granted: for what comes before there are any.
+#[cfg(target_os = "linux")]
+const RECEIVES_MORE: u32 = 16;
+/// Bytes of a Send of ours that leaves SMB Direct to its user.
+#[cfg(target_os = "linux")]
+const RAW_SEND_MAX: u32 = 16_384;
 
-/// A lane over TCP.
+/// What a connection of a card needs for SMB Direct.
+#[cfg(target_os = "linux")]
+fn card_options(config: &Config) -> rdmascope_verbs::Options {
+    rdmascope_verbs::Options {
+        receives: u32::from(config.smbd.receive_credits) + RECEIVES_MORE,
+        receive_size: config.smbd.max_receive_size,
+        sends: 128,
+        send_size: config.smbd.max_send_size.max(RAW_SEND_MAX),
+        responder_resources: u8::try_from(config.iwarp.ird).unwrap_or(u8::MAX),
+        initiator_depth: u8::try_from(config.iwarp.ord).unwrap_or(u8::MAX),
+        depths_in_private_data: config.iwarp.legacy_depths,
+    }
+}
+
+/// A lane over TCP, or over a card.
 #[derive(Debug)]
 pub struct Channel {
     lane: Lane,
-    stream: TcpStream,
+    /// A card needs none.
+    stream: Option<TcpStream>,
     started: Instant,
     epoch: Time,
     out: Vec<u8>,
@@ -277,8 +323,12 @@ impl Channel {
     /// Connects to `address`.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Those of the socket, or of the card.
     pub fn connect(address: SocketAddr, config: &Config, timeout: Duration) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        if let Transport::Verbs(verbs) = config.transport {
+            return Self::connect_card(verbs, address, config, timeout, false);
+        }
         let stream = TcpStream::connect_timeout(&address, timeout)?;
         Self::over(stream, |now| Lane::new(now, config, true))
     }
@@ -288,6 +338,10 @@ impl Channel {
     /// # Errors
     /// Those of the socket.
     pub fn connect_raw(address: SocketAddr, config: &Config, timeout: Duration) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        if let Transport::Verbs(verbs) = config.transport {
+            return Self::connect_card(verbs, address, config, timeout, true);
+        }
         let stream = TcpStream::connect_timeout(&address, timeout)?;
         Self::over(stream, |now| Lane::raw(now, config, true))
     }
@@ -316,8 +370,35 @@ impl Channel {
     fn over(stream: TcpStream, lane: impl FnOnce(Time) -> Lane) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
+        Ok(Self::new(Some(stream), lane))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn connect_card(
+        verbs: rdmascope_verbs::Verbs,
+        address: SocketAddr,
+        config: &Config,
+        timeout: Duration,
+        raw: bool,
+    ) -> io::Result<Self> {
+        let connection =
+            rdmascope_verbs::Connection::connect(verbs, address, card_options(config), timeout).map_err(io::Error::other)?;
+        Ok(Self::new(None, |now| Lane::of_card(now, config, connection, true, raw)))
+    }
+
+    /// Takes a connection that somebody asked a card for.
+    ///
+    /// # Errors
+    /// Those of the card.
+    #[cfg(target_os = "linux")]
+    pub fn accept_card(request: rdmascope_verbs::Request, config: &Config, timeout: Duration) -> io::Result<Self> {
+        let connection = request.accept(card_options(config), timeout).map_err(io::Error::other)?;
+        Ok(Self::new(None, |now| Lane::of_card(now, config, connection, false, false)))
+    }
+
+    fn new(stream: Option<TcpStream>, lane: impl FnOnce(Time) -> Lane) -> Self {
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as Time);
-        Ok(Self {
+        Self {
             lane: lane(epoch),
             stream,
             started: Instant::now(),
@@ -328,15 +409,28 @@ impl Channel {
             recorder: None,
             half_closed: false,
             piece: usize::MAX,
-        })
+        }
+    }
+
+    /// Whether the peer may be asked to end regions of ours by Send with Invalidate.
+    pub fn can_be_invalidated(&self) -> bool {
+        self.lane.rdma.can_be_invalidated()
+    }
+
+    /// Whether a card carries it.
+    pub fn is_card(&self) -> bool {
+        self.stream.is_none()
     }
 
     /// Keeps what goes over the wire, from now on.
     ///
     /// # Errors
-    /// Where the addresses of the socket are not known, or nothing can be written.
+    /// Where the addresses of the socket are not known, or nothing can be written. What a card sends is not seen here at all.
     pub fn record(&mut self, output: Box<dyn Write + Send>, name: &str) -> io::Result<()> {
-        let (us, peer) = (self.stream.local_addr()?, self.stream.peer_addr()?);
+        let Some(stream) = &self.stream else {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "what a card sends is not seen here: capture it on the wire"));
+        };
+        let (us, peer) = (stream.local_addr()?, stream.peer_addr()?);
         let recorder = Recorder::new(output, name, us, peer, self.lane.initiator, self.now()).map_err(io::Error::other)?;
         self.recorder = Some(recorder);
         Ok(())
@@ -380,8 +474,8 @@ impl Channel {
                 continue;
             }
             let mut moved = self.transmit()?;
-            match self.stream.read(&mut self.buffer) {
-                Ok(0) => {
+            match self.receive()? {
+                Some(0) => {
                     let now = self.now();
                     if let Some(recorder) = &mut self.recorder {
                         recorder.closed(now, false);
@@ -389,7 +483,7 @@ impl Channel {
                     self.lane.handle_eof(now);
                     continue;
                 }
-                Ok(n) => {
+                Some(n) => {
                     let now = self.now();
                     if let Some(recorder) = &mut self.recorder {
                         recorder.received(now, &self.buffer[..n]);
@@ -397,25 +491,45 @@ impl Channel {
                     self.lane.handle_bytes(now, &self.buffer[..n]);
                     moved = true;
                 }
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-                // a reset ends the connection as an end of the stream does
-                Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
-                    let now = self.now();
-                    self.lane.handle_eof(now);
-                    continue;
-                }
-                Err(e) => return Err(e),
+                None => moved |= self.progress()?,
             }
             if moved {
                 continue;
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() && self.stream.is_some() {
                 return Ok(None);
             }
             let timer = self.lane.poll_timeout().map(|at| Duration::from_nanos((at - self.now()).max(0) as u64));
             self.wait(timer.map_or(left, |t| t.min(left)))?;
+            // a card's news are looked at in the wait, and so at least once
+            if left.is_zero() && !self.progress()? && !self.lane.has_events() {
+                return Ok(None);
+            }
         }
+    }
+
+    /// Bytes read; 0 at the end of the stream, which a reset is as well.
+    fn receive(&mut self) -> io::Result<Option<usize>> {
+        let Some(stream) = &mut self.stream else { return Ok(None) };
+        match stream.read(&mut self.buffer) {
+            Ok(n) => Ok(Some(n)),
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+            Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => Ok(Some(0)),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Lets a card go on; whether anything moved.
+    fn progress(&mut self) -> io::Result<bool> {
+        #[cfg(target_os = "linux")]
+        if let Rdma::Verbs(connection) = &mut self.lane.rdma {
+            let moved = connection.progress().map_err(io::Error::other)?;
+            let now = self.now();
+            self.lane.turn(now);
+            return Ok(moved);
+        }
+        Ok(false)
     }
 
     /// Closes the connection and finishes what was recorded.
@@ -442,17 +556,27 @@ impl Channel {
     pub fn half_close(&mut self) -> io::Result<()> {
         self.transmit()?;
         self.half_closed = true;
-        self.stream.shutdown(std::net::Shutdown::Write)
+        match &self.stream {
+            Some(stream) => stream.shutdown(std::net::Shutdown::Write),
+            None => {
+                self.lane.close();
+                Ok(())
+            }
+        }
     }
 
     /// Reads until the peer is gone, and makes nothing of it.
     pub(crate) fn ignore(&mut self) {
-        crate::fault::ignore(&mut self.stream);
+        if let Some(stream) = &mut self.stream {
+            crate::fault::ignore(stream);
+        }
     }
 
     /// Ends the TCP connection as it is.
     pub(crate) fn abort(&mut self) {
-        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        if let Some(stream) = &self.stream {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
     }
 
     /// Writes what there is; whether anything moved.
@@ -473,7 +597,9 @@ impl Channel {
                 continue;
             }
             let end = self.written.saturating_add(self.piece).min(self.out.len());
-            match self.stream.write(&self.out[self.written..end]) {
+            // only a stream has bytes to transmit
+            let Some(stream) = &mut self.stream else { return Ok(moved) };
+            match stream.write(&self.out[self.written..end]) {
                 Ok(n) => {
                     let now = self.now();
                     if let Some(recorder) = &mut self.recorder {
@@ -495,6 +621,10 @@ impl Channel {
 
     /// Tries for a moment to get the last bytes out, a Terminate among them, and closes our direction.
     pub(crate) fn flush(&mut self) {
+        if self.stream.is_none() {
+            self.flush_card();
+            return;
+        }
         for _ in 0..50 {
             match self.transmit() {
                 Ok(_) if self.out.is_empty() => break,
@@ -502,26 +632,47 @@ impl Channel {
                 Err(_) => break,
             }
         }
-        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+        if let Some(stream) = &self.stream {
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+        }
         self.half_closed = true;
     }
 
+    /// The same for a card, which disconnects when all is out.
+    fn flush_card(&mut self) {
+        #[cfg(target_os = "linux")]
+        if let Rdma::Verbs(connection) = &mut self.lane.rdma {
+            connection.close();
+            let until = Instant::now() + FLUSH_WITHIN;
+            while connection.is_busy() && Instant::now() < until {
+                if !connection.progress().unwrap_or(false) && connection.wait(Duration::from_millis(10)).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
     #[cfg(unix)]
-    fn wait(&self, at_most: Duration) -> io::Result<()> {
+    fn wait(&mut self, at_most: Duration) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        if let Rdma::Verbs(connection) = &mut self.lane.rdma {
+            return connection.wait(at_most).map_err(io::Error::other);
+        }
+        let Some(stream) = &self.stream else { return Ok(()) };
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut flags = PollFlags::IN;
         if self.written < self.out.len() {
             flags |= PollFlags::OUT;
         }
         let timeout = Timespec { tv_sec: at_most.as_secs().min(3600) as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
-        match poll(&mut [PollFd::new(&self.stream, flags)], Some(&timeout)) {
+        match poll(&mut [PollFd::new(stream, flags)], Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(e) => Err(e.into()),
         }
     }
 
     #[cfg(not(unix))]
-    fn wait(&self, at_most: Duration) -> io::Result<()> {
+    fn wait(&mut self, at_most: Duration) -> io::Result<()> {
         std::thread::sleep(at_most.min(Duration::from_micros(500)));
         Ok(())
     }

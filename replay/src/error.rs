@@ -67,7 +67,7 @@ pub enum Error {
         held: u32,
     },
     /// No memory can be registered.
-    #[error("too many regions of memory are registered")]
+    #[error("no more memory can be registered: too many regions, or, on a card, too little that may be locked (ulimit -l)")]
     Memory,
     /// The system gives no random numbers.
     #[error("the system gives no random numbers")]

@@ -10,4 +10,5 @@ pub mod probe;
 pub mod script;
 pub mod smb2;
 pub mod smbd;
+pub mod transport;
 pub mod wire;

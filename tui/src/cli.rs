@@ -303,9 +303,12 @@ pub(crate) struct Replay {
     /// The capture: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The server; the port is 5445 where none is given
+    /// The server; the port is 5445 where none is given, over verbs 445
     #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "plan")]
     pub(crate) to: Option<String>,
+    /// What carries the session
+    #[arg(long, value_name = "TRANSPORT", value_enum, default_value_t = Carrier::Iwarp)]
+    pub(crate) transport: Carrier,
     /// Which connection of the capture, by its number in analyze; without it the one that did most
     #[arg(long, value_name = "N")]
     pub(crate) connection: Option<u32>,
@@ -359,6 +362,29 @@ pub(crate) enum Transport {
     Verbs,
 }
 
+/// What carries a session of our own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Carrier {
+    /// iWARP in user space, over TCP: needs no card
+    Iwarp,
+    /// An RDMA card or Soft-RoCE, through libibverbs and librdmacm
+    Verbs,
+}
+
+impl Carrier {
+    /// Ready to connect.
+    pub(crate) fn transport(self) -> anyhow::Result<rdmascope_replay::transport::Transport> {
+        use rdmascope_replay::transport::Transport;
+        match self {
+            Self::Iwarp => Ok(Transport::Iwarp),
+            #[cfg(target_os = "linux")]
+            Self::Verbs => Ok(Transport::Verbs(rdmascope_verbs::Verbs::load()?)),
+            #[cfg(not(target_os = "linux"))]
+            Self::Verbs => anyhow::bail!("--transport verbs: RDMA cards are used on Linux only"),
+        }
+    }
+}
+
 fn pace(text: &str) -> Result<rdmascope_replay::script::Pace, String> {
     use rdmascope_replay::script::Pace;
     match text {
@@ -373,13 +399,16 @@ fn pace(text: &str) -> Result<rdmascope_replay::script::Pace, String> {
 
 /// Put an SMB Direct server to the cases of the conformance suite
 ///
-/// Each case opens a connection of its own over userspace iWARP and changes nothing on the server. Exit status: 0 all passed; 1 a case failed; 2 wrong
+/// Each case opens a connection of its own, over userspace iWARP or a card, and changes nothing on the server. Exit status: 0 all passed; 1 a case failed; 2 wrong
 /// use, or the server cannot be reached.
 #[derive(Debug, Args)]
 pub(crate) struct Probe {
-    /// The server; the port is 5445 where none is given
+    /// The server; the port is 5445 where none is given, over verbs 445
     #[arg(value_name = "HOST[:PORT]", required_unless_present = "list")]
     pub(crate) host: Option<String>,
+    /// What carries the connections
+    #[arg(long, value_name = "TRANSPORT", value_enum, default_value_t = Carrier::Iwarp)]
+    pub(crate) transport: Carrier,
     /// Only show the cases
     #[arg(long)]
     pub(crate) list: bool,
@@ -405,13 +434,16 @@ pub(crate) enum ProbeFormat {
 
 /// Be an SMB Direct server, for tries without hardware
 ///
-/// Speaks userspace iWARP over TCP. Its users are guests, unless RDMASCOPE_PASSWORD is set: then it is the password of every user.
+/// Speaks userspace iWARP over TCP, or RDMA through a card. Its users are guests, unless RDMASCOPE_PASSWORD is set: then it is the password of every user.
 #[derive(Debug, Args)]
 #[command(after_help = PEER_EXAMPLES)]
 pub(crate) struct Peer {
     /// Where to listen
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5445")]
     pub(crate) listen: std::net::SocketAddr,
+    /// What carries the sessions; over verbs, --listen is an address of the card's, or 0.0.0.0 for all cards
+    #[arg(long, value_name = "TRANSPORT", value_enum, default_value_t = Carrier::Iwarp)]
+    pub(crate) transport: Carrier,
     /// Share this folder; without it a few files in memory
     #[arg(long, value_name = "DIR")]
     pub(crate) share: Option<PathBuf>,

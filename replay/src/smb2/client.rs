@@ -456,7 +456,7 @@ impl Client {
                 Err(_) => Err(Error::Answer { what: "READ", why: "cannot be read" }),
             };
         };
-        let written = self.channel.lane().rdma().memory().written(memory.key);
+        let written = self.channel.lane().rdma().written(memory.key);
         // whatever came of it, the memory is ours again
         let mut data = self.channel.lane().deregister(memory.key).unwrap_or_default();
         let reply = result?;
@@ -466,16 +466,17 @@ impl Client {
         if fixed.data_remaining > length {
             return Err(Error::Answer { what: "READ", why: "says that more was written than was asked for" });
         }
-        if written != u64::from(fixed.data_remaining) {
+        if written.is_some_and(|written| written != u64::from(fixed.data_remaining)) {
             return Err(Error::Answer { what: "READ", why: "does not say how much RDMA wrote" });
         }
         data.truncate(fixed.data_remaining as usize);
         Ok(ReadData { data, invalidated: reply.invalidated == Some(memory.key) })
     }
 
-    /// Remote invalidation came with dialect 3.0.2.
+    /// Remote invalidation came with dialect 3.0.2, and cards end regions in this way only where they have memory windows.
     fn understood(&self, channel: RdmaChannel) -> RdmaChannel {
-        if channel == RdmaChannel::RDMA_V1_INVALIDATE && self.dialect == Dialect::SMB_3_0 { RdmaChannel::RDMA_V1 } else { channel }
+        let cannot = self.dialect == Dialect::SMB_3_0 || !self.channel.can_be_invalidated();
+        if channel == RdmaChannel::RDMA_V1_INVALIDATE && cannot { RdmaChannel::RDMA_V1 } else { channel }
     }
 
     /// A READ with any channel information; [`Client::finish`] gives its reply.

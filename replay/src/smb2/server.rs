@@ -1018,6 +1018,18 @@ pub fn serve(stream: TcpStream, share: Arc<Share>, config: &Config) -> Result<()
     Ok(())
 }
 
+/// Serves one connection that somebody asked a card for.
+///
+/// # Errors
+/// Those of the card.
+#[cfg(target_os = "linux")]
+pub fn serve_card(request: rdmascope_verbs::Request, share: Arc<Share>, config: &Config) -> Result<(), Error> {
+    let mut channel = Channel::accept_card(request, config, Duration::from_secs(10))?;
+    serve_channel(&mut channel, share)?;
+    channel.finish()?;
+    Ok(())
+}
+
 /// The same on a channel of the caller's, which is left open to be looked at.
 ///
 /// # Errors

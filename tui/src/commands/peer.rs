@@ -1,13 +1,16 @@
-//! `rdmascope peer`: an SMB Direct server of our own over userspace iWARP.
+//! `rdmascope peer`: an SMB Direct server of our own over userspace iWARP, or a card.
 
 use crate::cli::Peer;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::keys::ntlm::nt_hash;
 use rdmascope_replay::channel::Config;
 use rdmascope_replay::fault::FAULTS;
+#[cfg(target_os = "linux")]
+use rdmascope_replay::smb2::server::serve_card;
 use rdmascope_replay::smb2::server::{Share, serve};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::smbd::SETTLE;
+use rdmascope_replay::transport::Transport;
 use std::io::{self, Write};
 use std::net::TcpListener;
 use std::process::ExitCode;
@@ -36,12 +39,16 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
         writable: args.share.is_none() || args.allow_writes,
         nt_hash: std::env::var("RDMASCOPE_PASSWORD").ok().map(|password| nt_hash(&password)),
     });
+    let mut config = Config { transport: args.transport.transport()?, ..Config::default() };
+    config.smbd.settle = SETTLE;
+    #[cfg(target_os = "linux")]
+    if let Transport::Verbs(verbs) = config.transport {
+        return cards(args, verbs, &share, &config);
+    }
     let listener = TcpListener::bind(args.listen).with_context(|| format!("cannot listen on {}", args.listen))?;
     let mut out = io::stdout();
     writeln!(out, "listening on {}, share {}", listener.local_addr()?, args.name)?;
     out.flush()?;
-    let mut config = Config::default();
-    config.smbd.settle = SETTLE;
     let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         // a connection that was gone before it was accepted is its client's affair
@@ -64,6 +71,35 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
         });
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The same over RDMA cards.
+#[cfg(target_os = "linux")]
+fn cards(args: &Peer, verbs: rdmascope_verbs::Verbs, share: &Arc<Share>, config: &Config) -> Result<ExitCode> {
+    if args.fault.is_some() {
+        bail!("--fault: a card does not let itself be made to do these things; they are done over userspace iWARP only");
+    }
+    let mut listener = rdmascope_verbs::Listener::bind(verbs, args.listen)?;
+    let mut out = io::stdout();
+    writeln!(out, "listening on {} over RDMA, share {}", listener.address(), args.name)?;
+    out.flush()?;
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let Some(request) = listener.next(std::time::Duration::from_secs(60))? else { continue };
+        if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
+            open.fetch_sub(1, Ordering::Relaxed);
+            request.reject();
+            continue;
+        }
+        let (share, config, open) = (share.clone(), config.clone(), open.clone());
+        thread::spawn(move || {
+            let client = request.peer();
+            if let Err(e) = serve_card(request, share, &config) {
+                let _ = writeln!(io::stderr(), "rdmascope: {client}: {e}");
+            }
+            open.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
 }
 
 /// Files to read: a small one, one of lines, and one that takes RDMA.

@@ -1,7 +1,7 @@
 //! `rdmascope probe HOST`: an SMB Direct server put to the cases of the conformance suite.
 
 use super::replay::resolve;
-use crate::cli::{Color, Probe, ProbeFormat};
+use crate::cli::{Carrier, Color, Probe, ProbeFormat};
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
 use rdmascope_replay::channel::Config;
@@ -30,8 +30,12 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         out.finish()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (_, address) = resolve(args.host.as_deref().unwrap_or_default())?;
-    let target = Target { address, config: Config::default(), settle: Duration::from_nanos(SETTLE.unsigned_abs()) };
+    let transport = args.transport.transport()?;
+    if args.keep.is_some() && args.transport == Carrier::Verbs {
+        bail!("-w: what a card sends is not seen here; capture it on the wire");
+    }
+    let (_, address) = resolve(args.host.as_deref().unwrap_or_default(), transport.port())?;
+    let target = Target { address, config: Config { transport, ..Config::default() }, settle: Duration::from_nanos(SETTLE.unsigned_abs()) };
     let mut keep = match &args.keep {
         Some(path) => Some((File::create(path).with_context(|| format!("{} cannot be written", path.display()))?, path)),
         None => None,

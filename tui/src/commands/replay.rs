@@ -20,8 +20,6 @@ use std::time::Duration;
 
 /// Something was not as recorded.
 const DIFFERS: u8 = 1;
-/// The port of SMB Direct on iWARP.
-const PORT: u16 = 5445;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
@@ -47,9 +45,11 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
         bail!("--transport verbs is not there yet: only iWARP in user space is; a server on RoCE or InfiniBand cannot be reached");
     }
     let to = args.to.as_deref().unwrap_or_default();
-    let (host, address) = resolve(to)?;
+    let transport = args.transport.transport()?;
+    let (host, address) = resolve(to, transport.port())?;
     let mut config = Config::default();
     config.smbd.settle = SETTLE;
+    config.transport = transport;
     if let Some(credits) = args.credits {
         config.smbd.send_credits = credits;
         config.smbd.receive_credits = credits;
@@ -124,13 +124,13 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     Ok(if total.differ > 0 { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
 }
 
-/// HOST, HOST:PORT, or an IPv6 address with or without brackets.
-pub(super) fn resolve(text: &str) -> Result<(String, SocketAddr)> {
+/// HOST, HOST:PORT, or an IPv6 address with or without brackets; with `port` where there is none.
+pub(super) fn resolve(text: &str, port: u16) -> Result<(String, SocketAddr)> {
     let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
-            (host, port.parse().map_err(|_| anyhow!("\"{text}\": {port} is not a port"))?)
+        Some((host, given)) if !host.contains(':') || host.ends_with(']') => {
+            (host, given.parse().map_err(|_| anyhow!("\"{text}\": {given} is not a port"))?)
         }
-        _ => (text, PORT),
+        _ => (text, port),
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let mut addresses = (host, port).to_socket_addrs().map_err(|e| anyhow!("\"{host}\" is not known: {e}"))?;
