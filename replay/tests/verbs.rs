@@ -77,7 +77,7 @@ fn a_session_reads_and_writes_by_rdma() {
         client.close(file.id).unwrap();
         client.echo().unwrap();
         assert_eq!(client.channel().lane().smbd().unwrap().breaches(), [], "{host}");
-        client.finish().unwrap();
+        client.leave().unwrap();
     }
 }
 

@@ -295,7 +295,7 @@ pub(crate) struct Tui {
 
 /// Do again, against a live server, what a captured SMB Direct session did
 ///
-/// Opens a session of its own over userspace iWARP (no RDMA card is needed), issues the recorded operations in their order, and compares status, bytes,
+/// Opens a session of its own, over userspace iWARP (no RDMA card is needed) or through a card, issues the recorded operations in their order, and compares status, bytes,
 /// contents and latency.
 #[derive(Debug, Args)]
 #[command(after_help = REPLAY_EXAMPLES)]
@@ -315,9 +315,6 @@ pub(crate) struct Replay {
     /// recorded, asap, or how many times as fast as recorded
     #[arg(long, value_name = "PACE", default_value = "asap", value_parser = pace)]
     pub(crate) pace: rdmascope_replay::script::Pace,
-    /// How to reach the server
-    #[arg(long, value_name = "TRANSPORT", value_enum, default_value_t = Transport::Iwarp)]
-    pub(crate) transport: Transport,
     /// Also do what changes files on the server
     #[arg(long)]
     pub(crate) allow_writes: bool,
@@ -351,15 +348,6 @@ pub(crate) struct Replay {
     /// What if: messages of so many bytes at most put together from fragments
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(131_072..))]
     pub(crate) fragment: Option<u32>,
-}
-
-/// What carries SMB Direct.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Transport {
-    /// iWARP in user space, over TCP
-    Iwarp,
-    /// An RDMA adapter, by libibverbs and librdmacm
-    Verbs,
 }
 
 /// What carries a session of our own.
