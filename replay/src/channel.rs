@@ -374,15 +374,8 @@ impl Channel {
     }
 
     #[cfg(target_os = "linux")]
-    fn connect_card(
-        verbs: rdmascope_verbs::Verbs,
-        address: SocketAddr,
-        config: &Config,
-        timeout: Duration,
-        raw: bool,
-    ) -> io::Result<Self> {
-        let connection =
-            rdmascope_verbs::Connection::connect(verbs, address, card_options(config), timeout).map_err(io::Error::other)?;
+    fn connect_card(verbs: rdmascope_verbs::Verbs, address: SocketAddr, config: &Config, timeout: Duration, raw: bool) -> io::Result<Self> {
+        let connection = rdmascope_verbs::Connection::connect(verbs, address, card_options(config), timeout).map_err(io::Error::other)?;
         Ok(Self::new(None, |now| Lane::of_card(now, config, connection, true, raw)))
     }
 
