@@ -133,12 +133,38 @@ pub enum Problem {
     /// What was to be written does not fit the file format.
     #[error("cannot be written: {0}")]
     DoesNotFit(String),
+    /// There is no interface of this name; these there are.
+    #[error("no such interface; there are {}", .0.join(", "))]
+    NoSuchInterface(Vec<String>),
+    /// The operating system does not let us capture.
+    #[error("capturing needs {capability}: run as root, or grant it once: sudo setcap {}+ep {}", capability.to_lowercase(), program())]
+    NotPermitted {
+        /// What is missing.
+        capability: &'static str,
+    },
+    /// The operating system failed while opening an interface, or while capturing from it.
+    #[error("{what}: {source}")]
+    Live {
+        /// What it was asked for.
+        what: &'static str,
+        /// What it said.
+        #[source]
+        source: io::Error,
+    },
+    /// A frame of a live capture was asked for by offset that is kept no longer.
+    #[error("the frame is kept no longer: only the last ones of a live capture are")]
+    NoLongerKept,
     /// A record was asked for by offset, and none begins there.
     #[error("no record begins at byte {0}")]
     NoRecordAt(u64),
     /// A record was asked for by offset that was not kept; see [`OpenOptions::spool`](crate::OpenOptions::spool).
     #[error("the record at byte {0} is not in the temporary copy, which is full")]
     NotKept(u64),
+}
+
+/// The path of this program, as a shell can be given it.
+fn program() -> String {
+    std::env::current_exe().map_or_else(|_| "rdmascope".to_owned(), |p| p.display().to_string())
 }
 
 fn advice(source: &io::Error) -> &'static str {

@@ -5,6 +5,8 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod inflate;
+#[cfg(unix)]
+pub mod live;
 mod mapped;
 mod merge;
 mod metadata;

@@ -53,6 +53,11 @@ impl<'a> Record<'a> {
         Record { time_ns, offset: 0, interface, wire_len, link_type, flags: Flags(0), bytes, options: &[] }
     }
 
+    /// The same record with only the first `len` bytes of what was captured.
+    pub fn cut(self, len: usize) -> Record<'a> {
+        Record { bytes: self.bytes.get(..len).unwrap_or(self.bytes), ..self }
+    }
+
     /// Whether the file gives a time for this frame. A pcapng Simple Packet Block does not.
     pub fn has_time(&self) -> bool {
         self.flags.0 & Flags::NO_TIME == 0
@@ -96,6 +101,11 @@ pub(crate) const OPT_COMMENT: u16 = 1;
 pub(crate) const EPB_FLAGS: u16 = 2;
 /// `epb_dropcount`.
 pub(crate) const EPB_DROPCOUNT: u16 = 4;
+
+/// The options of a frame that came in: `epb_flags` 1.
+pub(crate) const INBOUND: &[u8] = &[2, 0, 4, 0, 1, 0, 0, 0];
+/// The options of a frame that went out: `epb_flags` 2.
+pub(crate) const OUTBOUND: &[u8] = &[2, 0, 4, 0, 2, 0, 0, 0];
 
 /// One pcapng option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -113,11 +113,18 @@ pub struct RandomAccess {
 enum From {
     Mapped(Arc<CaptureFile>),
     Stored { stored: Stored, format: Format, max_record_len: u32 },
+    #[cfg(unix)]
+    Window(crate::live::WindowReader),
 }
 
 impl RandomAccess {
     pub(crate) fn mapped(file: Arc<CaptureFile>, metadata: Metadata) -> RandomAccess {
         RandomAccess { path: file.path().to_owned(), metadata, from: From::Mapped(file), scratch: Vec::new() }
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn window(reader: crate::live::WindowReader, metadata: Metadata) -> RandomAccess {
+        RandomAccess { path: PathBuf::from("live capture"), metadata, from: From::Window(reader), scratch: Vec::new() }
     }
 
     pub(crate) fn stored(path: PathBuf, stored: Stored, format: Format, max_record_len: u32, metadata: Metadata) -> RandomAccess {
@@ -135,6 +142,14 @@ impl RandomAccess {
     pub fn record_at(&mut self, offset: u64) -> Result<Record<'_>> {
         let (stored, format, max) = match &self.from {
             From::Mapped(file) => return file.record_at(&self.metadata, offset),
+            #[cfg(unix)]
+            From::Window(reader) => {
+                return match reader.record_at(offset, &mut self.scratch) {
+                    Ok(Some(record)) => Ok(record),
+                    Ok(None) => Err(Error::new(&self.path, Problem::NoLongerKept)),
+                    Err(source) => Err(Error::new(&self.path, Problem::Read { offset, source })),
+                };
+            }
             From::Stored { stored, format, max_record_len } => (stored, format, *max_record_len),
         };
         let mut have = 0;

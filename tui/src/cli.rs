@@ -47,6 +47,31 @@ Examples:
   rdmascope export annotated trace.pcap annotated.pcapng     open it in Wireshark: Analyze, Expert Information
   rdmascope export payloads trace.pcap files                 what was read and written, by name";
 
+const CAPTURE_EXAMPLES: &str = "\
+Examples:
+  rdmascope capture -D                                       where can be captured, what is seen there, and why not
+  rdmascope capture -i eth0 -w trace.pcapng                  what carries RDMA, until Ctrl-C
+  rdmascope capture -i eth0 -i eth1 -w trace.pcapng --headers-only
+  rdmascope capture -i eth0 -f 'rdma or tcp port 9999'       an extra port
+  rdmascope capture -i eth0 -f everything -w all.pcapng -a duration:60
+  rdmascope capture -i eth0 -w ring.pcapng -b filesize:100 -b files:10
+  rdmascope capture -i eth0 -w - | rdmascope dissect -
+
+Capture filters join tests with and, or, not and parentheses:
+  rdma          the default: roce or iwarp or smb or tunnels or pause or fragments
+  everything    all frames
+  roce          RoCE: UDP port 4791, ethertype 0x8915
+  iwarp         TCP ports 5445 and 20049, and MPA handshakes on any port, which is then captured from there on
+  smb, nfs      TCP port 445; ports 2049, 20049 and 111
+  tunnels       GRE and ERSPAN, VXLAN, GENEVE, IP in IP, MPLS: whatever they carry
+  pause         Ethernet pause frames (PFC)
+  fragments     IP fragments behind the first
+  [src|dst] [tcp|udp] port N[-M]; [src|dst] host ADDRESS[/BITS]; ethertype N; proto N; vlan [N]; ip, ip6, arp, tcp, udp
+
+SIGINT and SIGTERM end the capture with what came by then, SIGHUP begins a new file. A file ends with what its interfaces counted, drops among it.
+
+Exit status: 0 done; 2 wrong use, no such interface, no permission, or a disk that is full (what was written is kept).";
+
 const REPLAY_EXAMPLES: &str = "\
 Examples:
   rdmascope replay trace.pcapng --plan                        what would be sent, and what is left out and why
@@ -91,6 +116,7 @@ pub(crate) enum Command {
     Analyze(Analyze),
     Dissect(Dissect),
     Tui(Tui),
+    Capture(Capture),
     Replay(Replay),
     Probe(Probe),
     Peer(Peer),
@@ -291,6 +317,104 @@ pub(crate) struct Tui {
     /// Go on with what is written to the file while it is shown
     #[arg(short = 'F', long)]
     pub(crate) follow: bool,
+}
+
+/// Where and what to capture.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Live capture")]
+pub(crate) struct LiveArgs {
+    /// Capture from this interface; may be given several times; any stands for all that are up
+    #[arg(short = 'i', long = "interface", value_name = "IFACE")]
+    pub(crate) interfaces: Vec<String>,
+    /// What to capture; the kernel drops the rest (see rdmascope capture --help) [default: rdma]
+    #[arg(short = 'f', long, value_name = "FILTER", requires = "interfaces")]
+    pub(crate) capture_filter: Option<String>,
+    /// Keep so many bytes of each frame at most
+    #[arg(short = 's', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=262_144), requires = "interfaces")]
+    pub(crate) snapshot_length: Option<u32>,
+    /// MiB of memory that the kernel fills while we are busy, for each socket [default: 64]
+    #[arg(short = 'B', long, value_name = "MiB", value_parser = mebibytes, requires = "interfaces")]
+    pub(crate) buffer_size: Option<usize>,
+    /// Sockets per interface, among which the kernel spreads flows [default: 1]
+    #[arg(long, value_name = "N", value_parser = sockets, requires = "interfaces")]
+    pub(crate) sockets: Option<usize>,
+    /// Do not ask interfaces for frames that are not for this host
+    #[arg(short = 'p', long, requires = "interfaces")]
+    pub(crate) no_promiscuous: bool,
+    /// Become this user once the interfaces are open; without it, who called sudo
+    #[arg(long, value_name = "NAME", requires = "interfaces")]
+    pub(crate) user: Option<String>,
+    /// Capture through libpcap, where that is built in
+    #[arg(long, requires = "interfaces")]
+    pub(crate) libpcap: bool,
+}
+
+fn mebibytes(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (2..=16_384).contains(n)).ok_or_else(|| "a number from 2 to 16384".to_owned())
+}
+
+fn sockets(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|n| (1..=64).contains(n)).ok_or_else(|| "a number from 1 to 64".to_owned())
+}
+
+/// Capture from interfaces, into a file or a ring of files
+#[derive(Debug, Args)]
+#[command(after_help = CAPTURE_EXAMPLES)]
+pub(crate) struct Capture {
+    /// List where can be captured, what is seen there, and why not
+    #[arg(short = 'D', long, exclusive = true)]
+    pub(crate) list: bool,
+    #[command(flatten)]
+    pub(crate) live: LiveArgs,
+    /// Write pcapng here; - is standard output; without it frames are only counted
+    #[arg(short = 'w', long, value_name = "FILE")]
+    pub(crate) write: Option<PathBuf>,
+    /// Begin a new file after filesize:MB or duration:S, and keep files:N of them; may be given several times
+    #[arg(short = 'b', long, value_name = "KEY:N", value_parser = file_limit, requires = "write")]
+    pub(crate) ring: Vec<CaptureLimit>,
+    /// End after duration:S, packets:N, filesize:MB or files:N; may be given several times
+    #[arg(short = 'a', long, value_name = "KEY:N", value_parser = capture_limit)]
+    pub(crate) autostop: Vec<CaptureLimit>,
+    /// End after so many frames
+    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Keep what analysis needs: messages whole, bulk data of RDMA Reads and Writes without its bytes
+    #[arg(long)]
+    pub(crate) headers_only: bool,
+    /// Say nothing but errors
+    #[arg(short = 'q', long)]
+    pub(crate) quiet: bool,
+}
+
+/// A limit of a capture or of one of its files.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum CaptureLimit {
+    /// Bytes; the command line has MB.
+    Bytes(u64),
+    Time(std::time::Duration),
+    Packets(u64),
+    Files(u32),
+}
+
+fn capture_limit(text: &str) -> Result<CaptureLimit, String> {
+    let expected = || "filesize:MB, duration:SECONDS, packets:N or files:N is expected".to_owned();
+    let (key, value) = text.split_once(':').ok_or_else(expected)?;
+    let number: f64 = value.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0 && *n < 1e12).ok_or_else(expected)?;
+    let whole = (number.fract() == 0.0).then_some(number as u64);
+    match (key, whole) {
+        ("filesize", _) => Ok(CaptureLimit::Bytes((number * 1e6) as u64)),
+        ("duration", _) => Ok(CaptureLimit::Time(std::time::Duration::from_secs_f64(number))),
+        ("packets", Some(n)) => Ok(CaptureLimit::Packets(n)),
+        ("files", Some(n)) => u32::try_from(n).map(CaptureLimit::Files).map_err(|_| expected()),
+        _ => Err(expected()),
+    }
+}
+
+fn file_limit(text: &str) -> Result<CaptureLimit, String> {
+    match capture_limit(text)? {
+        CaptureLimit::Packets(_) => Err("filesize:MB, duration:SECONDS or files:N is expected".to_owned()),
+        limit => Ok(limit),
+    }
 }
 
 /// Do again, against a live server, what a captured SMB Direct session did
@@ -561,6 +685,18 @@ mod tests {
             let line = one_line(&e);
             assert!(!line.contains('\n') && line.len() > 20, "{arguments:?}: {line}");
         }
+    }
+
+    #[test]
+    fn limits_of_captures_are_read() {
+        use std::time::Duration;
+        assert_eq!(capture_limit("filesize:1.5"), Ok(CaptureLimit::Bytes(1_500_000)));
+        assert_eq!(capture_limit("duration:0.5"), Ok(CaptureLimit::Time(Duration::from_millis(500))));
+        assert_eq!(capture_limit("packets:7"), Ok(CaptureLimit::Packets(7)));
+        for wrong in ["", "7", "files:0", "files:1.5", "packets:-1", "duration:x", "size:1", "filesize:nan"] {
+            assert!(capture_limit(wrong).is_err(), "{wrong}");
+        }
+        assert!(file_limit("packets:7").is_err());
     }
 
     #[test]

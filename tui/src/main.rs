@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 mod dissection;
 mod input;
+mod live;
 mod output;
 mod report;
 mod stdout;

@@ -1,6 +1,7 @@
 //! One file per verb. Each takes its part of the command line and gives the exit status, or the error that ends it.
 
 mod analyze;
+mod capture;
 mod completions;
 mod dissect;
 mod explain;
@@ -30,5 +31,6 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Probe(args) => probe::run(&args, cli.color),
         Command::Peer(args) => peer::run(&args),
         Command::Tui(args) => tui::run(&args, cli.color),
+        Command::Capture(args) => capture::run(&args, cli.color),
     }
 }

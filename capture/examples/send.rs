@@ -1,0 +1,43 @@
+//! Replays the frames of a capture out of an interface, over and over: send INTERFACE FILE PER_SECOND SECONDS [ROUNDS_PER_ADDRESS]
+//!
+//! For benchmarks of capturing, in a network namespace of one's own: it needs CAP_NET_RAW. With ROUNDS_PER_ADDRESS, the client's and the server's
+//! IPv4 addresses change after so many rounds through the file, so that connections come and go (frames then have a wrong invariant CRC
+//! and wrong IP checksums; capture with --no-crc). Prints how many frames went.
+
+#[cfg(target_os = "linux")]
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    use rdmascope_capture::live::send::Sender;
+    use rdmascope_capture::{OpenOptions, Source, open};
+
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [interface, file, per_second, seconds, rest @ ..] = &arguments[..] else {
+        return Err("send INTERFACE FILE PER_SECOND SECONDS [ROUNDS_PER_ADDRESS]".into());
+    };
+    let per_address: u64 = rest.first().map_or(Ok(0), |r| r.parse())?;
+    let mut capture = open(file, OpenOptions::new())?;
+    let mut frames = Vec::new();
+    while let Some(record) = capture.next()? {
+        frames.push(record.bytes.to_vec());
+    }
+    let sender = Sender::open(interface)?;
+    let begun = std::time::Instant::now();
+    let sent = sender.replay(
+        &mut frames,
+        per_second.parse()?,
+        std::time::Duration::from_secs_f64(seconds.parse()?),
+        |round, _, frame| {
+            if per_address > 0 && frame.len() > 34 && frame[12..14] == [8, 0] {
+                // the second and third byte of both addresses
+                let number = ((round / per_address) as u16).to_be_bytes();
+                frame[27..29].copy_from_slice(&number);
+                frame[31..33].copy_from_slice(&number);
+            }
+        },
+    )?;
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("sent {sent} frames in {seconds:.3} s, {:.0} a second", sent as f64 / seconds);
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {}

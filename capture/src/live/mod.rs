@@ -1,0 +1,810 @@
+//! Frames as they pass: one trait for all places that they come from, and one [`Source`] of several such places.
+//!
+//! ```text
+//!   PacketSocket (AF_PACKET, a ring per socket) ─┐
+//!   libpcap (feature `libpcap`)                 ─┼─ Live ─▶ LiveSource: by time ─▶ Source::advance
+//!   verbs sniffer                               ─┘             └─ Window: the last frames, to be read again
+//! ```
+//! A loop over a live source never ends by itself: [`Source::advance`] gives `false` when nothing came for a while, so that the caller can
+//! look at its clock, and [`LiveSource::is_over`] tells the end that the stop flag asked for.
+
+#[doc(hidden)]
+pub mod filter;
+mod headers;
+#[cfg(target_os = "linux")]
+mod interface;
+#[cfg(feature = "libpcap")]
+mod libpcap;
+#[cfg(target_os = "linux")]
+mod packet;
+#[cfg(target_os = "linux")]
+mod privileges;
+pub mod rdma;
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub mod send;
+mod window;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+pub use filter::{Filter, FilterError, NAMES};
+pub use headers::headers_only;
+#[cfg(target_os = "linux")]
+pub use packet::PacketSocket;
+#[cfg(target_os = "linux")]
+pub use privileges::{Dropped, drop_privileges};
+pub(crate) use window::Reader as WindowReader;
+
+use crate::LinkType;
+use crate::error::{Error, Problem, Result};
+use crate::metadata::{Interface, InterfaceStatistics, Metadata, Section};
+use crate::record::{Flags, Record};
+use crate::source::{Progress, Source};
+use crate::spool::RandomAccess;
+use window::Window;
+
+/// Bytes kept of a frame where nobody says otherwise: all of it, however much was joined on reception.
+pub const SNAP_LEN: u32 = 262_144;
+/// Bytes of a ring where nobody says otherwise.
+pub const RING_BYTES: usize = 64 << 20;
+/// How long `advance` waits for a frame.
+const WAIT_MS: u32 = 50;
+/// Between two looks at interfaces that are down.
+const WATCH_EVERY: Duration = Duration::from_millis(200);
+/// Events that nobody asked for are forgotten beyond these.
+const EVENTS_MAX: usize = 256;
+
+/// How to capture.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// What to capture; the kernel applies it.
+    pub filter: Filter,
+    /// Bytes kept of a frame; 0 for all.
+    pub snap_len: u32,
+    /// Bytes of the ring of each socket. Less is taken where there is not so much.
+    pub ring_bytes: usize,
+    /// Sockets per interface, among which the kernel spreads flows.
+    pub sockets: usize,
+    /// Whether to ask interfaces for frames that are not for this host.
+    pub promiscuous: bool,
+    /// Whether to capture through libpcap, where that is built in.
+    pub libpcap: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { filter: Filter::default(), snap_len: 0, ring_bytes: RING_BYTES, sockets: 1, promiscuous: true, libpcap: false }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn snap(&self) -> u32 {
+        if self.snap_len == 0 { SNAP_LEN } else { self.snap_len }
+    }
+}
+
+/// A frame that was captured a moment ago.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Nanoseconds since 1970.
+    pub time_ns: i64,
+    /// Its length on the wire in bytes.
+    pub wire_len: u32,
+    /// How `bytes` begins.
+    pub link_type: LinkType,
+    /// What was kept of it.
+    pub bytes: &'a [u8],
+    /// pcapng options, little-endian: its direction.
+    pub options: &'static [u8],
+}
+
+impl Default for Frame<'_> {
+    fn default() -> Self {
+        Self { time_ns: 0, wire_len: 0, link_type: LinkType::NULL, bytes: &[], options: &[] }
+    }
+}
+
+/// What came of asking for a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// There is one.
+    Frame,
+    /// None now.
+    NotYet,
+}
+
+/// What happened to a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The interface went down. It is waited for.
+    Down,
+    /// The interface is not there any more. One of its name is waited for.
+    Gone,
+    /// Frames can come again.
+    Up,
+    /// It is there again but cannot be captured from, for this reason. It is tried again.
+    Lost(String),
+    /// An MPA handshake was seen on this TCP port, which is captured from now on.
+    Port(u16),
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Down => f.write_str("the interface went down; waiting for it"),
+            Self::Gone => f.write_str("the interface is gone; waiting for one of this name"),
+            Self::Up => f.write_str("the interface is up; capturing again"),
+            Self::Lost(why) => write!(f, "the interface is there again but cannot be captured from: {why}"),
+            Self::Port(port) => write!(f, "an MPA handshake on TCP port {port}; that port is captured from now on"),
+        }
+    }
+}
+
+/// What a place has counted since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames that passed the filter, dropped ones among them.
+    pub accepted: u64,
+    /// Frames that were handed on.
+    pub delivered: u64,
+    /// Bytes of those on the wire.
+    pub bytes: u64,
+    /// Frames dropped by the kernel because the ring was full.
+    pub dropped_by_kernel: u64,
+    /// Frames dropped before: by the interface, or by the kernel on its behalf. They may not have passed the filter.
+    pub dropped_by_interface: u64,
+    /// Times that the ring was full.
+    pub freezes: u64,
+    /// Frames whose checksum the hardware was yet to fill in.
+    pub checksum_not_ready: u64,
+}
+
+impl Counters {
+    fn add(&mut self, other: &Self) {
+        self.accepted += other.accepted;
+        self.delivered += other.delivered;
+        self.bytes += other.bytes;
+        self.dropped_by_kernel += other.dropped_by_kernel;
+        // sockets of one interface all see the same
+        self.dropped_by_interface = self.dropped_by_interface.max(other.dropped_by_interface);
+        self.freezes += other.freezes;
+        self.checksum_not_ready += other.checksum_not_ready;
+    }
+
+    /// All drops.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_by_kernel + self.dropped_by_interface
+    }
+}
+
+/// A place where frames come from as they pass.
+pub trait Live: Send {
+    /// What it is, as a capture file describes it.
+    fn interface(&self) -> &Interface;
+
+    /// Goes to the next frame without waiting for one.
+    fn advance(&mut self) -> Result<Ready>;
+
+    /// The frame that [`Live::advance`] went to.
+    fn frame(&self) -> Frame<'_>;
+
+    /// What can be waited on with poll; `None` where it has to be asked again and again.
+    fn descriptor(&self) -> Option<RawFd>;
+
+    /// Called when the descriptor has an error, and now and then: looks at what became of the interface.
+    fn watch(&mut self) -> Option<Event>;
+
+    /// A frame may show so many milliseconds after its time.
+    fn latency_ms(&self) -> u32 {
+        0
+    }
+
+    /// What was counted.
+    fn counters(&mut self) -> Counters;
+
+    /// Captures this TCP port too, where the filter asks for MPA. Says whether that is new.
+    fn learn_tcp_port(&mut self, _port: u16) -> Result<bool> {
+        Ok(false)
+    }
+}
+
+struct Place {
+    live: Box<dyn Live>,
+    name: String,
+    /// Its number in the metadata.
+    interface: u32,
+    /// Whether its frame waits for its turn.
+    pending: bool,
+    is_up: bool,
+}
+
+/// Several places as one source, by time.
+pub struct LiveSource {
+    places: Vec<Place>,
+    metadata: Metadata,
+    current: Option<usize>,
+    stop: Arc<AtomicBool>,
+    /// Frames up to here are given after a stop.
+    until_ns: Option<i64>,
+    over: bool,
+    events: VecDeque<(String, Event)>,
+    watched: Instant,
+    started_ns: i64,
+    /// ns that a frame is held back for older ones of other places.
+    hold_ns: i64,
+    window: Option<Window>,
+    offset: u64,
+    bytes: u64,
+}
+
+impl fmt::Debug for LiveSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.places.iter().map(|p| p.name.as_str()).collect();
+        f.debug_struct("LiveSource").field("places", &names).finish_non_exhaustive()
+    }
+}
+
+/// ns since 1970.
+fn now_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// Opens interfaces by name; `any` stands for all that are up. When `stop` becomes true, the source ends with the frames that came before.
+pub fn open(names: &[String], options: &Options, stop: Arc<AtomicBool>) -> Result<LiveSource> {
+    let mut places = Vec::new();
+    for name in expand(names) {
+        places.extend(open_one(&name, options)?.into_iter().map(|live| (name.clone(), live)));
+    }
+    Ok(LiveSource::new(places, stop))
+}
+
+#[cfg(target_os = "linux")]
+fn expand(names: &[String]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for name in names {
+        let meant = match name.as_str() {
+            "any" if interface::facts("any").is_none() => {
+                interface::names().into_iter().filter(|n| interface::facts(n).is_some_and(|f| f.is_up() && f.link_type().is_some())).collect()
+            }
+            _ => vec![name.clone()],
+        };
+        for name in meant {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+    }
+    all
+}
+
+#[cfg(not(target_os = "linux"))]
+fn expand(names: &[String]) -> Vec<String> {
+    names.to_vec()
+}
+
+fn open_one(name: &str, options: &Options) -> Result<Vec<Box<dyn Live>>> {
+    if options.libpcap {
+        #[cfg(feature = "libpcap")]
+        return Ok(vec![Box::new(libpcap::Handle::open(name, options)?)]);
+        #[cfg(not(feature = "libpcap"))]
+        return Err(Error::new(name, Problem::Unsupported("libpcap: built without the feature libpcap".to_owned())));
+    }
+    #[cfg(target_os = "linux")]
+    {
+        if interface::facts(name).is_none() && rdma::ports(Path::new(rdma::SYS)).iter().any(|p| p.device == name) {
+            return sniffer(name, options);
+        }
+        if options.sockets <= 1 {
+            return Ok(vec![Box::new(PacketSocket::open(name, options, None)?)]);
+        }
+        let mut group = None;
+        let mut sockets: Vec<Box<dyn Live>> = Vec::new();
+        for _ in 0..options.sockets {
+            sockets.push(Box::new(PacketSocket::open(name, options, Some(&mut group))?));
+        }
+        Ok(sockets)
+    }
+    #[cfg(not(target_os = "linux"))]
+    Err(Error::new(name, Problem::Unsupported("live capture on this system without libpcap (build with --features libpcap)".to_owned())))
+}
+
+/// The traffic that an RDMA device moves past the kernel.
+#[cfg(target_os = "linux")]
+fn sniffer(device: &str, _options: &Options) -> Result<Vec<Box<dyn Live>>> {
+    let ports = rdma::ports(Path::new(rdma::SYS));
+    let port = ports.iter().find(|p| p.device == device);
+    let hint = match port {
+        Some(rdma::Port { is_software: true, netdev: Some(netdev), .. }) => format!("; its frames pass {netdev}: capture there"),
+        _ => "; capture at a mirror port of the switch".to_owned(),
+    };
+    Err(Error::new(device, Problem::Unsupported(format!("capturing from an RDMA device itself{hint}"))))
+}
+
+impl LiveSource {
+    /// A source of places of your own.
+    pub fn new(places: Vec<(String, Box<dyn Live>)>, stop: Arc<AtomicBool>) -> LiveSource {
+        let mut metadata = Metadata { revision: 1, ..Metadata::default() };
+        metadata.sections.push(Section { application: Some("rdmascope".to_owned()), os: os(), ..Section::default() });
+        let mut all = Vec::new();
+        for (name, live) in places {
+            let number = match metadata.interfaces.iter().position(|i| i.name.as_deref() == Some(name.as_str())) {
+                Some(number) => number,
+                None => {
+                    metadata.interfaces.push(live.interface().clone());
+                    metadata.interfaces.len() - 1
+                }
+            };
+            all.push(Place { live, name, interface: number as u32, pending: false, is_up: true });
+        }
+        metadata.sections[0].interfaces = metadata.interfaces.len() as u32;
+        let latency = all.iter().map(|p| p.live.latency_ms()).max().unwrap_or(0);
+        let mut source = LiveSource {
+            places: all,
+            metadata,
+            current: None,
+            stop,
+            until_ns: None,
+            over: false,
+            events: VecDeque::new(),
+            watched: Instant::now(),
+            started_ns: now_ns(),
+            // blocks are handed over late, and clocks of cores differ by little
+            hold_ns: i64::from(latency) * 2_500_000,
+            window: None,
+            offset: 0,
+            bytes: 0,
+        };
+        source.watch_all(true);
+        source
+    }
+
+    /// Keeps the last frames in temporary files of up to `bytes`, so that they can be read again.
+    pub fn keep(mut self, bytes: u64) -> LiveSource {
+        self.window = Some(Window::new(bytes));
+        self
+    }
+
+    /// A way to read frames again by their offset; `None` where none are kept.
+    pub fn random_access(&self) -> Option<RandomAccess> {
+        Some(RandomAccess::window(self.window.as_ref()?.reader(), self.metadata.clone()))
+    }
+
+    /// Whether the stop flag was seen and everything up to then was given.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// When it was opened: nanoseconds since 1970.
+    pub fn started_ns(&self) -> i64 {
+        self.started_ns
+    }
+
+    /// What happened to a place since the last call, oldest first: its name, and what.
+    pub fn event(&mut self) -> Option<(String, Event)> {
+        self.events.pop_front()
+    }
+
+    /// What each interface has counted, by its number in the metadata, which are brought up to date with it.
+    pub fn counters(&mut self) -> Vec<Counters> {
+        let mut all = vec![Counters::default(); self.metadata.interfaces.len()];
+        for place in &mut self.places {
+            if let Some(sum) = all.get_mut(place.interface as usize) {
+                sum.add(&place.live.counters());
+            }
+        }
+        let now = now_ns();
+        for (interface, counters) in self.metadata.interfaces.iter_mut().zip(&all) {
+            interface.statistics = Some(InterfaceStatistics {
+                time_ns: now,
+                start_ns: Some(self.started_ns),
+                end_ns: Some(now),
+                received: Some(counters.accepted),
+                dropped_by_interface: Some(counters.dropped_by_interface),
+                accepted_by_filter: Some(counters.accepted),
+                dropped_by_os: Some(counters.dropped_by_kernel),
+                delivered: Some(counters.delivered),
+            });
+        }
+        all
+    }
+
+    /// An MPA handshake was seen on this TCP port: it is captured from now on, where the filter asks for that.
+    pub fn learn_tcp_port(&mut self, port: u16) -> Result<()> {
+        let mut is_new = false;
+        for place in &mut self.places {
+            is_new |= place.live.learn_tcp_port(port)?;
+        }
+        if is_new {
+            let name = self.places.first().map_or_else(String::new, |p| p.name.clone());
+            self.tell(name, Event::Port(port));
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, name: String, event: Event) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push_back((name, event));
+        }
+    }
+
+    /// Looks at interfaces that are down, or at all of them.
+    fn watch_all(&mut self, all: bool) {
+        self.watched = Instant::now();
+        for at in 0..self.places.len() {
+            if all || !self.places[at].is_up {
+                self.watch(at);
+            }
+        }
+    }
+
+    fn watch(&mut self, at: usize) {
+        let place = &mut self.places[at];
+        let Some(event) = place.live.watch() else { return };
+        place.is_up = event == Event::Up;
+        // of several sockets on one interface the first speaks
+        if self.places[..at].iter().any(|p| p.interface == self.places[at].interface) {
+            return;
+        }
+        let name = self.places[at].name.clone();
+        self.tell(name, event);
+    }
+
+    /// Waits for frames.
+    fn wait(&mut self, milliseconds: u32) {
+        let descriptors: Option<Vec<RawFd>> = self.places.iter().map(|p| p.live.descriptor()).collect();
+        #[cfg(target_os = "linux")]
+        match descriptors {
+            Some(descriptors) => {
+                let errors = packet::poll(&descriptors, milliseconds);
+                for (at, _) in errors.iter().enumerate().filter(|(_, e)| **e) {
+                    self.watch(at);
+                }
+                // an interface that is down makes poll return at once
+                if errors.iter().any(|e| *e) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            }
+            None => std::thread::sleep(Duration::from_millis(milliseconds.min(2).into())),
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            drop(descriptors);
+            std::thread::sleep(Duration::from_millis(milliseconds.min(2).into()));
+        }
+        if self.watched.elapsed() > WATCH_EVERY {
+            self.watch_all(false);
+        }
+    }
+
+    /// The place whose frame is next, if there is one that no older frame can come before.
+    #[inline]
+    fn choose(&mut self, now: impl Fn() -> i64) -> Result<Option<usize>> {
+        if let [place] = &mut self.places[..] {
+            return Ok(match place.live.advance()? {
+                Ready::Frame => Some(0),
+                Ready::NotYet => None,
+            });
+        }
+        let mut oldest: Option<(i64, usize)> = None;
+        let mut all = true;
+        for (at, place) in self.places.iter_mut().enumerate() {
+            if !place.pending {
+                place.pending = place.live.advance()? == Ready::Frame;
+            }
+            if place.pending {
+                let time = place.live.frame().time_ns;
+                if oldest.is_none_or(|(t, _)| time < t) {
+                    oldest = Some((time, at));
+                }
+            } else {
+                all = false;
+            }
+        }
+        let Some((time, at)) = oldest else { return Ok(None) };
+        if !all && now().saturating_sub(time) < self.hold_ns {
+            return Ok(None);
+        }
+        self.places[at].pending = false;
+        Ok(Some(at))
+    }
+
+    fn step(&mut self) -> Result<bool> {
+        let mut waited = 0;
+        loop {
+            if let Some(at) = self.choose(now_ns)? {
+                let frame = self.places[at].live.frame();
+                if self.until_ns.is_some_and(|until| frame.time_ns > until) {
+                    self.over = true;
+                    return Ok(false);
+                }
+                self.current = Some(at);
+                self.bytes += frame.bytes.len() as u64;
+                if let Some(window) = &mut self.window {
+                    self.offset = window.keep(&frame, self.places[at].interface);
+                }
+                if self.until_ns.is_none() && self.stop.load(Ordering::Relaxed) {
+                    self.until_ns = Some(now_ns());
+                }
+                return Ok(true);
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                let until = *self.until_ns.get_or_insert_with(now_ns);
+                let late = self.places.iter().map(|p| p.live.latency_ms()).max().unwrap_or(0);
+                if now_ns().saturating_sub(until) > i64::from(late) * 2_000_000 + self.hold_ns {
+                    self.over = true;
+                    return Ok(false);
+                }
+            } else if waited >= WAIT_MS {
+                return Ok(false);
+            }
+            // where frames of another place wait, not for long
+            let step = if self.places.iter().any(|p| p.pending) { 2 } else { WAIT_MS.min(10).max(WAIT_MS - waited) };
+            let begun = Instant::now();
+            self.wait(step);
+            waited += (begun.elapsed().as_millis() as u32).max(1);
+        }
+    }
+}
+
+fn os() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    Some(format!("Linux {}", text.trim()))
+}
+
+impl Source for LiveSource {
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        self.current = None;
+        if self.over {
+            return Ok(false);
+        }
+        self.step()
+    }
+
+    #[inline]
+    fn record(&self) -> Record<'_> {
+        let Some(place) = self.current.and_then(|at| self.places.get(at)) else { return Record::EMPTY };
+        let frame = place.live.frame();
+        Record {
+            time_ns: frame.time_ns,
+            offset: self.offset,
+            interface: place.interface,
+            wire_len: frame.wire_len,
+            link_type: frame.link_type,
+            flags: Flags(0),
+            bytes: frame.bytes,
+            options: frame.options,
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { done: self.bytes, total: None }
+    }
+}
+
+// ── What there is ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/// Something to capture from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// What `-i` takes.
+    pub name: String,
+    /// `Ethernet`, `loopback`, `RDMA device`, …
+    pub kind: String,
+    /// Whether frames can come.
+    pub is_up: bool,
+    /// What can be seen there.
+    pub sees: String,
+    /// Why it cannot be captured from, or not by us.
+    pub cannot: Option<String>,
+}
+
+/// Everything that can be captured from, and why not. `rdma_root` is [`rdma::SYS`], but for tests.
+#[cfg(target_os = "linux")]
+pub fn list(rdma_root: &Path) -> Vec<Listed> {
+    let ports = rdma::ports(rdma_root);
+    let permitted = packet::socket(libc::SOCK_RAW).is_ok();
+    let needs = (!permitted).then(|| "needs CAP_NET_RAW".to_owned());
+    let mut all = Vec::new();
+    for facts in interface::names().iter().filter_map(|name| interface::facts(name)) {
+        let on_it = || ports.iter().filter(|p| p.netdev.as_deref() == Some(&facts.name));
+        let kind = match facts.link_type() {
+            _ if facts.is_loopback() => "loopback",
+            Some((LinkType::ETHERNET, _)) => "Ethernet",
+            Some(_) if facts.hardware == libc::ARPHRD_INFINIBAND => "IP over InfiniBand",
+            Some(_) => "IP",
+            None => "other",
+        };
+        let hardware: Vec<&str> = on_it().filter(|p| !p.is_software).map(|p| p.device.as_str()).collect();
+        let software: Vec<&str> = on_it().filter(|p| p.is_software).map(|p| p.device.as_str()).collect();
+        let mut sees = match kind {
+            "loopback" => "traffic of this host with itself".to_owned(),
+            "IP over InfiniBand" => "IP packets only; not RDMA".to_owned(),
+            _ => "frames of this host, and of a mirror that ends here".to_owned(),
+        };
+        if !software.is_empty() {
+            sees += &format!("; RDMA of {}", software.join(", "));
+        }
+        if !hardware.is_empty() {
+            sees += &format!("; not what {} moves past the kernel", hardware.join(", "));
+        }
+        let cannot = match facts.link_type() {
+            None => Some(format!("its hardware type {} is not supported", facts.hardware)),
+            Some(_) => needs.clone(),
+        };
+        all.push(Listed { name: facts.name.clone(), kind: kind.to_owned(), is_up: facts.is_up(), sees, cannot });
+    }
+    for port in &ports {
+        let (sees, cannot) = match (port.is_software, &port.netdev) {
+            (true, Some(netdev)) => ("made in software; its frames pass the interface".to_owned(), Some(format!("capture from {netdev}"))),
+            (true, None) => ("made in software".to_owned(), Some("capture from its network interface".to_owned())),
+            (false, _) => {
+                let cannot = match sniffer(&port.device, &Options::default()) {
+                    Ok(_) => None,
+                    Err(e) => Some(needs.clone().unwrap_or_else(|| e.problem().to_string())),
+                };
+                ("RDMA that the device moves past the kernel".to_owned(), cannot)
+            }
+        };
+        all.push(Listed {
+            name: port.device.clone(),
+            kind: format!("RDMA device, port {}, {}", port.port, if port.link_layer.is_empty() { "link unknown" } else { &port.link_layer }),
+            is_up: port.state == "ACTIVE",
+            sees,
+            cannot,
+        });
+    }
+    all
+}
+
+/// Everything that can be captured from: without libpcap, nothing here.
+#[cfg(not(target_os = "linux"))]
+pub fn list(_rdma_root: &Path) -> Vec<Listed> {
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A place with frames of given times, a gap where `None`.
+    struct Script {
+        interface: Interface,
+        times: VecDeque<Option<i64>>,
+        now: i64,
+    }
+
+    impl Live for Script {
+        fn interface(&self) -> &Interface {
+            &self.interface
+        }
+        fn advance(&mut self) -> Result<Ready> {
+            Ok(match self.times.pop_front() {
+                Some(Some(time)) => {
+                    self.now = time;
+                    Ready::Frame
+                }
+                _ => Ready::NotYet,
+            })
+        }
+        fn frame(&self) -> Frame<'_> {
+            Frame { time_ns: self.now, wire_len: 5, link_type: LinkType::ETHERNET, bytes: b"frame", options: &[] }
+        }
+        fn descriptor(&self) -> Option<RawFd> {
+            None
+        }
+        fn watch(&mut self) -> Option<Event> {
+            None
+        }
+        fn latency_ms(&self) -> u32 {
+            10
+        }
+        fn counters(&mut self) -> Counters {
+            Counters { accepted: 2, dropped_by_kernel: 1, dropped_by_interface: 4, ..Counters::default() }
+        }
+    }
+
+    fn source(scripts: &[(&str, &[Option<i64>])]) -> LiveSource {
+        let places = scripts
+            .iter()
+            .map(|(name, times)| {
+                let mut interface = Interface::new(LinkType::ETHERNET);
+                interface.name = Some((*name).to_owned());
+                let script = Script { interface, times: times.iter().copied().collect(), now: 0 };
+                ((*name).to_owned(), Box::new(script) as Box<dyn Live>)
+            })
+            .collect();
+        LiveSource::new(places, Arc::new(AtomicBool::new(false)))
+    }
+
+    #[test]
+    fn several_places_are_one_by_time() {
+        let mut source = source(&[("a", &[Some(1), Some(5), None, Some(6)]), ("b", &[Some(2), Some(3), Some(9)]), ("a", &[Some(4)])]);
+        let mut seen = Vec::new();
+        for _ in 0..20 {
+            if source.advance().unwrap() {
+                let record = source.record();
+                seen.push((record.time_ns, record.interface));
+            } else if seen.len() == 7 {
+                break;
+            }
+        }
+        // the gap of "a" is waited for, but not for ever: its frames are long past
+        assert_eq!(seen[..5], [(1, 0), (2, 1), (3, 1), (4, 0), (5, 0)]);
+        assert_eq!(seen.len(), 7);
+        let counters = source.counters();
+        assert_eq!((counters.len(), counters[0].accepted, counters[0].dropped(), counters[1].dropped()), (2, 4, 6, 5));
+        assert_eq!(source.metadata().lost_frames(), 11);
+    }
+
+    #[test]
+    fn a_stop_gives_what_came_before_and_ends() {
+        let future = now_ns() + 3_600_000_000_000;
+        let mut source = source(&[("a", &[Some(1), Some(2), Some(future), Some(future)])]);
+        assert!(source.advance().unwrap());
+        source.stop.store(true, Ordering::Relaxed);
+        assert!(source.advance().unwrap() && !source.is_over());
+        assert!(!source.advance().unwrap() && source.is_over());
+        assert!(!source.advance().unwrap());
+        let mut idle = self::source(&[("a", &[])]);
+        assert!(!idle.advance().unwrap() && !idle.is_over());
+        idle.stop.store(true, Ordering::Relaxed);
+        assert!(!idle.advance().unwrap() && idle.is_over());
+    }
+
+    #[test]
+    fn the_last_frames_can_be_read_again() {
+        let times: Vec<Option<i64>> = (1..=1000).map(Some).collect();
+        let mut source = source(&[("a", &times)]).keep(1 << 20);
+        let mut offsets = Vec::new();
+        while source.advance().unwrap() {
+            offsets.push(source.record().offset);
+        }
+        let mut again = source.random_access().unwrap();
+        for (index, offset) in offsets.iter().enumerate() {
+            let record = again.record_at(*offset).unwrap();
+            assert_eq!((record.time_ns, record.bytes), (index as i64 + 1, &b"frame"[..]));
+        }
+        assert!(again.record_at(1 << 40).is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_there_is_says_what_it_sees_and_why_not() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("mlx5_0/ports/1/gid_attrs/ndevs/0", "lo\n");
+        write("mlx5_0/ports/1/link_layer", "Ethernet\n");
+        write("rxe0/ports/1/gid_attrs/ndevs/0", "lo\n");
+        write("rxe0/parent", "lo\n");
+        let all = list(root.path());
+        let lo = all.iter().find(|l| l.name == "lo").unwrap();
+        assert!(lo.sees.contains("RDMA of rxe0") && lo.sees.contains("not what mlx5_0"), "{}", lo.sees);
+        let rxe = all.iter().find(|l| l.name == "rxe0").unwrap();
+        assert_eq!(rxe.cannot.as_deref(), Some("capture from lo"));
+        let mlx = all.iter().find(|l| l.name == "mlx5_0").unwrap();
+        assert!(mlx.kind.contains("Ethernet") && mlx.cannot.is_some());
+        let missing = super::open(&["no-such-if".to_owned()], &Options::default(), Arc::default()).unwrap_err();
+        assert!(missing.to_string().starts_with("no-such-if: no such interface"), "{missing}");
+    }
+}

@@ -1,0 +1,255 @@
+//! `rdmascope capture`: frames from interfaces into files, and what was lost on the way.
+
+use crate::cli::{Capture, CaptureLimit, Color};
+use crate::live::files::{Files, Limits, Rescued, is_broken_pipe, is_full_disk};
+use crate::live::{self, Signals, Status, say};
+use crate::report::words::{count, grouped, size};
+use crate::stdout::Out;
+use anyhow::{Result, bail};
+use rdmascope_capture::Source;
+use rdmascope_capture::live::{LiveSource, headers_only, list, rdma};
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Between two looks at clocks and counters.
+const TICK: Duration = Duration::from_millis(250);
+/// Frames between two looks at the clock.
+const LOOK_EVERY: u32 = 256;
+/// The disk is full.
+const FULL: u8 = 2;
+
+pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
+    if args.list {
+        return show_list(color);
+    }
+    if args.live.interfaces.is_empty() {
+        bail!("capture needs an interface: -i IFACE (rdmascope capture -D lists them)");
+    }
+    let signals = Signals::listen()?.rotating()?;
+    let (source, dropped) = live::open(&args.live, signals.stop.clone())?;
+    if !args.quiet {
+        say(&live::opening_line(&args.live, &source, &dropped));
+        live::tell_remarks(&source);
+    }
+    let mut limits = Limits::default();
+    for limit in &args.ring {
+        match *limit {
+            CaptureLimit::Bytes(n) => limits.bytes = Some(n),
+            CaptureLimit::Time(t) => limits.time = Some(t),
+            CaptureLimit::Files(n) => limits.files = Some(n as usize),
+            CaptureLimit::Packets(_) => {}
+        }
+    }
+    if limits.files.is_some() && limits.bytes.is_none() && limits.time.is_none() {
+        bail!("-b files:N needs -b filesize:MB or -b duration:S: they say when a file is full");
+    }
+    let files = args.write.as_deref().map(|path| Files::create(path, limits, source.metadata())).transpose()?;
+    let begun = Instant::now();
+    Running { args, signals, source, files, begun, frames: 0, since: 0, ticked: begun, status: Status::default() }.run()
+}
+
+struct Running<'a> {
+    args: &'a Capture,
+    signals: Signals,
+    source: LiveSource,
+    files: Option<Files>,
+    begun: Instant,
+    frames: u64,
+    /// Frames since the clock was looked at.
+    since: u32,
+    ticked: Instant,
+    status: Status,
+}
+
+/// How a capture ended.
+enum End {
+    /// It was told to, or a limit was reached.
+    Done,
+    /// Who read it has gone.
+    Unread,
+    Full(Rescued),
+}
+
+impl Running<'_> {
+    fn run(mut self) -> Result<ExitCode> {
+        let end = self.capture();
+        self.status.clear();
+        let counters = self.source.counters();
+        let end = match end {
+            Ok(End::Done) => match self.files.as_mut().map_or(Ok(()), |f| f.finish(&counters)) {
+                Ok(()) => End::Done,
+                Err(e) => self.failed(e)?,
+            },
+            other => other?,
+        };
+        if !self.args.quiet {
+            live::tell_events(&mut self.source);
+            for (interface, counted) in self.source.interfaces().to_vec().iter().zip(&counters) {
+                say(&live::counted(interface.name.as_deref().unwrap_or("?"), counted));
+                if counted.checksum_not_ready > 0 {
+                    say(&format!(
+                        "{}: {} went out before the hardware put their checksums in",
+                        interface.name.as_deref().unwrap_or("?"),
+                        count(counted.checksum_not_ready, "frame")
+                    ));
+                }
+            }
+            if let Some(files) = &self.files {
+                let place = match files.begun() {
+                    _ if files.is_stdout() => "standard output".to_owned(),
+                    1 => files.path().display().to_string(),
+                    n => format!("{n} files, the last {}", files.path().display()),
+                };
+                say(&format!("{} written to {place}", count(files.written, "frame")));
+            }
+        }
+        match end {
+            End::Done | End::Unread => Ok(ExitCode::SUCCESS),
+            End::Full(rescued) => {
+                say(&format!(
+                    "{}: the disk is full; {} kept in it, {} that were captured before the end are lost",
+                    rescued.path.display(),
+                    count(rescued.frames, "frame"),
+                    grouped(rescued.lost),
+                ));
+                Ok(ExitCode::from(FULL))
+            }
+        }
+    }
+
+    /// What a failed write means: an end, or an error.
+    fn failed(&mut self, e: rdmascope_capture::Error) -> Result<End> {
+        match &mut self.files {
+            Some(_) if is_broken_pipe(&e) => Ok(End::Unread),
+            Some(files) if is_full_disk(&e) && !files.is_stdout() => {
+                let counters = self.source.counters();
+                Ok(End::Full(files.rescue(&counters)?))
+            }
+            _ => Err(e.into()),
+        }
+    }
+
+    fn capture(&mut self) -> Result<End> {
+        loop {
+            let is_frame = self.source.advance()?;
+            if is_frame {
+                self.frames += 1;
+                self.since += 1;
+                if let Some(files) = &mut self.files {
+                    let record = self.source.record();
+                    let record = if self.args.headers_only { headers_only(record) } else { record };
+                    if let Err(e) = files.write(&record) {
+                        return self.failed(e);
+                    }
+                    if files.is_full()
+                        && let Some(end) = self.rotate()?
+                    {
+                        return Ok(end);
+                    }
+                }
+                if self.args.count.is_some_and(|n| self.frames >= n) || self.has_reached(Instant::now, false) {
+                    return Ok(End::Done);
+                }
+            }
+            if !is_frame || self.since >= LOOK_EVERY {
+                self.since = 0;
+                if self.ticked.elapsed() >= TICK
+                    && let Some(end) = self.tick()?
+                {
+                    return Ok(end);
+                }
+                if self.source.is_over() || self.has_reached(Instant::now, true) {
+                    return Ok(End::Done);
+                }
+            }
+        }
+    }
+
+    /// Whether one of the limits of -a is reached; those in time only where asked.
+    fn has_reached(&self, now: impl Fn() -> Instant, with_time: bool) -> bool {
+        self.args.autostop.iter().any(|limit| match *limit {
+            CaptureLimit::Packets(n) => self.frames >= n,
+            CaptureLimit::Bytes(n) => self.files.as_ref().is_some_and(|f| f.bytes() >= n),
+            CaptureLimit::Files(n) => self.files.as_ref().is_some_and(|f| f.begun() > n),
+            CaptureLimit::Time(t) => with_time && now().duration_since(self.begun) >= t,
+        })
+    }
+
+    fn rotate(&mut self) -> Result<Option<End>> {
+        // -a files:N ends with the last of them
+        let most = self.args.autostop.iter().find_map(|l| if let CaptureLimit::Files(n) = l { Some(*n) } else { None });
+        let counters = self.source.counters();
+        let Some(files) = &mut self.files else { return Ok(None) };
+        if most.is_some_and(|n| files.begun() >= n) {
+            return Ok(Some(End::Done));
+        }
+        match files.rotate(&counters) {
+            Ok(()) => Ok(None),
+            Err(e) => match e.downcast::<rdmascope_capture::Error>() {
+                Ok(e) => self.failed(e).map(Some),
+                Err(e) => Err(e),
+            },
+        }
+    }
+
+    /// A few times a second.
+    fn tick(&mut self) -> Result<Option<End>> {
+        self.ticked = Instant::now();
+        if self.signals.rotate.swap(false, Ordering::Relaxed)
+            && let Some(end) = self.rotate()?
+        {
+            return Ok(Some(end));
+        }
+        let full = self.files.as_ref().is_some_and(Files::is_full);
+        if full
+            && let Some(end) = self.rotate()?
+        {
+            return Ok(Some(end));
+        }
+        if let Some(files) = &mut self.files
+            && let Err(e) = files.flush()
+        {
+            return self.failed(e).map(Some);
+        }
+        if !self.args.quiet {
+            let counters = self.source.counters();
+            let dropped: u64 = counters.iter().map(|c| c.dropped()).sum();
+            let bytes: u64 = counters.iter().map(|c| c.bytes).sum();
+            if self.source.metadata().interfaces.is_empty() {
+                return Ok(None);
+            }
+            self.status.show(&format!("{} frames, {}, {} dropped", grouped(self.frames), size(bytes), grouped(dropped)));
+            let mut told = false;
+            while let Some((name, event)) = self.source.event() {
+                if !std::mem::replace(&mut told, true) {
+                    self.status.clear();
+                }
+                say(&format!("{name}: {event}"));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn show_list(color: Color) -> Result<ExitCode> {
+    let mut out = Out::new(color);
+    let all = list(Path::new(rdma::SYS));
+    let name = all.iter().map(|l| l.name.len()).max().unwrap_or(0);
+    let kind = all.iter().map(|l| l.kind.len()).max().unwrap_or(0);
+    for listed in &all {
+        let state = if listed.is_up { "up  " } else { "down" };
+        write!(out.buffer, "{:name$}  {state}  {:kind$}  {}", listed.name, listed.kind, listed.sees)?;
+        if let Some(cannot) = &listed.cannot {
+            write!(out.buffer, "; {}: {cannot}", listed.name)?;
+        }
+        out.buffer.push(b'\n');
+    }
+    if all.is_empty() {
+        writeln!(out.buffer, "nothing to capture from: no interface is known to this system")?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}

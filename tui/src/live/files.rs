@@ -1,0 +1,374 @@
+//! A live capture on disk: one pcapng file, or a series of which the oldest go.
+//!
+//! Each file is whole by itself: its section, its interfaces, its frames, and at its end what the interfaces counted meanwhile.
+
+use anyhow::{Context, Result};
+use rdmascope_capture::live::Counters;
+use rdmascope_capture::{Error, Interface, InterfaceStatistics, Metadata, Output, PcapngWriter, Problem, Record, Section};
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// When a file is full, and how many are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) bytes: Option<u64>,
+    pub(crate) time: Option<Duration>,
+    pub(crate) files: Option<usize>,
+}
+
+impl Limits {
+    fn is_series(&self) -> bool {
+        self.bytes.is_some() || self.time.is_some()
+    }
+}
+
+/// Room made at the end of a file on a full disk, for what the interfaces counted.
+const ROOM: u64 = 1024;
+
+/// Where frames go.
+pub(crate) struct Files {
+    base: PathBuf,
+    limits: Limits,
+    section: Section,
+    interfaces: Vec<Interface>,
+    writer: Option<PcapngWriter<Output>>,
+    path: PathBuf,
+    /// Files of a series that are there, oldest first.
+    made: VecDeque<PathBuf>,
+    number: u32,
+    begun: Instant,
+    begun_ns: i64,
+    /// What the interfaces had counted when the file was begun.
+    before: Vec<Counters>,
+    /// Frames in the file.
+    frames: u64,
+    /// Frames in all files.
+    pub(crate) written: u64,
+}
+
+/// What became of the frames on a full disk.
+#[derive(Debug)]
+pub(crate) struct Rescued {
+    pub(crate) path: PathBuf,
+    /// Frames in the last file that are whole.
+    pub(crate) frames: u64,
+    /// Frames that were written and found no room.
+    pub(crate) lost: u64,
+}
+
+fn now_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX))
+}
+
+impl Files {
+    /// Makes the first file; `-` is standard output.
+    pub(crate) fn create(base: &Path, limits: Limits, metadata: &Metadata) -> Result<Self> {
+        let section = metadata.sections.first().cloned().unwrap_or_default();
+        let interfaces: Vec<Interface> = metadata.interfaces.iter().map(|i| Interface { statistics: None, ..i.clone() }).collect();
+        let mut files = Self {
+            base: base.to_owned(),
+            limits,
+            section,
+            before: vec![Counters::default(); interfaces.len()],
+            interfaces,
+            writer: None,
+            path: base.to_owned(),
+            made: VecDeque::new(),
+            number: 0,
+            begun: Instant::now(),
+            begun_ns: now_ns(),
+            frames: 0,
+            written: 0,
+        };
+        files.next_file()?;
+        Ok(files)
+    }
+
+    /// Whether it goes to standard output.
+    pub(crate) fn is_stdout(&self) -> bool {
+        self.base == Path::new("-")
+    }
+
+    /// The file at hand.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Files begun by now.
+    pub(crate) fn begun(&self) -> u32 {
+        self.number
+    }
+
+    /// Bytes of the file at hand.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.writer.as_ref().map_or(0, PcapngWriter::written)
+    }
+
+    /// Whether the file at hand is as large or as old as it may be.
+    pub(crate) fn is_full(&self) -> bool {
+        self.limits.bytes.is_some_and(|b| self.bytes() >= b) || self.limits.time.is_some_and(|t| self.begun.elapsed() >= t)
+    }
+
+    /// Appends a frame.
+    pub(crate) fn write(&mut self, record: &Record<'_>) -> rdmascope_capture::Result<()> {
+        if let Some(writer) = &mut self.writer {
+            writer.write(record)?;
+            self.frames += 1;
+            self.written += 1;
+        }
+        Ok(())
+    }
+
+    /// Hands what was written to the system, so that others can follow.
+    pub(crate) fn flush(&mut self) -> rdmascope_capture::Result<()> {
+        self.writer.as_mut().map_or(Ok(()), PcapngWriter::flush)
+    }
+
+    /// Ends the file at hand and begins another. Standard output goes on instead.
+    pub(crate) fn rotate(&mut self, counters: &[Counters]) -> Result<()> {
+        if self.is_stdout() {
+            return Ok(self.flush()?);
+        }
+        self.finish(counters)?;
+        self.next_file()
+    }
+
+    /// Ends the file at hand, with what the interfaces counted since it was begun.
+    pub(crate) fn finish(&mut self, counters: &[Counters]) -> rdmascope_capture::Result<()> {
+        let Some(mut writer) = self.writer.take() else { return Ok(()) };
+        for (number, statistics) in self.statistics(counters).iter().enumerate() {
+            writer.write_statistics(number as u32, statistics)?;
+        }
+        writer.finish()?;
+        self.before = counters.to_vec();
+        Ok(())
+    }
+
+    fn statistics(&self, counters: &[Counters]) -> Vec<InterfaceStatistics> {
+        let now = now_ns();
+        counters
+            .iter()
+            .zip(&self.before)
+            .map(|(now_counted, before)| InterfaceStatistics {
+                time_ns: now,
+                start_ns: Some(self.begun_ns),
+                end_ns: Some(now),
+                received: Some(now_counted.accepted - before.accepted),
+                dropped_by_interface: Some(now_counted.dropped_by_interface - before.dropped_by_interface),
+                accepted_by_filter: Some(now_counted.accepted - before.accepted),
+                dropped_by_os: Some(now_counted.dropped_by_kernel - before.dropped_by_kernel),
+                delivered: Some(now_counted.delivered - before.delivered),
+            })
+            .collect()
+    }
+
+    fn next_file(&mut self) -> Result<()> {
+        self.number += 1;
+        self.path = if self.is_stdout() {
+            self.base.clone()
+        } else if self.limits.is_series() {
+            numbered(&self.base, self.number)
+        } else if self.number > 1 && self.base.exists() {
+            // told to begin anew, and the file was not moved away
+            numbered(&self.base, self.number)
+        } else {
+            self.base.clone()
+        };
+        let mut writer = PcapngWriter::create(&self.path, &self.section)?;
+        for interface in &self.interfaces {
+            writer.add_interface(interface)?;
+        }
+        // a follower sees at once what is coming
+        writer.flush()?;
+        self.writer = Some(writer);
+        self.begun = Instant::now();
+        self.begun_ns = now_ns();
+        self.frames = 0;
+        if self.limits.is_series() && !self.is_stdout() {
+            self.made.push_back(self.path.clone());
+            while self.limits.files.is_some_and(|most| self.made.len() > most) {
+                if let Some(oldest) = self.made.pop_front() {
+                    std::fs::remove_file(&oldest).with_context(|| format!("{} cannot be removed", oldest.display()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After a write that failed for lack of room: cuts the file behind its last whole frame and puts what was counted there.
+    pub(crate) fn rescue(&mut self, counters: &[Counters]) -> Result<Rescued> {
+        // what it still holds goes as far as there is room
+        self.writer = None;
+        let statistics = self.statistics(counters);
+        let mut file = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        let (end, frames) = last_whole(&mut file, ROOM)?;
+        file.set_len(end)?;
+        file.seek(SeekFrom::Start(end))?;
+        // without room even for that, the frames are still there
+        let _ = file.write_all(&blocks(&self.interfaces, &statistics)?);
+        if file.metadata()?.len() % 4 != 0 {
+            file.set_len(end)?;
+        }
+        Ok(Rescued { path: self.path.clone(), frames, lost: self.frames.saturating_sub(frames) })
+    }
+}
+
+/// `trace_00003_20261121124500.pcapng`, as dumpcap names files of a series.
+fn numbered(base: &Path, number: u32) -> PathBuf {
+    let stem = base.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+    let extension = base.extension().map_or_else(String::new, |e| format!(".{}", e.to_string_lossy()));
+    base.with_file_name(format!("{stem}_{number:05}_{}{extension}", stamp(now_ns() / 1_000_000_000)))
+}
+
+/// A time as YYYYMMDDhhmmss, UTC.
+fn stamp(seconds: i64) -> String {
+    // days since 0000-03-01, in eras of 400 years
+    let days = seconds.div_euclid(86_400) + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let second = seconds.rem_euclid(86_400);
+    format!("{year:04}{month:02}{day:02}{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// The statistics blocks by themselves.
+fn blocks(interfaces: &[Interface], statistics: &[InterfaceStatistics]) -> Result<Vec<u8>> {
+    let mut writer = PcapngWriter::new(Vec::new(), "statistics", &Section::default())?;
+    for interface in interfaces {
+        writer.add_interface(interface)?;
+    }
+    let head = writer.written() as usize;
+    for (number, statistics) in statistics.iter().enumerate() {
+        writer.write_statistics(number as u32, statistics)?;
+    }
+    Ok(writer.finish()?.split_off(head))
+}
+
+/// Where the last whole block ends that leaves `room` bytes of the file behind it, and the frames up to there.
+fn last_whole(file: &mut File, room: u64) -> io::Result<(u64, u64)> {
+    const ENHANCED_PACKET: u32 = 6;
+    let len = file.metadata()?.len();
+    let (mut at, mut frames) = (0, 0);
+    let mut reader = io::BufReader::with_capacity(1 << 16, file);
+    loop {
+        let mut head = [0; 8];
+        if reader.read_exact(&mut head).is_err() {
+            return Ok((at, frames));
+        }
+        let word = |b: usize| u32::from_le_bytes([head[b], head[b + 1], head[b + 2], head[b + 3]]);
+        let end = at + u64::from(word(4)).max(12);
+        let is_frame = word(0) == ENHANCED_PACKET;
+        // what describes the file is kept in any case
+        if end > len || (is_frame && end + room > len) {
+            return Ok((at, frames));
+        }
+        frames += u64::from(is_frame);
+        reader.seek_relative((end - at) as i64 - 8)?;
+        at = end;
+    }
+}
+
+/// Whether an error says that there is no room.
+pub(crate) fn is_full_disk(e: &Error) -> bool {
+    matches!(e.problem(), Problem::Write { source, .. } if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+}
+
+/// Whether an error says that the reader of a pipe has gone.
+pub(crate) fn is_broken_pipe(e: &Error) -> bool {
+    matches!(e.problem(), Problem::Write { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdmascope_capture::{CaptureFile, LinkType, OpenOptions as Open, Source, open};
+
+    fn metadata() -> Metadata {
+        let mut metadata = Metadata::default();
+        metadata.interfaces.push(Interface { name: Some("veth0".to_owned()), ..Interface::new(LinkType::ETHERNET) });
+        metadata
+    }
+
+    fn counted(accepted: u64, dropped: u64) -> Vec<Counters> {
+        vec![Counters { accepted, dropped_by_kernel: dropped, delivered: accepted - dropped, ..Counters::default() }]
+    }
+
+    fn frames(path: &Path) -> (usize, Option<InterfaceStatistics>) {
+        let mut capture = open(path, Open::new()).unwrap();
+        let mut n = 0;
+        while capture.advance().unwrap() {
+            n += 1;
+        }
+        (n, capture.metadata().interfaces[0].statistics)
+    }
+
+    #[test]
+    fn a_series_keeps_the_newest_files_each_with_its_own_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits { bytes: Some(10_000), files: Some(2), time: None };
+        let mut files = Files::create(&folder.path().join("t.pcapng"), limits, &metadata()).unwrap();
+        let record = Record::new(1, 0, LinkType::ETHERNET, 1000, &[0; 1000]);
+        for n in 0..35u64 {
+            if files.is_full() {
+                files.rotate(&counted(n + n / 10, n / 10)).unwrap();
+            }
+            files.write(&record).unwrap();
+        }
+        files.finish(&counted(38, 3)).unwrap();
+        assert_eq!((files.begun(), files.written), (4, 35));
+        let mut left: Vec<PathBuf> = std::fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().path()).collect();
+        left.sort();
+        assert_eq!(left.len(), 2);
+        assert!(left[0].file_name().unwrap().to_str().unwrap().starts_with("t_00003_20"));
+        let (third, fourth) = (frames(&left[0]), frames(&left[1]));
+        assert_eq!((third.0, fourth.0), (10, 5));
+        assert_eq!((third.1.unwrap().dropped_by_os, fourth.1.unwrap().received), (Some(1), Some(5)));
+    }
+
+    #[test]
+    fn a_file_on_a_full_disk_is_cut_behind_its_last_whole_frame() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.pcapng");
+        let mut files = Files::create(&path, Limits::default(), &metadata()).unwrap();
+        for _ in 0..100 {
+            files.write(&Record::new(1, 0, LinkType::ETHERNET, 1000, &[0; 1000])).unwrap();
+        }
+        files.flush().unwrap();
+        // as a disk leaves it that is full in the middle of a frame
+        let len = std::fs::metadata(&path).unwrap().len();
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(len - 500).unwrap();
+        let rescued = files.rescue(&counted(105, 5)).unwrap();
+        assert_eq!((rescued.frames, rescued.lost), (98, 2));
+        let (n, statistics) = frames(&path);
+        assert_eq!((n, statistics.unwrap().dropped_by_os), (98, Some(5)));
+        assert!(std::fs::metadata(&path).unwrap().len() <= len - 500);
+        assert_eq!(CaptureFile::open(&path).unwrap().records().count(), 98);
+    }
+
+    #[test]
+    fn a_new_file_takes_the_name_where_the_old_one_was_moved_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.pcapng");
+        let mut files = Files::create(&path, Limits::default(), &metadata()).unwrap();
+        std::fs::rename(&path, folder.path().join("t.1")).unwrap();
+        files.rotate(&counted(0, 0)).unwrap();
+        assert_eq!(files.path(), path);
+        files.rotate(&counted(0, 0)).unwrap();
+        assert!(files.path() != path && files.path().to_str().unwrap().contains("t_00003_"));
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(stamp(0), "19700101000000");
+        assert_eq!(stamp(1_709_210_096), "20240229123456");
+        assert_eq!(stamp(1_795_264_245), "20261121123045");
+    }
+}
