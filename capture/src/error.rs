@@ -151,6 +151,9 @@ pub enum Problem {
         #[source]
         source: io::Error,
     },
+    /// An RDMA card cannot be captured from.
+    #[error("{0}")]
+    Verbs(#[source] rdmascope_verbs::Error),
     /// A frame of a live capture was asked for by offset that is kept no longer.
     #[error("the frame is kept no longer: only the last ones of a live capture are")]
     NoLongerKept,

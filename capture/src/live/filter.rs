@@ -672,62 +672,61 @@ impl Assembler {
     }
 }
 
+/// What a kernel does with a program: the bytes to keep of a frame, 0 for none. `beside` is what the kernel knows of it besides.
+/// For places that have no kernel to run one.
+pub(super) fn run(program: &[Instruction], frame: &[u8], beside: impl Fn(u32) -> u32) -> u32 {
+    let (mut a, mut x, mut m, mut pc) = (0u32, 0u32, [0u32; 16], 0usize);
+    while let Some(i) = program.get(pc) {
+        pc += 1;
+        let load = |at: u32, width: usize| -> Option<u32> {
+            if at >= AD {
+                return Some(beside(at));
+            }
+            let bytes = frame.get(at as usize..at as usize + width)?;
+            Some(bytes.iter().fold(0, |v, b| v << 8 | u32::from(*b)))
+        };
+        let jump = |holds: bool| usize::from(if holds { i.jt } else { i.jf });
+        let loaded = match i.code {
+            LD_W_ABS => load(i.k, 4),
+            LD_H_ABS => load(i.k, 2),
+            LD_W_IND => load(x.saturating_add(i.k), 4),
+            LD_H_IND => load(x.saturating_add(i.k), 2),
+            LD_B_IND => load(x.saturating_add(i.k), 1),
+            LD_LEN => Some(frame.len() as u32),
+            LD_IMM => Some(i.k),
+            LD_MEM => m.get(i.k as usize).copied(),
+            ADD_X => Some(a.wrapping_add(x)),
+            SUB_X => Some(a.wrapping_sub(x)),
+            AND_K => Some(a & i.k),
+            LSH_K => Some(a << i.k),
+            RSH_K => Some(a >> i.k),
+            _ => Some(a),
+        };
+        let Some(loaded) = loaded else { return 0 };
+        a = loaded;
+        match i.code {
+            LDX_MEM => x = m.get(i.k as usize).copied().unwrap_or(0),
+            ST => {
+                if let Some(place) = m.get_mut(i.k as usize) {
+                    *place = a;
+                }
+            }
+            TAX => x = a,
+            JA => pc += i.k as usize,
+            JEQ => pc += jump(a == i.k),
+            JGT => pc += jump(a > i.k),
+            JGE => pc += jump(a >= i.k),
+            RET => return i.k,
+            _ => {}
+        }
+    }
+    0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    /// What a kernel does with a program, for frames that it has nothing else to say of.
-    fn run(program: &[Instruction], frame: &[u8], beside: impl Fn(u32) -> u32) -> u32 {
-        let (mut a, mut x, mut m, mut pc) = (0u32, 0u32, [None::<u32>; 16], 0usize);
-        for _ in 0..PROGRAM_MAX * 2 {
-            let i = program[pc];
-            pc += 1;
-            let load = |at: u32, width: usize| -> Option<u32> {
-                if at >= AD {
-                    return Some(beside(at));
-                }
-                let bytes = frame.get(at as usize..at as usize + width)?;
-                Some(bytes.iter().fold(0, |v, b| v << 8 | u32::from(*b)))
-            };
-            let jump = |holds: bool| usize::from(if holds { i.jt } else { i.jf });
-            match i.code {
-                LD_W_ABS | LD_H_ABS => match load(i.k, if i.code == LD_W_ABS { 4 } else { 2 }) {
-                    Some(v) => a = v,
-                    None => return 0,
-                },
-                LD_W_IND | LD_H_IND | LD_B_IND => {
-                    let width = match i.code {
-                        LD_W_IND => 4,
-                        LD_H_IND => 2,
-                        _ => 1,
-                    };
-                    match load(x + i.k, width) {
-                        Some(v) => a = v,
-                        None => return 0,
-                    }
-                }
-                LD_LEN => a = frame.len() as u32,
-                LD_IMM => a = i.k,
-                LD_MEM => a = m[i.k as usize].expect("a register is set before it is read"),
-                LDX_MEM => x = m[i.k as usize].expect("a register is set before it is read"),
-                ST => m[i.k as usize] = Some(a),
-                ADD_X => a = a.wrapping_add(x),
-                SUB_X => a = a.wrapping_sub(x),
-                AND_K => a &= i.k,
-                LSH_K => a <<= i.k,
-                RSH_K => a >>= i.k,
-                TAX => x = a,
-                JA => pc += i.k as usize,
-                JEQ => pc += jump(a == i.k),
-                JGT => pc += jump(a > i.k),
-                JGE => pc += jump(a >= i.k),
-                RET => return i.k,
-                other => panic!("instruction {other:#x}"),
-            }
-        }
-        panic!("a program without an end");
-    }
 
     fn passes(filter: &str, frame: &[u8]) -> bool {
         let filter: Filter = filter.parse().unwrap();

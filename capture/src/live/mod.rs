@@ -3,7 +3,7 @@
 //! ```text
 //!   PacketSocket (AF_PACKET, a ring per socket) ─┐
 //!   libpcap (feature `libpcap`)                 ─┼─ Live ─▶ LiveSource: by time ─▶ Source::advance
-//!   verbs sniffer                               ─┘             └─ Window: the last frames, to be read again
+//!   Card (verbs sniffer)                        ─┘             └─ Window: the last frames, to be read again
 //! ```
 //! A loop over a live source never ends by itself: [`Source::advance`] gives `false` when nothing came for a while, so that the caller can
 //! look at its clock, and [`LiveSource::is_over`] tells the end that the stop flag asked for.
@@ -23,6 +23,8 @@ pub mod rdma;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod send;
+#[cfg(target_os = "linux")]
+mod sniffer;
 mod window;
 
 use std::collections::VecDeque;
@@ -76,11 +78,14 @@ pub struct Options {
     pub promiscuous: bool,
     /// Whether to capture through libpcap, where that is built in.
     pub libpcap: bool,
+    /// Where to load libibverbs from, for tests; the system's otherwise.
+    #[doc(hidden)]
+    pub verbs: Option<std::path::PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { filter: Filter::default(), snap_len: 0, ring_bytes: RING_BYTES, sockets: 1, promiscuous: true, libpcap: false }
+        Self { filter: Filter::default(), snap_len: 0, ring_bytes: RING_BYTES, sockets: 1, promiscuous: true, libpcap: false, verbs: None }
     }
 }
 
@@ -303,8 +308,9 @@ fn open_one(name: &str, options: &Options) -> Result<Vec<Box<dyn Live>>> {
     }
     #[cfg(target_os = "linux")]
     {
-        if interface::facts(name).is_none() && rdma::ports(Path::new(rdma::SYS)).iter().any(|p| p.device == name) {
-            return sniffer(name, options);
+        let device = name.split_once(':').map_or(name, |(device, _)| device);
+        if interface::facts(name).is_none() && (options.verbs.is_some() || rdma::ports(Path::new(rdma::SYS)).iter().any(|p| p.device == device)) {
+            return Ok(vec![Box::new(sniffer::Card::open(name, options)?)]);
         }
         if options.sockets <= 1 {
             return Ok(vec![Box::new(PacketSocket::open(name, options, None)?)]);
@@ -318,18 +324,6 @@ fn open_one(name: &str, options: &Options) -> Result<Vec<Box<dyn Live>>> {
     }
     #[cfg(not(target_os = "linux"))]
     Err(Error::new(name, Problem::Unsupported("live capture on this system without libpcap (build with --features libpcap)".to_owned())))
-}
-
-/// The traffic that an RDMA device moves past the kernel.
-#[cfg(target_os = "linux")]
-fn sniffer(device: &str, _options: &Options) -> Result<Vec<Box<dyn Live>>> {
-    let ports = rdma::ports(Path::new(rdma::SYS));
-    let port = ports.iter().find(|p| p.device == device);
-    let hint = match port {
-        Some(rdma::Port { is_software: true, netdev: Some(netdev), .. }) => format!("; its frames pass {netdev}: capture there"),
-        _ => "; capture at a mirror port of the switch".to_owned(),
-    };
-    Err(Error::new(device, Problem::Unsupported(format!("capturing from an RDMA device itself{hint}"))))
 }
 
 impl LiveSource {
@@ -463,26 +457,24 @@ impl LiveSource {
 
     /// Waits for frames.
     fn wait(&mut self, milliseconds: u32) {
-        let descriptors: Option<Vec<RawFd>> = self.places.iter().map(|p| p.live.descriptor()).collect();
+        // those without a descriptor are asked again and again
+        let descriptors: Vec<(usize, RawFd)> =
+            self.places.iter().enumerate().filter_map(|(at, p)| Some((at, p.live.descriptor()?))).collect();
+        let milliseconds = if descriptors.len() < self.places.len() { milliseconds.min(2) } else { milliseconds };
         #[cfg(target_os = "linux")]
-        match descriptors {
-            Some(descriptors) => {
-                let errors = packet::poll(&descriptors, milliseconds);
-                for (at, _) in errors.iter().enumerate().filter(|(_, e)| **e) {
-                    self.watch(at);
-                }
-                // an interface that is down makes poll return at once
-                if errors.iter().any(|e| *e) {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
+        {
+            let all: Vec<RawFd> = descriptors.iter().map(|d| d.1).collect();
+            let errors = packet::poll(&all, milliseconds);
+            for ((at, _), _) in descriptors.iter().zip(&errors).filter(|(_, e)| **e) {
+                self.watch(*at);
             }
-            None => std::thread::sleep(Duration::from_millis(milliseconds.min(2).into())),
+            // an interface that is down makes poll return at once
+            if errors.iter().any(|e| *e) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
         #[cfg(not(target_os = "linux"))]
-        {
-            drop(descriptors);
-            std::thread::sleep(Duration::from_millis(milliseconds.min(2).into()));
-        }
+        std::thread::sleep(Duration::from_millis(milliseconds.min(2).into()));
         if self.watched.elapsed() > WATCH_EVERY {
             self.watch_all(false);
         }
@@ -655,9 +647,11 @@ pub fn list(rdma_root: &Path) -> Vec<Listed> {
             (true, Some(netdev)) => ("made in software; its frames pass the interface".to_owned(), Some(format!("capture from {netdev}"))),
             (true, None) => ("made in software".to_owned(), Some("capture from its network interface".to_owned())),
             (false, _) => {
-                let cannot = match sniffer(&port.device, &Options::default()) {
-                    Ok(_) => None,
-                    Err(e) => Some(needs.clone().unwrap_or_else(|| e.problem().to_string())),
+                let cannot = match needs.clone() {
+                    Some(needs) => Some(needs),
+                    None => sniffer::Card::open(&format!("{}:{}", port.device, port.port), &Options::default())
+                        .err()
+                        .map(|e| e.problem().to_string()),
                 };
                 ("RDMA that the device moves past the kernel".to_owned(), cannot)
             }
