@@ -21,19 +21,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let sender = Sender::open(interface)?;
     let begun = std::time::Instant::now();
-    let sent = sender.replay(
-        &mut frames,
-        per_second.parse()?,
-        std::time::Duration::from_secs_f64(seconds.parse()?),
-        |round, _, frame| {
+    let sent =
+        sender.replay(&mut frames, per_second.parse()?, std::time::Duration::from_secs_f64(seconds.parse()?), |round, _, frame| {
             if per_address > 0 && frame.len() > 34 && frame[12..14] == [8, 0] {
                 // the second and third byte of both addresses
                 let number = ((round / per_address) as u16).to_be_bytes();
                 frame[27..29].copy_from_slice(&number);
                 frame[31..33].copy_from_slice(&number);
             }
-        },
-    )?;
+        })?;
     let seconds = begun.elapsed().as_secs_f64();
     println!("sent {sent} frames in {seconds:.3} s, {:.0} a second", sent as f64 / seconds);
     Ok(())

@@ -151,6 +151,9 @@ pub enum Problem {
         #[source]
         source: io::Error,
     },
+    /// What libpcap said.
+    #[error("libpcap: {0}")]
+    Libpcap(String),
     /// An RDMA card cannot be captured from.
     #[error("{0}")]
     Verbs(#[source] rdmascope_verbs::Error),

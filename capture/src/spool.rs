@@ -112,7 +112,11 @@ pub struct RandomAccess {
 #[derive(Debug, Clone)]
 enum From {
     Mapped(Arc<CaptureFile>),
-    Stored { stored: Stored, format: Format, max_record_len: u32 },
+    Stored {
+        stored: Stored,
+        format: Format,
+        max_record_len: u32,
+    },
     #[cfg(unix)]
     Window(crate::live::WindowReader),
 }

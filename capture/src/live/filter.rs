@@ -75,6 +75,17 @@ enum Side {
     Destination,
 }
 
+#[cfg(any(test, feature = "libpcap"))]
+impl Side {
+    fn word(self) -> &'static str {
+        match self {
+            Side::Either => "",
+            Side::Source => "src ",
+            Side::Destination => "dst ",
+        }
+    }
+}
+
 /// Why a filter is none, and at which byte of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
@@ -385,6 +396,48 @@ impl Filter {
         Some(a.reversed)
     }
 
+    /// The same in the language of pcap-filter(7), with and without a VLAN tag; `None` where that cannot be said in it.
+    #[cfg(any(test, feature = "libpcap"))]
+    pub(super) fn libpcap(&self) -> Option<String> {
+        fn text(test: &Test) -> Option<String> {
+            Some(match test {
+                Test::Everything => "len >= 0".to_owned(),
+                Test::All(a, b) => format!("({} and {})", text(a)?, text(b)?),
+                Test::Any(a, b) => format!("({} or {})", text(a)?, text(b)?),
+                Test::Not(inner) => format!("(not {})", text(inner)?),
+                Test::Ethertype(0x0800) => "ip".to_owned(),
+                Test::Ethertype(0x86dd) => "ip6".to_owned(),
+                Test::Ethertype(kind) => format!("ether proto {kind:#x}"),
+                Test::Protocol(protocol) => format!("(ip proto {protocol} or ip6 proto {protocol})"),
+                Test::Port { side, tcp, udp, low, high } => {
+                    let side = side.word();
+                    let protocol = match (tcp, udp) {
+                        (true, false) => "tcp ",
+                        (false, true) => "udp ",
+                        _ => "",
+                    };
+                    format!("{protocol}{side}portrange {low}-{high}")
+                }
+                // bits beyond the prefix have to be zero there
+                Test::Host { side, address, bits } => match address {
+                    IpAddr::V4(a) => {
+                        let mask = (!0u32).checked_shl(32 - u32::from(*bits)).unwrap_or(0);
+                        format!("{}net {}/{bits}", side.word(), std::net::Ipv4Addr::from(u32::from(*a) & mask))
+                    }
+                    IpAddr::V6(a) => {
+                        let mask = (!0u128).checked_shl(128 - u32::from(*bits)).unwrap_or(0);
+                        format!("{}net {}/{bits}", side.word(), std::net::Ipv6Addr::from(u128::from(*a) & mask))
+                    }
+                },
+                Test::Vlan(_) => return None,
+                Test::Fragment => "((ip and ip[6:2] & 0x1fff != 0) or (ip6 and ip6[6] = 44 and ip6[42:2] & 0xfff8 != 0))".to_owned(),
+                Test::Mpa => "(ip and tcp and tcp[((tcp[12] & 0xf0) >> 2):4] = 0x4d504120)".to_owned(),
+            })
+        }
+        let plain = text(&self.test)?;
+        Some(if self.test == Test::Everything { String::new() } else { format!("({plain}) or (vlan and ({plain}))") })
+    }
+
     /// The same filter, and TCP on these ports too.
     pub fn with_tcp_ports(&self, ports: &[u16]) -> Self {
         let mut test = self.test.clone();
@@ -454,16 +507,7 @@ impl Assembler {
         };
         let fragment6 = {
             self.go(then);
-            self.before(&[
-                (LD_B_IND, 40),
-                (ST, 2),
-                (LD_H_IND, 42),
-                (AND_K, 0xfff8),
-                (ST, 4),
-                (LD_IMM, 48),
-                (ADD_X, 0),
-                (ST, 3),
-            ])
+            self.before(&[(LD_B_IND, 40), (ST, 2), (LD_H_IND, 42), (AND_K, 0xfff8), (ST, 4), (LD_IMM, 48), (ADD_X, 0), (ST, 3)])
         };
         let fragment6 = {
             self.jump(JGE, 48, fragment6, other);
@@ -882,6 +926,17 @@ mod tests {
         let deep = format!("{}roce{}", "(".repeat(100), ")".repeat(100));
         assert!(deep.parse::<Filter>().is_err());
         assert!("not ".repeat(100_000).parse::<Filter>().is_err());
+    }
+
+    #[test]
+    fn libpcap_is_told_the_same() {
+        let text = |filter: &str| filter.parse::<Filter>().unwrap().libpcap();
+        let roce = "(udp portrange 4791-4791 or ether proto 0x8915)";
+        assert_eq!(text("roce"), Some(format!("({roce}) or (vlan and ({roce}))")));
+        assert_eq!(text("everything"), Some(String::new()));
+        assert!(text("src host 192.0.2.7/24").unwrap().starts_with("(src net 192.0.2.0/24)"));
+        assert!(text("host 2001:db8::1/0").unwrap().starts_with("(net ::/0)"));
+        assert_eq!(text("roce and vlan 5"), None);
     }
 
     #[test]

@@ -41,8 +41,14 @@ impl Facts {
         match self.hardware {
             libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Some((LinkType::ETHERNET, Begins::Ethernet)),
             // without a header of the link, or with one that says nothing: the IP packets
-            libc::ARPHRD_NONE | ARPHRD_RAWIP | libc::ARPHRD_PPP | libc::ARPHRD_TUNNEL | libc::ARPHRD_TUNNEL6 | libc::ARPHRD_SIT
-            | libc::ARPHRD_IPGRE | libc::ARPHRD_INFINIBAND => Some((LinkType::RAW, Begins::Ip)),
+            libc::ARPHRD_NONE
+            | ARPHRD_RAWIP
+            | libc::ARPHRD_PPP
+            | libc::ARPHRD_TUNNEL
+            | libc::ARPHRD_TUNNEL6
+            | libc::ARPHRD_SIT
+            | libc::ARPHRD_IPGRE
+            | libc::ARPHRD_INFINIBAND => Some((LinkType::RAW, Begins::Ip)),
             _ => None,
         }
     }

@@ -280,9 +280,10 @@ fn expand(names: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for name in names {
         let meant = match name.as_str() {
-            "any" if interface::facts("any").is_none() => {
-                interface::names().into_iter().filter(|n| interface::facts(n).is_some_and(|f| f.is_up() && f.link_type().is_some())).collect()
-            }
+            "any" if interface::facts("any").is_none() => interface::names()
+                .into_iter()
+                .filter(|n| interface::facts(n).is_some_and(|f| f.is_up() && f.link_type().is_some()))
+                .collect(),
             _ => vec![name.clone()],
         };
         for name in meant {
@@ -309,7 +310,9 @@ fn open_one(name: &str, options: &Options) -> Result<Vec<Box<dyn Live>>> {
     #[cfg(target_os = "linux")]
     {
         let device = name.split_once(':').map_or(name, |(device, _)| device);
-        if interface::facts(name).is_none() && (options.verbs.is_some() || rdma::ports(Path::new(rdma::SYS)).iter().any(|p| p.device == device)) {
+        if interface::facts(name).is_none()
+            && (options.verbs.is_some() || rdma::ports(Path::new(rdma::SYS)).iter().any(|p| p.device == device))
+        {
             return Ok(vec![Box::new(sniffer::Card::open(name, options)?)]);
         }
         if options.sockets <= 1 {
@@ -658,7 +661,11 @@ pub fn list(rdma_root: &Path) -> Vec<Listed> {
         };
         all.push(Listed {
             name: port.device.clone(),
-            kind: format!("RDMA device, port {}, {}", port.port, if port.link_layer.is_empty() { "link unknown" } else { &port.link_layer }),
+            kind: format!(
+                "RDMA device, port {}, {}",
+                port.port,
+                if port.link_layer.is_empty() { "link unknown" } else { &port.link_layer }
+            ),
             is_up: port.state == "ACTIVE",
             sees,
             cannot,

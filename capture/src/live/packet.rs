@@ -349,8 +349,7 @@ impl Live for PacketSocket {
         self.ports.push(port);
         let filter: Filter = self.options.filter.with_tcp_ports(&self.ports);
         let Some(program) = filter.program(self.begins, self.options.snap(), self.is_loopback) else { return Ok(false) };
-        attach(&self.fd, &program)
-            .map_err(|e| Error::new(&self.name, Problem::Live { what: "a wider capture filter", source: e }))?;
+        attach(&self.fd, &program).map_err(|e| Error::new(&self.name, Problem::Live { what: "a wider capture filter", source: e }))?;
         Ok(true)
     }
 }
@@ -398,9 +397,8 @@ impl Ring {
         };
         // SAFETY: a new mapping of `len` bytes of the ring that the call above made; no memory of ours is touched.
         #[allow(unsafe_code)]
-        let memory = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd.as_raw_fd(), 0)
-        };
+        let memory =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -486,9 +484,8 @@ pub(super) fn set<T>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result
 pub(super) fn set_at<T>(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     // SAFETY: the kernel reads as many bytes as `value` has. What they point to (a filter program) lives until the call returns.
     #[allow(unsafe_code)]
-    let result = unsafe {
-        libc::setsockopt(fd.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t)
-    };
+    let result =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t) };
     checked(result).map(drop)
 }
 
@@ -535,12 +532,8 @@ pub(super) fn bind(fd: &OwnedFd, index: u32) -> io::Result<()> {
 }
 
 fn promiscuous(fd: &OwnedFd, index: u32) -> io::Result<()> {
-    let request = libc::packet_mreq {
-        mr_ifindex: index as libc::c_int,
-        mr_type: libc::PACKET_MR_PROMISC as u16,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
+    let request =
+        libc::packet_mreq { mr_ifindex: index as libc::c_int, mr_type: libc::PACKET_MR_PROMISC as u16, mr_alen: 0, mr_address: [0; 8] };
     set(fd, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 

@@ -43,9 +43,8 @@ pub fn drop_privileges(user: Option<&str>) -> io::Result<Dropped> {
     };
     // SAFETY: no memory is passed but an empty list. The C library does this for all threads.
     #[allow(unsafe_code)]
-    let done = unsafe {
-        libc::setgroups(0, std::ptr::null()) == 0 && libc::setresgid(gid, gid, gid) == 0 && libc::setresuid(uid, uid, uid) == 0
-    };
+    let done =
+        unsafe { libc::setgroups(0, std::ptr::null()) == 0 && libc::setresgid(gid, gid, gid) == 0 && libc::setresuid(uid, uid, uid) == 0 };
     if !done {
         return Err(io::Error::last_os_error());
     }

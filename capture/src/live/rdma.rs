@@ -32,8 +32,8 @@ pub fn ports(root: &Path) -> Vec<Port> {
     let mut found = Vec::new();
     for device in entries(root) {
         let folder = root.join(&device);
-        let is_software = folder.join("parent").exists()
-            || fs::canonicalize(&folder).is_ok_and(|p| p.components().any(|c| c.as_os_str() == "virtual"));
+        let is_software =
+            folder.join("parent").exists() || fs::canonicalize(&folder).is_ok_and(|p| p.components().any(|c| c.as_os_str() == "virtual"));
         for port in entries(&folder.join("ports")) {
             let path = folder.join("ports").join(&port);
             let Ok(number) = port.parse() else { continue };

@@ -32,13 +32,14 @@ impl Card {
         let failed = |e| Error::new(name, Problem::Verbs(e));
         let (device, port) = name.split_once(':').unwrap_or((name, "1"));
         let Ok(port) = port.parse() else {
-            return Err(Error::new(name, Problem::Unsupported(format!("\"{port}\" is no port of an RDMA device, such as 1")))) ;
+            return Err(Error::new(name, Problem::Unsupported(format!("\"{port}\" is no port of an RDMA device, such as 1"))));
         };
         let verbs = match &options.verbs {
             Some(folder) => Verbs::load_from(folder),
             None => Verbs::load(),
         };
-        let sniffer = Sniffer::open(verbs.map_err(failed)?, device, SnifferOptions { port, ..SnifferOptions::default() }).map_err(failed)?;
+        let sniffer =
+            Sniffer::open(verbs.map_err(failed)?, device, SnifferOptions { port, ..SnifferOptions::default() }).map_err(failed)?;
         let link_type = if sniffer.is_ethernet() { LinkType::ETHERNET } else { LinkType::INFINIBAND };
         let mut interface = Interface::new(link_type);
         interface.name = Some(name.to_owned());
