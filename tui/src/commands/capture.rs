@@ -204,9 +204,7 @@ impl Running<'_> {
             return Ok(Some(end));
         }
         let full = self.files.as_ref().is_some_and(Files::is_full);
-        if full
-            && let Some(end) = self.rotate()?
-        {
+        if full && let Some(end) = self.rotate()? {
             return Ok(Some(end));
         }
         if let Some(files) = &mut self.files
