@@ -75,8 +75,8 @@ impl Sender {
                 continue;
             }
             let count = ((due - sent) as usize).min(BATCH).min(frames.len() - at);
-            for place in at..at + count {
-                change(round, place, &mut frames[place]);
+            for (place, frame) in frames.iter_mut().enumerate().skip(at).take(count) {
+                change(round, place, frame);
             }
             let batch: Vec<&[u8]> = frames[at..at + count].iter().map(Vec::as_slice).collect();
             let mut done = 0;
