@@ -71,6 +71,8 @@ pub struct Lane {
     config: smbd::Config,
     events: VecDeque<Event>,
     raw: bool,
+    /// SMB Direct gave up, and its last words are still to go.
+    failing: Option<End>,
     over: bool,
 }
 
@@ -86,6 +88,7 @@ impl Lane {
             config: config.smbd,
             events: VecDeque::new(),
             raw: false,
+            failing: None,
             over: false,
         }
     }
@@ -98,7 +101,10 @@ impl Lane {
     /// One end of a card's connection, which is established.
     #[cfg(target_os = "linux")]
     fn of_card(now: Time, config: &Config, connection: rdmascope_verbs::Connection, initiator: bool, raw: bool) -> Self {
+        // the pause is for software iWARP
+        let settle = if connection.is_iwarp() { config.smbd.settle } else { 0 };
         let mut lane = Self { rdma: Rdma::Verbs(Box::new(connection)), raw, ..Self::new(now, config, initiator) };
+        lane.config.settle = settle;
         lane.connected(now);
         lane
     }
@@ -240,6 +246,11 @@ impl Lane {
             // established: it cannot fail
             let _ = self.rdma.send(&next.message, next.invalidate, false);
         }
+        if !self.smbd.as_ref().is_some_and(Endpoint::has_output)
+            && let Some(why) = self.failing.take()
+        {
+            self.ended(why);
+        }
         if self.over && self.rdma.is_established() {
             self.rdma.close();
         }
@@ -264,7 +275,7 @@ impl Lane {
             }
         }
         if let Some(why) = failed {
-            self.ended(why.into());
+            self.failing.get_or_insert(why.into());
         }
     }
 

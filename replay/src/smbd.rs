@@ -357,10 +357,15 @@ impl Endpoint {
         self.out.pop_front()
     }
 
+    /// Whether messages wait for [`Endpoint::poll_transmit`]: a refusal may be held back too.
+    pub fn has_output(&self) -> bool {
+        !self.out.is_empty()
+    }
+
     /// When [`Endpoint::handle_timeout`] is to be called.
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.failed {
-            return None;
+            return self.held_until.filter(|_| self.has_output());
         }
         let idle = (self.link.phase() == Phase::Established && self.keepalive_deadline.is_none()).then_some(self.idle_at);
         [self.negotiate_deadline, self.keepalive_deadline, idle, self.held_until].into_iter().flatten().min()

@@ -70,6 +70,21 @@ fn session(address: SocketAddr, config: &Config, dialect: Dialect, who: &Credent
     client
 }
 
+/// A peer that holds its first message back for the sake of software iWARP still sends the refusal.
+#[test]
+fn a_refusal_that_is_held_back_is_sent() {
+    use rdmascope_replay::probe::{Target, Verdict, matching};
+    let mut config = Config::default();
+    config.smbd.settle = rdmascope_replay::smbd::SETTLE;
+    let address = peer(None, config);
+    let target = Target { address, config: Config::default(), settle: Duration::ZERO };
+    let cases = matching("NegativeParameter_M*Version");
+    assert_eq!(cases.len(), 2);
+    for case in cases {
+        assert_eq!(case.run(&target).unwrap().0, Verdict::Pass, "{}", case.name);
+    }
+}
+
 #[test]
 fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
     let folder = tempfile::tempdir().unwrap();

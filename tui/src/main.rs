@@ -43,9 +43,20 @@ fn main() -> ExitCode {
         // only the message of a filter error has several lines: the caret needs them
         Err(e) => match e.downcast_ref::<cli::FilterError>() {
             Some(filter) => fail(&filter.to_string()),
-            None => fail(&escaped(&format!("{e:#}"))),
+            None => fail(&escaped(&told(&e))),
         },
     }
+}
+
+/// An error and its causes, each said once: many a message names its cause itself.
+fn told(e: &Error) -> String {
+    let mut text = e.to_string();
+    for cause in e.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Says what is wrong, on stderr.

@@ -366,7 +366,8 @@ impl Sniffer {
 
     // ---- packets
 
-    /// The next packet; `None` where none came within `wait`. It is ours until the next call.
+    /// The next packet; `None` where none came within `wait`. It is ours until the next call. After `None` the descriptor becomes readable
+    /// with the next packet.
     ///
     /// # Errors
     /// Where the card is gone, or the driver broke off.
@@ -377,6 +378,10 @@ impl Sniffer {
         let until = Instant::now() + wait;
         while self.ready.is_empty() {
             self.fetch()?;
+            // an event is asked for, and what came before that is looked at: then the descriptor tells of what comes
+            if self.ready.is_empty() && self.take_event()? {
+                self.fetch()?;
+            }
             if !self.ready.is_empty() {
                 break;
             }
@@ -393,11 +398,6 @@ impl Sniffer {
         Ok(Some(Packet { time_ns: next.time_ns, bytes: self.buffer.piece(at, next.len as usize) }))
     }
 
-    /// Whether packets have been fetched that were not handed out yet: then the descriptor need not become readable.
-    pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
-    }
-
     fn wait(&mut self, at_most: Duration) -> Result<()> {
         let mut poll = libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 };
         // at least a millisecond, or the last of the wait would be spun away
@@ -409,18 +409,19 @@ impl Sniffer {
                 return Err(Error::Call { device: self.context.device.name.clone(), call: "poll", source });
             }
         }
-        self.take_event()
+        Ok(())
     }
 
-    /// Takes an event where there is one, and asks for the next: completions that came in between are fetched after it.
-    fn take_event(&mut self) -> Result<()> {
+    /// Takes an event where there is one, and asks for the next; whether there was one.
+    fn take_event(&mut self) -> Result<bool> {
         let (mut cq, mut data) = (null_mut(), null_mut());
         // SAFETY: a channel of ours, which does not block.
-        if unsafe { (self.context.verbs.ib().get_cq_event)(self.channel, &mut cq, &mut data) } == 0 {
+        let taken = unsafe { (self.context.verbs.ib().get_cq_event)(self.channel, &mut cq, &mut data) } == 0;
+        if taken {
             self.events += 1;
             self.notify()?;
         }
-        Ok(())
+        Ok(taken)
     }
 
     fn fd(&self) -> libc::c_int {
@@ -560,7 +561,7 @@ impl Sniffer {
 }
 
 impl AsFd for Sniffer {
-    /// Readable when packets may have come, where [`Sniffer::has_ready`] says no.
+    /// Readable when packets may have come since [`Sniffer::next`] gave none.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: open as long as the channel, which the sniffer owns.
         unsafe { BorrowedFd::borrow_raw(self.fd()) }
