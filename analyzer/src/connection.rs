@@ -32,11 +32,22 @@ fields! {
         CONNECTION: U32 = "rdmascope.connection", "Connection", dec;
         CREDITS_CLIENT: I64 = "rdmascope.credits.client", "Send credits the client holds", dec;
         CREDITS_SERVER: I64 = "rdmascope.credits.server", "Send credits the server holds", dec;
+        STALL: RelTime = "rdmascope.stall", "Its sender waited for credits";
         EXCHANGE: U64 = "rdmascope.exchange", "Exchange", dec;
+        EXCHANGE_BYTES: U64 = "rdmascope.exchange.rdma_bytes", "RDMA bytes of the exchange so far", dec;
+        EXCHANGE_REQUEST: FrameNum = "rdmascope.exchange.request", "Answers the request in frame";
+        EXCHANGE_TIME: RelTime = "rdmascope.exchange.time", "Time from request to reply";
         RETRANSMISSION: None = "rdmascope.retransmission", "Sent before";
         HELD: None = "rdmascope.early", "Packets before this one are missing";
         KEY_STATE: Str = "rdmascope.key.state", "Remote key";
         DATA: Bytes = "rdmascope.data", "Data";
+        FINDING: None = "rdmascope.finding", "Finding";
+        FINDING_ID: Str = "rdmascope.finding.id", "Rule";
+        FINDING_SEVERITY: Str = "rdmascope.finding.severity", "Severity";
+        FINDING_SECTION: Str = "rdmascope.finding.section", "Section";
+        FINDING_BY: Str = "rdmascope.finding.by", "By";
+        FINDING_CERTAINTY: Str = "rdmascope.finding.certainty", "Certainty";
+        FINDING_TEXT: Str = "rdmascope.finding.text", "What happened";
     }
 }
 
@@ -187,7 +198,7 @@ impl Connection {
         match op.verb {
             Verb::Send | Verb::SendInvalidate => self.send(env, op, t),
             Verb::Write => self.write(env, op, t),
-            Verb::ReadRequest => self.read_request(env, op),
+            Verb::ReadRequest => self.read_request(env, op, t),
             Verb::ReadResponse => self.read_response(env, op),
             Verb::Atomic | Verb::Terminate => {}
         }
@@ -290,6 +301,7 @@ impl Connection {
         {
             court.client = Some(by);
         }
+        let stalled = smbd.link.side(by).stalled_time;
         let upper = smbd.send(by, send, t, &mut court);
         if upper.is_some() {
             env.layer(Layer::Smb2);
@@ -309,7 +321,7 @@ impl Connection {
         self.story.add(send.last.time, Least(held));
         env.sink.credits(self.id, send.last, held);
         if T::ON {
-            self.tell(held, carried.then_some(env.exchange_of_frame), t);
+            self.tell(held, smbd.link.side(by).stalled_time - stalled, t);
         }
         if let (Some(key), false) = (send.invalidate, carried) {
             // an invalidation on a fragment or an empty message
@@ -345,7 +357,7 @@ impl Connection {
         }
     }
 
-    fn tell<T: Trace>(&self, held: [Option<i64>; 2], exchange: Option<u64>, t: &mut T) {
+    fn tell<T: Trace>(&self, held: [Option<i64>; 2], waited: i64, t: &mut T) {
         let at: &[u8] = &[];
         t.open(f::PROTOCOL, at);
         t.field(f::CONNECTION, at, 0, Value::U(self.id.into()));
@@ -355,8 +367,8 @@ impl Connection {
                 t.field(def, at, 0, Value::I(held));
             }
         }
-        if let Some(exchange) = exchange.filter(|e| *e > 0) {
-            t.field(f::EXCHANGE, at, 0, Value::U(exchange));
+        if waited > 0 {
+            t.field(f::STALL, at, 0, duration(waited));
         }
         t.close(at);
     }
@@ -374,16 +386,7 @@ impl Connection {
         if let Some(region) = region {
             self.deliver(env, op, &region, verdict, address);
         }
-        if T::ON {
-            let state = match verdict {
-                Verdict::Inside => "inside what was advertised",
-                Verdict::Unknown => "never advertised",
-                Verdict::Outside => "outside of what was advertised",
-                Verdict::Stale => "no longer valid",
-                Verdict::Direction => "advertised for the other direction",
-            };
-            t.field(f::KEY_STATE, &[], 0, Value::Text(format_args!("{state}")));
-        }
+        tell_key(verdict, t);
         // a Write is judged by its first packet; its length there is the whole message's
         if op.part.begins() {
             let length = op.message_length.unwrap_or(op.length);
@@ -397,17 +400,19 @@ impl Connection {
         }
     }
 
-    fn read_request<S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>) {
+    fn read_request<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, op: &RdmaOp<'_>, t: &mut T) {
         self.rdma.reads += 1;
         let Placement::Memory { key, address } = op.placement else { return };
         let owner = op.by.peer();
         let length = op.message_length.unwrap_or(0);
         let (verdict, region) = self.memory.touch(owner, key, address, length, Right::Read);
+        tell_key(verdict, t);
         if let Some(region) = region {
             // counted again, byte by byte, when the bytes come
             region.used = region.used.saturating_sub(length.into());
             let exchange = region.exchange;
             env.exchange_of_frame = exchange;
+            env.moved_of_frame = self.exchange(exchange).map_or(0, |row| row.rdma_bytes());
             if verdict == Verdict::Inside
                 && let Some(row) = self.exchange(exchange)
             {
@@ -452,6 +457,7 @@ impl Connection {
             if write && op.part.begins() {
                 transfer.operations += 1;
             }
+            env.moved_of_frame = row.rdma_bytes();
             if payloads && verdict != Verdict::Stale {
                 self.payload(region.exchange, offset, op);
             }
@@ -716,6 +722,49 @@ impl Connection {
         }
         self.missed = true;
     }
+}
+
+fn tell_key<T: Trace>(verdict: Verdict, t: &mut T) {
+    if T::ON {
+        t.field(f::KEY_STATE, &[], 0, Value::Text(format_args!("{}", verdict.name())));
+    }
+}
+
+fn duration(ns: i64) -> Value<'static> {
+    const SECOND: i64 = 1_000_000_000;
+    Value::Time { seconds: ns.div_euclid(SECOND), nanos: ns.rem_euclid(SECOND) as u32 }
+}
+
+/// Tells the observer what a whole frame came to: its exchange, and the rules that it breaks.
+pub fn tell_frame<S, T: Trace>(env: &Env<S>, t: &mut T) {
+    if env.exchange_of_frame == 0 && env.broken_in_frame.is_empty() {
+        return;
+    }
+    let at: &[u8] = &[];
+    t.open(f::PROTOCOL, at);
+    if env.exchange_of_frame > 0 {
+        t.field(f::EXCHANGE, at, 0, Value::U(env.exchange_of_frame));
+        if env.moved_of_frame > 0 {
+            t.field(f::EXCHANGE_BYTES, at, 0, Value::U(env.moved_of_frame));
+        }
+        if let Some((request, latency)) = env.answered_in_frame {
+            t.field(f::EXCHANGE_REQUEST, at, 0, Value::U(request));
+            t.field(f::EXCHANGE_TIME, at, 0, duration(latency));
+        }
+    }
+    for broken in &env.broken_in_frame {
+        let row = broken.rule.row();
+        let (id, severity, section, by) = (row.id, broken.severity.name(), row.spec, broken.by.name());
+        t.open(f::FINDING, at);
+        t.field(f::FINDING_ID, at, 0, Value::Text(format_args!("{id}")));
+        t.field(f::FINDING_SEVERITY, at, 0, Value::Text(format_args!("{severity}")));
+        t.field(f::FINDING_SECTION, at, 0, Value::Text(format_args!("{section}")));
+        t.field(f::FINDING_BY, at, 0, Value::Text(format_args!("{by}")));
+        t.field(f::FINDING_CERTAINTY, at, 0, Value::Text(format_args!("{}", broken.certainty.name())));
+        t.field(f::FINDING_TEXT, at, 0, Value::Text(format_args!("{}", broken.text)));
+        t.close(at);
+    }
+    t.close(at);
 }
 
 /// Tells the observer which connection a frame is of.

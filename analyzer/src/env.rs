@@ -4,6 +4,7 @@ use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
 use crate::keys::Keyring;
 use crate::op::{At, End};
 use crate::report::Sink;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -107,6 +108,21 @@ impl Layer {
     }
 }
 
+/// A rule broken in the frame at hand.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// Which.
+    pub rule: Rule,
+    /// The rule's own severity, or what the circumstances made of it.
+    pub severity: Severity,
+    /// Who did it.
+    pub by: Blame,
+    /// How sure that is.
+    pub certainty: Certainty,
+    /// What happened, in one clause.
+    pub text: String,
+}
+
 /// Shared by all connections of an analysis.
 #[derive(Debug)]
 pub struct Env<S> {
@@ -120,6 +136,13 @@ pub struct Env<S> {
     pub next_exchange: u64,
     /// The exchange that the frame at hand belongs to, 0 for none.
     pub exchange_of_frame: u64,
+    /// Bytes that RDMA moved for that exchange up to this frame.
+    pub moved_of_frame: u64,
+    /// The frame of the request that this frame answers, and how long the answer took, in ns.
+    pub answered_in_frame: Option<(u64, i64)>,
+    /// Rules broken in this frame: kept only for an observer.
+    pub broken_in_frame: Vec<Broken>,
+    frame: Option<u64>,
     /// The connection that the frame at hand belongs to, and who of it sent the frame.
     pub place_of_frame: Option<(u32, End)>,
     /// Whether the packet at hand came before.
@@ -140,6 +163,9 @@ pub struct Env<S> {
 }
 
 impl<S: Sink> Env<S> {
+    /// Broken rules kept of one frame at most.
+    const BROKEN_MAX: usize = 256;
+
     /// Before the first frame.
     pub fn new(options: Options, sink: S) -> Self {
         Self {
@@ -148,6 +174,10 @@ impl<S: Sink> Env<S> {
             sink,
             next_exchange: 1,
             exchange_of_frame: 0,
+            moved_of_frame: 0,
+            answered_in_frame: None,
+            broken_in_frame: Vec::new(),
+            frame: None,
             place_of_frame: None,
             retransmission: false,
             is_last: false,
@@ -166,11 +196,15 @@ impl<S: Sink> Env<S> {
         self.layer = self.layer.max(layer);
     }
 
-    /// A new frame. Returns how far the last one was understood.
+    /// A new frame. Where `observed` gives its number, the rules broken in it are kept until the next.
     #[inline]
-    pub fn begin_frame(&mut self) {
+    pub fn begin_frame(&mut self, observed: Option<u64>) {
         self.layer = Layer::Other;
         self.exchange_of_frame = 0;
+        self.moved_of_frame = 0;
+        self.answered_in_frame = None;
+        self.broken_in_frame.clear();
+        self.frame = observed;
         self.place_of_frame = None;
         self.retransmission = false;
     }
@@ -183,12 +217,22 @@ impl<S: Sink> Env<S> {
 
     /// A rule was found broken.
     pub fn report(&mut self, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
-        self.findings.report(rule, by, site, certainty, text);
+        self.report_as(rule.row().severity, rule, by, site, certainty, text);
     }
 
     /// The same, with a severity of its own.
     pub fn report_as(&mut self, severity: Severity, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
+        if self.frame == Some(site.frame) && self.broken_in_frame.len() < Self::BROKEN_MAX {
+            self.broken_in_frame.push(Broken { rule, severity, by, certainty, text: text.to_string() });
+        }
         self.findings.report_as(severity, rule, by, site, certainty, text);
+    }
+
+    /// A reply to `exchange` ends at `at`.
+    pub fn answered(&mut self, exchange: &crate::exchange::Exchange, at: At) {
+        self.exchange_of_frame = exchange.id;
+        self.moved_of_frame = exchange.rdma_bytes();
+        self.answered_in_frame = Some((exchange.request.frame, at.time - exchange.request.time));
     }
 
     /// The number for a new exchange.

@@ -142,6 +142,11 @@ impl Exchange {
         self.reply_end.map(|end| end.time - self.request.time)
     }
 
+    /// Bytes that RDMA moved for it, both ways.
+    pub fn rdma_bytes(&self) -> u64 {
+        self.reads.bytes + self.writes.bytes
+    }
+
     /// Where that time went.
     pub fn split(&self) -> Split {
         let (Some(reply), Some(end)) = (self.reply, self.reply_end) else {

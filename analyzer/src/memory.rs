@@ -71,6 +71,19 @@ pub enum Verdict {
     Direction,
 }
 
+impl Verdict {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inside => "inside what was advertised",
+            Self::Unknown => "never advertised",
+            Self::Outside => "outside of what was advertised",
+            Self::Stale => "no longer valid",
+            Self::Direction => "advertised for the other direction",
+        }
+    }
+}
+
 /// The memory that both ends advertised.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryMap {

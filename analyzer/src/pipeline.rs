@@ -270,7 +270,7 @@ impl<S: Sink> Pipeline<S> {
     /// One frame that was decoded already (by another thread).
     pub fn packet<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
         let at = meta.at();
-        self.env.begin_frame();
+        self.env.begin_frame(T::ON.then_some(meta.number));
         self.capture.frames += 1;
         self.capture.bytes += u64::from(meta.wire_len);
         self.capture.first.get_or_insert(at);
@@ -282,6 +282,9 @@ impl<S: Sink> Pipeline<S> {
             self.capture.tunnelled += 1;
         }
         self.body(meta, packet, t);
+        if T::ON {
+            crate::connection::tell_frame(&self.env, t);
+        }
         self.layers[self.env.frame_layer() as usize] += 1;
     }
 

@@ -305,6 +305,7 @@ impl RpcRdma {
             connection.client.get_or_insert(by);
             let id = env.number_exchange();
             env.exchange_of_frame = id;
+        env.moved_of_frame = 0;
             let mut pending = Box::new(Pending::new(row(id, connection.id, xid, &send)));
             decode(&stream, &mut pending, t, env);
             self.name_call(&mut pending);
@@ -316,7 +317,7 @@ impl RpcRdma {
             return;
         };
         self.by_exchange.remove(&pending.exchange.id);
-        env.exchange_of_frame = pending.exchange.id;
+        env.answered(&pending.exchange, message.last);
         pending.names.begin_reply();
         decode(&stream, &mut pending, t, env);
         self.answered(connection, env, by.peer(), &send, pending);
@@ -436,6 +437,7 @@ impl RpcRdma {
         }
         let id = env.number_exchange();
         env.exchange_of_frame = id;
+        env.moved_of_frame = 0;
         let mut pending = Box::new(Pending::new(row(id, connection.id, xid, send)));
         self.advertise(connection, env, by, send.last, header, &mut pending);
         if !header.is_long() {
@@ -628,7 +630,7 @@ impl RpcRdma {
             return;
         };
         self.by_exchange.remove(&pending.exchange.id);
-        env.exchange_of_frame = pending.exchange.id;
+        env.answered(&pending.exchange, send.last);
         let mut court = connection.court(env, send.last);
         if connection.client == Some(by) && (header.is_long() || !header.writes.is_empty()) {
             court.judge(

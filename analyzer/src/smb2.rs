@@ -386,6 +386,7 @@ impl<S: Sink> Walk<'_, '_, S> {
         }
         let id = self.env.number_exchange();
         self.env.exchange_of_frame = id;
+        self.env.moved_of_frame = 0;
         let mut pending = Pending {
             exchange: self.row(id, header),
             memo: pdu.memo(),
@@ -707,7 +708,7 @@ impl<S: Sink> Walk<'_, '_, S> {
         }
         let Some(mut pending) = self.smb2.pending.remove(&header.message_id) else { return };
         self.smb2.by_exchange.remove(&pending.exchange.id);
-        self.env.exchange_of_frame = pending.exchange.id;
+        self.env.answered(&pending.exchange, self.upper.last);
         let status = header.status();
         let exchange = &mut pending.exchange;
         exchange.reply = Some(self.upper.first);

@@ -191,6 +191,18 @@ pub(crate) enum Exported {
         #[arg(long, value_name = "KEYFILE")]
         keys: Option<PathBuf>,
     },
+    /// A plugin for Wireshark 4.0 and later: repairs its decoding of storage over RDMA, and adds rdmascope's analysis as fields
+    Wireshark {
+        /// The file to write; rdmascope.lua where left out, - for standard output
+        #[arg(short, long, value_name = "FILE", conflicts_with = "install")]
+        output: Option<PathBuf>,
+        /// Put it into the plugin folder of your Wireshark, and this program into its folder of capture sources
+        #[arg(long)]
+        install: bool,
+        /// Wireshark's folder for your own files, where it is not found
+        #[arg(long, value_name = "DIR", requires = "install")]
+        dir: Option<PathBuf>,
+    },
     /// The contents that READ and WRITE moved, as files of their names
     Payloads {
         /// The capture

@@ -11,6 +11,7 @@ use rdmascope_capture::{OpenOptions, PcapngWriter, Section, Source, open};
 use rdmascope_dissector::render::escaped;
 use rdmascope_plugins::annotated::{self, Collector, Comments};
 use rdmascope_plugins::payloads::Payloads;
+use rdmascope_plugins::wireshark::{self, Done, Places};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 pub(super) fn run(args: &Export, color: Color) -> Result<ExitCode> {
     match &args.what {
         Exported::Annotated { file, output, keys } => annotate(file, output, keys.as_deref(), color),
+        Exported::Wireshark { output, install, dir } => wireshark(output.as_deref(), *install, dir.as_deref(), color),
         Exported::Payloads { file, folder, keys } => payloads(file, folder, keys.as_deref(), color),
     }
 }
@@ -56,6 +58,30 @@ fn annotate(file: &Path, output: &Path, keys: Option<&Path>, color: Color) -> Re
         Some(error) => Err(error.into()),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+fn wireshark(output: Option<&Path>, install: bool, folder: Option<&Path>, color: Color) -> Result<ExitCode> {
+    let mut out = Out::new(color);
+    let shown = |path: &Path| escaped(&path.display().to_string());
+    if install {
+        let program = std::env::current_exe().context("where this program is, is not known")?;
+        for done in wireshark::install(&Places::of_environment(), folder, &program)? {
+            match done {
+                Done::Plugin(path) => writeln!(out.buffer, "{}: the plugin", shown(&path))?,
+                Done::Replaced(path) => writeln!(out.buffer, "{}: the plugin, in place of the one that was there", shown(&path))?,
+                Done::Extcap(path) => writeln!(out.buffer, "{}: a link to this program, for its capture sources", shown(&path))?,
+            }
+        }
+        writeln!(out.buffer, "Wireshark and tshark load them when they are started next. Remove the files to undo this.")?;
+    } else if output == Some(Path::new("-")) {
+        out.buffer.extend_from_slice(wireshark::lua().as_bytes());
+    } else {
+        let path = output.unwrap_or(Path::new(wireshark::FILE));
+        std::fs::write(path, wireshark::lua()).with_context(|| format!("{} cannot be written", shown(path)))?;
+        writeln!(out.buffer, "{}: try it with tshark -X lua_script:{}", shown(path), shown(path))?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn same(a: &Path, b: &Path) -> bool {

@@ -1,0 +1,219 @@
+//! The Lua plugin in real Wiresharks: frame by frame it says what we say, and what Wireshark had right stays. Runs in the tshark that is
+//! installed, and in the newest that `interop/newest-tshark` has; in one pass and in two. Without tshark, or without the newest where it
+//! was not fetched, what cannot be tried is named on stderr; with `CI` set that is a failure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What has to be equal in every frame, and findings.
+const FIELDS: [&str; 14] = [
+    "frame.number",
+    "rdmascope.credits.client",
+    "rdmascope.credits.server",
+    "rdmascope.stall",
+    "rdmascope.exchange",
+    "rdmascope.exchange.rdma_bytes",
+    "rdmascope.exchange.request",
+    "rdmascope.exchange.time",
+    "rdmascope.key.state",
+    "rdmascope.finding.id",
+    "rdmascope.finding.severity",
+    "rdmascope.finding.by",
+    "smb_direct",
+    "smb2",
+];
+const FINDINGS: usize = 9;
+
+/// Two layers of which the plugin loses no frame that we have: our SMB Direct and SMB2 are in Wireshark's frames, too.
+const LAYERS: usize = 12;
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn rdmascope() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+}
+
+fn samples() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for folder in fs::read_dir(workspace().join("samples")).unwrap().flatten().filter(|f| f.path().is_dir()) {
+        found.extend(fs::read_dir(folder.path()).unwrap().flatten().map(|f| f.path()).filter(|f| f.extension().is_some_and(|e| e == "pcap")));
+    }
+    found.sort();
+    assert!(found.len() > 30, "{} samples", found.len());
+    found
+}
+
+/// A tshark, by the arguments before its own.
+#[derive(Clone)]
+struct Tshark {
+    name: &'static str,
+    program: PathBuf,
+    two_passes: bool,
+}
+
+impl Tshark {
+    fn output(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(&self.program);
+        if self.two_passes {
+            command.arg("-2");
+        }
+        let output = command.args(arguments).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {errors}", self.name);
+        assert!(!errors.contains("Lua Error") && !errors.contains("lua:"), "{}: {errors}", self.name);
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+fn missing(what: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{what}");
+    eprintln!("NOT TESTED: {what}");
+}
+
+fn tsharks() -> Vec<Tshark> {
+    let mut found = Vec::new();
+    let both = |name: [&'static str; 2], program: PathBuf| {
+        [false, true].map(|two_passes| Tshark { name: name[usize::from(two_passes)], program: program.clone(), two_passes })
+    };
+    if Command::new("tshark").arg("--version").output().is_ok_and(|o| o.status.success()) {
+        found.extend(both(["tshark", "tshark -2"], "tshark".into()));
+    } else {
+        missing("tshark is not installed");
+    }
+    let newest = workspace().join("interop/newest-tshark");
+    if Command::new(&newest).arg("--ready").status().is_ok_and(|s| s.success()) {
+        found.extend(both(["newest tshark", "newest tshark -2"], newest));
+    } else {
+        missing("the newest tshark is not there: interop/newest-tshark --get");
+    }
+    found
+}
+
+/// The plugin, in a folder that everybody may read: the newest tshark does not run as root.
+fn plugin() -> (tempfile::TempDir, String) {
+    let folder = tempfile::Builder::new().prefix("rdmascope").tempdir_in("/tmp").unwrap();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = folder.path().join("rdmascope.lua");
+    assert!(rdmascope().args(["export", "wireshark", "-o"]).arg(&path).output().unwrap().status.success());
+    let script = format!("lua_script:{}", path.display());
+    (folder, script)
+}
+
+fn rows(text: &str) -> Vec<Vec<String>> {
+    text.lines().map(|l| l.split('\t').map(str::to_owned).chain(std::iter::repeat(String::new())).take(FIELDS.len()).collect()).collect()
+}
+
+/// Findings of a row, in an order of their own.
+fn findings(row: &[String]) -> Vec<(String, String, String)> {
+    let list = |n: usize| row[FINDINGS + n].split(',').map(str::to_owned).collect::<Vec<_>>();
+    let (ids, severities, by) = (list(0), list(1), list(2));
+    let mut all: Vec<_> = ids.into_iter().zip(severities).zip(by).map(|((a, b), c)| (a, b, c)).filter(|f| !f.0.is_empty()).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn the_plugin_says_of_every_frame_what_we_say() {
+    let (_folder, script) = plugin();
+    let judged: BTreeSet<&str> = rdmascope_plugins::wireshark::judged().iter().map(|r| r.id()).collect();
+    let fields: Vec<&str> = ["-T", "fields"].into_iter().chain(FIELDS.iter().flat_map(|f| ["-e", f])).collect();
+    let mut values = 0;
+    let mut seen = BTreeSet::new();
+    let tsharks = tsharks();
+    for sample in samples() {
+        let path = sample.to_str().unwrap();
+        let output = rdmascope().args(["dissect", path]).args(&fields).output().unwrap();
+        let ours = rows(&String::from_utf8(output.stdout).unwrap());
+        for tshark in &tsharks {
+            let arguments: Vec<&str> = ["-X", &script, "-r", path].into_iter().chain(fields.iter().copied()).collect();
+            let theirs = rows(&tshark.output(&arguments));
+            assert_eq!(ours.len(), theirs.len(), "{path} in {}", tshark.name);
+            for (a, b) in ours.iter().zip(&theirs) {
+                let place = format!("{path} frame {} in {}", a[0], tshark.name);
+                assert_eq!(a[..FINDINGS], b[..FINDINGS], "{place}");
+                values += a[1..FINDINGS].iter().filter(|v| !v.is_empty()).count();
+                let mut mine = findings(a);
+                mine.retain(|f| judged.contains(f.0.as_str()));
+                assert_eq!(mine, findings(b), "{place}");
+                for layer in LAYERS..FIELDS.len() {
+                    assert!(a[layer].is_empty() || !b[layer].is_empty(), "{place}: no {}", FIELDS[layer]);
+                }
+                seen.extend(mine.into_iter().map(|f| f.0));
+            }
+        }
+    }
+    if !tsharks.is_empty() {
+        assert!(values > 20_000 && seen.len() > 20, "{values} values, {} rules", seen.len());
+    }
+}
+
+#[test]
+fn frames_that_the_plugin_decodes_are_found_by_a_filter() {
+    let (_folder, script) = plugin();
+    for tshark in tsharks() {
+        for sample in ["probes/c1_overrun", "probes/t14_transform", "probes/t5_hdr", "probes/i2_nompa", "smb-iwarp/smb-iwarp"] {
+            let path = workspace().join("samples").join(sample).with_extension("pcap");
+            let path = path.to_str().unwrap();
+            for filter in ["smb_direct", "smb2", "rdmascope.finding.severity == \"error\"", "rdmascope.credits.client < 3"] {
+                let filtered = ["-Y", filter, "-T", "fields", "-e", "frame.number"];
+                let numbers = |text: String| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+                let ours = numbers(String::from_utf8(rdmascope().args(["dissect", path]).args(filtered).output().unwrap().stdout).unwrap());
+                let arguments: Vec<&str> = ["-X", &script, "-r", path].into_iter().chain(filtered).collect();
+                let theirs = numbers(tshark.output(&arguments));
+                let lost: Vec<&String> = ours.difference(&theirs).collect();
+                assert!(lost.is_empty(), "{path} in {}: {filter} does not find frames {lost:?}", tshark.name);
+            }
+        }
+    }
+}
+
+/// Lines of the detail tree by frame.
+fn trees(text: &str) -> BTreeMap<u64, BTreeSet<&str>> {
+    let mut frames = BTreeMap::new();
+    let mut number = 0;
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("Frame ") {
+            number = rest.split([':', ' ']).next().unwrap_or("").parse().unwrap();
+        }
+        frames.entry(number).or_insert_with(BTreeSet::new).insert(line.trim());
+    }
+    frames
+}
+
+/// Lines that say nothing of the packet, or that stand there because Wireshark took it for something else.
+fn is_about_wireshark(line: &str) -> bool {
+    ["[Protocols in frame", "NetBIOS Session", "Artemis", "Continuation data", "[Time since", "[Epoch Time", "Message Type", "Length:", "[Length:", "Data (", "Data:"]
+        .iter()
+        .any(|w| line.starts_with(w))
+}
+
+#[test]
+fn what_wireshark_had_right_stays() {
+    let (_folder, script) = plugin();
+    for tshark in tsharks() {
+        for sample in samples().into_iter().filter(|s| !s.to_str().unwrap().contains("iwarp") && !s.to_str().unwrap().contains("/i")) {
+            let path = sample.to_str().unwrap();
+            let (stock, with) = (tshark.output(&["-r", path, "-V"]), tshark.output(&["-X", &script, "-r", path, "-V"]));
+            let (stock, with) = (trees(&stock), trees(&with));
+            assert_eq!(stock.len(), with.len(), "{path}");
+            for (number, lines) in &stock {
+                // where Wireshark took the first of several fragments for the request, the reply now answers the last of them
+                let elsewhere = |line: &str| {
+                    let begins = ["[Response to: ", "[Time from request: "].into_iter().find(|b| line.starts_with(b));
+                    begins.is_some_and(|b| with[number].iter().any(|l| l.starts_with(b)))
+                };
+                let lost: Vec<_> =
+                    lines.iter().filter(|l| !is_about_wireshark(l) && !with[number].contains(*l) && !elsewhere(l)).collect();
+                assert!(lost.is_empty(), "{path} frame {number} in {}: {lost:#?}", tshark.name);
+            }
+        }
+    }
+}
