@@ -305,7 +305,7 @@ impl RpcRdma {
             connection.client.get_or_insert(by);
             let id = env.number_exchange();
             env.exchange_of_frame = id;
-        env.moved_of_frame = 0;
+            env.moved_of_frame = 0;
             let mut pending = Box::new(Pending::new(row(id, connection.id, xid, &send)));
             decode(&stream, &mut pending, t, env);
             self.name_call(&mut pending);

@@ -100,7 +100,14 @@ fn fields(out: &mut String) {
     let added = |def: &Def| ADDED.iter().any(|prefix| def.name.starts_with(prefix)) || ours.contains(def);
     out.push_str("R.fields = {\n");
     for def in registry.all().iter().copied().filter(added).chain(ONLY_THERE.iter()) {
-        let _ = write!(out, "    {{ name = \"{}\", label = {}, kind = \"{}\", base = \"{}\"", def.name, quoted(def.label), def.kind.wireshark(), def.base.wireshark());
+        let _ = write!(
+            out,
+            "    {{ name = \"{}\", label = {}, kind = \"{}\", base = \"{}\"",
+            def.name,
+            quoted(def.label),
+            def.kind.wireshark(),
+            def.base.wireshark()
+        );
         if def.kind == Kind::Bool {
             let _ = write!(out, ", width = {}", def.width.max(8));
         }
@@ -259,7 +266,8 @@ mod tests {
         let known: BTreeSet<&str> = registry.all().iter().chain(&ONLY_THERE.iter().collect::<Vec<_>>()).map(|d| d.name).collect();
         for (file, text) in RUNTIME {
             for word in text.split('"').skip(1).step_by(2) {
-                let is_rule = word.contains('-') && word.len() > 5 && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'-');
+                let is_rule =
+                    word.contains('-') && word.len() > 5 && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'-');
                 assert!(!is_rule || Rule::from_id(word).is_some(), "{file} names the rule {word}");
             }
             for piece in text.split("field[\"").skip(1).chain(text.split("add(t, \"").skip(1)).chain(text.split("add(f, \"").skip(1)) {
@@ -282,7 +290,10 @@ mod tests {
         let places = Places { home: Some(home.path().to_owned()), ..Places::default() };
         let program = Path::new("/usr/bin/rdmascope");
         let plugin = home.path().join(".local/lib/wireshark/plugins/rdmascope.lua");
-        let sources = [home.path().join(".local/lib/wireshark/extcap/rdmascope-extcap"), home.path().join(".config/wireshark/extcap/rdmascope-extcap")];
+        let sources = [
+            home.path().join(".local/lib/wireshark/extcap/rdmascope-extcap"),
+            home.path().join(".config/wireshark/extcap/rdmascope-extcap"),
+        ];
         let extcap = sources.clone().map(Done::Extcap);
         let expected = |first| [vec![first], extcap.to_vec()].concat();
         assert_eq!(install(&places, None, program).unwrap(), expected(Done::Plugin(plugin.clone())));

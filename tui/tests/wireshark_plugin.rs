@@ -40,7 +40,9 @@ fn rdmascope() -> Command {
 fn samples() -> Vec<PathBuf> {
     let mut found = Vec::new();
     for folder in fs::read_dir(workspace().join("samples")).unwrap().flatten().filter(|f| f.path().is_dir()) {
-        found.extend(fs::read_dir(folder.path()).unwrap().flatten().map(|f| f.path()).filter(|f| f.extension().is_some_and(|e| e == "pcap")));
+        found.extend(
+            fs::read_dir(folder.path()).unwrap().flatten().map(|f| f.path()).filter(|f| f.extension().is_some_and(|e| e == "pcap")),
+        );
     }
     found.sort();
     assert!(found.len() > 30, "{} samples", found.len());
@@ -190,9 +192,21 @@ fn trees(text: &str) -> BTreeMap<u64, BTreeSet<&str>> {
 
 /// Lines that say nothing of the packet, or that stand there because Wireshark took it for something else.
 fn is_about_wireshark(line: &str) -> bool {
-    ["[Protocols in frame", "NetBIOS Session", "Artemis", "Continuation data", "[Time since", "[Epoch Time", "Message Type", "Length:", "[Length:", "Data (", "Data:"]
-        .iter()
-        .any(|w| line.starts_with(w))
+    [
+        "[Protocols in frame",
+        "NetBIOS Session",
+        "Artemis",
+        "Continuation data",
+        "[Time since",
+        "[Epoch Time",
+        "Message Type",
+        "Length:",
+        "[Length:",
+        "Data (",
+        "Data:",
+    ]
+    .iter()
+    .any(|w| line.starts_with(w))
 }
 
 #[test]
@@ -210,8 +224,7 @@ fn what_wireshark_had_right_stays() {
                     let begins = ["[Response to: ", "[Time from request: "].into_iter().find(|b| line.starts_with(b));
                     begins.is_some_and(|b| with[number].iter().any(|l| l.starts_with(b)))
                 };
-                let lost: Vec<_> =
-                    lines.iter().filter(|l| !is_about_wireshark(l) && !with[number].contains(*l) && !elsewhere(l)).collect();
+                let lost: Vec<_> = lines.iter().filter(|l| !is_about_wireshark(l) && !with[number].contains(*l) && !elsewhere(l)).collect();
                 assert!(lost.is_empty(), "{path} frame {number} in {}: {lost:#?}", tshark.name);
             }
         }
