@@ -51,6 +51,7 @@ fn bench(c: &mut Criterion) {
                 sack: false,
                 payload: bytes,
                 payload_length: bytes.len() as u32,
+                checked: 0,
             };
             flow.segment(At { frame, time: 0 }, by, &segment, &options, &mut Off, &mut sum);
         };

@@ -155,6 +155,7 @@ pub fn fuzz_tcp_flow(data: &[u8]) {
             sack: false,
             payload: &made,
             payload_length: made.len() as u32 + cut,
+            checked: 0,
         };
         next[by.index()] = at_seq.wrapping_add(segment.payload_length).wrapping_add(u32::from(flags & 2 != 0 && flags < 0x20));
         let at = At { frame, time: frame as i64 * 1_000_000 };

@@ -27,8 +27,8 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rdmascope_dissector::fault::FaultKind;
-use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, IbPacket, LinkType, Packet, Segment};
-use rdmascope_dissector::trace::Trace;
+use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, Checked, IbPacket, LinkType, Packet, Segment};
+use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::ib::bth::{self, Opcode, Service};
 use rdmascope_dissector::wire::ib::cm::{self, CmMessage};
 
@@ -267,7 +267,15 @@ impl<S: Sink> Pipeline<S> {
         self.packet(meta, &packet, t);
     }
 
-    /// One frame that was decoded already (by another thread).
+    /// One frame whose checksums were looked at already, by another thread with [`Self::decode_options`].
+    pub fn frame_checked(&mut self, meta: &FrameMeta, bytes: &[u8], checked: Checked) {
+        let unchecked = frame::Options { check_crc: false, ..self.decode };
+        let mut packet = frame::decode(meta.link_type, bytes, meta.wire_len, &unchecked, &mut Off);
+        packet.believe(checked);
+        self.packet(meta, &packet, &mut Off);
+    }
+
+    /// One frame that was decoded already.
     pub fn packet<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
         let at = meta.at();
         self.env.begin_frame(T::ON.then_some(meta.number));

@@ -64,6 +64,7 @@ fn segment(by: End, seq: u32, payload: &[u8]) -> Segment<'_> {
         sack: false,
         payload,
         payload_length: payload.len() as u32,
+        checked: 0,
     }
 }
 

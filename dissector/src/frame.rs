@@ -11,11 +11,12 @@
 
 use crate::fault::{Fault, PResult, fault_of};
 use crate::leaf::read;
-use crate::trace::{Trace, Value, scope};
+use crate::trace::{Off, Trace, Value, scope};
 use crate::wire::ib::bth::{Bth, Opcode};
 use crate::wire::ib::icrc::{self, Cover};
 use crate::wire::ib::net::{Grh, Lrh};
 use crate::wire::ib::{self, ext};
+use crate::wire::iwarp::mpa;
 use crate::wire::link::{erf, ethernet, mpls, null, pause, sll, vlan};
 use crate::wire::{ip, tcp, tunnel, udp};
 
@@ -232,6 +233,42 @@ pub struct Segment<'a> {
     pub payload: &'a [u8],
     /// Its length on the wire.
     pub payload_length: u32,
+    /// So many first bytes of the payload are FPDUs, one after the other, with right CRCs; 0 where nobody looked.
+    pub checked: u32,
+}
+
+/// What the checksums of a frame said: of the work of decoding the part that costs by the byte, which one thread can do for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// There are none, or nothing is known of them.
+    Nothing,
+    /// [`IbPacket::icrc`].
+    Icrc(Check),
+    /// [`Segment::checked`].
+    Fpdus(u32),
+}
+
+/// Peels a frame to look at its checksums: the invariant CRC of an InfiniBand packet, or the CRCs of the FPDUs that a TCP segment
+/// begins with, if it does. [`Packet::believe`] takes the answer.
+#[inline]
+pub fn check_sums(link_type: LinkType, bytes: &[u8], wire_len: u32, options: &Options) -> Checked {
+    match decode(link_type, bytes, wire_len, options, &mut Off).body {
+        Body::Ib(ib) => Checked::Icrc(ib.icrc),
+        Body::Tcp(segment) if options.check_crc => Checked::Fpdus(mpa::check_run(segment.payload) as u32),
+        _ => Checked::Nothing,
+    }
+}
+
+impl Packet<'_> {
+    /// Takes for true what [`check_sums`] said of this frame, which was decoded without looking.
+    #[inline]
+    pub fn believe(&mut self, checked: Checked) {
+        match (&mut self.body, checked) {
+            (Body::Ib(ib), Checked::Icrc(icrc)) => ib.icrc = icrc,
+            (Body::Tcp(segment), Checked::Fpdus(bytes)) => segment.checked = bytes,
+            _ => {}
+        }
+    }
 }
 
 /// An Ethernet pause frame.

@@ -283,8 +283,10 @@ impl TcpFlow {
             if !self.streams[by.index()].started() {
                 self.framers[by.index()].late();
             }
+            self.framers[by.index()].vouch(segment.payload, segment.checked);
             let (stream, mut follow) = self.parts(at, by, segment.payload, options, t, out);
             stream.data(at, seq, segment.payload, segment.payload_length, limit, &mut |e| follow.event(e));
+            self.framers[by.index()].vouch(&[], 0);
         }
         if flags & FIN != 0 {
             let seq = segment.seq.wrapping_add(segment.payload_length).wrapping_add(u32::from(flags & SYN != 0));
@@ -965,6 +967,7 @@ mod tests {
                 sack: false,
                 payload,
                 payload_length: payload.len() as u32 + cut,
+                checked: 0,
             };
             self.now += 1_000_000;
             let at = At { frame: (self.now / 1_000_000) as u64, time: self.now };

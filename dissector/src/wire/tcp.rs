@@ -126,6 +126,7 @@ fn body<'a, T: Trace>(at: &'a [u8], missing: u32, t: &mut T, out: &mut Option<Se
         sack: false,
         payload,
         payload_length: on_wire.saturating_sub(header_length.max(20) as u32),
+        checked: 0,
     });
     if T::ON {
         let s = *segment;

@@ -364,6 +364,19 @@ pub fn check(fpdu: &[u8]) -> Check {
     if crc(body) == u32::from_le_bytes(*stated) { Check::Good } else { Check::Bad }
 }
 
+/// How many first bytes are whole FPDUs without markers, one after the other, whose CRCs are right.
+pub fn check_run(bytes: &[u8]) -> usize {
+    let mut good = 0;
+    while let Some((length, _)) = bytes[good..].split_first_chunk::<2>() {
+        let Some(fpdu) = bytes[good..].get(..fpdu_len(u16::from_be_bytes(*length))) else { break };
+        if check(fpdu) != Check::Good {
+            break;
+        }
+        good += fpdu.len();
+    }
+    good
+}
+
 /// Decodes an FPDU in a protocol subtree of its own. `fpdu` is all of it without markers, or what the capture kept. Only
 /// a header that is not there is a fault: what else was cut is missing from the `ulpdu`.
 #[inline]
@@ -553,5 +566,28 @@ mod tests {
             let traced = parse_fpdu(&i, Crc::Unused, &mut tree).map(|(_, p)| p).ok();
             prop_assert_eq!(traced, parse_fpdu(&i, Crc::Unused, &mut Off).map(|(_, p)| p).ok());
         }
+    }
+
+    #[test]
+    fn a_run_of_fpdus_ends_at_the_first_that_is_wrong_or_not_whole() {
+        let mut bytes = Vec::new();
+        emit_fpdu(&[1; 21], true, &mut bytes);
+        let first = bytes.len();
+        emit_fpdu(&[2; 30], true, &mut bytes);
+        assert_eq!(check_run(&bytes), bytes.len());
+        assert_eq!(check_run(&bytes[..bytes.len() - 1]), first, "cut");
+        assert_eq!(check_run(&bytes[1..]), 0, "out of step");
+        bytes[first + 5] ^= 1;
+        assert_eq!(check_run(&bytes), first, "wrong");
+        bytes[5] ^= 1;
+        assert_eq!(check_run(&bytes), 0);
+        assert_eq!(check_run(&[]), 0);
+    }
+
+    #[test]
+    fn a_crc_goes_on() {
+        // RFC 3720 B.4: 32 bytes of zeros, and of ones
+        assert_eq!(crc(&[0; 32]), 0x8a91_36aa);
+        assert_eq!(crc_append(crc(&[0xff; 11]), &[0xff; 21]), 0x62a8_ab43);
     }
 }
