@@ -656,6 +656,7 @@ rules! {
             "The key given for verification belongs to another session or channel",
             "The message was altered on its way: compare with transport checksums",
             "A sender that signs before its last change to the message",
+            "ksmbd of Linux 6.12 signs READ replies that carry no data over the length that only TCP has; the Linux client accepts them",
         ],
         cure: "If all messages fail, the key is wrong. If a few fail, look at what they have in common.",
     }

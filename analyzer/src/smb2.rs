@@ -353,15 +353,14 @@ impl<S: Sink> Walk<'_, '_, S> {
         }
         match self.smb2.unseal.verify(pdu, &self.env.options.keyring) {
             Verdict::Verified => self.smb2.verified += 1,
-            Verdict::Failed => {
+            verdict @ (Verdict::Failed | Verdict::WithLength) => {
                 let command = command_name(header.command);
                 let kind = if header.is_response() { "reply" } else { "request" };
-                self.judge(
-                    Rule::Smb2Signature,
-                    self.by,
-                    Certainty::Certain,
-                    format_args!("sent a {command} {kind} whose signature is wrong"),
-                );
+                let how = match verdict {
+                    Verdict::WithLength => "signed over its length as well, which is no part of a message and was not sent",
+                    _ => "whose signature is wrong",
+                };
+                self.judge(Rule::Smb2Signature, self.by, Certainty::Certain, format_args!("sent a {command} {kind} {how}"));
             }
             Verdict::Unproven | Verdict::NoKey => {}
         }

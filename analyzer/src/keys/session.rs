@@ -35,6 +35,8 @@ pub enum Verdict {
     Verified,
     /// It is wrong: this key is known to be the session's, since it verified another message or a password proved it.
     Failed,
+    /// It is wrong, though made with the right key: over the message and a length before it that was not sent.
+    WithLength,
     /// It is wrong, but so may be the key: no message of this session was verified yet.
     Unproven,
     /// No key is known.
@@ -304,6 +306,7 @@ impl SessionCrypto {
                 Verdict::Verified
             }
             None if self.signers.is_empty() => Verdict::NoKey,
+            None if self.signers.iter().any(|s| s.verify_with_length(message)) => Verdict::WithLength,
             None if self.proven => Verdict::Failed,
             None => Verdict::Unproven,
         }

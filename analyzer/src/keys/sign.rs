@@ -109,6 +109,15 @@ impl Signer {
         claimed.is_some() && self.signature(message).as_ref().map(|s| &s[..]) == claimed
     }
 
+    /// Whether the signature is that of the message behind the four bytes of length that it would have on TCP (\[MS-SMB2\] 2.1) and that
+    /// nobody signs. ksmbd of Linux 6.12 does so with READ replies that carry no data.
+    pub fn verify_with_length(&self, message: &[u8]) -> bool {
+        let Some((header, body)) = message.split_first_chunk::<HEADER_LEN>() else { return false };
+        // the parts of `over` are whole blocks, and these are not
+        let data = [&(message.len() as u32).to_be_bytes()[..], &header[..SIGNATURE], &[0; 16], body].concat();
+        self.over([&[], &[], &data], &nonce(header)) == header[SIGNATURE..]
+    }
+
     /// Gives `message` the signature that it should have; the flag that says it is signed is the caller's. False where it is shorter
     /// than an SMB2 header.
     pub fn sign(&self, message: &mut [u8]) -> bool {
@@ -217,5 +226,22 @@ mod tests {
     fn hmac_keeps_the_first_half() {
         let signer = Signer::new(SigningAlgorithm::HMAC_SHA256, &Key::of([0x0b; 16])).unwrap();
         assert_eq!(signer.signature(&[0; 64]).unwrap()[..], hex("e6868900313dee9b6fa6272f0f88a606"));
+    }
+
+    #[test]
+    fn signatures_over_a_length_that_was_not_sent_are_told_from_wrong_ones() {
+        for algorithm in SigningAlgorithm::ALL {
+            let signer = Signer::new(algorithm, &Key::of_slice(&[7; 16])).unwrap();
+            let mut reply = Vec::from([0; 80]);
+            reply[..4].copy_from_slice(b"\xfeSMB");
+            reply[64] = 17;
+            let data = [&[0, 0, 0, 80], &reply[..]].concat();
+            let signature = signer.over([&[], &[], &data], &nonce(reply.first_chunk().unwrap()));
+            reply[SIGNATURE..HEADER_LEN].copy_from_slice(&signature);
+            assert!(signer.verify_with_length(&reply) && !signer.verify(&reply), "{algorithm}");
+            reply[70] ^= 1;
+            assert!(!signer.verify_with_length(&reply), "{algorithm}");
+            assert!(signer.sign(&mut reply) && signer.verify(&reply) && !signer.verify_with_length(&reply), "{algorithm}");
+        }
     }
 }
