@@ -111,7 +111,8 @@ pub struct Exchange {
     pub writes: Transfer,
     /// Payload bytes moved, by RDMA or inline.
     pub bytes_moved: u64,
-    /// Packets of it that went out again.
+    /// Packets of its connection that went out again while it was open, which need not have been its own. Until it is complete: how many
+    /// had gone out again when it began.
     pub retransmissions: u32,
     /// How long the request waited for a credit.
     pub wait_for_credit: i64,
@@ -137,6 +138,11 @@ pub struct Split {
 }
 
 impl Exchange {
+    /// It is complete, and so many packets of its connection have gone out again by now.
+    pub(crate) fn close(&mut self, retransmissions: u64) {
+        self.retransmissions = (retransmissions as u32).wrapping_sub(self.retransmissions);
+    }
+
     /// From the first frame of the request to the last frame of the reply, in ns.
     pub fn latency(&self) -> Option<i64> {
         self.reply_end.map(|end| end.time - self.request.time)

@@ -306,7 +306,7 @@ impl RpcRdma {
             let id = env.number_exchange();
             env.exchange_of_frame = id;
             env.moved_of_frame = 0;
-            let mut pending = Box::new(Pending::new(row(id, connection.id, xid, &send)));
+            let mut pending = Box::new(Pending::new(row(id, connection, xid, &send)));
             decode(&stream, &mut pending, t, env);
             self.name_call(&mut pending);
             self.remember(env, by, xid, pending);
@@ -438,7 +438,7 @@ impl RpcRdma {
         let id = env.number_exchange();
         env.exchange_of_frame = id;
         env.moved_of_frame = 0;
-        let mut pending = Box::new(Pending::new(row(id, connection.id, xid, send)));
+        let mut pending = Box::new(Pending::new(row(id, connection, xid, send)));
         self.advertise(connection, env, by, send.last, header, &mut pending);
         if !header.is_long() {
             let stream = Stream::inline(header);
@@ -768,6 +768,7 @@ impl RpcRdma {
                 format_args!("took {took} for a {command}; half of them took {usual} at most"),
             );
         }
+        pending.exchange.close(connection.health.retransmissions);
         self.commands.add(&pending.exchange);
         env.complete(&pending.exchange);
     }
@@ -777,8 +778,8 @@ impl RpcRdma {
         let mut left: Vec<_> = self.pending.drain().collect();
         left.sort_by_key(|(_, p)| p.exchange.id);
         self.by_exchange.clear();
-        for ((caller, _), pending) in left {
-            let exchange = &pending.exchange;
+        for ((caller, _), mut pending) in left {
+            let exchange = &mut pending.exchange;
             if at.time.saturating_sub(exchange.request.time) > crate::smb2::UNANSWERED_AFTER {
                 let command = exchange.command;
                 let site = exchange.request_end;
@@ -786,6 +787,7 @@ impl RpcRdma {
                 let mut court = connection.court(env, site);
                 court.judge(Rule::RpcUnanswered, caller.peer(), certainty, format_args!("never answered a {command}"));
             }
+            exchange.close(connection.health.retransmissions);
             self.commands.add(exchange);
             env.complete(exchange);
         }
@@ -826,10 +828,10 @@ pub fn show<T: Trace>(bytes: &[u8], t: &mut T) {
     }
 }
 
-fn row(id: u64, connection: u32, xid: u32, send: &Send<'_>) -> Exchange {
+fn row(id: u64, connection: &Connection, xid: u32, send: &Send<'_>) -> Exchange {
     Exchange {
         id,
-        connection,
+        connection: connection.id,
         family: Family::Rpc,
         command: "RPC",
         message_id: xid.into(),
@@ -848,7 +850,7 @@ fn row(id: u64, connection: u32, xid: u32, send: &Send<'_>) -> Exchange {
         reads: Transfer::default(),
         writes: Transfer::default(),
         bytes_moved: 0,
-        retransmissions: 0,
+        retransmissions: connection.health.retransmissions as u32,
         wait_for_credit: 0,
         pending: false,
         sha256: None,

@@ -656,7 +656,7 @@ rules! {
             "The key given for verification belongs to another session or channel",
             "The message was altered on its way: compare with transport checksums",
             "A sender that signs before its last change to the message",
-            "ksmbd of Linux 6.12 signs READ replies that carry no data over the length that only TCP has; the Linux client accepts them",
+            "ksmbd of Linux 6.12 signs READ replies that carry no data over four bytes of length too; the Linux client accepts them",
         ],
         cure: "If all messages fail, the key is wrong. If a few fail, look at what they have in common.",
     }
@@ -963,7 +963,7 @@ rules! {
         cure: "If the capture is complete, the message's content depends on the receiver. Update the sender.",
     }
     TcpLoss "TCP-LOSS" Warn Transport "RFC 9293 3.8.1; RFC 5681" {
-        title: "TCP segments below iWARP were lost and sent again.",
+        title: "TCP segments were lost and sent again.",
         says: "TCP repeats what is not acknowledged, and slows down.",
         causes: ["Congestion or a bad link", "Buffers of a switch or host too small for the bursts that RDMA makes"],
         cure: "iWARP survives loss, at the price of latency. Look at drop counters hop by hop.",

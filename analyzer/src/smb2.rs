@@ -265,7 +265,7 @@ impl Smb2 {
                 let length = pending.exchange.length.unwrap_or(0);
                 payload.seal(&mut pending.exchange, length.into(), env);
             }
-            let exchange = &pending.exchange;
+            let exchange = &mut pending.exchange;
             let may_wait = may_wait(&pending.memo) || (exchange.pending && connection.closed.is_none());
             let waited = at.time.saturating_sub(exchange.request.time);
             if !may_wait && waited > UNANSWERED_AFTER {
@@ -275,6 +275,7 @@ impl Smb2 {
                 let mut court = connection.court(env, site);
                 court.judge(Rule::Smb2Unanswered, pending.by.peer(), certainty, format_args!("did not answer a {command} in {waited}"));
             }
+            exchange.close(connection.health.retransmissions);
             self.commands.add(exchange);
             env.complete(exchange);
         }
@@ -357,7 +358,9 @@ impl<S: Sink> Walk<'_, '_, S> {
                 let command = command_name(header.command);
                 let kind = if header.is_response() { "reply" } else { "request" };
                 let how = match verdict {
-                    Verdict::WithLength => "signed over its length as well, which is no part of a message and was not sent",
+                    Verdict::WithLength => {
+                        "signed over its length as well, which is no part of it and was not sent (ksmbd of Linux 6.12 does this)"
+                    }
                     _ => "whose signature is wrong",
                 };
                 self.judge(Rule::Smb2Signature, self.by, Certainty::Certain, format_args!("sent a {command} {kind} {how}"));
@@ -479,7 +482,7 @@ impl<S: Sink> Walk<'_, '_, S> {
             reads: Transfer::default(),
             writes: Transfer::default(),
             bytes_moved: 0,
-            retransmissions: 0,
+            retransmissions: self.connection.health.retransmissions as u32,
             wait_for_credit: self.upper.waited,
             pending: false,
             sha256: None,
@@ -788,6 +791,7 @@ impl<S: Sink> Walk<'_, '_, S> {
             let length = pending.exchange.bytes_moved;
             payload.seal(&mut pending.exchange, length, self.env);
         }
+        pending.exchange.close(self.connection.health.retransmissions);
         self.slow(&pending.exchange);
         self.smb2.commands.add(&pending.exchange);
         self.env.complete(&pending.exchange);

@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_dissector::trace::Tree;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ const BLOBS: &[&str] = &["smb2.unknown", "rdmascope.data", "rdmascope.xdr.undeco
 fn nothing_ends_as_an_undecoded_blob() {
     let mut all = BTreeMap::new();
     for name in SAMPLES {
-        let mut pipeline = Pipeline::default();
+        let mut pipeline = Pipeline::new(Options { keyring: keyring(name), ..Options::default() });
         let mut tree = Tree::new();
         let (mut blobs, mut faults) = (BTreeMap::new(), Vec::new());
         for frame in frames(name) {

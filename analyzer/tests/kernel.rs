@@ -159,3 +159,15 @@ fn healthy_captures_have_no_error() {
         assert!(report.connections.iter().all(|c| c.health.icrc_bad == 0 && c.health.crc_bad == 0), "{name}");
     }
 }
+
+/// A request knows what went out again while it was open; where nothing did, it says so.
+#[test]
+fn requests_count_what_went_out_again_meanwhile() {
+    for (name, lossy) in [("smb-roce-loss", true), ("smb-iwarp-loss", true), ("smb-roce", false)] {
+        let (report, kept) = analyze(name);
+        let all: u64 = report.connections.iter().map(|c| c.health.retransmissions).sum();
+        let most = kept.exchanges.iter().map(|e| u64::from(e.retransmissions)).max().unwrap_or(0);
+        assert!(most <= all, "{name}: {most} of {all}");
+        assert_eq!(most > 0, lossy, "{name}: {most} of {all}");
+    }
+}

@@ -9,7 +9,7 @@ use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_analyzer::report::Report;
 use rdmascope_dissector::trace::{Off, Trace, Tree};
 
-fn keyring(text: &str) -> Keyring {
+fn keys(text: &str) -> Keyring {
     let mut keyring = Keyring::new();
     keyring.add_file(text).unwrap();
     keyring
@@ -22,7 +22,7 @@ fn analyze_with_keys<T: Trace>(
     mut each: impl FnMut(u64, &mut T),
     mut begin: impl FnMut(&[u8], &mut T),
 ) -> (Report, Kept) {
-    let mut pipeline = Pipeline::with_sink(Options { keyring: keyring(keys), ..Options::default() }, Kept::default());
+    let mut pipeline = Pipeline::with_sink(Options { keyring: self::keys(keys), ..Options::default() }, Kept::default());
     for frame in frames(name) {
         begin(&frame.bytes, t);
         pipeline.frame(&frame.meta, &frame.bytes, t);
@@ -55,7 +55,7 @@ fn a_changed_byte_is_a_wrong_signature() {
     };
     let (frame, at) = frames.iter().enumerate().rev().find_map(|(n, f)| Some((n, signed(&f.bytes)?))).unwrap();
     frames[frame].bytes[at + 66] ^= 0x55;
-    let mut pipeline = Pipeline::with_sink(Options { keyring: keyring(PASSWORD), ..Options::default() }, Kept::default());
+    let mut pipeline = Pipeline::with_sink(Options { keyring: keys(PASSWORD), ..Options::default() }, Kept::default());
     for frame in &frames {
         pipeline.frame(&frame.meta, &frame.bytes, &mut Off);
     }
@@ -91,4 +91,56 @@ fn an_encrypted_request_is_read_with_the_password() {
     assert!(report.connections.iter().all(|c| c.smb.encrypted || c.smb.sessions.is_empty()));
     let (_, sealed) = analyze("smb-iwarp-encryption-fails");
     assert!(!sealed.exchanges.iter().any(|e| e.command == "TREE_CONNECT"), "without a key it stays closed");
+}
+
+/// What the client printed of a session that was mounted with `seal`: everything after its set-up opens, and so the files are known.
+#[test]
+fn a_sealed_session_is_read_with_the_keys_that_the_client_prints() {
+    let printed = std::fs::read_to_string(samples().join("smb-tcp-seal/keys.txt")).unwrap();
+    let mut tree = Tree::new();
+    let (mut sealed, mut opened) = (0, 0);
+    let (report, kept) = analyze_with_keys(
+        "smb-tcp-seal",
+        &printed,
+        &mut tree,
+        |_, tree| {
+            sealed += tree.all("smb2.header.transform.signature").count();
+            opened += tree.sources().iter().filter(|s| s.name == "Decrypted SMB2").count();
+        },
+        |bytes, tree| tree.begin(bytes),
+    );
+    assert!(sealed > 300, "{sealed}");
+    assert_eq!(opened, sealed, "each opens");
+    assert!(report.connections.iter().all(|c| c.smb.encrypted));
+    let read: Vec<_> = kept.exchanges.iter().filter(|e| e.command == "READ" && e.file.as_deref() == Some("big.bin")).collect();
+    assert_eq!(read.iter().map(|e| e.bytes_moved).sum::<u64>(), 3 * 65_536);
+    assert!(!report.findings.iter().any(|f| f.rule.id() == "SMB2-SIGNATURE"));
+    let (closed, without) = analyze("smb-tcp-seal");
+    assert!(without.exchanges.iter().all(|e| e.command != "READ"), "without keys it stays closed");
+    assert!(closed.connections.iter().all(|c| c.smb.encrypted), "and is said to be encrypted");
+}
+
+/// Every signature of a session mounted with `sign` is right, but those of READ replies without data: ksmbd signs a length with them.
+#[test]
+fn a_signed_session_verifies_but_for_what_ksmbd_signs_otherwise() {
+    let (report, kept) = analyze_with_keys("smb-iwarp-sign", PASSWORD, &mut Off, |_, _| {}, |_, _| {});
+    let wrong: Vec<_> = report.findings.iter().filter(|f| f.rule.id() == "SMB2-SIGNATURE").collect();
+    let ended = kept.exchanges.iter().filter(|e| e.command == "READ" && e.status == Some(0xc000_0011)).count() as u64;
+    assert!(ended > 0);
+    assert_eq!(wrong.iter().map(|f| f.count).sum::<u64>(), ended, "{wrong:?}");
+    assert!(wrong.iter().all(|f| f.text.contains("signed over its length")), "{wrong:?}");
+    let verified: u64 = report.connections.iter().map(|c| c.smb.verified).sum();
+    assert!(verified > 200, "{verified}");
+}
+
+/// The second connection is bound to the session of the first and has a signing key of its own.
+#[test]
+fn both_channels_of_a_session_verify() {
+    let (report, _) = analyze_with_keys("smb-iwarp-multichannel", PASSWORD, &mut Off, |_, _| {}, |_, _| {});
+    assert_eq!(report.connections.len(), 2);
+    assert_eq!(report.connections[0].smb.sessions, report.connections[1].smb.sessions);
+    for c in report.connections {
+        assert!(c.smb.verified >= 2, "{}", c.smb.verified);
+    }
+    assert!(!report.findings.iter().any(|f| f.rule.id() == "SMB2-SIGNATURE"));
 }

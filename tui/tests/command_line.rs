@@ -300,3 +300,22 @@ fn lists_of_fields_and_findings_help_and_completions() {
     text(&["man", &folder.0.display().to_string()]);
     assert!(Path::new(&folder.0.join("rdmascope-dissect.1")).exists());
 }
+
+/// Two queue pairs whose handshake nobody saw: worked out from what they do, or said by hand, rightly or wrongly.
+#[test]
+fn a_pair_of_queue_pairs_can_be_pinned() {
+    let capture = common::samples().join("probes/t1_nocm.pcap").display().to_string();
+    let connections = |pin: &[&str]| -> Vec<(String, serde_json::Value)> {
+        let output = rdmascope(&[&["analyze", "--format", "json", &capture], pin].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let connections = report["connections"].as_array().expect("a list");
+        connections.iter().map(|c| (c["handshake"].as_str().unwrap_or_default().to_owned(), c["qp"].clone())).collect()
+    };
+    let both = serde_json::json!({"client": 0x11, "server": 0x22});
+    assert_eq!(connections(&[]), [("inferred".to_owned(), both.clone())]);
+    assert_eq!(connections(&["--pin", "0x11=34"]), [("pinned".to_owned(), both.clone())]);
+    assert_eq!(connections(&["--pin", "0x22=0x11"]), [("pinned".to_owned(), both)], "in whatever order");
+    assert_eq!(connections(&["--pin", "0x11=0x99"]).len(), 2, "what is said by hand is believed: 0x22 belongs to another");
+    refused(&["analyze", &capture, "--pin", "0x11"], "--pin");
+}

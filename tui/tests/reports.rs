@@ -54,7 +54,8 @@ fn every_sample_reads_as_its_expectation() {
     let mut wrong = Vec::new();
     for (folder, capture) in folders {
         for (form, expectation) in [("text", "analyze.txt"), ("json", "analyze.json")] {
-            let output = analyze(&folder, &[&capture, "--format", form]);
+            let keys: &[&str] = if folder.join("keys.txt").is_file() { &["--keys", "keys.txt"] } else { &[] };
+            let output = analyze(&folder, &[&[&*capture, "--format", form], keys].concat());
             assert!(output.status.success(), "{capture}: {}", String::from_utf8_lossy(&output.stderr));
             let (got, path) = (text(&output), folder.join(expectation));
             if update {

@@ -3,6 +3,7 @@
 
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::Exchange;
+use rdmascope_analyzer::keys::Keyring;
 use rdmascope_analyzer::op::At;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::{Report, Sink};
@@ -17,12 +18,16 @@ pub struct Frame {
     pub bytes: Vec<u8>,
 }
 
+/// The folder of all samples.
+pub fn samples() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../samples")
+}
+
 /// The file of a sample: `smb-roce`, or `probes/t1_nocm`.
 pub fn path(name: &str) -> PathBuf {
-    let samples = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../samples");
     match name.split_once('/') {
-        Some(_) => samples.join(format!("{name}.pcap")),
-        None => samples.join(name).join(format!("{name}.pcap")),
+        Some(_) => samples().join(format!("{name}.pcap")),
+        None => samples().join(name).join(format!("{name}.pcap")),
     }
 }
 
@@ -79,6 +84,16 @@ pub fn analyze(name: &str) -> (Report, Kept) {
     analyze_frames(&frames(name))
 }
 
+/// The keys that came with a sample: what its `keys.txt` says, or none.
+pub fn keyring(name: &str) -> Keyring {
+    let mut keyring = Keyring::new();
+    let path = samples().join(format!("{name}/keys.txt"));
+    if let Ok(text) = std::fs::read_to_string(&path) {
+        keyring.add_file(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    }
+    keyring
+}
+
 /// Ids of the findings, with their counts.
 pub fn ids(report: &Report) -> Vec<(&'static str, u64)> {
     report.findings.ranked().iter().map(|f| (f.rule.id(), f.count)).collect()
@@ -91,6 +106,9 @@ pub const SAMPLES: &[&str] = &[
     "smb-iwarp-credits8",
     "smb-iwarp-negotiate-only",
     "smb-iwarp-encryption-fails",
+    "smb-iwarp-sign",
+    "smb-iwarp-multichannel",
+    "smb-tcp-seal",
     "smb-roce",
     "smb-roce-loss",
     "smb-roce-credits4",

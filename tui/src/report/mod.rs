@@ -523,8 +523,8 @@ pub(crate) fn status(family: Family, code: u32) -> String {
     match family {
         Family::Smb2 => NtStatus(code).name().map_or_else(|| format!("{code:#010x}"), str::to_owned),
         Family::Rpc if code == 0 => "OK".to_owned(),
-        // the numbers mean the same in versions 3 and 4 and in MOUNT; only the prefix of the name differs
-        Family::Rpc => match nfs::v3::Status(code).name().and_then(|name| name.split_once("ERR_")) {
+        // the numbers that versions 3 and 4 and MOUNT share mean the same; only the prefix of the name differs
+        Family::Rpc => match nfs::v4::Status(code).name().or(nfs::v3::Status(code).name()).and_then(|name| name.split_once("ERR_")) {
             Some((_, name)) => format!("ERR_{name}"),
             None => format!("status {code}"),
         },
@@ -656,7 +656,10 @@ mod tests {
     fn statuses_have_names() {
         assert_eq!(status(Family::Smb2, 0xc000_0022), "STATUS_ACCESS_DENIED");
         assert_eq!(status(Family::Smb2, 0xdead_beef), "0xdeadbeef");
-        assert_eq!([0, 2, 77_777].map(|code| status(Family::Rpc, code)), ["OK", "ERR_NOENT", "status 77777"]);
+        assert_eq!(
+            [0, 2, 10_002, 10_013, 77_777].map(|code| status(Family::Rpc, code)),
+            ["OK", "ERR_NOENT", "ERR_NOT_SYNC", "ERR_GRACE", "status 77777"]
+        );
         assert_eq!([0x0311, 0x0302, 0x02ff].map(dialect), ["SMB 3.1.1", "SMB 3.0.2", "SMB dialect 0x02ff"]);
     }
 }

@@ -64,7 +64,8 @@ pub(crate) fn prepare(app: &mut App) {
         }
     }
     let (by, down) = app.memory.sort;
-    rows.sort_unstable_by(|a, b| {
+    // stable: what is nearly in order already costs little
+    rows.sort_by(|a, b| {
         let order = compare(app, *a, *b, by);
         if down { order.reverse() } else { order }
     });

@@ -430,7 +430,8 @@ fn pdu<'a, T: Trace, V: Visitor<'a>>(bytes: &'a [u8], offset: usize, t: &mut T, 
     if T::ON {
         say(&header, body.as_ref().ok(), memo.as_ref(), t);
         if !rest.is_empty() {
-            let padding = rest.len() < 8 && rest.iter().all(|b| *b == 0);
+            // up to seven bytes, behind the one that an odd StructureSize counts where there is no buffer
+            let padding = rest.len() <= 8 && rest.iter().all(|b| *b == 0);
             t.field(if padding { f::PADDING } else { f::UNKNOWN }, rest, rest.len(), Value::Bytes(rest));
         }
     }
@@ -479,6 +480,7 @@ pub fn decode_body<'a, T: Trace>(
 fn response<'a, T: Trace>(header: &Header, pdu: &'a [u8], memo: Option<&RequestMemo>, t: &mut T) -> PResult<'a, (Body<'a>, BodyForm)> {
     let (form, is_error) = form_of(header, pdu, memo);
     if is_error {
+        query::tell_asked(memo, &pdu[header::Header::LEN.min(pdu.len())..], t);
         let (rest, error) = error::error_response(pdu, header.status(), t)?;
         return Ok((rest, (Body::Error(error), form)));
     }

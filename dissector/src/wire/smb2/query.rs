@@ -232,14 +232,7 @@ pub fn info_request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Query
 pub fn info_response<'a, T: Trace>(pdu: &'a [u8], memo: Option<&RequestMemo>, t: &mut T) -> PResult<'a, QueryInfoResponse<'a>> {
     const END: usize = BODY + QueryInfoResponseFixed::LEN;
     scope(QueryInfoResponseFixed::NODE, &pdu[BODY.min(pdu.len())..], t, |i, t| {
-        let asked = match memo.map(|m| m.asked) {
-            Some(Asked::QueryInfo { info_type, class }) => Some((info_type, class)),
-            _ => None,
-        };
-        if let Some((info_type, class)) = asked {
-            t.field(f::TYPE, i, 0, Value::U(info_type.into()));
-            class_field(info_type, class, i, 0, t);
-        }
+        let asked = tell_asked(memo, i, t);
         let (_, fixed) = QueryInfoResponseFixed::parse_flat(i, t)?;
         let output = blob(pdu, END, (BODY + 2, 2), (BODY + 4, 4), t);
         if T::ON && !output.bytes.is_empty() {
@@ -308,6 +301,14 @@ pub fn directory_response<'a, T: Trace>(pdu: &'a [u8], memo: Option<&RequestMemo
         }
         Ok((behind(pdu, END, &[&output]), QueryDirectoryResponse { fixed, output }))
     })
+}
+
+/// Tells in a reply to QUERY_INFO, also in one that fails, what was asked for.
+pub(super) fn tell_asked<T: Trace>(memo: Option<&RequestMemo>, at: &[u8], t: &mut T) -> Option<(u8, u8)> {
+    let Asked::QueryInfo { info_type, class } = memo?.asked else { return None };
+    t.field(f::TYPE, at, 0, Value::U(info_type.into()));
+    class_field(info_type, class, at, 0, t);
+    Some((info_type, class))
 }
 
 fn class_field<T: Trace>(info_type: u8, class: u8, at: &[u8], length: usize, t: &mut T) {
