@@ -275,7 +275,10 @@ fn lines(app: &App, e: &Exchange, frames_max: usize) -> Vec<Vec<(String, Style)>
         }
     }
     if e.retransmissions > 0 {
-        out.push(vec![("again   ".into(), theme.faint), (format!("{} packets of its connection went out again meanwhile", e.retransmissions), theme.warn)]);
+        out.push(vec![
+            ("again   ".into(), theme.faint),
+            (format!("{} packets of its connection went out again meanwhile", e.retransmissions), theme.warn),
+        ]);
     }
     let frames = frames_of(app, e, frames_max);
     let mut text = frames.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
