@@ -155,8 +155,8 @@ pub enum Problem {
     #[error("libpcap: {0}")]
     Libpcap(String),
     /// An RDMA card cannot be captured from.
-    #[error("{0}")]
-    Verbs(#[source] rdmascope_verbs::Error),
+    #[error("{}", .0.without_device())]
+    Verbs(rdmascope_verbs::Error),
     /// A frame of a live capture was asked for by offset that is kept no longer.
     #[error("the frame is kept no longer: only the last ones of a live capture are")]
     NoLongerKept,

@@ -46,6 +46,8 @@ fn a_card_is_a_place_like_any_other() {
     assert_eq!(lengths, [60, 160, 260, 360, 460, 560, 760, 860, 960]);
     assert_eq!(source.counters()[0].delivered, 9);
     assert!(source.interfaces()[0].comments[0].contains("times are the card's"), "{:?}", source.interfaces()[0].comments);
+    // none is left, and that is found out by waiting, not by asking again and again
+    assert!(!source.advance().unwrap());
     // packets of zeros and the like are no RDMA
     let mut none = open(folder.path(), "card0", "rdma").unwrap();
     assert!(!none.advance().unwrap());
@@ -59,5 +61,7 @@ fn what_a_card_cannot_do_is_told_in_its_words() {
     {
         let e = open(folder.path(), name, "rdma").unwrap_err().to_string();
         assert!(e.starts_with(name) && e.contains(says), "{e}");
+        // the device is named once
+        assert_eq!(e.matches(&format!("{name}: ")).count(), 1, "{e}");
     }
 }

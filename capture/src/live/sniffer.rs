@@ -1,6 +1,6 @@
 //! Frames that an RDMA card moves past the kernel: the verbs sniffer as a place of a live source.
 
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 use rdmascope_verbs::{Clock, Sniffer, SnifferOptions, Verbs};
@@ -98,8 +98,7 @@ impl Live for Card {
     }
 
     fn descriptor(&self) -> Option<RawFd> {
-        // packets that were fetched already do not make it readable
-        None
+        Some(self.sniffer.as_fd().as_raw_fd())
     }
 
     fn watch(&mut self) -> Option<Event> {

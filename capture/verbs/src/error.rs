@@ -154,6 +154,22 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The message without the device or address that it begins with, for those who have named it already.
+    pub fn without_device(&self) -> String {
+        let text = self.to_string();
+        match self {
+            Self::NeedsNetRaw { device }
+            | Self::NoRawPackets { device, .. }
+            | Self::NoSnifferFlow { device, .. }
+            | Self::Call { device, .. }
+            | Self::Receive { device, .. }
+            | Self::Register { device, .. } => text.strip_prefix(&format!("{device}: ")).map_or(text.clone(), str::to_owned),
+            _ => text,
+        }
+    }
+}
+
 fn instead(interface: Option<&str>) -> String {
     match interface {
         Some(name) => format!("; if its traffic passes through the host, as Soft-RoCE's and Soft-iWARP's does, capture on {name}"),
