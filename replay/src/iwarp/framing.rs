@@ -16,7 +16,7 @@ pub(super) enum Frame {
     BadMarker,
 }
 
-/// Bytes that came and were not used yet: less than two FPDUs and what was last handed in.
+/// Bytes that came and were not used yet: with markers less than two FPDUs and what was last handed in, without less than one.
 #[derive(Debug, Default)]
 pub(super) struct Deframer {
     bytes: Vec<u8>,
@@ -38,30 +38,53 @@ impl Deframer {
         self.start == self.bytes.len()
     }
 
-    /// The next FPDU's ULPDU.
-    pub(super) fn next(&mut self, crc: bool, markers: bool, ulpdu: &mut Vec<u8>) -> Frame {
-        let (frame, used) = if markers {
-            with_markers(&self.bytes[self.start..], self.position, crc, ulpdu)
-        } else {
-            without_markers(&self.bytes[self.start..], crc, ulpdu)
-        };
+    /// The next FPDU's ULPDU, where there are markers.
+    pub(super) fn next_with_markers(&mut self, crc: bool, ulpdu: &mut Vec<u8>) -> Frame {
+        let (frame, used) = with_markers(&self.bytes[self.start..], self.position, crc, ulpdu);
         self.start += used;
         self.position = self.position.wrapping_add(used as u32);
         frame
     }
+
+    /// Without markers: takes from `more` what the FPDU lacks that began before, and not a byte beyond it. Where it is whole it is handed out; the
+    /// vector is to come back by [`Deframer::reuse`].
+    pub(super) fn complete(&mut self, more: &mut &[u8], crc: bool) -> (Frame, Vec<u8>) {
+        let mut take = |bytes: &mut Vec<u8>, whole: usize| {
+            let (taken, rest) = more.split_at(whole.saturating_sub(bytes.len()).min(more.len()));
+            bytes.extend_from_slice(taken);
+            *more = rest;
+        };
+        take(&mut self.bytes, 2);
+        let Some(length) = self.bytes.first_chunk::<2>() else { return (Frame::Short, Vec::new()) };
+        let whole = mpa::fpdu_len(u16::from_be_bytes(*length));
+        take(&mut self.bytes, whole);
+        match find(&self.bytes, crc).0 {
+            Frame::Short => (Frame::Short, Vec::new()),
+            frame => (frame, core::mem::take(&mut self.bytes)),
+        }
+    }
+
+    /// Takes back what [`Deframer::complete`] gave, for its memory.
+    pub(super) fn reuse(&mut self, mut held: Vec<u8>) {
+        if self.bytes.is_empty() {
+            held.clear();
+            self.bytes = held;
+        }
+    }
 }
 
-fn without_markers(i: &[u8], crc: bool, ulpdu: &mut Vec<u8>) -> (Frame, usize) {
+/// Whether an FPDU without markers is at the beginning of `i`, and how long it is.
+pub(super) fn find(i: &[u8], crc: bool) -> (Frame, usize) {
     let Some(length) = i.first_chunk::<2>() else { return (Frame::Short, 0) };
-    let length = u16::from_be_bytes(*length);
-    let whole = mpa::fpdu_len(length);
+    let whole = mpa::fpdu_len(u16::from_be_bytes(*length));
     let Some(fpdu) = i.get(..whole) else { return (Frame::Short, 0) };
-    if crc && mpa::check(fpdu) == Check::Bad {
-        return (Frame::BadCrc, 0);
-    }
-    ulpdu.clear();
-    ulpdu.extend_from_slice(&fpdu[2..2 + usize::from(length)]);
-    (Frame::Whole, whole)
+    if crc && mpa::check(fpdu) == Check::Bad { (Frame::BadCrc, 0) } else { (Frame::Whole, whole) }
+}
+
+/// The ULPDU of an FPDU that was found.
+pub(super) fn ulpdu(fpdu: &[u8]) -> &[u8] {
+    let Some((length, rest)) = fpdu.split_first_chunk::<2>() else { return &[] };
+    rest.get(..usize::from(u16::from_be_bytes(*length))).unwrap_or_default()
 }
 
 /// Everything is a multiple of four bytes, so that a marker is never inside of a length, a word or a CRC.

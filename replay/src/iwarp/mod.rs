@@ -165,6 +165,86 @@ const RDMAP_VERSION: u8 = 0x40;
 /// Depth that means "not told here" (RFC 6581 9.2).
 const DEPTH_NOT_TOLD: u32 = 0x3fff;
 
+/// What is on its way out.
+#[derive(Debug)]
+struct Wire {
+    out: Vec<u8>,
+    /// CRCs are used, in both directions.
+    crc: bool,
+    /// The peer wants markers, and this is the position in the stream of FPDUs.
+    markers: Option<u32>,
+    /// Bytes of a segment with its header at most.
+    mulpdu: u16,
+}
+
+impl Wire {
+    fn frame(&mut self, ulpdu: &[u8]) {
+        match self.markers {
+            None => mpa::emit_fpdu(ulpdu, self.crc, &mut self.out),
+            Some(position) => self.markers = Some(mpa::emit_fpdu_with_markers(ulpdu, self.crc, position, &mut self.out)),
+        }
+    }
+
+    /// Frames one segment. Without markers, its bytes are written once, where they stay.
+    fn put(&mut self, segment: &Ddp<'_>) {
+        if self.markers.is_some() {
+            let mut ulpdu = Vec::with_capacity(Ddp::UNTAGGED_LEN + segment.payload.len());
+            segment.emit(&mut ulpdu);
+            return self.frame(&ulpdu);
+        }
+        let start = self.out.len();
+        self.out.extend_from_slice(&[0; 2]);
+        segment.emit(&mut self.out);
+        let length = (self.out.len() - start - 2) as u16;
+        self.out[start..start + 2].copy_from_slice(&length.to_be_bytes());
+        self.out.resize(start + mpa::fpdu_len(length) - mpa::CRC_LEN, 0);
+        let value = if self.crc { mpa::crc(&self.out[start..]) } else { 0 };
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn untagged(&mut self, opcode: Opcode, to: Untagged, word: u32, message: &[u8]) {
+        let room = usize::from(self.mulpdu).saturating_sub(Ddp::UNTAGGED_LEN).max(64);
+        let mut offset = 0;
+        loop {
+            let end = (offset + room).min(message.len());
+            let last = end == message.len();
+            self.put(&Ddp {
+                control: ddp::Control { flags: if last { 0x41 } else { 0x01 } },
+                ulp: RDMAP_VERSION | opcode.0,
+                ulp_word: word,
+                buffer: Buffer::Untagged(Untagged { offset: offset as u32, ..to }),
+                payload: &message[offset..end],
+            });
+            if last {
+                return;
+            }
+            offset = end;
+        }
+    }
+
+    fn tagged(&mut self, opcode: Opcode, to: Tagged, data: &[u8], ends: bool) {
+        // whole multiples of 8, so that the offsets of all segments are aligned
+        let room = (usize::from(self.mulpdu).saturating_sub(Ddp::TAGGED_LEN) & !7).max(64);
+        self.out.reserve(data.len() + data.len() / room * 32 + 32);
+        let mut at = 0;
+        loop {
+            let end = (at + room).min(data.len());
+            let last = end == data.len();
+            self.put(&Ddp {
+                control: ddp::Control { flags: if last && ends { 0xc1 } else { 0x81 } },
+                ulp: RDMAP_VERSION | opcode.0,
+                ulp_word: 0,
+                buffer: Buffer::Tagged(Tagged { offset: to.offset.wrapping_add(at as u64), ..to }),
+                payload: &data[at..end],
+            });
+            if last {
+                return;
+            }
+            at = end;
+        }
+    }
+}
+
 /// One end of an iWARP connection.
 #[derive(Debug)]
 pub struct Connection {
@@ -175,12 +255,9 @@ pub struct Connection {
     /// Bytes of the startup that came.
     startup: Vec<u8>,
     deframer: Deframer,
-    out: Vec<u8>,
+    wire: Wire,
     events: VecDeque<Event>,
     memory: Regions,
-    crc: bool,
-    /// The peer wants markers, and this is the position in the stream of FPDUs.
-    markers: Option<u32>,
     ord: u32,
     ird: u32,
     /// MSN of the next message sent, by queue.
@@ -203,7 +280,7 @@ impl Connection {
     pub fn initiator(now: Time, config: Config) -> Self {
         let mut connection = Self::new(now, config, true);
         let startup = connection.startup_frame(false, None);
-        connection.out.extend_from_slice(&startup);
+        connection.wire.out.extend_from_slice(&startup);
         connection
     }
 
@@ -219,11 +296,9 @@ impl Connection {
             state: State::Startup,
             startup: Vec::new(),
             deframer: Deframer::default(),
-            out: Vec::new(),
+            wire: Wire { out: Vec::new(), crc: config.crc, markers: None, mulpdu: config.mulpdu },
             events: VecDeque::new(),
             memory: Regions::default(),
-            crc: config.crc,
-            markers: None,
             ord: config.ord.into(),
             ird: config.ird.into(),
             send_msn: [1; 3],
@@ -258,7 +333,7 @@ impl Connection {
 
     /// Bytes wait to be transmitted.
     pub fn has_output(&self) -> bool {
-        !self.out.is_empty() || (!self.answering.is_empty() && self.state == State::Established)
+        !self.wire.out.is_empty() || (!self.answering.is_empty() && self.state == State::Established)
     }
 
     // ---- in
@@ -272,10 +347,47 @@ impl Connection {
         if self.state != State::Established {
             return;
         }
+        if self.config.markers {
+            self.handle_with_markers(bytes);
+        } else {
+            self.handle_in_place(bytes);
+        }
+    }
+
+    /// Takes FPDUs where they lie; only one that comes in pieces is copied.
+    fn handle_in_place(&mut self, mut bytes: &[u8]) {
+        let crc = self.wire.crc;
+        while self.state == State::Established {
+            if !self.deframer.is_empty() {
+                let (frame, held) = self.deframer.complete(&mut bytes, crc);
+                match frame {
+                    Frame::Whole => self.handle_segment(framing::ulpdu(&held)),
+                    Frame::Short => break,
+                    Frame::BadCrc | Frame::BadMarker => self.violation(2, 0, 0x02, None, None),
+                }
+                self.deframer.reuse(held);
+                continue;
+            }
+            match framing::find(bytes, crc) {
+                (Frame::Whole, whole) => {
+                    let (fpdu, rest) = bytes.split_at(whole);
+                    bytes = rest;
+                    self.handle_segment(framing::ulpdu(fpdu));
+                }
+                (Frame::Short, _) => {
+                    self.deframer.push(bytes);
+                    break;
+                }
+                (Frame::BadCrc | Frame::BadMarker, _) => self.violation(2, 0, 0x02, None, None),
+            }
+        }
+    }
+
+    fn handle_with_markers(&mut self, bytes: &[u8]) {
         self.deframer.push(bytes);
         let mut ulpdu = core::mem::take(&mut self.ulpdu);
         while self.state == State::Established {
-            match self.deframer.next(self.crc, self.config.markers, &mut ulpdu) {
+            match self.deframer.next_with_markers(self.wire.crc, &mut ulpdu) {
                 Frame::Whole => self.handle_segment(&ulpdu),
                 Frame::Short => break,
                 Frame::BadCrc => self.violation(2, 0, 0x02, None, None),
@@ -306,12 +418,12 @@ impl Connection {
         if self.state == State::Established {
             self.answer();
         }
-        if self.out.is_empty() { None } else { Some(core::mem::take(&mut self.out)) }
+        if self.wire.out.is_empty() { None } else { Some(core::mem::take(&mut self.wire.out)) }
     }
 
     /// Whether the stream is to be closed after what was transmitted.
     pub fn wants_close(&self) -> bool {
-        self.state == State::Closed && self.out.is_empty()
+        self.state == State::Closed && self.wire.out.is_empty()
     }
 
     /// When [`Connection::handle_timeout`] is to be called.
@@ -348,7 +460,8 @@ impl Connection {
             (None, true) => Opcode::SEND_SE,
             (Some(_), true) => Opcode::SEND_SE_INVALIDATE,
         };
-        self.untagged(opcode, QUEUE_SEND, invalidate.unwrap_or(0), message);
+        let msn = self.next_msn(QUEUE_SEND);
+        self.wire.untagged(opcode, Untagged { queue: QUEUE_SEND, msn, offset: 0 }, invalidate.unwrap_or(0), message);
         Ok(())
     }
 
@@ -358,7 +471,7 @@ impl Connection {
     /// Where the connection is not established.
     pub fn write(&mut self, key: u32, offset: u64, data: &[u8]) -> Result<(), OpError> {
         self.established()?;
-        self.tagged(Opcode::WRITE, key, offset, data, true);
+        self.wire.tagged(Opcode::WRITE, Tagged { stag: key, offset }, data, true);
         Ok(())
     }
 
@@ -387,12 +500,12 @@ impl Connection {
 
     /// Puts any DDP segment on the wire as it is, framed: for those who want to see what the peer makes of it.
     pub fn transmit_segment(&mut self, ulpdu: &[u8]) {
-        self.frame(ulpdu);
+        self.wire.frame(ulpdu);
     }
 
     /// Puts any bytes on the stream.
     pub fn transmit_bytes(&mut self, bytes: &[u8]) {
-        self.out.extend_from_slice(bytes);
+        self.wire.out.extend_from_slice(bytes);
     }
 
     /// Ends the connection in order.
@@ -433,7 +546,7 @@ impl Connection {
         let startup = mpa::Startup {
             reply: request.is_some(),
             markers: self.config.markers,
-            crc: self.crc,
+            crc: self.wire.crc,
             reject,
             reserved: if enhanced { 0x10 } else { 0 },
             revision,
@@ -486,8 +599,8 @@ impl Connection {
             self.end(Closed::Rejected);
             return None;
         }
-        self.crc |= peer.crc;
-        self.markers = peer.markers.then_some(0);
+        self.wire.crc |= peer.crc;
+        self.wire.markers = peer.markers.then_some(0);
         if let Some((ird, ord)) = peer.depths() {
             if ird != DEPTH_NOT_TOLD {
                 self.ord = self.ord.min(ird);
@@ -498,74 +611,16 @@ impl Connection {
         }
         if !self.initiator {
             let reply = self.startup_frame(false, Some(&peer));
-            self.out.extend_from_slice(&reply);
+            self.wire.out.extend_from_slice(&reply);
         }
         self.state = State::Established;
         self.deadline = None;
         let private_data = peer.upper.to_vec();
-        self.events.push_back(Event::Established { ord: self.ord, crc: self.crc, private_data });
+        self.events.push_back(Event::Established { ord: self.ord, crc: self.wire.crc, private_data });
         Some(length - before)
     }
 
     // ---- segments out
-
-    fn frame(&mut self, ulpdu: &[u8]) {
-        match self.markers {
-            None => mpa::emit_fpdu(ulpdu, self.crc, &mut self.out),
-            Some(position) => self.markers = Some(mpa::emit_fpdu_with_markers(ulpdu, self.crc, position, &mut self.out)),
-        }
-    }
-
-    fn untagged(&mut self, opcode: Opcode, queue: u32, word: u32, message: &[u8]) {
-        let room = usize::from(self.config.mulpdu).saturating_sub(Ddp::UNTAGGED_LEN).max(64);
-        let msn = self.send_msn[queue as usize];
-        self.send_msn[queue as usize] = msn.wrapping_add(1);
-        let mut segment = Vec::new();
-        let mut offset = 0;
-        loop {
-            let end = (offset + room).min(message.len());
-            let last = end == message.len();
-            segment.clear();
-            Ddp {
-                control: ddp::Control { flags: if last { 0x41 } else { 0x01 } },
-                ulp: RDMAP_VERSION | opcode.0,
-                ulp_word: word,
-                buffer: Buffer::Untagged(Untagged { queue, msn, offset: offset as u32 }),
-                payload: &message[offset..end],
-            }
-            .emit(&mut segment);
-            self.frame(&segment);
-            if last {
-                return;
-            }
-            offset = end;
-        }
-    }
-
-    fn tagged(&mut self, opcode: Opcode, stag: u32, offset: u64, data: &[u8], ends: bool) {
-        // whole multiples of 8, so that the offsets of all segments are aligned
-        let room = (usize::from(self.config.mulpdu).saturating_sub(Ddp::TAGGED_LEN) & !7).max(64);
-        let mut segment = Vec::with_capacity(room + Ddp::TAGGED_LEN);
-        let mut at = 0;
-        loop {
-            let end = (at + room).min(data.len());
-            let last = end == data.len();
-            segment.clear();
-            Ddp {
-                control: ddp::Control { flags: if last && ends { 0xc1 } else { 0x81 } },
-                ulp: RDMAP_VERSION | opcode.0,
-                ulp_word: 0,
-                buffer: Buffer::Tagged(Tagged { stag, offset: offset.wrapping_add(at as u64) }),
-                payload: &data[at..end],
-            }
-            .emit(&mut segment);
-            self.frame(&segment);
-            if last {
-                return;
-            }
-            at = end;
-        }
-    }
 
     /// Sends Read Requests as far as the peer takes them.
     fn ask(&mut self) {
@@ -574,7 +629,8 @@ impl Connection {
         {
             let mut request = Vec::with_capacity(ReadRequest::LEN);
             read.request.emit(&mut request);
-            self.untagged(Opcode::READ_REQUEST, QUEUE_READ_REQUEST, 0, &request);
+            let msn = self.next_msn(QUEUE_READ_REQUEST);
+            self.wire.untagged(Opcode::READ_REQUEST, Untagged { queue: QUEUE_READ_REQUEST, msn, offset: 0 }, 0, &request);
             self.reading.push_back(read);
         }
     }
@@ -583,21 +639,27 @@ impl Connection {
     fn answer(&mut self) {
         let Some((request, sent)) = self.answering.pop_front() else { return };
         let length = (request.size - sent).min(RESPONSE_BURST);
-        let data = if request.size == 0 {
-            Ok(Vec::new())
-        } else {
-            self.memory.read(request.source_stag, request.source_offset + u64::from(sent), length).map(<[u8]>::to_vec)
+        let data = match length {
+            0 => Ok(&[][..]),
+            _ => self.memory.read(request.source_stag, request.source_offset + u64::from(sent), length),
         };
         match data {
             Ok(data) => {
                 let ends = sent + length == request.size;
-                self.tagged(Opcode::READ_RESPONSE, request.sink_stag, request.sink_offset.wrapping_add(sent.into()), &data, ends);
+                let to = Tagged { stag: request.sink_stag, offset: request.sink_offset.wrapping_add(sent.into()) };
+                self.wire.tagged(Opcode::READ_RESPONSE, to, data, ends);
                 if !ends {
                     self.answering.push_front((request, sent + length));
                 }
             }
             Err(refusal) => self.protection(refusal, None, Some(request)),
         }
+    }
+
+    fn next_msn(&mut self, queue: u32) -> u32 {
+        let msn = self.send_msn[queue as usize];
+        self.send_msn[queue as usize] = msn.wrapping_add(1);
+        msn
     }
 
     // ---- segments in
@@ -748,7 +810,8 @@ impl Connection {
         let mut message = Vec::new();
         // a Read Request is quoted behind the segment that carried it (RFC 5040 4.8): without that, it is left out
         Terminate { read_request: read_request.filter(|_| quoted.is_some()), ..terminate }.emit(&mut message);
-        self.untagged(Opcode::TERMINATE, QUEUE_TERMINATE, 0, &message);
+        let msn = self.next_msn(QUEUE_TERMINATE);
+        self.wire.untagged(Opcode::TERMINATE, Untagged { queue: QUEUE_TERMINATE, msn, offset: 0 }, 0, &message);
         self.end(Closed::Violation(terminate));
     }
 
