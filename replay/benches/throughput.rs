@@ -97,7 +97,12 @@ fn measure(name: &str, bytes: u64, run: impl FnOnce()) {
     run();
     let (wall, used) = (begun.elapsed().as_secs_f64(), (cpu() - before).as_secs_f64());
     let gib = bytes as f64 / GIB;
-    println!("{name:42} {:6.2} GB/s   {:6.2} GB/s per core   {:6.0} ms CPU per GiB", bytes as f64 / 1e9 / wall, bytes as f64 / 1e9 / used, used / gib * 1e3);
+    println!(
+        "{name:42} {:6.2} GB/s   {:6.2} GB/s per core   {:6.0} ms CPU per GiB",
+        bytes as f64 / 1e9 / wall,
+        bytes as f64 / 1e9 / used,
+        used / gib * 1e3
+    );
 }
 
 fn operations(name: &str, count: u64, run: impl FnOnce()) {
@@ -155,8 +160,12 @@ fn client(crc: bool) -> Client {
 }
 
 fn peer(config: Config) -> SocketAddr {
-    let share =
-        Arc::new(Share { name: "share".into(), storage: Storage::memory([("big".to_owned(), vec![5; 16 << 20])]), writable: true, nt_hash: None });
+    let share = Arc::new(Share {
+        name: "share".into(),
+        storage: Storage::memory([("big".to_owned(), vec![5; 16 << 20])]),
+        writable: true,
+        nt_hash: None,
+    });
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {

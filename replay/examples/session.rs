@@ -76,9 +76,8 @@ fn main() -> Anything<()> {
         println!("{} bytes written {} and read back", data.len(), name(channel));
         client.close(file.id)?;
     }
-    const DELETE: u32 = 0x0001_0000;
     const DELETE_ON_CLOSE: u32 = 0x1000;
-    let file = client.create("rdmascope.tmp", access::READ | DELETE, disposition::OPEN, DELETE_ON_CLOSE)?;
+    let file = client.create("rdmascope.tmp", access::READ | access::DELETE, disposition::OPEN, DELETE_ON_CLOSE)?;
     client.close(file.id)?;
     client.echo()?;
     println!("{}", client.signatures);

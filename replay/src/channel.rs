@@ -74,6 +74,7 @@ pub struct Lane {
     /// SMB Direct gave up, and its last words are still to go.
     failing: Option<End>,
     over: bool,
+    end: Option<End>,
 }
 
 impl Lane {
@@ -90,6 +91,7 @@ impl Lane {
             raw: false,
             failing: None,
             over: false,
+            end: None,
         }
     }
 
@@ -122,6 +124,11 @@ impl Lane {
     /// The connection below.
     pub fn rdma(&mut self) -> &mut Rdma {
         &mut self.rdma
+    }
+
+    /// Why it is over, where it is.
+    pub fn end(&self) -> Option<&End> {
+        self.end.as_ref()
     }
 
     /// Whether nothing more will happen.
@@ -282,6 +289,7 @@ impl Lane {
     fn ended(&mut self, why: End) {
         if !self.over {
             self.over = true;
+            self.end = Some(why.clone());
             self.events.push_back(Event::Closed(why));
         }
     }
@@ -459,7 +467,7 @@ impl Channel {
         self.lane.send(now, message, invalidate)
     }
 
-    /// Moves bytes until something happened, or `wait` has passed (`None`).
+    /// Moves bytes until something happened, or `wait` has passed (`None`). A connection that is over says so as often as it is asked.
     ///
     /// # Errors
     /// Those of the socket.
@@ -471,6 +479,9 @@ impl Channel {
                     self.flush();
                 }
                 return Ok(Some(event));
+            }
+            if let Some(why) = self.lane.end() {
+                return Ok(Some(Event::Closed(why.clone())));
             }
             let now = self.now();
             if self.lane.poll_timeout().is_some_and(|at| now >= at) {

@@ -1,12 +1,21 @@
 //! The conformance probe: cases that an SMB Direct server is put to, by the names of Microsoft's MS-SMBD server suite, so that results can be
-//! compared. Each opens a connection of its own and changes nothing on the server.
+//! compared, and some of our own. Each opens connections of its own; only those that say so write, into a file that they make and remove.
 
-use crate::channel::{Channel, Config, Event};
+use crate::channel::{Channel, Config, End, Event};
 use crate::error::{Error, Result};
+use crate::iwarp::Closed;
+use crate::iwarp::memory::Rights;
+use crate::smb2::client::{Client, Opened, Options, Pending, access, descriptor, disposition};
+use crate::smb2::ntlm::Credentials;
 use crate::smb2::{Writer, header, message};
+use crate::transport::Transport;
+use rdmascope_analyzer::keys::Dialect;
 use rdmascope_dissector::trace::Off;
-use rdmascope_dissector::wire::smb2::Command;
-use rdmascope_dissector::wire::smbd::{self, DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
+use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Tagged, Untagged};
+use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
+use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
+use rdmascope_dissector::wire::smb2::{Command, NtStatus};
+use rdmascope_dissector::wire::smbd::{self, BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +25,10 @@ use std::time::{Duration, Instant};
 const CLOSE_WITHIN: Duration = Duration::from_secs(8);
 /// Seconds until it must have answered.
 const ANSWER_WITHIN: Duration = Duration::from_secs(8);
+/// Seconds within which a server is expected to ask a silent client for a response: Windows and Linux wait 120 s.
+const IDLE_WITHIN: Duration = Duration::from_secs(150);
+const ATTRIBUTE_DIRECTORY: u32 = 0x10;
+const DELETE_ON_CLOSE: u32 = 0x1000;
 const NOT_SUPPORTED: u32 = 0xc000_00bb;
 /// Credits that the cases ask for.
 const CREDITS: u16 = 255;
@@ -63,6 +76,13 @@ pub struct Case {
     run: fn(&mut Run<'_>) -> Result<Verdict>,
 }
 
+impl Case {
+    /// Whether it takes minutes: it waits for a timer of the server's.
+    pub fn is_slow(&self) -> bool {
+        self.name.contains("IdleConnection_Server")
+    }
+}
+
 /// Who is put to it.
 #[derive(Clone, Debug)]
 pub struct Target {
@@ -72,7 +92,16 @@ pub struct Target {
     pub config: Config,
     /// Pause between MPA and the first message: Linux's software iWARP misses what comes while it still accepts.
     pub settle: Duration,
+    /// Who opens a session, for the cases of SMB2 over the RDMA channel.
+    pub who: Credentials,
+    /// The share that they use.
+    pub share: String,
+    /// Whether cases may write, into a file that they make and remove.
+    pub writes: bool,
 }
+
+/// The file that cases write to.
+const SCRATCH: &str = "rdmascope-probe.tmp";
 
 /// All cases, in order.
 pub const CASES: &[Case] = &[
@@ -285,6 +314,346 @@ pub const CASES: &[Case] = &[
             r.accepted(request(), 0)
         },
     },
+    Case {
+        name: "SmbdDataTransfer_NegativeParameter_RemainingDataLength_Greater",
+        section: "3.1.5.8",
+        text: "a second fragment with a greater RemainingDataLength than the first left ends the connection",
+        run: |r| r.fragments(60, 10),
+    },
+    Case {
+        name: "SmbdDataTransfer_NegativeParameter_RemainingDataLength_Less",
+        section: "3.1.5.8",
+        text: "a second fragment with a smaller RemainingDataLength than the first left ends the connection",
+        run: |r| r.fragments(60, -10),
+    },
+    Case {
+        name: "SmbdDataTransfer_IdleConnection_Server",
+        section: "3.1.6.2",
+        text: "a silent client is asked for a response",
+        run: |r| {
+            let (mut channel, _) = r.negotiated(request())?;
+            grant(&mut channel, CREDITS, 0);
+            Ok(match asked(&mut channel, IDLE_WITHIN)? {
+                Asked::Yes => Verdict::Pass,
+                Asked::Closed => Verdict::Fail("closed the connection without asking".into()),
+                Asked::No => Verdict::Fail(format!("did not ask within {} s", IDLE_WITHIN.as_secs())),
+            })
+        },
+    },
+    Case {
+        name: "SmbdDataTransfer_IdleConnection_Server_Timeout",
+        section: "3.1.6.2",
+        text: "a client that does not answer when asked is let go within seconds",
+        run: |r| {
+            let (mut channel, _) = r.negotiated(request())?;
+            grant(&mut channel, CREDITS, 0);
+            match asked(&mut channel, IDLE_WITHIN)? {
+                Asked::Yes => closed(&mut channel),
+                Asked::Closed => Ok(Verdict::Fail("closed the connection without asking".into())),
+                Asked::No => Ok(Verdict::NotApplicable(format!("did not ask within {} s", IDLE_WITHIN.as_secs()))),
+            }
+        },
+    },
+    Case {
+        name: "BVT_SmbdCreditMgmt_OperationWithMinimumCredits",
+        section: "3.1.5.9",
+        text: "CreditsRequested 1: an SMB2 message in one piece is answered",
+        run: |r| r.segments_with(NegotiateRequest { credits_requested: 1, ..request() }, |message| vec![message.len()], 0),
+    },
+    Case {
+        name: "SmbdCreditMgmt_OperationWithLimitedCredits",
+        section: "3.1.5.9",
+        text: "CreditsRequested 10: an SMB2 message in segments of 16 bytes is answered",
+        run: |r| {
+            r.segments_with(NegotiateRequest { credits_requested: 10, ..request() }, |message| vec![16; message.len().div_ceil(16)], 0)
+        },
+    },
+    Case {
+        name: "SmbdCreditMgmt_ConsumeAllSendCredits",
+        section: "3.1.5.9",
+        text: "CreditsRequested 8, and many more segments than that: the server grants as they are used up",
+        run: |r| r.segments_with(NegotiateRequest { credits_requested: 8, ..request() }, |message| vec![1; message.len()], 0),
+    },
+    Case {
+        name: "SmbdCreditMgmt_ConsumeAllReceiveCredits",
+        section: "3.1.5.1",
+        text: "granted 4 credits, the server sends 4 messages at most, and goes on when it is granted more",
+        run: |r| {
+            let (mut channel, _) = r.negotiated(request())?;
+            for n in 0..12 {
+                grant(&mut channel, if n == 0 { 4 } else { 0 }, 1);
+            }
+            let mut came = 0;
+            loop {
+                match next(&mut channel, Duration::from_secs(1))? {
+                    Next::Message(_) => came += 1,
+                    Next::Nothing => break,
+                    Next::Closed => return Ok(Verdict::Fail("closed the connection".into())),
+                }
+            }
+            if came > 4 {
+                return Ok(Verdict::Fail(format!("sent {came} messages with 4 credits")));
+            }
+            grant(&mut channel, 64, 1);
+            Ok(match next(&mut channel, ANSWER_WITHIN)? {
+                Next::Message(_) => Verdict::Pass,
+                Next::Closed => Verdict::Fail("closed the connection when it was granted more".into()),
+                Next::Nothing => Verdict::Fail("did not go on when it was granted more".into()),
+            })
+        },
+    },
+    Case {
+        name: "SmbdCreditMgmt_NegativeParameter_CreditRequested",
+        section: "3.1.5.8",
+        text: "a data transfer message with CreditsRequested 0 ends the connection",
+        run: |r| r.broken(|h, _| DataTransfer { credits_requested: 0, ..*h }, usize::MAX),
+    },
+    Case {
+        name: "SmbdCreditMgmt_GrantsOverflow",
+        section: "3.1.5.8",
+        text: "65,535 credits granted three times do not stop the server",
+        run: |r| {
+            let (mut channel, _) = r.negotiated(request())?;
+            for _ in 0..3 {
+                grant(&mut channel, u16::MAX, 0);
+            }
+            let _ = next(&mut channel, Duration::from_secs(1))?;
+            drop(channel);
+            r.serves_on()
+        },
+    },
+    Case {
+        name: "SmbdCreditMgmt_SendWithoutCredit",
+        section: "3.1.5.1",
+        text: "600 messages that nobody granted credits for do not stop the server",
+        run: |r| {
+            let (mut channel, _) = r.negotiated(request())?;
+            for _ in 0..600 {
+                grant(&mut channel, 0, 0);
+            }
+            let _ = next(&mut channel, Duration::from_secs(1))?;
+            drop(channel);
+            r.serves_on()
+        },
+    },
+    Case {
+        name: "BVT_Smb2OverRdmaChannel_ReadLargeFile",
+        section: "3.1.4.5",
+        text: "a READ over RDMA brings what a READ inside of the messages brings",
+        run: |r| {
+            r.with_file(Dialect::SMB_3_1_1, false, |_, client, file| {
+                let length = r_length(client, file);
+                let inline = client.read_inline(file.id, 0, length.min(65_536))?.data;
+                let read = client.read_rdma(file.id, 0, length, RdmaChannel::RDMA_V1)?.data;
+                Ok(if read.len() == length as usize && read.starts_with(&inline) {
+                    Verdict::Pass
+                } else {
+                    Verdict::Fail("other contents came".into())
+                })
+            })
+        },
+    },
+    Case {
+        name: "BVT_Smb2OverRdmaChannel_WriteLargeFile",
+        section: "3.1.4.6",
+        text: "what a WRITE over RDMA wrote is read back (writes)",
+        run: |r| r.with_file(Dialect::SMB_3_1_1, true, |_, client, file| written_back(client, file, 1 << 20, 1)),
+    },
+    Case {
+        name: "Smb2OverRdmaChannel_ReadMultipleOperation",
+        section: "3.1.4.5",
+        text: "eight READs over RDMA at once are answered",
+        run: |r| {
+            r.with_file(Dialect::SMB_3_1_1, false, |_, client, file| {
+                let length = r_length(client, file).min(65_536);
+                let expected = client.read_rdma(file.id, 0, length, RdmaChannel::RDMA_V1)?.data;
+                let pending: Vec<_> = (0..8).map(|_| client.start_read(file.id, 0, length, RdmaChannel::RDMA_V1)).collect::<Result<_>>()?;
+                for pending in pending {
+                    if client.finish_read(pending)?.data != expected {
+                        return Ok(Verdict::Fail("other contents came".into()));
+                    }
+                }
+                Ok(Verdict::Pass)
+            })
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannel_WriteMultipleOperation",
+        section: "3.1.4.6",
+        text: "what eight WRITEs over RDMA at once wrote is read back (writes)",
+        run: |r| r.with_file(Dialect::SMB_3_1_1, true, |_, client, file| written_back(client, file, 65_536, 8)),
+    },
+    Case {
+        name: "Smb2OverRdmaChannel_ReadWriteMultipleBufferDescriptorList",
+        section: "2.2.3.1",
+        text: "a READ is put into two pieces of memory, as they are described",
+        run: |r| {
+            r.with_file(Dialect::SMB_3_1_1, false, |_, client, file| {
+                let length = r_length(client, file).min(65_536) & !1;
+                let expected = client.read_rdma(file.id, 0, length, RdmaChannel::RDMA_V1)?.data;
+                let half = length as usize / 2;
+                let mut memory = Vec::new();
+                for _ in 0..2 {
+                    memory.push(client.channel().lane().register(vec![0; half], Rights::REMOTE_WRITE).ok_or(Error::Memory)?);
+                }
+                let info = [descriptor(memory[0]), descriptor(memory[1])].concat();
+                let pending = client.start_read_with(file.id, 0, length, RdmaChannel::RDMA_V1, &info)?;
+                client.finish_success(pending)?;
+                let read: Vec<u8> = memory.iter().flat_map(|m| client.channel().lane().deregister(m.key).unwrap_or_default()).collect();
+                Ok(if read == expected { Verdict::Pass } else { Verdict::Fail("other contents came".into()) })
+            })
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_Offset",
+        section: "3.1.4.5",
+        text: "memory described 1 MiB from where it is: the READ fails, and the server serves on",
+        run: |r| r.wrong_descriptor(|d| BufferDescriptorV1 { offset: d.offset.wrapping_add(1 << 20), ..d }),
+    },
+    Case {
+        name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_Length",
+        section: "3.1.4.5",
+        text: "less memory described than is read: the READ fails, and the server serves on",
+        run: |r| r.wrong_descriptor(|d| BufferDescriptorV1 { length: d.length / 2, ..d }),
+    },
+    Case {
+        name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_Token",
+        section: "3.1.4.5",
+        text: "a token that is none: the READ fails, and the server serves on",
+        run: |r| r.wrong_descriptor(|d| BufferDescriptorV1 { token: !d.token, ..d }),
+    },
+    Case {
+        name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_DeregisteredBuffer",
+        section: "3.1.4.5",
+        text: "memory that is registered no more: the READ fails, and the server serves on",
+        run: |r| {
+            r.failing_read(|client, file, length| {
+                let memory = client.channel().lane().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
+                client.channel().lane().deregister(memory.key);
+                client.start_read_with(file.id, 0, length, RdmaChannel::RDMA_V1, &descriptor(memory))
+            })
+        },
+    },
+    Case {
+        name: "BVT_SMB2OverRdma_SMB302_Read_RemoteInvalidation",
+        section: "3.1.4.2",
+        text: "dialect 3.0.2: a READ with SMB2_CHANNEL_RDMA_V1_INVALIDATE is answered with Send with Invalidate",
+        run: |r| r.invalidation(Dialect::SMB_3_0_2, false, RdmaChannel::RDMA_V1_INVALIDATE, true),
+    },
+    Case {
+        name: "BVT_SMB2OverRdma_SMB302_Write_RemoteInvalidation",
+        section: "3.1.4.2",
+        text: "dialect 3.0.2: a WRITE with SMB2_CHANNEL_RDMA_V1_INVALIDATE is answered with Send with Invalidate (writes)",
+        run: |r| r.invalidation(Dialect::SMB_3_0_2, true, RdmaChannel::RDMA_V1_INVALIDATE, true),
+    },
+    Case {
+        name: "SMB2OverRdma_SMB302_Read_NoRemoteInvalidation",
+        section: "3.1.4.2",
+        text: "dialect 3.0.2: a READ with SMB2_CHANNEL_RDMA_V1 is answered with a plain Send",
+        run: |r| r.invalidation(Dialect::SMB_3_0_2, false, RdmaChannel::RDMA_V1, false),
+    },
+    Case {
+        name: "SMB2OverRdma_SMB302_Write_NoRemoteInvalidation",
+        section: "3.1.4.2",
+        text: "dialect 3.0.2: a WRITE with SMB2_CHANNEL_RDMA_V1 is answered with a plain Send (writes)",
+        run: |r| r.invalidation(Dialect::SMB_3_0_2, true, RdmaChannel::RDMA_V1, false),
+    },
+    Case {
+        name: "SMB2OverRdma_SMB300_Read_RemoteInvalidation",
+        section: "3.1.4.2",
+        text: "dialect 3.0 knows no invalidation: a READ that asks for it is answered with a plain Send",
+        run: |r| r.invalidation(Dialect::SMB_3_0, false, RdmaChannel::RDMA_V1_INVALIDATE, false),
+    },
+    Case {
+        name: "SMB2OverRdma_SMB300_Write_RemoteInvalidation",
+        section: "3.1.4.2",
+        text: "dialect 3.0 knows no invalidation: a WRITE that asks for it is answered with a plain Send (writes)",
+        run: |r| r.invalidation(Dialect::SMB_3_0, true, RdmaChannel::RDMA_V1_INVALIDATE, false),
+    },
+    Case {
+        name: "Iwarp_Revision1",
+        section: "6.1",
+        text: "MPA revision 1 is spoken, or refused in the MPA Reply",
+        run: |r| r.iwarp(|c| c.revision = 1),
+    },
+    Case { name: "Iwarp_NoCrc", section: "6.1", text: "MPA without asking for CRC", run: |r| r.iwarp(|c| c.crc = false) },
+    Case {
+        name: "Iwarp_Markers",
+        section: "6.1",
+        text: "MPA markers are sent where they are asked for, or refused in the MPA Reply",
+        run: |r| r.iwarp(|c| c.markers = true),
+    },
+    Case {
+        name: "Iwarp_NoReadDepths",
+        section: "6.1",
+        text: "IRD and ORD of 0 are borne, or refused in the MPA Reply",
+        run: |r| r.iwarp(|c| (c.ird, c.ord) = (0, 0)),
+    },
+    Case {
+        name: "Iwarp_ByteAtATime",
+        section: "6.1",
+        text: "every byte in a TCP segment of its own",
+        run: |r| {
+            let mut channel = r.connect()?;
+            channel.trickle(1);
+            r.accepted_on(channel, &encoded(&request()))
+        },
+    },
+    Case {
+        name: "Iwarp_HalfClose",
+        section: "3.1.7.1",
+        text: "a client that closes its direction only does not stop the server",
+        run: |r| {
+            let (mut channel, _) = r.negotiated(request())?;
+            channel.half_close()?;
+            let _ = next(&mut channel, Duration::from_secs(1))?;
+            drop(channel);
+            r.serves_on()
+        },
+    },
+    Case {
+        name: "Iwarp_BadCrc",
+        section: "6.1",
+        text: "an FPDU with a wrong CRC ends the connection",
+        run: |r| {
+            r.bad_stream(|channel| {
+                let mut fpdu = vec![0, 18, 0x41, 0x43];
+                fpdu.resize(24, 0xee);
+                channel.lane().rdma().transmit_bytes(&fpdu);
+            })
+        },
+    },
+    Case {
+        name: "Iwarp_WrongMsn",
+        section: "6.1",
+        text: "a Send with a message sequence number that is not its turn ends the connection",
+        run: |r| r.bad_stream(|channel| segment(channel, Opcode::SEND, Buffer::Untagged(Untagged { queue: 0, msn: 77, offset: 0 }))),
+    },
+    Case {
+        name: "Iwarp_ReadResponseToNothing",
+        section: "6.1",
+        text: "an RDMA Read Response that nobody asked for ends the connection",
+        run: |r| r.bad_stream(|channel| segment(channel, Opcode::READ_RESPONSE, Buffer::Tagged(Tagged { stag: 0x1234_5678, offset: 0 }))),
+    },
+    Case {
+        name: "Iwarp_WriteToUnknownKey",
+        section: "6.1",
+        text: "an RDMA Write to a key that was never given ends the connection",
+        run: |r| r.bad_stream(|channel| segment(channel, Opcode::WRITE, Buffer::Tagged(Tagged { stag: 0x1234_5678, offset: 0 }))),
+    },
+    Case {
+        name: "Iwarp_ReadOfUnknownKey",
+        section: "6.1",
+        text: "an RDMA Read of a key that was never given ends the connection",
+        run: |r| {
+            r.bad_stream(|channel| {
+                if let Some(sink) = channel.lane().register(vec![0; 64], Rights::LOCAL) {
+                    // an ORD of 0 leaves nothing to try
+                    let _ = channel.lane().read(sink, 0, 0x1234_5678, 0, 16);
+                }
+            })
+        },
+    },
 ];
 
 /// The cases whose names hold `pattern`, in any case; `*` stands for anything.
@@ -307,6 +676,9 @@ impl Case {
     /// # Errors
     /// Where the server cannot be reached at all.
     pub fn run(&self, target: &Target) -> Result<(Verdict, Vec<u8>)> {
+        if self.name.starts_with("Iwarp_") && !matches!(target.config.transport, Transport::Iwarp) {
+            return Ok((Verdict::NotApplicable("a card makes its own segments".into()), Vec::new()));
+        }
         let wire = Wire::default();
         let mut run = Run { target, wire: wire.clone() };
         let verdict = match (self.run)(&mut run) {
@@ -350,9 +722,13 @@ struct Run<'a> {
 impl Run<'_> {
     /// A connection on which nothing but MPA has passed.
     fn connect(&mut self) -> Result<Channel> {
+        self.connect_with(&self.target.config)
+    }
+
+    fn connect_with(&mut self, config: &Config) -> Result<Channel> {
         let address = self.target.address;
         let failed = |source| Error::Connect { address: address.to_string(), source };
-        let mut channel = Channel::connect_raw(address, &self.target.config, Duration::from_secs(5)).map_err(failed)?;
+        let mut channel = Channel::connect_raw(address, config, Duration::from_secs(5)).map_err(failed)?;
         if !channel.is_card() {
             channel.record(Box::new(self.wire.clone()), "wire")?;
         }
@@ -430,9 +806,176 @@ impl Run<'_> {
         closed(&mut channel)
     }
 
+    /// Whether a new client is served, whatever became of another.
+    fn serves_on(&mut self) -> Result<Verdict> {
+        Ok(match self.accepted(request(), 0) {
+            Ok(Verdict::Fail(why)) => Verdict::Fail(format!("the next client is not served: {why}")),
+            Ok(other) => other,
+            Err(e) => Verdict::Fail(format!("the next client is not served: {e}")),
+        })
+    }
+
+    /// A connection with iWARP agreed otherwise; a refusal in the MPA Reply is an answer as well.
+    fn iwarp(&mut self, change: impl FnOnce(&mut crate::iwarp::Config)) -> Result<Verdict> {
+        let mut config = self.target.config.clone();
+        change(&mut config.iwarp);
+        match self.connect_with(&config) {
+            Ok(channel) => self.accepted_on(channel, &encoded(&request())),
+            Err(Error::Ended(End::Rdma(Closed::Rejected))) => Ok(Verdict::NotApplicable("refused in the MPA Reply".into())),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// What breaks a rule of iWARP, behind a negotiation: the connection must end, and the server serve on.
+    fn bad_stream(&mut self, spoil: impl FnOnce(&mut Channel)) -> Result<Verdict> {
+        let (mut channel, _) = self.negotiated(request())?;
+        spoil(&mut channel);
+        match closed(&mut channel)? {
+            Verdict::Pass => self.serves_on(),
+            other => Ok(other),
+        }
+    }
+
+    /// Two fragments of an SMB2 message, the second of which says that `wrong` bytes more are to come than are.
+    fn fragments(&mut self, first: usize, wrong: i64) -> Result<Verdict> {
+        let (mut channel, _) = self.negotiated(request())?;
+        let whole = smb2_negotiate();
+        let rest = whole.len() - first;
+        let pieces = [(&whole[..first], rest as i64), (&whole[first..first + 20], rest as i64 - 20 + wrong)];
+        for (n, (piece, remaining)) in pieces.into_iter().enumerate() {
+            let mut bytes = Vec::new();
+            let grant = if n == 0 { CREDITS } else { 0 };
+            DataTransfer { credits_granted: grant, ..data_header(piece.len() as u32, remaining as u32) }.emit(&mut bytes);
+            bytes.resize(24, 0);
+            bytes.extend_from_slice(piece);
+            send(&mut channel, bytes);
+        }
+        closed(&mut channel)
+    }
+
+    /// A session on the share; what stands in its way is a verdict.
+    fn session(&mut self, dialect: Dialect) -> Result<Result<Client, Verdict>> {
+        let mut config = self.target.config.clone();
+        config.smbd.settle = self.target.settle.as_nanos() as i64;
+        let address = self.target.address;
+        let failed = |source| Error::Connect { address: address.to_string(), source };
+        let mut channel = Channel::connect(address, &config, Duration::from_secs(5)).map_err(failed)?;
+        if !channel.is_card() {
+            channel.record(Box::new(self.wire.clone()), "wire")?;
+        }
+        let options = Options { dialects: vec![dialect], timeout: ANSWER_WITHIN, ..Options::default() };
+        let mut client = match Client::negotiate(channel, options) {
+            Err(Error::Status { status, .. }) => {
+                return Ok(Err(Verdict::NotApplicable(format!("{dialect:?} is not spoken: {}", crate::error::status_name(status)))));
+            }
+            other => other?,
+        };
+        let opened =
+            client.session_setup(&self.target.who).and_then(|()| client.tree_connect(&address.ip().to_string(), &self.target.share));
+        match opened {
+            Ok(()) => Ok(Ok(client)),
+            Err(e @ Error::Status { .. }) => Ok(Err(Verdict::NotApplicable(format!("no session on share {}: {e}", self.target.share)))),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// A case on an open file: the longest one of the share, or one of our own where it `writes`.
+    fn with_file(
+        &mut self,
+        dialect: Dialect,
+        writes: bool,
+        case: impl FnOnce(&mut Self, &mut Client, Opened) -> Result<Verdict>,
+    ) -> Result<Verdict> {
+        if writes && !self.target.writes {
+            return Ok(Verdict::NotApplicable("it writes: allow that with --allow-writes".into()));
+        }
+        let mut client = match self.session(dialect)? {
+            Ok(client) => client,
+            Err(verdict) => return Ok(verdict),
+        };
+        let name = if writes {
+            SCRATCH.to_owned()
+        } else {
+            let root = client.create("", access::READ, disposition::OPEN, 1)?;
+            let files = client.list(root.id, "*")?;
+            client.close(root.id)?;
+            match files.into_iter().filter(|f| f.attributes & ATTRIBUTE_DIRECTORY == 0).max_by_key(|f| f.end_of_file) {
+                Some(file) if file.end_of_file >= 8192 => file.name,
+                _ => return Ok(Verdict::NotApplicable(format!("no file of 8 KiB or more in share {}", self.target.share))),
+            }
+        };
+        let opened = if writes {
+            client.create(&name, access::READ | access::WRITE | access::DELETE, disposition::OVERWRITE_IF, DELETE_ON_CLOSE)
+        } else {
+            client.create(&name, access::READ, disposition::OPEN, 0)
+        };
+        let file = match opened {
+            Err(Error::Status { status, .. }) => {
+                return Ok(Verdict::NotApplicable(format!("{name} cannot be opened: {}", crate::error::status_name(status))));
+            }
+            other => other?,
+        };
+        let verdict = case(self, &mut client, file)?;
+        // the connection may be gone, by the case's own doing
+        let _ = client.close(file.id).and_then(|()| client.leave());
+        Ok(verdict)
+    }
+
+    /// A READ that cannot succeed: it fails, or the connection ends, and the server serves on.
+    fn failing_read(&mut self, start: impl FnOnce(&mut Client, Opened, u32) -> Result<Pending>) -> Result<Verdict> {
+        self.with_file(Dialect::SMB_3_1_1, false, |r, client, file| {
+            let length = r_length(client, file).min(65_536);
+            let pending = start(client, file, length)?;
+            match client.finish_success(pending) {
+                Ok(_) => Ok(Verdict::Fail("answered with success".into())),
+                Err(Error::Status { .. } | Error::Ended(_)) => r.serves_on(),
+                Err(e) => Err(e),
+            }
+        })
+    }
+
+    fn wrong_descriptor(&mut self, spoil: impl FnOnce(BufferDescriptorV1) -> BufferDescriptorV1) -> Result<Verdict> {
+        self.failing_read(|client, file, length| {
+            let memory = client.channel().lane().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
+            let right = BufferDescriptorV1 { offset: memory.offset, token: memory.key, length };
+            let mut info = Vec::new();
+            spoil(right).emit(&mut info);
+            client.start_read_with(file.id, 0, length, RdmaChannel::RDMA_V1, &info)
+        })
+    }
+
+    fn invalidation(&mut self, dialect: Dialect, writes: bool, channel: RdmaChannel, expected: bool) -> Result<Verdict> {
+        self.with_file(dialect, writes, |_, client, file| {
+            let length = if writes { 65_536 } else { r_length(client, file).min(65_536) };
+            let rights = if writes { Rights::REMOTE_READ } else { Rights::REMOTE_WRITE };
+            let memory = client.channel().lane().register(vec![0; length as usize], rights).ok_or(Error::Memory)?;
+            let info = descriptor(memory);
+            // as it is asked for, whatever the dialect knows
+            let pending = if writes {
+                client.start_write_with(file.id, 0, &[], length, channel, &info)?
+            } else {
+                client.start_read_with(file.id, 0, length, channel, &info)?
+            };
+            let reply = client.finish(pending)?;
+            let done = reply.invalidated == Some(memory.key);
+            client.channel().lane().deregister(memory.key);
+            Ok(match (reply.status() == NtStatus::SUCCESS, done == expected) {
+                (_, false) if expected => Verdict::Fail("answered with a plain Send".into()),
+                (_, false) => Verdict::Fail("answered with Send with Invalidate".into()),
+                (false, true) => Verdict::Fail(format!("answered with {}", crate::error::status_name(reply.status()))),
+                (true, true) => Verdict::Pass,
+            })
+        })
+    }
+
     /// An SMB2 NEGOTIATE in segments of these lengths, as far as it goes, with `more` bytes behind each.
     fn segments(&mut self, lengths: impl FnOnce(&[u8]) -> Vec<usize>, more: usize) -> Result<Verdict> {
-        let (mut channel, agreed) = self.negotiated(request())?;
+        self.segments_with(request(), lengths, more)
+    }
+
+    fn segments_with(&mut self, request: NegotiateRequest, lengths: impl FnOnce(&[u8]) -> Vec<usize>, more: usize) -> Result<Verdict> {
+        let least = if request.credits_requested == 1 { 1 } else { 2 };
+        let (mut channel, agreed) = self.negotiated(request)?;
         let whole = smb2_negotiate();
         let mut credits = u32::from(agreed.credits_granted);
         let mut lengths = lengths(&whole).into_iter();
@@ -440,7 +983,7 @@ impl Run<'_> {
         while at < whole.len() {
             let length = lengths.next().unwrap_or(whole.len()).min(whole.len() - at);
             // the server gives more as it goes, in messages without data
-            while credits < 2 {
+            while credits < least {
                 match next(&mut channel, ANSWER_WITHIN)? {
                     Next::Message(bytes) => credits += granted(&bytes),
                     Next::Closed => return Ok(Verdict::Fail("closed the connection".into())),
@@ -451,7 +994,12 @@ impl Run<'_> {
             let mut bytes = Vec::new();
             // the first one gives the server the credits to answer with
             let grant = if at == 0 { CREDITS } else { 0 };
-            DataTransfer { credits_granted: grant, ..data_header(length as u32, (whole.len() - at - length) as u32) }.emit(&mut bytes);
+            DataTransfer {
+                credits_granted: grant,
+                credits_requested: request.credits_requested,
+                ..data_header(length as u32, (whole.len() - at - length) as u32)
+            }
+            .emit(&mut bytes);
             bytes.resize(24, 0);
             bytes.extend_from_slice(&whole[at..at + length]);
             let room = (agreed.max_receive_size as usize).saturating_sub(bytes.len());
@@ -527,6 +1075,69 @@ fn smb2_negotiate() -> Vec<u8> {
     message(&header(Command::NEGOTIATE, 0), &body)
 }
 
+/// A message without data.
+fn grant(channel: &mut Channel, credits: u16, flags: u16) {
+    let mut bytes = Vec::new();
+    DataTransfer { flags, credits_granted: credits, data_offset: 0, ..data_header(0, 0) }.emit(&mut bytes);
+    send(channel, bytes);
+}
+
+enum Asked {
+    Yes,
+    Closed,
+    No,
+}
+
+/// Whether the server asks for a response in time.
+fn asked(channel: &mut Channel, within: Duration) -> Result<Asked> {
+    let until = Instant::now() + within;
+    loop {
+        match next(channel, until.saturating_duration_since(Instant::now()))? {
+            Next::Message(bytes) => {
+                if smbd::parse_data(&bytes, bytes.len() as u32, &mut Off).is_ok_and(|(_, d)| d.header.response_requested()) {
+                    return Ok(Asked::Yes);
+                }
+            }
+            Next::Closed => return Ok(Asked::Closed),
+            Next::Nothing => return Ok(Asked::No),
+        }
+    }
+}
+
+fn segment(channel: &mut Channel, opcode: Opcode, buffer: Buffer) {
+    let tagged = matches!(buffer, Buffer::Tagged(_));
+    let mut bytes = Vec::new();
+    let control = ddp::Control { flags: if tagged { 0xc1 } else { 0x41 } };
+    Ddp { control, ulp: 0x40 | opcode.0, ulp_word: 0, buffer, payload: &[0; 16] }.emit(&mut bytes);
+    channel.lane().rdma().transmit_segment(&bytes);
+}
+
+/// How much of a file one READ may bring.
+fn r_length(client: &mut Client, file: Opened) -> u32 {
+    let room = client.channel().lane().smbd().map_or(1 << 20, |s| s.max_read_write_size());
+    let most = client.max_read_size.min(room).min(1 << 20);
+    u32::try_from(file.end_of_file).unwrap_or(u32::MAX).min(most)
+}
+
+/// `count` WRITEs of `length` bytes at once, and whether they are read back.
+fn written_back(client: &mut Client, file: Opened, length: u32, count: u64) -> Result<Verdict> {
+    let data = |n: u64| (0..length).map(|at| (u64::from(at) / 7 + n * 31) as u8).collect::<Vec<u8>>();
+    let pending: Vec<_> =
+        (0..count).map(|n| client.start_write(file.id, n * u64::from(length), data(n), RdmaChannel::RDMA_V1)).collect::<Result<_>>()?;
+    for pending in pending {
+        let (took, _) = client.finish_write(pending)?;
+        if took != length {
+            return Ok(Verdict::Fail(format!("took {took} bytes of {length}")));
+        }
+    }
+    for n in 0..count {
+        if client.read_rdma(file.id, n * u64::from(length), length, RdmaChannel::RDMA_V1)?.data != data(n) {
+            return Ok(Verdict::Fail("other contents are read back".into()));
+        }
+    }
+    Ok(Verdict::Pass)
+}
+
 fn granted(message: &[u8]) -> u32 {
     smbd::parse_data(message, message.len() as u32, &mut Off).map_or(0, |(_, d)| d.header.credits_granted.into())
 }
@@ -574,7 +1185,7 @@ mod tests {
         assert_eq!(matching("*").len(), CASES.len());
         assert_eq!(matching("preferredsendsize").len(), 3);
         assert_eq!(matching("NegativeParameter*DataOffset").len(), 2);
-        assert!(matching("nothing").is_empty());
+        assert!(matching("no such case").is_empty());
         let mut names: Vec<&str> = CASES.iter().map(|c| c.name).collect();
         names.sort_unstable();
         names.dedup();

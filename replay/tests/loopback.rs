@@ -149,6 +149,17 @@ fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
 }
 
 #[test]
+fn a_connection_that_is_over_says_so_again_and_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut channel = Channel::connect(listener.local_addr().unwrap(), &Config::default(), Duration::from_secs(5)).unwrap();
+    drop(listener.accept().unwrap());
+    for _ in 0..3 {
+        assert!(matches!(channel.poll(Duration::from_secs(5)).unwrap(), Some(rdmascope_replay::channel::Event::Closed(_))));
+    }
+    assert!(channel.send(vec![0; 64], None).is_err());
+}
+
+#[test]
 fn a_wrong_password_is_refused() {
     let address = peer(Some("secret"), Config::default());
     for who in [Credentials::new("user", "other"), Credentials::anonymous()] {

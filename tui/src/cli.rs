@@ -523,7 +523,7 @@ fn pace(text: &str) -> Result<rdmascope_replay::script::Pace, String> {
 
 /// Put an SMB Direct server to the cases of the conformance suite
 ///
-/// Each case opens a connection of its own, over userspace iWARP or a card, and changes nothing on the server. Exit status: 0 all passed; 1 a case failed; 2 wrong
+/// Each case opens connections of its own, over userspace iWARP or a card, and changes nothing on the server unless --allow-writes is given. Exit status: 0 all passed; 1 a case failed; 2 wrong
 /// use, or the server cannot be reached.
 #[derive(Debug, Args)]
 pub(crate) struct Probe {
@@ -539,6 +539,18 @@ pub(crate) struct Probe {
     /// Only cases whose names hold this; * stands for anything
     #[arg(long, value_name = "PATTERN")]
     pub(crate) case: Option<String>,
+    /// Also cases that wait for minutes, for a timer of the server's
+    #[arg(long)]
+    pub(crate) slow: bool,
+    /// For the cases of SMB2: the user, as USER or DOMAIN\USER, with the password in RDMASCOPE_PASSWORD; nobody where none is given
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// For the cases of SMB2: the share
+    #[arg(long, value_name = "SHARE", default_value = "share")]
+    pub(crate) share: String,
+    /// Also cases that write, into a file that they make and remove: rdmascope-probe.tmp
+    #[arg(long)]
+    pub(crate) allow_writes: bool,
     /// Form of the output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ProbeFormat::Text)]
     pub(crate) format: ProbeFormat,

@@ -38,6 +38,8 @@ pub mod access {
     pub const READ: u32 = 0x0012_0089;
     /// Write and append data, write attributes; synchronize.
     pub const WRITE: u32 = 0x0012_0196;
+    /// Delete.
+    pub const DELETE: u32 = 0x0001_0000;
     /// Attributes only.
     pub const ATTRIBUTES: u32 = 0x0010_0080;
 }

@@ -1,6 +1,6 @@
 //! `rdmascope probe HOST`: an SMB Direct server put to the cases of the conformance suite.
 
-use super::replay::resolve;
+use super::replay::{credentials, resolve};
 use crate::cli::{Carrier, Color, Probe, ProbeFormat};
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
@@ -17,7 +17,8 @@ use std::time::Duration;
 const FAILED: u8 = 1;
 
 pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
-    let cases = matching(args.case.as_deref().unwrap_or(""));
+    let mut cases = matching(args.case.as_deref().unwrap_or(""));
+    cases.retain(|case| args.slow || args.list || !case.is_slow());
     if cases.is_empty() {
         bail!("no case \"{}\"; rdmascope probe --list lists all", args.case.as_deref().unwrap_or_default());
     }
@@ -35,7 +36,14 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         bail!("-w: what a card sends is not seen here; capture it on the wire");
     }
     let (_, address) = resolve(args.host.as_deref().unwrap_or_default(), transport.port())?;
-    let target = Target { address, config: Config { transport, ..Config::default() }, settle: Duration::from_nanos(SETTLE.unsigned_abs()) };
+    let target = Target {
+        address,
+        config: Config { transport, ..Config::default() },
+        settle: Duration::from_nanos(SETTLE.unsigned_abs()),
+        who: credentials(args.user.as_deref()),
+        share: args.share.clone(),
+        writes: args.allow_writes,
+    };
     let mut keep = match &args.keep {
         Some(path) => Some((File::create(path).with_context(|| format!("{} cannot be written", path.display()))?, path)),
         None => None,

@@ -63,11 +63,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
         channel.record(Box::new(file), &path.display().to_string())?;
     }
     let mut client = Client::negotiate(channel, Options { sign: false, ..Options::default() })?;
-    let who = match &args.user {
-        Some(user) => Credentials::new(user, &std::env::var("RDMASCOPE_PASSWORD").unwrap_or_default()),
-        None => Credentials::anonymous(),
-    };
-    client.session_setup(&who)?;
+    client.session_setup(&credentials(args.user.as_deref()))?;
     client.tree_connect(&host, &args.share)?;
     if args.prepare {
         for made in prepare(&plan, &recording, &mut client)? {
@@ -119,6 +115,14 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     played?;
     finished?;
     Ok(if total.differ > 0 { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
+}
+
+/// A user with the password of the environment, or nobody.
+pub(super) fn credentials(user: Option<&str>) -> Credentials {
+    match user {
+        Some(user) => Credentials::new(user, &std::env::var("RDMASCOPE_PASSWORD").unwrap_or_default()),
+        None => Credentials::anonymous(),
+    }
 }
 
 /// HOST, HOST:PORT, or an IPv6 address with or without brackets; with `port` where there is none.
