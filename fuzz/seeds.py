@@ -260,6 +260,34 @@ def tcp_flow_made():
     keep("tcp_flow", "made-gaps", opening + head(10, 2, 3, b"later", far=40) + head(0, 2, 3, b"x" * 20) + head(12, 2, 4, b"again", far=30) + talk)
 
 
+def active(path):
+    """Both directions of the iWARP connection of a capture without loss, for the targets of the side that talks."""
+    streams = {}
+    for _, frame in frames(path):
+        if frame[12:14] != b"\x08\x00" or frame[23] != 6:
+            continue
+        ip = 14 + (frame[14] & 15) * 4
+        tcp = frame[14 + (frame[14] & 15) * 4 : 14 + struct.unpack_from(">H", frame, 16)[0]]
+        source, target = struct.unpack_from(">HH", frame, ip)
+        if 5445 in (source, target):
+            streams.setdefault((source, target), bytearray()).extend(tcp[(tcp[12] >> 4) * 4 :])
+    for (source, _), stream in streams.items():
+        server = source == 5445
+        keep("iwarp_receiver", "server" if server else "client", bytes([0xF1 if server else 0xF0]) + bytes(stream[:4000]))
+        messages, at = [], 20 + struct.unpack_from(">H", stream, 18)[0]
+        while at + 20 <= len(stream):
+            length = struct.unpack_from(">H", stream, at)[0]
+            ulpdu = stream[at + 2 : at + 2 + length]
+            # a whole Send
+            if len(ulpdu) >= 18 and ulpdu[0] & 0xC0 == 0x40 and ulpdu[1] & 15 in (3, 4, 5, 6):
+                messages.append(bytes(ulpdu[18:]))
+            at += (2 + length + 3) // 4 * 4 + 4
+        prefixed = b"".join(struct.pack("<H", len(m)) + m for m in messages[:40])
+        keep("endpoint", "from-server" if server else "from-client", (b"\0" if server else b"\1") + prefixed)
+        if not server:
+            keep("peer", "session", b"\1" + b"".join(struct.pack("<H", len(m)) + m for m in messages[1:60]))
+
+
 def main():
     tcp_flow_made()
     key_file()
@@ -273,6 +301,7 @@ def main():
         for piece in (setup, setup[:25] + small[:60], setup + small[-50:]):
             pipeline(pathlib.Path(path).stem, [all_frames[n] for n in piece])
         tcp_flow(path)
+        active(path)
         seen, calls = set(), {}
         for _, frame in frames(path):
             by_frame(frame, seen, calls)

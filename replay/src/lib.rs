@@ -5,6 +5,7 @@
 pub mod channel;
 pub mod error;
 pub mod fault;
+pub mod fuzzing;
 pub mod iwarp;
 pub mod probe;
 pub mod script;

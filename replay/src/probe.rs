@@ -100,6 +100,14 @@ pub struct Target {
     pub writes: bool,
 }
 
+impl Target {
+    /// A server, asked by nobody over software iWARP's defaults, who writes nothing.
+    pub fn new(address: SocketAddr) -> Self {
+        let (config, who) = (Config::default(), Credentials::anonymous());
+        Self { address, config, settle: Duration::ZERO, who, share: "share".into(), writes: false }
+    }
+}
+
 /// The file that cases write to.
 const SCRATCH: &str = "rdmascope-probe.tmp";
 

@@ -77,7 +77,7 @@ fn a_refusal_that_is_held_back_is_sent() {
     let mut config = Config::default();
     config.smbd.settle = rdmascope_replay::smbd::SETTLE;
     let address = peer(None, config);
-    let target = Target { address, config: Config::default(), settle: Duration::ZERO };
+    let target = Target::new(address);
     let cases = matching("NegativeParameter_M*Version");
     assert_eq!(cases.len(), 2);
     for case in cases {

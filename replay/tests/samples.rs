@@ -194,14 +194,7 @@ fn what_the_recording_read_can_be_made_first() {
 
 #[test]
 fn the_built_in_peer_passes_the_quick_cases_of_the_probe() {
-    let target = Target {
-        address: peer(true),
-        config: Config::default(),
-        settle: Duration::ZERO,
-        who: Credentials::anonymous(),
-        share: "share".into(),
-        writes: true,
-    };
+    let target = Target { writes: true, ..Target::new(peer(true)) };
     let mut bad = Vec::new();
     let begun = std::time::Instant::now();
     for case in matching("").into_iter().filter(|c| !c.name.contains("NegotiationTimer") && !c.is_slow()) {

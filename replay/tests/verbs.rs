@@ -125,7 +125,7 @@ fn nobody_there_is_said_in_one_line() {
 fn the_probe_runs_over_a_card() {
     let Some((verbs, config)) = config() else { return };
     let address = peer(verbs, &config, "127.0.0.1");
-    let target = Target { address, config, settle: Duration::ZERO };
+    let target = Target { config, ..Target::new(address) };
     let mut tried = 0;
     for case in CASES.iter().filter(|c| !c.name.contains("Timer")) {
         let (verdict, wire) = case.run(&target).unwrap();

@@ -4,6 +4,7 @@
 use rdmascope_analyzer::fuzzing as analyzer;
 use rdmascope_capture::fuzzing as capture;
 use rdmascope_dissector::fuzzing as dissector;
+use rdmascope_replay::fuzzing as replay;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -15,11 +16,14 @@ const TARGETS: &[(&str, Target)] = &[
     ("capture_file", capture::fuzz_capture_file),
     ("create_contexts", dissector::fuzz_create_contexts),
     ("decompress", dissector::fuzz_decompress),
+    ("endpoint", replay::fuzz_endpoint),
     ("filter", dissector::fuzz_filter),
     ("frame", dissector::fuzz_frame),
     ("iwarp", dissector::fuzz_iwarp),
+    ("iwarp_receiver", replay::fuzz_iwarp_receiver),
     ("key_file", analyzer::fuzz_key_file),
     ("mad", dissector::fuzz_mad),
+    ("peer", replay::fuzz_peer),
     ("pipeline", analyzer::fuzz_pipeline),
     ("rpc_nfs", dissector::fuzz_rpc_nfs),
     ("rpcrdma", dissector::fuzz_rpcrdma),

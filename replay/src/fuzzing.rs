@@ -1,0 +1,144 @@
+//! What the fuzz targets call: bytes of a peer that means no good, through the whole of one end. None may panic, hang, or write outside of what was
+//! registered.
+
+use crate::channel::{Config, Event, Lane};
+use crate::iwarp::memory::Rights;
+use crate::iwarp::{self, Connection};
+use crate::smb2::server;
+use crate::smb2::storage::Storage;
+use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Untagged};
+use rdmascope_dissector::wire::iwarp::mpa;
+use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, VERSION_1_0};
+use std::sync::Arc;
+
+/// The stream of an iWARP peer. The first byte says which end we are, whether CRC and markers are on, whether the startup is over, and in how large
+/// pieces the rest comes.
+///
+/// # Panics
+/// Where memory is written that the peer has no right to.
+pub fn fuzz_iwarp_receiver(data: &[u8]) {
+    let Some((first, rest)) = data.split_first() else { return };
+    let bit = |n: u8| first >> n & 1 == 1;
+    let config = iwarp::Config { crc: bit(1), markers: bit(2), ..iwarp::Config::default() };
+    let mut end = if bit(0) { Connection::initiator(0, config) } else { Connection::responder(0, config) };
+    if bit(3) {
+        // without CRC and markers, so that what follows gets anywhere
+        end.handle_bytes(0, if bit(0) { b"MPA ID Rep Frame\0\x01\0\0" } else { b"MPA ID Req Frame\0\x01\0\0" });
+    }
+    let local = end.register(vec![0x11; 64], Rights::LOCAL);
+    let readable = end.register(vec![0x22; 64], Rights::REMOTE_READ);
+    if let (Some(local), Some(readable)) = (local, readable) {
+        // an answer is waited for, where one is possible at all
+        let _ = end.read(local.key, local.offset, readable.key, readable.offset, 16);
+    }
+    for piece in rest.chunks(1 + usize::from(first >> 4) * 7) {
+        end.handle_bytes(0, piece);
+        while end.poll_transmit().is_some() {}
+        while end.poll_event().is_some() {}
+    }
+    end.handle_eof(0);
+    end.handle_timeout(i64::MAX);
+    while end.poll_transmit().is_some() {}
+    while end.poll_event().is_some() {}
+    if let Some(readable) = readable {
+        assert!(end.memory().bytes(readable.key).is_some_and(|bytes| bytes.iter().all(|b| *b == 0x22)), "written without a right");
+    }
+}
+
+/// Messages of an SMB Direct client to the built-in peer. The first byte says whether they are whole SMB Direct messages (bit 0) or SMB2 messages that
+/// are wrapped here; each has two bytes of length before it, little-endian.
+pub fn fuzz_peer(data: &[u8]) {
+    let Some((first, mut rest)) = data.split_first() else { return };
+    let files = [("a".to_owned(), vec![7; 5000])];
+    let share = Arc::new(server::Share { name: "share".into(), storage: Storage::memory(files), writable: true, nt_hash: None });
+    let Ok(mut server) = server::Connection::new(share) else { return };
+    let config = Config { iwarp: iwarp::Config { crc: false, ..iwarp::Config::default() }, ..Config::default() };
+    let mut lane = Lane::new(0, &config, false);
+    lane.handle_bytes(0, b"MPA ID Req Frame\0\x01\0\0");
+    let request = NegotiateRequest {
+        min_version: VERSION_1_0,
+        max_version: VERSION_1_0,
+        reserved: 0,
+        credits_requested: 255,
+        preferred_send_size: 8192,
+        max_receive_size: 8192,
+        max_fragmented_size: 1 << 20,
+    };
+    let mut bytes = Vec::new();
+    request.emit(&mut bytes);
+    let mut msn = 1;
+    deliver(&mut lane, &mut msn, &bytes);
+    while let Some((length, more)) = rest.split_first_chunk::<2>() {
+        let (message, more) = more.split_at(usize::from(u16::from_le_bytes(*length)).min(more.len()));
+        rest = more;
+        bytes.clear();
+        if first & 1 == 0 {
+            let header = DataTransfer {
+                credits_requested: 255,
+                credits_granted: 255,
+                flags: 0,
+                reserved: 0,
+                remaining_data_length: 0,
+                data_offset: 24,
+                data_length: message.len() as u32,
+            };
+            header.emit(&mut bytes);
+            bytes.resize(24, 0);
+        }
+        bytes.extend_from_slice(message);
+        deliver(&mut lane, &mut msn, &bytes);
+        while let Some(event) = lane.poll_event() {
+            match event {
+                Event::Message { bytes, .. } => server.handle_message(0, &bytes, &mut lane),
+                Event::ReadDone { id } => server.handle_read_done(0, id, &mut lane),
+                _ => {}
+            }
+        }
+        while lane.poll_transmit(0).is_some() {}
+        if server.is_broken() || lane.is_over() {
+            return;
+        }
+    }
+}
+
+/// One Send of the peer, of any length.
+fn deliver(lane: &mut Lane, msn: &mut u32, message: &[u8]) {
+    let mut stream = Vec::new();
+    let mut at = 0;
+    loop {
+        let end = (at + 16_000).min(message.len());
+        let last = end == message.len();
+        let buffer = Buffer::Untagged(Untagged { queue: 0, msn: *msn, offset: at as u32 });
+        let mut segment = Vec::new();
+        let control = ddp::Control { flags: if last { 0x41 } else { 0x01 } };
+        Ddp { control, ulp: 0x43, ulp_word: 0, buffer, payload: &message[at..end] }.emit(&mut segment);
+        mpa::emit_fpdu(&segment, false, &mut stream);
+        if last {
+            break;
+        }
+        at = end;
+    }
+    *msn = msn.wrapping_add(1);
+    lane.handle_bytes(0, &stream);
+}
+
+/// Messages of an SMB Direct server to an endpoint of ours, each with two bytes of length before it, little-endian. The first byte says which side we are.
+pub fn fuzz_endpoint(data: &[u8]) {
+    let Some((first, mut rest)) = data.split_first() else { return };
+    let config = crate::smbd::Config::default();
+    let mut end = if first & 1 == 0 { crate::smbd::Endpoint::initiator(0, config) } else { crate::smbd::Endpoint::acceptor(0, config) };
+    let mut now = 0;
+    while let Some((length, more)) = rest.split_first_chunk::<2>() {
+        let (message, more) = more.split_at(usize::from(u16::from_le_bytes(*length)).min(more.len()));
+        rest = more;
+        now += 1_000_000;
+        end.handle_message(now, message);
+        // refused where nothing is agreed
+        let _ = end.send(now, vec![1; 3000], None);
+        while end.poll_transmit(now).is_some() {}
+        while end.poll_event().is_some() {}
+        if let Some(at) = end.poll_timeout() {
+            end.handle_timeout(at.min(now + 1_000_000_000));
+        }
+    }
+}
