@@ -135,6 +135,11 @@ impl RandomAccess {
         RandomAccess { path, metadata, from: From::Stored { stored, format, max_record_len }, scratch: Vec::new() }
     }
 
+    /// The interfaces that were described up to here; [`Record::interface`] counts them.
+    pub fn interfaces(&self) -> &[crate::Interface] {
+        &self.metadata.interfaces
+    }
+
     /// Takes over newer metadata of the source, so that records on interfaces described since then can be read.
     pub fn refresh(&mut self, metadata: &Metadata) {
         if self.metadata.revision != metadata.revision {

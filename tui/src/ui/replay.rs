@@ -306,17 +306,21 @@ impl Replayer {
             let Some(entry) = index.at(i) else { continue };
             let (input, offset) = entry.place();
             let access = self.inputs.get_mut(input).ok_or("frames of this input cannot be read again")?;
-            let mut record = access.record_at(offset).map_err(|e| e.to_string())?;
-            let known =
-                interfaces.iter().find(|(n, interface, _)| (*n, *interface) == (input, record.interface)).map(|(.., number)| *number);
+            let record = access.record_at(offset).map_err(|e| e.to_string())?;
+            let (interface, link_type) = (record.interface, record.link_type);
+            let known = interfaces.iter().find(|(n, i, _)| (*n, *i) == (input, interface)).map(|(.., number)| *number);
             let number = match known {
                 Some(number) => number,
                 None => {
-                    let number = writer.add_interface(&Interface::new(record.link_type)).map_err(|e| e.to_string())?;
-                    interfaces.push((input, record.interface, number));
+                    // as the capture describes it, name and all
+                    let described = access.interfaces().get(interface as usize).filter(|i| i.link_type == link_type).cloned();
+                    let number =
+                        writer.add_interface(&described.unwrap_or_else(|| Interface::new(link_type))).map_err(|e| e.to_string())?;
+                    interfaces.push((input, interface, number));
                     number
                 }
             };
+            let mut record = access.record_at(offset).map_err(|e| e.to_string())?;
             record.interface = number;
             writer.write(&record).map_err(|e| e.to_string())?;
             written += 1;
