@@ -2,7 +2,8 @@
 """rdmascope beside tshark, on the same files in the same run: compare.py [FRAMES] [RUNS]
 
 Needs python3 and tshark; builds rdmascope with --release first. Prints CPU seconds (user and system, the least of RUNS) and how many
-times tshark's, for analysis on one thread and on two, chosen fields, and JSON, and the peak memory of analysis for two lengths of capture."""
+times tshark's, for analysis on one thread and on two, chosen fields, and JSON, and the peak memory of analysis for two lengths of capture. RDMASCOPE_TSHARK names another tshark than that of the path
+(interop/newest-tshark gets the newest); it has to read files anywhere."""
 import os
 import subprocess
 import sys
@@ -56,16 +57,14 @@ def main():
                 if name.startswith("analysis"):
                     _, two, _ = least([ours, "analyze", "--threads", "2", path], runs)
                     print(f"{kind:14}{'analysis, 2 threads':22}{wall:10.2f}{two:11.3f}{wall / two:7.1f}   (wall seconds)")
-        print("\nPeak memory of analyze, MiB, and how much of it is the mapped file itself is not counted apart:")
+        print("\nPeak resident memory of analyze, MiB, pages of the mapped file among it:")
         for count in (frames, frames * 4):
             path = os.path.join(folder, f"{count}.pcap")
             subprocess.run([sys.executable, os.path.join(HERE, "make_capture.py"), "roce-mixed", str(count), path], check=True)
-            # through a pipe, so that pages of the file do not count as ours
-            start = subprocess.Popen(["cat", path], stdout=subprocess.PIPE)
-            child = subprocess.Popen([ours, "analyze", "-"], stdin=start.stdout, stdout=subprocess.DEVNULL)
-            _, _, usage = os.wait4(child.pid, 0)
-            start.wait()
-            print(f"  {count:>9} frames {usage.ru_maxrss / 1024:8.1f}")
+            for threads in ("1", "2"):
+                _, _, peak = run([ours, "analyze", "--threads", threads, path])
+                print(f"  {count:>9} frames, {threads} threads {peak / 1024:8.1f}")
+            os.remove(path)
 
 
 if __name__ == "__main__":
