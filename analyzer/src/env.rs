@@ -17,8 +17,10 @@ pub struct Options {
     pub payloads: bool,
     /// Connections followed at the same time at most.
     pub connections_max: usize,
-    /// Connections in the report at most.
+    /// Connections that ended in the report at most.
     pub report_max: usize,
+    /// Whether those beyond that are added up, the oldest first, rather than left out: for an analysis that has no end.
+    pub fold: bool,
     /// Unanswered requests remembered per connection at most.
     pub requests_max: usize,
     /// Exchanges in the list of the slowest.
@@ -36,6 +38,7 @@ impl Default for Options {
             payloads: false,
             connections_max: 4096,
             report_max: 10_000,
+            fold: false,
             requests_max: 16_384,
             slowest_max: 10,
             pins: Vec::new(),

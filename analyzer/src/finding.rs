@@ -200,6 +200,8 @@ pub struct Findings {
     by_severity: [usize; 3],
     limit: usize,
     dropped: u64,
+    /// By place in [`Rule::ALL`]: all occurrences, whatever became of the findings.
+    occurrences: Vec<u64>,
 }
 
 impl Default for Findings {
@@ -215,7 +217,7 @@ impl Findings {
     /// Keeps at most `limit` distinct findings. When it is full, a new finding takes the place of the last of a lower severity;
     /// where there is none it is dropped, and counted.
     pub fn new(limit: usize) -> Self {
-        Findings { kept: Vec::new(), index: BTreeMap::new(), by_severity: [0; 3], limit, dropped: 0 }
+        Findings { kept: Vec::new(), index: BTreeMap::new(), by_severity: [0; 3], limit, dropped: 0, occurrences: Vec::new() }
     }
 
     /// An occurrence of `rule` with the rule's own severity. `text` is only formatted if the finding is new.
@@ -225,6 +227,7 @@ impl Findings {
 
     /// The same with a severity of its own.
     pub fn report_as(&mut self, severity: Severity, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
+        self.count(rule, 1);
         if let Some(&at) = self.index.get(&(rule, site.connection, by)) {
             self.merge(at, severity, certainty, site.frame, site.time_ns, 1);
             return;
@@ -238,6 +241,36 @@ impl Findings {
 
     /// Adds a finding that was made elsewhere, with all its occurrences.
     pub fn add(&mut self, finding: Finding) {
+        self.count(finding.rule, finding.count);
+        self.take(finding);
+    }
+
+    /// How often a rule was broken, dropped findings included.
+    pub fn occurrences(&self, rule: Rule) -> u64 {
+        self.occurrences.get(rule as usize).copied().unwrap_or(0)
+    }
+
+    /// Connections that are not kept one by one any more: what was found on them stays, without their numbers.
+    pub fn forget_connections(&mut self, is_gone: impl Fn(u32) -> bool) {
+        let (gone, rest): (Vec<Finding>, Vec<Finding>) =
+            core::mem::take(&mut self.kept).into_iter().partition(|finding| finding.connection.is_some_and(&is_gone));
+        self.kept = rest;
+        self.retain(|_| true);
+        for finding in gone {
+            self.take(Finding { connection: None, ..finding });
+        }
+    }
+
+    fn count(&mut self, rule: Rule, n: u64) {
+        if self.occurrences.is_empty() {
+            self.occurrences.resize(Rule::ALL.len(), 0);
+        }
+        if let Some(count) = self.occurrences.get_mut(rule as usize) {
+            *count = count.saturating_add(n);
+        }
+    }
+
+    fn take(&mut self, finding: Finding) {
         if let Some(&at) = self.index.get(&finding.key()) {
             self.merge(at, finding.severity, finding.certainty, finding.frame, finding.last_time_ns, finding.count);
             for &frame in finding.frames.iter() {
@@ -436,6 +469,22 @@ mod tests {
         report(&mut findings, Rule::RcNak, 2, 12);
         report(&mut findings, Rule::SmbdFlags, 1, 13);
         assert_eq!((findings.len(), findings.iter().map(|f| f.count).sum::<u64>()), (3, 4));
+    }
+
+    #[test]
+    fn forgotten_connections_leave_what_was_found_on_them() {
+        let mut findings = Findings::new(4);
+        for connection in 1..=3 {
+            report(&mut findings, Rule::SmbdFlags, connection, 10 + u64::from(connection));
+        }
+        findings.forget_connections(|id| id < 3);
+        let mut left: Vec<(Option<u32>, u64)> = findings.iter().map(|f| (f.connection, f.count)).collect();
+        left.sort();
+        assert_eq!(left, [(None, 2), (Some(3), 1)]);
+        for connection in 4..=20 {
+            report(&mut findings, Rule::SmbdFlags, connection, 50);
+        }
+        assert_eq!((findings.len(), findings.occurrences(Rule::SmbdFlags), findings.occurrences(Rule::RcNak)), (4, 20, 0));
     }
 
     #[test]

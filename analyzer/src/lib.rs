@@ -29,4 +29,5 @@ pub mod smb2;
 pub mod smbd;
 pub mod stats;
 pub mod stream;
+pub mod totals;
 pub mod unseal;

@@ -21,11 +21,12 @@ use crate::flow::iwarp::TcpFlow;
 use crate::op::{At, End};
 use crate::report::{self, Handshake, Peer, Quiet, Report, Sink, Transport};
 use crate::series::{Trouble, Volume};
+use crate::totals::Totals;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use rdmascope_dissector::fault::FaultKind;
 use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, Checked, IbPacket, LinkType, Packet, Segment};
 use rdmascope_dissector::trace::{Off, Trace};
@@ -75,6 +76,8 @@ const PAIRING_TRIES: u32 = 512;
 const CM_MAX: usize = 4096;
 /// IP datagrams put together at the same time at most.
 const DATAGRAMS_MAX: usize = 256;
+/// Connections that are added up together.
+const FOLD: usize = 64;
 /// ns after which a REQ without an answer has timed out.
 const CM_TIMEOUT: i64 = 20_000_000_000;
 
@@ -167,6 +170,7 @@ pub struct Pipeline<S = Quiet> {
     joined: HashMap<u32, u32>,
     done: Vec<report::Connection>,
     done_dropped: u64,
+    folded: Totals,
     capture: report::Capture,
     layers: [u64; Layer::ALL.len()],
     connections_evicted: u64,
@@ -209,6 +213,7 @@ impl<S: Sink> Pipeline<S> {
             joined: HashMap::new(),
             done: Vec::new(),
             done_dropped: 0,
+            folded: Totals::default(),
             capture: report::Capture::default(),
             layers: [0; Layer::ALL.len()],
             connections_evicted: 0,
@@ -254,6 +259,56 @@ impl<S: Sink> Pipeline<S> {
         let mut capture = self.capture.clone();
         capture.lost_by_capture = self.env.lost_by_capture;
         self.assemble(self.done.iter().cloned().chain(open).collect(), capture, self.env.slowest.clone(), self.env.sessions.clone())
+    }
+
+    /// For an analysis without an end: lets go of connections that were ended `closed_after` ns before `now`, and of those without a frame
+    /// for `idle_after` ns. (One that speaks again is found again, as one whose handshake was not seen.)
+    pub fn expire(&mut self, now: i64, closed_after: i64, idle_after: i64) {
+        let at = self.capture.last.unwrap_or(NOWHERE);
+        for slot in 0..self.slots.len() {
+            let Some(s) = self.slots[slot].as_ref() else { continue };
+            let age = now.saturating_sub(s.connection.last.time);
+            let is_over = s.connection.closed.is_some() || s.connection.rejected.is_some();
+            if age > idle_after {
+                self.connections_evicted += u64::from(!is_over);
+                self.close(slot as u32, at);
+            } else if is_over && age > closed_after {
+                self.close(slot as u32, at);
+            }
+        }
+    }
+
+    /// All connections there were, added up. Costs as much as there are connections that are open or in the report.
+    pub fn totals(&self) -> Totals {
+        let mut totals = self.folded.clone();
+        for connection in &self.done {
+            totals.add(connection, false);
+        }
+        for slot in self.slots.iter().flatten() {
+            let is_open = slot.connection.closed.is_none() && slot.connection.rejected.is_none();
+            totals.add(&report::Connection::of(&slot.connection), is_open);
+        }
+        totals
+    }
+
+    /// Frames so far, without what is counted by protocol.
+    pub fn capture(&self) -> report::Capture {
+        report::Capture {
+            lost_by_capture: self.env.lost_by_capture,
+            undecoded: self.env.undecoded,
+            dropped: self.dropped(),
+            ..self.capture.clone()
+        }
+    }
+
+    fn dropped(&self) -> Vec<(&'static str, u64)> {
+        let dropped = [
+            ("connections", self.connections_evicted),
+            ("requests", self.env.requests_dropped),
+            ("IP datagrams", self.datagrams_dropped),
+            ("findings", self.env.findings.dropped()),
+        ];
+        dropped.into_iter().filter(|(_, n)| *n > 0).collect()
     }
 
     /// How frames are to be decoded before they are handed to [`Pipeline::packet`].
@@ -402,13 +457,7 @@ impl<S: Sink> Pipeline<S> {
         capture.lost_by_capture = self.env.lost_by_capture;
         capture.undecoded = self.env.undecoded;
         capture.dissected = Layer::ALL.iter().map(|l| (l.name(), self.layers[*l as usize])).filter(|(_, n)| *n > 0).collect();
-        let dropped = [
-            ("connections", self.connections_evicted),
-            ("requests", self.env.requests_dropped),
-            ("IP datagrams", self.datagrams_dropped),
-            ("findings", self.env.findings.dropped()),
-        ];
-        capture.dropped = dropped.into_iter().filter(|(_, n)| *n > 0).collect();
+        capture.dropped = self.dropped();
         for exchange in &mut slowest {
             exchange.connection = number(exchange.connection).unwrap_or(0);
         }
@@ -421,7 +470,7 @@ impl<S: Sink> Pipeline<S> {
                 (id, channels)
             })
             .collect();
-        Report { capture, connections, connections_dropped: self.done_dropped, findings, slowest, sessions }
+        Report { capture, connections, connections_dropped: self.done_dropped, folded: self.folded.clone(), findings, slowest, sessions }
     }
 
     // ── InfiniBand ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -1010,11 +1059,42 @@ impl<S: Sink> Pipeline<S> {
             Flow::Tcp(_) => {}
         }
         gone.connection.finish(&mut self.env, at);
-        if self.done.len() < self.env.options.report_max {
-            self.done.push(gone.connection.into_report());
-        } else {
+        if self.done.len() >= self.env.options.report_max && !self.env.options.fold {
             self.done_dropped += 1;
+            return;
         }
+        self.done.push(gone.connection.into_report());
+        if self.done.len() >= self.env.options.report_max + FOLD {
+            self.fold();
+        }
+    }
+
+    /// Adds the oldest of those that ended up, and forgets them.
+    #[cold]
+    fn fold(&mut self) {
+        let old: Vec<report::Connection> = self.done.drain(..FOLD).collect();
+        let mut ids: HashSet<u32> = old.iter().map(|c| c.id).collect();
+        for connection in &old {
+            self.folded.add(connection, false);
+            self.env.sink.forgotten(connection.id);
+        }
+        // and the halves that became theirs
+        loop {
+            let halves: Vec<u32> = self.joined.iter().filter(|(_, into)| ids.contains(*into)).map(|(half, _)| *half).collect();
+            if halves.is_empty() {
+                break;
+            }
+            for half in halves {
+                self.joined.remove(&half);
+                self.env.sink.forgotten(half);
+                ids.insert(half);
+            }
+        }
+        self.env.findings.forget_connections(|id| ids.contains(&id));
+        for (_, channels) in &mut self.env.sessions {
+            channels.retain(|id| !ids.contains(id));
+        }
+        self.env.sessions.retain(|(_, channels)| !channels.is_empty());
     }
 }
 

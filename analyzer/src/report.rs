@@ -18,6 +18,8 @@ pub struct Report {
     pub connections: Vec<Connection>,
     /// Connections that were dropped from the report because there were too many.
     pub connections_dropped: u64,
+    /// Connections that ended and were added up ([`crate::env::Options::fold`]).
+    pub folded: crate::totals::Totals,
     /// Broken rules.
     pub findings: Findings,
     /// The slowest exchanges of the capture, slowest first.
@@ -349,6 +351,8 @@ pub trait Sink {
     fn op(&mut self, _connection: u32, _op: &crate::op::RdmaOp<'_>) {}
     /// Payload of an exchange: bytes of the file at `offset`; told in pieces, as they come.
     fn payload(&mut self, _exchange: &Exchange, _offset: u64, _bytes: &[u8]) {}
+    /// A connection, by the number it is followed under, was added up with others and is not kept any more.
+    fn forgotten(&mut self, _connection: u32) {}
     /// A rule was found broken (also counted in the report).
     fn finding(&mut self, _finding: &crate::finding::Finding) {}
 }

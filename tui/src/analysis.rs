@@ -55,7 +55,7 @@ pub(crate) struct InputStory {
 
 impl InputStory {
     #[inline]
-    fn frame(&mut self, record: &Record<'_>, time_ns: i64) {
+    pub(crate) fn frame(&mut self, record: &Record<'_>, time_ns: i64) {
         self.frames += 1;
         self.bytes += u64::from(record.wire_len);
         self.first = Some(self.first.map_or(time_ns, |t| t.min(time_ns)));
@@ -162,7 +162,7 @@ struct Loop<S> {
 
 /// Number and time of a record; one without a time has that of the record before.
 #[inline]
-fn meta_of(record: &Record<'_>, number: u64, time_ns: &mut i64) -> FrameMeta {
+pub(crate) fn meta_of(record: &Record<'_>, number: u64, time_ns: &mut i64) -> FrameMeta {
     if record.has_time() {
         *time_ns = record.time_ns;
     }

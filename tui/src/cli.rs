@@ -26,6 +26,7 @@ Examples:
   rdmascope analyze trace.pcapng --format json --exchanges    every request, for programs
   rdmascope analyze trace.pcapng --format html -o report.html
   rdmascope analyze trace.pcapng --fail-on error              exit status 1 where a rule was broken
+  rdmascope analyze -i eth0 --every 10s                       what passes now: a line a connection, the report on Ctrl-C
 
 Exit status: 0 done; 1 done, and --fail-on found something; 2 wrong use, or input that cannot be read (to its end: what came
 before is reported all the same).";
@@ -132,10 +133,21 @@ pub(crate) enum Command {
 #[command(after_help = ANALYZE_EXAMPLES)]
 pub(crate) struct Analyze {
     /// Captures: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input; several are merged by time
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "interfaces", conflicts_with = "interfaces", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) live: LiveArgs,
+    /// While capturing, print a line for each busy connection so often, as in 10s; the report comes at the end
+    #[arg(long, value_name = "TIME", value_parser = period, requires = "interfaces", help_heading = "Live capture")]
+    pub(crate) every: Option<std::time::Duration>,
+    /// While capturing, serve Prometheus metrics here: a port of 127.0.0.1, or ADDRESS:PORT
+    #[arg(long, value_name = "ADDR", value_parser = listen, requires = "interfaces", help_heading = "Live capture")]
+    pub(crate) metrics: Option<std::net::SocketAddr>,
+    /// End capturing after so long
+    #[arg(short = 'a', long, value_name = "duration:S", value_parser = capture_limit, requires = "interfaces", help_heading = "Live capture")]
+    pub(crate) autostop: Vec<CaptureLimit>,
     /// Report only connections, findings and requests with a frame that passes this display filter
-    #[arg(short = 'Y', long = "filter", value_name = "FILTER")]
+    #[arg(short = 'Y', long = "filter", value_name = "FILTER", conflicts_with = "interfaces")]
     pub(crate) filter: Option<String>,
     /// Form of the report
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ReportFormat::Text)]
@@ -321,13 +333,15 @@ pub(crate) enum Format {
 #[derive(Debug, Args)]
 pub(crate) struct Tui {
     /// Captures: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input; several are merged by time
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "interfaces", conflicts_with = "interfaces", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) live: LiveArgs,
     /// Begin with this display filter
     #[arg(short = 'Y', long = "filter", value_name = "FILTER")]
     pub(crate) filter: Option<String>,
     /// Go on with what is written to the file while it is shown
-    #[arg(short = 'F', long)]
+    #[arg(short = 'F', long, conflicts_with = "interfaces")]
     pub(crate) follow: bool,
 }
 
@@ -359,6 +373,32 @@ pub(crate) struct LiveArgs {
     /// Capture through libpcap, where that is built in
     #[arg(long, requires = "interfaces")]
     pub(crate) libpcap: bool,
+    /// Where the kernel shows RDMA devices, their counters among them
+    #[arg(long, value_name = "DIR", default_value = rdmascope_capture::live::rdma::SYS, hide = true)]
+    pub(crate) rdma_root: PathBuf,
+}
+
+fn period(text: &str) -> Result<std::time::Duration, String> {
+    let (number, unit) = text.find(|c: char| c.is_ascii_alphabetic()).map_or((text, "s"), |at| text.split_at(at));
+    let factor = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time such as 10s, 500ms or 1m is expected".to_owned()),
+    };
+    match number.parse::<f64>() {
+        Ok(n) if (0.1..=86_400.0).contains(&(n * factor)) => Ok(std::time::Duration::from_secs_f64(n * factor)),
+        _ => Err("a time from 100ms to 24h is expected".to_owned()),
+    }
+}
+
+fn listen(text: &str) -> Result<std::net::SocketAddr, String> {
+    let text = text.strip_prefix(':').unwrap_or(text);
+    match text.parse::<u16>() {
+        Ok(port) => Ok((std::net::Ipv4Addr::LOCALHOST, port).into()),
+        Err(_) => text.parse().map_err(|_| "a port, or ADDRESS:PORT with a number for an address, is expected".to_owned()),
+    }
 }
 
 fn mebibytes(text: &str) -> Result<usize, String> {
@@ -374,7 +414,7 @@ fn sockets(text: &str) -> Result<usize, String> {
 #[command(after_help = CAPTURE_EXAMPLES)]
 pub(crate) struct Capture {
     /// List where can be captured, what is seen there, and why not
-    #[arg(short = 'D', long, exclusive = true)]
+    #[arg(short = 'D', long, conflicts_with = "interfaces")]
     pub(crate) list: bool,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
@@ -393,6 +433,12 @@ pub(crate) struct Capture {
     /// Keep what analysis needs: messages whole, bulk data of RDMA Reads and Writes without its bytes
     #[arg(long)]
     pub(crate) headers_only: bool,
+    /// Analyze what is captured, and serve Prometheus metrics of it here: a port of 127.0.0.1, or ADDRESS:PORT
+    #[arg(long, value_name = "ADDR", value_parser = listen)]
+    pub(crate) metrics: Option<std::net::SocketAddr>,
+    /// With --metrics, do not verify invariant CRCs and MPA CRCs
+    #[arg(long, requires = "metrics")]
+    pub(crate) no_crc: bool,
     /// Say nothing but errors
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
@@ -721,6 +767,19 @@ mod tests {
             assert!(capture_limit(wrong).is_err(), "{wrong}");
         }
         assert!(file_limit("packets:7").is_err());
+    }
+
+    #[test]
+    fn times_and_addresses_are_read() {
+        use std::time::Duration;
+        assert_eq!(
+            (period("10s"), period("500ms"), period("2m")),
+            (Ok(Duration::from_secs(10)), Ok(Duration::from_millis(500)), Ok(Duration::from_secs(120)))
+        );
+        assert!(period("0s").is_err() && period("x").is_err() && period("5 d").is_err() && period("").is_err());
+        assert_eq!((listen("9418"), listen(":9418")), (Ok("127.0.0.1:9418".parse().unwrap()), Ok("127.0.0.1:9418".parse().unwrap())));
+        assert_eq!(listen("[::]:1"), Ok("[::]:1".parse().unwrap()));
+        assert!(listen("host:1").is_err() && listen("").is_err());
     }
 
     #[test]

@@ -545,7 +545,7 @@ impl LiveSource {
                 return Ok(false);
             }
             // where frames of another place wait, not for long
-            let step = if self.places.iter().any(|p| p.pending) { 2 } else { WAIT_MS.min(10).max(WAIT_MS - waited) };
+            let step = if self.places.iter().any(|p| p.pending) { 2 } else { WAIT_MS.saturating_sub(waited).max(1) };
             let begun = Instant::now();
             self.wait(step);
             waited += (begun.elapsed().as_millis() as u32).max(1);

@@ -1,8 +1,10 @@
-//! `rdmascope analyze FILE…`: follows every connection of the captures and says what went wrong.
+//! `rdmascope analyze FILE…` and `-i IFACE`: follows every connection of the captures and says what went wrong.
 
-use crate::analysis::{self, Run};
+use crate::analysis::{self, Analysis, Run};
 use crate::cli::{self, Analyze, Color, FailOn, ReportFormat};
 use crate::input;
+use crate::live::monitor::Watch;
+use crate::live::{Signals, say};
 use crate::report::words::Paint;
 use crate::report::{Collector, Story, Wanted, html, json, text};
 use crate::stdout::Out;
@@ -35,12 +37,37 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
         keyring: input::keyring(args.keys.as_deref())?,
         ..defaults
     };
+    if !args.live.interfaces.is_empty() {
+        return live(args, options, wanted, color);
+    }
     let threads = args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX));
     let captures = input::open_all(&args.files)?;
     // made now, so that a folder that cannot be written to is known before the work is done
-    let mut file = args.output.as_ref().map(|path| create(path)).transpose()?;
+    let file = args.output.as_ref().map(|path| create(path)).transpose()?;
     let names = args.files.iter().map(|path| path.display().to_string()).collect();
     let analysis = analysis::run(captures, names, Run { options, threads, filter }, Collector::new(wanted));
+    show(args, analysis, file, color)
+}
+
+/// Analyses interfaces until it is told to end.
+fn live(args: &Analyze, options: Options, wanted: Wanted, color: Color) -> Result<ExitCode> {
+    let signals = Signals::listen()?;
+    let (source, dropped) = crate::live::open(&args.live, signals.stop.clone())?;
+    let file = args.output.as_ref().map(|path| create(path)).transpose()?;
+    say(&crate::live::opening_line(&args.live, &source, &dropped));
+    crate::live::tell_remarks(&source);
+    let watch = Watch {
+        every: args.every,
+        metrics: args.metrics,
+        until: args.autostop.iter().find_map(|l| if let cli::CaptureLimit::Time(t) = l { Some(*t) } else { None }),
+        frames: args.autostop.iter().find_map(|l| if let cli::CaptureLimit::Packets(n) = l { Some(*n) } else { None }),
+        rdma_root: args.live.rdma_root.clone(),
+    };
+    let analysis = watch.run(source, options, Collector::new(wanted), color)?;
+    show(args, analysis, file, color)
+}
+
+fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<std::fs::File>, color: Color) -> Result<ExitCode> {
     let (story, error) = Story::new(analysis);
     let mut out = Out::new(color);
     let to_terminal = out.is_terminal && file.is_none();

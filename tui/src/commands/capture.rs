@@ -2,12 +2,15 @@
 
 use crate::cli::{Capture, CaptureLimit, Color};
 use crate::live::files::{Files, Limits, Rescued, is_broken_pipe, is_full_disk};
+use crate::live::monitor::{Metrics, Monitor};
 use crate::live::{self, Signals, Status, say};
 use crate::report::words::{count, grouped, size};
 use crate::stdout::Out;
 use anyhow::{Result, bail};
+use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::report::Quiet;
 use rdmascope_capture::Source;
-use rdmascope_capture::live::{LiveSource, headers_only, list, rdma};
+use rdmascope_capture::live::{LiveSource, headers_only, list};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,7 +26,7 @@ const FULL: u8 = 2;
 
 pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
     if args.list {
-        return show_list(color);
+        return show_list(&args.live.rdma_root, color);
     }
     if args.live.interfaces.is_empty() {
         bail!("capture needs an interface: -i IFACE (rdmascope capture -D lists them)");
@@ -47,8 +50,16 @@ pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
         bail!("-b files:N needs -b filesize:MB or -b duration:S: they say when a file is full");
     }
     let files = args.write.as_deref().map(|path| Files::create(path, limits, source.metadata())).transpose()?;
+    // told before anything is waited for: an address that cannot be had
+    let analysis = match args.metrics {
+        Some(address) => {
+            let options = Options { check_crc: !args.no_crc, ..Options::default() };
+            Some((Monitor::new(options, Quiet, &args.live.interfaces), Metrics::start(address, &args.live.rdma_root)?))
+        }
+        None => None,
+    };
     let begun = Instant::now();
-    Running { args, signals, source, files, begun, frames: 0, since: 0, ticked: begun, status: Status::default() }.run()
+    Running { analysis, args, signals, source, files, begun, frames: 0, since: 0, ticked: begun, status: Status::default() }.run()
 }
 
 struct Running<'a> {
@@ -56,6 +67,7 @@ struct Running<'a> {
     signals: Signals,
     source: LiveSource,
     files: Option<Files>,
+    analysis: Option<(Monitor<Quiet>, Metrics)>,
     begun: Instant,
     frames: u64,
     /// Frames since the clock was looked at.
@@ -138,6 +150,11 @@ impl Running<'_> {
             if is_frame {
                 self.frames += 1;
                 self.since += 1;
+                if let Some((monitor, _)) = &mut self.analysis
+                    && let Some(port) = monitor.frame(&self.source.record())
+                {
+                    self.source.learn_tcp_port(port)?;
+                }
                 if let Some(files) = &mut self.files {
                     let record = self.source.record();
                     let record = if self.args.headers_only { headers_only(record) } else { record };
@@ -156,6 +173,9 @@ impl Running<'_> {
             }
             if !is_frame || self.since >= LOOK_EVERY {
                 self.since = 0;
+                if let Some((monitor, metrics)) = &mut self.analysis {
+                    metrics.serve(monitor, &mut self.source);
+                }
                 if self.ticked.elapsed() >= TICK
                     && let Some(end) = self.tick()?
                 {
@@ -198,6 +218,9 @@ impl Running<'_> {
     /// A few times a second.
     fn tick(&mut self) -> Result<Option<End>> {
         self.ticked = Instant::now();
+        if let Some((monitor, _)) = &mut self.analysis {
+            monitor.expire();
+        }
         if self.signals.rotate.swap(false, Ordering::Relaxed)
             && let Some(end) = self.rotate()?
         {
@@ -232,9 +255,9 @@ impl Running<'_> {
     }
 }
 
-fn show_list(color: Color) -> Result<ExitCode> {
+fn show_list(rdma_root: &Path, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
-    let all = list(Path::new(rdma::SYS));
+    let all = list(rdma_root);
     let name = all.iter().map(|l| l.name.len()).max().unwrap_or(0);
     let kind = all.iter().map(|l| l.kind.len()).max().unwrap_or(0);
     for listed in &all {

@@ -48,13 +48,20 @@ pub(super) fn run(args: &Tui, color: Color) -> Result<ExitCode> {
     }
     let shared = Shared::default();
     // what cannot be opened is told before the screen changes
-    let input = loader::open_all(&args.files, args.follow, &shared.stop)?;
+    let is_live = !args.live.interfaces.is_empty();
+    let input = if is_live {
+        let (source, _) = crate::live::open(&args.live, shared.stop.clone())?;
+        loader::Input::Live(Box::new(loader::LiveInput::new(source, args.live.rdma_root.clone())))
+    } else {
+        loader::open_all(&args.files, args.follow, &shared.stop)?
+    };
     let plain = color == Color::Never || color == Color::Auto && std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-    let mut app = App::new(title(&args.files), keys, if plain { theme::Name::Mono } else { config.theme });
+    let name = if is_live { args.live.interfaces.join(", ") } else { title(&args.files) };
+    let mut app = App::new(name, keys, if plain { theme::Name::Mono } else { config.theme });
     app.time = config.time;
     app.columns = columns;
     app.history = config::history();
-    app.grows = args.follow || args.files.iter().any(|f| f.as_os_str() == "-");
+    app.grows = is_live || args.follow || args.files.iter().any(|f| f.as_os_str() == "-");
     app.tailing = app.grows;
     let effects = args.filter.as_deref().map_or_else(Vec::new, |text| app.filter_by(text));
 
@@ -65,7 +72,7 @@ pub(super) fn run(args: &Tui, color: Color) -> Result<ExitCode> {
     if let Ok(size) = ratatui::crossterm::terminal::size() {
         app.size = size;
     }
-    start_loader(input, app.grows, args.follow, shared.clone(), tx.clone());
+    start_loader(input, app.grows, args.follow || is_live, shared.clone(), tx.clone());
     let looker = start_looker(shared.clone(), tx.clone());
     let worker = start_worker(shared.clone(), tx.clone());
     start_input(tx.clone());

@@ -3,8 +3,10 @@
 //! | file | what |
 //! | --- | --- |
 //! | [`files`] | what is captured, as a file or a series of files |
+//! | [`monitor`] | the analysis of what is captured: without an end, with lines now and then, with metrics |
 
 pub(crate) mod files;
+pub(crate) mod monitor;
 
 use crate::cli::LiveArgs;
 use anyhow::{Context, Result, anyhow};

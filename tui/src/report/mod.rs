@@ -137,6 +137,10 @@ impl Sink for Collector {
         }
     }
 
+    fn forgotten(&mut self, connection: u32) {
+        self.by_connection.remove(&connection);
+    }
+
     fn credits(&mut self, connection: u32, at: At, held: [Option<i64>; 2]) {
         if !self.wanted.credits || !self.has_room() {
             return;

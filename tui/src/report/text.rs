@@ -461,6 +461,9 @@ pub(super) fn remarks(story: &Story) -> Vec<String> {
     if story.report.connections_dropped > 0 {
         lines.push(format!("{} not in this report: there were too many.", count(story.report.connections_dropped, "connection")));
     }
+    if story.report.folded.connections() > 0 {
+        lines.push(format!("{} that ended earlier not listed one by one.", count(story.report.folded.connections(), "connection")));
+    }
     for (what, n) in &capture.dropped {
         lines.push(format!("Forgotten to stay within limits: {what}, {}.", times(*n)));
     }

@@ -4,7 +4,7 @@
 use super::credits_log::CreditsLog;
 use super::index::Index;
 use super::keys::{Action, Keys};
-use super::loader::News;
+use super::loader::{EXCHANGES_MAX, LiveFacts, News};
 use super::replay::{Detail, Text};
 use super::theme::{self, Theme};
 use super::{credits, findings, frames, io, memory, overview, prompt, sequence, statistics, time};
@@ -300,6 +300,8 @@ pub(crate) struct App {
     pub(crate) done: bool,
     pub(crate) grows: bool,
     pub(crate) error: Option<String>,
+    /// What is to be said of a live capture.
+    pub(crate) live: Option<LiveFacts>,
     /// Place in the report's connections by the number under which one is followed.
     pub(crate) places: HashMap<u32, usize>,
     /// Findings, ranked.
@@ -358,6 +360,7 @@ impl App {
             done: false,
             grows: false,
             error: None,
+            live: None,
             places: HashMap::new(),
             ranked: Vec::new(),
             found: Vec::new(),
@@ -575,7 +578,7 @@ impl App {
             self.scanned = self.filter.found.len();
         } else {
             let upto = self.index.len().min(self.scanned + SCAN_STEP);
-            let new = self.index.from(self.scanned).take(upto - self.scanned).filter(|(_, e)| self.concerns(e.connection));
+            let new = self.index.from(self.scanned).take_while(|(i, _)| *i < upto).filter(|(_, e)| self.concerns(e.connection));
             shown.extend(new.map(|(i, _)| i as u32));
             self.scanned = upto;
         }
@@ -621,6 +624,18 @@ impl App {
         let at_end = self.tailing || self.frames.list.at + 1 >= self.row_count();
         self.index = news.index;
         self.exchanges.extend(news.exchanges);
+        if let Some(live) = news.live {
+            // a capture without an end: the oldest give way
+            if self.exchanges.len() > EXCHANGES_MAX {
+                self.exchanges.drain(..EXCHANGES_MAX / 4);
+                self.io.rows = None;
+                self.memory.rows = None;
+            }
+            if live.hardware != self.live.as_ref().map_or(&[][..], |l| &l.hardware[..]) {
+                self.statistics.outdated();
+            }
+            self.live = Some(live);
+        }
         self.exchanges_dropped = news.exchanges_dropped;
         for (connection, point) in news.credits {
             self.credits_log.add(connection, point);

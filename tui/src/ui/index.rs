@@ -39,6 +39,8 @@ const SENT_BEFORE: u8 = 2;
 const HAS_OPCODE: u8 = 4;
 const NO_PAYLOAD: u8 = 8;
 const WHOLE_NEEDED: u8 = 16;
+/// Not kept any more.
+const GONE: u8 = 128;
 
 /// What a frame is by its own bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,7 +144,9 @@ impl Index {
     /// Frames from `from` on, with their places.
     pub(crate) fn from(&self, from: usize) -> impl Iterator<Item = (usize, &Entry)> {
         let first = from / CHUNK;
-        self.chunks.iter().enumerate().skip(first).flat_map(move |(c, chunk)| {
+        // what is kept no longer is passed over
+        let kept = |(_, chunk): &(usize, &Arc<[Entry]>)| chunk.first().is_none_or(|e| e.flags & GONE == 0);
+        self.chunks.iter().enumerate().skip(first).filter(kept).flat_map(move |(c, chunk)| {
             let skip = if c == first { from % CHUNK } else { 0 };
             chunk.iter().enumerate().skip(skip).map(move |(i, e)| (c * CHUNK + i, e))
         })
@@ -159,15 +163,28 @@ impl Index {
 pub(crate) struct Builder {
     sealed: Vec<Arc<[Entry]>>,
     tail: Vec<Entry>,
+    /// Sealed chunks that are kept, and what stands for the others; `None` where all are.
+    last: Option<(usize, Arc<[Entry]>)>,
 }
 
 impl Builder {
+    /// Keeps the first chunk and the last `chunks`, and only places for those between: for a capture without an end.
+    pub(crate) fn rolling(chunks: usize) -> Self {
+        let gone = Entry { place: u64::MAX >> 8, flags: GONE, ..Entry::default() };
+        Self { last: Some((chunks, vec![gone; CHUNK].into())), ..Self::default() }
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, entry: Entry) {
         self.tail.push(entry);
         if self.tail.len() == CHUNK {
             self.sealed.push(self.tail.as_slice().into());
             self.tail.clear();
+            if let Some((most, gone)) = &self.last
+                && let Some(oldest) = self.sealed.len().checked_sub(most + 1).filter(|at| *at > 0)
+            {
+                self.sealed[oldest] = gone.clone();
+            }
         }
     }
 
@@ -198,6 +215,21 @@ mod tests {
     fn an_entry_keeps_what_it_was_given() {
         let e = entry(5);
         assert_eq!((e.place(), e.connection, e.exchange, e.by(), e.is_acknowledgment()), ((2, 1 << 40), 7, 9, End::B, true));
+    }
+
+    #[test]
+    fn a_rolling_index_keeps_the_first_and_the_last() {
+        let mut builder = Builder::rolling(2);
+        for i in 0..(6 * CHUNK as i64 + 5) {
+            builder.push(entry(i));
+        }
+        let index = builder.index();
+        assert_eq!(index.len(), 6 * CHUNK + 5);
+        assert_eq!((index.at(3).unwrap().time, index.at(5 * CHUNK).unwrap().time), (3, 5 * CHUNK as i64));
+        let gone = index.at(2 * CHUNK).unwrap();
+        assert_eq!((gone.time, gone.connection, gone.place()), (0, 0, (0, (1 << 56) - 1)));
+        assert_eq!(index.from(0).count(), 3 * CHUNK + 5);
+        assert_eq!(index.from(2 * CHUNK).next().unwrap().0, 4 * CHUNK);
     }
 
     #[test]

@@ -7,11 +7,14 @@
 
 use super::credits_log::Point;
 use super::index::{Builder, Entry, Index, Kind};
+use crate::live::monitor::{self, mpa_port};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::op::At;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::{Report, Sink};
+use rdmascope_capture::live::rdma::{self, Counter};
+use rdmascope_capture::live::{Counters, Event, LiveSource};
 use rdmascope_capture::{Capture, Follow, MergedSource, OpenOptions, Progress, RandomAccess, Record, Source, open};
 use rdmascope_dissector::frame::{self, Body};
 use rdmascope_dissector::trace::Off;
@@ -30,6 +33,14 @@ const SPOOL_MAX: u64 = 64 << 30;
 const DELIVER_EVERY: Duration = Duration::from_millis(50);
 /// Between two looks at a file that grows.
 const POLL_EVERY: Duration = Duration::from_millis(200);
+/// Bytes of the last frames of a live capture that are kept in temporary files, so that they can be looked at.
+const LIVE_BYTES: u64 = 1 << 30;
+/// Chunks of the index of a live capture that are kept: two million frames.
+const LIVE_CHUNKS: usize = 128;
+/// Between two looks at what a live capture has lost.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Between two looks for connections to let go.
+const EXPIRE_EVERY: Duration = Duration::from_secs(1);
 /// Files of one command line at most: their number has a byte in the index.
 pub(crate) const INPUTS_MAX: usize = 256;
 
@@ -48,6 +59,19 @@ pub(crate) struct News {
     pub(crate) done: bool,
     /// Why reading ended too early.
     pub(crate) error: Option<String>,
+    /// What is to be said of a live capture.
+    pub(crate) live: Option<LiveFacts>,
+}
+
+/// How a live capture does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LiveFacts {
+    /// Frames lost, by the kernel and before it.
+    pub(crate) dropped: u64,
+    /// What is wrong with an interface now.
+    pub(crate) note: Option<String>,
+    /// RDMA device counters that have changed, by how much.
+    pub(crate) hardware: Vec<(String, u64)>,
 }
 
 /// Ways to read frames again, shared with those who do. The number goes up when they have to be taken anew.
@@ -77,13 +101,15 @@ impl Shared {
 struct Collector {
     exchanges: Vec<Exchange>,
     kept: usize,
+    /// Whether the oldest give way to the newest, elsewhere: then all are told.
+    rolls: bool,
     dropped: u64,
     credits: Vec<(u32, Point)>,
 }
 
 impl Sink for Collector {
     fn exchange(&mut self, exchange: &Exchange) {
-        if self.kept < EXCHANGES_MAX {
+        if self.kept < EXCHANGES_MAX || self.rolls {
             self.kept += 1;
             self.exchanges.push(exchange.clone());
         } else {
@@ -104,6 +130,47 @@ impl Sink for Collector {
 pub(crate) enum Input {
     One(Box<Capture>),
     Many(Box<MergedSource>),
+    Live(Box<LiveInput>),
+}
+
+/// Interfaces.
+pub(crate) struct LiveInput {
+    source: LiveSource,
+    rdma_root: PathBuf,
+    hardware: Vec<Counter>,
+    facts: LiveFacts,
+    looked: Instant,
+}
+
+impl LiveInput {
+    pub(crate) fn new(source: LiveSource, rdma_root: PathBuf) -> Self {
+        let hardware = rdma::counters(&rdma_root);
+        Self { source: source.keep(LIVE_BYTES), rdma_root, hardware, facts: LiveFacts::default(), looked: Instant::now() }
+    }
+
+    /// How it does, now and then.
+    fn look(&mut self) -> Option<LiveFacts> {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return None;
+        }
+        self.looked = Instant::now();
+        self.facts.dropped = self.source.counters().iter().map(Counters::dropped).sum();
+        while let Some((name, event)) = self.source.event() {
+            self.facts.note = match event {
+                Event::Up | Event::Port(_) => None,
+                event => Some(format!("{name}: {event}")),
+            };
+        }
+        self.facts.hardware = rdma::counters(&self.rdma_root)
+            .into_iter()
+            .filter_map(|now| {
+                let same = |c: &&Counter| (&c.device, c.port, &c.name) == (&now.device, now.port, &now.name);
+                let before = self.hardware.iter().find(same).map_or(0, |c| c.value);
+                (now.value > before).then(|| (format!("{}/{} {}", now.device, now.port, now.name), now.value - before))
+            })
+            .collect();
+        Some(self.facts.clone())
+    }
 }
 
 /// Opens the files. With `follow`, waits at the end of the last one for more.
@@ -135,12 +202,13 @@ impl Input {
         match self {
             Input::One(c) => c.advance(),
             Input::Many(m) => m.advance(),
+            Input::Live(l) => l.source.advance(),
         }
     }
 
     fn which(&self) -> usize {
         match self {
-            Input::One(_) => 0,
+            Input::One(_) | Input::Live(_) => 0,
             Input::Many(m) => m.current_input().unwrap_or(0),
         }
     }
@@ -149,6 +217,7 @@ impl Input {
         match self {
             Input::One(c) => c.metadata().revision,
             Input::Many(m) => m.inputs().map(|c| c.metadata().revision).sum(),
+            Input::Live(l) => l.source.metadata().revision,
         }
     }
 
@@ -156,12 +225,14 @@ impl Input {
         match self {
             Input::One(c) => Some(vec![c.random_access()?]),
             Input::Many(m) => m.inputs().map(Capture::random_access).collect(),
+            Input::Live(l) => Some(vec![l.source.random_access()?]),
         }
     }
 
     fn progress(&self) -> Progress {
         match self {
             Input::One(c) => c.progress(),
+            Input::Live(l) => l.source.progress(),
             Input::Many(m) => m.inputs().map(Source::progress).fold(Progress { done: 0, total: Some(0) }, |a, p| Progress {
                 done: a.done + p.done,
                 total: a.total.zip(p.total).map(|(x, y)| x + y),
@@ -185,11 +256,13 @@ struct Loading<D> {
     deliver: D,
     /// Whether nobody listens any more.
     deaf: bool,
+    live: Option<LiveFacts>,
+    expired: Instant,
 }
 
 impl<D: FnMut(News) -> bool> Loading<D> {
     #[inline]
-    fn frame(&mut self, which: usize, record: &Record<'_>, options: &frame::Options) {
+    fn frame(&mut self, which: usize, record: &Record<'_>, options: &frame::Options) -> Option<u16> {
         self.number += 1;
         if record.has_time() {
             self.time_ns = record.time_ns;
@@ -206,6 +279,7 @@ impl<D: FnMut(News) -> bool> Loading<D> {
         self.pipeline.packet(&meta, &packet, &mut Off);
         self.builder.push(Entry::new(time_ns, which, record.offset, record.wire_len, kind, &self.pipeline.facts()));
         self.since += 1;
+        mpa_port(&packet.body)
     }
 
     fn news(&mut self, shared: &Shared) {
@@ -230,6 +304,7 @@ impl<D: FnMut(News) -> bool> Loading<D> {
             progress: self.progress,
             done: false,
             error: None,
+            live: self.live.clone(),
         };
         self.deaf |= !(self.deliver)(news);
         self.delivered = Instant::now();
@@ -239,11 +314,14 @@ impl<D: FnMut(News) -> bool> Loading<D> {
 /// Reads everything and tells `deliver`, which says whether anybody still listens. With `live`, what came is told at once and not only
 /// when more comes; with `follow`, the end of the file is not the end.
 pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, deliver: impl FnMut(News) -> bool + Send) {
-    let pipeline = Pipeline::with_sink(Options { slowest_max: SLOWEST, ..Options::default() }, Collector::default());
+    let endless = matches!(input, Input::Live(_));
+    let settings = Options { slowest_max: SLOWEST, ..Options::default() };
+    let settings = if endless { monitor::endless(settings) } else { settings };
+    let pipeline = Pipeline::with_sink(settings, Collector { rolls: endless, ..Collector::default() });
     let options = pipeline.decode_options();
     let loading = Mutex::new(Loading {
         pipeline,
-        builder: Builder::default(),
+        builder: if endless { Builder::rolling(LIVE_CHUNKS) } else { Builder::default() },
         number: 0,
         time_ns: 0,
         progress: Progress::default(),
@@ -253,6 +331,8 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, d
         report_took: Duration::ZERO,
         deliver,
         deaf: false,
+        live: None,
+        expired: Instant::now(),
     });
     let lock = || loading.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let over = AtomicBool::new(false);
@@ -293,6 +373,7 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, d
         progress: input.progress(),
         done: true,
         error,
+        live: loading.live,
     });
 }
 
@@ -319,8 +400,14 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
             let record = match &*input {
                 Input::One(c) => c.record(),
                 Input::Many(m) => m.record(),
+                Input::Live(l) => l.source.record(),
             };
-            loading.frame(input.which(), &record, options);
+            let port = loading.frame(input.which(), &record, options);
+            if let (Input::Live(l), Some(port)) = (&mut *input, port)
+                && let Err(e) = l.source.learn_tcp_port(port)
+            {
+                return Some(e.to_string());
+            }
             left -= 1;
             if left == 0 {
                 break;
@@ -328,6 +415,18 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
             advanced = input.advance();
         }
         loading.progress = input.progress();
+        if let Input::Live(live) = &mut *input {
+            if let Some(facts) = live.look()
+                && loading.live.as_ref() != Some(&facts)
+            {
+                loading.live = Some(facts);
+                loading.since += 1;
+            }
+            if loading.expired.elapsed() >= EXPIRE_EVERY {
+                loading.expired = Instant::now();
+                monitor::expire(&mut loading.pipeline);
+            }
+        }
         if shared.stop.load(Ordering::Relaxed) || loading.deaf {
             return None;
         }

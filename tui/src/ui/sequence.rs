@@ -94,7 +94,7 @@ pub(crate) fn extend(app: &mut App) {
         state.scanned = app.filter.found.len();
     } else {
         let upto = app.index.len().min(state.scanned + SCAN_STEP);
-        for (place, entry) in app.index.from(state.scanned).take(upto.saturating_sub(state.scanned)) {
+        for (place, entry) in app.index.from(state.scanned).take_while(|(i, _)| *i < upto) {
             add(place, entry);
         }
         state.scanned = upto;

@@ -221,6 +221,12 @@ fn lines(app: &App) -> Vec<Line> {
         about.push_str(&format!("   forgotten to stay within limits: {}", dropped.join(", ")));
     }
     out.push(Line::Pieces(vec![(about, theme.faint)]));
+    if let Some(live) = app.live.as_ref().filter(|l| !l.hardware.is_empty()) {
+        out.push(Line::Head("RDMA devices, counted since the capture began".to_owned()));
+        for (name, n) in &live.hardware {
+            out.push(Line::Pieces(vec![(format!("{name:<44}{:>14}", grouped(*n)), theme.text)]));
+        }
+    }
     out.push(Line::Head("protocols, by the highest in each frame".to_owned()));
     let mut layers = capture.dissected.clone();
     layers.sort_by_key(|(_, n)| Reverse(*n));

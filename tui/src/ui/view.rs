@@ -69,16 +69,27 @@ fn title(app: &App, buf: &mut Buffer) {
     let state = match (&app.error, app.done, app.progress.total) {
         (Some(error), ..) => format!("✗ {}", escaped(error)),
         (None, true, _) => String::new(),
-        (None, false, _) if app.grows => "● live".to_owned(),
+        (None, false, _) if app.grows => live(app),
         (None, false, Some(total)) if total > 0 => {
             let tenths = (app.progress.done.saturating_mul(10) / total).min(10) as usize;
             format!("{}{} {} %", "▓".repeat(tenths), "░".repeat(10 - tenths), (app.progress.done.saturating_mul(100) / total).min(100))
         }
         _ => "● reading".to_owned(),
     };
-    let style = if app.error.is_some() { theme.error } else { theme.good };
+    let lost = app.live.as_ref().is_some_and(|l| l.dropped > 0 || l.note.is_some());
+    let style = if app.error.is_some() || lost { theme.error } else { theme.good };
     put(buf, x + 2, 0, room.saturating_sub(x + 2), &state, style);
     put_right(buf, 0, 0, width - 1, &help, theme.key);
+}
+
+/// How a capture that goes on does.
+fn live(app: &App) -> String {
+    let Some(live) = &app.live else { return "● live".to_owned() };
+    let mut text = format!("● live, {} dropped", grouped(live.dropped));
+    if let Some(note) = &live.note {
+        text.push_str(&format!("; {}", escaped(note)));
+    }
+    text
 }
 
 /// The tabs: which, where, what they say.

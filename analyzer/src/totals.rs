@@ -1,0 +1,194 @@
+//! Connections added up: what is left of those that a live analysis no longer keeps one by one, and what metrics are made from.
+
+use crate::latency::Latency;
+use crate::report::{Command, Connection, Health, Protocol, Rdma, Transport};
+use alloc::vec::Vec;
+
+/// All connections of one carrier and content.
+#[derive(Clone, Debug)]
+pub struct Total {
+    /// Carrier.
+    pub transport: Transport,
+    /// Content.
+    pub protocol: Protocol,
+    /// How many.
+    pub connections: u64,
+    /// Of those, how many are open.
+    pub open: u64,
+    /// Bytes in frames: from clients, from servers.
+    pub bytes: [u64; 2],
+    /// What clients and servers did.
+    pub sides: [SideTotal; 2],
+    /// RDMA.
+    pub rdma: Rdma,
+    /// The wire.
+    pub health: Health,
+    /// Exchanges by command.
+    pub commands: Vec<Command>,
+}
+
+/// Messages and credits of the same end of several connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SideTotal {
+    /// Messages it sent.
+    pub messages: u64,
+    /// Of those, in fragments.
+    pub fragmented: u64,
+    /// Requests for a response.
+    pub keepalives: u64,
+    /// Credits granted to it.
+    pub granted: u64,
+    /// Credits it spent.
+    pub spent: u64,
+    /// Times it waited for credits.
+    pub stalls: u64,
+    /// How long together, ns.
+    pub stalled_time: i64,
+    /// Sends without credit.
+    pub overruns: u64,
+    /// Least that an open connection holds now, where known.
+    pub held_least: Option<i64>,
+}
+
+/// Connections by carrier and content.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    rows: Vec<Total>,
+}
+
+impl Totals {
+    /// A row for each carrier and content there was.
+    pub fn rows(&self) -> &[Total] {
+        &self.rows
+    }
+
+    /// Connections in all.
+    pub fn connections(&self) -> u64 {
+        self.rows.iter().map(|r| r.connections).sum()
+    }
+
+    /// Adds a connection; an open one also tells what its ends hold.
+    pub fn add(&mut self, c: &Connection, is_open: bool) {
+        let transport = c.transport.unwrap_or(Transport::Tcp);
+        let at = match self.rows.iter().position(|r| (r.transport, r.protocol) == (transport, c.protocol)) {
+            Some(at) => at,
+            None => {
+                self.rows.push(Total {
+                    transport,
+                    protocol: c.protocol,
+                    connections: 0,
+                    open: 0,
+                    bytes: [0; 2],
+                    sides: [SideTotal::default(); 2],
+                    rdma: Rdma::default(),
+                    health: Health::default(),
+                    commands: Vec::new(),
+                });
+                self.rows.len() - 1
+            }
+        };
+        let row = &mut self.rows[at];
+        row.connections += 1;
+        row.open += u64::from(is_open);
+        for (_, client, server) in &c.throughput {
+            row.bytes[0] += client;
+            row.bytes[1] += server;
+        }
+        for (sum, side) in row.sides.iter_mut().zip(&c.sides) {
+            sum.messages += side.messages;
+            sum.fragmented += side.fragmented;
+            sum.keepalives += side.keepalives;
+            sum.granted += side.granted_total;
+            sum.spent += side.spent_total;
+            sum.stalls += side.stalls;
+            sum.stalled_time = sum.stalled_time.saturating_add(side.stalled_time);
+            sum.overruns += side.overruns;
+            if let Some(held) = side.held_last.filter(|_| is_open) {
+                sum.held_least = Some(sum.held_least.map_or(held, |least| least.min(held)));
+            }
+        }
+        let (sum, r) = (&mut row.rdma, &c.rdma);
+        sum.reads += r.reads;
+        sum.read_bytes += r.read_bytes;
+        sum.writes += r.writes;
+        sum.write_bytes += r.write_bytes;
+        sum.keys_advertised += r.keys_advertised;
+        sum.keys_invalidated_remotely += r.keys_invalidated_remotely;
+        sum.outside_advertised += r.outside_advertised;
+        let (sum, h) = (&mut row.health, &c.health);
+        sum.retransmissions += h.retransmissions;
+        sum.naks += h.naks;
+        sum.rnr_naks += h.rnr_naks;
+        sum.sequence_gaps += h.sequence_gaps;
+        sum.duplicates += h.duplicates;
+        sum.icrc_bad += h.icrc_bad;
+        sum.crc_bad += h.crc_bad;
+        sum.ecn_marked += h.ecn_marked;
+        sum.cnps += h.cnps;
+        for command in &c.commands {
+            let at = match row.commands.iter().position(|k| k.name == command.name) {
+                Some(at) => at,
+                None => {
+                    row.commands.push(Command {
+                        count: 0,
+                        errors: 0,
+                        unanswered: 0,
+                        bytes: 0,
+                        latency: Latency::default(),
+                        split: [0; 4],
+                        ..command.clone()
+                    });
+                    row.commands.len() - 1
+                }
+            };
+            let sum = &mut row.commands[at];
+            sum.count += command.count;
+            sum.errors += command.errors;
+            sum.unanswered += command.unanswered;
+            sum.bytes += command.bytes;
+            sum.latency.join(&command.latency);
+            for (sum, part) in sum.split.iter_mut().zip(command.split) {
+                *sum = sum.saturating_add(part);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::SideReport;
+    use alloc::vec;
+
+    #[test]
+    fn connections_of_one_kind_are_one_row() {
+        let mut latency = Latency::default();
+        latency.add(1000);
+        let command = Command { name: "READ", count: 1, errors: 0, unanswered: 0, bytes: 7, latency, split: [1, 2, 3, 4] };
+        let side = |held| SideReport { messages: 3, stalls: 1, stalled_time: 50, held_last: held, ..SideReport::default() };
+        let connection = |held| Connection {
+            transport: Some(Transport::RoceV2),
+            protocol: Protocol::SmbDirect,
+            sides: [side(held), side(None)],
+            commands: vec![command.clone()],
+            throughput: vec![(0, 10, 20), (5, 1, 2)],
+            ..Connection::default()
+        };
+        let mut totals = Totals::default();
+        totals.add(&connection(Some(4)), false);
+        totals.add(&connection(Some(9)), true);
+        totals.add(&connection(Some(7)), true);
+        totals.add(&Connection { transport: Some(Transport::Iwarp), ..Connection::default() }, true);
+        assert_eq!((totals.rows().len(), totals.connections()), (2, 4));
+        let row = &totals.rows()[0];
+        assert_eq!((row.connections, row.open, row.bytes), (3, 2, [33, 66]));
+        assert_eq!(
+            (row.sides[0].messages, row.sides[0].stalled_time, row.sides[0].held_least, row.sides[1].held_least),
+            (9, 150, Some(7), None)
+        );
+        assert_eq!(
+            (row.commands[0].count, row.commands[0].bytes, row.commands[0].latency.count(), row.commands[0].split),
+            (3, 21, 3, [3, 6, 9, 12])
+        );
+    }
+}
