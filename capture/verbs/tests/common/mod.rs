@@ -25,7 +25,7 @@ pub(crate) fn standin() -> Option<&'static Path> {
     BUILT
         .get_or_init(|| {
             can_build().then(|| {
-                let folder = tempfile::tempdir().unwrap().keep();
+                let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap().keep();
                 // this file is also used by the crates above
                 let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
                 let source = folders.find_map(|f| Some(f.join("capture/verbs/tests/standin.c")).filter(|f| f.exists())).unwrap();
