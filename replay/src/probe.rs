@@ -335,6 +335,23 @@ pub const CASES: &[Case] = &[
         run: |r| r.fragments(60, -10),
     },
     Case {
+        name: "SmbdDataTransfer_InterleavedMessage",
+        section: "3.1.5.8",
+        text: "a whole message between the fragments of another ends the connection",
+        run: |r| {
+            let (mut channel, _) = r.negotiated(request())?;
+            let whole = smb2_negotiate();
+            for (piece, remaining) in [(&whole[..60], whole.len() - 60), (&whole[..], 0)] {
+                let mut bytes = Vec::new();
+                DataTransfer { credits_granted: 64, ..data_header(piece.len() as u32, remaining as u32) }.emit(&mut bytes);
+                bytes.resize(24, 0);
+                bytes.extend_from_slice(piece);
+                send(&mut channel, bytes);
+            }
+            closed(&mut channel)
+        },
+    },
+    Case {
         name: "SmbdDataTransfer_IdleConnection_Server",
         section: "3.1.6.2",
         text: "a silent client is asked for a response",
@@ -479,6 +496,26 @@ pub const CASES: &[Case] = &[
                 for pending in pending {
                     if client.finish_read(pending)?.data != expected {
                         return Ok(Verdict::Fail("other contents came".into()));
+                    }
+                }
+                Ok(Verdict::Pass)
+            })
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannel_StalledReceiver",
+        section: "3.1.4.5",
+        text: "sixteen READs over RDMA, of which nothing is taken for 2 s, are answered",
+        run: |r| {
+            r.with_file(Dialect::SMB_3_1_1, false, |_, client, file| {
+                let length = r_length(client, file);
+                let pending: Vec<_> =
+                    (0..16).map(|_| client.start_read(file.id, 0, length, RdmaChannel::RDMA_V1)).collect::<Result<_>>()?;
+                std::thread::sleep(Duration::from_secs(2));
+                for pending in pending {
+                    let read = client.finish_read(pending)?.data.len();
+                    if read != length as usize {
+                        return Ok(Verdict::Fail(format!("{read} bytes of {length} came")));
                     }
                 }
                 Ok(Verdict::Pass)
@@ -636,6 +673,21 @@ pub const CASES: &[Case] = &[
         section: "6.1",
         text: "a Send with a message sequence number that is not its turn ends the connection",
         run: |r| r.bad_stream(|channel| segment(channel, Opcode::SEND, Buffer::Untagged(Untagged { queue: 0, msn: 77, offset: 0 }))),
+    },
+    Case {
+        name: "Iwarp_OverlappingSegments",
+        section: "6.1",
+        text: "a segment of a Send that lies over the one before ends the connection",
+        run: |r| {
+            r.bad_stream(|channel| {
+                for offset in [0, 8] {
+                    let buffer = Buffer::Untagged(Untagged { queue: 0, msn: 2, offset });
+                    let mut bytes = Vec::new();
+                    Ddp { control: ddp::Control { flags: 0x01 }, ulp: 0x43, ulp_word: 0, buffer, payload: &[0; 16] }.emit(&mut bytes);
+                    channel.lane().rdma().transmit_segment(&bytes);
+                }
+            })
+        },
     },
     Case {
         name: "Iwarp_ReadResponseToNothing",

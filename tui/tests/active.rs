@@ -1,0 +1,103 @@
+//! The verbs that talk, as a user runs them, on loopback: `peer` serves, `replay` and `probe` ask, and `analyze` judges their wire.
+
+mod common;
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+fn rdmascope(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_rdmascope")).args(arguments).env_remove("RDMASCOPE_PASSWORD").output().expect("the binary runs")
+}
+
+fn sample(name: &str) -> String {
+    common::samples().join(name).join(format!("{name}.pcap")).display().to_string()
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).expect("a report")).expect("JSON")
+}
+
+/// A peer that ends with the test.
+struct Peer(Child, String);
+
+impl Peer {
+    fn new(arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rdmascope"));
+        command.args(["peer", "--listen", "127.0.0.1:0"]).args(arguments).env_remove("RDMASCOPE_PASSWORD");
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary runs");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+        let address = line.trim().strip_prefix("listening on ").and_then(|l| l.split(',').next());
+        let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
+        Self(child, address)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn findings(wire: &Path) -> Vec<String> {
+    let output = rdmascope(&["analyze", "--format", "json", &wire.display().to_string()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(report["connections"].as_array().is_some_and(|c| !c.is_empty()));
+    report["findings"].as_array().expect("a list").iter().map(|f| f["id"].as_str().expect("an id").to_owned()).collect()
+}
+
+#[test]
+fn a_sample_is_done_again_on_our_peer() {
+    let peer = Peer::new(&[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["smb-iwarp", "smb-roce"] {
+        let (wire, report) = (folder.path().join("wire.pcapng"), folder.path().join("report.json"));
+        let (wire_path, report_path) = (wire.display().to_string(), report.display().to_string());
+        let output = rdmascope(&["replay", &sample(name), "--to", &peer.1, "-w", &wire_path, "--report", &report_path]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains("0 differ") && said.contains("same, contents too"), "{said}");
+        let report = json(&report);
+        assert!(report["differ"] == 0 && report["done"].as_u64().is_some_and(|n| n > 40) && report["breaches"] == serde_json::json!([]));
+        assert!(["faster", "slower"].contains(&report["verdict"].as_str().unwrap_or_default()), "{}", report["verdict"]);
+        let said = findings(&wire);
+        // what the recording asked for in vain, and what it read without RDMA
+        let known = ["SMB2-ERROR", "SMBD-FRAG-COST", "SMB2-SLOW"];
+        assert!(said.iter().all(|id| known.contains(&&id[..])), "{said:?}");
+    }
+}
+
+#[test]
+fn a_fault_is_named_and_the_client_says_what_it_met() {
+    let listed = rdmascope(&["peer", "--list-faults"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.lines().count() > 25 && listed.contains("wrong-key"), "{listed}");
+    assert_eq!(rdmascope(&["peer", "--fault", "no-such-fault"]).status.code(), Some(2));
+    for (fault, words) in [("wrong-key", "Invalid STag"), ("bad-lengths", "SMBD-DATA-LENGTH"), ("reject", "MPA Reply")] {
+        let peer = Peer::new(&["--fault", fault]);
+        let output = rdmascope(&["replay", &sample("smb-iwarp"), "--to", &peer.1]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains(words), "{fault}: {said}");
+    }
+}
+
+#[test]
+fn the_probe_passes_our_peer_and_keeps_the_wire_of_what_fails() {
+    let peer = Peer::new(&[]);
+    let output = rdmascope(&["probe", &peer.1, "--case", "BVT_", "--allow-writes", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let cases = report["cases"].as_array().expect("a list");
+    assert!(cases.len() >= 7 && cases.iter().all(|c| c["verdict"] == "pass"), "{report}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let wire = folder.path().join("failing.pcapng");
+    let peer = Peer::new(&["--fault", "small-fragments"]);
+    let output = rdmascope(&["probe", &peer.1, "--case", "SmbdNegotiate_Basic", "-w", &wire.display().to_string()]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("MaxFragmentedSize"), "{said}");
+    assert!(findings(&wire).contains(&"SMBD-NEG-RSP-FRAGSIZE".to_owned()), "{:?}", findings(&wire));
+}
