@@ -6,7 +6,7 @@ use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::smb2::client::{Client, Opened, Options, access, disposition};
 use rdmascope_replay::smb2::ntlm::Credentials;
-use rdmascope_replay::smbd::{Endpoint, SETTLE};
+use rdmascope_replay::smbd::Endpoint;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -22,8 +22,7 @@ fn main() -> Anything<()> {
         return Err("session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng | verbs]".into());
     };
     let address: std::net::SocketAddr = address.parse()?;
-    let mut config = Config::default();
-    config.smbd.settle = SETTLE;
+    let mut config = Config::for_soft_iwarp();
     #[cfg(target_os = "linux")]
     if arguments.get(4).is_some_and(|a| a == "verbs") {
         config.transport = rdmascope_replay::transport::Transport::Verbs(rdmascope_verbs::Verbs::load()?);

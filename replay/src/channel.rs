@@ -22,6 +22,18 @@ pub struct Config {
     pub transport: Transport,
 }
 
+impl Config {
+    /// What Linux's software iWARP (`siw`) bears, and everybody else: a pause ([`smbd::SETTLE`]), and no CRC unless the peer asks for it. The siw of
+    /// Linux 6.12 forgets how much of a CRC it has where a TCP segment ends in the middle of one, finds the CRC wrong, and ends the connection;
+    /// nobody who sends more than one segment can keep clear of that.
+    pub fn for_soft_iwarp() -> Self {
+        let mut config = Self::default();
+        config.smbd.settle = smbd::SETTLE;
+        config.iwarp.crc = false;
+        config
+    }
+}
+
 /// Why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum End {

@@ -304,7 +304,10 @@ impl Fault {
                 self.work(&mut channel, share, Some(begin), None)
             }
             Act::Transfer(fail) => {
-                let mut channel = Channel::accept(stream, config)?;
+                // what only a CRC shows takes one
+                let crc = config.iwarp.crc || matches!(self.name, "bad-crc" | "garbage");
+                let config = Config { iwarp: crate::iwarp::Config { crc, ..config.iwarp.clone() }, ..config.clone() };
+                let mut channel = Channel::accept(stream, &config)?;
                 self.work(&mut channel, share, None, Some(fail))
             }
         }

@@ -803,7 +803,11 @@ impl Run<'_> {
 
     /// A connection on which the request was accepted.
     fn negotiated(&mut self, request: NegotiateRequest) -> Result<(Channel, NegotiateResponse)> {
-        let mut channel = self.connect()?;
+        let channel = self.connect()?;
+        self.negotiated_on(channel, request)
+    }
+
+    fn negotiated_on(&mut self, mut channel: Channel, request: NegotiateRequest) -> Result<(Channel, NegotiateResponse)> {
         send(&mut channel, encoded(&request));
         let Next::Message(bytes) = next(&mut channel, ANSWER_WITHIN)? else {
             return Err(Error::Answer { what: "the Negotiate Request", why: "did not come" });
@@ -888,7 +892,10 @@ impl Run<'_> {
 
     /// What breaks a rule of iWARP, behind a negotiation: the connection must end, and the server serve on.
     fn bad_stream(&mut self, spoil: impl FnOnce(&mut Channel)) -> Result<Verdict> {
-        let (mut channel, _) = self.negotiated(request())?;
+        let mut config = self.target.config.clone();
+        config.iwarp.crc = true;
+        let channel = self.connect_with(&config)?;
+        let (mut channel, _) = self.negotiated_on(channel, request())?;
         spoil(&mut channel);
         match closed(&mut channel)? {
             Verdict::Pass => self.serves_on(),

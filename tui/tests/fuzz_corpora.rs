@@ -108,7 +108,7 @@ fn every_target_has_its_file_its_seeds_and_its_place_here() {
 fn every_function_for_fuzzers_is_a_target() {
     let root = fuzz().join("..");
     let mut found = BTreeSet::new();
-    for krate in ["dissector", "analyzer", "capture"] {
+    for krate in ["dissector", "analyzer", "capture", "replay"] {
         let text = std::fs::read_to_string(root.join(krate).join("src/fuzzing.rs")).unwrap_or_default();
         found.extend(text.split("pub fn fuzz_").skip(1).filter_map(|rest| rest.split('(').next()).map(str::to_owned));
     }

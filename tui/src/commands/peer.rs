@@ -9,7 +9,6 @@ use rdmascope_replay::fault::FAULTS;
 use rdmascope_replay::smb2::server::serve_card;
 use rdmascope_replay::smb2::server::{Share, serve};
 use rdmascope_replay::smb2::storage::Storage;
-use rdmascope_replay::smbd::SETTLE;
 use rdmascope_replay::transport::Transport;
 use std::io::{self, Write};
 use std::net::TcpListener;
@@ -39,8 +38,7 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
         writable: args.share.is_none() || args.allow_writes,
         nt_hash: std::env::var("RDMASCOPE_PASSWORD").ok().map(|password| nt_hash(&password)),
     });
-    let mut config = Config { transport: args.transport.transport()?, ..Config::default() };
-    config.smbd.settle = SETTLE;
+    let config = Config { transport: args.transport.transport()?, ..Config::for_soft_iwarp() };
     #[cfg(target_os = "linux")]
     if let Transport::Verbs(verbs) = config.transport {
         return cards(args, verbs, &share, &config);

@@ -38,7 +38,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
     let (_, address) = resolve(args.host.as_deref().unwrap_or_default(), transport.port())?;
     let target = Target {
         address,
-        config: Config { transport, ..Config::default() },
+        config: Config { transport, ..Config::for_soft_iwarp() },
         settle: Duration::from_nanos(SETTLE.unsigned_abs()),
         who: credentials(args.user.as_deref()),
         share: args.share.clone(),

@@ -10,7 +10,6 @@ use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::script::{Action, Outcome, Plan, Planned, Recording, Step, Wanted, Whole, prepare, run as play};
 use rdmascope_replay::smb2::client::{Client, Options, Signatures};
 use rdmascope_replay::smb2::ntlm::Credentials;
-use rdmascope_replay::smbd::SETTLE;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Write;
@@ -44,8 +43,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     let to = args.to.as_deref().unwrap_or_default();
     let transport = args.transport.transport()?;
     let (host, address) = resolve(to, transport.port())?;
-    let mut config = Config::default();
-    config.smbd.settle = SETTLE;
+    let mut config = Config::for_soft_iwarp();
     config.transport = transport;
     if let Some(credits) = args.credits {
         config.smbd.send_credits = credits;
