@@ -1,7 +1,4 @@
-//! The iWARP captures of the shared corpus: every FPDU framed, no connection undecided, every CRC right.
-//!
-//! It is looked for in `../shared/corpus` beside the project, or where `RDMASCOPE_CORPUS` says. Without it nothing is tested
-//! here; the tests of the modules make their own traffic.
+//! The samples on iWARP: every FPDU framed, no connection undecided, every CRC right. The tests of the modules make their own traffic.
 
 use rdmascope_analyzer::flow::iwarp::{FlowFact, FlowSink, Options, StreamBytes, TcpFlow};
 use rdmascope_analyzer::flow::mpa::{Found, Verdict};
@@ -12,14 +9,9 @@ use rdmascope_dissector::trace::{Off, Trace, Tree};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-fn corpus() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
-    let path = std::env::var_os("RDMASCOPE_CORPUS").map_or(beside, PathBuf::from);
-    let found = path.join("README.md").is_file().then_some(path);
-    if found.is_none() {
-        eprintln!("NOT TESTED: there is no corpus beside the project, and RDMASCOPE_CORPUS names none");
-    }
-    found
+/// The file of a sample.
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(name.trim_end_matches(".pcap")).join(name)
 }
 
 /// A frame: its time and bytes.
@@ -126,10 +118,9 @@ const FILES: &[&str] = &[
 ];
 
 #[test]
-fn every_connection_of_the_corpus_is_framed_from_end_to_end() {
-    let Some(corpus) = corpus() else { return };
+fn every_connection_of_the_samples_is_framed_from_end_to_end() {
     for name in FILES {
-        let frames = frames(&corpus.join(name));
+        let frames = frames(&sample(name));
         let (mut undecoded, mut faults) = (Vec::new(), 0);
         let run = run(&frames, usize::MAX, |n, tree| {
             if tree.protocol == "TCP" && tree.info.is_empty() {
@@ -157,8 +148,7 @@ fn every_connection_of_the_corpus_is_framed_from_end_to_end() {
 
 #[test]
 fn with_crc_on_every_crc_is_right_and_a_changed_byte_is_seen() {
-    let Some(corpus) = corpus() else { return };
-    let mut frames = frames(&corpus.join("smb-iwarp-crc.pcap"));
+    let mut frames = frames(&sample("smb-iwarp-crc.pcap"));
     let (mut good, mut unverified) = (0, 0);
     run(&frames, usize::MAX, |_, tree| {
         good += tree.all("iwarp_mpa.crc.status").filter(|n| tree_number(n) == 1).count();
@@ -181,9 +171,8 @@ fn tree_number(node: &rdmascope_dissector::trace::Node) -> u64 {
 
 #[test]
 fn a_capture_that_begins_late_is_framed_again() {
-    let Some(corpus) = corpus() else { return };
     for name in ["smb-iwarp.pcap", "smb-iwarp-crc.pcap", "nfs-iwarp-v42.pcap"] {
-        let frames = frames(&corpus.join(name));
+        let frames = frames(&sample(name));
         let whole = run(&frames, usize::MAX, |_, _| {}).told.list;
         for start in (40..frames.len() - 60).step_by(7) {
             let run = run_with(&frames[start..], usize::MAX, true, |_, _| {});
@@ -200,8 +189,7 @@ fn a_capture_that_begins_late_is_framed_again() {
 
 #[test]
 fn frames_lost_doubled_and_swapped_lose_only_what_they_must() {
-    let Some(corpus) = corpus() else { return };
-    let frames = frames(&corpus.join("smb-iwarp.pcap"));
+    let frames = frames(&sample("smb-iwarp.pcap"));
     let whole = run(&frames, usize::MAX, |_, _| {}).told.list;
     for n in (17..frames.len() - 10).step_by(5) {
         let mut doubled = frames.clone();
@@ -220,9 +208,8 @@ fn frames_lost_doubled_and_swapped_lose_only_what_they_must() {
 
 #[test]
 fn cut_frames_keep_their_operations() {
-    let Some(corpus) = corpus() else { return };
     for name in ["smb-iwarp.pcap", "nfs-iwarp-v42.pcap"] {
-        let frames = frames(&corpus.join(name));
+        let frames = frames(&sample(name));
         let whole = run(&frames, usize::MAX, |_, _| {});
         let cut = run_with(&frames, 160, true, |_, _| {});
         eprintln!("{name}: {:?} {:?}", cut.told.ops, cut.told.facts);
@@ -232,8 +219,8 @@ fn cut_frames_keep_their_operations() {
 
 #[test]
 fn the_probes_come_out_right() {
-    let Some(corpus) = corpus() else { return };
-    let probe = |name: &str| run(&frames(&corpus.join("probes").join(name)), usize::MAX, |_, _| {});
+    let probe =
+        |name: &str| run(&frames(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/probes").join(name)), usize::MAX, |_, _| {});
     for (name, sends) in [
         ("i1_445.pcap", 4),
         ("i1_5445.pcap", 4),

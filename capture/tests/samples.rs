@@ -1,0 +1,83 @@
+//! Every sample opens to its end, mapped and read, with as many frames as another program counts in it.
+
+use rdmascope_capture::{LinkType, OpenOptions, Source, open};
+use std::path::{Path, PathBuf};
+
+/// Captures in `samples/`, and what Wireshark's tshark counts in them.
+const FRAMES: &[(&str, u64)] = &[
+    ("nfs-iwarp-v42/nfs-iwarp-v42.pcap", 698),
+    ("nfs-roce-v3/nfs-roce-v3.pcap", 561),
+    ("nfs-roce-v42/nfs-roce-v42.pcap", 909),
+    ("probes/c1_overrun.pcap", 8),
+    ("probes/cnp.pcap", 2),
+    ("probes/fp_zero20.pcap", 1),
+    ("probes/i1_445.pcap", 9),
+    ("probes/i1_5445.pcap", 9),
+    ("probes/i1_9000.pcap", 9),
+    ("probes/i2_nompa.pcap", 7),
+    ("probes/i3_v2.pcap", 9),
+    ("probes/i4_packed.pcap", 9),
+    ("probes/i5_split.pcap", 10),
+    ("probes/i6_ddpseg.pcap", 9),
+    ("probes/i7_legacy_ird.pcap", 9),
+    ("probes/n1_nocm.pcap", 6),
+    ("probes/n2_cm.pcap", 9),
+    ("probes/n3_lost.pcap", 8),
+    ("probes/t14_transform.pcap", 2),
+    ("probes/t1_nocm.pcap", 12),
+    ("probes/t2_cm.pcap", 15),
+    ("probes/t3_multipkt.pcap", 5),
+    ("probes/t4_frag.pcap", 3),
+    ("probes/t4b_frag2qp.pcap", 4),
+    ("probes/t4c_lost.pcap", 3),
+    ("probes/t4d_retx.pcap", 3),
+    ("probes/t5_hdr.pcap", 5),
+    ("probes/t6_err.pcap", 308),
+    ("smb-iwarp-crc/smb-iwarp-crc.pcap", 724),
+    ("smb-iwarp-credits8/smb-iwarp-credits8.pcap", 1101),
+    ("smb-iwarp-encryption-fails/smb-iwarp-encryption-fails.pcap", 233),
+    ("smb-iwarp-loss/smb-iwarp-loss.pcap", 738),
+    ("smb-iwarp-multichannel/smb-iwarp-multichannel.pcap", 716),
+    ("smb-iwarp-negotiate-only/smb-iwarp-negotiate-only.pcap", 21),
+    ("smb-iwarp-sign/smb-iwarp-sign.pcap", 818),
+    ("smb-iwarp/smb-iwarp.pcap", 748),
+    ("smb-roce-credits4/smb-roce-credits4.pcap", 1381),
+    ("smb-roce-loss/smb-roce-loss.pcap", 1134),
+    ("smb-roce-negotiate-refused/smb-roce-negotiate-refused.pcap", 102),
+    ("smb-roce-smb302/smb-roce-smb302.pcap", 1097),
+    ("smb-roce/smb-roce.pcap", 1079),
+    ("smb-tcp-seal/smb-tcp-seal.pcap", 494),
+];
+
+fn samples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples")
+}
+
+#[test]
+fn every_sample_has_the_frames_that_another_program_counts() {
+    for (name, expected) in FRAMES {
+        for mmap in [true, false] {
+            let mut capture = open(samples().join(name), OpenOptions::new().mmap(mmap)).unwrap();
+            let mut frames = 0;
+            while let Some(record) = capture.next().unwrap() {
+                assert!(!record.bytes.is_empty() && record.bytes.len() <= record.wire_len as usize, "{name}");
+                assert_ne!(record.link_type.name(), LinkType(0xffff).name(), "{name}");
+                frames += 1;
+            }
+            assert_eq!(frames, *expected, "{name}, mapped: {mmap}");
+        }
+    }
+}
+
+#[test]
+fn no_sample_is_left_out() {
+    let mut found = 0;
+    for folder in std::fs::read_dir(samples()).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir()) {
+        for path in std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "pcap")) {
+            let name = path.strip_prefix(samples()).unwrap().to_str().unwrap();
+            assert!(FRAMES.iter().any(|(n, _)| *n == name), "{name}");
+            found += 1;
+        }
+    }
+    assert_eq!(found, FRAMES.len());
+}
