@@ -49,7 +49,7 @@ def number(text):
     return int(text.replace(",", ""))
 
 
-def programs(folder):
+def programs(folder, seconds):
     """Name, command, and what reads (seen, dropped) from what it wrote on stderr and stdout."""
     out = os.path.join(folder, "out.pcapng")
 
@@ -76,7 +76,7 @@ def programs(folder):
         ("rdmascope capture -w", [OURS, "capture", "-i", "vb", "-w", out], ours),
         ("dumpcap -w", ["dumpcap", "-q", "-i", "vb", "-f", udp, "-B", "64", "-w", out], dumpcap),
         ("tcpdump -w", ["tcpdump", "-q", "-i", "vb", "-B", "65536", "-w", out, udp], tcpdump),
-        ("tshark -i (one line a frame)", ["tshark", "-i", "vb", "-f", udp, "-B", "64"], tshark),
+        ("tshark -i -q -z io,stat,0 (dissects)", ["tshark", "-i", "vb", "-f", udp, "-B", "64", "-q", "-z", "io,stat,0", "-a", f"duration:{seconds + 5:.0f}"], tshark),
     ]
 
 
@@ -88,8 +88,14 @@ def measure(name, command, read, sample, rate, seconds, folder):
     sent = subprocess.run([SEND, "va", sample, str(rate), str(seconds)], check=True, capture_output=True, text=True).stdout
     time.sleep(1.5)
     cpu, memory = usage(child.pid)
-    child.send_signal(signal.SIGINT)
-    child.wait(timeout=120)
+    # tshark ends by itself: told to, it may go on for minutes
+    if command[0] != "tshark":
+        child.send_signal(signal.SIGINT)
+    try:
+        child.wait(timeout=120)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        raise
     log.seek(0)
     text = log.read()
     count, took = re.search(r"sent (\d+) frames in ([\d.]+) s", sent).groups()
@@ -108,7 +114,7 @@ def compare(sample, rates, seconds):
     for rate in rates:
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o777)
-            for name, command, read in programs(folder):
+            for name, command, read in programs(folder, seconds):
                 if shutil.which(command[0]) is None:
                     print(f"| {rate // 1000} k | {name} | not installed | | | | | |")
                     continue
@@ -164,6 +170,11 @@ def main():
     ip("link set va up")
     ip("link set vb up")
     sample = os.path.join(ROOT, "samples", arguments.sample, arguments.sample + ".pcap")
+    if not arguments.soak:
+        # only what all the filters let through, so that every frame that was sent is to be seen
+        only = os.path.join(tempfile.mkdtemp(), "sample.pcap")
+        subprocess.run(["tshark", "-F", "pcap", "-r", sample, "-Y", "udp.port == 4791", "-w", only], check=True, capture_output=True)
+        sample = only
     if arguments.soak:
         soak(sample, arguments.soak, arguments.rate)
     else:
