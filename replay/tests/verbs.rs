@@ -127,10 +127,10 @@ fn the_probe_runs_over_a_card() {
     let address = peer(verbs, &config, "127.0.0.1");
     let target = Target { config, ..Target::new(address) };
     let mut tried = 0;
-    for case in CASES.iter().filter(|c| !c.name.contains("Timer")) {
+    for case in CASES.iter().filter(|c| !c.name.contains("Timer") && !c.is_slow()) {
         let (verdict, wire) = case.run(&target).unwrap();
         assert!(!matches!(verdict, Verdict::Fail(_)), "{}: {verdict:?}", case.name);
-        assert!(wire.is_empty());
+        assert!(wire.is_empty(), "{}", case.name);
         tried += 1;
     }
     assert!(tried > 20, "{tried}");
