@@ -5,6 +5,7 @@
 //! | [`annotated`] | the same capture, with findings and exchanges as packet comments |
 //! | [`metrics`] | Prometheus metrics of a live analysis, over HTTP |
 //! | [`payloads`] | the files that READ and WRITE moved |
+//! | `tables` | Parquet, with the feature `parquet` |
 //! | [`wireshark`] | the Lua plugin for Wireshark |
 #![forbid(unsafe_code)]
 
@@ -12,4 +13,6 @@ pub mod annotated;
 #[cfg(unix)]
 pub mod metrics;
 pub mod payloads;
+#[cfg(feature = "parquet")]
+pub mod tables;
 pub mod wireshark;

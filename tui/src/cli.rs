@@ -215,6 +215,19 @@ pub(crate) enum Exported {
         #[arg(long, value_name = "DIR", requires = "install")]
         dir: Option<PathBuf>,
     },
+    /// Tables of frames, messages, requests, findings and credits for DuckDB, Spark and Polars
+    #[cfg(feature = "parquet")]
+    Parquet {
+        /// The capture
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The folder of the tables: made where it is missing; another capture adds a partition to each table
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// Decrypt SMB 3 with the keys and passwords in this file
+        #[arg(long, value_name = "KEYFILE")]
+        keys: Option<PathBuf>,
+    },
     /// The contents that READ and WRITE moved, as files of their names
     Payloads {
         /// The capture
@@ -324,6 +337,8 @@ pub(crate) enum Format {
     Pdml,
     /// The fields given by -e, a line per frame
     Fields,
+    /// The same as CSV, with a header (RFC 4180); without -e, what a table of frames needs
+    Csv,
 }
 
 /// Look at captures in the terminal: connections, frames, I/O, credits, findings

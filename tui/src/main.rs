@@ -24,6 +24,10 @@ use std::process::ExitCode;
 const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if commands::extcap::is_asked(&arguments) {
+        return commands::extcap::run(&arguments).unwrap_or_else(|e| fail(&escaped(&told(&e))));
+    }
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         // nothing asked for: the help is what helps

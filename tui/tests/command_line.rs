@@ -90,7 +90,7 @@ fn wrong_use_is_one_clear_line_and_status_2() {
     refused(&["dissect", &sample, "-c", "many"], "many");
     refused(&["dissect", &sample, "--frobnicate"], "--frobnicate");
     refused(&["dissect", &sample, "-T", "fields"], "-e FIELD");
-    refused(&["dissect", &sample, "-e", "frame.number"], "-T fields");
+    refused(&["dissect", &sample, "-e", "frame.number"], "-T fields or -T csv");
     refused(&["dissect", &sample, "-T", "fields", "-e", "frame.numbr"], "unknown field \"frame.numbr\"; did you mean frame.number?");
     refused(&["dissect", &sample, "-T", "fields", "-e", "frame.number", "-E", "header=perhaps"], "header is y or n");
     refused(&["dissect", &sample, "-T", "json", "-x"], "-x");
@@ -177,6 +177,20 @@ fn lines_filters_and_counts() {
         assert!(lines > 50, "{form}: {lines}");
         assert_eq!(lines, text(&["dissect", &sample, "-Y", filter]).lines().count() * if form == "ek" { 2 } else { 1 }, "{form}");
     }
+}
+
+#[test]
+fn csv_is_a_table_with_a_header() {
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/probes/t6_err.pcap");
+    let sample = sample.to_str().unwrap();
+    let table = text(&["dissect", "-T", "csv", sample]);
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines.len(), 309);
+    assert!(lines[0].starts_with("frame.number,frame.time_epoch,frame.len,"), "{}", lines[0]);
+    assert!(lines.iter().all(|line| line.split(',').count() == 14), "cells have no commas here");
+    assert!(table.contains("\"RC-RETRANSMIT\""));
+    let named = text(&["dissect", "-T", "csv", "-e", "frame.number", "-E", "separator=/t", sample, "-c", "2"]);
+    assert_eq!(named, "frame.number\n\"1\"\n\"2\"\n");
 }
 
 #[test]

@@ -19,14 +19,33 @@ use rdmascope_dissector::probe::Probe;
 use rdmascope_dissector::trace::{Line, Pair, Tree};
 use std::process::ExitCode;
 
+/// What `-T csv` writes of a frame where nothing is named.
+const CSV_FIELDS: [&str; 14] = [
+    "frame.number",
+    "frame.time_epoch",
+    "frame.len",
+    "ip.src",
+    "ip.dst",
+    "infiniband.bth.destqp",
+    "infiniband.bth.opcode",
+    "smb2.cmd",
+    "rdmascope.connection",
+    "rdmascope.exchange",
+    "rdmascope.exchange.time",
+    "rdmascope.credits.client",
+    "rdmascope.credits.server",
+    "rdmascope.finding.id",
+];
+
 pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     let registry = crate::cli::registry();
     let format = args.format.unwrap_or(Format::Text);
     if format == Format::Fields && args.fields.is_empty() {
         bail!("-T fields needs at least one -e FIELD");
     }
-    if format != Format::Fields && !(args.fields.is_empty() && args.options.is_empty()) {
-        bail!("-e and -E need -T fields");
+    let columns = matches!(format, Format::Fields | Format::Csv);
+    if !columns && !(args.fields.is_empty() && args.options.is_empty()) {
+        bail!("-e and -E need -T fields or -T csv");
     }
     if args.hex && format != Format::Text {
         bail!("-x prints text; it cannot be used with -T");
@@ -34,8 +53,13 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     if args.summary && !matches!(format, Format::Text | Format::Json) {
         bail!("-s is text or -T json");
     }
-    let options = Options::parse(&args.options)?;
-    let fields = args.fields.iter().map(|name| field(name, &registry)).collect::<Result<Vec<_>>>()?;
+    let csv = format == Format::Csv;
+    let options = if csv { Options::csv() } else { Options::default() }.with(&args.options)?;
+    let names: Vec<&str> = match args.fields.as_slice() {
+        [] if csv => CSV_FIELDS.to_vec(),
+        named => named.iter().map(String::as_str).collect(),
+    };
+    let fields = names.into_iter().map(|name| field(name, &registry)).collect::<Result<Vec<_>>>()?;
     let mut probe = Probe::new();
     let mut filter = filter(args.filter.as_deref(), &registry)?;
     if let Some(filter) = &mut filter {
@@ -51,7 +75,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         Format::Json => Sink::Json(Json::new(args.no_duplicate_keys)),
         Format::Ek => Sink::Ek(Ek::new()),
         Format::Pdml => Sink::Pdml(Pdml::default()),
-        Format::Fields => Sink::Fields(Fields::new(options, &fields, &mut probe, out.is_terminal)),
+        Format::Fields | Format::Csv => Sink::Fields(Fields::new(options, &fields, &mut probe, out.is_terminal)),
     };
     let input = open_all(&args.files)?;
     let name = args.files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");

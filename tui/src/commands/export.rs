@@ -20,6 +20,8 @@ pub(super) fn run(args: &Export, color: Color) -> Result<ExitCode> {
     match &args.what {
         Exported::Annotated { file, output, keys } => annotate(file, output, keys.as_deref(), color),
         Exported::Wireshark { output, install, dir } => wireshark(output.as_deref(), *install, dir.as_deref(), color),
+        #[cfg(feature = "parquet")]
+        Exported::Parquet { file, folder, keys } => parquet(file, folder, keys.as_deref(), color),
         Exported::Payloads { file, folder, keys } => payloads(file, folder, keys.as_deref(), color),
     }
 }
@@ -82,6 +84,60 @@ fn wireshark(output: Option<&Path>, install: bool, folder: Option<&Path>, color:
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(feature = "parquet")]
+fn parquet(file: &Path, folder: &Path, keys: Option<&Path>, color: Color) -> Result<ExitCode> {
+    use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+    use rdmascope_dissector::{frame, trace::Off};
+    use rdmascope_plugins::tables::{FrameRow, Tables, address};
+    let name = if file == Path::new("-") { "stdin".into() } else { file.file_name().unwrap_or_default().to_string_lossy() };
+    let mut source = open(file, OpenOptions::new())?;
+    let tables = Tables::new(folder, &name)?;
+    let mut pipeline = Pipeline::with_sink(Options { keyring: input::keyring(keys)?, ..Options::default() }, tables);
+    let decode = pipeline.decode_options();
+    let mut bar = input::Bar::before_output();
+    let (mut number, mut time_ns) = (0, 0);
+    let error = loop {
+        match source.advance() {
+            Ok(true) => {}
+            Ok(false) => break None,
+            Err(e) => break Some(e),
+        }
+        let record = source.record();
+        number += 1;
+        let time = record.has_time().then_some(record.time_ns);
+        time_ns = time.unwrap_or(time_ns);
+        let (link_type, wire_len, interface) = (record.link_type, record.wire_len, record.interface);
+        let packet = frame::decode(link_type, record.bytes, wire_len, &decode, &mut Off);
+        pipeline.packet(&FrameMeta { number, time_ns, link_type, wire_len, interface }, &packet, &mut Off);
+        let facts = pipeline.facts();
+        let row = FrameRow {
+            frame: number,
+            time_ns: time,
+            interface,
+            wire_length: wire_len,
+            captured_length: u32::try_from(record.bytes.len()).unwrap_or(u32::MAX),
+            protocol: facts.layer.name(),
+            addresses: [address(&packet.src), address(&packet.dst)],
+            place: facts.place,
+            exchange: facts.exchange,
+            retransmission: facts.retransmission,
+        };
+        pipeline.sink().frame(row);
+        bar.frame(&source);
+    };
+    drop(bar);
+    let (report, tables) = pipeline.finish();
+    let mut out = Out::new(color);
+    for (table, rows) in tables.finish(&report)? {
+        writeln!(out.buffer, "{table}: {rows} rows")?;
+    }
+    out.finish()?;
+    match error {
+        Some(error) => Err(error).context("what came before was written"),
+        None => Ok(ExitCode::SUCCESS),
+    }
 }
 
 fn same(a: &Path, b: &Path) -> bool {

@@ -5,6 +5,7 @@ mod capture;
 mod completions;
 mod dissect;
 mod explain;
+pub(crate) mod extcap;
 mod export;
 mod fields;
 mod man;

@@ -24,11 +24,22 @@ enum Occurrence {
     All,
 }
 
+impl Default for Options {
+    /// tshark's.
+    fn default() -> Self {
+        Self { header: false, bom: false, separator: '\t', aggregator: ',', occurrence: Occurrence::All, quote: None, escape: true }
+    }
+}
+
 impl Options {
+    /// Those of CSV, RFC 4180; several values of a field stand in one cell with semicolons between them.
+    pub(crate) fn csv() -> Self {
+        Self { header: true, separator: ',', aggregator: ';', quote: Some('"'), ..Self::default() }
+    }
+
     /// Reads `key=value` pairs; several may stand in one argument, with commas between them.
-    pub(crate) fn parse(arguments: &[String]) -> Result<Self> {
-        let mut o =
-            Self { header: false, bom: false, separator: '\t', aggregator: ',', occurrence: Occurrence::All, quote: None, escape: true };
+    pub(crate) fn with(self, arguments: &[String]) -> Result<Self> {
+        let mut o = self;
         for argument in arguments {
             let mut rest = argument.as_str();
             while !rest.is_empty() {
@@ -206,7 +217,7 @@ mod tests {
     use super::*;
 
     fn parse(arguments: &[&str]) -> Result<Options> {
-        Options::parse(&arguments.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>())
+        Options::default().with(&arguments.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>())
     }
 
     #[test]

@@ -1,0 +1,739 @@
+//! Parquet tables of captures, for DuckDB, Spark and Polars: the way for those who have more than fits into one report.
+//!
+//! ```text
+//!  DIR/frames/capture=NAME/part-00000.parquet       a table is a folder, partitioned by capture
+//!  DIR/exchanges/capture=NAME/part-00000.parquet    another capture into the same DIR adds a partition
+//! ```
+//!
+//! Every table is declared once, in [`TABLES`]: the Parquet schema, the checks and the documentation (`plugins/parquet/README.md`)
+//! come from there. Rows are kept until there are [`GROUP_ROWS`] of them, then written as a row group: memory does not grow with the
+//! capture. Findings and connections are known at its end, and few.
+
+use parquet::basic::Compression;
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
+use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::TypePtr;
+use rdmascope_analyzer::exchange::{Exchange, Transfer};
+use rdmascope_analyzer::op::{At, End, Placement, RdmaOp, Verb};
+use rdmascope_analyzer::report::{Report, Sink, show_address};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Rows of a row group.
+pub const GROUP_ROWS: usize = 65_536;
+/// Rows of a file.
+pub const FILE_ROWS: usize = 1 << 22;
+/// Messages open at the same time at most.
+const OPEN_MAX: usize = 65_536;
+
+/// The type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A whole number; durations are in ns, sizes in bytes.
+    Integer,
+    /// A point in time: ns since the Unix epoch, UTC.
+    Time,
+    /// UTF-8.
+    Text,
+    /// True or false.
+    Bool,
+}
+
+/// A column. One that may be unknown is null then.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: Type,
+    /// Whether it may be null.
+    pub optional: bool,
+    /// What it says.
+    pub says: &'static str,
+}
+
+/// A table.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// Its name, and its folder's.
+    pub name: &'static str,
+    /// What a row is.
+    pub row: &'static str,
+    /// Its columns.
+    pub columns: &'static [Column],
+}
+
+macro_rules! tables {
+    ($($table:literal $row:literal { $($name:literal $kind:ident $(? $optional:tt)? $says:literal;)+ })+) => {
+        /// Every table.
+        pub const TABLES: &[Table] = &[$(Table { name: $table, row: $row, columns: &[$(
+            Column { name: $name, kind: Type::$kind, optional: tables!(@optional $($optional)?), says: $says },
+        )+] },)+];
+    };
+    (@optional) => {false};
+    (@optional $optional:tt) => {true};
+}
+
+tables! {
+    "frames" "a frame of the capture" {
+        "frame" Integer "number, from 1";
+        "time" Time ?null "when it was captured";
+        "interface" Integer "number of the interface";
+        "wire_length" Integer "bytes on the wire";
+        "captured_length" Integer "bytes captured";
+        "protocol" Text "the highest layer that was understood";
+        "source" Text "network address of the sender";
+        "destination" Text "network address of the receiver";
+        "connection" Integer ?null "the connection it belongs to";
+        "end" Text ?null "which end of the connection sent it, a or b; `connections.client_end` says which is the client";
+        "exchange" Integer ?null "the request it belongs to, as far as known when it came";
+        "retransmission" Bool "whether it went out before";
+    }
+    "messages" "an RDMA message: Send, Write, Read Request or Read Response, from its first packet to its last" {
+        "connection" Integer "the connection";
+        "first_frame" Integer "its first frame";
+        "frame" Integer "its last frame";
+        "time" Time "when the last frame was captured";
+        "end" Text "which end sent it";
+        "verb" Text "send, send_invalidate, write, read_request, read_response, atomic, terminate";
+        "packets" Integer "packets or segments";
+        "bytes" Integer "payload in them; of a Read Request the bytes asked for";
+        "key" Integer ?null "remote key, where it uses one";
+        "address" Text ?null "address or tagged offset, in hexadecimal";
+        "invalidates" Integer ?null "remote key that it invalidates";
+    }
+    "exchanges" "a request, and what became of it" {
+        "exchange" Integer "number, from 1, in the order of the requests";
+        "connection" Integer "the connection";
+        "family" Text "smb2 or rpc";
+        "command" Text "READ, CREATE, GETATTR, …";
+        "message_id" Integer "MessageId or XID; a MessageId past 2^63 is negative";
+        "frame_request" Integer "first frame of the request";
+        "frame_reply" Integer ?null "last frame of the reply";
+        "time" Time "when the request began";
+        "status" Integer ?null "NTSTATUS or NFS status";
+        "failed" Bool "whether that is a failure";
+        "file" Text ?null "name of the file, where known";
+        "offset" Integer ?null "offset in the file";
+        "length" Integer ?null "length asked for";
+        "channel" Text "inline, rdma, rdma_invalidate, rdma_transform";
+        "descriptors" Integer "pieces of memory advertised";
+        "read_operations" Integer "RDMA Reads";
+        "read_bytes" Integer "bytes they moved";
+        "write_operations" Integer "RDMA Writes";
+        "write_bytes" Integer "bytes they moved";
+        "bytes_moved" Integer "payload bytes, by RDMA or inline";
+        "latency" Integer ?null "from the first frame of the request to the last of the reply, in ns";
+        "latency_wire" Integer ?null "of it, in the packets of request and reply";
+        "latency_server" Integer ?null "of it, in the server";
+        "latency_rdma" Integer ?null "of it, in RDMA";
+        "wait_for_credit" Integer "what the request waited for a credit before, in ns";
+        "retransmissions" Integer "packets of it that went out again";
+    }
+    "findings" "a rule that was broken, with all its occurrences on a connection by one side" {
+        "finding" Text "id of the rule";
+        "severity" Text "error, warn, note";
+        "certainty" Text "certain, if_nothing_was_missed, guess";
+        "connection" Integer ?null "number of the connection in the report: `connections.report`";
+        "frame" Integer "the first frame";
+        "time" Time "its time";
+        "last_time" Time "the time of the last occurrence";
+        "by" Text "client, server, network, capture, unknown";
+        "text" Text "the first occurrence in words";
+        "spec" Text "document and section";
+        "count" Integer "occurrences";
+    }
+    "credits" "what both ends of an SMB Direct connection hold behind a message" {
+        "connection" Integer "the connection";
+        "frame" Integer "the frame of the message";
+        "time" Time "its time";
+        "end_a" Integer ?null "send credits that end a holds";
+        "end_b" Integer ?null "send credits that end b holds";
+    }
+    "connections" "a connection, under a number that other tables have; one whose directions were tied together late has two" {
+        "connection" Integer "the number in the other tables";
+        "report" Integer "the number in the report";
+        "transport" Text "rocev2, infiniband, iwarp, tcp";
+        "protocol" Text "smb_direct, rpcrdma, smb2, rpc, unknown";
+        "handshake" Text "seen, inferred, pinned";
+        "client" Text "network address of the client";
+        "server" Text "network address of the server";
+        "port" Integer "the service's port; 0 where unknown";
+        "client_end" Text ?null "which end is the client, a or b";
+        "client_qp" Integer ?null "queue pair";
+        "server_qp" Integer ?null "queue pair";
+        "first_frame" Integer "the first frame";
+        "last_frame" Integer "the last frame";
+    }
+}
+
+/// The tables as a page of Markdown.
+pub fn documentation() -> String {
+    use fmt::Write;
+    let mut out = String::new();
+    for table in TABLES {
+        let _ = write!(out, "### {}\nA row is {}.\n\n| column | type | |\n| --- | --- | --- |\n", table.name, table.row);
+        for column in table.columns {
+            let null = if column.optional { ", may be null" } else { "" };
+            let _ = writeln!(out, "| `{}` | {}{null} | {} |", column.name, type_name(column.kind), column.says);
+        }
+        out.push('\n');
+    }
+    out
+}
+
+const fn type_name(kind: Type) -> &'static str {
+    match kind {
+        Type::Integer => "integer of 64 bits",
+        Type::Time => "timestamp, ns, UTC",
+        Type::Text => "text",
+        Type::Bool => "boolean",
+    }
+}
+
+impl Table {
+    fn of(name: &str) -> &'static Self {
+        TABLES.iter().find(|t| t.name == name).unwrap_or(&TABLES[0])
+    }
+
+    /// The schema as Parquet writes it.
+    pub fn schema(&self) -> String {
+        let mut out = format!("message {} {{\n", self.name);
+        for column in self.columns {
+            let kind = match column.kind {
+                Type::Integer => format!("INT64 {}", column.name),
+                Type::Time => format!("INT64 {} (TIMESTAMP(NANOS,true))", column.name),
+                Type::Text => format!("BYTE_ARRAY {} (STRING)", column.name),
+                Type::Bool => format!("BOOLEAN {}", column.name),
+            };
+            let repetition = if column.optional { "OPTIONAL" } else { "REQUIRED" };
+            out.push_str(&format!("  {repetition} {kind};\n"));
+        }
+        out.push('}');
+        out
+    }
+}
+
+/// Why tables cannot be written.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Something in or about the folder.
+    #[error("{path} cannot be written: {error}")]
+    Write {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// There are tables of this capture already.
+    #[error("{0} is there: tables of a capture are not written over; remove it, or name another folder")]
+    Exists(PathBuf),
+    /// Parquet itself.
+    #[error("{path} cannot be written: {error}")]
+    Parquet {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        error: ParquetError,
+    },
+}
+
+/// A value of a row.
+#[derive(Clone, Debug)]
+enum Value {
+    Null,
+    Integer(i64),
+    Text(String),
+    Bool(bool),
+}
+
+impl From<i64> for Value {
+    fn from(n: i64) -> Self {
+        Self::Integer(n)
+    }
+}
+impl From<u64> for Value {
+    fn from(n: u64) -> Self {
+        Self::Integer(n as i64)
+    }
+}
+impl From<u32> for Value {
+    fn from(n: u32) -> Self {
+        Self::Integer(n.into())
+    }
+}
+impl From<bool> for Value {
+    fn from(b: bool) -> Self {
+        Self::Bool(b)
+    }
+}
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// A column of a row group.
+#[derive(Debug)]
+enum Cells {
+    Integers(Vec<i64>, Vec<i16>),
+    Texts(Vec<ByteArray>, Vec<i16>),
+    Bools(Vec<bool>, Vec<i16>),
+}
+
+impl Cells {
+    fn new(kind: Type) -> Self {
+        match kind {
+            Type::Integer | Type::Time => Self::Integers(Vec::new(), Vec::new()),
+            Type::Text => Self::Texts(Vec::new(), Vec::new()),
+            Type::Bool => Self::Bools(Vec::new(), Vec::new()),
+        }
+    }
+
+    /// A value of another type, or a null where none may be, is a defect of the caller: it becomes 0 or nothing.
+    fn push(&mut self, value: Value, optional: bool) {
+        let there = !optional || !matches!(value, Value::Null);
+        let levels = match self {
+            Self::Integers(cells, levels) => {
+                if there {
+                    cells.push(if let Value::Integer(n) = value { n } else { 0 });
+                }
+                levels
+            }
+            Self::Texts(cells, levels) => {
+                if there {
+                    cells.push(ByteArray::from(if let Value::Text(text) = value { text.into_bytes() } else { Vec::new() }));
+                }
+                levels
+            }
+            Self::Bools(cells, levels) => {
+                if there {
+                    cells.push(matches!(value, Value::Bool(true)));
+                }
+                levels
+            }
+        };
+        if optional {
+            levels.push(i16::from(there));
+        }
+    }
+
+    fn write(&mut self, group: &mut SerializedRowGroupWriter<'_, File>, optional: bool) -> Result<(), ParquetError> {
+        let Some(mut column) = group.next_column()? else { return Ok(()) };
+        match self {
+            Self::Integers(cells, levels) => {
+                column.typed::<Int64Type>().write_batch(cells, optional.then_some(levels), None)?;
+                (cells.clear(), levels.clear());
+            }
+            Self::Texts(cells, levels) => {
+                column.typed::<ByteArrayType>().write_batch(cells, optional.then_some(levels), None)?;
+                (cells.clear(), levels.clear());
+            }
+            Self::Bools(cells, levels) => {
+                column.typed::<BoolType>().write_batch(cells, optional.then_some(levels), None)?;
+                (cells.clear(), levels.clear());
+            }
+        }
+        column.close()
+    }
+}
+
+/// One table on its way to its files.
+struct Writer {
+    table: &'static Table,
+    schema: TypePtr,
+    properties: WriterPropertiesPtr,
+    folder: PathBuf,
+    file: Option<SerializedFileWriter<File>>,
+    parts: u32,
+    in_file: usize,
+    cells: Vec<Cells>,
+    waiting: usize,
+    rows: u64,
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} rows of {}", self.rows, self.table.name)
+    }
+}
+
+impl Writer {
+    fn new(table: &'static Table, folder: &Path, capture: &str) -> Result<Self, Error> {
+        let folder = folder.join(table.name).join(format!("capture={capture}"));
+        if folder.exists() {
+            return Err(Error::Exists(folder));
+        }
+        fs::create_dir_all(&folder).map_err(|error| Error::Write { path: folder.clone(), error })?;
+        let schema = parse_message_type(&table.schema()).map_err(|error| Error::Parquet { path: folder.clone(), error })?;
+        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        Ok(Self {
+            table,
+            schema: Arc::new(schema),
+            properties: Arc::new(properties),
+            folder,
+            file: None,
+            parts: 0,
+            in_file: 0,
+            cells: table.columns.iter().map(|c| Cells::new(c.kind)).collect(),
+            waiting: 0,
+            rows: 0,
+        })
+    }
+
+    fn push<const N: usize>(&mut self, row: [Value; N]) -> Result<(), Error> {
+        debug_assert_eq!(N, self.table.columns.len(), "{}", self.table.name);
+        for ((value, cells), column) in row.into_iter().zip(&mut self.cells).zip(self.table.columns) {
+            cells.push(value, column.optional);
+        }
+        self.waiting += 1;
+        self.rows += 1;
+        if self.waiting >= GROUP_ROWS { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        if self.file.is_none() {
+            let path = self.folder.join(format!("part-{:05}.parquet", self.parts));
+            let file = File::create_new(&path).map_err(|error| Error::Write { path, error })?;
+            let writer = SerializedFileWriter::new(file, self.schema.clone(), self.properties.clone());
+            self.file = Some(writer.map_err(|error| Error::Parquet { path: self.folder.clone(), error })?);
+            self.parts += 1;
+        }
+        let failed = |error| Error::Parquet { path: self.folder.clone(), error };
+        let Some(file) = self.file.as_mut() else { return Ok(()) };
+        let mut group = file.next_row_group().map_err(failed)?;
+        for (cells, column) in self.cells.iter_mut().zip(self.table.columns) {
+            cells.write(&mut group, column.optional).map_err(failed)?;
+        }
+        group.close().map_err(failed)?;
+        self.in_file += self.waiting;
+        self.waiting = 0;
+        if self.in_file >= FILE_ROWS { self.close_file() } else { Ok(()) }
+    }
+
+    fn close_file(&mut self) -> Result<(), Error> {
+        self.in_file = 0;
+        match self.file.take() {
+            Some(file) => file.close().map(|_| ()).map_err(|error| Error::Parquet { path: self.folder.clone(), error }),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(mut self) -> Result<(&'static str, u64), Error> {
+        if self.waiting > 0 || self.parts == 0 {
+            // a table without rows is a file all the same: queries find its columns
+            self.flush()?;
+        }
+        self.close_file()?;
+        Ok((self.table.name, self.rows))
+    }
+}
+
+/// A frame, as its table has it.
+#[derive(Clone, Debug)]
+pub struct FrameRow<'a> {
+    /// Number, from 1.
+    pub frame: u64,
+    /// ns since the Unix epoch.
+    pub time_ns: Option<i64>,
+    /// Number of the interface.
+    pub interface: u32,
+    /// Bytes on the wire.
+    pub wire_length: u32,
+    /// Bytes captured.
+    pub captured_length: u32,
+    /// The highest layer that was understood.
+    pub protocol: &'a str,
+    /// Sender and receiver.
+    pub addresses: [String; 2],
+    /// Connection, and who sent it.
+    pub place: Option<(u32, End)>,
+    /// Exchange; 0 for none.
+    pub exchange: u64,
+    /// Whether it went out before.
+    pub retransmission: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    first: u64,
+    packets: u64,
+    bytes: u64,
+    key: Option<(u32, u64)>,
+}
+
+/// Takes an analysis as it goes, and writes it.
+#[derive(Debug)]
+pub struct Tables {
+    frames: Writer,
+    messages: Writer,
+    exchanges: Writer,
+    findings: Writer,
+    credits: Writer,
+    connections: Writer,
+    open: BTreeMap<(u32, usize, &'static str), Open>,
+    error: Option<Error>,
+}
+
+impl Tables {
+    /// Will write into `folder`, which is made where it is missing; the partition is named after `capture`.
+    ///
+    /// # Errors
+    /// See [`enum@Error`].
+    pub fn new(folder: &Path, capture: &str) -> Result<Self, Error> {
+        let safe: String = capture.chars().map(|c| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }).collect();
+        let writer = |name: &str| Writer::new(Table::of(name), folder, &safe);
+        Ok(Self {
+            frames: writer("frames")?,
+            messages: writer("messages")?,
+            exchanges: writer("exchanges")?,
+            findings: writer("findings")?,
+            credits: writer("credits")?,
+            connections: writer("connections")?,
+            open: BTreeMap::new(),
+            error: None,
+        })
+    }
+
+    /// The next frame.
+    pub fn frame(&mut self, f: FrameRow<'_>) {
+        let [source, destination] = f.addresses;
+        let row = [
+            f.frame.into(),
+            f.time_ns.into(),
+            f.interface.into(),
+            f.wire_length.into(),
+            f.captured_length.into(),
+            f.protocol.into(),
+            source.into(),
+            destination.into(),
+            f.place.map(|p| p.0).into(),
+            f.place.map(|p| end_name(p.1)).into(),
+            Some(f.exchange).filter(|e| *e > 0).into(),
+            f.retransmission.into(),
+        ];
+        let done = self.frames.push(row);
+        self.keep(done);
+    }
+
+    /// What only the end tells. Returns how many rows each table has.
+    ///
+    /// # Errors
+    /// The first thing that could not be written.
+    pub fn finish(mut self, report: &Report) -> Result<Vec<(&'static str, u64)>, Error> {
+        for connection in &report.connections {
+            let mut numbers = connection.followed_as.clone();
+            if !numbers.contains(&connection.id) && numbers.is_empty() {
+                numbers.push(connection.id);
+            }
+            for number in numbers {
+                let [client, server] = &connection.peers;
+                let done = self.connections.push([
+                    number.into(),
+                    connection.id.into(),
+                    connection.transport.map_or("", |t| t.key()).into(),
+                    connection.protocol.key().into(),
+                    connection.handshake.key().into(),
+                    address(&client.address).into(),
+                    address(&server.address).into(),
+                    u32::from(server.port).into(),
+                    connection.client_end.map(end_name).into(),
+                    client.qp.into(),
+                    server.qp.into(),
+                    connection.first.frame.into(),
+                    connection.last.frame.into(),
+                ]);
+                self.keep(done);
+            }
+        }
+        for finding in report.findings.ranked() {
+            let done = self.findings.push([
+                finding.rule.id().into(),
+                finding.severity.name().into(),
+                finding.certainty.name().into(),
+                finding.connection.into(),
+                finding.frame.into(),
+                finding.time_ns.into(),
+                finding.last_time_ns.into(),
+                finding.by.name().into(),
+                finding.text.as_str().into(),
+                finding.rule.row().spec.into(),
+                finding.count.into(),
+            ]);
+            self.keep(done);
+        }
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        [self.frames, self.messages, self.exchanges, self.findings, self.credits, self.connections].into_iter().map(Writer::finish).collect()
+    }
+
+    fn keep(&mut self, done: Result<(), Error>) {
+        if let (Err(error), None) = (done, &self.error) {
+            self.error = Some(error);
+        }
+    }
+}
+
+/// An address as the tables have it.
+pub fn address(addr: &rdmascope_dissector::frame::Addr) -> String {
+    struct Shown<'a>(&'a rdmascope_dissector::frame::Addr);
+    impl fmt::Display for Shown<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            show_address(self.0, f)
+        }
+    }
+    Shown(addr).to_string()
+}
+
+const fn end_name(end: End) -> &'static str {
+    match end {
+        End::A => "a",
+        End::B => "b",
+    }
+}
+
+const fn verb_name(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Send => "send",
+        Verb::SendInvalidate => "send_invalidate",
+        Verb::Write => "write",
+        Verb::ReadRequest => "read_request",
+        Verb::ReadResponse => "read_response",
+        Verb::Atomic => "atomic",
+        Verb::Terminate => "terminate",
+    }
+}
+
+impl Sink for Tables {
+    fn op(&mut self, connection: u32, op: &RdmaOp<'_>) {
+        // the last packet of a Send may be one that invalidates
+        let kind = if op.verb == Verb::SendInvalidate { "send" } else { verb_name(op.verb) };
+        let slot = (connection, op.by.index(), kind);
+        let key = if let Placement::Memory { key, address } = op.placement { Some((key, address)) } else { None };
+        let bytes = if op.verb == Verb::ReadRequest { op.message_length.unwrap_or(0) } else { op.length };
+        if op.part.begins() {
+            self.open.remove(&slot);
+        }
+        if !op.part.ends() && self.open.len() >= OPEN_MAX {
+            self.open.clear();
+        }
+        let mut open = self.open.remove(&slot).unwrap_or(Open { first: op.at.frame, packets: 0, bytes: 0, key });
+        open.packets += 1;
+        open.bytes += u64::from(bytes);
+        if !op.part.ends() {
+            self.open.insert(slot, open);
+            return;
+        }
+        let done = self.messages.push([
+            connection.into(),
+            open.first.into(),
+            op.at.frame.into(),
+            op.at.time.into(),
+            end_name(op.by).into(),
+            verb_name(op.verb).into(),
+            open.packets.into(),
+            open.bytes.into(),
+            open.key.map(|k| k.0).into(),
+            open.key.map(|k| format!("{:#018x}", k.1)).into(),
+            op.invalidate.into(),
+        ]);
+        self.keep(done);
+    }
+
+    fn exchange(&mut self, e: &Exchange) {
+        let split = e.reply_end.map(|_| e.split());
+        let operations = |t: &Transfer| t.operations;
+        let family = match e.family {
+            rdmascope_analyzer::exchange::Family::Smb2 => "smb2",
+            rdmascope_analyzer::exchange::Family::Rpc => "rpc",
+        };
+        let done = self.exchanges.push([
+            e.id.into(),
+            e.connection.into(),
+            family.into(),
+            e.command.into(),
+            e.message_id.into(),
+            e.request.frame.into(),
+            e.reply_end.map(|at| at.frame).into(),
+            e.request.time.into(),
+            e.status.into(),
+            e.failed.into(),
+            e.file.as_deref().into(),
+            e.offset.into(),
+            e.length.into(),
+            e.channel.name().into(),
+            e.descriptor_count.into(),
+            operations(&e.reads).into(),
+            e.reads.bytes.into(),
+            operations(&e.writes).into(),
+            e.writes.bytes.into(),
+            e.bytes_moved.into(),
+            e.latency().into(),
+            split.map(|s| s.wire).into(),
+            split.map(|s| s.server).into(),
+            split.map(|s| s.rdma).into(),
+            e.wait_for_credit.into(),
+            e.retransmissions.into(),
+        ]);
+        self.keep(done);
+    }
+
+    fn credits(&mut self, connection: u32, at: At, held: [Option<i64>; 2]) {
+        let done = self.credits.push([connection.into(), at.frame.into(), at.time.into(), held[0].into(), held[1].into()]);
+        self.keep(done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_schema_is_one() {
+        for table in TABLES {
+            let schema = parse_message_type(&table.schema()).unwrap();
+            assert_eq!(schema.get_fields().len(), table.columns.len());
+        }
+    }
+
+    #[test]
+    fn the_documentation_is_the_declaration() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("parquet/README.md");
+        let text = fs::read_to_string(&page).unwrap();
+        let (before, after) = text.split_once("## Tables\n").unwrap();
+        if std::env::var_os("UPDATE").is_some() {
+            fs::write(&page, format!("{before}## Tables\n{}", documentation())).unwrap();
+        } else {
+            assert_eq!(after, documentation(), "UPDATE=1 cargo test -p rdmascope-plugins --features parquet writes it anew");
+        }
+    }
+
+    #[test]
+    fn a_partition_is_not_written_over_and_its_name_leads_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let tables = Tables::new(folder.path(), "../a b=c").unwrap();
+        let rows = tables.finish(&Report::default()).unwrap();
+        assert_eq!(rows.iter().map(|r| r.1).sum::<u64>(), 0);
+        assert!(folder.path().join("frames/capture=.._a_b_c/part-00000.parquet").exists());
+        assert!(matches!(Tables::new(folder.path(), "../a b=c"), Err(Error::Exists(_))));
+    }
+}

@@ -1,0 +1,217 @@
+//! rdmascope as a source of captures inside of Wireshark (its extcap interface): Wireshark runs this program with `--extcap-…`, lists
+//! what it prints as interfaces, shows the options in its dialog, and reads pcapng from a pipe that it names.
+//!
+//! | interface | what |
+//! | --- | --- |
+//! | `rdmascope-NAME` | what `rdmascope capture -i NAME` sees: a network interface, or an RDMA card by its verbs sniffer |
+//! | `rdmascope-follow` | a capture that is still being written, by `rdmascope capture -w` here or on another machine, or a named pipe |
+//!
+//! `rdmascope export wireshark --install` puts a link to this program where Wireshark looks.
+
+use crate::cli::Cli;
+use crate::live::Signals;
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use rdmascope_capture::live::{Filter, list, rdma};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Before the name of an interface: Wireshark's own interfaces have the bare names.
+const PREFIX: &str = "rdmascope-";
+const FOLLOW: &str = "rdmascope-follow";
+/// Between two looks at a file that has ended for now.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Whether Wireshark asks: by an argument, or because the program was called by the name of its link.
+pub(crate) fn is_asked(arguments: &[OsString]) -> bool {
+    let text = |a: &OsString| a.to_string_lossy().into_owned();
+    let by_name = arguments.first().is_some_and(|a| Path::new(a).file_stem().is_some_and(|n| n == "rdmascope-extcap"));
+    by_name || arguments.iter().skip(1).any(|a| text(a).starts_with("--extcap-"))
+}
+
+/// What Wireshark asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Asked {
+    interfaces: bool,
+    interface: Option<String>,
+    dlts: bool,
+    config: bool,
+    capture: bool,
+    fifo: Option<PathBuf>,
+    filter: Option<String>,
+    /// Options of the dialog, for `rdmascope capture`.
+    options: Vec<String>,
+    path: Option<PathBuf>,
+}
+
+impl Asked {
+    /// Options have their value behind `=` or as the next argument. What a later Wireshark may add is ignored.
+    fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Self> {
+        let mut asked = Self::default();
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            let (name, value) = match argument.split_once('=') {
+                Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+                None => (argument, None),
+            };
+            let mut value = || value.clone().or_else(|| arguments.next()).with_context(|| format!("{name} needs a value"));
+            match name.as_str() {
+                "--extcap-interfaces" => asked.interfaces = true,
+                "--extcap-interface" => asked.interface = Some(value()?),
+                "--extcap-dlts" => asked.dlts = true,
+                "--extcap-config" => asked.config = true,
+                "--capture" => asked.capture = true,
+                "--fifo" => asked.fifo = Some(value()?.into()),
+                "--extcap-capture-filter" => asked.filter = Some(value()?).filter(|f| !f.is_empty()),
+                "--path" => asked.path = Some(value()?.into()),
+                "--headers-only" | "--no-promiscuous" => asked.options.push(name),
+                "--snapshot-length" | "--buffer-size" | "--sockets" => {
+                    let value = value()?;
+                    // 0 stands for the default in the dialog
+                    if value != "0" && !value.is_empty() {
+                        asked.options.extend([name, value]);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// Answers Wireshark.
+pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode> {
+    let asked = Asked::parse(arguments.iter().skip(1).map(|a| a.to_string_lossy().into_owned()))?;
+    let mut out = String::new();
+    if asked.interfaces {
+        out = interfaces();
+    } else if asked.dlts {
+        out = "dlt {number=1}{name=EN10MB}{display=As the interface is}\n".to_owned();
+    } else if asked.config {
+        out = config(asked.interface.as_deref()).to_owned();
+    } else if asked.capture {
+        return capture(&asked);
+    } else if let Some(filter) = &asked.filter {
+        // Wireshark takes any output as what is wrong with it
+        if let Err(e) = filter.parse::<Filter>() {
+            out = format!("{e}\n");
+        }
+    } else {
+        bail!("this is rdmascope as a source of captures for Wireshark; run rdmascope itself instead");
+    }
+    match io::stdout().write_all(out.as_bytes()) {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Braces end a value, and Wireshark knows no way to escape them.
+fn value(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() || "{}".contains(c) { '_' } else { c }).collect()
+}
+
+fn interfaces() -> String {
+    let mut out = format!("extcap {{version={}}}{{display=rdmascope: storage over RDMA}}\n", env!("CARGO_PKG_VERSION"));
+    for place in list(Path::new(rdma::SYS)) {
+        let cannot = place.cannot.as_deref().map(|why| format!("; {why}")).unwrap_or_default();
+        let display = value(&format!("rdmascope {}: {}{cannot}", place.name, place.sees));
+        out += &format!("interface {{value={PREFIX}{}}}{{display={display}}}\n", value(&place.name));
+    }
+    out += &format!("interface {{value={FOLLOW}}}{{display=rdmascope: a capture that is being written, or a pipe}}\n");
+    out
+}
+
+fn config(interface: Option<&str>) -> &'static str {
+    if interface == Some(FOLLOW) {
+        return "arg {number=0}{call=--path}{display=File or named pipe}{type=fileselect}{required=true}{tooltip=pcap or pcapng, not compressed; \
+                what is appended to it comes, too}\n";
+    }
+    "arg {number=0}{call=--headers-only}{display=Without bulk data}{type=boolflag}{default=false}{tooltip=Messages whole, bulk data of RDMA Reads \
+     and Writes without its bytes}\n\
+     arg {number=1}{call=--snapshot-length}{display=Bytes of each frame}{type=unsigned}{range=0,262144}{default=0}{tooltip=0 keeps all}\n\
+     arg {number=2}{call=--buffer-size}{display=MiB of kernel memory}{type=unsigned}{range=0,65536}{default=0}{tooltip=For each socket; 0 is 64}\n\
+     arg {number=3}{call=--sockets}{display=Sockets}{type=unsigned}{range=0,64}{default=0}{tooltip=Among which the kernel spreads flows; 0 is 1}\n\
+     arg {number=4}{call=--no-promiscuous}{display=Only frames for this host}{type=boolflag}{default=false}\n"
+}
+
+fn capture(asked: &Asked) -> Result<ExitCode> {
+    let (Some(interface), Some(fifo)) = (&asked.interface, &asked.fifo) else { bail!("--capture needs --extcap-interface and --fifo") };
+    if interface == FOLLOW {
+        let Some(path) = &asked.path else { bail!("no file or pipe is named: set it in the options of the interface") };
+        return follow(path, fifo);
+    }
+    let name = interface.strip_prefix(PREFIX).with_context(|| format!("{interface} is no interface of rdmascope"))?;
+    let fifo = fifo.to_str().context("the name of the pipe is not UTF-8")?;
+    let mut arguments = vec!["rdmascope", "capture", "--quiet", "-i", name, "-w", fifo];
+    if let Some(filter) = &asked.filter {
+        arguments.extend(["-f", filter]);
+    }
+    arguments.extend(asked.options.iter().map(String::as_str));
+    super::run(Cli::try_parse_from(arguments)?)
+}
+
+/// Copies a capture into the pipe, and what is appended to it, until somebody stops us or the pipe closes.
+fn follow(path: &Path, fifo: &Path) -> Result<ExitCode> {
+    let signals = Signals::listen()?;
+    let mut from = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let is_regular = from.metadata().is_ok_and(|m| m.is_file());
+    let mut to = OpenOptions::new().write(true).open(fifo).with_context(|| format!("{} cannot be written", fifo.display()))?;
+    let mut buffer = vec![0; 1 << 16];
+    while !signals.stop.load(Ordering::Relaxed) {
+        let n = match from.read(&mut buffer) {
+            Ok(n) => n,
+            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+            Err(e) => return Err(e).with_context(|| format!("{} cannot be read", path.display())),
+        };
+        if n == 0 && !is_regular {
+            break;
+        }
+        if n == 0 {
+            std::thread::sleep(WAIT);
+            continue;
+        }
+        match to.write_all(&buffer[..n]) {
+            Ok(()) => {}
+            // Wireshark has enough
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => break,
+            Err(e) => return Err(e).context("Wireshark's pipe cannot be written"),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(text: &str) -> Asked {
+        Asked::parse(text.split(' ').map(str::to_owned)).unwrap()
+    }
+
+    #[test]
+    fn values_stand_behind_an_equals_sign_or_next() {
+        let a = asked("--extcap-version=4.6 --capture --extcap-interface rdmascope-eth0 --fifo=/tmp/x --extcap-capture-filter=rdma --headers-only --buffer-size 0 --sockets=4");
+        assert_eq!((a.interface.as_deref(), a.fifo.as_deref(), a.filter.as_deref()), (Some("rdmascope-eth0"), Some(Path::new("/tmp/x")), Some("rdma")));
+        assert!(a.capture);
+        assert_eq!(a.options, ["--headers-only", "--sockets", "4"]);
+        assert!(Asked::parse(["--fifo".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn only_wireshark_is_answered() {
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert!(is_asked(&words("/usr/bin/rdmascope --extcap-interfaces")));
+        assert!(is_asked(&words("/home/u/.config/wireshark/extcap/rdmascope-extcap")));
+        assert!(!is_asked(&words("rdmascope capture -D")));
+    }
+
+    #[test]
+    fn names_cannot_leave_their_braces() {
+        assert_eq!(value("a{b}\nc"), "a_b__c");
+    }
+}

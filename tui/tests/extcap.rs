@@ -1,0 +1,186 @@
+//! rdmascope as a source of captures inside of Wireshark, tried as an ordinary user: listed, configured, captures, stops. Run as root,
+//! everything runs as nobody, because Wireshark ignores the folder named for root. Without tshark that is named on stderr; with `CI` set it is
+//! a failure.
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A folder that everybody may read, with the program in it and a folder of Wireshark's with a link to that.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("rdmascope").tempdir_in("/tmp").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_rdmascope"), folder.path().join("rdmascope")).unwrap();
+        fs::create_dir(folder.path().join("extcap")).unwrap();
+        symlink(folder.path().join("rdmascope"), folder.path().join("extcap/rdmascope-extcap")).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A command, run by an ordinary user.
+    fn command(&self, program: &str) -> Command {
+        let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
+        let mut command = if root {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.env("WIRESHARK_EXTCAP_DIR", self.path("extcap")).env("HOME", self.folder.path()).current_dir(self.folder.path());
+        command
+    }
+
+    fn rdmascope(&self, arguments: &[&str]) -> Output {
+        self.command(self.path("extcap/rdmascope-extcap").to_str().unwrap()).args(arguments).output().unwrap()
+    }
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn tshark() -> bool {
+    let there = Command::new("tshark").arg("--version").output().is_ok_and(|o| o.status.success());
+    if !there {
+        assert!(std::env::var_os("CI").is_none(), "tshark is not installed");
+        eprintln!("NOT TESTED: tshark is not installed");
+    }
+    there
+}
+
+fn sample() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples/probes/t1_nocm.pcap")
+}
+
+fn ends_within(child: &mut Child, limit: Duration) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < limit {
+        if child.try_wait().unwrap().is_some() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    false
+}
+
+#[test]
+fn wireshark_is_told_of_interfaces_and_their_options() {
+    let place = Place::new();
+    let interfaces = text(&place.rdmascope(&["--extcap-interfaces", "--extcap-version=4.6"]));
+    assert!(interfaces.starts_with("extcap {version="), "{interfaces}");
+    assert!(interfaces.contains("interface {value=rdmascope-lo}") && interfaces.contains("interface {value=rdmascope-follow}"), "{interfaces}");
+    let config = text(&place.rdmascope(&["--extcap-interface=rdmascope-lo", "--extcap-config"]));
+    assert!(config.lines().count() == 5 && config.contains("{call=--headers-only}"), "{config}");
+    assert!(text(&place.rdmascope(&["--extcap-interface", "rdmascope-lo", "--extcap-dlts"])).starts_with("dlt {number="));
+    assert_eq!(text(&place.rdmascope(&["--extcap-interface=rdmascope-lo", "--extcap-capture-filter=rdma"])), "");
+    assert_ne!(text(&place.rdmascope(&["--extcap-interface=rdmascope-lo", "--extcap-capture-filter=no such thing"])), "");
+    let neither = place.rdmascope(&[]);
+    assert_eq!(neither.status.code(), Some(2));
+}
+
+#[test]
+fn tshark_lists_captures_and_stops() {
+    if !tshark() {
+        return;
+    }
+    let place = Place::new();
+    let listed = text(&place.command("tshark").arg("-D").output().unwrap());
+    assert!(listed.contains("rdmascope-lo") && listed.contains("rdmascope-follow"), "{listed}");
+
+    // a capture that grows
+    let growing = place.path("growing.pcap");
+    let whole = fs::read(sample()).unwrap();
+    let (first, rest) = whole.split_at(24 + 16 + 20);
+    let mut file = File::create(&growing).unwrap();
+    file.write_all(first).unwrap();
+    fs::set_permissions(&growing, fs::Permissions::from_mode(0o644)).unwrap();
+    let option = format!("extcap.rdmascope_follow.path:{}", growing.display());
+    let mut child = place
+        .command("tshark")
+        .args(["-i", "rdmascope-follow", "-o", &option, "-c", "12", "-l", "-T", "fields", "-e", "frame.number", "-e", "smb_direct.credits.requested"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    file.write_all(rest).unwrap();
+    drop(file);
+    assert!(ends_within(&mut child, Duration::from_secs(30)), "tshark did not stop at 12 frames");
+    let output = child.wait_with_output().unwrap();
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(lines.lines().count(), 12, "{lines}\n{}", String::from_utf8_lossy(&output.stderr));
+    let left = Command::new("pgrep").args(["-f", growing.to_str().unwrap()]).output().unwrap();
+    assert!(left.stdout.is_empty(), "still running: {}", String::from_utf8_lossy(&left.stdout));
+}
+
+/// Only root can give an ordinary user the capability that capturing needs.
+#[test]
+fn tshark_captures_from_an_interface() {
+    let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
+    if !root || !tshark() {
+        eprintln!("NOT TESTED: only root can give the capability to capture");
+        return;
+    }
+    let place = Place::new();
+    let mut child = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+net_raw", "--ambient-caps=+net_raw", "tshark"])
+        .args(["-i", "rdmascope-lo", "-c", "3", "-T", "fields", "-e", "infiniband.bth.destqp"])
+        .env("WIRESHARK_EXTCAP_DIR", place.path("extcap"))
+        .env("HOME", place.folder.path())
+        .current_dir(place.folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // an RC Send to queue pair 0x11
+    let mut packet = vec![4, 0, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0, 1];
+    packet.resize(32, 0);
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(40) {
+        socket.send_to(&packet, "127.0.0.1:4791").unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(ends_within(&mut child, Duration::from_secs(5)), "tshark did not stop at 3 frames");
+    let output = child.wait_with_output().unwrap();
+    let (lines, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if said.contains("ermission") || said.contains("CAP_NET_RAW") {
+        assert!(std::env::var_os("CI").is_none(), "{said}");
+        eprintln!("NOT TESTED: this machine does not let capabilities through: {said}");
+        return;
+    }
+    assert_eq!(lines, "0x000011\n0x000011\n0x000011\n", "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+#[test]
+fn without_permission_the_reason_is_said() {
+    let place = Place::new();
+    let fifo = place.path("fifo");
+    assert!(place.command("mkfifo").arg(&fifo).status().unwrap().success());
+    let argument = format!("--fifo={}", fifo.display());
+    // whoever may capture is not held back by anything; that is not tried here
+    let interfaces = text(&place.rdmascope(&["--extcap-interfaces"]));
+    if !interfaces.contains("CAP_NET_RAW") {
+        eprintln!("NOT TESTED: this user may capture");
+        return;
+    }
+    let output = place.rdmascope(&["--capture", "--extcap-interface=rdmascope-lo", &argument]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("CAP_NET_RAW"), "{said}");
+}
