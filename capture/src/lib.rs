@@ -26,7 +26,7 @@ pub use error::{Damage, Error, Problem, Result};
 pub use mapped::{CaptureFile, MappedSource, RecordIter};
 pub use merge::MergedSource;
 pub use metadata::{
-    Clock, Format, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_KEPT_BYTES, MAX_SECTIONS, Metadata, Secrets, Section,
+    Clock, Format, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_KEPT_BYTES, MAX_SECTIONS, Metadata, Name, Secrets, Section,
 };
 pub use open::{Capture, OpenOptions, open};
 pub use rdmascope_dissector::frame::LinkType;

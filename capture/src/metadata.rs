@@ -25,6 +25,8 @@ pub struct Metadata {
     pub interfaces: Vec<Interface>,
     /// Decryption secrets in file order.
     pub secrets: Vec<Secrets>,
+    /// Names of addresses in file order.
+    pub names: Vec<Name>,
     /// Pieces of metadata (comments, names, secrets) left out because [`MAX_KEPT_BYTES`] was reached.
     pub not_kept: u64,
     /// Grows with every change, so that a copy can tell whether it is stale.
@@ -226,6 +228,15 @@ pub struct InterfaceStatistics {
     pub dropped_by_os: Option<u64>,
     /// Frames handed to the capturing program (`isb_usrdeliv`).
     pub delivered: Option<u64>,
+}
+
+/// A name of an address (Name Resolution Block).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// Four bytes of IPv4 or sixteen of IPv6.
+    pub address: Vec<u8>,
+    /// What it is called.
+    pub name: String,
 }
 
 /// Keys to decrypt frames with (Decryption Secrets Block).

@@ -9,11 +9,11 @@
 //! old packet 2 · length · interface 2 · drops 2 · then as above
 //! simple     3 · length · wire 4 · bytes, padded to 4
 //! ```
-//! Blocks of other types are passed over, except for statistics (5) and decryption secrets (0xa), which are kept.
+//! Blocks of other types are passed over, except for names (4), statistics (5) and decryption secrets (0xa), which are kept.
 
 use crate::LinkType;
 use crate::error::Damage;
-use crate::metadata::{Clock, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_SECTIONS, Metadata, Secrets, Section};
+use crate::metadata::{Clock, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_SECTIONS, Metadata, Name, Secrets, Section};
 use crate::record::{Flags, OPT_COMMENT, Options};
 use crate::walk::{Span, Step};
 
@@ -24,6 +24,7 @@ pub(crate) const SIMPLE_PACKET: u32 = 0x3;
 pub(crate) const INTERFACE_STATISTICS: u32 = 0x5;
 pub(crate) const ENHANCED_PACKET: u32 = 0x6;
 pub(crate) const DECRYPTION_SECRETS: u32 = 0xa;
+pub(crate) const NAME_RESOLUTION: u32 = 0x4;
 
 /// The byte-order magic of a section header, as read in the right order.
 pub(crate) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
@@ -237,9 +238,35 @@ impl Pcapng {
                     metadata.revision += 1;
                 }
             }
+            NAME_RESOLUTION => Self::names(block, metadata)?,
             _ => {}
         }
         Ok(Step::Other { len: block.bytes.len() })
+    }
+
+    /// Records of an address and its names, each name with a zero behind it. What is of another kind is passed over.
+    fn names(block: &Block<'_>, metadata: &mut Metadata) -> Result<(), Damage> {
+        let (mut at, end) = (8, block.bytes.len().saturating_sub(4));
+        while at + 4 <= end {
+            let (kind, len) = (block.u16_at(at)?, usize::from(block.u16_at(at + 2)?));
+            let address_len = match kind {
+                0 => break,
+                1 => 4,
+                2 => 16,
+                _ => usize::MAX,
+            };
+            let value = block.bytes.get(at + 4..(at + 4 + len).min(end)).unwrap_or(&[]);
+            if let Some((address, names)) = value.split_at_checked(address_len) {
+                for name in names.split(|b| *b == 0).filter(|n| !n.is_empty()) {
+                    if let Some(name) = metadata.keep_text(name) {
+                        metadata.names.push(Name { address: address.to_vec(), name });
+                        metadata.revision += 1;
+                    }
+                }
+            }
+            at += 4 + len.next_multiple_of(4);
+        }
+        Ok(())
     }
 
     fn interface_description(&self, block: &Block<'_>, metadata: &mut Metadata) -> Result<(), Damage> {
@@ -504,6 +531,49 @@ mod tests {
             assert_eq!((s.has_time, s.wire_len, &s.bytes[..]), (false, 9, &b"abc"[..]));
             assert_eq!((o.time_ns, o.wire_len, &o.bytes[..]), (1000, 60, &b"xy"[..]));
         }
+    }
+
+    #[test]
+    fn names_are_kept_and_written_again() {
+        let file = [
+            (1u16, &[192, 0, 2, 1][..], &b"server\0server.example\0"[..]),
+            (2, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1][..], b"six\0"),
+            (9, b"abcd", b"what is this\0"),
+        ];
+        let mut body = Vec::new();
+        for (kind, address, names) in file {
+            body.extend_from_slice(&kind.to_le_bytes());
+            body.extend_from_slice(&((address.len() + names.len()) as u16).to_le_bytes());
+            body.extend_from_slice(&[address, names].concat());
+            body.resize(body.len().next_multiple_of(4), 0);
+        }
+        body.extend_from_slice(&[0; 4]);
+        let block = |body: &[u8]| {
+            let len = (body.len() as u32 + 12).to_le_bytes();
+            [&NAME_RESOLUTION.to_le_bytes()[..], &len, body, &len].concat()
+        };
+        let read = |bytes: &[u8]| {
+            let mut metadata = Metadata::default();
+            let block = Block { kind: NAME_RESOLUTION, bytes, big_endian: false };
+            Pcapng::names(&block, &mut metadata).unwrap();
+            metadata.names
+        };
+        let names = read(&block(&body));
+        assert_eq!(names.iter().map(|n| n.name.as_str()).collect::<Vec<_>>(), ["server", "server.example", "six"]);
+        assert_eq!((names[0].address.len(), names[2].address.len()), (4, 16));
+        for cut in 0..body.len() {
+            // whatever is cut off, what is left is read without a panic
+            read(&block(&body[..cut]));
+        }
+
+        let mut writer = crate::PcapngWriter::new(Vec::new(), "names", &Section::default()).unwrap();
+        for name in &names {
+            writer.write_name(name).unwrap();
+        }
+        let written = writer.finish().unwrap();
+        let at = written.windows(4).position(|w| w == NAME_RESOLUTION.to_le_bytes()).unwrap();
+        let len = u32::from_le_bytes(written[at + 4..at + 8].try_into().unwrap()) as usize;
+        assert_eq!(read(&written[at..at + len]), names[..1]);
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::{Out, Output, create};
 use crate::error::Result;
-use crate::metadata::{Interface, InterfaceStatistics, Metadata, Section};
+use crate::metadata::{Interface, InterfaceStatistics, Metadata, Name, Section};
 use crate::pcapng::{
-    BYTE_ORDER_MAGIC, DECRYPTION_SECRETS, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, SECTION_HEADER, SIMPLE_PACKET,
+    BYTE_ORDER_MAGIC, DECRYPTION_SECRETS, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, NAME_RESOLUTION, SECTION_HEADER, SIMPLE_PACKET,
     option,
 };
 use crate::record::{EPB_DROPCOUNT, EPB_FLAGS, OPT_COMMENT, Record};
@@ -25,6 +25,7 @@ pub struct PcapngWriter<W: Write> {
     /// Snaplens of the interfaces described.
     interfaces: Vec<u32>,
     secrets: usize,
+    names: usize,
     /// The body of the block being made; kept for its room.
     block: Vec<u8>,
 }
@@ -39,7 +40,7 @@ impl PcapngWriter<Output> {
 impl<W: Write> PcapngWriter<W> {
     /// Writes to anything; `name` stands for the path in errors. Of `section`, hardware, os, application and comments are written.
     pub fn new(output: W, name: impl Into<PathBuf>, section: &Section) -> Result<PcapngWriter<W>> {
-        let mut writer = PcapngWriter { out: Out::new(output, name.into()), interfaces: Vec::new(), secrets: 0, block: Vec::new() };
+        let mut writer = PcapngWriter { out: Out::new(output, name.into()), interfaces: Vec::new(), secrets: 0, names: 0, block: Vec::new() };
         writer.begin(&[&BYTE_ORDER_MAGIC.to_le_bytes(), &[1, 0, 0, 0], &u64::MAX.to_le_bytes()]);
         writer.texts(&section.comments)?;
         writer.text(option::SHB_HARDWARE, section.hardware.as_deref())?;
@@ -77,6 +78,9 @@ impl<W: Write> PcapngWriter<W> {
     pub fn catch_up(&mut self, metadata: &Metadata) -> Result<()> {
         for interface in metadata.interfaces.get(self.interfaces.len()..).unwrap_or(&[]) {
             self.add_interface(interface)?;
+        }
+        for name in metadata.names.get(self.names..).unwrap_or(&[]) {
+            self.write_name(name)?;
         }
         for secrets in metadata.secrets.get(self.secrets..).unwrap_or(&[]) {
             self.write_secrets(secrets.kind, &secrets.data)?;
@@ -175,6 +179,24 @@ impl<W: Write> PcapngWriter<W> {
         self.begin(&[&kind.to_le_bytes(), &(data.len() as u32).to_le_bytes()]);
         self.end_with(DECRYPTION_SECRETS, 8, data)?;
         self.secrets += 1;
+        Ok(())
+    }
+
+    /// Appends a name of an address. `DoesNotFit` if the address is neither IPv4 nor IPv6, or the name is longer than a record can be.
+    pub fn write_name(&mut self, name: &Name) -> Result<()> {
+        let kind: u16 = match name.address.len() {
+            4 => 1,
+            16 => 2,
+            n => return Err(self.out.does_not_fit(format!("a name of an address of {n} bytes"))),
+        };
+        let Ok(len) = u16::try_from(name.address.len() + name.name.len() + 1) else {
+            return Err(self.out.does_not_fit(format!("a name of {} bytes", name.name.len())));
+        };
+        let mut records = [&kind.to_le_bytes()[..], &len.to_le_bytes(), &name.address, name.name.as_bytes(), &[0]].concat();
+        records.resize(records.len().next_multiple_of(4) + 4, 0);
+        self.begin(&[]);
+        self.end_with(NAME_RESOLUTION, 0, &records)?;
+        self.names += 1;
         Ok(())
     }
 
