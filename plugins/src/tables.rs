@@ -583,7 +583,10 @@ impl Tables {
         if let Some(error) = self.error {
             return Err(error);
         }
-        [self.frames, self.messages, self.exchanges, self.findings, self.credits, self.connections].into_iter().map(Writer::finish).collect()
+        [self.frames, self.messages, self.exchanges, self.findings, self.credits, self.connections]
+            .into_iter()
+            .map(Writer::finish)
+            .collect()
     }
 
     fn keep(&mut self, done: Result<(), Error>) {

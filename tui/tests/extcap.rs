@@ -83,7 +83,10 @@ fn wireshark_is_told_of_interfaces_and_their_options() {
     let place = Place::new();
     let interfaces = text(&place.rdmascope(&["--extcap-interfaces", "--extcap-version=4.6"]));
     assert!(interfaces.starts_with("extcap {version="), "{interfaces}");
-    assert!(interfaces.contains("interface {value=rdmascope-lo}") && interfaces.contains("interface {value=rdmascope-follow}"), "{interfaces}");
+    assert!(
+        interfaces.contains("interface {value=rdmascope-lo}") && interfaces.contains("interface {value=rdmascope-follow}"),
+        "{interfaces}"
+    );
     let config = text(&place.rdmascope(&["--extcap-interface=rdmascope-lo", "--extcap-config"]));
     assert!(config.lines().count() == 5 && config.contains("{call=--headers-only}"), "{config}");
     assert!(text(&place.rdmascope(&["--extcap-interface", "rdmascope-lo", "--extcap-dlts"])).starts_with("dlt {number="));
@@ -112,7 +115,21 @@ fn tshark_lists_captures_and_stops() {
     let option = format!("extcap.rdmascope_follow.path:{}", growing.display());
     let mut child = place
         .command("tshark")
-        .args(["-i", "rdmascope-follow", "-o", &option, "-c", "12", "-l", "-T", "fields", "-e", "frame.number", "-e", "smb_direct.credits.requested"])
+        .args([
+            "-i",
+            "rdmascope-follow",
+            "-o",
+            &option,
+            "-c",
+            "12",
+            "-l",
+            "-T",
+            "fields",
+            "-e",
+            "frame.number",
+            "-e",
+            "smb_direct.credits.requested",
+        ])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

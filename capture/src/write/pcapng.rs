@@ -7,8 +7,8 @@ use super::{Out, Output, create};
 use crate::error::Result;
 use crate::metadata::{Interface, InterfaceStatistics, Metadata, Name, Section};
 use crate::pcapng::{
-    BYTE_ORDER_MAGIC, DECRYPTION_SECRETS, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, NAME_RESOLUTION, SECTION_HEADER, SIMPLE_PACKET,
-    option,
+    BYTE_ORDER_MAGIC, DECRYPTION_SECRETS, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, NAME_RESOLUTION, SECTION_HEADER,
+    SIMPLE_PACKET, option,
 };
 use crate::record::{EPB_DROPCOUNT, EPB_FLAGS, OPT_COMMENT, Record};
 
@@ -40,7 +40,8 @@ impl PcapngWriter<Output> {
 impl<W: Write> PcapngWriter<W> {
     /// Writes to anything; `name` stands for the path in errors. Of `section`, hardware, os, application and comments are written.
     pub fn new(output: W, name: impl Into<PathBuf>, section: &Section) -> Result<PcapngWriter<W>> {
-        let mut writer = PcapngWriter { out: Out::new(output, name.into()), interfaces: Vec::new(), secrets: 0, names: 0, block: Vec::new() };
+        let mut writer =
+            PcapngWriter { out: Out::new(output, name.into()), interfaces: Vec::new(), secrets: 0, names: 0, block: Vec::new() };
         writer.begin(&[&BYTE_ORDER_MAGIC.to_le_bytes(), &[1, 0, 0, 0], &u64::MAX.to_le_bytes()]);
         writer.texts(&section.comments)?;
         writer.text(option::SHB_HARDWARE, section.hardware.as_deref())?;

@@ -195,8 +195,13 @@ mod tests {
 
     #[test]
     fn values_stand_behind_an_equals_sign_or_next() {
-        let a = asked("--extcap-version=4.6 --capture --extcap-interface rdmascope-eth0 --fifo=/tmp/x --extcap-capture-filter=rdma --headers-only --buffer-size 0 --sockets=4");
-        assert_eq!((a.interface.as_deref(), a.fifo.as_deref(), a.filter.as_deref()), (Some("rdmascope-eth0"), Some(Path::new("/tmp/x")), Some("rdma")));
+        let a = asked(
+            "--extcap-version=4.6 --capture --extcap-interface rdmascope-eth0 --fifo=/tmp/x --extcap-capture-filter=rdma --headers-only --buffer-size 0 --sockets=4",
+        );
+        assert_eq!(
+            (a.interface.as_deref(), a.fifo.as_deref(), a.filter.as_deref()),
+            (Some("rdmascope-eth0"), Some(Path::new("/tmp/x")), Some("rdma"))
+        );
         assert!(a.capture);
         assert_eq!(a.options, ["--headers-only", "--sockets", "4"]);
         assert!(Asked::parse(["--fifo".to_owned()]).is_err());
