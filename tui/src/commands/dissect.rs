@@ -44,7 +44,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         bail!("-T fields needs at least one -e FIELD");
     }
     let columns = matches!(format, Format::Fields | Format::Csv);
-    if !columns && !(args.fields.is_empty() && args.options.is_empty()) {
+    if !(columns || args.fields.is_empty() && args.options.is_empty()) {
         bail!("-e and -E need -T fields or -T csv");
     }
     if args.hex && format != Format::Text {
