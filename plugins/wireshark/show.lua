@@ -409,12 +409,26 @@ function p.init()
 end
 R.reset()
 
+-- The two ends of a TCP connection.
+local function pair(pinfo)
+    local from, to = tostring(pinfo.src) .. ":" .. pinfo.src_port, tostring(pinfo.dst) .. ":" .. pinfo.dst_port
+    return from < to and from .. "|" .. to or to .. "|" .. from
+end
+
 function p.dissector(tvb, pinfo, root)
     local facts
     if pinfo.visited or pinfo.number <= R.now.frame then
         facts = R.facts[pinfo.number]
     else
         facts = analyze(tvb, pinfo)
+        if facts and (pinfo.src_port == 445 or pinfo.dst_port == 445) then
+            for _, fact in ipairs(facts) do
+                if fact.what == "mpa" and not R.claimed[pair(pinfo)] then
+                    R.claimed[pair(pinfo)] = pinfo.number
+                    pinfo.conversation = claim
+                end
+            end
+        end
     end
     if facts then
         show(facts, tvb, pinfo, root)
@@ -425,14 +439,15 @@ register_postdissector(p)
 
 -- ── Ports of SMB and NFS that carry MPA ────────────────────────────────────────────────────────────────────────────────────
 
+-- Port 445 is left to its owner, which cannot be called from here: its plain TCP has to stay as it is. There the conversation is claimed when MPA is seen
+-- in it, so that in one pass the first frame of the two that begin MPA is still the owner's.
 local ports, owners = DissectorTable.get("tcp.port"), {}
-for _, port in ipairs({ 445, 5445, 20049 }) do
+for _, port in ipairs({ 5445, 20049 }) do
     owners[port] = ports:get_dissector(port)
 end
 
 function claim.dissector(tvb, pinfo, root)
-    local from, to = tostring(pinfo.src) .. ":" .. pinfo.src_port, tostring(pinfo.dst) .. ":" .. pinfo.dst_port
-    local key = from < to and from .. "|" .. to or to .. "|" .. from
+    local key = pair(pinfo)
     if not R.claimed[key] and tvb:len() >= 16 and R.mpa_opening(tvb:raw(0, math.min(tvb:len(), 20))) ~= "other" then
         R.claimed[key] = pinfo.number
     end
@@ -447,7 +462,7 @@ function claim.dissector(tvb, pinfo, root)
     return owner and owner:call(tvb, pinfo, root) or 0
 end
 
-for _, port in ipairs({ 445, 5445, 20049 }) do
+for _, port in ipairs({ 5445, 20049 }) do
     ports:add(port, claim)
 end
 

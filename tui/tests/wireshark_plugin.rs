@@ -145,6 +145,10 @@ fn the_plugin_says_of_every_frame_what_we_say() {
                 let mut mine = findings(a);
                 mine.retain(|f| judged.contains(f.0.as_str()));
                 assert_eq!(mine, findings(b), "{place}");
+                // the two frames that begin MPA on port 445 stay its owner's, which plain SMB on that port needs
+                if path.ends_with("i1_445.pcap") && ["4", "5"].contains(&a[0].as_str()) {
+                    continue;
+                }
                 for layer in LAYERS..FIELDS.len() {
                     assert!(a[layer].is_empty() || !b[layer].is_empty(), "{place}: no {}", FIELDS[layer]);
                 }
