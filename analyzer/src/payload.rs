@@ -38,6 +38,15 @@ impl Payload {
         length - have.min(length)
     }
 
+    /// Gives all of its first `length` bytes to `change`, to change what they are and not how many. `None` where they are not all there.
+    pub fn change<R>(&mut self, length: u64, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
+        if length == 0 || self.holes(length) > 0 || length > self.bytes.len() as u64 {
+            return None;
+        }
+        self.bytes.truncate(length as usize);
+        Some(change(&mut self.bytes))
+    }
+
     /// The exchange is complete, or never will be; its payload has `length` bytes. They go to whoever listens and its hash, where it is whole, into the row.
     pub fn seal<S: Sink>(&self, exchange: &mut Exchange, length: u64, env: &mut Env<S>) {
         let holes = self.holes(length);
@@ -90,5 +99,7 @@ mod tests {
         payload.put(u64::MAX, &[1], 1);
         payload.put(PAYLOAD_MAX, &[1], 1);
         assert_eq!(payload.holes(31), 1);
+        assert_eq!((payload.change(31, |_| ()), payload.change(0, |_| ())), (None, None));
+        assert_eq!(payload.change(12, |bytes| bytes.len()), Some(12));
     }
 }

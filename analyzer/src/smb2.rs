@@ -21,6 +21,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::smb2::compression;
+use rdmascope_dissector::wire::smb2::rdma_channel::{RdmaTransform, TransformType};
 use rdmascope_dissector::wire::smb2::{
     self, Body, BodyForm, ChannelInfo, Command, FileId, Framing, Header, NtStatus, Pdu, RequestMemo, Severity, Visitor,
 };
@@ -48,7 +49,25 @@ struct Pending {
     /// The key that the reply is to invalidate.
     invalidate: Option<u32>,
     payload: Option<Box<Payload>>,
+    /// What a WRITE's data goes through, where that is put together.
+    protection: Option<Protection>,
     by: End,
+}
+
+/// What data that RDMA moves goes through, \[MS-SMB2\] 2.2.43.1.
+#[derive(Debug)]
+struct Protection {
+    encrypts: bool,
+    signature: Box<[u8]>,
+    nonce: Box<[u8]>,
+}
+
+impl Protection {
+    fn of(transform: &RdmaTransform<'_>) -> Option<Self> {
+        let first = transform.transforms().next()?;
+        let encrypts = first.fixed.transform_type == TransformType::ENCRYPTION.0;
+        Some(Self { encrypts, signature: first.signature.into(), nonce: first.nonce.into() })
+    }
 }
 
 /// Keys, the common few without allocation.
@@ -175,13 +194,16 @@ impl Smb2 {
         t: &mut T,
     ) {
         let framing = Framing::of(upper.bytes);
-        self.plain(connection, env, by, upper, t);
+        let opaque = matches!(framing, Some(Framing::Encrypted | Framing::Compressed));
+        // the key that comes invalidated is a matter of what is inside
+        let outer = Upper { invalidate: upper.invalidate.filter(|_| !opaque), ..*upper };
+        self.plain(connection, env, by, &outer, t);
         let whole = upper.bytes.len() as u64 >= u64::from(upper.wire_length);
         if framing == Some(Framing::Encrypted) {
             self.encrypted = true;
         }
-        if depth >= LAYERS_MAX || !whole || !matches!(framing, Some(Framing::Encrypted | Framing::Compressed)) {
-            self.sealed(by, framing, upper);
+        if depth >= LAYERS_MAX || !whole || !opaque {
+            self.sealed(connection, env, by, framing, upper);
             return;
         }
         let mut clear = core::mem::take(&mut self.clear[depth]);
@@ -213,13 +235,16 @@ impl Smb2 {
                 t.end_source();
             }
         } else {
-            self.sealed(by, framing, upper);
+            self.sealed(connection, env, by, framing, upper);
         }
         self.clear[depth] = clear;
     }
 
     /// Remembers a message that nobody could look into.
-    fn sealed(&mut self, by: End, framing: Option<Framing>, upper: &Upper<'_>) {
+    fn sealed<S: Sink>(&mut self, connection: &mut Connection, env: &mut Env<S>, by: End, framing: Option<Framing>, upper: &Upper<'_>) {
+        if let (Some(Framing::Encrypted | Framing::Compressed), Some(key)) = (framing, upper.invalidate) {
+            connection.invalidated(env, upper.last, by.peer(), key);
+        }
         if framing == Some(Framing::Encrypted) {
             let (count, last) = &mut self.sealed[by.index()];
             *count += 1;
@@ -261,7 +286,9 @@ impl Smb2 {
         left.sort_by_key(|p| p.exchange.id);
         self.by_exchange.clear();
         for mut pending in left {
-            if let Some(payload) = pending.payload.take() {
+            // what is still encrypted is no payload
+            let encrypted = pending.protection.as_ref().is_some_and(|p| p.encrypts);
+            if let Some(payload) = pending.payload.take().filter(|_| !encrypted) {
                 let length = pending.exchange.length.unwrap_or(0);
                 payload.seal(&mut pending.exchange, length.into(), env);
             }
@@ -396,6 +423,7 @@ impl<S: Sink> Walk<'_, '_, S> {
             keys: KeyList::default(),
             invalidate: None,
             payload: None,
+            protection: None,
             by: self.by,
         };
         match &pdu.body {
@@ -419,6 +447,9 @@ impl<S: Sink> Walk<'_, '_, S> {
                     let text = format_args!("sent {bytes} bytes of a WRITE in {fragments} fragments that RDMA could have carried");
                     let mut court = self.connection.court(self.env, self.upper.last);
                     court.judge(Rule::SmbdFragCost, self.by, Certainty::Certain, text);
+                }
+                if self.env.options.payloads {
+                    pending.protection = write.channel.transform().and_then(|t| Protection::of(&t));
                 }
                 self.channel(pdu, &write.channel, write.payload_length(), Right::Read, &mut pending);
             }
@@ -644,9 +675,9 @@ impl<S: Sink> Walk<'_, '_, S> {
         for crypto in transform.transforms() {
             seen = seen.saturating_add(1);
             let (kind, signature, nonce) = (crypto.fixed.transform_type, crypto.fixed.signature_length, crypto.fixed.nonce_length);
-            encrypts |= kind == smb2::rdma_channel::TransformType::ENCRYPTION.0;
-            signs |= kind == smb2::rdma_channel::TransformType::SIGNING.0;
-            if signature > 16 || (kind == smb2::rdma_channel::TransformType::ENCRYPTION.0 && !matches!(nonce, 11 | 12)) {
+            encrypts |= kind == TransformType::ENCRYPTION.0;
+            signs |= kind == TransformType::SIGNING.0;
+            if signature > 16 || (kind == TransformType::ENCRYPTION.0 && !matches!(nonce, 11 | 12)) {
                 self.judge(
                     Rule::Smb2TransformLengths,
                     by,
@@ -787,14 +818,49 @@ impl<S: Sink> Walk<'_, '_, S> {
             let status = Status(status.0);
             self.judge(Rule::Smb2Error, self.by, Certainty::Certain, format_args!("{command} failed: {status}"));
         }
-        if let Some(payload) = pending.payload.take() {
+        if let Some(mut payload) = pending.payload.take() {
             let length = pending.exchange.bytes_moved;
-            payload.seal(&mut pending.exchange, length, self.env);
+            let protection = match &pdu.body {
+                Ok(Body::ReadResponse(read)) => read.transform().and_then(|t| Protection::of(&t)),
+                _ => pending.protection.take(),
+            };
+            if protection.is_none_or(|p| self.undo(header, &p, pending.by, length, &mut payload)) {
+                payload.seal(&mut pending.exchange, length, self.env);
+            } else if length > 0 {
+                pending.exchange.payload_holes = Some(length);
+            }
         }
         pending.exchange.close(self.connection.health.retransmissions);
         self.slow(&pending.exchange);
         self.smb2.commands.add(&pending.exchange);
         self.env.complete(&pending.exchange);
+    }
+
+    /// Undoes what data that RDMA moved went through. False where it stays encrypted.
+    fn undo(&mut self, header: &Header, protection: &Protection, client: End, length: u64, payload: &mut Payload) -> bool {
+        let Protection { encrypts, signature, nonce } = protection;
+        let unseal = &self.smb2.unseal;
+        let reads = header.command == Command::READ;
+        if *encrypts {
+            let direction = if reads { Direction::ToClient } else { Direction::ToServer };
+            return payload.change(length, |data| unseal.decrypt_rdma(header.session_id, direction, nonce, signature, data)) == Some(true);
+        }
+        let verdict = payload.change(length, |data| unseal.verify_rdma(header.session_id, nonce, signature, data));
+        match verdict {
+            Some(Verdict::Verified) => self.smb2.verified += 1,
+            Some(Verdict::Failed) => {
+                let (by, command) = if reads { (client.peer(), "READ") } else { (client, "WRITE") };
+                let certainty = self.certainty().min(Certainty::IfNothingWasMissed);
+                self.judge(
+                    Rule::Smb2Signature,
+                    by,
+                    certainty,
+                    format_args!("moved data of a {command} over RDMA whose signature is wrong"),
+                );
+            }
+            _ => {}
+        }
+        true
     }
 
     /// Whether the reply invalidated what the request asked it to.

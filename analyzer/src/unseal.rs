@@ -74,6 +74,22 @@ impl Unseal {
         session.decrypt(direction, message, output).ok()
     }
 
+    /// Decrypts data that RDMA moved: `data` is the plain text then. False without a key that fits.
+    pub fn decrypt_rdma(&self, session: u64, direction: Direction, nonce: &[u8], signature: &[u8], data: &mut alloc::vec::Vec<u8>) -> bool {
+        let Some(session) = self.sessions.get(&session) else { return false };
+        let mut output = alloc::vec::Vec::new();
+        let opened = session.decrypt_rdma(direction, nonce, signature, data, &mut output).is_ok();
+        if opened {
+            *data = output;
+        }
+        opened
+    }
+
+    /// What is to be thought of the signature of data that RDMA moved.
+    pub fn verify_rdma(&self, session: u64, nonce: &[u8], signature: &[u8], data: &[u8]) -> Verdict {
+        self.sessions.get(&session).map_or(Verdict::NoKey, |session| session.verify_rdma(nonce, signature, data))
+    }
+
     /// What is to be thought of a signed message's signature.
     pub fn verify(&mut self, pdu: &Pdu<'_>, keyring: &Keyring) -> Verdict {
         let id = pdu.header.session_id;

@@ -7,13 +7,15 @@ use crate::iwarp::Closed;
 use crate::iwarp::memory::Rights;
 use crate::smb2::client::{Client, Opened, Options, Pending, access, descriptor, disposition};
 use crate::smb2::ntlm::Credentials;
+use crate::smb2::transform::{self, Crypto};
 use crate::smb2::{Writer, header, message};
 use crate::transport::Transport;
-use rdmascope_analyzer::keys::Dialect;
+use rdmascope_analyzer::keys::{CipherId, Dialect, SigningAlgorithm};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Tagged, Untagged};
 use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
-use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
+use rdmascope_dissector::wire::smb2::negotiate::RdmaTransformId;
+use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, RdmaTransformFixed, TransformType};
 use rdmascope_dissector::wire::smb2::{Command, NtStatus};
 use rdmascope_dissector::wire::smbd::{self, BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
 use std::io::{self, Write};
@@ -30,6 +32,8 @@ const IDLE_WITHIN: Duration = Duration::from_secs(150);
 const ATTRIBUTE_DIRECTORY: u32 = 0x10;
 const DELETE_ON_CLOSE: u32 = 0x1000;
 const NOT_SUPPORTED: u32 = 0xc000_00bb;
+const INVALID_PARAMETER: NtStatus = NtStatus(0xc000_000d);
+const INVALID_SIGNATURE: NtStatus = NtStatus(0xc000_a000);
 /// Credits that the cases ask for.
 const CREDITS: u16 = 255;
 const MAX_RECEIVE: u32 = 8192;
@@ -69,8 +73,8 @@ impl Verdict {
 pub struct Case {
     /// Its name in the suite.
     pub name: &'static str,
-    /// The section of \[MS-SMBD\].
-    pub section: &'static str,
+    /// The section of \[MS-SMBD\], or of the specification that it names.
+    section: &'static str,
     /// What is tried, and what is to come of it.
     pub text: &'static str,
     run: fn(&mut Run<'_>) -> Result<Verdict>,
@@ -79,7 +83,12 @@ pub struct Case {
 impl Case {
     /// Whether it takes minutes: it waits for a timer of the server's.
     pub fn is_slow(&self) -> bool {
-        self.name.contains("IdleConnection_Server")
+        self.name.contains("IdleConnection_Server") || self.name.contains("CreditServer_Timeout")
+    }
+
+    /// Specification and section: `[MS-SMBD] 3.1.5.6`.
+    pub fn spec(&self) -> String {
+        if self.section.starts_with('[') { self.section.to_owned() } else { format!("[MS-SMBD] {}", self.section) }
     }
 }
 
@@ -90,7 +99,8 @@ pub struct Target {
     pub address: SocketAddr,
     /// What carries it, and how.
     pub config: Config,
-    /// Pause between MPA and the first message: Linux's software iWARP misses what comes while it still accepts.
+    /// Pause between MPA and the first message: Linux's software iWARP misses what comes while it still accepts. As long a pause comes before a
+    /// connection.
     pub settle: Duration,
     /// Who opens a session, for the cases of SMB2 over the RDMA channel.
     pub who: Credentials,
@@ -428,6 +438,33 @@ pub const CASES: &[Case] = &[
         },
     },
     Case {
+        name: "SmbdCreditMgmt_ConsumeAllCreditServer_Timeout",
+        section: "3.1.6.2",
+        text: "a server that has an answer and is granted no credits to send it ends the connection within 150 s (Windows: 5 s)",
+        run: |r| {
+            // so little fits into a message that the answer to NEGOTIATE takes more of them than are granted
+            let request = NegotiateRequest { max_receive_size: 136, ..request() };
+            let (mut channel, _) = r.negotiated(request)?;
+            let whole = smb2_negotiate();
+            let mut bytes = Vec::new();
+            DataTransfer { credits_granted: 2, ..data_header(whole.len() as u32, 0) }.emit(&mut bytes);
+            bytes.resize(24, 0);
+            bytes.extend_from_slice(&whole);
+            send(&mut channel, bytes);
+            let (until, mut came) = (Instant::now() + IDLE_WITHIN, 0);
+            loop {
+                match next(&mut channel, until.saturating_duration_since(Instant::now()))? {
+                    Next::Message(_) => came += 1,
+                    Next::Closed => return Ok(Verdict::Pass),
+                    Next::Nothing => return Ok(Verdict::Fail(format!("still open after {} s", IDLE_WITHIN.as_secs()))),
+                }
+                if came > 2 {
+                    return Ok(Verdict::Fail("sent more messages than it was granted credits".into()));
+                }
+            }
+        },
+    },
+    Case {
         name: "SmbdCreditMgmt_NegativeParameter_CreditRequested",
         section: "3.1.5.8",
         text: "a data transfer message with CreditsRequested 0 ends the connection",
@@ -616,11 +653,258 @@ pub const CASES: &[Case] = &[
         run: |r| r.invalidation(Dialect::SMB_3_0, true, RdmaChannel::RDMA_V1_INVALIDATE, false),
     },
     Case {
+        name: "BVT_Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES128CCM",
+        section: "[MS-SMB2] 3.3.5.12",
+        text: "what a READ moves over RDMA is encrypted with AES-128-CCM",
+        run: |r| r.transformed_read(encrypted(CipherId::AES_128_CCM), 1),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES128GCM",
+        section: "[MS-SMB2] 3.3.5.12",
+        text: "what a READ moves over RDMA is encrypted with AES-128-GCM",
+        run: |r| r.transformed_read(encrypted(CipherId::AES_128_GCM), 1),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES256CCM",
+        section: "[MS-SMB2] 3.3.5.12",
+        text: "what a READ moves over RDMA is encrypted with AES-256-CCM",
+        run: |r| r.transformed_read(encrypted(CipherId::AES_256_CCM), 1),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES256GCM",
+        section: "[MS-SMB2] 3.3.5.12",
+        text: "what a READ moves over RDMA is encrypted with AES-256-GCM",
+        run: |r| r.transformed_read(encrypted(CipherId::AES_256_GCM), 1),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_ReadMultipleOperation",
+        section: "[MS-SMB2] 3.3.5.12",
+        text: "eight READs at once, encrypted",
+        run: |r| r.transformed_read(encrypted(CipherId::AES_128_CCM), 8),
+    },
+    Case {
+        name: "BVT_Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES128CCM",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "what a WRITE moves over RDMA, encrypted with AES-128-CCM, is read back (writes)",
+        run: |r| r.transformed_write(encrypted(CipherId::AES_128_CCM), 1),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES128GCM",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "what a WRITE moves over RDMA, encrypted with AES-128-GCM, is read back (writes)",
+        run: |r| r.transformed_write(encrypted(CipherId::AES_128_GCM), 1),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES256CCM",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "what a WRITE moves over RDMA, encrypted with AES-256-CCM, is read back (writes)",
+        run: |r| r.transformed_write(encrypted(CipherId::AES_256_CCM), 1),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES256GCM",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "what a WRITE moves over RDMA, encrypted with AES-256-GCM, is read back (writes)",
+        run: |r| r.transformed_write(encrypted(CipherId::AES_256_GCM), 1),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteMultipleOperation",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "eight WRITEs at once, encrypted, are read back (writes)",
+        run: |r| r.transformed_write(encrypted(CipherId::AES_128_CCM), 8),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Signing_ReadLargeFile_AES_GMAC",
+        section: "[MS-SMB2] 3.3.5.12",
+        text: "what a READ moves over RDMA is signed with AES-GMAC",
+        run: |r| r.transformed_read(signed(SigningAlgorithm::AES_GMAC), 1),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Signing_ReadLargeFile_AES_CMAC",
+        section: "[MS-SMB2] 3.3.5.12",
+        text: "what a READ moves over RDMA is signed with AES-CMAC",
+        run: |r| r.transformed_read(signed(SigningAlgorithm::AES_CMAC), 1),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_AES_GMAC",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "what a WRITE moves over RDMA, signed with AES-GMAC, is read back (writes)",
+        run: |r| r.transformed_write(signed(SigningAlgorithm::AES_GMAC), 1),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_AES_CMAC",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "what a WRITE moves over RDMA, signed with AES-CMAC, is read back (writes)",
+        run: |r| r.transformed_write(signed(SigningAlgorithm::AES_CMAC), 1),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NoTransformIds_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "an encrypted WRITE with an RDMA transform that was not agreed on is refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| {
+            r.refused_transform(
+                Options { transforms: Vec::new(), ..encrypted(CipherId::AES_128_CCM) },
+                TransformType::ENCRYPTION,
+                INVALID_PARAMETER,
+                |c, d| transform::emit(RdmaChannel::RDMA_V1, &[c], d),
+            )
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_ZeroTransformCount_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "TransformCount 0 is refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, INVALID_PARAMETER, no_count),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_MultipleEncryptionStructure_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "two transforms of encryption are refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| {
+            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, INVALID_PARAMETER, |c, d| {
+                transform::emit(RdmaChannel::RDMA_V1, &[c.clone(), c], d)
+            })
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_EncryptionAndSigningStructure_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "a transform of encryption and one of signing are refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| {
+            r.refused_transform(
+                Options { transforms: vec![RdmaTransformId::SIGNING, RdmaTransformId::ENCRYPTION], ..encrypted(CipherId::AES_128_CCM) },
+                TransformType::ENCRYPTION,
+                INVALID_PARAMETER,
+                |c, d| {
+                    let signing = Crypto { kind: TransformType::SIGNING, ..c.clone() };
+                    transform::emit(RdmaChannel::RDMA_V1, &[c, signing], d)
+                },
+            )
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_BufferNotAligned_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "descriptors that do not begin at a multiple of 8 are refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, INVALID_PARAMETER, not_aligned),
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_SignatureLength_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "a signature of 17 bytes is refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| {
+            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, INVALID_PARAMETER, |mut c, d| {
+                c.signature.push(0);
+                transform::emit(RdmaChannel::RDMA_V1, &[c], d)
+            })
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NonceLength_CCM_10_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "a nonce of 10 bytes for AES-CCM is refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| {
+            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, INVALID_PARAMETER, |mut c, d| {
+                c.nonce.truncate(10);
+                transform::emit(RdmaChannel::RDMA_V1, &[c], d)
+            })
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NonceLength_CCM_12_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "a nonce of 12 bytes for AES-CCM is refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| {
+            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, INVALID_PARAMETER, |mut c, d| {
+                c.nonce.push(0);
+                transform::emit(RdmaChannel::RDMA_V1, &[c], d)
+            })
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NonceLength_GCM_11_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "a nonce of 11 bytes for AES-GCM is refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| {
+            r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, INVALID_PARAMETER, |mut c, d| {
+                c.nonce.truncate(11);
+                transform::emit(RdmaChannel::RDMA_V1, &[c], d)
+            })
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NonceLength_GCM_13_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "a nonce of 13 bytes for AES-GCM is refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| {
+            r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, INVALID_PARAMETER, |mut c, d| {
+                c.nonce.push(0);
+                transform::emit(RdmaChannel::RDMA_V1, &[c], d)
+            })
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_FlagsSignedNotSet_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "a transform of signing in a WRITE that is encrypted and not signed is refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| {
+            r.refused_transform(
+                Options { encrypt: true, ..signed(SigningAlgorithm::AES_GMAC) },
+                TransformType::SIGNING,
+                INVALID_PARAMETER,
+                |c, d| transform::emit(RdmaChannel::RDMA_V1, &[c], d),
+            )
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_SigningStructure_EncryptionId_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "a transform of signing, where encryption alone was agreed on, is refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| {
+            r.refused_transform(
+                Options { transforms: vec![RdmaTransformId::ENCRYPTION], ..signed(SigningAlgorithm::AES_GMAC) },
+                TransformType::SIGNING,
+                INVALID_PARAMETER,
+                |c, d| transform::emit(RdmaChannel::RDMA_V1, &[c], d),
+            )
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_InvalidSignature_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "a WRITE of data with another signature is refused with STATUS_INVALID_SIGNATURE (writes)",
+        run: |r| {
+            r.refused_transform(signed(SigningAlgorithm::AES_CMAC), TransformType::SIGNING, INVALID_SIGNATURE, |mut c, d| {
+                c.signature[3] ^= 0x55;
+                transform::emit(RdmaChannel::RDMA_V1, &[c], d)
+            })
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_NoTransformIds_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "a signed WRITE with an RDMA transform that was not agreed on is refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| {
+            r.refused_transform(
+                Options { transforms: Vec::new(), ..signed(SigningAlgorithm::AES_GMAC) },
+                TransformType::SIGNING,
+                INVALID_PARAMETER,
+                |c, d| transform::emit(RdmaChannel::RDMA_V1, &[c], d),
+            )
+        },
+    },
+    Case {
+        name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_ZeroTransformCount_Fails",
+        section: "[MS-SMB2] 3.3.5.13",
+        text: "TransformCount 0 in a signed WRITE is refused with STATUS_INVALID_PARAMETER (writes)",
+        run: |r| r.refused_transform(signed(SigningAlgorithm::AES_CMAC), TransformType::SIGNING, INVALID_PARAMETER, no_count),
+    },
+    Case {
         name: "Iwarp_Revision1",
         section: "6.1",
         text: "MPA revision 1 is spoken, or refused in the MPA Reply",
         run: |r| r.iwarp(|c| c.revision = 1),
     },
+    Case { name: "Iwarp_Crc", section: "6.1", text: "MPA with CRC", run: |r| r.iwarp(|c| c.crc = true) },
     Case { name: "Iwarp_NoCrc", section: "6.1", text: "MPA without asking for CRC", run: |r| r.iwarp(|c| c.crc = false) },
     Case {
         name: "Iwarp_Markers",
@@ -780,12 +1064,19 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Lets the server put the connection before away. Linux's ksmbd (6.12) makes two slab caches for each connection; where one is made while the same one of
+    /// another connection goes, the kernel refuses it for the sake of its name, and ksmbd then waits for itself and accepts nobody any more.
+    fn breathe(&self) {
+        std::thread::sleep(self.target.settle);
+    }
+
     /// A connection on which nothing but MPA has passed.
     fn connect(&mut self) -> Result<Channel> {
         self.connect_with(&self.target.config)
     }
 
     fn connect_with(&mut self, config: &Config) -> Result<Channel> {
+        self.breathe();
         let address = self.target.address;
         let failed = |source| Error::Connect { address: address.to_string(), source };
         let mut channel = Channel::connect_raw(address, config, Duration::from_secs(5)).map_err(failed)?;
@@ -921,16 +1212,17 @@ impl Run<'_> {
     }
 
     /// A session on the share; what stands in its way is a verdict.
-    fn session(&mut self, dialect: Dialect) -> Result<Result<Client, Verdict>> {
+    fn session(&mut self, options: Options) -> Result<Result<Client, Verdict>> {
         let mut config = self.target.config.clone();
         config.smbd.settle = self.target.settle.as_nanos() as i64;
+        self.breathe();
         let address = self.target.address;
         let failed = |source| Error::Connect { address: address.to_string(), source };
         let mut channel = Channel::connect(address, &config, Duration::from_secs(5)).map_err(failed)?;
         if !channel.is_card() {
             channel.record(Box::new(self.wire.clone()), "wire")?;
         }
-        let options = Options { dialects: vec![dialect], timeout: ANSWER_WITHIN, ..Options::default() };
+        let dialect = options.dialects.first().copied().unwrap_or(Dialect::SMB_3_1_1);
         let mut client = match Client::negotiate(channel, options) {
             Err(Error::Status { status, .. }) => {
                 return Ok(Err(Verdict::NotApplicable(format!("{dialect:?} is not spoken: {}", crate::error::status_name(status)))));
@@ -953,13 +1245,28 @@ impl Run<'_> {
         writes: bool,
         case: impl FnOnce(&mut Self, &mut Client, Opened) -> Result<Verdict>,
     ) -> Result<Verdict> {
+        // data that RDMA moves is what these cases are about: as it is
+        self.with_file_as(Options { transforms: Vec::new(), ..options(dialect) }, writes, case)
+    }
+
+    fn with_file_as(
+        &mut self,
+        options: Options,
+        writes: bool,
+        case: impl FnOnce(&mut Self, &mut Client, Opened) -> Result<Verdict>,
+    ) -> Result<Verdict> {
         if writes && !self.target.writes {
             return Ok(Verdict::NotApplicable("it writes: allow that with --allow-writes".into()));
         }
-        let mut client = match self.session(dialect)? {
+        let wanted = options.clone();
+        let mut client = match self.session(options)? {
             Ok(client) => client,
             Err(verdict) => return Ok(verdict),
         };
+        if let Some(lacking) = lacking(&client, &wanted) {
+            let _ = client.leave();
+            return Ok(Verdict::NotApplicable(lacking.into()));
+        }
         let name = if writes {
             SCRATCH.to_owned()
         } else {
@@ -1035,6 +1342,64 @@ impl Run<'_> {
         })
     }
 
+    /// READs whose data the server has to encrypt or sign.
+    fn transformed_read(&mut self, options: Options, count: u32) -> Result<Verdict> {
+        let kind = if options.encrypt { TransformType::ENCRYPTION } else { TransformType::SIGNING };
+        self.with_file_as(options, false, |_, client, file| {
+            let length = r_length(client, file).min(1 << 18);
+            let inline = client.read_inline(file.id, 0, length.min(65_536))?.data;
+            let pending: Vec<_> = (0..count).map(|_| client.start_read(file.id, 0, length, RdmaChannel::RDMA_V1)).collect::<Result<_>>()?;
+            for pending in pending {
+                let read = client.finish_read(pending)?;
+                if read.transform != Some(kind) {
+                    return Ok(Verdict::Fail("the data came without the transform that was agreed on".into()));
+                }
+                if read.data.len() != length as usize || !read.data.starts_with(&inline) {
+                    return Ok(Verdict::Fail("other contents came".into()));
+                }
+            }
+            Ok(Verdict::Pass)
+        })
+    }
+
+    /// WRITEs of data that is encrypted or signed.
+    fn transformed_write(&mut self, options: Options, count: u64) -> Result<Verdict> {
+        self.with_file_as(options, true, |_, client, file| {
+            let length = if count == 1 { 1 << 18 } else { 65_536 };
+            let verdict = written_back(client, file, length, count)?;
+            // what was encrypted by us is there in the clear
+            let head = client.read_inline(file.id, 0, 1024)?.data;
+            let right = head.iter().zip(0u64..).all(|(byte, at)| *byte == (at / 7) as u8);
+            Ok(if right { verdict } else { Verdict::Fail("the file has what went over RDMA, and not what was written".into()) })
+        })
+    }
+
+    /// A WRITE whose transform is one of these, put together by `build`, which must be refused.
+    fn refused_transform(
+        &mut self,
+        options: Options,
+        kind: TransformType,
+        expected: NtStatus,
+        build: impl FnOnce(Crypto, &[u8]) -> Vec<u8>,
+    ) -> Result<Verdict> {
+        const LENGTH: u32 = 65_536;
+        self.with_file_as(options, true, |_, client, file| {
+            let mut data = vec![0x5a; LENGTH as usize];
+            let crypto = if kind == TransformType::ENCRYPTION { client.seal(&mut data) } else { client.sign(&data) };
+            let Some(crypto) = crypto else { return Ok(Verdict::NotApplicable("the session has no keys".into())) };
+            let memory = client.channel().lane().register(data, Rights::REMOTE_READ).ok_or(Error::Memory)?;
+            let info = build(crypto, &descriptor(memory));
+            let pending = client.start_write_with(file.id, 0, &[], LENGTH, RdmaChannel::RDMA_TRANSFORM, &info)?;
+            let status = client.finish(pending)?.status();
+            client.channel().lane().deregister(memory.key);
+            Ok(match status {
+                status if status == expected => Verdict::Pass,
+                NtStatus::SUCCESS => Verdict::Fail("answered with success".into()),
+                other => Verdict::Fail(format!("answered with {}", crate::error::status_name(other))),
+            })
+        })
+    }
+
     /// An SMB2 NEGOTIATE in segments of these lengths, as far as it goes, with `more` bytes behind each.
     fn segments(&mut self, lengths: impl FnOnce(&[u8]) -> Vec<usize>, more: usize) -> Result<Verdict> {
         self.segments_with(request(), lengths, more)
@@ -1103,6 +1468,54 @@ impl Run<'_> {
         send(&mut channel, bytes);
         closed(&mut channel)
     }
+}
+
+fn options(dialect: Dialect) -> Options {
+    Options { dialects: vec![dialect], timeout: ANSWER_WITHIN, ..Options::default() }
+}
+
+/// A session that encrypts, with this cipher, and does so to what RDMA moves.
+fn encrypted(cipher: CipherId) -> Options {
+    let transforms = vec![RdmaTransformId::ENCRYPTION];
+    Options { encrypt: true, ciphers: vec![cipher], transforms, ..options(Dialect::SMB_3_1_1) }
+}
+
+/// A session that signs, with this algorithm, and does so to what RDMA moves.
+fn signed(algorithm: SigningAlgorithm) -> Options {
+    Options { signing: vec![algorithm], transforms: vec![RdmaTransformId::SIGNING], ..options(Dialect::SMB_3_1_1) }
+}
+
+/// What a session has not that a case needs.
+fn lacking(client: &Client, wanted: &Options) -> Option<&'static str> {
+    let lacks = |id| wanted.transforms.contains(&id) && !client.has_transform(id);
+    let signing = wanted.transforms.contains(&RdmaTransformId::SIGNING);
+    match () {
+        () if (wanted.encrypt || signing) && !client.is_signed() => Some("nobody has no keys: name a user with --user"),
+        () if wanted.encrypt && (!client.is_encrypted() || client.cipher() != wanted.ciphers.first().copied()) => {
+            Some("the server does not have this cipher")
+        }
+        () if signing && !wanted.signing.contains(&client.signing()) => Some("the server does not have this signing algorithm"),
+        () if lacks(RdmaTransformId::ENCRYPTION) || lacks(RdmaTransformId::SIGNING) => Some("the server does not have this RDMA transform"),
+        () => None,
+    }
+}
+
+/// A transform whose TransformCount is 0.
+fn no_count(crypto: Crypto, descriptors: &[u8]) -> Vec<u8> {
+    let mut info = transform::emit(RdmaChannel::RDMA_V1, &[crypto], descriptors);
+    info[8..10].copy_from_slice(&[0; 2]);
+    info
+}
+
+/// A transform with the descriptors right behind it.
+fn not_aligned(crypto: Crypto, descriptors: &[u8]) -> Vec<u8> {
+    let end = RdmaTransformFixed::LEN + 8 + crypto.signature.len() + crypto.nonce.len();
+    let mut info = transform::emit(RdmaChannel::RDMA_V1, &[crypto], &[]);
+    info.truncate(end);
+    info.extend_from_slice(descriptors);
+    info[..2].copy_from_slice(&(end as u16).to_le_bytes());
+    info[2..4].copy_from_slice(&(descriptors.len() as u16).to_le_bytes());
+    info
 }
 
 fn request() -> NegotiateRequest {

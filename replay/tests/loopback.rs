@@ -1,17 +1,21 @@
 //! The client against the built-in peer over loopback TCP: every dialect, signed and as a guest, and what a tap on the wire says of it.
 
-use rdmascope_analyzer::keys::Dialect;
+use rdmascope_analyzer::env::Options as PipelineOptions;
+use rdmascope_analyzer::exchange::Exchange;
+use rdmascope_analyzer::keys::{CipherId, Dialect, Keyring, SigningAlgorithm};
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
-use rdmascope_analyzer::report::Report;
+use rdmascope_analyzer::report::{Report, Sink};
 use rdmascope_capture::{OpenOptions, Source, open};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::NtStatus;
-use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
+use rdmascope_dissector::wire::smb2::negotiate::RdmaTransformId;
+use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
 use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::ntlm::Credentials;
 use rdmascope_replay::smb2::server::{Share, serve};
 use rdmascope_replay::smb2::storage::Storage;
+use sha2::{Digest, Sha256};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -40,7 +44,20 @@ fn peer(password: Option<&str>, config: Config) -> SocketAddr {
 }
 
 fn analyze(path: &Path) -> Report {
-    let mut pipeline = Pipeline::new(Default::default());
+    analyze_with(path, PipelineOptions::default()).0
+}
+
+#[derive(Default)]
+struct Exchanges(Vec<Exchange>);
+
+impl Sink for Exchanges {
+    fn exchange(&mut self, exchange: &Exchange) {
+        self.0.push(exchange.clone());
+    }
+}
+
+fn analyze_with(path: &Path, options: PipelineOptions) -> (Report, Vec<Exchange>) {
+    let mut pipeline = Pipeline::with_sink(options, Exchanges::default());
     let mut capture = open(path, OpenOptions::new()).unwrap();
     let mut number = 0;
     while let Some(record) = capture.next().unwrap() {
@@ -54,7 +71,9 @@ fn analyze(path: &Path) -> Report {
         };
         pipeline.frame(&meta, record.bytes, &mut Off);
     }
-    pipeline.finish().0
+    let (report, mut kept) = pipeline.finish();
+    kept.0.sort_by_key(|e| e.id);
+    (report, kept.0)
 }
 
 fn session(address: SocketAddr, config: &Config, dialect: Dialect, who: &Credentials, keep: Option<&Path>) -> Client {
@@ -145,6 +164,67 @@ fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
             .filter(|f| !["Smb2Error", "SmbdFragCost"].iter().any(|known| f.contains(known)))
             .collect();
         assert!(said.is_empty(), "{said:#?}");
+    }
+}
+
+/// Encrypted and signed with every algorithm, what RDMA moves among it.
+#[test]
+fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
+    let all = [RdmaTransformId::ENCRYPTION, RdmaTransformId::SIGNING];
+    let address = peer(Some("secret"), Config::default());
+    let ciphers = CipherId::ALL.map(|id| Options { encrypt: true, ciphers: vec![id], transforms: all.into(), ..Options::default() });
+    let signing = [SigningAlgorithm::AES_GMAC, SigningAlgorithm::AES_CMAC].map(|id| Options {
+        signing: vec![id],
+        transforms: all.into(),
+        ..Options::default()
+    });
+    // without transforms, an encrypted session moves nothing in the clear, and a signed one moves data as it is
+    let without = [true, false].map(|encrypt| Options { encrypt, transforms: Vec::new(), ..Options::default() });
+    // 3.0 has encryption, and no transforms
+    let old = Options { encrypt: true, dialects: vec![Dialect::SMB_3_0], ..Options::default() };
+    let folder = tempfile::tempdir().unwrap();
+    for (n, options) in ciphers.into_iter().chain(signing).chain(without).chain([old]).enumerate() {
+        let transforms = options.transforms.clone();
+        let (encrypts, offers) = (options.encrypt, !transforms.is_empty() && options.dialects.contains(&Dialect::SMB_3_1_1));
+        let expected = match (encrypts, offers) {
+            (_, false) => None,
+            (true, true) => Some(TransformType::ENCRYPTION),
+            (false, true) => Some(TransformType::SIGNING),
+        };
+        let kept = folder.path().join(format!("{n}.pcapng"));
+        let mut channel = Channel::connect(address, &Config::default(), Duration::from_secs(5)).unwrap();
+        channel.record(Box::new(std::fs::File::create(&kept).unwrap()), "wire").unwrap();
+        let mut client = Client::negotiate(channel, options).unwrap();
+        client.session_setup(&Credentials::new("user", "secret")).unwrap();
+        client.tree_connect("127.0.0.1", "share").unwrap();
+        assert_eq!((client.is_encrypted(), client.has_transform(RdmaTransformId::SIGNING)), (encrypts, offers));
+        let file = client.create("big.bin", access::READ, disposition::OPEN, 0).unwrap();
+        for channel in [RdmaChannel::RDMA_V1_INVALIDATE, RdmaChannel::RDMA_V1] {
+            let read = client.read_rdma(file.id, 3, 150_000, channel).unwrap();
+            assert!(read.data == big()[3..150_003] && read.transform == expected, "{n}: {:?}", read.transform);
+        }
+        client.close(file.id).unwrap();
+        let file = client.create(&format!("new-{n}"), access::READ | access::WRITE, disposition::OVERWRITE_IF, 0).unwrap();
+        let data: Vec<u8> = (0..200_000u32).map(|n| (n / 3) as u8).collect();
+        assert_eq!(client.write_rdma(file.id, 0, data.clone(), RdmaChannel::RDMA_V1_INVALIDATE).unwrap().0, 200_000);
+        assert!(client.read_inline(file.id, 0, 200_000).unwrap().data == data, "{n}: what lies there is what was written");
+        client.close(file.id).unwrap();
+        assert_eq!(client.signatures.wrong, 0);
+        client.leave().unwrap();
+        // a tap with the password sees all of it, and has nothing to say
+        let mut keyring = Keyring::new();
+        keyring.add_password(Some("user"), "secret");
+        let (report, exchanges) = analyze_with(&kept, PipelineOptions { keyring, payloads: true, ..Default::default() });
+        let said: Vec<String> = report.findings.iter().map(|f| format!("{f:?}")).filter(|f| !f.contains("SmbdFragCost")).collect();
+        assert!(said.is_empty(), "{n}: {said:#?}");
+        let hash = |bytes: &[u8]| <[u8; 32]>::from(Sha256::digest(bytes));
+        let of = |command| exchanges.iter().filter(move |e| e.command == command);
+        assert_eq!((of("READ").count(), of("WRITE").count()), (3, 1), "{n}");
+        assert!(of("READ").take(2).all(|e| e.sha256 == Some(hash(&big()[3..150_003]))), "{n}");
+        assert!(of("WRITE").all(|e| e.sha256 == Some(hash(&data))), "{n}");
+        // and one without sees no contents of what was encrypted
+        let (_, blind) = analyze_with(&kept, PipelineOptions { payloads: true, ..Default::default() });
+        assert_eq!(blind.iter().all(|e| e.sha256.is_none()), encrypts, "{n}");
     }
 }
 

@@ -32,7 +32,11 @@ fn files() -> Vec<(String, Vec<u8>)> {
 }
 
 fn shared(writable: bool, files: Vec<(String, Vec<u8>)>) -> SocketAddr {
-    let share = Arc::new(Share { name: "share".into(), storage: Storage::memory(files), writable, nt_hash: None });
+    serving(Share { name: "share".into(), storage: Storage::memory(files), writable, nt_hash: None })
+}
+
+fn serving(share: Share) -> SocketAddr {
+    let share = Arc::new(share);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -194,7 +198,10 @@ fn what_the_recording_read_can_be_made_first() {
 
 #[test]
 fn the_built_in_peer_passes_the_quick_cases_of_the_probe() {
-    let target = Target { writes: true, ..Target::new(peer(true)) };
+    // a user has keys, which the cases of encryption and signing need
+    let nt_hash = Some(rdmascope_analyzer::keys::ntlm::nt_hash("secret"));
+    let address = serving(Share { name: "share".into(), storage: Storage::memory(files()), writable: true, nt_hash });
+    let target = Target { writes: true, who: Credentials::new("user", "secret"), ..Target::new(address) };
     let mut bad = Vec::new();
     let begun = std::time::Instant::now();
     for case in matching("").into_iter().filter(|c| !c.name.contains("NegotiationTimer") && !c.is_slow()) {
@@ -206,6 +213,9 @@ fn the_built_in_peer_passes_the_quick_cases_of_the_probe() {
     }
     assert!(bad.is_empty(), "{bad:#?}");
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    let nobody = Target { who: Credentials::anonymous(), ..Target::new(peer(true)) };
+    let case = matching("Signing_ReadLargeFile_AES_GMAC")[0];
+    assert_eq!(case.run(&nobody).unwrap().0, Verdict::NotApplicable("nobody has no keys: name a user with --user".into()));
     let reader = Target { writes: false, share: "other".into(), ..target };
     for name in ["BVT_Smb2OverRdmaChannel_WriteLargeFile", "BVT_Smb2OverRdmaChannel_ReadLargeFile"] {
         assert!(matches!(matching(name)[0].run(&reader).unwrap().0, Verdict::NotApplicable(_)), "{name}");

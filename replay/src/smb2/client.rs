@@ -1,7 +1,8 @@
 //! An SMB2 client session over SMB Direct, \[MS-SMB2\] 3.2: dialects 3.0, 3.0.2 and 3.1.1, NTLMv2 or nobody, signed, and encrypted where the
-//! server asks for it.
+//! server or the user asks for it; what RDMA moves as well, where both ends can ([`super::transform`]).
 
 use super::ntlm::{self, Credentials, utf16};
+use super::transform::{self, Crypto};
 use super::{Writer, charge, context, header, message};
 use crate::channel::{Channel, Event};
 use crate::error::{Error, Result, random};
@@ -13,8 +14,8 @@ use rdmascope_analyzer::keys::sign::Signer;
 use rdmascope_analyzer::keys::{CipherId, Dialect, SigningAlgorithm};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
-use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType};
-use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
+use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType, RdmaTransformId};
+use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
 use rdmascope_dissector::wire::smb2::{Command, FileId, Framing, NtStatus, create, read_write};
 use rdmascope_dissector::wire::smbd::BufferDescriptorV1;
 use std::collections::HashMap;
@@ -74,6 +75,8 @@ pub struct ReadData {
     pub data: Vec<u8>,
     /// Whether the reply invalidated our key.
     pub invalidated: bool,
+    /// What the server had done to the data that came by RDMA.
+    pub transform: Option<TransformType>,
 }
 
 /// An entry of a folder.
@@ -98,6 +101,8 @@ pub struct Reply {
     pub invalidated: Option<u32>,
     /// When it came.
     pub arrived: Instant,
+    /// Whether it was encrypted.
+    pub sealed: bool,
 }
 
 /// A request on its way. Dropped, its reply is never looked at, and its memory stays open to the server.
@@ -151,11 +156,27 @@ pub struct Options {
     pub timeout: Duration,
     /// Sign every request, not only what must be.
     pub sign: bool,
+    /// Encrypt every request, whether the server asks for it or not, where it can.
+    pub encrypt: bool,
+    /// Ciphers to offer in dialect 3.1.1, the best first.
+    pub ciphers: Vec<CipherId>,
+    /// Signing algorithms to offer in dialect 3.1.1, the best first.
+    pub signing: Vec<SigningAlgorithm>,
+    /// What is offered to be done to data that goes by RDMA, in dialect 3.1.1: it is encrypted where requests are, else signed where they are.
+    pub transforms: Vec<RdmaTransformId>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { dialects: vec![Dialect::SMB_3_0, Dialect::SMB_3_0_2, Dialect::SMB_3_1_1], timeout: REPLY_TIMEOUT, sign: true }
+        Self {
+            dialects: vec![Dialect::SMB_3_0, Dialect::SMB_3_0_2, Dialect::SMB_3_1_1],
+            timeout: REPLY_TIMEOUT,
+            sign: true,
+            encrypt: false,
+            ciphers: vec![CipherId::AES_128_GCM, CipherId::AES_128_CCM, CipherId::AES_256_GCM, CipherId::AES_256_CCM],
+            signing: vec![SigningAlgorithm::AES_GMAC, SigningAlgorithm::AES_CMAC],
+            transforms: vec![RdmaTransformId::ENCRYPTION, RdmaTransformId::SIGNING],
+        }
     }
 }
 
@@ -172,6 +193,7 @@ pub struct Client {
     dialect: Dialect,
     cipher_id: Option<CipherId>,
     signing: Option<SigningAlgorithm>,
+    transforms: Vec<RdmaTransformId>,
     hash: PreauthHash,
     session_id: u64,
     tree_id: u32,
@@ -215,6 +237,7 @@ impl Client {
             dialect: Dialect::SMB_3_0,
             cipher_id: None,
             signing: None,
+            transforms: Vec::new(),
             hash: PreauthHash::START,
             session_id: 0,
             tree_id: 0,
@@ -250,14 +273,26 @@ impl Client {
             // large MTU, encryption
             .u32(0x44)
             .bytes(&random::<16>()?);
-        let mut body = if newest { body.u32(contexts_at as u32).u16(3).u16(0) } else { body.u64(0) }.bytes(&dialect_bytes).0;
+        let (mut contexts, mut count) = (Vec::new(), 0);
         if newest {
             let salt = random::<32>()?;
-            let mut contexts = Vec::new();
             context(&mut contexts, 1, &Writer::default().u16(1).u16(32).u16(HASH_SHA512).bytes(&salt).0);
-            context(&mut contexts, 2, &Writer::default().u16(2).u16(CipherId::AES_128_GCM.0).u16(CipherId::AES_128_CCM.0).0);
-            let signing = [SigningAlgorithm::AES_GMAC, SigningAlgorithm::AES_CMAC];
-            context(&mut contexts, 8, &Writer::default().u16(2).u16(signing[0].0).u16(signing[1].0).0);
+            count = 1;
+            let Options { ciphers, signing, transforms, .. } = &self.options;
+            let lists: [(u16, usize, Vec<u16>); 3] = [
+                (2, 0, ciphers.iter().map(|id| id.0).collect()),
+                (8, 0, signing.iter().map(|id| id.0).collect()),
+                // two reserved fields
+                (7, 6, transforms.iter().map(|id| id.0).collect()),
+            ];
+            for (kind, reserved, ids) in lists.into_iter().filter(|(.., ids)| !ids.is_empty()) {
+                let list = Writer::default().u16(ids.len() as u16).bytes(&[0; 6][..reserved]);
+                context(&mut contexts, kind, &ids.into_iter().fold(list, Writer::u16).0);
+                count += 1;
+            }
+        }
+        let mut body = if newest { body.u32(contexts_at as u32).u16(count).u16(0) } else { body.u64(0) }.bytes(&dialect_bytes).0;
+        if newest {
             body.resize(contexts_at - Header::LEN, 0);
             body.extend_from_slice(&contexts);
         }
@@ -280,10 +315,13 @@ impl Client {
                 match c.context_type {
                     ContextType::ENCRYPTION => self.cipher_id = c.ids().next().map(CipherId),
                     ContextType::SIGNING => self.signing = c.ids().next().map(SigningAlgorithm),
+                    ContextType::RDMA_TRANSFORM => self.transforms = c.ids().map(RdmaTransformId).collect(),
                     _ => {}
                 }
             }
-        } else {
+            // what was not asked for is not done
+            self.transforms.retain(|id| self.options.transforms.contains(id));
+        } else if response.fixed.encryption() {
             self.cipher_id = Some(CipherId::AES_128_CCM);
         }
         Ok(())
@@ -331,7 +369,7 @@ impl Client {
             if let (Some(out), Some(into), Some(id)) = (derived.client_to_server, derived.server_to_client, self.cipher_id) {
                 self.ciphers = Cipher::new(id, &out).zip(Cipher::new(id, &into));
             }
-            self.encrypt = session_flags & SESSION_FLAG_ENCRYPT != 0;
+            self.encrypt = session_flags & SESSION_FLAG_ENCRYPT != 0 || self.options.encrypt && self.ciphers.is_some();
         }
         Ok(())
     }
@@ -430,11 +468,11 @@ impl Client {
     /// # Errors
     /// Where the connection fails.
     pub fn start_read(&mut self, file: FileId, offset: u64, length: u32, channel: RdmaChannel) -> Result<Pending> {
+        let channel = self.understood(channel);
         if channel == RdmaChannel::NONE {
             return self.start_read_with(file, offset, length, channel, &[]);
         }
         let memory = self.channel.lane().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
-        let channel = self.understood(channel);
         match self.start_read_with(file, offset, length, channel, &descriptor(memory)) {
             Ok(pending) => Ok(Pending { memory: Some(memory), ..pending }),
             Err(e) => {
@@ -454,7 +492,7 @@ impl Client {
         let Some(memory) = memory else {
             let reply = result?;
             return match read_write::read_response(&reply.bytes, &mut Off) {
-                Ok((_, response)) => Ok(ReadData { data: response.data.bytes.to_vec(), invalidated: false }),
+                Ok((_, response)) => Ok(ReadData { data: response.data.bytes.to_vec(), invalidated: false, transform: None }),
                 Err(_) => Err(Error::Answer { what: "READ", why: "cannot be read" }),
             };
         };
@@ -472,11 +510,93 @@ impl Client {
             return Err(Error::Answer { what: "READ", why: "does not say how much RDMA wrote" });
         }
         data.truncate(fixed.data_remaining as usize);
-        Ok(ReadData { data, invalidated: reply.invalidated == Some(memory.key) })
+        let transform = self.undo(&reply, &mut data)?;
+        Ok(ReadData { data, invalidated: reply.invalidated == Some(memory.key), transform })
     }
 
-    /// Remote invalidation came with dialect 3.0.2, and cards end regions in this way only where they have memory windows.
-    fn understood(&self, channel: RdmaChannel) -> RdmaChannel {
+    /// Undoes what the server did to the data that it wrote by RDMA, \[MS-SMB2\] 3.2.5.11.
+    fn undo(&self, reply: &Reply, data: &mut [u8]) -> Result<Option<TransformType>> {
+        let wrong = |why| Err(Error::Answer { what: "READ", why });
+        let transform = read_write::read_response(&reply.bytes, &mut Off).ok().and_then(|(_, r)| r.transform());
+        let Some(transform) = transform else {
+            return match reply.sealed && !data.is_empty() && self.has_transform(RdmaTransformId::ENCRYPTION) {
+                true => wrong("is encrypted, and its data went over RDMA in the clear"),
+                false => Ok(None),
+            };
+        };
+        let (sealer, opener) = self.ciphers.as_ref().map(|(out, into)| (out, into)).unzip();
+        let Some(crypto) = transform::only(&transform, sealer.map_or(0, Cipher::nonce_len)).filter(|c| self.has_transform(c.needs()))
+        else {
+            return wrong("has an RDMA transform that was not agreed on, or is none");
+        };
+        if (crypto.kind == TransformType::ENCRYPTION) != reply.sealed {
+            return wrong("has an RDMA transform that is not that of the message");
+        }
+        if crypto.open(opener, self.signer.as_ref(), data) {
+            Ok(Some(crypto.kind))
+        } else {
+            wrong("came with data over RDMA that is not authentic")
+        }
+    }
+
+    /// What is to be done to data of a request of ours that goes by RDMA: the transform, with the data in memory as it is to be fetched. `None` where
+    /// nothing is to be done.
+    ///
+    /// # Errors
+    /// Where it cannot be done.
+    pub fn protect(&mut self, data: &mut [u8]) -> Result<Option<Crypto>> {
+        let crypto = if self.encrypt && self.has_transform(RdmaTransformId::ENCRYPTION) {
+            self.seal(data)
+        } else if !self.encrypt && self.signs() && self.has_transform(RdmaTransformId::SIGNING) {
+            self.sign(data)
+        } else {
+            return Ok(None);
+        };
+        crypto.ok_or(Error::Random).map(Some)
+    }
+
+    /// Encrypts data as [`Client::protect`] does, whatever was agreed on.
+    pub fn seal(&mut self, data: &mut [u8]) -> Option<Crypto> {
+        self.nonce += 1;
+        self.ciphers.as_ref().and_then(|(cipher, _)| Crypto::seal(cipher, self.nonce, data))
+    }
+
+    /// Signs data as [`Client::protect`] does, whatever was agreed on.
+    pub fn sign(&mut self, data: &[u8]) -> Option<Crypto> {
+        self.nonce += 1;
+        self.signer.as_ref().and_then(|signer| Crypto::sign(signer, self.nonce, false, data))
+    }
+
+    /// Whether both ends do this to data that goes by RDMA.
+    pub fn has_transform(&self, id: RdmaTransformId) -> bool {
+        self.transforms.contains(&id)
+    }
+
+    /// Whether requests are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.encrypt
+    }
+
+    /// The cipher agreed on.
+    pub fn cipher(&self) -> Option<CipherId> {
+        self.cipher_id
+    }
+
+    /// The signing algorithm agreed on.
+    pub fn signing(&self) -> SigningAlgorithm {
+        self.signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(self.dialect))
+    }
+
+    fn signs(&self) -> bool {
+        self.signer.is_some() && (self.options.sign || self.must_sign)
+    }
+
+    /// What of a channel the connection and the session allow. Remote invalidation came with dialect 3.0.2, and cards end regions in this way only where
+    /// they have memory windows. What an encrypted session moves does not go over RDMA in the clear.
+    pub fn understood(&self, channel: RdmaChannel) -> RdmaChannel {
+        if self.encrypt && !self.has_transform(RdmaTransformId::ENCRYPTION) {
+            return RdmaChannel::NONE;
+        }
         let cannot = self.dialect == Dialect::SMB_3_0 || !self.channel.can_be_invalidated();
         if channel == RdmaChannel::RDMA_V1_INVALIDATE && cannot { RdmaChannel::RDMA_V1 } else { channel }
     }
@@ -528,14 +648,19 @@ impl Client {
     ///
     /// # Errors
     /// Where the connection fails.
-    pub fn start_write(&mut self, file: FileId, offset: u64, data: Vec<u8>, channel: RdmaChannel) -> Result<Pending> {
+    pub fn start_write(&mut self, file: FileId, offset: u64, mut data: Vec<u8>, channel: RdmaChannel) -> Result<Pending> {
+        let channel = self.understood(channel);
         if channel == RdmaChannel::NONE {
             return self.start_write_with(file, offset, &data, 0, channel, &[]);
         }
         let length = data.len() as u32;
+        let crypto = self.protect(&mut data)?;
         let memory = self.channel.lane().register(data, Rights::REMOTE_READ).ok_or(Error::Memory)?;
-        let channel = self.understood(channel);
-        match self.start_write_with(file, offset, &[], length, channel, &descriptor(memory)) {
+        let (channel, info) = match crypto {
+            Some(crypto) => (RdmaChannel::RDMA_TRANSFORM, transform::emit(channel, &[crypto], &descriptor(memory))),
+            None => (channel, descriptor(memory)),
+        };
+        match self.start_write_with(file, offset, &[], length, channel, &info) {
             Ok(pending) => Ok(Pending { memory: Some(memory), ..pending }),
             Err(e) => {
                 self.channel.lane().deregister(memory.key);
@@ -925,6 +1050,7 @@ impl Client {
             signer.sign(&mut bytes);
         }
         let wire = match &self.ciphers {
+            // a session is set up in the clear
             Some((cipher, _)) if self.encrypt => {
                 self.nonce += 1;
                 let mut nonce = [0; 12];
@@ -988,7 +1114,7 @@ impl Client {
             }
             if header.is_response() && !header.is_interim() && self.inbox.len() < INBOX_MAX {
                 self.waiting = self.waiting.saturating_sub(1);
-                self.inbox.insert(header.message_id, Reply { header, bytes, invalidated, arrived });
+                self.inbox.insert(header.message_id, Reply { header, bytes, invalidated, arrived, sealed });
             }
             bytes = rest;
         }

@@ -4,6 +4,7 @@ pub mod client;
 pub mod ntlm;
 pub mod server;
 pub mod storage;
+pub mod transform;
 
 use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
 use rdmascope_dissector::wire::smb2::{Command, NtStatus};

@@ -1,22 +1,25 @@
 //! The built-in peer: an SMB2 server over SMB Direct, \[MS-SMB2\] 3.3, enough for a client to mount, list, read and write. Dialects 3.0 to
-//! 3.1.1, NTLMv2, guests and nobody, signing; no encryption, no leases, one share.
+//! 3.1.1, NTLMv2, guests and nobody; signing, encryption and RDMA transforms as the client asks for them; no leases, one share.
 
 use super::client::number;
 use super::ntlm::{self, filetime, filetime_of, utf16};
 use super::storage::{Stat, Storage};
+use super::transform::{self, Crypto};
 use super::{ERROR_BODY, Writer, context, message, reply_header};
 use crate::channel::{Channel, Config, Event, Lane};
 use crate::error::{Error, random};
 use crate::iwarp::Time;
 use crate::iwarp::memory::{Handle, Rights};
+use rdmascope_analyzer::keys::cipher::{self, Cipher};
 use rdmascope_analyzer::keys::derive::{PreauthHash, derive_keys};
 use rdmascope_analyzer::keys::ntlm::{Authenticate, Challenge, find};
 use rdmascope_analyzer::keys::sign::Signer;
 use rdmascope_analyzer::keys::{CipherId, Dialect, Key, SigningAlgorithm};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
-use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType};
-use rdmascope_dissector::wire::smb2::{Command, FileId, Framing, NtStatus, create, file, read_write};
+use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType, RdmaTransformId};
+use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
+use rdmascope_dissector::wire::smb2::{ChannelInfo, Command, FileId, Framing, NtStatus, create, file, read_write};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::TcpStream;
@@ -36,6 +39,8 @@ const BAD_NETWORK_NAME: NtStatus = NtStatus(0xc000_00cc);
 const NOT_A_DIRECTORY: NtStatus = NtStatus(0xc000_0103);
 const FILE_CLOSED: NtStatus = NtStatus(0xc000_0128);
 const USER_SESSION_DELETED: NtStatus = NtStatus(0xc000_0203);
+const INVALID_SIGNATURE: NtStatus = NtStatus(0xc000_a000);
+const DECRYPTION_FAILED: NtStatus = NtStatus(0xc000_028b);
 const IO_ERROR: NtStatus = NtStatus(0xc000_0185);
 const DISK_FULL: NtStatus = NtStatus(0xc000_007f);
 
@@ -51,6 +56,11 @@ const ATTRIBUTE_FOLDER: u32 = 0x10;
 const ATTRIBUTE_NORMAL: u32 = 0x80;
 /// Write and append data, write attributes, delete.
 const ACCESS_WRITES: u32 = 0x5001_0016;
+/// Large MTU.
+const CAPABILITIES: u32 = 0x04;
+/// SMB2_READFLAG_RESPONSE_RDMA_TRANSFORM
+const READ_FLAG_TRANSFORM: u32 = 1;
+const CAPABILITY_ENCRYPTION: u32 = 0x40;
 const MAXIMUM_ALLOWED: u32 = 0x0200_0000;
 const FSCTL_VALIDATE_NEGOTIATE_INFO: u32 = 0x0014_0204;
 
@@ -73,8 +83,21 @@ struct Session {
     hash: PreauthHash,
     challenge: Option<Vec<u8>>,
     signer: Option<Signer>,
+    /// What the client sends, and what it is sent.
+    ciphers: Option<(Cipher, Cipher)>,
+    /// Of what was encrypted or signed with a counter last.
+    nonce: u64,
     valid: bool,
     trees: HashSet<u32>,
+}
+
+/// A request, and how it came.
+#[derive(Clone, Copy, Debug)]
+struct Request<'a> {
+    header: &'a Header,
+    pdu: &'a [u8],
+    /// Encrypted.
+    sealed: bool,
 }
 
 #[derive(Debug)]
@@ -97,6 +120,10 @@ struct Fetch {
     offset: u64,
     /// Invalidated with the reply.
     key: Option<u32>,
+    /// The request came encrypted.
+    sealed: bool,
+    /// What the client did to the data.
+    crypto: Option<Crypto>,
 }
 
 /// What a request is answered with.
@@ -123,6 +150,8 @@ pub struct Connection {
     guid: [u8; 16],
     dialect: Option<Dialect>,
     signing: Option<SigningAlgorithm>,
+    cipher: Option<CipherId>,
+    transforms: Vec<RdmaTransformId>,
     hash: PreauthHash,
     session: Option<Session>,
     next_session: u64,
@@ -148,6 +177,8 @@ impl Connection {
             guid: random()?,
             dialect: None,
             signing: None,
+            cipher: None,
+            transforms: Vec::new(),
             hash: PreauthHash::START,
             session: None,
             next_session: u64::from_le_bytes(random()?) >> 16 | 1,
@@ -168,10 +199,16 @@ impl Connection {
 
     /// Takes an SMB2 message, and answers on `lane`.
     pub fn handle_message(&mut self, now: Time, bytes: &[u8], lane: &mut Lane) {
-        if Framing::of(bytes) != Some(Framing::Plain) {
-            self.broken = true;
-            return;
-        }
+        let mut plain = Vec::new();
+        let (bytes, sealed) = match Framing::of(bytes) {
+            Some(Framing::Plain) => (bytes, false),
+            // 3.3.5.2.1.1: what cannot be decrypted ends the connection
+            Some(Framing::Encrypted) if self.open(bytes, &mut plain) => (&plain[..], true),
+            _ => {
+                self.broken = true;
+                return;
+            }
+        };
         let mut replies: Vec<(Vec<u8>, bool)> = Vec::new();
         let (mut rest, mut invalidate) = (bytes, None);
         (self.previous, self.failed) = (None, None);
@@ -193,7 +230,7 @@ impl Connection {
             // 3.3.5.2.7.2: there is no file to work on
             let answer = match self.failed {
                 Some(status) if header.is_related() => Answer::status(status),
-                _ => self.answer(&header, pdu, lane),
+                _ => self.answer(Request { header: &header, pdu, sealed }, lane),
             };
             let Some(answer) = answer else { continue };
             if header.command == Command::CREATE {
@@ -211,7 +248,8 @@ impl Connection {
             {
                 session.hash.add(&reply);
             }
-            let sign = self.session.as_ref().is_some_and(|s| s.signer.is_some() && s.valid)
+            let sign = !sealed
+                && self.session.as_ref().is_some_and(|s| s.signer.is_some() && s.valid)
                 && (header.is_signed() || header.command == Command::SESSION_SETUP);
             replies.push((reply, sign));
         }
@@ -226,24 +264,73 @@ impl Connection {
             self.sign(&mut reply, sign);
             out.extend_from_slice(&reply);
         }
-        self.transmit(now, out, invalidate, lane);
+        self.transmit(now, out, sealed, invalidate, lane);
+    }
+
+    /// Decrypts a message of the client into `plain`.
+    fn open(&self, bytes: &[u8], plain: &mut Vec<u8>) -> bool {
+        let session = self.session.as_ref().filter(|s| s.valid && cipher::session_id(bytes) == Some(s.id));
+        session.and_then(|s| s.ciphers.as_ref()).is_some_and(|(from_client, _)| from_client.decrypt(bytes, plain).is_ok())
     }
 
     /// An RDMA Read of ours is complete.
     pub fn handle_read_done(&mut self, now: Time, id: u64, lane: &mut Lane) {
         let Some(at) = self.fetches.iter_mut().position(|f| f.reads.remove(&id) && f.reads.is_empty()) else { return };
         let fetch = self.fetches.swap_remove(at);
-        let data = lane.deregister(fetch.sink.key).unwrap_or_default();
-        let (status, body) = match self.share.storage.write(&fetch.path, fetch.offset, &data) {
-            Ok(()) => (NtStatus::SUCCESS, write_body(data.len() as u32)),
-            Err(e) => (status_of(&e), ERROR_BODY.to_vec()),
-        };
+        let mut data = lane.deregister(fetch.sink.key).unwrap_or_default();
+        let (status, body) =
+            match self.undo(fetch.crypto.as_ref(), &mut data).map(|()| self.share.storage.write(&fetch.path, fetch.offset, &data)) {
+                Ok(Ok(())) => (NtStatus::SUCCESS, write_body(data.len() as u32)),
+                Ok(Err(e)) => (status_of(&e), ERROR_BODY.to_vec()),
+                Err(status) => (status, ERROR_BODY.to_vec()),
+            };
         let mut reply = self.reply(&fetch.header, status, &body);
-        self.sign(&mut reply, fetch.header.is_signed());
-        self.transmit(now, reply, fetch.key, lane);
+        self.sign(&mut reply, fetch.header.is_signed() && !fetch.sealed);
+        self.transmit(now, reply, fetch.sealed, fetch.key, lane);
     }
 
-    fn transmit(&mut self, now: Time, bytes: Vec<u8>, invalidate: Option<u32>, lane: &mut Lane) {
+    /// Undoes what the client did to the data of a WRITE; the status where it is not authentic.
+    fn undo(&self, crypto: Option<&Crypto>, data: &mut [u8]) -> Result<(), NtStatus> {
+        let Some(crypto) = crypto else { return Ok(()) };
+        let session = self.session.as_ref();
+        let cipher = session.and_then(|s| s.ciphers.as_ref()).map(|(from_client, _)| from_client);
+        match crypto.open(cipher, session.and_then(|s| s.signer.as_ref()), data) {
+            true => Ok(()),
+            false if crypto.kind == TransformType::SIGNING => Err(INVALID_SIGNATURE),
+            false => Err(DECRYPTION_FAILED),
+        }
+    }
+
+    /// What the data of a READ goes through on its way, as the request came and both ends agreed on.
+    fn protect(&mut self, request: Request<'_>, data: &mut [u8]) -> Result<Option<Crypto>, ()> {
+        let Some(session) = &mut self.session else { return Ok(None) };
+        session.nonce += 1;
+        let crypto = match (&session.ciphers, &session.signer) {
+            (Some((_, to_client)), _) if request.sealed && self.transforms.contains(&RdmaTransformId::ENCRYPTION) => {
+                Crypto::seal(to_client, session.nonce, data)
+            }
+            (_, Some(signer)) if !request.sealed && request.header.is_signed() && self.transforms.contains(&RdmaTransformId::SIGNING) => {
+                Crypto::sign(signer, session.nonce, true, data)
+            }
+            _ => return Ok(None),
+        };
+        crypto.ok_or(()).map(Some)
+    }
+
+    fn transmit(&mut self, now: Time, mut bytes: Vec<u8>, seal: bool, invalidate: Option<u32>, lane: &mut Lane) {
+        if let (true, false, Some(session)) = (seal, bytes.is_empty(), &mut self.session)
+            && let Some((_, to_client)) = &session.ciphers
+        {
+            session.nonce += 1;
+            let mut nonce = [0; 12];
+            nonce[..8].copy_from_slice(&session.nonce.to_le_bytes());
+            let mut out = Vec::new();
+            if to_client.encrypt(&nonce, session.id, &bytes, &mut out).is_none() {
+                self.broken = true;
+                return;
+            }
+            bytes = out;
+        }
         if !bytes.is_empty() && lane.send(now, bytes, invalidate).is_err() {
             self.broken = true;
         }
@@ -274,7 +361,8 @@ impl Connection {
         message(&header, body)
     }
 
-    fn answer(&mut self, header: &Header, pdu: &[u8], lane: &mut Lane) -> Option<Answer> {
+    fn answer(&mut self, request: Request<'_>, lane: &mut Lane) -> Option<Answer> {
+        let Request { header, pdu, sealed } = request;
         match header.command {
             Command::NEGOTIATE => return self.negotiate(pdu),
             _ if self.dialect.is_none() => {
@@ -290,6 +378,7 @@ impl Connection {
         };
         if let Some(signer) = session.signer.as_ref()
             && header.is_signed()
+            && !sealed
             && !signer.verify(pdu)
         {
             return Answer::status(NtStatus::ACCESS_DENIED);
@@ -318,7 +407,7 @@ impl Connection {
             Command::CLOSE => self.close(pdu),
             Command::FLUSH => self.with_open(pdu, 8, |_, _| Answer::ok(vec![4, 0, 0, 0])),
             Command::READ | Command::WRITE => {
-                let answer = if header.command == Command::READ { self.read(pdu, lane) } else { self.write(header, pdu, lane) };
+                let answer = if header.command == Command::READ { self.read(request, lane) } else { self.write(request, lane) };
                 // an error reply invalidates as a success does (3.3.5.12, 3.3.5.13)
                 answer.map(|a| if a.status == NtStatus::SUCCESS { a } else { Answer { invalidate: self.asked_key(header, pdu), ..a } })
             }
@@ -353,9 +442,31 @@ impl Connection {
             if let Some(chosen) = offered.flat_map(|c| c.ids()).map(SigningAlgorithm).find(|id| ours.contains(id)) {
                 context(&mut contexts, 8, &Writer::default().u16(1).u16(chosen.0).0);
                 self.signing = Some(chosen);
-                count = 2;
+                count += 1;
             }
+            let offered = request.contexts.filter(|c| c.context_type == ContextType::ENCRYPTION);
+            if let Some(chosen) = offered.flat_map(|c| c.ids()).map(CipherId).find(|id| CipherId::ALL.contains(id)) {
+                context(&mut contexts, 2, &Writer::default().u16(1).u16(chosen.0).0);
+                self.cipher = Some(chosen);
+                count += 1;
+            }
+            let offered = request.contexts.filter(|c| c.context_type == ContextType::RDMA_TRANSFORM);
+            for id in offered.flat_map(|c| c.ids()).map(RdmaTransformId) {
+                let known = matches!(id, RdmaTransformId::ENCRYPTION | RdmaTransformId::SIGNING);
+                if known && !self.transforms.contains(&id) {
+                    self.transforms.push(id);
+                }
+            }
+            if !self.transforms.is_empty() {
+                let list = Writer::default().u16(self.transforms.len() as u16).bytes(&[0; 6]);
+                context(&mut contexts, 7, &self.transforms.iter().fold(list, |list, id| list.u16(id.0)).0);
+                count += 1;
+            }
+        } else if request.fixed.encryption() {
+            self.cipher = Some(CipherId::AES_128_CCM);
         }
+        // 3.1.1 tells it by the context
+        let encryption = if self.cipher.is_some() && dialect != Dialect::SMB_3_1_1 { CAPABILITY_ENCRYPTION } else { 0 };
         self.dialect = Some(dialect);
         let token = ntlm::spnego_init(None);
         let contexts_at = (128 + token.len()).next_multiple_of(8);
@@ -367,8 +478,7 @@ impl Connection {
             dialect: dialect.0,
             context_count: count,
             server_guid: self.guid,
-            // large MTU
-            capabilities: 4,
+            capabilities: CAPABILITIES | encryption,
             max_transact_size: 1 << 20,
             max_read_size: TRANSFER_MAX,
             max_write_size: TRANSFER_MAX,
@@ -406,7 +516,9 @@ impl Connection {
                 hash.add(pdu);
                 let token = if bare { challenge.clone() } else { ntlm::spnego_response(Some(1), Some(&challenge)) };
                 self.opens.clear();
-                self.session = Some(Session { id, hash, challenge: Some(challenge), signer: None, valid: false, trees: HashSet::new() });
+                let challenge = Some(challenge);
+                self.session =
+                    Some(Session { id, hash, challenge, signer: None, ciphers: None, nonce: 0, valid: false, trees: HashSet::new() });
                 answer(NtStatus::MORE_PROCESSING_REQUIRED, 0, &token)
             }
             Some((3, message)) => {
@@ -430,9 +542,14 @@ impl Connection {
                 session.valid = true;
                 let dialect = self.dialect.unwrap_or(Dialect::SMB_3_0);
                 if let Some(key) = key {
-                    let derived = derive_keys(dialect, CipherId::AES_128_CCM, key.bytes(), &session.hash);
+                    let derived = derive_keys(dialect, self.cipher.unwrap_or(CipherId::AES_128_CCM), key.bytes(), &session.hash);
                     let algorithm = self.signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(dialect));
                     session.signer = Signer::new(algorithm, &derived.signing);
+                    if let (Some(id), Some(from_client), Some(to_client)) =
+                        (self.cipher, derived.client_to_server, derived.server_to_client)
+                    {
+                        session.ciphers = Cipher::new(id, &from_client).zip(Cipher::new(id, &to_client));
+                    }
                 }
                 // nobody, or a guest
                 let flags = if key.is_some() { 0 } else { if authenticate.is_anonymous() { 2 } else { 1 } };
@@ -601,7 +718,8 @@ impl Connection {
         Answer::ok(body)
     }
 
-    fn read(&mut self, pdu: &[u8], lane: &mut Lane) -> Option<Answer> {
+    fn read(&mut self, asked: Request<'_>, lane: &mut Lane) -> Option<Answer> {
+        let pdu = asked.pdu;
         let Ok((_, request)) = read_write::read_request(pdu, &mut Off) else { return Answer::status(INVALID_PARAMETER) };
         if request.fixed.length > TRANSFER_MAX {
             return Answer::status(INVALID_PARAMETER);
@@ -623,8 +741,8 @@ impl Connection {
         if read.status != NtStatus::SUCCESS {
             return Some(read);
         }
-        let data = read.body;
-        let fixed = |in_message: u32, remaining: u32| {
+        let mut data = read.body;
+        let fixed = |in_message: u32, remaining: u32, flags: u32| {
             let mut body = Vec::with_capacity(16 + in_message as usize);
             let fixed = read_write::ReadResponseFixed {
                 structure_size: 17,
@@ -632,19 +750,20 @@ impl Connection {
                 reserved: [0],
                 data_length: in_message,
                 data_remaining: remaining,
-                flags: 0,
+                flags,
             };
             fixed.emit(&mut body);
             body
         };
         if inline {
-            let mut body = fixed(data.len() as u32, 0);
+            let mut body = fixed(data.len() as u32, 0, 0);
             body.extend_from_slice(&data);
             return Answer::ok(body);
         }
         if !request.channel.is_whole() || !request.channel.blob.inside || request.channel.described_length() < data.len() as u64 {
             return Answer::status(INVALID_PARAMETER);
         }
+        let Ok(crypto) = self.protect(asked, &mut data) else { return Answer::status(IO_ERROR) };
         let mut rest = &data[..];
         for d in request.channel.descriptors() {
             let (piece, more) = rest.split_at(rest.len().min(d.length as usize));
@@ -656,13 +775,21 @@ impl Connection {
         }
         // No byte of padding for the empty buffer: cifs.ko reads the fixed part, cannot skip what follows on SMB Direct, and takes it for
         // the beginning of the next reply.
-        let body = fixed(0, data.len() as u32);
+        let body = match crypto {
+            None => fixed(0, data.len() as u32, 0),
+            Some(crypto) => {
+                let transform = transform::emit(RdmaChannel::NONE, &[crypto], &[]);
+                let mut body = fixed(transform.len() as u32, data.len() as u32, READ_FLAG_TRANSFORM);
+                body.extend_from_slice(&transform);
+                body
+            }
+        };
         let invalidate = self.invalidates(&request.channel);
         Some(Answer { status: NtStatus::SUCCESS, body, invalidate })
     }
 
     /// From dialect 3.0.2 on, the first descriptor's token (\[MS-SMB2\] 3.3.4.4).
-    fn invalidates(&self, channel: &rdmascope_dissector::wire::smb2::ChannelInfo<'_>) -> Option<u32> {
+    fn invalidates(&self, channel: &ChannelInfo<'_>) -> Option<u32> {
         let asked = channel.asks_for_invalidation() && self.dialect.is_some_and(|d| d != Dialect::SMB_3_0);
         channel.descriptors().next().filter(|_| asked).map(|d| d.token)
     }
@@ -676,9 +803,11 @@ impl Connection {
         }
     }
 
-    fn write(&mut self, header: &Header, pdu: &[u8], lane: &mut Lane) -> Option<Answer> {
+    fn write(&mut self, asked: Request<'_>, lane: &mut Lane) -> Option<Answer> {
+        let Request { header, pdu, sealed } = asked;
         let Ok((_, request)) = read_write::write_request(pdu, &mut Off) else { return Answer::status(INVALID_PARAMETER) };
         let channel = request.channel;
+        let Ok(crypto) = self.agreed(asked, &channel) else { return Answer::status(INVALID_PARAMETER) };
         let offset = request.fixed.offset;
         let data = request.data.bytes;
         let inline = channel.channel.0 == 0;
@@ -727,8 +856,25 @@ impl Connection {
             at += piece;
         }
         let key = self.invalidates(&channel);
-        self.fetches.push(Fetch { header: *header, sink, reads, path, offset, key });
+        self.fetches.push(Fetch { header: *header, sink, reads, path, offset, key, sealed, crypto });
         None
+    }
+
+    /// The transform of a WRITE; an error where it is not one that the session agreed on and the request allows (3.3.5.13).
+    fn agreed(&self, request: Request<'_>, channel: &ChannelInfo<'_>) -> Result<Option<Crypto>, ()> {
+        if channel.channel != RdmaChannel::RDMA_TRANSFORM {
+            return Ok(None);
+        }
+        let transform = channel.transform().ok_or(())?;
+        let inner = RdmaChannel(transform.fixed.channel);
+        let crypto = transform::only(&transform, self.cipher.map_or(0, CipherId::nonce_len)).ok_or(())?;
+        let fits = match crypto.kind {
+            TransformType::ENCRYPTION => request.sealed,
+            TransformType::SIGNING => !request.sealed && request.header.is_signed(),
+            _ => false,
+        };
+        let known = matches!(inner, RdmaChannel::RDMA_V1 | RdmaChannel::RDMA_V1_INVALIDATE);
+        if fits && known && self.transforms.contains(&crypto.needs()) { Ok(Some(crypto)) } else { Err(()) }
     }
 
     fn query_directory(&mut self, pdu: &[u8]) -> Option<Answer> {

@@ -26,7 +26,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
     let width = cases.iter().map(|case| case.name.len()).max().unwrap_or(0);
     if args.list {
         for case in &cases {
-            writeln!(out.buffer, "{:width$}  [MS-SMBD] {:<8}  {}", case.name, case.section, case.text)?;
+            writeln!(out.buffer, "{:width$}  {:<18}  {}", case.name, case.spec(), case.text)?;
         }
         out.finish()?;
         return Ok(ExitCode::SUCCESS);
@@ -50,7 +50,14 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
     };
     let (mut failed, mut rows) = (0, Vec::new());
     for case in &cases {
-        let (verdict, wire) = case.run(&target)?;
+        let (verdict, wire) = match case.run(&target) {
+            Ok(done) => done,
+            // what was found up to here is told all the same
+            Err(e) => {
+                out.finish()?;
+                return Err(e).with_context(|| format!("stopped at {}", case.name));
+            }
+        };
         if matches!(verdict, Verdict::Fail(_)) {
             failed += 1;
             if let Some((file, path)) = &mut keep {
@@ -60,10 +67,10 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         match args.format {
             ProbeFormat::Text => {
                 let why = verdict.why().map_or_else(String::new, |why| format!(": {why}"));
-                writeln!(out.buffer, "{:4}  {:width$}  [MS-SMBD] {:<8}  {}{why}", verdict.name(), case.name, case.section, case.text)?;
+                writeln!(out.buffer, "{:4}  {:width$}  {:<18}  {}{why}", verdict.name(), case.name, case.spec(), case.text)?;
             }
             ProbeFormat::Json => rows.push(json!({
-                "case": case.name, "verdict": verdict.name(), "spec": format!("[MS-SMBD] {}", case.section), "text": case.text, "why": verdict.why(),
+                "case": case.name, "verdict": verdict.name(), "spec": case.spec(), "text": case.text, "why": verdict.why(),
             })),
         }
     }
