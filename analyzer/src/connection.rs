@@ -231,7 +231,7 @@ impl Connection {
     /// A whole Send.
     fn message<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, by: End, send: &Send<'_>, t: &mut T) {
         if self.protocol == Protocol::Unknown {
-            self.probe(by, send);
+            self.probe(send);
         }
         match self.protocol {
             Protocol::SmbDirect => self.smb_direct(env, by, send, t),
@@ -252,7 +252,7 @@ impl Connection {
     }
 
     /// Finds out what the connection carries, by what the Send looks like.
-    fn probe(&mut self, by: End, send: &Send<'_>) {
+    fn probe(&mut self, send: &Send<'_>) {
         if self.probes >= PROBES_MAX {
             return;
         }
@@ -286,7 +286,6 @@ impl Connection {
             }
             _ => {}
         }
-        let _ = by;
     }
 
     fn smb_direct<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, by: End, send: &Send<'_>, t: &mut T) {
@@ -469,10 +468,10 @@ impl Connection {
 
     fn payload(&mut self, exchange: u64, offset: u64, op: &RdmaOp<'_>) {
         if let Some(smb2) = self.smb2.as_mut() {
-            smb2.payload(exchange, offset, op.bytes, op.length);
+            smb2.payload(exchange, offset, op.bytes);
         }
         if let Some(rpc) = self.rpc.as_mut() {
-            rpc.payload(exchange, offset, op.bytes, op.length);
+            rpc.payload(exchange, offset, op.bytes);
         }
     }
 
@@ -1073,7 +1072,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
         }
     }
 
-    fn show<T: Trace>(&mut self, by: End, verb: Verb, part: Part, bytes: &[u8], t: &mut T) {
+    fn show<T: Trace>(&mut self, verb: Verb, part: Part, bytes: &[u8], t: &mut T) {
         let def = if self.env.retransmission { f::RETRANSMISSION } else { f::HELD };
         t.field(def, bytes, 0, Value::None);
         if !matches!(verb, Verb::Send | Verb::SendInvalidate) || part != Part::Only {
@@ -1085,6 +1084,5 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             Protocol::RpcRdma => crate::rpcrdma::show(bytes, t),
             _ => {}
         }
-        let _ = by;
     }
 }

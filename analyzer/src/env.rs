@@ -148,6 +148,8 @@ pub struct Env<S> {
     frame: Option<u64>,
     /// The connection that the frame at hand belongs to, and who of it sent the frame.
     pub place_of_frame: Option<(u32, End)>,
+    /// Earlier frames of which the frame at hand tells that they are of its connection, by number, and who of it sent them.
+    pub earlier_frames: Vec<(u64, End)>,
     /// Whether the packet at hand came before.
     pub retransmission: bool,
     /// Whether the capture is over.
@@ -182,6 +184,7 @@ impl<S: Sink> Env<S> {
             broken_in_frame: Vec::new(),
             frame: None,
             place_of_frame: None,
+            earlier_frames: Vec::new(),
             retransmission: false,
             is_last: false,
             lost_by_capture: 0,
@@ -209,6 +212,7 @@ impl<S: Sink> Env<S> {
         self.broken_in_frame.clear();
         self.frame = observed;
         self.place_of_frame = None;
+        self.earlier_frames.clear();
         self.retransmission = false;
     }
 

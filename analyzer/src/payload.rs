@@ -18,10 +18,9 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// `bytes` of a piece of `length` bytes on the wire, at `offset` in the payload. What was not captured is a hole.
-    pub fn put(&mut self, offset: u64, bytes: &[u8], length: u32) {
+    /// What was captured of a piece at `offset` in the payload. What was not captured stays a hole.
+    pub fn put(&mut self, offset: u64, bytes: &[u8]) {
         let Some(end) = offset.checked_add(bytes.len() as u64).filter(|end| *end <= PAYLOAD_MAX) else { return };
-        let _ = length;
         if bytes.is_empty() {
             return;
         }
@@ -91,13 +90,13 @@ mod tests {
     #[test]
     fn holes_are_known() {
         let mut payload = Payload::default();
-        payload.put(0, &[1; 10], 10);
-        payload.put(20, &[2; 10], 10);
+        payload.put(0, &[1; 10]);
+        payload.put(20, &[2; 10]);
         assert_eq!(payload.holes(30), 10);
-        payload.put(5, &[3; 20], 20);
+        payload.put(5, &[3; 20]);
         assert_eq!((payload.holes(30), payload.have.as_slice()), (0, &[(0, 30)][..]));
-        payload.put(u64::MAX, &[1], 1);
-        payload.put(PAYLOAD_MAX, &[1], 1);
+        payload.put(u64::MAX, &[1]);
+        payload.put(PAYLOAD_MAX, &[1]);
         assert_eq!(payload.holes(31), 1);
         assert_eq!((payload.change(31, |_| ()), payload.change(0, |_| ())), (None, None));
         assert_eq!(payload.change(12, |bytes| bytes.len()), Some(12));

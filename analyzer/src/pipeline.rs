@@ -74,6 +74,8 @@ const HALVES_MAX: usize = 64;
 const PAIRING_TRIES: u32 = 512;
 /// CM exchanges remembered at most.
 const CM_MAX: usize = 4096;
+/// Frames of one CM exchange that are remembered until its connection is there.
+const CM_EARLY_MAX: usize = 8;
 /// IP datagrams put together at the same time at most.
 const DATAGRAMS_MAX: usize = 256;
 /// Connections that are added up together.
@@ -137,6 +139,10 @@ struct Request {
     path_mtu: Option<u16>,
     rpc_rdma: Option<cm::RpcRdmaPrivate>,
     slot: Option<u32>,
+    /// The number under which its connection is followed.
+    connection: Option<u32>,
+    /// Frames of it from before there was a connection, and who sent them.
+    early: Vec<(u64, End)>,
     server_comm_id: Option<u32>,
     answered: bool,
 }
@@ -239,6 +245,12 @@ impl<S: Sink> Pipeline<S> {
             exchange: self.env.exchange_of_frame,
             retransmission: self.env.retransmission,
         }
+    }
+
+    /// Earlier frames that turned out with the last one to belong to its connection, by number, and who sent them: of a handshake, what
+    /// came before the answer that makes the connection.
+    pub fn earlier(&self) -> &[(u64, End)] {
+        &self.env.earlier_frames
     }
 
     /// What is numbered next gets these numbers, where they are not 0. For those who feed only a part of a capture again and want
@@ -724,6 +736,28 @@ impl<S: Sink> Pipeline<S> {
             CmMessage::DisconnectRequest(head) => self.cm_disconnect(at, packet, head.local_comm_id, head.remote_comm_id),
             _ => {}
         }
+        self.cm_place(at, packet, &message);
+    }
+
+    /// Says which connection a message of connection management belongs to; where there is none yet, remembers to say it later.
+    fn cm_place(&mut self, at: At, packet: &Packet<'_>, message: &CmMessage<'_>) {
+        let (Some(local), remote) = message.comm_ids() else { return };
+        let end = |r: &Request| {
+            let is_servers = |id: u32| r.server_comm_id.is_none_or(|known| known == id);
+            if r.client == packet.src && r.comm_id == local && remote.is_none_or(is_servers) {
+                Some(End::A)
+            } else if r.client == packet.dst && Some(r.comm_id) == remote && is_servers(local) {
+                Some(End::B)
+            } else {
+                None
+            }
+        };
+        let Some((request, end)) = self.requests.iter_mut().rev().find_map(|r| end(r).map(|end| (r, end))) else { return };
+        match request.connection {
+            Some(id) => self.env.place_of_frame = Some((id, end)),
+            None if request.early.len() < CM_EARLY_MAX => request.early.push((at.frame, end)),
+            None => {}
+        }
     }
 
     fn cm_request(&mut self, at: At, packet: &Packet<'_>, message: &cm::ConnectRequest<'_>) {
@@ -750,6 +784,8 @@ impl<S: Sink> Pipeline<S> {
             path_mtu: message.path_mtu(),
             rpc_rdma: message.rpc_rdma,
             slot: None,
+            connection: None,
+            early: Vec::new(),
             server_comm_id: None,
             answered: false,
         });
@@ -764,6 +800,7 @@ impl<S: Sink> Pipeline<S> {
         }
         request.answered = true;
         request.server_comm_id = Some(rep.local_comm_id);
+        self.env.earlier_frames = core::mem::take(&mut request.early);
         let request = request.clone();
         let to_server = QpKey { src: packet.dst, dst: packet.src, qp: rep.local_qpn };
         let to_client = QpKey { src: packet.src, dst: packet.dst, qp: request.qp };
@@ -802,6 +839,7 @@ impl<S: Sink> Pipeline<S> {
         let slot = self.insert(request.at, connection, Flow::Ib(Box::new(flow)));
         if let Some(s) = self.slots[slot as usize].as_mut() {
             s.qp_keys = [Some(to_server), Some(to_client)];
+            self.requests[index].connection = Some(s.connection.id);
         }
         self.qps.insert(to_server, Place { slot, end: End::A });
         self.qps.insert(to_client, Place { slot, end: End::B });

@@ -226,9 +226,9 @@ impl RpcRdma {
     }
 
     /// Payload bytes of an exchange.
-    pub fn payload(&mut self, exchange: u64, offset: u64, bytes: &[u8], length: u32) {
+    pub fn payload(&mut self, exchange: u64, offset: u64, bytes: &[u8]) {
         let Some(pending) = self.by_exchange.get(&exchange).and_then(|key| self.pending.get_mut(key)) else { return };
-        pending.payload.get_or_insert_default().put(offset, bytes, length);
+        pending.payload.get_or_insert_default().put(offset, bytes);
     }
 
     /// A whole Send.

@@ -166,9 +166,9 @@ impl Smb2 {
     }
 
     /// Payload bytes of an exchange.
-    pub fn payload(&mut self, exchange: u64, offset: u64, bytes: &[u8], length: u32) {
+    pub fn payload(&mut self, exchange: u64, offset: u64, bytes: &[u8]) {
         let Some(pending) = self.by_exchange.get(&exchange).and_then(|id| self.pending.get_mut(id)) else { return };
-        pending.payload.get_or_insert_default().put(offset, bytes, length);
+        pending.payload.get_or_insert_default().put(offset, bytes);
     }
 
     /// A whole message, put together. Which end is the client is learnt from it.
@@ -439,7 +439,7 @@ impl<S: Sink> Walk<'_, '_, S> {
                 pending.file_id = Some(write.file());
                 if self.env.options.payloads && !write.data.bytes.is_empty() {
                     let payload = pending.payload.get_or_insert_default();
-                    payload.put(0, write.data.bytes, write.data.length);
+                    payload.put(0, write.data.bytes);
                 }
                 let inline = write.channel.channel == smb2::Channel::NONE;
                 if inline && self.upper.fragments > 1 && self.connection.transport != Some(Transport::Tcp) {
@@ -770,7 +770,7 @@ impl<S: Sink> Walk<'_, '_, S> {
                 });
                 if inline && self.env.options.payloads {
                     let payload = pending.payload.get_or_insert_default();
-                    payload.put(0, read.data.bytes, read.data.length);
+                    payload.put(0, read.data.bytes);
                 }
                 if inline && self.upper.fragments > 1 && self.connection.transport != Some(Transport::Tcp) {
                     let (bytes, fragments) = (read.data.length, self.upper.fragments);

@@ -4,7 +4,11 @@
 mod common;
 
 use common::*;
+use rdmascope_analyzer::env::{Layer, Options};
 use rdmascope_analyzer::finding::{Certainty, Severity};
+use rdmascope_analyzer::pipeline::Pipeline;
+use rdmascope_analyzer::rules::Rule;
+use rdmascope_dissector::trace::Off;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
@@ -169,5 +173,33 @@ fn requests_count_what_went_out_again_meanwhile() {
         let most = kept.exchanges.iter().map(|e| u64::from(e.retransmissions)).max().unwrap_or(0);
         assert!(most <= all, "{name}: {most} of {all}");
         assert_eq!(most > 0, lossy, "{name}: {most} of {all}");
+    }
+}
+
+#[test]
+fn handshakes_belong_to_their_connections() {
+    for (name, messages) in [("smb-roce", 5), ("smb-roce-loss", 5), ("nfs-roce-v3", 5), ("smb-roce-negotiate-refused", 30)] {
+        let mut pipeline = Pipeline::new(Options::default());
+        let mut handshake = Vec::new();
+        let mut places = BTreeMap::new();
+        for frame in frames(name) {
+            pipeline.frame(&frame.meta, &frame.bytes, &mut Off);
+            let facts = pipeline.facts();
+            if facts.layer == Layer::Cm {
+                handshake.push(frame.meta.number);
+            }
+            if let Some(place) = facts.place {
+                places.insert(frame.meta.number, place);
+                places.extend(pipeline.earlier().iter().map(|(number, end)| (*number, (place.0, *end))));
+            }
+        }
+        let (report, _) = pipeline.finish();
+        // a REQ that was rejected never became a connection
+        let rejected: u64 = report.findings.iter().filter(|f| f.rule == Rule::CmReject).map(|f| f.count).sum();
+        let placed: Vec<_> = handshake.iter().filter_map(|number| places.get(number)).collect();
+        assert_eq!((placed.len(), handshake.len()), (messages, messages + 2 * rejected as usize), "{name}");
+        for (connection, _) in placed {
+            assert!(report.connections.iter().any(|c| c.followed_as.contains(connection)), "{name}");
+        }
     }
 }

@@ -80,7 +80,7 @@ pub trait IbSink {
     /// Something else.
     fn fact(&mut self, at: At, by: End, fact: IbFact);
     /// A packet that is not told as an operation now (it was told before, or is held): only to be shown.
-    fn show<T: Trace>(&mut self, _by: End, _verb: Verb, _part: Part, _bytes: &[u8], _t: &mut T) {}
+    fn show<T: Trace>(&mut self, _verb: Verb, _part: Part, _bytes: &[u8], _t: &mut T) {}
 }
 
 /// Both directions of one reliable connection.
@@ -274,7 +274,7 @@ impl IbFlow {
             sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
             sender.recovering |= !copy;
             if T::ON {
-                sink.show(by, verb_of(row), part_of(row), packet.payload, t);
+                sink.show(verb_of(row), part_of(row), packet.payload, t);
             }
             return;
         }
@@ -290,7 +290,7 @@ impl IbFlow {
         }
         self.hold(&request, ahead as u32, sink);
         if T::ON {
-            sink.show(by, verb_of(row), part_of(row), packet.payload, t);
+            sink.show(verb_of(row), part_of(row), packet.payload, t);
         }
     }
 
