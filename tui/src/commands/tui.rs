@@ -12,8 +12,10 @@ use crate::ui::app::{App, Effect, Msg, update};
 use crate::ui::config::{self, Config};
 use crate::ui::keys::Keys;
 use crate::ui::loader::{self, Shared};
-use crate::ui::replay::{self, Replayer};
-use crate::ui::{theme, view};
+use crate::ui::replay::{self, Replayer, Which};
+use crate::ui::sort::{self, By};
+use crate::ui::time::grouped;
+use crate::ui::{order, theme, view};
 use anyhow::{Result, bail};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -25,7 +27,7 @@ use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGSTOP, SIGTERM, SIGTSTP};
 use std::io::{IsTerminal, Stdout, Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -74,9 +76,10 @@ pub(super) fn run(args: &Tui, color: Color) -> Result<ExitCode> {
     }
     start_loader(input, app.grows, args.follow || is_live, shared.clone(), tx.clone());
     let looker = start_looker(shared.clone(), tx.clone());
+    let sorter = start_sorter(shared.clone(), tx.clone());
     let worker = start_worker(shared.clone(), tx.clone());
     start_input(tx.clone());
-    let mut running = Running { app, screen: &mut screen, looker, worker, tx };
+    let mut running = Running { app, screen: &mut screen, looker, sorter, worker, tx };
     let ended = running.run(&rx, effects);
     shared.stop.store(true, Ordering::Relaxed);
     drop(screen);
@@ -209,6 +212,25 @@ fn start_input(tx: Sender<Msg>) {
     });
 }
 
+/// A thread that sorts I/O and memory, a fifth of the time at most: the capture is being read beside it.
+fn start_sorter(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
+    let (ask, asked) = channel();
+    std::thread::spawn(move || {
+        while let Ok(Effect::Order { table, generation, by, followed }) = asked.recv() {
+            let begun = Instant::now();
+            let exchanges = shared.exchanges();
+            let rows = order::make(table, &exchanges, by, followed.as_deref());
+            if tx.send(Msg::Ordered { table, generation, upto: exchanges.places().end, rows }).is_err() {
+                return;
+            }
+            if !shared.finished.load(Ordering::Acquire) {
+                std::thread::sleep(begun.elapsed() * 4);
+            }
+        }
+    });
+    ask
+}
+
 /// Makes lines and trees for the screen. Of several wishes the last counts: what was asked before is not looked at any more.
 fn start_looker(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
     let (ask, asked) = channel();
@@ -242,39 +264,64 @@ fn start_looker(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
     ask
 }
 
-/// Long work, one after another. A filter has a thread of its own, since it may wait for a capture that goes on; a new one ends it.
+/// Long work, one after another. A filter has a thread of its own, since it may wait for a capture that goes on, and so has a sorting; a new
+/// one ends it.
 struct Worker {
-    ask: Sender<Effect>,
-    generation: Arc<AtomicU64>,
+    ask: Sender<(u64, Effect)>,
+    /// Of the filter, of the sorting.
+    filter: Arc<AtomicU64>,
+    sorting: Arc<AtomicU64>,
+    /// What was asked for with another number was given up.
+    wanted: Arc<AtomicU64>,
 }
+
+/// Between two words on how far a work is.
+const TELL_EVERY: Duration = Duration::from_millis(100);
 
 fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
     let (ask, asked) = channel();
-    let generation = Arc::new(AtomicU64::new(0));
-    let current = generation.clone();
+    let worker = Worker { ask, filter: Arc::default(), sorting: Arc::default(), wanted: Arc::default() };
+    let (filter_wanted, sorting_wanted, wanted) = (worker.filter.clone(), worker.sorting.clone(), worker.wanted.clone());
     std::thread::spawn(move || {
-        while let Ok(effect) = asked.recv() {
+        while let Ok((number, effect)) = asked.recv() {
             let mut replayer = Replayer::new(shared.clone());
+            let mut told = Instant::now();
+            let mut progress = |what: &'static str, done: usize, all: usize| {
+                if told.elapsed() > TELL_EVERY {
+                    told = Instant::now();
+                    if tx.send(Msg::Working(what, done, all)).is_err() {
+                        return false;
+                    }
+                }
+                wanted.load(Ordering::Relaxed) == number
+            };
             let msg = match effect {
                 Effect::Filter { text, .. } if text.is_empty() => continue,
                 Effect::Filter { generation, text } => {
-                    let (current, tx) = (current.clone(), tx.clone());
+                    let (current, tx) = (filter_wanted.clone(), tx.clone());
                     std::thread::spawn(move || filter(&mut replayer, generation, &text, &current, &tx));
                     continue;
                 }
-                Effect::Find { text, frames, forward } => Msg::Hit(replayer.find(&text, &frames, forward)),
+                Effect::Sort { generation, by, frames } => {
+                    let (current, tx) = (sorting_wanted.clone(), tx.clone());
+                    std::thread::spawn(move || sort(&mut replayer, generation, by, &frames, &current, &tx));
+                    continue;
+                }
+                Effect::Find { text, frames, forward } => {
+                    match replayer.find(&text, &frames, forward, &mut |done| progress("searching", done, frames.len())) {
+                        Ok(hit) => Msg::Hit(hit),
+                        Err(e) => Msg::Done(Err(format!("searching: {e}"))),
+                    }
+                }
                 Effect::Save { path, frames } => {
-                    let saved = replayer.save(&path, &mut frames.iter().map(|i| *i as usize));
-                    Msg::Done(saved.map(|n| format!("{n} frames saved to {}", path.display())))
+                    let saved = replayer.save(&path, &frames, &mut |done| progress("saving", done, frames.len()));
+                    Msg::Done(outcome(saved, "frame", "saved to", &path))
                 }
                 Effect::ExportFrames { path, frames, columns } => {
-                    let places: Vec<usize> = frames.iter().map(|i| *i as usize).collect();
-                    let saved = replayer.export(&path, &places, &columns);
-                    Msg::Done(saved.map(|n| format!("{n} rows exported to {}", path.display())))
+                    let saved = replayer.export(&path, &frames, &columns, &mut |done| progress("exporting", done, frames.len()));
+                    Msg::Done(outcome(saved, "row", "exported to", &path))
                 }
-                Effect::ExportTable { path, rows } => {
-                    Msg::Done(replay::export_table(&path, &rows).map(|n| format!("{n} rows exported to {}", path.display())))
-                }
+                Effect::ExportTable { path, rows } => Msg::Done(outcome(replay::export_table(&path, &rows), "row", "exported to", &path)),
                 Effect::KeepHistory(filters) => {
                     config::keep_history(&filters);
                     continue;
@@ -286,7 +333,31 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
             }
         }
     });
-    Worker { ask, generation }
+    worker
+}
+
+/// What a work that writes a file came to, in words.
+fn outcome(written: Result<u64, String>, what: &str, done: &str, path: &Path) -> Result<String, String> {
+    let plural = |n: u64| if n == 1 { "" } else { "s" };
+    match written {
+        Ok(n) => Ok(format!("{} {what}{} {done} {}", grouped(n), plural(n), path.display())),
+        Err(e) if e == replay::GIVEN_UP => Err(format!("{}: {e}", path.display())),
+        Err(e) => Err(e),
+    }
+}
+
+fn sort(replayer: &mut Replayer, generation: u64, by: By, frames: &Which, current: &AtomicU64, tx: &Sender<Msg>) {
+    let mut told = Instant::now();
+    let sorted = sort::sort(replayer, by, frames, &mut |looked| {
+        if told.elapsed() > TELL_EVERY {
+            told = Instant::now();
+            let _ = tx.send(Msg::Sorting { generation, looked });
+        }
+        current.load(Ordering::Relaxed) == generation
+    });
+    if let Some(sorted) = sorted {
+        let _ = tx.send(Msg::Sorted { generation, sorted });
+    }
 }
 
 fn filter(replayer: &mut Replayer, generation: u64, text: &str, current: &AtomicU64, tx: &Sender<Msg>) {
@@ -322,6 +393,7 @@ struct Running<'s> {
     app: App,
     screen: &'s mut Screen,
     looker: Sender<Effect>,
+    sorter: Sender<Effect>,
     worker: Worker,
     tx: Sender<Msg>,
 }
@@ -371,11 +443,18 @@ impl Running<'_> {
                 Effect::Continue => drop(self.tx.send(Msg::Continue)),
                 Effect::Copy(text) => copy(&text)?,
                 Effect::Texts { .. } | Effect::Detail(_) => drop(self.looker.send(effect)),
-                Effect::Filter { generation, .. } => {
-                    self.worker.generation.store(generation, Ordering::Relaxed);
-                    drop(self.worker.ask.send(effect));
+                Effect::Order { .. } => drop(self.sorter.send(effect)),
+                Effect::EndSort(generation) => self.worker.sorting.store(generation, Ordering::Relaxed),
+                Effect::GiveUp => drop(self.worker.wanted.fetch_add(1, Ordering::Relaxed)),
+                _ => {
+                    match &effect {
+                        Effect::Filter { generation, .. } => self.worker.filter.store(*generation, Ordering::Relaxed),
+                        Effect::Sort { generation, .. } => self.worker.sorting.store(*generation, Ordering::Relaxed),
+                        _ => {}
+                    }
+                    let number = self.worker.wanted.load(Ordering::Relaxed);
+                    drop(self.worker.ask.send((number, effect)));
                 }
-                _ => drop(self.worker.ask.send(effect)),
             }
         }
         Ok(false)

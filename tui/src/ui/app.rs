@@ -2,29 +2,32 @@
 //! knows no clock, and the screen is made from [`App`] alone ([`super::view`]).
 
 use super::credits_log::CreditsLog;
+use super::digest::{Digest, Joined};
+use super::exchanges::Exchanges;
 use super::index::Index;
 use super::keys::{Action, Keys};
-use super::loader::{EXCHANGES_MAX, LiveFacts, News};
-use super::replay::{Detail, Text};
+use super::loader::{LiveFacts, News};
+use super::replay::{Detail, Text, Which};
+use super::sort::{By, Sorted};
+use super::statistics::Sums;
 use super::theme::{self, Theme};
-use super::{credits, findings, frames, io, memory, overview, prompt, sequence, statistics, time};
+use super::{credits, findings, frames, io, memory, order, overview, prompt, sequence, statistics, time};
 use ratatui::crossterm::event::{KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Rect;
-use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::op::End;
-use rdmascope_analyzer::report::{Connection, Report};
+use rdmascope_analyzer::report::Connection;
 use rdmascope_capture::Progress;
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::registry::Registry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The smallest screen.
 pub(crate) const SMALLEST: (u16, u16) = (60, 18);
 /// Lines of frames kept at most; more than any screen shows.
-const TEXTS_MAX: usize = 20_000;
+const TEXTS_MAX: usize = 4_000;
 /// Frames looked at in one step while narrowing to a connection.
 pub(crate) const SCAN_STEP: usize = 150_000;
 
@@ -94,8 +97,26 @@ pub(crate) enum Msg {
         looked: usize,
         done: bool,
     },
+    /// Rows of I/O or memory, made from so many exchanges.
+    Ordered {
+        table: View,
+        generation: u64,
+        upto: usize,
+        rows: Vec<order::Row>,
+    },
+    /// Keys of so many frames were read.
+    Sorting {
+        generation: u64,
+        looked: usize,
+    },
+    Sorted {
+        generation: u64,
+        sorted: Sorted,
+    },
     /// The frame (place) that was searched for.
     Hit(Option<u32>),
+    /// A long work has done so many of all.
+    Working(&'static str, usize, usize),
     /// Something was saved, or not.
     Done(Result<String, String>),
     /// Go on with what takes several steps.
@@ -126,20 +147,37 @@ pub(crate) enum Effect {
         generation: u64,
         text: String,
     },
+    /// The rows of I/O or memory in ascending order of a column, of all connections or of some.
+    Order {
+        table: View,
+        generation: u64,
+        by: usize,
+        followed: Option<Vec<u32>>,
+    },
+    /// These frames (ascending) by a key.
+    Sort {
+        generation: u64,
+        by: By,
+        frames: Which,
+    },
+    /// Sorting of an older generation than this is to end.
+    EndSort(u64),
     /// The first of these frames (or the last, where not `forward`) whose line has this text.
     Find {
         text: String,
-        frames: Vec<u32>,
+        frames: Which,
         forward: bool,
     },
     Save {
         path: PathBuf,
-        frames: Vec<u32>,
+        frames: Which,
     },
+    /// Saving, exporting, searching is to end.
+    GiveUp,
     /// The lines of frames.
     ExportFrames {
         path: PathBuf,
-        frames: Vec<u32>,
+        frames: Which,
         columns: Vec<Def>,
     },
     /// A table: heads, then rows.
@@ -217,7 +255,7 @@ impl Filter {
 /// A finding, with those of the same rule, side and words on other connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    first: Finding,
+    pub(super) first: Finding,
     /// On all of them.
     pub(crate) count: u64,
     /// The first frames, ascending.
@@ -233,28 +271,34 @@ impl std::ops::Deref for Found {
     }
 }
 
-/// Joins findings that say the same, in the order of the first of each.
-fn joined<'f>(findings: impl Iterator<Item = &'f Finding>) -> Vec<Found> {
-    /// Frames of one that can be gone to.
-    const FRAMES: usize = 24;
-    let mut out: Vec<Found> = Vec::new();
-    let mut places: HashMap<(rdmascope_analyzer::rules::Rule, &str, &str), usize> = HashMap::new();
-    for f in findings {
-        let at = *places.entry((f.rule, f.by.name(), &f.text)).or_insert_with(|| {
-            out.push(Found { first: f.clone(), count: 0, frames: Vec::new(), connections: Vec::new() });
-            out.len() - 1
-        });
-        let found = &mut out[at];
-        found.count += f.count;
-        found.connections.extend(f.connection);
-        found.frames.extend(f.frames.iter());
+/// By what the frame list is sorted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sorting {
+    pub(crate) by: By,
+    /// Whether the greatest is first.
+    pub(crate) down: bool,
+    pub(crate) generation: u64,
+    /// Whether it was asked for.
+    asked: bool,
+    /// Frames whose keys were read.
+    pub(crate) looked: usize,
+    pub(crate) sorted: Option<Sorted>,
+}
+
+impl Sorting {
+    pub(crate) fn is_on(&self) -> bool {
+        self.by != By::Number || self.down
     }
-    for found in &mut out {
-        found.frames.sort_unstable();
-        found.frames.truncate(FRAMES);
-        found.first.frame = found.frames.first().copied().unwrap_or(found.first.frame);
+
+    /// Whether it is wished and not there yet.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.is_on() && self.sorted.is_none()
     }
-    out
+
+    /// The frames are others now.
+    fn outdated(&mut self) {
+        *self = Self { by: self.by, down: self.down, generation: self.generation + 1, ..Self::default() };
+    }
 }
 
 /// A connection to which all is narrowed.
@@ -292,8 +336,8 @@ pub(crate) struct App {
     pub(crate) size: (u16, u16),
     // what was loaded
     pub(crate) index: Index,
-    pub(crate) report: Arc<Report>,
-    pub(crate) exchanges: Vec<Exchange>,
+    pub(crate) report: Arc<Digest>,
+    pub(crate) exchanges: Exchanges,
     pub(crate) exchanges_dropped: u64,
     pub(crate) credits_log: CreditsLog,
     pub(crate) progress: Progress,
@@ -302,12 +346,10 @@ pub(crate) struct App {
     pub(crate) error: Option<String>,
     /// What is to be said of a live capture.
     pub(crate) live: Option<LiveFacts>,
-    /// Place in the report's connections by the number under which one is followed.
-    pub(crate) places: HashMap<u32, usize>,
-    /// Findings, ranked.
-    pub(crate) ranked: Vec<Finding>,
-    /// Those that are shown, joined where they say the same.
-    pub(crate) found: Vec<Found>,
+    /// Findings that are shown.
+    pub(crate) found: Joined,
+    /// Sums over the connections that are shown.
+    pub(crate) sums: Arc<Sums>,
     // what is shown of it
     pub(crate) view: View,
     pub(crate) came_from: Vec<View>,
@@ -317,6 +359,11 @@ pub(crate) struct App {
     pub(crate) shown: Option<Vec<u32>>,
     /// Up to where frames were looked at for `shown`.
     pub(crate) scanned: usize,
+    pub(crate) sorting: Sorting,
+    /// The connection of the row from which one came to the credit plot or the sequence, by the number under which it is followed.
+    pub(crate) about: Option<u32>,
+    /// A long work: what it does, how much of how much is done.
+    pub(crate) working: Option<(&'static str, usize, usize)>,
     pub(crate) marks: BTreeSet<u32>,
     pub(crate) time: time::Format,
     pub(crate) columns: Vec<Def>,
@@ -353,7 +400,7 @@ impl App {
             size: (80, 24),
             index: Index::default(),
             report: Arc::default(),
-            exchanges: Vec::new(),
+            exchanges: Exchanges::default(),
             exchanges_dropped: 0,
             credits_log: CreditsLog::default(),
             progress: Progress::default(),
@@ -361,15 +408,17 @@ impl App {
             grows: false,
             error: None,
             live: None,
-            places: HashMap::new(),
-            ranked: Vec::new(),
-            found: Vec::new(),
+            found: Joined::default(),
+            sums: Arc::default(),
             view: View::Overview,
             came_from: Vec::new(),
             filter: Filter::default(),
             followed: None,
             shown: None,
             scanned: 0,
+            sorting: Sorting::default(),
+            about: None,
+            working: None,
             marks: BTreeSet::new(),
             time: time::Format::default(),
             columns: Vec::new(),
@@ -410,23 +459,38 @@ impl App {
 
     /// The place of the frame in a row.
     pub(crate) fn frame_at(&self, row: usize) -> Option<usize> {
-        match &self.shown {
-            Some(shown) => shown.get(row).map(|i| *i as usize),
-            None => (row < self.index.len()).then_some(row),
+        // frames that came after the sorting stand behind
+        let sorted = self.sorting.sorted.as_ref().and_then(|s| s.at(row, self.sorting.down));
+        match (sorted, &self.shown) {
+            (Some(place), _) => Some(place as usize),
+            (None, Some(shown)) => shown.get(row).map(|i| *i as usize),
+            (None, None) => (row < self.index.len()).then_some(row),
         }
     }
 
-    /// The row that has a frame, or the next one that there is.
+    /// The row that has a frame, or, in the order of the capture, the next one that there is.
     pub(crate) fn row_of(&self, place: usize) -> usize {
-        match &self.shown {
+        let row = match &self.shown {
             Some(shown) => shown.partition_point(|i| (*i as usize) < place).min(shown.len().saturating_sub(1)),
             None => place.min(self.index.len().saturating_sub(1)),
+        };
+        match &self.sorting.sorted {
+            Some(sorted) if row < sorted.len() => sorted.row_of(place as u32, self.sorting.down).unwrap_or(0),
+            _ => row,
+        }
+    }
+
+    /// The frames of the list in the order of the capture.
+    pub(crate) fn frames_shown(&self) -> Which {
+        match &self.shown {
+            Some(shown) => Which::These(shown.clone()),
+            None => Which::Range(0..self.index.len() as u32),
         }
     }
 
     /// A connection by the number under which it is followed.
     pub(crate) fn connection(&self, followed_as: u32) -> Option<&Connection> {
-        self.places.get(&followed_as).and_then(|i| self.report.connections.get(*i))
+        self.report.connections.get(self.report.place(followed_as)?)
     }
 
     /// Which end of a connection is shown as the client.
@@ -437,15 +501,14 @@ impl App {
         if connection.followed_as.first() == Some(&followed_as) { client } else { client.peer() }
     }
 
-    /// The connection that credit plot and sequence are about: the followed one, else that of the selected frame, else the busiest.
+    /// The connection that credit plot and sequence are about: the followed one, else that of the row from which one came, else the
+    /// busiest.
     pub(crate) fn subject(&self) -> Option<&Connection> {
         if let Some(followed) = &self.followed {
             return followed.ids.iter().find_map(|id| self.connection(*id));
         }
-        self.report
-            .connections
-            .iter()
-            .max_by_key(|c| (c.sides[0].messages + c.sides[1].messages, c.rdma.reads + c.rdma.writes, std::cmp::Reverse(c.id)))
+        let chosen = self.about.and_then(|id| self.connection(id));
+        chosen.or_else(|| self.report.connections.get(self.report.busiest()?))
     }
 
     /// Whether a thing of this connection is to be shown.
@@ -455,13 +518,38 @@ impl App {
 
     /// Connections that are shown.
     pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
-        self.report.connections.iter().filter(|c| c.followed_as.first().is_some_and(|id| self.concerns(*id)))
+        let followed = self.followed.as_ref().map(|f| {
+            // a followed connection has several numbers, which may be of one or of several in the report
+            let mut places: Vec<usize> = f.ids.iter().filter_map(|id| self.report.place(*id)).collect();
+            places.sort_unstable();
+            places.dedup();
+            places
+        });
+        let all = if followed.is_none() { self.report.connections.as_slice() } else { &[] };
+        all.iter().chain(followed.into_iter().flatten().filter_map(|i| self.report.connections.get(i)))
     }
 
-    /// Makes the list of shown findings anew.
-    fn choose_findings(&mut self) {
-        let ids: Option<Vec<u32>> = self.followed.as_ref().map(|_| self.connections().map(|c| c.id).collect());
-        self.found = joined(self.ranked.iter().filter(|f| ids.as_ref().is_none_or(|ids| f.connection.is_none_or(|c| ids.contains(&c)))));
+    /// How many these are.
+    pub(crate) fn connection_count(&self) -> usize {
+        if self.followed.is_none() { self.report.connections.len() } else { self.connections().count() }
+    }
+
+    /// One of these.
+    pub(crate) fn connection_at(&self, row: usize) -> Option<&Connection> {
+        if self.followed.is_none() { self.report.connections.get(row) } else { self.connections().nth(row) }
+    }
+
+    /// Takes what is shown of the findings and sums.
+    fn choose(&mut self) {
+        if self.followed.is_none() {
+            self.found = self.report.found.clone();
+            self.sums = self.report.sums.clone();
+        } else {
+            let ids: HashSet<u32> = self.connections().map(|c| c.id).collect();
+            self.found = self.report.found_on(&ids);
+            self.sums = Arc::new(Sums::of(self.connections()));
+        }
+        self.statistics.outdated();
     }
 
     /// The time of the first frame.
@@ -475,6 +563,36 @@ impl App {
 
     pub(crate) fn complain(&mut self, text: impl Into<String>) {
         self.note = Some(Note { text: text.into(), is_error: true });
+    }
+
+    /// Another view that the user chose: credit plot and sequence are about what was selected before.
+    pub(crate) fn turn_to(&mut self, view: View) {
+        // a list that nobody moved in says nothing
+        let is_chosen = match self.view {
+            View::Overview | View::Findings => true,
+            View::Frames => self.frames.list.at > 0,
+            View::Io => io::is_chosen(self),
+            View::Memory => self.memory.list.at > 0,
+            View::Credits => self.credits.cursor.is_some(),
+            View::Sequence => self.sequence.list.at > 0,
+            View::Statistics => false,
+        };
+        if matches!(view, View::Credits | View::Sequence) && view != self.view && is_chosen {
+            let frame = selected_frame(self).filter(|_| self.view != View::Overview || overview::is_at_a_frame(self));
+            if self.followed.is_none() {
+                self.about = selected_connection(self).filter(|id| self.connection(*id).is_some()).or(self.about);
+            }
+            let place = frame.and_then(|n| usize::try_from(n).ok()).and_then(|n| n.checked_sub(1));
+            let entry = place.and_then(|i| self.index.at(i));
+            if let (Some(place), Some(entry), Some(subject)) = (place, entry, self.subject())
+                && subject.followed_as.contains(&entry.connection)
+            {
+                let time = entry.time;
+                self.sequence.look_for(place);
+                self.credits.look_at(time);
+            }
+        }
+        self.go(view);
     }
 
     // ── What views do ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -527,6 +645,7 @@ impl App {
         };
         let followed = Followed { ids: connection.followed_as.clone() };
         let id = connection.id;
+        self.about = None;
         if self.followed.as_ref() == Some(&followed) {
             self.followed = None;
             self.say("all connections again");
@@ -556,12 +675,12 @@ impl App {
         let place = self.frame_at(self.frames.list.at);
         self.scanned = 0;
         self.shown = (self.filter.is_on() || self.followed.is_some()).then(Vec::new);
-        self.io.rows = None;
-        self.memory.rows = None;
+        self.sorting.outdated();
+        self.io.order.outdated();
+        self.memory.order.outdated();
         self.sequence.reset();
-        self.statistics.outdated();
         self.credits.window = None;
-        self.choose_findings();
+        self.choose();
         self.scan();
         if let Some(place) = place {
             let (row, len, page) = (self.row_of(place), self.row_count(), frames::page(self));
@@ -573,9 +692,10 @@ impl App {
     fn scan(&mut self) {
         let Some(mut shown) = self.shown.take() else { return };
         if self.filter.is_on() {
-            let found = &self.filter.found[self.scanned.min(self.filter.found.len())..];
+            let upto = self.filter.found.len().min(self.scanned + SCAN_STEP);
+            let found = self.filter.found.get(self.scanned..upto).unwrap_or(&[]);
             shown.extend(found.iter().filter(|i| self.index.at(**i as usize).is_some_and(|e| self.concerns(e.connection))));
-            self.scanned = self.filter.found.len();
+            self.scanned = upto;
         } else {
             let upto = self.index.len().min(self.scanned + SCAN_STEP);
             let new = self.index.from(self.scanned).take_while(|(i, _)| *i < upto).filter(|(_, e)| self.concerns(e.connection));
@@ -585,10 +705,95 @@ impl App {
         self.shown = Some(shown);
     }
 
+    /// Whether there are frames that were not looked at yet for the list of shown ones.
+    fn is_scanning(&self) -> bool {
+        self.shown.is_some() && self.scanned < if self.filter.is_on() { self.filter.found.len() } else { self.index.len() }
+    }
+
+    /// Sorts the frame list.
+    pub(crate) fn sort_frames(&mut self, by: By, down: bool) -> Vec<Effect> {
+        let place = self.frame_at(self.frames.list.at).filter(|_| self.frames.list.at > 0);
+        if by == self.sorting.by && self.sorting.sorted.is_some() && (by != By::Number || down) {
+            self.sorting.down = down;
+        } else {
+            self.sorting.outdated();
+            (self.sorting.by, self.sorting.down) = (by, down);
+        }
+        if let Some(place) = place {
+            self.show_place(place);
+        }
+        self.tailing &= !self.sorting.is_on();
+        vec![Effect::EndSort(self.sorting.generation)]
+    }
+
+    /// Selects the row of a frame.
+    fn show_place(&mut self, place: usize) {
+        let (row, len, page) = (self.row_of(place), self.row_count(), frames::page(self));
+        self.frames.list.jump(row, len, page);
+    }
+
+    /// Sorts I/O or memory.
+    pub(crate) fn sort_table(&mut self, table: View, by: usize, down: bool, columns: &[super::draw::Column]) {
+        let (order, cursor) = self.table(table);
+        let row = order.row(cursor.at).filter(|_| cursor.at > 0);
+        order.sort(by, down);
+        if let Some(at) = row.and_then(|row| order.find(row)) {
+            cursor.at = at;
+        }
+        let down = if down { ", the greatest first" } else { "" };
+        self.say(format!("sorted by {}{down}", columns[by].title));
+        self.show_row(table);
+    }
+
+    fn table(&mut self, table: View) -> (&mut order::Order, &mut Cursor) {
+        match table {
+            View::Memory => (&mut self.memory.order, &mut self.memory.list),
+            _ => (&mut self.io.order, &mut self.io.list),
+        }
+    }
+
+    /// Brings the selected row of I/O or memory to the screen.
+    fn show_row(&mut self, table: View) {
+        let page = if table == View::Memory { memory::page(self) } else { io::page(self) };
+        let (order, cursor) = self.table(table);
+        let len = order.len();
+        cursor.jump(cursor.at, len, page);
+    }
+
+    /// Rows of I/O or memory came.
+    fn ordered(&mut self, table: View, generation: u64, upto: usize, rows: Vec<order::Row>) {
+        let (order, cursor) = self.table(table);
+        // the first row stays the first row
+        let selected = order.row(cursor.at).filter(|_| cursor.at > 0);
+        if order.came(generation, upto, rows) {
+            if let Some(at) = selected.and_then(|row| order.find(row)) {
+                // and the selected one stays where it is on the screen
+                cursor.top = (cursor.top + at).saturating_sub(cursor.at);
+                cursor.at = at;
+            }
+            self.show_row(table);
+        }
+    }
+
     /// What the screen needs and is not there.
     fn wants(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
-        let scanning = self.shown.is_some() && !self.filter.is_on() && self.scanned < self.index.len();
+        let scanning = self.is_scanning();
+        if matches!(self.view, View::Io | View::Memory) {
+            let (table, upto) = (self.view, self.exchanges.places().end);
+            let followed = self.followed.as_ref().map(|f| f.ids.clone());
+            let order = self.table(table).0;
+            let by = order.by;
+            if let Some(generation) = order.wish(upto) {
+                effects.push(Effect::Order { table, generation, by, followed });
+            }
+        }
+        // what is sorted is all there is; of what has no end, what there is by now
+        let is_all = self.filter_is_done() && !scanning && (self.done || self.grows);
+        if self.sorting.is_under_way() && !self.sorting.asked && is_all {
+            self.sorting.asked = true;
+            effects.push(Effect::Sort { generation: self.sorting.generation, by: self.sorting.by, frames: self.frames_shown() });
+        }
         let extending = self.view == View::Sequence && sequence::is_behind(self);
         if (scanning || extending) && !self.continuing {
             self.continuing = true;
@@ -602,7 +807,8 @@ impl App {
             View::Sequence => sequence::visible_frames(self),
             _ => Vec::new(),
         };
-        let missing: Vec<usize> = wanted.into_iter().filter(|i| !self.texts.contains_key(&(*i as u64 + 1))).collect();
+        let mut missing: Vec<usize> = wanted.into_iter().filter(|i| !self.texts.contains_key(&(*i as u64 + 1))).collect();
+        missing.sort_unstable();
         if !missing.is_empty() && self.texts_asked != missing {
             self.texts_asked.clone_from(&missing);
             let columns = self.columns.clone();
@@ -623,14 +829,8 @@ impl App {
         let had = self.index.len();
         let at_end = self.tailing || self.frames.list.at + 1 >= self.row_count();
         self.index = news.index;
-        self.exchanges.extend(news.exchanges);
+        self.exchanges = news.exchanges;
         if let Some(live) = news.live {
-            // a capture without an end: the oldest give way
-            if self.exchanges.len() > EXCHANGES_MAX {
-                self.exchanges.drain(..EXCHANGES_MAX / 4);
-                self.io.rows = None;
-                self.memory.rows = None;
-            }
             if live.hardware != self.live.as_ref().map_or(&[][..], |l| &l.hardware[..]) {
                 self.statistics.outdated();
             }
@@ -646,15 +846,8 @@ impl App {
             self.error = Some(error);
         }
         if let Some(report) = news.report {
-            self.places = report.connections.iter().enumerate().flat_map(|(i, c)| c.followed_as.iter().map(move |id| (*id, i))).collect();
-            self.ranked = report.findings.ranked().into_iter().cloned().collect();
             self.report = report;
-            self.statistics.outdated();
-            self.choose_findings();
-            if self.done || self.exchanges.len() < 20_000 {
-                self.io.rows = None;
-                self.memory.rows = None;
-            }
+            self.choose();
         }
         self.scan();
         if self.grows && at_end && had > 0 && self.index.len() > had && self.tailing {
@@ -723,17 +916,50 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
             }
             Vec::new()
         }
-        Msg::Hit(Some(place)) => app.go_to_frame(u64::from(place) + 1),
+        Msg::Ordered { table, generation, upto, rows } => {
+            app.ordered(table, generation, upto, rows);
+            Vec::new()
+        }
+        Msg::Sorting { generation, looked } => {
+            if generation == app.sorting.generation {
+                app.sorting.looked = looked;
+            }
+            Vec::new()
+        }
+        Msg::Sorted { generation, sorted } => {
+            if generation == app.sorting.generation {
+                let place = app.frame_at(app.frames.list.at).filter(|_| app.frames.list.at > 0);
+                if sorted.is_rough {
+                    app.say("too many different texts to compare whole: some are sorted by their beginning");
+                }
+                app.sorting.sorted = Some(sorted);
+                if let Some(place) = place {
+                    app.show_place(place);
+                }
+            }
+            Vec::new()
+        }
+        Msg::Working(what, done, all) => {
+            app.working = Some((what, done, all));
+            Vec::new()
+        }
+        Msg::Hit(Some(place)) => {
+            app.working = None;
+            app.go_to_frame(u64::from(place) + 1)
+        }
         Msg::Hit(None) => {
+            app.working = None;
             let text = rdmascope_dissector::render::escaped(&app.search);
             app.complain(format!("\"{text}\" was not found"));
             Vec::new()
         }
         Msg::Done(Ok(text)) => {
+            app.working = None;
             app.say(text);
             Vec::new()
         }
         Msg::Done(Err(text)) => {
+            app.working = None;
             app.complain(text);
             Vec::new()
         }
@@ -755,7 +981,7 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
 fn prepare(app: &mut App) {
     match app.view {
         View::Io => io::prepare(app),
-        View::Memory => memory::prepare(app),
+        View::Overview => overview::prepare(app),
         View::Sequence => sequence::extend(app),
         View::Statistics => statistics::prepare(app),
         _ => {}
@@ -776,9 +1002,9 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::Suspend => return vec![Effect::Suspend],
         Action::Redraw => return vec![Effect::Redraw],
         Action::Help => app.popup = Some(Popup::Help(0)),
-        Action::View(view) => app.go(view),
-        Action::NextView => app.go(app.view.step(1)),
-        Action::PreviousView => app.go(app.view.step(View::ALL.len() - 1)),
+        Action::View(view) => app.turn_to(view),
+        Action::NextView => app.turn_to(app.view.step(1)),
+        Action::PreviousView => app.turn_to(app.view.step(View::ALL.len() - 1)),
         Action::Theme => {
             app.theme = Theme::new(app.theme.name.next());
             app.statistics.outdated();
@@ -809,6 +1035,13 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::NextMark | Action::PreviousMark => return to_mark(app, action == Action::NextMark),
         Action::SearchNext | Action::SearchPrevious => return prompt::search_again(app, action == Action::SearchNext),
         Action::Back => {
+            if app.working.is_some() {
+                return vec![Effect::GiveUp];
+            }
+            if app.view == View::Frames && app.sorting.is_under_way() {
+                app.say("not sorted");
+                return app.sort_frames(By::Number, false);
+            }
             if app.frames.maximized && app.view == View::Frames {
                 app.frames.maximized = false;
             } else if let Some(view) = app.came_from.pop() {
@@ -842,7 +1075,7 @@ pub(crate) fn selected_frame(app: &App) -> Option<u64> {
     match app.view {
         View::Frames => app.frame_at(app.frames.list.at).map(|p| p as u64 + 1),
         View::Overview => overview::selected_frame(app),
-        View::Io => io::selected(app).map(|e| e.request.frame),
+        View::Io => io::selected_frame(app),
         View::Credits => credits::selected_frame(app),
         View::Sequence => sequence::selected_frame(app),
         View::Memory => memory::selected_frame(app),
@@ -950,13 +1183,13 @@ fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
     }
     if y == 1 {
         if let Some(view) = super::view::tab_at(app, x) {
-            app.go(view);
+            app.turn_to(view);
         }
         return Vec::new();
     }
     match app.view {
         View::Overview => overview::click(app, x, y),
-        View::Frames => frames::click(app, x, y),
+        View::Frames => return frames::click(app, x, y),
         View::Io => io::click(app, x, y),
         View::Credits => credits::click(app, x, y),
         View::Sequence => sequence::click(app, x, y),

@@ -28,6 +28,19 @@ pub(crate) struct State {
     pub(crate) cursor: Option<i64>,
 }
 
+impl State {
+    /// The cursor goes to a time, and the window with it.
+    pub(crate) fn look_at(&mut self, time: i64) {
+        self.cursor = Some(time);
+        if let Some((from, upto)) = self.window
+            && !(from..=upto).contains(&time)
+        {
+            let start = time.saturating_sub((upto - from) / 2);
+            self.window = Some((start, start + (upto - from)));
+        }
+    }
+}
+
 /// Columns left of the plot.
 const AXIS: u16 = 8;
 
@@ -194,26 +207,25 @@ fn draw_story(
     let column_of = |time: i64| ((i128::from(time - from).max(0) * (width as i128 - 1)) / i128::from((upto - from).max(1))) as usize;
     let row_of = |v: i64| height - 1 - (v.clamp(0, most) as usize * (height - 1)) / most as usize;
     for (place, style) in which.iter().copied() {
+        // of each column of dots, from where to where the line goes in it: however many points there are, each dot is set once
+        let mut spans: Vec<Option<(usize, usize)>> = vec![None; width];
+        let widen = |span: &mut Option<(usize, usize)>, y: usize| *span = Some(span.map_or((y, y), |(a, b)| (a.min(y), b.max(y))));
         let mut before: Option<(usize, usize)> = None;
         for point in seen {
             let Some(held) = point.held(place) else { continue };
             let (x, y) = (column_of(point.time).min(width - 1), row_of(held));
-            if let Some((px, py)) = before {
-                for column in px..=x {
-                    dots.set(column, py, style);
-                }
-                for row in py.min(y)..=py.max(y) {
-                    dots.set(x, row, style);
-                }
-            } else {
-                dots.set(x, y, style);
-            }
+            let (px, py) = before.unwrap_or((x, y));
+            spans[px..=x.max(px)].iter_mut().for_each(|span| widen(span, py));
+            widen(&mut spans[x], y);
             before = Some((x, y));
         }
         if let Some((px, py)) = before {
             let end = column_of(points.last().map_or(upto, |p| p.time).min(upto)).min(width - 1);
-            for column in px..=end {
-                dots.set(column, py, style);
+            spans[px..=end.max(px)].iter_mut().for_each(|span| widen(span, py));
+        }
+        for (x, span) in spans.into_iter().enumerate() {
+            if let Some((top, bottom)) = span {
+                (top..=bottom).for_each(|y| dots.set(x, y, style));
             }
         }
     }
@@ -335,11 +347,19 @@ pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
     let mut out = vec![["time", "frame", "client", "server", "upper"].map(str::to_owned).to_vec()];
     if let Some(connection) = app.subject() {
         let (points, places) = story(app, connection);
-        for p in points {
-            let mut row = vec![seconds(p.time - app.first_time()), p.frame.to_string()];
-            row.extend(places.iter().map(|w| p.held(*w).map_or_else(String::new, |v| v.to_string())));
-            out.push(row);
-        }
+        out.extend(points.iter().map(|p| export(app, p, places)));
     }
     out
+}
+
+/// For a copy: the point at the cursor.
+pub(crate) fn selected_row(app: &App) -> Option<Vec<String>> {
+    let (points, places) = story(app, app.subject()?);
+    point_at(points, cursor(app, points)).map(|p| export(app, p, places))
+}
+
+fn export(app: &App, p: &Point, places: [usize; 3]) -> Vec<String> {
+    let mut row = vec![seconds(p.time - app.first_time()), p.frame.to_string()];
+    row.extend(places.iter().map(|w| p.held(*w).map_or_else(String::new, |v| v.to_string())));
+    row
 }

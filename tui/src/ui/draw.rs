@@ -133,42 +133,54 @@ pub(crate) struct Table<'t> {
     pub(crate) sorted: Option<(usize, bool)>,
 }
 
-/// Draws a table: heads in the first line of `area`, rows below. `row` makes a row's cells, one for each column.
-pub(crate) fn table(buf: &mut Buffer, area: Rect, theme: &Theme, table: &Table<'_>, mut row: impl FnMut(usize) -> Vec<Cell>) {
-    if area.height == 0 || area.width < 4 {
-        return;
-    }
-    let mut shown: Vec<usize> = (0..table.columns.len()).filter(|i| table.columns[*i].from <= area.width).collect();
-    let flexible = shown.iter().filter(|i| table.columns[**i].width == 0).count() as u16;
-    let room = |shown: &[usize]| area.width.saturating_sub(shown.iter().map(|i| table.columns[*i].width + 1).sum::<u16>() + 1);
+/// Where the columns of a table stand that there is room for: which, from where, how wide.
+fn placed(columns: &[Column], area: Rect) -> Vec<(usize, u16, u16)> {
+    let mut shown: Vec<usize> = (0..columns.len()).filter(|i| columns[*i].from <= area.width).collect();
+    let flexible = shown.iter().filter(|i| columns[**i].width == 0).count() as u16;
+    let room = |shown: &[usize]| area.width.saturating_sub(shown.iter().map(|i| columns[*i].width + 1).sum::<u16>() + 1);
     // columns that can be missed go, the first to go first, until what takes the rest has some
     while flexible > 0 && room(&shown) / flexible < FLEXIBLE_MIN {
-        let first = shown
-            .iter()
-            .copied()
-            .filter(|i| table.columns[*i].from > 0 && table.columns[*i].width > 0)
-            .max_by_key(|i| table.columns[*i].from);
+        let first =
+            shown.iter().copied().filter(|i| columns[*i].from > 0 && columns[*i].width > 0).max_by_key(|i| columns[*i].from);
         match first {
             Some(first) => shown.retain(|i| *i != first),
             None => break,
         }
     }
-    let rest = room(&shown);
-    let flexible = flexible.max(1);
-    let width_of = |i: usize| if table.columns[i].width == 0 { rest / flexible } else { table.columns[i].width };
+    let rest = room(&shown) / flexible.max(1);
     let mut x = area.x + 1;
-    let end = area.x + area.width;
-    for &i in &shown {
+    shown
+        .into_iter()
+        .map(|i| {
+            let width = if columns[i].width == 0 { rest } else { columns[i].width };
+            let width = width.min((area.x + area.width).saturating_sub(x));
+            let from = x;
+            x += width + 1;
+            (i, from, width)
+        })
+        .collect()
+}
+
+/// The column whose head is at a place of the screen.
+pub(crate) fn head_at(columns: &[Column], area: Rect, x: u16, y: u16) -> Option<usize> {
+    placed(columns, area).into_iter().find(|(_, from, width)| y == area.y && *from <= x && x <= from + width).map(|(i, ..)| i)
+}
+
+/// What stands behind the head of the column by which a table is sorted.
+pub(crate) const fn arrow(down: bool) -> &'static str {
+    if down { "▾" } else { "▴" }
+}
+
+/// Draws a table: heads in the first line of `area`, rows below. `row` makes a row's cells, one for each column.
+pub(crate) fn table(buf: &mut Buffer, area: Rect, theme: &Theme, table: &Table<'_>, mut row: impl FnMut(usize) -> Vec<Cell>) {
+    if area.height == 0 || area.width < 4 {
+        return;
+    }
+    let placed = placed(table.columns, area);
+    for &(i, x, width) in &placed {
         let column = &table.columns[i];
-        let width = width_of(i).min(end.saturating_sub(x));
-        let arrow = match table.sorted {
-            Some((at, true)) if at == i => "▾",
-            Some((at, false)) if at == i => "▴",
-            _ => "",
-        };
-        let title = format!("{}{arrow}", column.title);
-        put_cell(buf, x, area.y, width, &title, theme.faint, column.right);
-        x += width + 1;
+        let sorted = table.sorted.filter(|(at, _)| *at == i).map_or("", |(_, down)| arrow(down));
+        put_cell(buf, x, area.y, width, &format!("{}{sorted}", column.title), theme.faint, column.right);
     }
     let page = usize::from(area.height - 1);
     for line in 0..page {
@@ -178,13 +190,10 @@ pub(crate) fn table(buf: &mut Buffer, area: Rect, theme: &Theme, table: &Table<'
         }
         let y = area.y + 1 + line as u16;
         let cells = row(at);
-        let mut x = area.x + 1;
-        for &i in &shown {
-            let width = width_of(i).min(end.saturating_sub(x));
+        for &(i, x, width) in &placed {
             if let Some((text, style)) = cells.get(i) {
                 put_cell(buf, x, y, width, text, *style, table.columns[i].right);
             }
-            x += width + 1;
         }
         if at == table.cursor.at {
             let style = if table.focused { theme.selected } else { theme.selected_elsewhere };

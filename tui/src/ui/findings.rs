@@ -51,7 +51,7 @@ pub(crate) fn selected_frame(app: &App) -> Option<u64> {
 /// The connection of the selected finding, by the number under which it is followed.
 pub(crate) fn selected_connection(app: &App) -> Option<u32> {
     let id = selected(app)?.connection?;
-    app.report.connections.iter().find(|c| c.id == id)?.followed_as.first().copied()
+    app.report.numbered(id)?.followed_as.first().copied()
 }
 
 pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
@@ -171,19 +171,21 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
 
 /// For an export: heads, then rows.
 pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
-    let mut out = vec![["id", "severity", "certainty", "by", "connection", "frame", "count", "text", "spec"].map(str::to_owned).to_vec()];
-    for f in &app.found {
-        out.push(vec![
-            f.rule.id().to_owned(),
-            f.severity.name().to_owned(),
-            f.certainty.name().to_owned(),
-            f.by.name().to_owned(),
-            f.connections.iter().map(u32::to_string).collect::<Vec<_>>().join(" "),
-            f.frame.to_string(),
-            f.count.to_string(),
-            escaped(&f.text),
-            f.rule.row().spec.to_owned(),
-        ]);
-    }
-    out
+    let heads = ["id", "severity", "certainty", "by", "connection", "frame", "count", "text", "spec"].map(str::to_owned).to_vec();
+    std::iter::once(heads).chain(app.found.iter().map(export)).collect()
+}
+
+/// For an export: a row.
+pub(crate) fn export(f: &Found) -> Vec<String> {
+    vec![
+        f.rule.id().to_owned(),
+        f.severity.name().to_owned(),
+        f.certainty.name().to_owned(),
+        f.by.name().to_owned(),
+        f.connections.iter().map(u32::to_string).collect::<Vec<_>>().join(" "),
+        f.frame.to_string(),
+        f.count.to_string(),
+        escaped(&f.text),
+        f.rule.row().spec.to_owned(),
+    ]
 }

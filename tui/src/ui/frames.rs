@@ -13,6 +13,7 @@
 //! ```
 
 use super::app::{App, Cursor, Effect, columns_changed};
+use super::sort::By;
 use super::draw::{self, put, put_cell, rule};
 use super::keys::Action;
 use super::replay::Detail;
@@ -248,7 +249,13 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
             let (len, page) = (app.frames.rows.len(), fields_page(app));
             app.frames.fields.show(len, page);
         }
-        (Action::Sort | Action::SortReverse, _) => app.complain("frames are in the order of the capture; narrow them with a filter"),
+        (Action::Sort, _) => {
+            let all = sorts(app);
+            let at = all.iter().position(|by| *by == app.sorting.by).unwrap_or(0);
+            let by = all[(at + 1) % all.len()];
+            return app.sort_frames(by, false);
+        }
+        (Action::SortReverse, _) => return app.sort_frames(app.sorting.by, !app.sorting.down),
         (_, Pane::List) => {
             let (len, page) = (app.row_count(), page(app));
             app.frames.list.moved(action, len, page);
@@ -324,11 +331,19 @@ fn turn(app: &mut App, action: Action) {
     app.frames.fields.show(len, page);
 }
 
-pub(crate) fn click(app: &mut App, x: u16, y: u16) {
+pub(crate) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
     let areas = layout(app);
-    let Some(pane) = pane_at(app, x, y) else { return };
+    let Some(pane) = pane_at(app, x, y) else { return Vec::new() };
     app.frames.pane = pane;
     match pane {
+        // a head sorts by its column
+        Pane::List if y == areas[0].y => {
+            let columns = columns(app, areas[0], &rows(app, areas[0]));
+            if let Some((by, ..)) = columns.into_iter().find(|(_, _, from, width)| *from <= x && x <= from + width) {
+                let down = app.sorting.by == by && !app.sorting.down;
+                return app.sort_frames(by, down);
+            }
+        }
         Pane::List if y > areas[0].y => {
             let row = app.frames.list.top + usize::from(y - areas[0].y - 1);
             if row < app.row_count() {
@@ -358,6 +373,7 @@ pub(crate) fn click(app: &mut App, x: u16, y: u16) {
         }
         _ => {}
     }
+    Vec::new()
 }
 
 /// The filter that selects the selected field's value.
@@ -468,36 +484,62 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     }
 }
 
-fn draw_list(app: &App, buf: &mut Buffer, area: Rect) {
-    if area.height == 0 {
-        return;
-    }
-    let theme = &app.theme;
-    let page = usize::from(area.height - 1);
+/// By what the list can be sorted: the columns in the order in which they stand.
+fn sorts(app: &App) -> Vec<By> {
+    let chosen = app.columns.iter().map(|def| By::Field(def));
+    let [usual @ .., info] = By::USUAL;
+    usual.into_iter().chain(chosen).chain([info]).collect()
+}
+
+/// A row of the list: which, the place of its frame, its cells.
+type Row = (usize, usize, Vec<String>);
+
+/// The rows that fit.
+fn rows(app: &App, area: Rect) -> Vec<Row> {
+    let page = usize::from(area.height.saturating_sub(1));
     let top = app.frames.list.top;
-    let rows: Vec<(usize, usize, Vec<String>)> =
-        (top..top + page).filter_map(|row| app.frame_at(row).map(|place| (row, place, row_text(app, row, place)))).collect();
+    (top..top + page).filter_map(|row| app.frame_at(row).map(|place| (row, place, row_text(app, row, place)))).collect()
+}
+
+/// The columns: what they have, which cell of a row, from where, how wide.
+fn columns(app: &App, area: Rect, rows: &[Row]) -> Vec<(By, usize, u16, u16)> {
     let widest = |column: usize, least: usize, most: usize| {
         rows.iter().filter_map(|(.., cells)| cells.get(column)).map(|c| c.chars().count()).max().unwrap_or(0).clamp(least, most) as u16
     };
     let narrow = area.width < 100;
     let number = widest(0, 4, 12).max(app.index.len().max(1).ilog10() as u16 + 1);
     let address = if narrow { 15 } else { 25 };
-    let mut widths = vec![number, widest(1, 8, 26), widest(2, 6, address), widest(3, 11, address), widest(4, 8, 13), widest(5, 3, 8)];
-    let extra: Vec<u16> = (0..app.columns.len()).map(|i| widest(7 + i, app.columns[i].name.len().min(16), 24)).collect();
-    let used: u16 = widths.iter().map(|w| w + 1).sum::<u16>() + extra.iter().map(|w| w + 1).sum::<u16>() + 2;
-    widths.push(area.width.saturating_sub(used).max(8));
+    let usual = [number, widest(1, 8, 26), widest(2, 6, address), widest(3, 11, address), widest(4, 8, 13), widest(5, 3, 8)];
+    let mut widths: Vec<(usize, u16)> = usual.into_iter().enumerate().collect();
     // the chosen columns stand before what the frame says
-    let heads = ["No.", "Time", "Source", "Destination", "Protocol", "Len", "Info"];
-    let order: Vec<usize> = (0..6).chain(7..7 + app.columns.len()).chain([6]).collect();
-    let width_of = |c: usize| if c < 7 { widths[c] } else { extra[c - 7] };
-    let end = area.x + area.width;
+    widths.extend(app.columns.iter().enumerate().map(|(i, def)| (7 + i, widest(7 + i, def.name.len().min(16), 24))));
+    let used: u16 = widths.iter().map(|(_, w)| w + 1).sum::<u16>() + 2;
+    widths.push((6, area.width.saturating_sub(used).max(8)));
     let mut x = area.x + 2;
-    for &c in &order {
-        let width = width_of(c).min(end.saturating_sub(x));
-        let title = if c < 7 { heads[c] } else { app.columns[c - 7].name };
-        put_cell(buf, x, area.y, width, title, theme.faint, matches!(c, 0 | 1 | 5));
-        x += width + 1;
+    let end = area.x + area.width;
+    sorts(app)
+        .into_iter()
+        .zip(widths)
+        .map(|(by, (cell, width))| {
+            let (from, width) = (x, width.min(end.saturating_sub(x)));
+            x += width + 1;
+            (by, cell, from, width)
+        })
+        .collect()
+}
+
+fn draw_list(app: &App, buf: &mut Buffer, area: Rect) {
+    if area.height == 0 {
+        return;
+    }
+    let theme = &app.theme;
+    let top = app.frames.list.top;
+    let rows = rows(app, area);
+    let columns = columns(app, area, &rows);
+    for &(by, cell, x, width) in &columns {
+        let is_sorted = by == app.sorting.by && app.sorting.is_on();
+        let arrow = if is_sorted { draw::arrow(app.sorting.down) } else { "" };
+        put_cell(buf, x, area.y, width, &format!("{}{arrow}", by.name()), theme.faint, matches!(cell, 0 | 1 | 5));
     }
     for (line, (row, place, cells)) in rows.iter().enumerate() {
         let y = area.y + 1 + line as u16;
@@ -515,13 +557,10 @@ fn draw_list(app: &App, buf: &mut Buffer, area: Rect) {
         if app.marks.contains(&(*place as u32 + 1)) {
             put(buf, area.x, y, 1, "●", theme.mark);
         }
-        let mut x = area.x + 2;
-        for &c in &order {
-            let width = width_of(c).min(end.saturating_sub(x));
+        for &(_, c, x, width) in &columns {
             let Some(cell) = cells.get(c) else { continue };
             let style = if c == 4 && style == theme.text { theme.protocol(cell) } else { style };
             put_cell(buf, x, y, width, cell, style, matches!(c, 0 | 1 | 5));
-            x += width + 1;
         }
         if *row == app.frames.list.at {
             let style = if app.frames.pane == Pane::List { theme.selected } else { theme.selected_elsewhere };
@@ -641,6 +680,7 @@ pub(crate) fn set_column(app: &mut App, name: &str) -> Result<(), String> {
     let name = name.trim();
     if name.is_empty() {
         app.columns.clear();
+        app.sort_by_shown_columns();
     } else {
         let def = app.registry.find(name).ok_or_else(|| format!("there is no field \"{name}\""))?;
         // a name given again takes the column away
@@ -648,13 +688,21 @@ pub(crate) fn set_column(app: &mut App, name: &str) -> Result<(), String> {
             Some(at) => drop(app.columns.remove(at)),
             None => app.columns.push(def),
         }
+        app.sort_by_shown_columns();
     }
     columns_changed(app);
     Ok(())
 }
 
 impl App {
-    fn filter_is_done(&self) -> bool {
+    /// A list that is sorted by a column that went is in the order of the capture again.
+    fn sort_by_shown_columns(&mut self) {
+        if !sorts(self).contains(&self.sorting.by) {
+            self.sort_frames(By::Number, false);
+        }
+    }
+
+    pub(super) fn filter_is_done(&self) -> bool {
         !self.filter.is_on() || self.filter.done
     }
 }

@@ -87,6 +87,14 @@ impl Entry {
         }
     }
 
+    /// It turned out to belong to a connection. What is not kept any more stays so.
+    fn belongs(&mut self, connection: u32, end: End) {
+        if self.flags & GONE == 0 {
+            self.connection = connection;
+            self.flags = if end == End::B { self.flags | FROM_B } else { self.flags & !FROM_B };
+        }
+    }
+
     /// Which file, and where in it.
     pub(crate) fn place(&self) -> (usize, u64) {
         ((self.place >> 56) as usize, self.place & 0x00ff_ffff_ffff_ffff)
@@ -165,6 +173,8 @@ pub(crate) struct Builder {
     tail: Vec<Entry>,
     /// Sealed chunks that are kept, and what stands for the others; `None` where all are.
     last: Option<(usize, Arc<[Entry]>)>,
+    /// What was learnt of frames in sealed chunks: place, connection, end. A chunk is made anew for all of them at once.
+    learnt: Vec<(usize, u32, End)>,
 }
 
 impl Builder {
@@ -192,8 +202,30 @@ impl Builder {
         self.sealed.len() * CHUNK + self.tail.len()
     }
 
-    /// What there is by now. Copies one chunk at most, and the list of the others.
-    pub(crate) fn index(&self) -> Index {
+    /// A frame turned out to belong to a connection.
+    pub(crate) fn belongs(&mut self, place: usize, connection: u32, end: End) {
+        match place.checked_sub(self.sealed.len() * CHUNK) {
+            Some(at) => {
+                if let Some(entry) = self.tail.get_mut(at) {
+                    entry.belongs(connection, end);
+                }
+            }
+            None => self.learnt.push((place, connection, end)),
+        }
+    }
+
+    /// What there is by now. Copies one chunk, those of frames of which something was learnt since, and the list of the others.
+    pub(crate) fn index(&mut self) -> Index {
+        self.learnt.sort_unstable_by_key(|(place, ..)| *place);
+        for learnt in self.learnt.chunk_by(|a, b| a.0 / CHUNK == b.0 / CHUNK) {
+            let Some(chunk) = learnt.first().and_then(|(place, ..)| self.sealed.get_mut(place / CHUNK)) else { continue };
+            let mut entries = chunk.to_vec();
+            for (place, connection, end) in learnt {
+                entries[place % CHUNK].belongs(*connection, *end);
+            }
+            *chunk = entries.into();
+        }
+        self.learnt.clear();
         let mut chunks = Vec::with_capacity(self.sealed.len() + 1);
         chunks.extend(self.sealed.iter().cloned());
         if !self.tail.is_empty() {
@@ -230,6 +262,22 @@ mod tests {
         assert_eq!((gone.time, gone.connection, gone.place()), (0, 0, (0, (1 << 56) - 1)));
         assert_eq!(index.from(0).count(), 3 * CHUNK + 5);
         assert_eq!(index.from(2 * CHUNK).next().unwrap().0, 4 * CHUNK);
+    }
+
+    #[test]
+    fn what_is_learnt_later_stands_in_its_frame() {
+        let mut builder = Builder::default();
+        for i in 0..(CHUNK as i64 + 10) {
+            builder.push(Entry::new(i, 0, 0, 60, Kind::Other, &FrameFacts::default()));
+        }
+        let before = builder.index();
+        builder.belongs(3, 7, End::B);
+        builder.belongs(CHUNK + 2, 8, End::A);
+        builder.belongs(10 * CHUNK, 9, End::A);
+        let index = builder.index();
+        assert_eq!((before.at(3).unwrap().connection, index.at(3).unwrap().connection, index.at(3).unwrap().by()), (0, 7, End::B));
+        assert_eq!((index.at(CHUNK + 2).unwrap().connection, index.at(CHUNK + 2).unwrap().by()), (8, End::A));
+        assert_eq!(index.from(0).filter(|(_, e)| e.connection != 0).count(), 2);
     }
 
     #[test]

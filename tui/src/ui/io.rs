@@ -8,11 +8,13 @@
 //!  key 0x1a2b  address 0x7f00…  64.0 kB
 //!  RDMA Write  1 operation, 64 frames, 65,536 B   frames 641 … 704
 //!  credit ░ 0   server ▒ 0.21 ms   rdma ▓ 0.38 ms   wire █ 0.00 ms
+//!  frames  640 641 … 705       ◂ ▸ choose one, Enter goes there
 //! ```
 
-use super::app::{App, Cursor, Effect};
+use super::app::{App, Cursor, Effect, View};
 use super::draw::{self, Cell, Column, Table, column, number, put, rule};
 use super::keys::Action;
+use super::order::Order;
 use super::time::{grouped, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -25,13 +27,17 @@ use std::cmp::Ordering;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) list: Cursor,
-    /// Exchanges in the order in which they are shown; `None` where it has to be made.
-    pub(crate) rows: Option<Vec<u32>>,
-    /// Column, and whether the greatest is first.
-    sort: (usize, bool),
+    pub(crate) order: Order,
     in_detail: bool,
     detail_top: usize,
+    /// Which of the frames of the selected exchange.
+    chosen: usize,
+    /// These frames, of the exchange with this id, found among so many frames.
+    frames: (u64, usize, Vec<u64>),
 }
+
+/// Frames of an exchange that are shown.
+const FRAMES_MAX: usize = 200;
 
 const COLUMNS: [Column; 10] = [
     number("time", 11),
@@ -52,7 +58,8 @@ fn layout(app: &App) -> [Rect; 2] {
     [Rect { height: body.height - below, ..body }, Rect { y: body.y + body.height - below, height: below, ..body }]
 }
 
-fn compare(a: &Exchange, b: &Exchange, by: usize) -> Ordering {
+/// How a column has two rows.
+pub(crate) fn compare((a, _): (&Exchange, u8), (b, _): (&Exchange, u8), by: usize) -> Ordering {
     match by {
         1 => a.command.cmp(b.command),
         2 => a.file.cmp(&b.file),
@@ -69,84 +76,88 @@ fn compare(a: &Exchange, b: &Exchange, by: usize) -> Ordering {
     .then(a.id.cmp(&b.id))
 }
 
-/// Makes the order, where it has to be made.
+/// Looks for the frames of the selected exchange, where that was not done yet.
 pub(crate) fn prepare(app: &mut App) {
-    if app.io.rows.is_some() {
-        return;
+    let Some(e) = selected(app) else { return };
+    // what was answered has all its frames
+    let among = if e.reply_end.is_some() { 0 } else { app.index.len() };
+    if (app.io.frames.0, app.io.frames.1) != (e.id, among) {
+        let found = (e.id, among, frames_of(app, e, FRAMES_MAX));
+        if app.io.frames.0 != found.0 {
+            app.io.chosen = 0;
+        }
+        app.io.frames = found;
     }
-    let selected = selected(app).map(|e| e.id);
-    let concerned = (0..).zip(&app.exchanges).filter(|(_, e)| app.concerns(e.connection));
-    let (by, down) = app.io.sort;
-    let rows: Vec<u32> = if by == 0 {
-        // the order that a million rows come in: nearly that of their requests, and their keys side by side
-        let mut keys: Vec<_> = concerned.map(|(i, e)| (e.request, e.id, i)).collect();
-        keys.sort();
-        let rows = keys.into_iter().map(|(.., i)| i);
-        if down { rows.rev().collect() } else { rows.collect() }
-    } else {
-        let mut rows: Vec<u32> = concerned.map(|(i, _)| i).collect();
-        rows.sort_unstable_by(|a, b| {
-            let order = compare(&app.exchanges[*a as usize], &app.exchanges[*b as usize], by);
-            if down { order.reverse() } else { order }
-        });
-        rows
-    };
-    let at = selected.and_then(|id| rows.iter().position(|i| app.exchanges[*i as usize].id == id)).unwrap_or(app.io.list.at);
-    let (len, page) = (rows.len(), page(app));
-    app.io.rows = Some(rows);
-    app.io.list.jump(at, len, page);
 }
 
-fn page(app: &App) -> usize {
+pub(crate) fn page(app: &App) -> usize {
     usize::from(layout(app)[0].height.saturating_sub(1))
 }
 
 fn exchange(app: &App, row: usize) -> Option<&Exchange> {
-    app.exchanges.get(*app.io.rows.as_ref()?.get(row)? as usize)
+    app.exchanges.at(app.io.order.row(row)?.0 as usize)
 }
 
 pub(crate) fn selected(app: &App) -> Option<&Exchange> {
     exchange(app, app.io.list.at)
 }
 
+/// Whether the user selected an exchange.
+pub(crate) fn is_chosen(app: &App) -> bool {
+    app.io.list.at > 0 || app.io.in_detail || app.io.order.by != 0
+}
+
+/// The frame that the selected exchange leads to.
+pub(crate) fn selected_frame(app: &App) -> Option<u64> {
+    let e = selected(app)?;
+    let chosen = app.io.frames.2.get(app.io.chosen).filter(|_| app.io.in_detail && app.io.frames.0 == e.id);
+    Some(chosen.copied().unwrap_or(e.request.frame))
+}
+
 pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     match action {
         Action::NextPane | Action::PreviousPane => app.io.in_detail = !app.io.in_detail,
         Action::Open => {
-            if let Some(frame) = selected(app).map(|e| e.request.frame) {
+            if let Some(frame) = selected_frame(app) {
                 return app.go_to_frame(frame);
             }
         }
+        // what takes long is looked for from its long end
         Action::Sort => {
-            app.io.sort = ((app.io.sort.0 + 1) % COLUMNS.len(), (app.io.sort.0 + 1) % COLUMNS.len() >= 3);
-            app.io.rows = None;
-            app.say(format!("sorted by {}", COLUMNS[app.io.sort.0].title));
+            let by = (app.io.order.by + 1) % COLUMNS.len();
+            app.sort_table(View::Io, by, by >= 3, &COLUMNS);
         }
-        Action::SortReverse => {
-            app.io.sort.1 = !app.io.sort.1;
-            app.io.rows = None;
+        Action::SortReverse => app.sort_table(View::Io, app.io.order.by, !app.io.order.down, &COLUMNS),
+        Action::Left if app.io.in_detail => app.io.chosen = app.io.chosen.saturating_sub(1),
+        Action::Right if app.io.in_detail => {
+            app.io.chosen = (app.io.chosen + 1).min(app.io.frames.2.len().saturating_sub(1));
         }
         Action::Up | Action::Down | Action::PageUp | Action::PageDown if app.io.in_detail => {
-            let most = selected(app).map_or(0, |e| lines(app, e, 200).len()).saturating_sub(1);
+            let most = selected(app).map_or(0, |e| lines(app, e).len()).saturating_sub(1);
             let mut cursor = Cursor { at: app.io.detail_top, top: 0 };
             cursor.moved(action, most + 1, 6);
             app.io.detail_top = cursor.at;
         }
         _ => {
-            let (len, page) = (app.io.rows.as_ref().map_or(0, Vec::len), page(app));
+            let (len, page) = (app.io.order.len(), page(app));
             app.io.list.moved(action, len, page);
-            app.io.detail_top = 0;
+            (app.io.detail_top, app.io.chosen) = (0, 0);
         }
     }
     Vec::new()
 }
 
-pub(crate) fn click(app: &mut App, _: u16, y: u16) {
+pub(crate) fn click(app: &mut App, x: u16, y: u16) {
     let [list, below] = layout(app);
+    if let Some(by) = draw::head_at(&COLUMNS, list, x, y) {
+        let order = &app.io.order;
+        let down = if order.by == by { !order.down } else { by >= 3 };
+        return app.sort_table(View::Io, by, down, &COLUMNS);
+    }
     app.io.in_detail = y >= below.y;
     if y > list.y && y < below.y {
         let row = app.io.list.top + usize::from(y - list.y - 1);
-        if row < app.io.rows.as_ref().map_or(0, Vec::len) {
+        if row < app.io.order.len() {
             app.io.list.at = row;
         }
     }
@@ -224,7 +235,7 @@ const fn how(channel: Channel) -> &'static str {
 }
 
 /// The exchange in full.
-fn lines(app: &App, e: &Exchange, frames_max: usize) -> Vec<Vec<(String, Style)>> {
+fn lines(app: &App, e: &Exchange) -> Vec<Vec<(String, Style)>> {
     let theme = &app.theme;
     let mut out = Vec::new();
     let reply = match (e.reply, e.latency()) {
@@ -280,12 +291,25 @@ fn lines(app: &App, e: &Exchange, frames_max: usize) -> Vec<Vec<(String, Style)>
             (format!("{} packets of its connection went out again meanwhile", e.retransmissions), theme.warn),
         ]);
     }
-    let frames = frames_of(app, e, frames_max);
-    let mut text = frames.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
-    if frames.len() == frames_max {
-        text.push_str(" …");
+    let width = usize::from(app.size.0).saturating_sub(10);
+    let mut line = vec![("frames  ".to_owned(), theme.faint)];
+    let mut used = 0;
+    let frames: &[u64] = if app.io.frames.0 == e.id { &app.io.frames.2 } else { &[] };
+    for (i, frame) in frames.iter().enumerate() {
+        let text = frame.to_string();
+        if used + text.len() + 1 > width {
+            out.push(std::mem::replace(&mut line, vec![("        ".to_owned(), theme.faint)]));
+            used = 0;
+        }
+        used += text.len() + 1;
+        let is_chosen = app.io.in_detail && i == app.io.chosen;
+        line.push((text, if is_chosen { theme.selected } else { theme.text }));
+        line.push((" ".to_owned(), theme.text));
     }
-    out.push(vec![("frames  ".into(), theme.faint), (text, theme.text)]);
+    if frames.len() == FRAMES_MAX {
+        line.push(("…".to_owned(), theme.faint));
+    }
+    out.push(line);
     out
 }
 
@@ -310,11 +334,11 @@ pub(crate) fn frames_of(app: &App, e: &Exchange, most: usize) -> Vec<u64> {
 pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let [list, below] = layout(app);
     let theme = &app.theme;
-    let len = app.io.rows.as_ref().map_or(0, Vec::len);
-    let shape = Table { columns: &COLUMNS, len, cursor: app.io.list, focused: !app.io.in_detail, sorted: Some(app.io.sort) };
+    let len = app.io.order.len();
+    let shape = Table { columns: &COLUMNS, len, cursor: app.io.list, focused: !app.io.in_detail, sorted: Some((app.io.order.by, app.io.order.down)) };
     draw::table(buf, list, theme, &shape, |row| exchange(app, row).map_or_else(Vec::new, |e| cells(app, e)));
     if len == 0 {
-        let text = if app.done { "No SMB2 or NFS request was seen." } else { "Reading …" };
+        let text = if app.done && app.io.order.is_made() { "No SMB2 or NFS request was seen." } else { "Reading …" };
         put(buf, list.x + 2, list.y + 1, list.width, text, theme.faint);
     }
     let about = match app.exchanges_dropped {
@@ -326,57 +350,55 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         return;
     };
     rule(buf, below, below.y, format!("{} {}", e.command, e.shown_file()).trim_end(), &about, theme, app.io.in_detail);
-    for (line, pieces) in lines(app, e, 200).iter().skip(app.io.detail_top).take(usize::from(below.height - 1)).enumerate() {
+    for (line, pieces) in lines(app, e).iter().skip(app.io.detail_top).take(usize::from(below.height - 1)).enumerate() {
         let pieces: Vec<(&str, Style)> = pieces.iter().map(|(t, s)| (t.as_str(), *s)).collect();
         draw::spans(buf, below.x + 1, below.y + 1 + line as u16, below.width - 2, &pieces);
     }
 }
 
-/// For an export: heads, then rows.
-pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
-    let heads = [
-        "exchange",
-        "connection",
-        "frame",
-        "reply_frame",
-        "time",
-        "command",
-        "file",
-        "offset",
-        "length",
-        "moved",
-        "how",
-        "status",
-        "latency_ns",
-        "credit_ns",
-        "server_ns",
-        "rdma_ns",
-        "wire_ns",
-    ];
-    let mut out = vec![heads.map(str::to_owned).to_vec()];
-    for row in 0..app.io.rows.as_ref().map_or(0, Vec::len) {
-        let Some(e) = exchange(app, row) else { continue };
-        let optional = |v: Option<u64>| v.map_or_else(String::new, |v| v.to_string());
-        let split = e.split();
-        out.push(vec![
-            e.id.to_string(),
-            app.connection(e.connection).map_or(0, |c| c.id).to_string(),
-            e.request.frame.to_string(),
-            optional(e.reply.map(|r| r.frame)),
-            super::time::seconds(e.request.time - app.first_time()),
-            e.command.to_owned(),
-            e.shown_file(),
-            optional(e.offset),
-            optional(e.length.map(u64::from)),
-            e.bytes_moved.to_string(),
-            e.channel.name().to_owned(),
-            status(e),
-            e.latency().map_or_else(String::new, |l| l.to_string()),
-            split.credit.to_string(),
-            split.server.to_string(),
-            split.rdma.to_string(),
-            split.wire.to_string(),
-        ]);
-    }
-    out
+/// For an export: the heads.
+pub(crate) const HEADS: &[&str] = &[
+    "exchange",
+    "connection",
+    "frame",
+    "reply_frame",
+    "time",
+    "command",
+    "file",
+    "offset",
+    "length",
+    "moved",
+    "how",
+    "status",
+    "latency_ns",
+    "credit_ns",
+    "server_ns",
+    "rdma_ns",
+    "wire_ns",
+];
+
+/// For an export: a row.
+pub(crate) fn export(app: &App, row: usize) -> Vec<String> {
+    let Some(e) = exchange(app, row) else { return Vec::new() };
+    let optional = |v: Option<u64>| v.map_or_else(String::new, |v| v.to_string());
+    let split = e.split();
+    vec![
+        e.id.to_string(),
+        app.connection(e.connection).map_or(0, |c| c.id).to_string(),
+        e.request.frame.to_string(),
+        optional(e.reply.map(|r| r.frame)),
+        super::time::seconds(e.request.time - app.first_time()),
+        e.command.to_owned(),
+        e.shown_file(),
+        optional(e.offset),
+        optional(e.length.map(u64::from)),
+        e.bytes_moved.to_string(),
+        e.channel.name().to_owned(),
+        status(e),
+        e.latency().map_or_else(String::new, |l| l.to_string()),
+        split.credit.to_string(),
+        split.server.to_string(),
+        split.rdma.to_string(),
+        split.wire.to_string(),
+    ]
 }

@@ -149,7 +149,7 @@ table! {
     Plot: "zoom-out" ["-"] Action::ZoomOut, "zoom out";
     Plot: "zoom-all" ["0"] Action::ZoomAll, "all of it";
     Screen: "time" ["t"] Action::TimeFormat, "how times are shown";
-    Screen: "sort" ["o"] Action::Sort, "sort by the next column";
+    Screen: "sort" ["o"] Action::Sort, "sort by the next column (or click on a head)";
     Screen: "sort-reverse" ["O"] Action::SortReverse, "sort the other way round";
     Screen: "columns" ["c"] Action::Columns, "add a field as a column; the empty name takes all away";
     Screen: "maximize" ["z"] Action::Maximize, "the pane alone, and back";

@@ -6,13 +6,15 @@
 //! ```
 
 use super::credits_log::Point;
+use super::digest::Digest;
+use super::exchanges::{self, Exchanges};
 use super::index::{Builder, Entry, Index, Kind};
 use crate::live::monitor::{self, mpa_port};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::op::At;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
-use rdmascope_analyzer::report::{Report, Sink};
+use rdmascope_analyzer::report::Sink;
 use rdmascope_capture::live::rdma::{self, Counter};
 use rdmascope_capture::live::{Counters, Event, LiveSource};
 use rdmascope_capture::{Capture, Follow, MergedSource, OpenOptions, Progress, RandomAccess, Record, Source, open};
@@ -49,8 +51,9 @@ pub(crate) const INPUTS_MAX: usize = 256;
 pub(crate) struct News {
     pub(crate) index: Index,
     /// A report made on the way; none where it would cost too much just now.
-    pub(crate) report: Option<Arc<Report>>,
-    pub(crate) exchanges: Vec<Exchange>,
+    pub(crate) report: Option<Arc<Digest>>,
+    /// All there are.
+    pub(crate) exchanges: Exchanges,
     pub(crate) credits: Vec<(u32, Point)>,
     /// Exchanges that found no room in the list.
     pub(crate) exchanges_dropped: u64,
@@ -86,6 +89,7 @@ pub(crate) struct Again {
 pub(crate) struct Shared {
     pub(crate) again: Arc<Mutex<Again>>,
     pub(crate) index: Arc<Mutex<Index>>,
+    pub(crate) exchanges: Arc<Mutex<Exchanges>>,
     pub(crate) stop: Arc<AtomicBool>,
     /// Whether the loader has read everything.
     pub(crate) finished: Arc<AtomicBool>,
@@ -95,13 +99,16 @@ impl Shared {
     pub(crate) fn index(&self) -> Index {
         self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
+
+    pub(crate) fn exchanges(&self) -> Exchanges {
+        self.exchanges.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
 }
 
 #[derive(Debug, Default)]
 struct Collector {
-    exchanges: Vec<Exchange>,
-    kept: usize,
-    /// Whether the oldest give way to the newest, elsewhere: then all are told.
+    exchanges: exchanges::Builder,
+    /// Whether the oldest give way to the newest.
     rolls: bool,
     dropped: u64,
     credits: Vec<(u32, Point)>,
@@ -109,12 +116,15 @@ struct Collector {
 
 impl Sink for Collector {
     fn exchange(&mut self, exchange: &Exchange) {
-        if self.kept < EXCHANGES_MAX || self.rolls {
-            self.kept += 1;
-            self.exchanges.push(exchange.clone());
-        } else {
+        let is_full = self.exchanges.len() >= EXCHANGES_MAX;
+        if is_full && !self.rolls {
             self.dropped += 1;
+            return;
         }
+        if is_full {
+            self.exchanges.forget();
+        }
+        self.exchanges.push(exchange.clone());
     }
 
     fn credits(&mut self, connection: u32, at: At, held: [Option<i64>; 2]) {
@@ -252,6 +262,8 @@ struct Loading<D> {
     since: u32,
     delivered: Instant,
     reported: Option<Instant>,
+    /// Reports that may still be looked at: so the screen is never the one to clean up.
+    digests: Vec<Arc<Digest>>,
     report_took: Duration,
     deliver: D,
     /// Whether nobody listens any more.
@@ -277,7 +289,13 @@ impl<D: FnMut(News) -> bool> Loading<D> {
             _ => Kind::Other,
         };
         self.pipeline.packet(&meta, &packet, &mut Off);
-        self.builder.push(Entry::new(time_ns, which, record.offset, record.wire_len, kind, &self.pipeline.facts()));
+        let facts = self.pipeline.facts();
+        if let (Some((connection, _)), earlier) = (facts.place, self.pipeline.earlier()) {
+            for (frame, end) in earlier {
+                self.builder.belongs(*frame as usize - 1, connection, *end);
+            }
+        }
+        self.builder.push(Entry::new(time_ns, which, record.offset, record.wire_len, kind, &facts));
         self.since += 1;
         mpa_port(&packet.body)
     }
@@ -287,7 +305,9 @@ impl<D: FnMut(News) -> bool> Loading<D> {
         let wait = (self.report_took * 10).max(Duration::from_millis(200));
         let report = self.reported.is_none_or(|at| at.elapsed() > wait).then(|| {
             let begun = Instant::now();
-            let report = Arc::new(self.pipeline.snapshot());
+            let report = Arc::new(Digest::new(self.pipeline.snapshot()));
+            self.digests.retain(|d| Arc::strong_count(d) > 1);
+            self.digests.push(report.clone());
             self.reported = Some(begun);
             self.report_took = begun.elapsed();
             report
@@ -297,10 +317,10 @@ impl<D: FnMut(News) -> bool> Loading<D> {
         let sink = self.pipeline.sink();
         let news = News {
             report,
-            exchanges: std::mem::take(&mut sink.exchanges),
+            exchanges: publish_exchanges(&sink.exchanges, shared),
             credits: std::mem::take(&mut sink.credits),
             exchanges_dropped: sink.dropped,
-            index: publish(&self.builder, shared),
+            index: publish(&mut self.builder, shared),
             progress: self.progress,
             done: false,
             error: None,
@@ -328,6 +348,7 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, d
         since: 0,
         delivered: Instant::now(),
         reported: None,
+        digests: Vec::new(),
         report_took: Duration::ZERO,
         deliver,
         deaf: false,
@@ -361,13 +382,13 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, d
     }
     renew(&input, shared);
     let mut loading = loading.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let index = publish(&loading.builder, shared);
+    let index = publish(&mut loading.builder, shared);
     shared.finished.store(true, Ordering::Release);
     let (report, sink) = loading.pipeline.finish();
     (loading.deliver)(News {
         index,
-        report: Some(Arc::new(report)),
-        exchanges: sink.exchanges,
+        report: Some(Arc::new(Digest::new(report))),
+        exchanges: publish_exchanges(&sink.exchanges, shared),
         credits: sink.credits,
         exchanges_dropped: sink.dropped,
         progress: input.progress(),
@@ -445,7 +466,13 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
     }
 }
 
-fn publish(builder: &Builder, shared: &Shared) -> Index {
+fn publish_exchanges(builder: &exchanges::Builder, shared: &Shared) -> Exchanges {
+    let exchanges = builder.exchanges();
+    *shared.exchanges.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = exchanges.clone();
+    exchanges
+}
+
+fn publish(builder: &mut Builder, shared: &Shared) -> Index {
     let index = builder.index();
     *shared.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = index.clone();
     index

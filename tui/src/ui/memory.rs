@@ -5,11 +5,13 @@
 //!  1.204331    0x00001a2b  0x7f3a00001000     65,536   65,536   READ    write       invalidated     big.bin
 //! ```
 
-use super::app::{App, Cursor, Effect};
+use super::app::{App, Cursor, Effect, View};
 use super::draw::{self, Cell, Column, Table, column, number, put};
 use super::keys::Action;
+use super::order::Order;
 use super::time::grouped;
 use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use rdmascope_analyzer::exchange::{Channel, Exchange};
 use std::cmp::Ordering;
 
@@ -17,9 +19,7 @@ use std::cmp::Ordering;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) list: Cursor,
-    /// Exchange and which of its descriptors; `None` where the list has to be made.
-    pub(crate) rows: Option<Vec<(u32, u8)>>,
-    sort: (usize, bool),
+    pub(crate) order: Order,
 }
 
 const COLUMNS: [Column; 10] = [
@@ -35,52 +35,42 @@ const COLUMNS: [Column; 10] = [
     column("file", 0).from(100),
 ];
 
-fn compare(app: &App, a: (u32, u8), b: (u32, u8), by: usize) -> Ordering {
-    let (x, y) = (&app.exchanges[a.0 as usize], &app.exchanges[b.0 as usize]);
-    let (p, q) = (&x.descriptors[usize::from(a.1)], &y.descriptors[usize::from(b.1)]);
+/// Descriptors of an exchange that are known.
+pub(crate) fn descriptors(e: &Exchange) -> usize {
+    e.descriptors.len().min(e.descriptor_count as usize)
+}
+
+/// How a column has two rows.
+pub(crate) fn compare((x, a): (&Exchange, u8), (y, b): (&Exchange, u8), by: usize) -> Ordering {
+    let (p, q) = (&x.descriptors[usize::from(a)], &y.descriptors[usize::from(b)]);
     match by {
         1 => p.token.cmp(&q.token),
         2 => p.offset.cmp(&q.offset),
         3 => p.length.cmp(&q.length),
-        4 => used(x).cmp(&used(y)),
+        4 => used_of(x, a.into()).cmp(&used_of(y, b.into())),
         5 => peer_does(x).cmp(peer_does(y)),
         6 => x.command.cmp(y.command),
-        7 => x.reply.cmp(&y.reply),
+        7 => (x.reply_end, x.channel.name()).cmp(&(y.reply_end, y.channel.name())),
         9 => x.file.cmp(&y.file),
         _ => Ordering::Equal,
     }
     .then(x.request.cmp(&y.request))
-    .then(a.1.cmp(&b.1))
+    .then(a.cmp(&b))
 }
 
-pub(crate) fn prepare(app: &mut App) {
-    if app.memory.rows.is_some() {
-        return;
-    }
-    let mut rows: Vec<(u32, u8)> = Vec::new();
-    for (i, e) in app.exchanges.iter().enumerate() {
-        if app.concerns(e.connection) {
-            rows.extend((0..e.descriptors.len().min(e.descriptor_count as usize)).map(|d| (i as u32, d as u8)));
-        }
-    }
-    let (by, down) = app.memory.sort;
-    // stable: what is nearly in order already costs little
-    rows.sort_by(|a, b| {
-        let order = compare(app, *a, *b, by);
-        if down { order.reverse() } else { order }
-    });
-    let (len, page) = (rows.len(), page(app));
-    app.memory.rows = Some(rows);
-    app.memory.list.show(len, page);
+/// Where the table is.
+fn area(app: &App) -> Rect {
+    let body = app.body();
+    Rect { height: body.height - 1, ..body }
 }
 
-fn page(app: &App) -> usize {
+pub(crate) fn page(app: &App) -> usize {
     usize::from(app.body().height.saturating_sub(2))
 }
 
 fn row(app: &App, row: usize) -> Option<(&Exchange, usize)> {
-    let (exchange, descriptor) = *app.memory.rows.as_ref()?.get(row)?;
-    Some((app.exchanges.get(exchange as usize)?, usize::from(descriptor)))
+    let (exchange, descriptor) = app.memory.order.row(row)?;
+    Some((app.exchanges.at(exchange as usize)?, usize::from(descriptor)))
 }
 
 pub(crate) fn selected_frame(app: &App) -> Option<u64> {
@@ -94,28 +84,25 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
                 return app.go_to_frame(frame);
             }
         }
-        Action::Sort | Action::SortReverse => {
-            if action == Action::Sort {
-                app.memory.sort.0 = (app.memory.sort.0 + 1) % COLUMNS.len();
-            } else {
-                app.memory.sort.1 = !app.memory.sort.1;
-            }
-            app.memory.rows = None;
-            app.say(format!("sorted by {}", COLUMNS[app.memory.sort.0].title));
-        }
+        Action::Sort => app.sort_table(View::Memory, (app.memory.order.by + 1) % COLUMNS.len(), false, &COLUMNS),
+        Action::SortReverse => app.sort_table(View::Memory, app.memory.order.by, !app.memory.order.down, &COLUMNS),
         _ => {
-            let (len, page) = (app.memory.rows.as_ref().map_or(0, Vec::len), page(app));
+            let (len, page) = (app.memory.order.len(), page(app));
             app.memory.list.moved(action, len, page);
         }
     }
     Vec::new()
 }
 
-pub(crate) fn click(app: &mut App, _: u16, y: u16) {
+pub(crate) fn click(app: &mut App, x: u16, y: u16) {
+    if let Some(by) = draw::head_at(&COLUMNS, area(app), x, y) {
+        let order = &app.memory.order;
+        return app.sort_table(View::Memory, by, order.by == by && !order.down, &COLUMNS);
+    }
     let body = app.body();
     if y > body.y {
         let row = app.memory.list.top + usize::from(y - body.y - 1);
-        if row < app.memory.rows.as_ref().map_or(0, Vec::len) {
+        if row < app.memory.order.len() {
             app.memory.list.at = row;
         }
     }
@@ -171,45 +158,38 @@ fn cells(app: &App, e: &Exchange, descriptor: usize) -> Vec<Cell> {
 pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let body = app.body();
     let theme = &app.theme;
-    let len = app.memory.rows.as_ref().map_or(0, Vec::len);
-    let area = ratatui::layout::Rect { height: body.height - 1, ..body };
-    let shape = Table { columns: &COLUMNS, len, cursor: app.memory.list, focused: true, sorted: Some(app.memory.sort) };
-    draw::table(buf, area, theme, &shape, |at| row(app, at).map_or_else(Vec::new, |(e, d)| cells(app, e, d)));
+    let len = app.memory.order.len();
+    let order = &app.memory.order;
+    let shape = Table { columns: &COLUMNS, len, cursor: app.memory.list, focused: true, sorted: Some((order.by, order.down)) };
+    draw::table(buf, area(app), theme, &shape, |at| row(app, at).map_or_else(Vec::new, |(e, d)| cells(app, e, d)));
     if len == 0 {
-        let text = if app.done { "No request advertised memory: everything went inside of messages." } else { "Reading …" };
+        let text = if app.done && order.is_made() { "No request advertised memory: everything went inside of messages." } else { "Reading …" };
         put(buf, body.x + 2, body.y + 1, body.width, text, theme.faint);
     }
-    let (mut keys, mut invalidated, mut outside) = (0, 0, 0);
-    for c in app.connections() {
-        keys += c.rdma.keys_advertised;
-        invalidated += c.rdma.keys_invalidated_remotely;
-        outside += c.rdma.outside_advertised;
-    }
+    let (keys, invalidated, outside) = app.sums.keys();
     let text = format!("{} keys advertised, {} invalidated by the peer, ", grouped(keys), grouped(invalidated));
     let outside_text = format!("{} operations outside of what was advertised", grouped(outside));
     let style = if outside > 0 { theme.error } else { theme.faint };
     draw::spans(buf, body.x + 1, body.y + body.height - 1, body.width - 2, &[(&text, theme.faint), (&outside_text, style)]);
 }
 
-/// For an export: heads, then rows.
-pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
-    let mut out =
-        vec![["frame", "time", "key", "address", "length", "used", "peer", "command", "ended", "file"].map(str::to_owned).to_vec()];
-    for at in 0..app.memory.rows.as_ref().map_or(0, Vec::len) {
-        let Some((e, d)) = row(app, at) else { continue };
-        let descriptor = &e.descriptors[d];
-        out.push(vec![
-            e.request.frame.to_string(),
-            super::time::seconds(e.request.time - app.first_time()),
-            format!("{:#010x}", descriptor.token),
-            format!("{:#x}", descriptor.offset),
-            descriptor.length.to_string(),
-            used_of(e, d).to_string(),
-            peer_does(e).to_owned(),
-            e.command.to_owned(),
-            ended(e),
-            e.shown_file(),
-        ]);
-    }
-    out
+/// For an export: the heads.
+pub(crate) const HEADS: &[&str] = &["frame", "time", "key", "address", "length", "used", "peer", "command", "ended", "file"];
+
+/// For an export: a row.
+pub(crate) fn export(app: &App, at: usize) -> Vec<String> {
+    let Some((e, d)) = row(app, at) else { return Vec::new() };
+    let descriptor = &e.descriptors[d];
+    vec![
+        e.request.frame.to_string(),
+        super::time::seconds(e.request.time - app.first_time()),
+        format!("{:#010x}", descriptor.token),
+        format!("{:#x}", descriptor.offset),
+        descriptor.length.to_string(),
+        used_of(e, d).to_string(),
+        peer_does(e).to_owned(),
+        e.command.to_owned(),
+        ended(e),
+        e.shown_file(),
+    ]
 }

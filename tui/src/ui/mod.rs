@@ -6,12 +6,16 @@
 //! | overview, frames, I/O, credits, sequence, memory, findings, statistics | one each, opening with its drawing |
 //! | prompts, completion, copying, searching | [`prompt`] |
 //! | keys, colours, configuration | [`keys`], [`theme`], [`config`] |
+//! | what the loader makes ready for the screen | [`index`], [`exchanges`], [`digest`], [`credits_log`] |
+//! | the order of rows, made beside | [`sort`] for frames, [`order`] for I/O and memory |
 
 pub(crate) mod app;
 pub(crate) mod config;
 mod credits;
 mod credits_log;
+mod digest;
 mod draw;
+mod exchanges;
 mod findings;
 mod frames;
 pub(crate) mod index;
@@ -19,13 +23,15 @@ mod io;
 pub(crate) mod keys;
 pub(crate) mod loader;
 mod memory;
+pub(crate) mod order;
 mod overview;
 mod prompt;
 pub(crate) mod replay;
 mod sequence;
+pub(crate) mod sort;
 mod statistics;
 pub(crate) mod theme;
-mod time;
+pub(crate) mod time;
 pub(crate) mod view;
 
 #[cfg(test)]

@@ -39,6 +39,8 @@ pub(crate) enum Pane {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pane: Pane,
+    /// Whether the user chose a connection; until then it is the busiest.
+    chosen: bool,
     connections: Cursor,
     findings: Cursor,
     slowest: Cursor,
@@ -70,6 +72,13 @@ fn queue_pairs(connection: &Connection) -> String {
     }
 }
 
+/// Bytes on the wire, both ways, a second.
+fn rate(connection: &Connection) -> String {
+    let all: u64 = connection.throughput.iter().map(|(_, a, b)| a + b).sum();
+    let lasted = (connection.last.time - connection.first.time).max(1);
+    format!("{}/s", bytes((u128::from(all) * 1_000_000_000 / lasted as u128) as u64))
+}
+
 /// How it stands, in words.
 fn standing(app: &App, connection: &Connection) -> (String, Style) {
     let theme = &app.theme;
@@ -95,9 +104,10 @@ fn standing(app: &App, connection: &Connection) -> (String, Style) {
 fn layout(app: &App) -> [Rect; 4] {
     let body = app.body();
     let top = (top_lines(app, body.width).len() as u16).min(body.height * 9 / 20).max(1);
-    let rest = body.height - top;
-    let (connections, findings) = (app.connections().count() as u16, app.found.len() as u16);
-    let slowest = slowest(app).len() as u16;
+    let rest = body.height.saturating_sub(top);
+    let narrow = |n: usize| n.min(1000) as u16;
+    let (connections, findings) = (narrow(app.connection_count()), narrow(app.found.len()));
+    let slowest = narrow(slowest(app).len());
     // each gets what it needs, at least two rows and its head, and what is over goes to the connections
     let third = (rest / 3).max(3);
     let slow = (slowest + 1).clamp(2, third);
@@ -116,8 +126,8 @@ fn layout(app: &App) -> [Rect; 4] {
 
 /// The slowest exchanges that are shown.
 fn slowest(app: &App) -> Vec<&Exchange> {
-    let ids: Vec<u32> = app.connections().map(|c| c.id).collect();
-    app.report.slowest.iter().filter(|e| app.followed.is_none() || ids.contains(&e.connection)).collect()
+    let ids: Option<Vec<u32>> = app.followed.as_ref().map(|_| app.connections().map(|c| c.id).collect());
+    app.report.slowest.iter().filter(|e| ids.as_ref().is_none_or(|ids| ids.contains(&e.connection))).collect()
 }
 
 /// The worst of what was found, in words.
@@ -157,8 +167,22 @@ fn top_lines(app: &App, width: u16) -> Vec<(String, String, Style)> {
     lines
 }
 
-fn connection_at(app: &App, row: usize) -> Option<&Connection> {
-    app.connections().nth(row)
+/// The busiest connection is the selected one until the user selects another.
+pub(crate) fn prepare(app: &mut App) {
+    let count = app.connection_count();
+    let page = usize::from(layout(app)[1].height.saturating_sub(2));
+    let at = if app.followed.is_some() { 0 } else { app.report.busiest().unwrap_or(0) };
+    let cursor = &mut app.overview.connections;
+    if app.overview.chosen {
+        cursor.show(count, page);
+    } else {
+        cursor.jump(at, count, page);
+    }
+}
+
+/// Whether what is selected is a frame, and not a connection as a whole.
+pub(crate) fn is_at_a_frame(app: &App) -> bool {
+    app.overview.pane != Pane::Connections
 }
 
 pub(crate) fn selected_finding(app: &App) -> Option<Found> {
@@ -169,15 +193,15 @@ pub(crate) fn selected_finding(app: &App) -> Option<Found> {
 pub(crate) fn selected_frame(app: &App) -> Option<u64> {
     match app.overview.pane {
         Pane::Top | Pane::Findings => selected_finding(app).map(|f| f.frame),
-        Pane::Connections => connection_at(app, app.overview.connections.at).map(|c| c.first.frame),
+        Pane::Connections => app.connection_at(app.overview.connections.at).map(|c| c.first.frame),
         Pane::Slowest => slowest(app).get(app.overview.slowest.at).map(|e| e.request.frame),
     }
 }
 
 pub(crate) fn selected_connection(app: &App) -> Option<u32> {
-    let by_id = |id: u32| app.report.connections.iter().find(|c| c.id == id).and_then(|c| c.followed_as.first().copied());
+    let by_id = |id: u32| app.report.numbered(id).and_then(|c| c.followed_as.first().copied());
     match app.overview.pane {
-        Pane::Connections => connection_at(app, app.overview.connections.at).and_then(|c| c.followed_as.first().copied()),
+        Pane::Connections => app.connection_at(app.overview.connections.at).and_then(|c| c.followed_as.first().copied()),
         Pane::Top | Pane::Findings => selected_finding(app).and_then(|f| f.connection).and_then(by_id),
         Pane::Slowest => slowest(app).get(app.overview.slowest.at).and_then(|e| by_id(e.connection)),
     }
@@ -204,10 +228,13 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         _ => {
             let pane = app.overview.pane;
             let page = |at: usize, heads: u16| usize::from(areas[at].height.saturating_sub(heads));
-            let (connections, found, slow) = (app.connections().count(), app.found.len(), slowest(app).len());
+            let (connections, found, slow) = (app.connection_count(), app.found.len(), slowest(app).len());
             match pane {
                 Pane::Top => {}
-                Pane::Connections => app.overview.connections.moved(action, connections, page(1, 2)),
+                Pane::Connections => {
+                    app.overview.chosen = true;
+                    app.overview.connections.moved(action, connections, page(1, 2));
+                }
                 Pane::Findings => app.overview.findings.moved(action, found, page(2, 1)),
                 Pane::Slowest => app.overview.slowest.moved(action, slow, page(3, 1)),
             }
@@ -223,7 +250,8 @@ pub(crate) fn click(app: &mut App, _: u16, y: u16) {
         app.overview.pane = Pane::Top;
     } else if y < areas[2].y {
         app.overview.pane = Pane::Connections;
-        app.overview.connections.at = row(1, 2, app.overview.connections.top).min(app.connections().count().saturating_sub(1));
+        app.overview.chosen = true;
+        app.overview.connections.at = row(1, 2, app.overview.connections.top).min(app.connection_count().saturating_sub(1));
     } else if y < areas[3].y {
         app.overview.pane = Pane::Findings;
         app.overview.findings.at = row(2, 1, app.overview.findings.top).min(app.found.len().saturating_sub(1));
@@ -233,7 +261,7 @@ pub(crate) fn click(app: &mut App, _: u16, y: u16) {
     }
 }
 
-const CONNECTIONS: [Column; 8] = [
+const CONNECTIONS: [Column; 9] = [
     number("#", 3),
     column("connection", 0),
     column("carries", 18).from(72),
@@ -241,6 +269,7 @@ const CONNECTIONS: [Column; 8] = [
     number("messages", 13),
     column("credits", 13).from(100),
     column("traffic", 12).from(110),
+    number("rate", 10).from(130),
     column("ended by", 14),
 ];
 
@@ -261,7 +290,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     }
     draw_connections(app, buf, conns);
     let findings_shown = &app.found;
-    let count = |s: Severity| app.found.iter().filter(|f| f.severity == s).count();
+    let count = |s: Severity| app.found.count(s);
     let about = format!("✗ {}   ! {}   · {}", count(Severity::Error), count(Severity::Warn), count(Severity::Note));
     rule(buf, found, found.y, "findings", &about, theme, pane == Pane::Findings);
     for line in 0..usize::from(found.height.saturating_sub(1)) {
@@ -313,11 +342,11 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
 
 fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
     let theme = &app.theme;
-    let shown: Vec<&Connection> = app.connections().collect();
+    let len = app.connection_count();
     let capture = &app.report.capture;
     let lasted = capture.first.zip(capture.last).map_or(0, |(a, b)| b.time - a.time);
     let about = format!("{} frames, {}, {}", grouped(capture.frames), bytes(capture.bytes), span(lasted));
-    let title = match shown.len() {
+    let title = match len {
         1 => "1 connection".to_owned(),
         n => format!("{} connections", grouped(n as u64)),
     };
@@ -327,10 +356,10 @@ fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
     }
     let below = Rect { y: area.y + 1, height: area.height - 1, ..area };
     let cursor = app.overview.connections;
-    let shape = Table { columns: &CONNECTIONS, len: shown.len(), cursor, focused: app.overview.pane == Pane::Connections, sorted: None };
+    let shape = Table { columns: &CONNECTIONS, len, cursor, focused: app.overview.pane == Pane::Connections, sorted: None };
     draw::table(buf, below, theme, &shape, |row| {
-        let Some(c) = shown.get(row) else { return Vec::new() };
-        let worst = app.ranked.iter().filter(|f| f.connection == Some(c.id)).map(|f| f.severity).max();
+        let Some(c) = app.connection_at(row) else { return Vec::new() };
+        let worst = app.report.worst(c.id);
         let (state, style) = standing(app, c);
         let volume: Vec<u64> = c.throughput.iter().map(|(_, a, b)| a + b).collect();
         let held = |at: usize| c.sides[at].held_last.map_or_else(|| "?".to_owned(), |h| h.to_string());
@@ -343,13 +372,14 @@ fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
             (format!("▸{} ◂{}", c.sides[0].messages, c.sides[1].messages), theme.text),
             (credits, theme.text),
             (sparkline(&volume, 12), theme.server),
+            (rate(c), theme.text),
             (state, style),
         ]
     });
     // where there is room, the credits of the selected one
-    let used = shown.len().max(1) as u16 + 1;
+    let used = len.clamp(1, 1000) as u16 + 1;
     if below.height > used + 5
-        && let Some(connection) = shown.get(cursor.at)
+        && let Some(connection) = app.connection_at(cursor.at)
     {
         let y = below.y + used;
         let height = (below.height - used).min(16);
@@ -358,9 +388,41 @@ fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
         rule(buf, Rect { y, height: 1, ..below }, y, &title, &about, theme, false);
         super::credits::draw_small(app, connection, buf, Rect { y: y + 1, height: height - 1, ..below });
     }
-    if shown.is_empty() {
+    if len == 0 {
         let text = if app.done { "No RDMA or SMB connection was seen." } else { "none so far" };
         put(buf, below.x + 3, below.y + 1, below.width, text, theme.faint);
+    }
+}
+
+/// The list in which the keys go, for a search.
+pub(crate) fn cursor(app: &mut App) -> &mut Cursor {
+    match app.overview.pane {
+        Pane::Findings | Pane::Top => &mut app.overview.findings,
+        Pane::Slowest => &mut app.overview.slowest,
+        Pane::Connections => {
+            app.overview.chosen = true;
+            &mut app.overview.connections
+        }
+    }
+}
+
+/// How many rows it has.
+pub(crate) fn len(app: &App) -> usize {
+    match app.overview.pane {
+        Pane::Findings | Pane::Top => app.found.len(),
+        Pane::Slowest => slowest(app).len(),
+        Pane::Connections => app.connection_count(),
+    }
+}
+
+/// One of them, as text.
+pub(crate) fn row(app: &App, at: usize) -> Vec<String> {
+    match app.overview.pane {
+        Pane::Findings | Pane::Top => app.found.get(at).map_or_else(Vec::new, findings::export),
+        Pane::Slowest => slowest(app).get(at).map_or_else(Vec::new, |e| {
+            vec![e.request.frame.to_string(), e.command.to_owned(), e.shown_file(), e.latency().map_or_else(String::new, |l| l.to_string())]
+        }),
+        Pane::Connections => app.connection_at(at).map_or_else(Vec::new, |c| export(app, c)),
     }
 }
 
@@ -368,19 +430,19 @@ fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
 pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
     let heads =
         ["connection", "ends", "carries", "queue_pairs", "messages_client", "messages_server", "first_frame", "last_frame", "state"];
-    let mut out = vec![heads.map(str::to_owned).to_vec()];
-    for c in app.connections() {
-        out.push(vec![
-            c.id.to_string(),
-            ends(c),
-            carrier(c),
-            queue_pairs(c),
-            c.sides[0].messages.to_string(),
-            c.sides[1].messages.to_string(),
-            c.first.frame.to_string(),
-            c.last.frame.to_string(),
-            standing(app, c).0,
-        ]);
-    }
-    out
+    std::iter::once(heads.map(str::to_owned).to_vec()).chain(app.connections().map(|c| export(app, c))).collect()
+}
+
+fn export(app: &App, c: &Connection) -> Vec<String> {
+    vec![
+        c.id.to_string(),
+        ends(c),
+        carrier(c),
+        queue_pairs(c),
+        c.sides[0].messages.to_string(),
+        c.sides[1].messages.to_string(),
+        c.first.frame.to_string(),
+        c.last.frame.to_string(),
+        standing(app, c).0,
+    ]
 }

@@ -12,6 +12,8 @@ use super::app::{App, Effect, Popup, View, selected_frame};
 use super::draw::put;
 use super::frames::{self, Part};
 use super::keys::{Action, Context, TABLE};
+use super::replay::Which;
+use super::time::grouped;
 use super::{credits, findings, io, memory, overview, sequence, statistics};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -213,7 +215,7 @@ fn count(app: &App) -> (usize, &'static str) {
 pub(crate) fn save(app: &App) -> Popup {
     let (n, which) = count(app);
     let mut prompt = Prompt::new(Kind::Save, "frames.pcapng");
-    prompt.about = format!("{n} {which} frames, as pcapng");
+    prompt.about = format!("{} {which} {}, as pcapng", grouped(n as u64), if n == 1 { "frame" } else { "frames" });
     Popup::Prompt(Box::new(prompt))
 }
 
@@ -292,15 +294,41 @@ fn copy_key(app: &mut App, key: KeyEvent) -> Vec<Effect> {
 
 /// The rows of a view: heads, then what it lists.
 fn table(app: &App) -> Vec<Vec<String>> {
+    let heads = |heads: &[&str]| heads.iter().map(|h| (*h).to_owned()).collect();
+    let (heads, row): (_, fn(&App, usize) -> Vec<String>) = match app.view {
+        View::Overview => return overview::rows(app),
+        View::Frames => return Vec::new(),
+        View::Credits => return credits::rows(app),
+        View::Findings => return findings::rows(app),
+        View::Statistics => return statistics::rows(app),
+        View::Io => (heads(io::HEADS), io::export),
+        View::Sequence => (heads(sequence::HEADS), sequence::export),
+        View::Memory => (heads(memory::HEADS), memory::export),
+    };
+    std::iter::once(heads).chain((0..table_len(app)).map(|at| row(app, at)).filter(|row| !row.is_empty())).collect()
+}
+
+/// How many rows a view lists, heads left out.
+fn table_len(app: &App) -> usize {
     match app.view {
-        View::Overview => overview::rows(app),
-        View::Frames => Vec::new(),
-        View::Io => io::rows(app),
-        View::Credits => credits::rows(app),
-        View::Sequence => sequence::rows(app),
-        View::Memory => memory::rows(app),
-        View::Findings => findings::rows(app),
-        View::Statistics => statistics::rows(app),
+        View::Io => app.io.order.len(),
+        View::Sequence => sequence::len(app),
+        View::Memory => app.memory.order.len(),
+        View::Overview => overview::len(app),
+        View::Findings => app.found.len(),
+        View::Frames | View::Credits | View::Statistics => 0,
+    }
+}
+
+/// One of them.
+fn table_row(app: &App, at: usize) -> Vec<String> {
+    match app.view {
+        View::Io => io::export(app, at),
+        View::Sequence => sequence::export(app, at),
+        View::Memory => memory::export(app, at),
+        View::Overview => overview::row(app, at),
+        View::Findings => app.found.get(at).map_or_else(Vec::new, findings::export),
+        View::Frames | View::Credits | View::Statistics => Vec::new(),
     }
 }
 
@@ -310,14 +338,17 @@ fn list_place(app: &mut App) -> Option<&mut super::app::Cursor> {
         View::Sequence => Some(&mut app.sequence.list),
         View::Memory => Some(&mut app.memory.list),
         View::Findings => Some(&mut app.findings.list),
+        View::Overview => Some(overview::cursor(app)),
         _ => None,
     }
 }
 
 fn selected_row(app: &mut App) -> Option<String> {
-    let rows = table(app);
+    if matches!(app.view, View::Credits) {
+        return Some(credits::selected_row(app)?.join("\t"));
+    }
     let at = list_place(app)?.at;
-    Some(rows.get(at + 1)?.join("\t"))
+    Some(table_row(app, at)).filter(|row| !row.is_empty()).map(|row| row.join("\t"))
 }
 
 fn prompt_key(app: &mut App, mut prompt: Box<Prompt>, key: KeyEvent) -> Vec<Effect> {
@@ -379,20 +410,28 @@ fn entered(app: &mut App, prompt: Box<Prompt>) -> Vec<Effect> {
         }
         Kind::Save => vec![Effect::Save { path: PathBuf::from(text), frames: chosen_frames(app) }],
         Kind::Export if app.view == View::Frames => {
-            vec![Effect::ExportFrames { path: PathBuf::from(text), frames: chosen_frames(app), columns: app.columns.clone() }]
+            vec![Effect::ExportFrames { path: PathBuf::from(text), frames: listed_frames(app, true), columns: app.columns.clone() }]
         }
         Kind::Export => vec![Effect::ExportTable { path: PathBuf::from(text), rows: table(app) }],
     }
 }
 
-/// Marked frames, else shown ones, by place.
-fn chosen_frames(app: &App) -> Vec<u32> {
+/// Marked frames, else shown ones, in the order of the capture.
+fn chosen_frames(app: &App) -> Which {
     if !app.marks.is_empty() {
-        return app.marks.iter().map(|n| n - 1).collect();
+        return Which::These(app.marks.iter().map(|n| n - 1).collect());
     }
-    match &app.shown {
-        Some(shown) => shown.clone(),
-        None => (0..app.index.len() as u32).collect(),
+    app.frames_shown()
+}
+
+/// The frames of the list in its order; where that is wished and there are any, the marked ones alone, in the order of the capture.
+fn listed_frames(app: &App, marked: bool) -> Which {
+    if marked && !app.marks.is_empty() {
+        return chosen_frames(app);
+    }
+    match &app.sorting.sorted {
+        Some(_) => Which::These((0..app.row_count()).filter_map(|row| app.frame_at(row)).map(|place| place as u32).collect()),
+        None => app.frames_shown(),
     }
 }
 
@@ -404,26 +443,31 @@ pub(crate) fn search_again(app: &mut App, forward: bool) -> Vec<Effect> {
     }
     if app.view == View::Frames {
         let from = app.frames.list.at;
-        let rows: Vec<u32> = match (&app.shown, forward) {
-            (Some(shown), true) => shown[(from + 1).min(shown.len())..].to_vec(),
-            (Some(shown), false) => shown[..from.min(shown.len())].to_vec(),
-            (None, true) => (from as u32 + 1..app.index.len() as u32).collect(),
-            (None, false) => (0..from as u32).collect(),
+        let frames = match (listed_frames(app, false), forward) {
+            (Which::These(mut shown), true) => Which::These(shown.split_off((from + 1).min(shown.len()))),
+            (Which::These(mut shown), false) => {
+                shown.truncate(from);
+                Which::These(shown)
+            }
+            (Which::Range(all), true) => Which::Range((from as u32 + 1).min(all.end)..all.end),
+            (Which::Range(_), false) => Which::Range(0..from as u32),
         };
-        return vec![Effect::Find { text: app.search.clone(), frames: rows, forward }];
+        return vec![Effect::Find { text: app.search.clone(), frames, forward }];
     }
     let needle = app.search.to_lowercase();
-    let rows = table(app);
-    let Some(cursor) = list_place(app) else {
+    let len = table_len(app);
+    let Some(at) = list_place(app).map(|cursor| cursor.at) else {
         app.complain("this view has no list to search");
         return Vec::new();
     };
-    let at = cursor.at;
-    let has = |row: usize| rows.get(row + 1).is_some_and(|r| r.join(" ").to_lowercase().contains(&needle));
-    let len = rows.len().saturating_sub(1);
-    let found = if forward { (at + 1..len).find(|r| has(*r)) } else { (0..at.min(len)).rev().find(|r| has(*r)) };
+    let has = |row: &usize| table_row(app, *row).join(" ").to_lowercase().contains(&needle);
+    let found = if forward { (at + 1..len).find(has) } else { (0..at.min(len)).rev().find(has) };
     match found {
-        Some(row) => cursor.jump(row, len, 10),
+        Some(row) => {
+            if let Some(cursor) = list_place(app) {
+                cursor.jump(row, len, 5);
+            }
+        }
         None => app.complain(format!(
             "\"{}\" was not found {}",
             rdmascope_dissector::render::escaped(&needle),

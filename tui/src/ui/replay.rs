@@ -19,7 +19,8 @@ use rdmascope_dissector::render::{escaped, value_label};
 use rdmascope_dissector::trace::{Line, Off, Pair, Trace, Tree};
 use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
 use std::collections::HashSet;
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -29,6 +30,54 @@ pub(crate) const EXACT_MAX: usize = 200_000;
 const HEAD: usize = 512;
 /// By how much the past of a row is shorter where rows are far from each other.
 const FAR: usize = 20;
+
+/// Some frames, by their places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    Range(Range<u32>),
+    These(Vec<u32>),
+}
+
+impl Which {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Range(range) => range.len(),
+            Self::These(places) => places.len(),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        let (range, places): (_, &[u32]) = match self {
+            Self::Range(range) => (range.clone(), &[]),
+            Self::These(places) => (0..0, places),
+        };
+        range.chain(places.iter().copied()).map(|i| i as usize)
+    }
+
+    /// Some of them, by their order.
+    fn part(&self, part: Range<usize>) -> Self {
+        match self {
+            Self::Range(range) => Self::Range(range.start + part.start as u32..range.start + part.end as u32),
+            Self::These(places) => Self::These(places[part].to_vec()),
+        }
+    }
+
+    fn is_ascending(&self) -> bool {
+        match self {
+            Self::Range(_) => true,
+            Self::These(places) => places.is_sorted(),
+        }
+    }
+}
+
+/// The ends of a frame that was fed and what it is called where no layer says more, or why it could not be read.
+pub(crate) type Fed = Result<(Addr, Addr, &'static str), String>;
+
+/// How far a long work is: told with what was done, says whether to go on.
+pub(crate) type Progress<'p> = &'p mut dyn FnMut(usize) -> bool;
+
+/// What is told of a work that was given up.
+pub(crate) const GIVEN_UP: &str = "given up";
 
 /// What the list shows of one frame.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +111,8 @@ pub(crate) struct Replayer {
     shared: Shared,
     version: u64,
     inputs: Vec<RandomAccess>,
+    /// What each of them says of its interfaces.
+    interfaces: Vec<Vec<Interface>>,
     pipeline: Pipeline,
     /// Connections that the pipeline knows; `None` for all.
     knows: Option<HashSet<u32>>,
@@ -83,6 +134,7 @@ impl Replayer {
             shared,
             version: 0,
             inputs: Vec::new(),
+            interfaces: Vec::new(),
             pipeline: new_pipeline(),
             knows: None,
             next: 0,
@@ -148,11 +200,64 @@ impl Replayer {
         if again.version != self.version {
             self.version = again.version;
             self.inputs = again.inputs.clone();
+            self.interfaces = self.inputs.iter().map(|i| i.interfaces().to_vec()).collect();
         }
     }
 
-    /// Feeds one frame. Returns its ends and what it is called where no layer says more.
-    fn feed<T: Trace>(&mut self, index: &Index, i: usize, t: &mut T) -> Result<(Addr, Addr, &'static str), String> {
+    /// All frames there are by now.
+    pub(super) fn index(&self) -> Index {
+        self.shared.index()
+    }
+
+    /// Feeds these frames (ascending places) to an observer that is told to `begin` before each, and without it what comes before and
+    /// between; of a gap of more than `far` frames, its end and handshakes alone. `each` hears of a frame after it was fed, and says
+    /// whether to go on. Returns whether it always did.
+    pub(super) fn walk<T: Trace>(
+        &mut self,
+        frames: &Which,
+        far: usize,
+        t: &mut T,
+        begin: impl Fn(&mut T),
+        each: &mut dyn FnMut(&T, usize, Fed) -> bool,
+    ) -> bool {
+        let index = self.shared.index();
+        self.refresh();
+        self.first_ns = index.at(0).map_or(0, |e| e.time);
+        self.pipeline = new_pipeline();
+        (self.next, self.knows, self.exact) = (0, None, true);
+        for i in frames.iter() {
+            let near = i.saturating_sub(far);
+            if self.next < near {
+                for (past, _) in index.from(self.next).take_while(|(past, _)| *past < near).filter(|(_, e)| e.concerns_all()) {
+                    let _ = self.feed(&index, past, &mut Off);
+                }
+                (self.next, self.exact) = (near, false);
+            }
+            self.feed_until(&index, i);
+            begin(t);
+            let fed = self.feed(&index, i, t);
+            self.next = i + 1;
+            if !each(t, i, fed) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Decodes a frame by itself. Returns its ends.
+    pub(super) fn decoded<T: Trace>(&mut self, index: &Index, i: usize, t: &mut T) -> Option<(Addr, Addr)> {
+        if self.inputs.is_empty() {
+            self.refresh();
+        }
+        let (input, offset) = index.at(i)?.place();
+        let record = self.inputs.get_mut(input)?.record_at(offset).ok()?;
+        let options = frame::Options { check_crc: false, ..self.pipeline.decode_options() };
+        let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, t);
+        Some((packet.src, packet.dst))
+    }
+
+    /// Feeds one frame.
+    fn feed<T: Trace>(&mut self, index: &Index, i: usize, t: &mut T) -> Fed {
         self.feed_from(index, i, t, |_, _| {})
     }
 
@@ -162,7 +267,7 @@ impl Replayer {
         i: usize,
         t: &mut T,
         begin: impl FnOnce(&mut T, &[u8]),
-    ) -> Result<(Addr, Addr, &'static str), String> {
+    ) -> Fed {
         let entry = index.at(i).ok_or("no such frame")?;
         let (input, offset) = entry.place();
         let access = self.inputs.get_mut(input).ok_or("frames of this input cannot be read again")?;
@@ -171,7 +276,8 @@ impl Replayer {
         begin(t, record.bytes);
         if T::ON {
             let previous = i.checked_sub(1).and_then(|before| index.at(before)).map(|e| e.time);
-            tell(&record, number, self.first_ns, previous, t);
+            let interfaces = self.interfaces.get(input).map_or(&[][..], Vec::as_slice);
+            tell(&record, interfaces, number, self.first_ns, previous, t);
         }
         self.pipeline.number_from(entry.connection, u64::from(entry.exchange));
         let options = self.pipeline.decode_options();
@@ -212,18 +318,7 @@ impl Replayer {
             probe.begin();
             let fed = self.feed(&index, i, &mut Pair(&mut line, &mut probe));
             self.next = i + 1;
-            out.push(match fed {
-                Ok((src, dst, name)) => Text {
-                    number: i as u64 + 1,
-                    src: address(&src),
-                    dst: address(&dst),
-                    protocol: if line.protocol.is_empty() { name } else { line.protocol },
-                    info: escaped(&line.info),
-                    faulty: line.faults > 0,
-                    cells: slots.iter().map(|slot| cell(&probe, *slot)).collect(),
-                },
-                Err(e) => Text { number: i as u64 + 1, info: escaped(&e), faulty: true, ..Text::default() },
-            });
+            out.push(text(i, fed, &line, &probe, &slots));
         }
         out
     }
@@ -272,37 +367,76 @@ impl Replayer {
         }
     }
 
-    /// The first of these frames (ascending places), or the last, whose line has a text; capitals do not matter.
-    pub(crate) fn find(&mut self, text: &str, frames: &[u32], forward: bool) -> Option<u32> {
-        let needle = text.to_lowercase();
-        let has = |t: &Text| {
-            [&t.info, &t.src, &t.dst].into_iter().any(|s| s.to_lowercase().contains(&needle)) || t.protocol.to_lowercase().contains(&needle)
+    /// The first of these frames, or the last, whose line has a text; capitals do not matter. `Err` where it was given up.
+    pub(crate) fn find(&mut self, needle: &str, frames: &Which, forward: bool, progress: Progress<'_>) -> Result<Option<u32>, String> {
+        /// Frames looked at together on the way back, each time from the front.
+        const BATCH: usize = 20_000;
+        let needle = needle.to_lowercase();
+        let mut looked = 0;
+        let mut hit = None;
+        // in another order than that of the capture, all have to be looked at
+        let mut hits = (!frames.is_ascending()).then(HashSet::new);
+        let mut goes_on = true;
+        let (mut line, probe) = (Line::default(), Probe::new());
+        let mut look = |replayer: &mut Self, part: &Which, far: usize, hit: &mut Option<u32>| {
+            replayer.walk(part, far, &mut line, Line::begin, &mut |line, i, fed| {
+                let text = text(i, fed, line, &probe, &[]);
+                let has = |s: &str| s.to_lowercase().contains(&needle);
+                if has(&text.info) || has(&text.src) || has(&text.dst) || has(text.protocol) {
+                    match &mut hits {
+                        Some(hits) => drop(hits.insert(i)),
+                        None => *hit = Some(i as u32),
+                    }
+                }
+                looked += 1;
+                goes_on = looked % 1024 != 0 || progress(looked);
+                goes_on && (hit.is_none() || !forward)
+            });
+            goes_on
         };
-        let place = |t: &Text| t.number as u32 - 1;
-        let mut batches: Vec<&[u32]> = frames.chunks(1000).collect();
-        if !forward {
-            batches.reverse();
-        }
-        for batch in batches {
-            let places: Vec<usize> = batch.iter().map(|i| *i as usize).collect();
-            let texts = self.texts(&places, &[]);
-            let hit = if forward { texts.iter().find(|t| has(t)) } else { texts.iter().rev().find(|t| has(t)) };
-            if let Some(hit) = hit {
-                return Some(place(hit));
+        if let Which::These(places) = frames
+            && !frames.is_ascending()
+        {
+            let mut ascending = places.clone();
+            ascending.sort_unstable();
+            if !look(self, &Which::These(ascending), self.exact_max, &mut hit) {
+                return Err(GIVEN_UP.to_owned());
             }
+            let is_hit = |i: &&u32| hits.as_ref().is_some_and(|hits| hits.contains(&(**i as usize)));
+            return Ok(if forward { places.iter().find(is_hit) } else { places.iter().rev().find(is_hit) }.copied());
         }
-        None
+        if forward {
+            if !look(self, frames, self.exact_max, &mut hit) {
+                return Err(GIVEN_UP.to_owned());
+            }
+            return Ok(hit);
+        }
+        let mut end = frames.len();
+        while end > 0 && hit.is_none() {
+            let start = end.saturating_sub(BATCH);
+            if !look(self, &frames.part(start..end), self.exact_max / FAR, &mut hit) {
+                return Err(GIVEN_UP.to_owned());
+            }
+            end = start;
+        }
+        Ok(hit)
     }
 
     /// Writes frames as pcapng. Returns how many.
-    pub(crate) fn save(&mut self, path: &Path, frames: &mut dyn Iterator<Item = usize>) -> Result<u64, String> {
+    pub(crate) fn save(&mut self, path: &Path, frames: &Which, progress: Progress<'_>) -> Result<u64, String> {
         self.refresh();
         let index = self.shared.index();
         let section = Section { application: Some(concat!("rdmascope ", env!("CARGO_PKG_VERSION")).into()), ..Section::default() };
         let mut writer = PcapngWriter::create(path, &section).map_err(|e| e.to_string())?;
         let mut interfaces: Vec<(usize, u32, u32)> = Vec::new();
-        let mut written = 0;
-        for i in frames {
+        let mut written = 0_u64;
+        for i in frames.iter() {
+            if written % 4096 == 0 && !progress(written as usize) {
+                // half a file is none
+                drop(writer);
+                let _ = std::fs::remove_file(path);
+                return Err(GIVEN_UP.to_owned());
+            }
             let Some(entry) = index.at(i) else { continue };
             let (input, offset) = entry.place();
             let access = self.inputs.get_mut(input).ok_or("frames of this input cannot be read again")?;
@@ -329,35 +463,123 @@ impl Replayer {
         Ok(written)
     }
 
-    /// Writes the lines of frames as CSV or text. Returns how many.
-    pub(crate) fn export(&mut self, path: &Path, frames: &[usize], columns: &[Def]) -> Result<u64, String> {
-        let csv = is_csv(path);
-        let index = self.shared.index();
-        let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(|e| format!("{}: {e}", path.display()))?);
-        let first = index.at(0).map_or(0, |e| e.time);
+    /// Writes the lines of frames as CSV or text, in the order in which they are given. Returns how many.
+    pub(crate) fn export(&mut self, path: &Path, frames: &Which, columns: &[Def], progress: Progress<'_>) -> Result<u64, String> {
+        let failed = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
         let mut head: Vec<String> = ["frame", "time", "source", "destination", "protocol", "length", "info"].map(str::to_owned).to_vec();
         head.extend(columns.iter().map(|d| d.name.to_owned()));
-        let mut failed = write_row(&mut out, csv, &head).err();
-        for batch in frames.chunks(1000) {
-            for text in self.texts(batch, columns) {
-                let entry = index.at(text.number as usize - 1).copied().unwrap_or_default();
-                let mut row = vec![
-                    text.number.to_string(),
-                    super::time::seconds(entry.time - first),
-                    text.src,
-                    text.dst,
-                    text.protocol.to_owned(),
-                    entry.wire_len.to_string(),
-                    text.info,
-                ];
-                row.extend(text.cells);
-                failed = failed.or(write_row(&mut out, csv, &row).err());
+        if frames.is_ascending() {
+            let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(|e| failed(path, e))?);
+            write_row(&mut out, is_csv(path), &head).map_err(|e| failed(path, e))?;
+            self.write_lines(&mut out, path, frames, columns, &mut |_, _| {}, progress)?;
+            out.flush().map_err(|e| failed(path, e))?;
+            return Ok(frames.len() as u64);
+        }
+        // lines are made in the order of the capture: put aside, and then taken in the order that was asked for
+        let Which::These(places) = frames else { return Err("these frames have no order".to_owned()) };
+        let mut ascending = places.clone();
+        ascending.sort_unstable();
+        let aside = path.with_extension("part");
+        let write = |replayer: &mut Self, progress: Progress<'_>| -> Result<(), String> {
+            let mut out = std::io::BufWriter::new(std::fs::File::create(&aside).map_err(|e| failed(&aside, e))?);
+            let mut pieces: Vec<(u64, u32)> = Vec::with_capacity(ascending.len());
+            let which = Which::These(ascending);
+            let mut begin = 0;
+            let mut wrote = |len: usize, _: usize| {
+                pieces.push((begin, len as u32));
+                begin += len as u64;
+            };
+            replayer.write_lines(&mut out, path, &which, columns, &mut wrote, progress)?;
+            out.flush().map_err(|e| failed(&aside, e))?;
+            let Which::These(ascending) = which else { return Ok(()) };
+            let mut lines = std::fs::File::open(&aside).map_err(|e| failed(&aside, e))?;
+            let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(|e| failed(path, e))?);
+            write_row(&mut out, is_csv(path), &head).map_err(|e| failed(path, e))?;
+            let mut line = Vec::new();
+            for (n, place) in places.iter().enumerate() {
+                if n % 4096 == 0 && !progress(places.len()) {
+                    return Err(GIVEN_UP.to_owned());
+                }
+                let Some((begin, len)) = ascending.binary_search(place).ok().and_then(|at| pieces.get(at)).copied() else { continue };
+                line.resize(len as usize, 0);
+                lines.seek(SeekFrom::Start(begin)).and_then(|_| lines.read_exact(&mut line)).map_err(|e| failed(&aside, e))?;
+                out.write_all(&line).map_err(|e| failed(path, e))?;
             }
+            out.flush().map_err(|e| failed(path, e))
+        };
+        let written = write(self, progress);
+        let _ = std::fs::remove_file(&aside);
+        written.map(|()| places.len() as u64)
+    }
+
+    /// Writes the lines of frames (ascending places), and tells how long each is.
+    fn write_lines(
+        &mut self,
+        out: &mut impl Write,
+        path: &Path,
+        frames: &Which,
+        columns: &[Def],
+        wrote: &mut dyn FnMut(usize, usize),
+        progress: Progress<'_>,
+    ) -> Result<(), String> {
+        let (csv, index) = (is_csv(path), self.shared.index());
+        let first = index.at(0).map_or(0, |e| e.time);
+        let mut probe = Probe::new();
+        let slots: Vec<Slot> = columns.iter().map(|def| probe.want(def, Need::Value)).collect();
+        let mut failed = None;
+        let mut row = Vec::new();
+        let mut done = 0;
+        let mut line = Line::default();
+        let mut both = Pair(&mut line, &mut probe);
+        let begin = |both: &mut Pair<'_, Line, Probe>| {
+            both.0.begin();
+            both.1.begin();
+        };
+        let whole = self.walk(frames, self.exact_max, &mut both, begin, &mut |both, i, fed| {
+            let text = text(i, fed, both.0, both.1, &slots);
+            let entry = index.at(i).copied().unwrap_or_default();
+            let mut cells = vec![
+                text.number.to_string(),
+                super::time::seconds(entry.time - first),
+                text.src,
+                text.dst,
+                text.protocol.to_owned(),
+                entry.wire_len.to_string(),
+                text.info,
+            ];
+            cells.extend(text.cells);
+            row.clear();
+            let written = write_row(&mut row, csv, &cells).and_then(|()| out.write_all(&row));
+            wrote(row.len(), i);
+            done += 1;
+            match written {
+                Err(e) => failed = Some(format!("{}: {e}", path.display())),
+                Ok(()) => return done % 1024 != 0 || progress(done),
+            }
+            false
+        });
+        match failed {
+            Some(e) => Err(e),
+            None if !whole => Err(GIVEN_UP.to_owned()),
+            None => Ok(()),
         }
-        match failed.or(out.flush().err()) {
-            Some(e) => Err(format!("{}: {e}", path.display())),
-            None => Ok(frames.len() as u64),
-        }
+    }
+}
+
+/// The line of a frame that was fed to these observers.
+fn text(i: usize, fed: Fed, line: &Line, probe: &Probe, slots: &[Slot]) -> Text {
+    let number = i as u64 + 1;
+    match fed {
+        Ok((src, dst, name)) => Text {
+            number,
+            src: address(&src),
+            dst: address(&dst),
+            protocol: if line.protocol.is_empty() { name } else { line.protocol },
+            info: escaped(&line.info),
+            faulty: line.faults > 0,
+            cells: slots.iter().map(|slot| cell(probe, *slot)).collect(),
+        },
+        Err(e) => Text { number, info: escaped(&e), faulty: true, ..Text::default() },
     }
 }
 
@@ -381,15 +603,17 @@ pub(crate) fn write_row(out: &mut impl Write, csv: bool, cells: &[String]) -> st
     out.write_all(if csv { b"\r\n" } else { b"\n" })
 }
 
-fn tell<T: Trace>(record: &Record<'_>, number: u64, first_ns: i64, previous_ns: Option<i64>, t: &mut T) {
+fn tell<T: Trace>(record: &Record<'_>, interfaces: &[Interface], number: u64, first_ns: i64, previous_ns: Option<i64>, t: &mut T) {
+    let interface = interfaces.get(record.interface as usize);
     let info = FrameInfo {
         number,
         time_ns: record.has_time().then_some(record.time_ns),
         first_ns,
         previous_ns,
         wire_len: record.wire_len,
-        interface: None,
-        interface_name: None,
+        // as Wireshark: only formats that have interfaces say so
+        interface: interface.filter(|i| i.name.is_some() || interfaces.len() > 1).map(|_| record.interface),
+        interface_name: interface.and_then(|i| i.name.as_deref()),
     };
     frame_fields::tell(&info, record.comments(), record.bytes, t);
 }

@@ -38,11 +38,28 @@ pub(crate) struct State {
     of: Vec<u32>,
     scanned: usize,
     in_filter: bool,
+    /// The place of a frame whose arrow is to be selected.
+    goal: Option<u32>,
 }
 
 impl State {
     pub(crate) fn reset(&mut self) {
-        *self = Self::default();
+        *self = Self { goal: self.goal, ..Self::default() };
+    }
+
+    /// Selects the arrow of a frame, by its place.
+    pub(crate) fn look_for(&mut self, place: usize) {
+        self.goal = u32::try_from(place).ok();
+    }
+
+    /// The place up to which frames were looked at.
+    fn scanned_upto(&self, app: &App) -> usize {
+        match self.scanned.checked_sub(1) {
+            None => 0,
+            Some(_) if self.in_filter && self.scanned >= app.filter.found.len() && app.filter.done => usize::MAX,
+            Some(last) if self.in_filter => app.filter.found.get(last).map_or(0, |place| *place as usize + 1),
+            Some(_) => self.scanned,
+        }
     }
 }
 
@@ -86,12 +103,13 @@ pub(crate) fn extend(app: &mut App) {
         }
     };
     if app.filter.is_on() {
-        for place in &app.filter.found[state.scanned.min(app.filter.found.len())..] {
+        let upto = app.filter.found.len().min(state.scanned + SCAN_STEP);
+        for place in app.filter.found.get(state.scanned..upto).unwrap_or(&[]) {
             if let Some(entry) = app.index.at(*place as usize) {
                 add(*place as usize, entry);
             }
         }
-        state.scanned = app.filter.found.len();
+        state.scanned = upto;
     } else {
         let upto = app.index.len().min(state.scanned + SCAN_STEP);
         for (place, entry) in app.index.from(state.scanned).take_while(|(i, _)| *i < upto) {
@@ -100,6 +118,15 @@ pub(crate) fn extend(app: &mut App) {
         state.scanned = upto;
     }
     app.sequence = state;
+    // the frame from which one came, as soon as its arrow is there
+    if let Some(place) = app.sequence.goal
+        && (app.sequence.scanned_upto(app) > place as usize)
+    {
+        app.sequence.goal = None;
+        let at = app.sequence.arrows.partition_point(|a| a.first <= place).saturating_sub(1);
+        let (len, page) = (app.sequence.arrows.len(), page(app));
+        app.sequence.list.jump(at, len, page);
+    }
 }
 
 /// Whether there are frames that were not looked at yet.
@@ -145,6 +172,10 @@ fn words(app: &App, arrow: &Arrow) -> String {
     let entry = app.index.at(arrow.first as usize).copied().unwrap_or_default();
     let opcode = entry.opcode().and_then(|o| o.row()).map_or_else(String::new, |r| r.to_string());
     let mut text = match app.texts.get(&(u64::from(arrow.first) + 1)) {
+        // of a handshake what it says, and not in what it is packed
+        Some(t) if arrow.frames == 1 && entry.layer() == Layer::Cm => {
+            t.info.split_once(", CM ").map_or_else(|| t.info.clone(), |(_, what)| format!("CM {what}"))
+        }
         Some(t) if arrow.frames == 1 && !t.info.is_empty() => format!("{} {}", t.protocol, t.info),
         _ if opcode.is_empty() => entry.layer().name().to_owned(),
         _ => opcode,
@@ -255,20 +286,25 @@ fn fitted(text: &str, room: usize) -> String {
     out
 }
 
-/// For an export: heads, then rows.
-pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
-    let mut out = vec![["frame", "last_frame", "frames", "time", "from", "bytes", "what"].map(str::to_owned).to_vec()];
-    for arrow in &app.sequence.arrows {
-        let entry = app.index.at(arrow.first as usize).copied().unwrap_or_default();
-        out.push(vec![
-            (arrow.first + 1).to_string(),
-            (arrow.last + 1).to_string(),
-            arrow.frames.to_string(),
-            super::time::seconds(entry.time - app.first_time()),
-            if arrow.from_client { "client" } else { "server" }.to_owned(),
-            arrow.bytes.to_string(),
-            words(app, arrow),
-        ]);
-    }
-    out
+/// How many arrows there are.
+pub(crate) fn len(app: &App) -> usize {
+    app.sequence.arrows.len()
+}
+
+/// For an export: the heads.
+pub(crate) const HEADS: &[&str] = &["frame", "last_frame", "frames", "time", "from", "bytes", "what"];
+
+/// For an export: a row.
+pub(crate) fn export(app: &App, row: usize) -> Vec<String> {
+    let Some(arrow) = app.sequence.arrows.get(row) else { return Vec::new() };
+    let entry = app.index.at(arrow.first as usize).copied().unwrap_or_default();
+    vec![
+        (arrow.first + 1).to_string(),
+        (arrow.last + 1).to_string(),
+        arrow.frames.to_string(),
+        super::time::seconds(entry.time - app.first_time()),
+        if arrow.from_client { "client" } else { "server" }.to_owned(),
+        arrow.bytes.to_string(),
+        words(app, arrow),
+    ]
 }

@@ -19,7 +19,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rdmascope_analyzer::latency::Latency;
-use rdmascope_analyzer::report::Command;
+use rdmascope_analyzer::report::{Command, Connection, Health, Rdma};
 use std::cmp::Reverse;
 
 /// What is shown.
@@ -55,6 +55,15 @@ enum Line {
     Pieces(Vec<(String, Style)>),
 }
 
+/// What the shown connections did together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sums {
+    commands: Vec<Row>,
+    health: Health,
+    rdma: Rdma,
+}
+
+#[derive(Clone, Debug)]
 struct Row {
     name: &'static str,
     count: u64,
@@ -65,27 +74,49 @@ struct Row {
     split: [i64; 4],
 }
 
-/// The commands of all shown connections.
-fn commands(app: &App) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
-    let all: Vec<&Command> = app.connections().flat_map(|c| &c.commands).collect();
-    for command in all {
-        let row = match rows.iter_mut().find(|r| r.name == command.name) {
-            Some(row) => row,
-            None => {
-                rows.push(Row {
-                    name: command.name,
-                    count: 0,
-                    errors: 0,
-                    unanswered: 0,
-                    bytes: 0,
-                    latency: Latency::default(),
-                    split: [0; 4],
-                });
-                let last = rows.len() - 1;
-                &mut rows[last]
+impl Sums {
+    pub(crate) fn of<'c>(connections: impl Iterator<Item = &'c Connection>) -> Self {
+        let mut sums = Self::default();
+        for connection in connections {
+            for command in &connection.commands {
+                sums.add(command);
             }
-        };
+            let (sum, h) = (&mut sums.health, &connection.health);
+            sum.retransmissions += h.retransmissions;
+            sum.naks += h.naks;
+            sum.rnr_naks += h.rnr_naks;
+            sum.sequence_gaps += h.sequence_gaps;
+            sum.duplicates += h.duplicates;
+            sum.icrc_bad += h.icrc_bad;
+            sum.crc_bad += h.crc_bad;
+            sum.ecn_marked += h.ecn_marked;
+            sum.cnps += h.cnps;
+            sums.rdma.keys_advertised += connection.rdma.keys_advertised;
+            sums.rdma.keys_invalidated_remotely += connection.rdma.keys_invalidated_remotely;
+            sums.rdma.outside_advertised += connection.rdma.outside_advertised;
+        }
+        sums
+    }
+
+    /// Remote keys: advertised, invalidated by the peer, and operations outside of what was advertised.
+    pub(crate) fn keys(&self) -> (u64, u64, u64) {
+        (self.rdma.keys_advertised, self.rdma.keys_invalidated_remotely, self.rdma.outside_advertised)
+    }
+
+    fn add(&mut self, command: &Command) {
+        let at = self.commands.iter().position(|r| r.name == command.name).unwrap_or_else(|| {
+            self.commands.push(Row {
+                name: command.name,
+                count: 0,
+                errors: 0,
+                unanswered: 0,
+                bytes: 0,
+                latency: Latency::default(),
+                split: [0; 4],
+            });
+            self.commands.len() - 1
+        });
+        let row = &mut self.commands[at];
         row.count += command.count;
         row.errors += command.errors;
         row.unanswered += command.unanswered;
@@ -95,6 +126,11 @@ fn commands(app: &App) -> Vec<Row> {
             *sum += part;
         }
     }
+}
+
+/// The commands of all shown connections, sorted.
+fn commands(app: &App) -> Vec<&Row> {
+    let mut rows: Vec<&Row> = app.sums.commands.iter().collect();
     match app.statistics.sort {
         1 => rows.sort_by_key(|r| Reverse(r.errors)),
         2 => rows.sort_by_key(|r| Reverse(r.latency.quantile(500))),
@@ -122,7 +158,7 @@ fn lines(app: &App) -> Vec<Line> {
         out.push(Line::Pieces(vec![("no request was seen".to_owned(), theme.faint)]));
     }
     let time = |v: Option<i64>| v.map_or_else(|| "–".to_owned(), span);
-    for r in &rows {
+    for r in rows {
         let [credit, wire, server, rdma] = r.split;
         let all = (wire + server + rdma).max(1);
         let share = |ns: i64| format!("{:>5} %", (ns.max(0) as i128 * 100 + i128::from(all) / 2) / i128::from(all));
@@ -177,19 +213,7 @@ fn lines(app: &App) -> Vec<Line> {
         )]));
     }
     out.push(Line::Head("the wire".to_owned()));
-    let mut health = rdmascope_analyzer::report::Health::default();
-    for c in app.connections() {
-        let h = &c.health;
-        health.retransmissions += h.retransmissions;
-        health.naks += h.naks;
-        health.rnr_naks += h.rnr_naks;
-        health.sequence_gaps += h.sequence_gaps;
-        health.duplicates += h.duplicates;
-        health.icrc_bad += h.icrc_bad;
-        health.crc_bad += h.crc_bad;
-        health.ecn_marked += h.ecn_marked;
-        health.cnps += h.cnps;
-    }
+    let health = &app.sums.health;
     let mut pieces = Vec::new();
     for (name, n) in [
         ("sent again", health.retransmissions),

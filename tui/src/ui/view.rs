@@ -94,8 +94,7 @@ fn live(app: &App) -> String {
 
 /// The tabs: which, where, what they say.
 fn tabs(app: &App) -> Vec<(View, u16, String)> {
-    let count = |s: Severity| app.found.iter().filter(|f| f.severity == s).count();
-    let (errors, warnings) = (count(Severity::Error), count(Severity::Warn));
+    let (errors, warnings) = (app.found.count(Severity::Error), app.found.count(Severity::Warn));
     let label = |view: View, length: usize| {
         let mut name: String = match length {
             0 => view.name().to_owned(),
@@ -138,6 +137,46 @@ pub(crate) fn tab_at(app: &App, x: u16) -> Option<View> {
         .map(|(v, ..)| v)
 }
 
+/// What is narrowed, sorted, marked and being done.
+fn standing(app: &App) -> String {
+    let percent = |done: usize, all: usize| format!("{} %", done.min(all) * 100 / all.max(1));
+    let mut parts = Vec::new();
+    if let Some((what, done, all)) = app.working {
+        parts.push(format!("{what} {}, {} ends it", percent(done, all), app.keys.first(Action::Back)));
+    }
+    if app.view == View::Frames && app.sorting.is_under_way() {
+        let name = app.sorting.by.name();
+        parts.push(if app.done || app.grows {
+            format!("sorting by {name} {}, {} ends it", percent(app.sorting.looked, app.row_count()), app.keys.first(Action::Back))
+        } else {
+            format!("sorted by {name} when all is read")
+        });
+    } else if app.view == View::Frames && app.sorting.is_on() {
+        parts.push(format!("sorted by {}", app.sorting.by.name()));
+    }
+    if app.filter.is_on() {
+        let mut text = format!(
+            "filter {}   {} of {} frames",
+            escaped(&app.filter.text),
+            grouped(app.row_count() as u64),
+            grouped(app.index.len() as u64)
+        );
+        if !app.filter.done {
+            text.push_str(&format!(", {}", percent(app.filter.looked, app.index.len())));
+        }
+        parts.push(text);
+    }
+    if app.followed.is_some()
+        && let Some(c) = app.subject()
+    {
+        parts.push(format!("connection {} alone", c.id));
+    }
+    if !app.marks.is_empty() {
+        parts.push(format!("{} marked", app.marks.len()));
+    }
+    parts.join("   ")
+}
+
 fn bottom(app: &App, buf: &mut Buffer) {
     let theme = &app.theme;
     let (width, height) = app.size;
@@ -146,37 +185,17 @@ fn bottom(app: &App, buf: &mut Buffer) {
         put(buf, 0, y, width, &escaped(&note.text), if note.is_error { theme.error } else { theme.good });
         return;
     }
-    let mut left = String::new();
-    if app.filter.is_on() {
-        left.push_str(&format!(
-            "filter {}   {} of {} frames",
-            escaped(&app.filter.text),
-            grouped(app.row_count() as u64),
-            grouped(app.index.len() as u64)
-        ));
-        if !app.filter.done {
-            let percent = app.filter.looked * 100 / app.index.len().max(1);
-            left.push_str(&format!(", {percent} %"));
-        }
-    }
-    if app.followed.is_some()
-        && let Some(c) = app.subject()
-    {
-        if !left.is_empty() {
-            left.push_str("   ");
-        }
-        left.push_str(&format!("connection {} alone", c.id));
-    }
-    if !app.marks.is_empty() {
-        if !left.is_empty() {
-            left.push_str("   ");
-        }
-        left.push_str(&format!("{} marked", app.marks.len()));
-    }
+    let left = standing(app);
     let end = put(buf, 0, y, width, &left, theme.mark);
     let hints: &[(Action, &str)] = match app.view {
         View::Overview => &[(Action::NextPane, "pane"), (Action::Open, "go"), (Action::Follow, "follow"), (Action::Explain, "explain")],
-        View::Frames => &[(Action::NextPane, "pane"), (Action::Goto, "go to"), (Action::Mark, "mark"), (Action::Follow, "follow")],
+        View::Frames => &[
+            (Action::NextPane, "pane"),
+            (Action::Goto, "go to"),
+            (Action::Mark, "mark"),
+            (Action::Follow, "follow"),
+            (Action::Sort, "sort"),
+        ],
         View::Io => &[(Action::Open, "frame"), (Action::Sort, "sort"), (Action::Follow, "follow")],
         View::Credits => &[
             (Action::ZoomIn, "zoom"),

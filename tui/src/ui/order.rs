@@ -1,0 +1,123 @@
+//! The order of the rows of I/O and memory. It is made by a thread of its own from what the loader published: a quarter of a million
+//! exchanges are not sorted between two screens.
+
+use super::app::View;
+use super::exchanges::Exchanges;
+use super::{io, memory};
+
+/// A row: the place of an exchange, and which of its descriptors.
+pub(crate) type Row = (u32, u8);
+
+/// By which column a table is sorted, and its rows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Order {
+    pub(crate) by: usize,
+    /// Whether the greatest is first.
+    pub(crate) down: bool,
+    /// Ascending.
+    rows: Vec<Row>,
+    /// Exchanges that were looked at for them.
+    upto: usize,
+    /// Of the wish, of what was asked for, and of the rows.
+    generation: u64,
+    asked: Option<u64>,
+    made: Option<u64>,
+}
+
+impl Order {
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(crate) fn row(&self, at: usize) -> Option<Row> {
+        let at = if self.down { self.rows.len().checked_sub(at + 1)? } else { at };
+        self.rows.get(at).copied()
+    }
+
+    /// Where a row stands.
+    pub(crate) fn find(&self, row: Row) -> Option<usize> {
+        let at = self.rows.iter().position(|r| *r == row)?;
+        Some(if self.down { self.rows.len() - 1 - at } else { at })
+    }
+
+    /// All rows as they are shown.
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Row> {
+        (0..self.len()).filter_map(|at| self.row(at))
+    }
+
+    /// Another column, or the same the other way round.
+    pub(crate) fn sort(&mut self, by: usize, down: bool) {
+        if self.by != by {
+            self.generation += 1;
+        }
+        (self.by, self.down) = (by, down);
+    }
+
+    /// Other exchanges are to be shown.
+    pub(crate) fn outdated(&mut self) {
+        self.rows = Vec::new();
+        self.made = None;
+        self.generation += 1;
+    }
+
+    /// Whether rows are there that are as they were wished.
+    pub(crate) fn is_made(&self) -> bool {
+        self.made == Some(self.generation)
+    }
+
+    /// What has to be asked for, where there are `upto` exchanges by now.
+    pub(crate) fn wish(&mut self, upto: usize) -> Option<u64> {
+        let is_due = !self.is_made() || self.upto != upto;
+        (is_due && self.asked.is_none()).then(|| {
+            self.asked = Some(self.generation);
+            self.generation
+        })
+    }
+
+    /// What was asked for came. Returns whether it is of use.
+    pub(crate) fn came(&mut self, generation: u64, upto: usize, rows: Vec<Row>) -> bool {
+        self.asked = None;
+        if generation != self.generation {
+            return false;
+        }
+        (self.rows, self.upto, self.made) = (rows, upto, Some(generation));
+        true
+    }
+}
+
+/// The rows of a table in ascending order of a column, of all connections or of those with these numbers.
+pub(crate) fn make(table: View, exchanges: &Exchanges, by: usize, followed: Option<&[u32]>) -> Vec<Row> {
+    let shown = exchanges.iter().filter(|(_, e)| followed.is_none_or(|ids| ids.contains(&e.connection)));
+    let mut rows: Vec<Row> = match table {
+        View::Memory => shown.flat_map(|(place, e)| (0..memory::descriptors(e) as u8).map(move |d| (place, d))).collect(),
+        _ => shown.map(|(place, _)| (place, 0)).collect(),
+    };
+    let compare = if table == View::Memory { memory::compare } else { io::compare };
+    // stable: what is nearly in order already costs little
+    rows.sort_by(|a, b| match (exchanges.at(a.0 as usize), exchanges.at(b.0 as usize)) {
+        (Some(x), Some(y)) => compare((x, a.1), (y, b.1), by),
+        _ => a.cmp(b),
+    });
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wished_is_asked_for_once_and_again_when_it_is_old() {
+        let mut order = Order::default();
+        let first = order.wish(3).unwrap();
+        assert!(order.wish(3).is_none());
+        order.sort(2, true);
+        assert!(!order.came(first, 3, vec![(0, 0)]), "the wish is another one by now");
+        let second = order.wish(3).unwrap();
+        assert!(order.came(second, 3, vec![(2, 0), (0, 0), (1, 0)]));
+        assert!(order.wish(3).is_none() && order.wish(4).is_some());
+        assert_eq!((order.row(0), order.row(2), order.row(3), order.find((2, 0))), (Some((1, 0)), Some((2, 0)), None, Some(2)));
+        order.sort(2, false);
+        assert!(order.is_made() && order.row(0) == Some((2, 0)));
+    }
+}
