@@ -140,8 +140,7 @@ fn placed(columns: &[Column], area: Rect) -> Vec<(usize, u16, u16)> {
     let room = |shown: &[usize]| area.width.saturating_sub(shown.iter().map(|i| columns[*i].width + 1).sum::<u16>() + 1);
     // columns that can be missed go, the first to go first, until what takes the rest has some
     while flexible > 0 && room(&shown) / flexible < FLEXIBLE_MIN {
-        let first =
-            shown.iter().copied().filter(|i| columns[*i].from > 0 && columns[*i].width > 0).max_by_key(|i| columns[*i].from);
+        let first = shown.iter().copied().filter(|i| columns[*i].from > 0 && columns[*i].width > 0).max_by_key(|i| columns[*i].from);
         match first {
             Some(first) => shown.retain(|i| *i != first),
             None => break,

@@ -13,10 +13,10 @@
 //! ```
 
 use super::app::{App, Cursor, Effect, columns_changed};
-use super::sort::By;
 use super::draw::{self, put, put_cell, rule};
 use super::keys::Action;
 use super::replay::Detail;
+use super::sort::By;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use rdmascope_dissector::field::Kind;

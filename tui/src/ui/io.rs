@@ -335,7 +335,13 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let [list, below] = layout(app);
     let theme = &app.theme;
     let len = app.io.order.len();
-    let shape = Table { columns: &COLUMNS, len, cursor: app.io.list, focused: !app.io.in_detail, sorted: Some((app.io.order.by, app.io.order.down)) };
+    let shape = Table {
+        columns: &COLUMNS,
+        len,
+        cursor: app.io.list,
+        focused: !app.io.in_detail,
+        sorted: Some((app.io.order.by, app.io.order.down)),
+    };
     draw::table(buf, list, theme, &shape, |row| exchange(app, row).map_or_else(Vec::new, |e| cells(app, e)));
     if len == 0 {
         let text = if app.done && app.io.order.is_made() { "No SMB2 or NFS request was seen." } else { "Reading …" };

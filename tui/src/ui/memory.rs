@@ -163,7 +163,8 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let shape = Table { columns: &COLUMNS, len, cursor: app.memory.list, focused: true, sorted: Some((order.by, order.down)) };
     draw::table(buf, area(app), theme, &shape, |at| row(app, at).map_or_else(Vec::new, |(e, d)| cells(app, e, d)));
     if len == 0 {
-        let text = if app.done && order.is_made() { "No request advertised memory: everything went inside of messages." } else { "Reading …" };
+        let text =
+            if app.done && order.is_made() { "No request advertised memory: everything went inside of messages." } else { "Reading …" };
         put(buf, body.x + 2, body.y + 1, body.width, text, theme.faint);
     }
     let (keys, invalidated, outside) = app.sums.keys();

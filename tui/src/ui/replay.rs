@@ -261,13 +261,7 @@ impl Replayer {
         self.feed_from(index, i, t, |_, _| {})
     }
 
-    fn feed_from<T: Trace>(
-        &mut self,
-        index: &Index,
-        i: usize,
-        t: &mut T,
-        begin: impl FnOnce(&mut T, &[u8]),
-    ) -> Fed {
+    fn feed_from<T: Trace>(&mut self, index: &Index, i: usize, t: &mut T, begin: impl FnOnce(&mut T, &[u8])) -> Fed {
         let entry = index.at(i).ok_or("no such frame")?;
         let (input, offset) = entry.place();
         let access = self.inputs.get_mut(input).ok_or("frames of this input cannot be read again")?;

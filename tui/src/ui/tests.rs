@@ -396,7 +396,8 @@ fn the_mouse_selects_turns_and_changes_views() {
 fn io_and_memory_are_sorted() {
     let mut rig = Rig::new("smb-roce", 160, 48);
     rig.keys("3oooooooo");
-    let latencies = |rig: &Rig| -> Vec<_> { rig.app.io.order.iter().map(|(i, _)| rig.app.exchanges.at(i as usize).unwrap().latency()).collect() };
+    let latencies =
+        |rig: &Rig| -> Vec<_> { rig.app.io.order.iter().map(|(i, _)| rig.app.exchanges.at(i as usize).unwrap().latency()).collect() };
     let latency = latencies(&rig);
     assert!(latency.len() > 100 && latency.is_sorted_by(|a, b| a >= b));
     rig.keys("O");
@@ -411,9 +412,8 @@ fn io_and_memory_are_sorted() {
         rig.app.memory.order.iter().map(|(i, d)| rig.app.exchanges.at(i as usize).unwrap().descriptors[usize::from(d)].length).collect();
     assert!(!lengths.is_empty() && lengths.is_sorted());
     // a click on a head sorts by it, and again the other way round
-    let mouse = |column, row| {
-        Msg::Mouse(MouseEvent { kind: MouseEventKind::Down(MouseButton::Left), column, row, modifiers: KeyModifiers::NONE })
-    };
+    let mouse =
+        |column, row| Msg::Mouse(MouseEvent { kind: MouseEventKind::Down(MouseButton::Left), column, row, modifiers: KeyModifiers::NONE });
     let at = rig.screen().lines().nth(2).unwrap().find("used").unwrap() as u16;
     for down in [false, true] {
         rig.tell(mouse(at, 2));
@@ -494,9 +494,8 @@ fn frames_are_sorted_by_any_column() {
     rig.keys("c\n");
     assert!(!rig.app.sorting.is_on());
     // a click on a head
-    let mouse = |column, row| {
-        Msg::Mouse(MouseEvent { kind: MouseEventKind::Down(MouseButton::Left), column, row, modifiers: KeyModifiers::NONE })
-    };
+    let mouse =
+        |column, row| Msg::Mouse(MouseEvent { kind: MouseEventKind::Down(MouseButton::Left), column, row, modifiers: KeyModifiers::NONE });
     let at = rig.screen().lines().nth(2).unwrap().chars().collect::<String>().find("Len").unwrap() as u16;
     for down in [false, true] {
         rig.tell(mouse(at, 2));
@@ -794,8 +793,9 @@ fn a_million_frames_load_while_the_screen_stays_quick() {
             sorted.sort_unstable();
             sorted[(sorted.len() * per_cent / 100).min(sorted.len() - 1)]
         };
-        let [median, cpu, p99, worst] = [quantile(|t| t.wall, 50), quantile(|t| t.cpu, 99), quantile(|t| t.wall, 99), quantile(|t| t.wall, 100)]
-            .map(|d| format!("{:.2} ms", d.as_secs_f64() * 1e3));
+        let [median, cpu, p99, worst] =
+            [quantile(|t| t.wall, 50), quantile(|t| t.cpu, 99), quantile(|t| t.wall, 99), quantile(|t| t.wall, 100)]
+                .map(|d| format!("{:.2} ms", d.as_secs_f64() * 1e3));
         println!("{name:<12}{:>7}{median:>11}{cpu:>11}{p99:>11}{worst:>11}", took.len());
         (quantile(|t| t.cpu, 99), quantile(|t| t.wall, 99))
     };
