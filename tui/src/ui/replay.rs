@@ -425,7 +425,7 @@ impl Replayer {
         let mut interfaces: Vec<(usize, u32, u32)> = Vec::new();
         let mut written = 0_u64;
         for i in frames.iter() {
-            if written % 4096 == 0 && !progress(written as usize) {
+            if written.is_multiple_of(4096) && !progress(written as usize) {
                 // half a file is none
                 drop(writer);
                 let _ = std::fs::remove_file(path);
