@@ -2,8 +2,8 @@
 """rdmascope beside tshark, on the same files in the same run: compare.py [FRAMES] [RUNS]
 
 Needs python3 and tshark; builds rdmascope with --release first. Prints CPU seconds (user and system, the least of RUNS) and how many
-times tshark's, for analysis on one thread and on two, chosen fields, and JSON, and the peak memory of analysis for two lengths of capture. RDMASCOPE_TSHARK names another tshark than that of the path
-(interop/newest-tshark gets the newest); it has to read files anywhere."""
+times tshark's, for analysis on one thread and on two, chosen fields, and JSON, and the peak memory of analysis for two lengths of capture. RDMASCOPE_TSHARK names another tshark than that of the path:
+interop/newest-tshark is the newest, once `interop/newest-tshark --get` has fetched it."""
 import os
 import subprocess
 import sys
@@ -41,6 +41,8 @@ def main():
     print(subprocess.run([tshark, "--version"], capture_output=True, text=True).stdout.splitlines()[0])
     wanted = [part for field in FIELDS for part in ("-e", field)]
     with tempfile.TemporaryDirectory() as folder:
+        # a tshark that gives root up has to read them as well
+        os.chmod(folder, 0o755)
         print(f"\n{'':14}{'':22}{'tshark':>10}{'rdmascope':>11}{'times':>7}   (CPU seconds, {frames} frames)")
         for kind in ("roce-mixed", "roce-one", "iwarp-mixed"):
             path = os.path.join(folder, kind + ".pcap")

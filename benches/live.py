@@ -85,7 +85,9 @@ def measure(name, command, read, sample, rate, seconds, folder):
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
     time.sleep(2.5)
     cpu_before, _ = usage(child.pid)
-    sent = subprocess.run([SEND, "va", sample, str(rate), str(seconds)], check=True, capture_output=True, text=True).stdout
+    # one thread sends about 200 thousand frames a second
+    threads = "1" if rate <= 150_000 else "2"
+    sent = subprocess.run([SEND, "va", sample, str(rate), str(seconds), "0", threads], check=True, capture_output=True, text=True).stdout
     time.sleep(1.5)
     cpu, memory = usage(child.pid)
     # tshark ends by itself: told to, it may go on for minutes

@@ -21,6 +21,7 @@ use alloc::string::String;
 use core::fmt;
 use rdmascope_dissector::field::Fields;
 use rdmascope_dissector::fields;
+use rdmascope_dissector::frame::Tunnel;
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
 use rdmascope_dissector::wire::iwarp::mpa::Startup;
@@ -41,6 +42,9 @@ fields! {
         HELD: None = "rdmascope.early", "Packets before this one are missing";
         KEY_STATE: Str = "rdmascope.key.state", "Remote key";
         DATA: Bytes = "rdmascope.data", "Data";
+        MIRROR: Str = "rdmascope.mirror", "Came through";
+        MIRROR_SESSION: U32 = "rdmascope.mirror.session", "Mirror session", dec;
+        MIRROR_TRUNCATED: Bool = "rdmascope.mirror.truncated", "Cut by the mirror";
         FINDING: None = "rdmascope.finding", "Finding";
         FINDING_ID: Str = "rdmascope.finding.id", "Rule";
         FINDING_SEVERITY: Str = "rdmascope.finding.severity", "Severity";
@@ -84,6 +88,12 @@ pub struct Connection {
     pub rejected: Option<String>,
     /// Whether packets were missed, or the beginning was.
     pub missed: bool,
+    /// Whether messages of each end were cut short: what they advertised may be among what is not there.
+    pub cut: [bool; 2],
+    /// The last message of each end that was cut where a reply may have stood.
+    pub hidden: [Option<At>; 2],
+    /// The mirror sessions that its frames came through.
+    pub mirrors: crate::mirror::Set,
     /// Counters of the wire.
     pub health: Health,
     /// Counters of RDMA.
@@ -174,6 +184,11 @@ impl Connection {
         Court { env, id: self.id, client: self.client, at }
     }
 
+    /// Whether an answer to a request that `replier` got at `request` may have been cut off.
+    pub fn may_be_hidden(&self, replier: End, request: At) -> bool {
+        self.hidden[replier.index()].is_some_and(|hidden| hidden.frame >= request.frame)
+    }
+
     /// What of a protocol's port is known: a hint that decides nothing alone.
     pub fn port_hint(&self) -> Protocol {
         match self.peers.map(|p| p.port) {
@@ -230,6 +245,7 @@ impl Connection {
 
     /// A whole Send.
     fn message<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, by: End, send: &Send<'_>, t: &mut T) {
+        self.cut[by.index()] |= (send.bytes.len() as u64) < u64::from(send.wire_length);
         if self.protocol == Protocol::Unknown {
             self.probe(send);
         }
@@ -343,6 +359,8 @@ impl Connection {
                     format_args!("invalidated key {key:#010x} a second time, or after its exchange"),
                 );
             }
+            // what advertised it was cut off
+            None if self.cut[owner.index()] => {}
             None => {
                 let certainty = certainty.min(Certainty::IfNothingWasMissed);
                 let mut court = self.court(env, at);
@@ -492,7 +510,7 @@ impl Connection {
         match verdict {
             Verdict::Inside => return,
             Verdict::Unknown => {
-                if self.protocol == Protocol::Unknown || self.missed {
+                if self.protocol == Protocol::Unknown || self.missed || self.cut[by.peer().index()] {
                     // what advertised it may not have been seen or not understood
                     return;
                 }
@@ -556,6 +574,13 @@ impl Connection {
                     self.rpc = Some(Box::new(RpcRdma::new([None; 2])));
                 }
                 stream::Kind::Other | stream::Kind::Undecided => return,
+            }
+        }
+        if piece.missing > 0 {
+            self.cut[piece.by.index()] = true;
+            self.hidden[piece.by.index()] = Some(piece.at);
+            if let Some(smb2) = self.smb2.as_mut() {
+                smb2.missed();
             }
         }
         let kind = self.stream_kind;
@@ -719,6 +744,9 @@ impl Connection {
         {
             mine.adopt(by, theirs, from_end);
         }
+        self.mirrors.add(from.mirrors);
+        self.cut[by.index()] |= from.cut[from_end.index()];
+        self.hidden[by.index()] = self.hidden[by.index()].max(from.hidden[from_end.index()]);
         self.missed = true;
     }
 }
@@ -735,12 +763,17 @@ fn duration(ns: i64) -> Value<'static> {
 }
 
 /// Tells the observer what a whole frame came to: its exchange, and the rules that it breaks.
-pub fn tell_frame<S, T: Trace>(env: &Env<S>, t: &mut T) {
-    if env.exchange_of_frame == 0 && env.broken_in_frame.is_empty() {
+pub fn tell_frame<S, T: Trace>(env: &Env<S>, tunnel: Option<&Tunnel>, t: &mut T) {
+    if env.exchange_of_frame == 0 && env.broken_in_frame.is_empty() && tunnel.is_none() {
         return;
     }
     let at: &[u8] = &[];
     t.open(f::PROTOCOL, at);
+    if let Some(tunnel) = tunnel {
+        t.field(f::MIRROR, at, 0, Value::Text(format_args!("{}", tunnel.kind.name())));
+        t.field(f::MIRROR_SESSION, at, 0, Value::U(tunnel.id.into()));
+        t.field(f::MIRROR_TRUNCATED, at, 0, Value::U(tunnel.truncated.into()));
+    }
     if env.exchange_of_frame > 0 {
         t.field(f::EXCHANGE, at, 0, Value::U(env.exchange_of_frame));
         if env.moved_of_frame > 0 {
@@ -926,6 +959,11 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 }
             }
             FlowFact::Reopened => {}
+            FlowFact::Cut => {
+                self.connection.gap(self.env, at, by);
+                self.connection.cut[by.index()] = true;
+                self.connection.hidden[by.index()] = Some(at);
+            }
         }
     }
 

@@ -146,6 +146,8 @@ pub struct Env<S> {
     /// Rules broken in this frame: kept only for an observer.
     pub broken_in_frame: Vec<Broken>,
     frame: Option<u64>,
+    /// The mirror session that the frame at hand came through.
+    pub mirror_of_frame: crate::mirror::Set,
     /// The connection that the frame at hand belongs to, and who of it sent the frame.
     pub place_of_frame: Option<(u32, End)>,
     /// Earlier frames of which the frame at hand tells that they are of its connection, by number, and who of it sent them.
@@ -183,6 +185,7 @@ impl<S: Sink> Env<S> {
             answered_in_frame: None,
             broken_in_frame: Vec::new(),
             frame: None,
+            mirror_of_frame: Default::default(),
             place_of_frame: None,
             earlier_frames: Vec::new(),
             retransmission: false,
@@ -213,6 +216,7 @@ impl<S: Sink> Env<S> {
         self.frame = observed;
         self.place_of_frame = None;
         self.earlier_frames.clear();
+        self.mirror_of_frame = Default::default();
         self.retransmission = false;
     }
 

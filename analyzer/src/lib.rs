@@ -17,6 +17,7 @@ pub mod fuzzing;
 pub mod keys;
 pub mod latency;
 pub mod memory;
+pub mod mirror;
 pub mod op;
 pub mod payload;
 pub mod pipeline;

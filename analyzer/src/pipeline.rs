@@ -353,12 +353,13 @@ impl<S: Sink> Pipeline<S> {
         if packet.cut > 0 {
             self.cut(at, packet);
         }
-        if packet.tunnel.is_some() {
+        if let Some(tunnel) = &packet.tunnel {
             self.capture.tunnelled += 1;
+            self.env.mirror_of_frame = self.capture.mirrors.count(tunnel);
         }
         self.body(meta, packet, t);
         if T::ON {
-            crate::connection::tell_frame(&self.env, t);
+            crate::connection::tell_frame(&self.env, packet.tunnel.as_ref(), t);
         }
         self.layers[self.env.frame_layer() as usize] += 1;
     }
@@ -399,12 +400,13 @@ impl<S: Sink> Pipeline<S> {
         if matches!(packet.body, Body::Ib(_) | Body::Tcp(_)) {
             let site = Site { connection: None, frame: at.frame, time_ns: at.time };
             let cut = packet.cut;
+            let how = if packet.tunnel.is_some_and(|tunnel| tunnel.truncated) { "cut off by the mirror" } else { "not captured" };
             self.env.report(
                 Rule::CaptureCut,
                 Blame::Capture,
                 site,
                 Certainty::Certain,
-                format_args!("{cut} bytes of a packet were not captured"),
+                format_args!("{cut} bytes of a packet were {how}"),
             );
         }
     }
@@ -538,6 +540,7 @@ impl<S: Sink> Pipeline<S> {
         let connection = &mut slot.connection;
         self.env.place_of_frame = Some((connection.id, place.end));
         connection.last = at;
+        connection.mirrors.add(self.env.mirror_of_frame);
         let mut volume = Volume::default();
         volume.0[place.end.index()] = u64::from(wire_len);
         connection.throughput.add(at.time, volume);
@@ -921,6 +924,7 @@ impl<S: Sink> Pipeline<S> {
         s.used = true;
         let end = tcp_end(&s.connection, from);
         s.connection.last = at;
+        s.connection.mirrors.add(self.env.mirror_of_frame);
         self.env.place_of_frame = Some((s.connection.id, end));
         let mut volume = Volume::default();
         volume.0[end.index()] = u64::from(wire_len);

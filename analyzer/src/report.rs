@@ -49,6 +49,8 @@ pub struct Capture {
     pub lost_by_capture: u64,
     /// Frames that were mirrored or tunnelled.
     pub tunnelled: u64,
+    /// The mirror sessions and tunnels that they came through.
+    pub mirrors: crate::mirror::Mirrors,
     /// Ethernet pause frames.
     pub pauses: u64,
     /// What was forgotten to stay within limits: the table, and how often.
@@ -203,6 +205,8 @@ pub struct Connection {
     pub rdma: Rdma,
     /// The wire.
     pub health: Health,
+    /// The mirror sessions that its frames came through, of [`Capture::mirrors`].
+    pub mirrors: crate::mirror::Set,
     /// Exchanges by command.
     pub commands: Vec<Command>,
     /// Throughput over time: (time, bytes in frames from the client, from the server), thinned to a bounded number of points.
@@ -473,6 +477,7 @@ impl Connection {
             credit_story,
             rdma: Rdma { outside_advertised: connection.rdma.outside_advertised, ..connection.rdma },
             health: connection.health,
+            mirrors: connection.mirrors,
             commands,
             throughput,
             trouble: connection.trouble.points().map(|(time, trouble)| (time, trouble.0)).filter(|(_, n)| *n != [0; 3]).collect(),

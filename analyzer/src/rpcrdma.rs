@@ -246,6 +246,8 @@ impl RpcRdma {
             Err(_) => {
                 if send.bytes.len() as u64 >= u64::from(send.wire_length) {
                     court.judge(Rule::RpcrdmaMalformed, by, Certainty::Certain, format_args!("sent chunk lists that end before their end"));
+                } else {
+                    connection.hidden[by.index()] = Some(send.last);
                 }
                 return;
             }
@@ -400,7 +402,8 @@ impl RpcRdma {
                 format_args!("sent RDMA_NOMSG with neither a Position-Zero Read chunk nor a reply chunk"),
             );
         }
-        self.chunk_rules(by, header, &mut court);
+        let is_cut = (send.bytes.len() as u64) < u64::from(send.wire_length);
+        self.chunk_rules(by, header, is_cut, &mut court);
         let credits = &mut self.credits[by.index()];
         credits.calls += 1;
         credits.requested = header.fixed.credits;
@@ -462,9 +465,9 @@ impl RpcRdma {
     }
 
     /// What the chunk lists of a call must be.
-    fn chunk_rules<J: Judge>(&self, by: End, header: &Header<'_>, court: &mut J) {
+    fn chunk_rules<J: Judge>(&self, by: End, header: &Header<'_>, is_cut: bool, court: &mut J) {
         let sure = Certainty::Certain;
-        let inline = if header.is_long() { u64::MAX } else { header.payload.len() as u64 };
+        let inline = if header.is_long() || is_cut { u64::MAX } else { header.payload.len() as u64 };
         let (mut last, mut removed) = (0u64, 0u64);
         for segment in header.reads.iter() {
             let position = u64::from(segment.position);
@@ -780,7 +783,8 @@ impl RpcRdma {
         self.by_exchange.clear();
         for ((caller, _), mut pending) in left {
             let exchange = &mut pending.exchange;
-            if at.time.saturating_sub(exchange.request.time) > crate::smb2::UNANSWERED_AFTER {
+            let hidden = connection.may_be_hidden(caller.peer(), exchange.request);
+            if !hidden && at.time.saturating_sub(exchange.request.time) > crate::smb2::UNANSWERED_AFTER {
                 let command = exchange.command;
                 let site = exchange.request_end;
                 let certainty = connection.certainty().min(Certainty::IfNothingWasMissed);

@@ -986,7 +986,7 @@ rules! {
     CaptureCut "CAPTURE-CUT" Note Capture "derived from captured and wire lengths" {
         title: "Packets were cut short by the capture.",
         says: "With a snapshot length below the packet's, payload is missing. Headers are still judged; contents, CRCs and signatures are not.",
-        causes: ["A snapshot length was set on purpose, or by a device's default"],
+        causes: ["A snapshot length was set on purpose, or by a device's default", "A mirror port or its switch cuts what it sends (ERSPAN's T bit)"],
         cure: "For contents capture whole packets. For credits, keys and timing 256 bytes are mostly enough.",
     }
 

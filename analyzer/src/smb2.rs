@@ -139,6 +139,8 @@ struct Walk<'w, 'u, S> {
     /// The key that this message's Send invalidated, until a reply that asked for it is found.
     invalidate: Option<u32>,
     replied: bool,
+    /// Whether another message of the compound should follow the last one seen.
+    goes_on: bool,
 }
 
 impl Smb2 {
@@ -256,16 +258,20 @@ impl Smb2 {
         // what cannot be looked into is not malformed
         let opaque = matches!(Framing::of(upper.bytes), Some(Framing::Encrypted | Framing::Compressed));
         let mut walk =
-            Walk { smb2: self, connection, env, upper, by, file: None, name: None, invalidate: upper.invalidate, replied: false };
+            Walk { smb2: self, connection, env, upper, by, file: None, name: None, invalidate: upper.invalidate, replied: false, goes_on: true };
         let result = smb2::parse_message(upper.bytes, t, &mut walk);
         let (invalidate, replied) = (walk.invalidate, walk.replied);
+        let hides = walk.is_cut() && walk.goes_on;
+        if hides {
+            connection.hidden[by.index()] = Some(upper.last);
+        }
         if result.is_err() && !opaque && upper.bytes.len() as u64 >= u64::from(upper.wire_length) {
             let fault = rdmascope_dissector::fault::fault_of(result.err().unwrap_or(nom_incomplete()));
             let mut court = connection.court(env, upper.last);
             court.judge(Rule::Smb2Malformed, by, Certainty::Certain, format_args!("sent an SMB2 message that cannot be read: {fault}"));
         }
         if let Some(key) = invalidate {
-            if replied {
+            if replied && !connection.cut[by.peer().index()] {
                 // nothing in the message asked for it
                 let certainty = connection.certainty();
                 let mut court = connection.court(env, upper.last);
@@ -295,7 +301,8 @@ impl Smb2 {
             let exchange = &mut pending.exchange;
             let may_wait = may_wait(&pending.memo) || (exchange.pending && connection.closed.is_none());
             let waited = at.time.saturating_sub(exchange.request.time);
-            if !may_wait && waited > UNANSWERED_AFTER {
+            let hidden = connection.may_be_hidden(pending.by.peer(), exchange.request);
+            if !may_wait && !hidden && waited > UNANSWERED_AFTER {
                 let (command, site) = (exchange.command, exchange.request_end);
                 let certainty = if self.missed { Certainty::Guess } else { Certainty::IfNothingWasMissed };
                 let waited = Milliseconds(waited);
@@ -325,6 +332,7 @@ impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, S> {
 
     fn pdu(&mut self, pdu: &Pdu<'a>) {
         let header = &pdu.header;
+        self.goes_on = header.next_command != 0;
         self.smb2.signed |= header.is_signed();
         if header.session_id != 0 && !self.smb2.sessions.contains(&header.session_id) && self.smb2.sessions.len() < 64 {
             self.smb2.sessions.push(header.session_id);
@@ -370,13 +378,17 @@ impl<S: Sink> Walk<'_, '_, S> {
         court.judge(rule, by, certainty, text);
     }
 
+    /// Whether the capture cut the message.
+    fn is_cut(&self) -> bool {
+        (self.upper.bytes.len() as u64) < u64::from(self.upper.wire_length)
+    }
+
     /// Keys are learnt, and signatures looked at.
     fn seal(&mut self, pdu: &Pdu<'_>) {
         self.smb2.unseal.learn(pdu, &self.env.options.keyring);
         let header = &pdu.header;
-        let whole = self.upper.bytes.len() as u64 >= u64::from(self.upper.wire_length);
         // an interim reply has a signature of zeros
-        if !header.is_signed() || !whole || header.is_interim() {
+        if !header.is_signed() || self.is_cut() || header.is_interim() {
             return;
         }
         match self.smb2.unseal.verify(pdu, &self.env.options.keyring) {
@@ -586,6 +598,9 @@ impl<S: Sink> Walk<'_, '_, S> {
         let mut bad = true;
         if self.connection.transport == Some(Transport::Tcp) {
             self.judge(Rule::BugKsmbdChannelInfo, by, sure, format_args!("asked for the RDMA channel in a {command} on a TCP connection"));
+        } else if self.is_cut() && (!info.blob.inside || !info.is_whole()) {
+            // the descriptors are among what was cut off
+            bad = false;
         } else if !info.blob.inside {
             self.judge(
                 Rule::Smb2Channel,
@@ -665,6 +680,9 @@ impl<S: Sink> Walk<'_, '_, S> {
         let (by, sure) = (self.by, Certainty::Certain);
         if let Some(dialect) = self.smb2.dialect.filter(|d| *d != DIALECT_311) {
             self.judge(Rule::Smb2TransformDialect, by, sure, format_args!("sent an RDMA transform in dialect {dialect:#06x}"));
+        }
+        if self.is_cut() {
+            return;
         }
         let Some(transform) = info.transform() else {
             self.judge(Rule::Smb2TransformBounds, by, sure, format_args!("sent an RDMA transform that is too short"));

@@ -4,6 +4,7 @@
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod hardware;
 mod inflate;
 #[cfg(unix)]
 pub mod live;
@@ -23,6 +24,7 @@ mod walk;
 mod write;
 
 pub use error::{Damage, Error, Problem, Result};
+pub use hardware::{Hardware, Row as HardwareRow};
 pub use mapped::{CaptureFile, MappedSource, RecordIter};
 pub use merge::MergedSource;
 pub use metadata::{

@@ -118,6 +118,9 @@ fn take_over<S: Source>(index: u32, input: &mut Input<S>, all: &mut Metadata, en
             all.interfaces[number as usize].statistics = interface.statistics;
         }
     }
+    if ended {
+        all.hardware.add(&from.hardware, 0);
+    }
     all.secrets.extend(from.secrets.iter().skip(input.secrets).cloned());
     all.not_kept += from.not_kept - input.not_kept;
     all.format = if first || all.format == from.format { from.format } else { None };

@@ -3,6 +3,7 @@
 //! Spec: pcapng draft, sections 4.1 (section header), 4.2 (interface), 4.6 (statistics), 4.7 (secrets).
 
 use crate::LinkType;
+use crate::hardware::Hardware;
 
 /// Most interfaces accepted in one file.
 pub const MAX_INTERFACES: usize = 1 << 16;
@@ -27,6 +28,8 @@ pub struct Metadata {
     pub secrets: Vec<Secrets>,
     /// Names of addresses in file order.
     pub names: Vec<Name>,
+    /// What RDMA devices counted meanwhile.
+    pub hardware: Hardware,
     /// Pieces of metadata (comments, names, secrets) left out because [`MAX_KEPT_BYTES`] was reached.
     pub not_kept: u64,
     /// Grows with every change, so that a copy can tell whether it is stale.

@@ -13,6 +13,7 @@
 
 use crate::LinkType;
 use crate::error::Damage;
+use crate::hardware;
 use crate::metadata::{Clock, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_SECTIONS, Metadata, Name, Secrets, Section};
 use crate::record::{Flags, OPT_COMMENT, Options};
 use crate::walk::{Span, Step};
@@ -305,6 +306,7 @@ impl Pcapng {
     fn interface_statistics(&self, block: &Block<'_>, metadata: &mut Metadata) -> Result<(), Damage> {
         let (index, &Interface { clock, .. }) = self.interface(block.u32_at(8)?, &metadata.interfaces)?;
         let time = |high, low| clock.nanoseconds(u64::from(high) << 32 | u64::from(low));
+        let mut counters = Vec::new();
         let mut found = InterfaceStatistics { time_ns: time(block.u32_at(12)?, block.u32_at(16)?), ..InterfaceStatistics::default() };
         for o in block.options(20)? {
             // Times are two halves, the higher first in either byte order; counters are whole.
@@ -317,8 +319,12 @@ impl Pcapng {
                 option::ISB_FILTERACCEPT => found.accepted_by_filter = block.u64_of(o.value),
                 option::ISB_OSDROP => found.dropped_by_os = block.u64_of(o.value),
                 option::ISB_USRDELIV => found.delivered = block.u64_of(o.value),
+                OPT_COMMENT => counters.extend(hardware::parse(o.value)),
                 _ => {}
             }
+        }
+        if !counters.is_empty() {
+            metadata.hardware.sample(found.time_ns, &counters);
         }
         metadata.interfaces[index as usize].statistics = Some(found);
         metadata.revision += 1;

@@ -91,7 +91,7 @@ pub struct Tunnel {
     pub kind: TunnelKind,
     /// ERSPAN session, VXLAN or GENEVE network identifier, GRE key.
     pub id: u32,
-    /// Whether the mirror cut the frame (the ERSPAN T bit).
+    /// Whether the mirror cut the frame: the ERSPAN T bit says so, or lengths inside go beyond a frame that the capture has whole.
     pub truncated: bool,
 }
 
@@ -107,6 +107,44 @@ pub enum TunnelKind {
     Geneve,
     /// IP in IP; the identifier is 0.
     Ip,
+}
+
+impl TunnelKind {
+    /// The word for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gre => "GRE",
+            Self::Erspan1 => "ERSPAN I",
+            Self::Erspan2 => "ERSPAN II",
+            Self::Erspan3 => "ERSPAN III",
+            Self::Vxlan => "VXLAN",
+            Self::Geneve => "GENEVE",
+            Self::Ip => "IP in IP",
+        }
+    }
+
+    /// The word of the JSON report.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Gre => "gre",
+            Self::Erspan1 => "erspan1",
+            Self::Erspan2 => "erspan2",
+            Self::Erspan3 => "erspan3",
+            Self::Vxlan => "vxlan",
+            Self::Geneve => "geneve",
+            Self::Ip => "ip",
+        }
+    }
+
+    /// What its identifier is called; empty where it has none.
+    pub const fn id_name(self) -> &'static str {
+        match self {
+            Self::Gre => "key",
+            Self::Erspan2 | Self::Erspan3 => "session",
+            Self::Vxlan | Self::Geneve => "VNI",
+            Self::Erspan1 | Self::Ip => "",
+        }
+    }
 }
 
 /// A frame, peeled. Borrows from the frame; nothing is allocated.
@@ -378,6 +416,8 @@ struct Peel<'a> {
     options: Options,
     /// Bytes of the innermost datagram that were on the wire behind those at hand.
     missing: u32,
+    /// Whether the capture has all of the frame.
+    is_whole: bool,
     tunnels: u8,
     reassembled: bool,
     /// Sender of the innermost Ethernet frame.
@@ -404,7 +444,7 @@ impl<'a> Peel<'a> {
             cut: 0,
             fault: None,
         };
-        Self { packet, options, missing, tunnels: 0, reassembled: false, mac: [0; 6], datagram: &[], payload_at: 0, cover: None }
+        Self { packet, options, missing, is_whole: missing == 0, tunnels: 0, reassembled: false, mac: [0; 6], datagram: &[], payload_at: 0, cover: None }
     }
 
     /// Peels on from `step` until nothing is left to peel.
@@ -425,6 +465,9 @@ impl<'a> Peel<'a> {
             };
         }
         self.packet.cut = self.missing;
+        if let Some(tunnel) = self.packet.tunnel.as_mut() {
+            tunnel.truncated |= self.missing > 0 && self.is_whole;
+        }
         self.packet
     }
 

@@ -15,7 +15,7 @@ use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::{Report, Sink};
-use rdmascope_capture::{CaptureFile, LinkType, Metadata, Record, RecordIter, Source};
+use rdmascope_capture::{CaptureFile, Hardware, LinkType, Metadata, Record, RecordIter, Source};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::frame::{self, Checked};
 use rdmascope_dissector::probe::{Need, Probe};
@@ -124,6 +124,8 @@ pub(crate) struct Analysis<S> {
     pub(crate) inputs: Vec<InputStory>,
     /// Frames that the capturing machine says it lost.
     pub(crate) lost_frames: u64,
+    /// What RDMA devices counted while it was captured.
+    pub(crate) hardware: Hardware,
     pub(crate) selection: Option<Selection>,
     /// What ended reading too early.
     pub(crate) error: Option<rdmascope_capture::Error>,
@@ -184,8 +186,7 @@ impl<S: Sink> Loop<S> {
             self.pipeline.frame(&meta, record.bytes, &mut Off);
             self.bar.frame(&source);
         };
-        let lost = source.metadata().lost_frames();
-        self.done(error, lost, None)
+        self.done(error, source.metadata(), None)
     }
 
     fn filtered<R: Source>(mut self, mut source: R, which: impl Fn(&R) -> usize, mut filter: Filter) -> Analysis<S> {
@@ -231,8 +232,7 @@ impl<S: Sink> Loop<S> {
             }
             self.bar.frame(&source);
         };
-        let lost = source.metadata().lost_frames();
-        self.done(error, lost, Some(selection))
+        self.done(error, source.metadata(), Some(selection))
     }
 
     /// The main thread follows connections; `workers` others walk the file and look at checksums.
@@ -268,16 +268,17 @@ impl<S: Sink> Loop<S> {
         });
         let walk = walk.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         let metadata: &Metadata = walk.records.metadata();
-        self.done(walk.error, metadata.lost_frames(), None)
+        self.done(walk.error, metadata, None)
     }
 
-    fn done(mut self, error: Option<rdmascope_capture::Error>, lost_frames: u64, selection: Option<Selection>) -> Analysis<S> {
+    fn done(mut self, error: Option<rdmascope_capture::Error>, metadata: &Metadata, selection: Option<Selection>) -> Analysis<S> {
         if let Some(e) = &error {
             let at = self.inputs.iter().position(|i| e.path().as_os_str() == std::ffi::OsStr::new(&i.path)).unwrap_or(0);
             self.inputs[at].error = Some(e.to_string());
         }
         let (report, sink) = self.pipeline.finish();
-        Analysis { report, sink, inputs: self.inputs, lost_frames, selection, error }
+        let (lost_frames, hardware) = (metadata.lost_frames(), metadata.hardware.clone());
+        Analysis { report, sink, inputs: self.inputs, lost_frames, hardware, selection, error }
     }
 }
 

@@ -59,12 +59,14 @@ Examples:
   rdmascope capture -i eth0 -w - | rdmascope dissect -
 
 Capture filters join tests with and, or, not and parentheses:
-  rdma          the default: roce or iwarp or smb or tunnels or pause or fragments
+  rdma          the default: roce or iwarp or smb or tunnels or extended or pause or
+                fragments
   everything    all frames
   roce          RoCE: UDP port 4791, ethertype 0x8915
   iwarp         TCP ports 5445 and 20049, and MPA handshakes on any port, which is then captured from there on
   smb, nfs      TCP port 445; ports 2049, 20049 and 111
   tunnels       GRE and ERSPAN, VXLAN, GENEVE, IP in IP, MPLS: whatever they carry
+  extended      IPv6 with extension headers, behind which ports are not looked for
   pause         Ethernet pause frames (PFC)
   fragments     IP fragments behind the first
   [src|dst] [tcp|udp] port N[-M]; [src|dst] host ADDRESS[/BITS]; ethertype N; proto N; vlan [N]; ip, ip6, arp, tcp, udp

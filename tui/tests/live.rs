@@ -531,6 +531,39 @@ fn metrics_are_served_while_frames_pass() {
 }
 
 #[test]
+fn what_devices_counted_stands_in_the_file_and_in_the_report() {
+    in_namespace("what_devices_counted_stands_in_the_file_and_in_the_report", || {
+        let folder = folder();
+        let counters = folder.path().join("mlx5_0/ports/1/hw_counters");
+        std::fs::create_dir_all(&counters).unwrap();
+        std::fs::write(counters.join("out_of_sequence"), "17\n").unwrap();
+        std::fs::write(counters.join("lost_ack"), "3\n").unwrap();
+        let (path, root) = (folder.path().join("t.pcapng"), folder.path().to_str().unwrap());
+        let mut running = Running::start(&["capture", "-i", "vb", "-w", path.to_str().unwrap(), "--rdma-root", root]);
+        running.says("capturing from");
+        send("va", &frames(&sample("smb-roce")), 20_000.0);
+        std::fs::write(counters.join("out_of_sequence"), "42\n").unwrap();
+        let (status, _, said) = running.ends_by("INT");
+        assert!(status.success(), "{said}");
+        let output = Command::new(BINARY).args(["analyze", "--format", "json"]).arg(&path).output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let [counter] = report["hardware"].as_array().unwrap().as_slice() else { panic!("{}", report["hardware"]) };
+        assert_eq!((&counter["device"], &counter["counter"], &counter["increase"]), (&"mlx5_0".into(), &"out_of_sequence".into(), &25.into()));
+        let text = Command::new(BINARY).arg("analyze").arg(&path).output().unwrap();
+        let text = String::from_utf8_lossy(&text.stdout);
+        assert!(text.contains("RDMA devices counted meanwhile: mlx5_0/1 out_of_sequence +25."), "{text}");
+        // the same of an analysis while frames pass
+        let mut running = Running::start(&["analyze", "-i", "vb", "--format", "json", "--rdma-root", root]);
+        running.says("capturing from");
+        std::fs::write(counters.join("lost_ack"), "4\n").unwrap();
+        send("va", &frames(&sample("smb-roce"))[..50], 5_000.0);
+        let (_, out, said) = running.ends_by("INT");
+        let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out} {said}"));
+        assert_eq!((&report["hardware"][0]["counter"], &report["hardware"][0]["increase"]), (&"lost_ack".into(), &1.into()));
+    });
+}
+
+#[test]
 fn the_terminal_shows_frames_as_they_pass() {
     in_namespace("the_terminal_shows_frames_as_they_pass", || {
         if Command::new("tmux").arg("-V").output().is_err() {

@@ -29,6 +29,8 @@ pub const HELD_PACKETS_MAX: usize = 512;
 pub const HELD_BYTES_MAX: usize = 1 << 20;
 /// Capture time after which held packets are no longer held for what is missing, in ns.
 pub const HELD_TIME_MAX: i64 = 4_000_000_000;
+/// Packets of responses at most that a Read of unknown length is thought to have: 16 MiB in the smallest.
+const READ_UNKNOWN: u32 = 1 << 16;
 /// Reads remembered per direction at most.
 const READS_MAX: usize = 256;
 /// A PSN further away than this belongs to another use of the same queue pair numbers.
@@ -460,7 +462,11 @@ impl IbFlow {
                     sink.fact(request.at, request.by, IbFact::ReadsOutstanding(sender.reads.len() as u32));
                     Placement::Memory { key: reth.r_key, address: reth.virtual_address }
                 }
-                None => Placement::Unknown,
+                None => {
+                    // its length was cut off: how many numbers its responses take is not known
+                    sender.slack = READ_UNKNOWN;
+                    Placement::Unknown
+                }
             },
             _ => match request.ext.atomic {
                 Some(atomic) => Placement::Memory { key: atomic.r_key, address: atomic.virtual_address },

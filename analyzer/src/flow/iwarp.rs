@@ -172,6 +172,8 @@ pub enum FlowFact<'a> {
     Closed,
     /// A SYN began another connection with the same addresses and ports: all that was known is forgotten.
     Reopened,
+    /// The capture cut the headers of an FPDU off.
+    Cut,
 }
 
 /// What is held back at most where one direction only was captured.
@@ -526,6 +528,10 @@ impl<T: Trace, S: FlowSink> Said<'_, T, S> {
         let Ok((_, message)) = rdmap::parse(fpdu.ulpdu, self.t) else {
             if bytes.len() >= wire::fpdu_len(fpdu.ulpdu_length) {
                 self.fact(FlowFact::DdpShort { length: fpdu.ulpdu_length.into() });
+            } else {
+                // which message it was, nobody knows
+                self.messages.lost(self.by);
+                self.fact(FlowFact::Cut);
             }
             return;
         };

@@ -23,8 +23,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 /// Filters that have a name. Each is written in the language itself, or is one of its atoms.
-pub const NAMES: [(&str, &str, &str); 10] = [
-    ("rdma", "roce or iwarp or smb or tunnels or pause or fragments", "the default: everything that carries storage over RDMA, or may"),
+pub const NAMES: [(&str, &str, &str); 11] = [
+    ("rdma", "roce or iwarp or smb or tunnels or extended or pause or fragments", "the default: everything that carries storage over RDMA, or may"),
     ("everything", "", "all frames"),
     ("roce", "udp port 4791 or ethertype 0x8915", "RoCE version 2 and 1"),
     ("iwarp", "tcp port 5445 or tcp port 20049 or mpa", "SMB Direct and NFS over RDMA on TCP, and MPA handshakes on any port"),
@@ -34,6 +34,11 @@ pub const NAMES: [(&str, &str, &str); 10] = [
         "tunnels",
         "proto 47 or proto 4 or proto 41 or udp port 4789 or udp port 8472 or udp port 6081 or ethertype 0x8847 or ethertype 0x8848",
         "GRE and ERSPAN, IP in IP, VXLAN, GENEVE, MPLS: whatever they carry",
+    ),
+    (
+        "extended",
+        "ip6 and (proto 0 or proto 43 or proto 51 or proto 60)",
+        "IPv6 with extension headers, behind which ports are not looked for",
     ),
     ("pause", "ethertype 0x8808", "Ethernet pause frames, priority flow control among them"),
     ("fragments", "", "IP fragments behind the first, which have no ports"),
@@ -841,6 +846,9 @@ mod tests {
         assert!(passes("rdma", &roce) && passes("host 2001:db8::1", &roce) && passes("src host 2001:db8::/64", &roce));
         assert!(!passes("dst host 2001:db8::1", &roce) && !passes("host 192.0.2.1", &roce));
         assert!(passes("rdma", &v6(44, &[&[17, 0, 0, 1, 0, 0, 0, 9][..], &ports(50_000, 4791)].concat())));
+        // behind other headers ports are not looked for: the default takes them all
+        let behind = v6(60, &[&[17, 0, 1, 4, 0, 0, 0, 0][..], &ports(50_000, 4791)].concat());
+        assert!(passes("rdma", &behind) && passes("extended", &behind) && !passes("roce", &behind) && !passes("extended", &roce));
         assert!(passes("fragments", &v6(44, &[17, 0, 0, 0xb8, 0, 0, 0, 9])) && !passes("fragments", &roce));
     }
 

@@ -417,6 +417,16 @@ impl LiveSource {
         all
     }
 
+    /// Looks at the counters of RDMA devices; to be called about once a second. Returns those that changed since the last look.
+    pub fn sample_hardware(&mut self, rdma_root: &Path) -> Vec<rdma::Counter> {
+        let counters = rdma::counters(rdma_root);
+        let hardware = &mut self.metadata.hardware;
+        let is_new = |c: &&rdma::Counter| !hardware.has(c);
+        let changed = counters.iter().filter(is_new).cloned().collect();
+        hardware.sample(now_ns(), &counters);
+        changed
+    }
+
     /// An MPA handshake was seen on this TCP port: it is captured from now on, where the filter asks for that.
     pub fn learn_tcp_port(&mut self, port: u16) -> Result<()> {
         let mut is_new = false;

@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::Path;
 
+pub use crate::hardware::Counter;
+
 /// Where the kernel shows devices.
 pub const SYS: &str = "/sys/class/infiniband";
 /// Devices, ports, and counters of a port that are looked at, at most.
@@ -51,19 +53,6 @@ pub fn ports(root: &Path) -> Vec<Port> {
         }
     }
     found
-}
-
-/// A counter of a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counter {
-    /// `mlx5_0`.
-    pub device: String,
-    /// From 1.
-    pub port: u32,
-    /// `out_of_sequence`, as the driver calls it.
-    pub name: String,
-    /// Since the driver was loaded.
-    pub value: u64,
 }
 
 /// `hw_counters` of all ports, in the order of their names; devices without such counters are left out.

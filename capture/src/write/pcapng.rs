@@ -145,6 +145,16 @@ impl<W: Write> PcapngWriter<W> {
 
     /// Writes what an interface counted. Readers take the last block of an interface for the truth.
     pub fn write_statistics(&mut self, interface: u32, statistics: &InterfaceStatistics) -> Result<()> {
+        self.write_statistics_with_comments(interface, statistics, &[])
+    }
+
+    /// The same, with comments of at most 65,535 bytes each.
+    pub fn write_statistics_with_comments(
+        &mut self,
+        interface: u32,
+        statistics: &InterfaceStatistics,
+        comments: &[String],
+    ) -> Result<()> {
         if interface as usize >= self.interfaces.len() {
             return Err(self.out.does_not_fit(format!("statistics of interface {interface}, which was not described")));
         }
@@ -169,6 +179,7 @@ impl<W: Write> PcapngWriter<W> {
                 self.option(code, &count.to_le_bytes())?;
             }
         }
+        self.texts(comments)?;
         self.end(INTERFACE_STATISTICS)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::cli::{Capture, CaptureLimit, Color};
 use crate::live::files::{Files, Limits, Rescued, is_broken_pipe, is_full_disk};
-use crate::live::monitor::{Metrics, Monitor};
+use crate::live::monitor::{HARDWARE_EVERY, Metrics, Monitor};
 use crate::live::{self, Signals, Status, say};
 use crate::report::words::{count, grouped, size};
 use crate::stdout::Out;
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
         None => None,
     };
     let begun = Instant::now();
-    Running { analysis, args, signals, source, files, begun, frames: 0, since: 0, ticked: begun, status: Status::default() }.run()
+    Running { analysis, args, signals, source, files, begun, frames: 0, since: 0, ticked: begun, looked: begun, status: Status::default() }.run()
 }
 
 struct Running<'a> {
@@ -73,6 +73,8 @@ struct Running<'a> {
     /// Frames since the clock was looked at.
     since: u32,
     ticked: Instant,
+    /// When the counters of RDMA devices were looked at.
+    looked: Instant,
     status: Status,
 }
 
@@ -87,7 +89,12 @@ enum End {
 
 impl Running<'_> {
     fn run(mut self) -> Result<ExitCode> {
-        let end = self.capture();
+        let mut end = self.capture();
+        if let Ok(End::Done) = end
+            && let Some(other) = self.hardware()?
+        {
+            end = Ok(other);
+        }
         self.status.clear();
         let counters = self.source.counters();
         let end = match end {
@@ -215,6 +222,21 @@ impl Running<'_> {
         }
     }
 
+    /// Writes down what RDMA devices counted since the last look.
+    fn hardware(&mut self) -> Result<Option<End>> {
+        self.looked = Instant::now();
+        let changed = self.source.sample_hardware(&self.args.live.rdma_root);
+        if changed.is_empty() || self.files.is_none() {
+            return Ok(None);
+        }
+        let (all, counters) = (self.source.metadata().hardware.last(), self.source.counters());
+        let Some(files) = &mut self.files else { return Ok(None) };
+        match files.hardware(&changed, all, &counters) {
+            Ok(()) => Ok(None),
+            Err(e) => self.failed(e).map(Some),
+        }
+    }
+
     /// A few times a second.
     fn tick(&mut self) -> Result<Option<End>> {
         self.ticked = Instant::now();
@@ -228,6 +250,11 @@ impl Running<'_> {
         }
         let full = self.files.as_ref().is_some_and(Files::is_full);
         if full && let Some(end) = self.rotate()? {
+            return Ok(Some(end));
+        }
+        if self.looked.elapsed() >= HARDWARE_EVERY
+            && let Some(end) = self.hardware()?
+        {
             return Ok(Some(end));
         }
         if let Some(files) = &mut self.files

@@ -3,6 +3,7 @@
 //! Each file is whole by itself: its section, its interfaces, its frames, and at its end what the interfaces counted meanwhile.
 
 use anyhow::{Context, Result};
+use rdmascope_capture::hardware::{self, Counter};
 use rdmascope_capture::live::Counters;
 use rdmascope_capture::{Error, Interface, InterfaceStatistics, Metadata, Output, PcapngWriter, Problem, Record, Section};
 use std::collections::VecDeque;
@@ -43,6 +44,8 @@ pub(crate) struct Files {
     begun_ns: i64,
     /// What the interfaces had counted when the file was begun.
     before: Vec<Counters>,
+    /// What RDMA devices had counted at last.
+    hardware: Vec<Counter>,
     /// Frames in the file.
     frames: u64,
     /// Frames in all files.
@@ -80,6 +83,7 @@ impl Files {
             number: 0,
             begun: Instant::now(),
             begun_ns: now_ns(),
+            hardware: metadata.hardware.last(),
             frames: 0,
             written: 0,
         };
@@ -147,6 +151,22 @@ impl Files {
         Ok(())
     }
 
+    /// Writes down what RDMA devices counted: those counters that changed, of `all`.
+    pub(crate) fn hardware(&mut self, changed: &[Counter], all: Vec<Counter>, counters: &[Counters]) -> rdmascope_capture::Result<()> {
+        self.hardware = all;
+        let statistics = self.statistics(counters);
+        self.write_hardware(changed, statistics.first().copied().unwrap_or_default())
+    }
+
+    fn write_hardware(&mut self, counters: &[Counter], statistics: InterfaceStatistics) -> rdmascope_capture::Result<()> {
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        let comments = hardware::comments(counters);
+        if comments.is_empty() || self.interfaces.is_empty() {
+            return Ok(());
+        }
+        writer.write_statistics_with_comments(0, &statistics, &comments)
+    }
+
     fn statistics(&self, counters: &[Counters]) -> Vec<InterfaceStatistics> {
         let now = now_ns();
         counters
@@ -181,12 +201,14 @@ impl Files {
         for interface in &self.interfaces {
             writer.add_interface(interface)?;
         }
-        // a follower sees at once what is coming
-        writer.flush()?;
         self.writer = Some(writer);
         self.begun = Instant::now();
         self.begun_ns = now_ns();
         self.frames = 0;
+        let all = self.hardware.clone();
+        self.write_hardware(&all, InterfaceStatistics { time_ns: self.begun_ns, ..InterfaceStatistics::default() })?;
+        // a follower sees at once what is coming
+        self.flush()?;
         if self.limits.is_series() && !self.is_stdout() {
             self.made.push_back(self.path.clone());
             while self.limits.files.is_some_and(|most| self.made.len() > most) {

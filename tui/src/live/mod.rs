@@ -58,7 +58,9 @@ pub(crate) fn open(args: &LiveArgs, stop: Arc<AtomicBool>) -> Result<(LiveSource
     options.sockets = args.sockets.unwrap_or(1);
     options.promiscuous = !args.no_promiscuous;
     options.libpcap = args.libpcap;
-    let source = live::open(&args.interfaces, &options, stop)?;
+    let mut source = live::open(&args.interfaces, &options, stop)?;
+    // what counters grow is counted from here
+    source.sample_hardware(&args.rdma_root);
     let dropped = drop_privileges(args.user.as_deref()).context("giving up root")?;
     Ok((source, dropped))
 }

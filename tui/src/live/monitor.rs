@@ -31,6 +31,8 @@ const CLOSED_AFTER: i64 = 10_000_000_000;
 const IDLE_AFTER: i64 = 3_600_000_000_000;
 /// Between two looks for connections to let go.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at the counters of RDMA devices.
+pub(crate) const HARDWARE_EVERY: Duration = Duration::from_secs(1);
 /// Frames between two looks at the clock.
 const LOOK_EVERY: u32 = 256;
 /// Commands in a line.
@@ -98,10 +100,11 @@ impl<S: Sink> Monitor<S> {
 
     fn finish(self, mut source: LiveSource, error: Option<rdmascope_capture::Error>) -> Analysis<S> {
         source.counters();
+        let (lost_frames, hardware) = (source.metadata().lost_frames(), source.metadata().hardware.clone());
         let (report, sink) = self.pipeline.finish();
         let mut story = self.story;
         story.error = error.as_ref().map(ToString::to_string);
-        Analysis { report, sink, inputs: vec![story], lost_frames: source.metadata().lost_frames(), selection: None, error }
+        Analysis { report, sink, inputs: vec![story], lost_frames, hardware, selection: None, error }
     }
 }
 
@@ -159,7 +162,7 @@ impl Watch {
         let mut rounds = Rounds::new(&self.rdma_root);
         let begun = Instant::now();
         let mut next = self.every.map(|every| begun + every);
-        let mut since = 0;
+        let (mut since, mut looked) = (0, Instant::now());
         let error = loop {
             match source.advance() {
                 Ok(true) => {
@@ -180,6 +183,10 @@ impl Watch {
             }
             since = 0;
             monitor.expire();
+            if looked.elapsed() >= HARDWARE_EVERY {
+                looked = Instant::now();
+                source.sample_hardware(&self.rdma_root);
+            }
             live::tell_events(&mut source);
             if let Some(metrics) = &mut metrics {
                 metrics.serve(&monitor, &mut source);
@@ -201,6 +208,7 @@ impl Watch {
                 break None;
             }
         };
+        source.sample_hardware(&self.rdma_root);
         live::tell_events(&mut source);
         Ok(monitor.finish(source, error))
     }

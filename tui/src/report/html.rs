@@ -12,6 +12,8 @@ use std::fmt::Write;
 const ARTICLES_MAX: usize = 32;
 /// Connections listed.
 const ROWS_MAX: usize = 2000;
+/// Counters of RDMA devices drawn for a connection.
+const COUNTERS_MAX: usize = 4;
 /// Findings listed.
 const FINDINGS_MAX: usize = 500;
 
@@ -466,6 +468,22 @@ fn plots(out: &mut String, story: &Story, c: &Connection) {
             },
         );
     }
+    hardware(out, story, from, to);
+}
+
+/// What RDMA devices counted, on the axis of the connection.
+fn hardware(out: &mut String, story: &Story, from: f64, to: f64) {
+    let start = story.start();
+    for row in story.hardware.grown().into_iter().take(COUNTERS_MAX) {
+        let second = |ns: i64| (ns.saturating_sub(start)) as f64 / 1e9;
+        let (x, y): (Vec<f64>, Vec<f64>) =
+            story.hardware.steps(row).map(|(t, n)| (second(t), n as f64)).filter(|(t, n)| *n > 0.0 && (from..=to).contains(t)).unzip();
+        if x.is_empty() {
+            continue;
+        }
+        let title = format!("{}/{} {}, as the device counted", row.counter.device, row.counter.port, row.counter.name);
+        plot(out, &Plot { title: &title, unit: "", draw: Draw::Bars, from, to, log: false, x, series: vec![("increase", y)] });
+    }
 }
 
 /// A number without a long tail.
@@ -487,7 +505,7 @@ fn plot(out: &mut String, p: &Plot<'_>) {
     };
     let height = |y: f64| 98.0 - (y - bottom) / (top - bottom) * 96.0;
     let x: Vec<f64> = p.x.iter().map(|x| place(*x)).collect();
-    let _ = write!(out, "<figure class=\"plot\">\n<figcaption>{}", p.title);
+    let _ = write!(out, "<figure class=\"plot\">\n<figcaption>{}", text(p.title));
     for (i, (name, _)) in p.series.iter().enumerate() {
         let _ = write!(out, " <span class=\"legend s{i}\">{name}</span>");
     }

@@ -27,7 +27,28 @@ struct Root {
     findings: Vec<FindingJson>,
     slowest: Vec<Row>,
     sessions: Vec<Session>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hardware: Vec<HardwareJson>,
     dropped: Dropped,
+}
+
+/// A counter of an RDMA device that grew while frames were captured.
+#[derive(Serialize)]
+struct HardwareJson {
+    device: String,
+    port: u32,
+    counter: String,
+    increase: u64,
+    /// Where it grew: time since the first frame, and by how much.
+    steps: Vec<(String, u64)>,
+}
+
+impl HardwareJson {
+    fn of(hardware: &rdmascope_capture::Hardware, row: &rdmascope_capture::HardwareRow, start: i64) -> Self {
+        let steps = hardware.steps(row).filter(|(_, n)| *n > 0).map(|(t, n)| (seconds(t.saturating_sub(start)), n));
+        let (device, counter) = (row.counter.device.clone(), row.counter.name.clone());
+        Self { device, port: row.counter.port, counter, increase: row.increase(), steps: steps.collect() }
+    }
 }
 
 #[derive(Serialize)]
@@ -52,7 +73,29 @@ struct Capture {
     lost_by_capture: u64,
     dropped_while_capturing: u64,
     tunnelled: u64,
+    mirrors: Vec<Mirror>,
     pauses: u64,
+}
+
+#[derive(Serialize)]
+struct Mirror {
+    kind: &'static str,
+    session: u32,
+    frames: u64,
+    truncated: u64,
+}
+
+impl Mirror {
+    fn of(mirror: &rdmascope_analyzer::mirror::Mirror) -> Self {
+        Self { kind: mirror.kind.key(), session: mirror.session, frames: mirror.frames, truncated: mirror.truncated }
+    }
+}
+
+/// A mirror session that a connection came through.
+#[derive(Serialize)]
+struct MirrorName {
+    kind: &'static str,
+    session: u32,
 }
 
 /// An object with a number for each name.
@@ -110,6 +153,8 @@ struct ConnectionJson {
     credits: Pair<Credits>,
     rdma: Rdma,
     transport_health: Health,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mirrors: Vec<MirrorName>,
     exchanges: Vec<Command>,
     failures: Vec<Failure>,
     last_exchange: Option<Last>,
@@ -342,6 +387,7 @@ impl Root {
                 lost_by_capture: capture.lost_by_capture,
                 dropped_while_capturing: story.lost_frames,
                 tunnelled: capture.tunnelled,
+                mirrors: capture.mirrors.list().iter().map(Mirror::of).collect(),
                 pauses: capture.pauses,
             },
             filter: story.filter.as_ref().map(|(text, frames)| Filter { text: text.clone(), frames: *frames }),
@@ -349,6 +395,7 @@ impl Root {
             findings: story.report.findings.ranked().into_iter().map(|f| finding(f, start)).collect(),
             slowest: story.report.slowest.iter().map(|e| row(e, start)).collect(),
             sessions: sessions.collect(),
+            hardware: story.hardware.grown().into_iter().map(|row| HardwareJson::of(&story.hardware, row, start)).collect(),
             dropped: Dropped {
                 connections_not_reported: story.report.connections_dropped,
                 findings_not_reported: story.report.findings.dropped(),
@@ -418,6 +465,7 @@ fn connection(story: &Story, c: &Connection, detail: &Detail) -> ConnectionJson 
             keys_invalidated_remotely: r.keys_invalidated_remotely,
             outside_advertised: r.outside_advertised,
         },
+        mirrors: story.report.capture.mirrors.of(c.mirrors).map(|m| MirrorName { kind: m.kind.key(), session: m.session }).collect(),
         transport_health: Health {
             retransmissions: h.retransmissions,
             naks: h.naks,

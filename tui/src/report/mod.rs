@@ -31,6 +31,8 @@ pub(crate) struct Story {
     pub(crate) inputs: Vec<InputStory>,
     /// Frames that the capturing machine says it lost.
     pub(crate) lost_frames: u64,
+    /// What RDMA devices counted while it was captured.
+    pub(crate) hardware: rdmascope_capture::Hardware,
     /// The display filter and how many frames it passes.
     pub(crate) filter: Option<(String, u64)>,
     /// By place in [`Report::connections`].
@@ -157,7 +159,7 @@ const fn analyzed_connections_max() -> usize {
 impl Story {
     /// What was analysed, cut down to what the filter chose.
     pub(crate) fn new(analysis: Analysis<Collector>) -> (Self, Option<rdmascope_capture::Error>) {
-        let Analysis { mut report, mut sink, inputs, lost_frames, selection, error } = analysis;
+        let Analysis { mut report, mut sink, inputs, lost_frames, hardware, selection, error } = analysis;
         let mut filter = None;
         if let Some(selection) = selection {
             let chosen: Vec<u32> = report.connections.iter().filter(|c| selection.has_connection(&c.followed_as)).map(|c| c.id).collect();
@@ -205,7 +207,7 @@ impl Story {
                 detail
             })
             .collect();
-        (Self { report, inputs, lost_frames, filter, details, wanted: sink.wanted, details_dropped: sink.dropped }, error)
+        (Self { report, inputs, lost_frames, hardware, filter, details, wanted: sink.wanted, details_dropped: sink.dropped }, error)
     }
 
     /// Time of the first frame, ns since the Unix epoch.

@@ -1,7 +1,7 @@
 //! The report for a person: what broke first, then each connection.
 
 use super::words::{
-    Align, Column, Paint, Table, Tone, columns, count, duration, flow, frames, grouped, grouped_signed, limit, share, size, sparkline,
+    Align, Column, Paint, Table, Tone, columns, count, duration, flow, frames, grouped, grouped_signed, limit, mirror, share, size, sparkline,
     times, wrap,
 };
 use super::{Detail, Entry, FEW, Story, came_to_nothing, ending, ends, handles, last_words, numbers, requests, shown, side, stack, waits};
@@ -17,6 +17,8 @@ const BLOCKS_MAX: usize = 16;
 const ROWS_MAX: usize = 40;
 /// Slow requests shown.
 const SLOWEST_MAX: usize = 5;
+/// Counters of RDMA devices named.
+const COUNTERS_SHOWN: usize = 8;
 /// Characters of a credit curve.
 const CURVE: usize = 20;
 
@@ -453,7 +455,29 @@ pub(super) fn remarks(story: &Story) -> Vec<String> {
         lines.push(format!("The capturing machine says that it lost {}.", count(story.lost_frames, "frame")));
     }
     if capture.tunnelled > 0 {
-        lines.push(format!("{} came mirrored or through a tunnel.", count(capture.tunnelled, "frame")));
+        let through: Vec<String> = capture.mirrors.list().iter().take(8).map(|m| format!("{} ({})", mirror(m), grouped(m.frames))).collect();
+        let more = match capture.mirrors.list().len().saturating_sub(8) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        lines.push(format!("{} came mirrored or through a tunnel: {}{more}.", count(capture.tunnelled, "frame"), through.join(", ")));
+    }
+    let truncated: u64 = capture.mirrors.list().iter().map(|m| m.truncated).sum();
+    if truncated > 0 {
+        lines.push(format!("{} of them cut short by the mirror itself: capturing more of each frame would not help.", grouped(truncated)));
+    }
+    let grown = story.hardware.grown();
+    if !grown.is_empty() {
+        let told: Vec<String> = grown
+            .iter()
+            .take(COUNTERS_SHOWN)
+            .map(|row| format!("{}/{} {} +{}", shown(&row.counter.device), row.counter.port, shown(&row.counter.name), grouped(row.increase())))
+            .collect();
+        let more = match grown.len().saturating_sub(COUNTERS_SHOWN) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        lines.push(format!("RDMA devices counted meanwhile: {}{more}.", told.join(", ")));
     }
     if capture.pauses > 0 {
         lines.push(format!("{} (priority flow control).", count(capture.pauses, "pause frame")));
@@ -558,6 +582,7 @@ fn facts_painted(story: &Story, c: &Connection, detail: &Detail, paint: Paint) -
         ("credits", credits(c, paint)),
         ("rdma", if used_rdma { rdma(c, paint) } else { Vec::new() }),
         ("transport", transport(c, paint)),
+        ("mirror", story.report.capture.mirrors.of(c.mirrors).map(mirror).collect()),
         ("smb", smb(story, c)),
         ("at last", last_words(c, detail).into_iter().collect()),
     ];

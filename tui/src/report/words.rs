@@ -78,6 +78,12 @@ pub(crate) fn count(n: u64, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{} {plural}", grouped(n)) }
 }
 
+/// A mirror session or tunnel: "ERSPAN II session 17".
+pub(crate) fn mirror(mirror: &rdmascope_analyzer::mirror::Mirror) -> String {
+    let (kind, what) = (mirror.kind.name(), mirror.kind.id_name());
+    if what.is_empty() { kind.to_owned() } else { format!("{kind} {what} {}", mirror.session) }
+}
+
 /// "once", "twice", "3 times"
 pub(crate) fn times(n: u64) -> String {
     match n {

@@ -1,0 +1,120 @@
+//! Mirror sessions and tunnels that frames came through: ERSPAN, GRE, VXLAN, GENEVE. A mirror is part of the capture: it may cut frames,
+//! and it may show a packet twice.
+//!
+//! Spec: draft-foschiano-erspan, RFC 2890, RFC 7348, RFC 8926.
+//!
+//! ```text
+//!   frame ─▶ Mirrors::count ─▶ a bit of a Set ─▶ the connection's own Set ─▶ "ERSPAN II session 17"
+//! ```
+
+use alloc::vec::Vec;
+use rdmascope_dissector::frame::{Tunnel, TunnelKind};
+
+/// Mirror sessions told apart at most: as many as a [`Set`] has bits.
+pub const MIRRORS_MAX: usize = 64;
+
+/// One mirror session, or one tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mirror {
+    /// How frames are wrapped.
+    pub kind: TunnelKind,
+    /// ERSPAN session, VXLAN or GENEVE network identifier, GRE key; 0 where there is none.
+    pub session: u32,
+    /// Frames that came through it.
+    pub frames: u64,
+    /// Frames of which the mirror cut something off.
+    pub truncated: u64,
+}
+
+/// Some of [`Mirrors`], by their places in the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Set(u64);
+
+impl Set {
+    /// Takes another's in.
+    #[inline]
+    pub fn add(&mut self, other: Set) {
+        self.0 |= other.0;
+    }
+
+    /// Places in the list, lowest first.
+    pub fn places(self) -> impl Iterator<Item = usize> {
+        (0..MIRRORS_MAX).filter(move |n| self.0 >> n & 1 == 1)
+    }
+}
+
+/// All mirror sessions of a capture, in the order of their first frames.
+#[derive(Clone, Debug, Default)]
+pub struct Mirrors {
+    list: Vec<Mirror>,
+    last: usize,
+    /// Frames of sessions that found no room in the list.
+    pub others: u64,
+}
+
+impl Mirrors {
+    /// The sessions.
+    pub fn list(&self) -> &[Mirror] {
+        &self.list
+    }
+
+    /// Those of a set.
+    pub fn of(&self, set: Set) -> impl Iterator<Item = &Mirror> {
+        set.places().filter_map(|n| self.list.get(n))
+    }
+
+    /// Counts a frame. The session it came through is in the set; none where there are too many of them.
+    pub fn count(&mut self, tunnel: &Tunnel) -> Set {
+        let is_this = |m: &Mirror| m.kind == tunnel.kind && m.session == tunnel.id;
+        let place = match self.list.get(self.last).is_some_and(is_this) {
+            true => Some(self.last),
+            false => self.list.iter().position(is_this),
+        };
+        let place = match place {
+            Some(place) => place,
+            None if self.list.len() == MIRRORS_MAX => {
+                self.others += 1;
+                return Set::default();
+            }
+            None => {
+                self.list.push(Mirror { kind: tunnel.kind, session: tunnel.id, frames: 0, truncated: 0 });
+                self.list.len() - 1
+            }
+        };
+        self.last = place;
+        self.list[place].frames += 1;
+        self.list[place].truncated += u64::from(tunnel.truncated);
+        Set(1 << place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tunnel(id: u32, truncated: bool) -> Tunnel {
+        Tunnel { kind: TunnelKind::Erspan2, id, truncated }
+    }
+
+    #[test]
+    fn sessions_are_counted_apart() {
+        let mut mirrors = Mirrors::default();
+        let mut seen = Set::default();
+        for (id, truncated) in [(17, false), (18, true), (17, true), (17, false)] {
+            seen.add(mirrors.count(&tunnel(id, truncated)));
+        }
+        let counted: Vec<_> = mirrors.list().iter().map(|m| (m.session, m.frames, m.truncated)).collect();
+        assert_eq!(counted, [(17, 3, 1), (18, 1, 1)]);
+        assert_eq!(mirrors.of(seen).map(|m| m.session).collect::<Vec<_>>(), [17, 18]);
+        assert_eq!(seen.places().collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn too_many_sessions_are_counted_together() {
+        let mut mirrors = Mirrors::default();
+        for id in 0..100 {
+            assert_eq!(mirrors.count(&tunnel(id, false)) == Set::default(), id >= 64);
+        }
+        assert_eq!((mirrors.list().len(), mirrors.others), (64, 36));
+    }
+}
