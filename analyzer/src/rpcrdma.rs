@@ -620,6 +620,10 @@ impl RpcRdma {
         }
         let pending = self.pending.remove(&(caller, xid));
         let Some(mut pending) = pending else {
+            if connection.hidden[caller.index()].is_some() {
+                // its call may be what was cut off
+                return;
+            }
             court.judge(
                 Rule::RpcrdmaXid,
                 by,
