@@ -620,16 +620,15 @@ impl RpcRdma {
         }
         let pending = self.pending.remove(&(caller, xid));
         let Some(mut pending) = pending else {
-            if connection.hidden[caller.index()].is_some() {
-                // its call may be what was cut off
-                return;
+            // else its call may be what was cut off
+            if connection.hidden[caller.index()].is_none() {
+                court.judge(
+                    Rule::RpcrdmaXid,
+                    by,
+                    certainty.min(Certainty::IfNothingWasMissed),
+                    format_args!("answered XID {xid:#010x}, of which there is no call"),
+                );
             }
-            court.judge(
-                Rule::RpcrdmaXid,
-                by,
-                certainty.min(Certainty::IfNothingWasMissed),
-                format_args!("answered XID {xid:#010x}, of which there is no call"),
-            );
             if !header.is_long() {
                 let _ = rpc::dissect(&Stream::inline(header), None, t, &mut ());
             }
