@@ -401,13 +401,7 @@ impl<S: Sink> Pipeline<S> {
             let site = Site { connection: None, frame: at.frame, time_ns: at.time };
             let cut = packet.cut;
             let how = if packet.tunnel.is_some_and(|tunnel| tunnel.truncated) { "cut off by the mirror" } else { "not captured" };
-            self.env.report(
-                Rule::CaptureCut,
-                Blame::Capture,
-                site,
-                Certainty::Certain,
-                format_args!("{cut} bytes of a packet were {how}"),
-            );
+            self.env.report(Rule::CaptureCut, Blame::Capture, site, Certainty::Certain, format_args!("{cut} bytes of a packet were {how}"));
         }
     }
 

@@ -257,8 +257,18 @@ impl Smb2 {
     fn plain<T: Trace, S: Sink>(&mut self, connection: &mut Connection, env: &mut Env<S>, by: End, upper: &Upper<'_>, t: &mut T) {
         // what cannot be looked into is not malformed
         let opaque = matches!(Framing::of(upper.bytes), Some(Framing::Encrypted | Framing::Compressed));
-        let mut walk =
-            Walk { smb2: self, connection, env, upper, by, file: None, name: None, invalidate: upper.invalidate, replied: false, goes_on: true };
+        let mut walk = Walk {
+            smb2: self,
+            connection,
+            env,
+            upper,
+            by,
+            file: None,
+            name: None,
+            invalidate: upper.invalidate,
+            replied: false,
+            goes_on: true,
+        };
         let result = smb2::parse_message(upper.bytes, t, &mut walk);
         let (invalidate, replied) = (walk.invalidate, walk.replied);
         let hides = walk.is_cut() && walk.goes_on;

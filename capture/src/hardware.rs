@@ -113,8 +113,11 @@ impl Hardware {
     /// Takes another's samples in, as of another input.
     pub(crate) fn add(&mut self, other: &Hardware, from: usize) {
         for at in from..other.times.len() {
-            let counters: Vec<Counter> =
-                other.rows.iter().map(|row| Counter { value: row.values.get(at).copied().unwrap_or(row.first), ..row.counter.clone() }).collect();
+            let counters: Vec<Counter> = other
+                .rows
+                .iter()
+                .map(|row| Counter { value: row.values.get(at).copied().unwrap_or(row.first), ..row.counter.clone() })
+                .collect();
             self.sample(other.times[at], &counters);
         }
     }

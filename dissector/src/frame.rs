@@ -444,7 +444,18 @@ impl<'a> Peel<'a> {
             cut: 0,
             fault: None,
         };
-        Self { packet, options, missing, is_whole: missing == 0, tunnels: 0, reassembled: false, mac: [0; 6], datagram: &[], payload_at: 0, cover: None }
+        Self {
+            packet,
+            options,
+            missing,
+            is_whole: missing == 0,
+            tunnels: 0,
+            reassembled: false,
+            mac: [0; 6],
+            datagram: &[],
+            payload_at: 0,
+            cover: None,
+        }
     }
 
     /// Peels on from `step` until nothing is left to peel.

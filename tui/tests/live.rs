@@ -548,7 +548,10 @@ fn what_devices_counted_stands_in_the_file_and_in_the_report() {
         let output = Command::new(BINARY).args(["analyze", "--format", "json"]).arg(&path).output().unwrap();
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let [counter] = report["hardware"].as_array().unwrap().as_slice() else { panic!("{}", report["hardware"]) };
-        assert_eq!((&counter["device"], &counter["counter"], &counter["increase"]), (&"mlx5_0".into(), &"out_of_sequence".into(), &25.into()));
+        assert_eq!(
+            (&counter["device"], &counter["counter"], &counter["increase"]),
+            (&"mlx5_0".into(), &"out_of_sequence".into(), &25.into())
+        );
         let text = Command::new(BINARY).arg("analyze").arg(&path).output().unwrap();
         let text = String::from_utf8_lossy(&text.stdout);
         assert!(text.contains("RDMA devices counted meanwhile: mlx5_0/1 out_of_sequence +25."), "{text}");

@@ -15,8 +15,12 @@ fn header(kind: &str, number: u32, session: u32, truncated: bool, len: usize) ->
     let word = (cut | session as u16).to_be_bytes();
     match kind {
         "erspan1" => gre(0, 0x88be),
-        "erspan2" => [gre(0x1000, 0x88be), number.to_be_bytes().to_vec(), 0x1000u16.to_be_bytes().to_vec(), word.to_vec(), vec![0; 4]].concat(),
-        "erspan3" => [gre(0x1000, 0x22eb), number.to_be_bytes().to_vec(), 0x2000u16.to_be_bytes().to_vec(), word.to_vec(), vec![0; 8]].concat(),
+        "erspan2" => {
+            [gre(0x1000, 0x88be), number.to_be_bytes().to_vec(), 0x1000u16.to_be_bytes().to_vec(), word.to_vec(), vec![0; 4]].concat()
+        }
+        "erspan3" => {
+            [gre(0x1000, 0x22eb), number.to_be_bytes().to_vec(), 0x2000u16.to_be_bytes().to_vec(), word.to_vec(), vec![0; 8]].concat()
+        }
         "gre" => [gre(0x2000, 0x6558), session.to_be_bytes().to_vec()].concat(),
         _ => {
             let udp = [50_000u16, 4789, 16 + len as u16, 0].map(u16::to_be_bytes).concat();

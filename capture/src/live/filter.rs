@@ -24,7 +24,11 @@ use std::net::IpAddr;
 
 /// Filters that have a name. Each is written in the language itself, or is one of its atoms.
 pub const NAMES: [(&str, &str, &str); 11] = [
-    ("rdma", "roce or iwarp or smb or tunnels or extended or pause or fragments", "the default: everything that carries storage over RDMA, or may"),
+    (
+        "rdma",
+        "roce or iwarp or smb or tunnels or extended or pause or fragments",
+        "the default: everything that carries storage over RDMA, or may",
+    ),
     ("everything", "", "all frames"),
     ("roce", "udp port 4791 or ethertype 0x8915", "RoCE version 2 and 1"),
     ("iwarp", "tcp port 5445 or tcp port 20049 or mpa", "SMB Direct and NFS over RDMA on TCP, and MPA handshakes on any port"),

@@ -149,12 +149,7 @@ impl<W: Write> PcapngWriter<W> {
     }
 
     /// The same, with comments of at most 65,535 bytes each.
-    pub fn write_statistics_with_comments(
-        &mut self,
-        interface: u32,
-        statistics: &InterfaceStatistics,
-        comments: &[String],
-    ) -> Result<()> {
+    pub fn write_statistics_with_comments(&mut self, interface: u32, statistics: &InterfaceStatistics, comments: &[String]) -> Result<()> {
         if interface as usize >= self.interfaces.len() {
             return Err(self.out.does_not_fit(format!("statistics of interface {interface}, which was not described")));
         }

@@ -59,7 +59,8 @@ pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
         None => None,
     };
     let begun = Instant::now();
-    Running { analysis, args, signals, source, files, begun, frames: 0, since: 0, ticked: begun, looked: begun, status: Status::default() }.run()
+    Running { analysis, args, signals, source, files, begun, frames: 0, since: 0, ticked: begun, looked: begun, status: Status::default() }
+        .run()
 }
 
 struct Running<'a> {

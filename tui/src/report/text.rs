@@ -1,8 +1,8 @@
 //! The report for a person: what broke first, then each connection.
 
 use super::words::{
-    Align, Column, Paint, Table, Tone, columns, count, duration, flow, frames, grouped, grouped_signed, limit, mirror, share, size, sparkline,
-    times, wrap,
+    Align, Column, Paint, Table, Tone, columns, count, duration, flow, frames, grouped, grouped_signed, limit, mirror, share, size,
+    sparkline, times, wrap,
 };
 use super::{Detail, Entry, FEW, Story, came_to_nothing, ending, ends, handles, last_words, numbers, requests, shown, side, stack, waits};
 use rdmascope_analyzer::finding::Severity;
@@ -455,7 +455,8 @@ pub(super) fn remarks(story: &Story) -> Vec<String> {
         lines.push(format!("The capturing machine says that it lost {}.", count(story.lost_frames, "frame")));
     }
     if capture.tunnelled > 0 {
-        let through: Vec<String> = capture.mirrors.list().iter().take(8).map(|m| format!("{} ({})", mirror(m), grouped(m.frames))).collect();
+        let through: Vec<String> =
+            capture.mirrors.list().iter().take(8).map(|m| format!("{} ({})", mirror(m), grouped(m.frames))).collect();
         let more = match capture.mirrors.list().len().saturating_sub(8) {
             0 => String::new(),
             n => format!(" and {n} more"),
@@ -471,7 +472,9 @@ pub(super) fn remarks(story: &Story) -> Vec<String> {
         let told: Vec<String> = grown
             .iter()
             .take(COUNTERS_SHOWN)
-            .map(|row| format!("{}/{} {} +{}", shown(&row.counter.device), row.counter.port, shown(&row.counter.name), grouped(row.increase())))
+            .map(|row| {
+                format!("{}/{} {} +{}", shown(&row.counter.device), row.counter.port, shown(&row.counter.name), grouped(row.increase()))
+            })
             .collect();
         let more = match grown.len().saturating_sub(COUNTERS_SHOWN) {
             0 => String::new(),
