@@ -166,13 +166,17 @@ fn thin<T: Copy>(of: &mut Vec<T>) {
     *of = kept;
 }
 
+/// Whether these can be a name of the kernel's; nothing else is read from a file, or shown.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= NAME_MAX && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+}
+
 /// The comments that carry counters in a file, one for each port.
 pub fn comments(counters: &[Counter]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut of: Option<&Counter> = None;
     for counter in counters {
-        let is_sayable = |s: &str| !s.is_empty() && !s.contains(|c: char| c.is_whitespace() || c == '=' || c == '/');
-        if !is_sayable(&counter.device) || !is_sayable(&counter.name) {
+        if !is_name(&counter.device) || !is_name(&counter.name) {
             continue;
         }
         let same_port = of.is_some_and(|o| (&o.device, o.port) == (&counter.device, counter.port));
@@ -194,13 +198,13 @@ pub(crate) fn parse(comment: &[u8]) -> Vec<Counter> {
     let mut words = rest.split(' ');
     let Some((device, port)) = words.next().and_then(|w| w.split_once('/')) else { return Vec::new() };
     let Ok(port) = port.parse() else { return Vec::new() };
-    if device.len() > NAME_MAX {
+    if !is_name(device) {
         return Vec::new();
     }
     words
         .take(COUNTERS_MAX)
         .filter_map(|word| {
-            let (name, value) = word.split_once('=').filter(|(name, _)| name.len() <= NAME_MAX)?;
+            let (name, value) = word.split_once('=').filter(|(name, _)| is_name(name))?;
             Some(Counter { device: device.to_owned(), port, name: name.to_owned(), value: value.parse().ok()? })
         })
         .collect()
@@ -248,6 +252,7 @@ mod tests {
         assert_eq!(back, counters);
         assert_eq!(parse(b"a remark of somebody"), []);
         assert_eq!(parse(b"hw_counters mlx5_0 a=1"), []);
+        assert_eq!(parse(b"hw_counters mlx5_0/1 a\x1b[2J=1 =2 b=x"), []);
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use super::digest::{Digest, Joined};
 use super::exchanges::Exchanges;
 use super::index::Index;
 use super::keys::{Action, Keys};
-use super::loader::{LiveFacts, News};
+use super::loader::{Counted, LiveFacts, News};
 use super::replay::{Detail, Text, Which};
 use super::sort::{By, Sorted};
 use super::statistics::Sums;
@@ -346,6 +346,8 @@ pub(crate) struct App {
     pub(crate) error: Option<String>,
     /// What is to be said of a live capture.
     pub(crate) live: Option<LiveFacts>,
+    /// What RDMA devices counted, where the file has it.
+    pub(crate) hardware: Vec<Counted>,
     /// Findings that are shown.
     pub(crate) found: Joined,
     /// Sums over the connections that are shown.
@@ -408,6 +410,7 @@ impl App {
             grows: false,
             error: None,
             live: None,
+            hardware: Vec::new(),
             found: Joined::default(),
             sums: Arc::default(),
             view: View::Overview,
@@ -835,6 +838,10 @@ impl App {
                 self.statistics.outdated();
             }
             self.live = Some(live);
+        }
+        if !news.hardware.is_empty() {
+            self.hardware = news.hardware;
+            self.statistics.outdated();
         }
         self.exchanges_dropped = news.exchanges_dropped;
         for (connection, point) in news.credits {

@@ -15,9 +15,8 @@ use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::op::At;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Sink;
-use rdmascope_capture::live::rdma::{self, Counter};
 use rdmascope_capture::live::{Counters, Event, LiveSource};
-use rdmascope_capture::{Capture, Follow, MergedSource, OpenOptions, Progress, RandomAccess, Record, Source, open};
+use rdmascope_capture::{Capture, Follow, Hardware, HardwareRow, MergedSource, OpenOptions, Progress, RandomAccess, Record, Source, open};
 use rdmascope_dissector::frame::{self, Body};
 use rdmascope_dissector::trace::Off;
 use std::path::PathBuf;
@@ -40,6 +39,8 @@ const LIVE_BYTES: u64 = 1 << 30;
 /// Chunks of the index of a live capture that are kept: two million frames.
 const LIVE_CHUNKS: usize = 128;
 /// Between two looks at what a live capture has lost.
+/// Counters of RDMA devices shown.
+const COUNTED_MAX: usize = 64;
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Between two looks for connections to let go.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
@@ -64,6 +65,8 @@ pub(crate) struct News {
     pub(crate) error: Option<String>,
     /// What is to be said of a live capture.
     pub(crate) live: Option<LiveFacts>,
+    /// What RDMA devices counted, where the file has it.
+    pub(crate) hardware: Vec<Counted>,
 }
 
 /// How a live capture does.
@@ -73,8 +76,28 @@ pub(crate) struct LiveFacts {
     pub(crate) dropped: u64,
     /// What is wrong with an interface now.
     pub(crate) note: Option<String>,
-    /// RDMA device counters that have changed, by how much.
-    pub(crate) hardware: Vec<(String, u64)>,
+    /// RDMA device counters that grew.
+    pub(crate) hardware: Vec<Counted>,
+}
+
+/// What a counter of an RDMA device did while frames were captured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// `mlx5_0/1 out_of_sequence`.
+    pub(crate) name: String,
+    /// By how much it grew.
+    pub(crate) increase: u64,
+    /// Where: ns since the Unix epoch, and by how much.
+    pub(crate) steps: Vec<(i64, u64)>,
+}
+
+fn counted(hardware: &Hardware) -> Vec<Counted> {
+    let one = |row: &HardwareRow| Counted {
+        name: format!("{}/{} {}", row.counter.device, row.counter.port, row.counter.name),
+        increase: row.increase(),
+        steps: hardware.steps(row).filter(|(_, n)| *n > 0).collect(),
+    };
+    hardware.grown().into_iter().take(COUNTED_MAX).map(one).collect()
 }
 
 /// Ways to read frames again, shared with those who do. The number goes up when they have to be taken anew.
@@ -147,15 +170,15 @@ pub(crate) enum Input {
 pub(crate) struct LiveInput {
     source: LiveSource,
     rdma_root: PathBuf,
-    hardware: Vec<Counter>,
     facts: LiveFacts,
     looked: Instant,
+    sampled: Instant,
 }
 
 impl LiveInput {
     pub(crate) fn new(source: LiveSource, rdma_root: PathBuf) -> Self {
-        let hardware = rdma::counters(&rdma_root);
-        Self { source: source.keep(LIVE_BYTES), rdma_root, hardware, facts: LiveFacts::default(), looked: Instant::now() }
+        let (facts, looked) = (LiveFacts::default(), Instant::now());
+        Self { source: source.keep(LIVE_BYTES), rdma_root, facts, looked, sampled: looked }
     }
 
     /// How it does, now and then.
@@ -171,14 +194,12 @@ impl LiveInput {
                 event => Some(format!("{name}: {event}")),
             };
         }
-        self.facts.hardware = rdma::counters(&self.rdma_root)
-            .into_iter()
-            .filter_map(|now| {
-                let same = |c: &&Counter| (&c.device, c.port, &c.name) == (&now.device, now.port, &now.name);
-                let before = self.hardware.iter().find(same).map_or(0, |c| c.value);
-                (now.value > before).then(|| (format!("{}/{} {}", now.device, now.port, now.name), now.value - before))
-            })
-            .collect();
+        if self.sampled.elapsed() >= monitor::HARDWARE_EVERY {
+            self.sampled = Instant::now();
+            if !self.source.sample_hardware(&self.rdma_root).is_empty() {
+                self.facts.hardware = counted(&self.source.metadata().hardware);
+            }
+        }
         Some(self.facts.clone())
     }
 }
@@ -228,6 +249,14 @@ impl Input {
             Input::One(c) => c.metadata().revision,
             Input::Many(m) => m.inputs().map(|c| c.metadata().revision).sum(),
             Input::Live(l) => l.source.metadata().revision,
+        }
+    }
+
+    fn hardware(&self) -> &Hardware {
+        match self {
+            Input::One(c) => &c.metadata().hardware,
+            Input::Many(m) => &m.metadata().hardware,
+            Input::Live(l) => &l.source.metadata().hardware,
         }
     }
 
@@ -325,6 +354,7 @@ impl<D: FnMut(News) -> bool> Loading<D> {
             done: false,
             error: None,
             live: self.live.clone(),
+            hardware: Vec::new(),
         };
         self.deaf |= !(self.deliver)(news);
         self.delivered = Instant::now();
@@ -395,6 +425,7 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, d
         done: true,
         error,
         live: loading.live,
+        hardware: counted(input.hardware()),
     });
 }
 

@@ -245,10 +245,26 @@ fn lines(app: &App) -> Vec<Line> {
         about.push_str(&format!("   forgotten to stay within limits: {}", dropped.join(", ")));
     }
     out.push(Line::Pieces(vec![(about, theme.faint)]));
-    if let Some(live) = app.live.as_ref().filter(|l| !l.hardware.is_empty()) {
-        out.push(Line::Head("RDMA devices, counted since the capture began".to_owned()));
-        for (name, n) in &live.hardware {
-            out.push(Line::Pieces(vec![(format!("{name:<44}{:>14}", grouped(*n)), theme.text)]));
+    let counted = app.live.as_ref().map_or(&app.hardware[..], |live| &live.hardware[..]);
+    if let (false, Some(first), Some(last)) = (counted.is_empty(), capture.first, capture.last) {
+        let columns = if wide { 60 } else { 20 };
+        let long = (last.time - first.time).max(1);
+        let place =
+            |time: i64| (i128::from(time - first.time).max(0) * columns as i128 / i128::from(long)).min(columns as i128 - 1) as usize;
+        out.push(Line::Head(format!("RDMA devices counted meanwhile, over {}", span(long))));
+        // what passed, on the same axis
+        let mut volume = vec![0; columns];
+        for (time, a, b) in app.connections().flat_map(|c| &c.throughput) {
+            volume[place(*time)] += a + b;
+        }
+        out.push(Line::Pieces(vec![(format!("{:<44}{:>14}  ", "bytes", ""), theme.faint), (sparkline(&volume, columns), theme.server)]));
+        for counter in counted {
+            let mut steps = vec![0; columns];
+            counter.steps.iter().for_each(|(time, n)| steps[place(*time)] += n);
+            out.push(Line::Pieces(vec![
+                (format!("{:<44}{:>14}  ", counter.name, grouped(counter.increase)), theme.text),
+                (sparkline(&steps, columns), theme.warn),
+            ]));
         }
     }
     out.push(Line::Head("protocols, by the highest in each frame".to_owned()));

@@ -8,7 +8,10 @@ use super::{order, sort, theme, view};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
-use rdmascope_capture::{LinkType, OpenOptions, PcapWriter, Record, Source, open as open_capture};
+use rdmascope_capture::hardware::{self, Counter};
+use rdmascope_capture::{
+    Clock, Interface, InterfaceStatistics, LinkType, OpenOptions, PcapWriter, PcapngWriter, Record, Section, Source, open as open_capture,
+};
 use rdmascope_dissector::filter::Filter;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -684,6 +687,35 @@ fn a_long_past_is_replayed_in_part_and_says_so() {
         let (one, other) = (a.detail(place), b.texts(&[place], &[]));
         assert_eq!(one.tree.info, other[0].info, "frame {}", place + 1);
     }
+}
+
+/// What a device counted while frames were captured stands beside them.
+#[test]
+fn what_devices_counted_is_shown_over_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("counted.pcapng");
+    let mut source = open_capture(sample("smb-roce"), OpenOptions::new()).unwrap();
+    let mut writer = PcapngWriter::create(&path, &Section::default()).unwrap();
+    writer.add_interface(&Interface { clock: Clock::NANOSECONDS, ..Interface::new(LinkType::ETHERNET) }).unwrap();
+    let counted = |time_ns: i64, value: u64| {
+        let counters = [Counter { device: "mlx5_0".to_owned(), port: 1, name: "out_of_sequence".to_owned(), value }];
+        (InterfaceStatistics { time_ns, ..InterfaceStatistics::default() }, hardware::comments(&counters))
+    };
+    let mut frames = 0;
+    while let Some(record) = source.next().unwrap() {
+        frames += 1;
+        if frames % 200 == 1 {
+            let (statistics, comments) = counted(record.time_ns, 100 + frames);
+            writer.write_statistics_with_comments(0, &statistics, &comments).unwrap();
+        }
+        writer.write(&Record::new(record.time_ns, 0, LinkType::ETHERNET, record.wire_len, record.bytes)).unwrap();
+    }
+    writer.finish().unwrap();
+    let mut rig = Rig::open(&[path], 120, 60);
+    rig.press(KeyCode::Char('8'));
+    let screen = rig.screen();
+    let line = screen.lines().find(|l| l.contains("mlx5_0/1 out_of_sequence")).unwrap_or_else(|| panic!("{screen}"));
+    assert!(line.contains("1,000") && line.contains('█'), "{line}");
 }
 
 /// Real frames again and again, between other hosts each time, so that all connections differ. (Their checksums then are wrong, and say so.)
