@@ -20,6 +20,9 @@ pub fn fuzz_capture_file(data: &[u8]) {
                     assert_eq!(a, *b);
                     let (comments, options) = (a.comments().count(), a.options().count());
                     assert!(comments <= options);
+                    if let Some((inner, _)) = crate::decapsulate(b) {
+                        assert!(inner.bytes.len() <= b.bytes.len());
+                    }
                     assert_eq!(file.record_at(records.metadata(), b.offset).ok(), Some(*b));
                 }
                 (Ok(None), None) => break,

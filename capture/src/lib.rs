@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
+mod decapsulate;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -23,6 +24,7 @@ mod testing;
 mod walk;
 mod write;
 
+pub use decapsulate::{Decapsulator, Mirror, decapsulate};
 pub use error::{Damage, Error, Problem, Result};
 pub use hardware::{Hardware, Row as HardwareRow};
 pub use mapped::{CaptureFile, MappedSource, RecordIter};

@@ -64,6 +64,15 @@ function R.further(a, n)
     return { high = (a.high + floor(low / 4294967296)) % 4294967296, low = low % 4294967296 }
 end
 
+-- The same in place.
+function R.advance(a, n)
+    local low = a.low + n
+    if low >= 4294967296 then
+        a.high, low = (a.high + floor(low / 4294967296)) % 4294967296, low % 4294967296
+    end
+    a.low = low
+end
+
 function R.hex(n, digits)
     return string.format("0x%0" .. (digits or 8) .. "x", n)
 end
@@ -121,11 +130,25 @@ end
 -- Forgets everything: a new capture, or the same one once more.
 function R.reset()
     R.now = { frame = 0, time = 0 }
+    -- by frame: what takes more than a number; and numbers, column by column, because a collector of garbage passes those by
     R.facts = {}
-    R.frame = nil
+    R.connection_at, R.exchange_at, R.moved_at, R.request_at, R.time_at, R.reply_at, R.key_at = {}, {}, {}, {}, {}, {}, {}
+    R.client_at, R.server_at = {}, {}
+    R.frame, R.base = {}, nil
     R.connections = 0
     R.next_exchange = 1
-    R.qps, R.tcps, R.halves, R.requests, R.claimed = {}, {}, {}, {}, {}
+    R.routes, R.tcps, R.halves, R.requests, R.claimed = {}, {}, {}, {}, {}
+end
+
+-- Two addresses of the network, one way, with the queue pairs and TCP ports of that way.
+function R.route(src, dst)
+    local name = src .. "|" .. dst
+    local route = R.routes[name]
+    if not route then
+        route = { src = src, dst = dst, name = name, qps = {}, ports = {} }
+        R.routes[name] = route
+    end
+    return route
 end
 
 -- The other end of a connection. Ends are 1 and 2.
@@ -137,6 +160,14 @@ end
 function R.tell(fact)
     local frame = R.frame
     frame[#frame + 1] = fact
+end
+
+-- Whether RDMA used a key as it was advertised; seldom more than once in a frame.
+function R.tell_key(state)
+    if R.key_of_frame then
+        return R.tell({ what = "key", state = state })
+    end
+    R.key_of_frame = state
 end
 
 function R.blame(c, by)

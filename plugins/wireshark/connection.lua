@@ -39,7 +39,6 @@ function R.lost(c, by, at, count, had_them)
 end
 
 function R.retransmitted(c, at, rule, text)
-    R.retransmission = true
     R.report(rule, "network", at, text)
     R.misled(c, 1)
     R.misled(c, 2)
@@ -110,11 +109,12 @@ local function smb_direct(c, by, send, op)
     if op.shown then
         local client = c.client or 1
         c.messages = (c.messages or 0) + 1
+        R.connection_of_frame = c.id
         R.tell({
             -- some Wiresharks know the first messages in the first pass only
             keep = c.messages <= 4,
-            what = "smbd", connection = c.id, kind = kind, client = l.sides[client].credits, server = l.sides[R.peer(client)].credits,
-            stall = stalled, bytes = send.bytes, from = op.in_frame and op.from or nil, upper = upper, suspect = upper and c.suspect,
+            what = "smbd", kind = kind, client = l.sides[client].credits, server = l.sides[3 - client].credits, stall = stalled, bytes = send.bytes,
+            from = op.in_frame and op.from and R.base and R.base + op.from or nil, upper = upper, suspect = upper and c.suspect,
         })
     end
     if upper then
@@ -165,9 +165,10 @@ function R.op(c, op)
     end
     r.wire = r.wire + op.length
     if not r.cut then
-        r.parts[#r.parts + 1] = op.bytes
-        r.length = r.length + #op.bytes
-        r.cut = #op.bytes < op.length or r.length > 16777216
+        local bytes = op.bytes
+        r.parts[#r.parts + 1] = bytes
+        r.length = r.length + #bytes
+        r.cut = #bytes < op.length or r.length > 16777216
     end
     if not op.ends then
         return
@@ -179,9 +180,10 @@ end
 
 -- A packet that is not told as an operation now, because it was told before or is held: only shown.
 function R.show_only(c, by, p, what)
-    R.tell({ what = what, connection = c.id })
+    R.connection_of_frame = c.id
+    R.tell({ what = what })
     if p.verb == "send" and p.part == "only" and c.protocol == "smb_direct" then
-        R.tell({ what = "copy", bytes = p.payload, from = p.at })
+        R.tell({ what = "copy", bytes = p.payload, from = R.base + p.at })
     end
 end
 
@@ -281,10 +283,6 @@ end
 
 -- ── InfiniBand ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-local function qp_key(src, dst, qp)
-    return src .. "|" .. dst .. "|" .. qp
-end
-
 local function halves(src, dst)
     return R.halves[src .. "|" .. dst] or {}
 end
@@ -327,43 +325,44 @@ local function partner(src, dst, p, alone_will_do)
     return alone_will_do and only(candidates) or nil
 end
 
-local function join(half, key)
+local function join(half, route, qp)
     no_half(half)
     half.connection.half = nil
     local place = { connection = half.connection, by = 2 }
-    R.qps[key] = place
+    route.qps[qp] = place
     return place
 end
 
-local function new_flow(src, dst, key, p)
+local function new_flow(route, p)
+    local src, dst = route.src, route.dst
     local half = partner(src, dst, p, true)
     if half then
-        return join(half, key)
+        return join(half, route, p.qp)
     end
     local c = new_connection(p.transport)
     c.flow = R.ib_flow()
     local place = { connection = c, by = 1 }
     c.half = { connection = c, src = src, dst = dst }
-    local name = src .. "|" .. dst
+    local name = route.name
     R.halves[name] = R.halves[name] or {}
     if #R.halves[name] < 64 then
         table.insert(R.halves[name], c.half)
     end
-    R.qps[key] = place
+    route.qps[p.qp] = place
     return place
 end
 
 -- Looks again whether an unpaired flow belongs to another one.
-local function try_pair(place, src, dst, key, p)
+local function try_pair(place, route, p)
     local c = place.connection
     c.tries = c.tries + 1
-    local half = partner(src, dst, p, false)
+    local half = partner(route.src, route.dst, p, false)
     if not half or half == c.half then
         return place
     end
     no_half(c.half)
     local into = half.connection
-    place = join(half, key)
+    place = join(half, route, p.qp)
     into.flow.senders[2] = c.flow.senders[1]
     into.flow.mtu = into.flow.mtu or c.flow.mtu
     into.receive[2] = c.receive[1]
@@ -433,8 +432,8 @@ local function cm(at, src, dst, s, transport)
         c.read_depth = { resources > 0 and resources or nil, r.resources > 0 and r.resources or nil }
         local inline = private_of_rpc(s, m + 36)
         c.inline = (r.inline and inline) and { r.inline, inline } or { 1024, 1024 }
-        R.qps[qp_key(dst, src, qp)] = { connection = c, by = 1 }
-        R.qps[qp_key(src, dst, r.qp)] = { connection = c, by = 2 }
+        R.route(dst, src).qps[qp] = { connection = c, by = 1 }
+        R.route(src, dst).qps[r.qp] = { connection = c, by = 2 }
         r.connection = c
     elseif kind == CM_REJ then
         local r = find_request(function(x) return (x.client == dst and x.id == remote_id) or (x.client == src and x.id == local_id) end)
@@ -452,11 +451,10 @@ local function cm(at, src, dst, s, transport)
     end
 end
 
--- An InfiniBand packet, from its BTH to its invariant CRC.
-function R.on_ib(at, src, dst, s, transport, ecn)
-    local p = R.ib_packet(s)
+-- An InfiniBand packet: its headers from its BTH on, its length up to its invariant CRC, and whether it is there to its end.
+function R.on_ib(at, route, s, size, transport, ecn, whole)
+    local p = R.ib_packet(s, size)
     p.transport = transport
-    local key = qp_key(src, dst, p.qp)
     if p.opcode == 0x81 then
         R.tell({ what = "cnp", qp = p.qp })
         return R.report("RC-CNP", "network", at, "queue pair " .. R.hex(p.qp, 1) .. " was told to slow down")
@@ -464,21 +462,25 @@ function R.on_ib(at, src, dst, s, transport, ecn)
     if p.unknown then
         return R.report("BUG-RXE-4C6F86D", "unknown", at, "sent an opcode that does not exist: " .. R.hex(p.opcode, 2))
     end
+    if p.short and whole then
+        R.report("BUG-CVE-2026-46043", "unknown", at, "sent a packet shorter than its padding and ICRC")
+    end
     if p.service == 3 or p.qp <= 1 then
         if p.payload_length > 4096 then
             R.report("BUG-CVE-2024-40992", "unknown", at, string.format("sent a datagram of %d bytes; no path MTU is larger than 4096", p.payload_length))
         end
         if p.qp <= 1 then
-            cm(at, src, dst, p.payload, transport)
+            cm(at, route.src, route.dst, p.payload, transport)
         end
         return
     end
-    local place = R.qps[key] or new_flow(src, dst, key, p)
-    if place.connection.half and place.connection.tries < TRIES_MAX then
-        place = try_pair(place, src, dst, key, p)
-    end
+    local place = route.qps[p.qp] or new_flow(route, p)
     local c = place.connection
-    R.tell({ what = "connection", connection = c.id })
+    if c.half and c.tries < TRIES_MAX then
+        place = try_pair(place, route, p)
+        c = place.connection
+    end
+    R.connection_of_frame = c.id
     if ecn == 3 then
         R.report("RC-ECN", "network", at, "a packet was marked congestion experienced")
     end
@@ -490,10 +492,18 @@ end
 local SERVICE = { [445] = true, [5445] = true, [2049] = true, [20049] = true, [111] = true, [139] = true }
 
 -- A segment: addresses, ports, seq, ack, flags, window, bytes as far as captured, length on the wire.
-function R.on_tcp(at, src, dst, g)
-    local from, to = src .. ":" .. g.src_port, dst .. ":" .. g.dst_port
-    local key = from < to and from .. "|" .. to or to .. "|" .. from
-    local c = R.tcps[key]
+function R.on_tcp(at, route, g)
+    local ports = g.src_port * 65536 + g.dst_port
+    local way = route.ports[ports]
+    if not way then
+        local from, to = route.src .. ":" .. g.src_port, route.dst .. ":" .. g.dst_port
+        local key = from < to and from .. "|" .. to or to .. "|" .. from
+        -- both ways lead to the same place, where the connection is
+        R.tcps[key] = R.tcps[key] or {}
+        way = { from = from, place = R.tcps[key] }
+        route.ports[ports] = way
+    end
+    local from, c = way.from, way.place.connection
     if c and R.tcp_reopens(c.flow, c.from == from and 1 or 2, g.flags, g.seq) then
         c = nil
     end
@@ -501,6 +511,7 @@ function R.on_tcp(at, src, dst, g)
         c = new_connection("tcp")
         c.flow, c.from, c.ports = R.tcp_flow(), from, { g.src_port, g.dst_port }
         c.handshake = has(g.flags, 2)
+        R.begun_of_frame = c.handshake and "tcp"
         c.missed = not c.handshake
         if has(g.flags, 2) then
             c.client = has(g.flags, 16) and 2 or 1
@@ -509,7 +520,7 @@ function R.on_tcp(at, src, dst, g)
         elseif SERVICE[g.src_port] and not SERVICE[g.dst_port] then
             c.client = 2
         end
-        R.tcps[key] = c
+        way.place.connection = c
     end
     R.tcp_segment(c, at, c.from == from and 1 or 2, g)
 end

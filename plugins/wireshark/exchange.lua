@@ -2,6 +2,7 @@
 -- and the RDMA that uses it.
 
 local u8, le16, le32, be16, be32, cut, has = R.u8, R.le16, R.le32, R.be16, R.be32, R.cut, R.has
+local byte, NONE = string.byte, {}
 
 local REGIONS_MAX, PENDING_MAX, LATE = 4096, 16384, 1000000000
 
@@ -43,7 +44,8 @@ local function touch(c, owner, key, address, length, wanted)
     elseif r.right ~= wanted then
         return "direction", r
     end
-    local from = R.apart(address, r.address)
+    local start = r.address
+    local from = (address.high - start.high) * 4294967296 + (address.low - start.low)
     if from < 0 or from + length > r.length then
         return "outside", r
     end
@@ -115,7 +117,7 @@ local function moved(c, op, r, what, address)
         local kind = op.verb == "write" and "writes" or "reads"
         row[kind], row[kind .. "_frames"] = row[kind] + op.length, row[kind .. "_frames"] + 1
         R.moved_of_frame = row.reads + row.writes
-        if r.long and op.bytes and #op.bytes > 0 and R.apart(address, r.address) + r.payload == 0 then
+        if r.long and R.apart(address, r.address) + r.payload == 0 and #R.payload_of(op) > 0 then
             row.long = op.bytes
         end
     end
@@ -130,7 +132,7 @@ function R.write_op(c, op)
         moved(c, op, r, what, op.address)
     end
     if op.shown then
-        R.tell({ what = "key", state = WORDS[what] })
+        R.tell_key(WORDS[what])
     end
     if op.begins then
         local length = op.whole or op.length
@@ -150,7 +152,7 @@ function R.read_request_op(c, op)
     local length = op.whole or 0
     local what, r = touch(c, R.peer(op.by), op.key, op.address, length, "read")
     if op.shown then
-        R.tell({ what = "key", state = WORDS[what] })
+        R.tell_key(WORDS[what])
     end
     if r then
         R.exchange_of_frame = r.exchange
@@ -179,7 +181,9 @@ local function new_row(c, key, first, by)
     local id = R.next_exchange
     R.next_exchange = id + 1
     R.exchange_of_frame, R.moved_of_frame = id, 0
-    local row = { id = id, key = key, by = by, request = first, reads = 0, writes = 0, reads_frames = 0, writes_frames = 0, keys = {} }
+    local row = {
+        id = id, key = key, by = by, request = first, reads = 0, writes = 0, reads_frames = 0, writes_frames = 0, command = nil, name = nil, keys = NONE,
+    }
     c.outstanding = c.outstanding + 1
     if c.outstanding > PENDING_MAX then
         c.pending, c.by_exchange, c.outstanding = {}, {}, 1
@@ -204,11 +208,8 @@ end
 
 local function answered(row, at)
     R.exchange_of_frame, R.moved_of_frame = row.id, row.reads + row.writes
-    R.answered_in_frame = { request = row.request.frame, time = at.time - row.request.time }
-    local request = R.facts[row.request.frame]
-    if request then
-        request.reply = R.now.frame
-    end
+    R.request_of_frame, R.time_of_frame = row.request.frame, at.time - row.request.time
+    R.reply_at[row.request.frame] = R.now.frame
 end
 
 -- ── SMB2 ───────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -239,18 +240,19 @@ local function own_body(command, size, body, length)
 end
 
 -- "own": the command's own body where an ERROR body belongs; "error": the reverse; "neither".
-local function form_of(h, body, length, row)
-    local size, status, command = le16(body, 0) or 0, h.status, h.command
+local function form_of(h, pdu, row)
+    local size, status, command = le16(pdu, 64) or 0, h.status, h.command
     if status == 0 then
         if size == 9 and OWN[command] ~= 9 then
             return "error", true
         end
-        if size == OWN[command] or command == OPLOCK_BREAK or #body < 2 then
+        if size == OWN[command] or command == OPLOCK_BREAK or #pdu < 66 then
             return nil, false
         end
         return "neither", false
     end
     local own
+    local body, length = cut(pdu, 64, #pdu), #pdu
     if command == SESSION_SETUP then
         local offset, count = le16(body, 4) or 0, le16(body, 6) or 0
         own = size == 9 and (status == MORE_PROCESSING or (offset == 72 and count > 0 and 72 + count <= length))
@@ -349,6 +351,9 @@ local function channel(c, m, h, pdu, by, at, row, length, right)
         end
         if advertise(c, by, key, region) then
             no("RDMA-KEY-REUSE", "advertised key " .. R.hex(key) .. " again while it was live")
+        end
+        if row.keys == NONE then
+            row.keys = {}
         end
         row.keys[#row.keys + 1] = key
     end
@@ -490,15 +495,15 @@ local function smb2_reply(c, m, h, pdu, by, upper, carried)
         m.credits = m.credits + h.credits
     end
     local name, row = NAMES[h.command] or "UNKNOWN", c.pending[h.id]
-    local body = cut(pdu, 64, #pdu)
-    local form, is_error = form_of(h, body, #pdu, row)
+    local size = #pdu - 64
+    local form, is_error = form_of(h, pdu, row)
     if form then
         local what = form == "own" and "the command's own body, where an ERROR body belongs"
             or form == "error" and "an ERROR body, where the command's own belongs" or "a body that is neither its own nor an ERROR"
         R.judge(c, "SMB2-ERROR-BODY", by, at, "answered " .. name .. " with " .. R.status_name(h.status) .. " and " .. what)
     end
-    if h.command == NEGOTIATE and not is_error and #body >= 8 then
-        m.dialect, m.negotiated = le16(body, 4), true
+    if h.command == NEGOTIATE and not is_error and size >= 8 then
+        m.dialect, m.negotiated = le16(pdu, 68), true
     end
     if has(h.flags, 2) and h.status == PENDING then
         if row then
@@ -512,8 +517,8 @@ local function smb2_reply(c, m, h, pdu, by, upper, carried)
     end
     answered(row, at)
     local failed = h.status >= 0xc0000000 and h.status ~= MORE_PROCESSING
-    if not is_error and h.command == READ and #body >= 16 then
-        local length, remaining, flags = le32(body, 4), le32(body, 8), le32(body, 12)
+    if not is_error and h.command == READ and size >= 16 then
+        local length, remaining, flags = le32(pdu, 68), le32(pdu, 72), le32(pdu, 76)
         if not row.rdma and upper.fragments > 1 and c.transport ~= "tcp" then
             R.judge(c, "SMBD-FRAG-COST", R.peer(by), at,
                 string.format("asked for %d bytes in a READ without RDMA: they came in %d fragments", length, upper.fragments))
@@ -522,15 +527,17 @@ local function smb2_reply(c, m, h, pdu, by, upper, carried)
         if row.rdma and not failed and bytes ~= row.writes and row.writes_frames > 0 and not c.missed then
             R.judge(c, "RDMA-LENGTH", by, at, string.format("says it wrote %d bytes for a READ; %d were seen", bytes, row.writes))
         end
-    elseif not is_error and h.command == WRITE and #body >= 16 then
-        local bytes = le32(body, 4)
+    elseif not is_error and h.command == WRITE and size >= 16 then
+        local bytes = le32(pdu, 68)
         if row.rdma and not failed and bytes ~= row.reads and row.reads_frames > 0 and not c.missed then
             R.judge(c, "RDMA-LENGTH", by, at, string.format("says it wrote %d bytes of a WRITE; %d were fetched by RDMA Read", bytes, row.reads))
         end
     end
     invalidation(c, m, row, by, at, failed, carried)
-    for _, key in ipairs(row.keys) do
-        end_key(c, row.by, key, row.id, at)
+    if row.keys ~= NONE then
+        for _, key in ipairs(row.keys) do
+            end_key(c, row.by, key, row.id, at)
+        end
     end
     if failed then
         R.judge(c, "SMB2-ERROR", by, at, name .. " failed: " .. R.status_name(h.status))
@@ -542,11 +549,13 @@ function R.smb2_message(c, by, upper)
     local m = c.smb2
     local s, carried = upper.bytes, { key = upper.invalidate }
     local at = 0
-    while u8(s, at) == 0xfe and cut(s, at + 1, 3) == "SMB" and at + 64 <= #s do
+    while at + 64 <= #s and string.find(s, "^\254SMB", at + 1) do
         local next_ = le32(s, at + 20)
-        local pdu = cut(s, at, next_ >= 64 and next_ or #s)
+        local pdu = (at > 0 or next_ >= 64) and cut(s, at, next_ >= 64 and next_ or #s) or s
+        local g1, g2, s0, s1, s2, s3, c1, c2, r1, r2, f0, f1, f2, f3 = byte(pdu, 7, 20)
         local h = {
-            charge = le16(pdu, 6), status = le32(pdu, 8), command = le16(pdu, 12), credits = le16(pdu, 14), flags = le32(pdu, 16), id = cut(pdu, 24, 8),
+            charge = g2 * 256 + g1, status = s3 * 16777216 + s2 * 65536 + s1 * 256 + s0, command = c2 * 256 + c1, credits = r2 * 256 + r1,
+            flags = f3 * 16777216 + f2 * 65536 + f1 * 256 + f0, id = cut(pdu, 24, 8),
         }
         if has(h.flags, 1) then
             smb2_reply(c, m, h, pdu, by, upper, carried)
@@ -777,7 +786,7 @@ local function rpc_call(c, by, send, h)
         credits.outstanding = credits.outstanding - 1
     end
     local row = new_row(c, key, send.first, by)
-    row.chunks, row.offered, row.reply_segments = {}, {}, h.reply and #h.reply or 0
+    row.chunks, row.offered, row.keys, row.reply_segments = {}, {}, {}, h.reply and #h.reply or 0
     local function add(x, right, long, payload)
         local region = { address = x.offset, length = x.length, right = right, exchange = row.id, payload = payload, state = "live", long = long }
         if advertise(c, by, x.handle, region) then

@@ -2,6 +2,7 @@
 -- TCP by sequence number; MPA (RFC 5044, 6581), DDP (RFC 5041) and RDMAP (RFC 5040) on it.
 
 local u8, be16, be24, be32, le32, cut, has = R.u8, R.be16, R.be24, R.be32, R.le32, R.cut, R.has
+local byte, floor, max, NONE = string.byte, math.floor, math.max, {}
 
 -- ── InfiniBand ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -18,42 +19,62 @@ local OPCODES = {
 -- services by the high three bits: reliable, unreliable; extended reliable has four bytes more
 local RC, UC, RD, UD, CNP, XRC = 0, 1, 2, 3, 4, 5
 
--- An InfiniBand packet from its BTH to its invariant CRC.
-function R.ib_packet(s)
-    local p = { opcode = u8(s, 0), pad = math.floor(u8(s, 1) / 16) % 4, qp = be24(s, 5), psn = be24(s, 9) }
-    p.service = math.floor(p.opcode / 32)
-    local row = OPCODES[p.opcode % 32]
-    if p.opcode == 0x81 then
+-- An InfiniBand packet: `s` has its headers, from its BTH on, `size` is its length up to its invariant CRC. The table is the same one
+-- every time; whoever keeps it has to copy it. Of the payload, that of Sends is read at once.
+local P = {}
+
+function R.ib_packet(s, size)
+    local p = P
+    local opcode, flags, _, _, _, q0, q1, q2, _, n0, n1, n2 = byte(s, 1, 12)
+    local service, row = floor(opcode / 32), OPCODES[opcode % 32]
+    p.opcode, p.service, p.qp, p.psn = opcode, service, q0 * 65536 + q1 * 256 + q2, n0 * 65536 + n1 * 256 + n2
+    p.address, p.key, p.length, p.invalidate, p.syndrome, p.payload, p.unknown = nil, nil, nil, nil, nil, nil, nil
+    if opcode == 0x81 then
         return p
     end
-    if not row or p.service > XRC or p.service == CNP or (p.service == UD and row[1] ~= "send") then
+    if not row or service > XRC or service == CNP or (service == UD and row[1] ~= "send") then
         p.unknown = true
         return p
     end
-    p.verb, p.part = row[1], row[2]
+    local verb, part, more = row[1], row[2], row[3]
+    local request = verb ~= "acknowledge" and verb ~= "read_response"
+    p.verb, p.part, p.request = verb, part, request
     local at = 12
-    if p.service == UD then
+    if service == UD then
         at = at + 8
-    elseif p.service == RD then
-        at = at + 4 + (row[1] == "send" and 4 or 0)
-    elseif p.service == XRC then
-        at = at + ((p.verb == "acknowledge" or p.verb == "read_response") and 0 or 4)
+    elseif service == RD then
+        at = at + 4 + (verb == "send" and 4 or 0)
+    elseif service == XRC then
+        at = at + (request and 4 or 0)
     end
-    p.begins, p.ends = p.part == "first" or p.part == "only", p.part == "last" or p.part == "only"
-    p.request = p.verb ~= "acknowledge" and p.verb ~= "read_response"
-    if row[3] and row[3] >= 16 and (p.verb == "write" or p.verb == "read_request") and be32(s, at + 12) then
-        p.address = { high = be32(s, at), low = be32(s, at + 4) }
-        p.key, p.length = be32(s, at + 8), be32(s, at + 12)
-    elseif row[4] then
-        p.invalidate = be32(s, at)
-    elseif not p.request and row[3] then
-        p.syndrome = u8(s, at)
+    p.begins, p.ends = part == "first" or part == "only", part == "last" or part == "only"
+    if more then
+        if more >= 16 and (verb == "write" or verb == "read_request") and be32(s, at + 12) then
+            p.address = { high = be32(s, at), low = be32(s, at + 4) }
+            p.key, p.length = be32(s, at + 8), be32(s, at + 12)
+        elseif row[4] then
+            p.invalidate = be32(s, at)
+        elseif not request then
+            p.syndrome = u8(s, at)
+        end
+        at = at + more
     end
-    at = at + (row[3] or 0)
     p.at = at
-    p.payload_length = math.max(#s - at - 4 - p.pad, 0)
-    p.payload = cut(s, at, p.payload_length)
+    local length = size - at - 4 - floor(flags / 16) % 4
+    p.short = length < 0
+    p.payload_length = max(length, 0)
+    if verb == "send" then
+        p.payload = R.read(at, p.payload_length)
+    end
     return p
+end
+
+-- The payload of an operation, which is read when somebody wants it.
+function R.payload_of(op)
+    if not op.bytes then
+        op.bytes = op.piece and cut(op.piece, op.from, op.length) or R.read(op.from, op.length)
+    end
+    return op.bytes
 end
 
 function R.ib_flow()
@@ -68,27 +89,27 @@ local function gap(c, flow, at, by, count, had_them)
     R.lost(c, by, at, count, had_them)
 end
 
--- The request that is next becomes an operation.
-local function take(c, flow, q, shown)
-    local sender, p, by = flow.senders[q.by], q.packet, q.by
-    sender.slack, sender.recovering, sender.last = 0, false, q.at.time
+-- The request that is next becomes an operation. The table is the same one every time: nobody keeps it.
+local OP = {}
+
+local function take(c, flow, at, by, p, in_frame, shown)
+    local sender, op, length, memory = flow.senders[by], OP, p.payload_length, nil
+    sender.slack, sender.recovering, sender.last = 0, false, at.time
     if p.begins then
         sender.offset, sender.open, sender.memory, sender.whole = 0, p.verb, nil, p.length
     end
-    local op = {
-        at = q.at, by = by, verb = p.verb, begins = p.begins, ends = p.ends, length = p.payload_length, bytes = p.payload,
-        invalidate = p.invalidate, shown = shown, in_frame = q.in_frame and R.now.frame == q.at.frame, whole = nil, from = p.at,
-    }
+    op.at, op.by, op.verb, op.begins, op.ends, op.length, op.bytes = at, by, p.verb, p.begins, p.ends, length, p.payload
+    op.invalidate, op.shown, op.in_frame, op.from = p.invalidate, shown, in_frame, p.at
+    op.whole, op.key, op.address = nil, nil, nil
     local span = 1
     if p.verb == "write" then
         if p.address then
             op.whole = p.length
             sender.memory = { key = p.key, address = p.address }
         end
-        local memory = sender.memory
-        if memory and sender.open then
+        memory = sender.open and sender.memory
+        if memory then
             op.key, op.address = memory.key, memory.address
-            sender.memory = { key = memory.key, address = R.further(memory.address, p.payload_length) }
         end
     elseif p.verb == "read_request" and p.address then
         op.key, op.address, op.whole, op.length = p.key, p.address, p.length, 0
@@ -109,15 +130,18 @@ local function take(c, flow, q, shown)
         }
         local limit = c.read_depth and c.read_depth[by]
         if limit and #reads > limit then
-            R.judge(c, "RDMA-READ-DEPTH", by, q.at, string.format("has %d RDMA Reads outstanding; %d were agreed", #reads, limit))
+            R.judge(c, "RDMA-READ-DEPTH", by, at, string.format("has %d RDMA Reads outstanding; %d were agreed", #reads, limit))
         end
     end
-    sender.offset = sender.offset + p.payload_length
+    sender.offset = sender.offset + length
     if p.ends then
         sender.open = nil
     end
     sender.next = (p.psn + span) % PSN
     R.op(c, op)
+    if memory then
+        R.advance(memory.address, length)
+    end
 end
 
 local function drain(c, flow, by)
@@ -130,7 +154,7 @@ local function drain(c, flow, by)
         end
         table.remove(sender.held, 1)
         if ahead >= 0 then
-            take(c, flow, q, false)
+            take(c, flow, q.at, by, q.packet, false, false)
         end
     end
 end
@@ -151,7 +175,7 @@ local function skip_to_held(c, flow, by, had_them)
     local hole = (flow.mtu or 0) * missing
     local goes_on = sender.open == "write" and first.packet.verb == "write" and not first.packet.begins
     if sender.memory and goes_on and hole > 0 and sender.whole and sender.offset + hole < sender.whole then
-        sender.memory.address = R.further(sender.memory.address, hole)
+        R.advance(sender.memory.address, hole)
         sender.offset = sender.offset + hole
     else
         sender.open, sender.memory = nil, nil
@@ -168,9 +192,13 @@ local function expire(c, flow, now)
     end
 end
 
-local function hold(c, flow, q, missing)
-    local sender = flow.senders[q.by]
-    local place = #sender.held + 1
+local function hold(c, flow, at, by, p, missing)
+    local sender = flow.senders[by]
+    local q, place = { at = at, by = by, packet = {} }, #sender.held + 1
+    for name, value in pairs(p) do
+        q.packet[name] = value
+    end
+    q.packet.payload = p.payload or R.read(p.at, p.payload_length)
     for n, h in ipairs(sender.held) do
         local ahead = R.ahead(h.packet.psn, q.packet.psn, PSN)
         if ahead == 0 then
@@ -197,17 +225,18 @@ local function request(c, flow, at, by, p)
     local sender = flow.senders[by]
     sender.next = sender.next or p.psn
     local ahead = R.ahead(p.psn, sender.next, PSN)
-    local q = { at = at, by = by, packet = p, in_frame = true }
     if ahead >= 0 and ahead <= sender.slack then
         local first = sender.held[1]
         if first and at.time - first.at.time <= OVERTAKE_TIME and not sender.recovering and ahead == 0 then
             R.report("RC-REORDER", "network", at, "packets came in another order than they were sent")
         end
-        take(c, flow, q, true)
-        drain(c, flow, by)
+        take(c, flow, at, by, p, true, true)
+        if first then
+            drain(c, flow, by)
+        end
     elseif ahead > JUMP or ahead < -JUMP then
         sender.held, sender.open, sender.next = {}, nil, p.psn
-        take(c, flow, q, true)
+        take(c, flow, at, by, p, true, true)
     elseif ahead < 0 then
         local copy = ahead == -1 and not sender.recovering and at.time - (sender.last or 0) <= COPY_TIME
         if copy then
@@ -220,10 +249,9 @@ local function request(c, flow, at, by, p)
     elseif p.service == UC or not sender.last then
         gap(c, flow, at, by, ahead, false)
         sender.open, sender.next = nil, p.psn
-        take(c, flow, q, true)
+        take(c, flow, at, by, p, true, true)
     else
-        q.in_frame = false
-        hold(c, flow, q, ahead)
+        hold(c, flow, at, by, p, ahead)
         R.show_only(c, by, p, "early")
     end
 end
@@ -275,7 +303,7 @@ local function read_response(c, flow, at, by, p)
         flow.mtu = flow.mtu or p.payload_length
     end
     local sender, mtu = flow.senders[R.peer(by)], flow.mtu
-    local op = { at = at, by = by, verb = "read_response", begins = p.begins, ends = p.ends, length = p.payload_length, bytes = p.payload, shown = true }
+    local op = { at = at, by = by, verb = "read_response", begins = p.begins, ends = p.ends, length = p.payload_length, from = p.at, shown = true }
     local index
     for n, r in ipairs(sender.reads) do
         local ahead = R.ahead(p.psn, r.first, PSN)
@@ -526,8 +554,13 @@ function R.tcp_segment(c, at, by, g)
         flow["closed" .. by] = nil
     end
     if has(flags, 16) and other.started then
-        other.acked = math.max(other.acked, position(other, g.ack))
-        skip_acknowledged(c, flow, at, R.peer(by))
+        local acked = position(other, g.ack)
+        if acked > other.acked then
+            other.acked = acked
+        end
+        if other.held[1] then
+            skip_acknowledged(c, flow, at, R.peer(by))
+        end
     end
     if g.length > 0 then
         local s = flow.streams[by]
@@ -561,16 +594,16 @@ R.mpa_opening = opening
 -- An FPDU's length with padding and CRC.
 local function fpdu_length(s, at)
     local n = be16(s, at)
-    return n and math.ceil((2 + n) / 4) * 4 + 4
+    return n and n + 9 - (n + 1) % 4
 end
 
 -- Whether what is at `at` may be an FPDU: DDP version 1, RDMAP version 0 or 1, an opcode that is defined.
 local function plausible(s, at)
-    local ddp, rdmap = u8(s, at + 2), u8(s, at + 3)
+    local ddp, rdmap = byte(s, at + 3, at + 4)
     if ddp and ddp % 64 ~= 1 then
         return false
     end
-    return not rdmap or (not has(rdmap, 0x80) and not has(rdmap, 0x20) and not has(rdmap, 0x10) and rdmap % 16 <= 11)
+    return not rdmap or (rdmap < 0x80 and rdmap % 64 <= 11)
 end
 
 local QUEUE = { [1] = 1, [3] = 0, [4] = 0, [5] = 0, [6] = 0, [7] = 2, [8] = 0, [9] = 0, [10] = 1, [11] = 3 }
@@ -685,6 +718,7 @@ local function startup(c, flow, at, by, s, reply)
     }
     depths(t)
     R.tell(t)
+    R.begun_of_frame = "mpa"
     flow.startup[by] = t
     agree(flow)
     flow.halves[by].queues = { [0] = { msn = 0, offset = 0 }, { msn = 0, offset = 0 }, { msn = 0, offset = 0 }, { msn = 0, offset = 0 } }
@@ -733,23 +767,21 @@ local function give_up(c, flow, at, by, f, bytes, missing, in_frame)
 end
 
 local function frames(c, flow, at, by, f, in_frame)
-    while true do
-        local total = fpdu_length(f.buffer, 0)
-        if f.phase ~= "framing" then
-            return
-        end
-        if not plausible(f.buffer, 0) and not (not f.begun and be16(f.buffer, 0) == 0) and #f.buffer >= 3 then
-            f.phase = "search"
+    local s, from = f.buffer, 0
+    while from < #s do
+        local total = fpdu_length(s, from)
+        if not plausible(s, from) and not (not f.begun and be16(s, from) == 0) and #s - from >= 3 then
+            f.phase, f.buffer = "search", cut(s, from, #s)
             return R.mpa_push(c, flow, at, by, "", 0, false)
         end
-        if not total or #f.buffer < total then
-            return
+        if not total or #s - from < total then
+            break
         end
-        local fpdu = cut(f.buffer, 0, total)
-        f.buffer = cut(f.buffer, total, #f.buffer)
         f.begun = true
-        R.ddp_segment(c, flow, at, by, cut(fpdu, 2, be16(fpdu, 0)), in_frame and not f.markers)
+        R.ddp_segment(c, flow, at, by, s, from + 2, be16(s, from), in_frame and not f.markers)
+        from = from + total
     end
+    f.buffer = from > 0 and cut(s, from, #s) or s
 end
 
 -- A piece of the stream, in order.
@@ -788,7 +820,7 @@ function R.mpa_push(c, flow, at, by, bytes, missing, in_frame)
                 local n = be16(f.buffer, 0)
                 local have, rest = cut(f.buffer, 2, n), #f.buffer + missing - total
                 f.buffer = ""
-                R.ddp_segment(c, flow, at, by, have, in_frame, n)
+                R.ddp_segment(c, flow, at, by, have, 0, #have, in_frame, n)
                 if rest > 0 then
                     f.phase, f.skipped = "search", rest
                 end
@@ -854,25 +886,27 @@ end
 -- Where an untagged segment stands; whether it begins a message.
 local function untagged(c, flow, at, by, queue, msn, offset, length, last)
     local queues = flow.halves[by].queues
-    local before = queues[queue]
-    queues[queue] = { msn = msn, offset = offset + length, open = not last }
-    if not before then
+    local q = queues[queue]
+    if not q then
+        queues[queue] = { msn = msn, offset = offset + length, open = not last }
         return offset == 0
     end
-    if before.open and before.msn == msn then
-        if offset ~= before.offset then
-            step(c, at, by, before.offset, offset)
+    local was_open, was_msn, was_offset = q.open, q.msn, q.offset
+    q.msn, q.offset, q.open = msn, offset + length, not last
+    if was_open and was_msn == msn then
+        if offset ~= was_offset then
+            step(c, at, by, was_offset, offset)
         end
         return offset == 0
     end
-    local expected = (before.msn + 1) % SEQ
-    if before.open then
-        step(c, at, by, before.offset, offset)
+    local expected = (was_msn + 1) % SEQ
+    if was_open then
+        step(c, at, by, was_offset, offset)
     end
     if msn ~= expected then
         R.judge(c, "DDP-MSN", by, at, string.format("sent message %d on queue %d where %d comes next", msn, queue, expected))
         if R.ahead(msn, expected, SEQ) < 0 then
-            queues[queue].msn = before.msn
+            q.msn = was_msn
         end
     end
     if offset ~= 0 then
@@ -881,27 +915,36 @@ local function untagged(c, flow, at, by, queue, msn, offset, length, last)
     return offset == 0
 end
 
--- A DDP segment: `s` is the ULPDU, `length` its length on the wire where that is more.
-function R.ddp_segment(c, flow, at, by, s, in_frame, length)
-    length = length or #s
+-- A DDP segment: the ULPDU is at `from` in `s`, `had` bytes long; `length` is its length on the wire where that is more. The operation
+-- that comes of it is the same table every time: nobody keeps it.
+local SEGMENT = {}
+
+function R.ddp_segment(c, flow, at, by, s, from, had, in_frame, length)
+    length = length or had
     if length == 0 then
         return
     end
-    local ddp, rdmap = u8(s, 0), u8(s, 1)
-    local tagged, last = ddp and has(ddp, 0x80), ddp and has(ddp, 0x40)
+    local ddp, rdmap
+    if had >= 2 then
+        ddp, rdmap = byte(s, from + 1, from + 2)
+    end
+    local tagged, last = ddp and ddp >= 0x80, ddp and ddp % 128 >= 64
     local head = tagged and 14 or 18
-    if #s < head then
-        if length == #s then
+    if had < head then
+        if length == had then
             R.judge(c, "BUG-CVE-2026-64102", by, at, string.format("sent an FPDU of %d bytes, less than its headers have", length))
         end
         return
     end
     local opcode = rdmap % 16
-    local op = { at = at, by = by, verb = "send", begins = true, ends = last, length = length - head, bytes = cut(s, head, length), shown = true, in_frame = in_frame }
+    local op = SEGMENT
+    op.at, op.by, op.verb, op.begins, op.ends, op.length, op.shown, op.in_frame = at, by, "send", true, last, length - head, true, in_frame
+    op.bytes, op.key, op.address, op.whole, op.invalidate = nil, nil, nil, nil, nil
+    op.piece, op.from = s, from + head
     local half = flow.halves[by]
-    local wrong = ddp % 4 ~= 1 or math.floor(rdmap / 64) > 1
+    local wrong = ddp % 4 ~= 1 or rdmap >= 128
     if tagged then
-        local stag, to = be32(s, 2), { high = be32(s, 6), low = be32(s, 10) }
+        local stag, to = be32(s, from + 2), { high = be32(s, from + 6), low = be32(s, from + 10) }
         if wrong or (opcode ~= 0 and opcode ~= 2) then
             R.judge(c, "DDP-MSN", by, at, string.format("sent control bytes %s %s, which are not defined", R.hex(ddp, 2), R.hex(rdmap, 2)))
         end
@@ -914,7 +957,13 @@ function R.ddp_segment(c, flow, at, by, s, in_frame, length)
                     step(c, at, by, open.to.low, to.low)
                 end
             end
-            half.write = not last and { stag = stag, to = R.further(to, op.length) } or nil
+            half.write = nil
+            if not last then
+                half.write = open or { to = {} }
+                open = half.write
+                open.stag, open.to.high, open.to.low = stag, to.high, to.low
+                R.advance(open.to, op.length)
+            end
         elseif opcode == 2 then
             op.verb = "read_response"
             local reads, found = flow.halves[R.peer(by)].reads, nil
@@ -951,7 +1000,9 @@ function R.ddp_segment(c, flow, at, by, s, in_frame, length)
         end
         return R.op(c, op)
     end
-    local extra, queue, msn, offset = be32(s, 2), be32(s, 6), be32(s, 10), be32(s, 14)
+    local extra, queue, msn, offset = be32(s, from + 2), be32(s, from + 6), be32(s, from + 10), be32(s, from + 14)
+    -- a piece of a larger buffer ends where the ULPDU ends
+    op.bytes = cut(s, from + head, had - head)
     if wrong or QUEUE[opcode] ~= queue then
         R.judge(c, "DDP-MSN", by, at, string.format("sent control bytes %s %s for queue %d, which are not defined", R.hex(ddp, 2), R.hex(rdmap, 2), queue))
     end

@@ -3,6 +3,8 @@
 
 local p = Proto("rdmascope", "rdmascope: storage over RDMA")
 local claim = Proto("rdmascope_mpa", "MPA on a port of SMB or NFS")
+-- has the fields of other protocols that are added here: whoever asks for those does not ask for ours
+local lent = Proto("rdmascope_decoding", "What rdmascope decodes where Wireshark does not")
 
 -- ── Fields ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -24,14 +26,15 @@ for _, bits in ipairs({ 8, 16, 24, 32, 64 }) do
     end
 end
 
-local field, of_proto = {}, {}
+local field, of_proto, of_others = {}, {}, {}
 for _, f in ipairs(R.fields) do
     if f.name ~= "rdmascope" then
         field[f.name] = MAKE[f.kind](f)
-        of_proto[#of_proto + 1] = field[f.name]
+        local list = f.name:find("^rdmascope%.") and of_proto or of_others
+        list[#list + 1] = field[f.name]
     end
 end
-p.fields = of_proto
+p.fields, lent.fields = of_proto, of_others
 
 local severity = {
     error = ProtoExpert.new("rdmascope.expert.error", "A rule is broken", expert.group.PROTOCOL, expert.severity.ERROR),
@@ -58,52 +61,54 @@ end
 
 -- ── From a frame to the analysis ───────────────────────────────────────────────────────────────────────────────────────────
 
--- The bytes of a frame from `from` up to `to`, as far as they were captured.
-local function bytes_of(tvb, from, to)
-    local n = math.min(to, tvb:len()) - from
-    return n > 0 and tvb:raw(from, n) or ""
+local byte, floor, sub = string.byte, math.floor, string.sub
+
+-- The frame at hand: its bytes are read where they are wanted, as far as they were captured.
+local FRAME, CAPTURED
+
+-- What stands at `at` behind the BTH of the packet at hand.
+function R.read(at, n)
+    at = R.base + at
+    n = math.min(n, CAPTURED - at)
+    return n > 0 and FRAME:raw(at, n) or ""
 end
 
-local function ip_from(tvb, at, src)
-    local version = math.floor(tvb:range(at, 1):uint() / 16)
-    if version == 4 and at + 20 <= tvb:len() then
-        local s = tvb:raw(at, 20)
-        local a, b, c, d = string.byte(s, 13, 16)
-        if string.format("%d.%d.%d.%d", a, b, c, d) ~= src or R.be16(s, 6) % 16384 ~= 0 then
-            return nil
-        end
-        local stop = R.be16(s, 2)
-        return { protocol = R.u8(s, 9), at = at + R.u8(s, 0) % 16 * 4, stop = stop > 0 and at + stop or tvb:reported_len(), ecn = R.u8(s, 1) % 4 }
-    elseif version == 6 and at + 40 <= tvb:len() and src:find(":", 1, true) then
-        local s = tvb:raw(at, 8)
-        return { protocol = R.u8(s, 6), at = at + 40, stop = at + 40 + R.be16(s, 4), ecn = math.floor(R.u8(s, 1) / 16) % 4 }
+local function cut_short(to, stop)
+    if to > stop then
+        R.report("CAPTURE-CUT", "capture", R.now, string.format("%d bytes of a packet were not captured", to - stop))
     end
-    return nil
 end
 
--- Where TCP or UDP begins in the plain case, IP in Ethernet or in a cooked capture: without Wireshark's fields, because in the first of
--- two passes there are none. What is peeled has to begin with the address that Wireshark found.
-local function peel(tvb, src)
-    if tvb:len() < 34 then
-        return nil
+local function ib(route, from, to, ecn)
+    local size = math.min(to, CAPTURED) - from
+    if size >= 16 then
+        R.base = from
+        R.on_ib(R.now, route, FRAME:raw(from, math.min(size, 64)), size, "ib", ecn, to <= CAPTURED)
+        cut_short(to, CAPTURED)
     end
-    local head = tvb:raw(0, math.min(tvb:len(), 40))
-    local at = 12
-    local kind = R.be16(head, at)
-    while (kind == 0x8100 or kind == 0x88a8 or kind == 0x9100) and at < 30 do
-        at = at + 4
-        kind = R.be16(head, at)
-    end
-    for _, try in ipairs({ { kind, at + 2 }, { R.be16(head, 14), 16 }, { R.be16(head, 0), 20 }, { 0x0800, 0 }, { 0x86dd, 0 } }) do
-        if try[1] == 0x0800 or try[1] == 0x86dd then
-            local ip = ip_from(tvb, try[2], src)
-            if ip then
-                return ip
-            end
-        end
-    end
-    return nil
 end
+
+-- The table is the same one every time: nobody keeps it.
+local SEGMENT = {}
+
+local function tcp(route, from, to)
+    local stop = math.min(to, CAPTURED)
+    if stop - from < 20 then
+        return
+    end
+    local p1, p2, p3, p4, s1, s2, s3, s4, a1, a2, a3, a4, offset, flags, w1, w2 = byte(FRAME:raw(from, 16), 1, 16)
+    local start, g = from + floor(offset / 16) * 4, SEGMENT
+    g.src_port, g.dst_port, g.seq = p1 * 256 + p2, p3 * 256 + p4, s1 * 16777216 + s2 * 65536 + s3 * 256 + s4
+    g.ack, g.flags, g.window = a1 * 16777216 + a2 * 65536 + a3 * 256 + a4, flags, w1 * 256 + w2
+    g.length = to > start and to - start or 0
+    g.bytes = stop > start and FRAME:raw(start, stop - start) or ""
+    R.base = nil
+    R.on_tcp(R.now, route, g)
+    cut_short(to, CAPTURED)
+end
+
+-- Ways whose addresses are known to be those that Wireshark found, by the bytes of the IP header and where it begins.
+local routes
 
 -- Addresses of the network: those that Wireshark shows are sometimes InfiniBand's own.
 local function addresses(pinfo)
@@ -114,31 +119,77 @@ local function addresses(pinfo)
     return tostring(pinfo.src), tostring(pinfo.dst)
 end
 
-local function ib(tvb, src, dst, from, to, ecn)
-    local s = bytes_of(tvb, from, to)
-    if #s >= 16 then
-        R.on_ib(R.now, src, dst, s, "ib", ecn)
-        R.frame.base = from
+-- The IP header at `at`: protocol, where what it carries begins and ends, congestion bits, route. Nothing where it is not the one that
+-- Wireshark found: what is peeled has to begin with the same address.
+local function ip_at(s, at, pinfo)
+    local version = byte(s, at + 1)
+    if not version or #s < at + 20 then
+        return nil
     end
+    if version >= 0x40 and version < 0x50 then
+        local tos, l1, l2, _, _, f1, f2, _, protocol = byte(s, at + 2, at + 10)
+        if f1 % 64 ~= 0 or f2 ~= 0 then
+            return nil
+        end
+        local pair = sub(s, at + 13, at + 20)
+        local route = routes[at][pair]
+        if not route then
+            local src, dst = addresses(pinfo)
+            if string.format("%d.%d.%d.%d", byte(pair, 1, 4)) ~= src then
+                return nil
+            end
+            route = R.route(src, dst)
+            routes[at][pair] = route
+        end
+        local stop = l1 * 256 + l2
+        return protocol, at + version % 16 * 4, stop > 0 and at + stop or FRAME:reported_len(), tos % 4, route
+    elseif version >= 0x60 and version < 0x70 and #s >= at + 40 then
+        local pair = sub(s, at + 9, at + 40)
+        local route = routes[at][pair]
+        if not route then
+            local src, dst = addresses(pinfo)
+            if not src:find(":", 1, true) then
+                return nil
+            end
+            route = R.route(src, dst)
+            routes[at][pair] = route
+        end
+        return byte(s, at + 7), at + 40, at + 40 + R.be16(s, at + 4), floor(byte(s, at + 2) / 16) % 4, route
+    end
+    return nil
 end
 
-local function tcp(tvb, src, dst, from, to)
-    local s = bytes_of(tvb, from, from + 20)
-    if #s < 20 then
-        return
+-- Where TCP or UDP begins in the plain case, IP in Ethernet or in a cooked capture: without Wireshark's fields, because in the first of
+-- two passes there are none. Returns what `ip_at` does.
+local function peel(s, pinfo)
+    local at = 12
+    local kind = R.be16(s, at)
+    while (kind == 0x8100 or kind == 0x88a8 or kind == 0x9100) and at < 30 do
+        at = at + 4
+        kind = R.be16(s, at)
     end
-    local head = math.floor(R.u8(s, 12) / 16) * 4
-    R.on_tcp(R.now, src, dst, {
-        src_port = R.be16(s, 0), dst_port = R.be16(s, 2), seq = R.be32(s, 4), ack = R.be32(s, 8), flags = R.u8(s, 13), window = R.be16(s, 14),
-        length = math.max(to - from - head, 0), bytes = bytes_of(tvb, from + head, to),
-    })
+    if kind == 0x0800 or kind == 0x86dd then
+        local protocol, start, stop, ecn, route = ip_at(s, at + 2, pinfo)
+        if protocol then
+            return protocol, start, stop, ecn, route
+        end
+    end
+    for _, try in ipairs({ { R.be16(s, 14), 16 }, { R.be16(s, 0), 20 }, { 0x0800, 0 }, { 0x86dd, 0 } }) do
+        if try[1] == 0x0800 or try[1] == 0x86dd then
+            local protocol, start, stop, ecn, route = ip_at(s, try[2], pinfo)
+            if protocol then
+                return protocol, start, stop, ecn, route
+            end
+        end
+    end
+    return nil
 end
 
 -- The same for everything else (tunnels, native InfiniBand, fragments), from what Wireshark found.
-local function by_fields(tvb, src, dst)
+local function by_fields(pinfo)
     local bth = last(of.bth)
     if bth then
-        local from, to = bth.offset, tvb:len()
+        local from, to = bth.offset, CAPTURED
         local udp, lrh, grh, ecn = last(of.udp), last(of.lrh_length), last(of.grh_length), last(of.ecn)
         if udp and udp.offset < from then
             to = udp.offset + last(of.udp_length).value
@@ -147,37 +198,88 @@ local function by_fields(tvb, src, dst)
         elseif grh then
             to = last(of.grh).offset + 40 + grh.value
         end
-        return ib(tvb, src, dst, from, to, ecn and ecn.value)
+        return ib(R.route(addresses(pinfo)), from, to, ecn and ecn.value)
     end
     local segment, length, head = last(of.tcp), last(of.length), last(of.tcp_head)
     if segment and length and head then
-        tcp(tvb, src, dst, segment.offset, segment.offset + head.value + length.value)
+        tcp(R.route(addresses(pinfo)), segment.offset, segment.offset + head.value + length.value)
     end
 end
 
-local function analyze(tvb, pinfo)
-    R.now = { frame = pinfo.number, time = math.floor(pinfo.rel_ts * 1e9 + 0.5) }
-    R.frame, R.exchange_of_frame, R.moved_of_frame, R.answered_in_frame, R.retransmission = {}, 0, 0, nil, false
-    local src, dst = addresses(pinfo)
-    local ip = peel(tvb, src)
-    if ip and ip.protocol == 6 then
-        tcp(tvb, src, dst, ip.at, ip.stop)
-    elseif ip and ip.protocol == 17 and ip.at + 8 <= tvb:len() and tvb:range(ip.at + 2, 2):uint() == 4791 then
-        ib(tvb, src, dst, ip.at + 8, ip.at + tvb:range(ip.at + 4, 2):uint(), ip.ecn)
-    elseif not ip or (ip.protocol ~= 1 and ip.protocol ~= 58) then
-        by_fields(tvb, src, dst)
+-- Pause frames, of all priorities (IEEE 802.3 annex 31B) or of some (IEEE 802.1Qbb).
+local function pause(s)
+    local opcode, priorities, quanta = R.be16(s, 14), 0xff, 0
+    if opcode == 0x0001 then
+        quanta = R.be16(s, 16) or 0
+    elseif opcode == 0x0101 and #s >= 34 then
+        local vector = R.u8(s, 17)
+        priorities = vector
+        for n = 0, 7 do
+            if R.has(vector, 2 ^ n) then
+                quanta = math.max(quanta, R.be16(s, 18 + 2 * n))
+            end
+        end
     end
+    if quanta > 0 then
+        R.report("RC-PFC", "network", R.now, string.format("asked to pause priorities %s for %d quanta", R.hex(priorities, 2), quanta))
+    end
+end
+
+-- Analyzes a frame that is seen for the first time. Returns what is said of it besides numbers.
+local function analyze(tvb, pinfo, number)
     local facts = R.frame
-    facts.exchange, facts.moved, facts.answered = R.exchange_of_frame, R.moved_of_frame, R.answered_in_frame
-    if #facts > 0 or facts.exchange > 0 then
-        R.facts[pinfo.number] = facts
+    if #facts > 0 then
+        facts = {}
+        R.frame = facts
+    end
+    FRAME, CAPTURED = tvb, tvb:len()
+    R.now = { frame = number, time = floor(pinfo.rel_ts * 1e9 + 0.5) }
+    R.connection_of_frame, R.exchange_of_frame, R.moved_of_frame, R.request_of_frame, R.key_of_frame, R.begun_of_frame = nil, 0, 0, nil, nil, nil
+    local s = CAPTURED > 0 and tvb:raw(0, CAPTURED < 64 and CAPTURED or 64) or ""
+    local protocol, start, stop, ecn, route
+    if CAPTURED >= 34 then
+        protocol, start, stop, ecn, route = peel(s, pinfo)
+    end
+    if protocol == 17 and start + 8 <= CAPTURED then
+        local p1, p2, l1, l2
+        if start + 6 <= 64 then
+            p1, p2, l1, l2 = byte(s, start + 3, start + 6)
+        else
+            p1, p2, l1, l2 = byte(tvb:raw(start + 2, 4), 1, 4)
+        end
+        if p1 == 0x12 and p2 == 0xb7 then
+            ib(route, start + 8, start + l1 * 256 + l2, ecn)
+        else
+            by_fields(pinfo)
+        end
+    elseif protocol == 6 then
+        tcp(route, start, stop)
+    elseif not protocol and R.be16(s, 12) == 0x8808 then
+        pause(s)
+    elseif protocol ~= 1 and protocol ~= 58 then
+        by_fields(pinfo)
+    end
+    FRAME = nil
+    local exchange = R.exchange_of_frame
+    R.connection_at[number], R.key_at[number] = R.connection_of_frame, R.key_of_frame
+    if exchange > 0 then
+        R.exchange_at[number] = exchange
+        if R.moved_of_frame > 0 then
+            R.moved_at[number] = R.moved_of_frame
+        end
+        if R.request_of_frame then
+            R.request_at[number], R.time_at[number] = R.request_of_frame, R.time_of_frame
+        end
+    end
+    if #facts > 0 then
+        R.facts[number] = facts
         return facts
     end
     return nil
 end
 
--- Messages that Wireshark decoded itself need not be kept.
-local function forget(facts, stock, stock2)
+-- Messages that Wireshark decoded itself need not be kept. Returns what is left.
+local function forget(facts, number, stock, stock2)
     for _, fact in ipairs(facts) do
         if stock and (fact.what == "smbd" or fact.what == "copy") and not fact.keep then
             fact.bytes = nil
@@ -186,6 +288,13 @@ local function forget(facts, stock, stock2)
             fact.upper = nil
         end
     end
+    local fact = facts[1]
+    if #facts == 1 and fact.what == "smbd" and not fact.bytes and not fact.upper and fact.stall == 0 then
+        -- two numbers
+        R.facts[number], R.client_at[number], R.server_at[number] = nil, fact.client, fact.server
+        return nil
+    end
+    return facts
 end
 
 -- ── What is shown ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -193,6 +302,8 @@ end
 local function duration(ns)
     return NSTime.new(math.floor(ns / 1000000000), ns % 1000000000)
 end
+
+local NONE = {}
 
 local function add(tree, name, value)
     local item = value == nil and tree:add(field[name]) or tree:add(field[name], value)
@@ -235,8 +346,8 @@ local function show_layout(t, b, layout)
 end
 
 -- An SMB Direct message that Wireshark did not take for one.
-local function show_smb_direct(fact, base, tvb, pinfo, root)
-    local b = source(tvb, fact.bytes, fact.from and base and base + fact.from, "SMB Direct message")
+local function show_smb_direct(fact, tvb, pinfo, root)
+    local b = source(tvb, fact.bytes, fact.from, "SMB Direct message")
     if b:len() == 0 then
         return
     end
@@ -330,44 +441,66 @@ local function show_finding(fact, t)
     f:add_proto_expert_info(severity[fact.severity], text)
 end
 
-local function show(facts, tvb, pinfo, root)
-    -- in the first of two passes there are no fields, and nobody looks; in the second they may be too few, but there is a column
-    local primed = of.number() ~= nil
-    local looked_at = primed or pinfo.visited
-    local stock, stock2 = of.smb_direct() ~= nil, of.smb2() ~= nil
-    if looked_at and not primed then
-        local column = tostring(pinfo.cols.protocol)
-        stock2 = stock2 or column == "SMB2"
-        stock = stock or stock2 or column == "SMBDirect"
+-- Whether somebody looks at our fields in this frame: a filter, a column, a tree.
+local ours
+
+local function is_wanted(root)
+    ours = ours or Dissector.get("rdmascope")
+    return root:referenced(ours)
+end
+
+local function credits(t, client, server)
+    if client then
+        add(t, "rdmascope.credits.client", Int64.new(client))
     end
-    if primed then
-        forget(facts, stock, stock2)
+    if server then
+        add(t, "rdmascope.credits.server", Int64.new(server))
     end
-    for _, fact in ipairs(facts) do
-        if looked_at and not stock and fact.bytes and (fact.what == "smbd" or fact.what == "copy") then
-            show_smb_direct(fact, facts.base, tvb, pinfo, root)
-        elseif fact.what == "transform" then
-            show_transform(fact, root)
+end
+
+local function show(number, facts, tvb, pinfo, root)
+    if facts then
+        -- in the first of two passes there are no fields, and nobody looks; in the second they may be too few, but there is a column
+        local primed = of.number() ~= nil
+        local looked_at = primed or pinfo.visited
+        local stock, stock2 = of.smb_direct() ~= nil, of.smb2() ~= nil
+        if looked_at and not primed then
+            local column = tostring(pinfo.cols.protocol)
+            stock2 = stock2 or column == "SMB2"
+            stock = stock or stock2 or column == "SMBDirect"
         end
-        if looked_at and fact.what == "smbd" and fact.upper and (fact.suspect or not stock2) then
-            show_smb2(fact.upper.bytes, tvb, pinfo, root, fact.suspect and "SMB2 message without copies and gaps" or "SMB2 message")
+        if primed then
+            facts = forget(facts, number, stock, stock2) or {}
         end
+        for _, fact in ipairs(facts) do
+            if looked_at and not stock and fact.bytes and (fact.what == "smbd" or fact.what == "copy") then
+                show_smb_direct(fact, tvb, pinfo, root)
+            elseif fact.what == "transform" then
+                show_transform(fact, root)
+            elseif fact.what == "cnp" then
+                pinfo.cols.info:set("CNP: slow down QP=" .. R.hex(fact.qp, 6))
+            end
+            if looked_at and fact.what == "smbd" and fact.upper and (fact.suspect or not stock2) then
+                show_smb2(fact.upper.bytes, tvb, pinfo, root, fact.suspect and "SMB2 message without copies and gaps" or "SMB2 message")
+            end
+        end
+    end
+    if not (facts and #facts > 0) and not is_wanted(root) then
+        return
     end
     local t = root:add(p)
     t:set_generated()
-    local said
-    for _, fact in ipairs(facts) do
-        if fact.connection and fact.connection ~= said then
-            said = fact.connection
-            add(t, "rdmascope.connection", said)
-        end
+    local connection, exchange, key = R.connection_at[number], R.exchange_at[number], R.key_at[number]
+    if connection then
+        add(t, "rdmascope.connection", connection)
+    end
+    credits(t, R.client_at[number], R.server_at[number])
+    if key then
+        add(t, "rdmascope.key.state", key)
+    end
+    for _, fact in ipairs(facts or NONE) do
         if fact.what == "smbd" then
-            if fact.client then
-                add(t, "rdmascope.credits.client", Int64.new(fact.client))
-            end
-            if fact.server then
-                add(t, "rdmascope.credits.server", Int64.new(fact.server))
-            end
+            credits(t, fact.client, fact.server)
             if fact.stall > 0 then
                 add(t, "rdmascope.stall", duration(fact.stall))
             end
@@ -381,57 +514,71 @@ local function show(facts, tvb, pinfo, root)
             show_mpa(fact, t)
         elseif fact.what == "cnp" then
             add(t, "rdmascope.cnp", fact.qp)
-            pinfo.cols.info:set("CNP: slow down QP=" .. R.hex(fact.qp, 6))
         end
     end
-    if facts.exchange > 0 then
-        add(t, "rdmascope.exchange", UInt64.new(facts.exchange))
-        if facts.moved > 0 then
-            add(t, "rdmascope.exchange.rdma_bytes", UInt64.new(facts.moved % 4294967296, math.floor(facts.moved / 4294967296)))
+    if exchange then
+        local moved, request = R.moved_at[number], R.request_at[number]
+        add(t, "rdmascope.exchange", UInt64.new(exchange % 4294967296, floor(exchange / 4294967296)))
+        if moved then
+            add(t, "rdmascope.exchange.rdma_bytes", UInt64.new(moved % 4294967296, floor(moved / 4294967296)))
         end
-        if facts.answered then
-            add(t, "rdmascope.exchange.request", facts.answered.request)
-            add(t, "rdmascope.exchange.time", duration(facts.answered.time))
+        if request then
+            add(t, "rdmascope.exchange.request", request)
+            add(t, "rdmascope.exchange.time", duration(R.time_at[number]))
         end
     end
-    if facts.reply then
-        add(t, "rdmascope.exchange.reply", facts.reply)
+    if R.reply_at[number] then
+        add(t, "rdmascope.exchange.reply", R.reply_at[number])
     end
-    for _, fact in ipairs(facts) do
+    for _, fact in ipairs(facts or NONE) do
         if fact.what == "finding" then
             show_finding(fact, t)
         end
     end
 end
 
-function p.init()
+local function reset()
     R.reset()
+    routes = setmetatable({}, {
+        __index = function(t, at)
+            t[at] = {}
+            return t[at]
+        end,
+    })
 end
-R.reset()
+p.init = reset
+reset()
 
--- The two ends of a TCP connection.
-local function pair(pinfo)
-    local from, to = tostring(pinfo.src) .. ":" .. pinfo.src_port, tostring(pinfo.dst) .. ":" .. pinfo.dst_port
-    return from < to and from .. "|" .. to or to .. "|" .. from
+-- TCP connections that carry MPA, by their two ports, since a frame. Two connections of the same ports may be taken for one: then whoever
+-- owns the port is asked second in place of first.
+local function claimed(pinfo)
+    return R.claimed[pinfo.src_port * 65536 + pinfo.dst_port]
 end
+
+local function claim_it(pinfo)
+    local src, dst, number = pinfo.src_port, pinfo.dst_port, pinfo.number
+    R.claimed[src * 65536 + dst], R.claimed[dst * 65536 + src] = number, number
+end
+
+local come_back
 
 function p.dissector(tvb, pinfo, root)
     local facts
-    if pinfo.visited or pinfo.number <= R.now.frame then
-        facts = R.facts[pinfo.number]
+    come_back()
+    local number = pinfo.number
+    if number <= R.now.frame or pinfo.visited then
+        facts = R.facts[number]
     else
-        facts = analyze(tvb, pinfo)
-        if facts and (pinfo.src_port == 445 or pinfo.dst_port == 445) then
-            for _, fact in ipairs(facts) do
-                if fact.what == "mpa" and not R.claimed[pair(pinfo)] then
-                    R.claimed[pair(pinfo)] = pinfo.number
-                    pinfo.conversation = claim
-                end
+        facts = analyze(tvb, pinfo, number)
+        if R.begun_of_frame and (pinfo.src_port == 445 or pinfo.dst_port == 445) then
+            pinfo.conversation = claim
+            if R.begun_of_frame == "mpa" and not claimed(pinfo) then
+                claim_it(pinfo)
             end
         end
     end
-    if facts then
-        show(facts, tvb, pinfo, root)
+    if facts or R.connection_at[number] or R.exchange_at[number] then
+        show(number, facts, tvb, pinfo, root)
     end
 end
 
@@ -439,26 +586,40 @@ register_postdissector(p)
 
 -- ── Ports of SMB and NFS that carry MPA ────────────────────────────────────────────────────────────────────────────────────
 
--- Port 445 is left to its owner, which cannot be called from here: its plain TCP has to stay as it is. There the conversation is claimed when MPA is seen
--- in it, so that in one pass the first frame of the two that begin MPA is still the owner's.
+-- Wireshark's own MPA is found by TCP's heuristics, which come last, and cannot be called from here: it wants to know more of TCP than a plugin
+-- can tell it. So whoever owns the port has to step aside. 5445 is Artemis's, which can be called for what is not MPA. 445 is NetBIOS's, which
+-- cannot: there a conversation is ours from its SYN on; what is not MPA is handed on as if nobody had asked, and for a frame that carries MPA the
+-- owner leaves the table until the frame is done.
 local ports, owners = DissectorTable.get("tcp.port"), {}
-for _, port in ipairs({ 5445, 20049 }) do
+for _, port in ipairs({ 445, 5445, 20049 }) do
     owners[port] = ports:get_dissector(port)
+end
+local netbios, aside = owners[445], false
+
+function come_back()
+    if aside then
+        aside = false
+        ports:add(445, netbios)
+    end
 end
 
 function claim.dissector(tvb, pinfo, root)
-    local key = pair(pinfo)
-    if not R.claimed[key] and tvb:len() >= 16 and R.mpa_opening(tvb:raw(0, math.min(tvb:len(), 20))) ~= "other" then
-        R.claimed[key] = pinfo.number
+    local since, src, dst, number = claimed(pinfo), pinfo.src_port, pinfo.dst_port, pinfo.number
+    if not since and tvb:len() >= 16 and R.mpa_opening(tvb:raw(0, math.min(tvb:len(), 20))) ~= "other" then
+        claim_it(pinfo)
+        since = number
     end
-    local since = R.claimed[key]
-    if since and pinfo.number >= since then
-        if DissectorTable.try_heuristics("tcp", tvb, pinfo, root) then
-            return tvb:len()
+    if src == 445 or dst == 445 then
+        if since and number >= since and netbios and not aside then
+            aside = true
+            ports:remove(445, netbios)
         end
         return 0
     end
-    local owner = owners[pinfo.dst_port] or owners[pinfo.src_port]
+    if since and number >= since then
+        return 0
+    end
+    local owner = owners[dst] or owners[src]
     return owner and owner:call(tvb, pinfo, root) or 0
 end
 

@@ -1,13 +1,13 @@
 -- SMB Direct, [MS-SMBD]: the three messages, the rules of a connection and its credit ledger, fragments put together.
 
 local u8, le16, le32, cut, has = R.u8, R.le16, R.le32, R.cut, R.has
+local byte, max, min = string.byte, math.max, math.min
 
 local STALL_LEAST, STALL_RELEASE, KEEPALIVE_PROMPT = 50000, 20000000, 5000000000
 local STARVED_MESSAGES, REASSEMBLED_MAX, HEADER = 64, 16777216, 20
 
 local function begins_smb2(s)
-    local a = u8(s, 0)
-    return a and a >= 0xfc and a <= 0xfe and cut(s, 1, 3) == "SMB"
+    return string.find(s, "^[\252-\254]SMB") ~= nil
 end
 R.begins_smb2 = begins_smb2
 
@@ -15,16 +15,14 @@ local function data_of(s, wire)
     if #s < HEADER then
         return nil
     end
-    local d = {
-        requested = le16(s, 0), granted = le16(s, 2), flags = le16(s, 4), reserved = le16(s, 6),
-        remaining = le32(s, 8), offset = le32(s, 12), length = le32(s, 16), data = "",
+    local q1, q2, g1, g2, f1, f2, r1, r2, m0, m1, m2, m3, o0, o1, o2, o3, l0, l1, l2, l3 = byte(s, 1, HEADER)
+    local offset, length = o3 * 16777216 + o2 * 65536 + o1 * 256 + o0, l3 * 16777216 + l2 * 65536 + l1 * 256 + l0
+    return {
+        requested = q2 * 256 + q1, granted = g2 * 256 + g1, flags = f2 * 256 + f1, reserved = r2 * 256 + r1,
+        remaining = m3 * 16777216 + m2 * 65536 + m1 * 256 + m0, offset = offset, length = length,
+        inside = offset + length <= wire and (length == 0 or offset >= HEADER),
+        data = length > 0 and cut(s, max(HEADER, min(offset, #s)), length) or "",
     }
-    d.inside = d.offset + d.length <= wire and (d.length == 0 or d.offset >= HEADER)
-    if d.length > 0 then
-        local start = math.max(HEADER, math.min(d.offset, #s))
-        d.data = cut(s, start, d.length)
-    end
-    return d
 end
 
 local function request_of(s)
@@ -42,12 +40,12 @@ local function response_of(s)
 end
 
 local function is_request(s, wire)
-    local r = request_of(s)
+    local r = wire < 1024 and le16(s, 0) == 0x0100 and request_of(s)
     return r and r.min == 0x0100 and r.max >= 0x0100 and r.max < 0x1000 and r.reserved == 0 and r.receive + r.fragmented > wire and wire < 1024
 end
 
 local function is_response(s, wire)
-    local r = response_of(s)
+    local r = wire < 1024 and le16(s, 0) == 0x0100 and response_of(s)
     return r and r.min == 0x0100 and r.max == 0x0100 and r.reserved == 0 and wire < 1024
         and (r.status >= 0xc0000000 or (r.version == 0x0100 and r.receive > 0))
 end
@@ -239,47 +237,41 @@ end
 
 -- Rules over one message alone, and over the sizes agreed.
 local function shape(c, l, at, by, d, wire)
-    local function no(rule, text)
-        R.judge(c, rule, by, at, text)
-    end
     if d.requested == 0 then
-        no("SMBD-DATA-CREDITS-REQUESTED", "requested 0 credits in a data transfer message")
+        R.judge(c, "SMBD-DATA-CREDITS-REQUESTED", by, at, "requested 0 credits in a data transfer message")
     end
     if d.flags > 1 then
-        no("SMBD-FLAGS", "set undefined flags: " .. R.hex(d.flags, 4))
+        R.judge(c, "SMBD-FLAGS", by, at, "set undefined flags: " .. R.hex(d.flags, 4))
     end
     if d.reserved ~= 0 then
-        no("SMBD-RESERVED", "set Reserved of a data transfer message to " .. R.hex(d.reserved, 4))
+        R.judge(c, "SMBD-RESERVED", by, at, "set Reserved of a data transfer message to " .. R.hex(d.reserved, 4))
     end
     if not d.inside and (d.length == 0 or d.offset >= HEADER) then
-        no("SMBD-DATA-LENGTH", string.format("DataOffset %d + DataLength %d is past the end of a message of %d bytes", d.offset, d.length, wire))
+        R.judge(c, "SMBD-DATA-LENGTH", by, at, string.format("DataOffset %d + DataLength %d is past the end of a message of %d bytes", d.offset, d.length, wire))
     end
     if d.offset % 8 ~= 0 then
-        no("SMBD-DATA-ALIGN", string.format("DataOffset %d is not a multiple of 8", d.offset))
+        R.judge(c, "SMBD-DATA-ALIGN", by, at, string.format("DataOffset %d is not a multiple of 8", d.offset))
     elseif d.length > 0 and d.offset < HEADER then
-        no("SMBD-DATA-ALIGN", string.format("DataOffset %d lies inside the header", d.offset))
+        R.judge(c, "SMBD-DATA-ALIGN", by, at, string.format("DataOffset %d lies inside the header", d.offset))
     elseif d.length == 0 and d.offset ~= 0 then
-        no("SMBD-DATA-ALIGN", string.format("DataOffset is %d though there is no data", d.offset))
+        R.judge(c, "SMBD-DATA-ALIGN", by, at, string.format("DataOffset is %d though there is no data", d.offset))
     end
     if (not d.inside or d.offset % 8 ~= 0) and d.length > 0 then
-        no("BUG-CVE-2025-39943", string.format("DataOffset %d, DataLength %d in a message of %d bytes", d.offset, d.length, wire))
+        R.judge(c, "BUG-CVE-2025-39943", by, at, string.format("DataOffset %d, DataLength %d in a message of %d bytes", d.offset, d.length, wire))
     end
     local to = l.sides[R.peer(by)]
     if to.receive and wire > to.receive then
-        no("SMBD-DATA-TOO-BIG", string.format("sent %d bytes in one message; its peer receives %d", wire, to.receive))
+        R.judge(c, "SMBD-DATA-TOO-BIG", by, at, string.format("sent %d bytes in one message; its peer receives %d", wire, to.receive))
     end
     local whole = d.length + d.remaining
     if to.fragmented and whole > to.fragmented then
-        no("SMBD-FRAG-TOO-BIG", string.format("announced a message of %s bytes; its peer reassembles %s", R.grouped(whole), R.grouped(to.fragmented)))
-        no("BUG-CVE-2025-39942", string.format("DataLength + RemainingDataLength is %s, over the %s agreed", R.grouped(whole), R.grouped(to.fragmented)))
+        R.judge(c, "SMBD-FRAG-TOO-BIG", by, at, string.format("announced a message of %s bytes; its peer reassembles %s", R.grouped(whole), R.grouped(to.fragmented)))
+        R.judge(c, "BUG-CVE-2025-39942", by, at, string.format("DataLength + RemainingDataLength is %s, over the %s agreed", R.grouped(whole), R.grouped(to.fragmented)))
     end
 end
 
 local function fragment(c, l, at, by, d)
     local s = l.sides[by]
-    local function no(rule, text)
-        R.judge(c, rule, by, at, text)
-    end
     local expected = s.remaining
     if expected and expected > 0 then
         if d.length == 0 then
@@ -287,16 +279,16 @@ local function fragment(c, l, at, by, d)
         end
         local whole = d.length + d.remaining
         if whole > expected then
-            no("SMBD-FRAG-REMAINING", string.format("sent %d bytes and announced %d more where %d were left: another message inside a fragmented one",
+            R.judge(c, "SMBD-FRAG-REMAINING", by, at, string.format("sent %d bytes and announced %d more where %d were left: another message inside a fragmented one",
                 d.length, d.remaining, expected))
-            no("BUG-SMBDIRECT-BATCH-INTERLEAVE", "another message stands between the fragments of one")
+            R.judge(c, "BUG-SMBDIRECT-BATCH-INTERLEAVE", by, at, "another message stands between the fragments of one")
         elseif whole < expected and d.remaining == 0 then
-            no("SMBD-FRAG-REMAINING", string.format("ended a fragmented message %d bytes early", expected - whole))
+            R.judge(c, "SMBD-FRAG-REMAINING", by, at, string.format("ended a fragmented message %d bytes early", expected - whole))
         elseif whole < expected then
-            no("SMBD-FRAG-REMAINING", string.format("announced %d bytes more after %d, where %d were left before", d.remaining, d.length, expected))
+            R.judge(c, "SMBD-FRAG-REMAINING", by, at, string.format("announced %d bytes more after %d, where %d were left before", d.remaining, d.length, expected))
         end
     elseif d.remaining > 0 and d.length == 0 then
-        no("SMBD-FRAG-REMAINING", string.format("announced %d bytes in a message without data", d.remaining))
+        R.judge(c, "SMBD-FRAG-REMAINING", by, at, string.format("announced %d bytes in a message without data", d.remaining))
     end
     if d.length > 0 then
         s.remaining = d.remaining
@@ -306,12 +298,9 @@ end
 -- The credit ledger. Returns how long the sender had waited for credits, in ns.
 local function spend(c, l, at, by, d)
     local me, peer = l.sides[by], l.sides[R.peer(by)]
-    local function no(rule, who, text)
-        R.judge(c, rule, who, at, text)
-    end
     me.messages = me.messages + 1
     me.requested = d.requested
-    me.requested_max = math.max(me.requested_max, d.requested)
+    me.requested_max = max(me.requested_max, d.requested)
     if has(d.flags, 1) then
         me.keepalive = me.keepalive or at
     end
@@ -319,7 +308,7 @@ local function spend(c, l, at, by, d)
         local waited = at.time - peer.keepalive.time
         peer.keepalive = nil
         if waited > KEEPALIVE_PROMPT then
-            no("SMBD-KEEPALIVE", by, "answered a request for a response after " .. R.milliseconds(waited))
+            R.judge(c, "SMBD-KEEPALIVE", by, at, "answered a request for a response after " .. R.milliseconds(waited))
         end
     end
     local stalled = 0
@@ -327,7 +316,7 @@ local function spend(c, l, at, by, d)
         local waited = me.wet.time - me.dry.time
         if d.length > 0 and waited >= STALL_LEAST and at.time - me.wet.time <= STALL_RELEASE then
             stalled = waited
-            no("SMBD-CREDIT-STALL", R.peer(by), "kept its peer waiting " .. R.milliseconds(waited) .. " for credits")
+            R.judge(c, "SMBD-CREDIT-STALL", R.peer(by), at, "kept its peer waiting " .. R.milliseconds(waited) .. " for credits")
         end
     end
     me.dry, me.wet = nil, nil
@@ -335,14 +324,14 @@ local function spend(c, l, at, by, d)
     if held then
         if held <= 0 then
             me.overruns = me.overruns + 1
-            no("SMBD-CREDIT-OVERRUN", by, "sent a message with no credit left")
+            R.judge(c, "SMBD-CREDIT-OVERRUN", by, at, "sent a message with no credit left")
         else
             if held == 1 and d.granted == 0 then
-                no("SMBD-CREDIT-LAST", by, "spent its last credit on a message that grants none")
-                no("BUG-SMBDIRECT-LAST-CREDIT", by, "spent the last credit with CreditsGranted 0")
+                R.judge(c, "SMBD-CREDIT-LAST", by, at, "spent its last credit on a message that grants none")
+                R.judge(c, "BUG-SMBDIRECT-LAST-CREDIT", by, at, "spent the last credit with CreditsGranted 0")
             end
             me.credits = held - 1
-            me.held_max_recent = math.max(me.held_max_recent, held)
+            me.held_max_recent = max(me.held_max_recent, held)
             if held - 1 <= 1 then
                 me.dry = at
             end
@@ -350,7 +339,7 @@ local function spend(c, l, at, by, d)
         if me.messages % STARVED_MESSAGES == 0 then
             if not me.starved and me.held_max_recent * 4 < me.requested then
                 me.starved = true
-                no("SMBD-CREDIT-STARVED", R.peer(by), string.format("let its peer hold %d credits at most over %d messages; %d were asked for",
+                R.judge(c, "SMBD-CREDIT-STARVED", R.peer(by), at, string.format("let its peer hold %d credits at most over %d messages; %d were asked for",
                     me.held_max_recent, STARVED_MESSAGES, me.requested))
             end
             me.held_max_recent = 0
@@ -360,7 +349,7 @@ local function spend(c, l, at, by, d)
     if peer.credits then
         peer.credits = peer.credits + d.granted
         if peer.credits > 65535 then
-            no("SMBD-CREDIT-OVERFLOW", by, string.format("granted credits until its peer held %d; 65,535 is the most that can be meant", peer.credits))
+            R.judge(c, "SMBD-CREDIT-OVERFLOW", by, at, string.format("granted credits until its peer held %d; 65,535 is the most that can be meant", peer.credits))
         end
     end
     if d.granted > 0 and peer.dry and not peer.wet then
@@ -406,6 +395,18 @@ local function take(f, send, d, waited)
     return { first = f.first, last = send.last, bytes = bytes, wire = f.wire, invalidate = f.invalidate, fragments = f.count, reassembled = true }
 end
 
+local function response(c, l, at, by, s, wire)
+    local r = response_of(s)
+    if r then
+        negotiate_response(c, l, at, by, r)
+    elseif wire < 32 then
+        R.judge(c, "SMBD-NEG-RSP-LENGTH", by, at, string.format("sent a Negotiate Response of %d bytes; it has 32", wire))
+    else
+        R.smbd_missed(l, by)
+    end
+    return nil, "response", 0
+end
+
 -- A whole Send of `by`. Returns the SMB2 message that it completes, the kind of SMB Direct message, and the time that its
 -- sender had waited for credits.
 function R.smbd_send(c, by, send)
@@ -417,19 +418,8 @@ function R.smbd_send(c, by, send)
         negotiating = l.initiator ~= by and not looks_like_data(s, wire)
     end
     local unasked = l.phase == "idle" and is_response(s, wire) and not is_request(s, wire)
-    local function response()
-        local r = response_of(s)
-        if r then
-            negotiate_response(c, l, at, by, r)
-        elseif wire < 32 then
-            R.judge(c, "SMBD-NEG-RSP-LENGTH", by, at, string.format("sent a Negotiate Response of %d bytes; it has 32", wire))
-        else
-            R.smbd_missed(l, by)
-        end
-        return nil, "response", 0
-    end
     if negotiating and (l.phase == "negotiating" or unasked) then
-        return response()
+        return response(c, l, at, by, s, wire)
     end
     if negotiating or is_request(s, wire) then
         local r = request_of(s)
@@ -443,7 +433,7 @@ function R.smbd_send(c, by, send)
         return nil, "request", 0
     end
     if l.phase == "established" and is_response(s, wire) and not looks_like_data(s, wire) then
-        return response()
+        return response(c, l, at, by, s, wire)
     end
     local d = data_of(s, wire)
     if not d then

@@ -56,6 +56,7 @@ Examples:
   rdmascope capture -i eth0 -f 'rdma or tcp port 9999'       an extra port
   rdmascope capture -i eth0 -f everything -w all.pcapng -a duration:60
   rdmascope capture -i eth0 -w ring.pcapng -b filesize:100 -b files:10
+  rdmascope capture -i eth0 -f tunnels -w mirror.pcapng --decapsulate    what switches mirror to here, as it was on their wires
   rdmascope capture -i eth0 -w - | rdmascope dissect -
 
 Capture filters join tests with and, or, not and parentheses:
@@ -450,6 +451,9 @@ pub(crate) struct Capture {
     /// Keep what analysis needs: messages whole, bulk data of RDMA Reads and Writes without its bytes
     #[arg(long)]
     pub(crate) headers_only: bool,
+    /// Write mirrored frames without the tunnel they came in (ERSPAN, GRE, VXLAN, GENEVE), those of each session as an interface of its own
+    #[arg(long)]
+    pub(crate) decapsulate: bool,
     /// Analyze what is captured, and serve Prometheus metrics of it here: a port of 127.0.0.1, or ADDRESS:PORT
     #[arg(long, value_name = "ADDR", value_parser = listen)]
     pub(crate) metrics: Option<std::net::SocketAddr>,

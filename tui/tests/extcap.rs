@@ -88,7 +88,7 @@ fn wireshark_is_told_of_interfaces_and_their_options() {
         "{interfaces}"
     );
     let config = text(&place.rdmascope(&["--extcap-interface=rdmascope-lo", "--extcap-config"]));
-    assert!(config.lines().count() == 5 && config.contains("{call=--headers-only}"), "{config}");
+    assert!(config.lines().count() == 6 && config.contains("{call=--headers-only}") && config.contains("{call=--decapsulate}"), "{config}");
     assert!(text(&place.rdmascope(&["--extcap-interface", "rdmascope-lo", "--extcap-dlts"])).starts_with("dlt {number="));
     assert_eq!(text(&place.rdmascope(&["--extcap-interface=rdmascope-lo", "--extcap-capture-filter=rdma"])), "");
     assert_ne!(text(&place.rdmascope(&["--extcap-interface=rdmascope-lo", "--extcap-capture-filter=no such thing"])), "");
@@ -183,6 +183,116 @@ fn tshark_captures_from_an_interface() {
     }
     assert_eq!(lines, "0x000011\n0x000011\n0x000011\n", "{said}");
     assert!(!said.contains("panicked"), "{said}");
+}
+
+/// An RC Send to a queue pair, on RoCEv2, as Ethernet carries it.
+fn roce(queue_pair: u8) -> Vec<u8> {
+    let mut packet = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 60, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    packet.extend([0xc0, 0, 0x12, 0xb7, 0, 40, 0, 0, 4, 0, 0xff, 0xff, 0, 0, 0, queue_pair, 0, 0, 0, 1]);
+    packet.resize(14 + 60, 0);
+    packet
+}
+
+#[test]
+fn mirrored_frames_come_without_their_tunnel_under_their_session() {
+    let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
+    if !root || !tshark() {
+        eprintln!("NOT TESTED: only root can give the capability to capture");
+        return;
+    }
+    let place = Place::new();
+    let mut child = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+net_raw", "--ambient-caps=+net_raw", "tshark"])
+        .args(["-i", "rdmascope-lo", "-f", "tunnels", "-o", "extcap.rdmascope_lo.decapsulate:true", "-c", "8", "-T", "fields"])
+        .args(["-e", "frame.interface_name", "-e", "infiniband.bth.destqp", "-e", "frame.protocols", "-e", "frame.len", "-e", "frame.cap_len"])
+        .env("WIRESHARK_EXTCAP_DIR", place.path("extcap"))
+        .env("HOME", place.folder.path())
+        .current_dir(place.folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // two sessions of a mirror that speaks VXLAN; the second cuts its frames
+    let mirrored = |session: u8, inner: &[u8]| [&[8, 0, 0, 0, 0, 0, session, 0], inner].concat();
+    let packets = [mirrored(7, &roce(0x11)), mirrored(9, &roce(0x12)[..60])];
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(40) {
+        for packet in &packets {
+            socket.send_to(packet, "127.0.0.1:4789").unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(ends_within(&mut child, Duration::from_secs(5)), "tshark did not stop at 8 frames");
+    let output = child.wait_with_output().unwrap();
+    let (lines, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if said.contains("ermission") || said.contains("CAP_NET_RAW") {
+        assert!(std::env::var_os("CI").is_none(), "{said}");
+        eprintln!("NOT TESTED: this machine does not let capabilities through: {said}");
+        return;
+    }
+    assert_eq!(lines.lines().count(), 8, "{lines}{said}");
+    for line in lines.lines() {
+        let whole = line.starts_with("lo/vxlan:7@127.0.0.1\t0x000011\teth:ethertype:ip:udp:infiniband") && line.ends_with("\t74\t74");
+        let cut = line.starts_with("lo/vxlan:9@127.0.0.1\t0x000012\teth:ethertype:ip:udp:infiniband") && line.ends_with("\t74\t60");
+        assert!(whole || cut, "{lines}{said}");
+    }
+    assert!(lines.contains("vxlan:7") && lines.contains("vxlan:9"), "{lines}");
+}
+
+#[test]
+fn a_capture_that_runs_is_an_interface() {
+    let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
+    if !root || !tshark() {
+        eprintln!("NOT TESTED: only root can capture");
+        return;
+    }
+    let place = Place::new();
+    let file = place.path("running.pcapng");
+    let mut running = Command::new(place.path("rdmascope"))
+        .args(["capture", "--quiet", "--user", "nobody", "-i", "lo", "-f", "udp port 4791", "-b", "duration:2", "-w"])
+        .arg(&file)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let name = format!("rdmascope-running-{}", running.id());
+    let begun = Instant::now();
+    let listed = loop {
+        let listed = text(&place.command("tshark").arg("-D").output().unwrap());
+        if listed.contains(&name) || begun.elapsed() > Duration::from_secs(20) || running.try_wait().unwrap().is_some() {
+            break listed;
+        }
+    };
+    if running.try_wait().unwrap().is_some() {
+        let said = String::from_utf8_lossy(&running.wait_with_output().unwrap().stderr).into_owned();
+        assert!(std::env::var_os("CI").is_none(), "{said}");
+        eprintln!("NOT TESTED: this machine lets nobody capture: {said}");
+        return;
+    }
+    assert!(listed.lines().any(|l| l.contains(&name) && l.contains("running capture of lo into")), "{listed}");
+    let mut child = place
+        .command("tshark")
+        .args(["-i", &name, "-c", "40", "-T", "fields", "-e", "infiniband.bth.destqp"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // longer than one file of the series
+    let packet = roce(0x11)[42..].to_vec();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(60) {
+        socket.send_to(&packet, "127.0.0.1:4791").unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let stopped = ends_within(&mut child, Duration::from_secs(5));
+    let _ = Command::new("kill").arg(running.id().to_string()).status();
+    let _ = running.wait();
+    let output = child.wait_with_output().unwrap();
+    let (lines, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(stopped && lines.lines().filter(|l| *l == "0x000011").count() == 40, "{lines}{said}");
+    let files = fs::read_dir(place.folder.path()).unwrap().flatten().filter(|e| e.file_name().to_string_lossy().starts_with("running_"));
+    assert!(files.count() > 1, "one file was enough for 40 frames");
 }
 
 #[test]

@@ -74,6 +74,11 @@ impl<W: Write> PcapngWriter<W> {
         Ok(self.interfaces.len() as u32 - 1)
     }
 
+    /// Interfaces described so far.
+    pub fn described(&self) -> usize {
+        self.interfaces.len()
+    }
+
     /// Writes what `metadata` of a source has and this file does not yet: interfaces, so that its records can be written as they are, and
     /// secrets. To be called before the first record and whenever [`Metadata::revision`] has changed.
     pub fn catch_up(&mut self, metadata: &Metadata) -> Result<()> {

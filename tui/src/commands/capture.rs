@@ -9,7 +9,7 @@ use crate::stdout::Out;
 use anyhow::{Result, bail};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::report::Quiet;
-use rdmascope_capture::Source;
+use rdmascope_capture::{Decapsulator, Source};
 use rdmascope_capture::live::{LiveSource, headers_only, list};
 use std::io::Write;
 use std::path::Path;
@@ -59,14 +59,16 @@ pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
         None => None,
     };
     let begun = Instant::now();
-    Running { analysis, args, signals, source, files, begun, frames: 0, since: 0, ticked: begun, looked: begun, status: Status::default() }
-        .run()
+    let decapsulator = args.decapsulate.then(|| Decapsulator::new(source.interfaces()));
+    let status = Status::default();
+    Running { analysis, args, signals, source, decapsulator, files, begun, frames: 0, since: 0, ticked: begun, looked: begun, status }.run()
 }
 
 struct Running<'a> {
     args: &'a Capture,
     signals: Signals,
     source: LiveSource,
+    decapsulator: Option<Decapsulator>,
     files: Option<Files>,
     analysis: Option<(Monitor<Quiet>, Metrics)>,
     begun: Instant,
@@ -164,7 +166,13 @@ impl Running<'_> {
                     self.source.learn_tcp_port(port)?;
                 }
                 if let Some(files) = &mut self.files {
-                    let record = self.source.record();
+                    let mut record = self.source.record();
+                    if let Some(decapsulator) = &mut self.decapsulator {
+                        record = decapsulator.frame(record, self.source.interfaces());
+                        if let Err(e) = files.catch_up(decapsulator.interfaces()) {
+                            return self.failed(e);
+                        }
+                    }
                     let record = if self.args.headers_only { headers_only(record) } else { record };
                     if let Err(e) = files.write(&record) {
                         return self.failed(e);

@@ -4,28 +4,33 @@
 //! | interface | what |
 //! | --- | --- |
 //! | `rdmascope-NAME` | what `rdmascope capture -i NAME` sees: a network interface, or an RDMA card by its verbs sniffer |
-//! | `rdmascope-follow` | a capture that is still being written, by `rdmascope capture -w` here or on another machine, or a named pipe |
+//! | `rdmascope-running-PID` | what a `rdmascope capture -w` captures that runs on this machine: its file, or its series of files, as they grow |
+//! | `rdmascope-follow` | any capture that is still being written, here or on another machine's file system, or a named pipe |
+//!
+//! Each of them can take mirrored frames out of their tunnels ([`rdmascope_capture::decapsulate`]); each session of a mirror then is an
+//! interface of its own, `frame.interface_name` in Wireshark.
 //!
 //! `rdmascope export wireshark --install` puts a link to this program where Wireshark looks.
 
 use crate::cli::Cli;
 use crate::live::Signals;
+use crate::live::attach::{How, attach, running};
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use rdmascope_capture::live::{Filter, list, rdma};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// Before the name of an interface: Wireshark's own interfaces have the bare names.
 const PREFIX: &str = "rdmascope-";
 const FOLLOW: &str = "rdmascope-follow";
-/// Between two looks at a file that has ended for now.
-const WAIT: Duration = Duration::from_millis(100);
+/// Before the process of a capture that runs.
+const RUNNING: &str = "rdmascope-running-";
+/// Where Linux shows processes.
+const PROCESSES: &str = "/proc";
 
 /// Whether Wireshark asks: by an argument, or because the program was called by the name of its link.
 pub(crate) fn is_asked(arguments: &[OsString]) -> bool {
@@ -47,6 +52,8 @@ struct Asked {
     /// Options of the dialog, for `rdmascope capture`.
     options: Vec<String>,
     path: Option<PathBuf>,
+    from_now: bool,
+    decapsulate: bool,
 }
 
 impl Asked {
@@ -69,6 +76,8 @@ impl Asked {
                 "--fifo" => asked.fifo = Some(value()?.into()),
                 "--extcap-capture-filter" => asked.filter = Some(value()?).filter(|f| !f.is_empty()),
                 "--path" => asked.path = Some(value()?.into()),
+                "--from-now" => asked.from_now = true,
+                "--decapsulate" => asked.decapsulate = true,
                 "--headers-only" | "--no-promiscuous" => asked.options.push(name),
                 "--snapshot-length" | "--buffer-size" | "--sockets" => {
                     let value = value()?;
@@ -93,7 +102,7 @@ pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode> {
     } else if asked.dlts {
         out = "dlt {number=1}{name=EN10MB}{display=As the interface is}\n".to_owned();
     } else if asked.config {
-        out = config(asked.interface.as_deref()).to_owned();
+        out = config(asked.interface.as_deref());
     } else if asked.capture {
         return capture(&asked);
     } else if let Some(filter) = &asked.filter {
@@ -122,28 +131,57 @@ fn interfaces() -> String {
         let display = value(&format!("rdmascope {}: {}{cannot}", place.name, place.sees));
         out += &format!("interface {{value={PREFIX}{}}}{{display={display}}}\n", value(&place.name));
     }
+    for capture in running(Path::new(PROCESSES)) {
+        let what = format!("rdmascope: running capture of {} into {}", capture.interfaces.join(", "), capture.path.display());
+        let cannot = match File::open(&capture.path) {
+            Err(e) if e.kind() == ErrorKind::PermissionDenied => "; you may not read it",
+            _ => "",
+        };
+        let display = value(&format!("{what}{cannot}"));
+        out += &format!("interface {{value={RUNNING}{}}}{{display={display}}}\n", capture.process);
+    }
     out += &format!("interface {{value={FOLLOW}}}{{display=rdmascope: a capture that is being written, or a pipe}}\n");
     out
 }
 
-fn config(interface: Option<&str>) -> &'static str {
-    if interface == Some(FOLLOW) {
-        return "arg {number=0}{call=--path}{display=File or named pipe}{type=fileselect}{required=true}{tooltip=pcap or pcapng, not compressed; \
-                what is appended to it comes, too}\n";
-    }
-    "arg {number=0}{call=--headers-only}{display=Without bulk data}{type=boolflag}{default=false}{tooltip=Messages whole, bulk data of RDMA Reads \
-     and Writes without its bytes}\n\
-     arg {number=1}{call=--snapshot-length}{display=Bytes of each frame}{type=unsigned}{range=0,262144}{default=0}{tooltip=0 keeps all}\n\
-     arg {number=2}{call=--buffer-size}{display=MiB of kernel memory}{type=unsigned}{range=0,65536}{default=0}{tooltip=For each socket; 0 is 64}\n\
-     arg {number=3}{call=--sockets}{display=Sockets}{type=unsigned}{range=0,64}{default=0}{tooltip=Among which the kernel spreads flows; 0 is 1}\n\
-     arg {number=4}{call=--no-promiscuous}{display=Only frames for this host}{type=boolflag}{default=false}\n"
+/// What the dialog asks. Options have numbers in their order.
+fn config(interface: Option<&str>) -> String {
+    let decapsulate = "{call=--decapsulate}{display=Without the tunnels of mirrors}{type=boolflag}{default=false}{tooltip=ERSPAN, GRE, VXLAN, GENEVE \
+                       are taken off; each session of a mirror becomes an interface of its own}";
+    let from_now = "{call=--from-now}{display=Only what comes from now on}{type=boolflag}{default=false}{tooltip=Leaves out what is in the file already}";
+    let options = match interface {
+        Some(FOLLOW) => vec![
+            "{call=--path}{display=File or named pipe}{type=fileselect}{required=true}{tooltip=pcap or pcapng, also compressed; what is appended to it \
+             comes, too, and the next files of a series}",
+            from_now,
+            decapsulate,
+        ],
+        Some(name) if name.starts_with(RUNNING) => vec![from_now, decapsulate],
+        _ => vec![
+            "{call=--headers-only}{display=Without bulk data}{type=boolflag}{default=false}{tooltip=Messages whole, bulk data of RDMA Reads and Writes \
+             without its bytes}",
+            decapsulate,
+            "{call=--snapshot-length}{display=Bytes of each frame}{type=unsigned}{range=0,262144}{default=0}{tooltip=0 keeps all}",
+            "{call=--buffer-size}{display=MiB of kernel memory}{type=unsigned}{range=0,65536}{default=0}{tooltip=For each socket; 0 is 64}",
+            "{call=--sockets}{display=Sockets}{type=unsigned}{range=0,64}{default=0}{tooltip=Among which the kernel spreads flows; 0 is 1}",
+            "{call=--no-promiscuous}{display=Only frames for this host}{type=boolflag}{default=false}",
+        ],
+    };
+    options.iter().enumerate().map(|(n, option)| format!("arg {{number={n}}}{option}\n")).collect()
 }
 
 fn capture(asked: &Asked) -> Result<ExitCode> {
     let (Some(interface), Some(fifo)) = (&asked.interface, &asked.fifo) else { bail!("--capture needs --extcap-interface and --fifo") };
+    let mut how = How { from_now: asked.from_now, decapsulate: asked.decapsulate, process: None };
     if interface == FOLLOW {
         let Some(path) = &asked.path else { bail!("no file or pipe is named: set it in the options of the interface") };
-        return follow(path, fifo);
+        return follow(path, fifo, &how);
+    }
+    if let Some(process) = interface.strip_prefix(RUNNING) {
+        let found = running(Path::new(PROCESSES)).into_iter().find(|r| r.process.to_string() == process);
+        let found = found.with_context(|| format!("there is no capture of rdmascope in process {process} any more"))?;
+        how.process = Some(found.process);
+        return follow(&found.path, fifo, &how);
     }
     let name = interface.strip_prefix(PREFIX).with_context(|| format!("{interface} is no interface of rdmascope"))?;
     let fifo = fifo.to_str().context("the name of the pipe is not UTF-8")?;
@@ -151,37 +189,18 @@ fn capture(asked: &Asked) -> Result<ExitCode> {
     if let Some(filter) = &asked.filter {
         arguments.extend(["-f", filter]);
     }
+    if asked.decapsulate {
+        arguments.push("--decapsulate");
+    }
     arguments.extend(asked.options.iter().map(String::as_str));
     super::run(Cli::try_parse_from(arguments)?)
 }
 
-/// Copies a capture into the pipe, and what is appended to it, until somebody stops us or the pipe closes.
-fn follow(path: &Path, fifo: &Path) -> Result<ExitCode> {
+/// Hands a capture on that somebody else makes.
+fn follow(path: &Path, fifo: &Path, how: &How) -> Result<ExitCode> {
     let signals = Signals::listen()?;
-    let mut from = File::open(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    let is_regular = from.metadata().is_ok_and(|m| m.is_file());
-    let mut to = OpenOptions::new().write(true).open(fifo).with_context(|| format!("{} cannot be written", fifo.display()))?;
-    let mut buffer = vec![0; 1 << 16];
-    while !signals.stop.load(Ordering::Relaxed) {
-        let n = match from.read(&mut buffer) {
-            Ok(n) => n,
-            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-            Err(e) => return Err(e).with_context(|| format!("{} cannot be read", path.display())),
-        };
-        if n == 0 && !is_regular {
-            break;
-        }
-        if n == 0 {
-            std::thread::sleep(WAIT);
-            continue;
-        }
-        match to.write_all(&buffer[..n]) {
-            Ok(()) => {}
-            // Wireshark has enough
-            Err(e) if e.kind() == ErrorKind::BrokenPipe => break,
-            Err(e) => return Err(e).context("Wireshark's pipe cannot be written"),
-        }
-    }
+    let to = OpenOptions::new().write(true).open(fifo).with_context(|| format!("{} cannot be written", fifo.display()))?;
+    attach(path, to, fifo, how, &signals)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -204,6 +223,7 @@ mod tests {
         );
         assert!(a.capture);
         assert_eq!(a.options, ["--headers-only", "--sockets", "4"]);
+        assert!(asked("--capture --from-now --decapsulate").from_now && asked("--decapsulate").decapsulate && !a.decapsulate);
         assert!(Asked::parse(["--fifo".to_owned()]).is_err());
     }
 
@@ -213,6 +233,16 @@ mod tests {
         assert!(is_asked(&words("/usr/bin/rdmascope --extcap-interfaces")));
         assert!(is_asked(&words("/home/u/.config/wireshark/extcap/rdmascope-extcap")));
         assert!(!is_asked(&words("rdmascope capture -D")));
+    }
+
+    #[test]
+    fn options_are_numbered() {
+        for (interface, options) in [(FOLLOW, 3), ("rdmascope-running-7", 2), ("rdmascope-eth0", 6)] {
+            let text = config(Some(interface));
+            assert_eq!(text.lines().count(), options);
+            assert!(text.lines().enumerate().all(|(n, l)| l.starts_with(&format!("arg {{number={n}}}{{call=--"))), "{text}");
+            assert!(text.contains("{call=--decapsulate}"));
+        }
     }
 
     #[test]

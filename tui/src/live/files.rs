@@ -126,6 +126,18 @@ impl Files {
         Ok(())
     }
 
+    /// Describes those of `interfaces` that are new, in this file and in those to come.
+    pub(crate) fn catch_up(&mut self, interfaces: &[Interface]) -> rdmascope_capture::Result<()> {
+        for interface in interfaces.get(self.interfaces.len()..).unwrap_or(&[]) {
+            let interface = Interface { statistics: None, ..interface.clone() };
+            if let Some(writer) = &mut self.writer {
+                writer.add_interface(&interface)?;
+            }
+            self.interfaces.push(interface);
+        }
+        Ok(())
+    }
+
     /// Hands what was written to the system, so that others can follow.
     pub(crate) fn flush(&mut self) -> rdmascope_capture::Result<()> {
         self.writer.as_mut().map_or(Ok(()), PcapngWriter::flush)

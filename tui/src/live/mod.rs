@@ -2,9 +2,11 @@
 //!
 //! | file | what |
 //! | --- | --- |
+//! | [`attach`] | captures that others make, followed |
 //! | [`files`] | what is captured, as a file or a series of files |
 //! | [`monitor`] | the analysis of what is captured: without an end, with lines now and then, with metrics |
 
+pub(crate) mod attach;
 pub(crate) mod files;
 pub(crate) mod monitor;
 
