@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The runtime judges the rules of messages and of the wire at the frame that breaks them; [`judged`] says which. Rules over whole
-//! connections or over many exchanges (latencies, leaks, statistics) need the report, or an annotated capture.
+//! connections or over many exchanges (latencies, leaks, statistics), and checksums, need the report, or an annotated capture.
 
 use rdmascope_analyzer::finding::{Rule, explain};
 use rdmascope_dissector::field::{Base, Def, FieldDef, Kind, Values, id_of};
@@ -276,6 +276,17 @@ mod tests {
             }
         }
         assert!(judged().len() > 50, "{} rules", judged().len());
+    }
+
+    #[test]
+    fn the_readme_lists_the_rules_that_are_left_out() {
+        let readme = include_str!("../README.md");
+        let (before, list) = readme.split_once("## What the plugin leaves out").unwrap();
+        let judged = judged();
+        for rule in Rule::ALL {
+            assert_eq!(list.contains(rule.id()), !judged.contains(rule), "{}", rule.id());
+        }
+        assert!(!before.is_empty());
     }
 
     #[test]

@@ -178,7 +178,7 @@ function R.blame(c, by)
 end
 
 -- `who` (client, server, network, capture, unknown) broke a rule at `at`; told only of the frame at hand.
-function R.report(rule, who, at, text, severity)
+function R.report(rule, who, at, text)
     local row = R.rules[rule]
     if not row then
         error("no rule " .. rule)
@@ -186,7 +186,7 @@ function R.report(rule, who, at, text, severity)
     if at.frame ~= R.now.frame or #R.frame > 512 then
         return
     end
-    R.tell({ what = "finding", rule = rule, severity = severity or row.severity, by = who, text = text })
+    R.tell({ what = "finding", rule = rule, severity = row.severity, by = who, text = text })
 end
 
 -- The same, of an end of a connection.

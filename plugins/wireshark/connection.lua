@@ -451,7 +451,7 @@ local function cm(at, src, dst, s, transport)
     end
 end
 
--- An InfiniBand packet: its headers from its BTH on, its length up to its invariant CRC, and whether it is there to its end.
+-- An InfiniBand packet: its headers from its BTH on, its length on the wire up to its invariant CRC, and whether it is there to its end.
 function R.on_ib(at, route, s, size, transport, ecn, whole)
     local p = R.ib_packet(s, size)
     p.transport = transport

@@ -19,7 +19,7 @@ local OPCODES = {
 -- services by the high three bits: reliable, unreliable; extended reliable has four bytes more
 local RC, UC, RD, UD, CNP, XRC = 0, 1, 2, 3, 4, 5
 
--- An InfiniBand packet: `s` has its headers, from its BTH on, `size` is its length up to its invariant CRC. The table is the same one
+-- An InfiniBand packet: `s` has its headers, from its BTH on, `size` is its length on the wire up to its invariant CRC. The table is the same one
 -- every time; whoever keeps it has to copy it. Of the payload, that of Sends is read at once.
 local P = {}
 
@@ -183,8 +183,12 @@ local function skip_to_held(c, flow, by, had_them)
 end
 
 local function expire(c, flow, now)
+    local senders = flow.senders
+    if not senders[1].held[1] and not senders[2].held[1] then
+        return
+    end
     for by = 1, 2 do
-        local held = flow.senders[by].held
+        local held = senders[by].held
         while held[1] and now.time - held[1].at.time > HELD_TIME do
             skip_to_held(c, flow, by, false)
             drain(c, flow, by)
@@ -531,7 +535,8 @@ end
 -- One segment that `by` sent.
 function R.tcp_segment(c, at, by, g)
     local flow, flags = c.flow, g.flags
-    if has(flags, 4) then
+    local syn, reset, acks = flags % 4 >= 2, flags % 8 >= 4, flags % 32 >= 16
+    if reset then
         if not flow.reset then
             flow.reset = true
             c.closed = c.closed or at
@@ -542,18 +547,18 @@ function R.tcp_segment(c, at, by, g)
         return
     end
     local other = flow.streams[R.peer(by)]
-    if has(flags, 2) then
-        local s = flow.streams[by]
-        if not s.started then
-            start(s, (g.seq + 1) % SEQ)
+    local mine = flow.streams[by]
+    if syn then
+        if not mine.started then
+            start(mine, (g.seq + 1) % SEQ)
         end
-    elseif g.window == 0 and not flow["closed" .. by] and has(flags, 16) and not has(flags, 1) then
-        flow["closed" .. by] = at
-    elseif g.window > 0 and flow["closed" .. by] then
-        R.judge(c, "TCP-ZERO-WINDOW", by, at, "kept its receive window closed for " .. R.milliseconds(at.time - flow["closed" .. by].time))
-        flow["closed" .. by] = nil
+    elseif g.window == 0 and not mine.closed and acks and not has(flags, 1) then
+        mine.closed = at
+    elseif g.window > 0 and mine.closed then
+        R.judge(c, "TCP-ZERO-WINDOW", by, at, "kept its receive window closed for " .. R.milliseconds(at.time - mine.closed.time))
+        mine.closed = nil
     end
-    if has(flags, 16) and other.started then
+    if acks and other.started then
         local acked = position(other, g.ack)
         if acked > other.acked then
             other.acked = acked
@@ -563,11 +568,10 @@ function R.tcp_segment(c, at, by, g)
         end
     end
     if g.length > 0 then
-        local s = flow.streams[by]
-        if not s.started then
+        if not mine.started then
             flow.framers[by].late = true
         end
-        tcp_data(c, flow, at, by, (g.seq + (has(flags, 2) and 1 or 0)) % SEQ, g.bytes, g.length)
+        tcp_data(c, flow, at, by, syn and (g.seq + 1) % SEQ or g.seq, g.bytes, g.length)
     end
 end
 
@@ -837,6 +841,7 @@ function R.mpa_push(c, flow, at, by, bytes, missing, in_frame)
     local from = search(s, fresh, f.known or flow.mpa, f.anchored and not flow.mpa)
     if from then
         f.phase, f.known, flow.mpa = "framing", true, true
+        R.begun_of_frame = "mpa"
         f.buffer = cut(s, from, #s)
         if c.transport ~= "iwarp" then
             c.transport, c.handshake = "iwarp", false
@@ -944,7 +949,9 @@ function R.ddp_segment(c, flow, at, by, s, from, had, in_frame, length)
     local half = flow.halves[by]
     local wrong = ddp % 4 ~= 1 or rdmap >= 128
     if tagged then
-        local stag, to = be32(s, from + 2), { high = be32(s, from + 6), low = be32(s, from + 10) }
+        local k1, k2, k3, k4, h1, h2, h3, h4, l1, l2, l3, l4 = byte(s, from + 3, from + 14)
+        local stag = k1 * 16777216 + k2 * 65536 + k3 * 256 + k4
+        local to = { high = h1 * 16777216 + h2 * 65536 + h3 * 256 + h4, low = l1 * 16777216 + l2 * 65536 + l3 * 256 + l4 }
         if wrong or (opcode ~= 0 and opcode ~= 2) then
             R.judge(c, "DDP-MSN", by, at, string.format("sent control bytes %s %s, which are not defined", R.hex(ddp, 2), R.hex(rdmap, 2)))
         end

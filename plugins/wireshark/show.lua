@@ -36,12 +36,15 @@ for _, f in ipairs(R.fields) do
 end
 p.fields, lent.fields = of_proto, of_others
 
-local severity = {
-    error = ProtoExpert.new("rdmascope.expert.error", "A rule is broken", expert.group.PROTOCOL, expert.severity.ERROR),
-    warn = ProtoExpert.new("rdmascope.expert.warn", "Trouble", expert.group.PROTOCOL, expert.severity.WARN),
-    note = ProtoExpert.new("rdmascope.expert.note", "Worth knowing", expert.group.PROTOCOL, expert.severity.NOTE),
-}
-p.experts = { severity.error, severity.warn, severity.note }
+-- An item of the expert information for each rule: Wireshark counts them.
+local level = { error = expert.severity.ERROR, warn = expert.severity.WARN, note = expert.severity.NOTE }
+local expert_of, experts = {}, {}
+for id, row in pairs(R.rules) do
+    local name = "rdmascope.rule." .. id:lower():gsub("-", "_")
+    expert_of[id] = ProtoExpert.new(name, id .. ": " .. row.title, expert.group.PROTOCOL, level[row.severity])
+    experts[#experts + 1] = expert_of[id]
+end
+p.experts = experts
 
 -- What Wireshark found in a frame.
 local function known(name)
@@ -83,8 +86,8 @@ local function ib(route, from, to, ecn)
     local size = math.min(to, CAPTURED) - from
     if size >= 16 then
         R.base = from
-        R.on_ib(R.now, route, FRAME:raw(from, math.min(size, 64)), size, "ib", ecn, to <= CAPTURED)
         cut_short(to, CAPTURED)
+        R.on_ib(R.now, route, FRAME:raw(from, math.min(size, 64)), to - from, "ib", ecn, to <= CAPTURED)
     end
 end
 
@@ -103,8 +106,8 @@ local function tcp(route, from, to)
     g.length = to > start and to - start or 0
     g.bytes = stop > start and FRAME:raw(start, stop - start) or ""
     R.base = nil
-    R.on_tcp(R.now, route, g)
     cut_short(to, CAPTURED)
+    R.on_tcp(R.now, route, g)
 end
 
 -- Ways whose addresses are known to be those that Wireshark found, by the bytes of the IP header and where it begins.
@@ -365,9 +368,17 @@ local function show_smb_direct(fact, tvb, pinfo, root)
     pinfo.cols.info:set(layout[3])
 end
 
-local function show_smb2(s, tvb, pinfo, root, name)
+-- A malformed message is an exception that leaves through Lua, which does not learn of that and, up to 5.3, bears it two hundred times.
+local escaped, ESCAPED_MAX = 0, 30
+
+local function show_smb2(s, pinfo, root, name)
+    if escaped >= ESCAPED_MAX then
+        return
+    end
     local b = ByteArray.new(s, true):tvb(name)
+    escaped = escaped + 1
     DissectorTable.try_heuristics("smb_direct", b, pinfo, root)
+    escaped = escaped - 1
 end
 
 -- SMB2_RDMA_TRANSFORM, [MS-SMB2] 2.2.43, with what is in it.
@@ -430,23 +441,34 @@ end
 local function show_finding(fact, t)
     local row = R.rules[fact.rule]
     local f = t:add(field["rdmascope.finding"])
-    f:set_text("[" .. fact.rule .. ": " .. row.title .. "]")
+    f:set_text(fact.rule .. ": " .. row.title)
     f:set_generated()
     add(f, "rdmascope.finding.id", fact.rule)
     add(f, "rdmascope.finding.severity", fact.severity)
     add(f, "rdmascope.finding.section", row.spec)
     add(f, "rdmascope.finding.by", fact.by)
     add(f, "rdmascope.finding.text", fact.text)
-    local text = string.format("%s: the %s %s. %s", fact.rule, fact.by, fact.text, row.spec)
-    f:add_proto_expert_info(severity[fact.severity], text)
+    f:add_proto_expert_info(expert_of[fact.rule], string.format("%s: the %s %s. %s", fact.rule, fact.by, fact.text, row.spec))
 end
 
--- Whether somebody looks at our fields in this frame: a filter, a column, a tree.
-local ours
+-- Whether somebody looks at our fields in this frame, in a filter, a column or a tree: "all", "protocol" where it may be that alone, or nil.
+local ours, is_field_wanted
 
-local function is_wanted(root)
+local function wanted(root)
     ours = ours or Dissector.get("rdmascope")
-    return root:referenced(ours)
+    if not root:referenced(ours) then
+        return nil
+    elseif root.visible then
+        return "all"
+    end
+    -- in Wireshark's window that changes with filters and columns; elsewhere it stays as it is
+    if is_field_wanted == nil or gui_enabled() then
+        is_field_wanted = false
+        for _, f in ipairs(of_proto) do
+            is_field_wanted = is_field_wanted or root:referenced(f)
+        end
+    end
+    return is_field_wanted and "all" or "protocol"
 end
 
 local function credits(t, client, server)
@@ -459,6 +481,7 @@ local function credits(t, client, server)
 end
 
 local function show(number, facts, tvb, pinfo, root)
+    local messages
     if facts then
         -- in the first of two passes there are no fields, and nobody looks; in the second they may be too few, but there is a column
         local primed = of.number() ~= nil
@@ -480,16 +503,24 @@ local function show(number, facts, tvb, pinfo, root)
             elseif fact.what == "cnp" then
                 pinfo.cols.info:set("CNP: slow down QP=" .. R.hex(fact.qp, 6))
             end
-            if looked_at and fact.what == "smbd" and fact.upper and (fact.suspect or not stock2) then
-                show_smb2(fact.upper.bytes, tvb, pinfo, root, fact.suspect and "SMB2 message without copies and gaps" or "SMB2 message")
+            local upper = looked_at and fact.what == "smbd" and (fact.suspect or not stock2) and fact.upper
+            -- of what was not captured whole, Wireshark shows what it can by itself
+            if upper and #upper.bytes >= upper.wire then
+                messages = messages or {}
+                messages[#messages + 1] = fact
             end
         end
     end
-    if not (facts and #facts > 0) and not is_wanted(root) then
+    local has_facts = facts and #facts > 0
+    local who = wanted(root)
+    if not has_facts and not who then
         return
     end
     local t = root:add(p)
     t:set_generated()
+    if not has_facts and who ~= "all" then
+        return
+    end
     local connection, exchange, key = R.connection_at[number], R.exchange_at[number], R.key_at[number]
     if connection then
         add(t, "rdmascope.connection", connection)
@@ -534,6 +565,10 @@ local function show(number, facts, tvb, pinfo, root)
         if fact.what == "finding" then
             show_finding(fact, t)
         end
+    end
+    -- a malformed message is an exception that ends the frame: it comes last
+    for _, fact in ipairs(messages or NONE) do
+        show_smb2(fact.upper.bytes, pinfo, root, fact.suspect and "SMB2 message without copies and gaps" or "SMB2 message")
     end
 end
 
@@ -587,40 +622,59 @@ register_postdissector(p)
 -- ── Ports of SMB and NFS that carry MPA ────────────────────────────────────────────────────────────────────────────────────
 
 -- Wireshark's own MPA is found by TCP's heuristics, which come last, and cannot be called from here: it wants to know more of TCP than a plugin
--- can tell it. So whoever owns the port has to step aside. 5445 is Artemis's, which can be called for what is not MPA. 445 is NetBIOS's, which
--- cannot: there a conversation is ours from its SYN on; what is not MPA is handed on as if nobody had asked, and for a frame that carries MPA the
--- owner leaves the table until the frame is done.
-local ports, owners = DissectorTable.get("tcp.port"), {}
+-- can tell it. So whoever owns the port has to step aside, and cannot be called from here either: NetBIOS wants the same, and an exception of
+-- Artemis's would leave through Lua, which bears that only so often. TCP asks the conversation's dissector, then the owner of the lower port, then
+-- that of the higher one. 445 is NetBIOS's: there a conversation is ours from its SYN on, and for a frame with MPA the owner leaves the table until
+-- the frame is done. 5445 is Artemis's: there we are the owner, and a frame that is not MPA finds Artemis at the other port.
+local ports, changes = DissectorTable.get("tcp.port"), {}
+local owners = {}
 for _, port in ipairs({ 445, 5445, 20049 }) do
     owners[port] = ports:get_dissector(port)
 end
-local netbios, aside = owners[445], false
+
+-- Until the frame is done, `port` is `to`'s in place of `from`'s; either may be nil.
+local function change(port, from, to)
+    for _, done in ipairs(changes) do
+        if done.port == port then
+            return
+        end
+    end
+    if from then
+        ports:remove(port, from)
+    end
+    if to then
+        ports:add(port, to)
+    end
+    changes[#changes + 1] = { port = port, from = from, to = to }
+end
 
 function come_back()
-    if aside then
-        aside = false
-        ports:add(445, netbios)
+    for n = #changes, 1, -1 do
+        local done = changes[n]
+        changes[n] = nil
+        if done.to then
+            ports:remove(done.port, done.to)
+        end
+        if done.from then
+            ports:add(done.port, done.from)
+        end
     end
 end
 
-function claim.dissector(tvb, pinfo, root)
+function claim.dissector(tvb, pinfo)
     local since, src, dst, number = claimed(pinfo), pinfo.src_port, pinfo.dst_port, pinfo.number
     if not since and tvb:len() >= 16 and R.mpa_opening(tvb:raw(0, math.min(tvb:len(), 20))) ~= "other" then
         claim_it(pinfo)
         since = number
     end
-    if src == 445 or dst == 445 then
-        if since and number >= since and netbios and not aside then
-            aside = true
-            ports:remove(445, netbios)
-        end
-        return 0
+    local is_mpa, port = since and number >= since, owners[dst] and dst or src
+    local owner, other = owners[port], src + dst - port
+    if port == 445 and is_mpa then
+        change(port, owner, nil)
+    elseif port ~= 445 and owner and not is_mpa and other > port then
+        change(other, ports:get_dissector(other), owner)
     end
-    if since and number >= since then
-        return 0
-    end
-    local owner = owners[dst] or owners[src]
-    return owner and owner:call(tvb, pinfo, root) or 0
+    return 0
 end
 
 for _, port in ipairs({ 5445, 20049 }) do
@@ -629,10 +683,48 @@ end
 
 -- ── Explanations ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+-- Text without the ends of lines inside of paragraphs: a window breaks lines where it wants.
+local function flowing(text)
+    local out = {}
+    for line in (text .. "\n"):gmatch("(.-)\n") do
+        local before = out[#out]
+        if before and before:find("^  ") and line:find("^  +[^%s%-]") then
+            out[#out] = before .. line:gsub("^%s+", " ")
+        else
+            out[#out + 1] = line
+        end
+    end
+    return table.concat(out, "\n")
+end
+
 local function explain(id)
-    local window = TextWindow.new("rdmascope explain " .. id)
-    local row = R.rules[id:upper()]
-    window:set(row and row.explain or ("There is no rule " .. id .. "."))
+    id = id:upper():gsub("%s", "")
+    local row = R.rules[id]
+    TextWindow.new("rdmascope explain " .. id):set(row and flowing(row.explain) or ("There is no rule " .. id .. ": Tools, rdmascope, All rules lists them."))
+end
+
+-- Every finding of the capture, then what each of their rules says.
+local function all_findings()
+    local frames, lines, rules, told = {}, {}, {}, {}
+    for number in pairs(R.facts) do
+        frames[#frames + 1] = number
+    end
+    table.sort(frames)
+    for _, number in ipairs(frames) do
+        for _, fact in ipairs(R.facts[number]) do
+            if fact.what == "finding" then
+                lines[#lines + 1] = string.format("frame %-8d %-6s %s\n    the %s %s", number, fact.severity, fact.rule, fact.by, fact.text)
+                if not told[fact.rule] then
+                    told[fact.rule] = true
+                    rules[#rules + 1] = flowing(R.rules[fact.rule].explain)
+                end
+            end
+        end
+    end
+    if #lines == 0 then
+        return "Nothing was found. Rules over whole connections are in the report: rdmascope analyze."
+    end
+    return table.concat(lines, "\n") .. "\n\n" .. table.concat(rules, "\n\n")
 end
 
 if gui_enabled() then
@@ -640,6 +732,9 @@ if gui_enabled() then
         new_dialog("Explain a finding", function(id)
             explain(id)
         end, "Rule, as in rdmascope.finding.id")
+    end, MENU_TOOLS_UNSORTED)
+    register_menu("rdmascope/Findings of this capture", function()
+        TextWindow.new("rdmascope findings"):set(all_findings())
     end, MENU_TOOLS_UNSORTED)
     register_menu("rdmascope/All rules", function()
         local ids = {}
@@ -649,6 +744,7 @@ if gui_enabled() then
         table.sort(ids)
         TextWindow.new("rdmascope rules"):set(table.concat(ids, "\n"))
     end, MENU_TOOLS_UNSORTED)
+    -- from Wireshark 4.2 on
     if register_packet_menu then
         register_packet_menu("rdmascope/Explain this finding", function(...)
             for _, f in ipairs({ ... }) do

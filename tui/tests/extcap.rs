@@ -204,7 +204,18 @@ fn mirrored_frames_come_without_their_tunnel_under_their_session() {
     let mut child = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+net_raw", "--ambient-caps=+net_raw", "tshark"])
         .args(["-i", "rdmascope-lo", "-f", "tunnels", "-o", "extcap.rdmascope_lo.decapsulate:true", "-c", "8", "-T", "fields"])
-        .args(["-e", "frame.interface_name", "-e", "infiniband.bth.destqp", "-e", "frame.protocols", "-e", "frame.len", "-e", "frame.cap_len"])
+        .args([
+            "-e",
+            "frame.interface_name",
+            "-e",
+            "infiniband.bth.destqp",
+            "-e",
+            "frame.protocols",
+            "-e",
+            "frame.len",
+            "-e",
+            "frame.cap_len",
+        ])
         .env("WIRESHARK_EXTCAP_DIR", place.path("extcap"))
         .env("HOME", place.folder.path())
         .current_dir(place.folder.path())

@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use rdmascope_capture::{Capture, Decapsulator, Follow, OpenOptions, PcapngWriter, Source, open};
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
