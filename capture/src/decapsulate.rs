@@ -287,7 +287,10 @@ mod tests {
 
     const SWITCH: [u8; 4] = [192, 0, 2, 1];
 
-    fn tunnels() -> Vec<(&'static str, u32, LinkType, Vec<u8>, Vec<u8>)> {
+    /// Kind, session, link type inside, frame, what is inside.
+    type Case = (&'static str, u32, LinkType, Vec<u8>, Vec<u8>);
+
+    fn tunnels() -> Vec<Case> {
         let inner = inner();
         let outer = |protocol, payload: &[u8]| ethernet(0x0800, &ipv4(protocol, payload, SWITCH));
         let gre = |head: &[u8], rest: &[u8]| outer(47, &[head, rest].concat());
