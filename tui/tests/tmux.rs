@@ -207,3 +207,114 @@ fn a_file_that_grows_is_followed() {
     t.types("q");
     t.wait("ready>");
 }
+
+#[test]
+fn frames_are_sorted_and_a_connection_is_followed() {
+    let Some(t) = Terminal::open("sorted", 100, 30) else { return };
+    t.types(&start("smb-roce"));
+    t.press(&["Enter"]);
+    t.wait("1,079 frames");
+    t.types("2");
+    t.wait("Destination");
+    // by source, by what the frames say, and the other way round
+    t.types("oo");
+    t.wait("sorted by Source");
+    t.types("oooo");
+    t.wait("Info▴");
+    t.types("O");
+    t.wait("Info▾");
+    t.types("oO");
+    t.wait_for("the last frame first", |screen| screen.contains("No.▾") && screen.lines().nth(3).is_some_and(|l| l.contains(" 1079 ")));
+    t.types("O");
+    t.wait_for("the order of the capture", |screen| !screen.contains("sorted by"));
+    // a click on a head, as terminals tell it
+    t.types("\x1b[<0;5;3M");
+    t.wait("No.▾");
+    t.types("O");
+    // the handshake belongs to the connection
+    t.types("1f2");
+    t.wait("connection 1 alone");
+    t.press(&["Home"]);
+    t.wait("CM ConnectReq");
+    t.types("q");
+    t.wait("ready>");
+}
+
+#[test]
+fn what_is_copied_and_exported_arrives() {
+    let Some(t) = Terminal::open("taken", 120, 30) else { return };
+    t.tmux(&["set-option", "-s", "set-clipboard", "on"]);
+    t.types(&start("smb-roce"));
+    t.press(&["Enter"]);
+    t.wait("1,079 frames");
+    t.types("2");
+    t.wait("Destination");
+    t.types("g24");
+    t.press(&["Enter"]);
+    t.wait("─ frame 24 ─");
+    for (key, part) in [("r", "NegotiateRequest"), ("f", "smb_direct"), ("b", "00010001")] {
+        t.types(&format!("y{key}"));
+        let begun = Instant::now();
+        loop {
+            let buffer = String::from_utf8_lossy(&t.tmux(&["show-buffer"]).stdout).into_owned();
+            if buffer.contains(part) {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{key}: {buffer:?}\n{}", t.screen());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    for (view, name, head) in [("3", "io.csv", "exchange,connection,"), ("7", "findings.csv", "id,severity,"), ("2", "frames.csv", "frame,time,")] {
+        t.types(view);
+        t.types("x");
+        t.wait(&format!("export to: {name}"));
+        t.press(&["Enter"]);
+        t.wait(&format!("exported to {name}"));
+        let text = std::fs::read_to_string(t.dir.join(name)).unwrap();
+        assert!(text.starts_with(head) && text.lines().count() > 3, "{text:.200}");
+    }
+    t.types("q");
+    t.wait("ready>");
+}
+
+#[test]
+fn colours_and_keys_are_the_users() {
+    let Some(t) = Terminal::open("own", 60, 18) else { return };
+    let colours = || {
+        let screen = String::from_utf8_lossy(&t.tmux(&["capture-pane", "-p", "-e"]).stdout).into_owned();
+        screen.split("\x1b[").skip(1).filter_map(|s| s.split_once('m')).flat_map(|(codes, _)| codes.split(';').map(str::to_owned).collect::<Vec<_>>())
+            .filter(|code| code.parse::<u8>().is_ok_and(|code| matches!(code, 30..=38 | 40..=48 | 90..=107)))
+            .count()
+    };
+    // sixteen colours are enough, and so is none
+    t.types(&format!("TERM=xterm-16color {}", start("smb-roce-negotiate-refused")));
+    t.press(&["Enter"]);
+    t.wait("MaxFragmentedSize");
+    assert!(colours() > 0);
+    t.types("q");
+    t.wait("ready>");
+    t.types(&format!("clear; NO_COLOR=1 {}", start("smb-roce-negotiate-refused")));
+    t.press(&["Enter"]);
+    t.wait("MaxFragmentedSize");
+    for view in ["2", "3", "4", "5", "6", "7", "8", "1"] {
+        t.types(view);
+        t.wait_for("a view", |screen| !screen.contains("ready>"));
+        assert_eq!(colours(), 0, "{}", t.screen());
+    }
+    t.types("q");
+    t.wait("ready>");
+    // a file of one's own, and what is wrong in it is told before the screen changes
+    std::fs::create_dir_all(t.dir.join("rdmascope")).unwrap();
+    std::fs::write(t.dir.join("rdmascope/config.toml"), "theme = \"light\"\ntime = \"clock\"\n[keys]\nquit = [\"Q\"]\n").unwrap();
+    t.types(&format!("clear; {}", start("smb-roce")));
+    t.press(&["Enter"]);
+    t.wait("Q quit");
+    t.types("q2");
+    t.wait("go to");
+    t.types("Q");
+    t.wait("ready>");
+    std::fs::write(t.dir.join("rdmascope/config.toml"), "theme = \"dark\"\ncolour = 1\n").unwrap();
+    t.types(&format!("clear; {}", start("smb-roce")));
+    t.press(&["Enter"]);
+    t.wait("unknown field");
+}

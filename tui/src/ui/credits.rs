@@ -275,14 +275,19 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let title = format!("{}  {}", super::overview::ends(connection), connection.protocol.name());
     let upper = if connection.protocol == Protocol::SmbDirect { "SMB2" } else { "RPC" };
     put(buf, body.x + 1, body.y, body.width - 2, &title, theme.heading);
-    if points.is_empty() {
-        put(buf, body.x + 2, body.y + 2, body.width, "No message with credits was seen on this connection.", theme.faint);
+    let known = places.map(|w| points.iter().any(|p| p.held(w).is_some()));
+    if known == [false; 3] {
+        let text = if points.is_empty() {
+            "No message with credits was seen on this connection."
+        } else {
+            "What was granted before the capture began is not known, and so is what is left."
+        };
+        put(buf, body.x + 2, body.y + 2, body.width - 2, text, theme.faint);
         return;
     }
     let mut x = body.x + 1;
-    let has = |w: usize| points.iter().any(|p| p.held(w).is_some());
     for (i, (name, style)) in [("client", theme.client), ("server", theme.server), (upper, theme.upper)].into_iter().enumerate() {
-        if !has(places[i]) {
+        if !known[i] {
             continue;
         }
         let (least, most) = points.iter().filter_map(|p| p.held(places[i])).fold((i64::MAX, 0), |(a, b), v| (a.min(v), b.max(v)));
@@ -303,7 +308,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     put(buf, x, body.y + 1, body.right().saturating_sub(x), &text, if stalls > 0 { theme.error } else { theme.faint });
     let area = plot(app);
     let (from, upto) = window(app, points);
-    let [ends, above] = panels(area, has(places[0]) || has(places[1]), has(places[2]));
+    let [ends, above] = panels(area, known[0] || known[1], known[2]);
     for (panel, which) in [(ends, &[(places[1], theme.server), (places[0], theme.client)][..]), (above, &[(places[2], theme.upper)][..])] {
         if panel.height == 0 {
             continue;

@@ -106,6 +106,8 @@ pub(crate) fn sentence(finding: &Finding) -> String {
     use rdmascope_analyzer::finding::Blame;
     let text = escaped(&finding.text);
     match finding.by {
+        // what happened to something, and not what somebody did
+        _ if text.starts_with(char::is_uppercase) => text,
         Blame::Client => format!("The client {text}"),
         Blame::Server => format!("The server {text}"),
         // these begin with what they are about
@@ -165,8 +167,10 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     if finding.count as usize > finding.frames.len() {
         x = put(buf, x, y, below.right().saturating_sub(x + 1), " …", theme.faint);
     }
-    let hint = format!("  {} goes there, {} explains", app.keys.first(Action::Open), app.keys.first(Action::Explain));
-    put(buf, x, y, below.right().saturating_sub(x + 1), &hint, theme.faint);
+    let hint = format!("  ◂ ▸ choose, {} goes there", app.keys.first(Action::Open));
+    let short = format!("  {} goes there", app.keys.first(Action::Open));
+    let room = below.right().saturating_sub(x + 1);
+    put(buf, x, y, room, if hint.chars().count() > usize::from(room) { &short } else { &hint }, theme.faint);
 }
 
 /// For an export: heads, then rows.

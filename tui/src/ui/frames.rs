@@ -491,6 +491,9 @@ fn sorts(app: &App) -> Vec<By> {
     usual.into_iter().chain(chosen).chain([info]).collect()
 }
 
+/// Columns of the terminal that what a frame says has at least.
+const INFO_MIN: u16 = 18;
+
 /// A row of the list: which, the place of its frame, its cells.
 type Row = (usize, usize, Vec<String>);
 
@@ -513,13 +516,20 @@ fn columns(app: &App, area: Rect, rows: &[Row]) -> Vec<(By, usize, u16, u16)> {
     let mut widths: Vec<(usize, u16)> = usual.into_iter().enumerate().collect();
     // the chosen columns stand before what the frame says
     widths.extend(app.columns.iter().enumerate().map(|(i, def)| (7 + i, widest(7 + i, def.name.len().min(16), 24))));
-    let used: u16 = widths.iter().map(|(_, w)| w + 1).sum::<u16>() + 2;
-    widths.push((6, area.width.saturating_sub(used).max(8)));
+    let used = |widths: &[(usize, u16)]| widths.iter().filter(|(_, w)| *w > 0).map(|(_, w)| w + 1).sum::<u16>() + 2;
+    // what the frame says is what one reads: the others make room for it
+    for missed in [5, 3, 2, 1] {
+        if used(&widths) + INFO_MIN > area.width {
+            widths[missed].1 = 0;
+        }
+    }
+    widths.push((6, area.width.saturating_sub(used(&widths) + 1).max(8)));
     let mut x = area.x + 2;
     let end = area.x + area.width;
     sorts(app)
         .into_iter()
         .zip(widths)
+        .filter(|(_, (_, width))| *width > 0)
         .map(|(by, (cell, width))| {
             let (from, width) = (x, width.min(end.saturating_sub(x)));
             x += width + 1;

@@ -253,7 +253,7 @@ fn lines(app: &App, e: &Exchange) -> Vec<Vec<(String, Style)>> {
     let part = |sign: &str, name: &str, ns: i64| (format!("{sign} {name} {}   ", span(ns)), theme.text);
     out.push(vec![
         ("time    ".into(), theme.faint),
-        part("░", "waited for credit", split.credit),
+        part("░", "credit", split.credit),
         part("▒", "server", split.server),
         part("▓", "RDMA", split.rdma),
         part("█", "wire", split.wire),

@@ -169,7 +169,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     }
     let (keys, invalidated, outside) = app.sums.keys();
     let text = format!("{} keys advertised, {} invalidated by the peer, ", grouped(keys), grouped(invalidated));
-    let outside_text = format!("{} operations outside of what was advertised", grouped(outside));
+    let outside_text = format!("{} uses outside of them", grouped(outside));
     let style = if outside > 0 { theme.error } else { theme.faint };
     draw::spans(buf, body.x + 1, body.y + body.height - 1, body.width - 2, &[(&text, theme.faint), (&outside_text, style)]);
 }

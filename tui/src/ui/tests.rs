@@ -590,6 +590,19 @@ fn credits_and_sequence_are_about_what_was_selected() {
 }
 
 #[test]
+fn the_smallest_screen_says_what_frames_say() {
+    let mut rig = Rig::new("smb-roce", 60, 18);
+    rig.keys("2g24\n");
+    let screen = rig.screen();
+    assert!(screen.contains("Info") && screen.contains("NegotiateRequest"), "{screen}");
+    // and its help stands in its column
+    rig.keys("?");
+    let screen = rig.screen();
+    let line = screen.lines().find(|l| l.contains("slowest I/O")).unwrap();
+    assert!(line.contains("│                    ") && !line.contains('1'), "{screen}");
+}
+
+#[test]
 fn any_size_is_drawn() {
     let mut rig = Rig::new("smb-roce", 80, 24);
     for (width, height) in [(60, 18), (61, 19), (79, 50), (149, 20), (150, 18), (300, 100), (1, 1), (20, 5), (59, 18)] {

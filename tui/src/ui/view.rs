@@ -99,7 +99,8 @@ fn tabs(app: &App) -> Vec<(View, u16, String)> {
         let mut name: String = match length {
             0 => view.name().to_owned(),
             1 => view.short_name().to_owned(),
-            _ => view.short_name().chars().take(2).collect(),
+            2 => view.short_name().chars().take(3).collect(),
+            _ => view.short_name().chars().filter(|c| c.is_alphabetic()).take(2).collect(),
         };
         if view == View::Findings {
             if errors > 0 {
@@ -124,7 +125,7 @@ fn tabs(app: &App) -> Vec<(View, u16, String)> {
             .collect();
         (x <= app.size.0).then_some(tabs)
     };
-    (0..3).find_map(lay).unwrap_or_default()
+    (0..4).find_map(lay).unwrap_or_default()
 }
 
 /// The view whose tab is at a column.
@@ -235,6 +236,22 @@ fn bottom(app: &App, buf: &mut Buffer) {
     }
 }
 
+/// A line on as many as it needs; what goes on stands below where it began, or behind the key that it is about.
+fn broken(line: &str, width: usize) -> Vec<String> {
+    if UnicodeWidthStr::width(line) <= width {
+        return vec![line.to_owned()];
+    }
+    let lead = line.len() - line.trim_start_matches(' ').len();
+    let column = line[lead..].find("  ").filter(|_| lead > 0).map(|at| {
+        let gap = &line[lead + at..];
+        lead + at + gap.len() - gap.trim_start_matches(' ').len()
+    });
+    let (head, rest) = line.split_at(column.filter(|at| *at < width / 2 && line[..*at].is_ascii()).unwrap_or(lead));
+    let indent = head.len().max(2);
+    let pieces = super::draw::wrap(rest, width.saturating_sub(indent));
+    pieces.iter().enumerate().map(|(i, piece)| if i == 0 { format!("{head}{piece}") } else { format!("{:indent$}{piece}", "") }).collect()
+}
+
 /// A window in the middle.
 fn window(app: &App, title: &str, lines: &[String], top: usize, buf: &mut Buffer) {
     let theme = &app.theme;
@@ -244,13 +261,7 @@ fn window(app: &App, title: &str, lines: &[String], top: usize, buf: &mut Buffer
     let inner = (widest + 2).min(width - 4);
     let broken: Vec<String> = lines
         .iter()
-        .flat_map(|l| {
-            if UnicodeWidthStr::width(l.as_str()) > usize::from(inner) - 2 {
-                super::draw::wrap(l, usize::from(inner) - 2)
-            } else {
-                vec![l.clone()]
-            }
-        })
+        .flat_map(|l| broken(l, usize::from(inner) - 2))
         .collect();
     let rows = (broken.len() as u16).min(height - 4);
     let area = Rect { x: (width - inner - 2) / 2, y: (height - rows - 2) / 2, width: inner + 2, height: rows + 2 };
