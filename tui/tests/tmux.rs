@@ -264,7 +264,9 @@ fn what_is_copied_and_exported_arrives() {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
-    for (view, name, head) in [("3", "io.csv", "exchange,connection,"), ("7", "findings.csv", "id,severity,"), ("2", "frames.csv", "frame,time,")] {
+    for (view, name, head) in
+        [("3", "io.csv", "exchange,connection,"), ("7", "findings.csv", "id,severity,"), ("2", "frames.csv", "frame,time,")]
+    {
         t.types(view);
         t.types("x");
         t.wait(&format!("export to: {name}"));
@@ -282,7 +284,11 @@ fn colours_and_keys_are_the_users() {
     let Some(t) = Terminal::open("own", 60, 18) else { return };
     let colours = || {
         let screen = String::from_utf8_lossy(&t.tmux(&["capture-pane", "-p", "-e"]).stdout).into_owned();
-        screen.split("\x1b[").skip(1).filter_map(|s| s.split_once('m')).flat_map(|(codes, _)| codes.split(';').map(str::to_owned).collect::<Vec<_>>())
+        screen
+            .split("\x1b[")
+            .skip(1)
+            .filter_map(|s| s.split_once('m'))
+            .flat_map(|(codes, _)| codes.split(';').map(str::to_owned).collect::<Vec<_>>())
             .filter(|code| code.parse::<u8>().is_ok_and(|code| matches!(code, 30..=38 | 40..=48 | 90..=107)))
             .count()
     };

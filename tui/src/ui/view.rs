@@ -259,10 +259,7 @@ fn window(app: &App, title: &str, lines: &[String], top: usize, buf: &mut Buffer
     let widest = lines.iter().map(|l| UnicodeWidthStr::width(l.as_str())).max().unwrap_or(0).max(title.chars().count() + 4) as u16;
     // what is too long for the screen is broken
     let inner = (widest + 2).min(width - 4);
-    let broken: Vec<String> = lines
-        .iter()
-        .flat_map(|l| broken(l, usize::from(inner) - 2))
-        .collect();
+    let broken: Vec<String> = lines.iter().flat_map(|l| broken(l, usize::from(inner) - 2)).collect();
     let rows = (broken.len() as u16).min(height - 4);
     let area = Rect { x: (width - inner - 2) / 2, y: (height - rows - 2) / 2, width: inner + 2, height: rows + 2 };
     clear(buf, area);
