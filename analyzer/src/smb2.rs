@@ -437,6 +437,7 @@ impl<S: Sink> Walk<'_, '_, S> {
         }
         let id = self.env.number_exchange();
         self.env.exchange_of_frame = id;
+        self.env.sink.request(id, pdu.bytes);
         self.env.moved_of_frame = 0;
         let mut pending = Pending {
             exchange: self.row(id, header),
@@ -481,9 +482,8 @@ impl<S: Sink> Walk<'_, '_, S> {
                 self.name = Some(name);
                 self.file = None;
             }
-            Ok(Body::CloseRequest(close)) => pending.file_id = Some(FileId(close.file_id)),
-            Ok(Body::FlushRequest(flush)) => pending.file_id = Some(FileId(flush.file_id)),
-            _ => {}
+            Ok(body) => pending.file_id = body.file(),
+            Err(_) => {}
         }
         if let Some(file) = pending.file_id.filter(|f| *f != FileId::PREVIOUS) {
             self.file = Some(file);

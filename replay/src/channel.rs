@@ -420,6 +420,16 @@ impl Channel {
         Ok(Self::new(None, |now| Lane::of_card(now, config, connection, false, false)))
     }
 
+    /// The same with [`Lane::raw`].
+    ///
+    /// # Errors
+    /// Those of the card.
+    #[cfg(target_os = "linux")]
+    pub fn accept_card_raw(request: rdmascope_verbs::Request, config: &Config, timeout: Duration) -> io::Result<Self> {
+        let connection = request.accept(card_options(config), timeout).map_err(io::Error::other)?;
+        Ok(Self::new(None, |now| Lane::of_card(now, config, connection, false, true)))
+    }
+
     fn new(stream: Option<TcpStream>, lane: impl FnOnce(Time) -> Lane) -> Self {
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as Time);
         Self {
@@ -439,6 +449,11 @@ impl Channel {
     /// Whether the peer may be asked to end regions of ours by Send with Invalidate.
     pub fn can_be_invalidated(&self) -> bool {
         self.lane.rdma.can_be_invalidated()
+    }
+
+    /// Our address, where a socket carries it.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.stream.as_ref().and_then(|stream| stream.local_addr().ok())
     }
 
     /// Whether a card carries it.
@@ -518,7 +533,7 @@ impl Channel {
                     self.lane.handle_bytes(now, &self.buffer[..n]);
                     moved = true;
                 }
-                None => moved |= self.progress()?,
+                None => moved |= self.progress()? || self.lane.has_events(),
             }
             if moved {
                 continue;

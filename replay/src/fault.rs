@@ -187,7 +187,11 @@ pub const FAULTS: &[Fault] =
         Fault {
             name: "too-long",
             text: "sends a message longer than the client's MaxReceiveSize",
-            act: Act::Transfer(|channel, _| send(channel, data(60_000), &[0; 60_000])),
+            act: Act::Transfer(|channel, _| {
+                // as much as a card sends at a time
+                let length = if channel.is_card() { 12_000 } else { 60_000 };
+                send(channel, data(length), &vec![0; length as usize]);
+            }),
         },
         Fault {
             name: "not-smb2",
@@ -263,19 +267,58 @@ impl Fault {
         FAULTS.iter().find(|fault| fault.name == name)
     }
 
+    /// Whether a card can be made to do it: the segments, the stream and its end are its own affair.
+    pub fn works_over_cards(&self) -> bool {
+        let below = ["byte-at-a-time", "half-close", "die", "garbage", "bad-crc", "wrong-msn"];
+        !matches!(self.act, Act::Startup(_)) && !below.contains(&self.name)
+    }
+
     /// Serves one connection, with this fault.
     ///
     /// # Errors
     /// Those of the socket.
     pub fn serve(&self, mut stream: TcpStream, share: Arc<Share>, config: &Config) -> Result<()> {
-        match self.act {
+        let mut channel = match self.act {
             Act::Startup(bytes) => {
                 stream.write_all(bytes)?;
                 ignore(&mut stream);
-                Ok(())
+                return Ok(());
             }
+            Act::Negotiate(_) => Channel::accept_raw(stream, config)?,
+            _ => Channel::accept(stream, &self.config(config))?,
+        };
+        self.act(&mut channel, share, config)
+    }
+
+    /// Serves one connection that somebody asked a card for, with this fault; where [`Fault::works_over_cards`] says no, as if there were none.
+    ///
+    /// # Errors
+    /// Those of the card.
+    #[cfg(target_os = "linux")]
+    pub fn serve_card(&self, request: rdmascope_verbs::Request, share: Arc<Share>, config: &Config) -> Result<()> {
+        let mut channel = match self.act {
+            Act::Negotiate(_) => Channel::accept_card_raw(request, config, ACCEPT_WITHIN)?,
+            _ => Channel::accept_card(request, &self.config(config), ACCEPT_WITHIN)?,
+        };
+        self.act(&mut channel, share, config)
+    }
+
+    /// How the connection is to be, for this fault.
+    fn config(&self, config: &Config) -> Config {
+        let mut config = config.clone();
+        match self.act {
+            Act::Session(_) => config.smbd.receive_credits = config.smbd.receive_credits.min(4),
+            // what only a CRC shows takes one
+            Act::Transfer(_) => config.iwarp.crc |= matches!(self.name, "bad-crc" | "garbage"),
+            _ => {}
+        }
+        config
+    }
+
+    fn act(&self, channel: &mut Channel, share: Arc<Share>, config: &Config) -> Result<()> {
+        match self.act {
+            Act::Startup(_) => Ok(()),
             Act::Negotiate(answer) => {
-                let mut channel = Channel::accept_raw(stream, config)?;
                 let mut answer = Some(answer);
                 loop {
                     match channel.poll(FOR_EVER)? {
@@ -295,21 +338,8 @@ impl Fault {
                     }
                 }
             }
-            Act::Session(begin) => {
-                let config = Config {
-                    smbd: crate::smbd::Config { receive_credits: config.smbd.receive_credits.min(4), ..config.smbd },
-                    ..config.clone()
-                };
-                let mut channel = Channel::accept(stream, &config)?;
-                self.work(&mut channel, share, Some(begin), None)
-            }
-            Act::Transfer(fail) => {
-                // what only a CRC shows takes one
-                let crc = config.iwarp.crc || matches!(self.name, "bad-crc" | "garbage");
-                let config = Config { iwarp: crate::iwarp::Config { crc, ..config.iwarp.clone() }, ..config.clone() };
-                let mut channel = Channel::accept(stream, &config)?;
-                self.work(&mut channel, share, None, Some(fail))
-            }
+            Act::Session(begin) => self.work(channel, share, Some(begin), None),
+            Act::Transfer(fail) => self.work(channel, share, None, Some(fail)),
         }
     }
 
@@ -350,6 +380,8 @@ impl Fault {
     }
 }
 
+#[cfg(target_os = "linux")]
+const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// Reads until the client is gone, and makes nothing of it.
@@ -407,6 +439,11 @@ fn send(channel: &mut Channel, header: DataTransfer, bytes: &[u8]) {
 
 /// 16 bytes into the memory described.
 fn write(channel: &mut Channel, to: BufferDescriptorV1) {
+    if channel.is_card() {
+        // what comes of it is what is tried
+        let _ = channel.lane().write(to.token, to.offset, &[0xbd; 16]);
+        return;
+    }
     segment(channel, Opcode::WRITE, Buffer::Tagged(Tagged { stag: to.token, offset: to.offset }), &[0xbd; 16]);
 }
 

@@ -1229,6 +1229,10 @@ impl Run<'_> {
             }
             other => other?,
         };
+        if let Some(lacking) = not_agreed(&client, client.wanted()) {
+            let _ = client.leave();
+            return Ok(Err(Verdict::NotApplicable(lacking.into())));
+        }
         let opened =
             client.session_setup(&self.target.who).and_then(|()| client.tree_connect(&address.ip().to_string(), &self.target.share));
         match opened {
@@ -1258,14 +1262,14 @@ impl Run<'_> {
         if writes && !self.target.writes {
             return Ok(Verdict::NotApplicable("it writes: allow that with --allow-writes".into()));
         }
-        let wanted = options.clone();
         let mut client = match self.session(options)? {
             Ok(client) => client,
             Err(verdict) => return Ok(verdict),
         };
-        if let Some(lacking) = lacking(&client, &wanted) {
+        let wanted = client.wanted();
+        if (wanted.encrypt || wanted.transforms.contains(&RdmaTransformId::SIGNING)) && !client.is_signed() {
             let _ = client.leave();
-            return Ok(Verdict::NotApplicable(lacking.into()));
+            return Ok(Verdict::NotApplicable("nobody has no keys: name a user with --user".into()));
         }
         let name = if writes {
             SCRATCH.to_owned()
@@ -1485,15 +1489,12 @@ fn signed(algorithm: SigningAlgorithm) -> Options {
     Options { signing: vec![algorithm], transforms: vec![RdmaTransformId::SIGNING], ..options(Dialect::SMB_3_1_1) }
 }
 
-/// What a session has not that a case needs.
-fn lacking(client: &Client, wanted: &Options) -> Option<&'static str> {
+/// What a case needs and the server did not agree on.
+fn not_agreed(client: &Client, wanted: &Options) -> Option<&'static str> {
     let lacks = |id| wanted.transforms.contains(&id) && !client.has_transform(id);
     let signing = wanted.transforms.contains(&RdmaTransformId::SIGNING);
     match () {
-        () if (wanted.encrypt || signing) && !client.is_signed() => Some("nobody has no keys: name a user with --user"),
-        () if wanted.encrypt && (!client.is_encrypted() || client.cipher() != wanted.ciphers.first().copied()) => {
-            Some("the server does not have this cipher")
-        }
+        () if wanted.encrypt && client.cipher() != wanted.ciphers.first().copied() => Some("the server does not have this cipher"),
         () if signing && !wanted.signing.contains(&client.signing()) => Some("the server does not have this signing algorithm"),
         () if lacks(RdmaTransformId::ENCRYPTION) || lacks(RdmaTransformId::SIGNING) => Some("the server does not have this RDMA transform"),
         () => None,

@@ -5,15 +5,18 @@
 //! reading, and skips the rest.
 
 use crate::error::{Error, Result};
-use crate::smb2::client::{Client, Opened, Pending, access, disposition};
+use crate::smb2::client::{Client, Opened, Pending, access, disposition, number};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::{Channel, Exchange, Family};
+use rdmascope_analyzer::keys::Dialect;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Sink;
 use rdmascope_capture::Source;
 use rdmascope_dissector::trace::Off;
-use rdmascope_dissector::wire::smb2::NtStatus;
+use rdmascope_dissector::wire::smb2::info::{FileClass, InfoType};
+use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
+use rdmascope_dissector::wire::smb2::{Command, FileId, NtStatus};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -22,9 +25,8 @@ use std::time::{Duration, Instant};
 const EXCHANGES_MAX: usize = 1 << 20;
 /// Bytes of recorded READs and WRITEs kept at most.
 const PAYLOADS_MAX: usize = 256 << 20;
-/// Bytes of the room for an answer to QUERY_INFO.
-const INFO_ROOM: u32 = 4096;
-const FILE_STANDARD_INFORMATION: u8 = 5;
+/// Bytes of the room for an answer at most.
+const ROOM_MAX: u32 = 1 << 20;
 
 /// What the connections of a capture did, by their numbers.
 #[derive(Debug, Default)]
@@ -33,6 +35,8 @@ pub struct Recording {
     pub connections: BTreeMap<u32, Vec<Exchange>>,
     /// What READs read and WRITEs wrote, by exchange, where all of it was captured.
     payloads: HashMap<u64, Vec<u8>>,
+    /// What SET_INFO, QUERY_INFO and IOCTL asked for, by exchange.
+    requests: HashMap<u64, Vec<u8>>,
     kept: usize,
     /// Exchanges that there was no room for.
     pub dropped: u64,
@@ -48,6 +52,15 @@ impl Sink for Recording {
             return;
         }
         self.connections.entry(exchange.connection).or_default().push(exchange.clone());
+    }
+
+    fn request(&mut self, exchange: u64, message: &[u8]) {
+        let command = Command(number(message, 12, 2) as u16);
+        let asks = matches!(command, Command::SET_INFO | Command::QUERY_INFO | Command::IOCTL);
+        if asks && self.kept + message.len() <= PAYLOADS_MAX && self.requests.len() < EXCHANGES_MAX {
+            self.kept += message.len();
+            self.requests.insert(exchange, message.to_vec());
+        }
     }
 
     fn payload(&mut self, exchange: &Exchange, offset: u64, bytes: &[u8]) {
@@ -85,6 +98,14 @@ impl Recording {
             exchanges.sort_by_key(|e| e.id);
         }
         Ok(recording)
+    }
+
+    /// The request of a SET_INFO: type, class, AdditionalInformation and the information. `None` where it was not captured whole.
+    fn set_info(&self, exchange: u64) -> Option<(u8, u8, u32, &[u8])> {
+        let message = self.requests.get(&exchange)?;
+        let (at, length) = (number(message, 72, 2) as usize, number(message, 68, 4) as usize);
+        let info = message.get(at..at.checked_add(length)?)?;
+        Some((number(message, 66, 1) as u8, number(message, 67, 1) as u8, number(message, 76, 4) as u32, info))
     }
 
     /// The connection that did most.
@@ -125,12 +146,100 @@ pub enum Action {
     Flush,
     /// A page of a listing.
     List,
-    /// Information on a file: which, the recording does not tell, so that its size is asked for.
-    Info,
+    /// Information on a file, its file system or its security.
+    Info {
+        /// Which kind.
+        info_type: u8,
+        /// Which of that kind.
+        class: u8,
+        /// Bytes that the answer may have.
+        room: u32,
+        /// AdditionalInformation, and Flags.
+        more: (u32, u32),
+        /// What is asked about in detail.
+        input: Vec<u8>,
+    },
+    /// Information to be set.
+    SetInfo {
+        /// Which kind.
+        info_type: u8,
+        /// Which of that kind.
+        class: u8,
+        /// AdditionalInformation.
+        additional: u32,
+        /// The information.
+        info: Vec<u8>,
+    },
+    /// A control code.
+    Control {
+        /// Which.
+        code: ControlCode,
+        /// What goes with it. Of VALIDATE_NEGOTIATE_INFO, the replay's own.
+        input: Vec<u8>,
+        /// Bytes that the answer may have.
+        room: u32,
+    },
     /// Close.
     Close,
     /// A sign of life.
     Echo,
+}
+
+impl Action {
+    /// Whether it is about a file that has to be open.
+    fn needs_file(&self) -> bool {
+        match self {
+            Self::Open { .. } | Self::Echo => false,
+            Self::Control { code, .. } => !is_of_connection(*code),
+            _ => true,
+        }
+    }
+
+    /// Whether it changes files.
+    fn writes(&self) -> bool {
+        match self {
+            Self::Write { .. } | Self::Flush | Self::SetInfo { .. } => true,
+            Self::Open { write, .. } => *write,
+            Self::Control { code, .. } => changes(*code),
+            _ => false,
+        }
+    }
+}
+
+/// Control codes that are about no file.
+fn is_of_connection(code: ControlCode) -> bool {
+    matches!(code, ControlCode::VALIDATE_NEGOTIATE_INFO | ControlCode::QUERY_NETWORK_INTERFACE_INFO)
+}
+
+/// Control codes that change the file, and mean the same on another server.
+fn changes(code: ControlCode) -> bool {
+    matches!(
+        code,
+        ControlCode::SET_SPARSE
+            | ControlCode::SET_ZERO_DATA
+            | ControlCode::SET_COMPRESSION
+            | ControlCode::SET_REPARSE_POINT
+            | ControlCode::DELETE_REPARSE_POINT
+            | ControlCode::FILE_LEVEL_TRIM
+            | ControlCode::SET_INTEGRITY_INFORMATION
+            | ControlCode::SET_OBJECT_ID
+            | ControlCode::CREATE_OR_GET_OBJECT_ID
+    )
+}
+
+/// Control codes that read what is to be read again.
+fn asks(code: ControlCode) -> bool {
+    matches!(
+        code,
+        ControlCode::QUERY_ALLOCATED_RANGES
+            | ControlCode::QUERY_FILE_REGIONS
+            | ControlCode::GET_COMPRESSION
+            | ControlCode::GET_REPARSE_POINT
+            | ControlCode::GET_OBJECT_ID
+            | ControlCode::GET_INTEGRITY_INFORMATION
+            | ControlCode::SRV_ENUMERATE_SNAPSHOTS
+            | ControlCode::QUERY_SHARED_VIRTUAL_DISK_SUPPORT
+    )
 }
 
 /// What becomes of a recorded exchange.
@@ -178,7 +287,7 @@ impl Plan {
     /// What of one connection is to be done again. `None` where the recording has no such connection.
     pub fn of(recording: &Recording, connection: u32, wanted: Wanted) -> Option<Self> {
         let exchanges = recording.connections.get(&connection)?;
-        let known = Known::of(exchanges);
+        let known = Known::of(exchanges, recording);
         let steps = exchanges.iter().map(|recorded| {
             let planned = Self::planned(recorded, &known, recording, wanted);
             Step { recorded: recorded.clone(), planned }
@@ -200,34 +309,48 @@ impl Plan {
                 return Planned::Skip("the session of the replay has its own");
             }
             "ECHO" => return Planned::Do(Action::Echo),
-            "READ" | "WRITE" | "CREATE" | "CLOSE" | "FLUSH" | "QUERY_DIRECTORY" | "QUERY_INFO" => {}
-            "SET_INFO" => return Planned::Skip("the recording does not tell what it set"),
-            "IOCTL" => return Planned::Skip("the recording does not tell its control code"),
+            "IOCTL" => return Self::control(e, recording, wanted, changes),
+            "READ" | "WRITE" | "CREATE" | "CLOSE" | "FLUSH" | "QUERY_DIRECTORY" | "QUERY_INFO" | "SET_INFO" => {}
             "CANCEL" | "CHANGE_NOTIFY" | "LOCK" | "OPLOCK_BREAK" => return Planned::Skip("it has no meaning without its rivals"),
             _ => return Planned::Skip("it is not done again"),
         }
         if e.file.is_none() {
             return Planned::Skip("its file is not known");
         }
-        if e.command == "WRITE" && !wanted.writes {
+        if matches!(e.command, "WRITE" | "SET_INFO") && !wanted.writes {
             return Planned::Skip("it changes data: allow it with --allow-writes");
         }
-        if changes && e.command != "WRITE" && e.status == Some(0) && !wanted.writes {
+        if changes && e.command != "WRITE" && (e.status == Some(0) || e.command == "QUERY_INFO") && !wanted.writes {
             return Planned::Skip("the recording made or changed its file: allow that with --allow-writes");
-        }
-        if e.command == "QUERY_INFO" && e.status != Some(0) {
-            return Planned::Skip("the recording does not tell what it asked for in vain");
         }
         Planned::Do(match e.command {
             "CREATE" => Action::Open {
-                write: changes && wanted.writes && e.status == Some(0),
+                write: (changes || file.is_some_and(|file| known.set.contains(file))) && wanted.writes && e.status == Some(0),
                 folder: file.is_some_and(|file| known.folders.contains(file)),
             },
             "CLOSE" => Action::Close,
             "FLUSH" if !wanted.writes => return Planned::Skip("nothing was written"),
             "FLUSH" => Action::Flush,
             "QUERY_DIRECTORY" => Action::List,
-            "QUERY_INFO" => Action::Info,
+            "QUERY_INFO" => {
+                let Some(message) = recording.requests.get(&e.id) else { return Planned::Skip(NOT_CAPTURED) };
+                let field = |at, n| number(message, at, n) as u32;
+                let (at, length) = (field(72, 2) as usize, field(76, 4) as usize);
+                let input = if length == 0 { Some(&[][..]) } else { message.get(at..at.saturating_add(length)) };
+                let (Some(input), true) = (input, message.len() >= 104) else { return Planned::Skip(NOT_CAPTURED) };
+                let (info_type, class) = (field(66, 1) as u8, field(67, 1) as u8);
+                Action::Info {
+                    info_type,
+                    class,
+                    room: field(68, 4).min(ROOM_MAX),
+                    more: (field(80, 4), field(84, 4)),
+                    input: input.to_vec(),
+                }
+            }
+            "SET_INFO" => {
+                let Some((info_type, class, additional, info)) = recording.set_info(e.id) else { return Planned::Skip(NOT_CAPTURED) };
+                Action::SetInfo { info_type, class, additional, info: info.to_vec() }
+            }
             "READ" => match (e.offset, e.length) {
                 (Some(offset), Some(length)) if length <= 64 << 20 => Action::Read { offset, length, channel: channel.0 },
                 _ => return Planned::Skip("its length is not known"),
@@ -243,16 +366,47 @@ impl Plan {
         })
     }
 
+    /// A control code. Keys of resumption, tokens and leases that it would need are those of the recorded session.
+    fn control(e: &Exchange, recording: &Recording, wanted: Wanted, changed: bool) -> Planned {
+        let Some(message) = recording.requests.get(&e.id).filter(|m| m.len() >= 120) else { return Planned::Skip(NOT_CAPTURED) };
+        let code = ControlCode(number(message, 68, 4) as u32);
+        let (at, length) = (number(message, 88, 4) as usize, number(message, 92, 4) as usize);
+        let input = if length == 0 { Some(&[][..]) } else { message.get(at..at.saturating_add(length)) };
+        let Some(input) = input else { return Planned::Skip(NOT_CAPTURED) };
+        match code {
+            ControlCode::DFS_GET_REFERRALS | ControlCode::DFS_GET_REFERRALS_EX => {
+                return Planned::Skip("it asks for the referrals of the recorded server's name");
+            }
+            code if is_of_connection(code) => {}
+            code if !asks(code) && !changes(code) => {
+                return Planned::Skip("what it needs belongs to the recorded session, or it is a pipe's");
+            }
+            _ if e.file.is_none() => return Planned::Skip("its file is not known"),
+            code if changes(code) && !wanted.writes => return Planned::Skip("it changes data: allow it with --allow-writes"),
+            _ if changed && !wanted.writes => {
+                return Planned::Skip("the recording made or changed its file: allow that with --allow-writes");
+            }
+            _ => {}
+        }
+        Planned::Do(Action::Control { code, input: input.to_vec(), room: (number(message, 108, 4) as u32).min(ROOM_MAX) })
+    }
+
     /// How many steps are done.
     pub fn done(&self) -> usize {
         self.steps.iter().filter(|s| matches!(s.planned, Planned::Do(_))).count()
     }
 }
 
+const NOT_CAPTURED: &str = "the capture does not have all of its request";
+
 /// What a recording tells of its files, by looking at all of it.
 struct Known<'a> {
-    /// They were written to.
+    /// They were written to, cut, renamed or deleted.
     written: HashSet<&'a str>,
+    /// Something of them was set: to do that again, they have to be open for it.
+    set: HashSet<&'a str>,
+    /// Names that were given to files.
+    named: HashSet<String>,
     /// They were not there at first, and then they were.
     made: HashSet<&'a str>,
     /// They hold others, or were listed.
@@ -260,12 +414,31 @@ struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    fn of(exchanges: &'a [Exchange]) -> Self {
+    fn of(exchanges: &'a [Exchange], recording: &Recording) -> Self {
         let (mut written, mut made, mut folders, mut missing) = (HashSet::new(), HashSet::new(), HashSet::new(), HashSet::new());
+        let (mut set, mut named) = (HashSet::new(), HashSet::new());
         for e in exchanges {
             let Some(file) = e.file.as_deref() else { continue };
             match (e.command, e.status) {
                 ("WRITE", _) => drop(written.insert(file)),
+                ("SET_INFO", _) => {
+                    set.insert(file);
+                    let Some((info_type, class, _, info)) = recording.set_info(e.id) else { continue };
+                    let class = FileClass(class);
+                    if info_type != InfoType::FILE.0 || class == FileClass::BASIC {
+                        continue;
+                    }
+                    written.insert(file);
+                    if e.status == Some(0) && matches!(class, FileClass::RENAME | FileClass::LINK) {
+                        named.extend(new_name(info));
+                    }
+                }
+                ("IOCTL", _) => {
+                    let code = recording.requests.get(&e.id).map(|message| ControlCode(number(message, 68, 4) as u32));
+                    if code.is_some_and(changes) {
+                        written.insert(file);
+                    }
+                }
                 ("QUERY_DIRECTORY", _) => drop(folders.insert(file)),
                 ("CREATE", Some(0)) if missing.contains(file) => drop(made.insert(file)),
                 ("CREATE", Some(NAME_NOT_FOUND)) => drop(missing.insert(file)),
@@ -275,20 +448,27 @@ impl<'a> Known<'a> {
                 folders.insert(folder);
             }
         }
-        Self { written, made, folders }
+        Self { written, set, named, made, folders }
     }
 
     /// Whether the recording made it, or a folder that it lies in.
     fn is_made(&self, file: &str) -> bool {
         let mut at = Some(file);
         while let Some(path) = at {
-            if self.made.contains(path) {
+            if self.made.contains(path) || self.named.contains(path) {
                 return true;
             }
             at = path.rsplit_once('\\').map(|(folder, _)| folder);
         }
         false
     }
+}
+
+/// The name in a FileRenameInformation or FileLinkInformation, \[MS-FSCC\] 2.4.43, as file names are told.
+fn new_name(info: &[u8]) -> Option<String> {
+    let length = number(info, 16, 4) as usize;
+    let units: Vec<u16> = info.get(20..20usize.checked_add(length)?)?.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect();
+    Some(String::from_utf16_lossy(&units).trim_matches('\\').to_owned())
 }
 
 /// STATUS_OBJECT_NAME_NOT_FOUND
@@ -316,6 +496,8 @@ pub struct Outcome {
     pub sha256: Option<[u8; 32]>,
     /// What is different from what was recorded.
     pub differs: Option<String>,
+    /// Why it was skipped though it was planned.
+    pub skipped: Option<&'static str>,
 }
 
 /// A run as a whole.
@@ -382,8 +564,9 @@ pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&S
                 break;
             }
             match runner.begin(next)? {
-                Some(job) => jobs.push(job),
-                None => outcomes[next] = Some(Outcome::default()),
+                Begun::Job(job) => jobs.push(job),
+                Begun::Skipped(why) => outcomes[next] = Some(Outcome { skipped: Some(why), ..Outcome::default() }),
+                Begun::Nothing => outcomes[next] = Some(Outcome::default()),
             }
             whole.most_live = whole.most_live.max(jobs.len());
             heard = Instant::now();
@@ -451,6 +634,12 @@ struct Job {
     count: u64,
 }
 
+enum Begun {
+    Job(Job),
+    Skipped(&'static str),
+    Nothing,
+}
+
 enum Advanced {
     More(Job),
     Done(Outcome),
@@ -479,48 +668,64 @@ impl Runner<'_> {
                 || self.open.get(step.file().unwrap_or_default()).is_none_or(Vec::is_empty))
     }
 
-    /// Sends the first request of a step. `None` where it has nothing to work on.
-    fn begin(&mut self, index: usize) -> Result<Option<Job>> {
+    /// Sends the first request of a step, where it has something to work on.
+    fn begin(&mut self, index: usize) -> Result<Begun> {
         let step = &self.plan.steps[index];
-        let Planned::Do(action) = &step.planned else { return Ok(None) };
+        let Planned::Do(action) = &step.planned else { return Ok(Begun::Nothing) };
+        if matches!(action, Action::Control { code: ControlCode::VALIDATE_NEGOTIATE_INFO, .. })
+            && self.client.dialect() == Dialect::SMB_3_1_1
+        {
+            return Ok(Begun::Skipped("dialect 3.1.1 proves its negotiation by itself"));
+        }
         let name = step.file().unwrap_or_default();
         let is_open = self.open.get(name).is_some_and(|all| !all.is_empty());
         // what follows a CREATE that failed has nothing to work on
-        if !matches!(action, Action::Open { .. } | Action::Echo) && self.failed.contains(name)
-            || matches!(action, Action::Close) && !is_open
-        {
-            return Ok(None);
+        if action.needs_file() && self.failed.contains(name) || matches!(action, Action::Close) && !is_open {
+            return Ok(Begun::Skipped("its file is not open"));
         }
         let begun = Instant::now();
-        let opening = !is_open && !matches!(action, Action::Open { .. } | Action::Echo);
+        let opening = !is_open && action.needs_file();
         let pending = match action {
             // the capture began after the file was opened
-            _ if opening => self.open_for(name, matches!(action, Action::Write { .. } | Action::Flush), false)?,
+            _ if opening => self.open_for(name, action.writes(), false)?,
             Action::Open { write, folder } => self.open_for(name, *write, *folder)?,
             _ => self.request(action, name, 0)?,
         };
-        Ok(Some(Job { step: index, begun, pending, opening, data: Vec::new(), count: 0 }))
+        Ok(Begun::Job(Job { step: index, begun, pending, opening, data: Vec::new(), count: 0 }))
     }
 
     fn open_for(&mut self, name: &str, write: bool, folder: bool) -> Result<Pending> {
         match (write, folder) {
             (true, true) => self.client.start_create(name, access::READ, disposition::OPEN_IF, 1),
-            (true, false) => self.client.start_create(name, access::READ | access::WRITE, disposition::OPEN_IF, 0),
+            // it may be renamed, or deleted when it is closed
+            (true, false) => self.client.start_create(name, access::READ | access::WRITE | access::DELETE, disposition::OPEN_IF, 0),
             (false, _) => self.client.start_create(name, access::READ, disposition::OPEN, 0),
         }
     }
 
     /// The request of a step on a file that is open, behind `done` bytes that were moved.
     fn request(&mut self, action: &Action, name: &str, done: u64) -> Result<Pending> {
-        if matches!(action, Action::Echo) {
-            return self.client.start_echo();
+        match action {
+            Action::Echo => return self.client.start_echo(),
+            Action::Control { code: ControlCode::VALIDATE_NEGOTIATE_INFO, room, .. } => {
+                let input = self.client.negotiated();
+                return self.client.start_ioctl(FileId::PREVIOUS, ControlCode::VALIDATE_NEGOTIATE_INFO.0, &input, *room);
+            }
+            Action::Control { code, input, room } if is_of_connection(*code) => {
+                return self.client.start_ioctl(FileId::PREVIOUS, code.0, input, *room);
+            }
+            _ => {}
         }
         let Some((opened, listed)) = self.open.get_mut(name).and_then(|all| all.last_mut()) else {
             return Err(Error::Answer { what: "CREATE", why: "left no file open" });
         };
         let id = opened.id;
         let room = |client: &mut Client, channel: u32, most: u32| {
-            let room = if channel == 0 { INLINE_MAX } else { client.channel().lane().smbd().map_or(1 << 20, |s| s.max_read_write_size()) };
+            let room = if client.understood(RdmaChannel(channel)) == RdmaChannel::NONE {
+                INLINE_MAX
+            } else {
+                client.channel().lane().smbd().map_or(1 << 20, |s| s.max_read_write_size())
+            };
             room.min(most).max(1)
         };
         match action {
@@ -540,7 +745,11 @@ impl Runner<'_> {
                 let restart = !core::mem::replace(listed, true);
                 self.client.start_list(id, "*", restart)
             }
-            Action::Info => self.client.start_query_info(id, 1, FILE_STANDARD_INFORMATION, INFO_ROOM),
+            Action::Info { info_type, class, room, more, input } => {
+                self.client.start_query_info_with(id, *info_type, *class, *room, *more, input)
+            }
+            Action::SetInfo { info_type, class, additional, info } => self.client.start_set_info(id, *info_type, *class, *additional, info),
+            Action::Control { code, input, room } => self.client.start_ioctl(id, code.0, input, *room),
             Action::Close => self.client.start_close(id),
             Action::Echo | Action::Open { .. } => self.client.start_echo(),
         }
@@ -616,7 +825,15 @@ impl Runner<'_> {
                 }
                 self.client.finish_success(job.pending)?;
             }
-            Action::Flush | Action::Info | Action::Echo | Action::Open { .. } => drop(self.client.finish_success(job.pending)?),
+            Action::Control { code, .. } => {
+                let output = self.client.finish_ioctl(job.pending)?;
+                if *code == ControlCode::VALIDATE_NEGOTIATE_INFO && !self.client.is_negotiated(&output) {
+                    return Err(Error::Answer { what: "VALIDATE_NEGOTIATE_INFO", why: "is not what was negotiated" });
+                }
+            }
+            Action::Flush | Action::Info { .. } | Action::SetInfo { .. } | Action::Echo | Action::Open { .. } => {
+                drop(self.client.finish_success(job.pending)?);
+            }
         }
         Ok(None)
     }
@@ -643,7 +860,7 @@ pub struct Prepared {
 pub fn prepare(plan: &Plan, recording: &Recording, client: &mut Client) -> Result<Vec<Prepared>> {
     let exchanges: Vec<&Exchange> = plan.steps.iter().map(|s| &s.recorded).collect();
     let owned: Vec<Exchange> = exchanges.iter().map(|e| (*e).clone()).collect();
-    let known = Known::of(&owned);
+    let known = Known::of(&owned, recording);
     // folders come before what is in them, as their names are shorter
     let mut wanted: BTreeMap<(usize, &str), (u64, Vec<&Step>)> = BTreeMap::new();
     for step in &plan.steps {

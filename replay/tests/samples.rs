@@ -1,12 +1,15 @@
 //! Captured sessions of Linux peers, done again against the built-in peer; and the probe.
 
+use rdmascope_analyzer::keys::Dialect;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_capture::{OpenOptions, Source, open};
 use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
+use rdmascope_dissector::wire::smb2::{FileId, NtStatus};
 use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::probe::{Target, Verdict, matching};
 use rdmascope_replay::script::{Action, Pace, Plan, Planned, Recording, Wanted, prepare, run};
-use rdmascope_replay::smb2::client::{Client, Options};
+use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::ntlm::Credentials;
 use rdmascope_replay::smb2::server::{Share, serve};
 use rdmascope_replay::smb2::storage::Storage;
@@ -33,6 +36,16 @@ fn files() -> Vec<(String, Vec<u8>)> {
 
 fn shared(writable: bool, files: Vec<(String, Vec<u8>)>) -> SocketAddr {
     serving(Share { name: "share".into(), storage: Storage::memory(files), writable, nt_hash: None })
+}
+
+/// A folder with the same files, shared to be written to.
+fn folder() -> (tempfile::TempDir, SocketAddr) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, bytes) in files() {
+        std::fs::write(folder.path().join(name), bytes).unwrap();
+    }
+    let storage = Storage::folder(folder.path()).unwrap();
+    (folder, serving(Share { name: "share".into(), storage, writable: true, nt_hash: None }))
 }
 
 fn serving(share: Share) -> SocketAddr {
@@ -194,6 +207,99 @@ fn what_the_recording_read_can_be_made_first() {
     client.leave().unwrap();
     differ.dedup();
     assert_eq!(differ, ["hello.txt"], "a file that was there is left alone, and is another one");
+}
+
+#[test]
+fn what_a_sample_set_and_asked_for_is_set_and_asked_for_again() {
+    let recording = sample("smb-iwarp/smb-iwarp.pcap");
+    let plan = |writes| Plan::of(&recording, recording.busiest().unwrap(), Wanted { writes, ..Wanted::default() }).unwrap();
+    let count =
+        |plan: &Plan, wanted: fn(&Action) -> bool| plan.steps.iter().filter(|s| matches!(&s.planned, Planned::Do(a) if wanted(a))).count();
+    let sets = |a: &Action| matches!(a, Action::SetInfo { .. });
+    let all_information = |a: &Action| matches!(a, Action::Info { info_type: 1, class: 18, .. });
+    let interfaces = |a: &Action| matches!(a, Action::Control { code: ControlCode::QUERY_NETWORK_INTERFACE_INFO, .. });
+    let (reading, writing) = (plan(false), plan(true));
+    assert_eq!((count(&reading, sets), count(&reading, interfaces)), (0, 1));
+    assert!(count(&writing, sets) >= 3 && count(&writing, all_information) > count(&reading, all_information));
+    let (_kept, address) = folder();
+    let mut client = client(address, &Config::default(), None);
+    let (mut done, mut differ) = (0, Vec::new());
+    run(&writing, &mut client, Pace::Asap, |step, outcome| {
+        done += usize::from(step.recorded.command == "SET_INFO" && outcome.status == Some(NtStatus::SUCCESS));
+        differ.extend(outcome.differs.as_ref().map(|how| format!("{} {:?}: {how}", step.recorded.command, step.file())));
+    })
+    .unwrap();
+    client.leave().unwrap();
+    assert!(done >= 3 && differ.is_empty(), "{done} {differ:#?}");
+}
+
+/// A session of our own, of which nothing is left out, recorded, and done again elsewhere: files end up as they did.
+#[test]
+fn names_ends_and_deletions_come_out_as_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let wire = folder.path().join("wire.pcapng");
+    let old = Options { dialects: vec![Dialect::SMB_3_0_2], ..Options::default() };
+    let connect = |address, wire: Option<&Path>| {
+        let mut channel = Channel::connect(address, &Config::default(), Duration::from_secs(5)).unwrap();
+        if let Some(path) = wire {
+            channel.record(Box::new(std::fs::File::create(path).unwrap()), "wire").unwrap();
+        }
+        let mut client = Client::negotiate(channel, old.clone()).unwrap();
+        client.session_setup(&Credentials::anonymous()).unwrap();
+        client.tree_connect("127.0.0.1", "share").unwrap();
+        client
+    };
+    let (_kept, address) = self::folder();
+    let mut client = connect(address, Some(&wire));
+    let validate = client.negotiated();
+    let output = client.ioctl(FileId::PREVIOUS, ControlCode::VALIDATE_NEGOTIATE_INFO.0, &validate, 24).unwrap();
+    assert!(client.is_negotiated(&output));
+    let all = access::READ | access::WRITE | access::DELETE;
+    let file = client.create("a.txt", all, disposition::OPEN_IF, 0).unwrap().id;
+    client.write_inline(file, 0, b"hello world").unwrap();
+    client.set_info(file, 1, 20, &5u64.to_le_bytes()).unwrap();
+    let ranges = client.ioctl(file, ControlCode::QUERY_ALLOCATED_RANGES.0, &[[0; 8], [0xff, 0, 0, 0, 0, 0, 0, 0]].concat(), 1024).unwrap();
+    assert_eq!(ranges, [[0u8; 8], 5u64.to_le_bytes()].concat());
+    let name: Vec<u8> = "b.txt".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    client.set_info(file, 1, 10, &[&[0; 16][..], &10u32.to_le_bytes(), &name].concat()).unwrap();
+    client.close(file).unwrap();
+    let file = client.create("b.txt", access::READ, disposition::OPEN, 0).unwrap().id;
+    assert_eq!(client.read_inline(file, 0, 100).unwrap().data, b"hello");
+    client.close(file).unwrap();
+    let file = client.create("c.txt", all, disposition::OPEN_IF, 0).unwrap().id;
+    client.set_info(file, 1, 13, &[1]).unwrap();
+    client.close(file).unwrap();
+    client.leave().unwrap();
+
+    let recording = Recording::of(&mut open(&wire, OpenOptions::new()).unwrap()).unwrap();
+    let plan = Plan::of(&recording, 1, Wanted::default()).unwrap();
+    let done: Vec<&str> = plan.steps.iter().filter(|s| matches!(s.planned, Planned::Do(_))).map(|s| s.recorded.command).collect();
+    assert_eq!(done, ["IOCTL"], "all else is about files that were changed");
+    let plan = Plan::of(&recording, 1, Wanted { writes: true, ..Wanted::default() }).unwrap();
+    let (_kept, address) = self::folder();
+    let mut client = connect(address, None);
+    let (mut commands, mut differ) = (Vec::new(), Vec::new());
+    run(&plan, &mut client, Pace::Asap, |step, outcome| {
+        if outcome.status.is_some() {
+            commands.push(step.recorded.command);
+        }
+        differ.extend(outcome.differs.as_ref().map(|how| format!("{} {:?}: {how}", step.recorded.command, step.file())));
+    })
+    .unwrap();
+    assert!(differ.is_empty(), "{differ:#?}");
+    let expected = "IOCTL CREATE WRITE SET_INFO IOCTL SET_INFO CLOSE CREATE READ CLOSE CREATE SET_INFO CLOSE";
+    assert_eq!(commands.join(" "), expected);
+    let file = client.create("b.txt", access::READ, disposition::OPEN, 0).unwrap().id;
+    assert_eq!(client.read_inline(file, 0, 100).unwrap().data, b"hello");
+    client.close(file).unwrap();
+    for gone in ["a.txt", "c.txt"] {
+        assert!(client.create(gone, access::READ, disposition::OPEN, 0).is_err(), "{gone}");
+    }
+    // 3.1.1 does not prove its negotiation in this way
+    let mut newest = self::client(address, &Config::default(), None);
+    let mut skipped = Vec::new();
+    run(&plan, &mut newest, Pace::Asap, |_, outcome| skipped.extend(outcome.skipped)).unwrap();
+    assert_eq!(skipped, ["dialect 3.1.1 proves its negotiation by itself"]);
 }
 
 #[test]

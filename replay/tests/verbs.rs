@@ -113,6 +113,52 @@ fn a_server_that_goes_away_ends_the_session() {
     server.join().unwrap();
 }
 
+/// What a peer can do wrong above the segments it does over a card too, and the client has a clear verdict in time.
+#[test]
+fn faults_above_the_transport_work_over_a_card() {
+    let Some((verbs, config)) = config() else { return };
+    let verdicts = [
+        ("no-negotiate", "no answer to the SMB Direct negotiation"),
+        ("refuse-negotiate", "refused SMB Direct with status 0xc00000bb"),
+        ("short-negotiate", "a message of 31 bytes"),
+        ("no-credits", "SMBD-NEG-RSP-GRANTED"),
+        ("small-fragments", "SMBD-NEG-RSP-FRAGSIZE"),
+        ("grant-too-much", "SMBD-CREDIT-OVERFLOW"),
+        ("stall", "no answer to READ"),
+        ("bad-lengths", "SMBD-DATA-LENGTH"),
+        ("bad-offset", "SMBD-DATA-ALIGN"),
+        ("bad-remaining", "SMBD-FRAG-REMAINING"),
+        ("not-smb2", "is no SMB2 message"),
+        ("too-much", "more was written than was asked for"),
+    ];
+    let share =
+        Arc::new(Share { name: "share".into(), storage: Storage::memory([("big.bin".to_owned(), big())]), writable: true, nt_hash: None });
+    for (name, expected) in verdicts {
+        let fault = rdmascope_replay::fault::Fault::named(name).unwrap();
+        assert!(fault.works_over_cards(), "{name}");
+        let mut listener = Listener::bind(verbs, "127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.address();
+        let (share, other) = (share.clone(), config.clone());
+        let server = std::thread::spawn(move || {
+            let request = listener.next(WITHIN).unwrap().unwrap();
+            // the client's going away is the end of it
+            let _ = fault.serve_card(request, share, &other);
+        });
+        let done = || -> rdmascope_replay::error::Result<usize> {
+            let channel = Channel::connect(address, &config, WITHIN)?;
+            let mut client = Client::negotiate(channel, Options { timeout: Duration::from_secs(2), ..Options::default() })?;
+            client.session_setup(&Credentials::anonymous())?;
+            client.tree_connect("127.0.0.1", "share")?;
+            let file = client.create("big.bin", access::READ, disposition::OPEN, 0)?;
+            Ok(client.read_rdma(file.id, 0, 50_000, RdmaChannel::RDMA_V1)?.data.len())
+        };
+        let said = done().map_or_else(|e| e.to_string(), |n| n.to_string());
+        assert!(said.contains(expected), "{name}: {said}");
+        server.join().unwrap();
+    }
+    assert!(["silent", "die", "bad-crc"].iter().all(|name| !rdmascope_replay::fault::Fault::named(name).unwrap().works_over_cards()));
+}
+
 #[test]
 fn nobody_there_is_said_in_one_line() {
     let Some((_, config)) = config() else { return };

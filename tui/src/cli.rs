@@ -542,6 +542,12 @@ pub(crate) struct Replay {
     /// What if: read and write inside of the messages
     #[arg(long)]
     pub(crate) no_rdma: bool,
+    /// What if: sign every request, and what RDMA moves where the server can
+    #[arg(long, requires = "user", conflicts_with = "encrypt")]
+    pub(crate) sign: bool,
+    /// What if: encrypt every request, and what RDMA moves where the server can; where it cannot, nothing goes over RDMA
+    #[arg(long, requires = "user")]
+    pub(crate) encrypt: bool,
     /// What if: so many SMB Direct credits
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) credits: Option<u16>,

@@ -26,6 +26,16 @@ impl Peer {
     fn new(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rdmascope"));
         command.args(["peer", "--listen", "127.0.0.1:0"]).args(arguments).env_remove("RDMASCOPE_PASSWORD");
+        Self::of(command)
+    }
+
+    fn with_password(password: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rdmascope"));
+        command.args(["peer", "--listen", "127.0.0.1:0"]).env("RDMASCOPE_PASSWORD", password);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary runs");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
@@ -83,6 +93,38 @@ fn a_fault_is_named_and_the_client_says_what_it_met() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && said.contains(words), "{fault}: {said}");
     }
+}
+
+/// What if the session were encrypted or signed: with the password, `analyze` sees that every byte that RDMA moved is the recorded one.
+#[test]
+fn a_sample_is_done_again_encrypted_and_signed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = folder.path().join("keys");
+    std::fs::write(&keys, "user=me password=secret\n").expect("written");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rdmascope"));
+        command.args(arguments).env("RDMASCOPE_PASSWORD", "secret").output().expect("the binary runs")
+    };
+    let peer = Peer::with_password("secret");
+    for how in ["--encrypt", "--sign"] {
+        let wire = folder.path().join(format!("wire{how}.pcapng")).display().to_string();
+        let output = run(&["replay", &sample("smb-iwarp"), "--to", &peer.1, "--user", "me", how, "-w", &wire]);
+        assert_eq!(output.status.code(), Some(0), "{how}: {}", String::from_utf8_lossy(&output.stderr));
+        let output = run(&["analyze", "--format", "json", "--exchanges", "--keys", &keys.display().to_string(), &wire]);
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let said: Vec<&Value> = report["findings"].as_array().expect("a list").iter().map(|f| &f["id"]).collect();
+        assert!(
+            said.iter().all(|id| ["SMB2-ERROR", "SMB2-SLOW", "SMBD-FRAG-COST"].contains(&id.as_str().unwrap_or_default())),
+            "{how}: {said:?}"
+        );
+        let rows = report["connections"][0]["exchange_list"].as_array().expect("a list");
+        let hashed = rows.iter().filter(|e| e["command"] == "READ" && e["sha256"].is_string()).count();
+        assert!(hashed >= 4, "{how}: {hashed}");
+    }
+    let guests = Peer::new(&[]);
+    let output = run(&["replay", &sample("smb-iwarp"), "--to", &guests.1, "--user", "me", "--encrypt"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("has no keys for the session"), "{said}");
 }
 
 #[test]

@@ -27,6 +27,10 @@ pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 const INBOX_MAX: usize = 8192;
 /// SMB2 credits asked for in each request.
 const CREDITS: u16 = 256;
+/// Signing enabled.
+const SECURITY_MODE: u16 = 1;
+/// Large MTU, encryption.
+const CAPABILITIES: u32 = 0x44;
 const SESSION_FLAG_GUEST: u16 = 1;
 const SESSION_FLAG_NULL: u16 = 2;
 const SESSION_FLAG_ENCRYPT: u16 = 4;
@@ -194,6 +198,9 @@ pub struct Client {
     cipher_id: Option<CipherId>,
     signing: Option<SigningAlgorithm>,
     transforms: Vec<RdmaTransformId>,
+    guid: [u8; 16],
+    /// What the server says of itself when the negotiation is to be proven.
+    server: Vec<u8>,
     hash: PreauthHash,
     session_id: u64,
     tree_id: u32,
@@ -238,6 +245,8 @@ impl Client {
             cipher_id: None,
             signing: None,
             transforms: Vec::new(),
+            guid: random()?,
+            server: Vec::new(),
             hash: PreauthHash::START,
             session_id: 0,
             tree_id: 0,
@@ -265,14 +274,7 @@ impl Client {
             dialect_bytes.extend_from_slice(&dialect.0.to_le_bytes());
         }
         let contexts_at = (Header::LEN + 36 + dialect_bytes.len()).next_multiple_of(8);
-        let body = Writer::default()
-            .u16(36)
-            .u16(dialects.len() as u16)
-            .u16(1)
-            .u16(0)
-            // large MTU, encryption
-            .u32(0x44)
-            .bytes(&random::<16>()?);
+        let body = Writer::default().u16(36).u16(dialects.len() as u16).u16(SECURITY_MODE).u16(0).u32(CAPABILITIES).bytes(&self.guid);
         let (mut contexts, mut count) = (Vec::new(), 0);
         if newest {
             let salt = random::<32>()?;
@@ -307,6 +309,9 @@ impl Client {
             return Err(Error::Answer { what: WHAT, why: "chooses a dialect that was not offered" });
         }
         self.dialect = dialect;
+        let fixed = &response.fixed;
+        let server = Writer::default().u32(fixed.capabilities).bytes(&fixed.server_guid);
+        self.server = server.u16(fixed.security_mode.into()).u16(dialect.0).0;
         self.must_sign = response.fixed.security_mode & 2 != 0;
         self.max_read_size = response.fixed.max_read_size;
         self.max_write_size = response.fixed.max_write_size;
@@ -850,8 +855,26 @@ impl Client {
     /// # Errors
     /// Where the connection fails.
     pub fn start_query_info(&mut self, file: FileId, info_type: u8, class: u8, room: u32) -> Result<Pending> {
-        let body = Writer::default().u16(41).u8(info_type).u8(class).u32(room).u16(0).u16(0).u32(0).u32(0).u32(0).bytes(&file.0).u8(0).0;
-        self.start(Command::QUERY_INFO, &body, 1, "QUERY_INFO")
+        self.start_query_info_with(file, info_type, class, room, (0, 0), &[])
+    }
+
+    /// The same with AdditionalInformation and Flags, and what is asked about in detail (names of extended attributes, for example).
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_query_info_with(
+        &mut self,
+        file: FileId,
+        info_type: u8,
+        class: u8,
+        room: u32,
+        (additional, flags): (u32, u32),
+        input: &[u8],
+    ) -> Result<Pending> {
+        let at = if input.is_empty() { 0 } else { 104 };
+        let body = Writer::default().u16(41).u8(info_type).u8(class).u32(room).u16(at).u16(0).u32(input.len() as u32).u32(additional);
+        let body = body.u32(flags).bytes(&file.0).bytes(if input.is_empty() { &[0] } else { input }).0;
+        self.start(Command::QUERY_INFO, &body, charge(room.max(input.len() as u32)), "QUERY_INFO")
     }
 
     /// Sets information on an open file: type and class as in [`Client::query_info`].
@@ -859,8 +882,17 @@ impl Client {
     /// # Errors
     /// Where the server refuses.
     pub fn set_info(&mut self, file: FileId, info_type: u8, class: u8, info: &[u8]) -> Result<()> {
-        let head = Writer::default().u16(33).u8(info_type).u8(class).u32(info.len() as u32).u16(96).u16(0).u32(0).bytes(&file.0);
-        self.call(Command::SET_INFO, &head.bytes(info).0, "SET_INFO").map(drop)
+        let pending = self.start_set_info(file, info_type, class, 0, info)?;
+        self.finish_success(pending).map(drop)
+    }
+
+    /// The first half of [`Client::set_info`]; [`Client::finish_success`] is the second. `additional` is AdditionalInformation.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_set_info(&mut self, file: FileId, info_type: u8, class: u8, additional: u32, info: &[u8]) -> Result<Pending> {
+        let head = Writer::default().u16(33).u8(info_type).u8(class).u32(info.len() as u32).u16(96).u16(0).u32(additional).bytes(&file.0);
+        self.start(Command::SET_INFO, &head.bytes(info).0, charge(info.len() as u32), "SET_INFO")
     }
 
     /// Sends a control code to an open file: what comes back.
@@ -868,13 +900,42 @@ impl Client {
     /// # Errors
     /// Where the server refuses.
     pub fn ioctl(&mut self, file: FileId, code: u32, input: &[u8], room: u32) -> Result<Vec<u8>> {
+        let pending = self.start_ioctl(file, code, input, room)?;
+        self.finish_ioctl(pending)
+    }
+
+    /// The first half of [`Client::ioctl`]. What has no file has [`FileId::PREVIOUS`], all ones.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_ioctl(&mut self, file: FileId, code: u32, input: &[u8], room: u32) -> Result<Pending> {
         let at = if input.is_empty() { 0 } else { 120 };
         let body = Writer::default().u16(57).u16(0).u32(code).bytes(&file.0).u32(at).u32(input.len() as u32).u32(0);
         // a file system control
         let body = body.u32(0).u32(0).u32(room).u32(1).u32(0).bytes(input).0;
-        let reply = self.call(Command::IOCTL, &body, "IOCTL")?;
+        self.start(Command::IOCTL, &body, charge(room.max(input.len() as u32)), "IOCTL")
+    }
+
+    /// The second half of [`Client::ioctl`].
+    ///
+    /// # Errors
+    /// Where the server refuses.
+    pub fn finish_ioctl(&mut self, pending: Pending) -> Result<Vec<u8>> {
+        let reply = self.finish_success(pending)?;
         let (at, length) = (number(&reply.bytes, Header::LEN + 32, 4) as usize, number(&reply.bytes, Header::LEN + 36, 4) as usize);
         Ok(reply.bytes.get(at..).map_or(&[][..], |b| &b[..length.min(b.len())]).to_vec())
+    }
+
+    /// The input of FSCTL_VALIDATE_NEGOTIATE_INFO for this connection, \[MS-SMB2\] 2.2.31.4.
+    pub fn negotiated(&self) -> Vec<u8> {
+        let dialects = &self.options.dialects;
+        let head = Writer::default().u32(CAPABILITIES).bytes(&self.guid).u16(SECURITY_MODE).u16(dialects.len() as u16);
+        dialects.iter().fold(head, |body, dialect| body.u16(dialect.0)).0
+    }
+
+    /// Whether an answer to it, 2.2.32.6, says what was negotiated.
+    pub fn is_negotiated(&self, output: &[u8]) -> bool {
+        output == self.server
     }
 
     /// Asks whether the server is there.
@@ -920,6 +981,11 @@ impl Client {
     /// Whether requests are signed.
     pub fn is_signed(&self) -> bool {
         self.signer.is_some()
+    }
+
+    /// How the session was wanted.
+    pub fn wanted(&self) -> &Options {
+        &self.options
     }
 
     /// How the session is, to be changed: how long replies are waited for, and what is signed.

@@ -22,7 +22,7 @@ use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, Tran
 use rdmascope_dissector::wire::smb2::{ChannelInfo, Command, FileId, Framing, NtStatus, create, file, read_write};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::TcpStream;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +41,7 @@ const FILE_CLOSED: NtStatus = NtStatus(0xc000_0128);
 const USER_SESSION_DELETED: NtStatus = NtStatus(0xc000_0203);
 const INVALID_SIGNATURE: NtStatus = NtStatus(0xc000_a000);
 const DECRYPTION_FAILED: NtStatus = NtStatus(0xc000_028b);
+const NO_EAS_ON_FILE: NtStatus = NtStatus(0xc000_0052);
 const IO_ERROR: NtStatus = NtStatus(0xc000_0185);
 const DISK_FULL: NtStatus = NtStatus(0xc000_007f);
 
@@ -63,6 +64,8 @@ const READ_FLAG_TRANSFORM: u32 = 1;
 const CAPABILITY_ENCRYPTION: u32 = 0x40;
 const MAXIMUM_ALLOWED: u32 = 0x0200_0000;
 const FSCTL_VALIDATE_NEGOTIATE_INFO: u32 = 0x0014_0204;
+const FSCTL_QUERY_NETWORK_INTERFACE_INFO: u32 = 0x0014_01fc;
+const FSCTL_QUERY_ALLOCATED_RANGES: u32 = 0x0009_40cf;
 
 /// What a peer shares with whom.
 #[derive(Debug)]
@@ -164,6 +167,8 @@ pub struct Connection {
     /// The status of a CREATE that failed, in a compound: that of what is related to it.
     failed: Option<NtStatus>,
     broken: bool,
+    /// Where the client found us.
+    address: Option<SocketAddr>,
 }
 
 impl Connection {
@@ -189,7 +194,13 @@ impl Connection {
             previous: None,
             failed: None,
             broken: false,
+            address: None,
         })
+    }
+
+    /// Says where the client found us: it may ask.
+    pub fn set_address(&mut self, address: SocketAddr) {
+        self.address = Some(address);
     }
 
     /// Whether the client said what cannot be answered, and the connection is to be closed.
@@ -465,8 +476,6 @@ impl Connection {
         } else if request.fixed.encryption() {
             self.cipher = Some(CipherId::AES_128_CCM);
         }
-        // 3.1.1 tells it by the context
-        let encryption = if self.cipher.is_some() && dialect != Dialect::SMB_3_1_1 { CAPABILITY_ENCRYPTION } else { 0 };
         self.dialect = Some(dialect);
         let token = ntlm::spnego_init(None);
         let contexts_at = (128 + token.len()).next_multiple_of(8);
@@ -478,7 +487,7 @@ impl Connection {
             dialect: dialect.0,
             context_count: count,
             server_guid: self.guid,
-            capabilities: CAPABILITIES | encryption,
+            capabilities: self.capabilities(),
             max_transact_size: 1 << 20,
             max_read_size: TRANSFER_MAX,
             max_write_size: TRANSFER_MAX,
@@ -580,24 +589,52 @@ impl Connection {
 
     fn ioctl(&mut self, pdu: &[u8]) -> Option<Answer> {
         let code = number(pdu, 68, 4) as u32;
-        if code != FSCTL_VALIDATE_NEGOTIATE_INFO {
-            return Answer::status(NOT_SUPPORTED);
+        let answer = |file: &[u8], output: &[u8]| {
+            let body = Writer::default().u16(49).u16(0).u32(code).bytes(file).u32(112).u32(0).u32(112).u32(output.len() as u32);
+            Answer::ok(body.u32(0).u32(0).bytes(output).0)
+        };
+        match code {
+            FSCTL_VALIDATE_NEGOTIATE_INFO => {}
+            FSCTL_QUERY_NETWORK_INTERFACE_INFO => {
+                return self.address.map_or_else(|| Answer::status(NOT_SUPPORTED), |address| answer(&[0xff; 16], &self.interface(address)));
+            }
+            FSCTL_QUERY_ALLOCATED_RANGES => {
+                let at = number(pdu, 88, 4) as usize;
+                let (from, length) = (number(pdu, at, 8), number(pdu, at.saturating_add(8), 8));
+                return self.with_open(pdu, 8, |share, open| match share.storage.stat(&open.path) {
+                    Ok(stat) => {
+                        let inside = stat.length.saturating_sub(from).min(length);
+                        let range = Writer::default().u64(from).u64(inside).0;
+                        answer(&pdu[72..88], if inside > 0 { &range } else { &[] })
+                    }
+                    Err(e) => Answer::status(status_of(&e)),
+                });
+            }
+            _ => return Answer::status(NOT_SUPPORTED),
         }
-        let output = Writer::default().u32(4).bytes(&self.guid).u16(1).u16(self.dialect.map_or(0, |d| d.0)).0;
-        let body = Writer::default()
-            .u16(49)
-            .u16(0)
-            .u32(code)
-            .bytes(&[0xff; 16])
-            .u32(112)
-            .u32(0)
-            .u32(112)
-            .u32(output.len() as u32)
-            .u32(0)
-            .u32(0)
-            .bytes(&output)
-            .0;
-        Answer::ok(body)
+        let output = Writer::default().u32(self.capabilities()).bytes(&self.guid).u16(1).u16(self.dialect.map_or(0, |d| d.0)).0;
+        answer(&[0xff; 16], &output)
+    }
+
+    /// NETWORK_INTERFACE_INFO, \[MS-SMB2\] 2.2.32.5, of the address that the client found us at.
+    fn interface(&self, address: SocketAddr) -> Vec<u8> {
+        const RDMA_CAPABLE: u32 = 2;
+        const LINK_SPEED: u64 = 10_000_000_000;
+        let head = Writer::default().u32(0).u32(1).u32(RDMA_CAPABLE).u32(0).u64(LINK_SPEED);
+        let mut out = match address.ip() {
+            IpAddr::V4(ip) => head.u16(2).u16(0).bytes(&ip.octets()),
+            IpAddr::V6(ip) => head.u16(0x17).u16(0).u32(0).bytes(&ip.octets()),
+        }
+        .0;
+        // a SOCKADDR_STORAGE has 128 bytes
+        out.resize(152, 0);
+        out
+    }
+
+    fn capabilities(&self) -> u32 {
+        // 3.1.1 tells it by a context
+        let encryption = self.cipher.is_some() && self.dialect != Some(Dialect::SMB_3_1_1);
+        CAPABILITIES | if encryption { CAPABILITY_ENCRYPTION } else { 0 }
     }
 
     fn create(&mut self, pdu: &[u8]) -> Option<Answer> {
@@ -938,6 +975,9 @@ impl Connection {
         let (info_type, class) = (number(pdu, 66, 1) as u8, number(pdu, 67, 1) as u8);
         let room = number(pdu, 68, 4) as usize;
         self.with_open(pdu, 24, |share, open| {
+            if (info_type, class) == (1, 15) {
+                return Answer::status(NO_EAS_ON_FILE);
+            }
             let stat = match share.storage.stat(&open.path) {
                 Ok(stat) => stat,
                 Err(e) => return Answer::status(status_of(&e)),
@@ -1182,6 +1222,9 @@ pub fn serve_card(request: rdmascope_verbs::Request, share: Arc<Share>, config: 
 /// Those of the socket.
 pub fn serve_channel(channel: &mut Channel, share: Arc<Share>) -> Result<(), Error> {
     let mut connection = Connection::new(share)?;
+    if let Some(address) = channel.local_address() {
+        connection.set_address(address);
+    }
     while !connection.is_broken() {
         let event = channel.poll(Duration::from_secs(60))?;
         let now = channel.now();

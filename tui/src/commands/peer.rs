@@ -24,7 +24,8 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
     if args.list_faults {
         let mut out = io::stdout().lock();
         for fault in FAULTS {
-            writeln!(out, "{:17} {}", fault.name, fault.text)?;
+            let only = if fault.works_over_cards() { "" } else { " (over iWARP in user space only)" };
+            writeln!(out, "{:17} {}{only}", fault.name, fault.text)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -74,8 +75,8 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
 /// The same over RDMA cards.
 #[cfg(target_os = "linux")]
 fn cards(args: &Peer, verbs: rdmascope_verbs::Verbs, share: &Arc<Share>, config: &Config) -> Result<ExitCode> {
-    if args.fault.is_some() {
-        bail!("--fault: a card does not let itself be made to do these things; they are done over userspace iWARP only");
+    if let Some(fault) = args.fault.filter(|fault| !fault.works_over_cards()) {
+        bail!("--fault {}: a card does not let itself be made to do this; it is done over userspace iWARP only", fault.name);
     }
     let mut listener = rdmascope_verbs::Listener::bind(verbs, args.listen)?;
     let mut out = io::stdout();
@@ -89,10 +90,14 @@ fn cards(args: &Peer, verbs: rdmascope_verbs::Verbs, share: &Arc<Share>, config:
             request.reject();
             continue;
         }
-        let (share, config, open) = (share.clone(), config.clone(), open.clone());
+        let (share, config, open, fault) = (share.clone(), config.clone(), open.clone(), args.fault);
         thread::spawn(move || {
             let client = request.peer();
-            if let Err(e) = serve_card(request, share, &config) {
+            let served = match fault {
+                Some(fault) => fault.serve_card(request, share, &config),
+                None => serve_card(request, share, &config),
+            };
+            if let Err(e) = served {
                 let _ = writeln!(io::stderr(), "rdmascope: {client}: {e}");
             }
             open.fetch_sub(1, Ordering::Relaxed);

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use rdmascope_analyzer::exchange::escaped;
 use rdmascope_analyzer::smbd::link::{Grouped, Milliseconds, Status};
 use rdmascope_capture::{OpenOptions, open};
+use rdmascope_dissector::wire::smb2::info::{InfoType, class_name};
 use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::script::{Action, Outcome, Plan, Planned, Recording, Step, Wanted, Whole, prepare, run as play};
 use rdmascope_replay::smb2::client::{Client, Options, Signatures};
@@ -60,8 +61,11 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
         let file = File::create(path).with_context(|| format!("{} cannot be written", path.display()))?;
         channel.record(Box::new(file), &path.display().to_string())?;
     }
-    let mut client = Client::negotiate(channel, Options { sign: false, ..Options::default() })?;
+    let mut client = Client::negotiate(channel, Options { sign: args.sign, encrypt: args.encrypt, ..Options::default() })?;
     client.session_setup(&credentials(args.user.as_deref()))?;
+    if args.encrypt && !client.is_encrypted() || args.sign && !client.is_signed() {
+        bail!("{address} has no keys for the session: it lets anybody in as a guest, or does not encrypt");
+    }
     client.tree_connect(&host, &args.share)?;
     if args.prepare {
         for made in prepare(&plan, &recording, &mut client)? {
@@ -159,18 +163,30 @@ fn planned(planned: &Planned) -> String {
             Action::Write { .. } => "write over RDMA".to_owned(),
             Action::Flush => "flush".to_owned(),
             Action::List => "list".to_owned(),
-            Action::Info => "ask for its size".to_owned(),
+            Action::Info { info_type, class, .. } => format!("ask for {}", information(*info_type, *class)),
+            Action::SetInfo { info_type, class, .. } => format!("set {}", information(*info_type, *class)),
+            Action::Control { code, .. } => {
+                code.name().map_or_else(|| format!("control code {:#010x}", code.0), |name| format!("ask for {name}"))
+            }
             Action::Close => "close".to_owned(),
             Action::Echo => "echo".to_owned(),
         },
     }
 }
 
+fn information(info_type: u8, class: u8) -> String {
+    match (class_name(info_type, class), InfoType(info_type).name()) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(kind)) => format!("{kind} {class}"),
+        (None, None) => format!("information {info_type}/{class}"),
+    }
+}
+
 fn came(step: &Step, outcome: &Outcome) -> String {
     let Some(status) = outcome.status else {
-        return match &step.planned {
-            Planned::Do(_) => "skipped: its file is not open".to_owned(),
-            skipped => planned(skipped),
+        return match (outcome.skipped, &step.planned) {
+            (Some(why), _) => format!("skipped: {why}"),
+            (None, other) => planned(other),
         };
     };
     let was = step.recorded.latency().map_or_else(|| "no reply".to_owned(), |l| Milliseconds(l).to_string());
@@ -189,8 +205,7 @@ fn row(step: &Step, outcome: &Outcome) -> Value {
         "id": e.id, "command": e.command, "file": e.file.as_deref(), "offset": e.offset, "length": e.length,
         "skipped": match &step.planned {
             Planned::Skip(why) => Some(*why),
-            Planned::Do(_) if outcome.status.is_none() => Some("its file is not open"),
-            Planned::Do(_) => None,
+            Planned::Do(_) => outcome.skipped,
         },
         "recorded": {"status": e.status, "bytes": e.bytes_moved, "latency": e.latency().map(|l| l as f64 / 1e9), "sha256": hex(e.sha256)},
         "live": outcome.status.map(|status| json!({
