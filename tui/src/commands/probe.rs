@@ -68,6 +68,8 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
             ProbeFormat::Text => {
                 let why = verdict.why().map_or_else(String::new, |why| format!(": {why}"));
                 writeln!(out.buffer, "{:4}  {:width$}  {:<18}  {}{why}", verdict.name(), case.name, case.spec(), case.text)?;
+                // a case takes seconds, and somebody may be waiting for it
+                out.finish()?;
             }
             ProbeFormat::Json => rows.push(json!({
                 "case": case.name, "verdict": verdict.name(), "spec": case.spec(), "text": case.text, "why": verdict.why(),
