@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Live capture beside dumpcap, tcpdump and tshark, in a network namespace with a virtual cable: live.py [--seconds N] [--rates A,B] [--soak MINUTES]
 
-Needs root, iproute2 (ip, unshare), tshark, dumpcap, tcpdump; builds rdmascope with --release first (not with --no-build). A sender replays the
-frames of a sample at a set rate into one end of the cable; each program in turn captures at the other end. Printed: frames sent, seen, dropped as
+Needs root, iproute2 (ip, unshare), tshark, dumpcap, tcpdump; builds rdmascope with --release first (not with --no-build). A sender plays SMB Direct
+over RoCEv2 (what make_capture.py makes of kind roce-mixed, no frame twice) at a set rate into one end of the cable, with two threads where
+one is too slow; each program in turn captures at the other end. Printed: frames sent, seen, dropped as
 the program itself says, how far sent and seen + dropped are apart, CPU (user and system, in percent of one core) and peak memory.
 All programs get a filter for UDP 4791 and a buffer of 64 MiB. With --soak, connections come and go for so long, and memory is printed every 30 s."""
 import argparse
@@ -16,6 +17,8 @@ import sys
 import tempfile
 import time
 
+# frames a second that one thread of the sender is trusted with
+ONE_THREAD = 150_000
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
@@ -85,9 +88,7 @@ def measure(name, command, read, sample, rate, seconds, folder):
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
     time.sleep(2.5)
     cpu_before, _ = usage(child.pid)
-    # one thread sends about 200 thousand frames a second
-    threads = "1" if rate <= 150_000 else "2"
-    sent = subprocess.run([SEND, "va", sample, str(rate), str(seconds), "0", threads], check=True, capture_output=True, text=True).stdout
+    sent = subprocess.run([SEND, "va", sample, str(rate), str(seconds)], check=True, capture_output=True, text=True).stdout
     time.sleep(1.5)
     cpu, memory = usage(child.pid)
     # tshark ends by itself: told to, it may go on for minutes
@@ -111,19 +112,17 @@ def measure(name, command, read, sample, rate, seconds, folder):
     )
 
 
-def compare(sample, rates, seconds):
-    print("| rate | program | sent | seen | dropped | neither seen nor told | CPU | memory |\n| --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
-    for rate in rates:
-        with tempfile.TemporaryDirectory() as folder:
-            os.chmod(folder, 0o777)
-            for name, command, read in programs(folder, seconds):
-                if shutil.which(command[0]) is None:
-                    print(f"| {rate // 1000} k | {name} | not installed | | | | | |")
-                    continue
-                try:
-                    measure(name, command, read, sample, rate, seconds, folder)
-                except (AttributeError, subprocess.SubprocessError) as e:
-                    print(f"| {rate // 1000} k | {name} | failed: {e} | | | | | |", flush=True)
+def compare(sample, rate, seconds):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        for name, command, read in programs(folder, seconds):
+            if shutil.which(command[0]) is None:
+                print(f"| {rate // 1000} k | {name} | not installed | | | | | |")
+                continue
+            try:
+                measure(name, command, read, sample, rate, seconds, folder)
+            except (AttributeError, subprocess.SubprocessError) as e:
+                print(f"| {rate // 1000} k | {name} | failed: {e} | | | | | |", flush=True)
 
 
 def soak(sample, minutes, rate):
@@ -156,7 +155,7 @@ def main():
     parser.add_argument("--rates", default="100000,200000,400000")
     parser.add_argument("--soak", type=float, metavar="MINUTES")
     parser.add_argument("--rate", type=int, default=20_000, help="of the soak")
-    parser.add_argument("--sample", default="smb-roce-loss")
+    parser.add_argument("--sample", default="smb-roce-loss", help="of the soak")
     parser.add_argument("--no-build", action="store_true")
     arguments = parser.parse_args()
     if "RDMASCOPE_BENCH_INSIDE" not in os.environ:
@@ -171,16 +170,18 @@ def main():
     ip("link add va mtu 9000 type veth peer name vb mtu 9000")
     ip("link set va up")
     ip("link set vb up")
-    sample = os.path.join(ROOT, "samples", arguments.sample, arguments.sample + ".pcap")
-    if not arguments.soak:
-        # only what all the filters let through, so that every frame that was sent is to be seen
-        only = os.path.join(tempfile.mkdtemp(), "sample.pcap")
-        subprocess.run(["tshark", "-F", "pcap", "-r", sample, "-Y", "udp.port == 4791", "-w", only], check=True, capture_output=True)
-        sample = only
     if arguments.soak:
-        soak(sample, arguments.soak, arguments.rate)
-    else:
-        compare(sample, [int(r) for r in arguments.rates.split(",")], arguments.seconds)
+        soak(os.path.join(ROOT, "samples", arguments.sample, arguments.sample + ".pcap"), arguments.soak, arguments.rate)
+        return
+    print("| rate | program | sent | seen | dropped | neither seen nor told | CPU | memory |\n| --- | --- | --- | --- | --- | --- | --- | --- |", flush=True)
+    for rate in [int(r) for r in arguments.rates.split(",")]:
+        with tempfile.TemporaryDirectory() as folder:
+            threads = 1 if rate <= ONE_THREAD else 2
+            files = [os.path.join(folder, f"{n}.pcap") for n in range(threads)]
+            for n, path in enumerate(files):
+                frames = int(rate * arguments.seconds / threads)
+                subprocess.run([sys.executable, os.path.join(HERE, "make_capture.py"), "roce-mixed", str(frames), path, str(n * 16)], check=True)
+            compare(",".join(files), rate, arguments.seconds)
 
 
 main()

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Makes captures to measure with: make_capture.py KIND FRAMES OUT
+"""Makes captures to measure with: make_capture.py KIND FRAMES OUT [FIRST]
 
 KIND  roce-mixed   SMB Direct over RoCEv2: 12 small requests and replies, then a READ of 64 KiB by RDMA Write; 16 connections
       roce-one     the same on one connection
       roce-small   small requests and replies alone
       iwarp-mixed  the same mix over iWARP, one connection, CRCs on
-All checksums, PSNs, invariant CRCs and MPA CRCs are right. Nanosecond pcap."""
+All checksums, PSNs, invariant CRCs and MPA CRCs are right. Nanosecond pcap.
+
+FIRST is the number of the first RoCE connection, for captures with no connection in common."""
 import struct
 import sys
 import zlib
@@ -174,11 +176,12 @@ class Talk:
 
 def main():
     kind, wanted, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    first = int(sys.argv[4]) if len(sys.argv) > 4 else 0
     capture = Capture(path, wanted)
     if kind == "iwarp-mixed":
         talks = [Talk(Iwarp(capture))]
     else:
-        talks = [Talk(Roce(capture, n)) for n in range(1 if kind == "roce-one" else 16)]
+        talks = [Talk(Roce(capture, first + n)) for n in range(1 if kind == "roce-one" else 16)]
     turn = 0
     while not capture.full():
         talk = talks[turn % len(talks)]
@@ -191,6 +194,6 @@ def main():
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
+    if len(sys.argv) not in (4, 5):
         sys.exit(__doc__)
     main()
