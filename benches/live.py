@@ -4,7 +4,7 @@
 Needs root, iproute2 (ip, unshare), tshark, dumpcap, tcpdump; builds rdmascope with --release first (not with --no-build). A sender plays SMB Direct
 over RoCEv2 (what make_capture.py makes of kind roce-mixed, no frame twice) at a set rate into one end of the cable, with two threads where
 one is too slow; each program in turn captures at the other end. Printed: frames sent, seen, dropped as
-the program itself says, how far sent and seen + dropped are apart, CPU (user and system, in percent of one core) and peak memory.
+the program itself says, how far sent and seen + dropped are apart (one row is of a program stopped for a second, so that frames are lost), CPU (user and system, in percent of one core) and peak memory.
 All programs get a filter for UDP 4791 and a buffer of 64 MiB. With --soak, connections come and go for so long, and memory is printed every 30 s."""
 import argparse
 import os
@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 
+# a program that is stopped so long loses frames, and has to say how many
+STOPPED = ", stopped for a second"
 # frames a second that one thread of the sender is trusted with
 ONE_THREAD = 150_000
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -77,6 +79,7 @@ def programs(folder, seconds):
         ("rdmascope capture, analysis on, nothing written", [OURS, "capture", "-i", "vb", "--metrics", "0"], ours),
         ("rdmascope capture -w, analysis on", [OURS, "capture", "-i", "vb", "--metrics", "0", "-w", out], ours),
         ("rdmascope capture -w", [OURS, "capture", "-i", "vb", "-w", out], ours),
+        (f"rdmascope capture -w, analysis on{STOPPED}", [OURS, "capture", "-i", "vb", "--metrics", "0", "-w", out], ours),
         ("dumpcap -w", ["dumpcap", "-q", "-i", "vb", "-f", udp, "-B", "64", "-w", out], dumpcap),
         ("tcpdump -w", ["tcpdump", "-q", "-i", "vb", "-B", "65536", "-w", out, udp], tcpdump),
         ("tshark -i -q -z io,stat,0 (dissects)", ["tshark", "-i", "vb", "-f", udp, "-B", "64", "-q", "-z", "io,stat,0", "-a", f"duration:{seconds + 5:.0f}"], tshark),
@@ -88,7 +91,13 @@ def measure(name, command, read, sample, rate, seconds, folder):
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
     time.sleep(2.5)
     cpu_before, _ = usage(child.pid)
-    sent = subprocess.run([SEND, "va", sample, str(rate), str(seconds)], check=True, capture_output=True, text=True).stdout
+    sender = subprocess.Popen([SEND, "va", sample, str(rate), str(seconds)], stdout=subprocess.PIPE, text=True)
+    if name.endswith(STOPPED):
+        time.sleep(1.5 + seconds / 4)
+        child.send_signal(signal.SIGSTOP)
+        time.sleep(1)
+        child.send_signal(signal.SIGCONT)
+    sent, _ = sender.communicate()
     time.sleep(1.5)
     cpu, memory = usage(child.pid)
     # tshark ends by itself: told to, it may go on for minutes
