@@ -1115,7 +1115,17 @@ fn explain(app: &mut App) {
         Some(finding) => {
             let text = rdmascope_analyzer::finding::explain(finding.rule);
             let mut lines = vec![rdmascope_dissector::render::escaped(&finding.text), String::new()];
-            lines.extend(text.lines().map(str::to_owned));
+            // paragraphs are broken anew, for this screen
+            for line in text.lines() {
+                let goes_on = line.starts_with("  ") && !line.starts_with("  - ");
+                match lines.last_mut().filter(|last| goes_on && last.starts_with(' ')) {
+                    Some(last) => {
+                        last.push(' ');
+                        last.push_str(line.trim_start());
+                    }
+                    None => lines.push(line.to_owned()),
+                }
+            }
             app.popup = Some(Popup::Text(finding.rule.id().to_owned(), lines, 0));
         }
         None => app.complain("there is no finding to explain"),

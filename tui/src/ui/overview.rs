@@ -283,7 +283,12 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         let is_sentence = head.chars().count() == 1 || (head.is_empty() && *style != theme.text && *style != theme.good);
         let indent = if is_sentence { 3 } else { 10 };
         put(buf, top.x + 1, y, 8, head, if head.starts_with(' ') { theme.faint } else { *style });
-        put(buf, top.x + indent, y, top.width.saturating_sub(indent + 1), text, *style);
+        let width = top.width.saturating_sub(indent + 1);
+        let is_cut = i + 1 == usize::from(top.height) && lines.len() > i + 1;
+        let end = put(buf, top.x + indent, y, width, text, *style);
+        if is_cut {
+            put(buf, end.min(top.right().saturating_sub(3)), y, 2, " …", *style);
+        }
         if pane == Pane::Top && i == 0 {
             buf.set_style(Rect { x: top.x, y, width: top.width, height: 1 }, theme.selected);
         }

@@ -459,6 +459,15 @@ impl Replayer {
 
     /// Writes the lines of frames as CSV or text, in the order in which they are given. Returns how many.
     pub(crate) fn export(&mut self, path: &Path, frames: &Which, columns: &[Def], progress: Progress<'_>) -> Result<u64, String> {
+        let exported = self.export_all(path, frames, columns, progress);
+        if exported.as_ref().is_err_and(|e| e == GIVEN_UP) {
+            // half a file is none
+            let _ = std::fs::remove_file(path);
+        }
+        exported
+    }
+
+    fn export_all(&mut self, path: &Path, frames: &Which, columns: &[Def], progress: Progress<'_>) -> Result<u64, String> {
         let failed = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
         let mut head: Vec<String> = ["frame", "time", "source", "destination", "protocol", "length", "info"].map(str::to_owned).to_vec();
         head.extend(columns.iter().map(|d| d.name.to_owned()));

@@ -507,6 +507,26 @@ fn frames_are_sorted_by_any_column() {
 }
 
 #[test]
+fn half_a_file_is_none() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    let dir = tempfile();
+    let path = dir.join("half.csv");
+    let backwards = Which::These((0..1079).rev().collect());
+    for frames in [rig.app.frames_shown(), backwards] {
+        assert_eq!(rig.lines.export(&path, &frames, &[], &mut |_| false), Err(replay::GIVEN_UP.to_owned()));
+        assert_eq!(rig.lines.save(&path, &frames, &mut |_| false), Err(replay::GIVEN_UP.to_owned()));
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+    }
+    // a search in a list in another order finds the next one in that order
+    let backwards = Which::These((0..1079).rev().collect());
+    let forward = rig.lines.find("tree connect", &rig.app.frames_shown(), true, &mut |_| true).unwrap();
+    assert_eq!(rig.lines.find("tree connect", &backwards, false, &mut |_| true), Ok(forward));
+    assert!(rig.lines.find("tree connect", &backwards, true, &mut |_| true).unwrap() > forward);
+    assert!(rig.lines.find("not there", &rig.app.frames_shown(), true, &mut |_| false).is_err());
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
 fn sorting_is_given_up() {
     let rig = Rig::new("smb-roce", 100, 30);
     for by in super::sort::By::USUAL {

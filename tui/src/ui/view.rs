@@ -236,12 +236,16 @@ fn bottom(app: &App, buf: &mut Buffer) {
     }
 }
 
+/// Columns of a window at most: longer lines are hard to read.
+const TEXT_MAX: u16 = 84;
+
 /// A line on as many as it needs; what goes on stands below where it began, or behind the key that it is about.
 fn broken(line: &str, width: usize) -> Vec<String> {
     if UnicodeWidthStr::width(line) <= width {
         return vec![line.to_owned()];
     }
     let lead = line.len() - line.trim_start_matches(' ').len();
+    let lead = if line[lead..].starts_with("- ") { lead + 2 } else { lead };
     let column = line[lead..].find("  ").filter(|_| lead > 0).map(|at| {
         let gap = &line[lead + at..];
         lead + at + gap.len() - gap.trim_start_matches(' ').len()
@@ -258,7 +262,7 @@ fn window(app: &App, title: &str, lines: &[String], top: usize, buf: &mut Buffer
     let (width, height) = app.size;
     let widest = lines.iter().map(|l| UnicodeWidthStr::width(l.as_str())).max().unwrap_or(0).max(title.chars().count() + 4) as u16;
     // what is too long for the screen is broken
-    let inner = (widest + 2).min(width - 4);
+    let inner = (widest + 2).min(TEXT_MAX).min(width - 4);
     let broken: Vec<String> = lines.iter().flat_map(|l| broken(l, usize::from(inner) - 2)).collect();
     let rows = (broken.len() as u16).min(height - 4);
     let area = Rect { x: (width - inner - 2) / 2, y: (height - rows - 2) / 2, width: inner + 2, height: rows + 2 };
@@ -298,4 +302,18 @@ fn help(app: &App, top: usize, buf: &mut Buffer) {
     }
     lines.pop();
     window(app, "keys", &lines, top, buf);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_broken_stands_where_it_belongs() {
+        assert_eq!(broken("  - one two three", 12), ["  - one two", "    three"]);
+        assert_eq!(broken("  F1   what it does", 16), ["  F1   what it", "       does"]);
+        assert_eq!(broken("one two three", 10), ["one two", "  three"]);
+        assert_eq!(broken("  one two", 20), ["  one two"]);
+        assert!(broken(&format!("  {}", "x".repeat(100)), 10).iter().all(|l| l.len() <= 10));
+    }
 }
