@@ -30,7 +30,7 @@ def with_spark(folder):
         .groupBy("command")
         .agg(f.count("*").alias("count"), f.expr("percentile(latency, 0.5) / 1e6 AS median_ms"), f.expr("percentile(latency, 0.99) / 1e6 AS p99_ms"))
         .orderBy("command")
-        .toPandas()
+        .collect()
     )
 
 

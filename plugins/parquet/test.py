@@ -4,6 +4,7 @@
 Exports every sample with the given binary (built with the feature parquet), asks DuckDB, and compares with `analyze --format json`. Needs the
 modules duckdb, polars and pytz. Exits with 1 and the first difference."""
 import glob
+import importlib.util
 import json
 import os
 import subprocess
@@ -76,6 +77,10 @@ def main():
         latencies = dict(zip(*with_polars("tables")[["command", "count"]].to_dict(as_series=False).values()))
         counted = db.execute("SELECT command, count(latency) FROM exchanges GROUP BY command HAVING count(latency) > 0").fetchall()
         same("Polars and DuckDB", sorted(latencies.items()), sorted(counted))
+        if importlib.util.find_spec("pyspark"):
+            from frames import with_spark
+
+            same("Spark and DuckDB", sorted((row["command"], row["count"]) for row in with_spark("tables")), sorted(counted))
     print(f"{len(samples)} captures, {compared} rows equal")
 
 

@@ -133,7 +133,7 @@ function R.reset()
     -- by frame: what takes more than a number; and numbers, column by column, because a collector of garbage passes those by
     R.facts = {}
     R.connection_at, R.exchange_at, R.moved_at, R.request_at, R.time_at, R.reply_at, R.key_at = {}, {}, {}, {}, {}, {}, {}
-    R.client_at, R.server_at = {}, {}
+    R.client_at, R.server_at, R.mirror_at = {}, {}, {}
     R.frame, R.base = {}, nil
     R.connections = 0
     R.next_exchange = 1

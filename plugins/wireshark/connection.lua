@@ -11,7 +11,7 @@ local function new_connection(transport)
     R.connections = id
     return {
         id = id, transport = transport, probes = 0, tries = 0, memory = { {}, {} }, regions = 0, guess = { { run = 0, last = 0 }, { run = 0, last = 0 } },
-        pending = {}, by_exchange = {}, outstanding = 0, inline = {}, ports = {}, receive = { {}, {} }, streams = { {}, {} },
+        pending = {}, by_exchange = {}, outstanding = 0, inline = {}, ports = {}, receive = { {}, {} }, streams = { {}, {} }, cut = {},
     }
 end
 
@@ -126,6 +126,10 @@ end
 
 -- A whole Send.
 local function message(c, by, send, op)
+    if #send.bytes < send.wire then
+        -- what it advertised may be among what is not there
+        c.cut[by] = true
+    end
     if not c.protocol then
         probe(c, send)
     end
@@ -277,7 +281,10 @@ function R.stream_bytes(c, by, at, bytes, missing)
     end
     d.buffer = cut(s, from, #s)
     if missing > 0 then
-        c.streams[by] = { lost = true }
+        c.streams[by], c.cut[by] = { lost = true }, true
+        if c.smb2 then
+            c.smb2.missed, c.smb2.credits = true, nil
+        end
     end
 end
 
@@ -365,7 +372,7 @@ local function try_pair(place, route, p)
     place = join(half, route, p.qp)
     into.flow.senders[2] = c.flow.senders[1]
     into.flow.mtu = into.flow.mtu or c.flow.mtu
-    into.receive[2] = c.receive[1]
+    into.receive[2], into.cut[2] = c.receive[1], into.cut[2] or c.cut[1]
     for k, r in pairs(c.memory[1]) do
         into.memory[2][k] = r
     end

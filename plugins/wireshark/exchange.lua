@@ -74,13 +74,13 @@ function R.invalidated(c, at, owner, key)
         r.state = "invalidated"
     elseif r then
         R.judge(c, "RDMA-INVALIDATE", R.peer(owner), at, "invalidated key " .. R.hex(key) .. " a second time, or after its exchange")
-    else
+    elseif not c.cut[owner] then
         R.judge(c, "RDMA-INVALIDATE", R.peer(owner), at, "invalidated key " .. R.hex(key) .. ", which its peer never advertised")
     end
 end
 
 local function verdict(c, op, what, key, address, length)
-    if what == "inside" or (what == "unknown" and (not c.protocol or c.missed)) then
+    if what == "inside" or (what == "unknown" and (not c.protocol or c.missed or c.cut[R.peer(op.by)])) then
         return
     end
     local write = op.verb == "write"
@@ -285,7 +285,8 @@ local function form_of(h, pdu, row)
 end
 
 -- The channel information of a READ or WRITE: descriptors, and what is wrong with it.
-local function channel(c, m, h, pdu, by, at, row, length, right)
+local function channel(c, m, h, pdu, by, upper, row, length, right)
+    local at, is_cut = upper.last, #upper.bytes < upper.wire
     local kind, offset, size = le32(pdu, 64 + (h.command == READ and 36 or 32)), le16(pdu, 64 + (h.command == READ and 44 or 40)),
         le16(pdu, 64 + (h.command == READ and 46 or 42))
     local name = NAMES[h.command]
@@ -316,6 +317,8 @@ local function channel(c, m, h, pdu, by, at, row, length, right)
     end
     if c.transport == "tcp" then
         no("BUG-KSMBD-CHANNEL-INFO", "asked for the RDMA channel in a " .. name .. " on a TCP connection")
+    elseif is_cut and (not inside or listed % 16 ~= 0) then
+        bad = false
     elseif not inside then
         no("SMB2-CHANNEL", string.format("points to %d bytes of channel information at %d, outside of the %s", size, offset, name))
     elseif listed % 16 ~= 0 or size == 0 then
@@ -329,7 +332,7 @@ local function channel(c, m, h, pdu, by, at, row, length, right)
         no("BUG-KSMBD-CHANNEL-INFO", "sent a " .. name .. " with channel information that does not fit")
     end
     if kind == 3 then
-        R.judge_transform(c, m, by, at, blob)
+        R.judge_transform(c, m, by, at, blob, is_cut)
     end
     if asks and m.dialect and m.dialect < 0x0302 then
         no("RDMA-INVALIDATE", "asked for remote invalidation in dialect " .. R.hex(m.dialect, 4) .. "; it came with 0x0302")
@@ -388,12 +391,15 @@ function R.transform_of(s)
     return t
 end
 
-function R.judge_transform(c, m, by, at, blob)
+function R.judge_transform(c, m, by, at, blob, is_cut)
     local function no(rule, text)
         R.judge(c, rule, by, at, text)
     end
     if m.dialect and m.dialect ~= 0x0311 then
         no("SMB2-TRANSFORM-DIALECT", "sent an RDMA transform in dialect " .. R.hex(m.dialect, 4))
+    end
+    if is_cut then
+        return
     end
     local t = R.transform_of(blob)
     if not t then
@@ -460,13 +466,13 @@ local function smb2_request(c, m, h, pdu, by, upper)
     local row = new_row(c, h.id, upper.first, by)
     row.command, row.name = h.command, name
     if h.command == READ and size then
-        channel(c, m, h, pdu, by, at, row, size, "write")
+        channel(c, m, h, pdu, by, upper, row, size, "write")
     elseif h.command == WRITE and size then
         if le32(pdu, 96) == 0 and upper.fragments > 1 and c.transport ~= "tcp" then
             R.judge(c, "SMBD-FRAG-COST", by, at,
                 string.format("sent %d bytes of a WRITE in %d fragments that RDMA could have carried", size, upper.fragments))
         end
-        channel(c, m, h, pdu, by, at, row, size, "read")
+        channel(c, m, h, pdu, by, upper, row, size, "read")
     elseif h.command == IOCTL then
         row.control = le32(pdu, 68)
     end
@@ -568,7 +574,7 @@ function R.smb2_message(c, by, upper)
         at = at + next_
     end
     if carried.key then
-        if carried.replied then
+        if carried.replied and not c.cut[R.peer(by)] then
             R.judge(c, "RDMA-INVALIDATE", by, upper.last, "invalidated key " .. R.hex(carried.key) .. " though no request asked for it")
         end
         R.invalidated(c, upper.last, R.peer(by), carried.key)
@@ -721,11 +727,11 @@ local function rpc_key(by, xid)
     return by * 4294967296 + xid
 end
 
-local function chunk_rules(c, by, at, h)
+local function chunk_rules(c, by, at, h, is_cut)
     local function no(rule, text)
         R.judge(c, rule, by, at, text)
     end
-    local inline, last, removed, whole = h.long and 1e15 or #h.payload, 0, 0, 0
+    local inline, last, removed, whole = (h.long or is_cut) and 1e15 or #h.payload, 0, 0, 0
     for _, x in ipairs(h.reads) do
         local position = x.position
         whole = whole + x.length
@@ -770,7 +776,7 @@ local function rpc_call(c, by, send, h)
     if h.long and not (h.reads[1] and h.reads[1].position == 0) and not h.reply then
         no("RPCRDMA-NOMSG", "sent RDMA_NOMSG with neither a Position-Zero Read chunk nor a reply chunk")
     end
-    chunk_rules(c, by, at, h)
+    chunk_rules(c, by, at, h, #send.bytes < send.wire)
     local credits = m.credits[by]
     credits.outstanding = credits.outstanding + 1
     if credits.granted then
@@ -874,7 +880,7 @@ local function rpc_reply(c, by, send, h)
         no("RPCRDMA-BACKWARD", "answered a backward call with chunks or without an inline message")
     end
     write_shape(c, by, at, h, row)
-    rpc_complete(c, row, caller, at, failure_of(row.call, h.long and (row.long or "") or h.payload))
+    rpc_complete(c, row, caller, at, #send.bytes >= send.wire and failure_of(row.call, h.long and (row.long or "") or h.payload) or nil)
 end
 
 -- A whole Send that carries RPC-over-RDMA.

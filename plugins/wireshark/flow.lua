@@ -133,6 +133,10 @@ local function take(c, flow, at, by, p, in_frame, shown)
             R.judge(c, "RDMA-READ-DEPTH", by, at, string.format("has %d RDMA Reads outstanding; %d were agreed", #reads, limit))
         end
     end
+    if p.verb == "read_request" and not p.address then
+        -- its length was cut off: how many numbers its responses take is not known
+        sender.slack = JUMP
+    end
     sender.offset = sender.offset + length
     if p.ends then
         sender.open = nil
@@ -938,6 +942,11 @@ function R.ddp_segment(c, flow, at, by, s, from, had, in_frame, length)
     if had < head then
         if length == had then
             R.judge(c, "BUG-CVE-2026-64102", by, at, string.format("sent an FPDU of %d bytes, less than its headers have", length))
+        else
+            -- which message it was, nobody knows
+            R.ddp_lost(flow, by)
+            R.lost(c, by, at, 0)
+            c.cut[by] = true
         end
         return
     end

@@ -15,7 +15,7 @@ local MAKE = {
     FT_BYTES = function(f) return ProtoField.bytes(f.name, f.label) end,
     FT_RELATIVE_TIME = function(f) return ProtoField.relative_time(f.name, f.label) end,
     FT_FRAMENUM = function(f) return ProtoField.framenum(f.name, f.label, base.NONE, f.answer and frametype.RESPONSE or frametype.REQUEST) end,
-    FT_BOOLEAN = function(f) return ProtoField.bool(f.name, f.label, f.width, nil, f.mask) end,
+    FT_BOOLEAN = function(f) return ProtoField.bool(f.name, f.label, f.mask and f.width or base.NONE, nil, f.mask) end,
 }
 for _, bits in ipairs({ 8, 16, 24, 32, 64 }) do
     MAKE["FT_UINT" .. bits] = function(f)
@@ -122,8 +122,63 @@ local function addresses(pinfo)
     return tostring(pinfo.src), tostring(pinfo.dst)
 end
 
+-- UDP ports of tunnels.
+local VXLAN, GENEVE = { [4789] = true, [8472] = true }, 6081
+
+-- Whether a protocol of IP carries frames or datagrams of others: GRE, IP in IP, or UDP to these ports.
+local function is_tunnel(protocol, s, at)
+    if protocol == 17 then
+        local port = R.be16(s, at + 2)
+        return VXLAN[port] or port == GENEVE
+    end
+    return protocol == 47 or protocol == 4 or protocol == 41
+end
+
+-- What is in a tunnel that begins at `at` of the frame: kind, session, whether the mirror says that it cut the frame; where the inside
+-- begins, and what it is. The kinds are those of `rdmascope.mirror`.
+local function tunnel(protocol, at)
+    if protocol == 4 or protocol == 41 then
+        return "IP in IP", 0, false, at, "ip"
+    end
+    local s = at < CAPTURED and FRAME:raw(at, math.min(48, CAPTURED - at)) or ""
+    local kinds = { [0x6558] = "ethernet", [0x0800] = "ip", [0x86dd] = "ip" }
+    if protocol == 17 then
+        if #s < 16 then
+            return nil
+        elseif R.be16(s, 2) == GENEVE then
+            return "GENEVE", R.be24(s, 12), false, at + 16 + R.u8(s, 8) % 64 * 4, kinds[R.be16(s, 10)]
+        end
+        return "VXLAN", R.be24(s, 12), false, at + 16, "ethernet"
+    end
+    local flags, kind, n, key, numbered = R.be16(s, 0), R.be16(s, 2), 4, 0, false
+    if not kind or flags % 8 ~= 0 or R.has(flags, 0x4000) then
+        return nil
+    end
+    if R.has(flags, 0x8000) then
+        n = n + 4
+    end
+    if R.has(flags, 0x2000) then
+        key, n = R.be32(s, n) or 0, n + 4
+    end
+    if R.has(flags, 0x1000) then
+        numbered, n = true, n + 4
+    end
+    local session = R.be16(s, n + 2)
+    if kind == 0x88be and not numbered then
+        return "ERSPAN I", 0, false, at + n, "ethernet"
+    elseif kind == 0x88be and session then
+        return "ERSPAN II", session % 1024, R.has(session, 0x400), at + n + 8, "ethernet"
+    elseif kind == 0x22eb and R.be16(s, n + 10) then
+        local last_word = R.be16(s, n + 10)
+        local frame_type = floor(last_word / 1024) % 32
+        local inside = frame_type == 0 and "ethernet" or frame_type == 2 and "ip" or nil
+        return "ERSPAN III", session % 1024, R.has(session, 0x400), at + n + 12 + last_word % 2 * 8, inside
+    end
+    return "GRE", key, false, at + n, kinds[kind]
+end
+
 -- The IP header at `at`: protocol, where what it carries begins and ends, congestion bits, route. Nothing where it is not the one that
--- Wireshark found: what is peeled has to begin with the same address.
+-- Wireshark found: what is peeled has to begin with the same address. What a tunnel is in has no route: Wireshark's addresses are those inside.
 local function ip_at(s, at, pinfo)
     local version = byte(s, at + 1)
     if not version or #s < at + 20 then
@@ -134,8 +189,11 @@ local function ip_at(s, at, pinfo)
         if f1 % 64 ~= 0 or f2 ~= 0 then
             return nil
         end
-        local pair = sub(s, at + 13, at + 20)
+        local pair, start, stop = sub(s, at + 13, at + 20), at + version % 16 * 4, l1 * 256 + l2
         local route = routes[at][pair]
+        if is_tunnel(protocol, s, start) then
+            return protocol, start, at + stop, tos % 4, nil
+        end
         if not route then
             local src, dst = addresses(pinfo)
             if string.format("%d.%d.%d.%d", byte(pair, 1, 4)) ~= src then
@@ -144,11 +202,13 @@ local function ip_at(s, at, pinfo)
             route = R.route(src, dst)
             routes[at][pair] = route
         end
-        local stop = l1 * 256 + l2
-        return protocol, at + version % 16 * 4, stop > 0 and at + stop or FRAME:reported_len(), tos % 4, route
+        return protocol, start, stop > 0 and at + stop or FRAME:reported_len(), tos % 4, route
     elseif version >= 0x60 and version < 0x70 and #s >= at + 40 then
         local pair = sub(s, at + 9, at + 40)
         local route = routes[at][pair]
+        if is_tunnel(byte(s, at + 7), s, at + 40) then
+            return byte(s, at + 7), at + 40, at + 40 + R.be16(s, at + 4), floor(byte(s, at + 2) / 16) % 4, nil
+        end
         if not route then
             local src, dst = addresses(pinfo)
             if not src:find(":", 1, true) then
@@ -188,7 +248,41 @@ local function peel(s, pinfo)
     return nil
 end
 
--- The same for everything else (tunnels, native InfiniBand, fragments), from what Wireshark found.
+-- What is in tunnels inside of tunnels, to a depth; the outermost is the mirror's, which is noted. Returns what `ip_at` does.
+local TUNNELS_MAX = 4
+
+local function unwrap(number, protocol, start, stop, ecn, pinfo)
+    local mirror, route
+    for _ = 1, TUNNELS_MAX do
+        local kind, session, is_cut, at, inside = tunnel(protocol, start)
+        if not kind then
+            break
+        end
+        mirror = mirror or { kind = kind, session = session, truncated = false }
+        mirror.truncated = mirror.truncated or is_cut
+        R.mirror_at[number] = mirror
+        if not inside or at >= CAPTURED then
+            break
+        end
+        local s = FRAME:raw(at, math.min(84, CAPTURED - at))
+        if inside == "ip" then
+            protocol, start, stop, ecn, route = ip_at(s, 0, pinfo)
+        else
+            protocol, start, stop, ecn, route = peel(s, pinfo)
+        end
+        if not protocol then
+            break
+        end
+        start, stop = start + at, stop + at
+        if route then
+            mirror.truncated = mirror.truncated or (stop > CAPTURED and FRAME:reported_len() == CAPTURED)
+            return protocol, start, stop, ecn, route
+        end
+    end
+    return nil
+end
+
+-- The same for everything else (native InfiniBand, fragments), from what Wireshark found.
 local function by_fields(pinfo)
     local bth = last(of.bth)
     if bth then
@@ -242,6 +336,9 @@ local function analyze(tvb, pinfo, number)
     local protocol, start, stop, ecn, route
     if CAPTURED >= 34 then
         protocol, start, stop, ecn, route = peel(s, pinfo)
+    end
+    if protocol and not route then
+        protocol, start, stop, ecn, route = unwrap(number, protocol, start, stop, ecn, pinfo)
     end
     if protocol == 17 and start + 8 <= CAPTURED then
         local p1, p2, l1, l2
@@ -529,6 +626,12 @@ local function show(number, facts, tvb, pinfo, root)
     if key then
         add(t, "rdmascope.key.state", key)
     end
+    local mirror = R.mirror_at[number]
+    if mirror then
+        add(t, "rdmascope.mirror", mirror.kind)
+        add(t, "rdmascope.mirror.session", mirror.session)
+        add(t, "rdmascope.mirror.truncated", mirror.truncated)
+    end
     for _, fact in ipairs(facts or NONE) do
         if fact.what == "smbd" then
             credits(t, fact.client, fact.server)
@@ -612,7 +715,7 @@ function p.dissector(tvb, pinfo, root)
             end
         end
     end
-    if facts or R.connection_at[number] or R.exchange_at[number] then
+    if facts or R.connection_at[number] or R.exchange_at[number] or R.mirror_at[number] then
         show(number, facts, tvb, pinfo, root)
     end
 end

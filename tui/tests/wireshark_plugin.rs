@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What has to be equal in every frame, and findings.
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 17] = [
     "frame.number",
     "rdmascope.credits.client",
     "rdmascope.credits.server",
@@ -18,16 +18,19 @@ const FIELDS: [&str; 14] = [
     "rdmascope.exchange.request",
     "rdmascope.exchange.time",
     "rdmascope.key.state",
+    "rdmascope.mirror",
+    "rdmascope.mirror.session",
+    "rdmascope.mirror.truncated",
     "rdmascope.finding.id",
     "rdmascope.finding.severity",
     "rdmascope.finding.by",
     "smb_direct",
     "smb2",
 ];
-const FINDINGS: usize = 9;
+const FINDINGS: usize = 12;
 
 /// Two layers of which the plugin loses no frame that we have: our SMB Direct and SMB2 are in Wireshark's frames, too.
-const LAYERS: usize = 12;
+const LAYERS: usize = 15;
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -112,17 +115,59 @@ fn plugin() -> (tempfile::TempDir, String) {
 /// Captures of frames that were cut, and of frames that are in no sample: pause frames, packets shorter than their padding.
 fn made(folder: &Path) -> Vec<PathBuf> {
     let mut made = Vec::new();
-    for (name, keep) in [("smb-roce", 300)] {
-        let whole = fs::read(workspace().join("samples").join(name).join(name).with_extension("pcap")).unwrap();
-        let (mut out, mut at) = (whole[..24].to_vec(), 24);
+    // whole frames, as a file's header and the records behind it
+    let mut rewritten = |sample: &str, name: &str, change: &dyn Fn(&[u8], u32) -> Vec<u8>, is_cut: bool| {
+        let whole = fs::read(workspace().join("samples").join(sample).join(sample).with_extension("pcap")).unwrap();
+        let (mut out, mut at, mut number) = (whole[..24].to_vec(), 24, 0);
         while at < whole.len() {
             let captured = u32::from_le_bytes(whole[at + 8..at + 12].try_into().unwrap()) as usize;
-            let kept = captured.min(keep);
-            out.extend([&whole[at..at + 8], &(kept as u32).to_le_bytes(), &whole[at + 12..at + 16 + kept]].concat());
+            number += 1;
+            let frame = change(&whole[at + 16..at + 16 + captured], number);
+            let wire = if is_cut { captured } else { frame.len() };
+            out.extend([&whole[at..at + 8], &(frame.len() as u32).to_le_bytes(), &(wire as u32).to_le_bytes(), &frame].concat());
             at += 16 + captured;
         }
-        made.push(folder.join(format!("{name}-cut.pcap")));
+        made.push(folder.join(name));
         fs::write(made.last().unwrap(), out).unwrap();
+    };
+    for (sample, keep) in ["smb-roce", "smb-iwarp", "nfs-roce-v3"].into_iter().flat_map(|s| [(s, 70), (s, 90), (s, 120), (s, 300)]) {
+        // where segments with several FPDUs are cut, framing is not found again in the same frame
+        if sample != "smb-iwarp" || keep < 100 {
+            rewritten(sample, &format!("{sample}-{keep}.pcap"), &|frame, _| frame[..frame.len().min(keep)].to_vec(), true);
+        }
+    }
+    // by a switch that mirrors: odd frames in session 17, even ones in session 18; the last cuts what it mirrors, and does not say so
+    for (name, protocol, keep) in [
+        ("erspan1", 47, 9000),
+        ("erspan2", 47, 9000),
+        ("erspan3", 47, 9000),
+        ("gre", 47, 9000),
+        ("vxlan", 17, 9000),
+        ("geneve", 17, 9000),
+        ("erspan2", 47, 150),
+    ] {
+        let wrapped = |frame: &[u8], number: u32| {
+            let inner = &frame[..frame.len().min(keep)];
+            let session = 18 - (number % 2) as u8;
+            let udp = |port: u16, rest: [u8; 8]| {
+                let length = (16 + inner.len() as u16).to_be_bytes();
+                [&[0xc3, 0x50][..], &port.to_be_bytes(), &length, &[0, 0], &rest].concat()
+            };
+            let head = match name {
+                "erspan1" => vec![0, 0, 0x88, 0xbe],
+                "erspan2" => vec![0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 0, 0, session, 0, 0, 0, 0],
+                "erspan3" => vec![0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20, 0, 0, session, 0, 0, 0, 0, 0, 0, 0, 0],
+                "gre" => vec![0x20, 0, 0x65, 0x58, 0, 0, 0, session],
+                "vxlan" => udp(4789, [8, 0, 0, 0, 0, 0, session, 0]),
+                _ => udp(6081, [0, 0, 0x65, 0x58, 0, 0, session, 0]),
+            };
+            let length = (20 + head.len() + inner.len()) as u16;
+            let mut outer = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+            outer.extend(length.to_be_bytes());
+            outer.extend([0, 0, 0, 0, 64, protocol, 0, 0, 198, 51, 100, 1, 198, 51, 100, 2]);
+            [&outer[..], &head, inner].concat()
+        };
+        rewritten("smb-roce", &format!("{name}-{keep}.pcap"), &wrapped, false);
     }
     let ethernet = |kind: u16, body: &[u8]| {
         let mut frame = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1][..], &kind.to_be_bytes(), body].concat();
@@ -161,7 +206,13 @@ fn made(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn rows(text: &str) -> Vec<Vec<String>> {
-    text.lines().map(|l| l.split('\t').map(str::to_owned).chain(std::iter::repeat(String::new())).take(FIELDS.len()).collect()).collect()
+    // newer versions have words for booleans
+    let value = |v: &str| match v {
+        "True" => "1".to_owned(),
+        "False" => "0".to_owned(),
+        _ => v.to_owned(),
+    };
+    text.lines().map(|l| l.split('\t').map(value).chain(std::iter::repeat(String::new())).take(FIELDS.len()).collect()).collect()
 }
 
 /// Findings of a row, in an order of their own.
