@@ -4,6 +4,8 @@
 #[path = "../../capture/verbs/tests/common/mod.rs"]
 mod common;
 
+use rdmascope_dissector::wire::smb2::FileId;
+use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use rdmascope_replay::channel::{Channel, Config, End, Event};
 use rdmascope_replay::probe::{CASES, Target, Verdict};
@@ -76,6 +78,7 @@ fn a_session_reads_and_writes_by_rdma() {
         assert!(back == data, "{host}");
         client.close(file.id).unwrap();
         client.echo().unwrap();
+        assert_eq!(client.ioctl(FileId::PREVIOUS, ControlCode::QUERY_NETWORK_INTERFACE_INFO.0, &[], 4096).unwrap(), [0; 0], "{host}");
         assert_eq!(client.channel().lane().smbd().unwrap().breaches(), [], "{host}");
         client.leave().unwrap();
     }
