@@ -341,15 +341,18 @@ impl Cells {
         match self {
             Self::Integers(cells, levels) => {
                 column.typed::<Int64Type>().write_batch(cells, optional.then_some(levels), None)?;
-                (cells.clear(), levels.clear());
+                cells.clear();
+                levels.clear();
             }
             Self::Texts(cells, levels) => {
                 column.typed::<ByteArrayType>().write_batch(cells, optional.then_some(levels), None)?;
-                (cells.clear(), levels.clear());
+                cells.clear();
+                levels.clear();
             }
             Self::Bools(cells, levels) => {
                 column.typed::<BoolType>().write_batch(cells, optional.then_some(levels), None)?;
-                (cells.clear(), levels.clear());
+                cells.clear();
+                levels.clear();
             }
         }
         column.close()
