@@ -959,6 +959,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 }
             }
             FlowFact::Reopened => {}
+            FlowFact::Duplicate => health.duplicates += 1,
             FlowFact::Cut => {
                 self.connection.gap(self.env, at, by);
                 self.connection.cut[by.index()] = true;

@@ -155,6 +155,8 @@ pub fn fuzz_tcp_flow(data: &[u8]) {
             sack: false,
             payload: &made,
             payload_length: made.len() as u32 + cut,
+            checksum: 0,
+            ip_id: 0,
             checked: 0,
         };
         next[by.index()] = at_seq.wrapping_add(segment.payload_length).wrapping_add(u32::from(flags & 2 != 0 && flags < 0x20));

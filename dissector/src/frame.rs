@@ -242,6 +242,8 @@ pub struct IbPacket<'a> {
     pub payload: &'a [u8],
     /// Its length on the wire.
     pub payload_length: u32,
+    /// Identification of the IPv4 datagram; 0 without one.
+    pub ip_id: u16,
     /// The invariant CRC.
     pub icrc: Check,
 }
@@ -271,6 +273,10 @@ pub struct Segment<'a> {
     pub payload: &'a [u8],
     /// Its length on the wire.
     pub payload_length: u32,
+    /// The checksum as it stands in the header.
+    pub checksum: u16,
+    /// Identification of the IPv4 datagram; 0 without one.
+    pub ip_id: u16,
     /// So many first bytes of the payload are FPDUs, one after the other, with right CRCs; 0 where nobody looked.
     pub checked: u32,
 }
@@ -418,6 +424,8 @@ struct Peel<'a> {
     missing: u32,
     /// Whether the capture has all of the frame.
     is_whole: bool,
+    /// Identification of the innermost IPv4 datagram.
+    ip_id: u16,
     tunnels: u8,
     reassembled: bool,
     /// Sender of the innermost Ethernet frame.
@@ -448,7 +456,7 @@ impl<'a> Peel<'a> {
             packet,
             options,
             missing,
-            is_whole: missing == 0,
+            is_whole: missing == 0, ip_id: 0,
             tunnels: 0,
             reassembled: false,
             mac: [0; 6],
@@ -650,6 +658,7 @@ impl<'a> Peel<'a> {
         self.packet.dst = Addr::V4(header.dst);
         self.packet.ecn = header.tos & 0x03;
         self.packet.dscp = header.tos >> 2;
+        self.ip_id = header.id;
         let at = usize::from(header.header_length);
         let total = usize::from(header.total_length);
         let datagram = match total {
@@ -711,7 +720,8 @@ impl<'a> Peel<'a> {
             6 => {
                 self.packet.body = Body::Other("TCP");
                 let (segment, result) = tcp::parse(i, self.missing, t);
-                if let Some(segment) = segment {
+                if let Some(mut segment) = segment {
+                    segment.ip_id = self.ip_id;
                     self.packet.body = Body::Tcp(segment);
                 }
                 result.map(|(i, ())| (i, Next::End))
@@ -941,7 +951,7 @@ impl<'a> Peel<'a> {
             None => Check::Unchecked,
         };
         let payload_length = payload_length as u32;
-        self.packet.body = Body::Ib(IbPacket { carrier, bth, ext, payload, payload_length, icrc });
+        self.packet.body = Body::Ib(IbPacket { carrier, bth, ext, payload, payload_length, ip_id: self.ip_id, icrc });
         let (rest, ()) = parsed?;
         if T::ON {
             if let Some(syndrome) = ext.syndrome() {

@@ -140,7 +140,7 @@ pub(crate) struct Analyze {
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
-    /// While capturing, print a line for each busy connection so often, as in 10s; the report comes at the end
+    /// While capturing, print a line for each busy connection so often, as in 10s; the report comes at the end. Where that is JSON or HTML on standard output, the lines go to standard error
     #[arg(long, value_name = "TIME", value_parser = period, requires = "interfaces", help_heading = "Live capture")]
     pub(crate) every: Option<std::time::Duration>,
     /// While capturing, serve Prometheus metrics here: a port of 127.0.0.1, or ADDRESS:PORT

@@ -153,3 +153,39 @@ fn the_session_is_a_field_that_filters_and_columns_can_use() {
     assert!(odd.lines().all(|l| l.starts_with("ERSPAN II\t17\t")), "{odd}");
     assert!(rows("rdmascope.mirror.truncated == true").lines().count() > 100);
 }
+
+/// A mirror of both directions shows every packet twice. That is no loss, and what was lost is still found.
+#[test]
+fn what_was_captured_twice_was_not_sent_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("twice.pcap");
+    for name in ["smb-roce", "smb-roce-loss", "smb-iwarp", "nfs-iwarp-v42"] {
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../samples/{name}/{name}.pcap"));
+        let health = |path: &Path| -> (u64, u64) {
+            let report = report(path);
+            let all = report["connections"].as_array().unwrap().iter().map(|c| c["transport_health"].clone()).collect::<Vec<_>>();
+            let sum = |key: &str| all.iter().map(|h| h[key].as_u64().unwrap()).sum();
+            (sum("retransmissions"), sum("duplicates"))
+        };
+        let (again, copies) = health(&sample);
+        assert_eq!((again > 0, copies), (name != "smb-roce", 0), "{name}");
+        for lag in [0, 5_000, 40_000] {
+            let mut capture = open(&sample, OpenOptions::new()).unwrap();
+            let mut frames = Vec::new();
+            while let Some(record) = capture.next().unwrap() {
+                let number = frames.len();
+                frames.push((record.time_ns, number, record.bytes.to_vec()));
+                frames.push((record.time_ns + lag, number + 1, record.bytes.to_vec()));
+            }
+            frames.sort();
+            let mut writer = PcapWriter::create(&path, LinkType::ETHERNET, 0, true).unwrap();
+            for (time, _, bytes) in &frames {
+                writer.write(&Record::new(*time, 0, LinkType::ETHERNET, bytes.len() as u32, bytes)).unwrap();
+            }
+            writer.finish().unwrap();
+            let (twice, copies) = health(&path);
+            assert_eq!(twice, again, "{name}, {lag} ns later");
+            assert!(copies > 300, "{name}: {copies}");
+        }
+    }
+}

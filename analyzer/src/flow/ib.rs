@@ -14,6 +14,7 @@
 //! - is acknowledged all the same: the receiver had it, the capture lost it;
 //! - is given up (time, or the limit of what is held): nobody knows.
 
+use super::copies::{Copies, mark};
 use super::psn;
 use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
 use alloc::collections::VecDeque;
@@ -90,6 +91,8 @@ pub trait IbSink {
 pub struct IbFlow {
     senders: [Sender; 2],
     reads: u32,
+    /// By sender.
+    copies: [Copies; 2],
     /// Path MTU in bytes: told by CM, or learnt from packets that must be full.
     mtu: Option<u32>,
 }
@@ -164,6 +167,11 @@ struct Request<'a> {
     in_frame: bool,
 }
 
+/// See [`Copies`].
+fn mark_of(packet: &IbPacket<'_>) -> u32 {
+    mark(packet.ip_id, packet.bth.opcode.into())
+}
+
 impl IbFlow {
     /// What the CM handshake said of a direction: the PSN its first request will have.
     pub fn starts_at(&mut self, by: End, psn: u32) {
@@ -200,12 +208,12 @@ impl IbFlow {
             self.expire(at, sink);
         }
         match row.verb {
-            bth::Verb::Acknowledge => self.acknowledge(at, by, packet, sink),
-            bth::Verb::AtomicAck => self.acknowledge(at, by, packet, sink),
+            bth::Verb::Acknowledge | bth::Verb::AtomicAck => return self.acknowledge(at, by, packet, sink),
             bth::Verb::ReadResponse => self.read_response(at, by, packet, row, t, sink),
-            bth::Verb::Cnp | bth::Verb::Resync => {}
+            bth::Verb::Cnp | bth::Verb::Resync => return,
             _ => self.request(at, by, packet, row, t, sink),
         }
+        self.copies[by.index()].add(at, packet.bth.psn, mark_of(packet));
     }
 
     /// The capture ends: what is held is told as far as it is known.
@@ -273,6 +281,7 @@ impl IbFlow {
         }
         if ahead < 0 {
             let copy = ahead == -1 && !sender.recovering && at.time.saturating_sub(sender.last.time) <= COPY_TIME_MAX;
+            let copy = copy || self.copies[by.index()].has(at, number, mark_of(packet));
             sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
             sender.recovering |= !copy;
             if T::ON {
@@ -290,19 +299,20 @@ impl IbFlow {
             self.take(&request, t, sink);
             return;
         }
-        self.hold(&request, ahead as u32, sink);
+        let copy = self.copies[by.index()].has(at, number, mark_of(packet));
+        self.hold(&request, ahead as u32, copy, sink);
         if T::ON {
             sink.show(verb_of(row), part_of(row), packet.payload, t);
         }
     }
 
     #[cold]
-    fn hold<S: IbSink>(&mut self, request: &Request<'_>, missing: u32, sink: &mut S) {
+    fn hold<S: IbSink>(&mut self, request: &Request<'_>, missing: u32, copy: bool, sink: &mut S) {
         let by = request.by;
         let acked = {
             let sender = &mut self.senders[by.index()];
             if sender.held.iter().any(|h| h.psn == request.psn) {
-                sink.fact(request.at, by, IbFact::Retransmission);
+                sink.fact(request.at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
                 return;
             }
             if sender.held.is_empty() {
@@ -538,7 +548,7 @@ impl IbFlow {
         }
         let mtu = self.mtu;
         let requester = by.peer();
-        let sender = &mut self.senders[requester.index()];
+        let (sender, copies) = (&mut self.senders[requester.index()], &self.copies[by.index()]);
         let mut op = RdmaOp {
             at,
             by,
@@ -560,7 +570,8 @@ impl IbFlow {
         });
         let Some(index) = found else {
             if sender.reads_done.is_some_and(|done| (-JUMP_MAX..0).contains(&psn::ahead(number, done))) {
-                sink.fact(at, by, IbFact::Retransmission);
+                let copy = copies.has(at, number, mark_of(packet));
+                sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
                 return;
             }
             sink.op(&op, t);
@@ -573,8 +584,9 @@ impl IbFlow {
         }
         let ahead = psn::ahead(number, read.next);
         if ahead < 0 {
-            if read.missing == 0 {
-                sink.fact(at, by, IbFact::Retransmission);
+            let copy = copies.has(at, number, mark_of(packet));
+            if read.missing == 0 || copy {
+                sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
                 return;
             }
             // sent again because something before it was lost: it may be one of the missing ones, and its bytes are the same

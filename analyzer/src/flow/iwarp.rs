@@ -9,6 +9,7 @@
 //! RFC 5040 says how operations use DDP: Sends count up the messages of queue 0, Read Requests those of queue 1; a Read
 //! Response is tagged with the sink that its request named, in the order of the requests.
 
+use super::copies::{Copies, mark};
 use super::mpa::{Found, Framed, Framer, Verdict};
 use super::tcp::{self, Event, Stream};
 use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
@@ -174,6 +175,8 @@ pub enum FlowFact<'a> {
     Reopened,
     /// The capture cut the headers of an FPDU off.
     Cut,
+    /// A segment stands in the capture twice.
+    Duplicate,
 }
 
 /// What is held back at most where one direction only was captured.
@@ -197,6 +200,8 @@ pub struct TcpFlow {
     initiator: Option<End>,
     zero_window_since: [Option<At>; 2],
     reset: bool,
+    /// By sender.
+    copies: [Copies; 2],
 }
 
 impl TcpFlow {
@@ -286,9 +291,13 @@ impl TcpFlow {
                 self.framers[by.index()].late();
             }
             self.framers[by.index()].vouch(segment.payload, segment.checked);
+            let mark = mark(segment.ip_id, segment.checksum);
+            let copy = seq != self.streams[by.index()].next_seq() && self.copies[by.index()].has(at, seq, mark);
             let (stream, mut follow) = self.parts(at, by, segment.payload, options, t, out);
+            follow.said.copy = copy;
             stream.data(at, seq, segment.payload, segment.payload_length, limit, &mut |e| follow.event(e));
             self.framers[by.index()].vouch(&[], 0);
+            self.copies[by.index()].add(at, seq, mark);
         }
         if flags & FIN != 0 {
             let seq = segment.seq.wrapping_add(segment.payload_length).wrapping_add(u32::from(flags & SYN != 0));
@@ -344,7 +353,7 @@ impl TcpFlow {
         out: &'f mut S,
     ) -> (&'f mut Stream, Follow<'f, T, S>) {
         let Self { streams, framers, messages, verdict, startup, initiator, .. } = self;
-        let said = Said { at, by, payload, options, t, out, messages, startup, initiator, learned: false, fpdus: 0 };
+        let said = Said { at, by, payload, options, t, out, messages, startup, initiator, learned: false, fpdus: 0, copy: false };
         (&mut streams[by.index()], Follow { framers, verdict, said })
     }
 }
@@ -428,6 +437,8 @@ struct Said<'f, T, S> {
     learned: bool,
     /// FPDUs told in this segment.
     fpdus: u32,
+    /// The segment stands in the capture twice.
+    copy: bool,
 }
 
 impl<T: Trace, S: FlowSink> Said<'_, T, S> {
@@ -443,6 +454,10 @@ impl<T: Trace, S: FlowSink> Said<'_, T, S> {
                 self.messages.lost(self.by);
                 let gap = Gap { at: self.at, by: self.by, count, receiver_had_them };
                 self.fact(FlowFact::Gap(gap));
+            }
+            Event::Retransmission { .. } if self.copy => {
+                self.t.info(format_args!("captured twice"));
+                self.fact(FlowFact::Duplicate);
             }
             Event::Retransmission { bytes, filled } => {
                 self.t.info(format_args!("TCP retransmission"));
@@ -973,6 +988,8 @@ mod tests {
                 sack: false,
                 payload,
                 payload_length: payload.len() as u32 + cut,
+                checksum: 0,
+                ip_id: 0,
                 checked: 0,
             };
             self.now += 1_000_000;

@@ -1,4 +1,5 @@
 //! Packets to [`crate::op::RdmaOp`]: PSN order of queue pairs, TCP order, MPA framing, DDP segments.
+pub mod copies;
 pub mod ib;
 pub mod iwarp;
 pub mod mpa;

@@ -126,6 +126,8 @@ fn body<'a, T: Trace>(at: &'a [u8], missing: u32, t: &mut T, out: &mut Option<Se
         sack: false,
         payload,
         payload_length: on_wire.saturating_sub(header_length.max(20) as u32),
+        checksum: u16::from_be_bytes([h[16], h[17]]),
+        ip_id: 0,
         checked: 0,
     });
     if T::ON {

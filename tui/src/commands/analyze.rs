@@ -58,6 +58,8 @@ fn live(args: &Analyze, options: Options, wanted: Wanted, color: Color) -> Resul
     crate::live::tell_remarks(&source);
     let watch = Watch {
         every: args.every,
+        // lines would be in the way of who reads JSON or HTML from standard output
+        lines_aside: args.output.is_none() && !matches!(args.format, ReportFormat::Text),
         metrics: args.metrics,
         until: args.autostop.iter().find_map(|l| if let cli::CaptureLimit::Time(t) = l { Some(*t) } else { None }),
         frames: args.autostop.iter().find_map(|l| if let cli::CaptureLimit::Packets(n) = l { Some(*n) } else { None }),

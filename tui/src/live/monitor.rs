@@ -145,6 +145,8 @@ impl Metrics {
 pub(crate) struct Watch {
     /// Between two rounds of lines.
     pub(crate) every: Option<Duration>,
+    /// Whether they go to standard error.
+    pub(crate) lines_aside: bool,
     pub(crate) metrics: Option<SocketAddr>,
     /// When to end.
     pub(crate) until: Option<Duration>,
@@ -200,9 +202,13 @@ impl Watch {
                 let dropped =
                     counters.iter().map(|c| [c.dropped_by_kernel, c.dropped_by_interface]).fold([0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
                 let lines = rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), dropped, now_ns());
-                let mut out = Out::new(color);
-                out.buffer.extend_from_slice(lines.as_bytes());
-                out.finish()?;
+                if self.lines_aside {
+                    eprint!("{lines}");
+                } else {
+                    let mut out = Out::new(color);
+                    out.buffer.extend_from_slice(lines.as_bytes());
+                    out.finish()?;
+                }
             }
             if self.until.is_some_and(|t| begun.elapsed() >= t) {
                 break None;

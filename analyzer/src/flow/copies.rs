@@ -1,0 +1,79 @@
+//! Packets that a mirror shows twice, told from packets that were sent twice.
+//!
+//! Spec: RFC 6864 (IP identification). What a host sends again is a new datagram, with another identification where it has one at all;
+//! a copy that a mirror port made is the same datagram, and follows soon.
+
+use crate::op::At;
+
+/// Packets of one direction that are remembered.
+const REMEMBERED: usize = 32;
+/// A copy follows its original within so many ns, where identification and contents are the same.
+const SAME_DATAGRAM: i64 = 10_000_000;
+/// The same, where datagrams have no identification.
+const SAME_CONTENTS: i64 = 20_000;
+
+/// The last packets of one direction.
+#[derive(Clone, Copy, Debug)]
+pub struct Copies {
+    last: [Seen; REMEMBERED],
+    next: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    number: u32,
+    mark: u32,
+    time: i64,
+}
+
+impl Default for Copies {
+    fn default() -> Self {
+        Self { last: [Seen { number: 0, mark: 0, time: i64::MIN }; REMEMBERED], next: 0 }
+    }
+}
+
+/// What a datagram and its copy have in common: the IP identification, and what else tells contents apart.
+pub fn mark(ip_id: u16, contents: u16) -> u32 {
+    u32::from(ip_id) << 16 | u32::from(contents)
+}
+
+impl Copies {
+    /// Remembers a packet with this sequence number.
+    #[inline]
+    pub fn add(&mut self, at: At, number: u32, mark: u32) {
+        self.last[usize::from(self.next) % REMEMBERED] = Seen { number, mark, time: at.time };
+        self.next = (self.next + 1) % REMEMBERED as u8;
+    }
+
+    /// Whether a packet is the copy of one of the last.
+    pub fn has(&self, at: At, number: u32, mark: u32) -> bool {
+        let within = if mark >> 16 == 0 { SAME_CONTENTS } else { SAME_DATAGRAM };
+        self.last.iter().any(|seen| (seen.number, seen.mark) == (number, mark) && (0..=within).contains(&at.time.saturating_sub(seen.time)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(time: i64) -> At {
+        At { frame: 1, time }
+    }
+
+    #[test]
+    fn a_copy_is_the_same_datagram_soon_after() {
+        let mut copies = Copies::default();
+        assert!(!copies.has(at(0), 0, 0), "nothing was seen");
+        copies.add(at(1_000), 7, mark(500, 9));
+        assert!(copies.has(at(2_000_000), 7, mark(500, 9)));
+        assert!(!copies.has(at(2_000_000), 7, mark(501, 9)), "sent again");
+        assert!(!copies.has(at(2_000_000), 7, mark(500, 8)), "other contents");
+        assert!(!copies.has(at(20_000_000), 7, mark(500, 9)), "too late");
+        copies.add(at(1_000), 8, mark(0, 9));
+        assert!(copies.has(at(5_000), 8, mark(0, 9)) && !copies.has(at(50_000), 8, mark(0, 9)), "without an identification only time tells");
+        for n in 100..132 {
+            copies.add(at(2_000), n, mark(500, 9));
+        }
+        assert!(!copies.has(at(3_000), 7, mark(500, 9)), "forgotten");
+    }
+}
