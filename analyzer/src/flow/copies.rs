@@ -70,7 +70,10 @@ mod tests {
         assert!(!copies.has(at(2_000_000), 7, mark(500, 8)), "other contents");
         assert!(!copies.has(at(20_000_000), 7, mark(500, 9)), "too late");
         copies.add(at(1_000), 8, mark(0, 9));
-        assert!(copies.has(at(5_000), 8, mark(0, 9)) && !copies.has(at(50_000), 8, mark(0, 9)), "without an identification only time tells");
+        assert!(
+            copies.has(at(5_000), 8, mark(0, 9)) && !copies.has(at(50_000), 8, mark(0, 9)),
+            "without an identification only time tells"
+        );
         for n in 100..132 {
             copies.add(at(2_000), n, mark(500, 9));
         }
