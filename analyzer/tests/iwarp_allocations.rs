@@ -64,6 +64,8 @@ fn segment(by: End, seq: u32, payload: &[u8]) -> Segment<'_> {
         sack: false,
         payload,
         payload_length: payload.len() as u32,
+        checksum: 0,
+        ip_id: 0,
         checked: 0,
     }
 }
