@@ -51,6 +51,8 @@ fn bench(c: &mut Criterion) {
                 sack: false,
                 payload: bytes,
                 payload_length: bytes.len() as u32,
+                checksum: 0,
+                ip_id: 0,
                 checked: 0,
             };
             flow.segment(At { frame, time: 0 }, by, &segment, &options, &mut Off, &mut sum);

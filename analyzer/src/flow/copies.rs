@@ -6,16 +6,17 @@
 use crate::op::At;
 
 /// Packets of one direction that are remembered.
-const REMEMBERED: usize = 32;
-/// A copy follows its original within so many ns, where identification and contents are the same.
-const SAME_DATAGRAM: i64 = 10_000_000;
+const REMEMBERED: usize = 16;
+/// A copy follows its original within so many µs, where identification and contents are the same.
+const SAME_DATAGRAM: u32 = 10_000;
 /// The same, where datagrams have no identification.
-const SAME_CONTENTS: i64 = 20_000;
+const SAME_CONTENTS: u32 = 20;
 
 /// The last packets of one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Copies {
     last: [Seen; REMEMBERED],
+    /// How many there are, and above that where the next goes.
     next: u8,
 }
 
@@ -23,12 +24,13 @@ pub struct Copies {
 struct Seen {
     number: u32,
     mark: u32,
-    time: i64,
+    /// µs, the lower 32 bits.
+    time: u32,
 }
 
 impl Default for Copies {
     fn default() -> Self {
-        Self { last: [Seen { number: 0, mark: 0, time: i64::MIN }; REMEMBERED], next: 0 }
+        Self { last: [Seen { number: 0, mark: 0, time: 0 }; REMEMBERED], next: 0 }
     }
 }
 
@@ -41,15 +43,21 @@ impl Copies {
     /// Remembers a packet with this sequence number.
     #[inline]
     pub fn add(&mut self, at: At, number: u32, mark: u32) {
-        self.last[usize::from(self.next) % REMEMBERED] = Seen { number, mark, time: at.time };
-        self.next = (self.next + 1) % REMEMBERED as u8;
+        self.last[usize::from(self.next) % REMEMBERED] = Seen { number, mark, time: micros(at) };
+        // beyond all places the numbers go round above them
+        self.next = if usize::from(self.next) == 2 * REMEMBERED - 1 { REMEMBERED as u8 } else { self.next + 1 };
     }
 
     /// Whether a packet is the copy of one of the last.
     pub fn has(&self, at: At, number: u32, mark: u32) -> bool {
         let within = if mark >> 16 == 0 { SAME_CONTENTS } else { SAME_DATAGRAM };
-        self.last.iter().any(|seen| (seen.number, seen.mark) == (number, mark) && (0..=within).contains(&at.time.saturating_sub(seen.time)))
+        let known = &self.last[..usize::from(self.next).min(REMEMBERED)];
+        known.iter().any(|seen| (seen.number, seen.mark) == (number, mark) && micros(at).wrapping_sub(seen.time) <= within)
     }
+}
+
+fn micros(at: At) -> u32 {
+    (at.time / 1000) as u32
 }
 
 #[cfg(test)]
@@ -74,7 +82,7 @@ mod tests {
             copies.has(at(5_000), 8, mark(0, 9)) && !copies.has(at(50_000), 8, mark(0, 9)),
             "without an identification only time tells"
         );
-        for n in 100..132 {
+        for n in 100..116 {
             copies.add(at(2_000), n, mark(500, 9));
         }
         assert!(!copies.has(at(3_000), 7, mark(500, 9)), "forgotten");

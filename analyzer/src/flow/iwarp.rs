@@ -1078,7 +1078,7 @@ mod tests {
         let mut talk = Talk::new();
         talk.both(&a, &b, 30);
         talk.flow.trim();
-        assert!(talk.flow.memory() < 1024, "{}", talk.flow.memory());
+        assert!(talk.flow.memory() < 1280, "{}", talk.flow.memory());
     }
 
     #[test]
