@@ -721,15 +721,7 @@ impl Connection {
         self.memory.adopt(by, &mut from.memory, from_end);
         self.first = self.first.min(from.first);
         self.last = self.last.max(from.last);
-        let h = &from.health;
-        self.health.retransmissions += h.retransmissions;
-        self.health.naks += h.naks;
-        self.health.rnr_naks += h.rnr_naks;
-        self.health.sequence_gaps += h.sequence_gaps;
-        self.health.duplicates += h.duplicates;
-        self.health.icrc_bad += h.icrc_bad;
-        self.health.ecn_marked += h.ecn_marked;
-        self.health.cnps += h.cnps;
+        self.health.join(&from.health);
         self.rdma.reads += from.rdma.reads;
         self.rdma.read_bytes += from.rdma.read_bytes;
         self.rdma.writes += from.rdma.writes;

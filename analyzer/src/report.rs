@@ -324,6 +324,34 @@ pub struct Health {
     pub cnps: u64,
 }
 
+impl Rdma {
+    /// Adds what another connection did.
+    pub fn join(&mut self, other: &Self) {
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.writes += other.writes;
+        self.write_bytes += other.write_bytes;
+        self.keys_advertised += other.keys_advertised;
+        self.keys_invalidated_remotely += other.keys_invalidated_remotely;
+        self.outside_advertised += other.outside_advertised;
+    }
+}
+
+impl Health {
+    /// Adds what another connection met.
+    pub fn join(&mut self, other: &Self) {
+        self.retransmissions += other.retransmissions;
+        self.naks += other.naks;
+        self.rnr_naks += other.rnr_naks;
+        self.sequence_gaps += other.sequence_gaps;
+        self.duplicates += other.duplicates;
+        self.icrc_bad += other.icrc_bad;
+        self.crc_bad += other.crc_bad;
+        self.ecn_marked += other.ecn_marked;
+        self.cnps += other.cnps;
+    }
+}
+
 /// All exchanges of one command on a connection.
 #[derive(Clone, Debug)]
 pub struct Command {

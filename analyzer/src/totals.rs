@@ -1,7 +1,7 @@
 //! Connections added up: what is left of those that a live analysis no longer keeps one by one, and what metrics are made from.
 
-use crate::latency::Latency;
-use crate::report::{Command, Connection, Health, Protocol, Rdma, Transport};
+use crate::report::{Connection, Health, Protocol, Rdma, Transport};
+use crate::stats::Commands;
 use alloc::vec::Vec;
 
 /// All connections of one carrier and content.
@@ -24,7 +24,7 @@ pub struct Total {
     /// The wire.
     pub health: Health,
     /// Exchanges by command.
-    pub commands: Vec<Command>,
+    pub commands: Commands,
 }
 
 /// Messages and credits of the same end of several connections.
@@ -82,7 +82,7 @@ impl Totals {
                     sides: [SideTotal::default(); 2],
                     rdma: Rdma::default(),
                     health: Health::default(),
-                    commands: Vec::new(),
+                    commands: Commands::default(),
                 });
                 self.rows.len() - 1
             }
@@ -107,57 +107,17 @@ impl Totals {
                 sum.held_least = Some(sum.held_least.map_or(held, |least| least.min(held)));
             }
         }
-        let (sum, r) = (&mut row.rdma, &c.rdma);
-        sum.reads += r.reads;
-        sum.read_bytes += r.read_bytes;
-        sum.writes += r.writes;
-        sum.write_bytes += r.write_bytes;
-        sum.keys_advertised += r.keys_advertised;
-        sum.keys_invalidated_remotely += r.keys_invalidated_remotely;
-        sum.outside_advertised += r.outside_advertised;
-        let (sum, h) = (&mut row.health, &c.health);
-        sum.retransmissions += h.retransmissions;
-        sum.naks += h.naks;
-        sum.rnr_naks += h.rnr_naks;
-        sum.sequence_gaps += h.sequence_gaps;
-        sum.duplicates += h.duplicates;
-        sum.icrc_bad += h.icrc_bad;
-        sum.crc_bad += h.crc_bad;
-        sum.ecn_marked += h.ecn_marked;
-        sum.cnps += h.cnps;
-        for command in &c.commands {
-            let at = match row.commands.iter().position(|k| k.name == command.name) {
-                Some(at) => at,
-                None => {
-                    row.commands.push(Command {
-                        count: 0,
-                        errors: 0,
-                        unanswered: 0,
-                        bytes: 0,
-                        latency: Latency::default(),
-                        split: [0; 4],
-                        ..command.clone()
-                    });
-                    row.commands.len() - 1
-                }
-            };
-            let sum = &mut row.commands[at];
-            sum.count += command.count;
-            sum.errors += command.errors;
-            sum.unanswered += command.unanswered;
-            sum.bytes += command.bytes;
-            sum.latency.join(&command.latency);
-            for (sum, part) in sum.split.iter_mut().zip(command.split) {
-                *sum = sum.saturating_add(part);
-            }
-        }
+        row.rdma.join(&c.rdma);
+        row.health.join(&c.health);
+        c.commands.iter().for_each(|command| row.commands.join(command));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::SideReport;
+    use crate::latency::Latency;
+    use crate::report::{Command, SideReport};
     use alloc::vec;
 
     #[test]
@@ -186,9 +146,7 @@ mod tests {
             (row.sides[0].messages, row.sides[0].stalled_time, row.sides[0].held_least, row.sides[1].held_least),
             (9, 150, Some(7), None)
         );
-        assert_eq!(
-            (row.commands[0].count, row.commands[0].bytes, row.commands[0].latency.count(), row.commands[0].split),
-            (3, 21, 3, [3, 6, 9, 12])
-        );
+        let reads = &row.commands.rows()[0];
+        assert_eq!((reads.count, reads.bytes, reads.latency.count(), reads.split), (3, 21, 3, [3, 6, 9, 12]));
     }
 }

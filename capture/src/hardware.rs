@@ -7,7 +7,7 @@
 //! ```
 //! A file has such a comment for every port when it begins, and later for what has changed.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 /// Samples kept; beyond that every other one goes.
 const SAMPLES_MAX: usize = 1024;
@@ -29,6 +29,13 @@ pub struct Counter {
     pub name: String,
     /// Since the driver was loaded.
     pub value: u64,
+}
+
+impl fmt::Display for Counter {
+    /// `mlx5_0/1 out_of_sequence`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} {}", self.device, self.port, self.name)
+    }
 }
 
 impl Counter {

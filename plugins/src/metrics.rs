@@ -197,14 +197,14 @@ pub fn render(view: &View<'_>) -> String {
     for (name, value) in of_commands {
         out.head(name);
         for (labels, row) in &rows {
-            for command in &row.commands {
+            for command in row.commands.rows() {
                 out.row(name, &kind(labels, &[("command", command.name)]), &value(command));
             }
         }
     }
     out.head("rdmascope_request_duration_seconds");
     for (labels, row) in &rows {
-        for command in &row.commands {
+        for command in row.commands.rows() {
             out.histogram("rdmascope_request_duration_seconds", &kind(labels, &[("command", command.name)]), &command.latency);
         }
     }

@@ -31,14 +31,24 @@ impl Place {
 
     /// A command, run by an ordinary user.
     fn command(&self, program: &str) -> Command {
-        let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
-        let mut command = if root {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
-            command
-        } else {
-            Command::new(program)
-        };
+        if is_root() {
+            return self.ordinary(&[program]);
+        }
+        self.here(Command::new(program))
+    }
+
+    /// A tshark that may capture, run by an ordinary user. Only root can start it.
+    fn capturing_tshark(&self) -> Command {
+        self.ordinary(&["--inh-caps=+net_raw", "--ambient-caps=+net_raw", "tshark"])
+    }
+
+    fn ordinary(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).args(arguments);
+        self.here(command)
+    }
+
+    fn here(&self, mut command: Command) -> Command {
         command.env("WIRESHARK_EXTCAP_DIR", self.path("extcap")).env("HOME", self.folder.path()).current_dir(self.folder.path());
         command
     }
@@ -51,6 +61,31 @@ impl Place {
 fn text(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n")
+}
+
+/// Only root can give an ordinary user the capability that capturing needs.
+fn can_give_capabilities() -> bool {
+    let root = is_root();
+    if !root {
+        eprintln!("NOT TESTED: only root can give the capability to capture");
+    }
+    root
+}
+
+/// What a tshark that captured has written and said; none where the machine did not let it.
+fn captured(child: Child) -> Option<(String, String)> {
+    let output = child.wait_with_output().unwrap();
+    let (lines, said) = (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned());
+    if said.contains("ermission") || said.contains("CAP_NET_RAW") {
+        assert!(std::env::var_os("CI").is_none(), "{said}");
+        eprintln!("NOT TESTED: this machine does not let capabilities through: {said}");
+        return None;
+    }
+    Some((lines, said))
 }
 
 fn tshark() -> bool {
@@ -145,21 +180,15 @@ fn tshark_lists_captures_and_stops() {
     assert!(left.stdout.is_empty(), "still running: {}", String::from_utf8_lossy(&left.stdout));
 }
 
-/// Only root can give an ordinary user the capability that capturing needs.
 #[test]
 fn tshark_captures_from_an_interface() {
-    let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
-    if !root || !tshark() {
-        eprintln!("NOT TESTED: only root can give the capability to capture");
+    if !can_give_capabilities() || !tshark() {
         return;
     }
     let place = Place::new();
-    let mut child = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+net_raw", "--ambient-caps=+net_raw", "tshark"])
+    let mut child = place
+        .capturing_tshark()
         .args(["-i", "rdmascope-lo", "-c", "3", "-T", "fields", "-e", "infiniband.bth.destqp"])
-        .env("WIRESHARK_EXTCAP_DIR", place.path("extcap"))
-        .env("HOME", place.folder.path())
-        .current_dir(place.folder.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -174,13 +203,7 @@ fn tshark_captures_from_an_interface() {
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!(ends_within(&mut child, Duration::from_secs(5)), "tshark did not stop at 3 frames");
-    let output = child.wait_with_output().unwrap();
-    let (lines, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if said.contains("ermission") || said.contains("CAP_NET_RAW") {
-        assert!(std::env::var_os("CI").is_none(), "{said}");
-        eprintln!("NOT TESTED: this machine does not let capabilities through: {said}");
-        return;
-    }
+    let Some((lines, said)) = captured(child) else { return };
     assert_eq!(lines, "0x000011\n0x000011\n0x000011\n", "{said}");
     assert!(!said.contains("panicked"), "{said}");
 }
@@ -195,14 +218,12 @@ fn roce(queue_pair: u8) -> Vec<u8> {
 
 #[test]
 fn mirrored_frames_come_without_their_tunnel_under_their_session() {
-    let root = Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
-    if !root || !tshark() {
-        eprintln!("NOT TESTED: only root can give the capability to capture");
+    if !can_give_capabilities() || !tshark() {
         return;
     }
     let place = Place::new();
-    let mut child = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+net_raw", "--ambient-caps=+net_raw", "tshark"])
+    let mut child = place
+        .capturing_tshark()
         .args(["-i", "rdmascope-lo", "-f", "tunnels", "-o", "extcap.rdmascope_lo.decapsulate:true", "-c", "8", "-T", "fields"])
         .args([
             "-e",
@@ -216,9 +237,6 @@ fn mirrored_frames_come_without_their_tunnel_under_their_session() {
             "-e",
             "frame.cap_len",
         ])
-        .env("WIRESHARK_EXTCAP_DIR", place.path("extcap"))
-        .env("HOME", place.folder.path())
-        .current_dir(place.folder.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -235,13 +253,7 @@ fn mirrored_frames_come_without_their_tunnel_under_their_session() {
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!(ends_within(&mut child, Duration::from_secs(5)), "tshark did not stop at 8 frames");
-    let output = child.wait_with_output().unwrap();
-    let (lines, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if said.contains("ermission") || said.contains("CAP_NET_RAW") {
-        assert!(std::env::var_os("CI").is_none(), "{said}");
-        eprintln!("NOT TESTED: this machine does not let capabilities through: {said}");
-        return;
-    }
+    let Some((lines, said)) = captured(child) else { return };
     assert_eq!(lines.lines().count(), 8, "{lines}{said}");
     for line in lines.lines() {
         let whole = line.starts_with("lo/vxlan:7@127.0.0.1\t0x000011\teth:ethertype:ip:udp:infiniband") && line.ends_with("\t74\t74");

@@ -88,7 +88,7 @@ fn wireshark(output: Option<&Path>, install: bool, folder: Option<&Path>, color:
 
 #[cfg(feature = "parquet")]
 fn parquet(file: &Path, folder: &Path, keys: Option<&Path>, color: Color) -> Result<ExitCode> {
-    use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+    use rdmascope_analyzer::pipeline::Pipeline;
     use rdmascope_dissector::{frame, trace::Off};
     use rdmascope_plugins::tables::{FrameRow, Tables, address};
     let name = if file == Path::new("-") { "stdin".into() } else { file.file_name().unwrap_or_default().to_string_lossy() };
@@ -106,17 +106,15 @@ fn parquet(file: &Path, folder: &Path, keys: Option<&Path>, color: Color) -> Res
         }
         let record = source.record();
         number += 1;
-        let time = record.has_time().then_some(record.time_ns);
-        time_ns = time.unwrap_or(time_ns);
-        let (link_type, wire_len, interface) = (record.link_type, record.wire_len, record.interface);
-        let packet = frame::decode(link_type, record.bytes, wire_len, &decode, &mut Off);
-        pipeline.packet(&FrameMeta { number, time_ns, link_type, wire_len, interface }, &packet, &mut Off);
+        let meta = analysis::meta_of(&record, number, &mut time_ns);
+        let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &decode, &mut Off);
+        pipeline.packet(&meta, &packet, &mut Off);
         let facts = pipeline.facts();
         let row = FrameRow {
             frame: number,
-            time_ns: time,
-            interface,
-            wire_length: wire_len,
+            time_ns: record.has_time().then_some(record.time_ns),
+            interface: meta.interface,
+            wire_length: meta.wire_len,
             captured_length: u32::try_from(record.bytes.len()).unwrap_or(u32::MAX),
             protocol: facts.layer.name(),
             addresses: [address(&packet.src), address(&packet.dst)],

@@ -8,6 +8,7 @@ use crate::report::words::{count, duration, grouped, size};
 use crate::stdout::Out;
 use anyhow::{Context, Result};
 use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::finding::Findings;
 use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_analyzer::report::{self, Connection, Report, Sink};
 use rdmascope_analyzer::rules::Rule;
@@ -161,7 +162,7 @@ impl Watch {
         let names: Vec<String> = source.interfaces().iter().filter_map(|i| i.name.clone()).collect();
         let mut monitor = Monitor::new(options, sink, &names);
         let mut metrics = self.metrics.map(|address| Metrics::start(address, &self.rdma_root)).transpose()?;
-        let mut rounds = Rounds::new(&self.rdma_root);
+        let mut rounds = Rounds::new(source.metadata().hardware.last());
         let begun = Instant::now();
         let mut next = self.every.map(|every| begun + every);
         let (mut since, mut looked) = (0, Instant::now());
@@ -201,7 +202,9 @@ impl Watch {
                 let counters = source.counters();
                 let dropped =
                     counters.iter().map(|c| [c.dropped_by_kernel, c.dropped_by_interface]).fold([0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
-                let lines = rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), dropped, now_ns());
+                source.sample_hardware(&self.rdma_root);
+                let hardware = source.metadata().hardware.last();
+                let lines = rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), dropped, hardware, now_ns());
                 if self.lines_aside {
                     eprint!("{lines}");
                 } else {
@@ -251,7 +254,6 @@ impl Had {
 
 /// Lines, a round of them every so often; each tells of the time since the last.
 struct Rounds {
-    rdma_root: PathBuf,
     had: HashMap<u32, Had>,
     findings: Vec<u64>,
     frames: u64,
@@ -260,18 +262,11 @@ struct Rounds {
 }
 
 impl Rounds {
-    fn new(rdma_root: &Path) -> Self {
-        Self {
-            rdma_root: rdma_root.to_owned(),
-            had: HashMap::new(),
-            findings: vec![0; Rule::ALL.len()],
-            frames: 0,
-            dropped: [0; 2],
-            hardware: rdma::counters(rdma_root),
-        }
+    fn new(hardware: Vec<Counter>) -> Self {
+        Self { had: HashMap::new(), findings: vec![0; Rule::ALL.len()], frames: 0, dropped: [0; 2], hardware }
     }
 
-    fn lines(&mut self, report: &Report, findings: &rdmascope_analyzer::finding::Findings, dropped: [u64; 2], now: i64) -> String {
+    fn lines(&mut self, report: &Report, findings: &Findings, dropped: [u64; 2], hardware: Vec<Counter>, now: i64) -> String {
         let mut out = String::new();
         let clock = now.div_euclid(1_000_000_000).rem_euclid(86_400);
         let clock = format!("{:02}:{:02}:{:02}Z", clock / 3600, clock / 60 % 60, clock % 60);
@@ -306,12 +301,10 @@ impl Rounds {
             }
             *before = n;
         }
-        let hardware = rdma::counters(&self.rdma_root);
         for counter in &hardware {
-            let same = |c: &&Counter| (&c.device, c.port, &c.name) == (&counter.device, counter.port, &counter.name);
-            let before = self.hardware.iter().find(same).map_or(0, |c| c.value);
+            let before = self.hardware.iter().find(|c| c.is_same(counter)).map_or(0, |c| c.value);
             if counter.value > before {
-                let _ = write!(rest, "; {}/{} {} +{}", counter.device, counter.port, counter.name, grouped(counter.value - before));
+                let _ = write!(rest, "; {counter} +{}", grouped(counter.value - before));
             }
         }
         self.hardware = hardware;
@@ -388,19 +381,21 @@ mod tests {
         let folder = root.path().join("mlx5_0/ports/1/hw_counters");
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("out_of_sequence"), "5").unwrap();
-        let mut rounds = Rounds::new(root.path());
+        let mut rounds = Rounds::new(rdma::counters(root.path()));
         let mut n = 0;
         while capture.advance().unwrap() && n < 100 {
             n += 1;
             assert_eq!(monitor.frame(&capture.record()), None);
         }
-        let first = rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), [3, 0], 45_000_000_000);
+        let first =
+            rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), [3, 0], rdma::counters(root.path()), 45_000_000_000);
         assert!(first.starts_with("00:00:45Z connection "), "{first}");
         assert!(first.contains("192.0.2.2 → 192.0.2.1 SMB Direct over RoCEv2: "), "{first}");
         assert!(first.contains(" all: 100 frames, 3 by the kernel and 0 by the interface dropped; "), "{first}");
         assert!(first.contains("; CM-REJECT +1"), "{first}");
         std::fs::write(folder.join("out_of_sequence"), "7").unwrap();
-        let second = rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), [3, 1], 55_000_000_000);
+        let second =
+            rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), [3, 1], rdma::counters(root.path()), 55_000_000_000);
         assert_eq!(
             second,
             "00:00:55Z all: 0 frames, 0 by the kernel and 1 by the interface dropped; 1 connection idle; mlx5_0/1 out_of_sequence +2\n"
@@ -430,7 +425,7 @@ mod tests {
         let totals = monitor.pipeline.totals();
         let row = totals.rows().iter().find(|r| (r.transport, r.protocol) == (Transport::RoceV2, Protocol::SmbDirect)).unwrap();
         assert_eq!((row.connections, row.open), (u64::from(rounds), 0));
-        let reads = row.commands.iter().find(|c| c.name == "READ").unwrap();
+        let reads = row.commands.find("READ").unwrap();
         assert_eq!(reads.count % u64::from(rounds), 0);
         assert_eq!(reads.latency.count() + reads.unanswered, reads.count);
         let report = monitor.pipeline.snapshot();

@@ -481,7 +481,7 @@ fn hardware(out: &mut String, story: &Story, from: f64, to: f64) {
         if x.is_empty() {
             continue;
         }
-        let title = format!("{}/{} {}, as the device counted", row.counter.device, row.counter.port, row.counter.name);
+        let title = format!("{}, as the device counted", row.counter);
         plot(out, &Plot { title: &title, unit: "", draw: Draw::Bars, from, to, log: false, x, series: vec![("increase", y)] });
     }
 }

@@ -469,13 +469,8 @@ pub(super) fn remarks(story: &Story) -> Vec<String> {
     }
     let grown = story.hardware.grown();
     if !grown.is_empty() {
-        let told: Vec<String> = grown
-            .iter()
-            .take(COUNTERS_SHOWN)
-            .map(|row| {
-                format!("{}/{} {} +{}", shown(&row.counter.device), row.counter.port, shown(&row.counter.name), grouped(row.increase()))
-            })
-            .collect();
+        let told: Vec<String> =
+            grown.iter().take(COUNTERS_SHOWN).map(|row| format!("{} +{}", row.counter, grouped(row.increase()))).collect();
         let more = match grown.len().saturating_sub(COUNTERS_SHOWN) {
             0 => String::new(),
             n => format!(" and {n} more"),

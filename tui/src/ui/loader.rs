@@ -93,7 +93,7 @@ pub(crate) struct Counted {
 
 fn counted(hardware: &Hardware) -> Vec<Counted> {
     let one = |row: &HardwareRow| Counted {
-        name: format!("{}/{} {}", row.counter.device, row.counter.port, row.counter.name),
+        name: row.counter.to_string(),
         increase: row.increase(),
         steps: hardware.steps(row).filter(|(_, n)| *n > 0).collect(),
     };

@@ -18,8 +18,8 @@ use super::time::{bytes, grouped, span, sparkline};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use rdmascope_analyzer::latency::Latency;
 use rdmascope_analyzer::report::{Command, Connection, Health, Rdma};
+use rdmascope_analyzer::stats::Commands;
 use std::cmp::Reverse;
 
 /// What is shown.
@@ -58,42 +58,18 @@ enum Line {
 /// What the shown connections did together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sums {
-    commands: Vec<Row>,
+    commands: Commands,
     health: Health,
     rdma: Rdma,
-}
-
-#[derive(Clone, Debug)]
-struct Row {
-    name: &'static str,
-    count: u64,
-    errors: u64,
-    unanswered: u64,
-    bytes: u64,
-    latency: Latency,
-    split: [i64; 4],
 }
 
 impl Sums {
     pub(crate) fn of<'c>(connections: impl Iterator<Item = &'c Connection>) -> Self {
         let mut sums = Self::default();
         for connection in connections {
-            for command in &connection.commands {
-                sums.add(command);
-            }
-            let (sum, h) = (&mut sums.health, &connection.health);
-            sum.retransmissions += h.retransmissions;
-            sum.naks += h.naks;
-            sum.rnr_naks += h.rnr_naks;
-            sum.sequence_gaps += h.sequence_gaps;
-            sum.duplicates += h.duplicates;
-            sum.icrc_bad += h.icrc_bad;
-            sum.crc_bad += h.crc_bad;
-            sum.ecn_marked += h.ecn_marked;
-            sum.cnps += h.cnps;
-            sums.rdma.keys_advertised += connection.rdma.keys_advertised;
-            sums.rdma.keys_invalidated_remotely += connection.rdma.keys_invalidated_remotely;
-            sums.rdma.outside_advertised += connection.rdma.outside_advertised;
+            connection.commands.iter().for_each(|command| sums.commands.join(command));
+            sums.health.join(&connection.health);
+            sums.rdma.join(&connection.rdma);
         }
         sums
     }
@@ -102,35 +78,11 @@ impl Sums {
     pub(crate) fn keys(&self) -> (u64, u64, u64) {
         (self.rdma.keys_advertised, self.rdma.keys_invalidated_remotely, self.rdma.outside_advertised)
     }
-
-    fn add(&mut self, command: &Command) {
-        let at = self.commands.iter().position(|r| r.name == command.name).unwrap_or_else(|| {
-            self.commands.push(Row {
-                name: command.name,
-                count: 0,
-                errors: 0,
-                unanswered: 0,
-                bytes: 0,
-                latency: Latency::default(),
-                split: [0; 4],
-            });
-            self.commands.len() - 1
-        });
-        let row = &mut self.commands[at];
-        row.count += command.count;
-        row.errors += command.errors;
-        row.unanswered += command.unanswered;
-        row.bytes += command.bytes;
-        row.latency.join(&command.latency);
-        for (sum, part) in row.split.iter_mut().zip(command.split) {
-            *sum += part;
-        }
-    }
 }
 
 /// The commands of all shown connections, sorted.
-fn commands(app: &App) -> Vec<&Row> {
-    let mut rows: Vec<&Row> = app.sums.commands.iter().collect();
+fn commands(app: &App) -> Vec<&Command> {
+    let mut rows: Vec<&Command> = app.sums.commands.rows().iter().collect();
     match app.statistics.sort {
         1 => rows.sort_by_key(|r| Reverse(r.errors)),
         2 => rows.sort_by_key(|r| Reverse(r.latency.quantile(500))),
