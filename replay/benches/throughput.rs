@@ -6,8 +6,8 @@ use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::iwarp::memory::Rights;
 use rdmascope_replay::iwarp::{self, Connection, Event};
 use rdmascope_replay::smb2::client::{Client, Options, Pending, access, disposition};
-use rdmascope_replay::smb2::ntlm::Credentials;
-use rdmascope_replay::smb2::server::{Share, serve};
+use rdmascope_replay::smb2::Credentials;
+use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
@@ -154,7 +154,7 @@ fn client(crc: bool) -> Client {
     let address = peer(config.clone());
     let channel = Channel::connect(address, &config, Duration::from_secs(5)).unwrap();
     let mut client = Client::negotiate(channel, Options::default()).unwrap();
-    client.session_setup(&Credentials::anonymous()).unwrap();
+    client.session_setup(&Credentials::Anonymous).unwrap();
     client.tree_connect("127.0.0.1", "share").unwrap();
     client
 }
@@ -164,7 +164,7 @@ fn peer(config: Config) -> SocketAddr {
         name: "share".into(),
         storage: Storage::memory([("big".to_owned(), vec![5; 16 << 20])]),
         writable: true,
-        nt_hash: None,
+        users: Users::Guests,
     });
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

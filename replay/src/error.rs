@@ -72,6 +72,10 @@ pub enum Error {
     /// The system gives no random numbers.
     #[error("the system gives no random numbers")]
     Random,
+    /// There is no Kerberos session.
+    #[cfg(feature = "kerberos")]
+    #[error("Kerberos: {0}")]
+    Kerberos(#[from] crate::smb2::kerberos::Error),
     /// A capture cannot be read or written.
     #[error(transparent)]
     Capture(#[from] rdmascope_capture::Error),

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::iwarp::Closed;
 use crate::iwarp::memory::Rights;
 use crate::smb2::client::{Client, Opened, Options, Pending, access, descriptor, disposition};
-use crate::smb2::ntlm::Credentials;
+use crate::smb2::Credentials;
 use crate::smb2::transform::{self, Crypto};
 use crate::smb2::{Writer, header, message};
 use crate::transport::Transport;
@@ -113,7 +113,7 @@ pub struct Target {
 impl Target {
     /// A server, asked by nobody over software iWARP's defaults, who writes nothing.
     pub fn new(address: SocketAddr) -> Self {
-        let (config, who) = (Config::default(), Credentials::anonymous());
+        let (config, who) = (Config::default(), Credentials::Anonymous);
         Self { address, config, settle: Duration::ZERO, who, share: "share".into(), writes: false }
     }
 }

@@ -6,8 +6,8 @@ use rdmascope_replay::error::{Error, Result};
 use rdmascope_replay::fault::{FAULTS, Fault};
 use rdmascope_replay::iwarp::memory::Rights;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
-use rdmascope_replay::smb2::ntlm::Credentials;
-use rdmascope_replay::smb2::server::Share;
+use rdmascope_replay::smb2::Credentials;
+use rdmascope_replay::smb2::server::{Share, Users};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::smbd::SECOND;
 use std::net::{SocketAddr, TcpListener};
@@ -22,7 +22,7 @@ fn peer(fault: &'static Fault) -> SocketAddr {
         name: "share".into(),
         storage: Storage::memory([("file".to_owned(), FILE.to_vec())]),
         writable: true,
-        nt_hash: None,
+        users: Users::Guests,
     });
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -45,7 +45,7 @@ fn session(address: SocketAddr, reads: bool, echo: bool) -> (Result<usize>, bool
         let channel = Channel::connect(address, &config, Duration::from_secs(2))?;
         // the verdict on a keepalive comes after 1 + 5 s
         let mut client = Client::negotiate(channel, options.clone())?;
-        client.session_setup(&Credentials::anonymous())?;
+        client.session_setup(&Credentials::Anonymous)?;
         client.tree_connect("127.0.0.1", "share")?;
         let file = client.create("file", access::READ | access::WRITE, disposition::OPEN, 0)?;
         let region = client.channel().lane().register(vec![1; 4096], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;

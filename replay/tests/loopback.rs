@@ -12,8 +12,8 @@ use rdmascope_dissector::wire::smb2::negotiate::RdmaTransformId;
 use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
 use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
-use rdmascope_replay::smb2::ntlm::Credentials;
-use rdmascope_replay::smb2::server::{Share, serve};
+use rdmascope_replay::smb2::Credentials;
+use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
 use sha2::{Digest, Sha256};
 use std::net::{SocketAddr, TcpListener};
@@ -30,7 +30,7 @@ fn peer(password: Option<&str>, config: Config) -> SocketAddr {
         name: "share".into(),
         storage: Storage::memory([("big.bin".to_owned(), big()), ("hello.txt".to_owned(), b"hello\n".to_vec())]),
         writable: true,
-        nt_hash: password.map(rdmascope_analyzer::keys::ntlm::nt_hash),
+        users: password.map_or(Users::Guests, |password| Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash(password))),
     });
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -113,7 +113,7 @@ fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
         (Dialect::SMB_3_1_1, Some("secret"), &user, Config::default()),
         (Dialect::SMB_3_0_2, Some("secret"), &user, crc_off),
         (Dialect::SMB_3_0, None, &user, Config::default()),
-        (Dialect::SMB_3_1_1, None, &Credentials::anonymous(), Config::default()),
+        (Dialect::SMB_3_1_1, None, &Credentials::Anonymous, Config::default()),
     ];
     for (n, (dialect, password, who, config)) in cases.into_iter().enumerate() {
         let address = peer(password, config.clone());
@@ -242,7 +242,7 @@ fn a_connection_that_is_over_says_so_again_and_again() {
 #[test]
 fn a_wrong_password_is_refused() {
     let address = peer(Some("secret"), Config::default());
-    for who in [Credentials::new("user", "other"), Credentials::anonymous()] {
+    for who in [Credentials::new("user", "other"), Credentials::Anonymous] {
         let channel = Channel::connect(address, &Config::default(), Duration::from_secs(5)).unwrap();
         let mut client = Client::negotiate(channel, Options::default()).unwrap();
         assert_eq!(client.session_setup(&who).unwrap_err().status(), Some(NtStatus(0xc000_006d)));
@@ -257,7 +257,7 @@ fn few_credits_and_small_messages_are_enough() {
     config.smbd.max_receive_size = 512;
     config.smbd.max_send_size = 256;
     let address = peer(None, config.clone());
-    let mut client = session(address, &config, Dialect::SMB_3_1_1, &Credentials::anonymous(), None);
+    let mut client = session(address, &config, Dialect::SMB_3_1_1, &Credentials::Anonymous, None);
     let file = client.create("big.bin", access::READ, disposition::OPEN, 0).unwrap();
     assert_eq!(client.read_inline(file.id, 0, 60_000).unwrap().data, big()[..60_000]);
     client.close(file.id).unwrap();

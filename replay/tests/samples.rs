@@ -10,8 +10,8 @@ use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::probe::{Target, Verdict, matching};
 use rdmascope_replay::script::{Action, Pace, Plan, Planned, Recording, Wanted, prepare, run};
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
-use rdmascope_replay::smb2::ntlm::Credentials;
-use rdmascope_replay::smb2::server::{Share, serve};
+use rdmascope_replay::smb2::Credentials;
+use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -35,7 +35,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
 }
 
 fn shared(writable: bool, files: Vec<(String, Vec<u8>)>) -> SocketAddr {
-    serving(Share { name: "share".into(), storage: Storage::memory(files), writable, nt_hash: None })
+    serving(Share { name: "share".into(), storage: Storage::memory(files), writable, users: Users::Guests })
 }
 
 /// A folder with the same files, shared to be written to.
@@ -45,7 +45,7 @@ fn folder() -> (tempfile::TempDir, SocketAddr) {
         std::fs::write(folder.path().join(name), bytes).unwrap();
     }
     let storage = Storage::folder(folder.path()).unwrap();
-    (folder, serving(Share { name: "share".into(), storage, writable: true, nt_hash: None }))
+    (folder, serving(Share { name: "share".into(), storage, writable: true, users: Users::Guests }))
 }
 
 fn serving(share: Share) -> SocketAddr {
@@ -71,7 +71,7 @@ fn captured_sessions_are_done_again_on_another_transport() {
         assert!(plan.steps.iter().all(|s| !matches!(s.planned, Planned::Do(Action::Write { .. } | Action::Open { write: true, .. }))));
         let channel = Channel::connect(address, &Config::default(), Duration::from_secs(5)).unwrap();
         let mut client = Client::negotiate(channel, Options::default()).unwrap();
-        client.session_setup(&Credentials::anonymous()).unwrap();
+        client.session_setup(&Credentials::Anonymous).unwrap();
         client.tree_connect("127.0.0.1", "share").unwrap();
         let (mut same, mut hashed, mut differ) = (0, 0, Vec::new());
         run(&plan, &mut client, Pace::Asap, |step, outcome| {
@@ -101,7 +101,7 @@ fn client(address: SocketAddr, config: &Config, wire: Option<&Path>) -> Client {
         channel.record(Box::new(std::fs::File::create(path).unwrap()), "wire").unwrap();
     }
     let mut client = Client::negotiate(channel, Options::default()).unwrap();
-    client.session_setup(&Credentials::anonymous()).unwrap();
+    client.session_setup(&Credentials::Anonymous).unwrap();
     client.tree_connect("127.0.0.1", "share").unwrap();
     client
 }
@@ -245,7 +245,7 @@ fn names_ends_and_deletions_come_out_as_recorded() {
             channel.record(Box::new(std::fs::File::create(path).unwrap()), "wire").unwrap();
         }
         let mut client = Client::negotiate(channel, old.clone()).unwrap();
-        client.session_setup(&Credentials::anonymous()).unwrap();
+        client.session_setup(&Credentials::Anonymous).unwrap();
         client.tree_connect("127.0.0.1", "share").unwrap();
         client
     };
@@ -305,8 +305,8 @@ fn names_ends_and_deletions_come_out_as_recorded() {
 #[test]
 fn the_built_in_peer_passes_the_quick_cases_of_the_probe() {
     // a user has keys, which the cases of encryption and signing need
-    let nt_hash = Some(rdmascope_analyzer::keys::ntlm::nt_hash("secret"));
-    let address = serving(Share { name: "share".into(), storage: Storage::memory(files()), writable: true, nt_hash });
+    let users = Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret"));
+    let address = serving(Share { name: "share".into(), storage: Storage::memory(files()), writable: true, users });
     let target = Target { writes: true, who: Credentials::new("user", "secret"), ..Target::new(address) };
     let mut bad = Vec::new();
     let begun = std::time::Instant::now();
@@ -319,7 +319,7 @@ fn the_built_in_peer_passes_the_quick_cases_of_the_probe() {
     }
     assert!(bad.is_empty(), "{bad:#?}");
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
-    let nobody = Target { who: Credentials::anonymous(), ..Target::new(peer(true)) };
+    let nobody = Target { who: Credentials::Anonymous, ..Target::new(peer(true)) };
     let case = matching("Signing_ReadLargeFile_AES_GMAC")[0];
     assert_eq!(case.run(&nobody).unwrap().0, Verdict::NotApplicable("nobody has no keys: name a user with --user".into()));
     let reader = Target { writes: false, share: "other".into(), ..target };

@@ -10,8 +10,8 @@ use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use rdmascope_replay::channel::{Channel, Config, End, Event};
 use rdmascope_replay::probe::{CASES, Target, Verdict};
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
-use rdmascope_replay::smb2::ntlm::Credentials;
-use rdmascope_replay::smb2::server::{Share, serve_card};
+use rdmascope_replay::smb2::Credentials;
+use rdmascope_replay::smb2::server::{Share, Users, serve_card};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::transport::Transport;
 use rdmascope_verbs::{Ended, Listener, Verbs};
@@ -36,7 +36,7 @@ fn peer(verbs: Verbs, config: &Config, host: &str) -> SocketAddr {
         name: "share".into(),
         storage: Storage::memory([("big.bin".to_owned(), big())]),
         writable: true,
-        nt_hash: Some(rdmascope_analyzer::keys::ntlm::nt_hash("secret")),
+        users: Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret")),
     });
     let mut listener = Listener::bind(verbs, format!("{host}:0").parse().unwrap()).unwrap();
     let address = listener.address();
@@ -135,7 +135,7 @@ fn faults_above_the_transport_work_over_a_card() {
         ("too-much", "more was written than was asked for"),
     ];
     let share =
-        Arc::new(Share { name: "share".into(), storage: Storage::memory([("big.bin".to_owned(), big())]), writable: true, nt_hash: None });
+        Arc::new(Share { name: "share".into(), storage: Storage::memory([("big.bin".to_owned(), big())]), writable: true, users: Users::Guests });
     for (name, expected) in verdicts {
         let fault = rdmascope_replay::fault::Fault::named(name).unwrap();
         assert!(fault.works_over_cards(), "{name}");
@@ -152,7 +152,7 @@ fn faults_above_the_transport_work_over_a_card() {
             // where nothing comes the test waits for so long; elsewhere a busy machine has its time
             let timeout = if matches!(name, "stall" | "no-negotiate") { Duration::from_secs(4) } else { WITHIN };
             let mut client = Client::negotiate(channel, Options { timeout, ..Options::default() })?;
-            client.session_setup(&Credentials::anonymous())?;
+            client.session_setup(&Credentials::Anonymous)?;
             client.tree_connect("127.0.0.1", "share")?;
             let file = client.create("big.bin", access::READ, disposition::OPEN, 0)?;
             Ok(client.read_rdma(file.id, 0, 50_000, RdmaChannel::RDMA_V1)?.data.len())

@@ -80,6 +80,7 @@ const REPLAY_EXAMPLES: &str = "\
 Examples:
   rdmascope replay trace.pcapng --plan                        what would be sent, and what is left out and why
   rdmascope replay trace.pcapng --to 192.0.2.1 --user labuser --share share
+  rdmascope replay trace.pcapng --to server.example --kerberos       by the tickets of kinit (where the feature kerberos is built in)
   rdmascope replay trace.pcapng --to 192.0.2.1 --pace 2       twice as fast as recorded
   rdmascope replay trace.pcapng --to 192.0.2.1 --no-rdma -w wire.pcapng
   rdmascope replay trace.pcapng --to 192.0.2.1 --prepare --pace recorded --report report.json
@@ -93,6 +94,7 @@ Examples:
   rdmascope peer                                          files in memory, on 127.0.0.1:5445, for everybody
   rdmascope peer --listen 0.0.0.0:5445 --share /srv/data  a folder, to be read
   RDMASCOPE_PASSWORD=secret rdmascope peer                any user who knows the password
+  rdmascope peer --keytab /etc/krb5.keytab                any user with a Kerberos ticket (where the feature kerberos is built in)
   rdmascope peer --fault wrong-key                        write to a key that the client did not give, at its first READ or WRITE
 
 Soft-iWARP of Linux: mount -t cifs //ADDR/share /mnt -o rdma,vers=3.1.1,username=USER,password=PASSWORD, where ADDR is reached through an siw device.";
@@ -527,9 +529,8 @@ pub(crate) struct Replay {
     /// Only show what would be done
     #[arg(long)]
     pub(crate) plan: bool,
-    /// The user, as USER or DOMAIN\USER; nobody where none is given
-    #[arg(long, value_name = "USER")]
-    pub(crate) user: Option<String>,
+    #[command(flatten)]
+    pub(crate) logon: Logon,
     /// The share
     #[arg(long, value_name = "SHARE", default_value = "share")]
     pub(crate) share: String,
@@ -543,10 +544,10 @@ pub(crate) struct Replay {
     #[arg(long)]
     pub(crate) no_rdma: bool,
     /// What if: sign every request, and what RDMA moves where the server can
-    #[arg(long, requires = "user", conflicts_with = "encrypt")]
+    #[arg(long, requires = "who", conflicts_with = "encrypt")]
     pub(crate) sign: bool,
     /// What if: encrypt every request, and what RDMA moves where the server can; where it cannot, nothing goes over RDMA
-    #[arg(long, requires = "user")]
+    #[arg(long, requires = "who")]
     pub(crate) encrypt: bool,
     /// What if: so many SMB Direct credits
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -557,6 +558,49 @@ pub(crate) struct Replay {
     /// What if: messages of so many bytes at most put together from fragments
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(131_072..))]
     pub(crate) fragment: Option<u32>,
+}
+
+/// Who a session of our own is for.
+#[derive(Debug, Args)]
+#[group(id = "who", multiple = true)]
+pub(crate) struct Logon {
+    /// The user, as USER or DOMAIN\USER, with the password in RDMASCOPE_PASSWORD; nobody where none is given
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// Log on with Kerberos: by the tickets of kinit, or with --user USER[@REALM] by the password in RDMASCOPE_PASSWORD
+    #[cfg(feature = "kerberos")]
+    #[arg(long)]
+    pub(crate) kerberos: bool,
+    /// The server's name in Kerberos, where it is not cifs/HOST
+    #[cfg(feature = "kerberos")]
+    #[arg(long, value_name = "NAME[@REALM]", requires = "kerberos")]
+    pub(crate) spn: Option<String>,
+    /// Who gives Kerberos tickets; without it /etc/krb5.conf says so, or the file that KRB5_CONFIG names
+    #[cfg(feature = "kerberos")]
+    #[arg(long, value_name = "HOST[:PORT]", requires = "kerberos")]
+    pub(crate) kdc: Option<String>,
+}
+
+impl Logon {
+    /// A user with a ticket, or the password of the environment, or nobody. `host` is the server, as the user names it.
+    pub(crate) fn credentials(&self, host: &str) -> anyhow::Result<rdmascope_replay::smb2::Credentials> {
+        use rdmascope_replay::smb2::Credentials;
+        let password = std::env::var("RDMASCOPE_PASSWORD").unwrap_or_default();
+        #[cfg(feature = "kerberos")]
+        if self.kerberos {
+            use anyhow::Context as _;
+            use rdmascope_replay::smb2::kerberos::{Credential, Wanted};
+            let mut wanted = Wanted { service: self.spn.clone(), kdc: self.kdc.clone(), ..Wanted::of_environment(host) };
+            if let Some(user) = &self.user {
+                wanted = wanted.with_password(user, &password).context("--user")?;
+            }
+            let found = Credential::find(&wanted, std::time::SystemTime::now()).context("no Kerberos ticket")?;
+            return Ok(Credentials::Kerberos(Box::new(found)));
+        }
+        #[cfg(not(feature = "kerberos"))]
+        let _ = host;
+        Ok(self.user.as_ref().map_or(Credentials::Anonymous, |user| Credentials::new(user, &password)))
+    }
 }
 
 /// What carries a session of our own.
@@ -616,9 +660,8 @@ pub(crate) struct Probe {
     /// Also cases that wait for minutes, for a timer of the server's
     #[arg(long)]
     pub(crate) slow: bool,
-    /// For the cases of SMB2: the user, as USER or DOMAIN\USER, with the password in RDMASCOPE_PASSWORD; nobody where none is given
-    #[arg(long, value_name = "USER")]
-    pub(crate) user: Option<String>,
+    #[command(flatten)]
+    pub(crate) logon: Logon,
     /// For the cases of SMB2: the share
     #[arg(long, value_name = "SHARE", default_value = "share")]
     pub(crate) share: String,
@@ -663,6 +706,10 @@ pub(crate) struct Peer {
     /// Let clients change the folder
     #[arg(long)]
     pub(crate) allow_writes: bool,
+    /// Take Kerberos tickets for the services in this keytab, and nobody without one
+    #[cfg(feature = "kerberos")]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keytab: Option<PathBuf>,
     /// Do this one thing wrong, to see what a client makes of it
     #[arg(long, value_name = "NAME", value_parser = fault)]
     pub(crate) fault: Option<&'static rdmascope_replay::fault::Fault>,

@@ -1,9 +1,11 @@
-//! An SMB2 client session over SMB Direct, \[MS-SMB2\] 3.2: dialects 3.0, 3.0.2 and 3.1.1, NTLMv2 or nobody, signed, and encrypted where the
+//! An SMB2 client session over SMB Direct, \[MS-SMB2\] 3.2: dialects 3.0, 3.0.2 and 3.1.1, NTLMv2, Kerberos or nobody, signed, and encrypted where the
 //! server or the user asks for it; what RDMA moves as well, where both ends can ([`super::transform`]).
 
-use super::ntlm::{self, Credentials, utf16};
+#[cfg(feature = "kerberos")]
+use super::kerberos::{Credential, Initiator};
+use super::ntlm::{self, Account, utf16};
 use super::transform::{self, Crypto};
-use super::{Writer, charge, context, header, message};
+use super::{Credentials, Writer, charge, context, header, message};
 use crate::channel::{Channel, Event};
 use crate::error::{Error, Result, random};
 use crate::iwarp::memory::{Handle, Rights};
@@ -11,7 +13,7 @@ use crate::smbd::Endpoint;
 use rdmascope_analyzer::keys::cipher::Cipher;
 use rdmascope_analyzer::keys::derive::{PreauthHash, derive_keys};
 use rdmascope_analyzer::keys::sign::Signer;
-use rdmascope_analyzer::keys::{CipherId, Dialect, SigningAlgorithm};
+use rdmascope_analyzer::keys::{CipherId, Dialect, Key, SigningAlgorithm};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
 use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType, RdmaTransformId};
@@ -19,6 +21,8 @@ use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, Tran
 use rdmascope_dissector::wire::smb2::{Command, FileId, Framing, NtStatus, create, read_write};
 use rdmascope_dissector::wire::smbd::BufferDescriptorV1;
 use std::collections::HashMap;
+#[cfg(feature = "kerberos")]
+use std::time::SystemTime;
 use std::time::{Duration, Instant};
 
 /// How long a reply is waited for.
@@ -36,6 +40,7 @@ const SESSION_FLAG_NULL: u16 = 2;
 const SESSION_FLAG_ENCRYPT: u16 = 4;
 const SHARE_FLAG_ENCRYPT: u32 = 0x8000;
 const HASH_SHA512: u16 = 1;
+const SESSION_SETUP: &str = "SESSION_SETUP";
 
 /// Access that a CREATE asks for.
 pub mod access {
@@ -337,46 +342,75 @@ impl Client {
     /// # Errors
     /// Where the server refuses, [`Error::Status`].
     pub fn session_setup(&mut self, who: &Credentials) -> Result<()> {
-        const WHAT: &str = "SESSION_SETUP";
-        let first = ntlm::spnego_init(Some(&ntlm::negotiate()));
-        let (request, reply) = self.exchange(Command::SESSION_SETUP, &setup_body(&first), 1, WHAT)?;
-        if reply.status() != NtStatus::MORE_PROCESSING_REQUIRED {
-            return Err(Error::Status { what: WHAT, status: reply.status() });
-        }
-        self.hash.add(&request);
-        self.hash.add(&reply.bytes);
-        self.session_id = reply.header.session_id;
-        let token = setup_token(&reply.bytes).unwrap_or_default();
-        let Some((2, challenge)) = rdmascope_analyzer::keys::ntlm::find(token) else {
-            return Err(Error::Answer { what: WHAT, why: "has no NTLM challenge" });
+        let (reply, key) = match who {
+            Credentials::Anonymous => self.log_on_by_ntlm(None)?,
+            Credentials::Password(account) => self.log_on_by_ntlm(Some(account))?,
+            #[cfg(feature = "kerberos")]
+            Credentials::Kerberos(ticket) => self.log_on_by_kerberos(ticket)?,
         };
-        let Some((message, key)) = ntlm::authenticate(challenge, who)? else {
-            return Err(Error::Answer { what: WHAT, why: "has an NTLM challenge that is none" });
-        };
-        let body = setup_body(&ntlm::spnego_response(None, Some(&message)));
-        let request = self.post(Command::SESSION_SETUP, &body, 1)?;
-        self.hash.add(&request.1);
-        let reply = self.wait(request.0, WHAT)?;
-        if reply.status() != NtStatus::SUCCESS {
-            self.session_id = 0;
-            return Err(Error::Status { what: WHAT, status: reply.status() });
-        }
         let session_flags = number(&reply.bytes, Header::LEN + 2, 2) as u16;
+        if session_flags & (SESSION_FLAG_GUEST | SESSION_FLAG_NULL) != 0 || matches!(who, Credentials::Anonymous) {
+            return Ok(());
+        }
         let cipher_id = self.cipher_id.unwrap_or(CipherId::AES_128_CCM);
         let derived = derive_keys(self.dialect, cipher_id, key.bytes(), &self.hash);
-        if session_flags & (SESSION_FLAG_GUEST | SESSION_FLAG_NULL) == 0 && !who.user.is_empty() {
-            let algorithm = self.signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(self.dialect));
-            self.signer = Signer::new(algorithm, &derived.signing);
-            // the last reply is signed with the key that it makes: it proves that the server knows it
-            if reply.header.is_signed() && self.signer.as_ref().is_some_and(|s| !s.verify(&reply.bytes)) {
-                return Err(Error::Answer { what: WHAT, why: "has a wrong signature" });
-            }
-            if let (Some(out), Some(into), Some(id)) = (derived.client_to_server, derived.server_to_client, self.cipher_id) {
-                self.ciphers = Cipher::new(id, &out).zip(Cipher::new(id, &into));
-            }
-            self.encrypt = session_flags & SESSION_FLAG_ENCRYPT != 0 || self.options.encrypt && self.ciphers.is_some();
+        let algorithm = self.signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(self.dialect));
+        self.signer = Signer::new(algorithm, &derived.signing);
+        // the last reply is signed with the key that it makes: it proves that the server knows it
+        if reply.header.is_signed() && self.signer.as_ref().is_some_and(|s| !s.verify(&reply.bytes)) {
+            return Err(Error::Answer { what: SESSION_SETUP, why: "has a wrong signature" });
         }
+        if let (Some(out), Some(into), Some(id)) = (derived.client_to_server, derived.server_to_client, self.cipher_id) {
+            self.ciphers = Cipher::new(id, &out).zip(Cipher::new(id, &into));
+        }
+        self.encrypt = session_flags & SESSION_FLAG_ENCRYPT != 0 || self.options.encrypt && self.ciphers.is_some();
         Ok(())
+    }
+
+    /// One request of authentication and its reply. The hash takes the request, and the reply where more of them follow.
+    fn authenticate(&mut self, token: &[u8]) -> Result<Reply> {
+        let request = self.post(Command::SESSION_SETUP, &setup_body(token), 1)?;
+        self.hash.add(&request.1);
+        let reply = self.wait(request.0, SESSION_SETUP)?;
+        match reply.status() {
+            NtStatus::SUCCESS => {}
+            NtStatus::MORE_PROCESSING_REQUIRED => self.hash.add(&reply.bytes),
+            status => {
+                self.session_id = 0;
+                return Err(Error::Status { what: SESSION_SETUP, status });
+            }
+        }
+        self.session_id = reply.header.session_id;
+        Ok(reply)
+    }
+
+    /// NTLM, \[MS-NLMP\], with an account or for nobody: the last reply and the session key.
+    fn log_on_by_ntlm(&mut self, account: Option<&Account>) -> Result<(Reply, Key)> {
+        let reply = self.authenticate(&ntlm::spnego_init(&ntlm::negotiate()))?;
+        let token = setup_token(&reply.bytes).unwrap_or_default();
+        let Some((2, challenge)) = rdmascope_analyzer::keys::ntlm::find(token) else {
+            return Err(Error::Answer { what: SESSION_SETUP, why: "has no NTLM challenge" });
+        };
+        let Some((message, key)) = ntlm::authenticate(challenge, account)? else {
+            return Err(Error::Answer { what: SESSION_SETUP, why: "has an NTLM challenge that is none" });
+        };
+        let reply = self.authenticate(&ntlm::spnego_response(None, Some(&message)))?;
+        if reply.status() != NtStatus::SUCCESS {
+            return Err(Error::Status { what: SESSION_SETUP, status: reply.status() });
+        }
+        Ok((reply, key))
+    }
+
+    /// Kerberos, with a ticket for the server: the reply and the session key.
+    #[cfg(feature = "kerberos")]
+    fn log_on_by_kerberos(&mut self, ticket: &Credential) -> Result<(Reply, Key)> {
+        let (shown, token) = Initiator::begin(ticket, SystemTime::now())?;
+        let reply = self.authenticate(&token)?;
+        let key = shown.finish(setup_token(&reply.bytes).unwrap_or_default())?;
+        if reply.status() != NtStatus::SUCCESS {
+            return Err(Error::Status { what: SESSION_SETUP, status: reply.status() });
+        }
+        Ok((reply, key))
     }
 
     /// Connects to a share of the server.

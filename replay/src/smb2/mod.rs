@@ -1,6 +1,8 @@
 //! SMB2 sessions of our own, \[MS-SMB2\]: the client's side and the server's.
 
 pub mod client;
+#[cfg(feature = "kerberos")]
+pub mod kerberos;
 pub mod ntlm;
 pub mod server;
 pub mod storage;
@@ -8,6 +10,26 @@ pub mod transform;
 
 use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
 use rdmascope_dissector::wire::smb2::{Command, NtStatus};
+
+/// Who a session is for, and how they prove it.
+#[derive(Clone, Debug, Default)]
+pub enum Credentials {
+    /// Nobody.
+    #[default]
+    Anonymous,
+    /// A user, by NTLMv2.
+    Password(ntlm::Account),
+    /// A user, by a ticket for the server.
+    #[cfg(feature = "kerberos")]
+    Kerberos(Box<kerberos::Credential>),
+}
+
+impl Credentials {
+    /// A user, as `DOMAIN\user` or `user`, with a password.
+    pub fn new(user: &str, password: &str) -> Self {
+        Self::Password(ntlm::Account::new(user, password))
+    }
+}
 
 /// A header with nothing particular in it.
 pub(crate) fn header(command: Command, message_id: u64) -> Header {

@@ -21,12 +21,12 @@ const AV_TIMESTAMP: u16 = 7;
 /// 1.3.6.1.5.5.2
 const OID_SPNEGO: &[u8] = &[0x06, 0x06, 0x2b, 0x06, 0x01, 0x05, 0x05, 0x02];
 /// 1.3.6.1.4.1.311.2.2.10
-const OID_NTLMSSP: &[u8] = &[0x06, 0x0a, 0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37, 0x02, 0x02, 0x0a];
+pub(crate) const OID_NTLMSSP: &[u8] = &[0x06, 0x0a, 0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37, 0x02, 0x02, 0x0a];
 
-/// Who a session is for.
-#[derive(Clone, Default)]
-pub struct Credentials {
-    /// Empty for an anonymous session.
+/// An account and what is known of its password.
+#[derive(Clone)]
+pub struct Account {
+    /// Its name.
     pub user: String,
     /// May be empty.
     pub domain: String,
@@ -34,27 +34,22 @@ pub struct Credentials {
     pub nt_hash: [u8; 16],
 }
 
-impl std::fmt::Debug for Credentials {
+impl std::fmt::Debug for Account {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Credentials({}\\{})", self.domain, self.user)
+        write!(f, "Account({}\\{})", self.domain, self.user)
     }
 }
 
-impl Credentials {
+impl Account {
     /// A user, as `DOMAIN\user` or `user`, with a password.
     pub fn new(user: &str, password: &str) -> Self {
         let (domain, user) = user.split_once('\\').unwrap_or(("", user));
         Self { user: user.to_owned(), domain: domain.to_owned(), nt_hash: rdmascope_analyzer::keys::ntlm::nt_hash(password) }
     }
-
-    /// Nobody.
-    pub fn anonymous() -> Self {
-        Self::default()
-    }
 }
 
 /// DER: tag, length, contents.
-fn der(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn der(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
     let length: usize = contents.iter().map(|c| c.len()).sum();
     let mut out = vec![tag];
     match length {
@@ -71,19 +66,29 @@ fn der(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// The client's first token: NTLM is offered, and its first message is here. A server's hint has no message.
-pub fn spnego_init(message: Option<&[u8]>) -> Vec<u8> {
-    let mechanisms = der(0xa0, &[&der(0x30, &[OID_NTLMSSP])]);
+/// The client's first token: NTLM is offered, and its first message is here.
+pub fn spnego_init(message: &[u8]) -> Vec<u8> {
+    spnego_init_of(&[OID_NTLMSSP], Some(message))
+}
+
+/// A NegTokenInit, with the message of the first mechanism.
+pub(crate) fn spnego_init_of(mechanisms: &[&[u8]], message: Option<&[u8]>) -> Vec<u8> {
+    let mechanisms = der(0xa0, &[&der(0x30, mechanisms)]);
     let token = message.map_or_else(Vec::new, |m| der(0xa2, &[&der(0x04, &[m])]));
     der(0x60, &[OID_SPNEGO, &der(0xa0, &[&der(0x30, &[&mechanisms, &token])])])
 }
 
-/// A token that follows. State: 0 complete, 1 incomplete; a client says none.
+/// A token of NTLM that follows. State: 0 complete, 1 incomplete; a client says none.
 pub fn spnego_response(state: Option<u8>, message: Option<&[u8]>) -> Vec<u8> {
-    let state_token = state.map_or_else(Vec::new, |s| der(0xa0, &[&der(0x0a, &[&[s]])]));
-    let mechanism = if state == Some(1) { der(0xa1, &[OID_NTLMSSP]) } else { Vec::new() };
+    spnego_response_of(state, (state == Some(1)).then_some(OID_NTLMSSP), message)
+}
+
+/// A NegTokenResp.
+pub(crate) fn spnego_response_of(state: Option<u8>, mechanism: Option<&[u8]>, message: Option<&[u8]>) -> Vec<u8> {
+    let state = state.map_or_else(Vec::new, |s| der(0xa0, &[&der(0x0a, &[&[s]])]));
+    let mechanism = mechanism.map_or_else(Vec::new, |m| der(0xa1, &[m]));
     let token = message.map_or_else(Vec::new, |m| der(0xa2, &[&der(0x04, &[m])]));
-    der(0xa1, &[&der(0x30, &[&state_token, &mechanism, &token])])
+    der(0xa1, &[&der(0x30, &[&state, &mechanism, &token])])
 }
 
 /// NEGOTIATE_MESSAGE, \[MS-NLMP\] 2.2.1.1.
@@ -123,18 +128,17 @@ pub fn challenge(server_challenge: [u8; 8], name: &str) -> Vec<u8> {
     out
 }
 
-/// AUTHENTICATE_MESSAGE, \[MS-NLMP\] 2.2.1.3, in answer to a challenge, and the session key. `None` where the challenge is none.
+/// AUTHENTICATE_MESSAGE, \[MS-NLMP\] 2.2.1.3, in answer to a challenge, and the session key; of nobody where there is no account. `None` where the
+/// challenge is none.
 ///
 /// # Errors
 /// Where the system gives no random numbers.
-pub fn authenticate(challenge_message: &[u8], who: &Credentials) -> Result<Option<(Vec<u8>, Key)>> {
+pub fn authenticate(challenge_message: &[u8], who: Option<&Account>) -> Result<Option<(Vec<u8>, Key)>> {
     let Some(challenge) = Challenge::parse(challenge_message) else { return Ok(None) };
     let flags = FLAGS & challenge.flags | KEY_EXCHANGE;
     let info = target_info(challenge_message).unwrap_or_default();
-    let (user, domain) = (utf16(&who.user), utf16(&who.domain));
-    let (lm, nt, base, flags) = if who.user.is_empty() {
-        (vec![0], Vec::new(), [0; 16], flags | ANONYMOUS)
-    } else {
+    let (user, domain) = who.map_or_else(Default::default, |who| (utf16(&who.user), utf16(&who.domain)));
+    let (lm, nt, base, flags) = if let Some(who) = who {
         let upper = who.user.to_uppercase();
         let key = ntowf_v2(&who.nt_hash, upper.encode_utf16().chain(who.domain.encode_utf16()));
         let mut rest = vec![1, 1, 0, 0, 0, 0, 0, 0];
@@ -146,6 +150,8 @@ pub fn authenticate(challenge_message: &[u8], who: &Credentials) -> Result<Optio
         let proof = hmac_md5(&key, &[&challenge.server_challenge, &rest]);
         let base = hmac_md5(&key, &[&proof]);
         (vec![0; 24], [&proof[..], &rest].concat(), base, flags)
+    } else {
+        (vec![0], Vec::new(), [0; 16], flags | ANONYMOUS)
     };
     let session_key = random::<16>()?;
     let mut encrypted = session_key;
@@ -222,20 +228,20 @@ mod tests {
 
     #[test]
     fn what_the_client_says_is_what_the_analyzer_proves() {
-        let who = Credentials::new("WORK\\Ünal", "secret");
+        let who = Account::new("WORK\\Ünal", "secret");
         let challenge = challenge(*b"01234567", "SERVER");
         let token = spnego_response(Some(1), Some(&challenge));
         let (kind, found) = find(&token).unwrap();
         assert_eq!((kind, found), (2, &challenge[..]));
-        let (message, key) = authenticate(found, &who).unwrap().unwrap();
+        let (message, key) = authenticate(found, Some(&who)).unwrap().unwrap();
         let parsed = Authenticate::parse(&message).unwrap();
         let parsed_challenge = Challenge::parse(&challenge).unwrap();
         assert!(parsed.is_user("ünal"));
         assert_eq!(parsed.session_key(&parsed_challenge, &who.nt_hash), Ok(key));
         assert_eq!(parsed.session_key(&parsed_challenge, &[0; 16]), Err(Refusal::Password));
-        let (message, key) = authenticate(found, &Credentials::anonymous()).unwrap().unwrap();
+        let (message, key) = authenticate(found, None).unwrap().unwrap();
         let parsed = Authenticate::parse(&message).unwrap();
         assert_eq!(parsed.session_key(&parsed_challenge, &[0; 16]), Ok(key));
-        assert_eq!(find(&spnego_init(Some(&negotiate()))).unwrap().0, 1);
+        assert_eq!(find(&spnego_init(&negotiate())).unwrap().0, 1);
     }
 }

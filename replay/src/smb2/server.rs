@@ -1,5 +1,5 @@
 //! The built-in peer: an SMB2 server over SMB Direct, \[MS-SMB2\] 3.3, enough for a client to mount, list, read and write. Dialects 3.0 to
-//! 3.1.1, NTLMv2, guests and nobody; signing, encryption and RDMA transforms as the client asks for them; no leases, one share.
+//! 3.1.1, NTLMv2, Kerberos, guests and nobody; signing, encryption and RDMA transforms as the client asks for them; no leases, one share.
 
 use super::client::number;
 use super::ntlm::{self, filetime, filetime_of, utf16};
@@ -76,8 +76,21 @@ pub struct Share {
     pub storage: Storage,
     /// Whether clients may change them.
     pub writable: bool,
-    /// NT hash of the password that any user must know; without it everybody is a guest.
-    pub nt_hash: Option<[u8; 16]>,
+    /// Who may have a session.
+    pub users: Users,
+}
+
+/// Who may have a session.
+#[derive(Clone, Debug, Default)]
+pub enum Users {
+    /// Everybody, as a guest.
+    #[default]
+    Guests,
+    /// Any user who knows the password of this NT hash.
+    Password([u8; 16]),
+    /// Any user with a ticket for one of these keys.
+    #[cfg(feature = "kerberos")]
+    Kerberos(super::kerberos::keytab::Keytab),
 }
 
 #[derive(Debug)]
@@ -169,6 +182,19 @@ pub struct Connection {
     broken: bool,
     /// Where the client found us.
     address: Option<SocketAddr>,
+    /// Why nobody was let in.
+    refused: Option<Error>,
+}
+
+impl Users {
+    /// What a client is told of how it may log on.
+    fn hint(&self) -> Vec<u8> {
+        match self {
+            Self::Guests | Self::Password(_) => ntlm::spnego_init_of(&[ntlm::OID_NTLMSSP], None),
+            #[cfg(feature = "kerberos")]
+            Self::Kerberos(_) => ntlm::spnego_init_of(&super::kerberos::MECHANISMS, None),
+        }
+    }
 }
 
 impl Connection {
@@ -195,6 +221,7 @@ impl Connection {
             failed: None,
             broken: false,
             address: None,
+            refused: None,
         })
     }
 
@@ -477,7 +504,7 @@ impl Connection {
             self.cipher = Some(CipherId::AES_128_CCM);
         }
         self.dialect = Some(dialect);
-        let token = ntlm::spnego_init(None);
+        let token = self.share.users.hint();
         let contexts_at = (128 + token.len()).next_multiple_of(8);
         let mut body = Vec::new();
         negotiate::NegotiateResponseFixed {
@@ -513,21 +540,29 @@ impl Connection {
             let body = Writer::default().u16(9).u16(flags).u16(72).u16(token.len() as u16).bytes(token).0;
             Some(Answer { status, body, invalidate: None })
         };
+        #[cfg(feature = "kerberos")]
+        if let Users::Kerberos(keytab) = &self.share.users {
+            let accepted = match keytab.accept(token, std::time::SystemTime::now()) {
+                Some(Ok(accepted)) => accepted,
+                // what is wrong with a ticket is for whoever runs this to know
+                Some(Err(e)) => {
+                    self.refused = Some(e.into());
+                    return Answer::status(LOGON_FAILURE);
+                }
+                None => return Answer::status(LOGON_FAILURE),
+            };
+            self.begin_session(pdu, None);
+            self.establish(Some(&accepted.key));
+            return answer(NtStatus::SUCCESS, 0, &accepted.token);
+        }
         // Linux speaks NTLM without SPNEGO around it, and is answered likewise
         let bare = token.starts_with(b"NTLMSSP\0");
         match find(token) {
             Some((1, _)) => {
-                let id = self.next_session;
-                self.next_session += 1;
                 let Ok(challenge) = random::<8>() else { return Answer::status(INSUFFICIENT_RESOURCES) };
                 let challenge = ntlm::challenge(challenge, "RDMASCOPE");
-                let mut hash = self.hash;
-                hash.add(pdu);
                 let token = if bare { challenge.clone() } else { ntlm::spnego_response(Some(1), Some(&challenge)) };
-                self.opens.clear();
-                let challenge = Some(challenge);
-                self.session =
-                    Some(Session { id, hash, challenge, signer: None, ciphers: None, nonce: 0, valid: false, trees: HashSet::new() });
+                self.begin_session(pdu, Some(challenge));
                 answer(NtStatus::MORE_PROCESSING_REQUIRED, 0, &token)
             }
             Some((3, message)) => {
@@ -540,32 +575,45 @@ impl Connection {
                     return Answer::status(INVALID_PARAMETER);
                 };
                 session.hash.add(pdu);
-                let key: Option<Key> = match self.share.nt_hash {
-                    Some(_) if authenticate.is_anonymous() => return Answer::status(LOGON_FAILURE),
-                    Some(hash) => match authenticate.session_key(&challenge, &hash) {
+                let key: Option<Key> = match self.share.users {
+                    Users::Password(hash) if !authenticate.is_anonymous() => match authenticate.session_key(&challenge, &hash) {
                         Ok(key) => Some(key),
                         Err(_) => return Answer::status(LOGON_FAILURE),
                     },
-                    None => None,
+                    Users::Guests => None,
+                    _ => return Answer::status(LOGON_FAILURE),
                 };
-                session.valid = true;
-                let dialect = self.dialect.unwrap_or(Dialect::SMB_3_0);
-                if let Some(key) = key {
-                    let derived = derive_keys(dialect, self.cipher.unwrap_or(CipherId::AES_128_CCM), key.bytes(), &session.hash);
-                    let algorithm = self.signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(dialect));
-                    session.signer = Signer::new(algorithm, &derived.signing);
-                    if let (Some(id), Some(from_client), Some(to_client)) =
-                        (self.cipher, derived.client_to_server, derived.server_to_client)
-                    {
-                        session.ciphers = Cipher::new(id, &from_client).zip(Cipher::new(id, &to_client));
-                    }
-                }
+                self.establish(key.as_ref());
                 // nobody, or a guest
                 let flags = if key.is_some() { 0 } else { if authenticate.is_anonymous() { 2 } else { 1 } };
                 let token = if bare { Vec::new() } else { ntlm::spnego_response(Some(0), None) };
                 answer(NtStatus::SUCCESS, flags, &token)
             }
             _ => Answer::status(INVALID_PARAMETER),
+        }
+    }
+
+    /// A session that begins with this request, in place of the one before.
+    fn begin_session(&mut self, pdu: &[u8], challenge: Option<Vec<u8>>) {
+        let id = self.next_session;
+        self.next_session += 1;
+        let mut hash = self.hash;
+        hash.add(pdu);
+        self.opens.clear();
+        self.session = Some(Session { id, hash, challenge, signer: None, ciphers: None, nonce: 0, valid: false, trees: HashSet::new() });
+    }
+
+    /// The session is valid, with the keys that this one makes; a guest's has none.
+    fn establish(&mut self, key: Option<&Key>) {
+        let Some(session) = &mut self.session else { return };
+        session.valid = true;
+        let Some(key) = key else { return };
+        let dialect = self.dialect.unwrap_or(Dialect::SMB_3_0);
+        let derived = derive_keys(dialect, self.cipher.unwrap_or(CipherId::AES_128_CCM), key.bytes(), &session.hash);
+        let algorithm = self.signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(dialect));
+        session.signer = Signer::new(algorithm, &derived.signing);
+        if let (Some(id), Some(from_client), Some(to_client)) = (self.cipher, derived.client_to_server, derived.server_to_client) {
+            session.ciphers = Cipher::new(id, &from_client).zip(Cipher::new(id, &to_client));
         }
     }
 
@@ -1220,7 +1268,7 @@ pub fn serve_card(request: rdmascope_verbs::Request, share: Arc<Share>, config: 
 /// The same on a channel of the caller's, which is left open to be looked at.
 ///
 /// # Errors
-/// Those of the socket.
+/// Those of the socket; where nobody was let in, why.
 pub fn serve_channel(channel: &mut Channel, share: Arc<Share>) -> Result<(), Error> {
     let mut connection = Connection::new(share)?;
     if let Some(address) = channel.local_address() {
@@ -1232,11 +1280,11 @@ pub fn serve_channel(channel: &mut Channel, share: Arc<Share>) -> Result<(), Err
         match event {
             Some(Event::Message { bytes, .. }) => connection.handle_message(now, &bytes, channel.lane()),
             Some(Event::ReadDone { id }) => connection.handle_read_done(now, id, channel.lane()),
-            Some(Event::Closed(_)) => return Ok(()),
+            Some(Event::Closed(_)) => break,
             Some(Event::Connected | Event::Established | Event::Raw(_)) | None => {}
         }
     }
-    Ok(())
+    connection.refused.map_or(Ok(()), Err)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use rdmascope_replay::channel::Config;
 use rdmascope_replay::fault::FAULTS;
 #[cfg(target_os = "linux")]
 use rdmascope_replay::smb2::server::serve_card;
-use rdmascope_replay::smb2::server::{Share, serve};
+use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::transport::Transport;
 use std::io::{self, Write};
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
         name: args.name.clone(),
         storage,
         writable: args.share.is_none() || args.allow_writes,
-        nt_hash: std::env::var("RDMASCOPE_PASSWORD").ok().map(|password| nt_hash(&password)),
+        users: users(args)?,
     });
     let config = Config { transport: args.transport.transport()?, ..Config::for_soft_iwarp() };
     #[cfg(target_os = "linux")]
@@ -103,6 +103,17 @@ fn cards(args: &Peer, verbs: rdmascope_verbs::Verbs, share: &Arc<Share>, config:
             open.fetch_sub(1, Ordering::Relaxed);
         });
     }
+}
+
+/// Those with a ticket, those who know the password of the environment, or everybody.
+fn users(args: &Peer) -> Result<Users> {
+    #[cfg(feature = "kerberos")]
+    if let Some(path) = &args.keytab {
+        return Ok(Users::Kerberos(rdmascope_replay::smb2::kerberos::keytab::Keytab::read(path)?));
+    }
+    #[cfg(not(feature = "kerberos"))]
+    let _ = args;
+    Ok(std::env::var("RDMASCOPE_PASSWORD").map_or(Users::Guests, |password| Users::Password(nt_hash(&password))))
 }
 
 /// Files to read: a small one, one of lines, and one that takes RDMA.

@@ -1,6 +1,6 @@
 //! `rdmascope probe HOST`: an SMB Direct server put to the cases of the conformance suite.
 
-use super::replay::{credentials, resolve};
+use super::replay::resolve;
 use crate::cli::{Carrier, Color, Probe, ProbeFormat};
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
@@ -35,12 +35,12 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
     if args.keep.is_some() && args.transport == Carrier::Verbs {
         bail!("-w: what a card sends is not seen here; capture it on the wire");
     }
-    let (_, address) = resolve(args.host.as_deref().unwrap_or_default(), transport.port())?;
+    let (host, address) = resolve(args.host.as_deref().unwrap_or_default(), transport.port())?;
     let target = Target {
         address,
         config: Config { transport, ..Config::for_soft_iwarp() },
         settle: Duration::from_nanos(SETTLE.unsigned_abs()),
-        who: credentials(args.user.as_deref()),
+        who: args.logon.credentials(&host)?,
         share: args.share.clone(),
         writes: args.allow_writes,
     };

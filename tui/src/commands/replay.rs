@@ -10,7 +10,6 @@ use rdmascope_dissector::wire::smb2::info::{InfoType, class_name};
 use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::script::{Action, Outcome, Plan, Planned, Recording, Step, Wanted, Whole, prepare, run as play};
 use rdmascope_replay::smb2::client::{Client, Options, Signatures};
-use rdmascope_replay::smb2::ntlm::Credentials;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Write;
@@ -44,6 +43,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     let to = args.to.as_deref().unwrap_or_default();
     let transport = args.transport.transport()?;
     let (host, address) = resolve(to, transport.port())?;
+    let who = args.logon.credentials(&host)?;
     let mut config = Config::for_soft_iwarp();
     config.transport = transport;
     if let Some(credits) = args.credits {
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
         channel.record(Box::new(file), &path.display().to_string())?;
     }
     let mut client = Client::negotiate(channel, Options { sign: args.sign, encrypt: args.encrypt, ..Options::default() })?;
-    client.session_setup(&credentials(args.user.as_deref()))?;
+    client.session_setup(&who)?;
     if args.encrypt && !client.is_encrypted() || args.sign && !client.is_signed() {
         bail!("{address} has no keys for the session: it lets anybody in as a guest, or does not encrypt");
     }
@@ -117,14 +117,6 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     played?;
     finished?;
     Ok(if total.differ > 0 { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
-}
-
-/// A user with the password of the environment, or nobody.
-pub(super) fn credentials(user: Option<&str>) -> Credentials {
-    match user {
-        Some(user) => Credentials::new(user, &std::env::var("RDMASCOPE_PASSWORD").unwrap_or_default()),
-        None => Credentials::anonymous(),
-    }
 }
 
 /// HOST, HOST:PORT, or an IPv6 address with or without brackets; with `port` where there is none.

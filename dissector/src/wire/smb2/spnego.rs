@@ -92,10 +92,52 @@ pub fn mechanism_token(blob: &[u8]) -> Option<&[u8]> {
     None
 }
 
+/// A Kerberos token in a security blob, RFC 4121 4.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KerberosToken<'a> {
+    /// The mechanism, of those that SPNEGO offers, that it is for: the contents of its object identifier. `None` where SPNEGO offers none
+    /// (a reply), or is not there.
+    pub mechanism: Option<&'a [u8]>,
+    /// What it is: 1 KRB_AP_REQ, 2 KRB_AP_REP, 3 KRB_ERROR.
+    pub id: u16,
+    /// The Kerberos message, in DER.
+    pub message: &'a [u8],
+}
+
+/// The Kerberos token of a security blob, in SPNEGO or without it.
+pub fn kerberos_token(blob: &[u8]) -> Option<KerberosToken<'_>> {
+    let oid = ber::element(ber::contents(mechanism_token(blob)?, ber::APPLICATION_0)?)?;
+    if oid.tag != ber::OID || !is_kerberos(oid.contents) {
+        return None;
+    }
+    let (id, message) = oid.rest.split_first_chunk()?;
+    Some(KerberosToken { mechanism: mechanisms(blob).find(|m| is_kerberos(m)), id: u16::from_le_bytes(*id), message })
+}
+
+fn is_kerberos(mechanism: &[u8]) -> bool {
+    mechanism == KERBEROS || mechanism == KERBEROS_MICROSOFT
+}
+
+/// The mechanisms that a NegTokenInit offers: the contents of their object identifiers, in order of preference.
+pub fn mechanisms(blob: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let list = || {
+        let oid = ber::element(ber::contents(blob, ber::APPLICATION_0)?).filter(|e| e.tag == ber::OID && e.contents == SPNEGO)?;
+        let first = ber::contents(ber::contents(oid.rest, ber::context(0))?, ber::SEQUENCE)?;
+        ber::contents(ber::contents(first, ber::context(0))?, ber::SEQUENCE)
+    };
+    let mut i = list().unwrap_or_default();
+    core::iter::from_fn(move || {
+        let oid = ber::element(i)?;
+        i = oid.rest;
+        Some(oid.contents)
+    })
+}
+
 /// Decodes a security blob; what [`crate::fuzzing`] calls.
 #[doc(hidden)]
 pub fn parse_blob<T: Trace>(blob: &[u8], t: &mut T) -> Option<usize> {
     security_blob(super::negotiate::f::SECURITY_BLOB, blob, t);
+    let _ = (kerberos_token(blob), mechanisms(blob).count());
     mechanism_token(blob).and_then(ntlmssp::Message::parse).map(|m| alloc::format!("{m}").len())
 }
 
@@ -128,7 +170,7 @@ fn gss_token<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     oid_field(f::OID, oid.contents, t);
     if oid.contents == SPNEGO {
         scope(f::PROTOCOL, oid.rest, t, neg_token)?;
-    } else if oid.contents == KERBEROS || oid.contents == KERBEROS_MICROSOFT {
+    } else if is_kerberos(oid.contents) {
         kerberos(oid.rest, t)?;
     } else if oid.rest.starts_with(ntlmssp::SIGNATURE) {
         ntlmssp::message(oid.rest, t)?;
