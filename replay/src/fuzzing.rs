@@ -11,6 +11,14 @@ use rdmascope_dissector::wire::iwarp::mpa;
 use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, VERSION_1_0};
 use std::sync::Arc;
 
+/// Kerberos tokens, tickets, answers of a KDC, credential caches and keytabs; nothing where the feature is not built in.
+pub fn fuzz_kerberos(data: &[u8]) {
+    #[cfg(feature = "kerberos")]
+    crate::smb2::kerberos::fuzz(data);
+    #[cfg(not(feature = "kerberos"))]
+    let _ = data;
+}
+
 /// The stream of an iWARP peer. The first byte says which end we are, whether CRC and markers are on, whether the startup is over, and in how large
 /// pieces the rest comes.
 ///

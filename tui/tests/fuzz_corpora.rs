@@ -21,6 +21,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("frame", dissector::fuzz_frame),
     ("iwarp", dissector::fuzz_iwarp),
     ("iwarp_receiver", replay::fuzz_iwarp_receiver),
+    ("kerberos", replay::fuzz_kerberos),
     ("key_file", analyzer::fuzz_key_file),
     ("mad", dissector::fuzz_mad),
     ("peer", replay::fuzz_peer),

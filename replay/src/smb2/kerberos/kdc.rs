@@ -230,6 +230,15 @@ fn credential(reply: KdcRep, part: EncKdcRepPart, nonce: &IntegerAsn1) -> Result
     })
 }
 
+/// Bytes as a KDC's answer, and as what is in it once decrypted.
+pub(super) fn fuzz(bytes: &[u8]) {
+    let _ = (answer_of::<AsRep>(bytes), answer_of::<TgsRep>(bytes), decode::<EncAsRepPart>(bytes, ""), decode::<EncTgsRepPart>(bytes, ""));
+    let _ = (decode::<Asn1SequenceOf<PaData>>(bytes, ""), decode::<EtypeInfo2>(bytes, ""));
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = (find_kdc(text, "R"), default_realm(text));
+    }
+}
+
 /// Configuration files, as `KRB5_CONFIG` has them, with colons between, and what they take in, one after the other.
 pub(super) fn read_configuration(paths: &str) -> String {
     let mut text = String::new();

@@ -606,6 +606,18 @@ fn decode<T: DeserializeOwned>(bytes: &[u8], wrong: &'static str) -> Result<T> {
     picky_asn1_der::from_bytes(bytes).map_err(|_| Error::Message(wrong))
 }
 
+/// Bytes as everything that is read here: files, tokens, and messages as they are once decrypted.
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let _ = credential_cache::CredentialCache::parse(bytes, "");
+    let _ = keytab::Keytab::parse(bytes);
+    let _ = (decode::<ApReq>(bytes, ""), decode::<ApRep>(bytes, ""), refusal(bytes, ""));
+    let _ = (decode::<Authenticator>(bytes, ""), decode::<EncApRepPart>(bytes, ""));
+    if let Ok(part) = decode::<EncTicketPart>(bytes, "") {
+        let _ = (Principal::of_wire(&part.0.cname.0, &part.0.crealm.0).to_string(), time_of(&part.0.endtime.0), EncryptionKey::of_wire(&part.0.key.0));
+    }
+    kdc::fuzz(bytes);
+}
+
 fn integer(value: impl Into<u32>) -> IntegerAsn1 {
     IntegerAsn1::from_bytes_be_unsigned(value.into().to_be_bytes().to_vec())
 }
