@@ -58,7 +58,8 @@ pub fn fuzz_iwarp_receiver(data: &[u8]) {
 pub fn fuzz_peer(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
     let files = [("a".to_owned(), vec![7; 5000])];
-    let share = Arc::new(server::Share { name: "share".into(), storage: Storage::memory(files), writable: true, users: server::Users::Guests });
+    let share =
+        Arc::new(server::Share { name: "share".into(), storage: Storage::memory(files), writable: true, users: server::Users::Guests });
     let Ok(mut server) = server::Connection::new(share) else { return };
     let config = Config { iwarp: iwarp::Config { crc: false, ..iwarp::Config::default() }, ..Config::default() };
     let mut lane = Lane::new(0, &config, false);

@@ -1,5 +1,5 @@
 //! Sessions by Kerberos, with strangers: the KDC, kinit and kvno of MIT Kerberos, and its GSS-API library at either end. A realm of its own is made in
-//! a temporary folder, on a port of loopback; no root is needed. Takes about three seconds.
+//! a temporary folder, on a port of loopback; no root is needed. Takes a few seconds.
 
 use rdmascope_analyzer::keys::{CipherId, Dialect};
 use rdmascope_dissector::wire::smb2::NtStatus;
@@ -19,6 +19,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 const TOOLS: [&str; 5] = ["/usr/sbin/kdb5_util", "/usr/sbin/kadmin.local", "/usr/sbin/krb5kdc", "/usr/bin/kinit", "/usr/bin/kvno"];
+/// Of each encryption type one: of 256 and 128 bits with SHA-1, of 128 and 256 with SHA-2.
+const HOSTS: [&str; 4] = ["server.lab.example", "small.lab.example", "sha256.lab.example", "sha384.lab.example"];
 /// Debian's, which has Debian's GSS-API.
 const PYTHON: &str = "/usr/bin/python3";
 /// The key of a session: GSS_C_INQ_SSPI_SESSION_KEY.
@@ -47,7 +49,9 @@ impl Realm {
     /// `None`, which is said, where the tools are not there.
     fn begin() -> Option<Self> {
         let gssapi = || Command::new(PYTHON).args(["-c", "import gssapi"]).stderr(Stdio::null()).status().is_ok_and(|s| s.success());
-        if let Some(missing) = TOOLS.into_iter().find(|tool| !Path::new(tool).exists()).or_else(|| (!gssapi()).then_some("gssapi of python3")) {
+        if let Some(missing) =
+            TOOLS.into_iter().find(|tool| !Path::new(tool).exists()).or_else(|| (!gssapi()).then_some("gssapi of python3"))
+        {
             let what = format!("{missing} is not there (Debian: krb5-kdc, krb5-admin-server, krb5-user, python3-gssapi)");
             assert!(std::env::var_os("CI").is_none(), "{what}");
             eprintln!("NOT TRIED: {what}");
@@ -80,8 +84,15 @@ impl Realm {
             "addprinc -pw secret +requires_preauth alice".to_owned(),
             "addprinc -randkey cifs/server.lab.example".to_owned(),
             "addprinc -randkey -e aes128-cts:normal cifs/small.lab.example".to_owned(),
+            "addprinc -randkey -e aes128-cts-hmac-sha256-128:normal cifs/sha256.lab.example".to_owned(),
+            "addprinc -randkey -e aes256-cts-hmac-sha384-192:normal cifs/sha384.lab.example".to_owned(),
+            "addprinc -pw secret -e aes128-cts-hmac-sha256-128:normal +requires_preauth carol".to_owned(),
+            "addprinc -pw secret -e aes256-cts-hmac-sha384-192:normal +requires_preauth dave".to_owned(),
             "addprinc -randkey cifs/other.lab.example".to_owned(),
-            format!("ktadd -k {} cifs/server.lab.example cifs/small.lab.example", path("keytab").display()),
+            format!(
+                "ktadd -norandkey -k {} cifs/server.lab.example cifs/small.lab.example cifs/sha256.lab.example cifs/sha384.lab.example",
+                path("keytab").display()
+            ),
             format!("ktadd -k {} cifs/other.lab.example", path("other.keytab").display()),
         ] {
             let mut admin = tool(TOOLS[1]);
@@ -201,7 +212,10 @@ fn tickets_come_from_the_cache_from_the_kdc_and_by_a_password() {
     assert!(said.contains("cache cannot be read"), "{said}");
     realm.kinit();
     let by_tgt = Credential::find(&realm.wanted(host), now()).unwrap();
-    assert_eq!((by_tgt.client.to_string(), by_tgt.server.to_string()), ("alice@LAB.EXAMPLE".into(), "cifs/server.lab.example@LAB.EXAMPLE".into()));
+    assert_eq!(
+        (by_tgt.client.to_string(), by_tgt.server.to_string()),
+        ("alice@LAB.EXAMPLE".into(), "cifs/server.lab.example@LAB.EXAMPLE".into())
+    );
     // of 128 bits
     Credential::find(&realm.wanted("small.lab.example"), now()).unwrap();
     // kvno puts it into the cache, and then no KDC is asked
@@ -220,9 +234,10 @@ fn tickets_come_from_the_cache_from_the_kdc_and_by_a_password() {
     assert!(said.ends_with("kinit gets one"), "{said}");
 
     let with = |user: &str, password: &str| Wanted { cache: "/nowhere".into(), ..realm.wanted(host) }.with_password(user, password);
-    for user in ["alice", "alice@LAB.EXAMPLE"] {
+    // carol's and dave's keys are of SHA-2
+    for user in ["alice", "alice@LAB.EXAMPLE", "carol", "dave"] {
         let found = Credential::find(&with(user, "secret").unwrap(), now()).unwrap();
-        assert_eq!(found.client.to_string(), "alice@LAB.EXAMPLE");
+        assert_eq!(found.client.to_string(), format!("{}@LAB.EXAMPLE", user.trim_end_matches("@LAB.EXAMPLE")));
     }
     let said = Credential::find(&with("alice", "wrong").unwrap(), now()).unwrap_err().to_string();
     assert!(said.contains("the password is wrong"), "{said}");
@@ -243,7 +258,7 @@ fn a_session_is_signed_and_encrypted_with_the_key_of_the_ticket() {
         dialects.iter().map(|dialect| ("server.lab.example", Options { dialects: vec![*dialect], ..Options::default() })).collect();
     cases.extend(dialects.iter().map(|d| ("server.lab.example", Options { dialects: vec![*d], encrypt: true, ..Options::default() })));
     // keys of 256 bits take all of the ticket's; one of 128 bits is what there is of it
-    for host in ["server.lab.example", "small.lab.example"] {
+    for host in HOSTS {
         cases.extend(ciphers.iter().map(|cipher| (host, Options { encrypt: true, ciphers: vec![*cipher], ..Options::default() })));
     }
     for (host, options) in cases {
@@ -272,7 +287,7 @@ fn a_session_is_signed_and_encrypted_with_the_key_of_the_ticket() {
 fn mit_kerberos_takes_our_token_and_we_take_its_answer() {
     let Some(realm) = Realm::begin() else { return };
     realm.kinit();
-    for host in ["server.lab.example", "small.lab.example"] {
+    for host in HOSTS {
         let ticket = Credential::find(&realm.wanted(host), now()).unwrap();
         let mut acceptor = realm.python(
             "a = gssapi.SecurityContext(usage='accept')\ntold(a.step(heard()))\nassert a.complete\ntold(key(a))\ntold(str(a.initiator_name).encode())",
@@ -291,13 +306,14 @@ fn we_take_mit_kerberos_token_and_it_takes_our_answer() {
     let Some(realm) = Realm::begin() else { return };
     realm.kinit();
     // bare, in SPNEGO, and without mutual authentication, where the server has nothing to say
-    for (mechanism, flags, answered) in [
+    let cases = [
         ("gssapi.MechType.kerberos", "gssapi.RequirementFlag.mutual_authentication", true),
         ("gssapi.OID.from_int_seq('1.3.6.1.5.5.2')", "gssapi.RequirementFlag.mutual_authentication", true),
         ("gssapi.MechType.kerberos", "gssapi.RequirementFlag.integrity", false),
-    ] {
+    ];
+    for (host, (mechanism, flags, answered)) in HOSTS.into_iter().flat_map(|host| cases.map(|case| (host, case))) {
         let mut initiator = realm.python(&format!(
-            "n = gssapi.Name('cifs@server.lab.example', gssapi.NameType.hostbased_service)\n\
+            "n = gssapi.Name('cifs@{host}', gssapi.NameType.hostbased_service)\n\
              c = gssapi.SecurityContext(name=n, usage='initiate', mech={mechanism}, flags={flags})\n\
              told(c.step())\nanswer = heard()\nanswer and c.step(answer)\nassert c.complete\ntold(key(c))"
         ));

@@ -9,8 +9,8 @@ use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use rdmascope_replay::channel::{Channel, Config, End, Event};
 use rdmascope_replay::probe::{CASES, Target, Verdict};
-use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::Credentials;
+use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users, serve_card};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::transport::Transport;
@@ -134,8 +134,12 @@ fn faults_above_the_transport_work_over_a_card() {
         ("not-smb2", "is no SMB2 message"),
         ("too-much", "more was written than was asked for"),
     ];
-    let share =
-        Arc::new(Share { name: "share".into(), storage: Storage::memory([("big.bin".to_owned(), big())]), writable: true, users: Users::Guests });
+    let share = Arc::new(Share {
+        name: "share".into(),
+        storage: Storage::memory([("big.bin".to_owned(), big())]),
+        writable: true,
+        users: Users::Guests,
+    });
     for (name, expected) in verdicts {
         let fault = rdmascope_replay::fault::Fault::named(name).unwrap();
         assert!(fault.works_over_cards(), "{name}");

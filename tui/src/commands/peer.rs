@@ -33,12 +33,8 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
         Some(folder) => Storage::folder(folder).with_context(|| format!("{} cannot be shared", folder.display()))?,
         None => memory(),
     };
-    let share = Arc::new(Share {
-        name: args.name.clone(),
-        storage,
-        writable: args.share.is_none() || args.allow_writes,
-        users: users(args)?,
-    });
+    let share =
+        Arc::new(Share { name: args.name.clone(), storage, writable: args.share.is_none() || args.allow_writes, users: users(args)? });
     let config = Config { transport: args.transport.transport()?, ..Config::for_soft_iwarp() };
     #[cfg(target_os = "linux")]
     if let Transport::Verbs(verbs) = config.transport {

@@ -1,8 +1,8 @@
 //! What a client asks a key distribution center for, RFC 4120 3.1 and 3.3: a ticket by a password, and tickets by a ticket; over TCP, RFC 4120 7.2.2.
 
 use super::{
-    Credential, ENCRYPTION_TYPES, EncryptionKey, Error, Principal, Result, VERSION, ap_request, decode, encode, flags, integer, kerberos_time,
-    number, sequence_number, stamp, text, time_of,
+    Credential, ENCRYPTION_TYPES, EncryptionKey, Error, Principal, Result, VERSION, ap_request, decode, encode, flags, integer,
+    kerberos_time, number, sequence_number, stamp, text, time_of,
 };
 use picky_asn1::wrapper::{
     Asn1SequenceOf, ExplicitContextTag0, ExplicitContextTag1, ExplicitContextTag2, ExplicitContextTag3, ExplicitContextTag4,
@@ -10,8 +10,7 @@ use picky_asn1::wrapper::{
 };
 use picky_krb::constants::key_usages;
 use picky_krb::constants::types::{AS_REQ_MSG_TYPE, TGS_REQ_MSG_TYPE};
-use picky_krb::crypto::ChecksumSuite;
-use picky_krb::data_types::{Checksum, EtypeInfo2, PaData, PaEncTsEnc};
+use picky_krb::data_types::{EtypeInfo2, PaData, PaEncTsEnc};
 use picky_krb::messages::{AsRep, AsReq, EncAsRepPart, EncKdcRepPart, EncTgsRepPart, KdcRep, KdcReq, KdcReqBody, KrbError, TgsRep, TgsReq};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -51,7 +50,8 @@ impl Kdc {
     pub fn of_realm(realm: &str, given: Option<&str>, configuration: &str) -> Result<Self> {
         let found = given.map(str::to_owned).or_else(|| find_kdc(&read_configuration(configuration), realm));
         let found = found.ok_or_else(|| Error::NoKdc { realm: realm.to_owned(), path: configuration.to_owned() })?;
-        let has_port = found.rsplit_once(':').is_some_and(|(host, port)| (!host.contains(':') || host.ends_with(']')) && port.parse::<u16>().is_ok());
+        let has_port =
+            found.rsplit_once(':').is_some_and(|(host, port)| (!host.contains(':') || host.ends_with(']')) && port.parse::<u16>().is_ok());
         let host = if found.contains(':') && !has_port && !found.starts_with('[') { format!("[{found}]") } else { found };
         Ok(Self { address: if has_port { host } else { format!("{host}:{PORT}") } })
     }
@@ -92,7 +92,9 @@ impl Kdc {
         let reply: AsRep = answer_of(&answer)?;
         let part = key.decrypt(key_usages::AS_REP_ENC, &reply.0.enc_part.0, "the KDC's answer")?;
         // MIT's KDC tags it as what it is; others as the answer of the other exchange, RFC 4120 5.4.2
-        let part = decode::<EncAsRepPart>(&part, "").map(|p| p.0).or_else(|_| decode::<EncTgsRepPart>(&part, "the KDC's answer cannot be read").map(|p| p.0))?;
+        let part = decode::<EncAsRepPart>(&part, "")
+            .map(|p| p.0)
+            .or_else(|_| decode::<EncTgsRepPart>(&part, "the KDC's answer cannot be read").map(|p| p.0))?;
         credential(reply.0, part, &nonce)
     }
 
@@ -103,13 +105,8 @@ impl Kdc {
     pub fn ticket(&self, granter: &Credential, server: &Principal, now: SystemTime) -> Result<Credential> {
         let (body, nonce) = request_body(server, None, now)?;
         // RFC 4120 5.2.7.1, 7.2: the ticket is shown with a checksum of what is asked for
-        let suite = if granter.key.encryption_type() == 17 { ChecksumSuite::HmacSha196Aes128 } else { ChecksumSuite::HmacSha196Aes256 };
         let usage = key_usages::TGS_REQ_PA_DATA_AP_REQ_AUTHENTICATOR_CKSUM;
-        let checksum = suite.hasher().checksum(&granter.key.value, usage, &encode(&body)?).map_err(|_| Error::Random)?;
-        let checksum = Checksum {
-            cksumtype: ExplicitContextTag0::from(integer(u8::from(suite))),
-            checksum: ExplicitContextTag1::from(OctetStringAsn1::from(checksum)),
-        };
+        let checksum = granter.key.checksum(usage, &encode(&body)?)?;
         let shown = ap_request(granter, &stamp(now), Some(checksum), None, key_usages::TGS_REQ_PA_DATA_AP_REQ_AUTHENTICATOR)?;
         let padata = vec![pa_data(padata::TGS_REQ, encode(&shown)?)];
         let request = KdcReq { msg_type: ExplicitContextTag2::from(integer(TGS_REQ_MSG_TYPE)), ..kdc_request(padata, body) };
@@ -195,10 +192,7 @@ fn kdc_request(padata: Vec<PaData>, body: KdcReqBody) -> KdcReq {
 }
 
 fn pa_data(kind: u8, data: Vec<u8>) -> PaData {
-    PaData {
-        padata_type: ExplicitContextTag1::from(integer(kind)),
-        padata_data: ExplicitContextTag2::from(OctetStringAsn1::from(data)),
-    }
+    PaData { padata_type: ExplicitContextTag1::from(integer(kind)), padata_data: ExplicitContextTag2::from(OctetStringAsn1::from(data)) }
 }
 
 /// The key of a password, by the first encryption type of the KDC's that we speak; RFC 4120 4: the salt is realm and name where the KDC says none.

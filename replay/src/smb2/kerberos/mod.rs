@@ -7,14 +7,16 @@
 //!                          finish   ◀── AP-REP, its subkey ──
 //! ```
 //!
-//! Encryption types are those of RFC 3962: aes128-cts-hmac-sha1-96 and aes256-cts-hmac-sha1-96.
+//! Encryption types are AES with SHA-1, RFC 3962 (17 and 18), and with SHA-2, RFC 8009 (19 and 20).
 
+mod aes_sha2;
 pub mod credential_cache;
 pub mod kdc;
 pub mod keytab;
 
 use super::ntlm::{der, spnego_init_of, spnego_response_of};
 use crate::error::random;
+use aes_sha2::AesSha2;
 use picky_asn1::bit_string::BitString;
 use picky_asn1::restricted_string::Ia5String;
 use picky_asn1::wrapper::{
@@ -23,8 +25,10 @@ use picky_asn1::wrapper::{
     Optional,
 };
 use picky_krb::constants::key_usages;
-use picky_krb::crypto::CipherSuite;
-use picky_krb::data_types::{self as wire, Authenticator, AuthenticatorInner, Checksum, EncApRepPart, EncApRepPartInner, EncTicketPart, Ticket};
+use picky_krb::crypto::{ChecksumSuite, CipherSuite};
+use picky_krb::data_types::{
+    self as wire, Authenticator, AuthenticatorInner, Checksum, EncApRepPart, EncApRepPartInner, EncTicketPart, Ticket,
+};
 use picky_krb::messages::{ApRep, ApRepInner, ApReq, ApReqInner, KrbError};
 use rdmascope_analyzer::keys::Key;
 use rdmascope_dissector::wire::smb2::spnego::kerberos_token;
@@ -53,8 +57,8 @@ mod token_id {
 const VERSION: u8 = 5;
 const MESSAGE_AP_REQ: u8 = 14;
 const MESSAGE_AP_REP: u8 = 15;
-/// AES with 128 and with 256 bits, RFC 3962 7.
-pub const ENCRYPTION_TYPES: [u8; 2] = [18, 17];
+/// AES of 256 and of 128 bits, with SHA-1 and with SHA-2: what a KDC is offered, in MIT's order.
+pub const ENCRYPTION_TYPES: [u8; 4] = [18, 17, 20, 19];
 /// The checksum that a GSS-API authenticator has, RFC 4121 4.1.1.
 const CHECKSUM_GSS: [u8; 3] = [0x00, 0x80, 0x03];
 /// Mutual authentication, replay and sequence detection, confidentiality, integrity.
@@ -128,7 +132,7 @@ pub enum Error {
     #[error("{0} is not made with the key that we have")]
     Key(&'static str),
     /// An encryption type that is not spoken here.
-    #[error("encryption type {0} is not supported: aes256-cts-hmac-sha1-96 (18) and aes128-cts-hmac-sha1-96 (17) are")]
+    #[error("encryption type {0} is not supported: those of AES (17 to 20) are")]
     EncryptionType(i64),
     /// No random numbers.
     #[error("the system gives no random numbers")]
@@ -227,10 +231,36 @@ impl FromStr for Principal {
     }
 }
 
+/// An encryption type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Sha1(CipherSuite),
+    Sha2(AesSha2),
+}
+
+impl Kind {
+    fn of(encryption_type: i64) -> Result<Self> {
+        match encryption_type {
+            17 => Ok(Self::Sha1(CipherSuite::Aes128CtsHmacSha196)),
+            18 => Ok(Self::Sha1(CipherSuite::Aes256CtsHmacSha196)),
+            19 => Ok(Self::Sha2(AesSha2::Aes128)),
+            20 => Ok(Self::Sha2(AesSha2::Aes256)),
+            other => Err(Error::EncryptionType(other)),
+        }
+    }
+
+    fn key_len(&self) -> usize {
+        match self {
+            Self::Sha1(suite) => suite.cipher().key_size(),
+            Self::Sha2(kind) => kind.key_len(),
+        }
+    }
+}
+
 /// A key of Kerberos, RFC 3961 2. `Debug` does not tell it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EncryptionKey {
-    kind: CipherSuite,
+    kind: Kind,
     value: Vec<u8>,
 }
 
@@ -246,22 +276,23 @@ impl EncryptionKey {
     /// # Errors
     /// [`Error::EncryptionType`]; [`Error::Message`] where the type has keys of another length.
     pub fn new(encryption_type: i64, value: Vec<u8>) -> Result<Self> {
-        let kind = match encryption_type {
-            17 => CipherSuite::Aes128CtsHmacSha196,
-            18 => CipherSuite::Aes256CtsHmacSha196,
-            other => return Err(Error::EncryptionType(other)),
-        };
-        if kind.cipher().key_size() != value.len() {
+        let kind = Kind::of(encryption_type)?;
+        if kind.key_len() != value.len() {
             return Err(Error::Message("a key has not the length of its type"));
         }
         Ok(Self { kind, value })
     }
 
-    /// The key of a password, RFC 3962 4, with 4096 iterations.
+    /// The key of a password, with as many iterations as RFC 3962 4 and RFC 8009 4 have where nothing else is said.
     fn of_password(encryption_type: i64, password: &str, salt: &str) -> Result<Self> {
-        let kind = Self::new(encryption_type, vec![0; if encryption_type == 17 { 16 } else { 32 }])?.kind;
-        let value = kind.cipher().generate_key_from_password(password.as_bytes(), salt.as_bytes());
-        value.map(|value| Self { kind, value }).map_err(|_| Error::Key("a password"))
+        let kind = Kind::of(encryption_type)?;
+        let value = match &kind {
+            Kind::Sha1(suite) => {
+                suite.cipher().generate_key_from_password(password.as_bytes(), salt.as_bytes()).map_err(|_| Error::Key("a password"))?
+            }
+            Kind::Sha2(kind) => kind.of_password(password, salt),
+        };
+        Ok(Self { kind, value })
     }
 
     /// A fresh key of the same type.
@@ -271,11 +302,17 @@ impl EncryptionKey {
     }
 
     fn encryption_type(&self) -> u8 {
-        (&self.kind).into()
+        match &self.kind {
+            Kind::Sha1(suite) => suite.into(),
+            Kind::Sha2(kind) => kind.encryption_type(),
+        }
     }
 
     fn encrypt(&self, usage: i32, plain: &[u8]) -> Result<wire::EncryptedData> {
-        let cipher = self.kind.cipher().encrypt(&self.value, usage, plain).map_err(|_| Error::Random)?;
+        let cipher = match &self.kind {
+            Kind::Sha1(suite) => suite.cipher().encrypt(&self.value, usage, plain).map_err(|_| Error::Random)?,
+            Kind::Sha2(kind) => kind.encrypt(&self.value, usage, plain)?,
+        };
         Ok(wire::EncryptedData {
             etype: ExplicitContextTag0::from(integer(self.encryption_type())),
             kvno: Optional::from(None),
@@ -287,7 +324,33 @@ impl EncryptionKey {
         if number(&data.etype.0) != Some(self.encryption_type().into()) {
             return Err(Error::Key(what));
         }
-        self.kind.cipher().decrypt(&self.value, usage, &data.cipher.0.0).map_err(|_| Error::Key(what))
+        let bytes = &data.cipher.0.0;
+        let plain = match &self.kind {
+            Kind::Sha1(suite) => suite.cipher().decrypt(&self.value, usage, bytes).ok(),
+            Kind::Sha2(kind) => kind.decrypt(&self.value, usage, bytes),
+        };
+        plain.ok_or(Error::Key(what))
+    }
+
+    /// A checksum of a message, RFC 3961 4.
+    fn checksum(&self, usage: i32, message: &[u8]) -> Result<Checksum> {
+        let (kind, sum) = match &self.kind {
+            Kind::Sha1(suite) => {
+                let suite = if *suite == CipherSuite::Aes128CtsHmacSha196 {
+                    ChecksumSuite::HmacSha196Aes128
+                } else {
+                    ChecksumSuite::HmacSha196Aes256
+                };
+                let sum = suite.hasher().checksum(&self.value, usage, message);
+                (u8::from(suite), sum.map_err(|_| Error::Message("a checksum cannot be made"))?)
+            }
+            // RFC 8009 7: numbered as the encryption types
+            Kind::Sha2(kind) => (kind.encryption_type(), kind.checksum(&self.value, usage, message)),
+        };
+        Ok(Checksum {
+            cksumtype: ExplicitContextTag0::from(integer(kind)),
+            checksum: ExplicitContextTag1::from(OctetStringAsn1::from(sum)),
+        })
     }
 
     fn to_wire(&self) -> wire::EncryptionKey {
@@ -613,7 +676,11 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     let _ = (decode::<ApReq>(bytes, ""), decode::<ApRep>(bytes, ""), refusal(bytes, ""));
     let _ = (decode::<Authenticator>(bytes, ""), decode::<EncApRepPart>(bytes, ""));
     if let Ok(part) = decode::<EncTicketPart>(bytes, "") {
-        let _ = (Principal::of_wire(&part.0.cname.0, &part.0.crealm.0).to_string(), time_of(&part.0.endtime.0), EncryptionKey::of_wire(&part.0.key.0));
+        let _ = (
+            Principal::of_wire(&part.0.cname.0, &part.0.crealm.0).to_string(),
+            time_of(&part.0.endtime.0),
+            EncryptionKey::of_wire(&part.0.key.0),
+        );
     }
     kdc::fuzz(bytes);
 }
