@@ -1,5 +1,5 @@
 //! A session with a server that shares the files of `interop/` (big.bin is the first 8 MiB of `seq 1 1500000`): lists them, reads and writes over RDMA and
-//! inline, and compares every byte. `session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng]`; with `verbs` in place of a file, over an RDMA card.
+//! inline, and compares every byte. `session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng [verbs]]`; with `verbs`, over an RDMA card.
 #![forbid(unsafe_code)]
 
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
@@ -7,6 +7,7 @@ use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Opened, Options, access, disposition};
 use rdmascope_replay::smbd::Endpoint;
+use rdmascope_replay::wire::Wire;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -18,19 +19,19 @@ const BIG: &str = "072f5d86a449b865aabe65a533d7d9b90d9fcadbe79e8e3d01aa0140d5850
 
 fn main() -> Anything<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let ([address, share, user, password] | [address, share, user, password, _]) = &arguments[..] else {
-        return Err("session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng | verbs]".into());
+    let [address, share, user, password, more @ ..] = &arguments[..] else {
+        return Err("session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng [verbs]]".into());
     };
     let address: std::net::SocketAddr = address.parse()?;
     let mut config = Config::for_soft_iwarp();
     #[cfg(target_os = "linux")]
-    if arguments.get(4).is_some_and(|a| a == "verbs") {
+    if more.get(1).is_some_and(|a| a == "verbs") {
         config.transport = rdmascope_replay::transport::Transport::Verbs(rdmascope_verbs::Verbs::load()?);
     }
-    let mut channel = Channel::connect(address, &config, Duration::from_secs(5))?;
-    if let Some(wire) = arguments.get(4).filter(|_| !channel.is_card()) {
-        channel.record(Box::new(File::create(wire)?), wire)?;
+    if let Some(wire) = more.first() {
+        config.wire = Some(Wire::new(Box::new(File::create(wire)?), wire)?);
     }
+    let channel = Channel::connect(address, &config, Duration::from_secs(5))?;
     let mut client = Client::negotiate(channel, Options::default())?;
     client.session_setup(&Credentials::new(user, password))?;
     client.tree_connect(&address.ip().to_string(), share)?;

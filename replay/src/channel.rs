@@ -4,7 +4,10 @@ use crate::iwarp::memory::{Handle, Rights};
 use crate::iwarp::{self, Closed, Connection, OpError, Time};
 use crate::smbd::{self, Endpoint, Failure};
 use crate::transport::{Happened, Rdma, Transport};
-use crate::wire::Recorder;
+#[cfg(target_os = "linux")]
+use crate::wire::card::{Card, Known};
+use crate::wire::stream::Stream;
+use crate::wire::{Recorder, Wire};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,6 +23,8 @@ pub struct Config {
     pub smbd: smbd::Config,
     /// What carries it.
     pub transport: Transport,
+    /// Where what goes over it is kept.
+    pub wire: Option<Wire>,
 }
 
 impl Config {
@@ -307,6 +312,15 @@ impl Lane {
     }
 }
 
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // what went wrong with it, the next one who flushes is told
+        if let Some(wire) = self.end_record() {
+            wire.push();
+        }
+    }
+}
+
 /// Bytes taken from the socket at a time.
 const CHUNK: usize = 1 << 18;
 /// How long the last messages may take to get out of a card.
@@ -319,6 +333,33 @@ const RECEIVES_MORE: u32 = 16;
 #[cfg(target_os = "linux")]
 const RAW_SEND_MAX: u32 = 16_384;
 
+/// What the record of a card's connection begins with.
+#[cfg(target_os = "linux")]
+fn known(connection: &rdmascope_verbs::Connection, we_connected: bool) -> io::Result<Known> {
+    let refused = |why: String| io::Error::new(io::ErrorKind::Unsupported, why);
+    let device = connection.device().to_owned();
+    if connection.is_iwarp() {
+        return Err(refused(format!("{device} is an iWARP card, whose wire is not kept here: capture it on its network interface")));
+    }
+    let Some(numbers) = connection.numbers() else {
+        return Err(refused(format!("{device} does not tell the numbers of its queue pair: capture it on the wire")));
+    };
+    let peer = connection.peer();
+    let us = connection.local().unwrap_or_else(|| match peer {
+        SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+    });
+    Ok(Known {
+        device,
+        numbers,
+        addresses: [us, peer],
+        depths: [connection.depths(), connection.peer_depths()],
+        // on RoCE and InfiniBand we have nothing to add
+        private_data: [Vec::new(), connection.private_data().to_vec()],
+        we_connected,
+    })
+}
+
 /// What a connection of a card needs for SMB Direct.
 #[cfg(target_os = "linux")]
 fn card_options(config: &Config) -> rdmascope_verbs::Options {
@@ -330,6 +371,7 @@ fn card_options(config: &Config) -> rdmascope_verbs::Options {
         responder_resources: u8::try_from(config.iwarp.ird).unwrap_or(u8::MAX),
         initiator_depth: u8::try_from(config.iwarp.ord).unwrap_or(u8::MAX),
         depths_in_private_data: config.iwarp.legacy_depths,
+        watch: config.wire.is_some(),
     }
 }
 
@@ -361,7 +403,7 @@ impl Channel {
             return Self::connect_card(verbs, address, config, timeout, false);
         }
         let stream = TcpStream::connect_timeout(&address, timeout)?;
-        Self::over(stream, |now| Lane::new(now, config, true))
+        Self::over(stream, config, |now| Lane::new(now, config, true))
     }
 
     /// The same with [`Lane::raw`].
@@ -374,7 +416,7 @@ impl Channel {
             return Self::connect_card(verbs, address, config, timeout, true);
         }
         let stream = TcpStream::connect_timeout(&address, timeout)?;
-        Self::over(stream, |now| Lane::raw(now, config, true))
+        Self::over(stream, config, |now| Lane::raw(now, config, true))
     }
 
     /// Serves a connection that was accepted.
@@ -382,7 +424,7 @@ impl Channel {
     /// # Errors
     /// Those of the socket.
     pub fn accept(stream: TcpStream, config: &Config) -> io::Result<Self> {
-        Self::over(stream, |now| Lane::new(now, config, false))
+        Self::over(stream, config, |now| Lane::new(now, config, false))
     }
 
     /// The same with [`Lane::raw`].
@@ -390,7 +432,7 @@ impl Channel {
     /// # Errors
     /// Those of the socket.
     pub fn accept_raw(stream: TcpStream, config: &Config) -> io::Result<Self> {
-        Self::over(stream, |now| Lane::raw(now, config, false))
+        Self::over(stream, config, |now| Lane::raw(now, config, false))
     }
 
     /// Hands the socket so few bytes at a time: a peer has to put up with any pieces.
@@ -398,16 +440,21 @@ impl Channel {
         self.piece = bytes.max(1);
     }
 
-    fn over(stream: TcpStream, lane: impl FnOnce(Time) -> Lane) -> io::Result<Self> {
+    fn over(stream: TcpStream, config: &Config, lane: impl FnOnce(Time) -> Lane) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        Ok(Self::new(Some(stream), lane))
+        let ends = config.wire.as_ref().map(|_| Ok::<_, io::Error>((stream.local_addr()?, stream.peer_addr()?))).transpose()?;
+        let mut channel = Self::new(Some(stream), lane);
+        if let Some((wire, (us, peer))) = config.wire.clone().zip(ends) {
+            channel.recorder = Some(Recorder::Stream(Stream::new(wire, us, peer, channel.lane.initiator, channel.now())));
+        }
+        Ok(channel)
     }
 
     #[cfg(target_os = "linux")]
     fn connect_card(verbs: rdmascope_verbs::Verbs, address: SocketAddr, config: &Config, timeout: Duration, raw: bool) -> io::Result<Self> {
         let connection = rdmascope_verbs::Connection::connect(verbs, address, card_options(config), timeout).map_err(io::Error::other)?;
-        Ok(Self::new(None, |now| Lane::of_card(now, config, connection, true, raw)))
+        Self::over_card(connection, config, true, raw)
     }
 
     /// Takes a connection that somebody asked a card for.
@@ -417,7 +464,7 @@ impl Channel {
     #[cfg(target_os = "linux")]
     pub fn accept_card(request: rdmascope_verbs::Request, config: &Config, timeout: Duration) -> io::Result<Self> {
         let connection = request.accept(card_options(config), timeout).map_err(io::Error::other)?;
-        Ok(Self::new(None, |now| Lane::of_card(now, config, connection, false, false)))
+        Self::over_card(connection, config, false, false)
     }
 
     /// The same with [`Lane::raw`].
@@ -427,7 +474,19 @@ impl Channel {
     #[cfg(target_os = "linux")]
     pub fn accept_card_raw(request: rdmascope_verbs::Request, config: &Config, timeout: Duration) -> io::Result<Self> {
         let connection = request.accept(card_options(config), timeout).map_err(io::Error::other)?;
-        Ok(Self::new(None, |now| Lane::of_card(now, config, connection, false, true)))
+        Self::over_card(connection, config, false, true)
+    }
+
+    /// # Errors
+    /// Where it is to be kept and cannot be: what iWARP cards say is not told as packets of RoCE, and some drivers do not say enough.
+    #[cfg(target_os = "linux")]
+    fn over_card(connection: rdmascope_verbs::Connection, config: &Config, initiator: bool, raw: bool) -> io::Result<Self> {
+        let known = config.wire.as_ref().map(|_| known(&connection, initiator)).transpose()?;
+        let mut channel = Self::new(None, |now| Lane::of_card(now, config, connection, initiator, raw));
+        if let Some((wire, known)) = config.wire.clone().zip(known) {
+            channel.recorder = Some(Recorder::Card(Box::new(Card::new(wire, &known, channel.now()))));
+        }
+        Ok(channel)
     }
 
     fn new(stream: Option<TcpStream>, lane: impl FnOnce(Time) -> Lane) -> Self {
@@ -461,20 +520,6 @@ impl Channel {
         self.stream.is_none()
     }
 
-    /// Keeps what goes over the wire, from now on.
-    ///
-    /// # Errors
-    /// Where the addresses of the socket are not known, or nothing can be written. What a card sends is not seen here at all.
-    pub fn record(&mut self, output: Box<dyn Write + Send>, name: &str) -> io::Result<()> {
-        let Some(stream) = &self.stream else {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "what a card sends is not seen here: capture it on the wire"));
-        };
-        let (us, peer) = (stream.local_addr()?, stream.peer_addr()?);
-        let recorder = Recorder::new(output, name, us, peer, self.lane.initiator, self.now()).map_err(io::Error::other)?;
-        self.recorder = Some(recorder);
-        Ok(())
-    }
-
     /// ns since 1970, by a clock that does not run backwards.
     pub fn now(&self) -> Time {
         self.epoch + self.started.elapsed().as_nanos() as Time
@@ -501,6 +546,7 @@ impl Channel {
     pub fn poll(&mut self, wait: Duration) -> io::Result<Option<Event>> {
         let until = Instant::now() + wait;
         loop {
+            self.observe();
             if let Some(event) = self.lane.poll_event() {
                 if matches!(event, Event::Closed(_)) {
                     self.flush();
@@ -519,16 +565,16 @@ impl Channel {
             match self.receive()? {
                 Some(0) => {
                     let now = self.now();
-                    if let Some(recorder) = &mut self.recorder {
-                        recorder.closed(now, false);
+                    if let Some(Recorder::Stream(stream)) = &mut self.recorder {
+                        stream.closed(now, false);
                     }
                     self.lane.handle_eof(now);
                     continue;
                 }
                 Some(n) => {
                     let now = self.now();
-                    if let Some(recorder) = &mut self.recorder {
-                        recorder.received(now, &self.buffer[..n]);
+                    if let Some(Recorder::Stream(stream)) = &mut self.recorder {
+                        stream.received(now, &self.buffer[..n]);
                     }
                     self.lane.handle_bytes(now, &self.buffer[..n]);
                     moved = true;
@@ -541,6 +587,9 @@ impl Channel {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() && self.stream.is_some() {
                 return Ok(None);
+            }
+            if let Some(recorder) = &self.recorder {
+                recorder.push();
             }
             let timer = self.lane.poll_timeout().map(|at| Duration::from_nanos((at - self.now()).max(0) as u64));
             self.wait(timer.map_or(left, |t| t.min(left)))?;
@@ -574,21 +623,65 @@ impl Channel {
         Ok(false)
     }
 
-    /// Closes the connection and finishes what was recorded.
+    /// Takes over what a card did since the last time, and writes it down as far as nobody has messages of it to read yet.
+    fn observe(&mut self) {
+        #[cfg(target_os = "linux")]
+        if let (Some(Recorder::Card(card)), Rdma::Verbs(connection)) = (&mut self.recorder, &mut self.lane.rdma) {
+            while let Some(operation) = connection.poll_operation() {
+                let since = operation.at.saturating_duration_since(self.started).as_nanos() as Time;
+                card.hold(self.epoch + since, operation.what);
+            }
+            if self.lane.events.is_empty() {
+                card.release();
+            }
+        }
+    }
+
+    /// For the record of a card's connection: request `id` (its MessageId) lets the peer at memory of ours.
+    pub(crate) fn granted(&mut self, id: u64, memory: &[Handle]) {
+        #[cfg(target_os = "linux")]
+        if let Some(Recorder::Card(card)) = &mut self.recorder {
+            card.granted(id, memory);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (id, memory);
+    }
+
+    /// For the same: a reply came, and this is it in the clear. To be called before the next [`Channel::poll`].
+    pub(crate) fn answered(&mut self, reply: &[u8]) {
+        #[cfg(target_os = "linux")]
+        {
+            let now = self.now();
+            if let (Some(Recorder::Card(card)), Rdma::Verbs(connection)) = (&mut self.recorder, &self.lane.rdma) {
+                card.answered(now, reply, |key, length| connection.peek(key, length));
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = reply;
+    }
+
+    /// Closes the connection, and writes down the end of it.
     ///
     /// # Errors
-    /// Where the record cannot be written.
+    /// Where what was kept cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         self.lane.close();
         self.flush();
+        self.end_record().map_or(Ok(()), |wire| wire.flush())
+    }
+
+    /// Writes that we leave, where that was not written before.
+    fn end_record(&mut self) -> Option<Wire> {
+        self.observe();
         let now = self.now();
-        match self.recorder.take() {
-            Some(mut recorder) => {
-                recorder.closed(now, true);
-                recorder.finish().map_err(io::Error::other)
-            }
-            None => Ok(()),
+        let recorder = self.recorder.take()?;
+        let wire = recorder.wire().clone();
+        match recorder {
+            Recorder::Stream(mut stream) => stream.closed(now, true),
+            #[cfg(target_os = "linux")]
+            Recorder::Card(mut card) => card.closed(now),
         }
+        Some(wire)
     }
 
     /// Closes our direction only.
@@ -644,8 +737,8 @@ impl Channel {
             match stream.write(&self.out[self.written..end]) {
                 Ok(n) => {
                     let now = self.now();
-                    if let Some(recorder) = &mut self.recorder {
-                        recorder.sent(now, &self.out[self.written..self.written + n]);
+                    if let Some(Recorder::Stream(stream)) = &mut self.recorder {
+                        stream.sent(now, &self.out[self.written..self.written + n]);
                     }
                     self.written += n;
                     moved = true;

@@ -10,6 +10,7 @@ use crate::smb2::client::{Client, Opened, Options, Pending, access, descriptor, 
 use crate::smb2::transform::{self, Crypto};
 use crate::smb2::{Writer, header, message};
 use crate::transport::Transport;
+use crate::wire::Wire;
 use rdmascope_analyzer::keys::{CipherId, Dialect, SigningAlgorithm};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Tagged, Untagged};
@@ -580,6 +581,7 @@ pub const CASES: &[Case] = &[
                 }
                 let info = [descriptor(memory[0]), descriptor(memory[1])].concat();
                 let pending = client.start_read_with(file.id, 0, length, RdmaChannel::RDMA_V1, &info)?;
+                let pending = client.granted(pending, &memory);
                 client.finish_success(pending)?;
                 let read: Vec<u8> = memory.iter().flat_map(|m| client.channel().lane().deregister(m.key).unwrap_or_default()).collect();
                 Ok(if read == expected { Verdict::Pass } else { Verdict::Fail("other contents came".into()) })
@@ -1015,7 +1017,7 @@ pub fn matching(pattern: &str) -> Vec<&'static Case> {
 }
 
 impl Case {
-    /// Runs it: the verdict, and our wire as pcapng (several connections are several sections; what a card sends is not seen).
+    /// Runs it: the verdict, and our wire as pcapng, all connections of the case in it.
     ///
     /// # Errors
     /// Where the server cannot be reached at all.
@@ -1023,23 +1025,25 @@ impl Case {
         if self.name.starts_with("Iwarp_") && !matches!(target.config.transport, Transport::Iwarp) {
             return Ok((Verdict::NotApplicable("a card makes its own segments".into()), Vec::new()));
         }
-        let wire = Wire::default();
+        let kept = Kept::default();
+        let wire = Wire::new(Box::new(kept.clone()), "wire").map_err(io::Error::other)?;
         let mut run = Run { target, wire: wire.clone() };
         let verdict = match (self.run)(&mut run) {
             Ok(verdict) => verdict,
             Err(e @ Error::Connect { .. }) => return Err(e),
             Err(e) => Verdict::Fail(e.to_string()),
         };
-        let bytes = core::mem::take(&mut *wire.0.lock().unwrap_or_else(PoisonError::into_inner));
+        wire.flush()?;
+        let bytes = core::mem::take(&mut *kept.0.lock().unwrap_or_else(PoisonError::into_inner));
         Ok((verdict, bytes))
     }
 }
 
-/// A buffer that a recorder writes to.
+/// A buffer that a capture is written to.
 #[derive(Clone, Debug, Default)]
-struct Wire(Arc<Mutex<Vec<u8>>>);
+struct Kept(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Wire {
+impl Write for Kept {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
@@ -1079,10 +1083,8 @@ impl Run<'_> {
         self.breathe();
         let address = self.target.address;
         let failed = |source| Error::Connect { address: address.to_string(), source };
-        let mut channel = Channel::connect_raw(address, config, Duration::from_secs(5)).map_err(failed)?;
-        if !channel.is_card() {
-            channel.record(Box::new(self.wire.clone()), "wire")?;
-        }
+        let config = Config { wire: Some(self.wire.clone()), ..config.clone() };
+        let mut channel = Channel::connect_raw(address, &config, Duration::from_secs(5)).map_err(failed)?;
         match channel.poll(Duration::from_secs(10))? {
             Some(Event::Connected) => {}
             Some(Event::Closed(why)) => return Err(why.into()),
@@ -1215,13 +1217,11 @@ impl Run<'_> {
     fn session(&mut self, options: Options) -> Result<Result<Client, Verdict>> {
         let mut config = self.target.config.clone();
         config.smbd.settle = self.target.settle.as_nanos() as i64;
+        config.wire = Some(self.wire.clone());
         self.breathe();
         let address = self.target.address;
         let failed = |source| Error::Connect { address: address.to_string(), source };
-        let mut channel = Channel::connect(address, &config, Duration::from_secs(5)).map_err(failed)?;
-        if !channel.is_card() {
-            channel.record(Box::new(self.wire.clone()), "wire")?;
-        }
+        let channel = Channel::connect(address, &config, Duration::from_secs(5)).map_err(failed)?;
         let dialect = options.dialects.first().copied().unwrap_or(Dialect::SMB_3_1_1);
         let mut client = match Client::negotiate(channel, options) {
             Err(Error::Status { status, .. }) => {
@@ -1334,6 +1334,7 @@ impl Run<'_> {
             } else {
                 client.start_read_with(file.id, 0, length, channel, &info)?
             };
+            let pending = client.granted(pending, &[memory]);
             let reply = client.finish(pending)?;
             let done = reply.invalidated == Some(memory.key);
             client.channel().lane().deregister(memory.key);

@@ -1,9 +1,9 @@
 //! Captured sessions of Linux peers, done again against the built-in peer; and the probe.
 
+mod tap;
+
 use rdmascope_analyzer::keys::Dialect;
-use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
-use rdmascope_capture::{OpenOptions, Source, open};
-use rdmascope_dissector::trace::Off;
+use rdmascope_capture::{OpenOptions, open};
 use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
 use rdmascope_dissector::wire::smb2::{FileId, NtStatus};
 use rdmascope_replay::channel::{Channel, Config};
@@ -17,6 +17,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tap::{analyze, kept};
 
 fn lines(to: u32) -> impl Iterator<Item = u8> {
     (1..=to).flat_map(|n| format!("{n}\n").into_bytes())
@@ -96,29 +97,12 @@ fn sample(name: &str) -> Recording {
 }
 
 fn client(address: SocketAddr, config: &Config, wire: Option<&Path>) -> Client {
-    let mut channel = Channel::connect(address, config, Duration::from_secs(5)).unwrap();
-    if let Some(path) = wire {
-        channel.record(Box::new(std::fs::File::create(path).unwrap()), "wire").unwrap();
-    }
+    let config = Config { wire: wire.map(kept), ..config.clone() };
+    let channel = Channel::connect(address, &config, Duration::from_secs(5)).unwrap();
     let mut client = Client::negotiate(channel, Options::default()).unwrap();
     client.session_setup(&Credentials::Anonymous).unwrap();
     client.tree_connect("127.0.0.1", "share").unwrap();
     client
-}
-
-/// What the analyzer says of a capture, by rule.
-fn said(path: &Path) -> Vec<String> {
-    let mut pipeline = Pipeline::new(Default::default());
-    let mut capture = open(path, OpenOptions::new()).unwrap();
-    let mut number = 0;
-    while let Some(record) = capture.next().unwrap() {
-        number += 1;
-        let (time_ns, link_type, wire_len, interface) = (record.time_ns, record.link_type, record.wire_len, record.interface);
-        pipeline.frame(&FrameMeta { number, time_ns, link_type, wire_len, interface }, record.bytes, &mut Off);
-    }
-    let report = pipeline.finish().0;
-    assert_eq!(report.connections.len(), 1);
-    report.findings.iter().map(|f| f.rule.id().to_owned()).collect()
 }
 
 /// A plan made of one READ of a sample: it is opened at 0 ms, read so many times, from and to the ms given, and closed in the end.
@@ -181,8 +165,9 @@ fn what_if_runs_are_clean_on_the_wire() {
         client.leave().unwrap();
         // what was asked for in vain is in the recording, and few credits are what this tries
         let known = ["SMB2-ERROR", "SMBD-FRAG-COST", "SMBD-CREDIT-STALL", "SMBD-CREDIT-STARVED", "SMBD-NEG-REACH", "SMB2-SLOW"];
-        let said: Vec<String> = said(&wire).into_iter().filter(|id| !known.contains(&&id[..])).collect();
-        assert!(said.is_empty(), "{n}: {said:?}");
+        let tap = analyze(&wire, Default::default());
+        assert_eq!(tap.report.connections.len(), 1);
+        assert_eq!(tap.said_but(&known), [""; 0], "{n}");
     }
 }
 
@@ -240,10 +225,8 @@ fn names_ends_and_deletions_come_out_as_recorded() {
     let wire = folder.path().join("wire.pcapng");
     let old = Options { dialects: vec![Dialect::SMB_3_0_2], ..Options::default() };
     let connect = |address, wire: Option<&Path>| {
-        let mut channel = Channel::connect(address, &Config::default(), Duration::from_secs(5)).unwrap();
-        if let Some(path) = wire {
-            channel.record(Box::new(std::fs::File::create(path).unwrap()), "wire").unwrap();
-        }
+        let config = Config { wire: wire.map(kept), ..Config::default() };
+        let channel = Channel::connect(address, &config, Duration::from_secs(5)).unwrap();
         let mut client = Client::negotiate(channel, old.clone()).unwrap();
         client.session_setup(&Credentials::Anonymous).unwrap();
         client.tree_connect("127.0.0.1", "share").unwrap();

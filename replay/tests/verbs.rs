@@ -3,7 +3,12 @@
 
 #[path = "../../capture/verbs/tests/common/mod.rs"]
 mod common;
+mod tap;
 
+use rdmascope_analyzer::env::Options as PipelineOptions;
+use rdmascope_analyzer::exchange::Exchange;
+use rdmascope_analyzer::keys::Keyring;
+use rdmascope_analyzer::report::{Handshake, Health, SideReport};
 use rdmascope_dissector::wire::smb2::FileId;
 use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
@@ -18,6 +23,7 @@ use rdmascope_verbs::{Ended, Listener, Verbs};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tap::{analyze, kept};
 
 const WITHIN: Duration = Duration::from_secs(10);
 
@@ -84,13 +90,88 @@ fn a_session_reads_and_writes_by_rdma() {
     }
 }
 
+/// Our wire over a card is made from what the card reports, at either end: it says so, all of its packets are right, it analyses as clean, and both
+/// ends tell the same story. What only the server's card did, the client's file has worked out.
 #[test]
-fn what_a_card_sends_is_not_recorded() {
+fn what_is_kept_of_a_card_is_clean_and_the_same_at_both_ends() {
     let Some((verbs, config)) = config() else { return };
-    let address = peer(verbs, &config, "127.0.0.1");
-    let mut channel = Channel::connect(address, &config, WITHIN).unwrap();
-    let e = channel.record(Box::new(Vec::new()), "wire").unwrap_err();
-    assert!(e.to_string().contains("capture it on the wire"), "{e}");
+    let folder = tempfile::tempdir().unwrap();
+    for (host, device, encrypt) in [("127.0.0.1", "card0", false), ("127.0.0.2", "plain0", false), ("127.0.0.1", "card0", true)] {
+        let [ours, theirs] = ["client", "server"].map(|end| folder.path().join(format!("{end}-{device}-{encrypt}.pcapng")));
+        let mut listener = Listener::bind(verbs, format!("{host}:0").parse().unwrap()).unwrap();
+        let address = listener.address();
+        let served = Config { wire: Some(kept(&theirs)), ..config.clone() };
+        let server = std::thread::spawn(move || {
+            let share = Share {
+                name: "share".into(),
+                storage: Storage::memory([("big.bin".to_owned(), big())]),
+                writable: true,
+                users: Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret")),
+            };
+            serve_card(listener.next(WITHIN).unwrap().unwrap(), Arc::new(share), &served).unwrap();
+        });
+        let config = Config { wire: Some(kept(&ours)), ..config.clone() };
+        let channel = Channel::connect(address, &config, WITHIN).unwrap();
+        let mut client = Client::negotiate(channel, Options { encrypt, ..Options::default() }).unwrap();
+        client.session_setup(&Credentials::new("user", "secret")).unwrap();
+        client.tree_connect(host, "share").unwrap();
+        let all = access::READ | access::WRITE;
+        let file = client.create("big.bin", all, disposition::OPEN, 0).unwrap();
+        assert!(client.read_rdma(file.id, 0, 900_001, RdmaChannel::RDMA_V1_INVALIDATE).unwrap().data == big()[..900_001]);
+        assert!(client.read_inline(file.id, 7, 20_000).unwrap().data == big()[7..20_007]);
+        // several at once, whose replies come together; the last one ends with the file
+        let at = |n: u64| n * 130_000;
+        let pending: Vec<_> = (0..17).map(|n| client.start_read(file.id, at(n), 130_000, RdmaChannel::RDMA_V1).unwrap()).collect();
+        for (n, pending) in pending.into_iter().enumerate().rev() {
+            let (from, to) = (at(n as u64) as usize, big().len().min(at(n as u64 + 1) as usize));
+            match client.finish_read(pending) {
+                Ok(read) => assert!(read.data == big()[from..to], "{n}"),
+                Err(e) => assert!(from >= big().len(), "{n}: {e}"),
+            }
+        }
+        let data: Vec<u8> = (0..300_003u32).map(|n| (n / 3) as u8).collect();
+        assert_eq!(client.write_rdma(file.id, 5, data.clone(), RdmaChannel::RDMA_V1_INVALIDATE).unwrap().0, 300_003);
+        assert_eq!(client.write_inline(file.id, 10, b"inline").unwrap(), 6);
+        client.close(file.id).unwrap();
+        client.leave().unwrap();
+        server.join().unwrap();
+
+        let taps = [&ours, &theirs].map(|path| {
+            let mut keyring = Keyring::new();
+            keyring.add_password(Some("user"), "secret");
+            analyze(path, PipelineOptions { keyring, payloads: true, ..Default::default() })
+        });
+        for tap in &taps {
+            // what the test does on purpose, and what a busy machine does
+            assert_eq!(tap.said_but(&["SMB2-ERROR", "SMBD-FRAG-COST", "SMB2-SLOW"]), [""; 0], "{device} {encrypt}");
+            let [connection] = &tap.report.connections[..] else { panic!("{} connections", tap.report.connections.len()) };
+            assert_eq!((connection.handshake, tap.report.capture.undecoded), (Handshake::Seen, 0));
+            assert_eq!(connection.health, Health::default());
+            assert_eq!(connection.closed.map(|(by, how, _)| (by, how)), Some((Some(0), "DREQ")), "{device}: the client left");
+            assert!(connection.peers.iter().all(|peer| peer.qp.is_some_and(|qp| qp > 0x10)));
+            assert!(tap.descriptions[0].contains(&format!("RDMA card {device} reported")), "{:?}", tap.descriptions);
+            assert!(tap.comments[0][0].starts_with("Made by rdmascope from what its RDMA card reported"));
+            let hashes = tap.exchanges.iter().filter(|e| matches!(e.command, "READ" | "WRITE") && !e.failed).map(|e| e.sha256);
+            assert!(hashes.clone().count() > 15 && hashes.clone().all(|hash| hash.is_some()), "{device} {encrypt}");
+        }
+        let worked_out = taps.each_ref().map(|tap| tap.comments.iter().flatten().filter(|c| c.starts_with("Worked out")).count());
+        let by_rdma = taps[0].exchanges.iter().filter(|e| e.reads.operations + e.writes.operations > 0).count();
+        assert_eq!(worked_out, [by_rdma, 0]);
+        let rows = taps.each_ref().map(|tap| {
+            let row = |e: &Exchange| {
+                let memory = (e.channel, e.descriptors, (e.reads.operations, e.reads.frames), (e.writes.operations, e.writes.frames));
+                (e.command, e.message_id, e.status, e.file.clone(), (e.offset, e.length, e.bytes_moved), memory, e.sha256)
+            };
+            tap.exchanges.iter().map(row).collect::<Vec<_>>()
+        });
+        assert_eq!(rows[0], rows[1]);
+        let ledger = taps.each_ref().map(|tap| {
+            let c = &tap.report.connections[0];
+            let side = |s: &SideReport| (s.messages, s.fragments, s.granted_total, s.spent_total, s.held_last, s.overruns);
+            (c.sides.each_ref().map(side), c.rdma, c.negotiated)
+        });
+        assert_eq!(ledger[0], ledger[1]);
+    }
 }
 
 #[test]
@@ -180,12 +261,21 @@ fn nobody_there_is_said_in_one_line() {
 fn the_probe_runs_over_a_card() {
     let Some((verbs, config)) = config() else { return };
     let address = peer(verbs, &config, "127.0.0.1");
-    let target = Target { config, ..Target::new(address) };
+    let target = Target { config, writes: true, ..Target::new(address) };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wire.pcapng");
     let mut tried = 0;
     for case in CASES.iter().filter(|c| !c.name.contains("Timer") && !c.is_slow()) {
         let (verdict, wire) = case.run(&target).unwrap();
         assert!(!matches!(verdict, Verdict::Fail(_)), "{}: {verdict:?}", case.name);
-        assert!(wire.is_empty(), "{}", case.name);
+        if case.name.starts_with("Iwarp_") {
+            assert!(wire.is_empty(), "{}", case.name);
+            continue;
+        }
+        std::fs::write(&path, wire).unwrap();
+        let tap = analyze(&path, PipelineOptions::default());
+        assert!(tap.report.connections.iter().all(|c| c.health == Health::default() && c.handshake == Handshake::Seen), "{}", case.name);
+        assert!(!tap.report.connections.is_empty() || matches!(verdict, Verdict::NotApplicable(_)), "{}", case.name);
         tried += 1;
     }
     assert!(tried > 20, "{tried}");

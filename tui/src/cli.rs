@@ -537,7 +537,7 @@ pub(crate) struct Replay {
     /// Write what was recorded and what came as JSON
     #[arg(long, value_name = "OUT")]
     pub(crate) report: Option<PathBuf>,
-    /// Keep our own wire as pcapng
+    /// Keep our own wire as pcapng; over verbs, packets made from what the card reports, which say so
     #[arg(short = 'w', value_name = "FILE")]
     pub(crate) keep: Option<PathBuf>,
     /// What if: read and write inside of the messages
@@ -671,7 +671,7 @@ pub(crate) struct Probe {
     /// Form of the output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ProbeFormat::Text)]
     pub(crate) format: ProbeFormat,
-    /// Keep the wire of failing cases as pcapng
+    /// Keep the wire of failing cases as pcapng; over verbs, packets made from what the card reports, which say so
     #[arg(short = 'w', value_name = "FAILING.pcapng")]
     pub(crate) keep: Option<PathBuf>,
 }
@@ -710,6 +710,9 @@ pub(crate) struct Peer {
     #[cfg(feature = "kerberos")]
     #[arg(long, value_name = "FILE")]
     pub(crate) keytab: Option<PathBuf>,
+    /// Keep our own wire, of all connections, as pcapng; over verbs, packets made from what the card reports, which say so
+    #[arg(short = 'w', value_name = "FILE")]
+    pub(crate) keep: Option<PathBuf>,
     /// Do this one thing wrong, to see what a client makes of it
     #[arg(long, value_name = "NAME", value_parser = fault)]
     pub(crate) fault: Option<&'static rdmascope_replay::fault::Fault>,

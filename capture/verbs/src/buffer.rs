@@ -51,6 +51,15 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts(self.pointer.add(at), len) }
     }
 
+    /// A copy of a piece that the peer may reach as well: what it writes meanwhile may be there by half.
+    pub(crate) fn copy(&self, at: usize, len: usize) -> Vec<u8> {
+        assert!(at.checked_add(len).is_some_and(|end| end <= self.len), "{len} bytes at {at} of {}", self.len);
+        let mut bytes = vec![0; len];
+        // SAFETY: inside the buffer, as was just asserted, and into a new vector; no reference to the buffer's bytes is made.
+        unsafe { std::ptr::copy_nonoverlapping(self.pointer.add(at), bytes.as_mut_ptr(), len) };
+        bytes
+    }
+
     /// The vector again: the registration is gone, and nobody reaches the bytes any more.
     pub(crate) fn into_vec(self) -> Vec<u8> {
         let this = ManuallyDrop::new(self);

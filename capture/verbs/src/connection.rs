@@ -57,6 +57,8 @@ pub struct Options {
     pub initiator_depth: u8,
     /// On iWARP, tell the read depths in the private data, as \[MS-SMBD\] 6.1 has it: both as big-endian 32-bit numbers.
     pub depths_in_private_data: bool,
+    /// Tell every operation in [`Connection::poll_operation`], from where they are to be fetched: they are kept until then.
+    pub watch: bool,
 }
 
 impl Default for Options {
@@ -69,6 +71,7 @@ impl Default for Options {
             responder_resources: 16,
             initiator_depth: 16,
             depths_in_private_data: true,
+            watch: false,
         }
     }
 }
@@ -117,6 +120,83 @@ pub enum Event {
     Closed(Ended),
 }
 
+/// What an established connection is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// Our queue pair, 24 bits.
+    pub qp: u32,
+    /// The peer's.
+    pub peer_qp: u32,
+    /// The sequence number of our first packet, 24 bits.
+    pub psn: u32,
+    /// The peer's.
+    pub peer_psn: u32,
+    /// Bytes of payload in a packet at most.
+    pub path_mtu: u32,
+    /// Whether the port is on Ethernet (RoCE), not on InfiniBand.
+    pub ethernet: bool,
+}
+
+/// What went over the wire, as far as the card tells; see [`Options::watch`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// When it was posted, or its completion was fetched.
+    pub at: Instant,
+    /// What it was.
+    pub what: What,
+}
+
+/// What an [`Operation`] was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// We sent a message.
+    Sent {
+        /// Its bytes.
+        message: Vec<u8>,
+        /// The key of the peer that it ends.
+        invalidate: Option<u32>,
+        /// Whether it wakes the peer.
+        solicited: bool,
+    },
+    /// We wrote into the peer's memory.
+    Wrote {
+        /// Its key.
+        key: u32,
+        /// The address of the first byte.
+        offset: u64,
+        /// What was written.
+        data: Vec<u8>,
+    },
+    /// We asked for bytes of the peer's memory.
+    Asked {
+        /// Its key.
+        key: u32,
+        /// The address of the first byte.
+        offset: u64,
+        /// In bytes.
+        length: u32,
+    },
+    /// The peer's card acknowledged the oldest operation of ours that was not done yet, or answered it.
+    Done {
+        /// What a read brought; `None` for other operations, and where its sink was deregistered in the meantime.
+        read: Option<Vec<u8>>,
+    },
+    /// The peer's card refused the oldest operation of ours that was not done yet, with this NAK code (IBA volume 1, table 61).
+    Refused(u8),
+    /// A message of the peer arrived.
+    Received {
+        /// Its bytes.
+        message: Vec<u8>,
+        /// The key of ours that it ended.
+        invalidated: Option<u32>,
+    },
+    /// The connection was taken down.
+    Disconnected {
+        /// Whether the peer did it.
+        by_peer: bool,
+    },
+}
+
 /// A registered piece of memory.
 struct Registered {
     buffer: Buffer,
@@ -127,6 +207,14 @@ struct Registered {
     rights: Rights,
     /// The peer has ended it.
     invalidated: bool,
+}
+
+impl Registered {
+    /// Where in the buffer so many bytes at this address are; `None` where they are not all inside.
+    fn place(&self, at: u64, length: u32) -> Option<usize> {
+        let from = at.checked_sub(self.buffer.address())?;
+        (from.checked_add(length.into())? <= self.buffer.len() as u64).then_some(from as usize)
+    }
 }
 
 /// What is to be posted.
@@ -141,7 +229,7 @@ enum Work {
 enum Posted {
     Send { slot: u32 },
     Write { buffer: Buffer, mr: *mut sys::ibv_mr },
-    Read { id: u64 },
+    Read { id: u64, sink: u32, at: u64, length: u32 },
     Bind,
 }
 
@@ -160,9 +248,9 @@ impl Posted {
 const RECEIVE: u64 = 1 << 63;
 /// Completions fetched at a time.
 const BATCH: usize = 64;
-/// Seconds that a queue pair in error waits for the reason.
+/// How long a queue pair in error waits for the reason.
 const REASON_WITHIN: Duration = Duration::from_secs(1);
-/// Of the kernel's communication manager, one step of it.
+/// What one step of the kernel's communication manager may take, in milliseconds.
 const RESOLVE_MS: libc::c_int = 5000;
 /// Operations that wait at most.
 const WAITING_MAX: usize = 1 << 16;
@@ -198,6 +286,11 @@ pub struct Connection {
     broken: Option<Instant>,
     private_data: Vec<u8>,
     depths: (u8, u8),
+    /// Responder resources and initiator depth, as the peer told them.
+    peer_depths: (u8, u8),
+    numbers: Option<Numbers>,
+    /// Where operations are told.
+    operations: Option<VecDeque<Operation>>,
 }
 
 // SAFETY: libibverbs and librdmacm let any thread use their objects; we hold ours alone, and memory that the card reaches is owned here.
@@ -248,7 +341,10 @@ impl Connection {
         let rc = unsafe { (cm.connect)(c.id, &mut param) };
         c.zero(rc, "rdma_connect")?;
         match c.expect(until, "the connection request")? {
-            (sys::RDMA_CM_EVENT_ESTABLISHED, _) => c.established = true,
+            (sys::RDMA_CM_EVENT_ESTABLISHED, _) => {
+                c.established = true;
+                c.numbers = c.query();
+            }
             (sys::RDMA_CM_EVENT_REJECTED, status) => {
                 return Err(Error::Rejected { address: name, reason: rejection(status, c.iwarp) });
             }
@@ -299,6 +395,9 @@ impl Connection {
             broken: None,
             private_data: Vec::new(),
             depths: (0, 0),
+            peer_depths: (0, 0),
+            numbers: None,
+            operations: options.watch.then(VecDeque::new),
         }
     }
 
@@ -307,6 +406,7 @@ impl Connection {
         let until = Instant::now() + timeout;
         self.options.responder_resources = self.options.responder_resources.min(asked.0);
         self.options.initiator_depth = self.options.initiator_depth.min(asked.1);
+        self.peer_depths = (asked.1, asked.0);
         self.prepare()?;
         self.private_data = private_data;
         let own = self.own_private_data();
@@ -314,6 +414,7 @@ impl Connection {
         // SAFETY: an identifier with a queue pair; the parameters and private data are copied.
         let rc = unsafe { (self.cm.accept)(self.id, &mut param) };
         self.zero(rc, "rdma_accept")?;
+        self.numbers = self.query();
         // what the peer sends may be faster than the word that it is ready
         while !self.established && !self.over {
             let left = until.saturating_duration_since(Instant::now());
@@ -385,6 +486,33 @@ impl Connection {
         Ok(())
     }
 
+    /// What the queue pair is known by, before anything was sent.
+    fn query(&self) -> Option<Numbers> {
+        // SAFETY: all zeroes is a value of these plain structs: null pointers and numbers.
+        let (mut attr, mut init): (sys::ibv_qp_attr, sys::ibv_qp_init_attr) = unsafe { std::mem::zeroed() };
+        let mask = sys::IBV_QP_PATH_MTU | sys::IBV_QP_RQ_PSN | sys::IBV_QP_SQ_PSN | sys::IBV_QP_DEST_QPN;
+        // SAFETY: rdma_create_qp has put a queue pair there.
+        let (qp, port, context) = unsafe { ((*self.id).qp, (*self.id).port_num, (*self.id).verbs) };
+        // SAFETY: both structs are whole, and written to.
+        if unsafe { (self.verbs.ib().query_qp)(qp, &mut attr, mask, &mut init) } != 0 {
+            return None;
+        }
+        // what the library says of a port that it did not name is that of the first one
+        let port = device::port(self.verbs, context, &self.device, port.max(1)).ok();
+        Some(Numbers {
+            // SAFETY: as before.
+            qp: unsafe { (*qp).qp_num } & 0xff_ffff,
+            peer_qp: attr.dest_qp_num & 0xff_ffff,
+            psn: attr.sq_psn & 0xff_ffff,
+            peer_psn: attr.rq_psn & 0xff_ffff,
+            path_mtu: match attr.path_mtu {
+                code @ 1..=5 => 128 << code,
+                _ => 1024,
+            },
+            ethernet: port.is_none_or(|p| p.ethernet),
+        })
+    }
+
     fn own_private_data(&self) -> Vec<u8> {
         if !self.iwarp || !self.options.depths_in_private_data {
             return Vec::new();
@@ -437,9 +565,31 @@ impl Connection {
         self.depths
     }
 
+    /// The same of the peer, as it told them when the connection was set up; 0 where it said nothing.
+    pub fn peer_depths(&self) -> (u8, u8) {
+        self.peer_depths
+    }
+
+    /// Queue pairs, sequence numbers and path MTU that the connection began with; `None` where the driver does not tell.
+    pub fn numbers(&self) -> Option<Numbers> {
+        self.numbers
+    }
+
     /// What the peer gave along.
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
+    }
+
+    /// The next operation, in the order in which they were posted and completed; none where [`Options::watch`] is not set. What the peer's card does in memory of ours is not among
+    /// them: ours does not tell.
+    pub fn poll_operation(&mut self) -> Option<Operation> {
+        self.operations.as_mut()?.pop_front()
+    }
+
+    fn tell(&mut self, what: impl FnOnce() -> What) {
+        if let Some(operations) = &mut self.operations {
+            operations.push_back(Operation { at: Instant::now(), what: what() });
+        }
     }
 
     /// Whether operations can be asked for.
@@ -528,6 +678,12 @@ impl Connection {
         self.end_region(region)
     }
 
+    /// A copy of the first `length` bytes of a region that is still registered, fewer where it has fewer.
+    pub fn peek(&self, key: u32, length: u32) -> Option<Vec<u8>> {
+        let buffer = &self.regions.get(&key)?.buffer;
+        Some(buffer.copy(0, buffer.len().min(length as usize)))
+    }
+
     fn end_region(&self, region: Registered) -> Option<Vec<u8>> {
         if !region.mw.is_null() {
             // SAFETY: an open context, and a window that is freed once. Freeing ends what is bound.
@@ -584,10 +740,7 @@ impl Connection {
     /// Where the region has no room, or the connection is not established.
     pub fn read(&mut self, sink: u32, at: u64, source: u32, offset: u64, length: u32) -> Result<u64> {
         let region = self.regions.get(&sink).ok_or(Error::Region(sink))?;
-        let base = region.buffer.address();
-        let inside =
-            at.checked_sub(base).and_then(|from| from.checked_add(length.into())).is_some_and(|end| end <= region.buffer.len() as u64);
-        if !inside {
+        if region.place(at, length).is_none() {
             return Err(Error::Region(sink));
         }
         let id = self.next_read;
@@ -687,6 +840,8 @@ impl Connection {
         let mut wr: sys::ibv_send_wr = unsafe { std::mem::zeroed() };
         let mut sge = sys::ibv_sge { addr: 0, length: 0, lkey: 0 };
         wr.send_flags = sys::IBV_SEND_SIGNALED;
+        let watched = self.operations.is_some();
+        let mut told = None;
         let posted = match work {
             Work::Send { message, invalidate, solicited } => {
                 let Some(slot) = self.free.pop() else { return Err(self.lacks("a send buffer")) };
@@ -701,10 +856,12 @@ impl Connection {
                 if solicited {
                     wr.send_flags |= sys::IBV_SEND_SOLICITED;
                 }
+                told = watched.then_some(What::Sent { message, invalidate, solicited });
                 Posted::Send { slot }
             }
             Work::Write { key, offset, data } => {
                 let length = data.len() as u32;
+                told = watched.then(|| What::Wrote { key, offset, data: data.clone() });
                 let buffer = Buffer::new(if data.is_empty() { vec![0] } else { data });
                 let mr = self.reg_mr(&buffer, 0)?;
                 // SAFETY: just registered.
@@ -719,7 +876,8 @@ impl Connection {
                 sge = sys::ibv_sge { addr: at, length, lkey: region.lkey };
                 wr.opcode = sys::IBV_WR_RDMA_READ;
                 wr.wr = sys::ibv_send_wr_wr { rdma: sys::ibv_send_wr_rdma { remote_addr: offset, rkey: source } };
-                Posted::Read { id }
+                told = watched.then_some(What::Asked { key: source, offset, length });
+                Posted::Read { id, sink, at, length }
             }
             Work::Bind { key } => {
                 let Some(region) = self.regions.get(&key) else { return Ok(()) };
@@ -762,6 +920,8 @@ impl Connection {
             self.done(failed);
             let source = io::Error::from_raw_os_error(rc.abs());
             self.end(Ended::Failed { operation: name, status: source.to_string() });
+        } else if let Some(what) = told {
+            self.tell(|| what);
         }
         Ok(())
     }
@@ -819,11 +979,21 @@ impl Connection {
             // a queue pair that has just gone into error takes none: that is told by its flushed requests
             let _ = self.post_receive(slot);
             self.established = true;
+            self.tell(|| What::Received { message: message.clone(), invalidated });
             self.events.push_back(Event::Received { message, invalidated });
             return Ok(());
         }
         while let Some((id, posted)) = self.posted.pop_front() {
             let last = id == wc.wr_id;
+            if self.operations.is_some() && !matches!(posted, Posted::Bind) {
+                let read = match posted {
+                    Posted::Read { sink, at, length, .. } => {
+                        self.regions.get(&sink).and_then(|region| Some(region.buffer.copy(region.place(at, length)?, length as usize)))
+                    }
+                    _ => None,
+                };
+                self.tell(|| What::Done { read });
+            }
             // requests of one queue end in order: those before it are done too
             self.done(posted);
             if last {
@@ -854,7 +1024,7 @@ impl Connection {
         match posted {
             Posted::Send { slot } => self.free.push(slot),
             Posted::Write { buffer, mr } => self.release(buffer, mr),
-            Posted::Read { id } => self.events.push_back(Event::ReadDone { id }),
+            Posted::Read { id, .. } => self.events.push_back(Event::ReadDone { id }),
             Posted::Bind => {}
         }
     }
@@ -877,6 +1047,15 @@ impl Connection {
             Some((_, posted)) => posted.name(),
             None => "an operation",
         };
+        let nak = match wc.status {
+            sys::IBV_WC_REM_INV_REQ_ERR => Some(1),
+            sys::IBV_WC_REM_ACCESS_ERR => Some(2),
+            sys::IBV_WC_REM_OP_ERR => Some(3),
+            _ => None,
+        };
+        if let Some(code) = nak.filter(|_| wc.wr_id & RECEIVE == 0) {
+            self.tell(|| What::Refused(code));
+        }
         let mut words = status(self.verbs, wc.status);
         match wc.status {
             sys::IBV_WC_REM_ACCESS_ERR => words += ": the peer's card does not grant that memory",
@@ -893,6 +1072,7 @@ impl Connection {
             return;
         }
         self.over = true;
+        self.tell(|| What::Disconnected { by_peer: why == Ended::ByPeer });
         self.events.push_back(Event::Closed(why));
         // SAFETY: an identifier of ours. That the peer was faster is no failure.
         unsafe { (self.cm.disconnect)(self.id) };
@@ -929,12 +1109,16 @@ impl Connection {
             };
         }
         // SAFETY: an event of ours until it is acknowledged; the private data lies in it.
-        let (kind, status, private_data) = unsafe {
+        let (kind, status, private_data, depths) = unsafe {
             let e = &*event;
-            (e.event, e.status, private_data(&e.conn))
+            // an event tells ours as the peer's, and the other way round
+            (e.event, e.status, private_data(&e.conn), (e.conn.initiator_depth, e.conn.responder_resources))
         };
         if kind == sys::RDMA_CM_EVENT_ESTABLISHED && !private_data.is_empty() {
             self.private_data = private_data;
+        }
+        if kind == sys::RDMA_CM_EVENT_ESTABLISHED && depths != (0, 0) {
+            self.peer_depths = depths;
         }
         // SAFETY: acknowledged once, and not looked at afterwards.
         unsafe { (self.cm.ack_cm_event)(event) };

@@ -168,19 +168,7 @@ impl Context {
     }
 
     pub(crate) fn port(&self, port: u8) -> Result<PortState> {
-        // SAFETY: all zeroes is a value of this plain struct.
-        let mut attr: sys::ibv_port_attr = unsafe { std::mem::zeroed() };
-        let rc = match extended!(self.raw, query_port) {
-            // SAFETY: an open context, and room as long as it says.
-            Some(query) => unsafe { query(self.raw, port, &mut attr, size_of::<sys::ibv_port_attr>()) },
-            // SAFETY: an open context; the function fills in a part of the struct.
-            None => unsafe { (self.verbs.ib().query_port)(self.raw, port, &mut attr) },
-        };
-        if rc != 0 {
-            let source = io::Error::from_raw_os_error(rc);
-            return Err(Error::Call { device: self.device.name.clone(), call: "ibv_query_port", source });
-        }
-        Ok(PortState { active: attr.state == sys::IBV_PORT_ACTIVE, ethernet: attr.link_layer == sys::IBV_LINK_LAYER_ETHERNET })
+        self::port(self.verbs, self.raw, &self.device.name, port)
     }
 }
 
@@ -189,6 +177,23 @@ impl Drop for Context {
         // SAFETY: came from ibv_open_device; what was made of it is gone before it, by the order of fields of its owners.
         unsafe { (self.verbs.ib().close_device)(self.raw) };
     }
+}
+
+/// Asks the driver of an open device.
+pub(crate) fn port(verbs: Verbs, context: *mut sys::ibv_context, name: &str, port: u8) -> Result<PortState> {
+    // SAFETY: all zeroes is a value of this plain struct.
+    let mut attr: sys::ibv_port_attr = unsafe { std::mem::zeroed() };
+    let rc = match extended!(context, query_port) {
+        // SAFETY: an open context, and room as long as it says.
+        Some(query) => unsafe { query(context, port, &mut attr, size_of::<sys::ibv_port_attr>()) },
+        // SAFETY: an open context; the function fills in a part of the struct.
+        None => unsafe { (verbs.ib().query_port)(context, port, &mut attr) },
+    };
+    if rc != 0 {
+        let source = io::Error::from_raw_os_error(rc);
+        return Err(Error::Call { device: name.to_owned(), call: "ibv_query_port", source });
+    }
+    Ok(PortState { active: attr.state == sys::IBV_PORT_ACTIVE, ethernet: attr.link_layer == sys::IBV_LINK_LAYER_ETHERNET })
 }
 
 /// Asks the driver; the clock only where the library can say.

@@ -12,7 +12,7 @@ mod sniffer;
 #[doc(hidden)]
 pub mod sys;
 
-pub use connection::{Connection, Ended, Event, Options, Region, Rights};
+pub use connection::{Connection, Ended, Event, Numbers, Operation, Options, Region, Rights, What};
 pub use device::{Abilities, Device, PortState};
 pub use error::{Error, Result};
 pub use library::Verbs;

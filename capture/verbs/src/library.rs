@@ -40,8 +40,8 @@ macro_rules! functions {
 functions! {
     /// Of libibverbs.
     IbVerbs, "ibv_", ibverbs: get_device_list free_device_list open_device close_device query_device query_port alloc_pd dealloc_pd
-    reg_mr dereg_mr create_comp_channel destroy_comp_channel create_cq destroy_cq get_cq_event ack_cq_events create_qp modify_qp destroy_qp
-    wc_status_str
+    reg_mr dereg_mr create_comp_channel destroy_comp_channel create_cq destroy_cq get_cq_event ack_cq_events create_qp modify_qp query_qp
+    destroy_qp wc_status_str
 }
 
 functions! {

@@ -292,6 +292,7 @@ pub const IBV_WC_LOC_LEN_ERR: c_enum = 1;
 pub const IBV_WC_WR_FLUSH_ERR: c_enum = 5;
 pub const IBV_WC_REM_INV_REQ_ERR: c_enum = 9;
 pub const IBV_WC_REM_ACCESS_ERR: c_enum = 10;
+pub const IBV_WC_REM_OP_ERR: c_enum = 11;
 pub const IBV_WC_RETRY_EXC_ERR: c_enum = 12;
 pub const IBV_WC_RNR_RETRY_EXC_ERR: c_enum = 13;
 pub const IBV_WC_RECV: c_enum = 1 << 7;
@@ -384,6 +385,10 @@ pub struct ibv_qp_attr {
 
 pub const IBV_QP_STATE: c_int = 1;
 pub const IBV_QP_PORT: c_int = 1 << 5;
+pub const IBV_QP_PATH_MTU: c_int = 1 << 8;
+pub const IBV_QP_RQ_PSN: c_int = 1 << 12;
+pub const IBV_QP_SQ_PSN: c_int = 1 << 16;
+pub const IBV_QP_DEST_QPN: c_int = 1 << 20;
 pub const IBV_QPS_INIT: c_enum = 1;
 pub const IBV_QPS_RTR: c_enum = 2;
 
@@ -571,6 +576,8 @@ pub mod ibverbs {
     pub type ack_cq_events = unsafe extern "C" fn(cq: *mut ibv_cq, nevents: c_uint);
     pub type create_qp = unsafe extern "C" fn(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp;
     pub type modify_qp = unsafe extern "C" fn(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;
+    pub type query_qp =
+        unsafe extern "C" fn(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init_attr: *mut ibv_qp_init_attr) -> c_int;
     pub type destroy_qp = unsafe extern "C" fn(qp: *mut ibv_qp) -> c_int;
     pub type wc_status_str = unsafe extern "C" fn(status: c_enum) -> *const c_char;
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use rdmascope_verbs::{Connection, Ended, Error, Event, Listener, Options, Rights, Verbs};
+use rdmascope_verbs::{Connection, Ended, Error, Event, Listener, Options, Rights, Verbs, What};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -205,4 +205,60 @@ fn a_peer_without_receives_and_a_message_too_long() {
         Event::Closed(Ended::Failed { status, .. }) => assert!(status.ends_with("the peer has no receive posted"), "{status}"),
         other => panic!("{other:?}"),
     }
+}
+
+/// What both ends are told to have done, for a record of it.
+#[test]
+fn operations_are_told_as_they_were_posted_and_completed() {
+    let Some(verbs) = verbs() else { return };
+    let (mut client, mut server) = pair(verbs, "127.0.0.1", Options { watch: true, ..Options::default() });
+    let (ours, theirs) = (client.numbers().unwrap(), server.numbers().unwrap());
+    assert_eq!((ours.qp, ours.peer_qp, ours.psn, ours.peer_psn), (theirs.peer_qp, theirs.qp, theirs.peer_psn, theirs.psn));
+    assert_eq!((ours.path_mtu, ours.ethernet), (1024, true));
+    assert_eq!((client.peer_depths(), server.peer_depths()), ((8, 8), (16, 8)));
+    let sink = client.register(vec![0; 1000], WRITE).unwrap();
+    let source = client.register((0..200).collect(), READ).unwrap();
+    client.send(b"keys", None, true).unwrap();
+    received(&mut server);
+    server.write(sink.key, sink.offset, vec![7; 90]).unwrap();
+    let into = server.register(vec![0; 200], Rights::default()).unwrap();
+    let id = server.read(into.key, into.offset + 3, source.key, source.offset, 100).unwrap();
+    server.send(b"done", Some(sink.key), false).unwrap();
+    assert_eq!(next(&mut server), Event::ReadDone { id });
+    assert_eq!(client.peek(sink.key, 90).unwrap(), [7; 90]);
+    received(&mut client);
+    client.close();
+    while client.is_busy() {
+        client.progress().unwrap();
+    }
+    let done = |read| What::Done { read };
+    let sent = |message: &[u8], invalidate, solicited| What::Sent { message: message.into(), invalidate, solicited };
+    let told = |c: &mut Connection| std::iter::from_fn(|| c.poll_operation().map(|o| o.what)).collect::<Vec<_>>();
+    assert_eq!(
+        told(&mut client),
+        [
+            sent(b"keys", None, true),
+            done(None),
+            What::Received { message: b"done".into(), invalidated: Some(sink.key) },
+            What::Disconnected { by_peer: false },
+        ]
+    );
+    assert_eq!(next(&mut server), Event::Closed(Ended::ByPeer));
+    assert_eq!(
+        told(&mut server),
+        [
+            What::Received { message: b"keys".into(), invalidated: None },
+            What::Wrote { key: sink.key, offset: sink.offset, data: vec![7; 90] },
+            What::Asked { key: source.key, offset: source.offset, length: 100 },
+            sent(b"done", Some(sink.key), false),
+            done(None),
+            done(Some((0..100).collect())),
+            done(None),
+            What::Disconnected { by_peer: true },
+        ]
+    );
+    // who does not want to know is told nothing
+    let (mut client, _server) = pair(verbs, "127.0.0.1", Options::default());
+    client.send(b"x", None, false).unwrap();
+    assert_eq!(client.poll_operation(), None);
 }

@@ -69,7 +69,7 @@ fn facts() -> Facts {
     members!(f, ibv_qp_cap: max_send_wr max_recv_wr max_send_sge max_recv_sge max_inline_data);
     members!(f, ibv_qp_init_attr: qp_context send_cq recv_cq srq cap qp_type sq_sig_all);
     members!(f, ibv_qp: context qp_context pd send_cq recv_cq srq handle qp_num state qp_type mutex cond events_completed);
-    members!(f, ibv_qp_attr: qp_state cur_qp_state qkey qp_access_flags cap ah_attr alt_ah_attr pkey_index port_num rate_limit);
+    members!(f, ibv_qp_attr: qp_state cur_qp_state path_mtu qkey rq_psn sq_psn dest_qp_num qp_access_flags cap ah_attr alt_ah_attr pkey_index port_num rate_limit);
     members!(f, ibv_sge: addr length lkey);
     members!(f, ibv_mw_bind_info: mr addr length mw_access_flags);
     members!(f, ibv_send_wr: wr_id next sg_list num_sge opcode send_flags invalidate_rkey wr qp_type bind_mw);
@@ -91,7 +91,8 @@ fn facts() -> Facts {
         IBV_ACCESS_LOCAL_WRITE IBV_ACCESS_REMOTE_WRITE IBV_ACCESS_REMOTE_READ IBV_ACCESS_MW_BIND IBV_WC_EX_WITH_BYTE_LEN
         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK IBV_VALUES_MASK_RAW_CLOCK IBV_WC_SUCCESS
         IBV_WC_LOC_LEN_ERR IBV_WC_WR_FLUSH_ERR IBV_WC_REM_INV_REQ_ERR IBV_WC_REM_ACCESS_ERR IBV_WC_RETRY_EXC_ERR IBV_WC_RNR_RETRY_EXC_ERR
-        IBV_WC_RECV IBV_WC_WITH_INV IBV_QPT_RC IBV_QPT_RAW_PACKET IBV_QP_STATE IBV_QP_PORT IBV_QPS_INIT IBV_QPS_RTR IBV_WR_RDMA_WRITE
+        IBV_WC_RECV IBV_WC_WITH_INV IBV_QPT_RC IBV_QPT_RAW_PACKET IBV_QP_STATE IBV_QP_PORT IBV_QP_PATH_MTU IBV_QP_RQ_PSN
+        IBV_QP_SQ_PSN IBV_QP_DEST_QPN IBV_WC_REM_INV_REQ_ERR IBV_WC_REM_OP_ERR IBV_QPS_INIT IBV_QPS_RTR IBV_WR_RDMA_WRITE
         IBV_WR_SEND IBV_WR_RDMA_READ IBV_WR_BIND_MW IBV_WR_SEND_WITH_INV IBV_SEND_SIGNALED IBV_SEND_SOLICITED IBV_FLOW_ATTR_SNIFFER
         RDMA_PS_TCP RDMA_CM_EVENT_ADDR_RESOLVED RDMA_CM_EVENT_ADDR_ERROR RDMA_CM_EVENT_ROUTE_RESOLVED RDMA_CM_EVENT_ROUTE_ERROR
         RDMA_CM_EVENT_CONNECT_REQUEST RDMA_CM_EVENT_CONNECT_ERROR RDMA_CM_EVENT_UNREACHABLE RDMA_CM_EVENT_REJECTED

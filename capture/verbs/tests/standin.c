@@ -397,6 +397,18 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	return 0;
 }
 
+/* sequence numbers that nobody ever moves: those that a connection begins with */
+int ibv_query_qp(struct ibv_qp *q, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init U)
+{
+	struct qp *peer = ((struct qp *)q)->peer;
+	if (mask & ~(IBV_QP_PATH_MTU | IBV_QP_RQ_PSN | IBV_QP_SQ_PSN | IBV_QP_DEST_QPN) || !peer) return EINVAL;
+	attr->path_mtu = IBV_MTU_1024;
+	attr->sq_psn = 0xfffff0 + q->qp_num;
+	attr->rq_psn = 0xfffff0 + peer->qp.qp_num;
+	attr->dest_qp_num = peer->qp.qp_num;
+	return 0;
+}
+
 int ibv_destroy_qp(struct ibv_qp *q)
 {
 	struct qp *qp = (struct qp *)q;

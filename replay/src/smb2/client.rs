@@ -513,12 +513,18 @@ impl Client {
         }
         let memory = self.channel.lane().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
         match self.start_read_with(file, offset, length, channel, &descriptor(memory)) {
-            Ok(pending) => Ok(Pending { memory: Some(memory), ..pending }),
+            Ok(pending) => Ok(Pending { memory: Some(memory), ..self.granted(pending, &[memory]) }),
             Err(e) => {
                 self.channel.lane().deregister(memory.key);
                 Err(e)
             }
         }
+    }
+
+    /// For the record of a card's connection: a request lets the server at this memory.
+    pub(crate) fn granted(&mut self, pending: Pending, memory: &[Handle]) -> Pending {
+        self.channel.granted(pending.id, memory);
+        pending
     }
 
     /// The second half of a READ.
@@ -700,7 +706,7 @@ impl Client {
             None => (channel, descriptor(memory)),
         };
         match self.start_write_with(file, offset, &[], length, channel, &info) {
-            Ok(pending) => Ok(Pending { memory: Some(memory), ..pending }),
+            Ok(pending) => Ok(Pending { memory: Some(memory), ..self.granted(pending, &[memory]) }),
             Err(e) => {
                 self.channel.lane().deregister(memory.key);
                 Err(e)
@@ -1214,6 +1220,7 @@ impl Client {
             }
             if header.is_response() && !header.is_interim() && self.inbox.len() < INBOX_MAX {
                 self.waiting = self.waiting.saturating_sub(1);
+                self.channel.answered(&bytes);
                 self.inbox.insert(header.message_id, Reply { header, bytes, invalidated, arrived, sealed });
             }
             bytes = rest;

@@ -1,5 +1,6 @@
 //! `rdmascope peer`: an SMB Direct server of our own over userspace iWARP, or a card.
 
+use super::replay::keep;
 use crate::cli::Peer;
 use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::keys::ntlm::nt_hash;
@@ -35,7 +36,8 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
     };
     let share =
         Arc::new(Share { name: args.name.clone(), storage, writable: args.share.is_none() || args.allow_writes, users: users(args)? });
-    let config = Config { transport: args.transport.transport()?, ..Config::for_soft_iwarp() };
+    let wire = args.keep.as_deref().map(keep).transpose()?;
+    let config = Config { transport: args.transport.transport()?, wire, ..Config::for_soft_iwarp() };
     #[cfg(target_os = "linux")]
     if let Transport::Verbs(verbs) = config.transport {
         return cards(args, verbs, &share, &config);

@@ -1,7 +1,7 @@
 //! `rdmascope probe HOST`: an SMB Direct server put to the cases of the conformance suite.
 
 use super::replay::resolve;
-use crate::cli::{Carrier, Color, Probe, ProbeFormat};
+use crate::cli::{Color, Probe, ProbeFormat};
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
 use rdmascope_replay::channel::Config;
@@ -32,9 +32,6 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let transport = args.transport.transport()?;
-    if args.keep.is_some() && args.transport == Carrier::Verbs {
-        bail!("-w: what a card sends is not seen here; capture it on the wire");
-    }
     let (host, address) = resolve(args.host.as_deref().unwrap_or_default(), transport.port())?;
     let target = Target {
         address,

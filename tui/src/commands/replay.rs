@@ -10,10 +10,12 @@ use rdmascope_dissector::wire::smb2::info::{InfoType, class_name};
 use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::script::{Action, Outcome, Plan, Planned, Recording, Step, Wanted, Whole, prepare, run as play};
 use rdmascope_replay::smb2::client::{Client, Options, Signatures};
+use rdmascope_replay::wire::Wire;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -56,11 +58,8 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     if let Some(bytes) = args.fragment {
         config.smbd.max_fragmented_size = bytes;
     }
-    let mut channel = Channel::connect(address, &config, CONNECT_TIMEOUT).with_context(|| format!("cannot connect to {address}"))?;
-    if let Some(path) = &args.keep {
-        let file = File::create(path).with_context(|| format!("{} cannot be written", path.display()))?;
-        channel.record(Box::new(file), &path.display().to_string())?;
-    }
+    config.wire = args.keep.as_deref().map(keep).transpose()?;
+    let channel = Channel::connect(address, &config, CONNECT_TIMEOUT).with_context(|| format!("cannot connect to {address}"))?;
     let mut client = Client::negotiate(channel, Options { sign: args.sign, encrypt: args.encrypt, ..Options::default() })?;
     client.session_setup(&who)?;
     if args.encrypt && !client.is_encrypted() || args.sign && !client.is_signed() {
@@ -117,6 +116,12 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     played?;
     finished?;
     Ok(if total.differ > 0 { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
+}
+
+/// A file for our own wire.
+pub(super) fn keep(path: &Path) -> Result<Wire> {
+    let file = File::create(path).with_context(|| format!("{} cannot be written", path.display()))?;
+    Ok(Wire::new(Box::new(file), &path.display().to_string())?)
 }
 
 /// HOST, HOST:PORT, or an IPv6 address with or without brackets; with `port` where there is none.

@@ -1,0 +1,708 @@
+//! What a card reports, told as RoCEv2 packets: nobody shows the frames of a card to its user.
+//!
+//! | in the file | where it comes from |
+//! | --- | --- |
+//! | queue pairs, path MTU, PSNs of the first packets | the card was asked when the connection was set up |
+//! | addresses, ports, depths, private data | the communication manager |
+//! | our Sends, RDMA Writes and RDMA Reads | what was posted |
+//! | the peer's Sends | completions of receives |
+//! | acknowledgements, answers to our reads, NAKs | completions of what was posted |
+//! | the peer's RDMA Writes and Reads in our memory | worked out from the reply (see [`Card::answered`]), and said so in a comment |
+//! | Ethernet addresses, IP identifications, communication identifiers | made up |
+//! | what was lost or sent again, congestion, the time on the wire | not there: nobody told us |
+//!
+//! The reply of a READ is told after the RDMA Writes that it stands for, and so completions are held until those above have read the
+//! messages that they brought.
+
+use super::{ETHERNET, Wire, addresses, frame, octets, transport_checksum};
+use crate::iwarp::Time;
+use crate::iwarp::memory::Handle;
+use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::wire::ib::bth::{Bth, Opcode, Part};
+use rdmascope_dissector::wire::ib::cm::{
+    AlternatePath, Attribute, DisconnectHead, DisconnectReplyHead, IpCm, PrimaryPath, ReadyHead, ReplyHead, RequestHead, RequestIds,
+};
+use rdmascope_dissector::wire::ib::icrc::{self, Cover};
+use rdmascope_dissector::wire::ib::mad::{CLASS_CM, Mad};
+use rdmascope_dissector::wire::smb2::{Command, Header, NtStatus, read_write};
+use rdmascope_verbs::{Numbers, What};
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+const UDP: u8 = 17;
+/// RoCEv2 (annex A17).
+const PORT: u16 = 4791;
+/// The queue pair of the communication manager, and its key.
+const QP1: u32 = 1;
+const QP1_KEY: u32 = 0x8001_0000;
+/// Bytes of a management datagram.
+const MAD_LEN: usize = 256;
+const PSN_MASK: u32 = 0x00ff_ffff;
+/// ACK without a count of credits (IBA volume 1, table 44).
+const ACK: u8 = 0x1f;
+const NAK: u8 = 0x60;
+/// Requests that wait for their replies at most.
+const GRANTS_MAX: usize = 65_536;
+
+const FIRST: &str = "Made by rdmascope from what its RDMA card reported, which shows no frames: messages, memory, keys, queue pairs and their order are \
+                     those of the connection. Times are those of posting and completion. Retransmissions and congestion are not seen.";
+const WORKED_OUT: &str = "Worked out from the reply, as the card shows no such operation: the peer's RDMA in our memory.";
+
+/// What a connection is known by.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    /// The device: its name.
+    pub(crate) device: String,
+    pub(crate) numbers: Numbers,
+    /// Our address and port, and the peer's.
+    pub(crate) addresses: [SocketAddr; 2],
+    /// Responder resources and initiator depth, ours and the peer's.
+    pub(crate) depths: [(u8, u8); 2],
+    /// Ours and the peer's.
+    pub(crate) private_data: [Vec<u8>; 2],
+    pub(crate) we_connected: bool,
+}
+
+/// One end.
+#[derive(Debug)]
+struct Side {
+    qp: u32,
+    /// Of its next request.
+    psn: u32,
+    /// Messages of the other end that it has completed, 24 bits.
+    msn: u32,
+    comm_id: u32,
+    /// IP identification of its next packet.
+    id: u16,
+}
+
+/// A request of ours that was not acknowledged yet.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    first: u32,
+    last: u32,
+    is_read: bool,
+}
+
+/// What is told.
+#[derive(Debug)]
+enum Told {
+    Card(What),
+    /// The peer wrote into our memory, or read it (`wrote` false).
+    WorkedOut {
+        wrote: bool,
+        key: u32,
+        offset: u64,
+        data: Vec<u8>,
+    },
+}
+
+/// What a message does.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Send {
+        invalidate: Option<u32>,
+        solicited: bool,
+    },
+    Write {
+        key: u32,
+        offset: u64,
+        whole: u32,
+    },
+    /// The answer to a read.
+    Response {
+        msn: u32,
+    },
+}
+
+/// Writes one connection of a card.
+#[derive(Debug)]
+pub(crate) struct Card {
+    pub(super) wire: Wire,
+    interface: u32,
+    ends: [(IpAddr, u16); 2],
+    /// Ours and the peer's.
+    sides: [Side; 2],
+    mtu: usize,
+    open: VecDeque<Open>,
+    held: VecDeque<(Time, Told)>,
+    /// By request: the memory that its answer is to be found in.
+    grants: HashMap<u64, Vec<Handle>>,
+    client: usize,
+    /// Of the next management datagram.
+    mad_psn: u32,
+    over: bool,
+}
+
+impl Card {
+    /// A connection, with the handshake of the communication manager, as if it had come all at once at `now` (ns since 1970).
+    pub(crate) fn new(wire: Wire, known: &Known, now: Time) -> Self {
+        let n = &known.numbers;
+        let link = if n.ethernet { "RoCE" } else { "InfiniBand, told in packets of RoCEv2" };
+        let description = format!(
+            "Made by rdmascope from what RDMA card {} reported of our own connections ({link}); no frame here was captured",
+            known.device
+        );
+        let (interface, number) = wire.open(&format!("rdmascope verbs {}", known.device), &description);
+        let side = |at: usize, qp, psn| Side { qp, psn, msn: 0, comm_id: number << 1 | at as u32, id: 0 };
+        let mut card = Self {
+            wire,
+            interface,
+            ends: addresses(known.addresses[0], known.addresses[1]),
+            sides: [side(0, n.qp, n.psn), side(1, n.peer_qp, n.peer_psn)],
+            mtu: n.path_mtu.clamp(256, 4096) as usize,
+            open: VecDeque::new(),
+            held: VecDeque::new(),
+            grants: HashMap::new(),
+            client: usize::from(!known.we_connected),
+            mad_psn: 0,
+            over: false,
+        };
+        card.handshake(now, known);
+        card
+    }
+
+    /// An operation of the card. It is written when [`Card::release`] says that all messages before it were read.
+    pub(crate) fn hold(&mut self, at: Time, what: What) {
+        self.held.push_back((at, Told::Card(what)));
+    }
+
+    /// Writes what is held.
+    pub(crate) fn release(&mut self) {
+        while let Some((at, told)) = self.held.pop_front() {
+            self.tell(at, told);
+        }
+    }
+
+    /// The connection ends by our leaving, where it has not ended yet.
+    pub(crate) fn closed(&mut self, now: Time) {
+        self.release();
+        self.tell(now, Told::Card(What::Disconnected { by_peer: false }));
+    }
+
+    /// Request `id` (its MessageId) lets the peer at memory of ours.
+    pub(crate) fn granted(&mut self, id: u64, memory: &[Handle]) {
+        if self.grants.len() < GRANTS_MAX {
+            self.grants.insert(id, memory.to_vec());
+        }
+    }
+
+    /// The reply to a request, in the clear. Where it says that data went by RDMA, that is told before the message that brought it: the count
+    /// is the reply's, and the bytes are those that are in our memory now, by `peek`.
+    pub(crate) fn answered(&mut self, now: Time, reply: &[u8], peek: impl Fn(u32, u32) -> Option<Vec<u8>>) {
+        let Ok((_, header)) = Header::parse(reply, &mut Off) else { return };
+        let Some(memory) = self.grants.remove(&header.message_id) else { return };
+        let body = &reply[Header::LEN.min(reply.len())..];
+        let (wrote, mut left) = match header.command {
+            Command::READ => (true, read_write::ReadResponseFixed::parse(body, &mut Off).map_or(0, |(_, r)| r.data_remaining)),
+            Command::WRITE => (false, read_write::WriteResponseFixed::parse(body, &mut Off).map_or(0, |(_, r)| r.count)),
+            _ => return,
+        };
+        if header.status() != NtStatus::SUCCESS {
+            return;
+        }
+        let place = self.held.iter().position(|(_, told)| matches!(told, Told::Card(What::Received { .. }))).unwrap_or(self.held.len());
+        let at = self.held.get(place).map_or(now, |(at, _)| *at);
+        let mut told = Vec::new();
+        for handle in memory {
+            let Some(data) = peek(handle.key, left.min(handle.length)).filter(|data| !data.is_empty()) else { break };
+            left -= data.len() as u32;
+            told.push((at, Told::WorkedOut { wrote, key: handle.key, offset: handle.offset, data }));
+        }
+        for told in told.into_iter().rev() {
+            self.held.insert(place, told);
+        }
+    }
+
+    fn tell(&mut self, now: Time, told: Told) {
+        match told {
+            Told::Card(What::Sent { message, invalidate, solicited }) => {
+                let open = self.message(now, 0, Kind::Send { invalidate, solicited }, &message, &[]);
+                self.open.push_back(open);
+            }
+            Told::Card(What::Wrote { key, offset, data }) => {
+                let open = self.message(now, 0, Kind::Write { key, offset, whole: data.len() as u32 }, &data, &[]);
+                self.open.push_back(open);
+            }
+            Told::Card(What::Asked { key, offset, length }) => {
+                let open = self.ask(now, 0, key, offset, length, &[]);
+                self.open.push_back(open);
+            }
+            Told::Card(What::Done { read }) => {
+                let Some(open) = self.open.pop_front() else { return };
+                let msn = self.complete(1);
+                match read {
+                    Some(data) => self.answer(now, 1, open, msn, &data),
+                    // its bytes were not looked at, and are not made up
+                    None if open.is_read => {}
+                    None => self.acknowledge(now, 1, open.last, ACK, msn),
+                }
+            }
+            Told::Card(What::Refused(code)) => {
+                if let Some(open) = self.open.pop_front() {
+                    let msn = self.sides[1].msn;
+                    self.acknowledge(now, 1, open.first, NAK | code & 0x1f, msn);
+                }
+            }
+            Told::Card(What::Received { message, invalidated }) => {
+                let open = self.message(now, 1, Kind::Send { invalidate: invalidated, solicited: false }, &message, &[]);
+                let msn = self.complete(0);
+                self.acknowledge(now, 0, open.last, ACK, msn);
+            }
+            Told::Card(What::Disconnected { by_peer }) => self.disconnect(now, by_peer),
+            Told::WorkedOut { wrote: true, key, offset, data } => {
+                self.message(now, 1, Kind::Write { key, offset, whole: data.len() as u32 }, &data, &[WORKED_OUT]);
+                // the acknowledgement of the reply stands for this one too
+                self.complete(0);
+            }
+            Told::WorkedOut { wrote: false, key, offset, data } => {
+                let open = self.ask(now, 1, key, offset, data.len() as u32, &[WORKED_OUT]);
+                let msn = self.complete(0);
+                self.answer(now, 0, open, msn, &data);
+            }
+        }
+    }
+
+    // ---- messages
+
+    /// One more message was completed by `end`.
+    fn complete(&mut self, end: usize) -> u32 {
+        let side = &mut self.sides[end];
+        side.msn = (side.msn + 1) & PSN_MASK;
+        side.msn
+    }
+
+    /// A Send or RDMA Write of `from`, in packets of the path MTU.
+    fn message(&mut self, now: Time, from: usize, kind: Kind, bytes: &[u8], comments: &[&str]) -> Open {
+        let first = self.sides[from].psn;
+        let next = self.packets(now, from, first, kind, bytes, comments);
+        self.sides[from].psn = next;
+        Open { first, last: next.wrapping_sub(1) & PSN_MASK, is_read: false }
+    }
+
+    /// An RDMA Read Request; its answer has as many sequence numbers as packets.
+    fn ask(&mut self, now: Time, from: usize, key: u32, offset: u64, length: u32, comments: &[&str]) -> Open {
+        let first = self.sides[from].psn;
+        let count = (length as usize).div_ceil(self.mtu).max(1) as u32;
+        let next = first.wrapping_add(count) & PSN_MASK;
+        self.sides[from].psn = next;
+        let head = self.bth(1 - from, Opcode::RC_RDMA_READ_REQUEST, first, true, false);
+        self.packet(now, from, head, &reth(key, offset, length), &[], comments);
+        Open { first, last: next.wrapping_sub(1) & PSN_MASK, is_read: true }
+    }
+
+    fn answer(&mut self, now: Time, from: usize, open: Open, msn: u32, bytes: &[u8]) {
+        self.packets(now, from, open.first, Kind::Response { msn }, bytes, &[]);
+    }
+
+    /// The packets of a message, the first of which has this sequence number; the number behind the last.
+    fn packets(&mut self, now: Time, from: usize, first: u32, kind: Kind, bytes: &[u8], comments: &[&str]) -> u32 {
+        let count = bytes.len().div_ceil(self.mtu).max(1);
+        let mut psn = first;
+        for n in 0..count {
+            let piece = &bytes[n * self.mtu..bytes.len().min((n + 1) * self.mtu)];
+            let last = n + 1 == count;
+            let part = match (n, last) {
+                (0, true) => Part::Only,
+                (0, false) => Part::First,
+                (_, false) => Part::Middle,
+                (_, true) => Part::Last,
+            };
+            let opcode = opcode(kind, part);
+            let ext = match kind {
+                Kind::Send { invalidate: Some(key), .. } if last => key.to_be_bytes().to_vec(),
+                Kind::Write { key, offset, whole } if n == 0 => reth(key, offset, whole),
+                Kind::Response { msn } if n == 0 || last => aeth(ACK, msn),
+                _ => Vec::new(),
+            };
+            let solicited = last && matches!(kind, Kind::Send { solicited: true, .. });
+            let asks = last && !matches!(kind, Kind::Response { .. });
+            let head = self.bth(1 - from, opcode, psn, asks, solicited);
+            self.packet(now, from, head, &ext, piece, if n == 0 { comments } else { &[] });
+            psn = psn.wrapping_add(1) & PSN_MASK;
+        }
+        psn
+    }
+
+    fn acknowledge(&mut self, now: Time, from: usize, psn: u32, syndrome: u8, msn: u32) {
+        let head = self.bth(1 - from, Opcode::RC_ACKNOWLEDGE, psn, false, false);
+        self.packet(now, from, head, &aeth(syndrome, msn), &[], &[]);
+    }
+
+    /// A header to an end's queue pair.
+    fn bth(&self, to: usize, opcode: Opcode, psn: u32, asks: bool, solicited: bool) -> Bth {
+        Bth {
+            opcode: opcode.0,
+            bits: u8::from(solicited) << 7,
+            p_key: 0xffff,
+            resv8: 0,
+            dest_qp: self.sides[to].qp,
+            ack: u8::from(asks) << 7,
+            psn,
+        }
+    }
+
+    fn packet(&mut self, now: Time, from: usize, mut head: Bth, ext: &[u8], payload: &[u8], comments: &[&str]) {
+        let pad = payload.len().next_multiple_of(4) - payload.len();
+        head.bits |= (pad as u8) << 4;
+        let mut udp = Vec::with_capacity(8 + Bth::LEN + ext.len() + payload.len() + 8);
+        // the source port spreads connections over paths
+        let port = 0xc000 | (self.sides[0].qp ^ self.sides[1].qp) as u16 & 0x3fff;
+        udp.extend_from_slice(&port.to_be_bytes());
+        udp.extend_from_slice(&PORT.to_be_bytes());
+        udp.extend_from_slice(&[0; 4]);
+        head.emit(&mut udp);
+        udp.extend_from_slice(ext);
+        udp.extend_from_slice(payload);
+        udp.resize(udp.len() + pad + 4, 0);
+        let length = (udp.len() as u16).to_be_bytes();
+        udp[4..6].copy_from_slice(&length);
+        let id = self.sides[from].id;
+        self.sides[from].id = id.wrapping_add(1);
+        let v6 = self.ends[0].0.is_ipv6();
+        let mut bytes = frame(&self.ends, from, UDP, id, &udp);
+        let (cover, at) = if v6 { (Cover::Ipv6, ETHERNET + 40) } else { (Cover::Ipv4, ETHERNET + 20) };
+        let end = bytes.len() - 4;
+        if let Some(crc) = icrc::invariant(cover, &bytes[ETHERNET..end]) {
+            bytes[end..].copy_from_slice(&crc.to_le_bytes());
+        }
+        if v6 {
+            // IPv4 does without; the invariant CRC does not cover it
+            let sum = match transport_checksum(&self.ends, from, UDP, &bytes[at..]) {
+                0 => 0xffff,
+                sum => sum,
+            };
+            bytes[at + 6..at + 8].copy_from_slice(&sum.to_be_bytes());
+        }
+        self.wire.frame(self.interface, now, &bytes, comments);
+    }
+
+    // ---- the communication manager
+
+    fn handshake(&mut self, now: Time, known: &Known) {
+        let (client, server) = (self.client, 1 - self.client);
+        let gid = |at: usize| octets(self.ends[at].0);
+        let (client_depths, server_depths) = (known.depths[client], known.depths[server]);
+        let mtu_code = self.mtu.ilog2().saturating_sub(7) as u8;
+
+        let mut request = Vec::with_capacity(MAD_LEN);
+        RequestIds { local_comm_id: self.sides[client].comm_id, reserved: [0; 4] }.emit(&mut request);
+        // the TCP port space of the RDMA-CM (annex A11)
+        request.extend_from_slice(&(0x0106_0000 | u64::from(self.ends[server].1)).to_be_bytes());
+        RequestHead {
+            local_ca_guid: 0,
+            reserved: [0; 4],
+            local_q_key: 0,
+            local_qpn: self.sides[client].qp,
+            responder_resources: client_depths.0,
+            local_eecn: 0,
+            initiator_depth: client_depths.1,
+            remote_eecn: 0,
+            // 5 bits of timeout, reliable connection, end-to-end flow control
+            service: 20 << 3 | 1,
+            starting_psn: self.sides[client].psn,
+            retries: 20 << 3 | 7,
+            p_key: 0xffff,
+            mtu: mtu_code << 4 | 6,
+            cm: 15 << 4,
+            local_lid: 0xffff,
+            remote_lid: 0xffff,
+        }
+        .emit(&mut request);
+        request.extend_from_slice(&gid(client));
+        request.extend_from_slice(&gid(server));
+        PrimaryPath { flow: 0, traffic_class: 0, hop_limit: 64, level: 0, timeout: 19 << 3 }.emit(&mut request);
+        AlternatePath {
+            local_lid: 0,
+            remote_lid: 0,
+            local_gid: [0; 16],
+            remote_gid: [0; 16],
+            flow: 0,
+            traffic_class: 0,
+            hop_limit: 0,
+            level: 0,
+            timeout: 0,
+        }
+        .emit(&mut request);
+        let v6 = self.ends[0].0.is_ipv6();
+        IpCm { version: 0, ip: if v6 { 6 } else { 4 } << 4, source_port: self.ends[client].1 }.emit(&mut request);
+        for at in [client, server] {
+            let mut address = gid(at);
+            if !v6 {
+                address[..12].fill(0);
+            }
+            request.extend_from_slice(&address);
+        }
+        request.extend_from_slice(&known.private_data[client]);
+        self.datagram(now, client, Attribute::CONNECT_REQUEST, request, &[FIRST]);
+
+        let mut reply = Vec::with_capacity(MAD_LEN);
+        ReplyHead {
+            local_comm_id: self.sides[server].comm_id,
+            remote_comm_id: self.sides[client].comm_id,
+            local_q_key: 0,
+            local_qpn: self.sides[server].qp,
+            reserved0: [0],
+            local_eecn: 0,
+            reserved1: [0],
+            starting_psn: self.sides[server].psn,
+            reserved2: [0],
+            responder_resources: server_depths.0,
+            initiator_depth: server_depths.1,
+            flow: 1,
+            retries: 6 << 5,
+            local_ca_guid: 0,
+        }
+        .emit(&mut reply);
+        reply.extend_from_slice(&known.private_data[server]);
+        self.datagram(now, server, Attribute::CONNECT_REPLY, reply, &[]);
+
+        let mut ready = Vec::with_capacity(MAD_LEN);
+        ReadyHead { local_comm_id: self.sides[client].comm_id, remote_comm_id: self.sides[server].comm_id }.emit(&mut ready);
+        self.datagram(now, client, Attribute::READY_TO_USE, ready, &[]);
+    }
+
+    fn disconnect(&mut self, now: Time, by_peer: bool) {
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
+        let from = usize::from(by_peer);
+        let (local_comm_id, remote_comm_id) = (self.sides[from].comm_id, self.sides[1 - from].comm_id);
+        let mut bytes = Vec::with_capacity(MAD_LEN);
+        DisconnectHead { local_comm_id, remote_comm_id, remote_qpn: self.sides[1 - from].qp, reserved: [0] }.emit(&mut bytes);
+        self.datagram(now, from, Attribute::DISCONNECT_REQUEST, bytes, &[]);
+        // ours answers; whether the peer's does, nobody says
+        if by_peer {
+            let mut bytes = Vec::with_capacity(MAD_LEN);
+            DisconnectReplyHead { local_comm_id: remote_comm_id, remote_comm_id: local_comm_id }.emit(&mut bytes);
+            self.datagram(now, 0, Attribute::DISCONNECT_REPLY, bytes, &[]);
+        }
+    }
+
+    /// A message of the communication manager; private data that is longer than it has room for is cut off.
+    fn datagram(&mut self, now: Time, from: usize, attribute: Attribute, message: Vec<u8>, comments: &[&str]) {
+        let mut payload = Vec::with_capacity(MAD_LEN);
+        Mad {
+            base_version: 1,
+            class: CLASS_CM,
+            class_version: 2,
+            method: 3,
+            status: 0,
+            class_specific: 0,
+            transaction_id: self.sides[self.client].comm_id.into(),
+            attribute_id: attribute.0,
+            reserved: [0; 2],
+            attribute_modifier: 0,
+        }
+        .emit(&mut payload);
+        payload.extend_from_slice(&message);
+        payload.resize(MAD_LEN, 0);
+        // the datagram header: key and source queue pair
+        let deth = [QP1_KEY.to_be_bytes(), QP1.to_be_bytes()].concat();
+        let head = Bth { dest_qp: QP1, ..self.bth(from, Opcode::UD_SEND_ONLY, self.mad_psn, false, false) };
+        self.mad_psn = (self.mad_psn + 1) & PSN_MASK;
+        self.packet(now, from, head, &deth, &payload, comments);
+    }
+}
+
+/// The RDMA extended header.
+fn reth(key: u32, offset: u64, length: u32) -> Vec<u8> {
+    [&offset.to_be_bytes()[..], &key.to_be_bytes(), &length.to_be_bytes()].concat()
+}
+
+/// The ACK extended header.
+fn aeth(syndrome: u8, msn: u32) -> Vec<u8> {
+    (u32::from(syndrome) << 24 | msn & PSN_MASK).to_be_bytes().to_vec()
+}
+
+fn opcode(kind: Kind, part: Part) -> Opcode {
+    match (kind, part) {
+        (Kind::Send { .. }, Part::First) => Opcode::RC_SEND_FIRST,
+        (Kind::Send { .. }, Part::Middle) => Opcode::RC_SEND_MIDDLE,
+        (Kind::Send { invalidate: None, .. }, Part::Last) => Opcode::RC_SEND_LAST,
+        (Kind::Send { invalidate: None, .. }, Part::Only) => Opcode::RC_SEND_ONLY,
+        (Kind::Send { invalidate: Some(_), .. }, Part::Last) => Opcode::RC_SEND_LAST_INVALIDATE,
+        (Kind::Send { invalidate: Some(_), .. }, Part::Only) => Opcode::RC_SEND_ONLY_INVALIDATE,
+        (Kind::Write { .. }, Part::First) => Opcode::RC_RDMA_WRITE_FIRST,
+        (Kind::Write { .. }, Part::Middle) => Opcode::RC_RDMA_WRITE_MIDDLE,
+        (Kind::Write { .. }, Part::Last) => Opcode::RC_RDMA_WRITE_LAST,
+        (Kind::Write { .. }, Part::Only) => Opcode::RC_RDMA_WRITE_ONLY,
+        (Kind::Response { .. }, Part::First) => Opcode::RC_RDMA_READ_RESPONSE_FIRST,
+        (Kind::Response { .. }, Part::Middle) => Opcode::RC_RDMA_READ_RESPONSE_MIDDLE,
+        (Kind::Response { .. }, Part::Last) => Opcode::RC_RDMA_READ_RESPONSE_LAST,
+        (Kind::Response { .. }, Part::Only) => Opcode::RC_RDMA_READ_RESPONSE_ONLY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdmascope_analyzer::env::Options;
+    use rdmascope_analyzer::op::{End, Placement, RdmaOp, Verb};
+    use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+    use rdmascope_analyzer::report::{Handshake, Report, Sink};
+    use rdmascope_capture::CaptureFile;
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Who, what, where in memory, the key that it ends, and the bytes of all its packets.
+    type Op = (End, Verb, Option<(u32, u64)>, Option<u32>, Vec<u8>);
+
+    #[derive(Default)]
+    struct Ops(Vec<Op>);
+
+    impl Sink for Ops {
+        fn op(&mut self, _: u32, op: &RdmaOp<'_>) {
+            if op.part.begins() {
+                let place = match op.placement {
+                    Placement::Memory { key, address } => Some((key, address)),
+                    _ => None,
+                };
+                self.0.push((op.by, op.verb, place, None, Vec::new()));
+            }
+            let last = self.0.last_mut().unwrap();
+            last.3 = last.3.or(op.invalidate);
+            last.4.extend_from_slice(op.bytes);
+        }
+    }
+
+    fn known(us: &str, peer: &str, we_connected: bool, path_mtu: u32) -> Known {
+        Known {
+            device: "card0".into(),
+            numbers: Numbers { qp: 0x11, peer_qp: 0x12, psn: 0xff_fffe, peer_psn: 7, path_mtu, ethernet: true },
+            addresses: [us.parse().unwrap(), peer.parse().unwrap()],
+            depths: [(16, 8), (4, 2)],
+            private_data: [Vec::new(), b"theirs".to_vec()],
+            we_connected,
+        }
+    }
+
+    /// What a card did, kept and analyzed.
+    fn analyzed(known: &Known, what: impl FnOnce(&mut Card)) -> (Report, Ops, Vec<String>) {
+        let kept = Kept::default();
+        let wire = Wire::new(Box::new(kept.clone()), "wire").unwrap();
+        let mut card = Card::new(wire.clone(), known, 1_700_000_000_000_000_000);
+        what(&mut card);
+        card.closed(1_700_000_000_001_000_000);
+        wire.flush().unwrap();
+        let file = CaptureFile::from_bytes(std::mem::take(&mut *kept.0.lock().unwrap()), "wire").unwrap();
+        let mut pipeline = Pipeline::with_sink(Options::default(), Ops::default());
+        let (mut number, mut comments) = (0, Vec::new());
+        for record in file.records() {
+            let record = record.unwrap();
+            number += 1;
+            comments.extend(record.comments().map(|c| format!("{number}: {c}")));
+            let (time_ns, link_type, wire_len, interface) = (record.time_ns, record.link_type, record.wire_len, record.interface);
+            pipeline.frame(&FrameMeta { number, time_ns, link_type, wire_len, interface }, record.bytes, &mut Off);
+        }
+        let (report, ops) = pipeline.finish();
+        (report, ops, comments)
+    }
+
+    #[test]
+    fn operations_read_back_over_both_families_in_both_roles() {
+        let bytes = |n: usize| (0..n).map(|n| (n % 251) as u8).collect::<Vec<_>>();
+        for (us, peer) in
+            [("192.0.2.1:40000", "192.0.2.2:4420"), ("[2001:db8::1]:40000", "[2001:db8::2]:4420"), ("192.0.2.1:1", "[2001:db8::2]:2")]
+        {
+            for (we_connected, mtu) in [(true, 1024), (false, 1024), (true, 4096), (false, 256)] {
+                let known = known(us, peer, we_connected, mtu);
+                let (report, ops, comments) = analyzed(&known, |card| {
+                    card.hold(5, What::Sent { message: bytes(3001), invalidate: None, solicited: true });
+                    card.hold(6, What::Done { read: None });
+                    card.hold(7, What::Wrote { key: 9, offset: 1 << 40, data: bytes(2048) });
+                    card.hold(7, What::Asked { key: 10, offset: 77, length: 5000 });
+                    card.hold(8, What::Sent { message: Vec::new(), invalidate: Some(11), solicited: false });
+                    card.hold(9, What::Done { read: None });
+                    card.hold(9, What::Done { read: Some(bytes(5000)) });
+                    card.hold(9, What::Done { read: None });
+                    card.hold(10, What::Received { message: bytes(1), invalidated: Some(12) });
+                    card.hold(10, What::Wrote { key: 13, offset: 0, data: bytes(10) });
+                    card.hold(11, What::Refused(2));
+                });
+                let [connection] = &report.connections[..] else { panic!("{us}: {} connections", report.connections.len()) };
+                assert_eq!(connection.handshake, Handshake::Seen);
+                let health = connection.health;
+                let wrong = (health.icrc_bad, health.sequence_gaps, health.retransmissions, health.duplicates);
+                assert_eq!((wrong, health.naks), ((0, 0, 0, 0), 1), "{us} {mtu}");
+                assert_eq!(connection.closed.map(|(by, how, _)| (by, how)), Some((Some(usize::from(!we_connected)), "DREQ")));
+                // the client is End::A
+                let (ours, theirs) = if we_connected { (End::A, End::B) } else { (End::B, End::A) };
+                let expected = [
+                    (ours, Verb::Send, None, None, bytes(3001)),
+                    (ours, Verb::Write, Some((9, 1 << 40)), None, bytes(2048)),
+                    (ours, Verb::ReadRequest, Some((10, 77)), None, Vec::new()),
+                    (ours, Verb::SendInvalidate, None, Some(11), Vec::new()),
+                    (theirs, Verb::ReadResponse, Some((10, 77)), None, bytes(5000)),
+                    (theirs, Verb::SendInvalidate, None, Some(12), bytes(1)),
+                    (ours, Verb::Write, Some((13, 0)), None, bytes(10)),
+                ];
+                assert_eq!(ops.0, expected, "{us} {mtu}");
+                assert_eq!(comments, [format!("1: {FIRST}")]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_peer_did_in_our_memory_stands_before_the_reply() {
+        let reply = |command: Command, id, status: u32, count: u32| {
+            let mut bytes = Vec::new();
+            let flags = 1;
+            Header { status_or_channel_sequence: status, flags, ..Header::request(command, id) }.emit(&mut bytes);
+            // the count is data_remaining of one, and count of the other
+            let at = bytes.len() + if command == Command::READ { 8 } else { 4 };
+            bytes.resize(bytes.len() + 17, 0);
+            bytes[at..at + 4].copy_from_slice(&count.to_le_bytes());
+            bytes
+        };
+        let known = known("192.0.2.1:40000", "192.0.2.2:445", true, 1024);
+        let (_, ops, comments) = analyzed(&known, |card| {
+            let memory = |key| Handle { key, offset: 4096, length: 1500 };
+            card.granted(1, &[memory(21), memory(22)]);
+            card.granted(2, &[memory(23)]);
+            card.granted(3, &[memory(24)]);
+            card.hold(1, What::Sent { message: b"asks".to_vec(), invalidate: None, solicited: false });
+            for n in 0..3 {
+                card.hold(2, What::Received { message: vec![n], invalidated: None });
+            }
+            let peek = |key: u32, length: u32| Some(vec![key as u8; length as usize]);
+            card.answered(3, &reply(Command::READ, 1, 0, 2000), peek);
+            card.answered(3, &reply(Command::WRITE, 2, 0, 1200), peek);
+            // an error moved nothing that we know of, and what nobody asked for is nothing either
+            card.answered(3, &reply(Command::READ, 3, 0xc000_0022, 100), peek);
+            card.answered(3, &reply(Command::READ, 4, 0, 100), peek);
+            card.answered(3, &reply(Command::READ, 1, 0, 2000), peek);
+            card.answered(3, b"no SMB2", peek);
+        });
+        let said: Vec<_> = ops.0.iter().map(|(by, verb, place, _, bytes)| (*by, *verb, *place, bytes.len())).collect();
+        let at = |key| Some((key, 4096));
+        assert_eq!(
+            said,
+            [
+                (End::A, Verb::Send, None, 4),
+                (End::B, Verb::Write, at(21), 1500),
+                (End::B, Verb::Write, at(22), 500),
+                (End::B, Verb::ReadRequest, at(23), 0),
+                (End::A, Verb::ReadResponse, at(23), 1200),
+                (End::B, Verb::Send, None, 1),
+                (End::B, Verb::Send, None, 1),
+                (End::B, Verb::Send, None, 1),
+            ]
+        );
+        assert!(ops.0[1].4.iter().all(|b| *b == 21) && ops.0[4].4.iter().all(|b| *b == 23));
+        assert_eq!(comments.iter().filter(|c| c.contains("Worked out")).count(), 3);
+    }
+}

@@ -1,0 +1,201 @@
+//! What goes over our own connections, kept as a capture. Only its upper half is as it was on the wire: of iWARP in user space the bytes of the
+//! stream, in TCP segments made up around them (`stream`); of a card what it reports, in RoCEv2 packets made up around that (`card`). Each
+//! interface of the file says so.
+
+#[cfg(target_os = "linux")]
+pub(crate) mod card;
+pub(crate) mod stream;
+
+use rdmascope_capture::{Error, Interface, PcapngWriter, Record, Section};
+use rdmascope_dissector::frame::LinkType;
+use std::fmt;
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A capture file that connections write to, several at a time where there are several. Copies are the same file.
+#[derive(Clone)]
+pub struct Wire(Arc<Mutex<File>>);
+
+struct File {
+    writer: PcapngWriter<Box<dyn Write + Send>>,
+    /// The names of those that were described.
+    interfaces: Vec<String>,
+    connections: u32,
+    /// The first that happened while writing.
+    failed: Option<Error>,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Wire({} connections)", self.lock().connections)
+    }
+}
+
+impl Wire {
+    /// Begins a file of this name.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn new(output: Box<dyn Write + Send>, name: &str) -> Result<Self, Error> {
+        let section = Section { application: Some("rdmascope".into()), ..Section::default() };
+        let writer = PcapngWriter::new(output, name, &section)?;
+        Ok(Self(Arc::new(Mutex::new(File { writer, interfaces: Vec::new(), connections: 0, failed: None }))))
+    }
+
+    /// Hands all that there is to the operating system.
+    ///
+    /// # Errors
+    /// The first that happened since this was called last.
+    pub fn flush(&self) -> io::Result<()> {
+        let file = &mut *self.lock();
+        match file.failed.take() {
+            Some(e) => Err(io::Error::other(e)),
+            None => file.writer.flush().map_err(io::Error::other),
+        }
+    }
+
+    /// The same where nobody is to be told yet.
+    pub(crate) fn push(&self) {
+        let file = &mut *self.lock();
+        let done = file.writer.flush();
+        file.note(done);
+    }
+
+    /// The interface of this name, described where it is new; and the number of a new connection on it.
+    fn open(&self, name: &str, description: &str) -> (u32, u32) {
+        let file = &mut *self.lock();
+        file.connections += 1;
+        let known = file.interfaces.iter().position(|known| known == name);
+        let index = known.unwrap_or_else(|| {
+            let (name, description) = (Some(name.to_owned()), Some(description.to_owned()));
+            let done = file.writer.add_interface(&Interface { name: name.clone(), description, ..Interface::new(LinkType::ETHERNET) });
+            file.note(done);
+            file.interfaces.extend(name);
+            file.interfaces.len() - 1
+        });
+        (index as u32, file.connections)
+    }
+
+    /// A frame at `now`, in ns since 1970.
+    fn frame(&self, interface: u32, now: i64, bytes: &[u8], comments: &[&str]) {
+        let file = &mut *self.lock();
+        let record = Record::new(now, interface, LinkType::ETHERNET, bytes.len() as u32, bytes);
+        let done = file.writer.write_with_comments(&record, comments);
+        file.note(done);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, File> {
+        // a thread that panicked left no half of a block: those are written whole
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl File {
+    fn note<T>(&mut self, done: Result<T, Error>) {
+        if let Err(e) = done {
+            self.failed.get_or_insert(e);
+        }
+    }
+}
+
+/// What records one connection.
+#[derive(Debug)]
+pub(crate) enum Recorder {
+    Stream(stream::Stream),
+    #[cfg(target_os = "linux")]
+    Card(Box<card::Card>),
+}
+
+impl Recorder {
+    /// Hands all that was recorded to the operating system.
+    pub(crate) fn push(&self) {
+        self.wire().push();
+    }
+
+    pub(crate) fn wire(&self) -> &Wire {
+        match self {
+            Self::Stream(stream) => &stream.wire,
+            #[cfg(target_os = "linux")]
+            Self::Card(card) => &card.wire,
+        }
+    }
+}
+
+/// Ours and the peer's address, both of one family.
+fn addresses(us: SocketAddr, peer: SocketAddr) -> [(IpAddr, u16); 2] {
+    let ends = [us, peer].map(|end| (end.ip().to_canonical(), end.port()));
+    if ends[0].0.is_ipv4() == ends[1].0.is_ipv4() {
+        return ends;
+    }
+    ends.map(|(ip, port)| match ip {
+        IpAddr::V4(ip) => (ip.to_ipv6_mapped().into(), port),
+        v6 => (v6, port),
+    })
+}
+
+/// Bytes of Ethernet before the IP header.
+const ETHERNET: usize = 14;
+
+/// An Ethernet frame with an IP packet of `protocol`; `from` is 0 for us and 1 for the peer, whose addresses have one family. The addresses of
+/// Ethernet are made up.
+fn frame(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, id: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(ETHERNET + 40 + payload.len());
+    let mac = |end: usize| [2, 0, 0, 0, 0, end as u8 + 1];
+    frame.extend_from_slice(&mac(1 - from));
+    frame.extend_from_slice(&mac(from));
+    match (ends[from].0, ends[1 - from].0) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let [length_high, length_low] = ((20 + payload.len()) as u16).to_be_bytes();
+            let [id_high, id_low] = id.to_be_bytes();
+            let mut ip = [0x45, 0, length_high, length_low, id_high, id_low, 0x40, 0, 64, protocol, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            ip[12..16].copy_from_slice(&src.octets());
+            ip[16..20].copy_from_slice(&dst.octets());
+            let sum = checksum(&[&ip]);
+            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            frame.extend_from_slice(&[8, 0]);
+            frame.extend_from_slice(&ip);
+        }
+        (src, dst) => {
+            frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend_from_slice(&(payload.len() as u16).to_be_bytes());
+            frame.extend_from_slice(&[protocol, 64]);
+            frame.extend_from_slice(&octets(src));
+            frame.extend_from_slice(&octets(dst));
+        }
+    }
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// As IPv6 has it; an IPv4 address is mapped.
+fn octets(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
+/// The checksum of a segment or datagram of `protocol`, with the pseudo header of its family.
+fn transport_checksum(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, segment: &[u8]) -> u16 {
+    let length = (segment.len() as u32).to_be_bytes();
+    let tail = [&length[..], &[0, 0, 0, protocol]].concat();
+    match (ends[from].0, ends[1 - from].0) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => checksum(&[&src.octets(), &dst.octets(), &tail, segment]),
+        (src, dst) => checksum(&[&octets(src), &octets(dst), &tail, segment]),
+    }
+}
+
+/// RFC 1071; the parts are of even length, but for the last.
+fn checksum(parts: &[&[u8]]) -> u16 {
+    let mut sum = 0u32;
+    for part in parts {
+        for pair in part.chunks(2) {
+            sum += u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |b| u32::from(*b));
+        }
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}

@@ -1,0 +1,74 @@
+//! The stream of a TCP connection of ours, in segments made up around it.
+
+use super::{Wire, addresses, frame, transport_checksum};
+use std::net::{IpAddr, SocketAddr};
+
+/// Bytes of the stream in one frame at most.
+const SEGMENT: usize = 16_384;
+const TCP: u8 = 6;
+const FLAG_FIN: u8 = 0x01;
+const FLAG_SYN: u8 = 0x02;
+const FLAG_PSH: u8 = 0x08;
+const FLAG_ACK: u8 = 0x10;
+const DESCRIPTION: &str = "Our own TCP connections: the bytes of the streams, in segments made up around them";
+
+/// Writes one connection.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(super) wire: Wire,
+    interface: u32,
+    /// Ours and the peer's.
+    ends: [(IpAddr, u16); 2],
+    sequence: [u32; 2],
+}
+
+impl Stream {
+    /// A connection between us and the peer, with the three frames that open it at `now` (ns since 1970). `we_connected` says who began.
+    pub(crate) fn new(wire: Wire, us: SocketAddr, peer: SocketAddr, we_connected: bool, now: i64) -> Self {
+        let (interface, _) = wire.open("rdmascope iwarp", DESCRIPTION);
+        let mut stream = Self { wire, interface, ends: addresses(us, peer), sequence: [1000, 2000] };
+        let client = usize::from(!we_connected);
+        stream.frame(now, client, FLAG_SYN, &[]);
+        stream.sequence[client] += 1;
+        stream.frame(now, 1 - client, FLAG_SYN | FLAG_ACK, &[]);
+        stream.sequence[1 - client] += 1;
+        stream.frame(now, client, FLAG_ACK, &[]);
+        stream
+    }
+
+    /// Bytes that we sent.
+    pub(crate) fn sent(&mut self, now: i64, bytes: &[u8]) {
+        self.stream(now, 0, bytes);
+    }
+
+    /// Bytes that came.
+    pub(crate) fn received(&mut self, now: i64, bytes: &[u8]) {
+        self.stream(now, 1, bytes);
+    }
+
+    /// One end (ours or the peer's) closed its direction.
+    pub(crate) fn closed(&mut self, now: i64, by_us: bool) {
+        self.frame(now, usize::from(!by_us), FLAG_FIN | FLAG_ACK, &[]);
+    }
+
+    fn stream(&mut self, now: i64, from: usize, bytes: &[u8]) {
+        for piece in bytes.chunks(SEGMENT) {
+            self.frame(now, from, FLAG_PSH | FLAG_ACK, piece);
+            self.sequence[from] = self.sequence[from].wrapping_add(piece.len() as u32);
+        }
+    }
+
+    fn frame(&mut self, now: i64, from: usize, flags: u8, payload: &[u8]) {
+        let mut tcp = Vec::with_capacity(20 + payload.len());
+        tcp.extend_from_slice(&self.ends[from].1.to_be_bytes());
+        tcp.extend_from_slice(&self.ends[1 - from].1.to_be_bytes());
+        tcp.extend_from_slice(&self.sequence[from].to_be_bytes());
+        let ack = if flags & FLAG_ACK == 0 { 0 } else { self.sequence[1 - from] };
+        tcp.extend_from_slice(&ack.to_be_bytes());
+        tcp.extend_from_slice(&[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        tcp.extend_from_slice(payload);
+        let sum = transport_checksum(&self.ends, from, TCP, &tcp);
+        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+        self.wire.frame(self.interface, now, &frame(&self.ends, from, TCP, 0, &tcp), &[]);
+    }
+}

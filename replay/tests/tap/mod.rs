@@ -1,0 +1,62 @@
+//! What the analyzer, which is nobody's end, makes of a capture.
+// each test program has its own use for this
+#![allow(dead_code)]
+
+use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::exchange::Exchange;
+use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+use rdmascope_analyzer::report::{Report, Sink};
+use rdmascope_capture::{OpenOptions, Source, open};
+use rdmascope_dissector::trace::Off;
+use rdmascope_replay::wire::Wire;
+use std::fs::File;
+use std::path::Path;
+
+/// A file for our own wire.
+pub(crate) fn kept(path: &Path) -> Wire {
+    Wire::new(Box::new(File::create(path).unwrap()), "wire").unwrap()
+}
+
+/// What a capture came to.
+pub(crate) struct Tap {
+    pub(crate) report: Report,
+    /// In the order of their requests.
+    pub(crate) exchanges: Vec<Exchange>,
+    /// By frame.
+    pub(crate) comments: Vec<Vec<String>>,
+    /// What its interfaces say of themselves.
+    pub(crate) descriptions: Vec<String>,
+}
+
+#[derive(Default)]
+struct Exchanges(Vec<Exchange>);
+
+impl Sink for Exchanges {
+    fn exchange(&mut self, exchange: &Exchange) {
+        self.0.push(exchange.clone());
+    }
+}
+
+pub(crate) fn analyze(path: &Path, options: Options) -> Tap {
+    let mut pipeline = Pipeline::with_sink(options, Exchanges::default());
+    let mut capture = open(path, OpenOptions::new()).unwrap();
+    let mut comments = Vec::new();
+    while let Some(record) = capture.next().unwrap() {
+        comments.push(record.comments().map(|c| c.to_string()).collect());
+        let (time_ns, link_type, wire_len, interface) = (record.time_ns, record.link_type, record.wire_len, record.interface);
+        let meta = FrameMeta { number: comments.len() as u64, time_ns, link_type, wire_len, interface };
+        pipeline.frame(&meta, record.bytes, &mut Off);
+    }
+    let descriptions = capture.metadata().interfaces.iter().filter_map(|i| i.description.clone()).collect();
+    let (report, mut kept) = pipeline.finish();
+    kept.0.sort_by_key(|e| e.id);
+    Tap { report, exchanges: kept.0, comments, descriptions }
+}
+
+impl Tap {
+    /// The findings, but for those of these rules.
+    pub(crate) fn said_but(&self, known: &[&str]) -> Vec<String> {
+        let unknown = self.report.findings.iter().filter(|f| !known.contains(&f.rule.id()));
+        unknown.map(|f| format!("{}: {f:?}", f.rule.id())).collect()
+    }
+}
