@@ -1,7 +1,10 @@
 //! Sessions by Kerberos, with strangers: the KDC, kinit and kvno of MIT Kerberos, and its GSS-API library at either end. A realm of its own is made in
 //! a temporary folder, on a port of loopback; no root is needed. Takes a few seconds.
 
-use rdmascope_analyzer::keys::{CipherId, Dialect};
+mod tap;
+
+use rdmascope_analyzer::env::Options as PipelineOptions;
+use rdmascope_analyzer::keys::{CipherId, Dialect, Keyring, Tickets};
 use rdmascope_dissector::wire::smb2::NtStatus;
 use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::smb2::Credentials;
@@ -17,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tap::{analyze, kept};
 
 const TOOLS: [&str; 5] = ["/usr/sbin/kdb5_util", "/usr/sbin/kadmin.local", "/usr/sbin/krb5kdc", "/usr/bin/kinit", "/usr/bin/kvno"];
 /// Of each encryption type one: of 256 and 128 bits with SHA-1, of 128 and 256 with SHA-2.
@@ -195,8 +199,9 @@ fn peer(keytab: Keytab) -> SocketAddr {
     address
 }
 
-fn client(address: SocketAddr, options: Options) -> Client {
-    Client::negotiate(Channel::connect(address, &Config::default(), Duration::from_secs(5)).unwrap(), options).unwrap()
+fn client(address: SocketAddr, options: Options, keep: &Path) -> Client {
+    let config = Config { wire: Some(kept(keep)), ..Config::default() };
+    Client::negotiate(Channel::connect(address, &config, Duration::from_secs(5)).unwrap(), options).unwrap()
 }
 
 fn now() -> SystemTime {
@@ -251,7 +256,9 @@ fn tickets_come_from_the_cache_from_the_kdc_and_by_a_password() {
 fn a_session_is_signed_and_encrypted_with_the_key_of_the_ticket() {
     let Some(realm) = Realm::begin() else { return };
     realm.kinit();
-    let address = peer(realm.keytab());
+    let (address, wire) = (peer(realm.keytab()), realm.path("wire.pcapng"));
+    let mut keyring = Keyring::new();
+    keyring.set_tickets(Arc::new(realm.keytab()));
     let dialects = [Dialect::SMB_3_0, Dialect::SMB_3_0_2, Dialect::SMB_3_1_1];
     let ciphers = [CipherId::AES_128_CCM, CipherId::AES_128_GCM, CipherId::AES_256_CCM, CipherId::AES_256_GCM];
     let mut cases: Vec<(&str, Options)> =
@@ -264,7 +271,7 @@ fn a_session_is_signed_and_encrypted_with_the_key_of_the_ticket() {
     for (host, options) in cases {
         let ticket = Credential::find(&realm.wanted(host), now()).unwrap();
         let (encrypt, dialect) = (options.encrypt, options.dialects.clone());
-        let mut client = client(address, options);
+        let mut client = client(address, options, &wire);
         client.session_setup(&Credentials::Kerberos(Box::new(ticket))).unwrap();
         assert!(client.is_signed() && client.is_encrypted() == encrypt);
         client.tree_connect(host, "share").unwrap();
@@ -274,11 +281,19 @@ fn a_session_is_signed_and_encrypted_with_the_key_of_the_ticket() {
         assert!(read.data.iter().enumerate().all(|(n, byte)| *byte == (n + 1) as u8));
         assert_eq!((client.signatures.wrong, client.signatures.right > 0), (0, !encrypt));
         client.leave().unwrap();
+        // a tap with the server's keytab sees all of it, and has nothing to say
+        let tap = analyze(&wire, PipelineOptions { keyring: keyring.clone(), ..Default::default() });
+        let said = tap.said_but(&["SMBD-FRAG-COST"]);
+        assert!(said.is_empty(), "{host} {dialect:?} {encrypt}: {said:#?}");
+        assert_eq!(tap.exchanges.iter().filter(|e| e.command == "READ").count(), 1, "{host} {dialect:?} {encrypt}");
+        // without it, it does not see into what was encrypted
+        let tap = analyze(&wire, PipelineOptions::default());
+        assert_eq!(tap.exchanges.iter().any(|e| e.command == "READ"), !encrypt, "{host} {dialect:?}");
     }
     // who has no ticket for this server is not let in, nor anybody without one
     let ticket = Credential::find(&realm.wanted("other.lab.example"), now()).unwrap();
     for who in [Credentials::Kerberos(Box::new(ticket)), Credentials::new("alice", "secret"), Credentials::Anonymous] {
-        let said = client(address, Options::default()).session_setup(&who).unwrap_err();
+        let said = client(address, Options::default(), &wire).session_setup(&who).unwrap_err();
         assert_eq!(said.status(), Some(NtStatus(0xc000_006d)), "{said}");
     }
 }
@@ -294,7 +309,10 @@ fn mit_kerberos_takes_our_token_and_we_take_its_answer() {
         );
         let (client, token) = Initiator::begin(&ticket, now()).unwrap();
         acceptor.tell(&token);
-        let key = client.finish(&acceptor.heard()).unwrap();
+        let answer = acceptor.heard();
+        let key = client.finish(&answer).unwrap();
+        assert_eq!(realm.keytab().session_key(&token, &answer), Some(key));
+        assert_eq!(Keytab::default().session_key(&token, &answer), None);
         assert_eq!(key.bytes(), acceptor.heard());
         assert_eq!(acceptor.heard(), b"alice@LAB.EXAMPLE");
         assert!(acceptor.child.wait().unwrap().success());
@@ -317,7 +335,10 @@ fn we_take_mit_kerberos_token_and_it_takes_our_answer() {
              c = gssapi.SecurityContext(name=n, usage='initiate', mech={mechanism}, flags={flags})\n\
              told(c.step())\nanswer = heard()\nanswer and c.step(answer)\nassert c.complete\ntold(key(c))"
         ));
-        let accepted = realm.keytab().accept(&initiator.heard(), now()).unwrap().unwrap();
+        let shown = initiator.heard();
+        let accepted = realm.keytab().accept(&shown, now()).unwrap().unwrap();
+        // who looks on with the server's key knows it too
+        assert_eq!(realm.keytab().session_key(&shown, &accepted.token), Some(accepted.key));
         assert_eq!((accepted.client.to_string(), !accepted.token.is_empty()), ("alice@LAB.EXAMPLE".to_owned(), answered));
         initiator.tell(&accepted.token);
         assert_eq!(initiator.heard(), accepted.key.bytes());

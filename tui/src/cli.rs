@@ -166,7 +166,7 @@ pub(crate) struct Analyze {
     /// Two queue pairs that are the ends of one connection, where the capture does not say so; may be given several times
     #[arg(long = "pin", value_name = "QP=QP", value_parser = pin)]
     pub(crate) pins: Vec<Pin>,
-    /// Decrypt and verify SMB 3 with the keys and passwords in this file (lines of smbinfo keys, of Wireshark's smb2_seskey_list, user=, password=)
+    /// Decrypt and verify SMB 3 with the keys and passwords in this file (lines of smbinfo keys, of Wireshark's smb2_seskey_list, user=, password=), or, where the feature kerberos is built in, with a server's keytab
     #[arg(long, value_name = "KEYFILE")]
     pub(crate) keys: Option<PathBuf>,
     /// In JSON, list every request with its memory, RDMA, times and the SHA-256 of its payload
@@ -300,7 +300,7 @@ pub(crate) struct Dissect {
     /// Show only frames that pass this display filter
     #[arg(short = 'Y', long = "filter", value_name = "FILTER")]
     pub(crate) filter: Option<String>,
-    /// Decrypt and verify SMB 3 with the keys and passwords in this file (lines of smbinfo keys, of Wireshark's smb2_seskey_list, user=, password=)
+    /// Decrypt and verify SMB 3 with the keys and passwords in this file (lines of smbinfo keys, of Wireshark's smb2_seskey_list, user=, password=), or, where the feature kerberos is built in, with a server's keytab
     #[arg(long, value_name = "KEYFILE")]
     pub(crate) keys: Option<PathBuf>,
     /// Stop after so many frames were shown

@@ -22,14 +22,33 @@ pub(crate) fn open_all(files: &[PathBuf]) -> Result<Input> {
     })
 }
 
-/// The keys and passwords in a file; none without one.
+/// The keys and passwords in a file, or the keys of servers in a keytab; none without a file.
 pub(crate) fn keyring(path: Option<&Path>) -> Result<Keyring> {
     let mut keyring = Keyring::new();
-    if let Some(path) = path {
-        let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
-        keyring.add_file(&text).with_context(|| format!("{} is not a key file", path.display()))?;
+    let Some(path) = path else { return Ok(keyring) };
+    let bytes = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    if bytes.starts_with(&KEYTAB) {
+        open_tickets(&mut keyring, path)?;
+        return Ok(keyring);
     }
+    let not_a_file = || format!("{} is not a key file", path.display());
+    let text = String::from_utf8(bytes).with_context(not_a_file)?;
+    keyring.add_file(&text).with_context(not_a_file)?;
     Ok(keyring)
+}
+
+/// What a keytab of MIT Kerberos begins with.
+const KEYTAB: [u8; 2] = [5, 2];
+
+#[cfg(feature = "kerberos")]
+fn open_tickets(keyring: &mut Keyring, path: &Path) -> Result<()> {
+    keyring.set_tickets(std::sync::Arc::new(rdmascope_replay::smb2::kerberos::keytab::Keytab::read(path)?));
+    Ok(())
+}
+
+#[cfg(not(feature = "kerberos"))]
+fn open_tickets(_: &mut Keyring, path: &Path) -> Result<()> {
+    anyhow::bail!("{} is a keytab: only a build with --features kerberos takes one", path.display())
 }
 
 /// Bytes between two looks at how far reading is.

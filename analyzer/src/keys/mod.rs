@@ -10,6 +10,8 @@
 //! | `sign.rs` | signatures: HMAC-SHA256, AES-CMAC, AES-GMAC |
 //! | `session.rs` | the state of one connection and of one session: fed with messages, it decrypts and verifies |
 //!
+//! Kerberos is not among it: [`Tickets`] is what somebody else opens tickets with.
+//!
 //! Keys never show in `Debug`, and nothing here keeps a password: only its NT hash.
 
 pub mod cipher;
@@ -26,6 +28,7 @@ pub use session::{ConnectionCrypto, Direction, SessionCrypto, Verdict};
 pub use sign::Signer;
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use hashbrown::HashMap;
@@ -188,11 +191,19 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Who opens Kerberos tickets, with the keys of the servers that they are for. The analyzer has no Kerberos of its own.
+pub trait Tickets: fmt::Debug + Send + Sync {
+    /// The key of a session, out of the security buffers of its SESSION_SETUP: the client's, with its ticket, and the server's answer. `None` where
+    /// there is no ticket in it, or no key for that.
+    fn session_key(&self, request: &[u8], response: &[u8]) -> Option<Key>;
+}
+
 /// Everything that the user gave.
 #[derive(Clone, Debug, Default)]
 pub struct Keyring {
     sessions: HashMap<u64, Vec<Keys>>,
     secrets: Vec<Secret>,
+    tickets: Option<Arc<dyn Tickets>>,
 }
 
 impl Keyring {
@@ -206,7 +217,7 @@ impl Keyring {
 
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty() && self.secrets.is_empty()
+        self.sessions.is_empty() && self.secrets.is_empty() && self.tickets.is_none()
     }
 
     /// Adds what a key file holds (see [`mod@file`]) and returns how many sessions and passwords that were.
@@ -243,6 +254,16 @@ impl Keyring {
     /// Adds a password in the clear, of one user or of any.
     pub fn add_password(&mut self, user: Option<&str>, password: &str) {
         self.add_secret(Secret { user: user.map(Into::into), nt_hash: ntlm::nt_hash(password) });
+    }
+
+    /// Gives the keys of servers, in place of those that were given before.
+    pub fn set_tickets(&mut self, tickets: Arc<dyn Tickets>) {
+        self.tickets = Some(tickets);
+    }
+
+    /// Who opens tickets.
+    pub fn tickets(&self) -> Option<&dyn Tickets> {
+        self.tickets.as_deref()
     }
 
     /// The keys that were given for a session: the first set, where there are several.

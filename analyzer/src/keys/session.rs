@@ -14,6 +14,7 @@ use crate::keys::cipher::{Cipher, Sealed};
 use crate::keys::derive::{PreauthHash, derive_keys};
 use crate::keys::sign::Signer;
 use crate::keys::{CipherId, Dialect, Key, Keyring, Keys, SigningAlgorithm, ntlm};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 const STATUS_SUCCESS: u32 = 0;
@@ -105,6 +106,8 @@ impl ConnectionCrypto {
 pub struct SessionCrypto {
     connection: ConnectionCrypto,
     challenge: Option<ntlm::Challenge>,
+    /// What the client showed, until the server answers, where somebody opens tickets.
+    shown: Option<Box<[u8]>>,
     authenticated: Option<Result<Key, ntlm::Refusal>>,
     established: bool,
     proven: bool,
@@ -123,6 +126,7 @@ impl SessionCrypto {
         Self {
             connection: connection.clone(),
             challenge: None,
+            shown: None,
             authenticated: None,
             established: false,
             proven: false,
@@ -143,6 +147,8 @@ impl SessionCrypto {
         }
         if let (Some((3, found)), Some(challenge)) = (ntlm::find(token), &self.challenge) {
             self.authenticated = ntlm::Authenticate::parse(found).map(|a| keyring.ntlm(challenge, &a));
+        } else if keyring.tickets().is_some() {
+            self.shown = Some(token.into());
         }
     }
 
@@ -152,7 +158,14 @@ impl SessionCrypto {
             return;
         }
         match status {
-            STATUS_SUCCESS => self.establish(session_id, keyring),
+            STATUS_SUCCESS => {
+                if let (Some(shown), Some(tickets)) = (self.shown.take(), keyring.tickets())
+                    && let Some(key) = tickets.session_key(&shown, token)
+                {
+                    self.authenticated = Some(Ok(key));
+                }
+                self.establish(session_id, keyring);
+            }
             STATUS_MORE_PROCESSING_REQUIRED => {
                 if let Some(hash) = &mut self.connection.hash {
                     hash.add(message);

@@ -30,7 +30,7 @@ use picky_krb::data_types::{
     self as wire, Authenticator, AuthenticatorInner, Checksum, EncApRepPart, EncApRepPartInner, EncTicketPart, Ticket,
 };
 use picky_krb::messages::{ApRep, ApRepInner, ApReq, ApReqInner, KrbError};
-use rdmascope_analyzer::keys::Key;
+use rdmascope_analyzer::keys::{Key, Tickets};
 use rdmascope_dissector::wire::smb2::spnego::kerberos_token;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -519,17 +519,12 @@ impl Initiator {
             token_id::ERROR => return Err(refusal(token.message, "the server")),
             _ => return Err(Error::Message("the server's answer is no AP-REP")),
         }
-        let reply: ApRep = decode(token.message, "the server's AP-REP cannot be read")?;
-        let part = self.key.decrypt(key_usages::AP_REP_ENC, &reply.0.enc_part.0, "the server's AP-REP")?;
-        let part: EncApRepPart = decode(&part, "the server's AP-REP cannot be read")?;
+        let (part, subkey) = answered_key(&self.key, token.message)?;
         // RFC 4120 3.2.5: it is our time that proves it
-        if (&part.0.ctime.0, &part.0.cusec.0) != (&self.time.0, &self.time.1) {
+        if (&part.ctime.0, &part.cusec.0) != (&self.time.0, &self.time.1) {
             return Err(Error::Message("the server's AP-REP answers another request"));
         }
-        match part.0.subkey.0 {
-            Some(subkey) => Ok(EncryptionKey::of_wire(&subkey.0)?.session_key()),
-            None => Ok(self.subkey.session_key()),
-        }
+        Ok(subkey.as_ref().unwrap_or(&self.subkey).session_key())
     }
 }
 
@@ -555,7 +550,8 @@ impl keytab::Keytab {
         Some(self.accept_request(token.message, token.mechanism, now))
     }
 
-    fn accept_request(&self, message: &[u8], mechanism: Option<&[u8]>, now: SystemTime) -> Result<Accepted> {
+    /// Opens a client's ticket and what comes with it.
+    fn open(&self, message: &[u8]) -> Result<Opened> {
         let request: ApReq = decode(message, "an AP-REQ cannot be read")?;
         let ticket = &request.0.ticket.0.0;
         let server = Principal::of_wire(&ticket.sname.0, &ticket.realm.0);
@@ -569,20 +565,25 @@ impl keytab::Keytab {
         let mut parts = part.map(|entry| entry.key.decrypt(key_usages::TICKET_REP, &ticket.enc_part.0, "the client's ticket"));
         let part = parts.find(Result::is_ok).unwrap_or(Err(Error::Key("the client's ticket")))?;
         let part: EncTicketPart = decode(&part, "a ticket cannot be read")?;
-        let part = part.0;
-        if time_of(&part.endtime.0)? + SKEW < now {
+        let key = EncryptionKey::of_wire(&part.0.key.0)?;
+        let authenticator = key.decrypt(key_usages::AP_REQ_AUTHENTICATOR, &request.0.authenticator.0, "the client's authenticator")?;
+        let authenticator: Authenticator = decode(&authenticator, "an authenticator cannot be read")?;
+        let subkey =
+            authenticator.0.subkey.0.as_ref().map(|key| EncryptionKey::of_wire(&key.0)).transpose()?.unwrap_or_else(|| key.clone());
+        Ok(Opened { ticket: part.0, authenticator: authenticator.0, asks_for_proof: request.0.ap_options.0.0.is_set(2), key, subkey })
+    }
+
+    fn accept_request(&self, message: &[u8], mechanism: Option<&[u8]>, now: SystemTime) -> Result<Accepted> {
+        let Opened { ticket, authenticator, asks_for_proof, key, subkey } = self.open(message)?;
+        if time_of(&ticket.endtime.0)? + SKEW < now {
             return Err(Error::Message("the client's ticket has expired"));
         }
         // RFC 4120 5.3: without a start it is valid from when the client proved itself
-        let start = part.starttime.0.as_ref().map_or(&part.auth_time.0, |start| &start.0);
+        let start = ticket.starttime.0.as_ref().map_or(&ticket.auth_time.0, |start| &start.0);
         if time_of(start)? > now + SKEW {
             return Err(Error::Message("the client's ticket is not valid yet"));
         }
-        let client = Principal::of_wire(&part.cname.0, &part.crealm.0);
-        let key = EncryptionKey::of_wire(&part.key.0)?;
-        let authenticator = key.decrypt(key_usages::AP_REQ_AUTHENTICATOR, &request.0.authenticator.0, "the client's authenticator")?;
-        let authenticator: Authenticator = decode(&authenticator, "an authenticator cannot be read")?;
-        let authenticator = authenticator.0;
+        let client = Principal::of_wire(&ticket.cname.0, &ticket.crealm.0);
         if !client.is(&Principal::of_wire(&authenticator.cname.0, &authenticator.crealm.0)) {
             return Err(Error::Message("the client's ticket is somebody else's"));
         }
@@ -590,10 +591,9 @@ impl keytab::Keytab {
         if said > now + SKEW || said + SKEW < now {
             return Err(Error::Message("the client's clock is too far from ours"));
         }
-        let subkey = authenticator.subkey.0.as_ref().map(|key| EncryptionKey::of_wire(&key.0)).transpose()?.unwrap_or(key.clone());
         let checksum = authenticator.cksum.0.as_ref().map_or(&[][..], |sum| &sum.0.checksum.0.0);
         let flags = checksum.get(20..24).map_or(0, |flags| u32::from_le_bytes(flags.try_into().unwrap_or_default()));
-        let mutual = flags & GSS_FLAG_MUTUAL != 0 || request.0.ap_options.0.0.is_set(2);
+        let mutual = flags & GSS_FLAG_MUTUAL != 0 || asks_for_proof;
         // a client that asks for no proof takes the key that it made
         let (key, message) = if mutual {
             let fresh = subkey.fresh()?;
@@ -618,6 +618,39 @@ impl keytab::Keytab {
         };
         Ok(Accepted { client, key: key.session_key(), token })
     }
+}
+
+/// What a client showed, opened.
+struct Opened {
+    ticket: wire::EncTicketPartInner,
+    authenticator: AuthenticatorInner,
+    /// AP-REQ's own flag for mutual authentication.
+    asks_for_proof: bool,
+    /// The ticket's.
+    key: EncryptionKey,
+    /// The client's own, or the ticket's where it has none.
+    subkey: EncryptionKey,
+}
+
+/// Captured sessions, by the keys of their servers. Whether a ticket was good then is the server's affair.
+impl Tickets for keytab::Keytab {
+    fn session_key(&self, request: &[u8], response: &[u8]) -> Option<Key> {
+        let shown = kerberos_token(request).filter(|token| token.id == token_id::AP_REQ)?;
+        let Opened { key, subkey, .. } = self.open(shown.message).ok()?;
+        match kerberos_token(response).filter(|token| token.id == token_id::AP_REP) {
+            Some(answer) => Some(answered_key(&key, answer.message).ok()?.1.unwrap_or(subkey).session_key()),
+            None => Some(subkey.session_key()),
+        }
+    }
+}
+
+/// What a server's AP-REP says, and the key that it gives the session, if any.
+fn answered_key(key: &EncryptionKey, message: &[u8]) -> Result<(EncApRepPartInner, Option<EncryptionKey>)> {
+    let reply: ApRep = decode(message, "the server's AP-REP cannot be read")?;
+    let part = key.decrypt(key_usages::AP_REP_ENC, &reply.0.enc_part.0, "the server's AP-REP")?;
+    let part: EncApRepPart = decode(&part, "the server's AP-REP cannot be read")?;
+    let subkey = part.0.subkey.0.as_ref().map(|subkey| EncryptionKey::of_wire(&subkey.0)).transpose()?;
+    Ok((part.0, subkey))
 }
 
 /// A client shows its ticket, and knows its key.
