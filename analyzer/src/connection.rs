@@ -668,7 +668,7 @@ impl Connection {
         let site = Site { connection: Some(self.id), frame: first.frame, time_ns: first.time };
         if good == 0 {
             let text = format_args!(
-                "none of {bad} packets has a right invariant CRC: captured before the adapter wrote it, or changed on the way"
+                "no packet of {bad} has a right invariant CRC: captured before the adapter wrote it, or changed on the way"
             );
             env.report_as(Severity::Note, Rule::RcIcrc, Blame::Capture, site, Certainty::Guess, text);
         } else {
@@ -813,7 +813,7 @@ impl<S: Sink> Listener<'_, S> {
                 Rule::CaptureLoss,
                 Blame::Capture,
                 Certainty::Certain,
-                format_args!("lost {count} packets that the receiver acknowledged"),
+                format_args!("lost packets that the receiver acknowledged: {count}"),
             );
         } else {
             self.wire(
@@ -821,7 +821,7 @@ impl<S: Sink> Listener<'_, S> {
                 Rule::CaptureLoss,
                 Blame::Unknown,
                 Certainty::Guess,
-                format_args!("{count} packets are missing and never came again: lost by the capture, or by a network that nobody repaired"),
+                format_args!("packets that never came again: {count}; lost by the capture, or by a network that nobody repaired"),
             );
         }
     }
@@ -1037,7 +1037,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                     Rule::RcGap,
                     Blame::Network,
                     Certainty::IfNothingWasMissed,
-                    format_args!("{missing} packets missing before this one"),
+                    format_args!("packets missing before this one: {missing}"),
                 );
             }
             IbFact::Retransmission => {

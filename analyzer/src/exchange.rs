@@ -138,6 +138,37 @@ pub struct Split {
 }
 
 impl Exchange {
+    /// A request of which no more is known than that it was sent, in the frames `first` to `last`.
+    pub(crate) fn begun(family: Family, command: &'static str, first: At, last: At) -> Self {
+        Self {
+            id: 0,
+            connection: 0,
+            family,
+            command,
+            message_id: 0,
+            request: first,
+            request_end: last,
+            reply: None,
+            reply_end: None,
+            status: None,
+            failed: false,
+            file: None,
+            offset: None,
+            length: None,
+            channel: Channel::Inline,
+            descriptors: [Descriptor::default(); DESCRIPTORS_KEPT],
+            descriptor_count: 0,
+            reads: Transfer::default(),
+            writes: Transfer::default(),
+            bytes_moved: 0,
+            retransmissions: 0,
+            wait_for_credit: 0,
+            pending: false,
+            sha256: None,
+            payload_holes: None,
+        }
+    }
+
     /// It is complete, and so many packets of its connection have gone out again by now.
     pub(crate) fn close(&mut self, retransmissions: u64) {
         self.retransmissions = (retransmissions as u32).wrapping_sub(self.retransmissions);

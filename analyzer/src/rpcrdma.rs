@@ -10,7 +10,7 @@
 
 use crate::connection::Connection;
 use crate::env::{Env, Layer};
-use crate::exchange::{Channel, Descriptor, Exchange, Family, Transfer};
+use crate::exchange::{Channel, Descriptor, Exchange, Family};
 use crate::finding::{Certainty, Rule};
 use crate::memory::{Region, Right, State};
 use crate::op::{At, End, RdmaOp};
@@ -839,28 +839,8 @@ fn row(id: u64, connection: &Connection, xid: u32, send: &Send<'_>) -> Exchange 
     Exchange {
         id,
         connection: connection.id,
-        family: Family::Rpc,
-        command: "RPC",
         message_id: xid.into(),
-        request: send.first,
-        request_end: send.last,
-        reply: None,
-        reply_end: None,
-        status: None,
-        failed: false,
-        file: None,
-        offset: None,
-        length: None,
-        channel: Channel::Inline,
-        descriptors: Default::default(),
-        descriptor_count: 0,
-        reads: Transfer::default(),
-        writes: Transfer::default(),
-        bytes_moved: 0,
         retransmissions: connection.health.retransmissions as u32,
-        wait_for_credit: 0,
-        pending: false,
-        sha256: None,
-        payload_holes: None,
+        ..Exchange::begun(Family::Rpc, "RPC", send.first, send.last)
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::connection::Connection;
 use crate::env::Env;
-use crate::exchange::{Channel, DESCRIPTORS_KEPT, Descriptor, Exchange, Family, Transfer};
+use crate::exchange::{Channel, Descriptor, Exchange, Family};
 use crate::finding::{Certainty, Rule};
 use crate::keys::session::{Direction, Verdict};
 use crate::memory::{Region, Right, State};
@@ -517,29 +517,10 @@ impl<S: Sink> Walk<'_, '_, S> {
         Exchange {
             id,
             connection: self.connection.id,
-            family: Family::Smb2,
-            command: command_name(header.command),
             message_id: header.message_id,
-            request: self.upper.first,
-            request_end: self.upper.last,
-            reply: None,
-            reply_end: None,
-            status: None,
-            failed: false,
-            file: None,
-            offset: None,
-            length: None,
-            channel: Channel::Inline,
-            descriptors: [Descriptor::default(); DESCRIPTORS_KEPT],
-            descriptor_count: 0,
-            reads: Transfer::default(),
-            writes: Transfer::default(),
-            bytes_moved: 0,
             retransmissions: self.connection.health.retransmissions as u32,
             wait_for_credit: self.upper.waited,
-            pending: false,
-            sha256: None,
-            payload_holes: None,
+            ..Exchange::begun(Family::Smb2, command_name(header.command), self.upper.first, self.upper.last)
         }
     }
 

@@ -3,17 +3,16 @@
 //!
 //! ```text
 //! Ethernet · VLAN · IP · GRE · ERSPAN │ Ethernet · IP · UDP 4791 · BTH …       what is right of the line is kept
-//!                                     │ the mirror's session: an interface of its own in the capture, eth0/erspan:7@192.0.2.1
+//!                                     │ the mirror's session: an interface of its own in the capture, eth0/erspan2:7@192.0.2.1
 //! ```
 //!
 //! Only the outermost tunnel is taken off: a tunnel inside of it was on the mirrored wire. A mirror that cuts frames does not say how
 //! long they were: the length on the wire is then that of the IP datagram inside. Fragments of a tunnel stay as they are.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use rdmascope_dissector::trace::Off;
-use rdmascope_dissector::wire::{tunnel, udp};
+use rdmascope_dissector::frame::{self, Addr, Inside, TunnelKind};
 
 use crate::LinkType;
 use crate::metadata::Interface;
@@ -21,14 +20,12 @@ use crate::record::Record;
 
 /// Sessions that get an interface each; what comes after them shares one for each link type.
 const SESSIONS_MAX: usize = 256;
-/// Tags and IPv6 extension headers that are looked behind.
-const NESTED_MAX: usize = 8;
 
 /// Who mirrored a frame, and by which session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mirror {
-    /// `erspan`, `gre`, `vxlan` or `geneve`.
-    pub kind: &'static str,
+    /// The tunnel.
+    pub kind: TunnelKind,
     /// ERSPAN session (0 for type I, which has none), GRE key, VXLAN or GENEVE network identifier.
     pub id: u32,
     /// The tunnel's sender: the switch or host that mirrors.
@@ -38,149 +35,18 @@ pub struct Mirror {
 /// The frame inside of a tunnel, with the length that it had on the wire, and who mirrored it. `None` where there is no tunnel, or what it
 /// carries is neither Ethernet nor IP, or not even its header was captured.
 pub fn decapsulate<'a>(record: &Record<'a>) -> Option<(Record<'a>, Mirror)> {
-    let datagram = datagram_of(record)?;
-    let end = datagram.end.min(record.bytes.len());
-    let payload = record.bytes.get(datagram.payload..end)?;
-    let (inner, link_type, kind, id) = match datagram.protocol {
-        47 => gre(payload)?,
-        17 => in_udp(payload)?,
-        _ => return None,
-    };
+    let Inside { tunnel, from, link_type, bytes, wire_len } = frame::inside(record.link_type, record.bytes, record.wire_len)?;
     let least = if link_type == LinkType::ETHERNET { 14 } else { 20 };
-    if inner.len() < least {
+    if bytes.len() < least {
         return None;
     }
-    // what is inside is a part of the datagram, up to its end
-    let start = end - inner.len();
-    let carried = (datagram.end.max(end) - start) as u32;
-    let wire_len = carried.max(length_of(link_type, inner).unwrap_or(0));
-    let record = Record { wire_len, link_type, bytes: inner, options: &[], ..*record };
-    Some((record, Mirror { kind, id, from: datagram.from }))
-}
-
-/// The outer IP datagram; places count from the beginning of the frame.
-struct Datagram {
-    protocol: u8,
-    payload: usize,
-    /// Its end on the wire.
-    end: usize,
-    from: IpAddr,
-}
-
-fn be16(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-/// Where IP begins.
-fn network(link_type: LinkType, bytes: &[u8]) -> Option<usize> {
-    let (mut kind, mut at) = match link_type {
-        LinkType::ETHERNET => (be16(bytes, 12)?, 14),
-        LinkType::LINUX_SLL => (be16(bytes, 14)?, 16),
-        LinkType::LINUX_SLL2 => (be16(bytes, 0)?, 20),
-        LinkType::RAW | LinkType::RAW_BSD | LinkType::RAW_OPENBSD | LinkType::IPV4 | LinkType::IPV6 => return Some(0),
+    let from = match from {
+        Addr::V4(address) => IpAddr::from(address),
+        Addr::V6(address) => IpAddr::from(address),
         _ => return None,
     };
-    for _ in 0..NESTED_MAX {
-        match kind {
-            0x0800 | 0x86dd => return Some(at),
-            0x8100 | 0x88a8 | 0x9100 => (kind, at) = (be16(bytes, at + 2)?, at + 4),
-            _ => return None,
-        }
-    }
-    None
-}
-
-fn datagram_of(record: &Record<'_>) -> Option<Datagram> {
-    let bytes = record.bytes;
-    let at = network(record.link_type, bytes)?;
-    let header = bytes.get(at..)?;
-    match header.first()? >> 4 {
-        4 => {
-            let (fixed, length) = (header.first_chunk::<20>()?, usize::from(be16(header, 2)?));
-            if be16(header, 6)? & 0x3fff != 0 {
-                return None;
-            }
-            let end = if length == 0 { record.wire_len as usize } else { at + length };
-            let from = IpAddr::V4(Ipv4Addr::new(fixed[12], fixed[13], fixed[14], fixed[15]));
-            Some(Datagram { protocol: fixed[9], payload: at + usize::from(fixed[0] & 15) * 4, end, from })
-        }
-        6 => {
-            let (fixed, length) = (header.first_chunk::<40>()?, usize::from(be16(header, 4)?));
-            let address: [u8; 16] = fixed[8..24].try_into().ok()?;
-            let (mut protocol, mut payload) = (fixed[6], at + 40);
-            // hop-by-hop options, routing, destination options: Linux puts the last before GRE
-            for _ in 0..NESTED_MAX {
-                if !matches!(protocol, 0 | 43 | 60) {
-                    break;
-                }
-                protocol = *bytes.get(payload)?;
-                payload += (usize::from(*bytes.get(payload + 1)?) + 1) * 8;
-            }
-            Some(Datagram { protocol, payload, end: at + 40 + length, from: IpAddr::V6(Ipv6Addr::from(address)) })
-        }
-        _ => None,
-    }
-}
-
-type Inner<'a> = (&'a [u8], LinkType, &'static str, u32);
-
-fn carried(protocol: u16) -> Option<LinkType> {
-    match protocol {
-        0x6558 => Some(LinkType::ETHERNET),
-        0x0800 | 0x86dd => Some(LinkType::RAW),
-        _ => None,
-    }
-}
-
-fn gre(i: &[u8]) -> Option<Inner<'_>> {
-    let (i, gre) = tunnel::parse_gre(i, &mut Off).ok()?;
-    match (gre.protocol, gre.sequence) {
-        (0x88be, None) => Some((i, LinkType::ETHERNET, "erspan", 0)),
-        (0x88be, Some(_)) => {
-            let (i, erspan) = tunnel::Erspan2::parse(i, &mut Off).ok()?;
-            Some((i, LinkType::ETHERNET, "erspan", erspan.session().into()))
-        }
-        (0x22eb, _) => {
-            let (mut i, erspan) = tunnel::Erspan3::parse(i, &mut Off).ok()?;
-            if erspan.subheader() != 0 {
-                i = tunnel::parse_platform(i, &mut Off).ok()?.0;
-            }
-            let link_type = match erspan.frame_type() {
-                0 => LinkType::ETHERNET,
-                2 => LinkType::RAW,
-                _ => return None,
-            };
-            Some((i, link_type, "erspan", erspan.session().into()))
-        }
-        (protocol, _) => Some((i, carried(protocol)?, "gre", gre.key.unwrap_or(0))),
-    }
-}
-
-fn in_udp(i: &[u8]) -> Option<Inner<'_>> {
-    let port = be16(i, 2)?;
-    let i = i.get(8..)?;
-    match port {
-        udp::VXLAN | udp::VXLAN_LINUX => {
-            let (i, vxlan) = tunnel::Vxlan::parse(i, &mut Off).ok()?;
-            Some((i, LinkType::ETHERNET, "vxlan", vxlan.vni))
-        }
-        udp::GENEVE => {
-            let (i, (protocol, vni)) = tunnel::parse_geneve(i, &mut Off).ok()?;
-            Some((i, carried(protocol)?, "geneve", vni))
-        }
-        _ => None,
-    }
-}
-
-/// The length of a frame by the IP datagram in it, without what may follow that.
-fn length_of(link_type: LinkType, bytes: &[u8]) -> Option<u32> {
-    let at = network(link_type, bytes)?;
-    let length = match bytes.get(at)? >> 4 {
-        4 => usize::from(be16(bytes, at + 2)?),
-        6 => 40 + usize::from(be16(bytes, at + 4)?),
-        _ => return None,
-    };
-    u32::try_from(at + length).ok()
+    let record = Record { wire_len, link_type, bytes, options: &[], ..*record };
+    Some((record, Mirror { kind: tunnel.kind, id: tunnel.id, from }))
 }
 
 /// Takes frames out of their tunnels, and gives every session an interface of its own, whose name and description say who mirrors.
@@ -238,13 +104,9 @@ impl Decapsulator {
         let base = of.name.as_deref().unwrap_or("mirror");
         let (name, description) = match mirror {
             Some(Mirror { kind, id, from }) => {
-                let (title, what) = match kind {
-                    "erspan" => ("ERSPAN", "session"),
-                    "gre" => ("GRE", "key"),
-                    "vxlan" => ("VXLAN", "network"),
-                    _ => ("GENEVE", "network"),
-                };
-                (format!("{base}/{kind}:{id}@{from}"), format!("Mirrored by {from}, {title} {what} {id}, received on {base}"))
+                let (key, name, what) = (kind.key(), kind.name(), kind.id_name());
+                let session = if what.is_empty() { String::new() } else { format!(" {what} {id}") };
+                (format!("{base}/{key}:{id}@{from}"), format!("Mirrored by {from}, {name}{session}, received on {base}"))
             }
             None => (format!("{base}/others"), format!("Mirrored by further sessions, received on {base}")),
         };
@@ -288,7 +150,7 @@ mod tests {
     const SWITCH: [u8; 4] = [192, 0, 2, 1];
 
     /// Kind, session, link type inside, frame, what is inside.
-    type Case = (&'static str, u32, LinkType, Vec<u8>, Vec<u8>);
+    type Case = (TunnelKind, u32, LinkType, Vec<u8>, Vec<u8>);
 
     fn tunnels() -> Vec<Case> {
         let inner = inner();
@@ -296,33 +158,39 @@ mod tests {
         let gre = |head: &[u8], rest: &[u8]| outer(47, &[head, rest].concat());
         let ip = inner[14..].to_vec();
         vec![
-            ("erspan", 0, LinkType::ETHERNET, gre(&[0, 0, 0x88, 0xbe], &inner), inner.clone()),
-            ("erspan", 7, LinkType::ETHERNET, gre(&[0x10, 0, 0x88, 0xbe, 0, 0, 0, 9, 0x10, 0, 0, 7, 0, 0, 0, 0], &inner), inner.clone()),
+            (TunnelKind::Erspan1, 0, LinkType::ETHERNET, gre(&[0, 0, 0x88, 0xbe], &inner), inner.clone()),
             (
-                "erspan",
+                TunnelKind::Erspan2,
+                7,
+                LinkType::ETHERNET,
+                gre(&[0x10, 0, 0x88, 0xbe, 0, 0, 0, 9, 0x10, 0, 0, 7, 0, 0, 0, 0], &inner),
+                inner.clone(),
+            ),
+            (
+                TunnelKind::Erspan3,
                 0x3ff,
                 LinkType::ETHERNET,
                 gre(&[0x10, 0, 0x22, 0xeb, 0, 0, 0, 9, 0x20, 0, 3, 0xff, 0, 0, 0, 1, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8], &inner),
                 inner.clone(),
             ),
             (
-                "erspan",
+                TunnelKind::Erspan3,
                 2,
                 LinkType::RAW,
                 gre(&[0x10, 0, 0x22, 0xeb, 0, 0, 0, 9, 0x20, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0x08, 0], &ip),
                 ip.clone(),
             ),
-            ("gre", 5, LinkType::ETHERNET, gre(&[0x20, 0, 0x65, 0x58, 0, 0, 0, 5], &inner), inner.clone()),
-            ("gre", 0, LinkType::RAW, gre(&[0, 0, 0x08, 0], &ip), ip.clone()),
+            (TunnelKind::Gre, 5, LinkType::ETHERNET, gre(&[0x20, 0, 0x65, 0x58, 0, 0, 0, 5], &inner), inner.clone()),
+            (TunnelKind::Gre, 0, LinkType::RAW, gre(&[0, 0, 0x08, 0], &ip), ip.clone()),
             (
-                "vxlan",
+                TunnelKind::Vxlan,
                 0x1234,
                 LinkType::ETHERNET,
                 outer(17, &udp(4789, &[&[8, 0, 0, 0, 0, 0x12, 0x34, 0][..], &inner].concat())),
                 inner.clone(),
             ),
             (
-                "geneve",
+                TunnelKind::Geneve,
                 0x77,
                 LinkType::ETHERNET,
                 outer(17, &udp(6081, &[&[1, 0, 0x65, 0x58, 0, 0, 0x77, 0, 1, 2, 3, 4][..], &inner].concat())),
@@ -338,7 +206,7 @@ mod tests {
     #[test]
     fn every_tunnel_is_taken_off() {
         for (kind, id, link_type, outer, inner) in tunnels() {
-            let (record, mirror) = decapsulate(&ethernet_record(&outer)).unwrap_or_else(|| panic!("{kind} {id}"));
+            let (record, mirror) = decapsulate(&ethernet_record(&outer)).unwrap_or_else(|| panic!("{kind:?} {id}"));
             assert_eq!(mirror, Mirror { kind, id, from: IpAddr::from(SWITCH) });
             assert_eq!((record.link_type, record.bytes, record.wire_len, record.time_ns), (link_type, &inner[..], inner.len() as u32, 1));
         }
@@ -369,13 +237,13 @@ mod tests {
             // by the capture
             let record = Record { bytes: &outer[..outer.len() - 5], ..ethernet_record(&outer) };
             let (cut, _) = decapsulate(&record).unwrap();
-            assert_eq!((cut.bytes, cut.wire_len), (&inner[..inner.len() - 5], inner.len() as u32), "{kind}");
+            assert_eq!((cut.bytes, cut.wire_len), (&inner[..inner.len() - 5], inner.len() as u32), "{kind:?}");
             // by the mirror, whose datagram then is shorter
             let mut short = outer[..outer.len() - 5].to_vec();
             let length = (short.len() - 14) as u16;
             short[16..18].copy_from_slice(&length.to_be_bytes());
             let (cut, _) = decapsulate(&ethernet_record(&short)).unwrap();
-            assert_eq!((cut.bytes, cut.wire_len), (&inner[..inner.len() - 5], inner.len() as u32), "{kind}");
+            assert_eq!((cut.bytes, cut.wire_len), (&inner[..inner.len() - 5], inner.len() as u32), "{kind:?}");
         }
     }
 
@@ -402,7 +270,7 @@ mod tests {
         let (.., vxlan, _) = tunnels().swap_remove(6);
         let mirrored = ethernet(0x0800, &ipv4(47, &[&[0, 0, 0x88, 0xbe][..], &vxlan].concat(), SWITCH));
         let (record, mirror) = decapsulate(&ethernet_record(&mirrored)).unwrap();
-        assert_eq!((record.bytes, mirror.kind), (&vxlan[..], "erspan"));
+        assert_eq!((record.bytes, mirror.kind), (&vxlan[..], TunnelKind::Erspan1));
     }
 
     #[test]
@@ -415,8 +283,8 @@ mod tests {
             all.iter().chain(&all).map(|(.., outer, _)| decapsulator.frame(ethernet_record(outer), &source).interface).collect();
         assert_eq!(numbers, (1..=8).chain(1..=8).collect::<Vec<_>>());
         let second = &decapsulator.interfaces()[2];
-        assert_eq!(second.name.as_deref(), Some("eth0/erspan:7@192.0.2.1"));
-        assert_eq!(second.description.as_deref(), Some("Mirrored by 192.0.2.1, ERSPAN session 7, received on eth0"));
+        assert_eq!(second.name.as_deref(), Some("eth0/erspan2:7@192.0.2.1"));
+        assert_eq!(second.description.as_deref(), Some("Mirrored by 192.0.2.1, ERSPAN II session 7, received on eth0"));
         assert_eq!((decapsulator.interfaces()[4].link_type, second.snap_len), (LinkType::RAW, 100));
         // an interface that the source described later
         source.push(Interface { name: Some("eth1".to_owned()), ..eth0 });

@@ -130,6 +130,9 @@ pub enum Problem {
         #[source]
         source: io::Error,
     },
+    /// A file to be written cannot be made.
+    #[error("cannot be written: {0}")]
+    Create(#[source] io::Error),
     /// What was to be written does not fit the file format.
     #[error("cannot be written: {0}")]
     DoesNotFit(String),

@@ -68,5 +68,5 @@ fn create(path: &Path) -> Result<Output> {
     if path == Path::new("-") {
         return Ok(Box::new(io::stdout()));
     }
-    Ok(Box::new(File::create(path).map_err(|e| Error::open(path, e))?))
+    Ok(Box::new(File::create(path).map_err(|e| Error::new(path, Problem::Create(e)))?))
 }

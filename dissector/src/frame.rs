@@ -96,7 +96,7 @@ pub struct Tunnel {
 }
 
 /// Tunnels that are looked into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum TunnelKind {
     Gre,
@@ -145,6 +145,21 @@ impl TunnelKind {
             Self::Erspan1 | Self::Ip => "",
         }
     }
+}
+
+/// The frame that a tunnel carries: [`inside`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inside<'a> {
+    /// The outermost tunnel.
+    pub tunnel: Tunnel,
+    /// Who sent it: an IP address.
+    pub from: Addr,
+    /// What the frame inside begins with: [`LinkType::ETHERNET`] or [`LinkType::RAW`].
+    pub link_type: LinkType,
+    /// What was captured of it.
+    pub bytes: &'a [u8],
+    /// Its length in bytes before it was cut, as far as the lengths in it tell.
+    pub wire_len: u32,
 }
 
 /// A frame, peeled. Borrows from the frame; nothing is allocated.
@@ -202,6 +217,20 @@ pub enum Body<'a> {
     Fragment(IpFragment<'a>),
     /// Something else, by name ("ARP", "LLDP", "SCTP", "ethertype 0x1234" is `Other("Ethernet")`).
     Other(&'static str),
+}
+
+impl Body<'_> {
+    /// The word of the innermost layer that was peeled, for a frame of which nothing more is known.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Ib(_) => "InfiniBand",
+            Self::Tcp(_) => "TCP",
+            Self::Udp(..) => "UDP",
+            Self::Pause(_) => "Pause",
+            Self::Fragment(_) => "IP fragment",
+            Self::Other(name) => name,
+        }
+    }
 }
 
 /// What carries InfiniBand packets.
@@ -405,6 +434,39 @@ pub fn decode_ip<'a, T: Trace>(datagram: &'a [u8], options: &Options, t: &mut T)
     peel.run(Ok((datagram, Next::Ip)), t)
 }
 
+/// The frame inside of the outermost tunnel that `bytes` are, and who sent it. `None` where there is no tunnel, or what is in it is
+/// neither Ethernet nor IP. IP in IP and MPLS carry what was on this wire already: they are no tunnel here.
+pub fn inside(link: LinkType, bytes: &[u8], wire_len: u32) -> Option<Inside<'_>> {
+    let captured = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let options = Options { check_crc: false, ..Options::default() };
+    let mut peel = Peel::new(options, wire_len.saturating_sub(captured));
+    let mut step = peel.link(link, bytes, &mut Off);
+    let (tunnel, bytes, next) = loop {
+        let (i, next) = step.ok()?;
+        // a step ends with what is inside of the tunnel that it enters
+        if let Some(tunnel) = peel.packet.tunnel {
+            break (tunnel, i, next);
+        }
+        if matches!(next, Next::End) {
+            return None;
+        }
+        step = peel.step(next, i, &mut Off);
+    };
+    if tunnel.kind == TunnelKind::Ip {
+        return None;
+    }
+    let link_type = match next {
+        Next::Ethernet | Next::Ethertype(0x6558) => LinkType::ETHERNET,
+        Next::Ip | Next::Ethertype(0x0800 | 0x86dd) => LinkType::RAW,
+        _ => return None,
+    };
+    // a mirror that cuts frames does not say how long they were: what is inside does
+    let length = |missing: u32| u32::try_from(bytes.len()).unwrap_or(u32::MAX).saturating_add(missing);
+    let carried = length(peel.missing);
+    let cut = decode(link_type, bytes, carried, &options, &mut Off).cut;
+    Some(Inside { tunnel, from: peel.packet.src, link_type, bytes, wire_len: carried.max(length(cut)) })
+}
+
 /// What the bytes that are left begin with.
 #[derive(Clone, Copy)]
 enum Next {
@@ -473,11 +535,7 @@ impl<'a> Peel<'a> {
         loop {
             step = match step {
                 Ok((_, Next::End)) => break,
-                Ok((i, Next::Ethertype(kind))) => self.ethertype(kind, i, t),
-                Ok((i, Next::Transport(protocol))) => self.transport(protocol, i, t),
-                Ok((i, Next::Ethernet)) => self.ethernet(i, t),
-                Ok((i, Next::Ip)) => self.ip(i, t),
-                Ok((i, Next::Infiniband)) => self.infiniband(Carrier::Infiniband, i, t),
+                Ok((i, next)) => self.step(next, i, t),
                 Err(e) => {
                     self.failed(fault_of(e), t);
                     break;
@@ -489,6 +547,18 @@ impl<'a> Peel<'a> {
             tunnel.truncated |= self.missing > 0 && self.is_whole;
         }
         self.packet
+    }
+
+    #[inline(always)]
+    fn step<T: Trace>(&mut self, next: Next, i: &'a [u8], t: &mut T) -> Step<'a> {
+        match next {
+            Next::Ethertype(kind) => self.ethertype(kind, i, t),
+            Next::Transport(protocol) => self.transport(protocol, i, t),
+            Next::Ethernet => self.ethernet(i, t),
+            Next::Ip => self.ip(i, t),
+            Next::Infiniband => self.infiniband(Carrier::Infiniband, i, t),
+            Next::End => Ok((i, Next::End)),
+        }
     }
 
     #[cold]

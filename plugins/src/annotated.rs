@@ -115,14 +115,15 @@ fn reply_text(exchange: &Exchange) -> String {
     text
 }
 
-/// Writes the frames of `source` with their own comments and these. Returns how many frames that were.
+/// Writes the frames of `source` with their own comments and these, up to where it is damaged. Returns how many frames that were; why
+/// there are no more is for the first reader of the capture to tell.
 ///
 /// # Errors
-/// The capture cannot be read on, or the new one cannot be written.
+/// The new capture cannot be written.
 pub fn write<S: Source, W: Write>(source: &mut S, comments: &Comments, mut writer: PcapngWriter<W>) -> rdmascope_capture::Result<u64> {
     let mut revision = None;
     let mut frames = 0;
-    while source.advance()? {
+    while matches!(source.advance(), Ok(true)) {
         if revision != Some(source.metadata().revision) {
             revision = Some(source.metadata().revision);
             writer.catch_up(source.metadata())?;

@@ -217,7 +217,7 @@ local function hold(c, flow, at, by, p, missing)
         end
     end
     if #sender.held == 0 then
-        R.report("RC-GAP", "network", q.at, string.format("%d packets missing before this one", missing))
+        R.report("RC-GAP", "network", q.at, string.format("packets missing before this one: %d", missing))
     end
     table.insert(sender.held, place, q)
     if (sender.acked_ahead and R.ahead(sender.acked_ahead, sender.next, PSN) >= 0) or #sender.held > HELD_MAX then
@@ -339,7 +339,7 @@ local function read_response(c, flow, at, by, p)
         end
         r.missing = r.missing - 1
     elseif ahead > 0 then
-        R.report("RC-GAP", "network", at, string.format("%d packets missing before this one", ahead))
+        R.report("RC-GAP", "network", at, string.format("packets missing before this one: %d", ahead))
         r.missing = r.missing + ahead
     end
     local offset = mtu and R.ahead(p.psn, r.first, PSN) * mtu or r.received

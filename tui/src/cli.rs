@@ -10,98 +10,172 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  rdmascope analyze trace.pcapng                         what went wrong, and who is to blame
-  rdmascope dissect trace.pcapng                         one line per frame
-  rdmascope dissect trace.pcapng -Y 'smb_direct' -V      every field of every SMB Direct frame
-  rdmascope dissect trace.pcapng -T json | jq .          the same for programs
-  rdmascope fields smb_direct                            what a filter can name
+  rdmascope analyze trace.pcapng               what went wrong, and whose fault
+  rdmascope dissect trace.pcapng               a line a frame
+  rdmascope dissect trace.pcapng -Y smb2 -V    every field of SMB2 frames
+  rdmascope dissect trace.pcapng -T json | jq .
+  rdmascope tui trace.pcapng                   look around in it
+  rdmascope fields smb_direct                  what a filter can name
 
 Exit status: 0 done; 1 done, and analyze --fail-on found something; 2 wrong use, or input that cannot be read.";
 
 const ANALYZE_EXAMPLES: &str = "\
 Examples:
-  rdmascope analyze trace.pcapng                              what was agreed, how it went, what broke
-  rdmascope analyze client.pcap server.pcap.zst               several captures, merged by time
-  rdmascope analyze trace.pcapng -Y 'ip.addr == 192.0.2.7'    only what has a frame that passes
-  rdmascope analyze trace.pcapng --format json --exchanges    every request, for programs
+  rdmascope analyze trace.pcapng            what was agreed, how it went
+  rdmascope analyze client.pcap server.pcap.zst    several, merged by time
+  rdmascope analyze trace.pcapng -Y 'ip.addr == 192.0.2.7'
+  rdmascope analyze trace.pcapng --format json --exchanges
   rdmascope analyze trace.pcapng --format html -o report.html
-  rdmascope analyze trace.pcapng --fail-on error              exit status 1 where a rule was broken
-  rdmascope analyze -i eth0 --every 10s                       what passes now: a line a connection, the report on Ctrl-C
+  rdmascope analyze trace.pcapng --fail-on error   status 1 if there is one
+  rdmascope analyze -i eth0 --every 10s     what passes now, until Ctrl-C
 
-Exit status: 0 done; 1 done, and --fail-on found something; 2 wrong use, or input that cannot be read (to its end: what came
-before is reported all the same).";
+Exit status: 0 done; 1 done, and --fail-on found something; 2 wrong use, or input that cannot be read (to its end: what came before is \
+reported all the same).";
 
 const DISSECT_EXAMPLES: &str = "\
 Examples:
   rdmascope dissect trace.pcapng -c 20
-  rdmascope dissect trace.pcapng -Y 'ip.src == 192.0.2.0/24 && infiniband.bth.opcode in {0..4}'
+  rdmascope dissect trace.pcapng -Y 'ip.src == 192.0.2.1 && smb2.cmd in {8, 9}'
   rdmascope dissect trace.pcapng -Y 'smb_direct.credits.granted == 0' -V
-  rdmascope dissect trace.pcapng -T fields -e frame.number -e smb_direct.remaining_length -E header=y,separator=,
+  rdmascope dissect trace.pcapng -T fields -e smb2.cmd -e smb2.msg_id
   rdmascope dissect a.pcap b.pcap.zst -T json > both.json
   tcpdump -w - | rdmascope dissect -
 
-Filters are Wireshark's display filters: == != > < >= <= contains matches in {1, 2..5}, slices eth.src[0:3], & (bits),
-&& || ! and parentheses, any and all, len() count() lower() upper() string(). A test on a missing field is false.";
+Filters are Wireshark's display filters: == != > < >= <= contains matches in {1, 2..5}, slices eth.src[0:3], & (bits), && || ! and \
+parentheses, any and all, len() count() lower() upper() string(). A test on a missing field is false.";
+
+const TUI_EXAMPLES: &str = "\
+Examples:
+  rdmascope tui trace.pcapng
+  rdmascope tui trace.pcapng -Y 'smb2.cmd == 8'
+  rdmascope tui -F growing.pcapng              go on with what is written to it
+  tcpdump -w - | rdmascope tui -
+  rdmascope tui -i eth0
+
+The key ? shows all keys. Configuration is in $XDG_CONFIG_HOME/rdmascope/config.toml:
+  theme = \"light\"
+  time = \"clock\"
+  columns = [\"smb2.msg_id\"]
+  [keys]
+  quit = [\"q\", \"F10\"]";
 
 const EXPORT_EXAMPLES: &str = "\
 Examples:
-  rdmascope export annotated trace.pcap annotated.pcapng     open it in Wireshark: Analyze, Expert Information
-  rdmascope export payloads trace.pcap files                 what was read and written, by name";
+  rdmascope export annotated trace.pcap annotated.pcapng
+  rdmascope export wireshark --install
+  rdmascope export payloads trace.pcap files
+  rdmascope export parquet trace.pcap tables";
+
+const ANNOTATED_EXAMPLES: &str = "\
+Examples:
+  rdmascope export annotated trace.pcap annotated.pcapng
+  wireshark annotated.pcapng        menu Analyze, Expert Information";
+
+const WIRESHARK_EXAMPLES: &str = "\
+Examples:
+  rdmascope export wireshark --install
+  rdmascope export wireshark -o rdmascope.lua
+  tshark -X lua_script:rdmascope.lua -r trace.pcap -Y rdmascope.finding";
+
+const PARQUET_EXAMPLES: &str = "\
+Examples:
+  rdmascope export parquet monday.pcap tables
+  rdmascope export parquet tuesday.pcap tables    a partition more
+  duckdb -c \"SELECT id, text FROM 'tables/findings/*/*.parquet'\"";
+
+const PAYLOADS_EXAMPLES: &str = "\
+Examples:
+  rdmascope export payloads trace.pcap files
+  rdmascope export payloads sealed.pcap files --keys keys.txt";
 
 const CAPTURE_EXAMPLES: &str = "\
 Examples:
-  rdmascope capture -D                                       where can be captured, what is seen there, and why not
-  rdmascope capture -i eth0 -w trace.pcapng                  what carries RDMA, until Ctrl-C
+  rdmascope capture -D                where, what is seen there, and why not
+  rdmascope capture -i eth0 -w trace.pcapng      until Ctrl-C
   rdmascope capture -i eth0 -i eth1 -w trace.pcapng --headers-only
-  rdmascope capture -i eth0 -f 'rdma or tcp port 9999'       an extra port
+  rdmascope capture -i eth0 -f 'rdma or tcp port 9999'
   rdmascope capture -i eth0 -f everything -w all.pcapng -a duration:60
   rdmascope capture -i eth0 -w ring.pcapng -b filesize:100 -b files:10
-  rdmascope capture -i eth0 -f tunnels -w mirror.pcapng --decapsulate    what switches mirror to here, as it was on their wires
+  rdmascope capture -i eth0 -f tunnels -w mirror.pcapng --decapsulate
   rdmascope capture -i eth0 -w - | rdmascope dissect -
 
 Capture filters join tests with and, or, not and parentheses:
-  rdma          the default: roce or iwarp or smb or tunnels or extended or pause or
-                fragments
-  everything    all frames
-  roce          RoCE: UDP port 4791, ethertype 0x8915
-  iwarp         TCP ports 5445 and 20049, and MPA handshakes on any port, which is then captured from there on
-  smb, nfs      TCP port 445; ports 2049, 20049 and 111
-  tunnels       GRE and ERSPAN, VXLAN, GENEVE, IP in IP, MPLS: whatever they carry
-  extended      IPv6 with extension headers, behind which ports are not looked for
-  pause         Ethernet pause frames (PFC)
-  fragments     IP fragments behind the first
-  [src|dst] [tcp|udp] port N[-M]; [src|dst] host ADDRESS[/BITS]; ethertype N; proto N; vlan [N]; ip, ip6, arp, tcp, udp
+  rdma         the default: roce or iwarp or smb or tunnels or extended
+               or pause or fragments
+  everything   all frames
+  roce         RoCE: UDP port 4791, ethertype 0x8915
+  iwarp        TCP ports 5445 and 20049, and MPA handshakes on any port,
+               which is then captured from there on
+  smb, nfs     TCP port 445; ports 2049, 20049 and 111
+  tunnels      GRE, ERSPAN, VXLAN, GENEVE, IP in IP, MPLS, whatever they carry
+  extended     IPv6 with extension headers: ports behind them are not found
+  pause        Ethernet pause frames (PFC)
+  fragments    IP fragments behind the first
+  [src|dst] [tcp|udp] port N[-M]; [src|dst] host ADDRESS[/BITS]; ethertype N;
+  proto N; vlan [N]; ip, ip6, arp, tcp, udp
 
-SIGINT and SIGTERM end the capture with what came by then, SIGHUP begins a new file. A file ends with what its interfaces counted, drops among it.
+SIGINT and SIGTERM end the capture with what came by then, SIGHUP begins a new file. A file ends with what its interfaces counted, drops \
+among it.
 
 Exit status: 0 done; 2 wrong use, no such interface, no permission, or a disk that is full (what was written is kept).";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
-  rdmascope replay trace.pcapng --plan                        what would be sent, and what is left out and why
+  rdmascope replay trace.pcapng --plan         what would be sent, what not
   rdmascope replay trace.pcapng --to 192.0.2.1 --user labuser --share share
-  rdmascope replay trace.pcapng --to server.example --kerberos       by the tickets of kinit (where the feature kerberos is built in)
-  rdmascope replay trace.pcapng --to 192.0.2.1 --pace 2       twice as fast as recorded
+  rdmascope replay trace.pcapng --to server.example --kerberos    tickets of kinit
+  rdmascope replay trace.pcapng --to 192.0.2.1 --pace 2       twice as fast
   rdmascope replay trace.pcapng --to 192.0.2.1 --no-rdma -w wire.pcapng
-  rdmascope replay trace.pcapng --to 192.0.2.1 --prepare --pace recorded --report report.json
+  rdmascope replay trace.pcapng --to 192.0.2.1 --prepare --report report.json
 
 The password of --user is taken from the environment: RDMASCOPE_PASSWORD. Nothing is written to the peer without --allow-writes.
 
 Exit status: 0 all went as recorded; 1 something differs; 2 wrong use, or the connection failed.";
 
+const PROBE_EXAMPLES: &str = "\
+Examples:
+  rdmascope probe --list
+  rdmascope probe 192.0.2.1 --case Negotiate
+  rdmascope probe 192.0.2.1 --user labuser --allow-writes -w failing.pcapng
+  rdmascope probe 192.0.2.1 --format json > probe.json
+
+Exit status: 0 all passed; 1 a case failed; 2 wrong use, or the server cannot be reached.";
+
 const PEER_EXAMPLES: &str = "\
 Examples:
-  rdmascope peer                                          files in memory, on 127.0.0.1:5445, for everybody
-  rdmascope peer --listen 0.0.0.0:5445 --share /srv/data  a folder, to be read
-  RDMASCOPE_PASSWORD=secret rdmascope peer                any user who knows the password
-  rdmascope peer --keytab /etc/krb5.keytab                any user with a Kerberos ticket (where the feature kerberos is built in)
-  rdmascope peer --fault wrong-key                        write to a key that the client did not give, at its first READ or WRITE
+  rdmascope peer                               files in memory, for everybody
+  rdmascope peer --listen 0.0.0.0:5445 --share /srv/data
+  RDMASCOPE_PASSWORD=secret rdmascope peer     for who knows the password
+  rdmascope peer --keytab /etc/krb5.keytab     for who has a Kerberos ticket
+  rdmascope peer --fault wrong-key             write to a key that was not given
 
-Soft-iWARP of Linux: mount -t cifs //ADDR/share /mnt -o rdma,vers=3.1.1,username=USER,password=PASSWORD, where ADDR is reached through an siw device.";
+Linux mounts it through Soft-iWARP, where ADDR is reached through an siw device:
+  mount -t cifs //ADDR/share /mnt -o rdma,vers=3.1.1,username=USER";
+
+const FIELDS_EXAMPLES: &str = "\
+Examples:
+  rdmascope fields smb_direct
+  rdmascope fields | grep -i credit";
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  rdmascope explain                            all findings, a line each
+  rdmascope explain SMBD-CREDIT-LAST
+  rdmascope explain smbd-neg                   those whose names begin so";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  rdmascope completions bash > /etc/bash_completion.d/rdmascope
+  rdmascope completions fish > ~/.config/fish/completions/rdmascope.fish
+  rdmascope completions zsh > _rdmascope       in a folder of $fpath";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  rdmascope man ~/.local/share/man/man1        then: man rdmascope-analyze";
 
 /// Dissect and analyze captures of storage over RDMA: SMB Direct and NFS over RDMA, on RoCEv2, InfiniBand and iWARP.
 #[derive(Debug, Parser)]
-#[command(name = "rdmascope", version, after_help = EXAMPLES, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(name = "rdmascope", version, after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// Colours: always, never, or only on a terminal (and never where NO_COLOR is set)
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto, global = true)]
@@ -197,18 +271,16 @@ pub(crate) struct Export {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Exported {
     /// The same capture as pcapng, with findings and requests as packet comments, which Wireshark shows
+    #[command(after_help = ANNOTATED_EXAMPLES)]
     Annotated {
-        /// The capture
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
+        #[command(flatten)]
+        capture: Captured,
         /// The capture to make
         #[arg(value_name = "OUT.pcapng")]
         output: PathBuf,
-        /// Decrypt SMB 3 with the keys and passwords in this file
-        #[arg(long, value_name = "KEYFILE")]
-        keys: Option<PathBuf>,
     },
     /// A plugin for Wireshark 4.0 and later: repairs its decoding of storage over RDMA, and adds rdmascope's analysis as fields
+    #[command(after_help = WIRESHARK_EXAMPLES)]
     Wireshark {
         /// The file to write; rdmascope.lua where left out, - for standard output
         #[arg(short, long, value_name = "FILE", conflicts_with = "install")]
@@ -220,31 +292,35 @@ pub(crate) enum Exported {
         #[arg(long, value_name = "DIR", requires = "install")]
         dir: Option<PathBuf>,
     },
-    /// Tables of frames, messages, requests, findings and credits for DuckDB, Spark and Polars
-    #[cfg(feature = "parquet")]
+    /// Tables of frames, messages, requests, findings and credits for DuckDB, Spark and Polars (where built with the feature parquet)
+    #[command(after_help = PARQUET_EXAMPLES)]
     Parquet {
-        /// The capture
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
+        #[command(flatten)]
+        capture: Captured,
         /// The folder of the tables: made where it is missing; another capture adds a partition to each table
         #[arg(value_name = "DIR")]
         folder: PathBuf,
-        /// Decrypt SMB 3 with the keys and passwords in this file
-        #[arg(long, value_name = "KEYFILE")]
-        keys: Option<PathBuf>,
     },
     /// The contents that READ and WRITE moved, as files of their names
+    #[command(after_help = PAYLOADS_EXAMPLES)]
     Payloads {
-        /// The capture
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
+        #[command(flatten)]
+        capture: Captured,
         /// The folder to write into: made where it is missing, and empty
         #[arg(value_name = "DIR")]
         folder: PathBuf,
-        /// Decrypt SMB 3 with the keys and passwords in this file
-        #[arg(long, value_name = "KEYFILE")]
-        keys: Option<PathBuf>,
     },
+}
+
+/// What an export is made of.
+#[derive(Debug, Args)]
+pub(crate) struct Captured {
+    /// The capture: pcap or pcapng, also inside gzip, zstd or lz4
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Decrypt SMB 3 with the keys and passwords in this file (lines of smbinfo keys, of Wireshark's smb2_seskey_list, user=, password=)
+    #[arg(long, value_name = "KEYFILE")]
+    pub(crate) keys: Option<PathBuf>,
 }
 
 /// Form of `analyze`'s report.
@@ -347,10 +423,8 @@ pub(crate) enum Format {
 }
 
 /// Look at captures in the terminal: connections, frames, I/O, credits, findings
-///
-/// The key ? shows all keys. Configuration: $XDG_CONFIG_HOME/rdmascope/config.toml with theme = "light", time = "clock", columns = ["smb2.msg_id"],
-/// and a table "keys" with lines such as quit = ["q", "F10"].
 #[derive(Debug, Args)]
+#[command(after_help = TUI_EXAMPLES)]
 pub(crate) struct Tui {
     /// Captures: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input; several are merged by time
     #[arg(required_unless_present = "interfaces", conflicts_with = "interfaces", value_name = "FILE")]
@@ -640,10 +714,10 @@ fn pace(text: &str) -> Result<rdmascope_replay::script::Pace, String> {
 
 /// Put an SMB Direct server to the cases of the conformance suite
 ///
-/// Each case opens connections of its own, over userspace iWARP or a card, and changes nothing on the server unless --allow-writes is given. Exit status: 0 all passed; 1 a case failed; 2 wrong
-/// use, or the server cannot be reached. Cases put a server to the test: one in whose kernel a mistake sleeps may not serve on (ksmbd of Linux 6.12.107 stops when one file is opened, closed
+/// Each case opens connections of its own, over userspace iWARP or a card, and changes nothing on the server unless --allow-writes is given. Cases put a server to the test: one in whose kernel a mistake sleeps may not serve on (ksmbd of Linux 6.12.107 stops when one file is opened, closed
 /// and opened again while another connection has it open; 6.12.117 does not).
 #[derive(Debug, Args)]
+#[command(after_help = PROBE_EXAMPLES)]
 pub(crate) struct Probe {
     /// The server; the port is 5445 where none is given, over verbs 445
     #[arg(value_name = "HOST[:PORT]", required_unless_present = "list")]
@@ -729,6 +803,7 @@ fn fault(name: &str) -> Result<&'static rdmascope_replay::fault::Fault, String> 
 ///
 /// P lines name protocols; F lines have label, name, type, protocol, base, mask and the section that specifies the field, with tabs between them.
 #[derive(Debug, Args)]
+#[command(after_help = FIELDS_EXAMPLES)]
 pub(crate) struct Fields {
     /// Only fields whose names begin like this
     #[arg(value_name = "PREFIX")]
@@ -737,6 +812,7 @@ pub(crate) struct Fields {
 
 /// Explain a finding: the sentence of the specification, usual causes, what to do
 #[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_EXAMPLES)]
 pub(crate) struct Explain {
     /// Name of the finding; without it all are listed
     #[arg(value_name = "FINDING")]
@@ -745,6 +821,7 @@ pub(crate) struct Explain {
 
 /// Write the completions of a shell to standard output
 #[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
 pub(crate) struct Completions {
     /// Which shell
     #[arg(value_enum)]
@@ -753,6 +830,7 @@ pub(crate) struct Completions {
 
 /// Write the manual pages into a folder
 #[derive(Debug, Args)]
+#[command(after_help = MAN_EXAMPLES)]
 pub(crate) struct Man {
     /// The folder; it is made if it is not there
     #[arg(value_name = "DIR")]
@@ -817,6 +895,56 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// The verbs, and the verbs of verbs.
+    fn verbs() -> Vec<clap::Command> {
+        let mut all = vec![Cli::command()];
+        let mut at = 0;
+        while let Some(command) = all.get(at) {
+            let more: Vec<_> = command.get_subcommands().cloned().collect();
+            all.extend(more);
+            at += 1;
+        }
+        all
+    }
+
+    #[test]
+    fn every_verb_has_examples_that_fit_and_are_understood() {
+        let mut tried = 0;
+        for command in verbs() {
+            let help = command.get_after_help().unwrap_or_else(|| panic!("{} has no examples", command.get_name())).to_string();
+            assert!(help.starts_with("Examples:\n  "), "{}", command.get_name());
+            for line in help.lines().filter(|line| line.starts_with("  ")) {
+                assert!(line.chars().count() <= 80, "{} wide: {line}", line.chars().count());
+                let Some((_, words)) = line.split_once("rdmascope ").filter(|(before, _)| !before.contains("lua_script")) else { continue };
+                // a comment stands behind three spaces; what a shell does is not ours
+                let words = words.split("   ").next().unwrap_or_default().split(['|', '>']).next().unwrap_or_default();
+                let words = words.split('\'').enumerate().flat_map(|(i, part)| match i % 2 {
+                    0 => part.split_whitespace().map(str::to_owned).collect(),
+                    _ => vec![part.to_owned()],
+                });
+                if let Err(e) = Cli::try_parse_from(std::iter::once("rdmascope".to_owned()).chain(words)) {
+                    panic!("{line}: {e}");
+                }
+                tried += 1;
+            }
+        }
+        assert!(tried > 50, "{tried} examples");
+    }
+
+    #[test]
+    fn filters_of_examples_are_filters() {
+        let registry = registry();
+        let mut tried = 0;
+        for command in verbs() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for text in help.lines().filter_map(|line| line.split_once("-Y '")?.1.split('\'').next()) {
+                assert!(filter(Some(text), &registry).is_ok(), "{text}");
+                tried += 1;
+            }
+        }
+        assert!(tried >= 4, "{tried} filters");
     }
 
     #[test]

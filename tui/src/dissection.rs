@@ -5,7 +5,7 @@ use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_capture::{Interface, Record};
-use rdmascope_dissector::frame::{self, Addr, Body, Packet};
+use rdmascope_dissector::frame::{self, Addr, Packet};
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
 use std::fmt;
@@ -79,14 +79,7 @@ impl Dissection {
             cap_len: u32::try_from(record.bytes.len()).unwrap_or(u32::MAX),
             src: packet.src,
             dst: packet.dst,
-            other: match packet.body {
-                Body::Other(name) => name,
-                Body::Tcp(_) => "TCP",
-                Body::Udp(..) => "UDP",
-                Body::Ib(_) => "InfiniBand",
-                Body::Pause(_) => "Pause",
-                Body::Fragment(_) => "IP fragment",
-            },
+            other: packet.body.name(),
         }
     }
 

@@ -38,7 +38,10 @@ fn main() -> ExitCode {
         Err(e) if e.use_stderr() => return fail(&cli::one_line(&e)),
         Err(e) => {
             // help and version, which were asked for: no failure unless they cannot be written
-            return if e.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
+            return match e.print() {
+                Err(e) if e.kind() != io::ErrorKind::BrokenPipe => fail(&format!("standard output cannot be written: {e}")),
+                _ => ExitCode::SUCCESS,
+            };
         }
     };
     match commands::run(cli) {

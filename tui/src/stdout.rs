@@ -35,6 +35,12 @@ impl Out {
         Self { buffer: Vec::with_capacity(CHUNK * 2), color, is_terminal, stdout }
     }
 
+    /// Columns of the terminal; no limit where there is none.
+    pub(crate) fn width(&self) -> usize {
+        let terminal = if self.is_terminal { terminal_size::terminal_size() } else { None };
+        terminal.map_or(usize::MAX, |(width, _)| usize::from(width.0))
+    }
+
     /// Writes what was collected, if it is much.
     #[inline]
     pub(crate) fn spill(&mut self) -> Result<()> {

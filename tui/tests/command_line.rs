@@ -62,6 +62,11 @@ fn wrong_input_is_one_clear_line_and_status_2() {
     refused(&["dissect", &directory], "is a directory");
     refused(&["dissect", &words], "not a capture file");
     refused(&["dissect", &empty], "is empty");
+    // where it is the new file that cannot be made, that is said
+    refused(&["export", "annotated", &sample(), "/nowhere/at/all.pcapng"], "/nowhere/at/all.pcapng: cannot be written: No such file");
+    if cfg!(not(feature = "parquet")) {
+        refused(&["export", "parquet", &sample(), &directory], "built without Parquet");
+    }
     // a name that would act on a terminal does not
     refused(&["dissect", "/nowhere/\x1b[31m.pcap"], "no such file");
     let stderr = rdmascope(&["dissect", "/nowhere/\x1b[31m.pcap"]).stderr;
@@ -113,6 +118,33 @@ fn a_wrong_filter_is_drawn_with_a_caret() {
         assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(2), expected));
         assert!(output.stdout.is_empty());
     }
+}
+
+#[test]
+fn a_damaged_capture_is_exported_up_to_the_damage() {
+    let folder = Folder::new("damaged");
+    let whole = fs::read(sample()).expect("the sample");
+    let capture = folder.file("cut.pcap", &whole[..whole.len() / 2]);
+    let out = folder.0.join("annotated.pcapng").display().to_string();
+    let output = rdmascope(&["export", "annotated", &capture, &out]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+    assert!(stderr.contains("what came before was written") && stderr.contains("damaged at byte"), "{stderr}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("frames, "));
+    // the new one is whole
+    assert!(text(&["dissect", &out]).lines().count() > 100);
+}
+
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    for arguments in [&["--help"][..], &["--version"], &["analyze", "--help"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+        let output = Command::new(env!("CARGO_BIN_EXE_rdmascope")).args(arguments).stdout(full).output().expect("the binary runs");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+        assert!(stderr.contains("standard output cannot be written"), "{stderr}");
+    }
+    assert!(text(&["help", "analyze"]).contains("Usage: rdmascope analyze"));
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! The terminal UI in a real terminal: tmux is one that a program can type into and look at. Without tmux this says so and does nothing,
 //! unless `CI` is set: there it fails.
 
+#[path = "../src/ui/terminal.rs"]
+mod terminal;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -175,6 +178,51 @@ fn the_terminal_is_given_back() {
     // the shell still echoes what is typed
     t.types("echo still here");
     t.wait("echo still here");
+}
+
+/// Where in the program below to panic.
+const PANIC: &str = "TMUX_TEST_PANIC";
+
+/// The program that the next test runs in a terminal: it panics while the terminal is taken. By itself it does nothing.
+#[test]
+fn on_purpose() {
+    let Some(place) = std::env::var_os(PANIC) else { return };
+    let mut screen = terminal::Screen::open().unwrap();
+    screen.terminal.draw(|frame| frame.render_widget("TAKEN", frame.area())).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    if place == "thread" {
+        let _ = std::thread::spawn(|| panic!("on purpose, in a thread")).join();
+    } else if place == "suspended" {
+        terminal::leave();
+        terminal::enter().unwrap();
+    }
+    panic!("on purpose, in the loop");
+}
+
+#[test]
+fn a_panic_gives_the_terminal_back() {
+    let Some(t) = Terminal::open("panic", 100, 30) else { return };
+    let tty = |t: &Terminal| {
+        t.types("clear; stty -a | grep -o -w -e -*icanon -e -*echo -e -*isig -e -*opost | xargs echo tty:; echo done.");
+        t.press(&["Enter"]);
+        t.wait_for("stty", |screen| screen.lines().any(|line| line == "done."))
+    };
+    let before = tty(&t);
+    assert!(before.contains("icanon") && !before.lines().any(|line| line.starts_with("tty:") && line.contains("-icanon")), "{before}");
+    for (place, said) in [("loop", "on purpose, in the loop"), ("thread", "on purpose, in a thread"), ("suspended", "on purpose, in the loop")] {
+        let program = std::env::current_exe().unwrap();
+        t.types(&format!("clear; {PANIC}={place} '{}' --exact on_purpose --nocapture; echo \"it ended with $?\"", program.display()));
+        t.press(&["Enter"]);
+        t.wait("TAKEN");
+        assert!(t.alternate());
+        let screen = t.wait("it ended with 101");
+        // what went wrong is on the shell's screen, where it stays
+        assert!(screen.contains(said), "{place}: {screen}");
+        assert!(!t.alternate(), "{place}");
+        let cursor = t.tmux(&["display-message", "-p", "#{cursor_flag}"]).stdout;
+        assert_eq!(String::from_utf8_lossy(&cursor).trim(), "1", "{place}");
+        assert_eq!(tty(&t), before, "{place}");
+    }
 }
 
 #[test]

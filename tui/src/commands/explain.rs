@@ -1,6 +1,7 @@
 //! `rdmascope explain [FINDING]`: a rule in full, or all of them a line each.
 
 use crate::cli::{Color, Explain};
+use crate::report::words;
 use crate::stdout::Out;
 use anyhow::{Result, bail};
 use rdmascope_analyzer::finding::{Group, Rule, explain};
@@ -11,8 +12,8 @@ use std::process::ExitCode;
 pub(super) fn run(args: &Explain, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
     match &args.finding {
-        Some(wanted) => write(wanted, &mut out.buffer)?,
-        None => list(Rule::ALL, &mut out.buffer),
+        Some(wanted) => write(wanted, out.width(), &mut out.buffer)?,
+        None => list(Rule::ALL, out.width(), &mut out.buffer),
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
@@ -20,7 +21,7 @@ pub(super) fn run(args: &Explain, color: Color) -> Result<ExitCode> {
 
 /// The rule with this id, in any case; else those whose ids begin with `wanted`, else those that contain it: one in full, several as
 /// a list.
-fn write(wanted: &str, out: &mut Vec<u8>) -> Result<()> {
+fn write(wanted: &str, columns: usize, out: &mut Vec<u8>) -> Result<()> {
     let upper = wanted.trim().to_ascii_uppercase();
     let those = |fits: &dyn Fn(&str) -> bool| -> Vec<Rule> { Rule::ALL.iter().copied().filter(|rule| fits(rule.id())).collect() };
     let found = [those(&|id| id == upper), those(&|id| id.starts_with(&upper)), those(&|id| id.contains(&upper))];
@@ -31,13 +32,13 @@ fn write(wanted: &str, out: &mut Vec<u8>) -> Result<()> {
             None => bail!("no finding \"{wanted}\"; rdmascope explain lists all"),
         },
         [rule] => out.extend_from_slice(explain(rule).as_bytes()),
-        _ => list(&found, out),
+        _ => list(&found, columns, out),
     }
     Ok(())
 }
 
-/// Rules under the titles of their groups.
-fn list(rules: &[Rule], out: &mut Vec<u8>) {
+/// Rules under the titles of their groups, in so many columns where that is enough for a few words.
+fn list(rules: &[Rule], columns: usize, out: &mut Vec<u8>) {
     let width = rules.iter().map(|rule| rule.id().len()).max().unwrap_or(0);
     for &group in Group::ALL {
         let mut members = rules.iter().map(|rule| rule.row()).filter(|row| row.group == group).peekable();
@@ -47,7 +48,12 @@ fn list(rules: &[Rule], out: &mut Vec<u8>) {
         // writing to a vector cannot fail
         let _ = writeln!(out, "{}{}", if out.is_empty() { "" } else { "\n" }, group.title());
         for row in members {
-            let _ = writeln!(out, "  {:width$}  {:5}  {}", row.id, row.severity.name(), row.title);
+            let before = width + 11;
+            let mut lines = words::wrap(row.title, columns.saturating_sub(before).max(24)).into_iter();
+            let _ = writeln!(out, "  {:width$}  {:5}  {}", row.id, row.severity.name(), lines.next().unwrap_or_default());
+            for line in lines {
+                let _ = writeln!(out, "{:before$}{line}", "");
+            }
         }
     }
 }
@@ -58,14 +64,14 @@ mod tests {
 
     fn output(wanted: &str) -> Result<String, String> {
         let mut out = Vec::new();
-        write(wanted, &mut out).map_err(|e| e.to_string())?;
+        write(wanted, usize::MAX, &mut out).map_err(|e| e.to_string())?;
         Ok(String::from_utf8(out).expect("output is text"))
     }
 
     #[test]
     fn all_are_listed_under_their_group() {
         let mut out = Vec::new();
-        list(Rule::ALL, &mut out);
+        list(Rule::ALL, usize::MAX, &mut out);
         let text = String::from_utf8(out).unwrap();
         for rule in Rule::ALL {
             let line = text.lines().find(|line| line.split_whitespace().next() == Some(rule.id())).unwrap_or_else(|| panic!("{rule}"));
@@ -73,6 +79,18 @@ mod tests {
         }
         assert!(text.starts_with("SMB Direct negotiation\n  SMBD-NEG-FIRST "));
         assert_eq!(text.lines().filter(|line| !line.is_empty()).count(), Rule::ALL.len() + Group::ALL.len());
+    }
+
+    #[test]
+    fn a_list_fits_a_terminal() {
+        let mut out = Vec::new();
+        list(Rule::ALL, 80, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.lines().all(|line| words::columns(line) <= 80), "{text}");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let mut whole = Vec::new();
+        list(Rule::ALL, usize::MAX, &mut whole);
+        assert_eq!(words(&text), words(&String::from_utf8(whole).unwrap()));
     }
 
     #[test]

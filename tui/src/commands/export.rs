@@ -1,7 +1,7 @@
 //! `rdmascope export`: what was found, in forms that other tools read.
 
 use crate::analysis::{self, Run};
-use crate::cli::{Color, Export, Exported};
+use crate::cli::{Captured, Color, Export, Exported};
 use crate::input;
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
@@ -18,11 +18,13 @@ use std::process::ExitCode;
 
 pub(super) fn run(args: &Export, color: Color) -> Result<ExitCode> {
     match &args.what {
-        Exported::Annotated { file, output, keys } => annotate(file, output, keys.as_deref(), color),
+        Exported::Annotated { capture, output } => annotate(capture, output, color),
         Exported::Wireshark { output, install, dir } => wireshark(output.as_deref(), *install, dir.as_deref(), color),
         #[cfg(feature = "parquet")]
-        Exported::Parquet { file, folder, keys } => parquet(file, folder, keys.as_deref(), color),
-        Exported::Payloads { file, folder, keys } => payloads(file, folder, keys.as_deref(), color),
+        Exported::Parquet { capture, folder } => parquet(capture, folder, color),
+        #[cfg(not(feature = "parquet"))]
+        Exported::Parquet { .. } => bail!("this rdmascope was built without Parquet: build it with --features parquet"),
+        Exported::Payloads { capture, folder } => payloads(capture, folder, color),
     }
 }
 
@@ -32,14 +34,15 @@ fn analyze<S: Sink>(file: &Path, options: Options, sink: S) -> Result<analysis::
     Ok(analysis::run(captures, vec![file.display().to_string()], Run { options, threads: 2, filter: None }, sink))
 }
 
-fn annotate(file: &Path, output: &Path, keys: Option<&Path>, color: Color) -> Result<ExitCode> {
+fn annotate(capture: &Captured, output: &Path, color: Color) -> Result<ExitCode> {
+    let file = capture.file.as_path();
     if file == Path::new("-") {
         bail!("standard input cannot be read twice: export annotated needs a file");
     }
     if same(file, output) {
         bail!("{} is the capture itself: name another file to write", output.display());
     }
-    let options = Options { keyring: input::keyring(keys)?, ..Options::default() };
+    let options = Options { keyring: input::keyring(capture.keys.as_deref())?, ..Options::default() };
     let done = analyze(file, options, Collector::default())?;
     let comments = Comments::new(&done.report, &done.sink);
     let mut source = open(file, OpenOptions::new())?;
@@ -49,15 +52,13 @@ fn annotate(file: &Path, output: &Path, keys: Option<&Path>, color: Color) -> Re
         ..source.metadata().sections.first().cloned().unwrap_or_default()
     };
     let writer = PcapngWriter::create(output, &section)?;
-    let written = annotated::write(&mut source, &comments, writer);
-    // what could be read of a damaged capture is in the new one all the same
-    let frames = written?;
+    let frames = annotated::write(&mut source, &comments, writer)?;
     let mut out = Out::new(color);
     let said = comments.frames();
     writeln!(out.buffer, "{}: {frames} frames, {said} of them with comments", escaped(&output.display().to_string()))?;
     out.finish()?;
     match done.error {
-        Some(error) => Err(error.into()),
+        Some(error) => Err(error).context("what came before was written"),
         None => Ok(ExitCode::SUCCESS),
     }
 }
@@ -87,14 +88,15 @@ fn wireshark(output: Option<&Path>, install: bool, folder: Option<&Path>, color:
 }
 
 #[cfg(feature = "parquet")]
-fn parquet(file: &Path, folder: &Path, keys: Option<&Path>, color: Color) -> Result<ExitCode> {
+fn parquet(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> {
+    let file = capture.file.as_path();
     use rdmascope_analyzer::pipeline::Pipeline;
     use rdmascope_dissector::{frame, trace::Off};
     use rdmascope_plugins::tables::{FrameRow, Tables, address};
     let name = if file == Path::new("-") { "stdin".into() } else { file.file_name().unwrap_or_default().to_string_lossy() };
     let mut source = open(file, OpenOptions::new())?;
     let tables = Tables::new(folder, &name)?;
-    let mut pipeline = Pipeline::with_sink(Options { keyring: input::keyring(keys)?, ..Options::default() }, tables);
+    let mut pipeline = Pipeline::with_sink(Options { keyring: input::keyring(capture.keys.as_deref())?, ..Options::default() }, tables);
     let decode = pipeline.decode_options();
     let mut bar = input::Bar::before_output();
     let (mut number, mut time_ns) = (0, 0);
@@ -142,9 +144,10 @@ fn same(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-fn payloads(file: &Path, folder: &Path, keys: Option<&Path>, color: Color) -> Result<ExitCode> {
+fn payloads(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> {
+    let file = capture.file.as_path();
     let sink = Payloads::new(folder)?;
-    let options = Options { payloads: true, keyring: input::keyring(keys)?, ..Options::default() };
+    let options = Options { payloads: true, keyring: input::keyring(capture.keys.as_deref())?, ..Options::default() };
     let done = analyze(file, options, sink)?;
     let skipped = done.sink.skipped;
     let files = done.sink.finish()?;

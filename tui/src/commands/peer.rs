@@ -26,7 +26,7 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
         let mut out = io::stdout().lock();
         for fault in FAULTS {
             let only = if fault.works_over_cards() { "" } else { " (over iWARP in user space only)" };
-            writeln!(out, "{:17} {}{only}", fault.name, fault.text)?;
+            writeln!(out, "{:17} {}{only}", fault.name, fault.text).context("standard output cannot be written")?;
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -8,25 +8,23 @@
 //! ```
 
 use crate::cli::{self, Color, Tui};
+use crate::report::words::grouped;
 use crate::ui::app::{App, Effect, Msg, update};
 use crate::ui::config::{self, Config};
 use crate::ui::keys::Keys;
 use crate::ui::loader::{self, Shared};
 use crate::ui::replay::{self, Replayer, Which};
 use crate::ui::sort::{self, By};
-use crate::ui::time::grouped;
-use crate::ui::{order, theme, view};
+use crate::ui::terminal::{Screen, enter, leave};
+use crate::ui::theme::{self, Depth, Theme};
+use crate::ui::{order, view};
 use anyhow::{Result, bail};
-use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::event::{self, DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event};
-use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
-use ratatui::crossterm::{cursor, execute};
+use ratatui::crossterm::event::{self, Event};
 use ratatui::layout::Rect;
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGSTOP, SIGTERM, SIGTSTP};
-use std::io::{IsTerminal, Stdout, Write, stdout};
+use std::io::{IsTerminal, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -60,6 +58,7 @@ pub(super) fn run(args: &Tui, color: Color) -> Result<ExitCode> {
     let plain = color == Color::Never || color == Color::Auto && std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
     let name = if is_live { args.live.interfaces.join(", ") } else { title(&args.files) };
     let mut app = App::new(name, keys, if plain { theme::Name::Mono } else { config.theme });
+    app.theme = Theme::new(app.theme.name, Depth::of_environment());
     app.time = config.time;
     app.columns = columns;
     app.history = config::history();
@@ -95,50 +94,6 @@ fn title(files: &[PathBuf]) -> String {
         [first, rest @ ..] => format!("{} and {} more", name(first), rest.len()),
         [] => String::new(),
     }
-}
-
-// ── The terminal ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-/// The terminal while it is ours; what it was comes back when this goes.
-struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
-}
-
-impl Screen {
-    fn open() -> Result<Self> {
-        let before = std::panic::take_hook();
-        let main = std::thread::current().id();
-        std::panic::set_hook(Box::new(move |info| {
-            leave();
-            before(info);
-            // a thread that is gone leaves a screen that waits forever
-            if std::thread::current().id() != main {
-                std::process::exit(101);
-            }
-        }));
-        if let Err(e) = enter() {
-            leave();
-            return Err(e.into());
-        }
-        Ok(Self { terminal: Terminal::new(CrosstermBackend::new(stdout()))? })
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        leave();
-    }
-}
-
-fn enter() -> std::io::Result<()> {
-    enable_raw_mode()?;
-    execute!(stdout(), EnterAlternateScreen, EnableMouseCapture, EnableBracketedPaste, cursor::Hide)
-}
-
-/// Gives the terminal back. Whatever of it fails: there is nobody left to tell.
-fn leave() {
-    let _ = execute!(stdout(), DisableBracketedPaste, DisableMouseCapture, LeaveAlternateScreen, cursor::Show);
-    let _ = disable_raw_mode();
 }
 
 fn signals(tx: Sender<Msg>, code: Arc<AtomicU8>) -> Result<()> {

@@ -10,7 +10,7 @@ use super::loader::{Counted, LiveFacts, News};
 use super::replay::{Detail, Text, Which};
 use super::sort::{By, Sorted};
 use super::statistics::Sums;
-use super::theme::{self, Theme};
+use super::theme::{self, Depth, Theme};
 use super::{credits, findings, frames, io, memory, order, overview, prompt, sequence, statistics, time};
 use ratatui::crossterm::event::{KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Rect;
@@ -397,7 +397,7 @@ impl App {
         Self {
             title,
             keys,
-            theme: Theme::new(theme),
+            theme: Theme::new(theme, Depth::Sixteen),
             registry: Arc::new(crate::cli::registry()),
             size: (80, 24),
             index: Index::default(),
@@ -1013,7 +1013,7 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::NextView => app.turn_to(app.view.step(1)),
         Action::PreviousView => app.turn_to(app.view.step(View::ALL.len() - 1)),
         Action::Theme => {
-            app.theme = Theme::new(app.theme.name.next());
+            app.theme = Theme::new(app.theme.name.next(), app.theme.depth);
             app.statistics.outdated();
             app.say(app.theme.name.word());
         }

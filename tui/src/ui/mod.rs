@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | overview, frames, I/O, credits, sequence, memory, findings, statistics | one each, opening with its drawing |
 //! | prompts, completion, copying, searching | [`prompt`] |
-//! | keys, colours, configuration | [`keys`], [`theme`], [`config`] |
+//! | keys, colours, configuration, the terminal taken and given back | [`keys`], [`theme`], [`config`], [`terminal`] |
 //! | what the loader makes ready for the screen | [`index`], [`exchanges`], [`digest`], [`credits_log`] |
 //! | the order of rows, made beside | [`sort`] for frames, [`order`] for I/O and memory |
 
@@ -30,6 +30,7 @@ pub(crate) mod replay;
 mod sequence;
 pub(crate) mod sort;
 mod statistics;
+pub(crate) mod terminal;
 pub(crate) mod theme;
 pub(crate) mod time;
 pub(crate) mod view;

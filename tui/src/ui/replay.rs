@@ -13,7 +13,7 @@ use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_capture::{Interface, PcapngWriter, RandomAccess, Record, Section};
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::frame::{self, Addr, Body};
+use rdmascope_dissector::frame::{self, Addr};
 use rdmascope_dissector::probe::{Need, Probe, Slot};
 use rdmascope_dissector::render::{escaped, value_label};
 use rdmascope_dissector::trace::{Line, Off, Pair, Trace, Tree};
@@ -277,14 +277,7 @@ impl Replayer {
         let options = self.pipeline.decode_options();
         let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, t);
         let (src, dst) = (packet.src, packet.dst);
-        let name = match packet.body {
-            Body::Other(name) => name,
-            Body::Tcp(_) => "TCP",
-            Body::Udp(..) => "UDP",
-            Body::Ib(_) => "InfiniBand",
-            Body::Pause(_) => "Pause",
-            Body::Fragment(_) => "IP fragment",
-        };
+        let name = packet.body.name();
         let meta =
             FrameMeta { number, time_ns: entry.time, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
         self.pipeline.packet(&meta, &packet, t);

@@ -668,7 +668,7 @@ fn keys_in_any_order_do_no_harm() {
 #[test]
 fn no_colours_means_none() {
     let mut rig = Rig::new("smb-roce", 120, 40);
-    rig.app.theme = theme::Theme::new(theme::Name::Mono);
+    rig.app.theme = theme::Theme::new(theme::Name::Mono, theme::Depth::Many);
     for view in View::ALL {
         rig.keys(&(view as usize + 1).to_string());
         let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();

@@ -91,17 +91,7 @@ pub(crate) fn span(ns: i64) -> String {
 }
 
 /// `1,234,567`
-pub(crate) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
+pub(crate) use crate::report::words::grouped;
 
 /// `16.8 kB`
 pub(crate) fn bytes(n: u64) -> String {
