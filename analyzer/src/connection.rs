@@ -667,9 +667,8 @@ impl Connection {
         let (bad, good) = (self.health.icrc_bad, self.icrc_good);
         let site = Site { connection: Some(self.id), frame: first.frame, time_ns: first.time };
         if good == 0 {
-            let text = format_args!(
-                "no packet of {bad} has a right invariant CRC: captured before the adapter wrote it, or changed on the way"
-            );
+            let text =
+                format_args!("no packet of {bad} has a right invariant CRC: captured before the adapter wrote it, or changed on the way");
             env.report_as(Severity::Note, Rule::RcIcrc, Blame::Capture, site, Certainty::Guess, text);
         } else {
             let all = bad + good;

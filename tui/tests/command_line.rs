@@ -122,7 +122,7 @@ fn a_wrong_filter_is_drawn_with_a_caret() {
 
 #[test]
 fn a_damaged_capture_is_exported_up_to_the_damage() {
-    let folder = Folder::new("damaged");
+    let folder = Folder::new("exported");
     let whole = fs::read(sample()).expect("the sample");
     let capture = folder.file("cut.pcap", &whole[..whole.len() / 2]);
     let out = folder.0.join("annotated.pcapng").display().to_string();

@@ -209,7 +209,9 @@ fn a_panic_gives_the_terminal_back() {
     };
     let before = tty(&t);
     assert!(before.contains("icanon") && !before.lines().any(|line| line.starts_with("tty:") && line.contains("-icanon")), "{before}");
-    for (place, said) in [("loop", "on purpose, in the loop"), ("thread", "on purpose, in a thread"), ("suspended", "on purpose, in the loop")] {
+    for (place, said) in
+        [("loop", "on purpose, in the loop"), ("thread", "on purpose, in a thread"), ("suspended", "on purpose, in the loop")]
+    {
         let program = std::env::current_exe().unwrap();
         t.types(&format!("clear; {PANIC}={place} '{}' --exact on_purpose --nocapture; echo \"it ended with $?\"", program.display()));
         t.press(&["Enter"]);

@@ -7,6 +7,11 @@ use ratatui::crossterm::event::{DisableBracketedPaste, DisableMouseCapture, Enab
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::crossterm::{cursor, execute};
 use std::io::{Result, Stdout, stdout};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the terminal is ours. It is left once: leaving puts the cursor back where it was at first, and a second time that would be over
+/// what was written since, such as why the program panicked.
+static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The terminal, taken.
 pub(crate) struct Screen {
@@ -42,12 +47,16 @@ impl Drop for Screen {
 
 /// Takes the terminal, again.
 pub(crate) fn enter() -> Result<()> {
+    TAKEN.store(true, Ordering::SeqCst);
     enable_raw_mode()?;
     execute!(stdout(), EnterAlternateScreen, EnableMouseCapture, EnableBracketedPaste, cursor::Hide)
 }
 
-/// Gives the terminal back. Whatever of it fails: there is nobody left to tell.
+/// Gives the terminal back, where it is taken. Whatever of it fails: there is nobody left to tell.
 pub(crate) fn leave() {
+    if !TAKEN.swap(false, Ordering::SeqCst) {
+        return;
+    }
     let _ = execute!(stdout(), DisableBracketedPaste, DisableMouseCapture, LeaveAlternateScreen, cursor::Show);
     let _ = disable_raw_mode();
 }

@@ -244,12 +244,12 @@ mod tests {
     /// xterm's sixteen, and those of the consoles of IBM's PCs, which VTE and Linux come with (but for small changes).
     const SIXTEEN: [[u32; 16]; 2] = [
         [
-            0x000000, 0xcd0000, 0x00cd00, 0xcdcd00, 0x0000ee, 0xcd00cd, 0x00cdcd, 0xe5e5e5, 0x7f7f7f, 0xff0000, 0x00ff00, 0xffff00, 0x5c5cff,
-            0xff00ff, 0x00ffff, 0xffffff,
+            0x000000, 0xcd0000, 0x00cd00, 0xcdcd00, 0x0000ee, 0xcd00cd, 0x00cdcd, 0xe5e5e5, 0x7f7f7f, 0xff0000, 0x00ff00, 0xffff00,
+            0x5c5cff, 0xff00ff, 0x00ffff, 0xffffff,
         ],
         [
-            0x000000, 0xaa0000, 0x00aa00, 0xaa5500, 0x0000aa, 0xaa00aa, 0x00aaaa, 0xaaaaaa, 0x555555, 0xff5555, 0x55ff55, 0xffff55, 0x5555ff,
-            0xff55ff, 0x55ffff, 0xffffff,
+            0x000000, 0xaa0000, 0x00aa00, 0xaa5500, 0x0000aa, 0xaa00aa, 0x00aaaa, 0xaaaaaa, 0x555555, 0xff5555, 0x55ff55, 0xffff55,
+            0x5555ff, 0xff55ff, 0x55ffff, 0xffffff,
         ],
     ];
 
@@ -347,7 +347,9 @@ mod tests {
                             assert!(ratio >= 4.5, "{name:?} {depth:?} {what}: {color:06x} on {ground:06x} is {ratio:.2}");
                         }
                         // many a terminal makes the first eight bright where they are bold
-                        if let (true, Some(at)) = (style.add_modifier.contains(Modifier::BOLD), sixteen[1..8].iter().position(|c| *c == color)) {
+                        if let (true, Some(at)) =
+                            (style.add_modifier.contains(Modifier::BOLD), sixteen[1..8].iter().position(|c| *c == color))
+                        {
                             let bright = sixteen[at + 9];
                             assert!(contrast(bright, ground) >= 4.5, "{name:?} {depth:?} {what}: {bright:06x} if bold is bright");
                         }
