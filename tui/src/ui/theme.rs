@@ -339,7 +339,7 @@ mod tests {
                         let mut color = seen(style.fg, sixteen).unwrap_or(text);
                         if style.add_modifier.contains(Modifier::DIM) {
                             // two thirds of it, as VTE draws it
-                            let part = |shift: u32| ((color >> shift & 0xff) * 2 + (ground >> shift & 0xff)) / 3 << shift;
+                            let part = |shift: u32| (((color >> shift & 0xff) * 2 + (ground >> shift & 0xff)) / 3) << shift;
                             color = part(16) | part(8) | part(0);
                         }
                         for ground in [seen(style.bg, sixteen).unwrap_or(ground), elsewhere] {
