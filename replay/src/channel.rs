@@ -398,25 +398,26 @@ impl Channel {
     /// # Errors
     /// Those of the socket, or of the card.
     pub fn connect(address: SocketAddr, config: &Config, timeout: Duration) -> io::Result<Self> {
-        #[cfg(target_os = "linux")]
-        if let Transport::Verbs(verbs) = config.transport {
-            return Self::connect_card(verbs, address, config, timeout, false);
-        }
-        let stream = TcpStream::connect_timeout(&address, timeout)?;
-        Self::over(stream, config, |now| Lane::new(now, config, true))
+        Self::connect_as(address, config, timeout, false)
     }
 
     /// The same with [`Lane::raw`].
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Those of the socket, or of the card.
     pub fn connect_raw(address: SocketAddr, config: &Config, timeout: Duration) -> io::Result<Self> {
+        Self::connect_as(address, config, timeout, true)
+    }
+
+    fn connect_as(address: SocketAddr, config: &Config, timeout: Duration, raw: bool) -> io::Result<Self> {
         #[cfg(target_os = "linux")]
         if let Transport::Verbs(verbs) = config.transport {
-            return Self::connect_card(verbs, address, config, timeout, true);
+            let connection =
+                rdmascope_verbs::Connection::connect(verbs, address, card_options(config), timeout).map_err(io::Error::other)?;
+            return Self::over_card(connection, config, true, raw);
         }
         let stream = TcpStream::connect_timeout(&address, timeout)?;
-        Self::over(stream, config, |now| Lane::raw(now, config, true))
+        Self::over(stream, config, |now| if raw { Lane::raw(now, config, true) } else { Lane::new(now, config, true) })
     }
 
     /// Serves a connection that was accepted.
@@ -449,12 +450,6 @@ impl Channel {
             channel.recorder = Some(Recorder::Stream(Stream::new(wire, us, peer, channel.lane.initiator, channel.now())));
         }
         Ok(channel)
-    }
-
-    #[cfg(target_os = "linux")]
-    fn connect_card(verbs: rdmascope_verbs::Verbs, address: SocketAddr, config: &Config, timeout: Duration, raw: bool) -> io::Result<Self> {
-        let connection = rdmascope_verbs::Connection::connect(verbs, address, card_options(config), timeout).map_err(io::Error::other)?;
-        Self::over_card(connection, config, true, raw)
     }
 
     /// Takes a connection that somebody asked a card for.

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::iwarp::memory::Rights;
 use crate::smb2::server::{Connection, Share};
 use crate::smb2::{ERROR_BODY, Writer, message, reply_header};
+use crate::smbd::data_message;
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Tagged, Untagged};
 use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
@@ -427,14 +428,8 @@ fn data(length: u32) -> DataTransfer {
 }
 
 fn send(channel: &mut Channel, header: DataTransfer, bytes: &[u8]) {
-    let mut message = Vec::new();
-    header.emit(&mut message);
-    if !bytes.is_empty() {
-        message.resize(24, 0);
-        message.extend_from_slice(bytes);
-    }
     let now = channel.now();
-    channel.lane().send_raw(now, message);
+    channel.lane().send_raw(now, data_message(&header, bytes));
 }
 
 /// 16 bytes into the memory described.

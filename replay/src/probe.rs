@@ -9,6 +9,7 @@ use crate::smb2::Credentials;
 use crate::smb2::client::{Client, Opened, Options, Pending, access, descriptor, disposition};
 use crate::smb2::transform::{self, Crypto};
 use crate::smb2::{Writer, header, message};
+use crate::smbd::data_message;
 use crate::transport::Transport;
 use crate::wire::Wire;
 use rdmascope_analyzer::keys::{CipherId, Dialect, SigningAlgorithm};
@@ -353,11 +354,8 @@ pub const CASES: &[Case] = &[
             let (mut channel, _) = r.negotiated(request())?;
             let whole = smb2_negotiate();
             for (piece, remaining) in [(&whole[..60], whole.len() - 60), (&whole[..], 0)] {
-                let mut bytes = Vec::new();
-                DataTransfer { credits_granted: 64, ..data_header(piece.len() as u32, remaining as u32) }.emit(&mut bytes);
-                bytes.resize(24, 0);
-                bytes.extend_from_slice(piece);
-                send(&mut channel, bytes);
+                let header = DataTransfer { credits_granted: 64, ..data_header(piece.len() as u32, remaining as u32) };
+                send(&mut channel, data_message(&header, piece));
             }
             closed(&mut channel)
         },
@@ -447,11 +445,7 @@ pub const CASES: &[Case] = &[
             let request = NegotiateRequest { max_receive_size: 136, ..request() };
             let (mut channel, _) = r.negotiated(request)?;
             let whole = smb2_negotiate();
-            let mut bytes = Vec::new();
-            DataTransfer { credits_granted: 2, ..data_header(whole.len() as u32, 0) }.emit(&mut bytes);
-            bytes.resize(24, 0);
-            bytes.extend_from_slice(&whole);
-            send(&mut channel, bytes);
+            send(&mut channel, data_message(&DataTransfer { credits_granted: 2, ..data_header(whole.len() as u32, 0) }, &whole));
             let (until, mut came) = (Instant::now() + IDLE_WITHIN, 0);
             loop {
                 match next(&mut channel, until.saturating_duration_since(Instant::now()))? {
@@ -1203,12 +1197,9 @@ impl Run<'_> {
         let rest = whole.len() - first;
         let pieces = [(&whole[..first], rest as i64), (&whole[first..first + 20], rest as i64 - 20 + wrong)];
         for (n, (piece, remaining)) in pieces.into_iter().enumerate() {
-            let mut bytes = Vec::new();
             let grant = if n == 0 { CREDITS } else { 0 };
-            DataTransfer { credits_granted: grant, ..data_header(piece.len() as u32, remaining as u32) }.emit(&mut bytes);
-            bytes.resize(24, 0);
-            bytes.extend_from_slice(piece);
-            send(&mut channel, bytes);
+            let header = DataTransfer { credits_granted: grant, ..data_header(piece.len() as u32, remaining as u32) };
+            send(&mut channel, data_message(&header, piece));
         }
         closed(&mut channel)
     }
@@ -1465,10 +1456,7 @@ impl Run<'_> {
         let (mut channel, agreed) = self.negotiated(request())?;
         let whole = smb2_negotiate();
         let header = DataTransfer { credits_granted: CREDITS, ..data_header(whole.len() as u32, 0) };
-        let mut bytes = Vec::new();
-        spoil(&header, &agreed).emit(&mut bytes);
-        bytes.resize(24, 0);
-        bytes.extend_from_slice(&whole);
+        let mut bytes = data_message(&spoil(&header, &agreed), &whole);
         bytes.truncate(length);
         send(&mut channel, bytes);
         closed(&mut channel)

@@ -37,7 +37,10 @@ pub struct Recording {
     payloads: HashMap<u64, Vec<u8>>,
     /// What SET_INFO, QUERY_INFO and IOCTL asked for, by exchange.
     requests: HashMap<u64, Vec<u8>>,
+    /// Bytes of both.
     kept: usize,
+    /// Exchanges of all connections.
+    exchanges: usize,
     /// Exchanges that there was no room for.
     pub dropped: u64,
 }
@@ -47,10 +50,11 @@ impl Sink for Recording {
         if exchange.family != Family::Smb2 {
             return;
         }
-        if self.connections.values().map(Vec::len).sum::<usize>() >= EXCHANGES_MAX {
+        if self.exchanges >= EXCHANGES_MAX {
             self.dropped += 1;
             return;
         }
+        self.exchanges += 1;
         self.connections.entry(exchange.connection).or_default().push(exchange.clone());
     }
 
@@ -137,8 +141,10 @@ pub enum Action {
     Write {
         /// In the file.
         offset: u64,
-        /// What; zeros where the capture has it not whole.
+        /// What, as far as the capture has it; zeros behind that.
         data: Vec<u8>,
+        /// Bytes.
+        length: u32,
         /// Inline where 0.
         channel: u32,
     },
@@ -358,8 +364,8 @@ impl Plan {
             _ => match (e.offset, e.length) {
                 (Some(offset), Some(length)) if length <= 64 << 20 => {
                     let mut data = recording.payloads.get(&e.id).cloned().unwrap_or_default();
-                    data.resize(length as usize, 0);
-                    Action::Write { offset, data, channel: channel.0 }
+                    data.truncate(length as usize);
+                    Action::Write { offset, data, length, channel: channel.0 }
                 }
                 _ => return Planned::Skip("its length is not known"),
             },
@@ -532,8 +538,10 @@ pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&S
     let due = |step: &Step| match pace {
         Pace::Asap => Duration::ZERO,
         // an hour is longer than anybody waits for one step
-        Pace::Times(factor) => Duration::from_nanos(((step.recorded.request.time - first).max(0) as f64 / factor.max(0.001)) as u64)
-            .min(Duration::from_secs(3600)),
+        Pace::Times(factor) => {
+            Duration::from_nanos((step.recorded.request.time.saturating_sub(first).max(0) as f64 / factor.max(0.001)) as u64)
+                .min(Duration::from_secs(3600))
+        }
     };
     let mut heard = Instant::now();
     loop {
@@ -595,8 +603,8 @@ pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&S
         .filter(|(_, o)| o.as_ref().is_some_and(|o| o.status.is_some()))
         .map(|(s, _)| &s.recorded)
         .collect();
-    whole.recorded = done.iter().filter_map(|e| Some(e.reply_end?.time - first)).max().unwrap_or(0)
-        - done.iter().map(|e| e.request.time - first).min().unwrap_or(0);
+    let (begin, end) = (done.iter().map(|e| e.request.time).min(), done.iter().filter_map(|e| Some(e.reply_end?.time)).max());
+    whole.recorded = end.zip(begin).map_or(0, |(end, begin)| end.saturating_sub(begin));
     whole.most_recorded = at_once(&done);
     for (opened, _) in runner.open.into_values().flatten() {
         // a file that the recording left open
@@ -732,13 +740,15 @@ impl Runner<'_> {
             Action::Read { offset, length, channel } => {
                 let most = self.client.max_read_size;
                 let piece = (*length - done as u32).min(room(self.client, *channel, most));
-                self.client.start_read(id, offset + done, piece, RdmaChannel(*channel))
+                self.client.start_read(id, offset.saturating_add(done), piece, RdmaChannel(*channel))
             }
-            Action::Write { offset, data, channel } => {
+            Action::Write { offset, data, length, channel } => {
                 let most = self.client.max_write_size;
-                let rest = &data[done as usize..];
-                let piece = &rest[..rest.len().min(room(self.client, *channel, most) as usize)];
-                self.client.start_write(id, offset + done, piece.to_vec(), RdmaChannel(*channel))
+                let size = (*length - done as u32).min(room(self.client, *channel, most)) as usize;
+                let rest = data.get(done as usize..).unwrap_or_default();
+                let mut piece = rest[..rest.len().min(size)].to_vec();
+                piece.resize(size, 0);
+                self.client.start_write(id, offset.saturating_add(done), piece, RdmaChannel(*channel))
             }
             Action::Flush => self.client.start_flush(id),
             Action::List => {
@@ -805,10 +815,10 @@ impl Runner<'_> {
                 outcome.bytes = job.data.len() as u64;
                 outcome.sha256 = Some(Sha256::digest(&job.data).into());
             }
-            Action::Write { data, .. } => {
+            Action::Write { length, .. } => {
                 let (count, _) = self.client.finish_write(job.pending)?;
                 job.count += u64::from(count);
-                if count > 0 && job.count < data.len() as u64 {
+                if count > 0 && job.count < u64::from(*length) {
                     let done = job.count;
                     return Ok(Some(Job { pending: self.request(action, name, done)?, ..job }));
                 }
@@ -873,7 +883,7 @@ pub fn prepare(plan: &Plan, recording: &Recording, client: &mut Client) -> Resul
         }
         let entry = wanted.entry((file.matches('\\').count(), file)).or_default();
         if let Action::Read { offset, .. } = action {
-            entry.0 = entry.0.max(offset + step.recorded.bytes_moved);
+            entry.0 = entry.0.max(offset.saturating_add(step.recorded.bytes_moved));
             entry.1.push(step);
         }
     }
@@ -902,8 +912,11 @@ fn prepare_one(file: &str, folder: bool, length: u64, reads: &[&Step], recording
             let (Some(offset), Some(data)) = (step.recorded.offset, recording.payloads.get(&step.recorded.id)) else { continue };
             let room = client.max_write_size.min(1 << 20) as usize;
             for (n, piece) in data.chunks(room).enumerate() {
-                known +=
-                    u64::from(client.write_rdma(opened.id, offset + (n * room) as u64, piece.to_vec(), RdmaChannel::RDMA_V1_INVALIDATE)?.0);
+                known += u64::from(
+                    client
+                        .write_rdma(opened.id, offset.saturating_add((n * room) as u64), piece.to_vec(), RdmaChannel::RDMA_V1_INVALIDATE)?
+                        .0,
+                );
             }
         }
     }

@@ -32,8 +32,9 @@ const DATA_OFFSET: usize = 24;
 const NOT_SUPPORTED: u32 = 0xc000_00bb;
 /// Breaches kept at most.
 const BREACHES_MAX: usize = 256;
-/// Messages of the upper layer that wait at most.
+/// Messages of the upper layer that wait at most, and their bytes: a peer that asks for more and grants nothing is not to fill our memory.
 const QUEUE_MAX: usize = 65_536;
+const QUEUE_BYTES_MAX: usize = 256 << 20;
 
 /// What an endpoint offers and asks for; the defaults are those of Windows (\[MS-SMBD\] appendix B), but for the size of a message and that
 /// of what is put together: 1 MiB is out of reach for a peer that sends 1364 bytes at a time and asks for 255 credits.
@@ -111,6 +112,9 @@ pub enum Failure {
     /// The upper layer sent more than the peer puts together.
     #[error("a message of {0} bytes is more than the peer puts together")]
     TooLong(usize),
+    /// The upper layer sent more than the peer grants credits for.
+    #[error("{0} messages wait, for which the peer grants no SMB Direct credits")]
+    Full(usize),
 }
 
 /// What happened.
@@ -178,6 +182,17 @@ impl Judge for Notes<'_> {
     }
 }
 
+/// A data transfer message (2.2.3), its data where it belongs whatever the header says of it.
+pub(crate) fn data_message(header: &DataTransfer, data: &[u8]) -> Vec<u8> {
+    let mut message = Vec::with_capacity(DATA_OFFSET + data.len());
+    header.emit(&mut message);
+    if !data.is_empty() {
+        message.resize(DATA_OFFSET, 0);
+        message.extend_from_slice(data);
+    }
+    message
+}
+
 /// A message of the upper layer on its way out.
 #[derive(Debug)]
 struct Outgoing {
@@ -195,6 +210,8 @@ pub struct Endpoint {
     frame: u64,
     out: VecDeque<Transmit>,
     queue: VecDeque<Outgoing>,
+    /// Bytes of the messages in `queue`, those that went already among them.
+    queued: usize,
     events: VecDeque<Event>,
     assembled: Vec<u8>,
     breaches: Vec<Breach>,
@@ -252,6 +269,7 @@ impl Endpoint {
             frame: 0,
             out: VecDeque::new(),
             queue: VecDeque::new(),
+            queued: 0,
             events: VecDeque::new(),
             assembled: Vec::new(),
             breaches: Vec::new(),
@@ -382,9 +400,13 @@ impl Endpoint {
     /// Where the peer would not put it together, or too many wait.
     pub fn send(&mut self, now: Time, message: Vec<u8>, invalidate: Option<u32>) -> Result<(), Failure> {
         let limit = self.link.side(self.me.peer()).max_fragmented_size.unwrap_or(0) as usize;
-        if message.len() > limit || message.is_empty() || self.queue.len() >= QUEUE_MAX {
+        if message.len() > limit || message.is_empty() {
             return Err(Failure::TooLong(message.len()));
         }
+        if self.queue.len() >= QUEUE_MAX || self.queued + message.len() > QUEUE_BYTES_MAX {
+            return Err(Failure::Full(self.queue.len()));
+        }
+        self.queued += message.len();
         self.queue.push_back(Outgoing { bytes: message, sent: 0, invalidate });
         self.fill(now);
         Ok(())
@@ -533,6 +555,8 @@ impl Endpoint {
             if remaining > 0 {
                 next.sent = end;
                 self.queue.push_front(next);
+            } else {
+                self.queued -= next.bytes.len();
             }
         }
         let peer = self.link.side(self.me.peer());
@@ -553,12 +577,7 @@ impl Endpoint {
             data_offset: if data.is_empty() { 0 } else { DATA_OFFSET as u32 },
             data_length: data.len() as u32,
         };
-        let mut message = Vec::with_capacity(DATA_OFFSET + data.len());
-        header.emit(&mut message);
-        if !data.is_empty() {
-            message.resize(DATA_OFFSET, 0);
-            message.extend_from_slice(data);
-        }
+        let message = data_message(&header, data);
         let length = message.len() as u32;
         self.observed(now, |link, at, notes| link.data(at, notes.me, &header, length, true, notes));
         self.respond = false;
@@ -577,6 +596,7 @@ impl Endpoint {
     fn fail(&mut self, why: Failure) {
         self.failed = true;
         self.queue.clear();
+        self.queued = 0;
         self.events.push_back(Event::Failed(why));
     }
 }
@@ -778,6 +798,34 @@ mod tests {
         let mut b = Endpoint::acceptor(0, Config::default());
         b.handle_message(0, &[0; 19]);
         assert_eq!(b.poll_event(), Some(Event::Failed(Failure::Short(19))));
+    }
+
+    #[test]
+    fn a_peer_that_grants_nothing_does_not_fill_our_memory() {
+        let mut pair = Pair::new(Config { receive_credits: 4, ..Config::default() }, Config::default());
+        pair.ends[0].withhold(true);
+        let mut taken = 0;
+        let refused = loop {
+            match pair.ends[1].send(pair.now, vec![7; 250_000], None) {
+                Ok(()) => taken += 250_000,
+                Err(e) => break e,
+            }
+            pair.drive();
+            while pair.ends[0].poll_event().is_some() {}
+        };
+        assert!(matches!(refused, Failure::Full(1000..)) && taken <= QUEUE_BYTES_MAX + 250_000, "{refused}, {taken}");
+        // what goes makes room
+        pair.ends[0].withhold(false);
+        pair.ends[0].send(pair.now, vec![1], None).unwrap();
+        pair.ends[0].respond = true;
+        for _ in 0..200 {
+            pair.now += SECOND;
+            pair.frames = 0;
+            pair.drive();
+            while pair.ends[0].poll_event().is_some() {}
+        }
+        assert_eq!((pair.ends[1].queued, pair.ends[1].queue.len()), (0, 0));
+        pair.ends[1].send(pair.now, vec![7; 250_000], None).unwrap();
     }
 
     #[test]

@@ -56,6 +56,7 @@ pub(crate) enum Happened {
 fn refused(e: verbs::Error) -> OpError {
     match e {
         verbs::Error::Region(_) => OpError::Sink,
+        verbs::Error::TooLong { .. } => OpError::TooLong,
         _ => OpError::NotEstablished,
     }
 }

@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// What comes at all comes within this, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
 const FILE: &[u8] = &[0x77; 100_000];
 
 fn peer(fault: &'static Fault) -> SocketAddr {
@@ -35,21 +37,33 @@ fn peer(fault: &'static Fault) -> SocketAddr {
 }
 
 /// Reads where `reads`, else writes; what came of it, and whether memory that the peer knows nothing of is as it was.
-fn session(address: SocketAddr, reads: bool, echo: bool) -> (Result<usize>, bool) {
+fn session(address: SocketAddr, fault: &str, reads: bool) -> (Result<usize>, bool) {
     let mut config = Config::default();
-    config.iwarp.startup_timeout = 2 * SECOND;
-    config.smbd.keepalive = SECOND;
-    let options = Options { timeout: Duration::from_secs(3), ..Options::default() };
+    // only what nothing comes to is waited for a short while: on a busy machine all else takes the time that it takes
+    if fault == "silent" {
+        config.iwarp.startup_timeout = 2 * SECOND;
+    }
+    if matches!(fault, "stall" | "deaf") {
+        // the verdict on a keepalive comes after 1 + 5 s
+        config.smbd.keepalive = SECOND;
+    }
+    let timeout = match fault {
+        "no-negotiate" => Duration::from_secs(3),
+        "refuse-credits" => Duration::from_secs(9),
+        _ => PATIENCE,
+    };
+    let options = Options { timeout, ..Options::default() };
     let mut canary = None;
     let mut done = || -> Result<usize> {
-        let channel = Channel::connect(address, &config, Duration::from_secs(2))?;
-        // the verdict on a keepalive comes after 1 + 5 s
+        let channel = Channel::connect(address, &config, PATIENCE)?;
         let mut client = Client::negotiate(channel, options.clone())?;
         client.session_setup(&Credentials::Anonymous)?;
         client.tree_connect("127.0.0.1", "share")?;
         let file = client.create("file", access::READ | access::WRITE, disposition::OPEN, 0)?;
         let region = client.channel().lane().register(vec![1; 4096], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
-        client.options_mut().timeout = Duration::from_secs(9);
+        if fault == "stall" {
+            client.options_mut().timeout = Duration::from_secs(9);
+        }
         let result = if reads {
             client.read_rdma(file.id, 0, 50_000, RdmaChannel::RDMA_V1_INVALIDATE).and_then(|read| {
                 if read.data == FILE[..read.data.len()] {
@@ -64,7 +78,7 @@ fn session(address: SocketAddr, reads: bool, echo: bool) -> (Result<usize>, bool
         canary = client.channel().lane().deregister(region.key);
         let wrong = client.signatures.wrong;
         // what comes behind an answer that is as it should be, the next request is told
-        let result = result.and_then(|n| if echo { client.echo().map(|()| n) } else { Ok(n) });
+        let result = result.and_then(|n| if fault == "stale-key" { client.echo().map(|()| n) } else { Ok(n) });
         result.and_then(|n| if wrong > 0 { Err(Error::Answer { what: "READ", why: "has a wrong signature" }) } else { Ok(n) })
     };
     let result = done();
@@ -119,7 +133,7 @@ fn every_fault_has_a_clear_verdict_in_time() {
         .map(|(fault, reads)| {
             thread::spawn(move || {
                 let begun = Instant::now();
-                let (result, untouched) = session(peer(fault), reads, fault.name == "stale-key");
+                let (result, untouched) = session(peer(fault), fault.name, reads);
                 (fault.name, reads, result, untouched, begun.elapsed())
             })
         })
@@ -133,7 +147,7 @@ fn every_fault_has_a_clear_verdict_in_time() {
             Ok(bytes) => bytes.to_string(),
             Err(e) => e.to_string(),
         };
-        if !said.contains(expected) || !untouched || took > Duration::from_secs(15) {
+        if !said.contains(expected) || !untouched || took > PATIENCE {
             bad.push(format!("{name} {}: {said}, untouched {untouched}, {took:?}", if reads { "READ" } else { "WRITE" }));
         }
     }

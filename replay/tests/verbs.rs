@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tap::{analyze, kept};
 
-const WITHIN: Duration = Duration::from_secs(10);
+/// What comes at all comes within this, however busy the machine is.
+const WITHIN: Duration = Duration::from_secs(60);
 
 fn big() -> Vec<u8> {
     (1..=300_000u32).flat_map(|n| format!("{n}\n").into_bytes()).collect()
@@ -234,12 +235,13 @@ fn faults_above_the_transport_work_over_a_card() {
         });
         let done = || -> rdmascope_replay::error::Result<usize> {
             let channel = Channel::connect(address, &config, WITHIN)?;
-            // where nothing comes the test waits for so long; elsewhere a busy machine has its time
-            let timeout = if matches!(name, "stall" | "no-negotiate") { Duration::from_secs(4) } else { WITHIN };
-            let mut client = Client::negotiate(channel, Options { timeout, ..Options::default() })?;
+            // only the step to which nothing comes waits for a short while: all others take the time that they take
+            let waits = |fault| if name == fault { Duration::from_secs(1) } else { WITHIN };
+            let mut client = Client::negotiate(channel, Options { timeout: waits("no-negotiate"), ..Options::default() })?;
             client.session_setup(&Credentials::Anonymous)?;
             client.tree_connect("127.0.0.1", "share")?;
             let file = client.create("big.bin", access::READ, disposition::OPEN, 0)?;
+            client.options_mut().timeout = waits("stall");
             Ok(client.read_rdma(file.id, 0, 50_000, RdmaChannel::RDMA_V1)?.data.len())
         };
         let said = done().map_or_else(|e| e.to_string(), |n| n.to_string());

@@ -127,6 +127,37 @@ fn a_sample_is_done_again_encrypted_and_signed() {
     assert!(output.status.code() == Some(2) && said.contains("has no keys for the session"), "{said}");
 }
 
+/// What a peer keeps of all its connections tells the same as what their clients keep.
+#[test]
+fn a_peer_keeps_its_wire_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kept = folder.path().join("peer.pcapng");
+    let peer = Peer::new(&["-w", &kept.display().to_string()]);
+    let wires = ["one", "two"].map(|name| folder.path().join(name).display().to_string());
+    for wire in &wires {
+        let output = rdmascope(&["replay", &sample("smb-iwarp"), "--to", &peer.1, "-w", wire]);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    // it may be ended at any time: what it kept is written when it has nothing to do
+    let report = |path: &str| -> Vec<Value> {
+        let output = rdmascope(&["analyze", "--format", "json", path]);
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let told = |c: &Value| {
+            serde_json::json!([c["port"], c["closed_by"], c["messages"], c["rdma"], c["failures"], c["credits"]["client"]["spent_total"]])
+        };
+        report["connections"].as_array().expect("a list").iter().map(told).collect()
+    };
+    let ours: Vec<Value> = wires.iter().flat_map(|wire| report(wire)).collect();
+    for _ in 0..100 {
+        if report(&kept.display().to_string()) == ours {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    drop(peer);
+    assert_eq!((report(&kept.display().to_string()), ours.len()), (ours, 2));
+}
+
 #[test]
 fn the_probe_passes_our_peer_and_keeps_the_wire_of_what_fails() {
     let peer = Peer::new(&[]);

@@ -137,6 +137,9 @@ pub enum OpError {
     /// Too many at a time.
     #[error("too many operations wait")]
     Full,
+    /// Longer than a card's buffers.
+    #[error("the message is longer than the buffers for it")]
+    TooLong,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +170,7 @@ const DEPTH_NOT_TOLD: u32 = 0x3fff;
 
 /// What is on its way out.
 #[derive(Debug)]
-struct Wire {
+struct Output {
     out: Vec<u8>,
     /// CRCs are used, in both directions.
     crc: bool,
@@ -177,7 +180,7 @@ struct Wire {
     mulpdu: u16,
 }
 
-impl Wire {
+impl Output {
     fn frame(&mut self, ulpdu: &[u8]) {
         match self.markers {
             None => mpa::emit_fpdu(ulpdu, self.crc, &mut self.out),
@@ -255,7 +258,7 @@ pub struct Connection {
     /// Bytes of the startup that came.
     startup: Vec<u8>,
     deframer: Deframer,
-    wire: Wire,
+    wire: Output,
     events: VecDeque<Event>,
     memory: Regions,
     ord: u32,
@@ -296,7 +299,7 @@ impl Connection {
             state: State::Startup,
             startup: Vec::new(),
             deframer: Deframer::default(),
-            wire: Wire { out: Vec::new(), crc: config.crc, markers: None, mulpdu: config.mulpdu },
+            wire: Output { out: Vec::new(), crc: config.crc, markers: None, mulpdu: config.mulpdu },
             events: VecDeque::new(),
             memory: Regions::default(),
             ord: config.ord.into(),
