@@ -828,8 +828,9 @@ impl<S: Sink> Pipeline<S> {
             [Some(u32::from(rep.responder_resources)), Some(u32::from(request.responder_resources))].map(|d| d.filter(|d| *d > 0));
         let mut flow = IbFlow::default();
         connection.rpc_rdma_private([request.rpc_rdma, reply.rpc_rdma]);
-        flow.starts_at(End::A, request.psn);
-        flow.starts_at(End::B, rep.starting_psn);
+        // each side says where the other one is to begin (12.6.5, 12.6.8)
+        flow.starts_at(End::A, rep.starting_psn);
+        flow.starts_at(End::B, request.psn);
         if let Some(mtu) = request.path_mtu {
             flow.path_mtu(mtu.into());
         }

@@ -63,3 +63,20 @@ fn captures_survive_cuts() {
         cuts(name, if all { 1 } else { 23 + index });
     }
 }
+
+/// The handshake tells which numbers both sides begin with: a first packet that the capture lost is missed, whoever sent it.
+#[test]
+fn lost_first_packets_are_missed() {
+    let whole = frames("smb-roce");
+    let lost = |without: Option<u64>| {
+        let kept: Vec<Frame> =
+            whole.iter().filter(|f| Some(f.meta.number) != without).map(|f| Frame { meta: f.meta, bytes: f.bytes.clone() }).collect();
+        analyze_frames(&kept).0.findings.iter().filter(|f| f.rule.id() == "CAPTURE-LOSS").map(|f| f.text.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(lost(None), [""; 0]);
+    // the Negotiate Request of SMB Direct, and the Response
+    for first in [24, 26] {
+        let said = lost(Some(first));
+        assert!(said.len() == 1 && said[0].starts_with("1 packets are missing"), "frame {first}: {said:?}");
+    }
+}

@@ -400,7 +400,8 @@ impl Card {
             remote_eecn: 0,
             // 5 bits of timeout, reliable connection, end-to-end flow control
             service: 20 << 3 | 1,
-            starting_psn: self.sides[client].psn,
+            // where the other side is to begin
+            starting_psn: self.sides[server].psn,
             retries: 20 << 3 | 7,
             p_key: 0xffff,
             mtu: mtu_code << 4 | 6,
@@ -445,7 +446,7 @@ impl Card {
             reserved0: [0],
             local_eecn: 0,
             reserved1: [0],
-            starting_psn: self.sides[server].psn,
+            starting_psn: self.sides[client].psn,
             reserved2: [0],
             responder_resources: server_depths.0,
             initiator_depth: server_depths.1,

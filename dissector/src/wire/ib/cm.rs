@@ -153,6 +153,7 @@ header! {
             transport: u8 & 0x06 = "infiniband.cm.req.transpsvctype", "Transport Service Type", hex, values SERVICES;
             end_to_end_flow_control: u8 & 0x01 = "infiniband.cm.req.e2eflowctrl", "End-to-End Flow Control", hex;
         };
+        /// The number of the first packet that the receiver of this is to send.
         starting_psn: be24 = "infiniband.cm.req.startpsn", "Starting PSN", hex;
         retries: u8 = "_", "Retries", hex, bits {
             local_response_timeout: u8 & 0xf8 = "infiniband.cm.req.localresptout", "Local CM Response Timeout", hex;
@@ -255,6 +256,7 @@ header! {
         reserved0: bytes[1] = "infiniband.reserved", "Reserved";
         local_eecn: be24 = "infiniband.cm.rep.localeecn", "Local EE Context Number", hex;
         reserved1: bytes[1] = "infiniband.reserved", "Reserved";
+        /// The number of the first packet that the receiver of this is to send.
         starting_psn: be24 = "infiniband.cm.rep.startpsn", "Starting PSN", hex;
         reserved2: bytes[1] = "infiniband.reserved", "Reserved";
         responder_resources: u8 = "infiniband.cm.rep.respres", "Responder Resources", hex;
