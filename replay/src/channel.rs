@@ -323,6 +323,8 @@ impl Drop for Channel {
 
 /// Bytes taken from the socket at a time.
 const CHUNK: usize = 1 << 18;
+/// Rounds of reading and writing when the time is up: what is there already is taken.
+const OVERTIME_MAX: u32 = 64;
 /// How long the last messages may take to get out of a card.
 #[cfg(target_os = "linux")]
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
@@ -540,6 +542,7 @@ impl Channel {
     /// Those of the socket.
     pub fn poll(&mut self, wait: Duration) -> io::Result<Option<Event>> {
         let until = Instant::now() + wait;
+        let mut overtime = 0;
         loop {
             self.observe();
             if let Some(event) = self.lane.poll_event() {
@@ -577,7 +580,12 @@ impl Channel {
                 None => moved |= self.progress()? || self.lane.has_events(),
             }
             if moved {
-                continue;
+                // a peer that never stops sending what comes to nothing is not to keep us for ever
+                overtime += u32::from(Instant::now() >= until);
+                if overtime < OVERTIME_MAX {
+                    continue;
+                }
+                return Ok(None);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() && self.stream.is_some() {

@@ -448,7 +448,7 @@ pub const CASES: &[Case] = &[
             send(&mut channel, data_message(&DataTransfer { credits_granted: 2, ..data_header(whole.len() as u32, 0) }, &whole));
             let (until, mut came) = (Instant::now() + IDLE_WITHIN, 0);
             loop {
-                match next(&mut channel, until.saturating_duration_since(Instant::now()))? {
+                match next_until(&mut channel, until)? {
                     Next::Message(_) => came += 1,
                     Next::Closed => return Ok(Verdict::Pass),
                     Next::Nothing => return Ok(Verdict::Fail(format!("still open after {} s", IDLE_WITHIN.as_secs()))),
@@ -1407,12 +1407,12 @@ impl Run<'_> {
         let whole = smb2_negotiate();
         let mut credits = u32::from(agreed.credits_granted);
         let mut lengths = lengths(&whole).into_iter();
-        let mut at = 0;
+        let (mut at, patient_until) = (0, Instant::now() + ANSWER_WITHIN);
         while at < whole.len() {
             let length = lengths.next().unwrap_or(whole.len()).min(whole.len() - at);
             // the server gives more as it goes, in messages without data
             while credits < least {
-                match next(&mut channel, ANSWER_WITHIN)? {
+                match next_until(&mut channel, patient_until)? {
                     Next::Message(bytes) => credits += granted(&bytes),
                     Next::Closed => return Ok(Verdict::Fail("closed the connection".into())),
                     Next::Nothing => return Ok(Verdict::NotApplicable(format!("granted {} credits only", agreed.credits_granted))),
@@ -1437,7 +1437,7 @@ impl Run<'_> {
         }
         let until = Instant::now() + ANSWER_WITHIN;
         loop {
-            match next(&mut channel, until.saturating_duration_since(Instant::now()))? {
+            match next_until(&mut channel, until)? {
                 Next::Message(bytes) => {
                     if let Ok((_, data)) = smbd::parse_data(&bytes, bytes.len() as u32, &mut Off)
                         && data.data.starts_with(b"\xfeSMB")
@@ -1562,7 +1562,7 @@ enum Asked {
 fn asked(channel: &mut Channel, within: Duration) -> Result<Asked> {
     let until = Instant::now() + within;
     loop {
-        match next(channel, until.saturating_duration_since(Instant::now()))? {
+        match next_until(channel, until)? {
             Next::Message(bytes) => {
                 if smbd::parse_data(&bytes, bytes.len() as u32, &mut Off).is_ok_and(|(_, d)| d.header.response_requested()) {
                     return Ok(Asked::Yes);
@@ -1625,11 +1625,20 @@ fn next(channel: &mut Channel, wait: Duration) -> Result<Next> {
     })
 }
 
+/// The same until a point in time, behind which nothing counts but the end: messages may come for ever.
+fn next_until(channel: &mut Channel, until: Instant) -> Result<Next> {
+    let left = until.saturating_duration_since(Instant::now());
+    Ok(match next(channel, left)? {
+        Next::Message(_) if left.is_zero() => Next::Nothing,
+        other => other,
+    })
+}
+
 /// Whether the server closes in time.
 fn closed(channel: &mut Channel) -> Result<Verdict> {
     let until = Instant::now() + CLOSE_WITHIN;
     loop {
-        match next(channel, until.saturating_duration_since(Instant::now()))? {
+        match next_until(channel, until)? {
             Next::Closed => return Ok(Verdict::Pass),
             Next::Message(bytes) if bytes.len() >= 32 && bytes[0] == 0 => {
                 return Ok(Verdict::Fail(format!("answered with {} bytes", bytes.len())));

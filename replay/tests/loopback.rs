@@ -7,7 +7,7 @@ use rdmascope_analyzer::keys::{CipherId, Dialect, Keyring, SigningAlgorithm};
 use rdmascope_dissector::wire::smb2::NtStatus;
 use rdmascope_dissector::wire::smb2::negotiate::RdmaTransformId;
 use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
-use rdmascope_replay::channel::{Channel, Config};
+use rdmascope_replay::channel::{Channel, Config, Event};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users, serve};
@@ -190,7 +190,7 @@ fn a_connection_that_is_over_says_so_again_and_again() {
     let mut channel = Channel::connect(listener.local_addr().unwrap(), &Config::default(), Duration::from_secs(5)).unwrap();
     drop(listener.accept().unwrap());
     for _ in 0..3 {
-        assert!(matches!(channel.poll(Duration::from_secs(5)).unwrap(), Some(rdmascope_replay::channel::Event::Closed(_))));
+        assert!(matches!(channel.poll(Duration::from_secs(5)).unwrap(), Some(Event::Closed(_))));
     }
     assert!(channel.send(vec![0; 64], None).is_err());
 }
@@ -218,4 +218,26 @@ fn few_credits_and_small_messages_are_enough() {
     assert_eq!(client.read_inline(file.id, 0, 60_000).unwrap().data, big()[..60_000]);
     client.close(file.id).unwrap();
     client.leave().unwrap();
+}
+
+/// Time is up for who waits, however much comes that comes to nothing.
+#[test]
+fn a_peer_that_sends_nothing_for_ever_is_not_listened_to_for_ever() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let mut channel = Channel::accept_raw(listener.accept().unwrap().0, &Config::default()).unwrap();
+        // FPDUs without a segment, until the client has had enough
+        loop {
+            match channel.poll(Duration::ZERO) {
+                Ok(Some(Event::Closed(_))) | Err(_) => return,
+                Ok(_) => (0..1000).for_each(|_| channel.lane().rdma().transmit_segment(&[])),
+            }
+        }
+    });
+    let channel = Channel::connect(address, &Config::default(), Duration::from_secs(5)).unwrap();
+    let options = Options { timeout: Duration::from_secs(1), ..Options::default() };
+    let e = Client::negotiate(channel, options).unwrap_err().to_string();
+    assert!(e.contains("no answer to the SMB Direct negotiation"), "{e}");
+    server.join().unwrap();
 }

@@ -1187,6 +1187,10 @@ impl Client {
                 }
                 None => return Err(Error::Timeout { what, seconds: self.options.timeout.as_secs() }),
             }
+            // other messages without end are no answer
+            if left.is_zero() && !self.inbox.contains_key(&id) {
+                return Err(Error::Timeout { what, seconds: self.options.timeout.as_secs() });
+            }
         }
     }
 

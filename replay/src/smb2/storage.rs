@@ -9,6 +9,8 @@ use std::time::UNIX_EPOCH;
 
 /// Bytes of all files in memory at most.
 const MEMORY_MAX: usize = 1 << 30;
+/// Files in memory at most.
+const FILES_MAX: usize = 65_536;
 
 /// What is known of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +74,16 @@ impl Storage {
         Ok(place)
     }
 
+    /// A file in memory that may become so long, as far as all files together have room.
+    fn with_room<'a>(files: &'a mut BTreeMap<String, Vec<u8>>, path: &str, length: usize) -> io::Result<&'a mut Vec<u8>> {
+        let total: usize = files.values().map(Vec::len).sum();
+        let file = files.get_mut(path).ok_or(io::ErrorKind::NotFound)?;
+        if length > file.len() && length - file.len() > MEMORY_MAX.saturating_sub(total) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(file)
+    }
+
     /// What is known of a file.
     ///
     /// # Errors
@@ -131,14 +143,10 @@ impl Storage {
             }
             Self::Memory(files) => {
                 let mut files = Self::files(files);
-                let total: usize = files.values().map(Vec::len).sum();
-                let file = files.get_mut(path).ok_or(io::ErrorKind::NotFound)?;
                 let start = usize::try_from(offset).unwrap_or(usize::MAX);
                 let end = start.saturating_add(data.len());
+                let file = Self::with_room(&mut files, path, end)?;
                 if end > file.len() {
-                    if end - file.len() > MEMORY_MAX.saturating_sub(total) {
-                        return Err(io::ErrorKind::StorageFull.into());
-                    }
                     file.resize(end, 0);
                 }
                 file[start..end].copy_from_slice(data);
@@ -155,10 +163,8 @@ impl Storage {
         match self {
             Self::Folder(root) => fs::OpenOptions::new().write(true).open(Self::place(root, path)?)?.set_len(length),
             Self::Memory(files) => {
-                if length > MEMORY_MAX as u64 {
-                    return Err(io::ErrorKind::StorageFull.into());
-                }
-                Self::files(files).get_mut(path).ok_or(io::ErrorKind::NotFound)?.resize(length as usize, 0);
+                let length = usize::try_from(length).unwrap_or(usize::MAX);
+                Self::with_room(&mut Self::files(files), path, length)?.resize(length, 0);
                 Ok(())
             }
         }
@@ -174,7 +180,14 @@ impl Storage {
             Self::Folder(root) => fs::OpenOptions::new().write(true).create_new(true).open(Self::place(root, path)?).map(drop),
             Self::Memory(_) if folder || path.contains('/') => Err(io::ErrorKind::Unsupported.into()),
             Self::Memory(files) => {
-                Self::files(files).insert(path.to_owned(), Vec::new());
+                let mut files = Self::files(files);
+                if files.contains_key(path) {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                if files.len() >= FILES_MAX {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                files.insert(path.to_owned(), Vec::new());
                 Ok(())
             }
         }
@@ -277,10 +290,23 @@ mod tests {
     }
 
     #[test]
+    fn memory_has_an_end_for_all_files_together() {
+        let storage = Storage::memory([("a".to_owned(), vec![1; 10]), ("b".to_owned(), Vec::new())]);
+        let full = |done: io::Result<()>| assert_eq!(done.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        full(storage.set_length("b", MEMORY_MAX as u64));
+        full(storage.write("b", MEMORY_MAX as u64 - 10, b"x"));
+        full(storage.write("b", u64::MAX, b"x"));
+        storage.set_length("b", 100).unwrap();
+        storage.set_length("a", 5).unwrap();
+        assert_eq!((storage.stat("a").unwrap().length, storage.stat("b").unwrap().length), (5, 100));
+    }
+
+    #[test]
     fn both_kinds_do_the_same() {
         let folder = tempfile::tempdir().unwrap();
         for storage in [Storage::folder(folder.path()).unwrap(), Storage::memory([])] {
             storage.create("x", false).unwrap();
+            assert_eq!(storage.create("x", false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
             storage.write("x", 3, b"abc").unwrap();
             assert_eq!(storage.read("x", 0, 100).unwrap(), b"\0\0\0abc");
             storage.set_length("x", 4).unwrap();
