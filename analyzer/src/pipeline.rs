@@ -1,7 +1,7 @@
 //! Frames in, findings and a report out. The pipeline ties packets to connections and connections to each other; what
 //! happens on a connection is [`crate::connection`]'s.
 //!
-//! It is generic over the observer of decoding: with [`Off`] it only analyzes; with a `Tree` the very same run fills the
+//! It is generic over the observer of decoding: with [`Off`](rdmascope_dissector::trace::Off) it only analyzes; with a `Tree` the very same run fills the
 //! detail tree of each frame, upper layers included.
 //!
 //! ```text
@@ -28,8 +28,8 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use hashbrown::{HashMap, HashSet};
 use rdmascope_dissector::fault::FaultKind;
-use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, Checked, IbPacket, LinkType, Packet, Segment};
-use rdmascope_dissector::trace::{Off, Trace};
+use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, IbPacket, LinkType, Packet, Segment};
+use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::ib::bth::{self, Opcode, Service};
 use rdmascope_dissector::wire::ib::cm::{self, CmMessage};
 
@@ -90,10 +90,19 @@ struct QpKey {
     qp: u32,
 }
 
+/// Address and port.
+type TcpEnd = (Addr, u16);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct TcpKey {
-    low: (Addr, u16),
-    high: (Addr, u16),
+    low: TcpEnd,
+    high: TcpEnd,
+}
+
+impl TcpKey {
+    fn of(a: TcpEnd, b: TcpEnd) -> Self {
+        if a <= b { Self { low: a, high: b } } else { Self { low: b, high: a } }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +180,8 @@ pub struct Pipeline<S = Quiet> {
     tcps: HashMap<TcpKey, u32>,
     halves: HashMap<(Addr, Addr), Vec<u32>>,
     cached: [Option<(QpKey, Place)>; 2],
+    /// The TCP connection of the frame before: one of its ends, the other, where it is.
+    cached_tcp: Option<(TcpEnd, TcpEnd, u32)>,
     requests: VecDeque<Request>,
     datagrams: VecDeque<Datagram>,
     joined: HashMap<u32, u32>,
@@ -214,6 +225,7 @@ impl<S: Sink> Pipeline<S> {
             tcps: HashMap::new(),
             halves: HashMap::new(),
             cached: [None; 2],
+            cached_tcp: None,
             requests: VecDeque::new(),
             datagrams: VecDeque::new(),
             joined: HashMap::new(),
@@ -332,14 +344,6 @@ impl<S: Sink> Pipeline<S> {
     pub fn frame<T: Trace>(&mut self, meta: &FrameMeta, bytes: &[u8], t: &mut T) {
         let packet = frame::decode(meta.link_type, bytes, meta.wire_len, &self.decode, t);
         self.packet(meta, &packet, t);
-    }
-
-    /// One frame whose checksums were looked at already, by another thread with [`Self::decode_options`].
-    pub fn frame_checked(&mut self, meta: &FrameMeta, bytes: &[u8], checked: Checked) {
-        let unchecked = frame::Options { check_crc: false, ..self.decode };
-        let mut packet = frame::decode(meta.link_type, bytes, meta.wire_len, &unchecked, &mut Off);
-        packet.believe(checked);
-        self.packet(meta, &packet, &mut Off);
     }
 
     /// One frame that was decoded already.
@@ -900,8 +904,10 @@ impl<S: Sink> Pipeline<S> {
     fn tcp<T: Trace>(&mut self, at: At, wire_len: u32, packet: &Packet<'_>, segment: &Segment<'_>, t: &mut T) {
         self.env.layer(Layer::Tcp);
         let (from, to) = ((packet.src, segment.src_port), (packet.dst, segment.dst_port));
-        let key = if from <= to { TcpKey { low: from, high: to } } else { TcpKey { low: to, high: from } };
-        let mut slot = self.tcps.get(&key).copied();
+        let mut slot = match self.cached_tcp {
+            Some((a, b, slot)) if (a == from && b == to) || (a == to && b == from) => Some(slot),
+            _ => self.tcps.get(&TcpKey::of(from, to)).copied(),
+        };
         if let Some(old) = slot
             && let Some(s) = self.slots[old as usize].as_ref()
             && let Flow::Tcp(flow) = &s.flow
@@ -913,8 +919,9 @@ impl<S: Sink> Pipeline<S> {
         }
         let slot = match slot {
             Some(slot) => slot,
-            None => self.new_tcp(at, key, from, to, segment),
+            None => self.new_tcp(at, TcpKey::of(from, to), from, to, segment),
         };
+        self.cached_tcp = Some((from, to, slot));
         let Some(s) = self.slots[slot as usize].as_mut() else { return };
         s.used = true;
         let end = tcp_end(&s.connection, from);
@@ -933,7 +940,7 @@ impl<S: Sink> Pipeline<S> {
     }
 
     #[cold]
-    fn new_tcp(&mut self, at: At, key: TcpKey, from: (Addr, u16), to: (Addr, u16), segment: &Segment<'_>) -> u32 {
+    fn new_tcp(&mut self, at: At, key: TcpKey, from: TcpEnd, to: TcpEnd, segment: &Segment<'_>) -> u32 {
         const SYN: u8 = 0x02;
         const ACK: u8 = 0x10;
         let handshake = if segment.flags & SYN != 0 { Handshake::Seen } else { Handshake::Inferred };
@@ -1084,6 +1091,7 @@ impl<S: Sink> Pipeline<S> {
         }
         if let Some(key) = gone.tcp_key {
             self.tcps.remove(&key);
+            self.cached_tcp = None;
         }
         for request in &mut self.requests {
             if request.slot == Some(slot) {
@@ -1143,7 +1151,7 @@ impl core::fmt::Display for Shown {
     }
 }
 
-fn tcp_end(connection: &Connection, from: (Addr, u16)) -> End {
+fn tcp_end(connection: &Connection, from: TcpEnd) -> End {
     let first = &connection.peers[0];
     if (first.address, first.port) == from { End::A } else { End::B }
 }

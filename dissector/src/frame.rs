@@ -310,38 +310,15 @@ pub struct Segment<'a> {
     pub checked: u32,
 }
 
-/// What the checksums of a frame said: of the work of decoding the part that costs by the byte, which one thread can do for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checked {
-    /// There are none, or nothing is known of them.
-    Nothing,
-    /// [`IbPacket::icrc`].
-    Icrc(Check),
-    /// [`Segment::checked`].
-    Fpdus(u32),
-}
-
-/// Peels a frame to look at its checksums: the invariant CRC of an InfiniBand packet, or the CRCs of the FPDUs that a TCP segment
-/// begins with, if it does. [`Packet::believe`] takes the answer.
+/// Decodes a frame, and looks at the CRCs of the FPDUs that a TCP segment begins with, if it does: all of the work of decoding that
+/// costs by the byte and needs nothing of earlier frames, which one thread can do for another.
 #[inline]
-pub fn check_sums(link_type: LinkType, bytes: &[u8], wire_len: u32, options: &Options) -> Checked {
-    match decode(link_type, bytes, wire_len, options, &mut Off).body {
-        Body::Ib(ib) => Checked::Icrc(ib.icrc),
-        Body::Tcp(segment) if options.check_crc => Checked::Fpdus(mpa::check_run(segment.payload) as u32),
-        _ => Checked::Nothing,
+pub fn decode_and_check<'a>(link_type: LinkType, bytes: &'a [u8], wire_len: u32, options: &Options) -> Packet<'a> {
+    let mut packet = decode(link_type, bytes, wire_len, options, &mut Off);
+    if let (Body::Tcp(segment), true) = (&mut packet.body, options.check_crc) {
+        segment.checked = mpa::check_run(segment.payload) as u32;
     }
-}
-
-impl Packet<'_> {
-    /// Takes for true what [`check_sums`] said of this frame, which was decoded without looking.
-    #[inline]
-    pub fn believe(&mut self, checked: Checked) {
-        match (&mut self.body, checked) {
-            (Body::Ib(ib), Checked::Icrc(icrc)) => ib.icrc = icrc,
-            (Body::Tcp(segment), Checked::Fpdus(bytes)) => segment.checked = bytes,
-            _ => {}
-        }
-    }
+    packet
 }
 
 /// An Ethernet pause frame.

@@ -1,11 +1,12 @@
 //! Captures through the analyzer: one loop for every command that wants a report.
 //!
-//! A file that is mapped is walked, and its checksums are looked at, by other threads than the one that follows connections; anything
+//! A file that is mapped is walked and decoded, checksums included, by other threads than the one that follows connections; anything
 //! else goes through one loop. Either way every frame before a damage is analysed, and the damage is told afterwards.
 //!
 //! ```text
-//!   file ─▶ worker: walk, ICRC, MPA CRC ─▶ batch ─▶ main thread: Pipeline, in the order of the file
-//!      └──▶ worker …                          ◀─ empty batch
+//!   file ─▶ worker: walk, decode, ICRC, MPA CRC ─▶ batch ─▶ main thread: Pipeline, in the order of the file
+//!      ├──▶ worker …                           ─▶ batch ─┤
+//!      └──▶ main thread, while it has to wait ─▶ batch ──┘   emptied batches go back to whoever walks
 //! ```
 
 use crate::input::{Bar, Input};
@@ -17,18 +18,24 @@ use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::{Report, Sink};
 use rdmascope_capture::{CaptureFile, Hardware, LinkType, Metadata, Record, RecordIter, Source};
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::frame::{self, Checked};
+use rdmascope_dissector::frame::{self, Body, Packet};
 use rdmascope_dissector::probe::{Need, Probe};
 use rdmascope_dissector::render::Stored;
 use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
-use std::collections::HashSet;
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::mpsc::{SyncSender, TryRecvError, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Records in a batch that goes from one thread to another.
+/// Records in a batch that goes from one thread to another, at most.
 const BATCH: usize = 512;
+/// Bytes of the file after which a batch ends: so few that what was fetched of them is near still when it is read.
+const BATCH_BYTES: u64 = 256 << 10;
+/// Packets whose upper headers are fetched together.
+const GROUP: usize = 16;
+/// Bytes at the beginning of a payload in which these are.
+const HEADERS: u64 = 128;
 /// Batches that a worker may be ahead.
 const AHEAD: usize = 4;
 /// Link types of one input that are told apart.
@@ -235,40 +242,60 @@ impl<S: Sink> Loop<S> {
         self.done(error, source.metadata(), Some(selection))
     }
 
-    /// The main thread follows connections; `workers` others walk the file and look at checksums.
+    /// The main thread follows connections; `workers` others walk the file, decode, and look at checksums. So does the main thread
+    /// where it would wait for them.
     fn threaded(mut self, file: &CaptureFile, workers: usize) -> Analysis<S> {
-        let walk = Mutex::new(Walk { records: file.records(), number: 0, time_ns: 0, error: None });
+        let records = file.records();
+        let walk = Mutex::new(Walk { file: file.bytes(), records, turn: 0, number: 0, time_ns: 0, error: None, empty: Vec::new() });
         let options = self.pipeline.decode_options();
         let total = file.bytes().len() as u64;
         thread::scope(|scope| {
-            // who has the next batch, in the order of the file
-            let (turns, order) = channel::<usize>();
-            let mut lines = Vec::new();
-            for worker in 0..workers {
-                let (full, filled) = sync_channel::<Batch<'_>>(AHEAD);
-                let (empty, emptied) = channel::<Batch<'_>>();
-                let (walk, turns, options) = (&walk, turns.clone(), &options);
-                scope.spawn(move || look(walk, worker, options, &turns, &full, &emptied));
-                lines.push((filled, empty));
+            let (full, filled) = sync_channel::<Batch<'_>>(workers * AHEAD);
+            for _ in 0..workers {
+                let (walk, options, full) = (&walk, &options, full.clone());
+                scope.spawn(move || look_ahead(walk, options, &full));
             }
-            drop(turns);
-            for worker in order {
-                let (filled, empty): &(Receiver<Batch<'_>>, Sender<Batch<'_>>) = &lines[worker];
-                // a worker that took a turn always sends a batch for it
-                let Ok(mut batch) = filled.recv() else { break };
-                self.bar.at(batch.offset, total);
-                for (meta, bytes, checked) in batch.frames.drain(..) {
-                    self.pipeline.frame_checked(&meta, bytes, checked);
-                }
-                merge(&mut self.inputs[0], &batch.story);
-                batch.story = InputStory::default();
-                // where the worker has gone, nobody needs it
-                let _ = empty.send(batch);
+            drop(full);
+            // those that came before their turn
+            let mut early = BTreeMap::new();
+            let mut turn = 0;
+            loop {
+                let Some(batch) = early.remove(&turn) else {
+                    let next = match filled.try_recv() {
+                        Err(TryRecvError::Empty) => look(&walk, &options).or_else(|| filled.recv().ok()),
+                        next => next.ok(),
+                    };
+                    let Some(batch) = next else { break };
+                    early.insert(batch.turn, batch);
+                    continue;
+                };
+                turn += 1;
+                self.batch(batch, total, &walk);
             }
         });
-        let walk = walk.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let walk = walk.into_inner().unwrap_or_else(PoisonError::into_inner);
         let metadata: &Metadata = walk.records.metadata();
         self.done(walk.error, metadata, None)
+    }
+
+    fn batch<'f>(&mut self, mut batch: Batch<'f>, total: u64, walk: &Mutex<Walk<'f>>) {
+        self.bar.at(batch.offset, total);
+        for group in batch.packets.chunks(GROUP) {
+            for (_, packet) in group {
+                // of TCP every payload is looked into, where of InfiniBand most are data
+                if let Body::Tcp(segment) = &packet.body {
+                    fetch(segment.payload, 0, HEADERS);
+                }
+            }
+            for (meta, packet) in group {
+                self.pipeline.packet(meta, packet, &mut Off);
+            }
+        }
+        merge(&mut self.inputs[0], &batch.story);
+        batch.records.clear();
+        batch.packets.clear();
+        batch.story = InputStory::default();
+        walk.lock().unwrap_or_else(PoisonError::into_inner).empty.push(batch);
     }
 
     fn done(mut self, error: Option<rdmascope_capture::Error>, metadata: &Metadata, selection: Option<Selection>) -> Analysis<S> {
@@ -284,59 +311,75 @@ impl<S: Sink> Loop<S> {
 
 /// The file, as far as it was walked.
 struct Walk<'f> {
+    file: &'f [u8],
     records: RecordIter<'f>,
+    /// The number of the next batch.
+    turn: u64,
     number: u64,
     time_ns: i64,
     error: Option<rdmascope_capture::Error>,
+    /// Batches to be filled again.
+    empty: Vec<Batch<'f>>,
 }
 
-/// Frames with what their checksums said, and what they add to the story of the input. What was decoded is not among it: it is
-/// made anew faster than it comes from another core.
+impl<'f> Walk<'f> {
+    /// The records of the next batch. The next record is found only from the one before, so what they lie in is asked of memory
+    /// first, all at once.
+    fn next(&mut self) -> Option<Batch<'f>> {
+        let mut batch = self.empty.pop().unwrap_or_default();
+        let end = self.records.offset() + BATCH_BYTES;
+        fetch(self.file, self.records.offset(), end);
+        while batch.records.len() < BATCH && self.records.offset() < end {
+            match self.records.next() {
+                Some(Ok(record)) => {
+                    self.number += 1;
+                    let meta = meta_of(&record, self.number, &mut self.time_ns);
+                    batch.story.frame(&record, meta.time_ns);
+                    batch.records.push((meta, record.bytes));
+                }
+                Some(Err(e)) => {
+                    self.error.get_or_insert(e);
+                    break;
+                }
+                None => break,
+            }
+        }
+        batch.offset = self.records.offset();
+        batch.turn = self.turn;
+        self.turn += 1;
+        (!batch.records.is_empty()).then_some(batch)
+    }
+}
+
+/// Reads a byte of each line of memory from `start` to `end`: none of these reads waits for another.
+fn fetch(file: &[u8], start: u64, end: u64) {
+    const LINE: usize = 64;
+    let end = usize::try_from(end).unwrap_or(usize::MAX).min(file.len());
+    let bytes = usize::try_from(start).ok().and_then(|start| file.get(start..end)).unwrap_or(&[]);
+    let sum = bytes.chunks(LINE).fold(0, |sum, line| sum ^ line[0]);
+    std::hint::black_box(sum);
+}
+
+/// Frames that were decoded, and what they add to the story of the input.
 #[derive(Default)]
 struct Batch<'f> {
-    frames: Vec<(FrameMeta, &'f [u8], Checked)>,
+    turn: u64,
+    records: Vec<(FrameMeta, &'f [u8])>,
+    packets: Vec<(FrameMeta, Packet<'f>)>,
     story: InputStory,
     offset: u64,
 }
 
-fn look<'f>(
-    walk: &Mutex<Walk<'f>>,
-    worker: usize,
-    options: &frame::Options,
-    turns: &Sender<usize>,
-    full: &SyncSender<Batch<'f>>,
-    emptied: &Receiver<Batch<'f>>,
-) {
-    let mut records: Vec<(FrameMeta, &'f [u8])> = Vec::with_capacity(BATCH);
-    loop {
-        let mut batch = emptied.try_recv().unwrap_or_default();
-        {
-            let mut walk = walk.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            let walk = &mut *walk;
-            while records.len() < BATCH {
-                match walk.records.next() {
-                    Some(Ok(record)) => {
-                        walk.number += 1;
-                        let meta = meta_of(&record, walk.number, &mut walk.time_ns);
-                        batch.story.frame(&record, meta.time_ns);
-                        records.push((meta, record.bytes));
-                    }
-                    Some(Err(e)) => {
-                        walk.error.get_or_insert(e);
-                        break;
-                    }
-                    None => break,
-                }
-            }
-            batch.offset = walk.records.offset();
-            // the turn is taken while the walk is held, so that turns are in the order of the file
-            if records.is_empty() || turns.send(worker).is_err() {
-                return;
-            }
-        }
-        let checked =
-            records.drain(..).map(|(meta, bytes)| (meta, bytes, frame::check_sums(meta.link_type, bytes, meta.wire_len, options)));
-        batch.frames.extend(checked);
+/// Walks and decodes the next batch. `None` at the end.
+fn look<'f>(walk: &Mutex<Walk<'f>>, options: &frame::Options) -> Option<Batch<'f>> {
+    let mut batch = walk.lock().unwrap_or_else(PoisonError::into_inner).next()?;
+    let decoded = batch.records.iter().map(|(meta, bytes)| (*meta, frame::decode_and_check(meta.link_type, bytes, meta.wire_len, options)));
+    batch.packets.extend(decoded);
+    Some(batch)
+}
+
+fn look_ahead<'f>(walk: &Mutex<Walk<'f>>, options: &frame::Options, full: &SyncSender<Batch<'f>>) {
+    while let Some(batch) = look(walk, options) {
         if full.send(batch).is_err() {
             return;
         }
