@@ -77,7 +77,7 @@ pub fn is_text(def: &FieldDef, value: Stored<'_>) -> bool {
 pub fn show_into(out: &mut Vec<u8>, def: &FieldDef, value: Stored<'_>, style: Style) {
     match value {
         Stored::None => {}
-        Stored::U(v) => unsigned(out, def, v, style),
+        Stored::U(v) => show_unsigned(out, def, v, style),
         Stored::I(v) => {
             if v < 0 {
                 out.push(b'-');
@@ -98,16 +98,14 @@ pub fn show(def: &FieldDef, value: Stored<'_>, style: Style) -> String {
     into_string(out)
 }
 
-fn unsigned(out: &mut Vec<u8>, def: &FieldDef, v: u64, style: Style) {
+/// [`show_into`] for [`Stored::U`].
+#[inline]
+pub fn show_unsigned(out: &mut Vec<u8>, def: &FieldDef, v: u64, style: Style) {
     match (def.kind, style) {
         (Kind::Bool, Style::Json) => out.push(if v != 0 { b'1' } else { b'0' }),
         (Kind::Bool, Style::Ek) => out.extend_from_slice(if v != 0 { b"true" } else { b"false" }),
         (Kind::Bool, Style::Fields | Style::Pdml) => out.extend_from_slice(if v != 0 { b"True" } else { b"False" }),
-        (Kind::Double, _) => {
-            let mut text = String::new();
-            let _ = write!(text, "{}", f64::from_bits(v));
-            out.extend_from_slice(text.as_bytes());
-        }
+        (Kind::Double, _) => double(out, v),
         (_, Style::Ek) => decimal(out, v),
         // Wireshark has octal numbers only in its labels
         _ if def.base == Base::Oct => decimal(out, v),
@@ -115,7 +113,15 @@ fn unsigned(out: &mut Vec<u8>, def: &FieldDef, v: u64, style: Style) {
     }
 }
 
+#[cold]
+fn double(out: &mut Vec<u8>, bits: u64) {
+    let mut text = String::new();
+    let _ = write!(text, "{}", f64::from_bits(bits));
+    out.extend_from_slice(text.as_bytes());
+}
+
 /// An integer in its first base.
+#[inline]
 fn number(out: &mut Vec<u8>, def: &FieldDef, v: u64) {
     match def.base {
         Base::Hex | Base::HexDec => hexadecimal(out, v, def.kind.bits() / 4),
@@ -126,42 +132,91 @@ fn number(out: &mut Vec<u8>, def: &FieldDef, v: u64) {
 
 const DIGITS: &[u8; 200] = b"00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748495051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596979899";
 
+/// Appends the first `len` of eight bytes. All of them are copied, which takes no loop, and what is too much is taken back.
+#[inline(always)]
+fn put(out: &mut Vec<u8>, bytes: [u8; 8], len: usize) {
+    let end = out.len() + len;
+    out.extend_from_slice(&bytes);
+    out.truncate(end);
+}
+
+/// Four digits of a number below 10,000.
+#[inline(always)]
+fn four_digits(v: u64) -> [u8; 4] {
+    let (high, low) = ((v / 100) as usize * 2, (v % 100) as usize * 2);
+    [DIGITS[high], DIGITS[high + 1], DIGITS[low], DIGITS[low + 1]]
+}
+
+/// Eight digits of a number below 100,000,000.
+#[inline(always)]
+fn eight_digits(v: u64) -> [u8; 8] {
+    let ([a, b, c, d], [e, f, g, h]) = (four_digits(v / 10_000), four_digits(v % 10_000));
+    [a, b, c, d, e, f, g, h]
+}
+
 /// Appends `v` in decimal.
-pub fn decimal(out: &mut Vec<u8>, mut v: u64) {
-    if v < 10 {
-        out.push(b'0' + v as u8);
-        return;
+#[inline]
+pub fn decimal(out: &mut Vec<u8>, v: u64) {
+    match v {
+        0..10 => out.push(b'0' + v as u8),
+        10..10_000 => {
+            let digits = u32::from_le_bytes(four_digits(v));
+            // the first digit is the lowest byte: zeros in front are shifted out
+            let zeros = (digits ^ 0x3030_3030).trailing_zeros() / 8;
+            put(out, u64::from(digits >> (8 * zeros)).to_le_bytes(), 4 - zeros as usize);
+        }
+        10_000..100_000_000 => {
+            let digits = u64::from_le_bytes(eight_digits(v));
+            let zeros = (digits ^ 0x3030_3030_3030_3030).trailing_zeros() / 8;
+            put(out, (digits >> (8 * zeros)).to_le_bytes(), 8 - zeros as usize);
+        }
+        _ => {
+            decimal(out, v / 100_000_000);
+            out.extend_from_slice(&eight_digits(v % 100_000_000));
+        }
     }
-    let mut buffer = [0u8; 20];
-    let mut at = buffer.len();
-    while v >= 100 {
-        let pair = (v % 100) as usize * 2;
-        v /= 100;
-        at -= 2;
-        buffer[at..at + 2].copy_from_slice(&DIGITS[pair..pair + 2]);
-    }
-    if v >= 10 {
-        let pair = v as usize * 2;
-        at -= 2;
-        buffer[at..at + 2].copy_from_slice(&DIGITS[pair..pair + 2]);
-    } else {
-        at -= 1;
-        buffer[at] = b'0' + v as u8;
-    }
-    out.extend_from_slice(&buffer[at..]);
 }
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
+/// The two hexadecimal digits of each byte.
+static HEX_PAIRS: [[u8; 2]; 256] = {
+    let mut pairs = [[0; 2]; 256];
+    let mut b = 0;
+    while b < 256 {
+        pairs[b] = [HEX[b >> 4], HEX[b & 0x0f]];
+        b += 1;
+    }
+    pairs
+};
+
 /// Appends `v` in hexadecimal with `0x` and at least `digits` digits.
+#[inline]
 pub fn hexadecimal(out: &mut Vec<u8>, v: u64, digits: u32) {
     let used = (64 - v.leading_zeros()).div_ceil(4).max(1);
     let n = used.max(digits.min(16)) as usize;
-    let mut buffer = *b"0x0000000000000000";
-    for i in 0..n {
-        buffer[1 + n - i] = HEX[(v >> (4 * i)) as usize & 0x0f];
+    let pair = |byte: usize| HEX_PAIRS[(v >> (8 * byte)) as usize & 0xff];
+    match n {
+        2 => {
+            let [a, b] = pair(0);
+            out.extend_from_slice(&[b'0', b'x', a, b]);
+        }
+        4 => {
+            let ([a, b], [c, d]) = (pair(1), pair(0));
+            out.extend_from_slice(&[b'0', b'x', a, b, c, d]);
+        }
+        8 => {
+            let ([a, b], [c, d], [e, f], [g, h]) = (pair(3), pair(2), pair(1), pair(0));
+            out.extend_from_slice(&[b'0', b'x', a, b, c, d, e, f, g, h]);
+        }
+        _ => {
+            let mut buffer = *b"0x0000000000000000";
+            for i in 0..n {
+                buffer[1 + n - i] = HEX[(v >> (4 * i)) as usize & 0x0f];
+            }
+            out.extend_from_slice(&buffer[..2 + n]);
+        }
     }
-    out.extend_from_slice(&buffer[..2 + n]);
 }
 
 fn octal(out: &mut Vec<u8>, v: u64) {
@@ -172,24 +227,31 @@ fn octal(out: &mut Vec<u8>, v: u64) {
 
 /// Appends bytes as two digits each, with `separator` between them.
 pub fn hex_bytes(out: &mut Vec<u8>, bytes: &[u8], separator: Option<u8>) {
-    out.reserve(bytes.len() * 3);
     let Some(separator) = separator else {
+        out.reserve(bytes.len() * 2);
         for b in bytes {
-            out.extend_from_slice(&[HEX[usize::from(b >> 4)], HEX[usize::from(b & 0x0f)]]);
+            out.extend_from_slice(&HEX_PAIRS[usize::from(*b)]);
         }
         return;
     };
-    // in pieces of a fixed size, so that the room in the vector is looked at once for several bytes
-    let mut piece = [0u8; 48];
-    for chunk in bytes.chunks(16) {
-        for (text, b) in piece.chunks_exact_mut(3).zip(chunk) {
-            text.copy_from_slice(&[HEX[usize::from(b >> 4)], HEX[usize::from(b & 0x0f)], separator]);
+    let three = |b: u8| u64::from(u16::from_le_bytes(HEX_PAIRS[usize::from(b)])) | u64::from(separator) << 16;
+    let (eights, rest) = bytes.as_chunks::<8>();
+    out.reserve(bytes.len() * 3);
+    for eight in eights {
+        let [a, b, c, d, e, f, g, h] = eight.map(three);
+        // 24 characters as three integers, the first character lowest
+        let words = [a | b << 24 | c << 48, c >> 16 | d << 8 | e << 32 | f << 56, f >> 8 | g << 16 | h << 40];
+        let mut text = [0; 24];
+        for (to, word) in text.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *to = word.to_le_bytes();
         }
-        out.extend_from_slice(&piece[..3 * chunk.len()]);
+        out.extend_from_slice(&text);
     }
-    if !bytes.is_empty() {
-        out.pop();
+    for b in rest {
+        put(out, three(*b).to_le_bytes(), 3);
     }
+    // no separator behind the last
+    out.truncate(out.len() - usize::from(!bytes.is_empty()));
 }
 
 fn run_of_bytes(out: &mut Vec<u8>, def: &FieldDef, bytes: &[u8], style: Style) {
@@ -259,18 +321,20 @@ pub(crate) fn days_of(year: i64, month: u32, day: u32) -> i64 {
     era * 146_097 + in_era * 365 + in_era / 4 - in_era / 100 + in_year - 719_468
 }
 
+/// Appends `v` in decimal with at least two, four or nine `digits`.
 fn padded(out: &mut Vec<u8>, v: u64, digits: u32) {
-    let mut buffer = [b'0'; 20];
-    let (mut v, mut at) = (v, buffer.len());
-    while v > 0 {
-        let pair = (v % 100) as usize * 2;
-        v /= 100;
-        at -= 2;
-        buffer[at..at + 2].copy_from_slice(&DIGITS[pair..pair + 2]);
+    match (v, digits) {
+        (0..100, 2) => {
+            let [_, _, a, b] = four_digits(v);
+            out.extend_from_slice(&[a, b]);
+        }
+        (0..10_000, 4) => out.extend_from_slice(&four_digits(v)),
+        (0..1_000_000_000, 9) => {
+            let [a, b, c, d, e, f, g, h] = eight_digits(v % 100_000_000);
+            out.extend_from_slice(&[b'0' + (v / 100_000_000) as u8, a, b, c, d, e, f, g, h]);
+        }
+        _ => decimal(out, v),
     }
-    let significant = buffer.iter().position(|b| *b != b'0').unwrap_or(buffer.len());
-    let start = significant.min(buffer.len() - digits as usize);
-    out.extend_from_slice(&buffer[start..]);
 }
 
 fn clock(out: &mut Vec<u8>, second_of_day: u64, nanos: u32) {
@@ -501,7 +565,7 @@ pub fn value_label(out: &mut String, def: &FieldDef, value: Stored<'_>) {
         }
         Stored::U(v) => {
             let plain = |out: &mut String| match (def.kind, def.base) {
-                (Kind::Double, _) => with_bytes(out, &|o| unsigned(o, def, v, Style::Fields)),
+                (Kind::Double, _) => with_bytes(out, &|o| show_unsigned(o, def, v, Style::Fields)),
                 (_, Base::DecHex) => {
                     let _ = write!(out, "{v} ({v:#x})");
                 }
@@ -761,6 +825,19 @@ mod tests {
         }
         assert_eq!(civil(0), (1970, 1, 1));
         assert_eq!(civil(11_016), (2000, 2, 29));
+    }
+
+    #[test]
+    fn bytes_of_every_length_are_shown() {
+        for n in 0..40usize {
+            let bytes: Vec<u8> = (0..n).map(|i| (i * 37 + 5) as u8).collect();
+            let digits: Vec<String> = bytes.iter().map(|b| format!("{b:02x}")).collect();
+            for (separator, between) in [(None, ""), (Some(b':'), ":"), (Some(b'-'), "-")] {
+                let mut out = b"before ".to_vec();
+                hex_bytes(&mut out, &bytes, separator);
+                assert_eq!(String::from_utf8(out).unwrap(), format!("before {}", digits.join(between)));
+            }
+        }
     }
 
     proptest! {

@@ -8,31 +8,112 @@
 
 use super::{Index, faults};
 use crate::dissection::Dissected;
-use rdmascope_dissector::field::Kind;
-use rdmascope_dissector::render::{Stored, Style, json_string, json_value};
+use rdmascope_dissector::field::{Def, Kind};
+use rdmascope_dissector::render::{Style, json_string, json_value, show_unsigned};
 use rdmascope_dissector::trace::{Kept, Node, Tree};
 
+#[derive(Clone)]
 pub(crate) struct Json {
     index: Index,
     unique: bool,
     any: bool,
-    /// Whether the object at each depth was opened and has no key yet.
+    keys: Keys,
+    /// The depths of the objects that are open.
     stack: Vec<u8>,
 }
 
 /// Depth of indentation of a layer's key.
 const LAYER: usize = 8;
 
-const SPACES: &[u8; 128] = &[b' '; 128];
+/// The end of an object: a new line, and spaces to take as many of as are wanted.
+const NEW_LINE: &[u8; 129] = &{
+    let mut text = [b' '; 129];
+    text[0] = b'\n';
+    text
+};
 
 fn line(out: &mut Vec<u8>, indent: usize) {
-    out.push(b'\n');
-    out.extend_from_slice(&SPACES[..indent.min(128)]);
+    const MOST: usize = 32;
+    match NEW_LINE.first_chunk::<MOST>() {
+        Some(text) if indent < MOST => put(out, text, 1 + indent),
+        _ => out.extend_from_slice(&NEW_LINE[..1 + indent.min(128)]),
+    }
+}
+
+/// Appends the first `len` bytes of `text`. All of it is copied, which takes no loop, and what is too much is taken back.
+#[inline(always)]
+fn put<const N: usize>(out: &mut Vec<u8>, text: &[u8; N], len: usize) {
+    let end = out.len() + len;
+    out.extend_from_slice(text);
+    out.truncate(end);
+}
+
+/// What stands in front of a value. It depends on the field and its depth alone, so it is made once and copied from then on.
+#[derive(Clone)]
+struct Keys {
+    keys: Vec<Key>,
+}
+
+#[derive(Clone, Copy)]
+struct Key {
+    /// [`FieldDef::id`](rdmascope_dissector::field::FieldDef::id).
+    id: u32,
+    indent: u8,
+    tree: bool,
+    /// 0 where no key is remembered.
+    len: u8,
+    /// `,\n        "udp.port": "` or, of a subtree beside a value, `,\n        "udp.flags_tree": {`.
+    text: [u8; Keys::TEXT],
+}
+
+impl Keys {
+    /// Keys that are remembered, a power of two: many more than one capture has fields. Where three fall together, the later two stay.
+    const SIZE: usize = 2048;
+    /// Bytes of a key that are copied without a look at its length, and those that it may have at most to be remembered.
+    const MOSTLY: usize = 64;
+    const TEXT: usize = 128;
+
+    fn new() -> Self {
+        Self { keys: vec![Key { id: 0, indent: 0, tree: false, len: 0, text: [0; Self::TEXT] }; Self::SIZE] }
+    }
+
+    /// Appends the key of a field, up to where its value begins; the comma in front only if it is not the first of its object.
+    #[inline]
+    fn put(&mut self, out: &mut Vec<u8>, def: Def, indent: usize, tree: bool, first: bool) {
+        let at = (def.id as usize).wrapping_add(indent << 3 | usize::from(tree)) % Self::SIZE;
+        let is = |key: &Key| key.id == def.id && usize::from(key.indent) == indent && key.tree == tree && key.len > 0;
+        let key = match &self.keys[at] {
+            key if is(key) => key,
+            _ if is(&self.keys[at ^ 1]) => &self.keys[at ^ 1],
+            _ => return self.make(out, at, def, indent, tree, first),
+        };
+        let (skipped, len) = (usize::from(first), usize::from(key.len));
+        if let (Some(text), true) = (key.text[skipped..].first_chunk::<{ Self::MOSTLY }>(), len <= Self::MOSTLY) {
+            return put(out, text, len - skipped);
+        }
+        out.extend_from_slice(&key.text[skipped..len]);
+    }
+
+    #[cold]
+    fn make(&mut self, out: &mut Vec<u8>, at: usize, def: Def, indent: usize, tree: bool, first: bool) {
+        let mut text = vec![b','];
+        line(&mut text, indent);
+        key(&mut text, def.name, if tree { "_tree" } else { "" });
+        text.push(if tree { b'{' } else { b'"' });
+        if let (true, Ok(indent), Ok(len)) = (text.len() <= Self::TEXT, u8::try_from(indent), u8::try_from(text.len())) {
+            // what was here goes next door, where it is still found
+            self.keys[at ^ 1] = self.keys[at];
+            let key = &mut self.keys[at];
+            (key.id, key.indent, key.tree, key.len) = (def.id, indent, tree, len);
+            key.text[..text.len()].copy_from_slice(&text);
+        }
+        out.extend_from_slice(&text[usize::from(first)..]);
+    }
 }
 
 impl Json {
     pub(crate) fn new(unique: bool) -> Self {
-        Self { index: Index::new(), unique, any: false, stack: Vec::new() }
+        Self { index: Index::new(), unique, any: false, keys: Keys::new(), stack: Vec::new() }
     }
 
     pub(crate) fn begin(&self, out: &mut Vec<u8>) {
@@ -41,6 +122,11 @@ impl Json {
 
     pub(crate) fn end(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(if self.any { b"\n]\n" } else { b"]\n" });
+    }
+
+    /// What comes next is, or is not, the first frame of the array.
+    pub(crate) fn is_first(&mut self, first: bool) {
+        self.any = !first;
     }
 
     pub(crate) fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree) {
@@ -87,28 +173,21 @@ impl Json {
                 out.push(b'}');
                 fresh = false;
             }
-            if !fresh {
-                out.push(b',');
+            let parent = nodes.get(i + 1).is_some_and(|next| next.depth > node.depth);
+            let valued = !parent || has_value(node);
+            self.keys.put(out, node.def, indent, false, fresh);
+            if valued {
+                value(out, tree, node);
             }
             fresh = false;
-            out.reserve(256);
-            line(out, indent);
-            let parent = nodes.get(i + 1).is_some_and(|next| next.depth > node.depth);
             if !parent {
-                key(out, node.def.name, "");
-                value(out, tree, node);
                 continue;
             }
-            if has_value(node) {
-                key(out, node.def.name, "");
-                value(out, tree, node);
-                out.push(b',');
-                line(out, indent);
-                key(out, node.def.name, "_tree");
-            } else {
-                key(out, node.def.name, "");
+            if valued {
+                self.keys.put(out, node.def, indent, true, false);
+            } else if let Some(quote) = out.last_mut() {
+                *quote = b'{';
             }
-            out.push(b'{');
             self.stack.push(node.depth);
             indent += 2;
             fresh = true;
@@ -133,11 +212,12 @@ pub(super) fn has_value(node: &Node) -> bool {
     !matches!(node.value, Kept::None) || node.def.kind == Kind::Bytes
 }
 
+/// Appends a value and the quote behind it.
+#[inline]
 fn value(out: &mut Vec<u8>, tree: &Tree, node: &Node) {
-    out.push(b'"');
     match node.value {
         // the most common by far
-        Kept::U(v) => rdmascope_dissector::render::show_into(out, node.def, Stored::U(v), Style::Json),
+        Kept::U(v) => show_unsigned(out, node.def, v, Style::Json),
         _ => json_value(out, node.def, tree.stored(node), Style::Json),
     }
     out.push(b'"');
@@ -180,7 +260,10 @@ fn object(out: &mut Vec<u8>, tree: &Tree, members: &[usize], indent: usize) {
         if !values.is_empty() {
             comma(out, &mut fresh);
             key(out, name, "");
-            list(out, &values, indent, &mut |out, i, _| value(out, tree, &tree.nodes[i]));
+            list(out, &values, indent, &mut |out, i, _| {
+                out.push(b'"');
+                value(out, tree, &tree.nodes[i]);
+            });
         }
         if !parents.is_empty() {
             comma(out, &mut fresh);
