@@ -218,6 +218,45 @@ pub const fn id_of(name: &str) -> u32 {
     hash
 }
 
+/// A set of fields that is asked fast and may be wrong one way: two sets that [meet](Self::meets) may have no field in common, but two that
+/// do not, have none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FieldSet([u64; 8]);
+
+impl FieldSet {
+    /// The set of these fields.
+    pub const fn of(fields: &[Def]) -> Self {
+        let (mut set, mut i) = (Self([0; 8]), 0);
+        while i < fields.len() {
+            set = set.with(fields[i].id);
+            i += 1;
+        }
+        set
+    }
+
+    /// The set with one more field, by its [`FieldDef::id`].
+    pub const fn with(mut self, id: u32) -> Self {
+        self.0[(id >> 6) as usize % self.0.len()] |= 1 << (id % 64);
+        self
+    }
+
+    /// The set of the fields of both.
+    pub const fn and(mut self, other: Self) -> Self {
+        let mut i = 0;
+        while i < self.0.len() {
+            self.0[i] |= other.0[i];
+            i += 1;
+        }
+        self
+    }
+
+    /// Whether the sets may have a field in common.
+    #[inline(always)]
+    pub fn meets(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).fold(0, |common, (a, b)| common | a & b) != 0
+    }
+}
+
 /// A message or protocol that declares fields: what [`crate::registry`] collects.
 pub trait Fields {
     /// Every field of it, its own subtree first.

@@ -79,6 +79,8 @@ macro_rules! header {
             }
 
         impl $Name {
+            /// Its fields and its subtree.
+            pub const SET: $crate::field::FieldSet = $crate::field::FieldSet::of(<Self as Fields>::FIELDS);
             /// Length on the wire, in bytes.
             pub const LEN: usize = 0 $( + $crate::header!(@len $ty $([$n])?) )+;
 
@@ -92,6 +94,9 @@ macro_rules! header {
             /// The same, in the subtree that is open.
             #[inline]
             pub fn parse_flat<'a, T: $crate::trace::Trace>(i: &'a [u8], t: &mut T) -> $crate::fault::PResult<'a, Self> {
+                if T::ON && !t.wants(&Self::SET) {
+                    return Self::parse_flat(i, &mut $crate::trace::Off);
+                }
                 match i.split_first_chunk::<{ Self::LEN }>() {
                     // one bounds check for all fields: the compiler knows the length of `head`
                     Some((head, rest)) => { let (_, header) = Self::fields(head, t)?; Ok((rest, header)) }
@@ -234,6 +239,9 @@ macro_rules! fields {
             #[derive(Clone, Copy, Debug)]
             pub struct All;
             impl Fields for All { const FIELDS: &'static [Def] = &[ $( $F, )+ ]; }
+            /// The same, as a set.
+            #[allow(dead_code)]
+            pub const SET: $crate::field::FieldSet = $crate::field::FieldSet::of(All::FIELDS);
         }
     };
     (@base $kind:ident dec) => {Base::Dec}; (@base $kind:ident hex) => {Base::Hex}; (@base $kind:ident oct) => {Base::Oct};

@@ -5,7 +5,7 @@
 //! have grown to the largest frame, nothing is allocated.
 
 use crate::fault::{Fault, FaultKind};
-use crate::field::{Def, Kind};
+use crate::field::{Def, FieldSet, Kind};
 use crate::render::{Piece, Stored, pieces};
 use crate::trace::{Kept, LAYERS_MAX, Trace, Tree, Value, write_layers};
 use crate::wire::frame_fields;
@@ -76,6 +76,7 @@ pub struct Probe {
     table: Vec<Entry>,
     mask: u32,
     wanted: Vec<Wanted>,
+    set: FieldSet,
     hits: Vec<Hit>,
     data: Vec<u8>,
     depth: u32,
@@ -100,6 +101,7 @@ impl Probe {
             table: alloc::vec![Entry::EMPTY; 1],
             mask: 0,
             wanted: Vec::new(),
+            set: FieldSet::default(),
             hits: Vec::new(),
             data: Vec::new(),
             depth: 0,
@@ -124,6 +126,7 @@ impl Probe {
             self.wants_layers = Some(slot);
         }
         self.wants_faults |= def.id == frame_fields::f::MALFORMED.id || def.id == frame_fields::f::SHORT.id;
+        self.set = self.set.with(def.id);
         self.rebuild();
         slot
     }
@@ -159,6 +162,11 @@ impl Probe {
         self.open.clear();
         self.layers.clear();
         self.depth = 0;
+    }
+
+    /// Bytes that the values of this frame take.
+    pub fn bytes(&self) -> usize {
+        size_of_val(self.hits.as_slice()) + self.data.len()
     }
 
     /// Whether the field of a slot was there.
@@ -351,6 +359,11 @@ impl Write for Utf8Writer<'_> {
 
 impl Trace for Probe {
     const ON: bool = true;
+
+    #[inline(always)]
+    fn wants(&self, fields: &FieldSet) -> bool {
+        self.set.meets(fields)
+    }
 
     #[inline(always)]
     fn field(&mut self, def: Def, _: &[u8], _: usize, value: Value<'_>) {

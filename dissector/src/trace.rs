@@ -10,7 +10,7 @@
 //! their own, announced with [`Trace::source`].
 
 use crate::fault::{Fault, PResult, fault_of};
-use crate::field::{Def, Kind};
+use crate::field::{Def, FieldSet, Kind};
 use crate::wire::frame_fields;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -42,6 +42,13 @@ pub enum Value<'a> {
 pub trait Trace {
     /// Whether anything is kept. Decoders skip work that only feeds the observer where it is `false`.
     const ON: bool;
+
+    /// Whether one of these fields may be kept. Where none is, a decoder need not tell of them, and so may be as fast as for [`Off`]; it
+    /// tells of subtrees, faults and the frame's line nevertheless.
+    #[inline(always)]
+    fn wants(&self, _fields: &FieldSet) -> bool {
+        Self::ON
+    }
 
     /// A field of `len` bytes that begins at the start of `at`. `len` 0 marks a value that was computed, not read.
     fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>);
@@ -90,6 +97,10 @@ pub struct Pair<'a, A, B>(pub &'a mut A, pub &'a mut B);
 
 impl<A: Trace, B: Trace> Trace for Pair<'_, A, B> {
     const ON: bool = A::ON || B::ON;
+    #[inline]
+    fn wants(&self, fields: &FieldSet) -> bool {
+        self.0.wants(fields) || self.1.wants(fields)
+    }
     #[inline]
     fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
         self.0.field(def, at, len, value);

@@ -53,7 +53,7 @@ const fn time(ns: i64) -> Value<'static> {
 /// Tells the observer of the frame, before it is decoded. `frame.protocols` is told empty: [`Trace::end`], called when
 /// decoding is over, fills it in.
 pub fn tell<'c, T: Trace, C: Display + 'c>(info: &FrameInfo<'_>, comments: impl IntoIterator<Item = C>, bytes: &[u8], t: &mut T) {
-    if !T::ON {
+    if !t.wants(&f::SET) {
         return;
     }
     t.open(f::PROTOCOL, bytes);

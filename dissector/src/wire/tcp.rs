@@ -107,7 +107,7 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], missing: u32, t: &mut T) -> (Option<Segm
 
 #[inline(always)]
 fn body<'a, T: Trace>(at: &'a [u8], missing: u32, t: &mut T, out: &mut Option<Segment<'a>>) -> PResult<'a, ()> {
-    if T::ON {
+    if T::ON && (t.wants(&f::SET) || at.len() < 20) {
         tell(at, t)?;
     }
     let Some((h, rest)) = at.split_first_chunk::<20>() else { return Fault::short(Some(f::PROTOCOL), at, 20).fail() };

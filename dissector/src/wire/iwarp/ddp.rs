@@ -8,8 +8,9 @@
 //! The RsvdULP bytes are the upper layer's: [`super::rdmap`].
 
 use crate::fault::PResult;
+use crate::field::FieldSet;
 use crate::leaf::read;
-use crate::trace::{Trace, scope};
+use crate::trace::{Off, Trace, scope};
 use alloc::vec::Vec;
 
 fields! {
@@ -114,23 +115,32 @@ impl Ddp<'_> {
 #[inline]
 pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ddp<'a>> {
     scope(f::HEADER, i, t, |i, t| {
-        let (i, control) = Control::parse(i, t)?;
-        if control.tagged() {
-            let (i, ulp) = read::bytes(f::RESERVED_ULP, 1, i, t)?;
-            let (payload, buffer) = Tagged::parse(i, t)?;
-            return Ok((payload, Ddp { control, ulp: ulp[0], ulp_word: 0, buffer: Buffer::Tagged(buffer), payload }));
+        const SET: FieldSet = f::SET.and(Control::SET).and(Tagged::SET).and(Untagged::SET);
+        if T::ON && !t.wants(&SET) {
+            return fields(i, &mut Off);
         }
-        let (i, ulp) = read::array::<5, T>(f::RESERVED_ULP, i, t)?;
-        let (payload, buffer) = Untagged::parse(i, t)?;
-        let ulp_word = u32::from_be_bytes([ulp[1], ulp[2], ulp[3], ulp[4]]);
-        Ok((payload, Ddp { control, ulp: ulp[0], ulp_word, buffer: Buffer::Untagged(buffer), payload }))
+        fields(i, t)
     })
+}
+
+#[inline(always)]
+fn fields<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ddp<'a>> {
+    let (i, control) = Control::parse(i, t)?;
+    if control.tagged() {
+        let (i, ulp) = read::bytes(f::RESERVED_ULP, 1, i, t)?;
+        let (payload, buffer) = Tagged::parse(i, t)?;
+        return Ok((payload, Ddp { control, ulp: ulp[0], ulp_word: 0, buffer: Buffer::Tagged(buffer), payload }));
+    }
+    let (i, ulp) = read::array::<5, T>(f::RESERVED_ULP, i, t)?;
+    let (payload, buffer) = Untagged::parse(i, t)?;
+    let ulp_word = u32::from_be_bytes([ulp[1], ulp[2], ulp[3], ulp[4]]);
+    Ok((payload, Ddp { control, ulp: ulp[0], ulp_word, buffer: Buffer::Untagged(buffer), payload }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Off, Tree};
+    use crate::trace::Tree;
 
     const SEND: &[u8] = &[0x41, 0x44, 0, 0, 0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 8, 0xaa, 0xbb];
     const WRITE: &[u8] = &[0xc1, 0x40, 0, 0, 0xab, 0xcd, 0, 0, 0, 1, 0, 0, 0x10, 0, 9];

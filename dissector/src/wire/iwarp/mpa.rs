@@ -15,7 +15,7 @@
 use crate::fault::{Fault, PResult};
 use crate::frame::Check;
 use crate::leaf::read;
-use crate::trace::{Trace, Value, scope};
+use crate::trace::{Off, Trace, Value, scope};
 use crate::wire::ib::cm::RpcRdmaPrivate;
 use alloc::vec::Vec;
 
@@ -387,6 +387,9 @@ pub fn parse_fpdu<'a, T: Trace>(fpdu: &'a [u8], crc: Crc, t: &mut T) -> PResult<
         return Ok((&rest[(padding(ulpdu_length) + CRC_LEN).min(rest.len())..], Fpdu { ulpdu_length, ulpdu }));
     }
     t.protocol("MPA");
+    if !t.wants(&f::SET) {
+        return scope(f::PROTOCOL, fpdu, t, |i, _| parse_fpdu(i, crc, &mut Off));
+    }
     scope(f::PROTOCOL, fpdu, t, |i, t| {
         scope(f::FPDU, i, t, |i, t| {
             let (i, ulpdu_length) = read::be16(f::ULPDU_LENGTH, i, t)?;

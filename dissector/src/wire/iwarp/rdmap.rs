@@ -13,6 +13,7 @@
 
 use super::ddp::{self, Buffer, Ddp};
 use crate::fault::PResult;
+use crate::field::FieldSet;
 use crate::leaf::read;
 use crate::trace::{Trace, Value, scope};
 use alloc::vec::Vec;
@@ -431,7 +432,8 @@ pub fn parse<'a, T: Trace>(ulpdu: &'a [u8], t: &mut T) -> PResult<'a, Rdmap<'a>>
             tell_info(&rdmap, t);
         }
         // a Send or Write, whole on the fast path
-        if !T::ON && matches!(opcode.0, 0x0 | 0x2..=0x6) {
+        const SET: FieldSet = f::SET.and(Control::SET);
+        if !t.wants(&SET) && matches!(opcode.0, 0x0 | 0x2..=0x6) {
             return Ok((&rest[rest.len()..], rdmap));
         }
         let (rest, body) = scope(f::HEADER, &ulpdu[1..], t, |i, t| {

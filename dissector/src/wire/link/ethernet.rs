@@ -72,7 +72,7 @@ impl fmt::Display for Mac<'_> {
 pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ethernet> {
     t.protocol("Ethernet");
     scope(f::PROTOCOL, i, t, |i, t| {
-        if !T::ON
+        if !t.wants(&f::SET)
             && let Some((h, rest)) = i.split_first_chunk::<14>()
         {
             let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, k0, k1] = *h;
