@@ -2,7 +2,7 @@
 """rdmascope beside tshark, on the same files in the same run: compare.py [FRAMES] [RUNS]
 
 Needs python3 and tshark; builds rdmascope with --release first. Prints CPU seconds (user and system, the least of RUNS) and how many
-times tshark's, for analysis on one thread and on two, chosen fields, and JSON, and the peak memory of analysis for two lengths of capture. RDMASCOPE_TSHARK names another tshark than that of the path:
+times tshark's, for analysis, chosen fields and JSON on one thread, wall seconds for the same on two, and the peak memory of analysis for two lengths of capture. RDMASCOPE_TSHARK names another tshark than that of the path:
 interop/newest-tshark is the newest, once `interop/newest-tshark --get` has fetched it."""
 import os
 import subprocess
@@ -49,16 +49,16 @@ def main():
             subprocess.run([sys.executable, os.path.join(HERE, "make_capture.py"), kind, str(frames), path], check=True)
             subprocess.run(["cat", path], stdout=subprocess.DEVNULL)
             pairs = [
-                ("analysis, 1 thread", [tshark, "-r", path, "-q", "-z", "io,stat,0"], [ours, "analyze", "--threads", "1", path]),
-                ("7 fields", [tshark, "-r", path, "-T", "fields", *wanted], [ours, "dissect", "-T", "fields", *wanted, path]),
-                ("JSON", [tshark, "-r", path, "-T", "json"], [ours, "dissect", "-T", "json", path]),
+                ("analysis", [tshark, "-r", path, "-q", "-z", "io,stat,0"], ["analyze", path]),
+                ("7 fields", [tshark, "-r", path, "-T", "fields", *wanted], ["dissect", "-T", "fields", *wanted, path]),
+                ("JSON", [tshark, "-r", path, "-T", "json"], ["dissect", "-T", "json", path]),
             ]
             for name, theirs, mine in pairs:
-                (them, wall, _), (us, our_wall, _) = least(theirs, 1), least(mine, runs)
-                print(f"{kind:14}{name:22}{them:10.2f}{us:11.3f}{them / us:7.1f}")
-                if name.startswith("analysis"):
-                    _, two, _ = least([ours, "analyze", "--threads", "2", path], runs)
-                    print(f"{kind:14}{'analysis, 2 threads':22}{wall:10.2f}{two:11.3f}{wall / two:7.1f}   (wall seconds)")
+                them, wall, _ = least(theirs, 1)
+                one, _, _ = least([ours, *mine, "--threads", "1"], runs)
+                _, two, _ = least([ours, *mine, "--threads", "2"], runs)
+                print(f"{kind:14}{name + ', 1 thread':22}{them:10.2f}{one:11.3f}{them / one:7.1f}")
+                print(f"{kind:14}{name + ', 2 threads':22}{wall:10.2f}{two:11.3f}{wall / two:7.1f}   (wall seconds)")
         print("\nPeak resident memory of analyze, MiB, pages of the mapped file among it:")
         for count in (frames, frames * 4):
             path = os.path.join(folder, f"{count}.pcap")

@@ -5,6 +5,7 @@
 mod analysis;
 mod cli;
 mod commands;
+mod crew;
 mod dissection;
 mod input;
 mod live;

@@ -54,6 +54,16 @@ impl Out {
         written.context("standard output cannot be written")
     }
 
+    /// Writes `text` behind what was collected, without collecting it.
+    pub(crate) fn pass(&mut self, text: &[u8]) -> Result<()> {
+        if text.len() < CHUNK {
+            self.buffer.extend_from_slice(text);
+            return self.spill();
+        }
+        self.write()?;
+        self.stdout.write_all(text).context("standard output cannot be written")
+    }
+
     /// Writes everything; nothing may fail unseen after this.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.write()?;

@@ -1,6 +1,13 @@
 //! `rdmascope dissect`: frames as lines, trees, bytes, JSON, XML or columns.
+//!
+//! One thread decodes, since each frame needs what earlier ones said. What it keeps of a frame can be written by others:
+//!
+//! ```text
+//!   frame ─▶ main thread: Pipeline ─▶ Kept … in a Sheet ─▶ helper: text ─▶ main thread: standard output, in order
+//! ```
 
 use crate::cli::{Color, Dissect, Format, field, filter};
+use crate::crew::{Crew, Leaves};
 use crate::dissection::{Dissected, Dissection};
 use crate::input::{Bar, Input, open_all};
 use crate::output::ek::Ek;
@@ -18,6 +25,7 @@ use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::probe::Probe;
 use rdmascope_dissector::trace::{Line, Pair, Tree};
 use std::process::ExitCode;
+use std::thread;
 
 /// What `-T csv` writes of a frame where nothing is named.
 const CSV_FIELDS: [&str; 14] = [
@@ -68,106 +76,256 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
     let sink = match format {
         _ if args.summary => Sink::Summary(Summary::default(), format == Format::Json),
-        Format::Text if args.tree || args.hex => {
-            Sink::Tree { lines: (!args.tree).then(|| Lines::new(out.color)), trees: Trees::default(), hex: args.hex }
-        }
-        Format::Text => Sink::Lines(Lines::new(out.color)),
-        Format::Json => Sink::Json(Json::new(args.no_duplicate_keys)),
-        Format::Ek => Sink::Ek(Ek::new()),
-        Format::Pdml => Sink::Pdml(Pdml::default()),
-        Format::Fields | Format::Csv => Sink::Fields(Fields::new(options, &fields, &mut probe, out.is_terminal)),
+        Format::Text if args.tree => Sink::Print(Printer::Tree(Trees::default(), args.hex, out.color)),
+        Format::Text => Sink::Lines(Lines::new(out.color), args.hex),
+        Format::Json => Sink::Print(Printer::Json(Json::new(args.no_duplicate_keys))),
+        Format::Ek => Sink::Print(Printer::Ek(Ek::new())),
+        Format::Pdml => Sink::Print(Printer::Pdml(Pdml::default())),
+        Format::Fields | Format::Csv => Sink::Print(Printer::Fields(Fields::new(options, &fields, &mut probe, out.is_terminal))),
     };
     let input = open_all(&args.files)?;
     let name = args.files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
-    let mut tree = Tree::new();
-    tree.quiet = matches!(format, Format::Json | Format::Ek);
-    let mut job =
-        Job { filter, probe, tree, line: Line::default(), dissection: Dissection::new(crate::input::keyring(args.keys.as_deref())?), sink };
+    let quiet = matches!(format, Format::Json | Format::Ek);
+    let mut job = Job {
+        filter,
+        probe,
+        quiet,
+        line: Line::default(),
+        dissection: Dissection::new(crate::input::keyring(args.keys.as_deref())?),
+        sink,
+        threads: args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX)),
+    };
     match input {
-        Input::One(mut capture) => job.run(&mut capture, &mut out, args.count, &name),
+        // of a pipe nobody knows when more comes, and what came is to be seen
+        Input::One(mut capture) if capture.file().is_none() || out.is_terminal => job.run(&mut capture, &mut out, args.count, &name),
+        Input::One(mut capture) => job.run_with_helpers(&mut capture, &mut out, args.count, &name),
         Input::Many(mut merged) => job.run(&mut merged, &mut out, args.count, &name),
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// More threads than these find nothing to do: one decodes, and the others write faster than it does.
+const THREADS_MAX: usize = 4;
+/// Frames that are written by one thread in one go, at most.
+const SHEET: usize = 32;
+/// What a sheet keeps of them at most before it goes on, in bytes; a larger frame goes alone.
+const SHEET_BYTES: usize = 1 << 20;
+/// Sheets that wait for a helper; when there are more, the main thread writes one itself.
+const WAITING: usize = 2;
+
 /// What is done with each frame.
 enum Sink {
-    Lines(Lines),
+    /// With bytes, or without.
+    Lines(Lines, bool),
+    Summary(Summary, bool),
+    Print(Printer),
+}
+
+/// Writes what was kept of frames. What one writes does not depend on the frames that it wrote before, so several may take turns.
+#[derive(Clone)]
+enum Printer {
     Fields(Fields),
-    Tree { lines: Option<Lines>, trees: Trees, hex: bool },
+    /// With bytes, or without; coloured, or not.
+    Tree(Trees, bool, bool),
     Json(Json),
     Ek(Ek),
     Pdml(Pdml),
-    Summary(Summary, bool),
+}
+
+impl Printer {
+    fn frame(&mut self, out: &mut Vec<u8>, kept: &Kept) {
+        let Kept { tree, probe, frame: Some(d) } = kept else { return };
+        match self {
+            Self::Fields(fields) => fields.frame(out, probe),
+            Self::Tree(trees, hex, color) => {
+                trees.frame(out, d, tree, *color);
+                if *hex {
+                    hex::frame(out, tree, *color);
+                }
+            }
+            Self::Json(json) => json.frame(out, d, tree),
+            Self::Ek(ek) => ek.frame(out, d, tree),
+            Self::Pdml(pdml) => pdml.frame(out, d, tree),
+        }
+    }
+
+    fn sheet(&mut self, sheet: &mut Sheet) {
+        if let Self::Json(json) = self {
+            json.is_first(sheet.is_first);
+        }
+        sheet.kept[..sheet.used].iter().for_each(|kept| self.frame(&mut sheet.text, kept));
+    }
+}
+
+/// What is kept of a frame to be written: all of it, or the fields asked for.
+struct Kept {
+    frame: Option<Dissected>,
+    tree: Tree,
+    probe: Probe,
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        let sources: usize = self.tree.sources().iter().map(|s| s.bytes.len()).sum();
+        size_of_val(self.tree.nodes.as_slice()) + self.tree.text.len() + sources + self.probe.bytes()
+    }
+}
+
+/// Some frames in a row, and their text when it is written.
+#[derive(Default)]
+struct Sheet {
+    kept: Vec<Kept>,
+    used: usize,
+    bytes: usize,
+    is_first: bool,
+    text: Vec<u8>,
+}
+
+impl Sheet {
+    fn is_full(&self) -> bool {
+        self.used >= SHEET || self.bytes >= SHEET_BYTES
+    }
+
+    /// Forgets all frames, and gives back the memory that unusual ones took.
+    fn clear(&mut self) {
+        if self.bytes >= SHEET_BYTES {
+            *self = Self::default();
+        }
+        (self.used, self.bytes) = (0, 0);
+        self.text.clear();
+    }
 }
 
 struct Job {
     filter: Option<Filter>,
     probe: Probe,
-    tree: Tree,
+    /// Whether trees are kept without labels.
+    quiet: bool,
     line: Line,
     dissection: Dissection,
     sink: Sink,
+    threads: usize,
 }
 
 impl Job {
     /// All frames, up to `count` shown. A damaged capture gives what is before the damage, and then its error.
     fn run(&mut self, source: &mut impl Source, out: &mut Out, count: Option<u64>, name: &str) -> Result<()> {
         self.begin(&mut out.buffer, name);
-        let mut bar = Bar::new();
-        let mut left = count.unwrap_or(u64::MAX);
-        let mut damage = None;
-        while left > 0 {
-            match source.advance() {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(e) => {
-                    damage = Some(e);
-                    break;
-                }
+        let mut kept = self.keep();
+        let damage = each(source, count, |source| {
+            let shown = self.frame(&source.record(), source.interfaces(), out, &mut kept);
+            if !shown {
+                return Ok(false);
             }
-            if self.frame(&source.record(), source.interfaces(), out) {
-                left -= 1;
-                if out.is_terminal {
-                    out.write()?;
-                } else {
-                    out.spill()?;
-                }
-            }
-            bar.frame(source);
-        }
+            if out.is_terminal { out.write() } else { out.spill() }?;
+            Ok(true)
+        })?;
         self.end(&mut out.buffer);
-        drop(bar);
         out.finish()?;
         damage.map_or(Ok(()), |e| Err(e.into()))
     }
 
+    /// The same, with other threads that write.
+    fn run_with_helpers(&mut self, source: &mut impl Source, out: &mut Out, count: Option<u64>, name: &str) -> Result<()> {
+        let Sink::Print(printer) = &self.sink else { return self.run(source, out, count, name) };
+        if self.threads < 2 {
+            return self.run(source, out, count, name);
+        }
+        let (mut printer, helpers) = (printer.clone(), self.threads - 1);
+        self.begin(&mut out.buffer, name);
+        let crew = Crew::new();
+        let damage = thread::scope(|scope| -> Result<Option<rdmascope_capture::Error>> {
+            let _leaves = Leaves(&crew);
+            for _ in 0..helpers {
+                let (crew, mut printer) = (&crew, printer.clone());
+                scope.spawn(move || crew.help(|sheet: &mut Sheet| printer.sheet(sheet)));
+            }
+            let mut blank: Vec<Sheet> = Vec::new();
+            let mut sheet = Sheet { is_first: true, ..Sheet::default() };
+            let damage = each(source, count, |source| {
+                if sheet.used == sheet.kept.len() {
+                    sheet.kept.push(self.keep());
+                }
+                let kept = &mut sheet.kept[sheet.used];
+                if !self.fill(&source.record(), source.interfaces(), kept) {
+                    return Ok(false);
+                }
+                sheet.used += 1;
+                sheet.bytes += kept.bytes();
+                if !sheet.is_full() {
+                    return Ok(true);
+                }
+                let next = blank.pop().unwrap_or_default();
+                let waiting = crew.give(std::mem::replace(&mut sheet, next));
+                if waiting > WAITING * helpers {
+                    crew.do_one(|sheet| printer.sheet(sheet));
+                }
+                while let Some(mut written) = crew.take() {
+                    out.pass(&written.text)?;
+                    written.clear();
+                    written.is_first = false;
+                    blank.push(written);
+                }
+                Ok(true)
+            })?;
+            if let (Sink::Print(Printer::Json(json)), true) = (&mut self.sink, sheet.used > 0 || !sheet.is_first) {
+                json.is_first(false);
+            }
+            crew.give(sheet);
+            while crew.do_one(|sheet| printer.sheet(sheet)) {}
+            while let Some(written) = crew.wait() {
+                out.pass(&written.text)?;
+            }
+            Ok(damage)
+        })?;
+        self.end(&mut out.buffer);
+        out.finish()?;
+        damage.map_or(Ok(()), |e| Err(e.into()))
+    }
+
+    fn keep(&self) -> Kept {
+        let mut tree = Tree::new();
+        tree.quiet = self.quiet;
+        Kept { frame: None, tree, probe: self.probe.clone() }
+    }
+
     fn begin(&self, out: &mut Vec<u8>, name: &str) {
         match &self.sink {
-            Sink::Json(json) => json.begin(out),
-            Sink::Pdml(pdml) => pdml.begin(out, name),
-            Sink::Fields(fields) => fields.begin(out),
-            Sink::Lines(_) | Sink::Tree { .. } | Sink::Ek(_) | Sink::Summary(..) => {}
+            Sink::Print(Printer::Json(json)) => json.begin(out),
+            Sink::Print(Printer::Pdml(pdml)) => pdml.begin(out, name),
+            Sink::Print(Printer::Fields(fields)) => fields.begin(out),
+            Sink::Print(Printer::Tree(..) | Printer::Ek(_)) | Sink::Lines(..) | Sink::Summary(..) => {}
         }
     }
 
     fn end(&self, out: &mut Vec<u8>) {
         match &self.sink {
-            Sink::Json(json) => json.end(out),
-            Sink::Pdml(pdml) => pdml.end(out),
+            Sink::Print(Printer::Json(json)) => json.end(out),
+            Sink::Print(Printer::Pdml(pdml)) => pdml.end(out),
             Sink::Summary(summary, true) => summary.json(out),
             Sink::Summary(summary, false) => summary.text(out),
-            Sink::Lines(_) | Sink::Tree { .. } | Sink::Ek(_) | Sink::Fields(_) => {}
+            Sink::Print(Printer::Tree(..) | Printer::Ek(_) | Printer::Fields(_)) | Sink::Lines(..) => {}
         }
     }
 
     /// One frame; whether it was shown.
-    fn frame(&mut self, record: &Record<'_>, interfaces: &[Interface], out: &mut Out) -> bool {
-        match &self.sink {
-            Sink::Lines(_) | Sink::Summary(..) => self.by_line(record, interfaces, &mut out.buffer),
-            Sink::Fields(_) => self.by_probe(record, interfaces, &mut out.buffer),
-            Sink::Tree { .. } | Sink::Json(_) | Sink::Ek(_) | Sink::Pdml(_) => self.by_tree(record, interfaces, out),
+    fn frame(&mut self, record: &Record<'_>, interfaces: &[Interface], out: &mut Out, kept: &mut Kept) -> bool {
+        if matches!(self.sink, Sink::Lines(_, false) | Sink::Summary(..)) {
+            return self.by_line(record, interfaces, &mut out.buffer);
         }
+        if !self.fill(record, interfaces, kept) {
+            return false;
+        }
+        match (&mut self.sink, &kept.frame) {
+            (Sink::Print(printer), _) => printer.frame(&mut out.buffer, kept),
+            (Sink::Lines(lines, _), Some(d)) => {
+                let tree = &kept.tree;
+                lines.frame(&mut out.buffer, d, tree.protocol, &tree.info, !tree.faults.is_empty());
+                hex::frame(&mut out.buffer, tree, out.color);
+            }
+            _ => {}
+        }
+        true
     }
 
     fn by_line(&mut self, record: &Record<'_>, interfaces: &[Interface], out: &mut Vec<u8>) -> bool {
@@ -185,50 +343,44 @@ impl Job {
         };
         let Line { protocol, info, faults } = &self.line;
         match &mut self.sink {
-            Sink::Lines(lines) => lines.frame(out, &d, protocol, info, *faults > 0),
+            Sink::Lines(lines, _) => lines.frame(out, &d, protocol, info, *faults > 0),
             Sink::Summary(summary, _) => summary.frame(&d, protocol, *faults > 0),
-            _ => {}
+            Sink::Print(_) => {}
         }
         true
     }
 
-    fn by_probe(&mut self, record: &Record<'_>, interfaces: &[Interface], out: &mut Vec<u8>) -> bool {
-        self.probe.begin();
-        self.dissection.frame(record, interfaces, &mut self.probe);
-        if self.filter.as_ref().is_some_and(|f| !f.matches(&self.probe)) {
-            return false;
+    /// Keeps what is to be written of a frame; whether it is shown.
+    fn fill(&mut self, record: &Record<'_>, interfaces: &[Interface], kept: &mut Kept) -> bool {
+        if matches!(self.sink, Sink::Print(Printer::Fields(_))) {
+            kept.probe.begin();
+            kept.frame = Some(self.dissection.frame(record, interfaces, &mut kept.probe));
+            return self.filter.as_ref().is_none_or(|f| f.matches(&kept.probe));
         }
-        if let Sink::Fields(fields) = &mut self.sink {
-            fields.frame(out, &self.probe);
-        }
-        true
+        kept.tree.begin(record.bytes);
+        kept.frame = Some(self.dissection.frame(record, interfaces, &mut kept.tree));
+        let Some(filter) = &self.filter else { return true };
+        self.probe.load(&kept.tree);
+        filter.matches(&self.probe)
     }
+}
 
-    fn by_tree(&mut self, record: &Record<'_>, interfaces: &[Interface], out: &mut Out) -> bool {
-        self.tree.begin(record.bytes);
-        let d: Dissected = self.dissection.frame(record, interfaces, &mut self.tree);
-        if let Some(filter) = &self.filter {
-            self.probe.load(&self.tree);
-            if !filter.matches(&self.probe) {
-                return false;
-            }
+/// Goes through the frames of a capture until `count` were shown, as `frame` says; what ended it too early, if anything did.
+fn each<R: Source>(
+    source: &mut R,
+    count: Option<u64>,
+    mut frame: impl FnMut(&R) -> Result<bool>,
+) -> Result<Option<rdmascope_capture::Error>> {
+    let mut bar = Bar::new();
+    let mut left = count.unwrap_or(u64::MAX);
+    while left > 0 {
+        match source.advance() {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(e) => return Ok(Some(e)),
         }
-        let (tree, color, out) = (&self.tree, out.color, &mut out.buffer);
-        match &mut self.sink {
-            Sink::Tree { lines, trees, hex } => {
-                match lines {
-                    Some(lines) => lines.frame(out, &d, tree.protocol, &tree.info, !tree.faults.is_empty()),
-                    None => trees.frame(out, &d, tree, color),
-                }
-                if *hex {
-                    hex::frame(out, tree, color);
-                }
-            }
-            Sink::Json(json) => json.frame(out, &d, tree),
-            Sink::Ek(ek) => ek.frame(out, &d, tree),
-            Sink::Pdml(pdml) => pdml.frame(out, &d, tree),
-            Sink::Lines(_) | Sink::Fields(_) | Sink::Summary(..) => {}
-        }
-        true
+        left -= u64::from(frame(source)?);
+        bar.frame(source);
     }
+    Ok(None)
 }

@@ -8,6 +8,7 @@ use rdmascope_dissector::field::Kind;
 use rdmascope_dissector::render::{Style, decimal, json_string, json_value};
 use rdmascope_dissector::trace::Tree;
 
+#[derive(Clone)]
 pub(crate) struct Ek {
     index: Index,
     /// Fields of the layer being written: id, node.

@@ -97,6 +97,7 @@ impl Options {
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Fields {
     options: Options,
     names: Vec<String>,

@@ -48,6 +48,7 @@ pub(crate) fn styled(out: &mut Vec<u8>, style: Style, color: bool, text: &[u8]) 
 }
 
 /// The day of a time, as Wireshark names the index of its JSON: `packets-2026-11-21`.
+#[derive(Clone)]
 pub(crate) struct Index {
     day: i64,
     text: Vec<u8>,

@@ -8,7 +8,7 @@ use rdmascope_dissector::render::{Style, decimal, hex_bytes, is_hidden, is_text,
 use rdmascope_dissector::trace::{Kept, Tree};
 use std::io::Write;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Pdml {
     line: String,
     open: Vec<(u8, bool)>,

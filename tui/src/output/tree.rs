@@ -12,7 +12,7 @@ use crate::dissection::Dissected;
 use rdmascope_dissector::render::{decimal, fault_label, is_hidden, label};
 use rdmascope_dissector::trace::Tree;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Trees {
     line: String,
     range: Vec<u8>,
