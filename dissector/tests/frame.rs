@@ -422,8 +422,23 @@ fn tunnels_are_looked_into() {
             "ERSPAN II" => assert_eq!(packet.vlan, Some(7)),
             _ => {}
         }
+        // what is taken out of the tunnel is what was looked into
+        let inside = |n: usize| frame::inside(LinkType::ETHERNET, &bytes[..n], bytes.len() as u32);
+        let whole = inside(bytes.len());
+        assert_eq!(whole.is_some(), kind != TunnelKind::Ip, "{name}");
+        if let Some(whole) = whole {
+            assert_eq!((whole.tunnel.kind, whole.tunnel.id, whole.wire_len as usize), (kind, id, whole.bytes.len()), "{name}");
+            assert!(matches!(whole.from, Addr::V4(_) | Addr::V6(_)), "{name}");
+            let (same, _) = decode_as(whole.link_type, whole.bytes, whole.bytes.len());
+            assert_eq!((same.src, same.dst, ib(&same).icrc), (packet.src, packet.dst, Check::Good), "{name}");
+            assert_eq!(same.tunnel.is_some(), name == "VXLAN in VXLAN");
+        }
         for n in 0..bytes.len() {
             decode_as(LinkType::ETHERNET, &bytes[..n], bytes.len());
+            // however much was captured, its length on the wire is known
+            if let Some(cut) = inside(n) {
+                assert_eq!(Some(cut.wire_len), whole.map(|whole| whole.wire_len), "{name} {n}");
+            }
         }
     }
 }

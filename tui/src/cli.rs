@@ -258,10 +258,10 @@ pub(crate) struct Analyze {
     /// Do not verify invariant CRCs and MPA CRCs
     #[arg(long)]
     pub(crate) no_crc: bool,
-    /// Connections followed at the same time at most; the idlest is let go first
+    /// Connections followed at the same time at most, and the idlest is let go first [default: 4096]
     #[arg(long, value_name = "N", value_parser = connections)]
     pub(crate) max_connections: Option<usize>,
-    /// Threads that work at the same time
+    /// Threads that work at the same time [default: one for each processor, 4 at most]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
 }
@@ -806,7 +806,7 @@ fn fault(name: &str) -> Result<&'static rdmascope_replay::fault::Fault, String> 
     rdmascope_replay::fault::Fault::named(name).ok_or_else(|| "there is no such fault; --list-faults lists all".to_owned())
 }
 
-/// List every field, in the format of tshark -G fields
+/// List every field, of frames and of the analysis, in the format of tshark -G fields
 ///
 /// P lines name protocols; F lines have label, name, type, protocol, base, mask and the section that specifies the field, with tabs between them.
 #[derive(Debug, Args)]

@@ -332,7 +332,11 @@ fn several_files_are_merged_and_standard_input_is_read() {
 fn lists_of_fields_and_findings_help_and_completions() {
     let fields = text(&["fields", "smb_direct.credits"]);
     assert!(fields.contains("F\tCreditsGranted\tsmb_direct.credits.granted\tFT_UINT16\tsmb_direct\tBASE_DEC\t0x0\t"), "{fields}");
-    assert!(text(&["fields"]).contains("P\tInfiniBand\tinfiniband\n"));
+    let all = text(&["fields"]);
+    assert!(all.contains("P\tInfiniBand\tinfiniband\n"));
+    // those of the analysis are filters as well, and are listed like them
+    assert!(all.contains("F\tRule\trdmascope.finding.id\tFT_STRING\trdmascope\t"));
+    assert!(all.contains("\trdmascope.credits.client\t") && all.contains("\trdmascope.exchange.time\tFT_RELATIVE_TIME\t"));
     assert!(text(&["explain"]).lines().count() > 20);
     assert!(text(&["explain", "smbd-neg-first"]).contains("What to do"));
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {

@@ -5,16 +5,15 @@
 //! F   CreditsGranted   smb_direct.credits.granted   FT_UINT16   smb_direct   BASE_DEC   0x0   [MS-SMBD] 2.2.2
 //! ```
 
-use crate::cli::{Color, Fields};
+use crate::cli::{self, Color, Fields};
 use crate::stdout::Out;
 use anyhow::{Result, bail};
 use rdmascope_dissector::field::{Base, FieldDef, Kind};
-use rdmascope_dissector::registry::Registry;
 use std::io::Write;
 use std::process::ExitCode;
 
 pub(super) fn run(args: &Fields, color: Color) -> Result<ExitCode> {
-    let registry = Registry::new();
+    let registry = cli::registry();
     let prefix = args.prefix.as_deref().unwrap_or("");
     if registry.starting_with(prefix).next().is_none() {
         bail!("no field's name begins with \"{prefix}\"");
