@@ -123,7 +123,7 @@ const REPLAY_EXAMPLES: &str = "\
 Examples:
   rdmascope replay trace.pcapng --plan         what would be sent, what not
   rdmascope replay trace.pcapng --to 192.0.2.1 --user labuser --share share
-  rdmascope replay trace.pcapng --to server.example --kerberos    tickets of kinit
+  rdmascope replay trace.pcapng --to server.example --kerberos   after kinit
   rdmascope replay trace.pcapng --to 192.0.2.1 --pace 2       twice as fast
   rdmascope replay trace.pcapng --to 192.0.2.1 --no-rdma -w wire.pcapng
   rdmascope replay trace.pcapng --to 192.0.2.1 --prepare --report report.json

@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 const NAMES: [&str; 10] = [
     "\x1b[31mAB",
     "\u{9b}31m\u{90}\u{9d}z",
-    "\u{202e}ab\u{2066}c\x07",
+    "\u{202e}ab\u{2066}cd\x07",
     "\r\nabc\r\n",
     "../../x",
     "..\\..\\x",
