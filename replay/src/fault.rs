@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::iwarp::memory::Rights;
 use crate::smb2::server::{Connection, Share};
 use crate::smb2::{ERROR_BODY, Writer, message, reply_header};
-use crate::smbd::data_message;
+use crate::smbd::{data_header, data_message};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Tagged, Untagged};
 use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
@@ -124,7 +124,7 @@ pub const FAULTS: &[Fault] =
             text: "grants 65,535 credits twice",
             act: Act::Session(|channel| {
                 for _ in 0..2 {
-                    send(channel, DataTransfer { credits_granted: u16::MAX, data_offset: 0, ..data(0) }, &[]);
+                    send(channel, DataTransfer { credits_granted: u16::MAX, data_offset: 0, ..data_header(0, 0) }, &[]);
                 }
             }),
         },
@@ -169,19 +169,19 @@ pub const FAULTS: &[Fault] =
         Fault {
             name: "bad-lengths",
             text: "sends a DataLength past the end of the message",
-            act: Act::Transfer(|channel, _| send(channel, data(4000), &[0; 100])),
+            act: Act::Transfer(|channel, _| send(channel, data_header(4000, 0), &[0; 100])),
         },
         Fault {
             name: "bad-offset",
             text: "sends a DataOffset that is no multiple of 8",
-            act: Act::Transfer(|channel, _| send(channel, DataTransfer { data_offset: 25, ..data(99) }, &[0; 100])),
+            act: Act::Transfer(|channel, _| send(channel, DataTransfer { data_offset: 25, ..data_header(99, 0) }, &[0; 100])),
         },
         Fault {
             name: "bad-remaining",
             text: "sends fragments whose RemainingDataLength does not fall",
             act: Act::Transfer(|channel, _| {
                 for _ in 0..2 {
-                    send(channel, DataTransfer { remaining_data_length: 500, ..data(100) }, &[0; 100]);
+                    send(channel, DataTransfer { remaining_data_length: 500, ..data_header(100, 0) }, &[0; 100]);
                 }
             }),
         },
@@ -191,7 +191,7 @@ pub const FAULTS: &[Fault] =
             act: Act::Transfer(|channel, _| {
                 // as much as a card sends at a time
                 let length = if channel.is_card() { 12_000 } else { 60_000 };
-                send(channel, data(length), &vec![0; length as usize]);
+                send(channel, data_header(length, 0), &vec![0; length as usize]);
             }),
         },
         Fault {
@@ -412,18 +412,6 @@ fn response(request: &NegotiateRequest, config: &Config) -> NegotiateResponse {
         preferred_send_size: config.smbd.max_send_size.min(request.max_receive_size),
         max_receive_size: config.smbd.max_receive_size,
         max_fragmented_size: config.smbd.max_fragmented_size,
-    }
-}
-
-fn data(length: u32) -> DataTransfer {
-    DataTransfer {
-        credits_requested: 255,
-        credits_granted: 0,
-        flags: 0,
-        reserved: 0,
-        remaining_data_length: 0,
-        data_offset: 24,
-        data_length: length,
     }
 }
 

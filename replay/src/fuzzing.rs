@@ -6,6 +6,7 @@ use crate::iwarp::memory::Rights;
 use crate::iwarp::{self, Connection};
 use crate::smb2::server;
 use crate::smb2::storage::Storage;
+use crate::smbd::data_header;
 use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Untagged};
 use rdmascope_dissector::wire::iwarp::mpa;
 use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, VERSION_1_0};
@@ -82,16 +83,7 @@ pub fn fuzz_peer(data: &[u8]) {
         rest = more;
         bytes.clear();
         if first & 1 == 0 {
-            let header = DataTransfer {
-                credits_requested: 255,
-                credits_granted: 255,
-                flags: 0,
-                reserved: 0,
-                remaining_data_length: 0,
-                data_offset: 24,
-                data_length: message.len() as u32,
-            };
-            header.emit(&mut bytes);
+            DataTransfer { credits_granted: 255, ..data_header(message.len() as u32, 0) }.emit(&mut bytes);
             bytes.resize(24, 0);
         }
         bytes.extend_from_slice(message);

@@ -9,7 +9,7 @@ use crate::smb2::Credentials;
 use crate::smb2::client::{Client, Opened, Options, Pending, access, descriptor, disposition};
 use crate::smb2::transform::{self, Crypto};
 use crate::smb2::{Writer, header, message};
-use crate::smbd::data_message;
+use crate::smbd::{data_header, data_message};
 use crate::transport::Transport;
 use crate::wire::Wire;
 use rdmascope_analyzer::keys::{CipherId, Dialect, SigningAlgorithm};
@@ -1525,18 +1525,6 @@ fn encoded(request: &NegotiateRequest) -> Vec<u8> {
     let mut out = Vec::new();
     request.emit(&mut out);
     out
-}
-
-fn data_header(length: u32, remaining: u32) -> DataTransfer {
-    DataTransfer {
-        credits_requested: CREDITS,
-        credits_granted: 0,
-        flags: 0,
-        reserved: 0,
-        remaining_data_length: remaining,
-        data_offset: 24,
-        data_length: length,
-    }
 }
 
 /// An SMB2 NEGOTIATE for dialect 3.0.

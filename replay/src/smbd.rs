@@ -182,6 +182,19 @@ impl Judge for Notes<'_> {
     }
 }
 
+/// The header of a data transfer message with so many bytes, and so many to follow, which grants nothing: for those who send what they like.
+pub(crate) fn data_header(length: u32, remaining: u32) -> DataTransfer {
+    DataTransfer {
+        credits_requested: 255,
+        credits_granted: 0,
+        flags: 0,
+        reserved: 0,
+        remaining_data_length: remaining,
+        data_offset: DATA_OFFSET as u32,
+        data_length: length,
+    }
+}
+
 /// A data transfer message (2.2.3), its data where it belongs whatever the header says of it.
 pub(crate) fn data_message(header: &DataTransfer, data: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(DATA_OFFSET + data.len());
@@ -830,15 +843,7 @@ mod tests {
 
     #[test]
     fn violations_are_told_by_both_ends_and_end_the_connection() {
-        let header = DataTransfer {
-            credits_requested: 255,
-            credits_granted: 0,
-            flags: 0,
-            reserved: 0,
-            remaining_data_length: 0,
-            data_offset: 24,
-            data_length: 8,
-        };
+        let header = data_header(8, 0);
         for (broken, rule) in [
             (DataTransfer { data_offset: 25, data_length: 7, ..header }, Rule::SmbdDataAlign),
             (DataTransfer { data_length: 9, ..header }, Rule::SmbdDataLength),

@@ -11,7 +11,7 @@ use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::kerberos::keytab::Keytab;
 use rdmascope_replay::smb2::kerberos::{Credential, Initiator, Wanted};
-use rdmascope_replay::smb2::server::{Share, Users, serve};
+use rdmascope_replay::smb2::server::{Share, Users};
 use rdmascope_replay::smb2::storage::Storage;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -182,21 +182,12 @@ impl Talk {
 
 fn peer(keytab: Keytab) -> SocketAddr {
     let content = (0..3_000_000u32).map(|n| n as u8).collect();
-    let share = Arc::new(Share {
+    tap::serving(Share {
         name: "share".into(),
         storage: Storage::memory([("big.bin".to_owned(), content)]),
         writable: true,
         users: Users::Kerberos(keytab),
-    });
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let share = share.clone();
-            std::thread::spawn(move || serve(stream.unwrap(), share, &Config::default()));
-        }
-    });
-    address
+    })
 }
 
 fn client(address: SocketAddr, options: Options, keep: &Path) -> Client {

@@ -11,13 +11,12 @@ use rdmascope_replay::probe::{Target, Verdict, matching};
 use rdmascope_replay::script::{Action, Pace, Plan, Planned, Recording, Wanted, prepare, run};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
-use rdmascope_replay::smb2::server::{Share, Users, serve};
+use rdmascope_replay::smb2::server::{Share, Users};
 use rdmascope_replay::smb2::storage::Storage;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
-use tap::{analyze, kept};
+use tap::{analyze, kept, serving};
 
 fn lines(to: u32) -> impl Iterator<Item = u8> {
     (1..=to).flat_map(|n| format!("{n}\n").into_bytes())
@@ -47,19 +46,6 @@ fn folder() -> (tempfile::TempDir, SocketAddr) {
     }
     let storage = Storage::folder(folder.path()).unwrap();
     (folder, serving(Share { name: "share".into(), storage, writable: true, users: Users::Guests }))
-}
-
-fn serving(share: Share) -> SocketAddr {
-    let share = Arc::new(share);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let share = share.clone();
-            std::thread::spawn(move || serve(stream.unwrap(), share, &Config::default()));
-        }
-    });
-    address
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the analyzer, which is nobody's end, makes of a capture.
+//! What tests of our own ends share: a peer, and what the analyzer, which is nobody's end, makes of a capture.
 // each test program has its own use for this
 #![allow(dead_code)]
 
@@ -8,13 +8,31 @@ use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::{Report, Sink};
 use rdmascope_capture::{OpenOptions, Source, open};
 use rdmascope_dissector::trace::Off;
+use rdmascope_replay::channel::Config;
+use rdmascope_replay::smb2::server::{Share, serve};
 use rdmascope_replay::wire::Wire;
 use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::Arc;
 
 /// A file for our own wire.
 pub(crate) fn kept(path: &Path) -> Wire {
     Wire::new(Box::new(File::create(path).unwrap()), "wire").unwrap()
+}
+
+/// A peer over loopback that serves until the test ends.
+pub(crate) fn serving(share: Share) -> SocketAddr {
+    let share = Arc::new(share);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let share = share.clone();
+            std::thread::spawn(move || serve(stream.unwrap(), share, &Config::default()));
+        }
+    });
+    address
 }
 
 /// What a capture came to.
