@@ -449,6 +449,39 @@ mod tests {
         }
     }
 
+    // Ethernet, IPv4, TCP without data
+    static FRAME: [u8; 54] = [
+        2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 2, 0, 40, 0, 7, 0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 0xc0, 0, 20, 69,
+        0, 0, 0, 9, 0, 0, 0, 8, 0x50, 0x18, 1, 0, 0, 0, 0, 0,
+    ];
+
+    /// The frame, and an FPDU with an RDMAP Send.
+    fn decode_some<T: Trace>(t: &mut T) {
+        const FPDU: [u8; 26] = [0, 20, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0xaa, 0xbb, 1, 2, 3, 4];
+        crate::frame::decode(crate::frame::LinkType::ETHERNET, &FRAME, 54, &crate::frame::Options::default(), t);
+        t.source("FPDU", &FPDU);
+        let (_, fpdu) = crate::wire::iwarp::mpa::parse_fpdu(&FPDU, crate::wire::iwarp::mpa::Crc::Unused, t).unwrap();
+        crate::wire::iwarp::rdmap::parse(fpdu.ulpdu, t).unwrap();
+        t.end_source();
+    }
+
+    #[test]
+    fn headers_that_nobody_wants_are_passed_over_and_no_others() {
+        let mut tree = Tree::new();
+        tree.begin(&FRAME);
+        decode_some(&mut tree);
+        assert!(tree.nodes.len() > 60, "{}", tree.nodes.len());
+        for node in &tree.nodes {
+            let mut probes = [Probe::new(), Probe::new()];
+            let slots = probes.each_mut().map(|probe| probe.want(node.def, Need::Value));
+            probes[0].load(&tree);
+            probes[1].begin();
+            decode_some(&mut probes[1]);
+            let [loaded, decoded] = [0, 1].map(|i| shown(&probes[i], slots[i]));
+            assert_eq!(loaded, decoded, "{}", node.def.name);
+        }
+    }
+
     #[test]
     fn a_subtree_ends_where_it_closes() {
         let mut longer = REQUEST.to_vec();
