@@ -1,7 +1,7 @@
 //! The credential cache of a user, as `kinit` leaves it: a file of MIT Kerberos' format, versions 3 and 4 (big-endian,
 //! "Credential cache file format" of its documentation).
 
-use super::{Credential, EncryptionKey, Error, Principal, Result};
+use super::{Credential, EncryptionKey, Error, Principal, Result, decode};
 use picky_krb::data_types::Ticket;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
@@ -100,7 +100,7 @@ fn entry(i: &[u8]) -> Option<(&[u8], Option<Credential>)> {
     let (i, ticket) = counted(i)?;
     let (i, _second) = counted(i)?;
     let key = EncryptionKey::new(u16::from_be_bytes(*kind).into(), value.to_vec()).ok();
-    let ticket = picky_asn1_der::from_bytes::<Ticket>(ticket).ok();
+    let ticket = decode::<Ticket>(ticket, NOT_A_CACHE).ok();
     let end = UNIX_EPOCH + Duration::from_secs(end.into());
     Some((i, key.zip(ticket).map(|(key, ticket)| Credential { client, server, key, ticket, end })))
 }

@@ -699,7 +699,36 @@ fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>> {
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8], wrong: &'static str) -> Result<T> {
+    // picky-asn1-der (0.5) adds up lengths, and makes room for them, before it looks whether so much is there
+    if !is_der(bytes, NESTED_MAX) {
+        return Err(Error::Message(wrong));
+    }
     picky_asn1_der::from_bytes(bytes).map_err(|_| Error::Message(wrong))
+}
+
+/// Elements of a message inside of each other at most; a ticket with all its authorization data has about ten.
+const NESTED_MAX: u32 = 32;
+
+/// Whether these bytes are elements of DER, X.690, one behind the other: tags of one byte, definite lengths, and as much as these say.
+fn is_der(mut i: &[u8], nested_max: u32) -> bool {
+    while let Some((tag, rest)) = i.split_first() {
+        let Some((first, rest)) = rest.split_first() else { return false };
+        let (length, rest) = match first {
+            0..0x80 => (usize::from(*first), rest),
+            0x81..=0x83 => {
+                let Some((bytes, rest)) = rest.split_at_checked(usize::from(first & 0x7f)) else { return false };
+                (bytes.iter().fold(0, |n, byte| n << 8 | usize::from(*byte)), rest)
+            }
+            _ => return false,
+        };
+        let Some((contents, rest)) = rest.split_at_checked(length) else { return false };
+        let (constructed, long_tag) = (tag & 0x20 != 0, tag & 0x1f == 0x1f);
+        if long_tag || constructed && (nested_max == 0 || !is_der(contents, nested_max - 1)) {
+            return false;
+        }
+        i = rest;
+    }
+    true
 }
 
 /// Bytes as everything that is read here: files, tokens, and messages as they are once decrypted.
@@ -863,6 +892,25 @@ mod tests {
         // without a key of its own, the server takes the client's
         assert_eq!(client.finish(&answer(&credential().key)).unwrap(), client.subkey.session_key());
         assert_eq!(client.finish(&[]).unwrap_err().to_string(), "the server's answer has no Kerberos token in it");
+    }
+
+    #[test]
+    fn der_is_as_long_as_it_says() {
+        for (bytes, is) in [
+            (&[0x30, 0x03, 0x02, 0x01, 0x05][..], true),
+            (&[0x30, 0x81, 0x03, 0x02, 0x01, 0x05], true),
+            (&[0x30, 0x04, 0x02, 0x01, 0x05], false),
+            (&[0x30, 0x03, 0x02, 0x02, 0x05], false),
+            (&[0x30, 0x80, 0x02, 0x01, 0x05, 0, 0], false),
+            (&[0x24, 0x88, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], false),
+            (&[0x1f, 0x81, 0x01, 0x00], false),
+            (&[0x30], false),
+            (&[0x30, 0x82, 0x01], false),
+        ] {
+            assert_eq!(is_der(bytes, NESTED_MAX), is, "{bytes:02x?}");
+        }
+        let nested = (0..64).fold(vec![], |inner: Vec<u8>, _| der(0x30, &[&inner]));
+        assert!(is_der(&nested, 64) && !is_der(&nested, NESTED_MAX));
     }
 
     #[test]
