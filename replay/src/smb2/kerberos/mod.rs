@@ -699,7 +699,7 @@ fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>> {
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8], wrong: &'static str) -> Result<T> {
-    // picky-asn1-der (0.5) adds up lengths, and makes room for them, before it looks whether so much is there
+    // picky-asn1-der (0.5) adds up lengths, and makes room for them, before it looks whether so much is there; and it counts bits that are not there
     if !is_der(bytes, NESTED_MAX) {
         return Err(Error::Message(wrong));
     }
@@ -709,7 +709,8 @@ fn decode<T: DeserializeOwned>(bytes: &[u8], wrong: &'static str) -> Result<T> {
 /// Elements of a message inside of each other at most; a ticket with all its authorization data has about ten.
 const NESTED_MAX: u32 = 32;
 
-/// Whether these bytes are elements of DER, X.690, one behind the other: tags of one byte, definite lengths, and as much as these say.
+/// Whether these bytes are elements of DER, X.690, one behind the other: tags of one byte, definite lengths, as much as these say, and bit strings
+/// with the bits that they say.
 fn is_der(mut i: &[u8], nested_max: u32) -> bool {
     while let Some((tag, rest)) = i.split_first() {
         let Some((first, rest)) = rest.split_first() else { return false };
@@ -723,7 +724,9 @@ fn is_der(mut i: &[u8], nested_max: u32) -> bool {
         };
         let Some((contents, rest)) = rest.split_at_checked(length) else { return false };
         let (constructed, long_tag) = (tag & 0x20 != 0, tag & 0x1f == 0x1f);
-        if long_tag || constructed && (nested_max == 0 || !is_der(contents, nested_max - 1)) {
+        // the first byte of a BIT STRING says how many bits of the last are none
+        let bits = *tag != 0x03 || matches!(contents, [0] | [0..8, _, ..]);
+        if long_tag || !bits || constructed && (nested_max == 0 || !is_der(contents, nested_max - 1)) {
             return false;
         }
         i = rest;
@@ -735,7 +738,8 @@ fn is_der(mut i: &[u8], nested_max: u32) -> bool {
 pub(crate) fn fuzz(bytes: &[u8]) {
     let _ = credential_cache::CredentialCache::parse(bytes, "");
     let _ = keytab::Keytab::parse(bytes);
-    let _ = (decode::<ApReq>(bytes, ""), decode::<ApRep>(bytes, ""), refusal(bytes, ""));
+    let _ = decode::<ApReq>(bytes, "").map(|request| request.0.ap_options.0.0.is_set(2));
+    let _ = (decode::<ApRep>(bytes, ""), refusal(bytes, ""));
     let _ = (decode::<Authenticator>(bytes, ""), decode::<EncApRepPart>(bytes, ""));
     if let Ok(part) = decode::<EncTicketPart>(bytes, "") {
         let _ = (
@@ -906,6 +910,11 @@ mod tests {
             (&[0x1f, 0x81, 0x01, 0x00], false),
             (&[0x30], false),
             (&[0x30, 0x82, 0x01], false),
+            (&[0x03, 0x02, 0x07, 0x80], true),
+            (&[0x03, 0x02, 0x08, 0x80], false),
+            (&[0x03, 0x01, 0x00], true),
+            (&[0x03, 0x01, 0x01], false),
+            (&[0x03, 0x00], false),
         ] {
             assert_eq!(is_der(bytes, NESTED_MAX), is, "{bytes:02x?}");
         }
