@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """rdmascope beside tshark, on the same files in the same run: compare.py [FRAMES] [RUNS]
 
-Needs python3 and tshark; builds rdmascope with --release first. Prints CPU seconds (user and system, the least of RUNS) and how many
-times tshark's, for analysis, chosen fields and JSON on one thread, wall seconds for the same on two, and the peak memory of analysis for two lengths of capture. RDMASCOPE_TSHARK names another tshark than that of the path:
-interop/newest-tshark is the newest, once `interop/newest-tshark --get` has fetched it."""
+Needs python3 and tshark; builds rdmascope with --release first. Prints CPU seconds (user and system, the least of RUNS, tshark's of two) and how
+many times tshark's, for analysis, chosen fields and JSON on one thread, wall seconds for the same on two, and the peak memory of analysis for two
+lengths of capture. RDMASCOPE_TSHARK names another tshark than that of the path: interop/newest-tshark is the newest, once `interop/newest-tshark --get` has fetched it."""
 import os
 import subprocess
 import sys
@@ -54,7 +54,7 @@ def main():
                 ("JSON", [tshark, "-r", path, "-T", "json"], ["dissect", "-T", "json", path]),
             ]
             for name, theirs, mine in pairs:
-                them, wall, _ = least(theirs, 1)
+                them, wall, _ = least(theirs, 2)
                 one, _, _ = least([ours, *mine, "--threads", "1"], runs)
                 _, two, _ = least([ours, *mine, "--threads", "2"], runs)
                 print(f"{kind:14}{name + ', 1 thread':22}{them:10.2f}{one:11.3f}{them / one:7.1f}")

@@ -407,7 +407,7 @@ pub(crate) struct Dissect {
     /// Instead of frames, count frames and bytes per protocol; with -T json as one object
     #[arg(short = 's', long = "summary", conflicts_with_all = ["tree", "hex", "fields", "options"])]
     pub(crate) summary: bool,
-    /// Threads that work at the same time: one decodes, the others write
+    /// Threads that work at the same time: one decodes, the others write (fields and columns, where there is little to write, take one)
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
 }

@@ -228,7 +228,8 @@ impl Job {
     /// The same, with other threads that write.
     fn run_with_helpers(&mut self, source: &mut impl Source, out: &mut Out, count: Option<u64>, name: &str) -> Result<()> {
         let Sink::Print(printer) = &self.sink else { return self.run(source, out, count, name) };
-        if self.threads < 2 {
+        // a few fields are written faster than they are handed over
+        if self.threads < 2 || matches!(printer, Printer::Fields(_)) {
             return self.run(source, out, count, name);
         }
         let (mut printer, helpers) = (printer.clone(), self.threads - 1);
