@@ -715,7 +715,7 @@ fn is_der(mut i: &[u8], nested_max: u32) -> bool {
     while let Some((tag, rest)) = i.split_first() {
         let Some((first, rest)) = rest.split_first() else { return false };
         let (length, rest) = match first {
-            0..0x80 => (usize::from(*first), rest),
+            0..=0x7f => (usize::from(*first), rest),
             0x81..=0x83 => {
                 let Some((bytes, rest)) = rest.split_at_checked(usize::from(first & 0x7f)) else { return false };
                 (bytes.iter().fold(0, |n, byte| n << 8 | usize::from(*byte)), rest)
