@@ -164,11 +164,6 @@ impl Probe {
         self.depth = 0;
     }
 
-    /// Bytes that the values of this frame take.
-    pub fn bytes(&self) -> usize {
-        size_of_val(self.hits.as_slice()) + self.data.len()
-    }
-
     /// Whether the field of a slot was there.
     #[inline]
     pub fn has(&self, slot: Slot) -> bool {

@@ -22,6 +22,7 @@ use rdmascope_dissector::wire::ib::bth::{Bth, Opcode, Part};
 use rdmascope_dissector::wire::ib::cm::{
     AlternatePath, Attribute, DisconnectHead, DisconnectReplyHead, IpCm, PrimaryPath, ReadyHead, ReplyHead, RequestHead, RequestIds,
 };
+use rdmascope_dissector::wire::ib::ext::Reth;
 use rdmascope_dissector::wire::ib::icrc::{self, Cover};
 use rdmascope_dissector::wire::ib::mad::{CLASS_CM, Mad};
 use rdmascope_dissector::wire::smb2::{Command, Header, NtStatus, read_write};
@@ -508,7 +509,9 @@ impl Card {
 
 /// The RDMA extended header.
 fn reth(key: u32, offset: u64, length: u32) -> Vec<u8> {
-    [&offset.to_be_bytes()[..], &key.to_be_bytes(), &length.to_be_bytes()].concat()
+    let mut out = Vec::with_capacity(Reth::LEN);
+    Reth { virtual_address: offset, r_key: key, dma_length: length }.emit(&mut out);
+    out
 }
 
 /// The ACK extended header.

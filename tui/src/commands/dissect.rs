@@ -81,7 +81,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         Format::Json => Sink::Print(Printer::Json(Json::new(args.no_duplicate_keys))),
         Format::Ek => Sink::Print(Printer::Ek(Ek::new())),
         Format::Pdml => Sink::Print(Printer::Pdml(Pdml::default())),
-        Format::Fields | Format::Csv => Sink::Print(Printer::Fields(Fields::new(options, &fields, &mut probe, out.is_terminal))),
+        Format::Fields | Format::Csv => Sink::Fields(Fields::new(options, &fields, &mut probe, out.is_terminal)),
     };
     let input = open_all(&args.files)?;
     let name = args.files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
@@ -118,13 +118,14 @@ enum Sink {
     /// With bytes, or without.
     Lines(Lines, bool),
     Summary(Summary, bool),
+    /// A few fields are written faster than they could be handed to another thread.
+    Fields(Fields),
     Print(Printer),
 }
 
 /// Writes what was kept of frames. What one writes does not depend on the frames that it wrote before, so several may take turns.
 #[derive(Clone)]
 enum Printer {
-    Fields(Fields),
     /// With bytes, or without; coloured, or not.
     Tree(Trees, bool, bool),
     Json(Json),
@@ -134,9 +135,8 @@ enum Printer {
 
 impl Printer {
     fn frame(&mut self, out: &mut Vec<u8>, kept: &Kept) {
-        let Kept { tree, probe, frame: Some(d) } = kept else { return };
+        let Kept { tree, frame: Some(d) } = kept else { return };
         match self {
-            Self::Fields(fields) => fields.frame(out, probe),
             Self::Tree(trees, hex, color) => {
                 trees.frame(out, d, tree, *color);
                 if *hex {
@@ -157,17 +157,16 @@ impl Printer {
     }
 }
 
-/// What is kept of a frame to be written: all of it, or the fields asked for.
+/// What is kept of a frame to be written.
 struct Kept {
     frame: Option<Dissected>,
     tree: Tree,
-    probe: Probe,
 }
 
 impl Kept {
     fn bytes(&self) -> usize {
         let sources: usize = self.tree.sources().iter().map(|s| s.bytes.len()).sum();
-        size_of_val(self.tree.nodes.as_slice()) + self.tree.text.len() + sources + self.probe.bytes()
+        size_of_val(self.tree.nodes.as_slice()) + self.tree.text.len() + sources
     }
 }
 
@@ -228,8 +227,7 @@ impl Job {
     /// The same, with other threads that write.
     fn run_with_helpers(&mut self, source: &mut impl Source, out: &mut Out, count: Option<u64>, name: &str) -> Result<()> {
         let Sink::Print(printer) = &self.sink else { return self.run(source, out, count, name) };
-        // a few fields are written faster than they are handed over
-        if self.threads < 2 || matches!(printer, Printer::Fields(_)) {
+        if self.threads < 2 {
             return self.run(source, out, count, name);
         }
         let (mut printer, helpers) = (printer.clone(), self.threads - 1);
@@ -287,14 +285,14 @@ impl Job {
     fn keep(&self) -> Kept {
         let mut tree = Tree::new();
         tree.quiet = self.quiet;
-        Kept { frame: None, tree, probe: self.probe.clone() }
+        Kept { frame: None, tree }
     }
 
     fn begin(&self, out: &mut Vec<u8>, name: &str) {
         match &self.sink {
             Sink::Print(Printer::Json(json)) => json.begin(out),
             Sink::Print(Printer::Pdml(pdml)) => pdml.begin(out, name),
-            Sink::Print(Printer::Fields(fields)) => fields.begin(out),
+            Sink::Fields(fields) => fields.begin(out),
             Sink::Print(Printer::Tree(..) | Printer::Ek(_)) | Sink::Lines(..) | Sink::Summary(..) => {}
         }
     }
@@ -305,7 +303,7 @@ impl Job {
             Sink::Print(Printer::Pdml(pdml)) => pdml.end(out),
             Sink::Summary(summary, true) => summary.json(out),
             Sink::Summary(summary, false) => summary.text(out),
-            Sink::Print(Printer::Tree(..) | Printer::Ek(_) | Printer::Fields(_)) | Sink::Lines(..) => {}
+            Sink::Print(Printer::Tree(..) | Printer::Ek(_)) | Sink::Fields(_) | Sink::Lines(..) => {}
         }
     }
 
@@ -313,6 +311,15 @@ impl Job {
     fn frame(&mut self, record: &Record<'_>, interfaces: &[Interface], out: &mut Out, kept: &mut Kept) -> bool {
         if matches!(self.sink, Sink::Lines(_, false) | Sink::Summary(..)) {
             return self.by_line(record, interfaces, &mut out.buffer);
+        }
+        if let Sink::Fields(fields) = &mut self.sink {
+            self.probe.begin();
+            self.dissection.frame(record, interfaces, &mut self.probe);
+            let shown = self.filter.as_ref().is_none_or(|f| f.matches(&self.probe));
+            if shown {
+                fields.frame(&mut out.buffer, &self.probe);
+            }
+            return shown;
         }
         if !self.fill(record, interfaces, kept) {
             return false;
@@ -346,18 +353,13 @@ impl Job {
         match &mut self.sink {
             Sink::Lines(lines, _) => lines.frame(out, &d, protocol, info, *faults > 0),
             Sink::Summary(summary, _) => summary.frame(&d, protocol, *faults > 0),
-            Sink::Print(_) => {}
+            Sink::Fields(_) | Sink::Print(_) => {}
         }
         true
     }
 
     /// Keeps what is to be written of a frame; whether it is shown.
     fn fill(&mut self, record: &Record<'_>, interfaces: &[Interface], kept: &mut Kept) -> bool {
-        if matches!(self.sink, Sink::Print(Printer::Fields(_))) {
-            kept.probe.begin();
-            kept.frame = Some(self.dissection.frame(record, interfaces, &mut kept.probe));
-            return self.filter.as_ref().is_none_or(|f| f.matches(&kept.probe));
-        }
         kept.tree.begin(record.bytes);
         kept.frame = Some(self.dissection.frame(record, interfaces, &mut kept.tree));
         let Some(filter) = &self.filter else { return true };

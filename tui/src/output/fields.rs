@@ -97,7 +97,6 @@ impl Options {
     }
 }
 
-#[derive(Clone)]
 pub(crate) struct Fields {
     options: Options,
     names: Vec<String>,
