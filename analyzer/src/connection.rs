@@ -3,17 +3,16 @@
 //! Below it lies a flow (queue pairs or TCP) that owns the order of packets. Nothing here knows which it is.
 
 use crate::env::{Env, Layer};
-use crate::finding::{Blame, Certainty, Rule, Severity, Site};
-use crate::flow::ib::{IbFact, IbSink};
-use crate::flow::iwarp::{FlowFact, FlowSink, StreamBytes};
+use crate::finding::{Blame, Certainty, Rule, Site};
+use crate::flow::iwarp::StreamBytes;
 use crate::memory::{MemoryMap, Right, State, Verdict};
-use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
+use crate::op::{At, End, Part, Placement, RdmaOp, Verb};
 use crate::receive::{Receive, Received, Send};
 use crate::report::{Handshake, Health, Peer, Protocol, Rdma, Sink, Transport};
 use crate::rpcrdma::{INLINE_DEFAULT, RpcRdma};
 use crate::series::{Least, Series, Trouble, Volume};
 use crate::smb2::Smb2;
-use crate::smbd::link::{Judge, Milliseconds};
+use crate::smbd::link::Judge;
 use crate::smbd::{self, Smbd, Upper};
 use crate::stream;
 use alloc::boxed::Box;
@@ -24,7 +23,6 @@ use rdmascope_dissector::fields;
 use rdmascope_dissector::frame::Tunnel;
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
-use rdmascope_dissector::wire::iwarp::mpa::Startup;
 
 fields! {
     /// What the analysis says of a frame. These are ours; Wireshark has none of them.
@@ -163,14 +161,6 @@ impl<S: Sink> Judge for Court<'_, S> {
         let by = self.blame(by);
         self.report(rule, by, certainty, text);
     }
-}
-
-/// A connection and everything it reports to, as a flow sees them.
-pub struct Listener<'c, S> {
-    /// The connection.
-    pub connection: &'c mut Connection,
-    /// What it reports to.
-    pub env: &'c mut Env<S>,
 }
 
 impl Connection {
@@ -558,7 +548,7 @@ impl Connection {
     }
 
     /// Bytes in order of a TCP connection that is not iWARP.
-    fn stream<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, piece: &StreamBytes<'_>, t: &mut T) {
+    pub(crate) fn stream<T: Trace, S: Sink>(&mut self, env: &mut Env<S>, piece: &StreamBytes<'_>, t: &mut T) {
         if self.stream_kind == stream::Kind::Other {
             return;
         }
@@ -661,30 +651,9 @@ impl Connection {
         );
     }
 
-    /// Wrong invariant CRCs: damage where most are right, an unfinished checksum where none is.
-    fn judge_icrc<S: Sink>(&mut self, env: &mut Env<S>) {
-        let Some(first) = self.icrc_first_bad else { return };
-        let (bad, good) = (self.health.icrc_bad, self.icrc_good);
-        let site = Site { connection: Some(self.id), frame: first.frame, time_ns: first.time };
-        if good == 0 {
-            let text =
-                format_args!("no packet of {bad} has a right invariant CRC: captured before the adapter wrote it, or changed on the way");
-            env.report_as(Severity::Note, Rule::RcIcrc, Blame::Capture, site, Certainty::Guess, text);
-        } else {
-            let all = bad + good;
-            env.report(
-                Rule::RcIcrc,
-                Blame::Network,
-                site,
-                Certainty::Certain,
-                format_args!("{bad} of {all} packets have a wrong invariant CRC"),
-            );
-        }
-    }
-
     /// The connection ends, or the capture does.
     pub fn finish<S: Sink>(&mut self, env: &mut Env<S>, at: At) {
-        self.judge_icrc(env);
+        crate::flow::report::icrc(self, env);
         let by = self.closed.and_then(|(by, ..)| by);
         let at = self.closed.map_or(at, |(_, _, at)| at);
         self.judge_end(env);
@@ -793,326 +762,4 @@ pub fn tell_frame<S, T: Trace>(env: &Env<S>, tunnel: Option<&Tunnel>, t: &mut T)
 /// Tells the observer which connection a frame is of.
 pub fn tell_connection<T: Trace>(id: u32, t: &mut T) {
     t.field(f::CONNECTION, &[], 0, Value::U(id.into()));
-}
-
-impl<S: Sink> Listener<'_, S> {
-    fn wire(&mut self, at: At, rule: Rule, by: Blame, certainty: Certainty, text: fmt::Arguments<'_>) {
-        let mut court = self.connection.court(self.env, at);
-        court.report(rule, by, certainty, text);
-    }
-
-    /// A stretch of the stream that will not come any more.
-    pub fn lost(&mut self, gap: &Gap) {
-        self.connection.gap(self.env, gap.at, gap.by);
-        let count = gap.count;
-        if gap.receiver_had_them {
-            self.env.lost_by_capture += u64::from(count);
-            self.wire(
-                gap.at,
-                Rule::CaptureLoss,
-                Blame::Capture,
-                Certainty::Certain,
-                format_args!("lost packets that the receiver acknowledged: {count}"),
-            );
-        } else {
-            self.wire(
-                gap.at,
-                Rule::CaptureLoss,
-                Blame::Unknown,
-                Certainty::Guess,
-                format_args!("packets that never came again: {count}; lost by the capture, or by a network that nobody repaired"),
-            );
-        }
-    }
-}
-
-impl<S: Sink> FlowSink for Listener<'_, S> {
-    fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T) {
-        self.env.layer(Layer::Rdma);
-        self.connection.op(self.env, op, t);
-    }
-
-    fn fact(&mut self, at: At, by: End, fact: FlowFact<'_>) {
-        let sure = Certainty::Certain;
-        let blame = self.connection.court(self.env, at).blame(by);
-        let health = &mut self.connection.health;
-        match fact {
-            FlowFact::MpaRequest(startup) => self.startup(at, by, &startup),
-            FlowFact::MpaReply(startup) => self.startup(at, by, &startup),
-            FlowFact::CrcBad => {
-                health.crc_bad += 1;
-                self.wire(at, Rule::MpaCrc, Blame::Network, sure, format_args!("the CRC of an FPDU is wrong"));
-            }
-            FlowFact::MarkerBad { pointer, expected } => {
-                self.wire(at, Rule::MpaMarker, blame, sure, format_args!("sent a marker of {pointer} where {expected} belongs"));
-            }
-            FlowFact::Resync { skipped, .. } => {
-                if self.connection.transport != Some(Transport::Iwarp) {
-                    // the TCP handshake may have been seen; that of MPA was not
-                    self.connection.transport = Some(Transport::Iwarp);
-                    self.connection.handshake = Handshake::Inferred;
-                }
-                self.connection.missed = true;
-                self.wire(
-                    at,
-                    Rule::MpaResync,
-                    Blame::Capture,
-                    Certainty::IfNothingWasMissed,
-                    format_args!("MPA framing was found again after {skipped} bytes"),
-                );
-            }
-            FlowFact::DdpShort { length } => {
-                self.wire(
-                    at,
-                    Rule::BugCve202664102,
-                    blame,
-                    sure,
-                    format_args!("sent an FPDU of {length} bytes, less than its headers have"),
-                );
-            }
-            FlowFact::Undefined { ddp, rdmap, queue } => {
-                self.wire(
-                    at,
-                    Rule::DdpMsn,
-                    blame,
-                    sure,
-                    format_args!("sent control bytes {ddp:#04x} {rdmap:#04x} for queue {queue}, which are not defined"),
-                );
-            }
-            FlowFact::MsnGap { queue, expected, got } => {
-                self.wire(
-                    at,
-                    Rule::DdpMsn,
-                    blame,
-                    Certainty::IfNothingWasMissed,
-                    format_args!("sent message {got} on queue {queue} where {expected} comes next"),
-                );
-            }
-            FlowFact::MsnRepeat { queue, expected, got } => {
-                self.wire(at, Rule::DdpMsn, blame, sure, format_args!("sent message {got} on queue {queue} again; {expected} comes next"));
-            }
-            FlowFact::SegmentOverlap { expected, got } | FlowFact::SegmentHole { expected, got } => {
-                self.wire(
-                    at,
-                    Rule::DdpOverlap,
-                    blame,
-                    Certainty::IfNothingWasMissed,
-                    format_args!("sent a segment at {got:#x} where {expected:#x} comes next"),
-                );
-            }
-            FlowFact::ReadUnknown { stag, offset } => {
-                if self.connection.missed {
-                    return;
-                }
-                self.wire(
-                    at,
-                    Rule::BugCve202664268,
-                    blame,
-                    Certainty::IfNothingWasMissed,
-                    format_args!("sent a Read Response to {stag:#010x} at {offset:#x} that no request asked for"),
-                );
-            }
-            FlowFact::Retransmission { .. } => {
-                health.retransmissions += 1;
-                self.connection.trouble.add(at.time, Trouble::RETRANSMISSION);
-                self.env.retransmission = true;
-                self.wire(at, Rule::TcpLoss, Blame::Network, sure, format_args!("a TCP segment went out again"));
-            }
-            FlowFact::OutOfOrder { .. } => {
-                health.sequence_gaps += 1;
-            }
-            FlowFact::Conflict { bytes } => {
-                self.wire(at, Rule::TcpLoss, Blame::Unknown, sure, format_args!("two copies of the same {bytes} bytes differ"));
-            }
-            FlowFact::ZeroWindow { since } => {
-                let closed = Milliseconds(at.time - since.time);
-                self.wire(at, Rule::TcpZeroWindow, blame, sure, format_args!("kept its receive window closed for {closed}"));
-            }
-            FlowFact::Reset => {
-                if self.connection.closed.is_none() {
-                    self.connection.closed = Some((Some(by), "RST", at));
-                }
-                if self.connection.transport == Some(Transport::Iwarp) {
-                    self.wire(at, Rule::TcpReset, blame, sure, format_args!("reset the connection"));
-                }
-            }
-            FlowFact::Gap(gap) => {
-                if self.connection.transport == Some(Transport::Iwarp) || self.connection.protocol != Protocol::Unknown {
-                    self.lost(&gap);
-                }
-            }
-            FlowFact::Terminate(terminate) => {
-                self.wire(at, Rule::RdmapTerminate, blame, sure, format_args!("ended the connection: {terminate}"));
-            }
-            FlowFact::Closed => {
-                if self.connection.closed.is_none() {
-                    self.connection.closed = Some((Some(by), "FIN", at));
-                }
-            }
-            FlowFact::Reopened => {}
-            FlowFact::Duplicate => health.duplicates += 1,
-            FlowFact::Cut => {
-                self.connection.gap(self.env, at, by);
-                self.connection.cut[by.index()] = true;
-                self.connection.hidden[by.index()] = Some(at);
-            }
-        }
-    }
-
-    fn bytes<T: Trace>(&mut self, bytes: &StreamBytes<'_>, t: &mut T) {
-        self.connection.stream(self.env, bytes, t);
-    }
-}
-
-impl<S: Sink> Listener<'_, S> {
-    /// An MPA Request or Reply.
-    fn startup(&mut self, at: At, by: End, startup: &Startup<'_>) {
-        self.env.layer(Layer::Mpa);
-        let connection = &mut *self.connection;
-        connection.transport = Some(Transport::Iwarp);
-        connection.handshake = Handshake::Seen;
-        connection.missed = false;
-        if !startup.reply {
-            connection.client = Some(by);
-        }
-        self.depths(at, by, startup);
-    }
-
-    /// Rejections, and read depths that cannot work (RFC 6581 9, \[MS-SMBD\] 6.2).
-    fn depths(&mut self, at: At, by: End, startup: &Startup<'_>) {
-        let blame = self.connection.court(self.env, at).blame(by);
-        let sure = Certainty::Certain;
-        if startup.reply && startup.reject {
-            self.connection.rejected = Some(String::from("MPA reply with the reject bit"));
-            self.wire(at, Rule::MpaReject, blame, sure, format_args!("rejected the iWARP connection"));
-        }
-        if startup.legacy.is_some_and(|l| l.little_endian) {
-            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("sent its read depths in little-endian"));
-        }
-        if let Some((ird, ord)) = startup.depths()
-            && ird == 0
-            && ord == 0
-        {
-            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("offered read depths (IRD, ORD) of 0"));
-        }
-        let asked = self.connection.read_depths[by.peer().index()];
-        if let (true, Some((_, ord)), Some((ird, _))) = (startup.reply, startup.depths(), asked)
-            && ord > ird
-        {
-            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("will have {ord} Reads outstanding; its peer answers {ird}"));
-        }
-        self.connection.read_depths[by.index()] = startup.depths();
-    }
-}
-
-impl<S: Sink> Listener<'_, S> {
-    /// An SMB Direct peer was not ready for a Send that was covered by a credit it had granted.
-    fn granted_in_vain(&mut self, at: At, by: End, blame: Blame) {
-        let Some(sender) = self.connection.smbd.as_ref().map(|s| *s.link.side(by.peer())) else { return };
-        if sender.overruns > 0 || sender.credits.known().is_none() || sender.granted_total == 0 {
-            return;
-        }
-        let text = format_args!("granted a credit and had no receive posted for the Send that used it");
-        if blame == Blame::Server {
-            self.wire(at, Rule::BugCve202631538, blame, Certainty::Guess, text);
-        }
-        self.wire(at, Rule::BugCve202631539, blame, Certainty::Guess, text);
-    }
-}
-
-impl<S: Sink> IbSink for Listener<'_, S> {
-    fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T) {
-        self.connection.op(self.env, op, t);
-    }
-
-    fn fact(&mut self, at: At, by: End, fact: IbFact) {
-        let health = &mut self.connection.health;
-        let sure = Certainty::Certain;
-        match fact {
-            IbFact::SequenceGap { missing } => {
-                health.sequence_gaps += 1;
-                self.wire(
-                    at,
-                    Rule::RcGap,
-                    Blame::Network,
-                    Certainty::IfNothingWasMissed,
-                    format_args!("packets missing before this one: {missing}"),
-                );
-            }
-            IbFact::Retransmission => {
-                health.retransmissions += 1;
-                self.connection.trouble.add(at.time, Trouble::RETRANSMISSION);
-                self.env.retransmission = true;
-                self.wire(at, Rule::RcRetransmit, Blame::Network, sure, format_args!("a packet went out again"));
-            }
-            IbFact::Duplicate => {
-                health.duplicates += 1;
-                self.wire(
-                    at,
-                    Rule::RcDuplicate,
-                    Blame::Capture,
-                    Certainty::Guess,
-                    format_args!("the same packet stands in the capture twice"),
-                );
-            }
-            IbFact::Reordered => {
-                self.wire(
-                    at,
-                    Rule::RcReorder,
-                    Blame::Network,
-                    Certainty::IfNothingWasMissed,
-                    format_args!("packets came in another order than they were sent"),
-                );
-            }
-            IbFact::Gap(gap) => self.lost(&gap),
-            IbFact::Nak { code, psn } => {
-                health.naks += 1;
-                self.connection.trouble.add(at.time, Trouble::NAK);
-                let name = rdmascope_dissector::wire::ib::ext::NakCode(code);
-                // a sequence error is the network's doing; the others are earned by the request
-                let blame = if code == 0 { Blame::Network } else { self.connection.court(self.env, at).blame(by.peer()) };
-                self.wire(at, Rule::RcNak, blame, sure, format_args!("{name} at PSN {psn}"));
-            }
-            IbFact::RnrNak { timer, psn } => {
-                health.rnr_naks += 1;
-                self.connection.trouble.add(at.time, Trouble::NAK);
-                let blame = self.connection.court(self.env, at).blame(by);
-                let wait = f64::from(rdmascope_dissector::wire::ib::ext::rnr_timer(timer)) / 1000.0;
-                self.wire(
-                    at,
-                    Rule::RcRnr,
-                    blame,
-                    sure,
-                    format_args!("had no receive posted for the Send at PSN {psn}; asked for {wait:.2} ms of patience"),
-                );
-                self.granted_in_vain(at, by, blame);
-            }
-            IbFact::ReadsOutstanding(count) => {
-                let Some(limit) = self.connection.read_depth[by.index()].filter(|limit| count > *limit) else { return };
-                let certainty = self.connection.certainty();
-                let blame = self.connection.court(self.env, at).blame(by);
-                self.wire(
-                    at,
-                    Rule::RdmaReadDepth,
-                    blame,
-                    certainty,
-                    format_args!("has {count} RDMA Reads outstanding; {limit} were agreed"),
-                );
-            }
-        }
-    }
-
-    fn show<T: Trace>(&mut self, verb: Verb, part: Part, bytes: &[u8], t: &mut T) {
-        let def = if self.env.retransmission { f::RETRANSMISSION } else { f::HELD };
-        t.field(def, bytes, 0, Value::None);
-        if !matches!(verb, Verb::Send | Verb::SendInvalidate) || part != Part::Only {
-            return;
-        }
-        // shown as what it is, without being counted
-        match self.connection.protocol {
-            Protocol::SmbDirect => smbd::show(bytes, t),
-            Protocol::RpcRdma => crate::rpcrdma::show(bytes, t),
-            _ => {}
-        }
-    }
 }

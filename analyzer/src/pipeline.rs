@@ -13,11 +13,12 @@
 //! between the same hosts are one connection where one acknowledges the PSNs of the other, or uses memory that the other
 //! advertised, or where there is no other choice. Such a connection is `inferred`.
 
-use crate::connection::{Connection, Listener};
+use crate::connection::Connection;
 use crate::env::{Env, Layer, NOWHERE, Options};
 use crate::finding::{Blame, Certainty, Findings, Rule, Site};
 use crate::flow::ib::IbFlow;
 use crate::flow::iwarp::TcpFlow;
+use crate::flow::report::Listener;
 use crate::op::{At, End};
 use crate::report::{self, Handshake, Peer, Quiet, Report, Sink, Transport};
 use crate::series::{Trouble, Volume};

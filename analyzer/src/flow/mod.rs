@@ -4,4 +4,5 @@ pub mod ib;
 pub mod iwarp;
 pub mod mpa;
 pub mod psn;
+pub mod report;
 pub mod tcp;

@@ -1,0 +1,192 @@
+//! Rules of TCP, MPA, DDP and RDMAP. RFC 9293, RFC 5040, RFC 5041, RFC 5044, RFC 6581.
+
+use super::Listener;
+use crate::env::Layer;
+use crate::finding::{Blame, Certainty, Rule};
+use crate::flow::iwarp::{FlowFact, FlowSink, StreamBytes};
+use crate::op::{At, End, RdmaOp};
+use crate::report::{Handshake, Protocol, Sink, Transport};
+use crate::series::Trouble;
+use crate::smbd::link::Milliseconds;
+use alloc::string::String;
+use rdmascope_dissector::trace::Trace;
+use rdmascope_dissector::wire::iwarp::mpa::Startup;
+
+impl<S: Sink> FlowSink for Listener<'_, S> {
+    fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T) {
+        self.env.layer(Layer::Rdma);
+        self.connection.op(self.env, op, t);
+    }
+
+    fn fact(&mut self, at: At, by: End, fact: FlowFact<'_>) {
+        let sure = Certainty::Certain;
+        let blame = self.connection.court(self.env, at).blame(by);
+        let health = &mut self.connection.health;
+        match fact {
+            FlowFact::MpaRequest(startup) => self.startup(at, by, &startup),
+            FlowFact::MpaReply(startup) => self.startup(at, by, &startup),
+            FlowFact::CrcBad => {
+                health.crc_bad += 1;
+                self.wire(at, Rule::MpaCrc, Blame::Network, sure, format_args!("the CRC of an FPDU is wrong"));
+            }
+            FlowFact::MarkerBad { pointer, expected } => {
+                self.wire(at, Rule::MpaMarker, blame, sure, format_args!("sent a marker of {pointer} where {expected} belongs"));
+            }
+            FlowFact::Resync { skipped, .. } => {
+                if self.connection.transport != Some(Transport::Iwarp) {
+                    // the TCP handshake may have been seen; that of MPA was not
+                    self.connection.transport = Some(Transport::Iwarp);
+                    self.connection.handshake = Handshake::Inferred;
+                }
+                self.connection.missed = true;
+                self.wire(
+                    at,
+                    Rule::MpaResync,
+                    Blame::Capture,
+                    Certainty::IfNothingWasMissed,
+                    format_args!("MPA framing was found again after {skipped} bytes"),
+                );
+            }
+            FlowFact::DdpShort { length } => {
+                self.wire(
+                    at,
+                    Rule::BugCve202664102,
+                    blame,
+                    sure,
+                    format_args!("sent an FPDU of {length} bytes, less than its headers have"),
+                );
+            }
+            FlowFact::Undefined { ddp, rdmap, queue } => {
+                self.wire(
+                    at,
+                    Rule::DdpMsn,
+                    blame,
+                    sure,
+                    format_args!("sent control bytes {ddp:#04x} {rdmap:#04x} for queue {queue}, which are not defined"),
+                );
+            }
+            FlowFact::MsnGap { queue, expected, got } => {
+                self.wire(
+                    at,
+                    Rule::DdpMsn,
+                    blame,
+                    Certainty::IfNothingWasMissed,
+                    format_args!("sent message {got} on queue {queue} where {expected} comes next"),
+                );
+            }
+            FlowFact::MsnRepeat { queue, expected, got } => {
+                self.wire(at, Rule::DdpMsn, blame, sure, format_args!("sent message {got} on queue {queue} again; {expected} comes next"));
+            }
+            FlowFact::SegmentOverlap { expected, got } | FlowFact::SegmentHole { expected, got } => {
+                self.wire(
+                    at,
+                    Rule::DdpOverlap,
+                    blame,
+                    Certainty::IfNothingWasMissed,
+                    format_args!("sent a segment at {got:#x} where {expected:#x} comes next"),
+                );
+            }
+            FlowFact::ReadUnknown { stag, offset } => {
+                if self.connection.missed {
+                    return;
+                }
+                self.wire(
+                    at,
+                    Rule::BugCve202664268,
+                    blame,
+                    Certainty::IfNothingWasMissed,
+                    format_args!("sent a Read Response to {stag:#010x} at {offset:#x} that no request asked for"),
+                );
+            }
+            FlowFact::Retransmission { .. } => {
+                health.retransmissions += 1;
+                self.connection.trouble.add(at.time, Trouble::RETRANSMISSION);
+                self.env.retransmission = true;
+                self.wire(at, Rule::TcpLoss, Blame::Network, sure, format_args!("a TCP segment went out again"));
+            }
+            FlowFact::OutOfOrder { .. } => {
+                health.sequence_gaps += 1;
+            }
+            FlowFact::Conflict { bytes } => {
+                self.wire(at, Rule::TcpLoss, Blame::Unknown, sure, format_args!("two copies of the same {bytes} bytes differ"));
+            }
+            FlowFact::ZeroWindow { since } => {
+                let closed = Milliseconds(at.time - since.time);
+                self.wire(at, Rule::TcpZeroWindow, blame, sure, format_args!("kept its receive window closed for {closed}"));
+            }
+            FlowFact::Reset => {
+                if self.connection.closed.is_none() {
+                    self.connection.closed = Some((Some(by), "RST", at));
+                }
+                if self.connection.transport == Some(Transport::Iwarp) {
+                    self.wire(at, Rule::TcpReset, blame, sure, format_args!("reset the connection"));
+                }
+            }
+            FlowFact::Gap(gap) => {
+                if self.connection.transport == Some(Transport::Iwarp) || self.connection.protocol != Protocol::Unknown {
+                    self.lost(&gap);
+                }
+            }
+            FlowFact::Terminate(terminate) => {
+                self.wire(at, Rule::RdmapTerminate, blame, sure, format_args!("ended the connection: {terminate}"));
+            }
+            FlowFact::Closed => {
+                if self.connection.closed.is_none() {
+                    self.connection.closed = Some((Some(by), "FIN", at));
+                }
+            }
+            FlowFact::Reopened => {}
+            FlowFact::Duplicate => health.duplicates += 1,
+            FlowFact::Cut => {
+                self.connection.gap(self.env, at, by);
+                self.connection.cut[by.index()] = true;
+                self.connection.hidden[by.index()] = Some(at);
+            }
+        }
+    }
+
+    fn bytes<T: Trace>(&mut self, bytes: &StreamBytes<'_>, t: &mut T) {
+        self.connection.stream(self.env, bytes, t);
+    }
+}
+
+impl<S: Sink> Listener<'_, S> {
+    /// An MPA Request or Reply.
+    fn startup(&mut self, at: At, by: End, startup: &Startup<'_>) {
+        self.env.layer(Layer::Mpa);
+        let connection = &mut *self.connection;
+        connection.transport = Some(Transport::Iwarp);
+        connection.handshake = Handshake::Seen;
+        connection.missed = false;
+        if !startup.reply {
+            connection.client = Some(by);
+        }
+        self.depths(at, by, startup);
+    }
+
+    /// Rejections, and read depths that cannot work (RFC 6581 9, \[MS-SMBD\] 6.2).
+    fn depths(&mut self, at: At, by: End, startup: &Startup<'_>) {
+        let blame = self.connection.court(self.env, at).blame(by);
+        let sure = Certainty::Certain;
+        if startup.reply && startup.reject {
+            self.connection.rejected = Some(String::from("MPA reply with the reject bit"));
+            self.wire(at, Rule::MpaReject, blame, sure, format_args!("rejected the iWARP connection"));
+        }
+        if startup.legacy.is_some_and(|l| l.little_endian) {
+            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("sent its read depths in little-endian"));
+        }
+        if let Some((ird, ord)) = startup.depths()
+            && ird == 0
+            && ord == 0
+        {
+            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("offered read depths (IRD, ORD) of 0"));
+        }
+        let asked = self.connection.read_depths[by.peer().index()];
+        if let (true, Some((_, ord)), Some((ird, _))) = (startup.reply, startup.depths(), asked)
+            && ord > ird
+        {
+            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("will have {ord} Reads outstanding; its peer answers {ird}"));
+        }
+        self.connection.read_depths[by.index()] = startup.depths();
+    }
+}
