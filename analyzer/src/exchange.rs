@@ -3,6 +3,7 @@
 
 use crate::op::At;
 use alloc::string::String;
+pub use rdmascope_dissector::text::escaped;
 
 /// Descriptors of one request kept in its row; a request may have more, which count.
 pub const DESCRIPTORS_KEPT: usize = 4;
@@ -202,32 +203,5 @@ impl Exchange {
     /// The file's name for people, escaped for a terminal.
     pub fn shown_file(&self) -> String {
         self.file.as_deref().map(escaped).unwrap_or_default()
-    }
-}
-
-/// Text from the network with everything that could move a cursor or hide text made visible.
-pub fn escaped(text: &str) -> String {
-    use core::fmt::Write;
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        let hidden = c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}');
-        if hidden {
-            let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn escape_sequences_do_not_survive() {
-        assert_eq!(escaped("a\u{1b}[2Jb\u{202e}c"), "a\\u{1b}[2Jb\\u{202e}c");
-        assert_eq!(escaped("größe 文件"), "größe 文件");
     }
 }

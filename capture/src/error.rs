@@ -1,5 +1,6 @@
 //! What can go wrong with a capture file, said in one line: which file, at which byte, what was expected and found, and what to do.
 
+use rdmascope_dissector::text::Escaped;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,7 @@ impl fmt::Display for Error {
         match self.path().to_str() {
             Some("-") => write!(f, "standard input: {}", self.0.problem),
             // Escaped, because a file name may hold bytes that a terminal obeys.
-            _ => write!(f, "{}: {}", self.path().to_string_lossy().escape_debug(), self.0.problem),
+            _ => write!(f, "{}: {}", Escaped(&self.path().to_string_lossy()), self.0.problem),
         }
     }
 }

@@ -274,7 +274,7 @@ mod tests {
         let of = |path: &Path| open(path, OpenOptions::new()).unwrap_err().to_string();
         assert!(of(dir.path()).ends_with(": is a directory; give the capture files in it"));
         assert!(of(&dir.path().join("none")).ends_with(": no such file"));
-        assert!(of(&dir.path().join("none\x1b[2J")).contains("none\\u{1b}[2J: no such file"));
+        assert!(of(&dir.path().join("none\x1b[2J")).contains("none\\x1b[2J: no such file"));
         assert_eq!(message(b""), "is empty; nothing was captured, or it was not written yet");
         let hint = "; pcap and pcapng are read, also inside gzip, zstd or lz4";
         assert_eq!(message(b"hello\nworld"), format!("not a capture file: begins with the text \"hello\\nworld\"{hint}"));

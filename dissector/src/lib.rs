@@ -10,6 +10,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod calendar;
 pub mod fault;
 pub mod field;
 #[doc(hidden)]
@@ -22,5 +23,6 @@ pub mod leaf;
 pub mod probe;
 pub mod registry;
 pub mod render;
+pub mod text;
 pub mod trace;
 pub mod wire;

@@ -3,6 +3,7 @@
 
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::report::Sink;
+use rdmascope_dissector::text::is_unsafe;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -154,10 +155,8 @@ pub fn safe_path(name: &str) -> PathBuf {
         let mut safe: String = component
             .chars()
             .map(|c| {
-                let strange = c.is_control()
-                    || "<>:\"|?*".contains(c)
-                    || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
-                if strange { '_' } else { c }
+                let is_strange = is_unsafe(c) || "<>:\"|?*".contains(c);
+                if is_strange { '_' } else { c }
             })
             .collect();
         while safe.len() > COMPONENT_MAX {
@@ -187,6 +186,7 @@ mod tests {
             "..",
             "....",
             "a\u{1b}[2J\u{202e}b",
+            "\u{61c}\u{ad}\u{180e}\u{e0041}",
             "",
             "/",
             "con\0x",
@@ -194,7 +194,7 @@ mod tests {
         ] {
             let path = safe_path(name);
             assert!(path.components().all(|c| matches!(c, Component::Normal(_))), "{name:?} becomes {path:?}");
-            assert!(path.to_str().unwrap().chars().all(|c| !c.is_control()));
+            assert!(path.to_str().unwrap().chars().all(|c| !is_unsafe(c)));
             assert!(path.components().all(|c| c.as_os_str().len() <= COMPONENT_MAX));
         }
         assert_eq!(safe_path("dir\\file.txt"), Path::new("dir/file.txt"));

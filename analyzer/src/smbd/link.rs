@@ -12,6 +12,7 @@
 use crate::finding::{Certainty, Rule};
 use crate::op::{At, End};
 use core::fmt;
+pub use rdmascope_dissector::text::{Elapsed as Milliseconds, Grouped};
 use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
 
 /// Smallest MaxReceiveSize, in bytes (\[MS-SMBD\] 3.1.5.6).
@@ -693,35 +694,6 @@ impl Link {
         match by {
             End::A => [a, b],
             End::B => [b, a],
-        }
-    }
-}
-
-/// A number of bytes with its thousands apart: `130,560`.
-#[derive(Clone, Copy, Debug)]
-pub struct Grouped(pub u64);
-
-impl fmt::Display for Grouped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 < 1000 {
-            return write!(f, "{}", self.0);
-        }
-        Self(self.0 / 1000).fmt(f)?;
-        write!(f, ",{:03}", self.0 % 1000)
-    }
-}
-
-/// A duration in ns, shown in the unit that suits it: `3.2 ms`.
-#[derive(Clone, Copy, Debug)]
-pub struct Milliseconds(pub i64);
-
-impl fmt::Display for Milliseconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = self.0;
-        match ns.unsigned_abs() {
-            0..=999_999 => write!(f, "{:.1} µs", ns as f64 / 1e3),
-            1_000_000..=999_999_999 => write!(f, "{:.1} ms", ns as f64 / 1e6),
-            _ => write!(f, "{:.1} s", ns as f64 / 1e9),
         }
     }
 }

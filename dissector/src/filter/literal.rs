@@ -2,8 +2,9 @@
 
 use super::lexer::lossy;
 use super::{Class, Error, Literal, closest};
+use crate::calendar::days_of;
 use crate::field::{FieldDef, Kind};
-use crate::render::{days_of, escaped};
+use crate::text::escaped;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -237,7 +238,8 @@ fn absolute(text: &str) -> Option<(i64, u32)> {
     for (i, part) in clock.split(':').filter(|p| !p.is_empty()).enumerate() {
         *hms.get_mut(i)? = part.parse().ok().filter(|v| (0..if i == 0 { 24 } else { 61 }).contains(v))?;
     }
-    Some((days_of(year, month, day) * 86_400 + hms[0] * 3600 + hms[1] * 60 + hms[2], nanos(fraction)?))
+    let midnight = days_of(year, month, day)?.checked_mul(86_400)?;
+    Some((midnight.checked_add(hms[0] * 3600 + hms[1] * 60 + hms[2])?, nanos(fraction)?))
 }
 
 #[cfg(test)]

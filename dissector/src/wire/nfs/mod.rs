@@ -11,6 +11,7 @@
 
 use crate::fault::Fault;
 use crate::field::{Def, Values};
+use crate::text::is_unsafe;
 use crate::trace::{Trace, Value};
 use crate::wire::rpc::{self, Flavor, Memo, Program};
 use crate::wire::xdr::{Read, Xdr};
@@ -249,7 +250,7 @@ impl core::fmt::Display for Shown<'_> {
         use core::fmt::Write;
         for chunk in self.0.utf8_chunks() {
             for c in chunk.valid().chars() {
-                f.write_char(if c.is_control() { '.' } else { c })?;
+                f.write_char(if is_unsafe(c) { '.' } else { c })?;
             }
             if !chunk.invalid().is_empty() {
                 f.write_char('.')?;

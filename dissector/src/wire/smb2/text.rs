@@ -1,9 +1,10 @@
 //! Text as SMB2 carries it: UTF-16, little-endian, not always well-formed.
 
-use core::fmt::{self, Write};
+use crate::text::escape_char;
+use core::fmt;
 
-/// UTF-16 bytes that write themselves: a lone surrogate or half a unit becomes U+FFFD, control characters are escaped
-/// (a file name must not move a terminal's cursor).
+/// UTF-16 bytes that write themselves: a lone surrogate or half a unit becomes U+FFFD, and what a terminal
+/// would obey or hide is escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Utf16<'a>(pub &'a [u8]);
 
@@ -26,10 +27,7 @@ impl<'a> Utf16<'a> {
 
 impl fmt::Display for Utf16<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.chars() {
-            if c.is_control() { write!(f, "{}", c.escape_default())? } else { f.write_char(c)? }
-        }
-        Ok(())
+        self.chars().try_for_each(|c| escape_char(f, c))
     }
 }
 
@@ -42,7 +40,8 @@ mod tests {
     fn lone_surrogates_and_odd_bytes_survive() {
         assert_eq!(format!("{}", Utf16(&[b'a', 0, 0x00, 0xd8, b'b', 0, b'c'])), "a\u{fffd}b\u{fffd}");
         assert_eq!(format!("{}", Utf16(&[0x3d, 0xd8, 0x00, 0xde])), "\u{1f600}");
-        assert_eq!(format!("{}", Utf16(&[0x1b, 0, b'x', 0])), "\\u{1b}x");
+        assert_eq!(format!("{}", Utf16(&[0x1b, 0, b'x', 0])), "\\x1bx");
+        assert_eq!(format!("{}", Utf16(&[0x1c, 0x06, b'x', 0])), "\\u{61c}x");
         assert_eq!(Utf16(&[b'a', 0, 0, 0, b'b', 0]).until_nul().0, [b'a', 0]);
     }
 }

@@ -31,6 +31,7 @@ use picky_krb::data_types::{
 };
 use picky_krb::messages::{ApRep, ApRepInner, ApReq, ApReqInner, KrbError};
 use rdmascope_analyzer::keys::{Key, Tickets};
+use rdmascope_dissector::text::{Escaped, escaped};
 use rdmascope_dissector::wire::smb2::spnego::kerberos_token;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -211,9 +212,9 @@ impl Principal {
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, part) in self.parts.iter().enumerate() {
-            write!(f, "{}{}", if n > 0 { "/" } else { "" }, part.escape_debug())?;
+            write!(f, "{}{}", if n > 0 { "/" } else { "" }, Escaped(part))?;
         }
-        write!(f, "@{}", self.realm.escape_debug())
+        write!(f, "@{}", Escaped(&self.realm))
     }
 }
 
@@ -221,7 +222,7 @@ impl FromStr for Principal {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = || Error::Name(text.escape_debug().to_string());
+        let wrong = || Error::Name(escaped(text));
         let (name, realm) = text.rsplit_once('@').ok_or_else(wrong)?;
         let parts: Vec<String> = name.split('/').map(str::to_owned).collect();
         if realm.is_empty() || parts.iter().any(String::is_empty) {
@@ -763,7 +764,7 @@ fn number(integer: &IntegerAsn1) -> Option<i64> {
 }
 
 fn text(text: &str) -> Result<GeneralStringAsn1> {
-    Ia5String::new(text).map(GeneralStringAsn1::from).map_err(|_| Error::Name(text.escape_debug().to_string()))
+    Ia5String::new(text).map(GeneralStringAsn1::from).map_err(|_| Error::Name(escaped(text)))
 }
 
 fn flags(bits: [u8; 4]) -> wire::KerberosFlags {
@@ -933,7 +934,7 @@ mod tests {
         assert_eq!(Principal::cifs("Server.Lab.Example", "LAB.EXAMPLE"), "cifs/server.lab.example@LAB.EXAMPLE".parse().unwrap());
         // a name from a ticket cannot paint a terminal
         let bad = Principal { name_type: 1, parts: vec!["a\x1b[31m".to_owned()], realm: "R".to_owned() };
-        assert_eq!(bad.to_string(), "a\\u{1b}[31m@R");
+        assert_eq!(bad.to_string(), "a\\x1b[31m@R");
         for n in [0u32, 1, 127, 128, 255, 256, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
             assert_eq!(number(&integer(n)), Some(n.into()));
         }
