@@ -4,4 +4,4 @@
 # capture is made from samples/smb-roce, between other hosts each time, so that there are many connections; CAPTURE=FILE takes another one.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-exec cargo test --release --package rdmascope --bin rdmascope -- --ignored --nocapture a_million_frames
+exec cargo test --release --package rdmascope-screens --lib -- --ignored --nocapture a_million_frames

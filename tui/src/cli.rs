@@ -1,11 +1,11 @@
 //! The command line: verbs, flags, and their help. Flags that tshark has too mean what they mean there.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use rdmascope_dissector::filter::{Filter, closest};
-use rdmascope_dissector::registry::Registry;
-use std::fmt;
+pub(crate) use rdmascope_report::fields::{FilterError, field, filter, registry};
+pub(crate) use rdmascope_report::stdout::Color;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -185,17 +185,18 @@ const KEYS: &str = "Decrypt and verify SMB 3 with the keys and passwords in this
 #[command(name = "rdmascope", version, after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// Colours: always, never, or only on a terminal (and never where NO_COLOR is set)
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Color::Auto, global = true)]
+    #[arg(long, value_name = "WHEN", value_parser = color(), default_value = "auto", global = true)]
     pub(crate) color: Color,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    Auto,
-    Always,
-    Never,
+fn color() -> impl TypedValueParser<Value = Color> {
+    PossibleValuesParser::new(["auto", "always", "never"]).map(|when| match when.as_str() {
+        "always" => Color::Always,
+        "never" => Color::Never,
+        _ => Color::Auto,
+    })
 }
 
 #[derive(Debug, Subcommand)]
@@ -842,37 +843,6 @@ pub(crate) struct Man {
     /// The folder; it is made if it is not there
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
-}
-
-/// A filter that cannot be used: the only error of several lines, for the caret under the place.
-#[derive(Debug)]
-pub(crate) struct FilterError(String);
-
-impl fmt::Display for FilterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for FilterError {}
-
-/// Every field that a filter can name: what is read from frames, and what the analysis says of them.
-pub(crate) fn registry() -> Registry {
-    Registry::of(rdmascope_dissector::registry::DECLARED.iter().copied().chain([rdmascope_analyzer::connection::FIELDS]))
-}
-
-/// Parses what stands behind `-Y`.
-pub(crate) fn filter(text: Option<&str>, registry: &Registry) -> Result<Option<Filter>, FilterError> {
-    let Some(text) = text else { return Ok(None) };
-    Filter::parse(text, registry).map(Some).map_err(|e| FilterError(format!("filter: {}", e.render(text))))
-}
-
-/// Finds a field named on the command line.
-pub(crate) fn field(name: &str, registry: &Registry) -> anyhow::Result<rdmascope_dissector::field::Def> {
-    registry.find(name).ok_or_else(|| match closest(name, registry.all().iter().map(|d| d.name)) {
-        Some(near) => anyhow::anyhow!("unknown field \"{name}\"; did you mean {near}?"),
-        None => anyhow::anyhow!("unknown field \"{name}\"; rdmascope fields lists all"),
-    })
 }
 
 /// What is wrong with the command line, in one line.

@@ -1,23 +1,16 @@
-//! The `rdmascope` command. What it can do stands in [`cli`]; each verb has a file in [`commands`], each form of output one
-//! in [`output`].
+//! The `rdmascope` command. What it can do stands in [`cli`]; each verb has a file in [`commands`]. Reports and forms of output are
+//! `rdmascope-report`'s, the terminal UI is `rdmascope-screens`'.
 #![forbid(unsafe_code)]
 
-mod analysis;
 mod cli;
 mod commands;
-mod crew;
-mod dissection;
-mod input;
 mod live;
-mod output;
-mod report;
-mod stdout;
-mod ui;
 
 use anyhow::Error;
 use clap::Parser;
 use clap::error::ErrorKind;
 use rdmascope_dissector::render::escaped;
+use rdmascope_report::{analysis, crew, dissection, input, output, report, stdout};
 use std::io::{self, Write};
 use std::process::ExitCode;
 

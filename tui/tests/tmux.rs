@@ -1,7 +1,7 @@
 //! The terminal UI in a real terminal: tmux is one that a program can type into and look at. Without tmux this says so and does nothing,
 //! unless `CI` is set: there it fails.
 
-#[path = "../src/ui/terminal.rs"]
+#[path = "../screens/src/terminal.rs"]
 mod terminal;
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Live capture for the commands: interfaces opened, privileges given up, signals heard.
+//! Live capture for the commands: interfaces opened and privileges given up.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -8,46 +8,14 @@
 
 pub(crate) mod attach;
 pub(crate) mod files;
-pub(crate) mod monitor;
+
+pub(crate) use rdmascope_report::live::{Signals, Status, counted, monitor, say, tell_events, tell_remarks};
 
 use crate::cli::LiveArgs;
 use anyhow::{Context, Result, anyhow};
-use rdmascope_capture::live::{self, Counters, Dropped, Filter, LiveSource, drop_privileges};
-use rdmascope_dissector::render::escaped;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::io::{IsTerminal, Write, stderr};
+use rdmascope_capture::live::{self, Dropped, Filter, LiveSource, drop_privileges};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-
-/// Exit status of a second interrupt, which does not wait.
-const INTERRUPTED: i32 = 130;
-
-/// What signals ask for.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Signals {
-    /// To end with what came by now.
-    pub(crate) stop: Arc<AtomicBool>,
-    /// To begin a new file.
-    pub(crate) rotate: Arc<AtomicBool>,
-}
-
-impl Signals {
-    /// Listens to SIGINT and SIGTERM, which end; of two, the second at once.
-    pub(crate) fn listen() -> Result<Self> {
-        let signals = Self::default();
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, signals.stop.clone())?;
-            signal_hook::flag::register(signal, signals.stop.clone())?;
-        }
-        Ok(signals)
-    }
-
-    /// Listens to SIGHUP too, which begins a new file.
-    pub(crate) fn rotating(self) -> Result<Self> {
-        signal_hook::flag::register(SIGHUP, self.rotate.clone())?;
-        Ok(self)
-    }
-}
 
 /// Opens the interfaces and gives privileges up. There must be no other thread yet.
 pub(crate) fn open(args: &LiveArgs, stop: Arc<AtomicBool>) -> Result<(LiveSource, Dropped)> {
@@ -79,61 +47,4 @@ pub(crate) fn opening_line(args: &LiveArgs, source: &LiveSource, dropped: &Dropp
         Dropped::Capabilities => "; capabilities were given up".to_owned(),
     };
     format!("capturing from {}, filter \"{filter}\"{whom}", names.join(", "))
-}
-
-/// Says something beside the output.
-pub(crate) fn say(text: &str) {
-    // a stderr that is closed is no reason to stop
-    let _ = writeln!(stderr(), "rdmascope: {}", escaped(text));
-}
-
-/// Tells what happened to interfaces.
-pub(crate) fn tell_events(source: &mut LiveSource) {
-    while let Some((name, event)) = source.event() {
-        say(&format!("{name}: {event}"));
-    }
-}
-
-/// The remarks on interfaces: offloads that change what is seen.
-pub(crate) fn tell_remarks(source: &LiveSource) {
-    use rdmascope_capture::Source;
-    for interface in source.interfaces() {
-        for remark in &interface.comments {
-            say(remark);
-        }
-    }
-}
-
-/// What an interface counted, in one line.
-pub(crate) fn counted(name: &str, c: &Counters) -> String {
-    use crate::report::words::{grouped, size};
-    format!(
-        "{name}: {} frames captured, {}; dropped {} by the kernel (ring full), {} by the interface",
-        grouped(c.delivered),
-        size(c.bytes),
-        grouped(c.dropped_by_kernel),
-        grouped(c.dropped_by_interface),
-    )
-}
-
-/// A line on a terminal that is written over and over.
-#[derive(Debug, Default)]
-pub(crate) struct Status {
-    is_shown: bool,
-}
-
-impl Status {
-    pub(crate) fn show(&mut self, text: &str) {
-        if stderr().is_terminal() {
-            self.is_shown = true;
-            let _ = write!(stderr(), "\r\x1b[K{text}");
-            let _ = stderr().flush();
-        }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        if std::mem::take(&mut self.is_shown) {
-            let _ = write!(stderr(), "\r\x1b[K");
-        }
-    }
 }

@@ -1,0 +1,406 @@
+//! Captures through the analyzer: one loop for every command that wants a report.
+//!
+//! A file that is mapped is walked and decoded, checksums included, by other threads than the one that follows connections; anything
+//! else goes through one loop. Either way every frame before a damage is analysed, and the damage is told afterwards.
+//!
+//! ```text
+//!   file ─▶ worker: walk, decode, ICRC, MPA CRC ─▶ batch ─▶ main thread: Pipeline, in the order of the file
+//!      ├──▶ worker …                           ─▶ batch ─┤
+//!      └──▶ main thread, while it has to wait ─▶ batch ──┘   emptied batches go back to whoever walks
+//! ```
+
+use crate::input::{Bar, Input};
+use rdmascope_analyzer::connection::f::CONNECTION;
+use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::exchange::Exchange;
+use rdmascope_analyzer::finding::Finding;
+use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+use rdmascope_analyzer::report::{Report, Sink};
+use rdmascope_capture::{CaptureFile, Hardware, LinkType, Metadata, Record, RecordIter, Source};
+use rdmascope_dissector::filter::Filter;
+use rdmascope_dissector::frame::{self, Body, Packet};
+use rdmascope_dissector::probe::{Need, Probe};
+use rdmascope_dissector::render::Stored;
+use rdmascope_dissector::trace::{Off, Trace};
+use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::mpsc::{SyncSender, TryRecvError, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// Records in a batch that goes from one thread to another, at most.
+const BATCH: usize = 512;
+/// Bytes of the file after which a batch ends: so few that what was fetched of them is near still when it is read.
+const BATCH_BYTES: u64 = 256 << 10;
+/// Packets whose upper headers are fetched together.
+const GROUP: usize = 16;
+/// Bytes at the beginning of a payload in which these are.
+const HEADERS: u64 = 128;
+/// Batches that a worker may be ahead.
+const AHEAD: usize = 4;
+/// Link types of one input that are told apart.
+const LINK_TYPES_MAX: usize = 16;
+
+/// What one input had.
+#[derive(Clone, Debug, Default)]
+pub struct InputStory {
+    /// As the user named it.
+    pub path: String,
+    /// Frames in it.
+    pub frames: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Time of its first frame, ns since the Unix epoch.
+    pub first: Option<i64>,
+    /// Time of its last frame.
+    pub last: Option<i64>,
+    /// What its frames begin with.
+    pub link_types: Vec<LinkType>,
+    /// Why it could not be read to its end.
+    pub error: Option<String>,
+}
+
+impl InputStory {
+    /// Counts a frame.
+    #[inline]
+    pub fn frame(&mut self, record: &Record<'_>, time_ns: i64) {
+        self.frames += 1;
+        self.bytes += u64::from(record.wire_len);
+        self.first = Some(self.first.map_or(time_ns, |t| t.min(time_ns)));
+        self.last = Some(self.last.map_or(time_ns, |t| t.max(time_ns)));
+        if self.link_types.last() != Some(&record.link_type)
+            && !self.link_types.contains(&record.link_type)
+            && self.link_types.len() < LINK_TYPES_MAX
+        {
+            self.link_types.push(record.link_type);
+        }
+    }
+}
+
+/// What a display filter chose.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// The filter, as it was written.
+    pub text: String,
+    /// Frames that it passes.
+    pub frames: u64,
+    /// Connections with such a frame, by the numbers they were followed under.
+    connections: HashSet<u32>,
+    /// A bit for each frame.
+    bits: Vec<u64>,
+}
+
+impl Selection {
+    fn add(&mut self, frame: u64, connection: Option<u32>) {
+        self.frames += 1;
+        let word = (frame / 64) as usize;
+        if word >= self.bits.len() {
+            self.bits.resize(word + 1, 0);
+        }
+        self.bits[word] |= 1 << (frame % 64);
+        self.connections.extend(connection);
+    }
+
+    /// Whether the filter passes this frame.
+    pub fn has_frame(&self, frame: u64) -> bool {
+        self.bits.get((frame / 64) as usize).is_some_and(|word| word >> (frame % 64) & 1 == 1)
+    }
+
+    /// Whether the filter passes a frame of the connection that was followed under one of these numbers.
+    pub fn has_connection(&self, followed_as: &[u32]) -> bool {
+        followed_as.iter().any(|id| self.connections.contains(id))
+    }
+
+    /// Whether the filter passes one of the frames by which a request is known: its own, its reply's, first and last of its RDMA.
+    pub fn has_exchange(&self, exchange: &Exchange) -> bool {
+        let moved = [&exchange.reads, &exchange.writes].into_iter().filter(|m| m.frames > 0).flat_map(|m| [m.first, m.last]);
+        let ends = [exchange.request, exchange.request_end].into_iter().chain(exchange.reply).chain(exchange.reply_end);
+        ends.chain(moved).any(|at| self.has_frame(at.frame))
+    }
+
+    /// Whether the filter passes one of its frames. Of many occurrences only the first frames are known; then it does where it
+    /// passes a frame of the connection.
+    pub fn has_finding(&self, finding: &Finding, connection_is_chosen: bool) -> bool {
+        finding.frames.iter().any(|f| self.has_frame(*f)) || (connection_is_chosen && finding.count > finding.frames.len() as u64)
+    }
+}
+
+/// An analysis that is done.
+pub struct Analysis<S> {
+    /// What the analyzer reports.
+    pub report: Report,
+    /// What it told while it read.
+    pub sink: S,
+    /// Each input, in the order of the command line.
+    pub inputs: Vec<InputStory>,
+    /// Frames that the capturing machine says it lost.
+    pub lost_frames: u64,
+    /// What RDMA devices counted while it was captured.
+    pub hardware: Hardware,
+    /// What the filter passed, where there was one.
+    pub selection: Option<Selection>,
+    /// What ended reading too early.
+    pub error: Option<rdmascope_capture::Error>,
+}
+
+/// How to run.
+pub struct Run {
+    /// Options of the analyzer.
+    pub options: Options,
+    /// Threads that work at the same time at most.
+    pub threads: usize,
+    /// Limits what is reported to frames that it passes.
+    pub filter: Option<Filter>,
+}
+
+/// Analyses all frames of the input.
+pub fn run<S: Sink>(input: Input, names: Vec<String>, run: Run, sink: S) -> Analysis<S> {
+    let inputs = names.into_iter().map(|path| InputStory { path, ..InputStory::default() }).collect();
+    let analysis = Loop { pipeline: Pipeline::with_sink(run.options, sink), inputs, bar: Bar::before_output(), number: 0, time_ns: 0 };
+    match (input, run.filter) {
+        (Input::One(capture), None) => match capture.file() {
+            Some(file) if run.threads > 1 => analysis.threaded(file, run.threads - 1),
+            _ => analysis.plain(capture, |_| 0),
+        },
+        (Input::One(capture), Some(filter)) => analysis.filtered(capture, |_| 0, filter),
+        (Input::Many(merged), None) => analysis.plain(merged, |m| m.current_input().unwrap_or(0)),
+        (Input::Many(merged), Some(filter)) => analysis.filtered(merged, |m| m.current_input().unwrap_or(0), filter),
+    }
+}
+
+struct Loop<S> {
+    pipeline: Pipeline<S>,
+    inputs: Vec<InputStory>,
+    bar: Bar,
+    number: u64,
+    time_ns: i64,
+}
+
+/// Number and time of a record; one without a time has that of the record before.
+#[inline]
+pub fn meta_of(record: &Record<'_>, number: u64, time_ns: &mut i64) -> FrameMeta {
+    if record.has_time() {
+        *time_ns = record.time_ns;
+    }
+    FrameMeta { number, time_ns: *time_ns, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface }
+}
+
+impl<S: Sink> Loop<S> {
+    fn plain<R: Source>(mut self, mut source: R, which: impl Fn(&R) -> usize) -> Analysis<S> {
+        let error = loop {
+            match source.advance() {
+                Ok(true) => {}
+                Ok(false) => break None,
+                Err(e) => break Some(e),
+            }
+            let record = source.record();
+            self.number += 1;
+            let meta = meta_of(&record, self.number, &mut self.time_ns);
+            self.inputs[which(&source)].frame(&record, meta.time_ns);
+            self.pipeline.frame(&meta, record.bytes, &mut Off);
+            self.bar.frame(&source);
+        };
+        self.done(error, source.metadata(), None)
+    }
+
+    fn filtered<R: Source>(mut self, mut source: R, which: impl Fn(&R) -> usize, mut filter: Filter) -> Analysis<S> {
+        let mut selection = Selection { text: filter.text().to_owned(), ..Selection::default() };
+        let mut probe = Probe::new();
+        filter.bind(&mut probe);
+        let connection = probe.want(CONNECTION, Need::Value);
+        let (mut first_ns, mut previous_ns) = (None, 0);
+        let error = loop {
+            match source.advance() {
+                Ok(true) => {}
+                Ok(false) => break None,
+                Err(e) => break Some(e),
+            }
+            let record = source.record();
+            self.number += 1;
+            let meta = meta_of(&record, self.number, &mut self.time_ns);
+            self.inputs[which(&source)].frame(&record, meta.time_ns);
+            probe.begin();
+            let interfaces = source.interfaces();
+            let info = FrameInfo {
+                number: self.number,
+                time_ns: record.has_time().then_some(record.time_ns),
+                first_ns: *first_ns.get_or_insert(meta.time_ns),
+                previous_ns: (self.number > 1).then_some(previous_ns),
+                wire_len: record.wire_len,
+                interface: interfaces
+                    .get(record.interface as usize)
+                    .filter(|i| i.name.is_some() || interfaces.len() > 1)
+                    .map(|_| record.interface),
+                interface_name: interfaces.get(record.interface as usize).and_then(|i| i.name.as_deref()),
+            };
+            previous_ns = meta.time_ns;
+            frame_fields::tell(&info, record.comments(), record.bytes, &mut probe);
+            self.pipeline.frame(&meta, record.bytes, &mut probe);
+            probe.end();
+            if filter.matches(&probe) {
+                let id = probe
+                    .values(connection)
+                    .next()
+                    .and_then(|(_, value)| if let Stored::U(id) = value { u32::try_from(id).ok() } else { None });
+                selection.add(self.number, id);
+            }
+            self.bar.frame(&source);
+        };
+        self.done(error, source.metadata(), Some(selection))
+    }
+
+    /// The main thread follows connections; `workers` others walk the file, decode, and look at checksums. So does the main thread
+    /// where it would wait for them.
+    fn threaded(mut self, file: &CaptureFile, workers: usize) -> Analysis<S> {
+        let records = file.records();
+        let walk = Mutex::new(Walk { file: file.bytes(), records, turn: 0, number: 0, time_ns: 0, error: None, empty: Vec::new() });
+        let options = self.pipeline.decode_options();
+        let total = file.bytes().len() as u64;
+        thread::scope(|scope| {
+            let (full, filled) = sync_channel::<Batch<'_>>(workers * AHEAD);
+            for _ in 0..workers {
+                let (walk, options, full) = (&walk, &options, full.clone());
+                scope.spawn(move || look_ahead(walk, options, &full));
+            }
+            drop(full);
+            // those that came before their turn
+            let mut early = BTreeMap::new();
+            let mut turn = 0;
+            loop {
+                let Some(batch) = early.remove(&turn) else {
+                    let next = match filled.try_recv() {
+                        Err(TryRecvError::Empty) => look(&walk, &options).or_else(|| filled.recv().ok()),
+                        next => next.ok(),
+                    };
+                    let Some(batch) = next else { break };
+                    early.insert(batch.turn, batch);
+                    continue;
+                };
+                turn += 1;
+                self.batch(batch, total, &walk);
+            }
+        });
+        let walk = walk.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let metadata: &Metadata = walk.records.metadata();
+        self.done(walk.error, metadata, None)
+    }
+
+    fn batch<'f>(&mut self, mut batch: Batch<'f>, total: u64, walk: &Mutex<Walk<'f>>) {
+        self.bar.at(batch.offset, total);
+        for group in batch.packets.chunks(GROUP) {
+            for (_, packet) in group {
+                // of TCP every payload is looked into, where of InfiniBand most are data
+                if let Body::Tcp(segment) = &packet.body {
+                    fetch(segment.payload, 0, HEADERS);
+                }
+            }
+            for (meta, packet) in group {
+                self.pipeline.packet(meta, packet, &mut Off);
+            }
+        }
+        merge(&mut self.inputs[0], &batch.story);
+        batch.records.clear();
+        batch.packets.clear();
+        batch.story = InputStory::default();
+        walk.lock().unwrap_or_else(PoisonError::into_inner).empty.push(batch);
+    }
+
+    fn done(mut self, error: Option<rdmascope_capture::Error>, metadata: &Metadata, selection: Option<Selection>) -> Analysis<S> {
+        if let Some(e) = &error {
+            let at = self.inputs.iter().position(|i| e.path().as_os_str() == std::ffi::OsStr::new(&i.path)).unwrap_or(0);
+            self.inputs[at].error = Some(e.to_string());
+        }
+        let (report, sink) = self.pipeline.finish();
+        let (lost_frames, hardware) = (metadata.lost_frames(), metadata.hardware.clone());
+        Analysis { report, sink, inputs: self.inputs, lost_frames, hardware, selection, error }
+    }
+}
+
+/// The file, as far as it was walked.
+struct Walk<'f> {
+    file: &'f [u8],
+    records: RecordIter<'f>,
+    /// The number of the next batch.
+    turn: u64,
+    number: u64,
+    time_ns: i64,
+    error: Option<rdmascope_capture::Error>,
+    /// Batches to be filled again.
+    empty: Vec<Batch<'f>>,
+}
+
+impl<'f> Walk<'f> {
+    /// The records of the next batch. The next record is found only from the one before, so what they lie in is asked of memory
+    /// first, all at once.
+    fn next(&mut self) -> Option<Batch<'f>> {
+        let mut batch = self.empty.pop().unwrap_or_default();
+        let end = self.records.offset() + BATCH_BYTES;
+        fetch(self.file, self.records.offset(), end);
+        while batch.records.len() < BATCH && self.records.offset() < end {
+            match self.records.next() {
+                Some(Ok(record)) => {
+                    self.number += 1;
+                    let meta = meta_of(&record, self.number, &mut self.time_ns);
+                    batch.story.frame(&record, meta.time_ns);
+                    batch.records.push((meta, record.bytes));
+                }
+                Some(Err(e)) => {
+                    self.error.get_or_insert(e);
+                    break;
+                }
+                None => break,
+            }
+        }
+        batch.offset = self.records.offset();
+        batch.turn = self.turn;
+        self.turn += 1;
+        (!batch.records.is_empty()).then_some(batch)
+    }
+}
+
+/// Reads a byte of each line of memory from `start` to `end`: none of these reads waits for another.
+fn fetch(file: &[u8], start: u64, end: u64) {
+    const LINE: usize = 64;
+    let end = usize::try_from(end).unwrap_or(usize::MAX).min(file.len());
+    let bytes = usize::try_from(start).ok().and_then(|start| file.get(start..end)).unwrap_or(&[]);
+    let sum = bytes.chunks(LINE).fold(0, |sum, line| sum ^ line[0]);
+    std::hint::black_box(sum);
+}
+
+/// Frames that were decoded, and what they add to the story of the input.
+#[derive(Default)]
+struct Batch<'f> {
+    turn: u64,
+    records: Vec<(FrameMeta, &'f [u8])>,
+    packets: Vec<(FrameMeta, Packet<'f>)>,
+    story: InputStory,
+    offset: u64,
+}
+
+/// Walks and decodes the next batch. `None` at the end.
+fn look<'f>(walk: &Mutex<Walk<'f>>, options: &frame::Options) -> Option<Batch<'f>> {
+    let mut batch = walk.lock().unwrap_or_else(PoisonError::into_inner).next()?;
+    let decoded = batch.records.iter().map(|(meta, bytes)| (*meta, frame::decode_and_check(meta.link_type, bytes, meta.wire_len, options)));
+    batch.packets.extend(decoded);
+    Some(batch)
+}
+
+fn look_ahead<'f>(walk: &Mutex<Walk<'f>>, options: &frame::Options, full: &SyncSender<Batch<'f>>) {
+    while let Some(batch) = look(walk, options) {
+        if full.send(batch).is_err() {
+            return;
+        }
+    }
+}
+
+fn merge(into: &mut InputStory, from: &InputStory) {
+    into.frames += from.frames;
+    into.bytes += from.bytes;
+    into.first = [into.first, from.first].into_iter().flatten().min();
+    into.last = [into.last, from.last].into_iter().flatten().max();
+    for link_type in &from.link_types {
+        if !into.link_types.contains(link_type) && into.link_types.len() < LINK_TYPES_MAX {
+            into.link_types.push(*link_type);
+        }
+    }
+}

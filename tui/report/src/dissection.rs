@@ -1,0 +1,114 @@
+//! One frame, from its record to an observer: what the capture knows of it, then what its bytes say. The one place in which
+//! commands meet decoding.
+
+use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::keys::Keyring;
+use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+use rdmascope_capture::{Interface, Record};
+use rdmascope_dissector::frame::{self, Addr, Packet};
+use rdmascope_dissector::trace::Trace;
+use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
+use std::fmt;
+
+/// Dissects the frames of a capture, in order.
+pub struct Dissection {
+    /// What earlier frames said, which later ones need: connections, messages in pieces, requests that wait for a reply.
+    pipeline: Pipeline,
+    number: u64,
+    first_ns: Option<i64>,
+    previous_ns: i64,
+}
+
+/// What is known of a frame when it was dissected.
+pub struct Dissected {
+    /// Number of the frame, from 1.
+    pub number: u64,
+    /// ns since the first frame.
+    pub relative_ns: i64,
+    /// ns since the Unix epoch.
+    pub time_ns: i64,
+    /// Bytes on the wire.
+    pub wire_len: u32,
+    /// Bytes in the capture.
+    pub cap_len: u32,
+    /// Innermost source address.
+    pub src: Addr,
+    /// Innermost destination address.
+    pub dst: Addr,
+    /// Name of what was found where no layer gave one.
+    pub other: &'static str,
+}
+
+impl Dissected {
+    /// Whether the capture has fewer bytes than there were on the wire.
+    pub fn is_cut(&self) -> bool {
+        self.cap_len < self.wire_len
+    }
+}
+
+impl Dissection {
+    /// At the start of a capture.
+    pub fn new(keyring: Keyring) -> Self {
+        Self { pipeline: Pipeline::new(Options { keyring, ..Options::default() }), number: 0, first_ns: None, previous_ns: 0 }
+    }
+
+    /// Dissects the next frame of the capture.
+    pub fn frame<T: Trace>(&mut self, record: &Record<'_>, interfaces: &[Interface], t: &mut T) -> Dissected {
+        self.number += 1;
+        let time_ns = record.has_time().then_some(record.time_ns);
+        let now = time_ns.unwrap_or(self.previous_ns);
+        let first_ns = *self.first_ns.get_or_insert(now);
+        if T::ON {
+            let info = FrameInfo {
+                number: self.number,
+                time_ns,
+                first_ns,
+                previous_ns: (self.number > 1).then_some(self.previous_ns),
+                wire_len: record.wire_len,
+                // as Wireshark: only formats that have interfaces say so
+                interface: interfaces
+                    .get(record.interface as usize)
+                    .filter(|i| i.name.is_some() || interfaces.len() > 1)
+                    .map(|_| record.interface),
+                interface_name: interfaces.get(record.interface as usize).and_then(|i| i.name.as_deref()),
+            };
+            frame_fields::tell(&info, record.comments(), record.bytes, t);
+        }
+        let packet = self.decode(record, now, t);
+        t.end();
+        self.previous_ns = now;
+        Dissected {
+            number: self.number,
+            relative_ns: now.saturating_sub(first_ns),
+            time_ns: now,
+            wire_len: record.wire_len,
+            cap_len: u32::try_from(record.bytes.len()).unwrap_or(u32::MAX),
+            src: packet.src,
+            dst: packet.dst,
+            other: packet.body.name(),
+        }
+    }
+
+    fn decode<'a, T: Trace>(&mut self, record: &Record<'a>, time_ns: i64, t: &mut T) -> Packet<'a> {
+        let options = self.pipeline.decode_options();
+        let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, t);
+        let Record { link_type, wire_len, interface, .. } = *record;
+        self.pipeline.packet(&FrameMeta { number: self.number, time_ns, link_type, wire_len, interface }, &packet, t);
+        packet
+    }
+}
+
+/// An address as the frame's line shows it.
+pub struct Shown(pub(crate) Addr);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Addr::None => Ok(()),
+            Addr::V4(a) => f.pad(&std::net::Ipv4Addr::from(a).to_string()),
+            Addr::V6(a) => f.pad(&std::net::Ipv6Addr::from(a).to_string()),
+            Addr::Lid(lid) => f.pad(&format!("LID {lid}")),
+            Addr::Mac(m) => f.pad(&m.map(|b| format!("{b:02x}")).join(":")),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What the command `rdmascope` says of captures: the analyzer's loop, reports, and the forms in which `dissect` writes frames.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`input`], [`analysis`] | captures opened and analysed, by several threads |
+//! | [`report`] | the analysis as text, JSON and HTML |
+//! | [`dissection`], [`output`] | frames as lines, trees, JSON, PDML and chosen fields |
+//! | [`live`] | what commands share about live captures |
+//! | [`fields`], [`stdout`], [`crew`] | names of fields and filters, standard output, work in threads that comes back in order |
+#![forbid(unsafe_code)]
+
+pub mod analysis;
+pub mod crew;
+pub mod dissection;
+pub mod fields;
+pub mod input;
+pub mod live;
+pub mod output;
+pub mod report;
+pub mod stdout;

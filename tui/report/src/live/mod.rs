@@ -1,0 +1,100 @@
+//! What commands share about live captures: signals, what is said beside the output, and the analysis of what is captured ([`monitor`]).
+
+pub mod monitor;
+
+use anyhow::Result;
+use rdmascope_capture::live::{Counters, LiveSource};
+use rdmascope_dissector::render::escaped;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Exit status of a second interrupt, which does not wait.
+const INTERRUPTED: i32 = 130;
+
+/// What signals ask for.
+#[derive(Clone, Debug, Default)]
+pub struct Signals {
+    /// To end with what came by now.
+    pub stop: Arc<AtomicBool>,
+    /// To begin a new file.
+    pub rotate: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// Listens to SIGINT and SIGTERM, which end; of two, the second at once.
+    pub fn listen() -> Result<Self> {
+        let signals = Self::default();
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, signals.stop.clone())?;
+            signal_hook::flag::register(signal, signals.stop.clone())?;
+        }
+        Ok(signals)
+    }
+
+    /// Listens to SIGHUP too, which begins a new file.
+    pub fn rotating(self) -> Result<Self> {
+        signal_hook::flag::register(SIGHUP, self.rotate.clone())?;
+        Ok(self)
+    }
+}
+
+/// Says something beside the output.
+pub fn say(text: &str) {
+    // a stderr that is closed is no reason to stop
+    let _ = writeln!(stderr(), "rdmascope: {}", escaped(text));
+}
+
+/// Tells what happened to interfaces.
+pub fn tell_events(source: &mut LiveSource) {
+    while let Some((name, event)) = source.event() {
+        say(&format!("{name}: {event}"));
+    }
+}
+
+/// The remarks on interfaces: offloads that change what is seen.
+pub fn tell_remarks(source: &LiveSource) {
+    use rdmascope_capture::Source;
+    for interface in source.interfaces() {
+        for remark in &interface.comments {
+            say(remark);
+        }
+    }
+}
+
+/// What an interface counted, in one line.
+pub fn counted(name: &str, c: &Counters) -> String {
+    use crate::report::words::{grouped, size};
+    format!(
+        "{name}: {} frames captured, {}; dropped {} by the kernel (ring full), {} by the interface",
+        grouped(c.delivered),
+        size(c.bytes),
+        grouped(c.dropped_by_kernel),
+        grouped(c.dropped_by_interface),
+    )
+}
+
+/// A line on a terminal that is written over and over.
+#[derive(Debug, Default)]
+pub struct Status {
+    is_shown: bool,
+}
+
+impl Status {
+    /// Shows the text in place of what the line had.
+    pub fn show(&mut self, text: &str) {
+        if stderr().is_terminal() {
+            self.is_shown = true;
+            let _ = write!(stderr(), "\r\x1b[K{text}");
+            let _ = stderr().flush();
+        }
+    }
+
+    /// Empties the line.
+    pub fn clear(&mut self) {
+        if std::mem::take(&mut self.is_shown) {
+            let _ = write!(stderr(), "\r\x1b[K");
+        }
+    }
+}

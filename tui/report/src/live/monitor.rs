@@ -1,0 +1,441 @@
+//! The analysis of a live capture: it has no end, so what is over is added up and let go; lines tell of it now and then, and metrics when
+//! they are asked for.
+
+use crate::analysis::{Analysis, InputStory, meta_of};
+use crate::live::{self, say};
+use crate::report::words::{count, duration, grouped, size};
+use crate::stdout::{Color, Out};
+use anyhow::{Context, Result};
+use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::finding::Findings;
+use rdmascope_analyzer::pipeline::Pipeline;
+use rdmascope_analyzer::report::{self, Connection, Report, Sink};
+use rdmascope_analyzer::rules::Rule;
+use rdmascope_capture::live::LiveSource;
+use rdmascope_capture::live::rdma::{self, Counter};
+use rdmascope_capture::{Record, Source};
+use rdmascope_dissector::frame::{self, Body};
+use rdmascope_dissector::trace::Off;
+use rdmascope_plugins::metrics::{self, Server, View};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Connections that ended and are kept one by one.
+const ENDED_MAX: usize = 256;
+/// ns after its end that a connection is let go: late packets still belong to it.
+const CLOSED_AFTER: i64 = 10_000_000_000;
+/// ns without a frame after which a connection is let go.
+const IDLE_AFTER: i64 = 3_600_000_000_000;
+/// Between two looks for connections to let go.
+const EXPIRE_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at the counters of RDMA devices.
+pub const HARDWARE_EVERY: Duration = Duration::from_secs(1);
+/// Frames between two looks at the clock.
+const LOOK_EVERY: u32 = 256;
+/// Commands in a line.
+const COMMANDS: usize = 4;
+
+fn now_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// The options of an analysis that has no end.
+pub fn endless(options: Options) -> Options {
+    Options { report_max: ENDED_MAX, fold: true, ..options }
+}
+
+/// Lets go of what is over.
+pub fn expire<S: Sink>(pipeline: &mut Pipeline<S>) {
+    pipeline.expire(now_ns(), CLOSED_AFTER, IDLE_AFTER);
+}
+
+/// The TCP port of an MPA handshake (RFC 5044, section 7.1), where the packet is part of one.
+pub fn mpa_port(body: &Body<'_>) -> Option<u16> {
+    match body {
+        Body::Tcp(s) if s.payload.starts_with(b"MPA ID Req Frame") => Some(s.dst_port),
+        Body::Tcp(s) if s.payload.starts_with(b"MPA ID Rep Frame") => Some(s.src_port),
+        _ => None,
+    }
+}
+
+/// An analysis that goes on.
+pub struct Monitor<S> {
+    /// Its state.
+    pub pipeline: Pipeline<S>,
+    decode: frame::Options,
+    story: InputStory,
+    number: u64,
+    time_ns: i64,
+    expired: Instant,
+}
+
+impl<S: Sink> Monitor<S> {
+    /// Begins, on these interfaces.
+    pub fn new(options: Options, sink: S, interfaces: &[String]) -> Self {
+        let pipeline = Pipeline::with_sink(endless(options), sink);
+        let decode = pipeline.decode_options();
+        let story = InputStory { path: interfaces.join(" and "), ..InputStory::default() };
+        Self { pipeline, decode, story, number: 0, time_ns: 0, expired: Instant::now() }
+    }
+
+    /// Takes a frame. Says on which TCP port an MPA handshake was seen in it.
+    #[inline]
+    pub fn frame(&mut self, record: &Record<'_>) -> Option<u16> {
+        self.number += 1;
+        let meta = meta_of(record, self.number, &mut self.time_ns);
+        self.story.frame(record, meta.time_ns);
+        let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &self.decode, &mut Off);
+        self.pipeline.packet(&meta, &packet, &mut Off);
+        mpa_port(&packet.body)
+    }
+
+    /// To be called a few times a second.
+    pub fn expire(&mut self) {
+        if self.expired.elapsed() >= EXPIRE_EVERY {
+            self.expired = Instant::now();
+            expire(&mut self.pipeline);
+        }
+    }
+
+    fn finish(self, mut source: LiveSource, error: Option<rdmascope_capture::Error>) -> Analysis<S> {
+        source.counters();
+        let (lost_frames, hardware) = (source.metadata().lost_frames(), source.metadata().hardware.clone());
+        let (report, sink) = self.pipeline.finish();
+        let mut story = self.story;
+        story.error = error.as_ref().map(ToString::to_string);
+        Analysis { report, sink, inputs: vec![story], lost_frames, hardware, selection: None, error }
+    }
+}
+
+/// Metrics, for those who ask.
+pub struct Metrics {
+    server: Server,
+    rdma_root: PathBuf,
+}
+
+impl Metrics {
+    /// Listens.
+    pub fn start(address: SocketAddr, rdma_root: &Path) -> Result<Self> {
+        let server = Server::start(address).with_context(|| format!("{address} cannot be listened on"))?;
+        let note = if address.ip().is_loopback() { "" } else { "; whoever reaches that address can read them" };
+        say(&format!("metrics at http://{}/metrics{note}", server.address()));
+        Ok(Self { server, rdma_root: rdma_root.to_owned() })
+    }
+
+    /// Answers who asks now.
+    #[inline]
+    pub fn serve<S: Sink>(&mut self, monitor: &Monitor<S>, source: &mut LiveSource) {
+        while let Some(asked) = self.server.asked() {
+            let counters = source.counters();
+            let names = source.interfaces().iter().map(|i| i.name.clone().unwrap_or_default());
+            let interfaces: Vec<_> = names.zip(counters).collect();
+            asked.answer(metrics::render(&View {
+                started_ns: source.started_ns(),
+                capture: &monitor.pipeline.capture(),
+                totals: &monitor.pipeline.totals(),
+                findings: monitor.pipeline.findings(),
+                interfaces: &interfaces,
+                hardware: &rdma::counters(&self.rdma_root),
+            }));
+        }
+    }
+}
+
+/// `analyze -i`.
+pub struct Watch {
+    /// Between two rounds of lines.
+    pub every: Option<Duration>,
+    /// Whether they go to standard error.
+    pub lines_aside: bool,
+    /// Where to serve metrics.
+    pub metrics: Option<SocketAddr>,
+    /// When to end.
+    pub until: Option<Duration>,
+    /// After how many frames to end.
+    pub frames: Option<u64>,
+    /// Where the kernel shows RDMA devices.
+    pub rdma_root: PathBuf,
+}
+
+impl Watch {
+    /// Analyses until the source is over.
+    pub fn run<S: Sink>(self, mut source: LiveSource, options: Options, sink: S, color: Color) -> Result<Analysis<S>> {
+        let names: Vec<String> = source.interfaces().iter().filter_map(|i| i.name.clone()).collect();
+        let mut monitor = Monitor::new(options, sink, &names);
+        let mut metrics = self.metrics.map(|address| Metrics::start(address, &self.rdma_root)).transpose()?;
+        let mut rounds = Rounds::new(source.metadata().hardware.last());
+        let begun = Instant::now();
+        let mut next = self.every.map(|every| begun + every);
+        let (mut since, mut looked) = (0, Instant::now());
+        let error = loop {
+            match source.advance() {
+                Ok(true) => {
+                    if let Some(port) = monitor.frame(&source.record()) {
+                        source.learn_tcp_port(port)?;
+                    }
+                    since += 1;
+                    if self.frames.is_some_and(|n| monitor.number >= n) {
+                        break None;
+                    }
+                    if since < LOOK_EVERY {
+                        continue;
+                    }
+                }
+                Ok(false) if source.is_over() => break None,
+                Ok(false) => {}
+                Err(e) => break Some(e),
+            }
+            since = 0;
+            monitor.expire();
+            if looked.elapsed() >= HARDWARE_EVERY {
+                looked = Instant::now();
+                source.sample_hardware(&self.rdma_root);
+            }
+            live::tell_events(&mut source);
+            if let Some(metrics) = &mut metrics {
+                metrics.serve(&monitor, &mut source);
+            }
+            let now = Instant::now();
+            if let (Some(at), Some(every)) = (next, self.every)
+                && now >= at
+            {
+                next = Some((at + every).max(now));
+                let counters = source.counters();
+                let dropped =
+                    counters.iter().map(|c| [c.dropped_by_kernel, c.dropped_by_interface]).fold([0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
+                source.sample_hardware(&self.rdma_root);
+                let hardware = source.metadata().hardware.last();
+                let lines = rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), dropped, hardware, now_ns());
+                if self.lines_aside {
+                    eprint!("{lines}");
+                } else {
+                    let mut out = Out::new(color);
+                    out.buffer.extend_from_slice(lines.as_bytes());
+                    out.finish()?;
+                }
+            }
+            if self.until.is_some_and(|t| begun.elapsed() >= t) {
+                break None;
+            }
+        };
+        source.sample_hardware(&self.rdma_root);
+        live::tell_events(&mut source);
+        Ok(monitor.finish(source, error))
+    }
+}
+
+/// What a connection had at the end of a round.
+#[derive(Clone, Debug, Default)]
+struct Had {
+    bytes: u64,
+    messages: [u64; 2],
+    rdma: [u64; 2],
+    stalls: u64,
+    again: u64,
+    naks: u64,
+    congestion: u64,
+    /// By command: how many, and how long together.
+    commands: BTreeMap<&'static str, (u64, i64)>,
+}
+
+impl Had {
+    fn of(c: &Connection) -> Self {
+        Self {
+            bytes: c.throughput.iter().map(|(_, client, server)| client + server).sum(),
+            messages: c.sides.map(|s| s.messages),
+            rdma: [c.rdma.read_bytes, c.rdma.write_bytes],
+            stalls: c.sides.iter().map(|s| s.stalls).sum(),
+            again: c.health.retransmissions,
+            naks: c.health.naks + c.health.rnr_naks,
+            congestion: c.health.cnps + c.health.ecn_marked,
+            commands: c.commands.iter().map(|k| (k.name, (k.count, k.latency.sum()))).collect(),
+        }
+    }
+}
+
+/// Lines, a round of them every so often; each tells of the time since the last.
+struct Rounds {
+    had: HashMap<u32, Had>,
+    findings: Vec<u64>,
+    frames: u64,
+    dropped: [u64; 2],
+    hardware: Vec<Counter>,
+}
+
+impl Rounds {
+    fn new(hardware: Vec<Counter>) -> Self {
+        Self { had: HashMap::new(), findings: vec![0; Rule::ALL.len()], frames: 0, dropped: [0; 2], hardware }
+    }
+
+    fn lines(&mut self, report: &Report, findings: &Findings, dropped: [u64; 2], hardware: Vec<Counter>, now: i64) -> String {
+        let mut out = String::new();
+        let clock = now.div_euclid(1_000_000_000).rem_euclid(86_400);
+        let clock = format!("{:02}:{:02}:{:02}Z", clock / 3600, clock / 60 % 60, clock % 60);
+        let mut had = HashMap::with_capacity(report.connections.len());
+        let mut idle = 0u64;
+        for c in &report.connections {
+            // the number that does not change
+            let id = c.followed_as.first().copied().unwrap_or(c.id);
+            let now_has = Had::of(c);
+            let before = self.had.get(&id).cloned().unwrap_or_default();
+            if now_has.bytes == before.bytes {
+                idle += u64::from(c.closed.is_none());
+            } else {
+                let _ = writeln!(out, "{clock} {}", line(c, id, &now_has, &before));
+            }
+            had.insert(id, now_has);
+        }
+        self.had = had;
+        let mut rest = format!(
+            "{clock} all: {}, {} by the kernel and {} by the interface dropped",
+            count(report.capture.frames - self.frames, "frame"),
+            grouped(dropped[0] - self.dropped[0]),
+            grouped(dropped[1] - self.dropped[1])
+        );
+        if idle > 0 {
+            let _ = write!(rest, "; {} idle", count(idle, "connection"));
+        }
+        for (rule, before) in Rule::ALL.iter().zip(&mut self.findings) {
+            let n = findings.occurrences(*rule);
+            if n > *before {
+                let _ = write!(rest, "; {} +{}", rule.id(), grouped(n - *before));
+            }
+            *before = n;
+        }
+        for counter in &hardware {
+            let before = self.hardware.iter().find(|c| c.is_same(counter)).map_or(0, |c| c.value);
+            if counter.value > before {
+                let _ = write!(rest, "; {counter} +{}", grouped(counter.value - before));
+            }
+        }
+        self.hardware = hardware;
+        self.frames = report.capture.frames;
+        self.dropped = dropped;
+        out.push_str(&rest);
+        out.push('\n');
+        out
+    }
+}
+
+fn line(c: &Connection, id: u32, now: &Had, before: &Had) -> String {
+    let mut line = format!(
+        "connection {id} {} → {} {}{}: {}, messages ▸ {} ◂ {}",
+        report::address(&c.peers[0].address),
+        report::address(&c.peers[1].address),
+        c.protocol.name(),
+        c.transport.map_or_else(String::new, |t| format!(" over {}", t.name())),
+        size(now.bytes - before.bytes),
+        grouped(now.messages[0] - before.messages[0]),
+        grouped(now.messages[1] - before.messages[1]),
+    );
+    let mut commands: Vec<(&str, u64, i64)> = now
+        .commands
+        .iter()
+        .map(|(name, (n, sum))| {
+            let (n_before, sum_before) = before.commands.get(name).copied().unwrap_or_default();
+            (*name, n - n_before, sum - sum_before)
+        })
+        .filter(|(_, n, _)| *n > 0)
+        .collect();
+    commands.sort_by_key(|(name, n, _)| (std::cmp::Reverse(*n), *name));
+    for (name, n, sum) in commands.iter().take(COMMANDS) {
+        let _ = write!(line, ", {name} {} of {}", grouped(*n), duration(sum / (*n).max(1) as i64));
+    }
+    if commands.len() > COMMANDS {
+        let _ = write!(line, ", {} other requests", grouped(commands[COMMANDS..].iter().map(|c| c.1).sum()));
+    }
+    let rdma = [now.rdma[0] - before.rdma[0], now.rdma[1] - before.rdma[1]];
+    if rdma != [0; 2] {
+        let _ = write!(line, ", RDMA {} read {} written", size(rdma[0]), size(rdma[1]));
+    }
+    if let [Some(client), Some(server)] = c.sides.map(|s| s.held_last) {
+        let _ = write!(line, ", credits {client}/{server}");
+    }
+    for (what, n) in [
+        ("stalls", now.stalls - before.stalls),
+        ("retransmitted", now.again - before.again),
+        ("NAK", now.naks - before.naks),
+        ("congestion", now.congestion - before.congestion),
+    ] {
+        if n > 0 {
+            let _ = write!(line, ", {what} {}", grouped(n));
+        }
+    }
+    if let Some((_, how, _)) = c.closed {
+        let _ = write!(line, ", ended ({how})");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdmascope_analyzer::report::{Protocol, Quiet, Transport};
+    use rdmascope_capture::{OpenOptions, open};
+
+    #[test]
+    fn a_round_tells_of_the_time_since_the_last() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/smb-roce/smb-roce.pcap");
+        let mut capture = open(path, OpenOptions::new()).unwrap();
+        let mut monitor = Monitor::new(Options::default(), Quiet, &["eth0".to_owned()]);
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("mlx5_0/ports/1/hw_counters");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("out_of_sequence"), "5").unwrap();
+        let mut rounds = Rounds::new(rdma::counters(root.path()));
+        let mut n = 0;
+        while capture.advance().unwrap() && n < 100 {
+            n += 1;
+            assert_eq!(monitor.frame(&capture.record()), None);
+        }
+        let first =
+            rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), [3, 0], rdma::counters(root.path()), 45_000_000_000);
+        assert!(first.starts_with("00:00:45Z connection "), "{first}");
+        assert!(first.contains("192.0.2.2 → 192.0.2.1 SMB Direct over RoCEv2: "), "{first}");
+        assert!(first.contains(" all: 100 frames, 3 by the kernel and 0 by the interface dropped; "), "{first}");
+        assert!(first.contains("; CM-REJECT +1"), "{first}");
+        std::fs::write(folder.join("out_of_sequence"), "7").unwrap();
+        let second =
+            rounds.lines(&monitor.pipeline.snapshot(), monitor.pipeline.findings(), [3, 1], rdma::counters(root.path()), 55_000_000_000);
+        assert_eq!(
+            second,
+            "00:00:55Z all: 0 frames, 0 by the kernel and 1 by the interface dropped; 1 connection idle; mlx5_0/1 out_of_sequence +2\n"
+        );
+    }
+
+    #[test]
+    fn connections_that_come_and_go_are_added_up() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/smb-roce/smb-roce.pcap");
+        let mut capture = open(path, OpenOptions::new()).unwrap();
+        let mut frames = Vec::new();
+        while let Some(record) = capture.next().unwrap() {
+            frames.push((record.bytes.to_vec(), record.wire_len, record.link_type));
+        }
+        let mut monitor = Monitor::new(Options { check_crc: false, ..Options::default() }, Quiet, &[]);
+        let (mut time, rounds) = (0i64, 700u16);
+        for round in 0..rounds {
+            for (bytes, wire_len, link_type) in &mut frames {
+                // other addresses each time
+                bytes[27..29].copy_from_slice(&round.to_be_bytes());
+                bytes[31..33].copy_from_slice(&round.to_be_bytes());
+                time += 1_000_000;
+                monitor.frame(&Record::new(time, 0, *link_type, *wire_len, bytes));
+            }
+            monitor.pipeline.expire(time + CLOSED_AFTER + 1, CLOSED_AFTER, IDLE_AFTER);
+        }
+        let totals = monitor.pipeline.totals();
+        let row = totals.rows().iter().find(|r| (r.transport, r.protocol) == (Transport::RoceV2, Protocol::SmbDirect)).unwrap();
+        assert_eq!((row.connections, row.open), (u64::from(rounds), 0));
+        let reads = row.commands.find("READ").unwrap();
+        assert_eq!(reads.count % u64::from(rounds), 0);
+        assert_eq!(reads.latency.count() + reads.unanswered, reads.count);
+        let report = monitor.pipeline.snapshot();
+        assert!(report.connections.len() < ENDED_MAX + 64 && report.folded.connections() > 300);
+        // the same rules were broken each time; of the connections that are let go the findings stay, together
+        assert!(report.findings.len() < 4096 && report.findings.dropped() == 0);
+        assert_eq!(monitor.pipeline.findings().occurrences(Rule::CmReject), u64::from(rounds));
+    }
+}

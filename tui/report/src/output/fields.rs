@@ -1,0 +1,238 @@
+//! `-T fields -e FIELD…`: a line per frame with the values asked for, for awk, spreadsheets and scripts.
+
+use anyhow::{Result, bail};
+use rdmascope_dissector::field::{Def, Kind};
+use rdmascope_dissector::probe::{Need, Probe, Slot};
+use rdmascope_dissector::render::{Stored, Style, escaped, is_text, is_unsafe, show, show_into};
+
+/// What `-E` says. Keys and values are tshark's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    header: bool,
+    bom: bool,
+    separator: char,
+    aggregator: char,
+    occurrence: Occurrence,
+    quote: Option<char>,
+    escape: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occurrence {
+    First,
+    Last,
+    All,
+}
+
+impl Default for Options {
+    /// tshark's.
+    fn default() -> Self {
+        Self { header: false, bom: false, separator: '\t', aggregator: ',', occurrence: Occurrence::All, quote: None, escape: true }
+    }
+}
+
+impl Options {
+    /// Those of CSV, RFC 4180; several values of a field stand in one cell with semicolons between them.
+    pub fn csv() -> Self {
+        Self { header: true, separator: ',', aggregator: ';', quote: Some('"'), ..Self::default() }
+    }
+
+    /// Reads `key=value` pairs; several may stand in one argument, with commas between them.
+    pub fn with(self, arguments: &[String]) -> Result<Self> {
+        let mut o = self;
+        for argument in arguments {
+            let mut rest = argument.as_str();
+            while !rest.is_empty() {
+                let Some((key, value)) = rest.split_once('=') else { bail!("-E wants key=value, not \"{rest}\"") };
+                // the comma may be a value itself: separator=, and aggregator=,
+                let first = value.chars().next().map_or(0, char::len_utf8);
+                let end = value[first..].find(',').map_or(value.len(), |i| first + i);
+                o.set(key, &value[..end])?;
+                rest = value[end..].strip_prefix(',').unwrap_or("");
+            }
+        }
+        Ok(o)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        let yes = || match value {
+            "y" => Ok(true),
+            "n" => Ok(false),
+            _ => bail!("-E {key} is y or n, not \"{value}\""),
+        };
+        let character = || -> Result<char> {
+            let mut chars = value.chars();
+            Ok(match (value, chars.next(), chars.next()) {
+                ("/t", ..) => '\t',
+                ("/s", ..) => ' ',
+                (_, Some(c), None) => c,
+                _ => bail!("-E {key} is /t, /s or one character, not \"{value}\""),
+            })
+        };
+        match key {
+            "header" => self.header = yes()?,
+            "bom" => self.bom = yes()?,
+            "escape" => self.escape = yes()?,
+            "separator" => self.separator = character()?,
+            "aggregator" => self.aggregator = character()?,
+            "occurrence" => {
+                self.occurrence = match value {
+                    "f" => Occurrence::First,
+                    "l" => Occurrence::Last,
+                    "a" => Occurrence::All,
+                    _ => bail!("-E occurrence is f (first), l (last) or a (all), not \"{value}\""),
+                }
+            }
+            "quote" => {
+                self.quote = match value {
+                    "d" => Some('"'),
+                    "s" => Some('\''),
+                    "n" => None,
+                    _ => bail!("-E quote is d (double), s (single) or n (none), not \"{value}\""),
+                }
+            }
+            _ => bail!("-E has no key \"{key}\"; there are header, separator, occurrence, aggregator, quote, escape and bom"),
+        }
+        Ok(())
+    }
+}
+
+/// Frames in the form of `-T fields` and `-T csv`.
+pub struct Fields {
+    options: Options,
+    names: Vec<String>,
+    slots: Vec<Slot>,
+    text: String,
+    separator: Vec<u8>,
+    aggregator: Vec<u8>,
+}
+
+impl Fields {
+    /// Asks the probe for what these fields need.
+    pub fn new(mut options: Options, fields: &[Def], probe: &mut Probe, is_terminal: bool) -> Self {
+        // no option lets a stranger's text command a terminal
+        options.escape |= is_terminal;
+        let bytes = |c: char| c.to_string().into_bytes();
+        Self {
+            separator: bytes(options.separator),
+            aggregator: bytes(options.aggregator),
+            names: fields.iter().map(|d| d.name.to_owned()).collect(),
+            slots: fields.iter().map(|d| probe.want(d, Need::Value)).collect(),
+            text: String::new(),
+            options,
+        }
+    }
+
+    /// Appends the header, where one is wanted.
+    pub fn begin(&self, out: &mut Vec<u8>) {
+        if self.options.bom {
+            out.extend_from_slice("\u{feff}".as_bytes());
+        }
+        if self.options.header {
+            out.extend_from_slice(self.names.join(&self.options.separator.to_string()).as_bytes());
+            out.push(b'\n');
+        }
+    }
+
+    /// Appends a frame.
+    pub fn frame(&mut self, out: &mut Vec<u8>, probe: &Probe) {
+        for i in 0..self.slots.len() {
+            if i > 0 {
+                out.extend_from_slice(&self.separator);
+            }
+            let slot = self.slots[i];
+            if !probe.has(slot) {
+                continue;
+            }
+            self.quote(out);
+            let mut values = probe.values(slot);
+            match self.options.occurrence {
+                Occurrence::First => {
+                    if let Some((def, v)) = values.next() {
+                        self.value(out, def, v);
+                    }
+                }
+                Occurrence::Last => {
+                    if let Some((def, v)) = values.last() {
+                        self.value(out, def, v);
+                    }
+                }
+                Occurrence::All => {
+                    for (n, (def, v)) in values.enumerate() {
+                        if n > 0 {
+                            out.extend_from_slice(&self.aggregator);
+                        }
+                        self.value(out, def, v);
+                    }
+                }
+            }
+            self.quote(out);
+        }
+        out.push(b'\n');
+    }
+
+    fn quote(&self, out: &mut Vec<u8>) {
+        if let Some(q) = self.options.quote {
+            out.push(q as u8);
+        }
+    }
+
+    #[inline]
+    fn value(&mut self, out: &mut Vec<u8>, def: Def, v: Stored<'_>) {
+        match def.kind {
+            Kind::Protocol if !matches!(v, Stored::Text(_)) => return out.extend_from_slice(def.name.as_bytes()),
+            Kind::None => return out.push(b'1'),
+            _ => {}
+        }
+        if !is_text(def, v) {
+            return show_into(out, def, v, Style::Fields);
+        }
+        let text = match v {
+            Stored::Text(text) => text,
+            _ => {
+                self.text = show(def, v, Style::Fields);
+                &self.text
+            }
+        };
+        let special = |c: char| c == '\\' || is_unsafe(c) || self.options.quote == Some(c);
+        if !text.contains(special) {
+            return out.extend_from_slice(text.as_bytes());
+        }
+        for c in text.chars() {
+            let mut buffer = [0; 4];
+            let c_text: &str = c.encode_utf8(&mut buffer);
+            if self.options.quote == Some(c) {
+                // as in CSV: a quote inside of quotes is doubled
+                out.extend_from_slice(c_text.as_bytes());
+                out.extend_from_slice(c_text.as_bytes());
+            } else if self.options.escape && c == '\\' {
+                out.extend_from_slice(b"\\\\");
+            } else if self.options.escape && is_unsafe(c) {
+                out.extend_from_slice(escaped(c_text).as_bytes());
+            } else {
+                out.extend_from_slice(c_text.as_bytes());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Options> {
+        Options::default().with(&arguments.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_may_stand_alone_or_together() {
+        let together = parse(&["header=y,separator=,,occurrence=f,quote=d"]).unwrap();
+        let alone = parse(&["header=y", "separator=,", "occurrence=f", "quote=d"]).unwrap();
+        assert_eq!(together, alone);
+        assert_eq!((together.separator, together.header, together.quote), (',', true, Some('"')));
+        assert_eq!(parse(&["separator=/s"]).unwrap().separator, ' ');
+        for wrong in ["header", "header=maybe", "separator=ab", "quote=x", "occurrence=2", "colour=red"] {
+            assert!(parse(&[wrong]).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! `-T json`: one array of frames, as tshark writes it. Written straight from the tree; no JSON value is ever built.
+//!
+//! * A layer or subtree is an object under its name. A field that has both a value and children (flags and their bits) is
+//!   two keys: `"smb_direct.flags": "0x0001"` and `"smb_direct.flags_tree": {…}`.
+//! * A name that occurs several times among the same siblings is repeated, as tshark repeats it; most readers keep the last.
+//!   With `--no-duplicate-keys` such a key is there once, and its value is an array, also as in tshark.
+//! * Where decoding stopped, `_ws.malformed` (`_ws.short` where the capture cut the frame) says why.
+
+use super::{Index, faults};
+use crate::dissection::Dissected;
+use rdmascope_dissector::field::{Def, Kind};
+use rdmascope_dissector::render::{Style, json_string, json_value, show_unsigned};
+use rdmascope_dissector::trace::{Kept, Node, Tree};
+
+/// Frames in the form of `-T json`.
+#[derive(Clone)]
+pub struct Json {
+    index: Index,
+    unique: bool,
+    any: bool,
+    keys: Keys,
+    /// The depths of the objects that are open.
+    stack: Vec<u8>,
+}
+
+/// Depth of indentation of a layer's key.
+const LAYER: usize = 8;
+
+/// The end of an object: a new line, and spaces to take as many of as are wanted.
+const NEW_LINE: &[u8; 129] = &{
+    let mut text = [b' '; 129];
+    text[0] = b'\n';
+    text
+};
+
+fn line(out: &mut Vec<u8>, indent: usize) {
+    const MOST: usize = 32;
+    match NEW_LINE.first_chunk::<MOST>() {
+        Some(text) if indent < MOST => put(out, text, 1 + indent),
+        _ => out.extend_from_slice(&NEW_LINE[..1 + indent.min(128)]),
+    }
+}
+
+/// Appends the first `len` bytes of `text`. All of it is copied, which takes no loop, and what is too much is taken back.
+#[inline(always)]
+fn put<const N: usize>(out: &mut Vec<u8>, text: &[u8; N], len: usize) {
+    let end = out.len() + len;
+    out.extend_from_slice(text);
+    out.truncate(end);
+}
+
+/// What stands in front of a value. It depends on the field and its depth alone, so it is made once and copied from then on.
+#[derive(Clone)]
+struct Keys {
+    keys: Vec<Key>,
+}
+
+#[derive(Clone, Copy)]
+struct Key {
+    /// [`FieldDef::id`](rdmascope_dissector::field::FieldDef::id).
+    id: u32,
+    indent: u8,
+    tree: bool,
+    /// 0 where no key is remembered.
+    len: u8,
+    /// `,\n        "udp.port": "` or, of a subtree beside a value, `,\n        "udp.flags_tree": {`.
+    text: [u8; Keys::TEXT],
+}
+
+impl Keys {
+    /// Keys that are remembered, a power of two: many more than one capture has fields. Where three fall together, the later two stay.
+    const SIZE: usize = 2048;
+    /// Bytes of a key that are copied without a look at its length, and those that it may have at most to be remembered.
+    const MOSTLY: usize = 64;
+    const TEXT: usize = 128;
+
+    fn new() -> Self {
+        Self { keys: vec![Key { id: 0, indent: 0, tree: false, len: 0, text: [0; Self::TEXT] }; Self::SIZE] }
+    }
+
+    /// Appends the key of a field, up to where its value begins; the comma in front only if it is not the first of its object.
+    #[inline]
+    fn put(&mut self, out: &mut Vec<u8>, def: Def, indent: usize, tree: bool, first: bool) {
+        let at = (def.id as usize).wrapping_add(indent << 3 | usize::from(tree)) % Self::SIZE;
+        let is = |key: &Key| key.id == def.id && usize::from(key.indent) == indent && key.tree == tree && key.len > 0;
+        let key = match &self.keys[at] {
+            key if is(key) => key,
+            _ if is(&self.keys[at ^ 1]) => &self.keys[at ^ 1],
+            _ => return self.make(out, at, def, indent, tree, first),
+        };
+        let (skipped, len) = (usize::from(first), usize::from(key.len));
+        if let (Some(text), true) = (key.text[skipped..].first_chunk::<{ Self::MOSTLY }>(), len <= Self::MOSTLY) {
+            return put(out, text, len - skipped);
+        }
+        out.extend_from_slice(&key.text[skipped..len]);
+    }
+
+    #[cold]
+    fn make(&mut self, out: &mut Vec<u8>, at: usize, def: Def, indent: usize, tree: bool, first: bool) {
+        let mut text = vec![b','];
+        line(&mut text, indent);
+        key(&mut text, def.name, if tree { "_tree" } else { "" });
+        text.push(if tree { b'{' } else { b'"' });
+        if let (true, Ok(indent), Ok(len)) = (text.len() <= Self::TEXT, u8::try_from(indent), u8::try_from(text.len())) {
+            // what was here goes next door, where it is still found
+            self.keys[at ^ 1] = self.keys[at];
+            let key = &mut self.keys[at];
+            (key.id, key.indent, key.tree, key.len) = (def.id, indent, tree, len);
+            key.text[..text.len()].copy_from_slice(&text);
+        }
+        out.extend_from_slice(&text[usize::from(first)..]);
+    }
+}
+
+impl Json {
+    /// `unique`: members of one name become an array.
+    pub fn new(unique: bool) -> Self {
+        Self { index: Index::new(), unique, any: false, keys: Keys::new(), stack: Vec::new() }
+    }
+
+    /// Opens the array.
+    pub fn begin(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"[");
+    }
+
+    /// Closes the array.
+    pub fn end(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(if self.any { b"\n]\n" } else { b"]\n" });
+    }
+
+    /// What comes next is, or is not, the first frame of the array.
+    pub fn is_first(&mut self, first: bool) {
+        self.any = !first;
+    }
+
+    /// Appends a frame.
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree) {
+        out.extend_from_slice(if self.any { b",\n  {\n    \"_index\": \"" } else { b"\n  {\n    \"_index\": \"" });
+        self.any = true;
+        out.extend_from_slice(self.index.of(d.time_ns));
+        out.extend_from_slice(b"\",\n    \"_type\": \"doc\",\n    \"_score\": null,\n    \"_source\": {\n      \"layers\": {");
+        let mut first = true;
+        if self.unique {
+            let top: Vec<usize> = children(tree, None);
+            first = top.is_empty();
+            object(out, tree, &top, LAYER);
+        } else {
+            self.nodes(out, tree);
+            first &= tree.nodes.is_empty();
+        }
+        let cut = d.is_cut();
+        for (name, why) in faults(tree, cut) {
+            if !first {
+                out.push(b',');
+            }
+            first = false;
+            line(out, LAYER);
+            key(out, name, "");
+            out.push(b'"');
+            json_string(out, &why);
+            out.push(b'"');
+        }
+        out.extend_from_slice(b"\n      }\n    }\n  }");
+    }
+
+    /// All nodes in order, opening and closing objects as the depth changes.
+    fn nodes(&mut self, out: &mut Vec<u8>, tree: &Tree) {
+        self.stack.clear();
+        let mut indent = LAYER;
+        let mut fresh = true;
+        let nodes = &tree.nodes;
+        for (i, node) in nodes.iter().enumerate() {
+            // close what this node is not inside of
+            while self.stack.last().is_some_and(|depth| *depth >= node.depth) {
+                self.stack.pop();
+                indent -= 2;
+                line(out, indent);
+                out.push(b'}');
+                fresh = false;
+            }
+            let parent = nodes.get(i + 1).is_some_and(|next| next.depth > node.depth);
+            let valued = !parent || has_value(node);
+            self.keys.put(out, node.def, indent, false, fresh);
+            if valued {
+                value(out, tree, node);
+            }
+            fresh = false;
+            if !parent {
+                continue;
+            }
+            if valued {
+                self.keys.put(out, node.def, indent, true, false);
+            } else if let Some(quote) = out.last_mut() {
+                *quote = b'{';
+            }
+            self.stack.push(node.depth);
+            indent += 2;
+            fresh = true;
+        }
+        while self.stack.pop().is_some() {
+            indent -= 2;
+            line(out, indent);
+            out.push(b'}');
+        }
+    }
+}
+
+fn key(out: &mut Vec<u8>, name: &str, suffix: &str) {
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(suffix.as_bytes());
+    out.extend_from_slice(b"\": ");
+}
+
+/// Whether the node shows a value of its own beside its children.
+pub(super) fn has_value(node: &Node) -> bool {
+    !matches!(node.value, Kept::None) || node.def.kind == Kind::Bytes
+}
+
+/// Appends a value and the quote behind it.
+#[inline]
+fn value(out: &mut Vec<u8>, tree: &Tree, node: &Node) {
+    match node.value {
+        // the most common by far
+        Kept::U(v) => show_unsigned(out, node.def, v, Style::Json),
+        _ => json_value(out, node.def, tree.stored(node), Style::Json),
+    }
+    out.push(b'"');
+}
+
+/// The indices of the children of a node, or of the layers.
+fn children(tree: &Tree, of: Option<usize>) -> Vec<usize> {
+    let (from, depth) = of.map_or((0, 0), |at| (at + 1, tree.nodes[at].depth.saturating_add(1)));
+    let mut found = Vec::new();
+    for (i, node) in tree.nodes.iter().enumerate().skip(from) {
+        if node.depth < depth {
+            break;
+        }
+        if node.depth == depth {
+            found.push(i);
+        }
+    }
+    found
+}
+
+/// The members of an object, each key once.
+fn object(out: &mut Vec<u8>, tree: &Tree, members: &[usize], indent: usize) {
+    // by name, then in order of appearance; groups again by their first member
+    let mut sorted: Vec<usize> = members.to_vec();
+    sorted.sort_by_key(|i| (tree.nodes[*i].def.id, *i));
+    let mut groups: Vec<&[usize]> = sorted.chunk_by(|a, b| tree.nodes[*a].def.id == tree.nodes[*b].def.id).collect();
+    groups.sort_by_key(|g| g[0]);
+    let mut fresh = true;
+    let comma = |out: &mut Vec<u8>, fresh: &mut bool| {
+        if !*fresh {
+            out.push(b',');
+        }
+        *fresh = false;
+        line(out, indent);
+    };
+    for group in groups {
+        let name = tree.nodes[group[0]].def.name;
+        let values: Vec<usize> = group.iter().copied().filter(|i| has_value(&tree.nodes[*i]) || !tree.has_children(*i)).collect();
+        let parents: Vec<usize> = group.iter().copied().filter(|i| tree.has_children(*i)).collect();
+        if !values.is_empty() {
+            comma(out, &mut fresh);
+            key(out, name, "");
+            list(out, &values, indent, &mut |out, i, _| {
+                out.push(b'"');
+                value(out, tree, &tree.nodes[i]);
+            });
+        }
+        if !parents.is_empty() {
+            comma(out, &mut fresh);
+            key(out, name, if values.is_empty() { "" } else { "_tree" });
+            list(out, &parents, indent, &mut |out, i, indent| {
+                out.push(b'{');
+                object(out, tree, &children(tree, Some(i)), indent + 2);
+                line(out, indent);
+                out.push(b'}');
+            });
+        }
+    }
+}
+
+fn list(out: &mut Vec<u8>, items: &[usize], indent: usize, write: &mut dyn FnMut(&mut Vec<u8>, usize, usize)) {
+    if let [only] = items {
+        return write(out, *only, indent);
+    }
+    out.push(b'[');
+    for (n, item) in items.iter().enumerate() {
+        if n > 0 {
+            out.push(b',');
+        }
+        line(out, indent + 2);
+        write(out, *item, indent + 2);
+    }
+    line(out, indent);
+    out.push(b']');
+}

@@ -1,0 +1,68 @@
+//! `-s`: instead of frames, a table of protocols: how many frames name each in their line, and how many bytes these had on the wire.
+
+use crate::dissection::Dissected;
+use rdmascope_dissector::render::json_string;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+#[derive(Default)]
+struct Row {
+    frames: u64,
+    bytes: u64,
+    malformed: u64,
+    cut: u64,
+}
+
+impl Row {
+    fn add(&mut self, d: &Dissected, faults: bool) {
+        self.frames += 1;
+        self.bytes += u64::from(d.wire_len);
+        self.malformed += u64::from(faults && !d.is_cut());
+        self.cut += u64::from(d.is_cut());
+    }
+}
+
+/// What `-s` counts.
+#[derive(Default)]
+pub struct Summary {
+    rows: BTreeMap<&'static str, Row>,
+    all: Row,
+}
+
+impl Summary {
+    /// Counts a frame.
+    pub fn frame(&mut self, d: &Dissected, protocol: &'static str, faults: bool) {
+        let name = if protocol.is_empty() { d.other } else { protocol };
+        self.rows.entry(name).or_default().add(d, faults);
+        self.all.add(d, faults);
+    }
+
+    /// Appends the counts as text.
+    pub fn text(&self, out: &mut Vec<u8>) {
+        let _ = writeln!(out, "{:<20} {:>12} {:>16} {:>10} {:>10}", "Protocol", "Frames", "Bytes", "Malformed", "Cut");
+        let mut rows: Vec<_> = self.rows.iter().collect();
+        rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.frames));
+        for (name, row) in rows.into_iter().chain([(&"all", &self.all)]) {
+            let _ = writeln!(out, "{name:<20} {:>12} {:>16} {:>10} {:>10}", row.frames, row.bytes, row.malformed, row.cut);
+        }
+    }
+
+    /// `{"frames", "bytes", "malformed", "cut", "protocols": {NAME: {"frames", "bytes", "malformed", "cut"}}}`
+    pub fn json(&self, out: &mut Vec<u8>) {
+        let members = |out: &mut Vec<u8>, row: &Row| {
+            let _ =
+                write!(out, "\"frames\": {}, \"bytes\": {}, \"malformed\": {}, \"cut\": {}", row.frames, row.bytes, row.malformed, row.cut);
+        };
+        out.push(b'{');
+        members(out, &self.all);
+        out.extend_from_slice(b", \"protocols\": {");
+        for (n, (name, row)) in self.rows.iter().enumerate() {
+            out.extend_from_slice(if n > 0 { b", \"" } else { b"\"" });
+            json_string(out, name);
+            out.extend_from_slice(b"\": {");
+            members(out, row);
+            out.push(b'}');
+        }
+        out.extend_from_slice(b"}}\n");
+    }
+}

@@ -1,0 +1,88 @@
+//! `-V`: every field of a frame, a line each, with the bytes it lies in.
+//!
+//! ```text
+//! InfiniBand [42+20]
+//!     Base Transport Header [42+12]
+//!         Opcode: Reliable Connection (RC) - Acknowledge (17) [42+1]
+//! ```
+//! Bytes that are not the frame's (a message put together from several) are named: `[Reassembled SMB Direct 0+105]`.
+
+use super::{paint, styled};
+use crate::dissection::Dissected;
+use rdmascope_dissector::render::{decimal, fault_label, is_hidden, label};
+use rdmascope_dissector::trace::Tree;
+
+/// Frames with all their fields, as text.
+#[derive(Clone, Default)]
+pub struct Trees {
+    line: String,
+    range: Vec<u8>,
+    /// Subtrees that end with a fault and are still open: depth, fault.
+    open: Vec<(u8, usize)>,
+    told: Vec<bool>,
+}
+
+impl Trees {
+    /// Appends a frame.
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, color: bool) {
+        self.open.clear();
+        self.told.clear();
+        self.told.resize(tree.faults.len(), false);
+        for (index, node) in tree.nodes.iter().enumerate() {
+            self.close(out, node.depth, d, tree, color);
+            if node.fault > 0 {
+                self.open.push((node.depth, usize::from(node.fault) - 1));
+            }
+            if is_hidden(node.def) {
+                continue;
+            }
+            self.line.clear();
+            label(&mut self.line, tree, index);
+            indent(out, node.depth);
+            let style = if node.depth == 0 { paint::HEADING } else { anstyle::Style::new() };
+            styled(out, style, color, self.line.as_bytes());
+            if !node.generated {
+                self.range.clear();
+                self.range.extend_from_slice(b" [");
+                if node.source > 0 {
+                    self.range.extend_from_slice(tree.sources().get(usize::from(node.source)).map_or("", |s| s.name).as_bytes());
+                    self.range.push(b' ');
+                }
+                decimal(&mut self.range, u64::from(node.offset));
+                self.range.push(b'+');
+                decimal(&mut self.range, u64::from(node.len));
+                self.range.push(b']');
+                styled(out, paint::FAINT, color, &self.range);
+            }
+            out.push(b'\n');
+        }
+        self.close(out, 0, d, tree, color);
+        for i in 0..tree.faults.len() {
+            self.fault(out, 0, i, d, tree, color);
+        }
+        out.push(b'\n');
+    }
+
+    /// Ends the subtrees that reach at least as deep as `depth`.
+    fn close(&mut self, out: &mut Vec<u8>, depth: u8, d: &Dissected, tree: &Tree, color: bool) {
+        while let Some((at, fault)) = self.open.pop_if(|(at, _)| *at >= depth) {
+            self.fault(out, at.saturating_add(1), fault, d, tree, color);
+        }
+    }
+
+    fn fault(&mut self, out: &mut Vec<u8>, depth: u8, index: usize, d: &Dissected, tree: &Tree, color: bool) {
+        let (Some((fault, ..)), Some(told)) = (tree.faults.get(index), self.told.get_mut(index)) else { return };
+        if core::mem::replace(told, true) {
+            return;
+        }
+        self.line.clear();
+        fault_label(&mut self.line, fault, d.is_cut());
+        indent(out, depth);
+        styled(out, paint::WRONG, color, self.line.as_bytes());
+        out.push(b'\n');
+    }
+}
+
+fn indent(out: &mut Vec<u8>, depth: u8) {
+    out.resize(out.len() + 4 * usize::from(depth), b' ');
+}

@@ -1,0 +1,628 @@
+//! The report as one HTML page: it opens offline, refers to nothing, and holds tables that sort and plots that zoom. Plots are
+//! SVG made here; the script only moves their view. Everything that came from the network goes through `text`.
+
+use super::words::{and, count, duration, frames, grouped, grouped_signed, share, size, times};
+use super::{Detail, Entry, Story, ending, ends, handles, last_words, numbers, shown, stack, waits};
+use rdmascope_analyzer::finding::Severity;
+use rdmascope_analyzer::report::Connection;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Connections with plots and tables of their own.
+const ARTICLES_MAX: usize = 32;
+/// Connections listed.
+const ROWS_MAX: usize = 2000;
+/// Counters of RDMA devices drawn for a connection.
+const COUNTERS_MAX: usize = 4;
+/// Findings listed.
+const FINDINGS_MAX: usize = 500;
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// The whole page.
+pub fn render(story: &Story) -> String {
+    let mut out = String::with_capacity(64 * 1024);
+    let entries = story.entries();
+    let names: Vec<String> = story.inputs.iter().map(|i| shown(&i.path)).collect();
+    let title = names.join(", ");
+    // nothing is loaded from anywhere, and a browser is told so
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n<title>{} – rdmascope</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
+        text(&title)
+    );
+    head(&mut out, story, &title, &entries);
+    findings(&mut out, story, &entries);
+    connections(&mut out, story);
+    slowest(&mut out, story);
+    rest(&mut out, story);
+    let _ = write!(out, "<footer>rdmascope {}</footer>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n", env!("CARGO_PKG_VERSION"));
+    out
+}
+
+/// Text for between tags and for attributes in double quotes.
+fn text(raw: &str) -> String {
+    let mut out = String::with_capacity(raw.len());
+    for c in shown(raw).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn head(out: &mut String, story: &Story, title: &str, entries: &[Entry<'_>]) {
+    let capture = &story.report.capture;
+    let mut facts = vec![count(capture.frames, "frame"), size(capture.bytes), duration(story.length())];
+    facts.extend(story.kinds().into_iter().map(str::to_owned));
+    facts.push(match capture.undecoded {
+        0 => "all frames decoded".to_owned(),
+        n => format!("{} of followed connections not decoded", count(n, "frame")),
+    });
+    let [errors, warnings, notes] = Story::tally(entries);
+    let (class, mark, verdict) = match (errors, warnings) {
+        (0, 0) if story.storage().next().is_none() => ("soft", "–", "No storage over RDMA in it".to_owned()),
+        (0, 0) => ("good", "✓", "No rule broken".to_owned()),
+        (0, n) => ("", "!", format!("No errors, {}", count(n, "warning"))),
+        (n, 0) => ("bad", "✗", count(n, "error")),
+        (n, m) => ("bad", "✗", format!("{}, {}", count(n, "error"), count(m, "warning"))),
+    };
+    let noted = if notes > 0 { format!(", {}", count(notes, "note")) } else { String::new() };
+    let _ = write!(
+        out,
+        "<header>\n<h1>{}</h1>\n<p class=\"soft\">{}</p>\n<p class=\"verdict {class}\">{mark} {verdict}{noted}.</p>\n",
+        text(title),
+        text(&facts.join(" · "))
+    );
+    for error in story.inputs.iter().filter_map(|i| i.error.as_deref()) {
+        let _ = writeln!(out, "<p class=\"bad\">Read only in part: {}</p>", text(error));
+    }
+    if let Some((filter, n)) = &story.filter {
+        let _ = writeln!(out, "<p>Only what has a frame that passes <code>{}</code>: {} of them.</p>", text(filter), grouped(*n));
+    }
+    out.push_str(
+        "<nav><a href=\"#findings\">Findings</a><a href=\"#connections\">Connections</a><a href=\"#slowest\">Slowest requests</a></nav>\n</header>\n",
+    );
+}
+
+fn findings(out: &mut String, story: &Story, entries: &[Entry<'_>]) {
+    out.push_str("<section id=\"findings\">\n<h2>Findings</h2>\n");
+    if entries.is_empty() {
+        out.push_str("<p class=\"soft\">None.</p>\n");
+    }
+    for entry in entries.iter().take(FINDINGS_MAX) {
+        let row = entry.rule.row();
+        let (class, mark) = match entry.severity {
+            Severity::Error => ("error", "✗"),
+            Severity::Warn => ("warn", "!"),
+            Severity::Note => ("note", "·"),
+        };
+        let open = if entry.severity == Severity::Error { " open" } else { "" };
+        let title = entry.title();
+        let many = if entry.count > 1 { format!(" ×{}", grouped(entry.count)) } else { String::new() };
+        let _ = write!(
+            out,
+            "<details class=\"finding {class}\"{open}>\n<summary><b>{mark}</b> {}{many} <span class=\"frames soft\">{}</span></summary>\n<dl>\n",
+            text(&title),
+            text(&frames(&entry.frames, entry.count, 6))
+        );
+        let mut pair = |term: &str, what: &str| {
+            if !what.is_empty() {
+                let _ = writeln!(out, "<dt>{term}</dt><dd>{}</dd>", text(what));
+            }
+        };
+        pair("What", &entry.sentence(story));
+        pair("Led to", &super::text::consequence(entry, story).unwrap_or_default());
+        pair(
+            "Where",
+            &match entry.connections.len() {
+                0 => String::new(),
+                _ => format!("{}, {}", numbers(&entry.connections), times(entry.count)),
+            },
+        );
+        pair("Certainty", entry.doubt());
+        pair("Rule", &format!("{} ({})", row.says, row.spec));
+        pair("Causes", &row.causes.iter().map(|c| super::words::sentence(c)).collect::<Vec<_>>().join(" Or: "));
+        pair("Do", row.cure);
+        let _ = write!(out, "<dt>Id</dt><dd><code>{}</code></dd>\n</dl>\n</details>\n", row.id);
+    }
+    if entries.len() > FINDINGS_MAX {
+        let _ = writeln!(out, "<p class=\"soft\">… and {} more.</p>", grouped((entries.len() - FINDINGS_MAX) as u64));
+    }
+    out.push_str("</section>\n");
+}
+
+fn connections(out: &mut String, story: &Story) {
+    out.push_str("<section id=\"connections\">\n<h2>Connections</h2>\n");
+    let all: Vec<_> = story.storage().collect();
+    let mut table = Sortable::new(&[
+        ("#", false),
+        ("client → server", true),
+        ("", true),
+        ("carries", true),
+        ("▸", false),
+        ("◂", false),
+        ("requests", false),
+        ("RDMA bytes", false),
+        ("retransmitted", false),
+        ("ended", true),
+    ]);
+    for (c, detail) in all.iter().take(ROWS_MAX) {
+        let moved = c.rdma.read_bytes + c.rdma.write_bytes;
+        table.row(vec![
+            number(c.id.into()),
+            plain(&ends(c)),
+            plain(&handles(c)),
+            plain(&stack(c)),
+            number(c.sides[0].messages),
+            number(c.sides[1].messages),
+            number(super::requests(c)),
+            number(moved),
+            number(c.health.retransmissions),
+            plain(&last_words(c, detail).unwrap_or_else(|| ending(c))),
+        ]);
+    }
+    table.write(out);
+    if all.len() > ROWS_MAX {
+        let _ = writeln!(out, "<p class=\"soft\">… and {} more.</p>", grouped((all.len() - ROWS_MAX) as u64));
+    }
+    let mut busy: Vec<_> = all.iter().filter(|(c, _)| !c.commands.is_empty() || c.credit_story.len() > 2).collect();
+    busy.sort_by_key(|(c, _)| std::cmp::Reverse(super::requests(c)));
+    busy.truncate(ARTICLES_MAX);
+    busy.sort_by_key(|(c, _)| c.id);
+    for (c, detail) in busy {
+        article(out, story, c, detail);
+    }
+    out.push_str("</section>\n");
+}
+
+fn article(out: &mut String, story: &Story, c: &Connection, detail: &Detail) {
+    let _ = write!(
+        out,
+        "<article id=\"connection-{}\">\n<h3>{} · {}</h3>\n<p class=\"soft\">{}</p>\n<dl class=\"facts\">\n",
+        c.id,
+        c.id,
+        text(&ends(c)),
+        text(&format!("{}, {}, handshake {}, {}", stack(c), handles(c), c.handshake.key(), ending(c)))
+    );
+    for (label, pieces) in super::text::facts(story, c, detail) {
+        let _ = writeln!(out, "<dt>{label}</dt><dd>{}</dd>", text(&pieces.join(" · ")));
+    }
+    out.push_str("</dl>\n<div class=\"plots\">\n");
+    plots(out, story, c);
+    out.push_str("</div>\n");
+    let mut table = Sortable::new(&[
+        ("command", true),
+        ("count", false),
+        ("errors", false),
+        ("unanswered", false),
+        ("min", false),
+        ("median", false),
+        ("p99", false),
+        ("max", false),
+        ("bytes", false),
+        ("waits", true),
+    ]);
+    let mut rows: Vec<_> = c.commands.iter().collect();
+    rows.sort_by_key(|r| std::cmp::Reverse(r.latency.sum()));
+    for r in rows {
+        table.row(vec![
+            plain(r.name),
+            number(r.count),
+            Cell { class: if r.errors > 0 { "warned" } else { "" }, ..number(r.errors) },
+            Cell { class: if r.unanswered > 0 { "failed" } else { "" }, ..number(r.unanswered) },
+            time(r.latency.min()),
+            time(r.latency.quantile(500)),
+            time(r.latency.quantile(990)),
+            time(r.latency.max()),
+            number(r.bytes),
+            bar(waits(r.split)),
+        ]);
+    }
+    table.write(out);
+    out.push_str("<p class=\"key soft\">waits: <i class=\"w0\"></i>credit <i class=\"w1\"></i>server <i class=\"w2\"></i>RDMA <i class=\"w3\"></i>wire</p>\n</article>\n");
+}
+
+fn slowest(out: &mut String, story: &Story) {
+    out.push_str("<section id=\"slowest\">\n<h2>Slowest requests</h2>\n");
+    let mut table = Sortable::new(&[
+        ("request", true),
+        ("file", true),
+        ("offset", false),
+        ("bytes", false),
+        ("took", false),
+        ("waits", true),
+        ("status", true),
+        ("frame", false),
+        ("connection", false),
+        ("retransmitted", false),
+    ]);
+    for e in &story.report.slowest {
+        let split = e.split();
+        table.row(vec![
+            plain(e.command),
+            plain(e.file.as_deref().unwrap_or_default()),
+            e.offset.map_or(Cell::default(), number),
+            e.length.map_or(Cell::default(), |l| number(l.into())),
+            time(e.latency()),
+            bar([split.credit, split.server, split.rdma, split.wire]),
+            Cell {
+                class: if e.failed { "warned l" } else { "l" },
+                ..plain(&e.status.map_or(String::new(), |s| super::status(e.family, s)))
+            },
+            number(e.request.frame),
+            number(e.connection.into()),
+            number(e.retransmissions.into()),
+        ]);
+    }
+    table.write(out);
+    out.push_str("</section>\n");
+}
+
+fn rest(out: &mut String, story: &Story) {
+    let lines = super::text::remarks(story);
+    if lines.is_empty() {
+        return;
+    }
+    out.push_str("<section>\n<h2>Besides</h2>\n<ul>\n");
+    for line in lines {
+        let _ = writeln!(out, "<li>{}</li>", text(&line));
+    }
+    out.push_str("</ul>\n</section>\n");
+}
+
+// ── Tables ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+#[derive(Clone, Debug, Default)]
+struct Cell {
+    class: &'static str,
+    /// What it sorts by, where that is not its text.
+    value: Option<i128>,
+    html: String,
+}
+
+fn plain(raw: &str) -> Cell {
+    Cell { class: "l", value: None, html: text(raw) }
+}
+
+fn number(n: u64) -> Cell {
+    Cell { class: "", value: Some(n.into()), html: grouped(n) }
+}
+
+fn time(ns: Option<i64>) -> Cell {
+    ns.map_or(Cell { html: "–".to_owned(), value: Some(-1), class: "" }, |ns| Cell {
+        class: "",
+        value: Some(ns.into()),
+        html: text(&duration(ns)),
+    })
+}
+
+/// A bar of four parts. Sorts by the whole.
+fn bar(parts: [i64; 4]) -> Cell {
+    let whole: i64 = parts.iter().sum();
+    let mut html = String::new();
+    if whole > 0 {
+        let words = ["credit", "server", "RDMA", "wire"].iter().zip(parts).map(|(w, p)| format!("{w} {}", share(p, whole)));
+        let _ = write!(html, "<span class=\"waits\" title=\"{}\">", words.collect::<Vec<_>>().join(", "));
+        for (i, part) in parts.iter().enumerate().filter(|(_, p)| **p > 0) {
+            let _ = write!(html, "<i class=\"w{i}\" style=\"width:{:.1}%\"></i>", *part as f64 * 100.0 / whole as f64);
+        }
+        html.push_str("</span>");
+    }
+    Cell { class: "l", value: Some(whole.into()), html }
+}
+
+/// A table whose headings sort it.
+struct Sortable {
+    head: Vec<(&'static str, bool)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Sortable {
+    /// Headings, and whether the column stands on the left.
+    fn new(head: &[(&'static str, bool)]) -> Self {
+        Self { head: head.to_vec(), rows: Vec::new() }
+    }
+
+    fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    fn write(&self, out: &mut String) {
+        if self.rows.is_empty() {
+            out.push_str("<p class=\"soft\">None.</p>\n");
+            return;
+        }
+        out.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
+        for (name, left) in &self.head {
+            let class = if *left { " class=\"l\"" } else { "" };
+            let button = if name.is_empty() { String::new() } else { format!("<button type=\"button\">{name}</button>") };
+            let _ = write!(out, "<th{class}>{button}</th>");
+        }
+        out.push_str("</tr></thead>\n<tbody>\n");
+        for row in &self.rows {
+            out.push_str("<tr>");
+            for cell in row {
+                let class = if cell.class.is_empty() { String::new() } else { format!(" class=\"{}\"", cell.class) };
+                let value = cell.value.map_or(String::new(), |v| format!(" data-v=\"{v}\""));
+                let _ = write!(out, "<td{class}{value}>{}</td>", cell.html);
+            }
+            out.push_str("</tr>\n");
+        }
+        out.push_str("</tbody>\n</table></div>\n");
+    }
+}
+
+// ── Plots ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/// How a series is drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Draw {
+    /// A value holds until the next one.
+    Steps,
+    /// A stroke from the bottom for each value that is not 0.
+    Bars,
+}
+
+/// Values over x. All series share their x.
+struct Plot<'p> {
+    title: &'p str,
+    unit: &'static str,
+    draw: Draw,
+    /// Seconds at the left and the right edge.
+    from: f64,
+    to: f64,
+    /// Whether x is logarithmic.
+    log: bool,
+    /// In seconds, ascending.
+    x: Vec<f64>,
+    series: Vec<(&'static str, Vec<f64>)>,
+}
+
+fn plots(out: &mut String, story: &Story, c: &Connection) {
+    let start = story.start();
+    let second = |ns: i64| (ns.saturating_sub(start)) as f64 / 1e9;
+    let (from, to) = (second(c.first.time), second(c.last.time).max(second(c.first.time) + 1e-6));
+    if c.credit_story.len() > 1 {
+        let x = c.credit_story.iter().map(|(t, ..)| second(*t)).collect();
+        let side = |end: usize| c.credit_story.iter().map(|(_, a, b)| if end == 0 { *a } else { *b } as f64).collect();
+        plot(
+            out,
+            &Plot {
+                title: "Credits held, the least at each moment",
+                unit: "",
+                draw: Draw::Steps,
+                from,
+                to,
+                log: false,
+                x,
+                series: vec![("client", side(0)), ("server", side(1))],
+            },
+        );
+    }
+    if let [first, second_point, ..] = c.throughput.as_slice() {
+        let step = ((second_point.0 - first.0) as f64 / 1e9).max(1e-9);
+        let x = c.throughput.iter().map(|(t, ..)| second(*t)).collect();
+        let of = |end: usize| c.throughput.iter().map(|(_, a, b)| if end == 0 { *a } else { *b } as f64 / step).collect();
+        plot(
+            out,
+            &Plot {
+                title: "Throughput",
+                unit: "B/s",
+                draw: Draw::Steps,
+                from,
+                to,
+                log: false,
+                x,
+                series: vec![("client", of(0)), ("server", of(1))],
+            },
+        );
+    }
+    let mut buckets: BTreeMap<i64, u64> = BTreeMap::new();
+    for command in &c.commands {
+        for (upper, n) in command.latency.histogram() {
+            *buckets.entry(upper.max(1)).or_default() += n;
+        }
+    }
+    if let (Some((least, _)), Some((most, _))) = (buckets.first_key_value(), buckets.last_key_value()) {
+        let (from, to) = (*least as f64 / 1e9 / 1.3, *most as f64 / 1e9 * 1.3);
+        let x = buckets.keys().map(|ns| *ns as f64 / 1e9).collect();
+        let y = buckets.values().map(|n| *n as f64).collect();
+        plot(
+            out,
+            &Plot {
+                title: "Latency, requests by how long they took",
+                unit: "",
+                draw: Draw::Bars,
+                from,
+                to,
+                log: true,
+                x,
+                series: vec![("requests", y)],
+            },
+        );
+    }
+    if !c.trouble.is_empty() {
+        let x = c.trouble.iter().map(|(t, _)| second(*t)).collect();
+        let of = |i: usize| c.trouble.iter().map(|(_, n)| n[i] as f64).collect();
+        let series = [("retransmissions", 0), ("NAKs", 1), ("congestion marks", 2)];
+        plot(
+            out,
+            &Plot {
+                title: "Retransmissions and the like",
+                unit: "",
+                draw: Draw::Bars,
+                from,
+                to,
+                log: false,
+                x,
+                series: series.iter().map(|(name, i)| (*name, of(*i))).collect(),
+            },
+        );
+    }
+    hardware(out, story, from, to);
+}
+
+/// What RDMA devices counted, on the axis of the connection.
+fn hardware(out: &mut String, story: &Story, from: f64, to: f64) {
+    let start = story.start();
+    for row in story.hardware.grown().into_iter().take(COUNTERS_MAX) {
+        let second = |ns: i64| (ns.saturating_sub(start)) as f64 / 1e9;
+        let (x, y): (Vec<f64>, Vec<f64>) =
+            story.hardware.steps(row).map(|(t, n)| (second(t), n as f64)).filter(|(t, n)| *n > 0.0 && (from..=to).contains(t)).unzip();
+        if x.is_empty() {
+            continue;
+        }
+        let title = format!("{}, as the device counted", row.counter);
+        plot(out, &Plot { title: &title, unit: "", draw: Draw::Bars, from, to, log: false, x, series: vec![("increase", y)] });
+    }
+}
+
+/// A number without a long tail.
+fn short(v: f64) -> String {
+    let text = format!("{v:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn seconds_shown(s: f64) -> String {
+    duration((s * 1e9) as i64)
+}
+
+fn plot(out: &mut String, p: &Plot<'_>) {
+    let top = p.series.iter().flat_map(|(_, y)| y).fold(0.0f64, |a, b| a.max(*b)).max(1.0);
+    let bottom = p.series.iter().flat_map(|(_, y)| y).fold(0.0f64, |a, b| a.min(*b));
+    let place = |x: f64| {
+        let part = if p.log { (x / p.from).ln() / (p.to / p.from).ln() } else { (x - p.from) / (p.to - p.from) };
+        (part * 1000.0).clamp(0.0, 1000.0)
+    };
+    let height = |y: f64| 98.0 - (y - bottom) / (top - bottom) * 96.0;
+    let x: Vec<f64> = p.x.iter().map(|x| place(*x)).collect();
+    let _ = write!(out, "<figure class=\"plot\">\n<figcaption>{}", text(p.title));
+    for (i, (name, _)) in p.series.iter().enumerate() {
+        let _ = write!(out, " <span class=\"legend s{i}\">{name}</span>");
+    }
+    out.push_str(
+        "<span class=\"tools\"><button type=\"button\" data-zoom=\"in\" title=\"zoom in; or drag over the plot\">+</button>\
+         <button type=\"button\" data-zoom=\"out\" title=\"zoom out\">−</button><button type=\"button\" data-zoom=\"all\" title=\"everything\">all</button></span></figcaption>\n",
+    );
+    let label = |v: f64| match p.unit {
+        "B/s" => format!("{}/s", size(v as u64)),
+        _ => grouped_signed(v.round() as i64),
+    };
+    let _ = write!(
+        out,
+        "<div class=\"chart\"><div class=\"y\"><span>{}</span><span>{}</span><span>{}</span></div>\n<div class=\"area\"><svg viewBox=\"0 0 1000 100\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}: {}\">\n<line x1=\"0\" x2=\"1000\" y1=\"50\" y2=\"50\"/>\n",
+        label(top),
+        if top - bottom < 2.0 && p.unit.is_empty() { String::new() } else { label((top + bottom) / 2.0) },
+        label(bottom),
+        text(p.title),
+        text(&and(&p.series.iter().map(|(n, _)| (*n).to_owned()).collect::<Vec<_>>()))
+    );
+    for (i, (_, y)) in p.series.iter().enumerate() {
+        let mut path = String::new();
+        for (x, y) in x.iter().zip(y) {
+            let (x, h) = (short(*x), short(height(*y)));
+            match p.draw {
+                Draw::Bars if *y > 0.0 => drop(write!(path, "M{x} {}V{h}", short(height(0.0)))),
+                Draw::Bars => {}
+                Draw::Steps if path.is_empty() => drop(write!(path, "M{x} {h}")),
+                Draw::Steps => drop(write!(path, "H{x}V{h}")),
+            }
+        }
+        if p.draw == Draw::Steps && !path.is_empty() {
+            path.push_str("H1000");
+        }
+        let class = if p.draw == Draw::Bars { " bar" } else { "" };
+        let _ = writeln!(out, "<path class=\"s{i}{class}\" d=\"{path}\"/>");
+    }
+    out.push_str("</svg></div>\n<div class=\"x\">");
+    for i in 0..5 {
+        let part = f64::from(i) / 4.0;
+        let at = if p.log { p.from * (p.to / p.from).powf(part) } else { p.from + (p.to - p.from) * part };
+        let _ = write!(out, "<span>{}</span>", text(&seconds_shown(at)));
+    }
+    out.push_str("</div><output class=\"read\"></output></div>\n");
+    let list = |values: &[f64]| values.iter().map(|v| short(*v)).collect::<Vec<_>>().join(",");
+    let series: Vec<String> = p.series.iter().map(|(_, y)| format!("[{}]", list(y))).collect();
+    let names: Vec<String> = p.series.iter().map(|(n, _)| format!("\"{n}\"")).collect();
+    let _ = write!(
+        out,
+        "<script type=\"application/json\">{{\"from\":{},\"to\":{},\"log\":{},\"unit\":\"{}\",\"series\":[{}],\"x\":[{}],\"y\":[{}]}}</script>\n</figure>\n",
+        p.from,
+        p.to,
+        p.log,
+        p.unit,
+        names.join(","),
+        list(&x),
+        series.join(",")
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_from_the_network_becomes_markup() {
+        assert_eq!(
+            text("<img src=x onerror='a(\"b\")'>&\u{1b}[2J\u{202e}"),
+            "&lt;img src=x onerror=&#39;a(&quot;b&quot;)&#39;&gt;&amp;\\u{1b}[2J\\u{202e}"
+        );
+        let mut story = Story::default();
+        story.inputs.push(crate::analysis::InputStory { path: "</title><script>alert(1)</script>.pcap".to_owned(), ..Default::default() });
+        let page = render(&story);
+        assert!(!page.contains("alert(1)</script>"), "{page}");
+        assert_eq!(page.matches("<script").count(), 1);
+    }
+
+    #[test]
+    fn plots_stay_inside() {
+        let mut out = String::new();
+        let p = Plot {
+            title: "t",
+            unit: "",
+            draw: Draw::Steps,
+            from: 0.0,
+            to: 2.0,
+            log: false,
+            x: vec![-1.0, 1.0, 5.0],
+            series: vec![("s", vec![0.0, 10.0, 5.0])],
+        };
+        plot(&mut out, &p);
+        assert!(out.contains("d=\"M0 98H500V2H1000V50H1000\""), "{out}");
+        assert!(out.contains("\"x\":[0,500,1000],\"y\":[[0,10,5]]"), "{out}");
+    }
+
+    #[test]
+    fn bars_have_a_foot_and_zeros_have_none() {
+        let mut out = String::new();
+        let p = Plot {
+            title: "t",
+            unit: "",
+            draw: Draw::Bars,
+            from: 0.001,
+            to: 0.1,
+            log: true,
+            x: vec![0.001, 0.01],
+            series: vec![("s", vec![0.0, 2.0])],
+        };
+        plot(&mut out, &p);
+        assert!(out.contains("d=\"M500 98V2\""), "{out}");
+    }
+
+    #[test]
+    fn wait_bars_add_up() {
+        let cell = bar([0, 75, 25, 0]);
+        assert_eq!(cell.value, Some(100));
+        assert!(cell.html.contains("width:75.0%") && cell.html.contains("width:25.0%") && !cell.html.contains("w0"), "{}", cell.html);
+        assert_eq!(bar([0; 4]).html, "");
+    }
+}

@@ -1,0 +1,686 @@
+//! What an analysis has to say, made ready for a reader: the same findings of several connections as one, how connections ended,
+//! which of them matter. The forms are in [`text`], [`json`] and [`html`]; they only arrange.
+
+pub mod html;
+pub mod json;
+pub mod text;
+pub mod words;
+
+use crate::analysis::{Analysis, InputStory};
+use rdmascope_analyzer::exchange::{Exchange, Family};
+use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Severity};
+use rdmascope_analyzer::op::{At, End};
+use rdmascope_analyzer::report::{self as analyzed, Connection, Protocol, Report, Sink, Transport};
+use rdmascope_analyzer::rules::{Group, Rule};
+use rdmascope_dissector::wire::nfs;
+use rdmascope_dissector::wire::smb2::NtStatus;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use words::{and, count, duration, grouped};
+
+/// Rows of `--exchanges` and points of `--credits` kept at most, over all connections.
+const DETAILS_MAX: u64 = 2_000_000;
+
+/// Pairs of command and status counted per connection.
+const FAILURES_MAX: usize = 256;
+
+/// One analysis, ready to be shown.
+#[derive(Debug, Default)]
+pub struct Story {
+    /// What the analyzer reports.
+    pub report: Report,
+    /// What each input had.
+    pub inputs: Vec<InputStory>,
+    /// Frames that the capturing machine says it lost.
+    pub lost_frames: u64,
+    /// What RDMA devices counted while it was captured.
+    pub hardware: rdmascope_capture::Hardware,
+    /// The display filter and how many frames it passes.
+    pub filter: Option<(String, u64)>,
+    /// By place in [`Report::connections`].
+    pub details: Vec<Detail>,
+    /// Whether `--exchanges` and `--credits` were asked for.
+    pub wanted: Wanted,
+    /// Rows and points that found no room.
+    pub details_dropped: u64,
+}
+
+/// Lists that are made only when asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Each request.
+    pub exchanges: bool,
+    /// Credits after each message.
+    pub credits: bool,
+}
+
+/// What is told of one connection beyond the analyzer's own report.
+#[derive(Clone, Debug, Default)]
+pub struct Detail {
+    /// The last request.
+    pub last: Option<Brief>,
+    /// Failed requests: command, status, how many; the most frequent first.
+    pub failures: Vec<(&'static str, String, u64)>,
+    /// With `--exchanges`, every one.
+    pub exchanges: Vec<Exchange>,
+    /// With `--credits`: where, what the client held, what the server held.
+    pub timeline: Vec<(At, Option<i64>, Option<i64>)>,
+}
+
+/// A request in a few words.
+#[derive(Clone, Debug)]
+pub struct Brief {
+    /// MessageId or XID.
+    pub id: u64,
+    /// Its command or procedure.
+    pub command: &'static str,
+    /// The protocol that it belongs to.
+    pub family: Family,
+    /// When it was sent.
+    pub request: At,
+    /// When it was answered.
+    pub reply: Option<At>,
+    /// What the answer said.
+    pub status: Option<u32>,
+    /// Whether that is an error.
+    pub failed: bool,
+}
+
+impl Brief {
+    fn of(exchange: &Exchange) -> Self {
+        Self {
+            id: exchange.id,
+            command: exchange.command,
+            family: exchange.family,
+            request: exchange.request,
+            reply: exchange.reply_end,
+            status: exchange.status,
+            failed: exchange.failed,
+        }
+    }
+}
+
+/// Listens to an analysis for what the reports need beside the report.
+#[derive(Debug, Default)]
+pub struct Collector {
+    wanted: Wanted,
+    by_connection: HashMap<u32, Heard>,
+    kept: u64,
+    dropped: u64,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    last: Option<Brief>,
+    failures: HashMap<(&'static str, Family, u32), u64>,
+    exchanges: Vec<Exchange>,
+    credits: Vec<(At, [Option<i64>; 2])>,
+}
+
+impl Collector {
+    /// Collects what is wanted.
+    pub fn new(wanted: Wanted) -> Self {
+        Self { wanted, ..Self::default() }
+    }
+
+    fn has_room(&mut self) -> bool {
+        let has_room = self.kept < DETAILS_MAX;
+        *(if has_room { &mut self.kept } else { &mut self.dropped }) += 1;
+        has_room
+    }
+}
+
+impl Sink for Collector {
+    fn exchange(&mut self, exchange: &Exchange) {
+        let keep = self.wanted.exchanges && self.has_room();
+        if self.by_connection.len() >= analyzed_connections_max() && !self.by_connection.contains_key(&exchange.connection) {
+            return;
+        }
+        let heard = self.by_connection.entry(exchange.connection).or_default();
+        if heard.last.as_ref().is_none_or(|last| last.id < exchange.id) {
+            heard.last = Some(Brief::of(exchange));
+        }
+        if let Some(code) = exchange.status.filter(|_| exchange.failed) {
+            let key = (exchange.command, exchange.family, code);
+            if heard.failures.len() < FAILURES_MAX || heard.failures.contains_key(&key) {
+                *heard.failures.entry(key).or_default() += 1;
+            }
+        }
+        if keep {
+            heard.exchanges.push(exchange.clone());
+        }
+    }
+
+    fn forgotten(&mut self, connection: u32) {
+        self.by_connection.remove(&connection);
+    }
+
+    fn credits(&mut self, connection: u32, at: At, held: [Option<i64>; 2]) {
+        if !self.wanted.credits || !self.has_room() {
+            return;
+        }
+        self.by_connection.entry(connection).or_default().credits.push((at, held));
+    }
+}
+
+/// Connections of which the last request is remembered: ten times those that a report has.
+const fn analyzed_connections_max() -> usize {
+    100_000
+}
+
+impl Story {
+    /// What was analysed, cut down to what the filter chose.
+    pub fn new(analysis: Analysis<Collector>) -> (Self, Option<rdmascope_capture::Error>) {
+        let Analysis { mut report, mut sink, inputs, lost_frames, hardware, selection, error } = analysis;
+        let mut filter = None;
+        if let Some(selection) = selection {
+            let chosen: Vec<u32> = report.connections.iter().filter(|c| selection.has_connection(&c.followed_as)).map(|c| c.id).collect();
+            report.connections.retain(|c| chosen.contains(&c.id));
+            report.findings.retain(|f| selection.has_finding(f, f.connection.is_some_and(|id| chosen.contains(&id))));
+            report.slowest.retain(|e| selection.has_exchange(e));
+            report.sessions.retain(|(_, channels)| channels.iter().any(|id| chosen.contains(id)));
+            for heard in sink.by_connection.values_mut() {
+                heard.exchanges.retain(|e| selection.has_exchange(e));
+            }
+            filter = Some((selection.text, selection.frames));
+        }
+        // a session id that comes again on a later connection is a new session with an old number
+        let spans: HashMap<u32, (At, At)> = report.connections.iter().map(|c| (c.id, (c.first, c.last))).collect();
+        for (_, channels) in &mut report.sessions {
+            let overlaps = |a: &u32, b: &u32| a != b && spans.get(a).zip(spans.get(b)).is_some_and(|(a, b)| a.0 < b.1 && b.0 < a.1);
+            let all = channels.clone();
+            channels.retain(|a| all.len() == 1 || all.iter().any(|b| overlaps(a, b)));
+        }
+        let details = report
+            .connections
+            .iter()
+            .map(|connection| {
+                let mut detail = Detail::default();
+                for id in &connection.followed_as {
+                    let Some(heard) = sink.by_connection.remove(id) else { continue };
+                    if let Some(last) = heard.last
+                        && detail.last.as_ref().is_none_or(|l| l.id < last.id)
+                    {
+                        detail.last = Some(last);
+                    }
+                    detail
+                        .failures
+                        .extend(heard.failures.into_iter().map(|((command, family, code), n)| (command, status(family, code), n)));
+                    detail.exchanges.extend(heard.exchanges);
+                    let client = connection.client_end.unwrap_or(End::A).index();
+                    detail.timeline.extend(heard.credits.into_iter().map(|(at, held)| (at, held[client], held[1 - client])));
+                }
+                detail.failures.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (a.0, &a.1).cmp(&(b.0, &b.1))));
+                detail.exchanges.sort_by_key(|e| e.id);
+                for exchange in &mut detail.exchanges {
+                    exchange.connection = connection.id;
+                }
+                detail.timeline.sort_by_key(|(at, ..)| *at);
+                detail
+            })
+            .collect();
+        (Self { report, inputs, lost_frames, hardware, filter, details, wanted: sink.wanted, details_dropped: sink.dropped }, error)
+    }
+
+    /// Time of the first frame, ns since the Unix epoch.
+    pub fn start(&self) -> i64 {
+        self.report.capture.first.map_or(0, |at| at.time)
+    }
+
+    /// From the first frame to the last, ns.
+    pub fn length(&self) -> i64 {
+        self.report.capture.last.map_or(0, |at| at.time.saturating_sub(self.start()))
+    }
+
+    /// The connection with this number.
+    pub fn connection(&self, id: u32) -> Option<&Connection> {
+        self.report.connections.iter().find(|c| c.id == id)
+    }
+
+    /// The connections that a reader came for: all but TCP connections that carry no storage.
+    pub fn storage(&self) -> impl Iterator<Item = (&Connection, &Detail)> {
+        self.report.connections.iter().zip(&self.details).filter(|(c, _)| is_storage(c))
+    }
+
+    /// Other connections: how many.
+    pub fn others(&self) -> usize {
+        self.report.connections.iter().filter(|c| !is_storage(c)).count()
+    }
+
+    /// Carriers and contents of the storage connections, in a few words each.
+    pub fn kinds(&self) -> Vec<&'static str> {
+        let mut kinds = Vec::new();
+        let has_rdma = self.storage().any(|(c, _)| c.transport != Some(Transport::Tcp));
+        // beside RDMA, the calls that prepare a mount over TCP do not name the capture
+        let shown =
+            || self.storage().map(|(c, _)| c).filter(|c| !has_rdma || c.transport != Some(Transport::Tcp) || c.protocol != Protocol::Rpc);
+        let carriers = shown().filter_map(|c| c.transport).map(Transport::name);
+        let contents = shown().map(|c| c.protocol).filter(|p| *p != Protocol::Unknown).map(Protocol::name);
+        for kind in carriers.collect::<Vec<_>>().into_iter().chain(contents) {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        kinds
+    }
+
+    /// Findings, those that are alike as one, what matters first.
+    pub fn entries(&self) -> Vec<Entry<'_>> {
+        let mut entries: Vec<Entry<'_>> = Vec::new();
+        let mut places: HashMap<(Rule, Blame), usize> = HashMap::new();
+        for finding in self.report.findings.ranked() {
+            let place = *places.entry((finding.rule, finding.by)).or_insert(entries.len());
+            if place == entries.len() {
+                entries.push(Entry::new(finding));
+            }
+            entries[place].add(finding);
+        }
+        for entry in &mut entries {
+            entry.finish(self);
+        }
+        entries.sort_by_key(|e| (Reverse(e.severity), Reverse(e.fatal.is_some()), Reverse(e.certainty), Reverse(e.count), e.first));
+        entries
+    }
+
+    /// How many findings of each severity, alike ones counted once: errors, warnings, notes.
+    pub fn tally(entries: &[Entry<'_>]) -> [u64; 3] {
+        let of = |severity| entries.iter().filter(|e| e.severity == severity).count() as u64;
+        [of(Severity::Error), of(Severity::Warn), of(Severity::Note)]
+    }
+}
+
+/// Whether a connection carries storage, or may: RDMA of any kind, SMB2, RPC.
+pub fn is_storage(connection: &Connection) -> bool {
+    connection.transport != Some(Transport::Tcp) || connection.protocol != Protocol::Unknown
+}
+
+/// Whether a connection ended before a single request was made on it.
+pub fn came_to_nothing(connection: &Connection) -> bool {
+    let is_rdma = connection.transport.is_some_and(|t| t != Transport::Tcp);
+    is_rdma && connection.commands.is_empty() && !connection.smb.encrypted && (connection.closed.is_some() || connection.rejected.is_some())
+}
+
+/// The same rule broken by the same side, on one connection or on several.
+#[derive(Clone, Debug)]
+pub struct Entry<'r> {
+    /// The rule.
+    pub rule: Rule,
+    /// How bad it is.
+    pub severity: Severity,
+    /// How sure it is.
+    pub certainty: Certainty,
+    /// Occurrences.
+    pub count: u64,
+    /// Frames of the first few.
+    pub frames: Vec<u64>,
+    /// The first of them.
+    pub first: At,
+    /// Connections it happened on.
+    pub connections: Vec<u32>,
+    /// What was said of each connection; the first is the entry's.
+    pub findings: Vec<&'r Finding>,
+    /// What it led to.
+    pub fatal: Option<Fatal>,
+}
+
+/// Connections that ended by a broken rule before anything was done on them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fatal {
+    /// Who ended them: "client", "server"; `None` where it differs or is not known.
+    pub by: Option<&'static str>,
+    /// How many.
+    pub ended: u64,
+    /// Of how many that negotiated this protocol.
+    pub of: u64,
+    /// What they were to carry.
+    pub protocol: Protocol,
+}
+
+/// Frames of an entry that are kept.
+const FRAMES_MAX: usize = 12;
+
+impl<'r> Entry<'r> {
+    fn new(finding: &'r Finding) -> Self {
+        Self {
+            rule: finding.rule,
+            severity: finding.severity,
+            certainty: finding.certainty,
+            count: 0,
+            frames: Vec::new(),
+            first: At { frame: finding.frame, time: finding.time_ns },
+            connections: Vec::new(),
+            findings: Vec::new(),
+            fatal: None,
+        }
+    }
+
+    /// Connections of the entry, and that one ended in the very frame in which the rule was broken.
+    pub fn ended(&self, story: &Story) -> u64 {
+        let ended = |f: &&&Finding| {
+            let connection = f.connection.and_then(|id| story.connection(id));
+            connection.and_then(|c| c.closed).is_some_and(|(.., at)| f.frames.contains(&at.frame))
+        };
+        self.findings.iter().filter(ended).count() as u64
+    }
+
+    fn add(&mut self, finding: &'r Finding) {
+        self.severity = self.severity.max(finding.severity);
+        self.certainty = self.certainty.max(finding.certainty);
+        self.count += finding.count;
+        self.first = self.first.min(At { frame: finding.frame, time: finding.time_ns });
+        self.frames.extend_from_slice(&finding.frames);
+        if let Some(id) = finding.connection
+            && !self.connections.contains(&id)
+        {
+            self.connections.push(id);
+        }
+        self.findings.push(finding);
+    }
+
+    fn finish(&mut self, story: &Story) {
+        self.frames.sort_unstable();
+        self.frames.dedup();
+        self.frames.truncate(FRAMES_MAX);
+        self.connections.sort_unstable();
+        self.findings.sort_by_key(|f| (Reverse(f.severity), f.frame));
+        if self.rule.row().group != Group::Negotiate || self.severity < Severity::Error {
+            return;
+        }
+        let failed: Vec<&Connection> =
+            self.connections.iter().filter_map(|id| story.connection(*id)).filter(|c| came_to_nothing(c)).collect();
+        let Some(protocol) = failed.first().map(|c| c.protocol) else { return };
+        let enders: Vec<_> = failed.iter().map(|c| c.closed.and_then(|(by, ..)| by)).collect();
+        let by = enders[0].filter(|by| enders.iter().all(|e| *e == Some(*by))).map(side);
+        let of = story.report.connections.iter().filter(|c| c.protocol == protocol && c.transport != Some(Transport::Tcp)).count() as u64;
+        self.fatal = Some(Fatal { by, ended: failed.len() as u64, of, protocol });
+    }
+
+    /// What happened, in one sentence: where connections ended by it, that.
+    pub fn title(&self) -> String {
+        let Some(fatal) = &self.fatal else { return self.rule.row().title.to_owned() };
+        let who = fatal.by.map_or("The connection ended".to_owned(), |by| format!("The {by} hung up"));
+        let what = match (fatal.of, fatal.ended == fatal.of) {
+            (1, _) => "the only time".to_owned(),
+            (of, true) => format!("{} of {}", words::times(fatal.ended), grouped(of)),
+            (of, false) => format!("{} of the {}", words::times(fatal.ended), grouped(of)),
+        };
+        format!("{who} during {} negotiation, {what}.", fatal.protocol.name())
+    }
+
+    /// The first occurrence as a sentence that says who did it.
+    pub fn sentence(&self, story: &Story) -> String {
+        self.findings.first().map(|f| blamed(f, story)).unwrap_or_default()
+    }
+
+    /// What to know about how far it can be trusted; empty where it is certain.
+    pub fn doubt(&self) -> &'static str {
+        match self.certainty {
+            Certainty::Certain => "",
+            Certainty::IfNothingWasMissed => "Holds unless the capture missed something.",
+            Certainty::Guess => "Worked out from the shape of the traffic; not certain.",
+        }
+    }
+}
+
+/// What happened, with who did it in front where the analyzer's text is only a predicate.
+pub fn blamed(finding: &Finding, story: &Story) -> String {
+    let who = match finding.by {
+        Blame::Client => who(story, finding, 0),
+        Blame::Server => who(story, finding, 1),
+        Blame::Unknown => Some("One of the two".to_owned()),
+        Blame::Network | Blame::Capture => None,
+    };
+    let text = words::sentence(&finding.text);
+    match who {
+        Some(who) if is_predicate(&finding.text) => {
+            let mut chars = text.chars();
+            let first: String = chars.next().map(|c| c.to_lowercase().collect()).unwrap_or_default();
+            format!("{who} {first}{}", chars.as_str())
+        }
+        _ => text,
+    }
+}
+
+fn who(story: &Story, finding: &Finding, end: usize) -> Option<String> {
+    let name = words::sentence(&format!("the {}", side(end)));
+    let name = name.trim_end_matches('.');
+    let connection = finding.connection.and_then(|id| story.connection(id));
+    Some(match connection {
+        Some(c) => format!("{name} ({})", analyzed::address(&c.peers[end].address)),
+        None => name.to_owned(),
+    })
+}
+
+/// Whether a text begins with a verb, as "offered …" and "did not answer …" do, and not with the thing it is about.
+fn is_predicate(text: &str) -> bool {
+    const OTHERS: [&str; 18] = [
+        "a", "an", "the", "its", "one", "two", "no", "some", "both", "bytes", "packets", "packet", "frames", "segments", "queue", "part",
+        "other", "another",
+    ];
+    let first = text.split(' ').next().unwrap_or_default();
+    !OTHERS.contains(&first) && first.starts_with(|c: char| c.is_ascii_lowercase()) && first.chars().all(|c| c.is_ascii_lowercase())
+}
+
+/// The word for an end.
+pub const fn side(end: usize) -> &'static str {
+    if end == 0 { "client" } else { "server" }
+}
+
+/// 0x0311 as "SMB 3.1.1".
+pub fn dialect(code: u16) -> String {
+    match code {
+        0x0202 => "SMB 2.0.2".to_owned(),
+        0x0210 => "SMB 2.1".to_owned(),
+        0x0300 => "SMB 3.0".to_owned(),
+        0x0302 => "SMB 3.0.2".to_owned(),
+        0x0311 => "SMB 3.1.1".to_owned(),
+        other => format!("SMB dialect {other:#06x}"),
+    }
+}
+
+/// What a connection carries and over what: "SMB 3.1.1 over SMB Direct over RoCEv2".
+pub fn stack(connection: &Connection) -> String {
+    let mut layers = Vec::new();
+    match connection.protocol {
+        Protocol::SmbDirect => {
+            layers.extend(connection.smb.dialect.map(dialect));
+            layers.push("SMB Direct".to_owned());
+        }
+        Protocol::RpcRdma => {
+            if connection.commands.iter().any(|c| !c.name.is_empty()) {
+                layers.push("NFS".to_owned());
+            }
+            layers.push("RPC-over-RDMA".to_owned());
+        }
+        Protocol::Smb2 => layers.push(connection.smb.dialect.map_or("SMB2".to_owned(), dialect)),
+        Protocol::Rpc => layers.push("RPC".to_owned()),
+        Protocol::Unknown => layers.push("nothing known".to_owned()),
+    }
+    layers.extend(connection.transport.map(|t| t.name().to_owned()));
+    layers.join(" over ")
+}
+
+/// Both ends by address, the client first: "192.0.2.2 → 192.0.2.1".
+pub fn ends(connection: &Connection) -> String {
+    let [client, server] = connection.peers.map(|p| analyzed::address(&p.address));
+    let arrow = if connection.client_known { "→" } else { "–" };
+    format!("{client} {arrow} {server}")
+}
+
+/// Queue pairs or ports of both ends: "QP 0x11↔0x12", "port 40112→5445".
+pub fn handles(connection: &Connection) -> String {
+    let qp = |end: usize| connection.peers[end].qp.map_or("?".to_owned(), |qp| format!("{qp:#x}"));
+    match connection.transport {
+        Some(Transport::Iwarp | Transport::Tcp) => {
+            let port = |end: usize| match connection.peers[end].port {
+                0 => "?".to_owned(),
+                port => port.to_string(),
+            };
+            format!("port {}→{}", port(0), port(1))
+        }
+        _ => format!("QP {}↔{}", qp(0), qp(1)),
+    }
+}
+
+/// Who ended a connection and how: "closed by the client (DREQ)"; "still open" where nobody did.
+pub fn ending(connection: &Connection) -> String {
+    if let Some(reason) = &connection.rejected {
+        return format!("rejected: {}", shown(reason));
+    }
+    match connection.closed {
+        None => "open at the end".to_owned(),
+        Some((by, how, _)) => {
+            let verb = if how == "RST" { "reset" } else { "closed" };
+            match by {
+                Some(end) => format!("{verb} by the {} ({how})", side(end)),
+                None => format!("{verb} ({how})"),
+            }
+        }
+    }
+}
+
+/// Status of a reply by its name: "STATUS_ACCESS_DENIED", "NFS status 13".
+pub fn status(family: Family, code: u32) -> String {
+    match family {
+        Family::Smb2 => NtStatus(code).name().map_or_else(|| format!("{code:#010x}"), str::to_owned),
+        Family::Rpc if code == 0 => "OK".to_owned(),
+        // the numbers that versions 3 and 4 and MOUNT share mean the same; only the prefix of the name differs
+        Family::Rpc => match nfs::v4::Status(code).name().or(nfs::v3::Status(code).name()).and_then(|name| name.split_once("ERR_")) {
+            Some((_, name)) => format!("ERR_{name}"),
+            None => format!("status {code}"),
+        },
+    }
+}
+
+/// The last request of a connection that did not end well, and what came after it; `None` where all is well.
+pub fn last_words(connection: &Connection, detail: &Detail) -> Option<String> {
+    let last = detail.last.as_ref()?;
+    let is_usual =
+        matches!(last.command, "LOGOFF" | "TREE_DISCONNECT" | "CLOSE" | "ECHO" | "DESTROY_SESSION" | "DESTROY_CLIENTID" | "UMNT");
+    let sealed = connection.smb.sealed.iter().map(|(n, _)| n).sum::<u64>();
+    let is_well = !last.failed && last.reply.is_some() && sealed == 0 && (is_usual || requests(connection) > FEW);
+    if is_well || connection.protocol == Protocol::Rpc || connection.closed.is_none() && last.reply.is_some() {
+        return None;
+    }
+    let mut text = format!("{} (frame {}) ", last.command, grouped(last.request.frame));
+    match (last.reply, last.status) {
+        (None, _) => text.push_str("was not answered"),
+        (Some(at), Some(code)) if last.failed => {
+            text.push_str(&format!("failed with {} (frame {})", status(last.family, code), grouped(at.frame)));
+        }
+        (Some(at), _) => text.push_str(&format!("was answered (frame {})", grouped(at.frame))),
+    }
+    let mut before = last.reply.unwrap_or(last.request);
+    if sealed > 0 {
+        let of = |end: usize| match connection.smb.sealed[end] {
+            (0, _) => format!("nothing whole from the {}", side(end)),
+            (n, at) => {
+                let frame = at.map_or(String::new(), |at| format!(" ({}frame {})", if n > 1 { "last " } else { "" }, grouped(at.frame)));
+                format!("{} from the {}{frame}", count(n, "encrypted message"), side(end))
+            }
+        };
+        text.push_str(&format!("; then {} and {}", of(0), of(1)));
+        before = connection.smb.sealed.iter().filter_map(|(_, at)| *at).fold(before, At::max);
+    }
+    if let Some((by, how, at)) = connection.closed {
+        let after = duration(at.time.saturating_sub(before.time));
+        let frame = grouped(at.frame);
+        text.push_str(&match (by, how) {
+            (Some(end), "RST") => format!("; the {} reset the connection {after} later (frame {frame})", side(end)),
+            (Some(end), _) => format!("; the {} hung up {after} later (frame {frame})", side(end)),
+            (None, _) => format!("; the connection was closed {after} later (frame {frame})"),
+        });
+    }
+    Some(text)
+}
+
+/// Requests that make a connection worth a block of its own.
+pub const FEW: u64 = 12;
+
+/// Requests on a connection.
+pub fn requests(connection: &Connection) -> u64 {
+    connection.commands.iter().map(|c| c.count).sum()
+}
+
+/// Connections by number, in words.
+pub fn numbers(ids: &[u32]) -> String {
+    let shown: Vec<String> = ids.iter().take(8).map(|id| id.to_string()).collect();
+    match ids.len() {
+        0 => String::new(),
+        1 => format!("connection {}", shown[0]),
+        n if n > 8 => format!("{} ({} …)", count(n as u64, "connection"), shown.join(", ")),
+        _ => format!("connections {}", and(&shown)),
+    }
+}
+
+/// Text from the network, safe for a terminal.
+pub fn shown(text: &str) -> String {
+    rdmascope_analyzer::exchange::escaped(text)
+}
+
+/// Time spent in an exchange by kind, in the order of the reports: credit, server, RDMA, wire.
+pub fn waits(split: [i64; 4]) -> [i64; 4] {
+    let [credit, wire, server, rdma] = split;
+    [credit, server, rdma, wire]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdmascope_analyzer::finding::Site;
+
+    fn finding(by: Blame, text: &str) -> Finding {
+        Finding::new(Rule::RcNak, by, Site { connection: None, frame: 7, time_ns: 0 }, Certainty::Certain, text)
+    }
+
+    #[test]
+    fn predicates_get_their_subject() {
+        let story = Story::default();
+        let said = |by, text| blamed(&finding(by, text), &story);
+        assert_eq!(said(Blame::Server, "offered 1 byte"), "The server offered 1 byte.");
+        assert_eq!(said(Blame::Client, "did not answer"), "The client did not answer.");
+        assert_eq!(said(Blame::Unknown, "has no credit"), "One of the two has no credit.");
+        assert_eq!(said(Blame::Network, "a packet went out again"), "A packet went out again.");
+        assert_eq!(said(Blame::Client, "RDMA-CM REQ was rejected"), "RDMA-CM REQ was rejected.");
+        assert_eq!(said(Blame::Server, "the invariant CRC is wrong"), "The invariant CRC is wrong.");
+        assert_eq!(said(Blame::Server, "DataOffset 3 is not a multiple of 8"), "DataOffset 3 is not a multiple of 8.");
+    }
+
+    #[test]
+    fn alike_findings_of_several_connections_are_one() {
+        let mut story = Story::default();
+        for (connection, frame) in [(2, 30), (1, 20), (3, 40)] {
+            let site = Site { connection: Some(connection), frame, time_ns: frame as i64 };
+            story.report.findings.report(Rule::SmbdFlags, Blame::Client, site, Certainty::Certain, format_args!("set undefined flags"));
+        }
+        let site = Site { connection: Some(1), frame: 50, time_ns: 50 };
+        story.report.findings.report(Rule::SmbdFlags, Blame::Server, site, Certainty::Guess, format_args!("set undefined flags"));
+        let entries = story.entries();
+        assert_eq!(entries.len(), 2);
+        assert_eq!(
+            (entries[0].count, entries[0].frames.as_slice(), entries[0].connections.as_slice()),
+            (3, &[20, 30, 40][..], &[1, 2, 3][..])
+        );
+        assert_eq!(entries[0].first.frame, 20);
+        assert!(entries[0].doubt().is_empty() && !entries[1].doubt().is_empty());
+        assert_eq!(Story::tally(&entries), [0, 2, 0]);
+    }
+
+    #[test]
+    fn connections_are_listed_up_to_eight() {
+        assert_eq!(numbers(&[3]), "connection 3");
+        assert_eq!(numbers(&[1, 2, 3]), "connections 1, 2 and 3");
+        assert_eq!(numbers(&(1..=9).collect::<Vec<_>>()), "9 connections (1, 2, 3, 4, 5, 6, 7, 8 …)");
+    }
+
+    #[test]
+    fn statuses_have_names() {
+        assert_eq!(status(Family::Smb2, 0xc000_0022), "STATUS_ACCESS_DENIED");
+        assert_eq!(status(Family::Smb2, 0xdead_beef), "0xdeadbeef");
+        assert_eq!(
+            [0, 2, 10_002, 10_013, 77_777].map(|code| status(Family::Rpc, code)),
+            ["OK", "ERR_NOENT", "ERR_NOT_SYNC", "ERR_GRACE", "status 77777"]
+        );
+        assert_eq!([0x0311, 0x0302, 0x02ff].map(dialect), ["SMB 3.1.1", "SMB 3.0.2", "SMB dialect 0x02ff"]);
+    }
+}

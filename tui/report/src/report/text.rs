@@ -1,0 +1,777 @@
+//! The report for a person: what broke first, then each connection.
+
+use super::words::{
+    Align, Column, Paint, Table, Tone, columns, count, duration, flow, frames, grouped, grouped_signed, limit, mirror, share, size,
+    sparkline, times, wrap,
+};
+use super::{Detail, Entry, FEW, Story, came_to_nothing, ending, ends, handles, last_words, numbers, requests, shown, side, stack, waits};
+use rdmascope_analyzer::finding::Severity;
+use rdmascope_analyzer::report::{Connection, Protocol, Transport};
+use rdmascope_analyzer::rules::Rule;
+
+/// Findings shown in full; of notes there are seldom so many.
+const ENTRIES_MAX: usize = 24;
+/// Connections shown in full.
+const BLOCKS_MAX: usize = 16;
+/// Connections shown as rows.
+const ROWS_MAX: usize = 40;
+/// Slow requests shown.
+const SLOWEST_MAX: usize = 5;
+/// Counters of RDMA devices named.
+const COUNTERS_SHOWN: usize = 8;
+/// Characters of a credit curve.
+const CURVE: usize = 20;
+
+/// The whole report, in lines of at most `width` where that can be.
+pub fn render(story: &Story, width: usize, paint: Paint) -> String {
+    let mut page = Page { out: String::new(), width: width.max(40), paint };
+    let entries = story.entries();
+    page.head(story);
+    page.verdict(story, &entries);
+    page.findings(story, &entries);
+    page.connections(story);
+    page.slowest(story);
+    page.rest(story);
+    page.out
+}
+
+struct Page {
+    out: String,
+    width: usize,
+    paint: Paint,
+}
+
+impl Page {
+    fn line(&mut self, text: &str) {
+        self.out.push_str(text.trim_end());
+        self.out.push('\n');
+    }
+
+    fn gap(&mut self) {
+        if !self.out.ends_with("\n\n") {
+            self.out.push('\n');
+        }
+    }
+
+    /// Text on the left, wrapped behind `first` and `rest`, and a tail on the right of its first line that has room for it.
+    fn with_tail(&mut self, first: &str, rest: &str, tone: Tone, text: &str, tail: &str) {
+        let indent = columns(first);
+        let tail_width = if tail.is_empty() { 0 } else { columns(tail) + 2 };
+        let is_short = indent + columns(text) + tail_width <= self.width;
+        let room = if is_short || tail_width * 2 > self.width { self.width - indent } else { self.width - indent - tail_width };
+        let lines = wrap(text, room);
+        let last = lines.len().saturating_sub(1);
+        let mut tail = Some(tail).filter(|t| !t.is_empty());
+        for (i, line) in lines.iter().enumerate() {
+            let lead = if i == 0 { first } else { rest };
+            let mut out = format!("{lead}{}", self.paint.paint(tone, line));
+            let used = indent + columns(line);
+            if let Some(t) = tail
+                && used + columns(t) + 2 <= self.width
+            {
+                out.push_str(&" ".repeat(self.width - used - columns(t)));
+                out.push_str(&self.paint.paint(Tone::Faint, t));
+                tail = None;
+            }
+            self.line(&out);
+            if i == last
+                && let Some(t) = tail
+            {
+                let before = self.width.saturating_sub(columns(t));
+                let out = format!("{}{}", " ".repeat(before), self.paint.paint(Tone::Faint, t));
+                self.line(&out);
+            }
+        }
+    }
+
+    // ── Head ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    fn head(&mut self, story: &Story) {
+        let capture = &story.report.capture;
+        let names: Vec<String> = story.inputs.iter().map(|i| shown(file_name(&i.path))).collect();
+        let mut pieces = vec![match names.len() {
+            0..=3 => names.join(", "),
+            n => format!("{} and {} more files", names[0], n - 1),
+        }];
+        pieces.push([count(capture.frames, "frame"), size(capture.bytes), duration(story.length())].join(", "));
+        pieces.push(story.kinds().join(", "));
+        pieces.push(match capture.undecoded {
+            0 if capture.frames == 0 => String::new(),
+            0 => "all frames decoded".to_owned(),
+            n => format!("{} of followed connections not decoded", count(n, "frame")),
+        });
+        for line in flow(&pieces, "   ", self.width) {
+            let line = match line.strip_prefix(pieces[0].as_str()) {
+                Some(rest) => format!("{}{rest}", self.paint.paint(Tone::Strong, &pieces[0])),
+                None => line,
+            };
+            self.line(&line);
+        }
+        for input in &story.inputs {
+            if let Some(error) = &input.error {
+                self.with_tail("Read only in part: ", "  ", Tone::Warn, &shown(error), "");
+            }
+        }
+        if let Some((filter, frames)) = &story.filter {
+            let text = format!("Only what has a frame that passes {}: {} of them.", shown(filter), grouped(*frames));
+            self.with_tail("", "  ", Tone::Note, &text, "");
+        }
+        self.gap();
+    }
+
+    fn verdict(&mut self, story: &Story, entries: &[Entry<'_>]) {
+        let [errors, warnings, notes] = Story::tally(entries);
+        let noted = if notes > 0 { format!(" {}.", count(notes, "note")) } else { String::new() };
+        if story.storage().next().is_none() && entries.is_empty() {
+            let text = match story.report.capture.frames {
+                0 => "There are no frames in it.",
+                _ if story.filter.is_some() => "Nothing that the filter passes belongs to storage over RDMA.",
+                _ => "No storage over RDMA in it.",
+            };
+            self.with_tail(" – ", "   ", Tone::Strong, text, "");
+        } else if errors > 0 {
+            let warned = if warnings > 0 { format!(", {}", count(warnings, "warning")) } else { String::new() };
+            let text = format!("{}{warned}.{noted}", count(errors, "error"));
+            self.marked("✗", Tone::Bad, &text);
+        } else if warnings > 0 {
+            self.marked("!", Tone::Warn, &format!("No errors. {}.{noted}", count(warnings, "warning")));
+        } else {
+            self.marked("✓", Tone::Good, &format!("No rule broken.{noted}"));
+        }
+        self.gap();
+    }
+
+    fn marked(&mut self, mark: &str, tone: Tone, text: &str) {
+        let line = format!(" {} {}", self.paint.paint(tone, mark), self.paint.paint(Tone::Strong, text));
+        self.line(&line);
+    }
+
+    // ── Findings ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    fn findings(&mut self, story: &Story, entries: &[Entry<'_>]) {
+        for entry in entries.iter().take(ENTRIES_MAX) {
+            if entry.severity == Severity::Note { self.note(story, entry) } else { self.entry(story, entry) }
+        }
+        if entries.len() > ENTRIES_MAX {
+            let text = format!("… and {} more; --format json has all.", count((entries.len() - ENTRIES_MAX) as u64, "finding"));
+            self.with_tail("   ", "   ", Tone::Faint, &text, "");
+        }
+        self.gap();
+    }
+
+    fn entry(&mut self, story: &Story, entry: &Entry<'_>) {
+        let row = entry.rule.row();
+        let (mark, tone) = if entry.severity == Severity::Error { ("✗", Tone::Bad) } else { ("!", Tone::Warn) };
+        let title = entry.title();
+        let mark = format!(" {} ", self.paint.paint(tone, mark));
+        self.marked_with_tail(&mark, &title, &frames(&entry.frames, entry.count, 3));
+        let sentence = shown(&entry.sentence(story));
+        self.with_tail("   ", "   ", Tone::Plain, &sentence, row.spec);
+        if let Some(text) = consequence(entry, story) {
+            self.with_tail("   ", "   ", Tone::Plain, &text, "");
+        }
+        let mut more = extent(entry);
+        if !entry.doubt().is_empty() {
+            more = format!("{more} {}", entry.doubt());
+        }
+        if !more.trim().is_empty() {
+            self.with_tail("   ", "   ", Tone::Plain, more.trim(), "");
+        }
+        let causes = if entry.severity == Severity::Error { 2 } else { 1 };
+        for (i, cause) in row.causes.iter().take(causes).enumerate() {
+            let lead = if i == 0 { "   Cause: " } else { "      or: " };
+            let lead = self.paint.paint(Tone::Strong, lead);
+            self.lead(&lead, 10, &super::words::sentence(cause), "");
+        }
+        let lead = self.paint.paint(Tone::Strong, "   Do:    ");
+        self.lead(&lead, 10, row.cure, row.id);
+        self.gap();
+    }
+
+    /// As [`Page::with_tail`] behind a lead of `indent` columns that may be coloured.
+    fn lead(&mut self, lead: &str, indent: usize, text: &str, tail: &str) {
+        let start = self.out.len();
+        self.with_tail(&" ".repeat(indent), &" ".repeat(indent), Tone::Plain, text, tail);
+        self.out.replace_range(start..start + indent, lead);
+    }
+
+    fn marked_with_tail(&mut self, mark: &str, text: &str, tail: &str) {
+        let start = self.out.len();
+        self.with_tail("   ", "   ", Tone::Strong, text, tail);
+        self.out.replace_range(start..start + 3, mark);
+    }
+
+    fn note(&mut self, story: &Story, entry: &Entry<'_>) {
+        let mut text = shown(&entry.sentence(story));
+        if matches!(entry.rule, Rule::Smb2Error | Rule::RpcError) {
+            text = failures(story, entry).unwrap_or(text);
+        }
+        let many = if entry.count > 1 { format!(" ×{}", grouped(entry.count)) } else { String::new() };
+        let tail = format!("{}{many}   {}", entry.rule.id(), frames(&entry.frames, entry.count, 1));
+        let mark = format!(" {} ", self.paint.paint(Tone::Note, "·"));
+        let start = self.out.len();
+        self.with_tail("   ", "   ", Tone::Plain, &text, &tail);
+        self.out.replace_range(start..start + 3, &mark);
+    }
+
+    // ── Connections ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    fn connections(&mut self, story: &Story) {
+        let (empty, busy): (Vec<_>, Vec<_>) = story.storage().partition(|(c, _)| came_to_nothing(c) || is_idle(c));
+        let mut by_weight = busy.clone();
+        by_weight.sort_by_key(|(c, _)| std::cmp::Reverse(weight(c)));
+        // small ones stand for each other: one of them in full, where there is nothing greater
+        let is_great = |c: &Connection| requests(c) > FEW || c.rdma.reads + c.rdma.writes > 0;
+        let mut great: Vec<u32> = by_weight.iter().filter(|(c, _)| is_great(c)).take(BLOCKS_MAX).map(|(c, _)| c.id).collect();
+        if great.is_empty() {
+            great.extend(busy.first().map(|(c, _)| c.id));
+        }
+        if busy.len() <= 2 && busy.iter().all(|(c, _)| c.protocol != Protocol::Rpc) {
+            great = busy.iter().map(|(c, _)| c.id).collect();
+        }
+        let shown = great;
+        for (connection, detail) in busy.iter().filter(|(c, _)| shown.contains(&c.id)) {
+            self.block(story, connection, detail);
+        }
+        let mut rows: Vec<_> = busy.into_iter().filter(|(c, _)| !shown.contains(&c.id)).chain(empty).collect();
+        rows.sort_by_key(|(c, _)| c.id);
+        if !rows.is_empty() {
+            self.table(story, &rows);
+        }
+    }
+
+    fn block(&mut self, story: &Story, c: &Connection, detail: &Detail) {
+        let id = format!(" {:<3}", c.id);
+        let facts = [
+            ends(c),
+            handles(c),
+            stack(c),
+            format!("handshake {}", c.handshake.key()),
+            duration(c.last.time.saturating_sub(c.first.time)),
+            ending(c),
+        ];
+        let mut lines = flow(
+            &[facts[0].clone(), facts[2].clone(), facts[1].clone(), facts[3].clone(), facts[4].clone(), facts[5].clone()],
+            "   ",
+            self.width - 4,
+        );
+        if let Some(first) = lines.first_mut() {
+            *first = first.replacen(facts[0].as_str(), &self.paint.paint(Tone::Strong, &facts[0]), 1);
+        }
+        for (i, line) in lines.iter().enumerate() {
+            let lead = if i == 0 { self.paint.paint(Tone::Strong, &id) } else { "    ".to_owned() };
+            self.line(&format!("{lead}{line}"));
+        }
+        for (label, pieces) in facts_painted(story, c, detail, self.paint) {
+            self.fact(label, &pieces);
+        }
+        self.gap();
+        self.commands(c);
+    }
+
+    fn fact(&mut self, label: &str, pieces: &[String]) {
+        if pieces.iter().all(String::is_empty) {
+            return;
+        }
+        let visible: Vec<String> = pieces.to_vec();
+        let lines = flow_painted(&visible, "   ", self.width.saturating_sub(15));
+        for (i, line) in lines.iter().enumerate() {
+            let label = if i == 0 { self.paint.paint(Tone::Faint, &format!("{label:<9}")) } else { " ".repeat(9) };
+            self.line(&format!("    {label}  {line}"));
+        }
+    }
+
+    fn commands(&mut self, c: &Connection) {
+        if c.commands.is_empty() {
+            return;
+        }
+        let mut table = Table::new(&[
+            Column::left("command", 0),
+            Column::right("count", 0),
+            Column::right("errors", 5),
+            Column::right("unanswered", 6),
+            Column::right("median", 0),
+            Column::right("p99", 4),
+            Column::right("max", 0),
+            Column::right("bytes", 3),
+            Column { heading: "waits: credit / server / rdma / wire", align: Align::Left, rank: 2 },
+        ]);
+        let mut rows: Vec<_> = c.commands.iter().collect();
+        rows.sort_by_key(|r| std::cmp::Reverse(r.latency.sum()));
+        for row in rows {
+            let time = |ns: Option<i64>| (Tone::Plain, ns.map_or("–".to_owned(), duration));
+            let counted = |n: u64, tone| if n > 0 { (tone, grouped(n)) } else { (Tone::Plain, String::new()) };
+            let waits = waits(row.split);
+            let whole = waits.iter().sum();
+            let waits = if whole > 0 { waits.map(|w| share(w, whole)).join(" / ") } else { String::new() };
+            table.row([
+                (Tone::Plain, row.name.to_owned()),
+                (Tone::Plain, grouped(row.count)),
+                counted(row.errors, Tone::Warn),
+                counted(row.unanswered, Tone::Bad),
+                time(row.latency.quantile(500)),
+                time(row.latency.quantile(990)),
+                time(row.latency.max()),
+                (Tone::Plain, if row.bytes > 0 { grouped(row.bytes) } else { String::new() }),
+                (Tone::Plain, waits),
+            ]);
+        }
+        for line in table.lines(self.width, 4, self.paint) {
+            self.line(&line);
+        }
+        self.gap();
+    }
+
+    fn table(&mut self, story: &Story, rows: &[(&Connection, &Detail)]) {
+        let mut table = Table::new(&[
+            Column::right("#", 0),
+            Column::left("connection", 0),
+            Column::right("port", 2),
+            Column::left("carries", 3),
+            Column::right("messages", 4),
+            Column::left("negotiated", 1),
+            Column::left("last request", 1),
+            Column::left("ended by", 0),
+        ]);
+        for (c, detail) in rows.iter().take(ROWS_MAX) {
+            let [sent, received] = [c.sides[0].messages, c.sides[1].messages];
+            let ended = match c.closed {
+                Some((by, how, at)) => {
+                    let after = duration(at.time.saturating_sub(c.first.time));
+                    format!("{}{how} after {after}", by.map_or(String::new(), |end| format!("{}, ", side(end))))
+                }
+                None => ending(c),
+            };
+            let last = detail.last.as_ref().map_or(String::new(), |last| match (last.reply, last.status) {
+                (None, _) => format!("{}, unanswered", last.command),
+                (_, Some(code)) if last.failed => format!("{} {}", last.command, super::status(last.family, code)),
+                _ => format!("{}, frame {}", last.command, grouped(last.request.frame)),
+            });
+            let last = match c.smb.sealed.iter().map(|(n, _)| n).sum::<u64>() {
+                0 => last,
+                n => format!("{}, then {} encrypted", detail.last.as_ref().map_or("nothing", |l| l.command), grouped(n)),
+            };
+            table.row([
+                (Tone::Strong, c.id.to_string()),
+                (Tone::Plain, format!("{}  {}", ends(c), handles(c))),
+                // where the handle is a pair of ports, it stands there
+                (Tone::Plain, if c.peers[1].port > 0 && c.peers[1].qp.is_some() { c.peers[1].port.to_string() } else { String::new() }),
+                (Tone::Plain, c.protocol.name().to_owned()),
+                (Tone::Plain, format!("▸ {} ◂ {}", grouped(sent), grouped(received))),
+                (Tone::Plain, negotiated(story, c)),
+                (Tone::Plain, last),
+                (Tone::Plain, ended),
+            ]);
+        }
+        for line in table.lines(self.width, 1, self.paint) {
+            self.line(&line);
+        }
+        if rows.len() > ROWS_MAX {
+            self.line(&format!(" … and {}", count((rows.len() - ROWS_MAX) as u64, "more connection")));
+        }
+        self.gap();
+    }
+
+    // ── What follows ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    fn slowest(&mut self, story: &Story) {
+        let slow: Vec<_> = story.report.slowest.iter().take(SLOWEST_MAX).collect();
+        if slow.is_empty() {
+            return;
+        }
+        let mut table = Table::new(&[
+            Column::left("slowest", 0),
+            Column::left("file", 3),
+            Column::right("at", 5),
+            Column::right("bytes", 4),
+            Column::right("took", 0),
+            Column { heading: "waits: credit / server / rdma / wire", align: Align::Left, rank: 2 },
+            Column::left("frames", 0),
+            Column::right("connection", 6),
+            Column::left("", 1),
+        ]);
+        let several = story.storage().count() > 1;
+        for e in slow {
+            let split = e.split();
+            let whole = split.credit + split.wire + split.server + split.rdma;
+            let parts = [split.credit, split.server, split.rdma, split.wire].map(|p| share(p, whole)).join(" / ");
+            let last = e.reply_end.map_or(String::new(), |at| format!("–{}", grouped(at.frame)));
+            let mut notes = Vec::new();
+            if e.failed {
+                notes.extend(e.status.map(|s| super::status(e.family, s)));
+            }
+            if e.retransmissions > 0 {
+                notes.push(format!("retransmitted {}", grouped(e.retransmissions.into())));
+            }
+            if e.pending {
+                notes.push("pending".to_owned());
+            }
+            table.row([
+                (Tone::Plain, e.command.to_owned()),
+                (Tone::Plain, e.shown_file()),
+                (Tone::Plain, e.offset.map_or(String::new(), grouped)),
+                (Tone::Plain, e.length.map_or(String::new(), |l| grouped(l.into()))),
+                (Tone::Strong, e.latency().map_or(String::new(), duration)),
+                (Tone::Plain, parts),
+                (Tone::Plain, format!("{}{last}", grouped(e.request.frame))),
+                (Tone::Plain, if several { e.connection.to_string() } else { String::new() }),
+                (Tone::Warn, notes.join(", ")),
+            ]);
+        }
+        for line in table.lines(self.width, 4, self.paint) {
+            self.line(&line);
+        }
+        self.gap();
+    }
+
+    fn rest(&mut self, story: &Story) {
+        for text in remarks(story) {
+            self.with_tail("    ", "    ", Tone::Plain, &text, "");
+        }
+        while self.out.ends_with("\n\n") {
+            self.out.pop();
+        }
+    }
+}
+
+/// What else there is to know: other traffic, what was lost, cut or left out.
+pub(super) fn remarks(story: &Story) -> Vec<String> {
+    let capture = &story.report.capture;
+    let mut lines = Vec::new();
+    for (session, channels) in story.report.sessions.iter().filter(|(_, channels)| channels.len() > 1) {
+        lines.push(format!("SMB session {session:#x} uses several channels: {}.", numbers(channels)));
+    }
+    match story.others() as u64 {
+        0 => {}
+        n => lines.push(format!("Besides, {} without storage on it.", count(n, "TCP connection"))),
+    }
+    if capture.cut > 0 {
+        lines.push(format!("{} cut short by the capture: what they held beyond that is unknown.", count(capture.cut, "frame")));
+    }
+    if capture.lost_by_capture > 0 {
+        lines.push(format!("{} lost by the capture, as sequence numbers tell.", count(capture.lost_by_capture, "packet")));
+    }
+    if story.lost_frames > 0 {
+        lines.push(format!("The capturing machine says that it lost {}.", count(story.lost_frames, "frame")));
+    }
+    if capture.tunnelled > 0 {
+        let through: Vec<String> =
+            capture.mirrors.list().iter().take(8).map(|m| format!("{} ({})", mirror(m), grouped(m.frames))).collect();
+        let more = match capture.mirrors.list().len().saturating_sub(8) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        lines.push(format!("{} came mirrored or through a tunnel: {}{more}.", count(capture.tunnelled, "frame"), through.join(", ")));
+    }
+    let truncated: u64 = capture.mirrors.list().iter().map(|m| m.truncated).sum();
+    if truncated > 0 {
+        lines.push(format!("{} of them cut short by the mirror itself: capturing more of each frame would not help.", grouped(truncated)));
+    }
+    let grown = story.hardware.grown();
+    if !grown.is_empty() {
+        let told: Vec<String> =
+            grown.iter().take(COUNTERS_SHOWN).map(|row| format!("{} +{}", row.counter, grouped(row.increase()))).collect();
+        let more = match grown.len().saturating_sub(COUNTERS_SHOWN) {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        lines.push(format!("RDMA devices counted meanwhile: {}{more}.", told.join(", ")));
+    }
+    if capture.pauses > 0 {
+        lines.push(format!("{} (priority flow control).", count(capture.pauses, "pause frame")));
+    }
+    if story.report.connections_dropped > 0 {
+        lines.push(format!("{} not in this report: there were too many.", count(story.report.connections_dropped, "connection")));
+    }
+    if story.report.folded.connections() > 0 {
+        lines.push(format!("{} that ended earlier not listed one by one.", count(story.report.folded.connections(), "connection")));
+    }
+    for (what, n) in &capture.dropped {
+        lines.push(format!("Forgotten to stay within limits: {what}, {}.", times(*n)));
+    }
+    if story.details_dropped > 0 {
+        lines.push(format!("Lists were cut: {} found no room.", count(story.details_dropped, "row")));
+    }
+    lines
+}
+
+fn file_name(path: &str) -> &str {
+    if path == "-" {
+        return "standard input";
+    }
+    path.rsplit(['/', '\\']).next().filter(|n| !n.is_empty()).unwrap_or(path)
+}
+
+/// What an entry led to, where connections ended by it.
+pub(super) fn consequence(entry: &Entry<'_>, story: &Story) -> Option<String> {
+    let Some(fatal) = entry.fatal.as_ref() else {
+        let ended = entry.ended(story);
+        let all = story.storage().filter(|(c, _)| c.transport.is_some_and(|t| t != Transport::Tcp)).count() as u64;
+        return (ended > 0 && entry.severity == Severity::Error).then(|| match (ended, all) {
+            (_, 1) => "The connection ended right there.".to_owned(),
+            _ => format!("{} of {} connections ended right there.", grouped(ended), grouped(all)),
+        });
+    };
+    let what = match fatal.protocol {
+        Protocol::SmbDirect => "SMB",
+        Protocol::RpcRdma => "NFS",
+        _ => "storage",
+    };
+    Some(if fatal.ended == fatal.of {
+        format!("No {what} request was ever sent: the mount failed because of this.")
+    } else {
+        format!("On {} of these no {what} request was ever sent.", count(fatal.ended, "connection"))
+    })
+}
+
+/// Failed requests of an entry by command and status.
+fn failures(story: &Story, entry: &Entry<'_>) -> Option<String> {
+    const SHOWN: usize = 4;
+    let mut sums: Vec<(&str, &str, u64)> = Vec::new();
+    for (_, detail) in story.storage().filter(|(c, _)| entry.connections.contains(&c.id)) {
+        for (command, status, n) in &detail.failures {
+            match sums.iter_mut().find(|(c, s, _)| c == command && s == status) {
+                Some((.., sum)) => *sum += n,
+                None => sums.push((command, status, *n)),
+            }
+        }
+    }
+    sums.sort_by_key(|(.., n)| std::cmp::Reverse(*n));
+    let more = if sums.len() > SHOWN { " and others" } else { "" };
+    let list: Vec<String> = sums
+        .iter()
+        .take(SHOWN)
+        .map(|(c, s, n)| format!("{c} {s}{}", if *n > 1 { format!(" ×{}", grouped(*n)) } else { String::new() }))
+        .collect();
+    (!list.is_empty())
+        .then(|| format!("{}: {}{more}.", if entry.count == 1 { "A request failed" } else { "Requests failed" }, list.join(", ")))
+}
+
+/// How often and on how many connections; empty for once.
+fn extent(entry: &Entry<'_>) -> String {
+    if entry.fatal.is_some() || entry.count < 2 {
+        return String::new();
+    }
+    match entry.connections.len() {
+        0 | 1 => format!("It happened {}.", times(entry.count)),
+        _ => format!("It happened {}, on {}.", times(entry.count), numbers(&entry.connections)),
+    }
+}
+
+/// Whether there is nothing to say of it but that it is there.
+fn is_idle(c: &Connection) -> bool {
+    c.commands.is_empty() && c.sides.iter().all(|s| s.messages <= 2) && c.rdma.reads + c.rdma.writes == 0 && !c.smb.encrypted
+}
+
+fn weight(c: &Connection) -> (u64, u64) {
+    (requests(c) + c.sides.iter().map(|s| s.messages).sum::<u64>(), c.throughput.iter().map(|(_, a, b)| a + b).sum())
+}
+
+/// What there is to say of a connection, by subject.
+pub(super) fn facts(story: &Story, c: &Connection, detail: &Detail) -> Vec<(&'static str, Vec<String>)> {
+    facts_painted(story, c, detail, Paint::new(false))
+}
+
+fn facts_painted(story: &Story, c: &Connection, detail: &Detail, paint: Paint) -> Vec<(&'static str, Vec<String>)> {
+    let used_rdma = c.rdma.keys_advertised > 0 || c.rdma.reads + c.rdma.writes > 0;
+    let all = [
+        ("agreed", agreed(c)),
+        ("messages", messages(c)),
+        ("credits", credits(c, paint)),
+        ("rdma", if used_rdma { rdma(c, paint) } else { Vec::new() }),
+        ("transport", transport(c, paint)),
+        ("mirror", story.report.capture.mirrors.of(c.mirrors).map(mirror).collect()),
+        ("smb", smb(story, c)),
+        ("at last", last_words(c, detail).into_iter().collect()),
+    ];
+    all.into_iter().filter(|(_, pieces)| !pieces.is_empty()).collect()
+}
+
+fn credits(c: &Connection, paint: Paint) -> Vec<String> {
+    let mut pieces = Vec::new();
+    for end in 0..2 {
+        let held = &c.sides[end];
+        let story: Vec<i64> = c.credit_story.iter().map(|(_, client, server)| if end == 0 { *client } else { *server }).collect();
+        let most = story.iter().copied().max().into_iter().chain(held.held_last).max();
+        let Some(least) = held.held_min.or_else(|| story.iter().copied().min()) else { continue };
+        let most = most.unwrap_or(least).max(least);
+        let range = if least == most { grouped_signed(least) } else { format!("{}…{}", grouped_signed(least), grouped_signed(most)) };
+        let curve = if c.protocol == Protocol::SmbDirect { sparkline(&story, CURVE, most) } else { String::new() };
+        let tone = if least <= 0 { Tone::Warn } else { Tone::Good };
+        pieces.push(format!("{} held {range}  {}", side(end), paint.paint(tone, &curve)).trim_end().to_owned());
+    }
+    if pieces.is_empty() {
+        return pieces;
+    }
+    let stalls: Vec<String> = (0..2)
+        .filter(|end| c.sides[*end].stalls > 0)
+        .map(|end| {
+            let s = &c.sides[end];
+            format!("{} {} ({}, longest {})", side(end), grouped(s.stalls), duration(s.stalled_time), duration(s.stall_longest))
+        })
+        .collect();
+    pieces.push(if stalls.is_empty() { "stalls 0".to_owned() } else { paint.paint(Tone::Warn, &format!("stalls: {}", stalls.join(", "))) });
+    let overruns: u64 = c.sides.iter().map(|s| s.overruns).sum();
+    if overruns > 0 {
+        pieces.push(paint.paint(Tone::Bad, &format!("sent without credit {}", grouped(overruns))));
+    }
+    pieces
+}
+
+fn agreed(c: &Connection) -> Vec<String> {
+    let n = &c.negotiated;
+    let mut pieces = Vec::new();
+    for end in 0..2 {
+        let parts: Vec<String> =
+            [("send", n.max_send_size[end]), ("receive", n.max_receive_size[end]), ("fragmented", n.max_fragmented_size[end])]
+                .into_iter()
+                .filter_map(|(what, bytes)| Some(format!("{what} {}", limit(bytes?.into()))))
+                .collect();
+        if !parts.is_empty() {
+            pieces.push(format!("{}: {}", side(end), parts.join(", ")));
+        }
+    }
+    pieces.extend(n.max_read_write_size.map(|bytes| format!("read-write {}", limit(bytes.into()))));
+    let [client, server] = [c.sides[0].requested_max, c.sides[1].requested_max];
+    if client > 0 || server > 0 {
+        pieces.push(match c.protocol {
+            Protocol::RpcRdma => format!("credits asked {client}, granted {}", grouped(c.sides[0].granted_total)),
+            _ => format!("credits asked {client} ⇄ {server}"),
+        });
+    }
+    pieces
+}
+
+fn messages(c: &Connection) -> Vec<String> {
+    let [client, server] = &c.sides;
+    if client.messages + server.messages == 0 {
+        return Vec::new();
+    }
+    let mut pieces = vec![format!("▸ {}", grouped(client.messages)), format!("◂ {}", grouped(server.messages))];
+    if c.protocol == Protocol::SmbDirect {
+        pieces.push(format!(
+            "fragmented {} ({})",
+            grouped(client.fragmented + server.fragmented),
+            count(client.fragments + server.fragments, "fragment")
+        ));
+        pieces.push(format!("empty {}", grouped(client.empty + server.empty)));
+        pieces.push(format!("keepalive {}", grouped(client.keepalives + server.keepalives)));
+    }
+    pieces
+}
+
+fn rdma(c: &Connection, paint: Paint) -> Vec<String> {
+    let r = &c.rdma;
+    let outside = format!("{} outside", grouped(r.outside_advertised));
+    vec![
+        format!("{}, {} B", count(r.reads, "read"), grouped(r.read_bytes)),
+        format!("{}, {} B", count(r.writes, "write"), grouped(r.write_bytes)),
+        format!(
+            "{} advertised, {} invalidated remotely, {}",
+            count(r.keys_advertised, "key"),
+            grouped(r.keys_invalidated_remotely),
+            if r.outside_advertised > 0 { paint.paint(Tone::Bad, &outside) } else { outside }
+        ),
+    ]
+}
+
+fn transport(c: &Connection, paint: Paint) -> Vec<String> {
+    let h = &c.health;
+    let is_ib = matches!(c.transport, Some(Transport::RoceV2 | Transport::Infiniband));
+    let is_iwarp = c.transport == Some(Transport::Iwarp);
+    let mut pieces = Vec::new();
+    let mut add = |shown: bool, what: &str, n: u64, tone: Tone| {
+        if shown || n > 0 {
+            let text = format!("{what} {}", grouped(n));
+            pieces.push(if n > 0 { paint.paint(tone, &text) } else { text });
+        }
+    };
+    add(true, "retransmitted", h.retransmissions, Tone::Warn);
+    add(true, "gaps", h.sequence_gaps, Tone::Warn);
+    add(is_ib, "NAK", h.naks, Tone::Bad);
+    add(is_ib, "RNR", h.rnr_naks, Tone::Bad);
+    add(false, "duplicates", h.duplicates, Tone::Note);
+    add(is_ib, "ICRC bad", h.icrc_bad, Tone::Bad);
+    add(is_iwarp, "CRC bad", h.crc_bad, Tone::Bad);
+    add(is_ib, "ECN", h.ecn_marked, Tone::Warn);
+    add(is_ib, "CNP", h.cnps, Tone::Warn);
+    pieces
+}
+
+fn smb(story: &Story, c: &Connection) -> Vec<String> {
+    let mut pieces = Vec::new();
+    let sessions: Vec<String> = c.smb.sessions.iter().take(3).map(|s| format!("{s:#x}")).collect();
+    if !sessions.is_empty() {
+        let more = if c.smb.sessions.len() > sessions.len() { " …" } else { "" };
+        pieces.push(format!("{} {}{more}", if sessions.len() == 1 { "session" } else { "sessions" }, sessions.join(", ")));
+    }
+    if c.smb.signed {
+        pieces.push("signed".to_owned());
+    }
+    if c.smb.encrypted {
+        pieces.push("encrypted".to_owned());
+    }
+    let channels = story.report.sessions.iter().filter(|(_, ids)| ids.contains(&c.id) && ids.len() > 1).flat_map(|(_, ids)| ids);
+    let mut others: Vec<u32> = channels.copied().filter(|id| *id != c.id).collect();
+    others.sort_unstable();
+    others.dedup();
+    if !others.is_empty() {
+        pieces.push(format!("also on {}", numbers(&others)));
+    }
+    pieces
+}
+
+fn negotiated(story: &Story, c: &Connection) -> String {
+    if let Some(reason) = &c.rejected {
+        return format!("rejected: {}", shown(reason));
+    }
+    match c.negotiated.status {
+        Some(0) if came_to_nothing(c) => {
+            let refused = story.entries().into_iter().find(|e| e.fatal.is_some() && e.connections.contains(&c.id));
+            refused.and_then(|e| e.fatal.and_then(|f| f.by)).map_or("agreed, then nothing".to_owned(), |by| format!("refused by the {by}"))
+        }
+        Some(0) => "agreed".to_owned(),
+        Some(code) => super::status(rdmascope_analyzer::exchange::Family::Smb2, code),
+        None if c.protocol == Protocol::SmbDirect => "no response".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// As [`flow`], with pieces that may be coloured: their escape sequences have no width.
+fn flow_painted(pieces: &[String], gap: &str, width: usize) -> Vec<String> {
+    let plain: Vec<String> = pieces.iter().map(|p| without_colour(p)).collect();
+    let mut lines: Vec<String> = Vec::new();
+    let mut used = 0;
+    for (piece, bare) in pieces.iter().zip(&plain).filter(|(_, bare)| !bare.is_empty()) {
+        if columns(bare) > width {
+            lines.extend(flow(std::slice::from_ref(bare), gap, width));
+            used = width;
+        } else if let Some(line) = lines.last_mut().filter(|_| used + columns(gap) + columns(bare) <= width) {
+            line.push_str(gap);
+            line.push_str(piece);
+            used += columns(gap) + columns(bare);
+        } else {
+            lines.push(piece.clone());
+            used = columns(bare);
+        }
+    }
+    lines
+}
+
+/// Text without escape sequences, as it is seen.
+fn without_colour(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c == '\u{1b}' {
+            for c in chars.by_ref() {
+                if c == 'm' {
+                    break;
+                }
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}

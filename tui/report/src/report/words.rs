@@ -1,0 +1,518 @@
+//! Numbers, times and text as people read them; lines and tables that fit a width. Nothing here knows what a report is.
+
+use anstyle::{AnsiColor, Style};
+use unicode_width::UnicodeWidthStr;
+
+/// Colours that mean something, or none at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paint {
+    on: bool,
+}
+
+/// What a piece of text is, as far as its colour goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// As it is.
+    Plain,
+    /// Nothing wrong.
+    Good,
+    /// An error.
+    Bad,
+    /// A warning.
+    Warn,
+    /// A note.
+    Note,
+    /// A heading, or what matters most.
+    Strong,
+    /// What matters least.
+    Faint,
+}
+
+impl Paint {
+    /// Colours or not.
+    pub const fn new(on: bool) -> Self {
+        Self { on }
+    }
+
+    /// The text in the colour of its tone.
+    pub fn paint(self, tone: Tone, text: &str) -> String {
+        let style = match tone {
+            Tone::Plain => return text.to_owned(),
+            Tone::Good => AnsiColor::Green.on_default().bold(),
+            Tone::Bad => AnsiColor::Red.on_default().bold(),
+            Tone::Warn => AnsiColor::Yellow.on_default().bold(),
+            Tone::Note => AnsiColor::Cyan.on_default(),
+            Tone::Strong => Style::new().bold(),
+            Tone::Faint => Style::new().dimmed(),
+        };
+        if !self.on || text.is_empty() {
+            return text.to_owned();
+        }
+        format!("{style}{text}{style:#}")
+    }
+}
+
+/// Columns that a text takes in a terminal.
+pub fn columns(text: &str) -> usize {
+    UnicodeWidthStr::width(text)
+}
+
+/// 1,234,567
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The same with a sign.
+pub fn grouped_signed(n: i64) -> String {
+    let sign = if n < 0 { "-" } else { "" };
+    format!("{sign}{}", grouped(n.unsigned_abs()))
+}
+
+/// A count with its noun: "1 frame", "2 frames".
+pub fn count(n: u64, noun: &str) -> String {
+    let plural = match noun {
+        "reply" => "replies".to_owned(),
+        "retry" => "retries".to_owned(),
+        _ => format!("{noun}s"),
+    };
+    if n == 1 { format!("1 {noun}") } else { format!("{} {plural}", grouped(n)) }
+}
+
+/// A mirror session or tunnel: "ERSPAN II session 17".
+pub fn mirror(mirror: &rdmascope_analyzer::mirror::Mirror) -> String {
+    let (kind, what) = (mirror.kind.name(), mirror.kind.id_name());
+    if what.is_empty() { kind.to_owned() } else { format!("{kind} {what} {}", mirror.session) }
+}
+
+/// "once", "twice", "3 times"
+pub fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        _ => format!("{} times", grouped(n)),
+    }
+}
+
+/// Bytes in about three digits: "16.8 kB".
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1000.0;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    format!("{} {}", three_digits(value), UNITS[unit])
+}
+
+/// Bytes of a limit: powers of two by name, everything else exact: "1 MiB", "130,560".
+pub fn limit(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    if bytes >= MIB && bytes.is_multiple_of(MIB) { format!("{} MiB", grouped(bytes / MIB)) } else { grouped(bytes) }
+}
+
+fn three_digits(value: f64) -> String {
+    if value < 9.995 {
+        format!("{value:.2}")
+    } else if value < 99.95 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+/// A duration in ns: "850 ns", "42.0 µs", "0.41 ms", "22.1 s", "4 min 3 s".
+pub fn duration(ns: i64) -> String {
+    let sign = if ns < 0 { "-" } else { "" };
+    let ns = ns.unsigned_abs();
+    let value = ns as f64;
+    let text = match ns {
+        0 => "0".to_owned(),
+        1..1_000 => format!("{ns} ns"),
+        1_000..100_000 => format!("{} µs", two_digits(value / 1e3)),
+        100_000..999_500_000 => format!("{} ms", two_digits(value / 1e6)),
+        999_500_000..120_000_000_000 => format!("{} s", three_digits(value / 1e9)),
+        120_000_000_000..7_200_000_000_000 => format!("{} min {} s", ns / 60_000_000_000, ns / 1_000_000_000 % 60),
+        _ => format!("{} h {} min", ns / 3_600_000_000_000, ns / 60_000_000_000 % 60),
+    };
+    format!("{sign}{text}")
+}
+
+fn two_digits(value: f64) -> String {
+    if value < 0.995 {
+        format!("{value:.2}")
+    } else if value < 9.95 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
+
+/// ns as seconds, for programs: "1.000000250".
+pub fn seconds(ns: i64) -> String {
+    let sign = if ns < 0 { "-" } else { "" };
+    let ns = ns.unsigned_abs();
+    format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
+/// A part of a whole: "0", "<1 %", "92 %".
+pub fn share(part: i64, whole: i64) -> String {
+    if part <= 0 || whole <= 0 {
+        return "0".to_owned();
+    }
+    let percent = part as f64 * 100.0 / whole as f64;
+    if percent < 0.5 { "<1 %".to_owned() } else { format!("{percent:.0} %") }
+}
+
+/// The first frames of several: "frame 9", "frames 23, 41, 58 …".
+pub fn frames(numbers: &[u64], all: u64, shown: usize) -> String {
+    let list: Vec<String> = numbers.iter().take(shown).map(|n| grouped(*n)).collect();
+    let more = if numbers.len() > shown || all > numbers.len() as u64 && numbers.len() > 1 { " …" } else { "" };
+    match numbers.len() {
+        0 => String::new(),
+        1 => format!("frame {}", list[0]),
+        _ => format!("frames {}{more}", list.join(", ")),
+    }
+}
+
+/// A word or list joined as in a sentence: "a", "a and b", "a, b and c".
+pub fn and(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [head @ .., last] => format!("{} and {last}", head.join(", ")),
+    }
+}
+
+/// With a capital first letter and a full stop at its end.
+pub fn sentence(text: &str) -> String {
+    // names that are written small wherever they stand
+    const SMALL: [&str; 6] = ["ksmbd", "cifs.ko", "nfsd", "siw", "rxe", "smbd"];
+    let mut chars = text.chars();
+    let Some(first) = chars.next() else { return String::new() };
+    let mut out: String = if SMALL.iter().any(|name| text.starts_with(name)) { first.to_string() } else { first.to_uppercase().collect() };
+    out.push_str(chars.as_str());
+    if !out.ends_with(['.', '!', '?', '…']) {
+        out.push('.');
+    }
+    out
+}
+
+/// A curve in `width` characters: the least of each stretch, from 0 at the bottom to `top`.
+pub fn sparkline(values: &[i64], width: usize, top: i64) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let width = width.min(values.len());
+    (0..width)
+        .map(|i| {
+            let (from, to) = (i * values.len() / width, (i + 1) * values.len() / width);
+            let least = values[from..to.max(from + 1)].iter().copied().min().unwrap_or(0).clamp(0, top.max(1));
+            BARS[(least * 7 / top.max(1)) as usize]
+        })
+        .collect()
+}
+
+/// Text broken between words so that no line is longer than `width`, if that can be.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ').filter(|w| !w.is_empty()) {
+        if !line.is_empty() && columns(&line) + 1 + columns(word) > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// Pieces that stay whole, joined with `gap` and broken between pieces.
+pub fn flow(pieces: &[String], gap: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for piece in pieces.iter().filter(|p| !p.is_empty()) {
+        if !line.is_empty() && columns(&line) + columns(gap) + columns(piece) > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if columns(piece) > width {
+            // one piece alone is too long: between words, then
+            lines.extend(wrap(piece, width));
+            continue;
+        }
+        if !line.is_empty() {
+            line.push_str(gap);
+        }
+        line.push_str(piece);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// Cut to a width, with "…" where something is missing.
+pub fn clipped(text: &str, width: usize) -> String {
+    if columns(text) <= width {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let mut buffer = [0; 4];
+        let wide = columns(c.encode_utf8(&mut buffer));
+        if used + wide + 1 > width {
+            break;
+        }
+        used += wide;
+        out.push(c);
+    }
+    out.push('…');
+    out
+}
+
+/// On which side of its column a cell stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A column: heading, side, and how dear it is: where the width does not do, those with the highest number go first.
+/// 0 stays always.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    /// Its heading.
+    pub heading: &'static str,
+    /// On which side its cells stand.
+    pub align: Align,
+    /// Columns of the highest rank go first where it is narrow.
+    pub rank: u8,
+}
+
+impl Column {
+    /// A column of text.
+    pub const fn left(heading: &'static str, rank: u8) -> Self {
+        Self { heading, align: Align::Left, rank }
+    }
+
+    /// A column of numbers.
+    pub const fn right(heading: &'static str, rank: u8) -> Self {
+        Self { heading, align: Align::Right, rank }
+    }
+}
+
+/// Rows under headings.
+#[derive(Clone, Debug)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<(Tone, String)>>,
+}
+
+/// Between two columns.
+const GAP: usize = 2;
+/// A flexible column keeps this much.
+const LEAST: usize = 12;
+
+impl Table {
+    /// Without rows.
+    pub fn new(columns: &[Column]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = (Tone, String)>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// Lines of at most `width`, each behind `indent` spaces. Columns that are empty everywhere are left out.
+    pub fn lines(&self, width: usize, indent: usize, paint: Paint) -> Vec<String> {
+        let wide = |c: usize| {
+            let cells = self.rows.iter().filter_map(|r| r.get(c)).map(|(_, text)| columns(text));
+            cells.chain([columns(self.columns[c].heading)]).max().unwrap_or(0)
+        };
+        let is_empty = |c: usize| self.rows.iter().all(|r| r.get(c).is_none_or(|(_, text)| text.is_empty()));
+        let mut shown: Vec<usize> = (0..self.columns.len()).filter(|c| !is_empty(*c)).collect();
+        let mut widths: Vec<usize> = (0..self.columns.len()).map(wide).collect();
+        let total = |shown: &[usize], widths: &[usize]| indent + shown.iter().map(|c| widths[*c] + GAP).sum::<usize>().saturating_sub(GAP);
+        // first the widest left column gives way, down to where it would say nothing; then columns go
+        while total(&shown, &widths) > width {
+            let over = total(&shown, &widths) - width;
+            let left = shown.iter().copied().filter(|c| self.columns[*c].align == Align::Left);
+            if let Some(c) = left.max_by_key(|c| widths[*c]).filter(|c| widths[*c] >= over + LEAST.max(columns(self.columns[*c].heading))) {
+                widths[c] -= over;
+                break;
+            }
+            let dear =
+                shown.iter().copied().enumerate().filter(|(_, c)| self.columns[*c].rank > 0).max_by_key(|(_, c)| self.columns[*c].rank);
+            match dear {
+                Some((place, _)) => drop(shown.remove(place)),
+                None => break,
+            }
+        }
+        let line = |cells: &mut dyn Iterator<Item = (usize, Tone, String)>| {
+            let mut out = " ".repeat(indent);
+            let mut pending = 0;
+            for (c, tone, text) in cells {
+                let text = clipped(&text, widths[c]);
+                let blank = widths[c] - columns(&text);
+                let before = if self.columns[c].align == Align::Right { blank } else { 0 };
+                out.push_str(&" ".repeat(pending + before));
+                out.push_str(&paint.paint(tone, &text));
+                pending = GAP + blank - before;
+            }
+            out
+        };
+        let head = line(&mut shown.iter().map(|c| (*c, Tone::Faint, self.columns[*c].heading.to_owned())));
+        let rows = self.rows.iter().map(|row| {
+            line(&mut shown.iter().map(|c| {
+                let (tone, text) = row.get(*c).cloned().unwrap_or((Tone::Plain, String::new()));
+                (*c, tone, text)
+            }))
+        });
+        std::iter::once(head).chain(rows).map(|l| l.trim_end().to_owned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!([0, 12, 999, 1000, 130_560, 1_234_567].map(grouped), ["0", "12", "999", "1,000", "130,560", "1,234,567"]);
+        assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
+        assert_eq!([-1500, 7].map(grouped_signed), ["-1,500", "7"]);
+        assert_eq!(grouped_signed(i64::MIN), "-9,223,372,036,854,775,808");
+        assert_eq!(
+            [count(0, "frame"), count(1, "frame"), count(1234, "frame"), count(2, "reply")],
+            ["0 frames", "1 frame", "1,234 frames", "2 replies"]
+        );
+        assert_eq!([1, 2, 6].map(times), ["once", "twice", "6 times"]);
+    }
+
+    #[test]
+    fn sizes_have_three_digits() {
+        let sizes = [0, 999, 1000, 16_800, 99_960, 131_072, 999_400, 999_600, 1_500_000_000, u64::MAX];
+        assert_eq!(sizes.map(size), ["0 B", "999 B", "1.00 kB", "16.8 kB", "100 kB", "131 kB", "999 kB", "1.00 MB", "1.50 GB", "18447 PB"]);
+        assert_eq!([1364, 130_560, 1 << 20, 8 << 20, (1 << 20) + 1].map(limit), ["1,364", "130,560", "1 MiB", "8 MiB", "1,048,577"]);
+    }
+
+    #[test]
+    fn durations_have_a_unit_that_fits() {
+        let shown = [
+            (0, "0"),
+            (850, "850 ns"),
+            (4_200, "4.2 µs"),
+            (42_000, "42 µs"),
+            (410_000, "0.41 ms"),
+            (999_999, "1.0 ms"),
+            (3_120_000, "3.1 ms"),
+            (212_000_000, "212 ms"),
+            (999_600_000, "1.00 s"),
+            (22_140_000_000, "22.1 s"),
+            (243_000_000_000, "4 min 3 s"),
+            (7_500_000_000_000, "2 h 5 min"),
+            (-3_120_000, "-3.1 ms"),
+        ];
+        for (ns, text) in shown {
+            assert_eq!(duration(ns), text, "{ns}");
+        }
+        assert!(duration(i64::MIN).ends_with("min"));
+    }
+
+    #[test]
+    fn seconds_are_exact() {
+        assert_eq!([0, 1, 1_000_000_250, -5_000_000].map(seconds), ["0.000000000", "0.000000001", "1.000000250", "-0.005000000"]);
+        assert_eq!(seconds(i64::MIN), "-9223372036.854775808");
+    }
+
+    #[test]
+    fn shares_are_of_a_whole() {
+        assert_eq!([(0, 10), (1, 1000), (92, 100), (10, 10), (5, 0)].map(|(p, w)| share(p, w)), ["0", "<1 %", "92 %", "100 %", "0"]);
+    }
+
+    #[test]
+    fn frame_lists_say_when_there_are_more() {
+        assert_eq!(frames(&[9], 1, 3), "frame 9");
+        assert_eq!(frames(&[9], 4, 3), "frame 9");
+        assert_eq!(frames(&[23, 41], 2, 3), "frames 23, 41");
+        assert_eq!(frames(&[23, 41, 58, 1070], 6, 3), "frames 23, 41, 58 …");
+        assert_eq!(frames(&[23, 41], 20, 3), "frames 23, 41 …");
+        assert_eq!(frames(&[], 0, 3), "");
+    }
+
+    #[test]
+    fn sentences_begin_and_end() {
+        assert_eq!(sentence("offered 1 byte"), "Offered 1 byte.");
+        assert_eq!(sentence("Really?"), "Really?");
+        assert_eq!(sentence("ksmbd did it"), "ksmbd did it.");
+        assert_eq!(sentence(""), "");
+        assert_eq!(and(&["a".into(), "b".into(), "c".into()]), "a, b and c");
+        assert_eq!(and(&["a".into()]), "a");
+    }
+
+    #[test]
+    fn a_sparkline_shows_the_least() {
+        assert_eq!(sparkline(&[0, 100, 50, 100], 4, 100), "▁█▄█");
+        assert_eq!(sparkline(&[100, 0, 100, 100], 2, 100), "▁█");
+        assert_eq!(sparkline(&[-5, 500], 8, 100), "▁█");
+        assert_eq!(sparkline(&[], 8, 100), "");
+        assert_eq!(sparkline(&[1, 2], 8, 0), "██");
+    }
+
+    #[test]
+    fn text_is_broken_between_words() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("incomprehensible word", 5), ["incomprehensible", "word"]);
+        assert!(wrap("", 5).is_empty());
+        assert_eq!(flow(&["a b".into(), String::new(), "c d".into(), "e f".into()], "   ", 9), ["a b   c d", "e f"]);
+        assert_eq!(flow(&["x".into(), "a long piece".into()], "  ", 6), ["x", "a long", "piece"]);
+        assert_eq!(clipped("abcdef", 4), "abc…");
+        assert_eq!(clipped("文件文件", 5), "文件…");
+        assert_eq!(clipped("abc", 3), "abc");
+    }
+
+    #[test]
+    fn tables_fit() {
+        let mut table =
+            Table::new(&[Column::left("command", 0), Column::right("count", 0), Column::left("empty", 0), Column::right("p99", 2)]);
+        table.row([
+            (Tone::Plain, "CREATE".into()),
+            (Tone::Plain, "64".into()),
+            (Tone::Plain, String::new()),
+            (Tone::Plain, "1.2 ms".into()),
+        ]);
+        table.row([(Tone::Plain, "READ".into()), (Tone::Plain, "8".into())]);
+        let plain = Paint::new(false);
+        assert_eq!(table.lines(80, 1, plain), [" command  count     p99", " CREATE      64  1.2 ms", " READ         8"]);
+        assert_eq!(table.lines(20, 1, plain), [" command  count", " CREATE      64", " READ         8"]);
+        let mut names = Table::new(&[Column::left("file", 0), Column::right("n", 0)]);
+        names.row([(Tone::Plain, "a-very-long-file-name.bin".into()), (Tone::Plain, "1".into())]);
+        assert_eq!(names.lines(20, 0, plain), ["file               n", "a-very-long-file…  1"]);
+    }
+
+    #[test]
+    fn colours_are_only_where_they_are_wanted() {
+        assert_eq!(Paint::new(false).paint(Tone::Bad, "x"), "x");
+        assert_eq!(Paint::new(true).paint(Tone::Plain, "x"), "x");
+        let red = Paint::new(true).paint(Tone::Bad, "x");
+        assert!(red.starts_with('\u{1b}') && red.ends_with("\u{1b}[0m"), "{red:?}");
+    }
+}

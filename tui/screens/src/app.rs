@@ -1,0 +1,1218 @@
+//! What the screen is about, and how it changes: [`update`] takes a message and says what is to be done in the world. It does no I/O,
+//! knows no clock, and the screen is made from [`App`] alone ([`super::view`]).
+
+use super::credits_log::CreditsLog;
+use super::digest::{Digest, Joined};
+use super::exchanges::Exchanges;
+use super::index::Index;
+use super::keys::{Action, Keys};
+use super::loader::{Counted, LiveFacts, News};
+use super::replay::{Detail, Text, Which};
+use super::sort::{By, Sorted};
+use super::statistics::Sums;
+use super::theme::{self, Depth, Theme};
+use super::{credits, findings, frames, io, memory, order, overview, prompt, sequence, statistics, time};
+use ratatui::crossterm::event::{KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
+use ratatui::layout::Rect;
+use rdmascope_analyzer::finding::Finding;
+use rdmascope_analyzer::op::End;
+use rdmascope_analyzer::report::Connection;
+use rdmascope_capture::Progress;
+use rdmascope_dissector::field::Def;
+use rdmascope_dissector::registry::Registry;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The smallest screen.
+pub(crate) const SMALLEST: (u16, u16) = (60, 18);
+/// Lines of frames kept at most; more than any screen shows.
+const TEXTS_MAX: usize = 4_000;
+/// Frames looked at in one step while narrowing to a connection.
+pub(crate) const SCAN_STEP: usize = 150_000;
+
+/// The views, in the order of their keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum View {
+    #[default]
+    Overview,
+    Frames,
+    Io,
+    Credits,
+    Sequence,
+    Memory,
+    Findings,
+    Statistics,
+}
+
+impl View {
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Overview, Self::Frames, Self::Io, Self::Credits, Self::Sequence, Self::Memory, Self::Findings, Self::Statistics];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Overview => "Overview",
+            Self::Frames => "Frames",
+            Self::Io => "I/O",
+            Self::Credits => "Credits",
+            Self::Sequence => "Sequence",
+            Self::Memory => "Memory",
+            Self::Findings => "Findings",
+            Self::Statistics => "Statistics",
+        }
+    }
+
+    /// Where there is little room.
+    pub(crate) const fn short_name(self) -> &'static str {
+        match self {
+            Self::Overview => "Over",
+            Self::Sequence => "Seq",
+            Self::Memory => "Mem",
+            Self::Findings => "Find",
+            Self::Statistics => "Stats",
+            _ => self.name(),
+        }
+    }
+
+    fn step(self, by: usize) -> Self {
+        Self::ALL[(self as usize + by) % Self::ALL.len()]
+    }
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(crate) enum Msg {
+    Key(KeyEvent),
+    Mouse(MouseEvent),
+    Paste(String),
+    Resize(u16, u16),
+    News(Box<News>),
+    /// Lines of frames, for the columns of this generation.
+    Texts(u64, Vec<Text>),
+    Detail(Box<Detail>),
+    /// Frames that a filter of this generation passes, and how many were looked at; whether that was all.
+    Found {
+        generation: u64,
+        frames: Vec<u32>,
+        looked: usize,
+        done: bool,
+    },
+    /// Rows of I/O or memory, made from so many exchanges.
+    Ordered {
+        table: View,
+        generation: u64,
+        upto: usize,
+        rows: Vec<order::Row>,
+    },
+    /// Keys of so many frames were read.
+    Sorting {
+        generation: u64,
+        looked: usize,
+    },
+    Sorted {
+        generation: u64,
+        sorted: Sorted,
+    },
+    /// The frame (place) that was searched for.
+    Hit(Option<u32>),
+    /// A long work has done so many of all.
+    Working(&'static str, usize, usize),
+    /// Something was saved, or not.
+    Done(Result<String, String>),
+    /// Go on with what takes several steps.
+    Continue,
+    Quit,
+    Suspend,
+    Redraw,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Effect {
+    Quit,
+    Suspend,
+    Redraw,
+    /// There is more to do, after what else came: [`Msg::Continue`].
+    Continue,
+    /// To the clipboard of the terminal.
+    Copy(String),
+    /// Lines of frames, by place, with these columns.
+    Texts {
+        generation: u64,
+        frames: Vec<usize>,
+        columns: Vec<Def>,
+    },
+    Detail(usize),
+    Filter {
+        generation: u64,
+        text: String,
+    },
+    /// The rows of I/O or memory in ascending order of a column, of all connections or of some.
+    Order {
+        table: View,
+        generation: u64,
+        by: usize,
+        followed: Option<Vec<u32>>,
+    },
+    /// These frames (ascending) by a key.
+    Sort {
+        generation: u64,
+        by: By,
+        frames: Which,
+    },
+    /// Sorting of an older generation than this is to end.
+    EndSort(u64),
+    /// The first of these frames (or the last, where not `forward`) whose line has this text.
+    Find {
+        text: String,
+        frames: Which,
+        forward: bool,
+    },
+    Save {
+        path: PathBuf,
+        frames: Which,
+    },
+    /// Saving, exporting, searching is to end.
+    GiveUp,
+    /// The lines of frames.
+    ExportFrames {
+        path: PathBuf,
+        frames: Which,
+        columns: Vec<Def>,
+    },
+    /// A table: heads, then rows.
+    ExportTable {
+        path: PathBuf,
+        rows: Vec<Vec<String>>,
+    },
+    KeepHistory(Vec<String>),
+}
+
+/// A place in a list, and the first row that is on the screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    pub(crate) at: usize,
+    pub(crate) top: usize,
+}
+
+impl Cursor {
+    /// Moves within `len` rows of which `page` are shown.
+    pub(crate) fn moved(&mut self, action: Action, len: usize, page: usize) {
+        let last = len.saturating_sub(1);
+        let leap = page.saturating_sub(1).max(1);
+        self.at = match action {
+            Action::Up => self.at.saturating_sub(1),
+            Action::Down => self.at + 1,
+            Action::PageUp => self.at.saturating_sub(leap),
+            Action::PageDown => self.at + leap,
+            Action::First => 0,
+            Action::Last => last,
+            _ => self.at,
+        }
+        .min(last);
+        self.show(len, page);
+    }
+
+    /// Brings the row to the screen.
+    pub(crate) fn show(&mut self, len: usize, page: usize) {
+        let page = page.max(1);
+        self.at = self.at.min(len.saturating_sub(1));
+        if self.at < self.top {
+            self.top = self.at;
+        } else if self.at >= self.top + page {
+            self.top = self.at + 1 - page;
+        }
+        self.top = self.top.min(len.saturating_sub(page));
+    }
+
+    /// Goes somewhere far, and shows what is around it.
+    pub(crate) fn jump(&mut self, to: usize, len: usize, page: usize) {
+        self.at = to.min(len.saturating_sub(1));
+        if self.at < self.top || self.at >= self.top + page.max(1) {
+            self.top = self.at.saturating_sub(page / 2);
+        }
+        self.show(len, page);
+    }
+}
+
+/// The display filter.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) text: String,
+    pub(crate) generation: u64,
+    /// Frames that pass, by place.
+    pub(crate) found: Vec<u32>,
+    pub(crate) looked: usize,
+    pub(crate) done: bool,
+}
+
+impl Filter {
+    pub(crate) fn is_on(&self) -> bool {
+        !self.text.is_empty()
+    }
+}
+
+/// A finding, with those of the same rule, side and words on other connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(super) first: Finding,
+    /// On all of them.
+    pub(crate) count: u64,
+    /// The first frames, ascending.
+    pub(crate) frames: Vec<u64>,
+    pub(crate) connections: Vec<u32>,
+}
+
+impl std::ops::Deref for Found {
+    type Target = Finding;
+
+    fn deref(&self) -> &Finding {
+        &self.first
+    }
+}
+
+/// By what the frame list is sorted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sorting {
+    pub(crate) by: By,
+    /// Whether the greatest is first.
+    pub(crate) down: bool,
+    pub(crate) generation: u64,
+    /// Whether it was asked for.
+    asked: bool,
+    /// Frames whose keys were read.
+    pub(crate) looked: usize,
+    pub(crate) sorted: Option<Sorted>,
+}
+
+impl Sorting {
+    pub(crate) fn is_on(&self) -> bool {
+        self.by != By::Number || self.down
+    }
+
+    /// Whether it is wished and not there yet.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.is_on() && self.sorted.is_none()
+    }
+
+    /// The frames are others now.
+    fn outdated(&mut self) {
+        *self = Self { by: self.by, down: self.down, generation: self.generation + 1, ..Self::default() };
+    }
+}
+
+/// A connection to which all is narrowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Followed {
+    /// The numbers under which it is followed by the analysis.
+    pub(crate) ids: Vec<u32>,
+}
+
+/// A line that tells what was done or what is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Note {
+    pub(crate) text: String,
+    pub(crate) is_error: bool,
+}
+
+/// What lies over the view.
+#[derive(Clone, Debug)]
+pub(crate) enum Popup {
+    Help(usize),
+    /// Title, lines, first line shown.
+    Text(String, Vec<String>, usize),
+    Prompt(Box<prompt::Prompt>),
+    /// What to copy.
+    Copy,
+}
+
+/// Everything.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) title: String,
+    pub(crate) keys: Keys,
+    pub(crate) theme: Theme,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) size: (u16, u16),
+    // what was loaded
+    pub(crate) index: Index,
+    pub(crate) report: Arc<Digest>,
+    pub(crate) exchanges: Exchanges,
+    pub(crate) exchanges_dropped: u64,
+    pub(crate) credits_log: CreditsLog,
+    pub(crate) progress: Progress,
+    pub(crate) done: bool,
+    pub(crate) grows: bool,
+    pub(crate) error: Option<String>,
+    /// What is to be said of a live capture.
+    pub(crate) live: Option<LiveFacts>,
+    /// What RDMA devices counted, where the file has it.
+    pub(crate) hardware: Vec<Counted>,
+    /// Findings that are shown.
+    pub(crate) found: Joined,
+    /// Sums over the connections that are shown.
+    pub(crate) sums: Arc<Sums>,
+    // what is shown of it
+    pub(crate) view: View,
+    pub(crate) came_from: Vec<View>,
+    pub(crate) filter: Filter,
+    pub(crate) followed: Option<Followed>,
+    /// The frames that are shown, by place; `None` for all.
+    pub(crate) shown: Option<Vec<u32>>,
+    /// Up to where frames were looked at for `shown`.
+    pub(crate) scanned: usize,
+    pub(crate) sorting: Sorting,
+    /// The connection of the row from which one came to the credit plot or the sequence, by the number under which it is followed.
+    pub(crate) about: Option<u32>,
+    /// A long work: what it does, how much of how much is done.
+    pub(crate) working: Option<(&'static str, usize, usize)>,
+    pub(crate) marks: BTreeSet<u32>,
+    pub(crate) time: time::Format,
+    pub(crate) columns: Vec<Def>,
+    pub(crate) texts: HashMap<u64, Text>,
+    texts_generation: u64,
+    texts_asked: Vec<usize>,
+    pub(crate) detail: Option<Box<Detail>>,
+    detail_asked: Option<usize>,
+    pub(crate) search: String,
+    pub(crate) popup: Option<Popup>,
+    pub(crate) note: Option<Note>,
+    pub(crate) history: Vec<String>,
+    /// Keep at the end of a file that grows.
+    pub(crate) tailing: bool,
+    /// Whether [`Msg::Continue`] was asked for.
+    continuing: bool,
+    pub(crate) overview: overview::State,
+    pub(crate) frames: frames::State,
+    pub(crate) io: io::State,
+    pub(crate) credits: credits::State,
+    pub(crate) sequence: sequence::State,
+    pub(crate) memory: memory::State,
+    pub(crate) findings: findings::State,
+    pub(crate) statistics: statistics::State,
+}
+
+impl App {
+    pub(crate) fn new(title: String, keys: Keys, theme: theme::Name) -> Self {
+        Self {
+            title,
+            keys,
+            theme: Theme::new(theme, Depth::Sixteen),
+            registry: Arc::new(rdmascope_report::fields::registry()),
+            size: (80, 24),
+            index: Index::default(),
+            report: Arc::default(),
+            exchanges: Exchanges::default(),
+            exchanges_dropped: 0,
+            credits_log: CreditsLog::default(),
+            progress: Progress::default(),
+            done: false,
+            grows: false,
+            error: None,
+            live: None,
+            hardware: Vec::new(),
+            found: Joined::default(),
+            sums: Arc::default(),
+            view: View::Overview,
+            came_from: Vec::new(),
+            filter: Filter::default(),
+            followed: None,
+            shown: None,
+            scanned: 0,
+            sorting: Sorting::default(),
+            about: None,
+            working: None,
+            marks: BTreeSet::new(),
+            time: time::Format::default(),
+            columns: Vec::new(),
+            texts: HashMap::new(),
+            texts_generation: 0,
+            texts_asked: Vec::new(),
+            detail: None,
+            detail_asked: None,
+            search: String::new(),
+            popup: None,
+            note: None,
+            history: Vec::new(),
+            tailing: false,
+            continuing: false,
+            overview: overview::State::default(),
+            frames: frames::State::default(),
+            io: io::State::default(),
+            credits: credits::State::default(),
+            sequence: sequence::State::default(),
+            memory: memory::State::default(),
+            findings: findings::State::default(),
+            statistics: statistics::State::default(),
+        }
+    }
+
+    // ── What views ask ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Where a view draws: without title, tabs and the line at the bottom.
+    pub(crate) fn body(&self) -> Rect {
+        let (width, height) = self.size;
+        Rect { x: 0, y: 2, width, height: height.saturating_sub(3) }
+    }
+
+    /// Rows of the frame list.
+    pub(crate) fn row_count(&self) -> usize {
+        self.shown.as_ref().map_or(self.index.len(), Vec::len)
+    }
+
+    /// The place of the frame in a row.
+    pub(crate) fn frame_at(&self, row: usize) -> Option<usize> {
+        // frames that came after the sorting stand behind
+        let sorted = self.sorting.sorted.as_ref().and_then(|s| s.at(row, self.sorting.down));
+        match (sorted, &self.shown) {
+            (Some(place), _) => Some(place as usize),
+            (None, Some(shown)) => shown.get(row).map(|i| *i as usize),
+            (None, None) => (row < self.index.len()).then_some(row),
+        }
+    }
+
+    /// The row that has a frame, or, in the order of the capture, the next one that there is.
+    pub(crate) fn row_of(&self, place: usize) -> usize {
+        let row = match &self.shown {
+            Some(shown) => shown.partition_point(|i| (*i as usize) < place).min(shown.len().saturating_sub(1)),
+            None => place.min(self.index.len().saturating_sub(1)),
+        };
+        match &self.sorting.sorted {
+            Some(sorted) if row < sorted.len() => sorted.row_of(place as u32, self.sorting.down).unwrap_or(0),
+            _ => row,
+        }
+    }
+
+    /// The frames of the list in the order of the capture.
+    pub(crate) fn frames_shown(&self) -> Which {
+        match &self.shown {
+            Some(shown) => Which::These(shown.clone()),
+            None => Which::Range(0..self.index.len() as u32),
+        }
+    }
+
+    /// A connection by the number under which it is followed.
+    pub(crate) fn connection(&self, followed_as: u32) -> Option<&Connection> {
+        self.report.connections.get(self.report.place(followed_as)?)
+    }
+
+    /// Which end of a connection is shown as the client.
+    pub(crate) fn client_end(&self, followed_as: u32) -> End {
+        let Some(connection) = self.connection(followed_as) else { return End::A };
+        let client = connection.client_end.unwrap_or(End::A);
+        // what was followed as a half of its own counted its ends from itself
+        if connection.followed_as.first() == Some(&followed_as) { client } else { client.peer() }
+    }
+
+    /// The connection that credit plot and sequence are about: the followed one, else that of the row from which one came, else the
+    /// busiest.
+    pub(crate) fn subject(&self) -> Option<&Connection> {
+        if let Some(followed) = &self.followed {
+            return followed.ids.iter().find_map(|id| self.connection(*id));
+        }
+        let chosen = self.about.and_then(|id| self.connection(id));
+        chosen.or_else(|| self.report.connections.get(self.report.busiest()?))
+    }
+
+    /// Whether a thing of this connection is to be shown.
+    pub(crate) fn concerns(&self, followed_as: u32) -> bool {
+        self.followed.as_ref().is_none_or(|f| f.ids.contains(&followed_as))
+    }
+
+    /// Connections that are shown.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
+        let followed = self.followed.as_ref().map(|f| {
+            // a followed connection has several numbers, which may be of one or of several in the report
+            let mut places: Vec<usize> = f.ids.iter().filter_map(|id| self.report.place(*id)).collect();
+            places.sort_unstable();
+            places.dedup();
+            places
+        });
+        let all = if followed.is_none() { self.report.connections.as_slice() } else { &[] };
+        all.iter().chain(followed.into_iter().flatten().filter_map(|i| self.report.connections.get(i)))
+    }
+
+    /// How many these are.
+    pub(crate) fn connection_count(&self) -> usize {
+        if self.followed.is_none() { self.report.connections.len() } else { self.connections().count() }
+    }
+
+    /// One of these.
+    pub(crate) fn connection_at(&self, row: usize) -> Option<&Connection> {
+        if self.followed.is_none() { self.report.connections.get(row) } else { self.connections().nth(row) }
+    }
+
+    /// Takes what is shown of the findings and sums.
+    fn choose(&mut self) {
+        if self.followed.is_none() {
+            self.found = self.report.found.clone();
+            self.sums = self.report.sums.clone();
+        } else {
+            let ids: HashSet<u32> = self.connections().map(|c| c.id).collect();
+            self.found = self.report.found_on(&ids);
+            self.sums = Arc::new(Sums::of(self.connections()));
+        }
+        self.statistics.outdated();
+    }
+
+    /// The time of the first frame.
+    pub(crate) fn first_time(&self) -> i64 {
+        self.index.at(0).map_or(0, |e| e.time)
+    }
+
+    pub(crate) fn say(&mut self, text: impl Into<String>) {
+        self.note = Some(Note { text: text.into(), is_error: false });
+    }
+
+    pub(crate) fn complain(&mut self, text: impl Into<String>) {
+        self.note = Some(Note { text: text.into(), is_error: true });
+    }
+
+    /// Another view that the user chose: credit plot and sequence are about what was selected before.
+    pub(crate) fn turn_to(&mut self, view: View) {
+        // a list that nobody moved in says nothing
+        let is_chosen = match self.view {
+            View::Overview | View::Findings => true,
+            View::Frames => self.frames.list.at > 0,
+            View::Io => io::is_chosen(self),
+            View::Memory => self.memory.list.at > 0,
+            View::Credits => self.credits.cursor.is_some(),
+            View::Sequence => self.sequence.list.at > 0,
+            View::Statistics => false,
+        };
+        if matches!(view, View::Credits | View::Sequence) && view != self.view && is_chosen {
+            let frame = selected_frame(self).filter(|_| self.view != View::Overview || overview::is_at_a_frame(self));
+            if self.followed.is_none() {
+                self.about = selected_connection(self).filter(|id| self.connection(*id).is_some()).or(self.about);
+            }
+            let place = frame.and_then(|n| usize::try_from(n).ok()).and_then(|n| n.checked_sub(1));
+            let entry = place.and_then(|i| self.index.at(i));
+            if let (Some(place), Some(entry), Some(subject)) = (place, entry, self.subject())
+                && subject.followed_as.contains(&entry.connection)
+            {
+                let time = entry.time;
+                self.sequence.look_for(place);
+                self.credits.look_at(time);
+            }
+        }
+        self.go(view);
+    }
+
+    // ── What views do ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// Another view; `Esc` comes back.
+    pub(crate) fn go(&mut self, view: View) {
+        if self.view != view {
+            self.came_from.retain(|v| *v != view);
+            self.came_from.push(self.view);
+            self.view = view;
+        }
+    }
+
+    /// Shows a frame (by its number) in the frame list; where a filter hides it, the filter goes.
+    pub(crate) fn go_to_frame(&mut self, number: u64) -> Vec<Effect> {
+        let Some(place) = usize::try_from(number).ok().and_then(|n| n.checked_sub(1)).filter(|p| *p < self.index.len()) else {
+            let len = self.index.len();
+            self.complain(format!("there is no frame {number}; they go from 1 to {}", time::grouped(len as u64)));
+            return Vec::new();
+        };
+        let mut effects = Vec::new();
+        if self.frame_at(self.row_of(place)) != Some(place) {
+            effects = self.show_everything();
+            self.say(format!("frame {number} was hidden; all frames are shown again"));
+        }
+        self.go(View::Frames);
+        let (row, len, page) = (self.row_of(place), self.row_count(), frames::page(self));
+        self.frames.list.jump(row, len, page);
+        self.tailing = false;
+        effects
+    }
+
+    /// Neither filter nor followed connection.
+    pub(crate) fn show_everything(&mut self) -> Vec<Effect> {
+        let place = self.frame_at(self.frames.list.at);
+        self.followed = None;
+        let effects = self.filter_by("");
+        if let Some(place) = place {
+            let (row, len, page) = (self.row_of(place), self.row_count(), frames::page(self));
+            self.frames.list.jump(row, len, page);
+        }
+        effects
+    }
+
+    /// Narrows everything to a connection, or widens again where it is the one already.
+    pub(crate) fn follow(&mut self, followed_as: Option<u32>) {
+        let Some(connection) = followed_as.and_then(|id| self.connection(id)) else {
+            self.complain("this row belongs to no connection");
+            return;
+        };
+        let followed = Followed { ids: connection.followed_as.clone() };
+        let id = connection.id;
+        self.about = None;
+        if self.followed.as_ref() == Some(&followed) {
+            self.followed = None;
+            self.say("all connections again");
+        } else {
+            self.followed = Some(followed);
+            self.say(format!("connection {id} alone; {} shows all again", self.keys.first(Action::Everything)));
+        }
+        self.narrow();
+    }
+
+    /// Sets the filter. The frames that pass come later.
+    pub(crate) fn filter_by(&mut self, text: &str) -> Vec<Effect> {
+        self.filter = Filter { text: text.trim().to_owned(), generation: self.filter.generation + 1, ..Filter::default() };
+        self.narrow();
+        let mut effects = vec![Effect::Filter { generation: self.filter.generation, text: self.filter.text.clone() }];
+        if self.filter.is_on() {
+            let text = self.filter.text.clone();
+            self.history.retain(|h| *h != text);
+            self.history.push(text);
+            effects.push(Effect::KeepHistory(self.history.clone()));
+        }
+        effects
+    }
+
+    /// Makes the list of shown frames anew.
+    fn narrow(&mut self) {
+        let place = self.frame_at(self.frames.list.at);
+        self.scanned = 0;
+        self.shown = (self.filter.is_on() || self.followed.is_some()).then(Vec::new);
+        self.sorting.outdated();
+        self.io.order.outdated();
+        self.memory.order.outdated();
+        self.sequence.reset();
+        self.credits.window = None;
+        self.choose();
+        self.scan();
+        if let Some(place) = place {
+            let (row, len, page) = (self.row_of(place), self.row_count(), frames::page(self));
+            self.frames.list.jump(row, len, page);
+        }
+    }
+
+    /// Looks at frames that came since, for the list of shown ones.
+    fn scan(&mut self) {
+        let Some(mut shown) = self.shown.take() else { return };
+        if self.filter.is_on() {
+            let upto = self.filter.found.len().min(self.scanned + SCAN_STEP);
+            let found = self.filter.found.get(self.scanned..upto).unwrap_or(&[]);
+            shown.extend(found.iter().filter(|i| self.index.at(**i as usize).is_some_and(|e| self.concerns(e.connection))));
+            self.scanned = upto;
+        } else {
+            let upto = self.index.len().min(self.scanned + SCAN_STEP);
+            let new = self.index.from(self.scanned).take_while(|(i, _)| *i < upto).filter(|(_, e)| self.concerns(e.connection));
+            shown.extend(new.map(|(i, _)| i as u32));
+            self.scanned = upto;
+        }
+        self.shown = Some(shown);
+    }
+
+    /// Whether there are frames that were not looked at yet for the list of shown ones.
+    fn is_scanning(&self) -> bool {
+        self.shown.is_some() && self.scanned < if self.filter.is_on() { self.filter.found.len() } else { self.index.len() }
+    }
+
+    /// Sorts the frame list.
+    pub(crate) fn sort_frames(&mut self, by: By, down: bool) -> Vec<Effect> {
+        let place = self.frame_at(self.frames.list.at).filter(|_| self.frames.list.at > 0);
+        if by == self.sorting.by && self.sorting.sorted.is_some() && (by != By::Number || down) {
+            self.sorting.down = down;
+        } else {
+            self.sorting.outdated();
+            (self.sorting.by, self.sorting.down) = (by, down);
+        }
+        if let Some(place) = place {
+            self.show_place(place);
+        }
+        self.tailing &= !self.sorting.is_on();
+        vec![Effect::EndSort(self.sorting.generation)]
+    }
+
+    /// Selects the row of a frame.
+    fn show_place(&mut self, place: usize) {
+        let (row, len, page) = (self.row_of(place), self.row_count(), frames::page(self));
+        self.frames.list.jump(row, len, page);
+    }
+
+    /// Sorts I/O or memory.
+    pub(crate) fn sort_table(&mut self, table: View, by: usize, down: bool, columns: &[super::draw::Column]) {
+        let (order, cursor) = self.table(table);
+        let row = order.row(cursor.at).filter(|_| cursor.at > 0);
+        order.sort(by, down);
+        if let Some(at) = row.and_then(|row| order.find(row)) {
+            cursor.at = at;
+        }
+        let down = if down { ", the greatest first" } else { "" };
+        self.say(format!("sorted by {}{down}", columns[by].title));
+        self.show_row(table);
+    }
+
+    fn table(&mut self, table: View) -> (&mut order::Order, &mut Cursor) {
+        match table {
+            View::Memory => (&mut self.memory.order, &mut self.memory.list),
+            _ => (&mut self.io.order, &mut self.io.list),
+        }
+    }
+
+    /// Brings the selected row of I/O or memory to the screen.
+    fn show_row(&mut self, table: View) {
+        let page = if table == View::Memory { memory::page(self) } else { io::page(self) };
+        let (order, cursor) = self.table(table);
+        let len = order.len();
+        cursor.jump(cursor.at, len, page);
+    }
+
+    /// Rows of I/O or memory came.
+    fn ordered(&mut self, table: View, generation: u64, upto: usize, rows: Vec<order::Row>) {
+        let (order, cursor) = self.table(table);
+        // the first row stays the first row
+        let selected = order.row(cursor.at).filter(|_| cursor.at > 0);
+        if order.came(generation, upto, rows) {
+            if let Some(at) = selected.and_then(|row| order.find(row)) {
+                // and the selected one stays where it is on the screen
+                cursor.top = (cursor.top + at).saturating_sub(cursor.at);
+                cursor.at = at;
+            }
+            self.show_row(table);
+        }
+    }
+
+    /// What the screen needs and is not there.
+    fn wants(&mut self) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let scanning = self.is_scanning();
+        if matches!(self.view, View::Io | View::Memory) {
+            let (table, upto) = (self.view, self.exchanges.places().end);
+            let followed = self.followed.as_ref().map(|f| f.ids.clone());
+            let order = self.table(table).0;
+            let by = order.by;
+            if let Some(generation) = order.wish(upto) {
+                effects.push(Effect::Order { table, generation, by, followed });
+            }
+        }
+        // what is sorted is all there is; of what has no end, what there is by now
+        let is_all = self.filter_is_done() && !scanning && (self.done || self.grows);
+        if self.sorting.is_under_way() && !self.sorting.asked && is_all {
+            self.sorting.asked = true;
+            effects.push(Effect::Sort { generation: self.sorting.generation, by: self.sorting.by, frames: self.frames_shown() });
+        }
+        let extending = self.view == View::Sequence && sequence::is_behind(self);
+        if (scanning || extending) && !self.continuing {
+            self.continuing = true;
+            effects.push(Effect::Continue);
+        }
+        let wanted: Vec<usize> = match self.view {
+            View::Frames => {
+                let page = frames::page(self);
+                (self.frames.list.top..self.frames.list.top + page).filter_map(|row| self.frame_at(row)).collect()
+            }
+            View::Sequence => sequence::visible_frames(self),
+            _ => Vec::new(),
+        };
+        let mut missing: Vec<usize> = wanted.into_iter().filter(|i| !self.texts.contains_key(&(*i as u64 + 1))).collect();
+        missing.sort_unstable();
+        if !missing.is_empty() && self.texts_asked != missing {
+            self.texts_asked.clone_from(&missing);
+            let columns = self.columns.clone();
+            effects.push(Effect::Texts { generation: self.texts_generation, frames: missing, columns });
+        }
+        if self.view == View::Frames
+            && let Some(place) = self.frame_at(self.frames.list.at)
+            && self.detail.as_ref().is_none_or(|d| d.number != place as u64 + 1)
+            && self.detail_asked != Some(place)
+        {
+            self.detail_asked = Some(place);
+            effects.push(Effect::Detail(place));
+        }
+        effects
+    }
+
+    fn news(&mut self, news: News) {
+        let had = self.index.len();
+        let at_end = self.tailing || self.frames.list.at + 1 >= self.row_count();
+        self.index = news.index;
+        self.exchanges = news.exchanges;
+        if let Some(live) = news.live {
+            if live.hardware != self.live.as_ref().map_or(&[][..], |l| &l.hardware[..]) {
+                self.statistics.outdated();
+            }
+            self.live = Some(live);
+        }
+        if !news.hardware.is_empty() {
+            self.hardware = news.hardware;
+            self.statistics.outdated();
+        }
+        self.exchanges_dropped = news.exchanges_dropped;
+        for (connection, point) in news.credits {
+            self.credits_log.add(connection, point);
+        }
+        self.progress = news.progress;
+        self.done = news.done;
+        if let Some(error) = news.error {
+            self.error = Some(error);
+        }
+        if let Some(report) = news.report {
+            self.report = report;
+            self.choose();
+        }
+        self.scan();
+        if self.grows && at_end && had > 0 && self.index.len() > had && self.tailing {
+            let (len, page) = (self.row_count(), frames::page(self));
+            self.frames.list.moved(Action::Last, len, page);
+        }
+    }
+
+    fn resized(&mut self, width: u16, height: u16) {
+        self.size = (width, height);
+        self.statistics.outdated();
+        let (len, page) = (self.row_count(), frames::page(self));
+        self.frames.list.show(len, page);
+    }
+}
+
+/// One message, and what is to be done about it.
+pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
+    let mut effects = match msg {
+        Msg::Key(key) if key.kind == KeyEventKind::Release => Vec::new(),
+        Msg::Key(key) => {
+            app.note = None;
+            match app.popup.take() {
+                Some(popup) => prompt::key(app, popup, key),
+                None => app.keys.action(key).map_or_else(Vec::new, |action| act(app, action)),
+            }
+        }
+        Msg::Paste(text) => {
+            if let Some(Popup::Prompt(prompt)) = &mut app.popup {
+                prompt.paste(&text, &app.registry);
+            }
+            Vec::new()
+        }
+        Msg::Mouse(mouse) => self::mouse(app, mouse),
+        Msg::Resize(width, height) => {
+            app.resized(width, height);
+            Vec::new()
+        }
+        Msg::News(news) => {
+            app.news(*news);
+            Vec::new()
+        }
+        Msg::Texts(generation, texts) => {
+            if generation == app.texts_generation {
+                if app.texts.len() > TEXTS_MAX {
+                    app.texts.clear();
+                }
+                app.texts.extend(texts.into_iter().map(|t| (t.number, t)));
+            }
+            app.texts_asked.clear();
+            Vec::new()
+        }
+        Msg::Detail(detail) => {
+            app.detail_asked = None;
+            frames::detail_came(app, detail);
+            Vec::new()
+        }
+        Msg::Found { generation, frames, looked, done } => {
+            if generation == app.filter.generation {
+                app.filter.found.extend(frames);
+                app.filter.looked = looked;
+                app.filter.done = done;
+                app.scan();
+                let (len, page) = (app.row_count(), frames::page(app));
+                app.frames.list.show(len, page);
+            }
+            Vec::new()
+        }
+        Msg::Ordered { table, generation, upto, rows } => {
+            app.ordered(table, generation, upto, rows);
+            Vec::new()
+        }
+        Msg::Sorting { generation, looked } => {
+            if generation == app.sorting.generation {
+                app.sorting.looked = looked;
+            }
+            Vec::new()
+        }
+        Msg::Sorted { generation, sorted } => {
+            if generation == app.sorting.generation {
+                let place = app.frame_at(app.frames.list.at).filter(|_| app.frames.list.at > 0);
+                if sorted.is_rough {
+                    app.say("too many different texts to compare whole: some are sorted by their beginning");
+                }
+                app.sorting.sorted = Some(sorted);
+                if let Some(place) = place {
+                    app.show_place(place);
+                }
+            }
+            Vec::new()
+        }
+        Msg::Working(what, done, all) => {
+            app.working = Some((what, done, all));
+            Vec::new()
+        }
+        Msg::Hit(Some(place)) => {
+            app.working = None;
+            app.go_to_frame(u64::from(place) + 1)
+        }
+        Msg::Hit(None) => {
+            app.working = None;
+            let text = rdmascope_dissector::render::escaped(&app.search);
+            app.complain(format!("\"{text}\" was not found"));
+            Vec::new()
+        }
+        Msg::Done(Ok(text)) => {
+            app.working = None;
+            app.say(text);
+            Vec::new()
+        }
+        Msg::Done(Err(text)) => {
+            app.working = None;
+            app.complain(text);
+            Vec::new()
+        }
+        Msg::Continue => {
+            app.continuing = false;
+            app.scan();
+            Vec::new()
+        }
+        Msg::Quit => vec![Effect::Quit],
+        Msg::Suspend => vec![Effect::Suspend],
+        Msg::Redraw => vec![Effect::Redraw],
+    };
+    prepare(app);
+    effects.extend(app.wants());
+    effects
+}
+
+/// Lists that a view shows, where they are out of date.
+fn prepare(app: &mut App) {
+    match app.view {
+        View::Io => io::prepare(app),
+        View::Overview => overview::prepare(app),
+        View::Sequence => sequence::extend(app),
+        View::Statistics => statistics::prepare(app),
+        _ => {}
+    }
+}
+
+/// Columns changed: lines have to be made anew.
+pub(crate) fn columns_changed(app: &mut App) {
+    app.texts.clear();
+    app.texts_asked.clear();
+    app.texts_generation += 1;
+}
+
+/// What an action does.
+pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+    match action {
+        Action::Quit => return vec![Effect::Quit],
+        Action::Suspend => return vec![Effect::Suspend],
+        Action::Redraw => return vec![Effect::Redraw],
+        Action::Help => app.popup = Some(Popup::Help(0)),
+        Action::View(view) => app.turn_to(view),
+        Action::NextView => app.turn_to(app.view.step(1)),
+        Action::PreviousView => app.turn_to(app.view.step(View::ALL.len() - 1)),
+        Action::Theme => {
+            app.theme = Theme::new(app.theme.name.next(), app.theme.depth);
+            app.statistics.outdated();
+            app.say(app.theme.name.word());
+        }
+        Action::TimeFormat => {
+            app.time = app.time.next();
+            app.say(app.time.word());
+        }
+        Action::Filter => app.popup = Some(prompt::filter(app)),
+        Action::Search => app.popup = Some(prompt::search(app)),
+        Action::Goto => app.popup = Some(prompt::goto()),
+        Action::Columns => app.popup = Some(prompt::column()),
+        Action::Save => app.popup = Some(prompt::save(app)),
+        Action::Export => app.popup = Some(prompt::export(app)),
+        Action::Copy => app.popup = Some(Popup::Copy),
+        Action::Everything => return app.show_everything(),
+        Action::Follow => {
+            let id = selected_connection(app);
+            app.follow(id);
+        }
+        Action::Explain => explain(app),
+        Action::Mark => mark(app),
+        Action::Unmark => {
+            app.marks.clear();
+            app.say("no frame is marked any more");
+        }
+        Action::NextMark | Action::PreviousMark => return to_mark(app, action == Action::NextMark),
+        Action::SearchNext | Action::SearchPrevious => return prompt::search_again(app, action == Action::SearchNext),
+        Action::Back => {
+            if app.working.is_some() {
+                return vec![Effect::GiveUp];
+            }
+            if app.view == View::Frames && app.sorting.is_under_way() {
+                app.say("not sorted");
+                return app.sort_frames(By::Number, false);
+            }
+            if app.frames.maximized && app.view == View::Frames {
+                app.frames.maximized = false;
+            } else if let Some(view) = app.came_from.pop() {
+                app.view = view;
+            }
+        }
+        Action::FilterBySelected => {
+            if let Some(text) = frames::selected_filter(app) {
+                return app.filter_by(&text);
+            }
+            app.complain("no field is selected: choose one in the fields of a frame");
+        }
+        _ => {
+            return match app.view {
+                View::Overview => overview::act(app, action),
+                View::Frames => frames::act(app, action),
+                View::Io => io::act(app, action),
+                View::Credits => credits::act(app, action),
+                View::Sequence => sequence::act(app, action),
+                View::Memory => memory::act(app, action),
+                View::Findings => findings::act(app, action),
+                View::Statistics => statistics::act(app, action),
+            };
+        }
+    }
+    Vec::new()
+}
+
+/// The number (from 1) of the frame that the selected row is about.
+pub(crate) fn selected_frame(app: &App) -> Option<u64> {
+    match app.view {
+        View::Frames => app.frame_at(app.frames.list.at).map(|p| p as u64 + 1),
+        View::Overview => overview::selected_frame(app),
+        View::Io => io::selected_frame(app),
+        View::Credits => credits::selected_frame(app),
+        View::Sequence => sequence::selected_frame(app),
+        View::Memory => memory::selected_frame(app),
+        View::Findings => findings::selected_frame(app),
+        View::Statistics => None,
+    }
+}
+
+/// The connection that the selected row is about, by the number under which it is followed.
+fn selected_connection(app: &App) -> Option<u32> {
+    match app.view {
+        View::Overview => overview::selected_connection(app),
+        View::Io => io::selected(app).map(|e| e.connection),
+        View::Findings => findings::selected_connection(app),
+        View::Credits | View::Statistics => app.subject().and_then(|c| c.followed_as.first().copied()),
+        _ => {
+            let place = usize::try_from(selected_frame(app)?).ok()?.checked_sub(1)?;
+            app.index.at(place).map(|e| e.connection).filter(|c| *c != 0)
+        }
+    }
+}
+
+fn explain(app: &mut App) {
+    let finding = match app.view {
+        View::Findings => findings::selected(app),
+        View::Overview => overview::selected_finding(app),
+        _ => selected_frame(app).and_then(|n| app.found.iter().find(|f| f.frames.contains(&n))).cloned(),
+    };
+    match finding.or_else(|| app.found.first().cloned()) {
+        Some(finding) => {
+            let text = rdmascope_analyzer::finding::explain(finding.rule);
+            let mut lines = vec![rdmascope_dissector::render::escaped(&finding.text), String::new()];
+            // paragraphs are broken anew, for this screen
+            for line in text.lines() {
+                let goes_on = line.starts_with("  ") && !line.starts_with("  - ");
+                match lines.last_mut().filter(|last| goes_on && last.starts_with(' ')) {
+                    Some(last) => {
+                        last.push(' ');
+                        last.push_str(line.trim_start());
+                    }
+                    None => lines.push(line.to_owned()),
+                }
+            }
+            app.popup = Some(Popup::Text(finding.rule.id().to_owned(), lines, 0));
+        }
+        None => app.complain("there is no finding to explain"),
+    }
+}
+
+fn mark(app: &mut App) {
+    let Some(number) = selected_frame(app).and_then(|n| u32::try_from(n).ok()) else { return };
+    if !app.marks.remove(&number) {
+        app.marks.insert(number);
+    }
+    let marked = app.marks.len();
+    app.say(format!("{marked} marked"));
+    if app.view == View::Frames && app.frames.pane == frames::Pane::List {
+        let (len, page) = (app.row_count(), frames::page(app));
+        app.frames.list.moved(Action::Down, len, page);
+    }
+}
+
+fn to_mark(app: &mut App, forward: bool) -> Vec<Effect> {
+    let here = selected_frame(app).and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
+    let found = if forward {
+        app.marks.range(here + 1..).next().or_else(|| app.marks.first())
+    } else {
+        app.marks.range(..here).next_back().or_else(|| app.marks.last())
+    };
+    match found.copied() {
+        Some(number) => app.go_to_frame(number.into()),
+        None => {
+            app.complain(format!("no frame is marked; {} marks one", app.keys.first(Action::Mark)));
+            Vec::new()
+        }
+    }
+}
+
+fn mouse(app: &mut App, mouse: MouseEvent) -> Vec<Effect> {
+    let action = match mouse.kind {
+        MouseEventKind::ScrollUp => Action::Up,
+        MouseEventKind::ScrollDown => Action::Down,
+        MouseEventKind::Down(MouseButton::Left) => return click(app, mouse.column, mouse.row),
+        _ => return Vec::new(),
+    };
+    let mut effects = Vec::new();
+    for _ in 0..3 {
+        match app.popup.take() {
+            Some(Popup::Help(top)) => app.popup = Some(Popup::Help(if action == Action::Up { top.saturating_sub(1) } else { top + 1 })),
+            Some(Popup::Text(title, lines, top)) => {
+                let top = if action == Action::Up { top.saturating_sub(1) } else { (top + 1).min(lines.len().saturating_sub(1)) };
+                app.popup = Some(Popup::Text(title, lines, top));
+            }
+            Some(other) => app.popup = Some(other),
+            None => {
+                // the pane under the pointer is the one that turns
+                if app.view == View::Frames
+                    && let Some(pane) = frames::pane_at(app, mouse.column, mouse.row)
+                {
+                    app.frames.pane = pane;
+                }
+                effects.extend(act(app, action));
+            }
+        }
+    }
+    effects
+}
+
+fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
+    if app.popup.is_some() {
+        if !matches!(app.popup, Some(Popup::Prompt(_))) {
+            app.popup = None;
+        }
+        return Vec::new();
+    }
+    if y == 1 {
+        if let Some(view) = super::view::tab_at(app, x) {
+            app.turn_to(view);
+        }
+        return Vec::new();
+    }
+    match app.view {
+        View::Overview => overview::click(app, x, y),
+        View::Frames => return frames::click(app, x, y),
+        View::Io => io::click(app, x, y),
+        View::Credits => credits::click(app, x, y),
+        View::Sequence => sequence::click(app, x, y),
+        View::Memory => memory::click(app, x, y),
+        View::Findings => findings::click(app, x, y),
+        View::Statistics => {}
+    }
+    Vec::new()
+}

@@ -1,0 +1,44 @@
+//! The terminal UI of `rdmascope`. `app` is what it knows and how that changes, `view` what is seen of it; both are pure. Threads beside it
+//! read the
+//! capture once (`loader`) and again where somebody looks (`replay`); [`run()`] has the terminal.
+//!
+//! | view | file |
+//! | --- | --- |
+//! | overview, frames, I/O, credits, sequence, memory, findings, statistics | one each, opening with its drawing |
+//! | prompts, completion, copying, searching | `prompt` |
+//! | keys, colours, configuration, the terminal taken and given back | `keys`, `theme`, `config`, `terminal` |
+//! | what the loader makes ready for the screen | `index`, `exchanges`, `digest`, `credits_log` |
+//! | the order of rows, made beside | `sort` for frames, `order` for I/O and memory |
+#![forbid(unsafe_code)]
+
+mod app;
+mod config;
+mod credits;
+mod credits_log;
+mod digest;
+mod draw;
+mod exchanges;
+mod findings;
+mod frames;
+mod index;
+mod io;
+mod keys;
+mod loader;
+mod memory;
+mod order;
+mod overview;
+mod prompt;
+mod replay;
+mod run;
+mod sequence;
+mod sort;
+mod statistics;
+mod terminal;
+mod theme;
+mod time;
+mod view;
+
+pub use run::{From, Setup, run};
+
+#[cfg(test)]
+mod tests;

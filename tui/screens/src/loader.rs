@@ -1,0 +1,518 @@
+//! Reads the capture once, from front to end, in a thread of its own: analysis, index, and news for the screen a few times a second.
+//!
+//! ```text
+//!   file ─▶ decode ─▶ Pipeline ─▶ report (now and then), exchanges, credits ─┐
+//!              └────▶ Builder  ─▶ Index ────────────────────────────────────┴▶ News
+//! ```
+
+use super::credits_log::Point;
+use super::digest::Digest;
+use super::exchanges::{self, Exchanges};
+use super::index::{Builder, Entry, Index, Kind};
+use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::exchange::Exchange;
+use rdmascope_analyzer::op::At;
+use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+use rdmascope_analyzer::report::Sink;
+use rdmascope_capture::live::{Counters, Event, LiveSource};
+use rdmascope_capture::{Capture, Follow, Hardware, HardwareRow, MergedSource, OpenOptions, Progress, RandomAccess, Record, Source, open};
+use rdmascope_dissector::frame::{self, Body};
+use rdmascope_dissector::trace::Off;
+use rdmascope_report::live::monitor::{self, mpa_port};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// Exchanges kept for the list at most.
+pub(crate) const EXCHANGES_MAX: usize = 250_000;
+/// Slowest exchanges in the overview.
+const SLOWEST: usize = 20;
+/// Bytes of a pipe or a compressed file that are kept in a temporary file, so that frames can be read again.
+const SPOOL_MAX: u64 = 64 << 30;
+/// Between two deliveries of news.
+const DELIVER_EVERY: Duration = Duration::from_millis(50);
+/// Between two looks at a file that grows.
+const POLL_EVERY: Duration = Duration::from_millis(200);
+/// Bytes of the last frames of a live capture that are kept in temporary files, so that they can be looked at.
+const LIVE_BYTES: u64 = 1 << 30;
+/// Chunks of the index of a live capture that are kept: two million frames.
+const LIVE_CHUNKS: usize = 128;
+/// Between two looks at what a live capture has lost.
+/// Counters of RDMA devices shown.
+const COUNTED_MAX: usize = 64;
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Between two looks for connections to let go.
+const EXPIRE_EVERY: Duration = Duration::from_secs(1);
+/// Files of one command line at most: their number has a byte in the index.
+pub(crate) const INPUTS_MAX: usize = 256;
+
+/// What was learnt since the last time.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    pub(crate) index: Index,
+    /// A report made on the way; none where it would cost too much just now.
+    pub(crate) report: Option<Arc<Digest>>,
+    /// All there are.
+    pub(crate) exchanges: Exchanges,
+    pub(crate) credits: Vec<(u32, Point)>,
+    /// Exchanges that found no room in the list.
+    pub(crate) exchanges_dropped: u64,
+    pub(crate) progress: Progress,
+    /// Whether all was read.
+    pub(crate) done: bool,
+    /// Why reading ended too early.
+    pub(crate) error: Option<String>,
+    /// What is to be said of a live capture.
+    pub(crate) live: Option<LiveFacts>,
+    /// What RDMA devices counted, where the file has it.
+    pub(crate) hardware: Vec<Counted>,
+}
+
+/// How a live capture does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LiveFacts {
+    /// Frames lost, by the kernel and before it.
+    pub(crate) dropped: u64,
+    /// What is wrong with an interface now.
+    pub(crate) note: Option<String>,
+    /// RDMA device counters that grew.
+    pub(crate) hardware: Vec<Counted>,
+}
+
+/// What a counter of an RDMA device did while frames were captured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// `mlx5_0/1 out_of_sequence`.
+    pub(crate) name: String,
+    /// By how much it grew.
+    pub(crate) increase: u64,
+    /// Where: ns since the Unix epoch, and by how much.
+    pub(crate) steps: Vec<(i64, u64)>,
+}
+
+fn counted(hardware: &Hardware) -> Vec<Counted> {
+    let one = |row: &HardwareRow| Counted {
+        name: row.counter.to_string(),
+        increase: row.increase(),
+        steps: hardware.steps(row).filter(|(_, n)| *n > 0).collect(),
+    };
+    hardware.grown().into_iter().take(COUNTED_MAX).map(one).collect()
+}
+
+/// Ways to read frames again, shared with those who do. The number goes up when they have to be taken anew.
+#[derive(Debug, Default)]
+pub(crate) struct Again {
+    pub(crate) version: u64,
+    pub(crate) inputs: Vec<RandomAccess>,
+}
+
+/// Shared by the threads.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) again: Arc<Mutex<Again>>,
+    pub(crate) index: Arc<Mutex<Index>>,
+    pub(crate) exchanges: Arc<Mutex<Exchanges>>,
+    pub(crate) stop: Arc<AtomicBool>,
+    /// Whether the loader has read everything.
+    pub(crate) finished: Arc<AtomicBool>,
+}
+
+impl Shared {
+    pub(crate) fn index(&self) -> Index {
+        self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    pub(crate) fn exchanges(&self) -> Exchanges {
+        self.exchanges.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Collector {
+    exchanges: exchanges::Builder,
+    /// Whether the oldest give way to the newest.
+    rolls: bool,
+    dropped: u64,
+    credits: Vec<(u32, Point)>,
+}
+
+impl Sink for Collector {
+    fn exchange(&mut self, exchange: &Exchange) {
+        let is_full = self.exchanges.len() >= EXCHANGES_MAX;
+        if is_full && !self.rolls {
+            self.dropped += 1;
+            return;
+        }
+        if is_full {
+            self.exchanges.forget();
+        }
+        self.exchanges.push(exchange.clone());
+    }
+
+    fn credits(&mut self, connection: u32, at: At, held: [Option<i64>; 2]) {
+        self.credits.push((connection, Point::new(at, [held[0], held[1], None])));
+    }
+
+    fn upper_credits(&mut self, connection: u32, at: At, held: Option<i64>) {
+        self.credits.push((connection, Point::new(at, [None, None, held])));
+    }
+}
+
+/// The captures of the command line, open.
+pub(crate) enum Input {
+    One(Box<Capture>),
+    Many(Box<MergedSource>),
+    Live(Box<LiveInput>),
+}
+
+/// Interfaces.
+pub(crate) struct LiveInput {
+    source: LiveSource,
+    rdma_root: PathBuf,
+    facts: LiveFacts,
+    looked: Instant,
+    sampled: Instant,
+}
+
+impl LiveInput {
+    pub(crate) fn new(source: LiveSource, rdma_root: PathBuf) -> Self {
+        let (facts, looked) = (LiveFacts::default(), Instant::now());
+        Self { source: source.keep(LIVE_BYTES), rdma_root, facts, looked, sampled: looked }
+    }
+
+    /// How it does, now and then.
+    fn look(&mut self) -> Option<LiveFacts> {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return None;
+        }
+        self.looked = Instant::now();
+        self.facts.dropped = self.source.counters().iter().map(Counters::dropped).sum();
+        while let Some((name, event)) = self.source.event() {
+            self.facts.note = match event {
+                Event::Up | Event::Port(_) => None,
+                event => Some(format!("{name}: {event}")),
+            };
+        }
+        if self.sampled.elapsed() >= monitor::HARDWARE_EVERY {
+            self.sampled = Instant::now();
+            if !self.source.sample_hardware(&self.rdma_root).is_empty() {
+                self.facts.hardware = counted(&self.source.metadata().hardware);
+            }
+        }
+        Some(self.facts.clone())
+    }
+}
+
+/// Opens the files. With `follow`, waits at the end of the last one for more.
+pub(crate) fn open_all(files: &[PathBuf], follow: bool, stop: &Arc<AtomicBool>) -> anyhow::Result<Input> {
+    anyhow::ensure!(files.len() <= INPUTS_MAX, "{} files; {INPUTS_MAX} can be shown together", files.len());
+    let mut captures = Vec::with_capacity(files.len());
+    for path in files {
+        let mut options = OpenOptions::new().spool(SPOOL_MAX);
+        if follow && files.len() == 1 {
+            let stop = stop.clone();
+            options = options.follow(Follow::Wait(Box::new(move || {
+                if !stop.load(Ordering::Relaxed) {
+                    std::thread::sleep(POLL_EVERY);
+                }
+                // the loader gets its turn to deliver what there is
+                false
+            })));
+        }
+        captures.push(open(path, options)?);
+    }
+    Ok(match captures.len() {
+        1 => Input::One(Box::new(captures.remove(0))),
+        _ => Input::Many(Box::new(MergedSource::new(captures))),
+    })
+}
+
+impl Input {
+    fn advance(&mut self) -> rdmascope_capture::Result<bool> {
+        match self {
+            Input::One(c) => c.advance(),
+            Input::Many(m) => m.advance(),
+            Input::Live(l) => l.source.advance(),
+        }
+    }
+
+    fn which(&self) -> usize {
+        match self {
+            Input::One(_) | Input::Live(_) => 0,
+            Input::Many(m) => m.current_input().unwrap_or(0),
+        }
+    }
+
+    fn revision(&self) -> u64 {
+        match self {
+            Input::One(c) => c.metadata().revision,
+            Input::Many(m) => m.inputs().map(|c| c.metadata().revision).sum(),
+            Input::Live(l) => l.source.metadata().revision,
+        }
+    }
+
+    fn hardware(&self) -> &Hardware {
+        match self {
+            Input::One(c) => &c.metadata().hardware,
+            Input::Many(m) => &m.metadata().hardware,
+            Input::Live(l) => &l.source.metadata().hardware,
+        }
+    }
+
+    fn random_access(&self) -> Option<Vec<RandomAccess>> {
+        match self {
+            Input::One(c) => Some(vec![c.random_access()?]),
+            Input::Many(m) => m.inputs().map(Capture::random_access).collect(),
+            Input::Live(l) => Some(vec![l.source.random_access()?]),
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        match self {
+            Input::One(c) => c.progress(),
+            Input::Live(l) => l.source.progress(),
+            Input::Many(m) => m.inputs().map(Source::progress).fold(Progress { done: 0, total: Some(0) }, |a, p| Progress {
+                done: a.done + p.done,
+                total: a.total.zip(p.total).map(|(x, y)| x + y),
+            }),
+        }
+    }
+}
+
+/// What was read so far.
+struct Loading<D> {
+    pipeline: Pipeline<Collector>,
+    builder: Builder,
+    number: u64,
+    time_ns: i64,
+    progress: Progress,
+    /// Frames that came since the last delivery.
+    since: u32,
+    delivered: Instant,
+    reported: Option<Instant>,
+    /// Reports that may still be looked at: so the screen is never the one to clean up.
+    digests: Vec<Arc<Digest>>,
+    report_took: Duration,
+    deliver: D,
+    /// Whether nobody listens any more.
+    deaf: bool,
+    live: Option<LiveFacts>,
+    expired: Instant,
+}
+
+impl<D: FnMut(News) -> bool> Loading<D> {
+    #[inline]
+    fn frame(&mut self, which: usize, record: &Record<'_>, options: &frame::Options) -> Option<u16> {
+        self.number += 1;
+        if record.has_time() {
+            self.time_ns = record.time_ns;
+        }
+        let (number, time_ns) = (self.number, self.time_ns);
+        let meta = FrameMeta { number, time_ns, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface };
+        let packet = frame::decode(record.link_type, record.bytes, record.wire_len, options, &mut Off);
+        let kind = match &packet.body {
+            Body::Ib(ib) => Kind::Ib(ib.bth.opcode),
+            Body::Tcp(segment) => Kind::Tcp(!segment.payload.is_empty() || segment.flags & 0x07 != 0),
+            Body::Fragment(_) => Kind::Fragment,
+            _ => Kind::Other,
+        };
+        self.pipeline.packet(&meta, &packet, &mut Off);
+        let facts = self.pipeline.facts();
+        if let (Some((connection, _)), earlier) = (facts.place, self.pipeline.earlier()) {
+            for (frame, end) in earlier {
+                self.builder.belongs(*frame as usize - 1, connection, *end);
+            }
+        }
+        self.builder.push(Entry::new(time_ns, which, record.offset, record.wire_len, kind, &facts));
+        self.since += 1;
+        mpa_port(&packet.body)
+    }
+
+    fn news(&mut self, shared: &Shared) {
+        // a report may cost a tenth of the time at most
+        let wait = (self.report_took * 10).max(Duration::from_millis(200));
+        let report = self.reported.is_none_or(|at| at.elapsed() > wait).then(|| {
+            let begun = Instant::now();
+            let report = Arc::new(Digest::new(self.pipeline.snapshot()));
+            self.digests.retain(|d| Arc::strong_count(d) > 1);
+            self.digests.push(report.clone());
+            self.reported = Some(begun);
+            self.report_took = begun.elapsed();
+            report
+        });
+        // what has no report yet gets one the next time
+        self.since = u32::from(report.is_none());
+        let sink = self.pipeline.sink();
+        let news = News {
+            report,
+            exchanges: publish_exchanges(&sink.exchanges, shared),
+            credits: std::mem::take(&mut sink.credits),
+            exchanges_dropped: sink.dropped,
+            index: publish(&mut self.builder, shared),
+            progress: self.progress,
+            done: false,
+            error: None,
+            live: self.live.clone(),
+            hardware: Vec::new(),
+        };
+        self.deaf |= !(self.deliver)(news);
+        self.delivered = Instant::now();
+    }
+}
+
+/// Reads everything and tells `deliver`, which says whether anybody still listens. With `live`, what came is told at once and not only
+/// when more comes; with `follow`, the end of the file is not the end.
+pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, deliver: impl FnMut(News) -> bool + Send) {
+    let endless = matches!(input, Input::Live(_));
+    let settings = Options { slowest_max: SLOWEST, ..Options::default() };
+    let settings = if endless { monitor::endless(settings) } else { settings };
+    let pipeline = Pipeline::with_sink(settings, Collector { rolls: endless, ..Collector::default() });
+    let options = pipeline.decode_options();
+    let loading = Mutex::new(Loading {
+        pipeline,
+        builder: if endless { Builder::rolling(LIVE_CHUNKS) } else { Builder::default() },
+        number: 0,
+        time_ns: 0,
+        progress: Progress::default(),
+        since: 0,
+        delivered: Instant::now(),
+        reported: None,
+        digests: Vec::new(),
+        report_took: Duration::ZERO,
+        deliver,
+        deaf: false,
+        live: None,
+        expired: Instant::now(),
+    });
+    let lock = || loading.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let over = AtomicBool::new(false);
+    let error = std::thread::scope(|scope| {
+        if live {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::thread::sleep(DELIVER_EVERY);
+                    let mut loading = lock();
+                    if loading.since > 0 {
+                        loading.news(shared);
+                    }
+                }
+            });
+        }
+        let error = if live {
+            read(&mut input, 1, follow, shared, &options, &lock)
+        } else {
+            read(&mut input, 1024, follow, shared, &options, &lock)
+        };
+        over.store(true, Ordering::Relaxed);
+        error
+    });
+    if shared.stop.load(Ordering::Relaxed) {
+        return;
+    }
+    renew(&input, shared);
+    let mut loading = loading.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let index = publish(&mut loading.builder, shared);
+    shared.finished.store(true, Ordering::Release);
+    let (report, sink) = loading.pipeline.finish();
+    (loading.deliver)(News {
+        index,
+        report: Some(Arc::new(Digest::new(report))),
+        exchanges: publish_exchanges(&sink.exchanges, shared),
+        credits: sink.credits,
+        exchanges_dropped: sink.dropped,
+        progress: input.progress(),
+        done: true,
+        error,
+        live: loading.live,
+        hardware: counted(input.hardware()),
+    });
+}
+
+/// Reads to the end, `batch` frames under one lock. Returns why it ended too early.
+fn read<'l, D: FnMut(News) -> bool + 'l>(
+    input: &mut Input,
+    batch: u32,
+    follow: bool,
+    shared: &Shared,
+    options: &frame::Options,
+    lock: &dyn Fn() -> MutexGuard<'l, Loading<D>>,
+) -> Option<String> {
+    let mut revision = None;
+    loop {
+        // waiting for a frame happens without the lock
+        let mut advanced = input.advance();
+        let mut loading = lock();
+        let mut left = batch;
+        while let Ok(true) = advanced {
+            if left + 1 >= batch && revision != Some(input.revision()) {
+                renew(input, shared);
+                revision = Some(input.revision());
+            }
+            let record = match &*input {
+                Input::One(c) => c.record(),
+                Input::Many(m) => m.record(),
+                Input::Live(l) => l.source.record(),
+            };
+            let port = loading.frame(input.which(), &record, options);
+            if let (Input::Live(l), Some(port)) = (&mut *input, port)
+                && let Err(e) = l.source.learn_tcp_port(port)
+            {
+                return Some(e.to_string());
+            }
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+            advanced = input.advance();
+        }
+        loading.progress = input.progress();
+        if let Input::Live(live) = &mut *input {
+            if let Some(facts) = live.look()
+                && loading.live.as_ref() != Some(&facts)
+            {
+                loading.live = Some(facts);
+                loading.since += 1;
+            }
+            if loading.expired.elapsed() >= EXPIRE_EVERY {
+                loading.expired = Instant::now();
+                monitor::expire(&mut loading.pipeline);
+            }
+        }
+        if shared.stop.load(Ordering::Relaxed) || loading.deaf {
+            return None;
+        }
+        match advanced {
+            Ok(false) if !follow => return None,
+            Err(e) => return Some(e.to_string()),
+            Ok(_) if loading.delivered.elapsed() >= DELIVER_EVERY && loading.since > 0 => {
+                if revision != Some(input.revision()) {
+                    renew(input, shared);
+                    revision = Some(input.revision());
+                }
+                loading.news(shared);
+            }
+            Ok(_) => {}
+        }
+    }
+}
+
+fn publish_exchanges(builder: &exchanges::Builder, shared: &Shared) -> Exchanges {
+    let exchanges = builder.exchanges();
+    *shared.exchanges.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = exchanges.clone();
+    exchanges
+}
+
+fn publish(builder: &mut Builder, shared: &Shared) -> Index {
+    let index = builder.index();
+    *shared.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = index.clone();
+    index
+}
+
+fn renew(input: &Input, shared: &Shared) {
+    if let Some(inputs) = input.random_access() {
+        let mut again = shared.again.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        again.version += 1;
+        again.inputs = inputs;
+    }
+}

@@ -1,0 +1,474 @@
+//! `rdmascope tui`: the terminal, the threads, and the loop between them. What is shown and what keys do is in [`crate::app`].
+//!
+//! ```text
+//!  keys, mouse, signals ─┐                        ┌─▶ terminal
+//!  loader ── news ───────┼─▶ update(App) ─ draw ──┤
+//!  looker ── lines, tree ┤        └── effects ────┴─▶ looker, worker, clipboard
+//!  worker ── found, done ┘
+//! ```
+
+use crate::app::{App, Effect, Msg, update};
+use crate::config::{self, Config};
+use crate::keys::Keys;
+use crate::loader::{self, Shared};
+use crate::replay::{self, Replayer, Which};
+use crate::sort::{self, By};
+use crate::terminal::{Screen, enter, leave};
+use crate::theme::{self, Depth, Theme};
+use crate::{order, view};
+use anyhow::{Result, bail};
+use ratatui::crossterm::event::{self, Event};
+use ratatui::layout::Rect;
+use rdmascope_capture::live::LiveSource;
+use rdmascope_dissector::field::Def;
+use rdmascope_dissector::filter::Filter;
+use rdmascope_report::fields;
+use rdmascope_report::report::words::grouped;
+use rdmascope_report::stdout::Color;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGSTOP, SIGTERM, SIGTSTP};
+use std::io::{IsTerminal, Write, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Bytes that a terminal's clipboard is given at most.
+const COPY_MAX: usize = 100_000;
+/// Messages are taken for so long before the screen is drawn.
+const GATHER: Duration = Duration::from_millis(6);
+
+/// What to show, and how to begin.
+pub struct Setup {
+    /// Where frames come from.
+    pub from: From,
+    /// Display filter to begin with.
+    pub filter: Option<String>,
+    /// Whether to colour.
+    pub color: Color,
+}
+
+/// Where frames come from.
+pub enum From {
+    /// Captures, merged by time where there are several.
+    Files {
+        /// Their paths; `-` is standard input.
+        paths: Vec<PathBuf>,
+        /// Go on with what is written to the file while it is shown.
+        follow: bool,
+    },
+    /// Interfaces.
+    Live {
+        /// Their names.
+        interfaces: Vec<String>,
+        /// Where the kernel shows RDMA devices.
+        rdma_root: PathBuf,
+        /// Opens them, when nothing else can fail any more; there must be no other thread yet. The flag ends the capture.
+        open: Box<dyn FnOnce(Arc<AtomicBool>) -> Result<LiveSource>>,
+    },
+}
+
+/// Shows it until the user quits. Returns the exit status.
+///
+/// # Errors
+/// A filter or configuration that is wrong, a capture that cannot be opened, a terminal that is none.
+pub fn run(setup: Setup) -> Result<ExitCode> {
+    let registry = fields::registry();
+    fields::filter(setup.filter.as_deref(), &registry)?;
+    let config = Config::load()?;
+    let keys = Keys::new(&config.keys).map_err(|e| anyhow::anyhow!("configuration: keys: {e}"))?;
+    let columns: Vec<Def> = config.columns.iter().map(|name| fields::field(name, &registry)).collect::<Result<_>>()?;
+    if !stdout().is_terminal() {
+        bail!("the terminal UI needs a terminal to write to; rdmascope dissect and analyze write anywhere");
+    }
+    let shared = Shared::default();
+    let plain = setup.color == Color::Never || setup.color == Color::Auto && std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+    // what cannot be opened is told before the screen changes
+    let (input, name, grows, follow) = match setup.from {
+        From::Live { interfaces, rdma_root, open } => {
+            let source = open(shared.stop.clone())?;
+            (loader::Input::Live(Box::new(loader::LiveInput::new(source, rdma_root))), interfaces.join(", "), true, true)
+        }
+        From::Files { paths, follow } => {
+            let grows = follow || paths.iter().any(|f| f.as_os_str() == "-");
+            (loader::open_all(&paths, follow, &shared.stop)?, title(&paths), grows, follow)
+        }
+    };
+    let mut app = App::new(name, keys, if plain { theme::Name::Mono } else { config.theme });
+    app.theme = Theme::new(app.theme.name, Depth::of_environment());
+    app.time = config.time;
+    app.columns = columns;
+    app.history = config::history();
+    app.grows = grows;
+    app.tailing = app.grows;
+    let effects = setup.filter.as_deref().map_or_else(Vec::new, |text| app.filter_by(text));
+
+    let (tx, rx) = channel();
+    let code = Arc::new(AtomicU8::new(0));
+    signals(tx.clone(), code.clone())?;
+    let mut screen = Screen::open()?;
+    if let Ok(size) = ratatui::crossterm::terminal::size() {
+        app.size = size;
+    }
+    start_loader(input, app.grows, follow, shared.clone(), tx.clone());
+    let looker = start_looker(shared.clone(), tx.clone());
+    let sorter = start_sorter(shared.clone(), tx.clone());
+    let worker = start_worker(shared.clone(), tx.clone());
+    start_input(tx.clone());
+    let mut running = Running { app, screen: &mut screen, looker, sorter, worker, tx };
+    let ended = running.run(&rx, effects);
+    shared.stop.store(true, Ordering::Relaxed);
+    drop(screen);
+    ended?;
+    Ok(ExitCode::from(code.load(Ordering::Relaxed)))
+}
+
+fn title(files: &[PathBuf]) -> String {
+    let name = |p: &PathBuf| p.file_name().map_or_else(|| p.display().to_string(), |n| n.to_string_lossy().into_owned());
+    match files {
+        [one] if one.as_os_str() == "-" => "standard input".to_owned(),
+        [one] => name(one),
+        [first, rest @ ..] => format!("{} and {} more", name(first), rest.len()),
+        [] => String::new(),
+    }
+}
+
+fn signals(tx: Sender<Msg>, code: Arc<AtomicU8>) -> Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT])?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            let msg = match signal {
+                SIGTSTP => Msg::Suspend,
+                SIGCONT => Msg::Redraw,
+                _ => {
+                    code.store(128 + signal as u8, Ordering::Relaxed);
+                    Msg::Quit
+                }
+            };
+            let quit = matches!(msg, Msg::Quit);
+            let _ = tx.send(msg);
+            if quit {
+                // where the loop does not get to it, a terminal that hangs for one
+                std::thread::sleep(Duration::from_secs(2));
+                leave();
+                std::process::exit(code.load(Ordering::Relaxed).into());
+            }
+        }
+    });
+    Ok(())
+}
+
+/// A text for the terminal's clipboard: OSC 52.
+fn copy(text: &str) -> std::io::Result<()> {
+    let mut out = stdout().lock();
+    write!(out, "\x1b]52;c;{}\x07", base64(&text.as_bytes()[..text.len().min(COPY_MAX)]))?;
+    out.flush()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let group = u32::from(chunk[0]) << 16 | u32::from(*chunk.get(1).unwrap_or(&0)) << 8 | u32::from(*chunk.get(2).unwrap_or(&0));
+        for place in 0..4 {
+            let digit = DIGITS[(group >> (18 - 6 * place) & 0x3f) as usize];
+            out.push(if place > chunk.len() { '=' } else { char::from(digit) });
+        }
+    }
+    out
+}
+
+// ── The threads ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+fn start_loader(input: loader::Input, live: bool, follow: bool, shared: Shared, tx: Sender<Msg>) {
+    std::thread::spawn(move || loader::run(input, live, follow, &shared, |news| tx.send(Msg::News(Box::new(news))).is_ok()));
+}
+
+fn start_input(tx: Sender<Msg>) {
+    std::thread::spawn(move || {
+        loop {
+            let msg = match event::read() {
+                Ok(Event::Key(key)) => Msg::Key(key),
+                Ok(Event::Mouse(mouse)) => Msg::Mouse(mouse),
+                Ok(Event::Paste(text)) => Msg::Paste(text),
+                Ok(Event::Resize(width, height)) => Msg::Resize(width, height),
+                Ok(_) => continue,
+                // the terminal is gone
+                Err(_) => Msg::Quit,
+            };
+            let quit = matches!(msg, Msg::Quit);
+            if tx.send(msg).is_err() || quit {
+                return;
+            }
+        }
+    });
+}
+
+/// A thread that sorts I/O and memory, a fifth of the time at most: the capture is being read beside it.
+fn start_sorter(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
+    let (ask, asked) = channel();
+    std::thread::spawn(move || {
+        while let Ok(Effect::Order { table, generation, by, followed }) = asked.recv() {
+            let begun = Instant::now();
+            let exchanges = shared.exchanges();
+            let rows = order::make(table, &exchanges, by, followed.as_deref());
+            if tx.send(Msg::Ordered { table, generation, upto: exchanges.places().end, rows }).is_err() {
+                return;
+            }
+            if !shared.finished.load(Ordering::Acquire) {
+                std::thread::sleep(begun.elapsed() * 4);
+            }
+        }
+    });
+    ask
+}
+
+/// Makes lines and trees for the screen. Of several wishes the last counts: what was asked before is not looked at any more.
+fn start_looker(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
+    let (ask, asked) = channel();
+    std::thread::spawn(move || {
+        let mut lines = Replayer::new(shared.clone());
+        let mut trees = Replayer::new(shared);
+        while let Ok(effect) = asked.recv() {
+            let (mut wanted_lines, mut wanted_tree) = (None, None);
+            let mut next = Some(effect);
+            while let Some(effect) = next {
+                match effect {
+                    Effect::Texts { generation, frames, columns } => wanted_lines = Some((generation, frames, columns)),
+                    Effect::Detail(place) => wanted_tree = Some(place),
+                    _ => {}
+                }
+                next = asked.try_recv().ok();
+            }
+            if let Some((generation, frames, columns)) = wanted_lines {
+                let texts = lines.texts(&frames, &columns);
+                if tx.send(Msg::Texts(generation, texts)).is_err() {
+                    return;
+                }
+            }
+            if let Some(place) = wanted_tree
+                && tx.send(Msg::Detail(Box::new(trees.detail(place)))).is_err()
+            {
+                return;
+            }
+        }
+    });
+    ask
+}
+
+/// Long work, one after another. A filter has a thread of its own, since it may wait for a capture that goes on, and so has a sorting; a new
+/// one ends it.
+struct Worker {
+    ask: Sender<(u64, Effect)>,
+    /// Of the filter, of the sorting.
+    filter: Arc<AtomicU64>,
+    sorting: Arc<AtomicU64>,
+    /// What was asked for with another number was given up.
+    wanted: Arc<AtomicU64>,
+}
+
+/// Between two words on how far a work is.
+const TELL_EVERY: Duration = Duration::from_millis(100);
+
+fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
+    let (ask, asked) = channel();
+    let worker = Worker { ask, filter: Arc::default(), sorting: Arc::default(), wanted: Arc::default() };
+    let (filter_wanted, sorting_wanted, wanted) = (worker.filter.clone(), worker.sorting.clone(), worker.wanted.clone());
+    std::thread::spawn(move || {
+        while let Ok((number, effect)) = asked.recv() {
+            let mut replayer = Replayer::new(shared.clone());
+            let mut told = Instant::now();
+            let mut progress = |what: &'static str, done: usize, all: usize| {
+                if told.elapsed() > TELL_EVERY {
+                    told = Instant::now();
+                    if tx.send(Msg::Working(what, done, all)).is_err() {
+                        return false;
+                    }
+                }
+                wanted.load(Ordering::Relaxed) == number
+            };
+            let msg = match effect {
+                Effect::Filter { text, .. } if text.is_empty() => continue,
+                Effect::Filter { generation, text } => {
+                    let (current, tx) = (filter_wanted.clone(), tx.clone());
+                    std::thread::spawn(move || filter(&mut replayer, generation, &text, &current, &tx));
+                    continue;
+                }
+                Effect::Sort { generation, by, frames } => {
+                    let (current, tx) = (sorting_wanted.clone(), tx.clone());
+                    std::thread::spawn(move || sort(&mut replayer, generation, by, &frames, &current, &tx));
+                    continue;
+                }
+                Effect::Find { text, frames, forward } => {
+                    match replayer.find(&text, &frames, forward, &mut |done| progress("searching", done, frames.len())) {
+                        Ok(hit) => Msg::Hit(hit),
+                        Err(e) => Msg::Done(Err(format!("searching: {e}"))),
+                    }
+                }
+                Effect::Save { path, frames } => {
+                    let saved = replayer.save(&path, &frames, &mut |done| progress("saving", done, frames.len()));
+                    Msg::Done(outcome(saved, "frame", "saved to", &path))
+                }
+                Effect::ExportFrames { path, frames, columns } => {
+                    let saved = replayer.export(&path, &frames, &columns, &mut |done| progress("exporting", done, frames.len()));
+                    Msg::Done(outcome(saved, "row", "exported to", &path))
+                }
+                Effect::ExportTable { path, rows } => Msg::Done(outcome(replay::export_table(&path, &rows), "row", "exported to", &path)),
+                Effect::KeepHistory(filters) => {
+                    config::keep_history(&filters);
+                    continue;
+                }
+                _ => continue,
+            };
+            if tx.send(msg).is_err() {
+                return;
+            }
+        }
+    });
+    worker
+}
+
+/// What a work that writes a file came to, in words.
+fn outcome(written: Result<u64, String>, what: &str, done: &str, path: &Path) -> Result<String, String> {
+    let plural = |n: u64| if n == 1 { "" } else { "s" };
+    match written {
+        Ok(n) => Ok(format!("{} {what}{} {done} {}", grouped(n), plural(n), path.display())),
+        Err(e) if e == replay::GIVEN_UP => Err(format!("{}: {e}", path.display())),
+        Err(e) => Err(e),
+    }
+}
+
+fn sort(replayer: &mut Replayer, generation: u64, by: By, frames: &Which, current: &AtomicU64, tx: &Sender<Msg>) {
+    let mut told = Instant::now();
+    let sorted = sort::sort(replayer, by, frames, &mut |looked| {
+        if told.elapsed() > TELL_EVERY {
+            told = Instant::now();
+            let _ = tx.send(Msg::Sorting { generation, looked });
+        }
+        current.load(Ordering::Relaxed) == generation
+    });
+    if let Some(sorted) = sorted {
+        let _ = tx.send(Msg::Sorted { generation, sorted });
+    }
+}
+
+fn filter(replayer: &mut Replayer, generation: u64, text: &str, current: &AtomicU64, tx: &Sender<Msg>) {
+    let Ok(mut filter) = Filter::parse(text, &fields::registry()) else { return };
+    let wanted = || current.load(Ordering::Relaxed) == generation;
+    let mut told = Instant::now();
+    let mut gathered = Vec::new();
+    let mut looked_last = 0;
+    replayer.filter(
+        &mut filter,
+        &mut |frames, looked| {
+            gathered.extend(frames);
+            looked_last = looked;
+            if told.elapsed() > Duration::from_millis(40) {
+                told = Instant::now();
+                let frames = std::mem::take(&mut gathered);
+                return tx.send(Msg::Found { generation, frames, looked, done: false }).is_ok() && wanted();
+            }
+            wanted()
+        },
+        &mut || {
+            // what the loader has not read yet will come
+            std::thread::sleep(Duration::from_millis(40));
+            wanted()
+        },
+    );
+    let _ = tx.send(Msg::Found { generation, frames: gathered, looked: looked_last, done: true });
+}
+
+// ── The loop ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+struct Running<'s> {
+    app: App,
+    screen: &'s mut Screen,
+    looker: Sender<Effect>,
+    sorter: Sender<Effect>,
+    worker: Worker,
+    tx: Sender<Msg>,
+}
+
+impl Running<'_> {
+    fn run(&mut self, rx: &Receiver<Msg>, effects: Vec<Effect>) -> Result<()> {
+        if self.carry_out(effects)? {
+            return Ok(());
+        }
+        loop {
+            let app = &self.app;
+            self.screen.terminal.draw(|frame| view::draw(app, frame.buffer_mut()))?;
+            let Ok(mut msg) = rx.recv() else { return Ok(()) };
+            let begun = Instant::now();
+            loop {
+                let effects = update(&mut self.app, msg);
+                if self.carry_out(effects)? {
+                    return Ok(());
+                }
+                match rx.try_recv() {
+                    Ok(next) if begun.elapsed() < GATHER => msg = next,
+                    Ok(next) => {
+                        let effects = update(&mut self.app, next);
+                        if self.carry_out(effects)? {
+                            return Ok(());
+                        }
+                        break;
+                    }
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+
+    /// Does what is to be done. Returns whether that was to quit.
+    fn carry_out(&mut self, effects: Vec<Effect>) -> Result<bool> {
+        for effect in effects {
+            match effect {
+                Effect::Quit => return Ok(true),
+                Effect::Suspend => {
+                    leave();
+                    signal_hook::low_level::raise(SIGSTOP)?;
+                    enter()?;
+                    self.redraw()?;
+                }
+                Effect::Redraw => self.redraw()?,
+                Effect::Continue => drop(self.tx.send(Msg::Continue)),
+                Effect::Copy(text) => copy(&text)?,
+                Effect::Texts { .. } | Effect::Detail(_) => drop(self.looker.send(effect)),
+                Effect::Order { .. } => drop(self.sorter.send(effect)),
+                Effect::EndSort(generation) => self.worker.sorting.store(generation, Ordering::Relaxed),
+                Effect::GiveUp => drop(self.worker.wanted.fetch_add(1, Ordering::Relaxed)),
+                _ => {
+                    match &effect {
+                        Effect::Filter { generation, .. } => self.worker.filter.store(*generation, Ordering::Relaxed),
+                        Effect::Sort { generation, .. } => self.worker.sorting.store(*generation, Ordering::Relaxed),
+                        _ => {}
+                    }
+                    let number = self.worker.wanted.load(Ordering::Relaxed);
+                    drop(self.worker.ask.send((number, effect)));
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn redraw(&mut self) -> Result<()> {
+        let (width, height) = ratatui::crossterm::terminal::size()?;
+        // clears too, and unlike `clear` it does not ask the terminal for the cursor: the answer would go to the thread that reads keys
+        self.screen.terminal.resize(Rect::new(0, 0, width, height))?;
+        // the size may have changed while nobody looked
+        let _ = self.tx.send(Msg::Resize(width, height));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        for (text, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+            assert_eq!(super::base64(text.as_bytes()), coded);
+        }
+    }
+}

@@ -1,0 +1,886 @@
+//! The screen of every view on real captures, and what keys do. Threads are not needed: what they would do is done at once.
+
+use super::app::{App, Effect, Msg, Popup, View, update};
+use super::keys::Keys;
+use super::loader::{self, Shared};
+use super::replay::{self, Replayer, Which};
+use super::{order, sort, theme, view};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use rdmascope_capture::hardware::{self, Counter};
+use rdmascope_capture::{
+    Clock, Interface, InterfaceStatistics, LinkType, OpenOptions, PcapWriter, PcapngWriter, Record, Section, Source, open as open_capture,
+};
+use rdmascope_dissector::filter::Filter;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The application on a capture, and what the threads beside it would do.
+struct Rig {
+    app: App,
+    shared: Shared,
+    lines: Replayer,
+    trees: Replayer,
+    /// What was not for a thread.
+    left: Vec<Effect>,
+}
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(name).join(format!("{name}.pcap"))
+}
+
+impl Rig {
+    fn new(name: &str, width: u16, height: u16) -> Self {
+        Self::open(&[sample(name)], width, height)
+    }
+
+    fn open(files: &[PathBuf], width: u16, height: u16) -> Self {
+        let shared = Shared::default();
+        let keys = Keys::new(&BTreeMap::new()).unwrap();
+        let title = files[0].file_name().unwrap().to_string_lossy().into_owned();
+        let mut app = App::new(title, keys, theme::Name::Dark);
+        app.size = (width, height);
+        let input = loader::open_all(files, false, &shared.stop).unwrap();
+        let mut rig = Self {
+            app,
+            lines: Replayer::new(shared.clone()),
+            trees: Replayer::new(shared.clone()),
+            shared: shared.clone(),
+            left: Vec::new(),
+        };
+        let mut news = Vec::new();
+        loader::run(input, false, false, &shared, |n| {
+            news.push(n);
+            true
+        });
+        for n in news {
+            rig.tell(Msg::News(Box::new(n)));
+        }
+        rig
+    }
+
+    fn tell(&mut self, msg: Msg) {
+        let mut effects = update(&mut self.app, msg);
+        while !effects.is_empty() {
+            let effect = effects.remove(0);
+            let msg = match effect {
+                Effect::Texts { generation, frames, columns } => Msg::Texts(generation, self.lines.texts(&frames, &columns)),
+                Effect::Detail(place) => Msg::Detail(Box::new(self.trees.detail(place))),
+                Effect::Filter { generation, text } => {
+                    let mut filter = Filter::parse(&text, &self.app.registry).unwrap();
+                    let (mut all, mut upto) = (Vec::new(), 0);
+                    Replayer::new(self.shared.clone()).filter(
+                        &mut filter,
+                        &mut |frames, looked| {
+                            all.extend(frames);
+                            upto = looked;
+                            true
+                        },
+                        &mut || false,
+                    );
+                    Msg::Found { generation, frames: all, looked: upto, done: true }
+                }
+                Effect::Continue => Msg::Continue,
+                Effect::Order { table, generation, by, followed } => {
+                    let exchanges = self.shared.exchanges();
+                    let rows = order::make(table, &exchanges, by, followed.as_deref());
+                    Msg::Ordered { table, generation, upto: exchanges.places().end, rows }
+                }
+                Effect::Sort { generation, by, frames } => {
+                    let sorted = sort::sort(&mut Replayer::new(self.shared.clone()), by, &frames, &mut |_| true).unwrap();
+                    Msg::Sorted { generation, sorted }
+                }
+                Effect::EndSort(_) => continue,
+                Effect::Find { text, frames, forward } => Msg::Hit(self.lines.find(&text, &frames, forward, &mut |_| true).unwrap()),
+                other => {
+                    self.left.push(other);
+                    continue;
+                }
+            };
+            effects.extend(update(&mut self.app, msg));
+        }
+    }
+
+    fn press(&mut self, code: KeyCode) {
+        self.tell(Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+    }
+
+    fn keys(&mut self, keys: &str) {
+        for c in keys.chars() {
+            self.press(if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) });
+        }
+    }
+
+    fn screen(&self) -> String {
+        let (width, height) = self.app.size;
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| view::draw(&self.app, frame.buffer_mut())).unwrap();
+        let buffer = terminal.backend().buffer();
+        let mut out = String::new();
+        for y in 0..height {
+            let line: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// `what_for` sets the screens of a test apart from those of other tests of the same sample.
+fn snapshots_for(what_for: &str, name: &str, views: &[View], prepare: impl Fn(&mut Rig)) {
+    for (width, height) in [(80, 24), (160, 48)] {
+        let mut rig = Rig::new(name, width, height);
+        prepare(&mut rig);
+        for view in views {
+            rig.keys(&(*view as usize + 1).to_string());
+            let what = view.name().to_lowercase().replace('/', "");
+            insta::assert_snapshot!(format!("{name}{what_for}-{what}-{width}x{height}"), rig.screen());
+        }
+    }
+}
+
+fn snapshots(name: &str, views: &[View], prepare: impl Fn(&mut Rig)) {
+    snapshots_for("", name, views, prepare);
+}
+
+#[test]
+fn every_view_of_smb_direct() {
+    snapshots("smb-roce", &View::ALL, |_| {});
+}
+
+#[test]
+fn every_view_of_nfs() {
+    snapshots("nfs-roce-v3", &View::ALL, |_| {});
+}
+
+#[test]
+fn a_refused_mount() {
+    snapshots("smb-roce-negotiate-refused", &[View::Overview, View::Findings], |_| {});
+}
+
+#[test]
+fn losses() {
+    snapshots("smb-roce-loss", &[View::Overview, View::Frames, View::Sequence], |rig| rig.keys("/rdmascope.retransmission\n"));
+}
+
+#[test]
+fn a_message_in_pieces_shows_its_own_bytes() {
+    snapshots_for("-in-pieces", "smb-roce", &[View::Frames], |rig| {
+        rig.keys("g372\n");
+        assert_eq!(rig.app.detail.as_ref().unwrap().number, 372);
+    });
+}
+
+#[test]
+fn a_new_user_sees_why_the_mount_failed() {
+    for (width, height) in [(60, 18), (80, 24), (120, 40)] {
+        let screen = Rig::new("smb-roce-negotiate-refused", width, height).screen();
+        for part in ["MaxFragmentedSize 130,560", "131,072 is required", "cause", "do"] {
+            assert!(screen.contains(part), "{part} at {width}×{height}:\n{screen}");
+        }
+    }
+}
+
+#[test]
+fn a_finding_leads_to_its_frame_and_back() {
+    let mut rig = Rig::new("smb-roce-negotiate-refused", 100, 30);
+    rig.keys("7");
+    let frame = rig.app.found[0].frames[0];
+    rig.keys("\n");
+    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
+    assert!(rig.screen().contains("NegotiateResponse"), "{}", rig.screen());
+    rig.press(KeyCode::Esc);
+    assert_eq!(rig.app.view, View::Findings);
+    // the third of its frames
+    rig.press(KeyCode::Right);
+    rig.press(KeyCode::Right);
+    let third = rig.app.found[0].frames[2];
+    rig.keys("\n");
+    assert_eq!(rig.app.frame_at(rig.app.frames.list.at), Some(third as usize - 1));
+    rig.keys("7e");
+    assert!(matches!(rig.app.popup, Some(Popup::Text(..))) && rig.screen().contains("Usual causes"));
+}
+
+#[test]
+fn filters_narrow_complete_and_are_remembered() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    rig.keys("/smb2.cm");
+    assert!(rig.screen().contains("unknown field") || rig.screen().contains("smb2.cmd"), "{}", rig.screen());
+    rig.press(KeyCode::Tab);
+    rig.keys(" == 8\n");
+    assert_eq!((rig.app.filter.text.as_str(), rig.app.view, rig.app.row_count()), ("smb2.cmd == 8", View::Frames, 12));
+    assert!(rig.screen().contains("12 of 1,079 frames"));
+    // a wrong one stays in the line and is told
+    rig.keys("/");
+    for _ in 0..40 {
+        rig.press(KeyCode::Backspace);
+    }
+    rig.keys("smb2.cmd ==\n");
+    assert!(matches!(rig.app.popup, Some(Popup::Prompt(_))) && rig.app.note.as_ref().is_some_and(|n| n.is_error));
+    rig.press(KeyCode::Esc);
+    rig.keys("F");
+    assert_eq!((rig.app.row_count(), rig.app.shown.is_none()), (1079, true));
+    // Up has the last one
+    rig.keys("/");
+    rig.press(KeyCode::Up);
+    rig.keys("\n");
+    assert_eq!(rig.app.row_count(), 12);
+}
+
+#[test]
+fn a_hidden_frame_is_shown_when_gone_to() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    rig.keys("/smb2.cmd == 8\ng1\n");
+    assert_eq!((rig.app.filter.is_on(), rig.app.frame_at(rig.app.frames.list.at)), (false, Some(0)));
+    rig.keys("g99999\n");
+    assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("1,079")));
+}
+
+#[test]
+fn following_narrows_everything() {
+    let mut rig = Rig::new("nfs-roce-v3", 100, 30);
+    let all = (rig.app.row_count(), rig.app.connections().count());
+    rig.press(KeyCode::Home);
+    rig.press(KeyCode::Down);
+    rig.press(KeyCode::Down);
+    rig.keys("f");
+    assert_eq!(rig.app.connections().count(), 1);
+    let id = rig.app.subject().unwrap().followed_as.clone();
+    assert!(rig.app.row_count() < all.0 && rig.app.row_count() > 50);
+    rig.keys("3");
+    let rows: Vec<_> = rig.app.io.order.iter().collect();
+    assert!(!rows.is_empty() && rows.iter().all(|(i, _)| id.contains(&rig.app.exchanges.at(*i as usize).unwrap().connection)));
+    rig.keys("F");
+    assert_eq!((rig.app.row_count(), rig.app.connections().count()), all);
+}
+
+#[test]
+fn fields_and_bytes_select_each_other() {
+    let mut rig = Rig::new("smb-roce", 160, 48);
+    rig.keys("/smb2.cmd == 8\n");
+    rig.press(KeyCode::Tab);
+    while !rig.screen().contains("smb2.msg_id ") {
+        let before = rig.app.frames.fields;
+        rig.press(KeyCode::Down);
+        assert_ne!(rig.app.frames.fields, before, "no such field:\n{}", rig.screen());
+    }
+    rig.keys("yf");
+    let Some(Effect::Copy(filter)) = rig.left.pop() else { panic!("nothing was copied") };
+    assert!(filter.starts_with("smb2.msg_id == "), "{filter}");
+    rig.keys("=");
+    assert!(rig.app.filter.text == filter && rig.app.row_count() == 2, "{} {}", rig.app.filter.text, rig.app.row_count());
+    // to the bytes, and to the byte after: another field
+    rig.press(KeyCode::Tab);
+    for _ in 0..8 {
+        rig.press(KeyCode::Right);
+    }
+    assert!(!rig.screen().contains("─ smb2.msg_id "), "{}", rig.screen());
+}
+
+#[test]
+fn marked_frames_are_saved() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    rig.keys("2mm\x20");
+    assert_eq!(rig.app.marks.iter().copied().collect::<Vec<_>>(), [1, 2]);
+    rig.keys("w\n");
+    let Some(Effect::Save { frames, .. }) = rig.left.pop() else { panic!("nothing is saved") };
+    assert_eq!(frames, Which::These(vec![0, 1]));
+    let dir = tempfile();
+    let path = dir.join("marked.pcapng");
+    assert_eq!(rig.lines.save(&path, &frames, &mut |_| true), Ok(2));
+    let mut again = open_capture(&path, OpenOptions::new()).unwrap();
+    let mut original = open_capture(sample("smb-roce"), OpenOptions::new()).unwrap();
+    for _ in 0..2 {
+        let (a, b) = (again.next().unwrap().unwrap(), original.next().unwrap().unwrap());
+        assert_eq!((a.bytes, a.time_ns, a.wire_len), (b.bytes, b.time_ns, b.wire_len));
+    }
+    assert!(again.next().unwrap().is_none());
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// A folder for one test.
+fn tempfile() -> PathBuf {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let dir = std::env::temp_dir().join(format!("rdmascope-ui-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+#[test]
+fn every_view_is_exported() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    for view in View::ALL {
+        rig.keys(&format!("{}x\n", view as usize + 1));
+        match rig.left.pop() {
+            Some(Effect::ExportTable { rows, .. }) => {
+                assert!(rows.len() > 1 && rows.iter().all(|r| r.len() == rows[0].len()), "{view:?}");
+            }
+            Some(Effect::ExportFrames { frames, path, .. }) => {
+                assert_eq!((frames.len(), path), (1079, PathBuf::from("frames.csv")));
+                let dir = tempfile();
+                let path = dir.join("f.csv");
+                assert_eq!(rig.lines.export(&path, &frames, &[], &mut |_| true), Ok(1079));
+                assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1080);
+                std::fs::remove_dir_all(dir).unwrap();
+            }
+            other => panic!("{view:?}: {other:?}"),
+        }
+    }
+    let dir = tempfile();
+    let rows = vec![vec!["a".to_owned(), "b,\"c\"".to_owned()]];
+    replay::export_table(&dir.join("t.csv"), &rows).unwrap();
+    assert_eq!(std::fs::read_to_string(dir.join("t.csv")).unwrap(), "a,\"b,\"\"c\"\"\"\r\n");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn the_credit_plot_zooms_and_its_cursor_leads_to_a_frame() {
+    let mut rig = Rig::new("smb-roce", 120, 40);
+    rig.keys("4");
+    let all = rig.screen();
+    rig.keys("+++");
+    let (from, upto) = rig.app.credits.window.expect("a part");
+    assert_ne!(rig.screen(), all);
+    rig.keys("-");
+    let wider = rig.app.credits.window.expect("a part");
+    assert!(wider.0 <= from && wider.1 >= upto && wider.1 - wider.0 > upto - from);
+    rig.keys("0");
+    assert!(rig.app.credits.window.is_none());
+    rig.press(KeyCode::Right);
+    let frame = super::app::selected_frame(&rig.app).unwrap();
+    rig.keys("\n");
+    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
+}
+
+#[test]
+fn searching_goes_from_hit_to_hit() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    rig.keys("2stree connect\n");
+    let first = rig.app.frames.list.at;
+    rig.keys("n");
+    let second = rig.app.frames.list.at;
+    rig.keys("N");
+    assert!(first > 0 && second > first && rig.app.frames.list.at == first);
+    rig.keys("snot there at all\n");
+    assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error));
+    rig.keys("3sWRITE\n");
+    assert!(rig.app.io.list.at > 0);
+}
+
+#[test]
+fn columns_come_and_go() {
+    let mut rig = Rig::new("smb-roce", 160, 48);
+    rig.keys("/smb2.cmd == 8\nc");
+    rig.keys("smb2.msg_id\n");
+    let cells: Vec<String> = rig.app.texts.values().map(|t| t.cells.join("")).collect();
+    assert!(rig.screen().contains("smb2.msg_id") && cells.iter().any(|c| !c.is_empty()), "{cells:?}");
+    rig.keys("cnonsense\n");
+    assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error));
+    rig.keys("c\n");
+    assert!(rig.app.columns.is_empty());
+}
+
+#[test]
+fn the_mouse_selects_turns_and_changes_views() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mouse = |kind, column, row| Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE });
+    rig.tell(mouse(MouseEventKind::Down(MouseButton::Left), 15, 1));
+    assert_eq!(rig.app.view, View::Frames);
+    rig.tell(mouse(MouseEventKind::Down(MouseButton::Left), 10, 6));
+    assert_eq!(rig.app.frames.list.at, 3);
+    rig.tell(mouse(MouseEventKind::ScrollDown, 10, 6));
+    assert_eq!(rig.app.frames.list.at, 6);
+}
+
+#[test]
+fn io_and_memory_are_sorted() {
+    let mut rig = Rig::new("smb-roce", 160, 48);
+    rig.keys("3oooooooo");
+    let latencies =
+        |rig: &Rig| -> Vec<_> { rig.app.io.order.iter().map(|(i, _)| rig.app.exchanges.at(i as usize).unwrap().latency()).collect() };
+    let latency = latencies(&rig);
+    assert!(latency.len() > 100 && latency.is_sorted_by(|a, b| a >= b));
+    rig.keys("O");
+    assert!(latencies(&rig).is_sorted());
+    // what was selected stays selected
+    rig.press(KeyCode::PageDown);
+    let selected = super::app::selected_frame(&rig.app);
+    rig.keys("o");
+    assert_eq!(super::app::selected_frame(&rig.app), selected);
+    rig.keys("6ooo");
+    let lengths: Vec<_> =
+        rig.app.memory.order.iter().map(|(i, d)| rig.app.exchanges.at(i as usize).unwrap().descriptors[usize::from(d)].length).collect();
+    assert!(!lengths.is_empty() && lengths.is_sorted());
+    // a click on a head sorts by it, and again the other way round
+    let mouse =
+        |column, row| Msg::Mouse(MouseEvent { kind: MouseEventKind::Down(MouseButton::Left), column, row, modifiers: KeyModifiers::NONE });
+    let at = rig.screen().lines().nth(2).unwrap().find("used").unwrap() as u16;
+    for down in [false, true] {
+        rig.tell(mouse(at, 2));
+        assert_eq!((rig.app.memory.order.by, rig.app.memory.order.down), (4, down));
+    }
+}
+
+/// What the frame list has in a column, from the top.
+fn listed(rig: &mut Rig, cell: impl Fn(&super::replay::Text) -> String) -> Vec<String> {
+    let places: Vec<usize> = (0..rig.app.row_count()).filter_map(|row| rig.app.frame_at(row)).collect();
+    let mut ascending = places.clone();
+    ascending.sort_unstable();
+    let columns = rig.app.columns.clone();
+    let texts = rig.lines.texts(&ascending, &columns);
+    places.iter().map(|p| cell(&texts[ascending.binary_search(p).unwrap()])).collect()
+}
+
+#[test]
+fn frames_are_sorted_by_any_column() {
+    let mut rig = Rig::new("smb-roce", 160, 48);
+    rig.keys("2");
+    let entry = |rig: &Rig| -> Vec<_> {
+        (0..rig.app.row_count()).map(|row| rig.app.index.at(rig.app.frame_at(row).unwrap()).copied().unwrap()).collect()
+    };
+    // the last frame is the first one
+    rig.keys("O");
+    assert_eq!((rig.app.frame_at(0), rig.app.frame_at(1078)), (Some(1078), Some(0)));
+    rig.keys("O");
+    assert_eq!(rig.app.frame_at(0), Some(0));
+    // Time, Source, Destination, Protocol, Len, Info
+    rig.keys("oo");
+    assert!(rig.screen().contains("Source▴") && rig.screen().contains("sorted by Source"), "{}", rig.screen());
+    let mut sources = listed(&mut rig, |t| t.src.clone());
+    sources.dedup();
+    assert!(sources.len() > 2 && sources.iter().collect::<std::collections::HashSet<_>>().len() == sources.len(), "{sources:?}");
+    rig.keys("oo");
+    assert!(listed(&mut rig, |t| t.protocol.to_owned()).is_sorted());
+    rig.keys("oO");
+    assert!(entry(&rig).is_sorted_by(|a, b| a.wire_len >= b.wire_len));
+    rig.keys("o");
+    let info = listed(&mut rig, |t| t.info.clone());
+    assert!(info.is_sorted() && info.len() == 1079);
+    rig.keys("O");
+    assert!(listed(&mut rig, |t| t.info.clone()).is_sorted_by(|a, b| a >= b));
+    // the frames of a filter, by a field; what has no such field comes last, either way
+    rig.keys("csmb2.msg_id\n/smb_direct\n");
+    let by_field = |rig: &mut Rig| -> Vec<Option<u64>> {
+        listed(rig, |t| t.cells[0].clone()).iter().map(|c| c.split(", ").next().unwrap().parse().ok()).collect()
+    };
+    while !matches!(rig.app.sorting.by, super::sort::By::Field(_)) {
+        rig.keys("o");
+    }
+    let up = by_field(&mut rig);
+    let keyed = up.iter().flatten().count();
+    assert!(keyed > 100 && keyed < up.len() && up[..keyed].is_sorted() && up[keyed..].iter().all(Option::is_none), "{up:?}");
+    rig.keys("O");
+    let down = by_field(&mut rig);
+    assert!(down[..keyed].is_sorted_by(|a, b| a >= b) && down[keyed..].iter().all(Option::is_none));
+    // a frame is found in it, and exported in this order
+    rig.keys("G");
+    let last = rig.app.frame_at(rig.app.row_count() - 1);
+    assert_eq!(rig.app.frame_at(rig.app.frames.list.at), last);
+    rig.keys("x\n");
+    let Some(Effect::ExportFrames { frames, .. }) = rig.left.pop() else { panic!("nothing is exported") };
+    let dir = tempfile();
+    let path = dir.join("f.csv");
+    assert_eq!(rig.lines.export(&path, &frames, &[], &mut |_| true), Ok(frames.len() as u64));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let numbers: Vec<usize> = text.lines().skip(1).map(|l| l.split(',').next().unwrap().parse().unwrap()).collect();
+    assert_eq!(numbers, frames.iter().map(|i| i + 1).collect::<Vec<_>>());
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1, "what was put aside is gone");
+    std::fs::remove_dir_all(dir).unwrap();
+    // saved in the order of the capture
+    rig.keys("w\n");
+    let Some(Effect::Save { frames, .. }) = rig.left.pop() else { panic!("nothing is saved") };
+    assert!(frames.iter().is_sorted());
+    // the column goes, and the order with it
+    rig.keys("c\n");
+    assert!(!rig.app.sorting.is_on());
+    // a click on a head
+    let mouse =
+        |column, row| Msg::Mouse(MouseEvent { kind: MouseEventKind::Down(MouseButton::Left), column, row, modifiers: KeyModifiers::NONE });
+    let at = rig.screen().lines().nth(2).unwrap().chars().collect::<String>().find("Len").unwrap() as u16;
+    for down in [false, true] {
+        rig.tell(mouse(at, 2));
+        assert_eq!((rig.app.sorting.by, rig.app.sorting.down), (super::sort::By::Length, down));
+    }
+}
+
+#[test]
+fn half_a_file_is_none() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    let dir = tempfile();
+    let path = dir.join("half.csv");
+    let backwards = Which::These((0..1079).rev().collect());
+    for frames in [rig.app.frames_shown(), backwards] {
+        assert_eq!(rig.lines.export(&path, &frames, &[], &mut |_| false), Err(replay::GIVEN_UP.to_owned()));
+        assert_eq!(rig.lines.save(&path, &frames, &mut |_| false), Err(replay::GIVEN_UP.to_owned()));
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+    }
+    // a search in a list in another order finds the next one in that order
+    let backwards = Which::These((0..1079).rev().collect());
+    let forward = rig.lines.find("tree connect", &rig.app.frames_shown(), true, &mut |_| true).unwrap();
+    assert_eq!(rig.lines.find("tree connect", &backwards, false, &mut |_| true), Ok(forward));
+    assert!(rig.lines.find("tree connect", &backwards, true, &mut |_| true).unwrap() > forward);
+    assert!(rig.lines.find("not there", &rig.app.frames_shown(), true, &mut |_| false).is_err());
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn sorting_is_given_up() {
+    let rig = Rig::new("smb-roce", 100, 30);
+    for by in super::sort::By::USUAL {
+        let which = rig.app.frames_shown();
+        let sorted = sort::sort(&mut Replayer::new(rig.shared.clone()), by, &which, &mut |_| false);
+        assert!(sorted.is_none(), "{by:?} went on");
+    }
+    let mut rig = rig;
+    rig.keys("2");
+    // while keys are read the list is as it was, and Esc leaves it so
+    let effects = update(&mut rig.app, Msg::Key(KeyEvent::new(KeyCode::Char('o'), KeyModifiers::NONE)));
+    assert!(effects.iter().any(|e| matches!(e, Effect::Sort { .. })) && rig.app.frame_at(5) == Some(5));
+    assert!(rig.screen().contains("sorting by Time 0 %, Esc ends it"), "{}", rig.screen());
+    let effects = update(&mut rig.app, Msg::Key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE)));
+    assert!(matches!(effects[..], [Effect::EndSort(generation)] if generation == rig.app.sorting.generation), "{effects:?}");
+    assert!(!rig.app.sorting.is_on() && rig.app.view == View::Frames);
+}
+
+#[test]
+fn the_handshake_belongs_to_its_connection() {
+    let mut rig = Rig::new("smb-roce", 120, 40);
+    rig.keys("f2");
+    let protocol_of = |rig: &mut Rig| -> Vec<String> {
+        let places: Vec<usize> = (0..rig.app.row_count()).filter_map(|row| rig.app.frame_at(row)).collect();
+        rig.lines.texts(&places, &[]).into_iter().map(|t| t.info).collect()
+    };
+    let info = protocol_of(&mut rig);
+    for message in ["ConnectRequest", "ConnectReply", "ReadyToUse", "DisconnectRequest", "DisconnectReply"] {
+        assert_eq!(info.iter().filter(|i| i.contains(message)).count(), 1, "{message}: {:#?}", info.iter().take(8).collect::<Vec<_>>());
+    }
+    // and stands in its sequence
+    rig.keys("5");
+    assert!(rig.screen().contains("ConnectRequest"), "{}", rig.screen());
+}
+
+#[test]
+fn the_fields_of_a_frame_name_its_interface() {
+    let dir = tempfile();
+    let path = dir.join("named.pcapng");
+    let rig = Rig::new("smb-roce", 120, 40);
+    let section = rdmascope_capture::Section::default();
+    let mut writer = rdmascope_capture::PcapngWriter::create(&path, &section).unwrap();
+    let mut interface = rdmascope_capture::Interface::new(LinkType::ETHERNET);
+    interface.name = Some("mlx5_0 port 1".into());
+    writer.add_interface(&interface).unwrap();
+    let mut source = open_capture(sample("smb-roce"), OpenOptions::new()).unwrap();
+    for _ in 0..3 {
+        let record = source.next().unwrap().unwrap();
+        writer.write(&record).unwrap();
+    }
+    writer.finish().unwrap();
+    drop(rig);
+    let mut rig = Rig::open(&[path], 120, 40);
+    let tree = rig.trees.detail(1).tree;
+    let node = tree.all("frame.interface_name").next().expect("a name");
+    let mut text = String::new();
+    rdmascope_dissector::render::value_label(&mut text, node.def, tree.stored(node));
+    assert!(text.contains("mlx5_0 port 1"), "{text}");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn credits_and_sequence_are_about_what_was_selected() {
+    let mut rig = Rig::new("nfs-roce-v3", 120, 40);
+    // the ladder begins at the request that was selected
+    rig.keys("3ooooo");
+    let exchange = super::io::selected(&rig.app).unwrap();
+    let (frame, connection) = (exchange.request.frame, exchange.connection);
+    rig.keys("5");
+    assert!(rig.app.subject().unwrap().followed_as.contains(&connection));
+    assert_eq!(super::app::selected_frame(&rig.app), Some(frame), "{}", rig.screen());
+    rig.keys("34");
+    assert_eq!(super::app::selected_frame(&rig.app), Some(frame), "{}", rig.screen());
+    // frames of an exchange are gone to one by one
+    rig.keys("3");
+    rig.press(KeyCode::Tab);
+    rig.press(KeyCode::Right);
+    let second = super::io::frames_of(&rig.app, super::io::selected(&rig.app).unwrap(), 9)[1];
+    rig.press(KeyCode::Enter);
+    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.frames.list.at)), (View::Frames, Some(second as usize - 1)));
+}
+
+#[test]
+fn the_smallest_screen_says_what_frames_say() {
+    let mut rig = Rig::new("smb-roce", 60, 18);
+    rig.keys("2g24\n");
+    let screen = rig.screen();
+    assert!(screen.contains("Info") && screen.contains("NegotiateRequest"), "{screen}");
+    // and its help stands in its column
+    rig.keys("?");
+    let screen = rig.screen();
+    let line = screen.lines().find(|l| l.contains("slowest I/O")).unwrap();
+    assert!(line.contains("│                    ") && !line.contains('1'), "{screen}");
+}
+
+#[test]
+fn any_size_is_drawn() {
+    let mut rig = Rig::new("smb-roce", 80, 24);
+    for (width, height) in [(60, 18), (61, 19), (79, 50), (149, 20), (150, 18), (300, 100), (1, 1), (20, 5), (59, 18)] {
+        rig.tell(Msg::Resize(width, height));
+        for view in View::ALL {
+            rig.keys(&(view as usize + 1).to_string());
+            let screen = rig.screen();
+            let small = width < 60 || height < 18;
+            assert_eq!(small && width > 15, screen.contains("too small"), "{width}×{height} {view:?}\n{screen}");
+        }
+        rig.keys("?");
+        rig.screen();
+        rig.press(KeyCode::Esc);
+        rig.keys("/sm");
+        rig.screen();
+        rig.press(KeyCode::Esc);
+    }
+}
+
+#[test]
+fn keys_in_any_order_do_no_harm() {
+    let mut rig = Rig::new("smb-roce-negotiate-refused", 80, 24);
+    let mut state = 1_u32;
+    let all: Vec<char> = "12345678[]jkhlgGfFs nNmM'\"tToOcywxz*e?+-0=/ \n".chars().chain("smb2.cmd == 8 0123".chars()).collect();
+    for step in 0..3000 {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let pick = (state >> 8) as usize;
+        match pick % 9 {
+            0 => rig.press(KeyCode::Esc),
+            1 => rig.press(KeyCode::Tab),
+            2 => rig.press(KeyCode::PageDown),
+            3 => rig.press(KeyCode::Up),
+            4 => rig.press(KeyCode::Enter),
+            _ => rig.keys(&all[pick / 9 % all.len()].to_string()),
+        }
+        rig.left.clear();
+        if step % 10 == 0 {
+            rig.screen();
+        }
+    }
+}
+
+#[test]
+fn no_colours_means_none() {
+    let mut rig = Rig::new("smb-roce", 120, 40);
+    rig.app.theme = theme::Theme::new(theme::Name::Mono, theme::Depth::Many);
+    for view in View::ALL {
+        rig.keys(&(view as usize + 1).to_string());
+        let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
+        terminal.draw(|frame| view::draw(&rig.app, frame.buffer_mut())).unwrap();
+        use ratatui::style::Color;
+        assert!(terminal.backend().buffer().content().iter().all(|c| c.fg == Color::Reset && c.bg == Color::Reset));
+    }
+}
+
+#[test]
+fn a_hostile_name_does_not_reach_the_terminal() {
+    let mut rig = Rig::new("smb-roce", 120, 40);
+    rig.app.title = "a\x1b[2Jb\u{202e}c".to_owned();
+    rig.app.exchanges.change(|e| e.file = Some("\x1b]0;owned\x07\u{202e}x".into()));
+    for view in View::ALL {
+        rig.keys(&(view as usize + 1).to_string());
+        let screen = rig.screen();
+        assert!(!screen.chars().any(|c| c != '\n' && rdmascope_dissector::render::is_unsafe(c)), "{view:?}");
+    }
+}
+
+#[test]
+fn several_files_are_one() {
+    let rig = Rig::open(&[sample("smb-roce"), sample("nfs-roce-v3")], 120, 40);
+    assert_eq!(rig.app.index.len(), 1079 + 561);
+    assert_eq!(rig.app.connections().count(), 7);
+}
+
+#[test]
+fn a_long_past_is_replayed_in_part_and_says_so() {
+    let mut rig = Rig::new("smb-roce", 120, 40);
+    let wanted: Vec<usize> = (700..760).collect();
+    let exact = rig.lines.texts(&wanted, &[]);
+    assert!(rig.trees.detail(1000).is_exact);
+    let mut short = Replayer::new(rig.shared.clone());
+    short.exact_max = 100;
+    let bounded = short.texts(&wanted, &[]);
+    let same = exact.iter().zip(&bounded).filter(|(a, b)| a.info == b.info && a.protocol == b.protocol).count();
+    assert!(same * 10 >= wanted.len() * 9, "{same} of {}", wanted.len());
+    assert!(!short.detail(1000).is_exact);
+    // rows far from each other, there and back
+    let far = [40, 400, 1040];
+    let texts = short.texts(&far, &[]);
+    assert_eq!(texts.iter().map(|t| t.number).collect::<Vec<_>>(), [41, 401, 1041]);
+    assert_eq!(short.texts(&[40], &[])[0].info, rig.lines.texts(&[40], &[])[0].info);
+    // going on from where one is gives what reading from the start gives
+    let (mut a, mut b) = (Replayer::new(rig.shared.clone()), Replayer::new(rig.shared.clone()));
+    for place in (300..420).step_by(7) {
+        let (one, other) = (a.detail(place), b.texts(&[place], &[]));
+        assert_eq!(one.tree.info, other[0].info, "frame {}", place + 1);
+    }
+}
+
+/// What a device counted while frames were captured stands beside them.
+#[test]
+fn what_devices_counted_is_shown_over_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("counted.pcapng");
+    let mut source = open_capture(sample("smb-roce"), OpenOptions::new()).unwrap();
+    let mut writer = PcapngWriter::create(&path, &Section::default()).unwrap();
+    writer.add_interface(&Interface { clock: Clock::NANOSECONDS, ..Interface::new(LinkType::ETHERNET) }).unwrap();
+    let counted = |time_ns: i64, value: u64| {
+        let counters = [Counter { device: "mlx5_0".to_owned(), port: 1, name: "out_of_sequence".to_owned(), value }];
+        (InterfaceStatistics { time_ns, ..InterfaceStatistics::default() }, hardware::comments(&counters))
+    };
+    let mut frames = 0;
+    while let Some(record) = source.next().unwrap() {
+        frames += 1;
+        if frames % 200 == 1 {
+            let (statistics, comments) = counted(record.time_ns, 100 + frames);
+            writer.write_statistics_with_comments(0, &statistics, &comments).unwrap();
+        }
+        writer.write(&Record::new(record.time_ns, 0, LinkType::ETHERNET, record.wire_len, record.bytes)).unwrap();
+    }
+    writer.finish().unwrap();
+    let mut rig = Rig::open(&[path], 120, 60);
+    rig.press(KeyCode::Char('8'));
+    let screen = rig.screen();
+    let line = screen.lines().find(|l| l.contains("mlx5_0/1 out_of_sequence")).unwrap_or_else(|| panic!("{screen}"));
+    assert!(line.contains("1,000") && line.contains('█'), "{line}");
+}
+
+/// Real frames again and again, between other hosts each time, so that all connections differ. (Their checksums then are wrong, and say so.)
+fn many_frames(path: &Path, frames: usize) {
+    let mut source = open_capture(sample("smb-roce"), OpenOptions::new()).unwrap();
+    let mut records = Vec::new();
+    while let Some(r) = source.next().unwrap() {
+        records.push((r.time_ns, r.bytes.to_vec()));
+    }
+    let (first, lasted) = (records[0].0, records[records.len() - 1].0 - records[0].0 + 1_000_000);
+    let mut writer = PcapWriter::create(path, LinkType::ETHERNET, 0, true).unwrap();
+    let mut written = 0;
+    for round in 0_u32.. {
+        for (time, bytes) in &mut records {
+            if bytes.len() > 34 && bytes[12..14] == [8, 0] {
+                let [_, _, high, low] = round.to_be_bytes();
+                (bytes[27], bytes[28], bytes[31], bytes[32]) = (high, low, high, low);
+            }
+            let time = *time - first + 1_000_000_000 + i64::from(round) * lasted;
+            writer.write(&Record::new(time, 0, LinkType::ETHERNET, bytes.len() as u32, bytes)).unwrap();
+            written += 1;
+            if written == frames {
+                writer.finish().unwrap();
+                return;
+            }
+        }
+    }
+}
+
+/// What one screen took: of the clock and of the processor.
+#[derive(Clone, Copy)]
+struct Took {
+    wall: Duration,
+    cpu: Duration,
+}
+
+fn cpu() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
+/// Loads a capture while a view is drawn again and again and its list is paged through. Returns what each screen took.
+fn draw_while_loading(path: &Path, view: View, first: &mut Option<Duration>) -> (App, Vec<Took>, Duration) {
+    let shared = Shared::default();
+    let mut app = App::new("million.pcap".to_owned(), Keys::new(&BTreeMap::new()).unwrap(), theme::Name::Dark);
+    app.size = (160, 48);
+    let begun = Instant::now();
+    let input = loader::open_all(&[path.to_owned()], false, &shared.stop).unwrap();
+    let (tx, rx) = std::sync::mpsc::channel();
+    let loading = {
+        let shared = shared.clone();
+        std::thread::spawn(move || loader::run(input, false, false, &shared, |news| tx.send(news).is_ok()))
+    };
+    let mut terminal = Terminal::new(TestBackend::new(160, 48)).unwrap();
+    let mut took = Vec::new();
+    let mut beside: Vec<Msg> = Vec::new();
+    loop {
+        // beside the screen, as in the program
+        let news = match rx.try_recv() {
+            Ok(news) => Some(news),
+            Err(std::sync::mpsc::TryRecvError::Empty) => None,
+            Err(std::sync::mpsc::TryRecvError::Disconnected) => break,
+        };
+        let (wall, used) = (Instant::now(), cpu());
+        let mut effects = Vec::new();
+        if let Some(news) = news {
+            effects.extend(update(&mut app, Msg::News(Box::new(news))));
+            first.get_or_insert_with(|| begun.elapsed());
+        }
+        for msg in beside.drain(..) {
+            effects.extend(update(&mut app, msg));
+        }
+        super::app::act(&mut app, super::keys::Action::View(view));
+        super::app::act(&mut app, super::keys::Action::PageDown);
+        effects.extend(update(&mut app, Msg::Continue));
+        terminal.draw(|frame| view::draw(&app, frame.buffer_mut())).unwrap();
+        took.push(Took { wall: wall.elapsed(), cpu: cpu() - used });
+        for effect in effects {
+            if let Effect::Order { table, generation, by, followed } = effect {
+                let exchanges = shared.exchanges();
+                let rows = order::make(table, &exchanges, by, followed.as_deref());
+                beside.push(Msg::Ordered { table, generation, upto: exchanges.places().end, rows });
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    loading.join().unwrap();
+    (app, took, begun.elapsed())
+}
+
+/// `tui/benches/load.sh`. With `CAPTURE` set, of that file in place of the million frames.
+#[test]
+#[ignore = "a benchmark: run it in a release build"]
+fn a_million_frames_load_while_the_screen_stays_quick() {
+    const FRAMES: usize = 1_000_000;
+    let dir = tempfile();
+    let given = std::env::var_os("CAPTURE").map(PathBuf::from);
+    let path = given.clone().unwrap_or_else(|| dir.join("million.pcap"));
+    if given.is_none() {
+        many_frames(&path, FRAMES);
+    }
+    let (mut all, mut first) = (Vec::new(), None);
+    println!("view        screens     median    p99 CPU        p99      worst");
+    let print = |name: &str, took: &[Took]| {
+        let quantile = |of: fn(&Took) -> Duration, per_cent: usize| {
+            let mut sorted: Vec<Duration> = took.iter().map(of).collect();
+            sorted.sort_unstable();
+            sorted[(sorted.len() * per_cent / 100).min(sorted.len() - 1)]
+        };
+        let [median, cpu, p99, worst] =
+            [quantile(|t| t.wall, 50), quantile(|t| t.cpu, 99), quantile(|t| t.wall, 99), quantile(|t| t.wall, 100)]
+                .map(|d| format!("{:.2} ms", d.as_secs_f64() * 1e3));
+        println!("{name:<12}{:>7}{median:>11}{cpu:>11}{p99:>11}{worst:>11}", took.len());
+        (quantile(|t| t.cpu, 99), quantile(|t| t.wall, 99))
+    };
+    let (mut frames, mut bytes, mut seconds) = (0, 0, 0.0);
+    for view in View::ALL {
+        let (app, took, lasted) = draw_while_loading(&path, view, &mut first);
+        print(view.name(), &took);
+        all.extend(took);
+        (frames, bytes) = (app.index.len(), app.index.bytes());
+        seconds += lasted.as_secs_f64() / View::ALL.len() as f64;
+    }
+    let (cpu, wall) = print("all", &all);
+    println!(
+        "{frames} frames in {seconds:.2} s; first screen after {:.0} ms; index {:.2} B a frame",
+        first.unwrap().as_secs_f64() * 1e3,
+        bytes as f64 / frames as f64
+    );
+    std::fs::remove_dir_all(dir).unwrap();
+    assert!(given.is_some() || frames == FRAMES);
+    assert!(bytes <= 33 * frames, "more than 32 bytes a frame and a pointer a chunk");
+    let limit = Duration::from_millis(16);
+    assert!(cpu < limit && wall < limit, "a screen took too long");
+}
