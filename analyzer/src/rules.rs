@@ -294,6 +294,21 @@ rules! {
         causes: ["The server fills in the response before it decides to refuse"],
         cure: "Harmless: the client discards them. Report it to the server's maintainers.",
     }
+    SmbdNegRange "SMBD-NEG-RANGE" Warn Negotiate "[MS-SMBD] 2.2.1, 2.2.2, 3.1.5.2, 3.1.5.3" {
+        title: "MinVersion or MaxVersion of a negotiation names a version that does not exist.",
+        says: "Both fields must be 0x0100, in the request and in the response, a refusal included. A receiver looks only whether the range \
+               includes 0x0100.",
+        causes: ["A sender that fills the version fields in the wrong byte order or not at all", "A peer for a later version of the protocol"],
+        cure: "Harmless as long as the range includes 0x0100. Report it to the sender's maintainers.",
+    }
+    SmbdNegAccepted "SMBD-NEG-ACCEPTED" Error Negotiate "[MS-SMBD] 3.1.5.6, 3.1.5.7" {
+        title: "A side went on with a negotiation that it must refuse.",
+        says: "The receiver of a Negotiate Request or Response must check its fields and terminate the connection where one is wrong; a range of \
+               versions without 0x0100 must be answered with STATUS_NOT_SUPPORTED.",
+        causes: ["A receiver that does not check what it is sent", "A receiver that answers with a status of its own choice"],
+        cure: "The peer's message is wrong in the first place: see the finding about it. Report to the maintainers of this side that it is not \
+               checked.",
+    }
     SmbdNegTimeout "SMBD-NEG-TIMEOUT" Error Negotiate "[MS-SMBD] 3.1.4.1, 3.1.6.1, 3.1.7.2" {
         title: "The negotiation did not finish in time.",
         says: "A server waits 5 seconds for the Negotiate Request after it accepted the connection, a client 120 seconds for its connection \
@@ -309,7 +324,8 @@ rules! {
     SmbdNegReach "SMBD-NEG-REACH" Warn Negotiate "derived from [MS-SMBD] 3.1.5.4, 3.1.5.9" {
         title: "The agreed sizes allow messages that the agreed credits cannot carry without a pause.",
         says: "A message may be as long as MaxFragmentedSize, in pieces of at most the send size less 24 bytes, one credit each. With fewer \
-               credits outstanding the sender must stop in the middle and wait for grants.",
+               credits outstanding the sender must stop in the middle and wait for grants. An offer of 131,072 bytes is not judged: nobody \
+               may offer less.",
         causes: [
             "MaxFragmentedSize is a fixed number (1 MiB) while credits or receive size were tuned down",
             "Memory pressure keeps the receiver from posting all receives that were asked for",

@@ -155,7 +155,7 @@ fn retransmissions_are_the_frames_that_went_out_again() {
 
 #[test]
 fn healthy_captures_have_no_error() {
-    for name in SAMPLES.iter().filter(|n| !n.contains("refused") && !n.contains("encryption")) {
+    for name in SAMPLES.iter().filter(|n| !["refused", "encryption", "negotiate-only"].iter().any(|failed| n.contains(failed))) {
         let (report, _) = analyze(name);
         let errors: Vec<_> = report.findings.iter().filter(|f| f.severity == Severity::Error).map(|f| (f.rule.id(), &f.text)).collect();
         assert!(errors.is_empty(), "{name}: {errors:?}");

@@ -26,6 +26,11 @@ fn negotiate(c: &mut Conversation, request: NegotiateRequest) {
     c.negotiate(request, response());
 }
 
+/// A client with 16 credits of 8136 bytes, whose server reassembles so many.
+fn reach(c: &mut Conversation, max_fragmented_size: u32) {
+    c.negotiate(NegotiateRequest { credits_requested: 16, ..request() }, NegotiateResponse { max_fragmented_size, ..response() });
+}
+
 fn answer(c: &mut Conversation, response: NegotiateResponse) {
     c.negotiate(request(), response);
 }
@@ -41,6 +46,17 @@ fn smb2() -> Vec<u8> {
     let mut message = vec![0; 64];
     message[..4].copy_from_slice(b"\xfeSMB");
     message
+}
+
+/// A message of 3000 bytes in three pieces, something else between the first and the second.
+fn between_fragments(c: &mut Conversation, other: fn(&mut Conversation)) {
+    let mut message = vec![0; 3000];
+    message[..4].copy_from_slice(b"\xfeSMB");
+    c.negotiate(request(), response());
+    c.data(C, carrying(10, 1000, 2000), &message[..1000]);
+    other(c);
+    c.data(C, carrying(1, 1000, 1000), &message[1000..2000]);
+    c.data(C, carrying(1, 1000, 0), &message[2000..]);
 }
 
 /// A message of 3000 bytes announced, its second piece as the caller has it.
@@ -447,8 +463,10 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::SmbdNegRspPreferred, |c| answer(c, NegotiateResponse { preferred_send_size: 8137, ..response() }), |c| answer(c, response())),
     (Rule::SmbdNegRspStatus, |c| answer(c, NegotiateResponse { status: 0xc000_00bb, ..response() }), |c| answer(c, response())),
     (Rule::SmbdNegRspFailureFields, |c| answer(c, NegotiateResponse { status: 0xc000_00bb, ..response() }), |c| answer(c, response())),
+    (Rule::SmbdNegRange, |c| answer(c, NegotiateResponse { max_version: 0x0200, ..response() }), |c| answer(c, response())),
+    (Rule::SmbdNegAccepted, |c| c.negotiate(NegotiateRequest { max_receive_size: 127, ..request() }, NegotiateResponse { preferred_send_size: 127, ..response() }), |c| answer(c, response())),
     (Rule::SmbdNegTimeout, |c| { c.connect(445); c.smbd_request(request()); c.wait(121 * SECOND); c.smbd_response(response()); }, |c| { c.connect(445); c.smbd_request(request()); c.wait(SECOND); c.smbd_response(response()); }),
-    (Rule::SmbdNegReach, |c| negotiate(c, NegotiateRequest { credits_requested: 16, ..request() }), |c| negotiate(c, NegotiateRequest { credits_requested: 17, ..request() })),
+    (Rule::SmbdNegReach, |c| reach(c, 131_080), |c| reach(c, 131_072)),
     (Rule::SmbdReserved, |c| first_data(c, DataTransfer { reserved: 1, ..empty(1) }, &[]), |c| first_data(c, empty(1), &[])),
     // ── SMB Direct data transfer ────────────────────────────────────────────────────────────────────────────────────
     (Rule::SmbdDataLength, |c| first_data(c, DataTransfer { data_length: 65, ..carrying(1, 64, 0) }, &[0; 64]), |c| first_data(c, carrying(1, 64, 0), &[0; 64])),
@@ -552,9 +570,9 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::BugCve202631538, |c| with_packet(c, |c, p| { c.frame(p.clone()); not_ready(c, C); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::BugCve202631539, |c| { c.smb(); c.echo(); c.data(S, empty(1), &[]); not_ready_for_last(c, S); }, |c| { c.smb(); c.echo(); c.data(S, empty(1), &[]); }),
     (Rule::BugSmbdirectLastCredit, |c| last_credit(c, 0), |c| last_credit(c, 1)),
-    (Rule::BugSmbdirectBatchInterleave, |c| second_fragment(c, 2100, 0), |c| second_fragment(c, 1000, 1000)),
+    (Rule::BugSmbdirectBatchInterleave, |c| between_fragments(c, |c| c.data(C, carrying(1, 64, 0), &smb2())), |c| between_fragments(c, |c| c.data(C, empty(1), &[]))),
     (Rule::BugCifsMaxFragmentedSize, |c| c.negotiate(NegotiateRequest { max_receive_size: 1364, max_fragmented_size: 1 << 20, ..request() }, NegotiateResponse { preferred_send_size: 1364, ..response() }), |c| c.negotiate(NegotiateRequest { max_receive_size: 1364, max_fragmented_size: 173_910, ..request() }, NegotiateResponse { preferred_send_size: 1364, ..response() })),
-    (Rule::BugKsmbdEarlyData, |c| { c.connect(445); c.smbd_request(request()); c.data(S, carrying(1, 64, 0), &smb2()); }, |c| answer(c, response())),
+    (Rule::BugKsmbdEarlyData, |c| { c.connect(445); c.smbd_request(request()); c.data(S, empty(1), &[]); c.smbd_response(response()); }, |c| answer(c, response())),
     (Rule::BugKsmbdChannelInfo, |c| read_into(c, 4095), |c| read_into(c, 4096)),
     (Rule::BugKsmbd2fd5dcb1c8ef, |c| invalidating(c, 0xc000_0011, None), |c| invalidating(c, 0xc000_0011, Some(5))),
     (Rule::BugCve202689526, |c| call_with(c, |r| r.reads = vec![read_segment(44, 5, 64)]), |c| call_with(c, |r| r.reads = vec![read_segment(40, 5, 64)])),

@@ -36,6 +36,35 @@ const STARVED_MESSAGES: u64 = 64;
 /// A rule over more than one message may be broken by none that was captured.
 const HISTORY: Certainty = Certainty::IfNothingWasMissed;
 const SECOND: i64 = 1_000_000_000;
+/// ns without a Negotiate Response after which a client that hangs up does so because of that.
+const NEGOTIATE_PATIENCE: i64 = SECOND;
+
+/// What of a Negotiate Request the receiver must refuse (3.1.5.6).
+fn refusable_request(request: &NegotiateRequest) -> Option<Refusable> {
+    if !(request.min_version..=request.max_version).contains(&VERSION_1_0) {
+        return Some(Refusable { field: "range of versions", status: Some(STATUS_NOT_SUPPORTED) });
+    }
+    let wrong = [
+        (request.credits_requested == 0, "CreditsRequested"),
+        (request.max_receive_size < MAX_RECEIVE_SIZE_LEAST, "MaxReceiveSize"),
+        (request.max_fragmented_size < MAX_FRAGMENTED_SIZE_LEAST, "MaxFragmentedSize"),
+    ];
+    wrong.into_iter().find(|(is_wrong, _)| *is_wrong).map(|(_, field)| Refusable { field, status: None })
+}
+
+/// What of a Negotiate Response the receiver must refuse (3.1.5.7).
+fn refusable_response(response: &NegotiateResponse, request: Option<NegotiateRequest>) -> Option<Refusable> {
+    let wrong = [
+        (response.status != 0, "Status"),
+        (response.negotiated_version != VERSION_1_0, "NegotiatedVersion"),
+        (response.max_receive_size < MAX_RECEIVE_SIZE_LEAST, "MaxReceiveSize"),
+        (response.max_fragmented_size < MAX_FRAGMENTED_SIZE_LEAST, "MaxFragmentedSize"),
+        (response.credits_granted == 0, "CreditsGranted"),
+        (response.credits_requested == 0, "CreditsRequested"),
+        (request.is_some_and(|r| response.preferred_send_size > r.max_receive_size), "PreferredSendSize"),
+    ];
+    wrong.into_iter().find(|(is_wrong, _)| *is_wrong).map(|(_, field)| Refusable { field, status: None })
+}
 
 /// A quantity that may be unknown because its beginning was not seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,6 +146,10 @@ pub struct Side {
     pub max_fragmented_size: Option<u32>,
     /// Bytes of the message in fragments still to come from it.
     pub remaining: Seen<u32>,
+    /// When it last sent a message of any kind.
+    pub last_sent: Option<At>,
+    /// Bytes that were left of a fragmented message when something else came in its place.
+    interrupted: Option<u32>,
     /// Since when it could not send.
     dry_since: Option<At>,
     /// When it was granted credits after that.
@@ -140,9 +173,28 @@ pub struct Link {
     /// MaxReadWriteSize of the Negotiate Response, in bytes.
     pub max_read_write_size: Option<u32>,
     request: Option<(At, NegotiateRequest)>,
+    /// When the Negotiate Response came.
+    response: Option<At>,
+    /// What in the Negotiate Request, and in the response, the receiver must refuse.
+    refusable: [Option<Refusable>; 2],
     opened: Option<At>,
+    /// The end that asked for the RDMA connection, where that is known.
+    active: Option<End>,
+    /// Data came before the negotiation, which may still follow.
+    early: bool,
     last: At,
 }
+
+/// What a receiver must refuse, by the name of its field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Refusable {
+    field: &'static str,
+    /// The status that the refusal must carry, where it is a message and not the end of the connection.
+    status: Option<u32>,
+}
+
+/// STATUS_NOT_SUPPORTED, which refuses a range of versions (\[MS-SMBD\] 3.1.5.6).
+const STATUS_NOT_SUPPORTED: u32 = 0xc000_00bb;
 
 impl Default for Link {
     fn default() -> Self {
@@ -162,7 +214,11 @@ impl Link {
             status: None,
             max_read_write_size: None,
             request: None,
+            response: None,
+            refusable: [None; 2],
             opened: None,
+            active: None,
+            early: false,
             last: At::default(),
         }
     }
@@ -179,6 +235,21 @@ impl Link {
     /// When the RDMA connection was established, for the negotiation timer.
     pub fn opened(&mut self, at: At) {
         self.opened = Some(at);
+    }
+
+    /// Which end asked for the RDMA connection: only that one may negotiate.
+    pub fn connected_by(&mut self, active: End) {
+        self.active = Some(active);
+    }
+
+    /// When the Negotiate Request and the Negotiate Response came.
+    pub fn negotiation(&self) -> [Option<At>; 2] {
+        [self.request.map(|(at, _)| at), self.response]
+    }
+
+    /// Whether a Negotiate Request may still come: none did, or data came in its place.
+    pub fn awaits_negotiation(&self) -> bool {
+        self.phase == Phase::Idle || self.early
     }
 
     /// Which message is expected next.
@@ -229,13 +300,28 @@ impl Link {
 
     /// A Negotiate Request, `wire_length` bytes long.
     pub fn negotiate_request(&mut self, at: At, by: End, request: &NegotiateRequest, judge: &mut impl Judge) {
+        if core::mem::take(&mut self.early) {
+            // data came first, and was judged; from here on all is known
+            let opened = (self.opened, self.active);
+            *self = Self::new();
+            (self.opened, self.active) = opened;
+        }
         let sure = self.certainty;
+        let (min, max) = (request.min_version, request.max_version);
+        let has_1_0 = (min..=max).contains(&VERSION_1_0);
+        if has_1_0 && (min, max) != (VERSION_1_0, VERSION_1_0) {
+            let text = format_args!("offered versions {min:#06x} to {max:#06x}; only 0x0100 exists");
+            judge.judge(Rule::SmbdNegRange, by, Certainty::Certain, text);
+        }
         if self.phase != Phase::Idle {
             judge.judge(Rule::SmbdNegFirst, by, sure.min(HISTORY), format_args!("sent a Negotiate Request after the negotiation"));
             return;
         }
-        if let Some(opened) = self.opened.filter(|o| at.time - o.time > NEGOTIATE_REQUEST_TIMEOUT * SECOND) {
-            let waited = Milliseconds(at.time - opened.time);
+        if self.active == Some(by.peer()) {
+            judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent a Negotiate Request on a connection that its peer opened"));
+        }
+        if let Some(opened) = self.opened.filter(|o| at.time.saturating_sub(o.time) > NEGOTIATE_REQUEST_TIMEOUT * SECOND) {
+            let waited = Milliseconds(at.time.saturating_sub(opened.time));
             judge.judge(
                 Rule::SmbdNegTimeout,
                 by,
@@ -247,11 +333,12 @@ impl Link {
         self.phase = Phase::Negotiating;
         self.request = Some((at, *request));
         self.last = at;
+        self.sides[by.index()].last_sent = Some(at);
+        self.refusable[0] = refusable_request(request);
         if request.reserved != 0 {
             judge.judge(Rule::SmbdReserved, by, sure, format_args!("set Reserved of the Negotiate Request to {:#06x}", request.reserved));
         }
-        if request.max_version < request.min_version || request.min_version > VERSION_1_0 || request.max_version < VERSION_1_0 {
-            let (min, max) = (request.min_version, request.max_version);
+        if !has_1_0 {
             judge.judge(
                 Rule::SmbdNegReqVersion,
                 by,
@@ -301,14 +388,37 @@ impl Link {
             self.initiator = Some(by.peer());
         }
         self.last = at;
+        self.response = Some(at);
+        self.sides[by.index()].last_sent = Some(at);
         self.status = Some(response.status);
-        if let Some((asked, _)) = self.request.filter(|(asked, _)| at.time - asked.time > NEGOTIATE_RESPONSE_TIMEOUT * SECOND) {
-            let waited = Milliseconds(at.time - asked.time);
+        let waited = |asked: At| at.time.saturating_sub(asked.time);
+        if let Some((asked, _)) = self.request.filter(|(asked, _)| waited(*asked) > NEGOTIATE_RESPONSE_TIMEOUT * SECOND) {
+            let waited = Milliseconds(waited(asked));
             judge.judge(Rule::SmbdNegTimeout, by, sure.min(HISTORY), format_args!("answered the Negotiate Request after {waited}"));
         }
         if response.reserved != 0 {
             judge.judge(Rule::SmbdReserved, by, sure, format_args!("set Reserved of the Negotiate Response to {:#06x}", response.reserved));
         }
+        if (response.min_version, response.max_version) != (VERSION_1_0, VERSION_1_0) {
+            let (min, max) = (response.min_version, response.max_version);
+            judge.judge(Rule::SmbdNegRange, by, sure, format_args!("answered with versions {min:#06x} to {max:#06x}; both must be 0x0100"));
+        }
+        match self.refusable[0] {
+            Some(Refusable { field, .. }) if response.status == 0 => {
+                judge.judge(Rule::SmbdNegAccepted, by, sure, format_args!("accepted a Negotiate Request whose {field} it must refuse"));
+            }
+            Some(Refusable { field, status: Some(status) }) if response.status != status => {
+                let (status, got) = (Status(status), Status(response.status));
+                judge.judge(
+                    Rule::SmbdNegAccepted,
+                    by,
+                    sure,
+                    format_args!("refused the {field} of the Negotiate Request with {got}; {status} is required"),
+                );
+            }
+            _ => {}
+        }
+        self.refusable[1] = refusable_response(response, self.request.map(|(_, request)| request));
         if response.status != 0 {
             let status = Status(response.status);
             judge.judge(Rule::SmbdNegRspStatus, by, sure, format_args!("refused the connection with {status}"));
@@ -396,6 +506,10 @@ impl Link {
             let payload = send.saturating_sub(24).max(1);
             let needs = u64::from(fragmented).div_ceil(payload.into());
             let most = from.requested_max;
+            if fragmented <= MAX_FRAGMENTED_SIZE_LEAST {
+                // nobody may offer less: the size is not the receiver's choice
+                continue;
+            }
             if fragmented >= 1 << 20 && self.initiator == Some(receiver) && u64::from(most) * u64::from(send) < u64::from(fragmented) {
                 let size = Grouped(fragmented.into());
                 let text = format_args!("offers to reassemble {size} bytes, more than {most} credits of {send} bytes carry");
@@ -422,21 +536,36 @@ impl Link {
             Phase::Idle => {
                 judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent data before the negotiation"));
                 self.missed(by);
+                self.early = true;
+            }
+            Phase::Negotiating if self.initiator != Some(by) => {
+                judge.judge(Rule::BugKsmbdEarlyData, by, sure, format_args!("sent a data transfer message before its Negotiate Response"));
+                // the response is still to come; nothing of this message was agreed on, its grant least of all
+                self.shape(by, data, wire_length, inside, judge);
+                let [me, _] = self.both(by);
+                me.messages += 1;
+                me.last_sent = Some(at);
+                self.last = at;
+                return;
             }
             Phase::Negotiating => {
-                if self.initiator != Some(by) {
-                    judge.judge(
-                        Rule::BugKsmbdEarlyData,
-                        by,
-                        sure,
-                        format_args!("sent a data transfer message before its Negotiate Response"),
-                    );
-                } else {
-                    judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent data before the Negotiate Response came"));
-                }
+                judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent data before the Negotiate Response came"));
                 self.missed(by);
             }
-            Phase::Refused | Phase::Established => {}
+            Phase::Refused => {
+                // a grant may have been on its way already; data is sent by who accepted
+                let wrong = self.refusable[1].filter(|_| self.initiator == Some(by) && data.data_length > 0);
+                if let Some(Refusable { field, .. }) = wrong {
+                    self.refusable[1] = None;
+                    judge.judge(
+                        Rule::SmbdNegAccepted,
+                        by,
+                        sure,
+                        format_args!("went on after a Negotiate Response whose {field} it must refuse"),
+                    );
+                }
+            }
+            Phase::Established => {}
         }
         self.shape(by, data, wire_length, inside, judge);
         self.fragment(by, data, judge);
@@ -483,6 +612,8 @@ impl Link {
         }
         if let Some(limit) = self.side(by.peer()).max_receive_size.filter(|limit| wire_length > *limit) {
             judge.judge(Rule::SmbdDataTooBig, by, sure, format_args!("sent {wire_length} bytes in one message; its peer receives {limit}"));
+        } else if let Some(limit) = self.side(by).max_send_size.filter(|limit| wire_length > *limit) {
+            judge.judge(Rule::SmbdDataTooBig, by, sure, format_args!("sent {wire_length} bytes in one message; it agreed to send {limit}"));
         }
         let whole = u64::from(length) + u64::from(data.remaining_data_length);
         if let Some(limit) = self.side(by.peer()).max_fragmented_size.filter(|limit| whole > u64::from(*limit)) {
@@ -497,48 +628,52 @@ impl Link {
         }
     }
 
+    /// The bytes between the header and the data of a message.
+    pub fn padding(&self, by: End, padding: &[u8], judge: &mut impl Judge) {
+        if padding.iter().any(|byte| *byte != 0) {
+            judge.judge(
+                Rule::SmbdReserved,
+                by,
+                Certainty::Certain,
+                format_args!("left something else than zeros in the padding before the data"),
+            );
+        }
+    }
+
     fn fragment(&mut self, by: End, data: &DataTransfer, judge: &mut impl Judge) {
         let sure = self.certainty.min(HISTORY);
         let side = &mut self.sides[by.index()];
         let (length, remaining) = (data.data_length, data.remaining_data_length);
+        let whole = u64::from(length) + u64::from(remaining);
         match side.remaining {
-            Seen::Known(expected) if expected > 0 && length == 0 => {
-                // credits and keepalives may pass between fragments
-                return;
+            // credits and keepalives may pass between fragments
+            Seen::Known(expected) if expected > 0 && length == 0 => return,
+            Seen::Known(expected) if expected > 0 && whole == u64::from(expected) => side.fragments += 1,
+            Seen::Known(expected) if length > 0 && side.interrupted.is_some_and(|left| u64::from(left) == whole) => {
+                // the message that was interrupted goes on where it was left
+                side.interrupted = (expected > 0).then_some(expected);
+                side.fragments += 1;
+                judge.judge(Rule::BugSmbdirectBatchInterleave, by, sure, format_args!("sent another message between the fragments of one"));
             }
             Seen::Known(expected) if expected > 0 => {
-                let whole = u64::from(length) + u64::from(remaining);
-                if whole != u64::from(expected) {
-                    if whole > u64::from(expected) && remaining == 0 || whole > u64::from(expected) {
-                        judge.judge(
-                            Rule::SmbdFragRemaining,
-                            by,
-                            sure,
-                            format_args!("sent {length} bytes and announced {remaining} more where {expected} were left: another message inside a fragmented one"),
-                        );
-                        judge.judge(
-                            Rule::BugSmbdirectBatchInterleave,
-                            by,
-                            sure,
-                            format_args!("another message stands between the fragments of one"),
-                        );
-                    } else if remaining == 0 {
-                        judge.judge(
-                            Rule::SmbdFragRemaining,
-                            by,
-                            sure,
-                            format_args!("ended a fragmented message {} bytes early", u64::from(expected) - whole),
-                        );
-                    } else {
-                        judge.judge(
-                            Rule::SmbdFragRemaining,
-                            by,
-                            sure,
-                            format_args!("announced {remaining} bytes more after {length}, where {expected} were left before"),
-                        );
-                    }
-                }
+                side.interrupted = Some(expected);
                 side.fragments += 1;
+                let left = Grouped(expected.into());
+                if remaining == 0 {
+                    judge.judge(
+                        Rule::SmbdFragRemaining,
+                        by,
+                        sure,
+                        format_args!("sent {length} bytes as the last of a message of which {left} bytes were left"),
+                    );
+                } else {
+                    judge.judge(
+                        Rule::SmbdFragRemaining,
+                        by,
+                        sure,
+                        format_args!("sent {length} bytes and announced {remaining} more where {left} were left"),
+                    );
+                }
             }
             _ if remaining > 0 => {
                 side.fragmented += 1;
@@ -558,6 +693,7 @@ impl Link {
         let sure = self.certainty.min(HISTORY);
         let [me, peer] = self.both(by);
         me.messages += 1;
+        me.last_sent = Some(at);
         me.requested = data.credits_requested;
         me.requested_max = me.requested_max.max(data.credits_requested);
         me.spent_total += 1;
@@ -570,7 +706,7 @@ impl Link {
         }
         // any message answers a keepalive
         if let Some(asked) = peer.keepalive_since.take() {
-            let waited = at.time - asked.time;
+            let waited = at.time.saturating_sub(asked.time);
             if waited > KEEPALIVE_PROMPT * SECOND {
                 let waited = Milliseconds(waited);
                 judge.judge(Rule::SmbdKeepalive, by, sure, format_args!("answered a request for a response after {waited}"));
@@ -578,8 +714,8 @@ impl Link {
         }
         if let (Some(dry), Some(wet)) = (me.dry_since, me.wet_since) {
             // it waited for this grant if it sends data as soon as the grant is there
-            let waited = wet.time - dry.time;
-            if data.data_length > 0 && waited >= STALL_LEAST && at.time - wet.time <= STALL_RELEASE {
+            let waited = wet.time.saturating_sub(dry.time);
+            if data.data_length > 0 && waited >= STALL_LEAST && at.time.saturating_sub(wet.time) <= STALL_RELEASE {
                 me.stalls += 1;
                 me.stalled_time += waited;
                 if waited > me.stall_longest.0 {
@@ -647,10 +783,8 @@ impl Link {
         let sure = self.certainty.min(HISTORY);
         if self.phase == Phase::Negotiating
             && let (Some((asked, _)), Some(initiator)) = (self.request, self.initiator)
-            && (by.is_none() && at.time - asked.time > NEGOTIATE_RESPONSE_TIMEOUT * SECOND)
         {
-            let waited = Milliseconds(at.time - asked.time);
-            judge.judge(Rule::SmbdNegTimeout, initiator.peer(), sure, format_args!("did not answer the Negotiate Request within {waited}"));
+            self.unanswered(at.time.saturating_sub(asked.time), by, initiator, judge);
         }
         if self.phase != Phase::Established {
             return;
@@ -668,7 +802,7 @@ impl Link {
                 );
             }
             if let Some(asked) = side.keepalive_since {
-                let waited = at.time - asked.time;
+                let waited = at.time.saturating_sub(asked.time);
                 if waited > KEEPALIVE_PROMPT * SECOND {
                     let waited = Milliseconds(waited);
                     judge.judge(
@@ -681,11 +815,37 @@ impl Link {
             }
         }
         let dry = |s: &Side| matches!(s.credits, Seen::Known(c) if c <= 0);
-        let silent = at.time - self.last.time;
+        let silent = at.time.saturating_sub(self.last.time);
         if self.sides.iter().all(dry) && silent > SECOND {
             let silent = Milliseconds(silent);
             let by = self.initiator.unwrap_or(End::A);
             judge.judge(Rule::SmbdCreditDeadlock, by.peer(), sure, format_args!("both ends are without credits and silent for {silent}"));
+        }
+    }
+
+    /// The connection ended, or the capture did, `waited` ns after a Negotiate Request that got no response.
+    fn unanswered(&self, waited: i64, by: Option<End>, initiator: End, judge: &mut impl Judge) {
+        // a request that must not be answered is no fault of who did not answer it
+        if self.refusable[0].is_some_and(|wrong| wrong.status.is_none()) {
+            return;
+        }
+        let (sure, acceptor, took) = (self.certainty.min(HISTORY), initiator.peer(), Milliseconds(waited));
+        if by == Some(acceptor) {
+            judge.judge(
+                Rule::SmbdNegTimeout,
+                acceptor,
+                sure,
+                format_args!("closed the connection {took} after the Negotiate Request and did not answer it"),
+            );
+        } else if by == Some(initiator) && waited >= NEGOTIATE_PATIENCE {
+            judge.judge(
+                Rule::SmbdNegTimeout,
+                acceptor,
+                sure,
+                format_args!("did not answer the Negotiate Request; its peer gave up after {took}"),
+            );
+        } else if by.is_none() && waited > NEGOTIATE_RESPONSE_TIMEOUT * SECOND {
+            judge.judge(Rule::SmbdNegTimeout, acceptor, sure, format_args!("did not answer the Negotiate Request within {took}"));
         }
     }
 
