@@ -134,6 +134,12 @@ pub enum Problem {
     /// A file to be written cannot be made.
     #[error("cannot be written: {0}")]
     Create(#[source] io::Error),
+    /// A file to be written is one of those that are read.
+    #[error("is the capture that is read; name another file to write")]
+    IsInput,
+    /// A file to be written is there already, and is to be kept.
+    #[error("exists already")]
+    Exists,
     /// What was to be written does not fit the file format.
     #[error("cannot be written: {0}")]
     DoesNotFit(String),

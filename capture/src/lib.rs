@@ -39,4 +39,4 @@ pub use source::{Progress, Source};
 pub use spool::RandomAccess;
 pub use stream::{Follow, StreamSource};
 pub use walk::DEFAULT_MAX_RECORD_LEN;
-pub use write::{Output, PcapWriter, PcapngWriter};
+pub use write::{Access, Existing, Output, PcapWriter, PcapngWriter, WholeFile, stands_at};

@@ -1,9 +1,10 @@
-//! Capture files out: [`PcapngWriter`] and [`PcapWriter`].
+//! Capture files out: [`PcapngWriter`] and [`PcapWriter`]; and any output that is to be there whole or not at all: [`WholeFile`].
 //!
 //! Both write through a buffer. Errors of the last bytes show only in `finish`, so call it; a writer that is dropped swallows them.
 
 mod pcap;
 mod pcapng;
+mod whole;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 pub use pcap::PcapWriter;
 pub use pcapng::PcapngWriter;
+pub use whole::{Access, Existing, WholeFile, stands_at};
 
 use crate::error::{Error, Problem, Result};
 

@@ -1,0 +1,238 @@
+//! An output that takes its name when it is whole, and never that of what is being read.
+//!
+//! ```text
+//!   WholeFile::create(path, inputs, …) ─▶ .name.XXXXXX beside it ─▶ write … ─▶ finish: fsync, rename
+//!                                    └▶ dropped: the file beside it goes, what stood at `path` stays
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use crate::error::{Error, Problem, Result};
+
+/// What to do where a file has the name already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// Refuse with [`Problem::Exists`], when the output is created and again when it is finished.
+    #[default]
+    Keep,
+    /// Replace it when the output is finished.
+    Replace,
+}
+
+/// Who may read the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Who the umask lets.
+    #[default]
+    Umask,
+    /// The user alone (mode 0600): captures, with what was on the wire.
+    Private,
+}
+
+/// A file that is written beside the name that it gets when it is whole. See the [module](self).
+#[derive(Debug)]
+pub struct WholeFile {
+    to: To,
+    path: PathBuf,
+    existing: Existing,
+    written: u64,
+}
+
+#[derive(Debug)]
+enum To {
+    Beside(NamedTempFile),
+    /// A device or a pipe: nothing can stand in its place.
+    Itself(File),
+}
+
+/// Whether something stands at `path`, where an output may replace it.
+///
+/// # Errors
+/// [`Problem::IsInput`] where it is one of the `inputs`, by device and inode, under whatever name (`-` stands for none);
+/// [`Problem::IsDirectory`].
+pub fn stands_at(path: &Path, inputs: &[PathBuf]) -> Result<bool> {
+    if inputs.iter().any(|input| input.as_os_str() != "-" && same_file(path, input)) {
+        return Err(Error::new(path, Problem::IsInput));
+    }
+    match fs::symlink_metadata(path) {
+        Ok(_) if path.is_dir() => Err(Error::new(path, Problem::IsDirectory)),
+        Ok(_) => Ok(true),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(Error::new(path, Problem::Create(e))),
+    }
+}
+
+#[cfg(unix)]
+fn same_file(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |path: &Path| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
+    id(a).is_some_and(|a| id(b) == Some(a))
+}
+
+#[cfg(not(unix))]
+fn same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+impl WholeFile {
+    /// Begins the output that is to stand at `path`.
+    ///
+    /// A symbolic link at `path` is what is replaced, not what it leads to. A device or a pipe is written as it is.
+    ///
+    /// # Errors
+    /// [`Problem::IsInput`] where `path` is one of the `inputs`, [`Problem::Exists`] where something stands there and is to be kept,
+    /// and what the operating system says.
+    pub fn create(path: impl AsRef<Path>, inputs: &[PathBuf], existing: Existing, access: Access) -> Result<WholeFile> {
+        let path = path.as_ref();
+        let failed = |e: io::Error| Error::new(path, Problem::Create(e));
+        let stands = stands_at(path, inputs)?;
+        let is_special = stands && fs::metadata(path).is_ok_and(|m| !m.is_file());
+        let to = if is_special {
+            To::Itself(OpenOptions::new().write(true).open(path).map_err(failed)?)
+        } else if stands && existing == Existing::Keep {
+            return Err(Error::new(path, Problem::Exists));
+        } else {
+            To::Beside(beside(path, access).map_err(failed)?)
+        };
+        Ok(WholeFile { to, path: path.to_owned(), existing, written: 0 })
+    }
+
+    /// The name that it will have.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives it its name. Everything is on the disk then.
+    ///
+    /// # Errors
+    /// What the operating system says; [`Problem::Exists`] where something took the name meanwhile and is to be kept. Then nothing is
+    /// left of the output.
+    pub fn finish(self) -> Result<()> {
+        let WholeFile { to, path, existing, written } = self;
+        let To::Beside(file) = to else { return Ok(()) };
+        file.as_file().sync_all().map_err(|source| Error::new(&path, Problem::Write { offset: written, source }))?;
+        let named = match existing {
+            Existing::Keep => file.persist_noclobber(&path),
+            Existing::Replace => file.persist(&path),
+        };
+        named.map(drop).map_err(|e| {
+            Error::new(&path, if e.error.kind() == io::ErrorKind::AlreadyExists { Problem::Exists } else { Problem::Create(e.error) })
+        })
+    }
+}
+
+/// Makes the file in the folder of `path`, so that it can be renamed. Its name is not to be foreseen, and nothing that stands there
+/// already is followed or opened.
+fn beside(path: &Path, access: Access) -> io::Result<NamedTempFile> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(path.file_name().ok_or(io::ErrorKind::InvalidInput)?);
+    prefix.push(".");
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix);
+    #[cfg(unix)]
+    if access == Access::Umask {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    #[cfg(not(unix))]
+    let _ = access;
+    builder.tempfile_in(folder)
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = match &mut self.to {
+            To::Beside(file) => file.write(bytes)?,
+            To::Itself(file) => file.write(bytes)?,
+        };
+        self.written += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.to {
+            To::Beside(file) => file.flush(),
+            To::Itself(file) => file.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_stood_there_stays_until_the_output_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.txt");
+        fs::write(&path, "old").unwrap();
+        let mut file = WholeFile::create(&path, &[], Existing::Replace, Access::Umask).unwrap();
+        file.write_all(b"new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        file.finish().unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(folder.path())), ("new", vec!["out.txt".to_owned()]));
+        // given up: nothing is left of it
+        let mut file = WholeFile::create(&path, &[], Existing::Replace, Access::Umask).unwrap();
+        file.write_all(b"half").unwrap();
+        drop(file);
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(folder.path())), ("new", vec!["out.txt".to_owned()]));
+    }
+
+    #[test]
+    fn a_file_is_replaced_only_where_that_was_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.txt");
+        let create = || WholeFile::create(&path, &[], Existing::Keep, Access::Umask);
+        let early = create().unwrap();
+        create().unwrap().finish().unwrap();
+        assert!(matches!(create().unwrap_err().problem(), Problem::Exists));
+        // it came while this one was written
+        assert!(matches!(early.finish().unwrap_err().problem(), Problem::Exists));
+        assert_eq!(names(folder.path()), ["out.txt"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_input_is_no_output_under_any_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().join("in.pcap");
+        fs::write(&input, "frames").unwrap();
+        let (hard, soft) = (folder.path().join("hard"), folder.path().join("soft"));
+        fs::hard_link(&input, &hard).unwrap();
+        std::os::unix::fs::symlink(&input, &soft).unwrap();
+        let inputs = [PathBuf::from("-"), input.clone()];
+        for path in [&input, &hard, &soft, &folder.path().join("./in.pcap")] {
+            let refused = WholeFile::create(path, &inputs, Existing::Replace, Access::Umask).unwrap_err();
+            assert!(matches!(refused.problem(), Problem::IsInput), "{refused}");
+        }
+        assert_eq!(fs::read_to_string(&input).unwrap(), "frames");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_is_replaced_and_not_followed_and_a_device_stays_one() {
+        use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+        let folder = tempfile::tempdir().unwrap();
+        let (other, link) = (folder.path().join("other"), folder.path().join("link"));
+        fs::write(&other, "somebody's").unwrap();
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        let mut file = WholeFile::create(&link, &[], Existing::Replace, Access::Private).unwrap();
+        file.write_all(b"ours").unwrap();
+        file.finish().unwrap();
+        assert_eq!((fs::read_to_string(&other).unwrap().as_str(), fs::read_to_string(&link).unwrap().as_str()), ("somebody's", "ours"));
+        assert_eq!(fs::symlink_metadata(&link).unwrap().permissions().mode() & 0o777, 0o600);
+        WholeFile::create("/dev/null", &[], Existing::Keep, Access::Umask).unwrap().finish().unwrap();
+        assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    }
+}
