@@ -671,10 +671,6 @@ impl Connection {
             rpc.finish(self, env, at);
             self.rpc = Some(rpc);
         }
-        if env.is_last {
-            return;
-        }
-        self.receive = Default::default();
     }
 
     /// What goes into the report.

@@ -154,8 +154,6 @@ pub struct Env<S> {
     pub earlier_frames: Vec<(u64, End)>,
     /// Whether the packet at hand came before.
     pub retransmission: bool,
-    /// Whether the capture is over.
-    pub is_last: bool,
     /// Packets that the capture lost.
     pub lost_by_capture: u64,
     /// Frames of followed connections that could not be decoded.
@@ -189,7 +187,6 @@ impl<S: Sink> Env<S> {
             place_of_frame: None,
             earlier_frames: Vec::new(),
             retransmission: false,
-            is_last: false,
             lost_by_capture: 0,
             undecoded: 0,
             requests_dropped: 0,

@@ -1,5 +1,5 @@
-//! Frames in, findings and a report out. The pipeline ties packets to connections and connections to each other; what
-//! happens on a connection is [`crate::connection`]'s.
+//! Frames in, findings and a report out: the way of a frame to its connection. What happens on a connection is
+//! [`crate::connection`]'s.
 //!
 //! It is generic over the observer of decoding: with [`Off`](rdmascope_dissector::trace::Off) it only analyzes; with a `Tree` the very same run fills the
 //! detail tree of each frame, upper layers included.
@@ -9,9 +9,14 @@
 //!                  └─▶ TCP: (addresses, ports)                  ─▶ TcpFlow ─▶ Connection
 //! ```
 //!
-//! **Queue pairs without their handshake.** A packet names only the receiver's queue pair. Two flows of opposite direction
-//! between the same hosts are one connection where one acknowledges the PSNs of the other, or uses memory that the other
-//! advertised, or where there is no other choice. Such a connection is `inferred`.
+//! The table of connections (`table`), the two directions of queue pairs (`pairing`), connection management (`cm`), IP fragments
+//! (`datagrams`) and the numbers of the report (`numbering`) are files of their own; each knows nothing of the others' insides.
+
+mod cm;
+mod datagrams;
+mod numbering;
+mod pairing;
+mod table;
 
 use crate::connection::Connection;
 use crate::env::{Env, Layer, NOWHERE, Options};
@@ -24,15 +29,19 @@ use crate::report::{self, Handshake, Peer, Quiet, Report, Sink, Transport};
 use crate::series::{Trouble, Volume};
 use crate::totals::Totals;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use hashbrown::{HashMap, HashSet};
+use cm::{Rejected, Request, Requests};
+use datagrams::Datagrams;
+use hashbrown::HashSet;
+use numbering::Joined;
+use pairing::Halves;
 use rdmascope_dissector::fault::FaultKind;
 use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, IbPacket, LinkType, Packet, Segment};
-use rdmascope_dissector::trace::Trace;
+use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::ib::bth::{self, Opcode, Service};
-use rdmascope_dissector::wire::ib::cm::{self, CmMessage};
+use rdmascope_dissector::wire::ib::cm::{self as wire, CmMessage};
+use table::{Flow, Place, QpKey, Table, TcpEnd};
 
 /// What is known of a frame besides its bytes.
 #[derive(Clone, Copy, Debug)]
@@ -69,102 +78,8 @@ pub struct FrameFacts {
     pub retransmission: bool,
 }
 
-/// Halves of connections remembered per pair of hosts at most.
-const HALVES_MAX: usize = 64;
-/// Packets of an unpaired flow that are looked at for what it belongs to.
-const PAIRING_TRIES: u32 = 512;
-/// CM exchanges remembered at most.
-const CM_MAX: usize = 4096;
-/// Frames of one CM exchange that are remembered until its connection is there.
-const CM_EARLY_MAX: usize = 8;
-/// IP datagrams put together at the same time at most.
-const DATAGRAMS_MAX: usize = 256;
 /// Connections that are added up together.
 const FOLD: usize = 64;
-/// ns after which a REQ without an answer has timed out.
-const CM_TIMEOUT: i64 = 20_000_000_000;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct QpKey {
-    src: Addr,
-    dst: Addr,
-    qp: u32,
-}
-
-/// Address and port.
-type TcpEnd = (Addr, u16);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct TcpKey {
-    low: TcpEnd,
-    high: TcpEnd,
-}
-
-impl TcpKey {
-    fn of(a: TcpEnd, b: TcpEnd) -> Self {
-        if a <= b { Self { low: a, high: b } } else { Self { low: b, high: a } }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    slot: u32,
-    end: End,
-}
-
-#[derive(Debug)]
-enum Flow {
-    Ib(Box<IbFlow>),
-    Tcp(Box<TcpFlow>),
-}
-
-#[derive(Debug)]
-struct Slot {
-    connection: Connection,
-    flow: Flow,
-    /// Keys under which it is found.
-    qp_keys: [Option<QpKey>; 2],
-    tcp_key: Option<TcpKey>,
-    /// Whether only one direction is known.
-    half: bool,
-    tries: u32,
-    /// Second chance: used since the hand of the clock last passed.
-    used: bool,
-}
-
-/// A REQ that waits for its answer, and what its answer is matched by later.
-#[derive(Clone, Debug)]
-struct Request {
-    at: At,
-    client: Addr,
-    server: Addr,
-    comm_id: u32,
-    qp: u32,
-    psn: u32,
-    /// Of the service asked for; 0 where the service has no IP port.
-    port: u16,
-    source_port: u16,
-    /// Reads that the client can answer at a time.
-    responder_resources: u8,
-    path_mtu: Option<u16>,
-    rpc_rdma: Option<cm::RpcRdmaPrivate>,
-    slot: Option<u32>,
-    /// The number under which its connection is followed.
-    connection: Option<u32>,
-    /// Frames of it from before there was a connection, and who sent them.
-    early: Vec<(u64, End)>,
-    server_comm_id: Option<u32>,
-    answered: bool,
-}
-
-#[derive(Debug, Default)]
-struct Datagram {
-    key: (Addr, Addr, u32, u8),
-    header: Vec<u8>,
-    parts: Vec<(u32, Vec<u8>)>,
-    length: Option<u32>,
-    have: u32,
-}
 
 /// The analysis of one capture.
 #[derive(Debug)]
@@ -172,27 +87,18 @@ pub struct Pipeline<S = Quiet> {
     env: Env<S>,
     decode: frame::Options,
     tcp: crate::flow::iwarp::Options,
-    slots: Vec<Option<Box<Slot>>>,
-    free: Vec<u32>,
-    open: usize,
-    hand: usize,
+    table: Table,
     next_id: u32,
-    qps: HashMap<QpKey, Place>,
-    tcps: HashMap<TcpKey, u32>,
-    halves: HashMap<(Addr, Addr), Vec<u32>>,
-    cached: [Option<(QpKey, Place)>; 2],
-    /// The TCP connection of the frame before: one of its ends, the other, where it is.
-    cached_tcp: Option<(TcpEnd, TcpEnd, u32)>,
-    requests: VecDeque<Request>,
-    datagrams: VecDeque<Datagram>,
-    joined: HashMap<u32, u32>,
+    halves: Halves,
+    requests: Requests,
+    datagrams: Datagrams,
+    joined: Joined,
     done: Vec<report::Connection>,
     done_dropped: u64,
     folded: Totals,
     capture: report::Capture,
     layers: [u64; Layer::ALL.len()],
     connections_evicted: u64,
-    datagrams_dropped: u64,
 }
 
 impl Pipeline<Quiet> {
@@ -217,26 +123,18 @@ impl<S: Sink> Pipeline<S> {
             env: Env::new(options, sink),
             decode,
             tcp,
-            slots: Vec::new(),
-            free: Vec::new(),
-            open: 0,
-            hand: 0,
+            table: Table::default(),
             next_id: 1,
-            qps: HashMap::new(),
-            tcps: HashMap::new(),
-            halves: HashMap::new(),
-            cached: [None; 2],
-            cached_tcp: None,
-            requests: VecDeque::new(),
-            datagrams: VecDeque::new(),
-            joined: HashMap::new(),
+            halves: Halves::default(),
+            requests: Requests::default(),
+            datagrams: Datagrams::default(),
+            joined: Joined::default(),
             done: Vec::new(),
             done_dropped: 0,
             folded: Totals::default(),
             capture: report::Capture::default(),
             layers: [0; Layer::ALL.len()],
             connections_evicted: 0,
-            datagrams_dropped: 0,
         }
     }
 
@@ -280,7 +178,7 @@ impl<S: Sink> Pipeline<S> {
     /// The report as it would be if the capture ended here, but without what only the end tells (requests without an answer). For
     /// those who watch; costs as much as there are connections.
     pub fn snapshot(&self) -> Report {
-        let open = self.slots.iter().flatten().map(|slot| report::Connection::of(&slot.connection));
+        let open = self.table.iter().map(|slot| report::Connection::of(&slot.connection));
         let mut capture = self.capture.clone();
         capture.lost_by_capture = self.env.lost_by_capture;
         self.assemble(self.done.iter().cloned().chain(open).collect(), capture, self.env.slowest.clone(), self.env.sessions.clone())
@@ -290,15 +188,15 @@ impl<S: Sink> Pipeline<S> {
     /// for `idle_after` ns. (One that speaks again is found again, as one whose handshake was not seen.)
     pub fn expire(&mut self, now: i64, closed_after: i64, idle_after: i64) {
         let at = self.capture.last.unwrap_or(NOWHERE);
-        for slot in 0..self.slots.len() {
-            let Some(s) = self.slots[slot].as_ref() else { continue };
+        for slot in 0..self.table.end() {
+            let Some(s) = self.table.get(slot) else { continue };
             let age = now.saturating_sub(s.connection.last.time);
             let is_over = s.connection.closed.is_some() || s.connection.rejected.is_some();
             if age > idle_after {
                 self.connections_evicted += u64::from(!is_over);
-                self.close(slot as u32, at);
+                self.close(slot, at);
             } else if is_over && age > closed_after {
-                self.close(slot as u32, at);
+                self.close(slot, at);
             }
         }
     }
@@ -309,7 +207,7 @@ impl<S: Sink> Pipeline<S> {
         for connection in &self.done {
             totals.add(connection, false);
         }
-        for slot in self.slots.iter().flatten() {
+        for slot in self.table.iter() {
             let is_open = slot.connection.closed.is_none() && slot.connection.rejected.is_none();
             totals.add(&report::Connection::of(&slot.connection), is_open);
         }
@@ -330,7 +228,7 @@ impl<S: Sink> Pipeline<S> {
         let dropped = [
             ("connections", self.connections_evicted),
             ("requests", self.env.requests_dropped),
-            ("IP datagrams", self.datagrams_dropped),
+            ("IP datagrams", self.datagrams.dropped),
             ("findings", self.env.findings.dropped()),
         ];
         dropped.into_iter().filter(|(_, n)| *n > 0).collect()
@@ -413,13 +311,10 @@ impl<S: Sink> Pipeline<S> {
     /// The capture is over. Nothing may be fed any more.
     pub fn finish(mut self) -> (Report, S) {
         let at = self.capture.last.unwrap_or(NOWHERE);
-        for slot in 0..self.slots.len() {
-            if self.slots[slot].is_some() {
-                self.close(slot as u32, at);
-            }
+        for slot in 0..self.table.end() {
+            self.close(slot, at);
         }
-        self.env.is_last = true;
-        for request in core::mem::take(&mut self.requests) {
+        for request in self.requests.take_all() {
             self.unanswered_request(at, &request);
         }
         self.report()
@@ -441,48 +336,16 @@ impl<S: Sink> Pipeline<S> {
         mut slowest: Vec<crate::exchange::Exchange>,
         sessions: Vec<(u64, Vec<u32>)>,
     ) -> Report {
-        connections.sort_by_key(|c| (c.first, c.id));
-        // ids are small and in order, whatever was joined on the way
-        let mut renumbered: HashMap<u32, u32> = HashMap::new();
-        for (index, connection) in connections.iter_mut().enumerate() {
-            renumbered.insert(connection.id, index as u32 + 1);
-            connection.id = index as u32 + 1;
-        }
-        let joined = &self.joined;
-        let number = |id: u32| {
-            let mut id = id;
-            while let Some(into) = joined.get(&id) {
-                id = *into;
-            }
-            renumbered.get(&id).copied()
-        };
-        for half in joined.keys() {
-            if let Some(connection) = number(*half).and_then(|id| connections.get_mut(id as usize - 1)) {
-                connection.followed_as.push(*half);
-            }
-        }
-        let mut findings = Findings::default();
-        for finding in self.env.findings.iter() {
-            let mut finding = finding.clone();
-            finding.connection = finding.connection.and_then(number);
-            findings.add(finding);
-        }
+        let numbers = self.joined.number(&mut connections);
+        let findings = numbers.findings(self.env.findings.iter());
         capture.lost_by_capture = self.env.lost_by_capture;
         capture.undecoded = self.env.undecoded;
         capture.dissected = Layer::ALL.iter().map(|l| (l.name(), self.layers[*l as usize])).filter(|(_, n)| *n > 0).collect();
         capture.dropped = self.dropped();
         for exchange in &mut slowest {
-            exchange.connection = number(exchange.connection).unwrap_or(0);
+            exchange.connection = numbers.of(exchange.connection).unwrap_or(0);
         }
-        let sessions = sessions
-            .into_iter()
-            .map(|(id, channels)| {
-                let mut channels: Vec<u32> = channels.into_iter().filter_map(number).collect();
-                channels.sort_unstable();
-                channels.dedup();
-                (id, channels)
-            })
-            .collect();
+        let sessions = numbers.sessions(sessions);
         Report { capture, connections, connections_dropped: self.done_dropped, folded: self.folded.clone(), findings, slowest, sessions }
     }
 
@@ -517,25 +380,14 @@ impl<S: Sink> Pipeline<S> {
         };
         self.env.layer(Layer::Rdma);
         let key = QpKey { src: packet.src, dst: packet.dst, qp: ib.bth.dest_qp };
-        let place = match self.cached {
-            [Some((k, place)), _] if k == key => place,
-            [_, Some((k, place))] if k == key => place,
-            _ => {
-                let place = match self.qps.get(&key) {
-                    Some(place) => *place,
-                    None => self.new_flow(at, key, packet, ib, row),
-                };
-                self.cached[1] = self.cached[0];
-                self.cached[0] = Some((key, place));
-                place
-            }
+        let mut place = match self.table.by_qp(&key) {
+            Some(place) => place,
+            None => self.new_flow(at, key, packet, ib, row),
         };
-        let mut place = place;
-        if self.slots[place.slot as usize].as_ref().is_some_and(|s| s.half && s.tries < PAIRING_TRIES) {
+        if self.table.get(place.slot).is_some_and(|s| s.half && s.tries < pairing::TRIES_MAX) {
             place = self.try_pair(place, key, ib, row);
         }
-        let Some(slot) = self.slots[place.slot as usize].as_mut() else { return };
-        slot.used = true;
+        let Some(slot) = self.table.used(place.slot) else { return };
         let connection = &mut slot.connection;
         self.env.place_of_frame = Some((connection.id, place.end));
         connection.last = at;
@@ -569,9 +421,6 @@ impl<S: Sink> Pipeline<S> {
         let Flow::Ib(flow) = &mut slot.flow else { return };
         let mut listener = Listener { connection, env: &mut self.env };
         flow.packet(at, place.end, ib, t, &mut listener);
-        if slot.connection.closed.is_some_and(|(_, _, closed)| closed.frame == at.frame) {
-            self.cached = [None; 2];
-        }
     }
 
     /// A packet whose headers, padding and ICRC are longer than it is.
@@ -593,7 +442,7 @@ impl<S: Sink> Pipeline<S> {
     fn congestion(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>) {
         let key = QpKey { src: packet.src, dst: packet.dst, qp: ib.bth.dest_qp };
         let mut site = Site { connection: None, frame: at.frame, time_ns: at.time };
-        if let Some(slot) = self.qps.get(&key).and_then(|p| self.slots[p.slot as usize].as_mut()) {
+        if let Some(slot) = self.table.find_qp(&key).and_then(|p| self.table.get_mut(p.slot)) {
             slot.connection.health.cnps += 1;
             site.connection = Some(slot.connection.id);
         }
@@ -604,8 +453,7 @@ impl<S: Sink> Pipeline<S> {
     /// The first packet of a flow.
     #[cold]
     fn new_flow(&mut self, at: At, key: QpKey, packet: &Packet<'_>, ib: &IbPacket<'_>, row: &bth::Row) -> Place {
-        let reverse = self.partner(key, ib, row, true);
-        if let Some(slot) = reverse {
+        if let Some(slot) = self.halves.partner(&self.table, &self.env.options.pins, &key, ib, row, true) {
             self.join_flow(slot, key);
             return Place { slot, end: End::B };
         }
@@ -613,105 +461,51 @@ impl<S: Sink> Pipeline<S> {
             Carrier::RoceV2 { .. } => Transport::RoceV2,
             Carrier::RoceV1 | Carrier::Infiniband => Transport::Infiniband,
         };
-        let mut connection = Connection { transport: Some(transport), first: at, last: at, missed: true, ..Connection::default() };
+        // a flow that begins at its first message looks no different from one that began long ago; the protocol may know better
+        let mut connection = Connection { transport: Some(transport), first: at, last: at, ..Connection::default() };
         connection.peers[0].address = packet.src;
         connection.peers[1] = Peer { address: packet.dst, port: 0, qp: Some(key.qp) };
-        // a flow that begins at its first message looks no different from one that began long ago; the protocol may know better
-        connection.missed = false;
         let slot = self.insert(at, connection, Flow::Ib(Box::default()));
-        if let Some(s) = self.slots[slot as usize].as_mut() {
-            s.half = true;
-            s.qp_keys[0] = Some(key);
-        }
         let place = Place { slot, end: End::A };
-        self.qps.insert(key, place);
-        let halves = self.halves.entry((key.src, key.dst)).or_default();
-        if halves.len() < HALVES_MAX {
-            halves.push(slot);
+        self.table.add_qp(key, place);
+        if let Some(s) = self.table.get_mut(slot) {
+            s.half = true;
         }
+        self.halves.add(&key, slot);
         place
-    }
-
-    /// The half connection of the opposite direction that a flow belongs to, where that can be told.
-    fn partner(&self, key: QpKey, ib: &IbPacket<'_>, row: &bth::Row, alone_will_do: bool) -> Option<u32> {
-        let halves = self.halves.get(&(key.dst, key.src))?;
-        let pinned = |slot: &Slot| {
-            let other = slot.qp_keys[0].map(|k| k.qp)?;
-            self.env.options.pins.iter().any(|(a, b)| (*a, *b) == (key.qp, other) || (*b, *a) == (key.qp, other)).then_some(())
-        };
-        let is_pinned = |qp: u32| self.env.options.pins.iter().any(|(a, b)| *a == qp || *b == qp);
-        let candidates = || halves.iter().copied().filter(|s| self.slots[*s as usize].as_ref().is_some_and(|s| s.half));
-        if is_pinned(key.qp) {
-            return candidates().find(|s| self.slots[*s as usize].as_ref().and_then(|s| pinned(s)).is_some());
-        }
-        let free =
-            || candidates().filter(|s| self.slots[*s as usize].as_ref().and_then(|s| s.qp_keys[0]).is_some_and(|k| !is_pinned(k.qp)));
-        let only = |mut found: Vec<u32>| if found.len() == 1 { found.pop() } else { None };
-        if !row.is_request() {
-            // it answers: the PSN is one of the requester's
-            let psn = ib.bth.psn;
-            return only(
-                free()
-                    .filter(|s| match self.slots[*s as usize].as_ref().map(|s| &s.flow) {
-                        Some(Flow::Ib(flow)) => flow.may_acknowledge(End::A, psn),
-                        _ => false,
-                    })
-                    .collect(),
-            );
-        }
-        if let Some(reth) = ib.ext.reth {
-            let advertised: Vec<u32> = free()
-                .filter(|s| self.slots[*s as usize].as_ref().is_some_and(|s| s.connection.memory.find(End::A, reth.r_key).is_some()))
-                .collect();
-            if advertised.len() == 1 {
-                return only(advertised);
-            }
-        }
-        if !alone_will_do {
-            return None;
-        }
-        only(free().collect())
     }
 
     /// A flow becomes the other direction of a half connection.
     fn join_flow(&mut self, slot: u32, key: QpKey) {
-        self.qps.insert(key, Place { slot, end: End::B });
-        if let Some(halves) = self.halves.get_mut(&(key.dst, key.src)) {
-            halves.retain(|s| *s != slot);
-        }
-        if let Some(s) = self.slots[slot as usize].as_mut() {
-            s.half = false;
-            s.qp_keys[1] = Some(key);
-            s.connection.peers[0].qp = Some(key.qp);
-            let other = s.qp_keys[0].map(|k| k.qp);
-            let pins = &self.env.options.pins;
-            if pins.iter().any(|(a, b)| Some(*a) == other && *b == key.qp || Some(*b) == other && *a == key.qp) {
+        self.table.add_qp(key, Place { slot, end: End::B });
+        let Some(s) = self.table.get_mut(slot) else { return };
+        s.half = false;
+        s.connection.peers[0].qp = Some(key.qp);
+        if let Some(other) = s.qp_keys[0] {
+            if pairing::pinned(&self.env.options.pins, key.qp, other.qp) {
                 s.connection.handshake = Handshake::Pinned;
             }
+            self.halves.remove(&other, slot);
         }
-        self.cached = [None; 2];
     }
 
     /// Looks again whether an unpaired flow belongs to another one.
     #[cold]
     fn try_pair(&mut self, place: Place, key: QpKey, ib: &IbPacket<'_>, row: &bth::Row) -> Place {
-        if let Some(slot) = self.slots[place.slot as usize].as_mut() {
+        if let Some(slot) = self.table.get_mut(place.slot) {
             slot.tries += 1;
         }
-        let Some(into) = self.partner(key, ib, row, false).filter(|s| *s != place.slot) else { return place };
-        let Some(mut gone) = self.slots[place.slot as usize].take() else { return place };
-        self.free.push(place.slot);
-        self.open -= 1;
-        if let Some(halves) = self.halves.get_mut(&(key.src, key.dst)) {
-            halves.retain(|s| *s != place.slot);
-        }
+        let into = self.halves.partner(&self.table, &self.env.options.pins, &key, ib, row, false);
+        let Some(into) = into.filter(|s| *s != place.slot) else { return place };
+        let Some(mut gone) = self.table.remove(place.slot) else { return place };
+        self.halves.remove(&key, place.slot);
         self.join_flow(into, key);
-        if let Some(slot) = self.slots[into as usize].as_mut() {
+        if let Some(slot) = self.table.get_mut(into) {
             if let (Flow::Ib(mine), Flow::Ib(theirs)) = (&mut slot.flow, &mut gone.flow) {
                 mine.adopt(End::B, theirs, End::A);
             }
             slot.connection.adopt(End::B, &mut gone.connection, End::A);
-            self.joined.insert(gone.connection.id, slot.connection.id);
+            self.joined.add(gone.connection.id, slot.connection.id);
         }
         Place { slot: into, end: End::B }
     }
@@ -729,86 +523,32 @@ impl<S: Sink> Pipeline<S> {
         if ib.bth.dest_qp > 1 {
             return;
         }
-        let Ok((_, Some(message))) = cm::parse_mad(ib.payload, t) else { return };
+        let Ok((_, Some(message))) = wire::parse_mad(ib.payload, t) else { return };
         self.env.layer(Layer::Cm);
         match message {
-            CmMessage::Request(request) => self.cm_request(at, packet, &request),
+            CmMessage::Request(request) => {
+                if let Some(oldest) = self.requests.request(at, packet.src, packet.dst, &request) {
+                    self.unanswered_request(at, &oldest);
+                }
+            }
             CmMessage::Reply(reply) => self.cm_reply(at, packet, ib, &reply),
             CmMessage::Reject(reject) => self.cm_reject(at, packet, &reject),
             CmMessage::DisconnectRequest(head) => self.cm_disconnect(at, packet, head.local_comm_id, head.remote_comm_id),
             _ => {}
         }
-        self.cm_place(at, packet, &message);
+        let place = self.requests.place(at.frame, packet.src, packet.dst, message.comm_ids());
+        self.env.place_of_frame = self.env.place_of_frame.or(place);
     }
 
-    /// Says which connection a message of connection management belongs to; where there is none yet, remembers to say it later.
-    fn cm_place(&mut self, at: At, packet: &Packet<'_>, message: &CmMessage<'_>) {
-        let (Some(local), remote) = message.comm_ids() else { return };
-        let end = |r: &Request| {
-            let is_servers = |id: u32| r.server_comm_id.is_none_or(|known| known == id);
-            if r.client == packet.src && r.comm_id == local && remote.is_none_or(is_servers) {
-                Some(End::A)
-            } else if r.client == packet.dst && Some(r.comm_id) == remote && is_servers(local) {
-                Some(End::B)
-            } else {
-                None
-            }
-        };
-        let Some((request, end)) = self.requests.iter_mut().rev().find_map(|r| end(r).map(|end| (r, end))) else { return };
-        match request.connection {
-            Some(id) => self.env.place_of_frame = Some((id, end)),
-            None if request.early.len() < CM_EARLY_MAX => request.early.push((at.frame, end)),
-            None => {}
-        }
-    }
-
-    fn cm_request(&mut self, at: At, packet: &Packet<'_>, message: &cm::ConnectRequest<'_>) {
-        let again =
-            self.requests.iter().any(|r| r.client == packet.src && r.comm_id == message.local_comm_id && r.qp == message.head.local_qpn);
-        if again {
-            return;
-        }
-        if self.requests.len() >= CM_MAX
-            && let Some(oldest) = self.requests.pop_front()
-        {
-            self.unanswered_request(at, &oldest);
-        }
-        self.requests.push_back(Request {
-            at,
-            client: packet.src,
-            server: packet.dst,
-            comm_id: message.local_comm_id,
-            qp: message.head.local_qpn,
-            psn: message.head.starting_psn,
-            port: message.service_id.port().map_or(0, |(_, port)| port),
-            source_port: message.addresses.map_or(0, |a| a.source_port),
-            responder_resources: message.head.responder_resources,
-            path_mtu: message.path_mtu(),
-            rpc_rdma: message.rpc_rdma,
-            slot: None,
-            connection: None,
-            early: Vec::new(),
-            server_comm_id: None,
-            answered: false,
-        });
-    }
-
-    fn cm_reply(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>, reply: &cm::ConnectReply<'_>) {
+    fn cm_reply(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>, reply: &wire::ConnectReply<'_>) {
         let rep = &reply.head;
-        let Some(index) = self.requests.iter().rposition(|r| r.client == packet.dst && r.comm_id == rep.remote_comm_id) else { return };
-        let request = &mut self.requests[index];
-        if request.answered && request.server_comm_id == Some(rep.local_comm_id) {
-            return;
-        }
-        request.answered = true;
-        request.server_comm_id = Some(rep.local_comm_id);
-        self.env.earlier_frames = core::mem::take(&mut request.early);
-        let request = request.clone();
+        let Some((request, early)) = self.requests.reply(packet.dst, reply) else { return };
+        self.env.earlier_frames = early;
         let to_server = QpKey { src: packet.dst, dst: packet.src, qp: rep.local_qpn };
         let to_client = QpKey { src: packet.src, dst: packet.dst, qp: request.qp };
         // the same numbers may have been another connection's
         for key in [to_server, to_client] {
-            if let Some(place) = self.qps.get(&key).copied() {
+            if let Some(place) = self.table.find_qp(&key) {
                 self.close(place.slot, at);
             }
         }
@@ -840,30 +580,18 @@ impl<S: Sink> Pipeline<S> {
             flow.path_mtu(mtu.into());
         }
         let slot = self.insert(request.at, connection, Flow::Ib(Box::new(flow)));
-        if let Some(s) = self.slots[slot as usize].as_mut() {
-            s.qp_keys = [Some(to_server), Some(to_client)];
-            self.requests[index].connection = Some(s.connection.id);
+        self.table.add_qp(to_server, Place { slot, end: End::A });
+        self.table.add_qp(to_client, Place { slot, end: End::B });
+        if let Some(s) = self.table.get(slot) {
+            self.requests.connected(&request, slot, s.connection.id);
         }
-        self.qps.insert(to_server, Place { slot, end: End::A });
-        self.qps.insert(to_client, Place { slot, end: End::B });
-        self.requests[index].slot = Some(slot);
-        self.cached = [None; 2];
     }
 
-    fn cm_reject(&mut self, at: At, packet: &Packet<'_>, reject: &cm::ConnectReject<'_>) {
-        let head = &reject.head;
-        // a REJ answers a REQ, or takes a REP back
-        let request = self.requests.iter_mut().rev().find(|r| {
-            (r.client == packet.dst && r.comm_id == head.remote_comm_id) || (r.client == packet.src && r.comm_id == head.local_comm_id)
-        });
+    fn cm_reject(&mut self, at: At, packet: &Packet<'_>, reject: &wire::ConnectReject<'_>) {
         let reason = reject.reason();
-        let Some(request) = request else { return };
-        request.answered = true;
-        let port = request.port;
-        let by_server = request.client == packet.dst;
-        let slot = request.slot;
+        let Some(Rejected { port, by_server, slot }) = self.requests.reject(packet.src, packet.dst, &reject.head) else { return };
         let blame = if by_server { Blame::Server } else { Blame::Client };
-        let connection = slot.and_then(|s| self.slots[s as usize].as_mut()).map(|s| {
+        let connection = slot.and_then(|s| self.table.get_mut(s)).map(|s| {
             s.connection.rejected = Some(reason.to_string());
             s.connection.id
         });
@@ -872,21 +600,16 @@ impl<S: Sink> Pipeline<S> {
     }
 
     fn cm_disconnect(&mut self, at: At, packet: &Packet<'_>, local: u32, remote: u32) {
-        let found = self.requests.iter().rev().find(|r| {
-            (r.client == packet.src && r.comm_id == local && r.server_comm_id == Some(remote))
-                || (r.client == packet.dst && r.comm_id == remote && r.server_comm_id == Some(local))
-        });
-        let Some((slot, client)) = found.and_then(|r| Some((r.slot?, r.client))) else { return };
-        let Some(s) = self.slots[slot as usize].as_mut() else { return };
+        let Some((slot, by)) = self.requests.disconnect(packet.src, packet.dst, local, remote) else { return };
+        let Some(s) = self.table.get_mut(slot) else { return };
         if s.connection.closed.is_none() {
-            let by = if client == packet.src { End::A } else { End::B };
             s.connection.closed = Some((Some(by), "DREQ", at));
             s.connection.last = at;
         }
     }
 
     fn unanswered_request(&mut self, at: At, request: &Request) {
-        if request.answered || at.time.saturating_sub(request.at.time) < CM_TIMEOUT {
+        if !request.timed_out(at) {
             return;
         }
         let site = Site { connection: None, frame: request.at.frame, time_ns: request.at.time };
@@ -905,12 +628,9 @@ impl<S: Sink> Pipeline<S> {
     fn tcp<T: Trace>(&mut self, at: At, wire_len: u32, packet: &Packet<'_>, segment: &Segment<'_>, t: &mut T) {
         self.env.layer(Layer::Tcp);
         let (from, to) = ((packet.src, segment.src_port), (packet.dst, segment.dst_port));
-        let mut slot = match self.cached_tcp {
-            Some((a, b, slot)) if (a == from && b == to) || (a == to && b == from) => Some(slot),
-            _ => self.tcps.get(&TcpKey::of(from, to)).copied(),
-        };
+        let mut slot = self.table.by_tcp(from, to);
         if let Some(old) = slot
-            && let Some(s) = self.slots[old as usize].as_ref()
+            && let Some(s) = self.table.get(old)
             && let Flow::Tcp(flow) = &s.flow
             && flow.is_reopened_by(tcp_end(&s.connection, from), segment)
         {
@@ -920,11 +640,9 @@ impl<S: Sink> Pipeline<S> {
         }
         let slot = match slot {
             Some(slot) => slot,
-            None => self.new_tcp(at, TcpKey::of(from, to), from, to, segment),
+            None => self.new_tcp(at, from, to, segment),
         };
-        self.cached_tcp = Some((from, to, slot));
-        let Some(s) = self.slots[slot as usize].as_mut() else { return };
-        s.used = true;
+        let Some(s) = self.table.used(slot) else { return };
         let end = tcp_end(&s.connection, from);
         s.connection.last = at;
         s.connection.mirrors.add(self.env.mirror_of_frame);
@@ -941,7 +659,7 @@ impl<S: Sink> Pipeline<S> {
     }
 
     #[cold]
-    fn new_tcp(&mut self, at: At, key: TcpKey, from: TcpEnd, to: TcpEnd, segment: &Segment<'_>) -> u32 {
+    fn new_tcp(&mut self, at: At, from: TcpEnd, to: TcpEnd, segment: &Segment<'_>) -> u32 {
         const SYN: u8 = 0x02;
         const ACK: u8 = 0x10;
         let handshake = if segment.flags & SYN != 0 { Handshake::Seen } else { Handshake::Inferred };
@@ -965,12 +683,8 @@ impl<S: Sink> Pipeline<S> {
             peers: [Peer { address: from.0, port: from.1, qp: None }, Peer { address: to.0, port: to.1, qp: None }],
             ..Connection::default()
         };
-        let flow = TcpFlow::new();
-        let slot = self.insert(at, connection, Flow::Tcp(Box::new(flow)));
-        if let Some(s) = self.slots[slot as usize].as_mut() {
-            s.tcp_key = Some(key);
-        }
-        self.tcps.insert(key, slot);
+        let slot = self.insert(at, connection, Flow::Tcp(Box::new(TcpFlow::new())));
+        self.table.add_tcp(from, to, slot);
         slot
     }
 
@@ -978,47 +692,7 @@ impl<S: Sink> Pipeline<S> {
 
     #[cold]
     fn fragment<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, fragment: &frame::IpFragment<'_>, t: &mut T) {
-        let key = (packet.src, packet.dst, fragment.id, fragment.protocol);
-        let index = match self.datagrams.iter().position(|d| d.key == key) {
-            Some(index) => index,
-            None => {
-                if self.datagrams.len() >= DATAGRAMS_MAX {
-                    self.datagrams.pop_front();
-                    self.datagrams_dropped += 1;
-                }
-                self.datagrams.push_back(Datagram { key, ..Datagram::default() });
-                self.datagrams.len() - 1
-            }
-        };
-        let datagram = &mut self.datagrams[index];
-        if fragment.offset == 0 {
-            datagram.header = fragment.header.to_vec();
-        }
-        let end = fragment.offset.saturating_add(fragment.payload.len() as u32);
-        if end > u32::from(u16::MAX) {
-            return;
-        }
-        if !fragment.more {
-            datagram.length = Some(end);
-        }
-        if !datagram.parts.iter().any(|(offset, _)| *offset == fragment.offset) && datagram.parts.len() < 128 {
-            datagram.have += fragment.payload.len() as u32;
-            datagram.parts.push((fragment.offset, fragment.payload.to_vec()));
-        }
-        if datagram.length != Some(datagram.have) || datagram.header.is_empty() {
-            return;
-        }
-        let Some(mut whole) = self.datagrams.remove(index) else { return };
-        whole.parts.sort_by_key(|(offset, _)| *offset);
-        let mut bytes = whole.header;
-        let mut expected = 0;
-        for (offset, part) in &whole.parts {
-            if *offset != expected {
-                return;
-            }
-            expected += part.len() as u32;
-            bytes.extend_from_slice(part);
-        }
+        let Some(bytes) = self.datagrams.take(packet.src, packet.dst, fragment) else { return };
         if T::ON {
             t.source("Reassembled IP datagram", &bytes);
         }
@@ -1033,76 +707,30 @@ impl<S: Sink> Pipeline<S> {
 
     // ── The table of connections ────────────────────────────────────────────────────────────────────────────────────
 
+    /// Follows a connection from now on; where there are too many, the idlest ends.
     fn insert(&mut self, at: At, mut connection: Connection, flow: Flow) -> u32 {
-        if self.open >= self.env.options.connections_max.max(2) {
-            self.evict(at);
+        if self.table.len() >= self.env.options.connections_max.max(2)
+            && let Some(idlest) = self.table.idlest()
+        {
+            self.connections_evicted += 1;
+            self.close(idlest, at);
         }
         connection.id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1);
-        self.open += 1;
-        let slot = Box::new(Slot { connection, flow, qp_keys: [None; 2], tcp_key: None, half: false, tries: 0, used: true });
-        match self.free.pop() {
-            Some(free) => {
-                self.slots[free as usize] = Some(slot);
-                free
-            }
-            None => {
-                self.slots.push(Some(slot));
-                (self.slots.len() - 1) as u32
-            }
-        }
+        self.table.insert(connection, flow)
     }
 
-    /// Makes room by closing a connection that was idle for a whole turn of the clock.
-    #[cold]
-    fn evict(&mut self, at: At) {
-        for _ in 0..self.slots.len() * 2 {
-            self.hand = (self.hand + 1) % self.slots.len();
-            match self.slots[self.hand].as_mut() {
-                Some(slot) if slot.used => slot.used = false,
-                Some(_) => {
-                    self.connections_evicted += 1;
-                    let hand = self.hand as u32;
-                    self.close(hand, at);
-                    return;
-                }
-                None => {}
-            }
-        }
-    }
-
-    /// A connection ends: its story goes to the report.
+    /// A connection ends, or is not followed any more: what became of it goes to the report.
     fn close(&mut self, slot: u32, at: At) {
-        let Some(mut gone) = self.slots[slot as usize].take() else { return };
-        self.free.push(slot);
-        self.open -= 1;
-        self.cached = [None; 2];
-        for key in gone.qp_keys.into_iter().flatten() {
-            if self.qps.get(&key).is_some_and(|p| p.slot == slot) {
-                self.qps.remove(&key);
-            }
-            for pair in [(key.src, key.dst), (key.dst, key.src)] {
-                if let Some(halves) = self.halves.get_mut(&pair) {
-                    halves.retain(|s| *s != slot);
-                    if halves.is_empty() {
-                        self.halves.remove(&pair);
-                    }
-                }
-            }
+        let Some(mut gone) = self.table.remove(slot) else { return };
+        if let Some(key) = gone.qp_keys[0] {
+            self.halves.remove(&key, slot);
         }
-        if let Some(key) = gone.tcp_key {
-            self.tcps.remove(&key);
-            self.cached_tcp = None;
-        }
-        for request in &mut self.requests {
-            if request.slot == Some(slot) {
-                request.slot = None;
-            }
-        }
+        self.requests.forget(slot);
         let mut listener = Listener { connection: &mut gone.connection, env: &mut self.env };
         match &mut gone.flow {
             Flow::Ib(flow) => flow.finish(at, &mut listener),
-            Flow::Tcp(_) => {}
+            Flow::Tcp(flow) => flow.finish(at, &self.tcp, &mut Off, &mut listener),
         }
         gone.connection.finish(&mut self.env, at);
         if self.done.len() >= self.env.options.report_max && !self.env.options.fold {
@@ -1125,17 +753,7 @@ impl<S: Sink> Pipeline<S> {
             self.env.sink.forgotten(connection.id);
         }
         // and the halves that became theirs
-        loop {
-            let halves: Vec<u32> = self.joined.iter().filter(|(_, into)| ids.contains(*into)).map(|(half, _)| *half).collect();
-            if halves.is_empty() {
-                break;
-            }
-            for half in halves {
-                self.joined.remove(&half);
-                self.env.sink.forgotten(half);
-                ids.insert(half);
-            }
-        }
+        self.joined.forget(&mut ids, |half| self.env.sink.forgotten(half));
         self.env.findings.forget_connections(|id| ids.contains(&id));
         for (_, channels) in &mut self.env.sessions {
             channels.retain(|id| !ids.contains(id));

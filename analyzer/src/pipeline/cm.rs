@@ -1,0 +1,272 @@
+//! Connection management matched: which REP, REJ and DREQ answers which REQ. IBA volume 1, 12.6 to 12.9.
+//!
+//! ```text
+//!   client ── REQ: its communication id, queue pair, PSN ──▶ server
+//!   client ◀── REP: both ids, its queue pair, PSN ────────── server      or REJ: both ids, a reason
+//!   client ── RTU ─▶ …  ── DREQ: both ids ──▶ or ◀──
+//! ```
+//!
+//! Nothing here knows connections: a REQ keeps the slot and the number that its connection was given.
+
+use crate::op::{At, End};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use rdmascope_dissector::frame::Addr;
+use rdmascope_dissector::wire::ib::cm::{ConnectReply, ConnectRequest, RejectHead, RpcRdmaPrivate};
+
+/// REQs remembered at most.
+const REQUESTS_MAX: usize = 4096;
+/// Frames of one REQ that are remembered until its connection is there.
+const EARLY_MAX: usize = 8;
+/// ns after which a REQ without an answer has timed out.
+const TIMEOUT: i64 = 20_000_000_000;
+
+/// A REQ that waits for its answer, and what later messages are matched by.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) at: At,
+    pub(super) client: Addr,
+    pub(super) server: Addr,
+    /// Communication id of the client.
+    comm_id: u32,
+    /// Queue pair of the client.
+    pub(super) qp: u32,
+    /// The PSN that the server is to begin with.
+    pub(super) psn: u32,
+    /// Of the service asked for; 0 where the service has no IP port.
+    pub(super) port: u16,
+    pub(super) source_port: u16,
+    /// Reads that the client can answer at a time.
+    pub(super) responder_resources: u8,
+    pub(super) path_mtu: Option<u16>,
+    pub(super) rpc_rdma: Option<RpcRdmaPrivate>,
+    /// Where its connection is, while it is followed.
+    slot: Option<u32>,
+    /// The number under which its connection is followed.
+    connection: Option<u32>,
+    /// Frames of it from before there was a connection, and who sent them.
+    early: Vec<(u64, End)>,
+    server_comm_id: Option<u32>,
+    answered: bool,
+}
+
+impl Request {
+    /// Whether nobody answered for so long that nobody will.
+    pub(super) fn timed_out(&self, now: At) -> bool {
+        !self.answered && now.time.saturating_sub(self.at.time) >= TIMEOUT
+    }
+}
+
+/// What a REJ refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rejected {
+    /// The port that the REQ asked for.
+    pub(super) port: u16,
+    /// Whether the server refused; else the client took its REQ back.
+    pub(super) by_server: bool,
+    /// The connection, where a REP had made one.
+    pub(super) slot: Option<u32>,
+}
+
+/// The REQs of a capture.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    list: VecDeque<Request>,
+}
+
+impl Requests {
+    /// A REQ. Returns the oldest one where it takes its place.
+    pub(super) fn request(&mut self, at: At, src: Addr, dst: Addr, message: &ConnectRequest<'_>) -> Option<Request> {
+        let is_same = |r: &Request| r.client == src && r.comm_id == message.local_comm_id && r.qp == message.head.local_qpn;
+        if self.list.iter().any(is_same) {
+            return None;
+        }
+        let oldest = if self.list.len() >= REQUESTS_MAX { self.list.pop_front() } else { None };
+        self.list.push_back(Request {
+            at,
+            client: src,
+            server: dst,
+            comm_id: message.local_comm_id,
+            qp: message.head.local_qpn,
+            psn: message.head.starting_psn,
+            port: message.service_id.port().map_or(0, |(_, port)| port),
+            source_port: message.addresses.map_or(0, |a| a.source_port),
+            responder_resources: message.head.responder_resources,
+            path_mtu: message.path_mtu(),
+            rpc_rdma: message.rpc_rdma,
+            slot: None,
+            connection: None,
+            early: Vec::new(),
+            server_comm_id: None,
+            answered: false,
+        });
+        oldest
+    }
+
+    /// A REP. Returns the REQ that it answers for the first time, and the frames that came before it.
+    pub(super) fn reply(&mut self, dst: Addr, reply: &ConnectReply<'_>) -> Option<(Request, Vec<(u64, End)>)> {
+        let rep = &reply.head;
+        let request = self.list.iter_mut().rev().find(|r| r.client == dst && r.comm_id == rep.remote_comm_id)?;
+        if request.answered && request.server_comm_id == Some(rep.local_comm_id) {
+            return None;
+        }
+        request.answered = true;
+        request.server_comm_id = Some(rep.local_comm_id);
+        let early = core::mem::take(&mut request.early);
+        Some((request.clone(), early))
+    }
+
+    /// The REQ of a client became a connection.
+    pub(super) fn connected(&mut self, request: &Request, slot: u32, connection: u32) {
+        let is_it = |r: &&mut Request| (r.client, r.comm_id, r.qp) == (request.client, request.comm_id, request.qp);
+        if let Some(r) = self.list.iter_mut().rev().find(is_it) {
+            r.slot = Some(slot);
+            r.connection = Some(connection);
+        }
+    }
+
+    /// A REJ: it answers a REQ, or takes a REP back.
+    pub(super) fn reject(&mut self, src: Addr, dst: Addr, head: &RejectHead) -> Option<Rejected> {
+        let request = self
+            .list
+            .iter_mut()
+            .rev()
+            .find(|r| (r.client == dst && r.comm_id == head.remote_comm_id) || (r.client == src && r.comm_id == head.local_comm_id))?;
+        request.answered = true;
+        Some(Rejected { port: request.port, by_server: request.client == dst, slot: request.slot })
+    }
+
+    /// A DREQ with the ids of its sender and its receiver. Returns the connection that it ends, and who sent it.
+    pub(super) fn disconnect(&self, src: Addr, dst: Addr, local: u32, remote: u32) -> Option<(u32, End)> {
+        let found = self.list.iter().rev().find(|r| {
+            (r.client == src && r.comm_id == local && r.server_comm_id == Some(remote))
+                || (r.client == dst && r.comm_id == remote && r.server_comm_id == Some(local))
+        })?;
+        Some((found.slot?, if found.client == src { End::A } else { End::B }))
+    }
+
+    /// The connection that a message with these ids belongs to, and who of it sent the frame. Where there is none yet, the frame is
+    /// remembered: [`Requests::reply`] returns it.
+    pub(super) fn place(&mut self, frame: u64, src: Addr, dst: Addr, ids: (Option<u32>, Option<u32>)) -> Option<(u32, End)> {
+        let (Some(local), remote) = ids else { return None };
+        let end = |r: &Request| {
+            let is_servers = |id: u32| r.server_comm_id.is_none_or(|known| known == id);
+            if r.client == src && r.comm_id == local && remote.is_none_or(is_servers) {
+                Some(End::A)
+            } else if r.client == dst && Some(r.comm_id) == remote && is_servers(local) {
+                Some(End::B)
+            } else {
+                None
+            }
+        };
+        let (request, end) = self.list.iter_mut().rev().find_map(|r| end(r).map(|end| (r, end)))?;
+        if request.connection.is_none() && request.early.len() < EARLY_MAX {
+            request.early.push((frame, end));
+        }
+        request.connection.map(|id| (id, end))
+    }
+
+    /// A connection is not followed any more.
+    pub(super) fn forget(&mut self, slot: u32) {
+        for request in self.list.iter_mut().filter(|r| r.slot == Some(slot)) {
+            request.slot = None;
+        }
+    }
+
+    /// All of them, oldest first: the capture is over.
+    pub(super) fn take_all(&mut self) -> VecDeque<Request> {
+        core::mem::take(&mut self.list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdmascope_dissector::trace::Off;
+    use rdmascope_dissector::wire::ib::cm::{AlternatePath, PrimaryPath, ReplyHead, RequestHead, ServiceId};
+
+    const CLIENT: Addr = Addr::V4([10, 0, 0, 1]);
+    const SERVER: Addr = Addr::V4([10, 0, 0, 2]);
+
+    /// Where a header of zeros is read from.
+    const ZEROS: &[u8] = &[0; 256];
+
+    fn at(frame: u64, seconds: i64) -> At {
+        At { frame, time: seconds * 1_000_000_000 }
+    }
+
+    fn request(comm_id: u32, qp: u32) -> ConnectRequest<'static> {
+        let head = RequestHead { local_qpn: qp, starting_psn: 500, ..RequestHead::parse(ZEROS, &mut Off).unwrap().1 };
+        ConnectRequest {
+            local_comm_id: comm_id,
+            service_id: ServiceId(1 << 24 | 6 << 16 | 5445),
+            head,
+            local_gid: [0; 16],
+            remote_gid: [0; 16],
+            primary: PrimaryPath::parse(ZEROS, &mut Off).unwrap().1,
+            alternate: AlternatePath::parse(ZEROS, &mut Off).unwrap().1,
+            addresses: None,
+            rpc_rdma: None,
+            private: &[],
+        }
+    }
+
+    fn reply(comm_id: u32, of: u32) -> ConnectReply<'static> {
+        let head = ReplyHead::parse(ZEROS, &mut Off).unwrap().1;
+        ConnectReply { head: ReplyHead { local_comm_id: comm_id, remote_comm_id: of, ..head }, rpc_rdma: None, private: &[] }
+    }
+
+    #[test]
+    fn a_reply_is_matched_once_and_brings_the_frames_before_it() {
+        let mut requests = Requests::default();
+        assert!(requests.request(at(1, 0), CLIENT, SERVER, &request(70, 3)).is_none());
+        assert_eq!(requests.place(1, CLIENT, SERVER, (Some(70), None)), None);
+        // the same REQ again
+        requests.request(at(2, 1), CLIENT, SERVER, &request(70, 3));
+        assert_eq!(requests.place(2, CLIENT, SERVER, (Some(70), None)), None);
+        assert!(requests.reply(CLIENT, &reply(80, 71)).is_none(), "another id");
+        assert!(requests.reply(SERVER, &reply(80, 70)).is_none(), "another receiver");
+        let (matched, early) = requests.reply(CLIENT, &reply(80, 70)).expect("its REP");
+        assert_eq!((matched.at.frame, matched.qp, matched.psn, early), (1, 3, 500, alloc::vec![(1, End::A), (2, End::A)]));
+        requests.connected(&matched, 5, 1);
+        assert!(requests.reply(CLIENT, &reply(80, 70)).is_none(), "the same REP again");
+        assert_eq!(requests.place(3, SERVER, CLIENT, (Some(80), Some(70))), Some((1, End::B)));
+        assert_eq!(requests.place(4, CLIENT, SERVER, (Some(70), Some(80))), Some((1, End::A)));
+    }
+
+    #[test]
+    fn a_disconnect_ends_the_connection_of_both_ids() {
+        let mut requests = Requests::default();
+        requests.request(at(1, 0), CLIENT, SERVER, &request(70, 3));
+        let (matched, _) = requests.reply(CLIENT, &reply(80, 70)).expect("its REP");
+        requests.connected(&matched, 5, 1);
+        assert_eq!(requests.disconnect(SERVER, CLIENT, 80, 70), Some((5, End::B)));
+        assert_eq!(requests.disconnect(CLIENT, SERVER, 70, 80), Some((5, End::A)));
+        assert_eq!(requests.disconnect(CLIENT, SERVER, 70, 81), None);
+        requests.forget(5);
+        assert_eq!(requests.disconnect(CLIENT, SERVER, 70, 80), None, "it is not followed any more");
+    }
+
+    #[test]
+    fn a_request_times_out_unless_somebody_answers() {
+        let mut requests = Requests::default();
+        for id in [1, 2, 3] {
+            requests.request(at(u64::from(id), 0), CLIENT, SERVER, &request(id, id));
+        }
+        requests.reply(CLIENT, &reply(80, 1));
+        let head = RejectHead { local_comm_id: 0, remote_comm_id: 2, ..RejectHead::parse(ZEROS, &mut Off).unwrap().1 };
+        let rejected = requests.reject(SERVER, CLIENT, &head);
+        assert_eq!(rejected, Some(Rejected { port: 5445, by_server: true, slot: None }));
+        let silent = |now| requests.list.iter().filter(|r| r.timed_out(now)).map(|r| r.comm_id).collect::<Vec<_>>();
+        assert_eq!((silent(at(9, 19)), silent(at(9, 20))), (alloc::vec![], alloc::vec![3]));
+    }
+
+    #[test]
+    fn the_oldest_gives_way_when_there_are_too_many() {
+        let mut requests = Requests::default();
+        let gone: Vec<u32> = (0..REQUESTS_MAX as u32 + 2)
+            .filter_map(|id| requests.request(at(1, 0), CLIENT, SERVER, &request(id, id)).map(|r| r.comm_id))
+            .collect();
+        assert_eq!((gone, requests.list.len()), (alloc::vec![0, 1], REQUESTS_MAX));
+    }
+}

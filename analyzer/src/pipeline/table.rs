@@ -1,0 +1,316 @@
+//! The connections that are followed: where each is found by what a packet says of it, and which has been idle the longest.
+
+use crate::connection::Connection;
+use crate::flow::ib::IbFlow;
+use crate::flow::iwarp::TcpFlow;
+use crate::op::End;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+use rdmascope_dissector::frame::Addr;
+
+/// One direction between two queue pairs: a packet names only the receiver's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct QpKey {
+    pub(super) src: Addr,
+    pub(super) dst: Addr,
+    /// Queue pair of the receiver.
+    pub(super) qp: u32,
+}
+
+/// Address and port.
+pub(super) type TcpEnd = (Addr, u16);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct TcpKey {
+    low: TcpEnd,
+    high: TcpEnd,
+}
+
+impl TcpKey {
+    fn of(a: TcpEnd, b: TcpEnd) -> Self {
+        if a <= b { Self { low: a, high: b } } else { Self { low: b, high: a } }
+    }
+}
+
+/// A connection of the table, and one of its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) slot: u32,
+    pub(super) end: End,
+}
+
+/// What carries a connection.
+#[derive(Debug)]
+pub(super) enum Flow {
+    Ib(Box<IbFlow>),
+    Tcp(Box<TcpFlow>),
+}
+
+/// A connection that is followed.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) connection: Connection,
+    pub(super) flow: Flow,
+    /// Keys under which it is found, by the end that sends.
+    pub(super) qp_keys: [Option<QpKey>; 2],
+    tcp_key: Option<TcpKey>,
+    /// Whether only one direction is known.
+    pub(super) half: bool,
+    /// Packets that were looked at for its other direction.
+    pub(super) tries: u32,
+}
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// The neighbours of a slot in the order of use.
+#[derive(Clone, Copy, Debug)]
+struct Links {
+    newer: u32,
+    older: u32,
+}
+
+/// Slots in the order in which they were used last: a list through a table.
+#[derive(Debug)]
+struct UseOrder {
+    links: Vec<Links>,
+    newest: u32,
+    oldest: u32,
+}
+
+impl Default for UseOrder {
+    fn default() -> Self {
+        Self { links: Vec::new(), newest: NONE, oldest: NONE }
+    }
+}
+
+impl UseOrder {
+    /// A slot that is not in the list was used.
+    fn add(&mut self, slot: u32) {
+        if self.links.len() <= slot as usize {
+            self.links.resize(slot as usize + 1, Links { newer: NONE, older: NONE });
+        }
+        self.links[slot as usize] = Links { newer: NONE, older: self.newest };
+        match self.links.get_mut(self.newest as usize) {
+            Some(before) => before.newer = slot,
+            None => self.oldest = slot,
+        }
+        self.newest = slot;
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let Links { newer, older } = self.links[slot as usize];
+        match self.links.get_mut(newer as usize) {
+            Some(l) => l.older = older,
+            None => self.newest = older,
+        }
+        match self.links.get_mut(older as usize) {
+            Some(l) => l.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+
+    #[inline]
+    fn touch(&mut self, slot: u32) {
+        if self.newest != slot {
+            self.remove(slot);
+            self.add(slot);
+        }
+    }
+}
+
+/// All connections that are followed.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    slots: Vec<Option<Box<Slot>>>,
+    free: Vec<u32>,
+    open: usize,
+    order: UseOrder,
+    qps: HashMap<QpKey, Place>,
+    tcps: HashMap<TcpKey, u32>,
+    /// The queue pairs of the last packets: traffic comes in runs.
+    cached: [Option<(QpKey, Place)>; 2],
+    /// The TCP connection of the packet before: one of its ends, the other, where it is.
+    cached_tcp: Option<(TcpEnd, TcpEnd, u32)>,
+}
+
+impl Table {
+    /// Connections in it.
+    pub(super) fn len(&self) -> usize {
+        self.open
+    }
+
+    /// One more than the greatest slot.
+    pub(super) fn end(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The connection of a slot.
+    pub(super) fn get(&self, slot: u32) -> Option<&Slot> {
+        self.slots.get(slot as usize)?.as_deref()
+    }
+
+    /// The same, to change.
+    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(slot as usize)?.as_deref_mut()
+    }
+
+    /// The same for a packet of it: it is the one used last.
+    #[inline]
+    pub(super) fn used(&mut self, slot: u32) -> Option<&mut Slot> {
+        let found = self.slots.get_mut(slot as usize)?.as_deref_mut()?;
+        self.order.touch(slot);
+        Some(found)
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.slots.iter().filter_map(|slot| slot.as_deref())
+    }
+
+    /// The one without a packet for the longest time.
+    pub(super) fn idlest(&self) -> Option<u32> {
+        Some(self.order.oldest).filter(|slot| *slot != NONE)
+    }
+
+    /// Takes a connection in. It is found once it has keys.
+    pub(super) fn insert(&mut self, connection: Connection, flow: Flow) -> u32 {
+        let slot = Box::new(Slot { connection, flow, qp_keys: [None; 2], tcp_key: None, half: false, tries: 0 });
+        self.open += 1;
+        let at = match self.free.pop() {
+            Some(free) => {
+                self.slots[free as usize] = Some(slot);
+                free
+            }
+            None => {
+                self.slots.push(Some(slot));
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.order.add(at);
+        at
+    }
+
+    /// Takes a connection out, and its keys.
+    pub(super) fn remove(&mut self, slot: u32) -> Option<Box<Slot>> {
+        let gone = self.slots.get_mut(slot as usize)?.take()?;
+        self.free.push(slot);
+        self.open -= 1;
+        self.order.remove(slot);
+        self.cached = [None; 2];
+        for key in gone.qp_keys.into_iter().flatten() {
+            if self.qps.get(&key).is_some_and(|p| p.slot == slot) {
+                self.qps.remove(&key);
+            }
+        }
+        if let Some(key) = gone.tcp_key {
+            self.tcps.remove(&key);
+            self.cached_tcp = None;
+        }
+        Some(gone)
+    }
+
+    /// Where packets of a queue pair belong.
+    #[inline]
+    pub(super) fn by_qp(&mut self, key: &QpKey) -> Option<Place> {
+        match self.cached {
+            [Some((k, place)), _] if k == *key => Some(place),
+            [_, Some((k, place))] if k == *key => Some(place),
+            _ => {
+                let place = *self.qps.get(key)?;
+                self.cached = [Some((*key, place)), self.cached[0]];
+                Some(place)
+            }
+        }
+    }
+
+    /// Where packets of a queue pair belong, for one that comes rarely.
+    pub(super) fn find_qp(&self, key: &QpKey) -> Option<Place> {
+        self.qps.get(key).copied()
+    }
+
+    /// From now on packets of a queue pair belong here.
+    pub(super) fn add_qp(&mut self, key: QpKey, place: Place) {
+        if let Some(slot) = self.get_mut(place.slot) {
+            slot.qp_keys[place.end.index()] = Some(key);
+        }
+        self.qps.insert(key, place);
+        self.cached = [None; 2];
+    }
+
+    /// The connection of two TCP ports.
+    #[inline]
+    pub(super) fn by_tcp(&mut self, from: TcpEnd, to: TcpEnd) -> Option<u32> {
+        match self.cached_tcp {
+            Some((a, b, slot)) if (a == from && b == to) || (a == to && b == from) => Some(slot),
+            _ => {
+                let slot = self.tcps.get(&TcpKey::of(from, to)).copied()?;
+                self.cached_tcp = Some((from, to, slot));
+                Some(slot)
+            }
+        }
+    }
+
+    /// From now on segments between two TCP ports belong here.
+    pub(super) fn add_tcp(&mut self, from: TcpEnd, to: TcpEnd, slot: u32) {
+        let key = TcpKey::of(from, to);
+        if let Some(s) = self.get_mut(slot) {
+            s.tcp_key = Some(key);
+        }
+        self.tcps.insert(key, slot);
+        self.cached_tcp = Some((from, to, slot));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(qp: u32) -> QpKey {
+        QpKey { src: Addr::V4([10, 0, 0, 1]), dst: Addr::V4([10, 0, 0, 2]), qp }
+    }
+
+    fn insert(table: &mut Table, qp: u32) -> u32 {
+        let slot = table.insert(Connection::default(), Flow::Ib(Box::default()));
+        table.add_qp(key(qp), Place { slot, end: End::A });
+        slot
+    }
+
+    #[test]
+    fn the_idlest_is_the_one_without_a_packet_for_the_longest_time() {
+        let mut table = Table::default();
+        assert_eq!(table.idlest(), None);
+        let slots: Vec<u32> = (0..4).map(|qp| insert(&mut table, qp)).collect();
+        assert_eq!(table.idlest(), Some(slots[0]));
+        for used in [0, 2, 0, 1] {
+            table.used(slots[used]);
+        }
+        assert_eq!(table.idlest(), Some(slots[3]));
+        table.remove(slots[3]);
+        assert_eq!(table.idlest(), Some(slots[2]));
+        let again = insert(&mut table, 9);
+        table.used(slots[2]);
+        let order: Vec<u32> = core::iter::from_fn(|| table.idlest().inspect(|slot| drop(table.remove(*slot)))).collect();
+        assert_eq!((order, table.len()), (alloc::vec![slots[0], slots[1], again, slots[2]], 0));
+    }
+
+    #[test]
+    fn what_is_removed_is_not_found_any_more() {
+        let mut table = Table::default();
+        let slot = insert(&mut table, 7);
+        assert_eq!(table.by_qp(&key(7)), Some(Place { slot, end: End::A }));
+        let ports = ((Addr::V4([10, 0, 0, 1]), 999), (Addr::V4([10, 0, 0, 2]), 5445));
+        let tcp = table.insert(Connection::default(), Flow::Tcp(Box::default()));
+        table.add_tcp(ports.0, ports.1, tcp);
+        assert_eq!((table.by_tcp(ports.1, ports.0), table.by_tcp(ports.0, ports.1)), (Some(tcp), Some(tcp)));
+        table.remove(slot);
+        table.remove(tcp);
+        assert_eq!((table.by_qp(&key(7)), table.by_tcp(ports.0, ports.1), table.len()), (None, None, 0));
+        // a key that went to another connection stays there
+        let (old, new) = (insert(&mut table, 7), table.insert(Connection::default(), Flow::Ib(Box::default())));
+        table.add_qp(key(7), Place { slot: new, end: End::B });
+        table.remove(old);
+        assert_eq!(table.by_qp(&key(7)), Some(Place { slot: new, end: End::B }));
+    }
+}
