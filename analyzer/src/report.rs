@@ -4,9 +4,9 @@ use crate::exchange::Exchange;
 use crate::finding::Findings;
 use crate::latency::Latency;
 use crate::op::{At, End};
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt::{self, Write};
+use core::fmt;
 use rdmascope_dissector::frame::Addr;
 
 /// The whole capture.
@@ -517,32 +517,10 @@ impl Connection {
 
 /// Writes an address as people write it.
 pub fn show_address(address: &Addr, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    match address {
-        Addr::None => f.write_str("?"),
-        Addr::V4(a) => write!(f, "{}", core::net::Ipv4Addr::from(*a)),
-        Addr::V6(a) => write!(f, "{}", core::net::Ipv6Addr::from(*a)),
-        Addr::Lid(lid) => write!(f, "LID {lid}"),
-        Addr::Mac(mac) => {
-            for (i, byte) in mac.iter().enumerate() {
-                if i > 0 {
-                    f.write_char(':')?;
-                }
-                write!(f, "{byte:02x}")?;
-            }
-            Ok(())
-        }
-    }
+    fmt::Display::fmt(address, f)
 }
 
 /// An address as people write it.
 pub fn address(address: &Addr) -> String {
-    struct Shown<'a>(&'a Addr);
-    impl fmt::Display for Shown<'_> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            show_address(self.0, f)
-        }
-    }
-    let mut out = String::new();
-    let _ = write!(out, "{}", Shown(address));
-    out
+    address.to_string()
 }

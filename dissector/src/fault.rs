@@ -115,3 +115,14 @@ pub fn fault_of(error: nom::Err<Fault>) -> Fault {
         nom::Err::Incomplete(_) => Fault { kind: FaultKind::Short, def: None, needed: 0, available: 0, told: false, at: 0 },
     }
 }
+
+/// The outcome of a checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// Right.
+    Good,
+    /// Wrong.
+    Bad,
+    /// Not checked: the frame was cut, or checking was switched off, or there is none.
+    Unchecked,
+}

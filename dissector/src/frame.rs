@@ -9,6 +9,8 @@
 //! [`decode`] stops there: what the payload is depends on the connection, which the analyzer knows. It calls the decoders
 //! of [`crate::wire`] on the payload with the same observer.
 
+pub use crate::address::Addr;
+pub use crate::fault::Check;
 use crate::fault::{Fault, PResult, fault_of};
 use crate::leaf::read;
 use crate::trace::{Off, Trace, Value, scope};
@@ -18,6 +20,7 @@ use crate::wire::ib::net::{Grh, Lrh};
 use crate::wire::ib::{self, ext};
 use crate::wire::iwarp::mpa;
 use crate::wire::link::{erf, ethernet, mpls, null, pause, sll, vlan};
+pub use crate::wire::tcp::Segment;
 use crate::wire::{ip, tcp, tunnel, udp};
 
 /// What the first bytes of a frame are: the LINKTYPE numbers of pcap files.
@@ -66,22 +69,6 @@ impl LinkType {
             _ => "unknown link type",
         }
     }
-}
-
-/// A network address. What stands in for one where there is no IP: a LID on InfiniBand without GRH, a MAC on bare Ethernet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Addr {
-    /// Not known.
-    #[default]
-    None,
-    /// IPv4, in the order of the wire.
-    V4([u8; 4]),
-    /// IPv6, or an InfiniBand GID.
-    V6([u8; 16]),
-    /// InfiniBand local identifier.
-    Lid(u16),
-    /// Ethernet.
-    Mac([u8; 6]),
 }
 
 /// How a mirrored or tunnelled frame was wrapped; of several, the outermost.
@@ -247,17 +234,6 @@ pub enum Carrier {
     Infiniband,
 }
 
-/// The outcome of a checksum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Check {
-    /// Right.
-    Good,
-    /// Wrong.
-    Bad,
-    /// Not checked: the frame was cut, or checking was switched off, or there is none.
-    Unchecked,
-}
-
 /// An InfiniBand transport packet.
 #[derive(Clone, Copy, Debug)]
 pub struct IbPacket<'a> {
@@ -275,39 +251,6 @@ pub struct IbPacket<'a> {
     pub ip_id: u16,
     /// The invariant CRC.
     pub icrc: Check,
-}
-
-/// A TCP segment.
-#[derive(Clone, Copy, Debug)]
-pub struct Segment<'a> {
-    /// Source port.
-    pub src_port: u16,
-    /// Destination port.
-    pub dst_port: u16,
-    /// Sequence number of the first payload byte (of SYN, where that is set).
-    pub seq: u32,
-    /// Acknowledgment number; meaningless without the ACK flag.
-    pub ack: u32,
-    /// The lower 8 flag bits: FIN 0x01, SYN 0x02, RST 0x04, PSH 0x08, ACK 0x10, URG 0x20, ECE 0x40, CWR 0x80.
-    pub flags: u8,
-    /// Receive window as it stands in the header, not scaled.
-    pub window: u16,
-    /// Window scale option (of a SYN).
-    pub window_scale: Option<u8>,
-    /// Maximum segment size option (of a SYN).
-    pub mss: Option<u16>,
-    /// Whether a SACK option is present.
-    pub sack: bool,
-    /// The payload, as far as it was captured.
-    pub payload: &'a [u8],
-    /// Its length on the wire.
-    pub payload_length: u32,
-    /// The checksum as it stands in the header.
-    pub checksum: u16,
-    /// Identification of the IPv4 datagram; 0 without one.
-    pub ip_id: u16,
-    /// So many first bytes of the payload are FPDUs, one after the other, with right CRCs; 0 where nobody looked.
-    pub checked: u32,
 }
 
 /// Decodes a frame, and looks at the CRCs of the FPDUs that a TCP segment begins with, if it does: all of the work of decoding that

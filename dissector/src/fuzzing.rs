@@ -196,12 +196,12 @@ pub fn fuzz_smb2(data: &[u8]) {
 /// A list of create contexts. The first byte says whether of a request or of its reply.
 pub fn fuzz_create_contexts(data: &[u8]) {
     let Some((&choice, list)) = data.split_first() else { return };
-    same_with_and_without_a_tree!(list, |t| smb2::create_context::parse_list(list, choice & 1 != 0, t));
+    same_with_and_without_a_tree!(list, |t| smb2::create_context::parse_list(smb2::create::f::EXTRA_INFO, list, choice & 1 != 0, t));
 }
 
 /// The security blob of a NEGOTIATE or SESSION_SETUP: SPNEGO, NTLMSSP or Kerberos.
 pub fn fuzz_spnego(data: &[u8]) {
-    same_with_and_without_a_tree!(data, |t| smb2::spnego::parse_blob(data, t));
+    same_with_and_without_a_tree!(data, |t| smb2::spnego::parse_blob(smb2::negotiate::f::SECURITY_BLOB, data, t));
 }
 
 /// What stands in a TCP stream of iWARP: an MPA startup frame, an FPDU (the first byte says whether CRCs are in use), a ULPDU.

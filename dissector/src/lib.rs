@@ -10,6 +10,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod address;
 pub mod calendar;
 pub mod fault;
 pub mod field;

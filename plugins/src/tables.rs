@@ -18,7 +18,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
 use rdmascope_analyzer::exchange::{Exchange, Transfer};
 use rdmascope_analyzer::op::{At, End, Placement, RdmaOp, Verb};
-use rdmascope_analyzer::report::{Report, Sink, show_address};
+use rdmascope_analyzer::report::{Report, Sink};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File};
@@ -601,13 +601,7 @@ impl Tables {
 
 /// An address as the tables have it.
 pub fn address(addr: &rdmascope_dissector::frame::Addr) -> String {
-    struct Shown<'a>(&'a rdmascope_dissector::frame::Addr);
-    impl fmt::Display for Shown<'_> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            show_address(self.0, f)
-        }
-    }
-    Shown(addr).to_string()
+    addr.to_string()
 }
 
 const fn end_name(end: End) -> &'static str {

@@ -22,6 +22,12 @@ const NAMES: [&str; 10] = [
     "=1+2;A\n",
 ];
 
+/// Characters that are not seen, or that turn text around, beyond those of the oldest lists: seven units of UTF-16 each.
+const HIDDEN: [&str; 2] = ["\u{61c}a\u{ad}b\u{180e}cd", "\u{e0001}a\u{e0041}\u{e007f}"];
+
+/// The same in seven bytes of UTF-8.
+const HIDDEN_UTF8: [&str; 2] = ["\u{61c}\u{ad}\u{180e}", "\u{e0041}\u{202e}"];
+
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -125,13 +131,19 @@ fn all_outputs(capture: &str, folder: &Path, what: &str) {
 fn names_act_on_nobody() {
     let folder = Folder(std::env::temp_dir().join(format!("rdmascope-hostile-{}", std::process::id())));
     fs::create_dir_all(&folder.0).expect("a folder for the test");
-    for name in NAMES {
+    for name in NAMES.into_iter().chain(HIDDEN) {
         let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let capture = renamed("smb-roce", utf16, name, &folder.0);
         all_outputs(&capture, &folder.0, &format!("SMB {name:?}"));
+    }
+    for name in NAMES {
         // one byte a character: those beyond ASCII are no UTF-8 then
         let bytes = |text: &str| text.chars().map(|c| c as u32 as u8).collect();
         let capture = renamed("nfs-iwarp-v42", bytes, name, &folder.0);
+        all_outputs(&capture, &folder.0, &format!("NFS {name:?}"));
+    }
+    for name in HIDDEN_UTF8 {
+        let capture = renamed("nfs-iwarp-v42", |text| text.as_bytes().to_vec(), name, &folder.0);
         all_outputs(&capture, &folder.0, &format!("NFS {name:?}"));
     }
 }

@@ -32,62 +32,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use hashbrown::HashMap;
-use rdmascope_dissector::wire_enum;
-
-wire_enum! {
-    /// The dialect that a connection speaks (DialectRevision, \[MS-SMB2\] 2.2.4).
-    pub enum Dialect: u16 {
-        SMB_2_0_2 = 0x0202, "SMB 2.0.2";
-        SMB_2_1 = 0x0210, "SMB 2.1";
-        SMB_3_0 = 0x0300, "SMB 3.0";
-        SMB_3_0_2 = 0x0302, "SMB 3.0.2";
-        SMB_3_1_1 = 0x0311, "SMB 3.1.1";
-    }
-}
-
-wire_enum! {
-    /// A cipher by its number in SMB2_ENCRYPTION_CAPABILITIES (\[MS-SMB2\] 2.2.3.1.2); 0 is none.
-    pub enum CipherId: u16 {
-        AES_128_CCM = 0x0001, "AES-128-CCM";
-        AES_128_GCM = 0x0002, "AES-128-GCM";
-        AES_256_CCM = 0x0003, "AES-256-CCM";
-        AES_256_GCM = 0x0004, "AES-256-GCM";
-    }
-}
-
-impl CipherId {
-    /// Every cipher there is.
-    pub const ALL: [Self; 4] = [Self::AES_128_CCM, Self::AES_128_GCM, Self::AES_256_CCM, Self::AES_256_GCM];
-
-    /// Bytes of its keys.
-    pub const fn key_len(self) -> usize {
-        if matches!(self, Self::AES_256_CCM | Self::AES_256_GCM) { 32 } else { 16 }
-    }
-
-    /// Bytes of its nonces.
-    pub const fn nonce_len(self) -> usize {
-        if matches!(self, Self::AES_128_CCM | Self::AES_256_CCM) { 11 } else { 12 }
-    }
-}
-
-wire_enum! {
-    /// How messages are signed, by its number in SMB2_SIGNING_CAPABILITIES (\[MS-SMB2\] 2.2.3.1.7).
-    pub enum SigningAlgorithm: u16 {
-        HMAC_SHA256 = 0x0000, "HMAC-SHA256";
-        AES_CMAC = 0x0001, "AES-CMAC";
-        AES_GMAC = 0x0002, "AES-GMAC";
-    }
-}
-
-impl SigningAlgorithm {
-    /// Every algorithm there is.
-    pub const ALL: [Self; 3] = [Self::HMAC_SHA256, Self::AES_CMAC, Self::AES_GMAC];
-
-    /// The one of a dialect, where none was negotiated.
-    pub fn of_dialect(dialect: Dialect) -> Self {
-        if dialect < Dialect::SMB_3_0 { Self::HMAC_SHA256 } else { Self::AES_CMAC }
-    }
-}
+pub use rdmascope_dissector::wire::smb2::negotiate::{Cipher as CipherId, Dialect, SigningAlgorithm};
 
 /// A secret of up to 32 bytes. `Debug` tells its length alone.
 #[derive(Clone, Copy, PartialEq, Eq)]

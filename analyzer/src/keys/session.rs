@@ -16,9 +16,10 @@ use crate::keys::sign::Signer;
 use crate::keys::{CipherId, Dialect, Key, Keyring, Keys, SigningAlgorithm, ntlm};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use rdmascope_dissector::wire::smb2::NtStatus;
 
-const STATUS_SUCCESS: u32 = 0;
-const STATUS_MORE_PROCESSING_REQUIRED: u32 = 0xc000_0016;
+const STATUS_SUCCESS: u32 = NtStatus::SUCCESS.0;
+const STATUS_MORE_PROCESSING_REQUIRED: u32 = NtStatus::MORE_PROCESSING_REQUIRED.0;
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

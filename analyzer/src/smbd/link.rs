@@ -13,6 +13,7 @@ use crate::finding::{Certainty, Rule};
 use crate::op::{At, End};
 use core::fmt;
 pub use rdmascope_dissector::text::{Elapsed as Milliseconds, Grouped};
+pub use rdmascope_dissector::wire::smb2::NtStatus as Status;
 use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
 
 /// Smallest MaxReceiveSize, in bytes (\[MS-SMBD\] 3.1.5.6).
@@ -854,19 +855,6 @@ impl Link {
         match by {
             End::A => [a, b],
             End::B => [b, a],
-        }
-    }
-}
-
-/// An NTSTATUS by name, in hexadecimal where it has none here.
-#[derive(Clone, Copy, Debug)]
-pub struct Status(pub u32);
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match rdmascope_dissector::wire::smb2::NtStatus(self.0).name() {
-            Some(name) => f.write_str(name),
-            None => write!(f, "{:#010x}", self.0),
         }
     }
 }

@@ -3,7 +3,6 @@
 //! Sequence numbers are the ones of the wire: relative ones need the memory of a connection.
 
 use crate::fault::{Fault, PResult};
-use crate::frame::Segment;
 use crate::leaf::{self, read};
 use crate::trace::{Trace, Value, scope};
 use core::fmt;
@@ -55,6 +54,39 @@ fields! {
         UNKNOWN_PAYLOAD: Bytes = "tcp.options.unknown.payload", "Payload";
         PAYLOAD: Bytes = "tcp.payload", "TCP payload";
     }
+}
+
+/// A TCP segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'a> {
+    /// Source port.
+    pub src_port: u16,
+    /// Destination port.
+    pub dst_port: u16,
+    /// Sequence number of the first payload byte (of SYN, where that is set).
+    pub seq: u32,
+    /// Acknowledgment number; meaningless without the ACK flag.
+    pub ack: u32,
+    /// The lower 8 flag bits: FIN 0x01, SYN 0x02, RST 0x04, PSH 0x08, ACK 0x10, URG 0x20, ECE 0x40, CWR 0x80.
+    pub flags: u8,
+    /// Receive window as it stands in the header, not scaled.
+    pub window: u16,
+    /// Window scale option (of a SYN).
+    pub window_scale: Option<u8>,
+    /// Maximum segment size option (of a SYN).
+    pub mss: Option<u16>,
+    /// Whether a SACK option is present.
+    pub sack: bool,
+    /// The payload, as far as it was captured.
+    pub payload: &'a [u8],
+    /// Its length on the wire.
+    pub payload_length: u32,
+    /// The checksum as it stands in the header.
+    pub checksum: u16,
+    /// Identification of the IPv4 datagram; 0 without one.
+    pub ip_id: u16,
+    /// So many first bytes of the payload are FPDUs, one after the other, with right CRCs; 0 where nobody looked.
+    pub checked: u32,
 }
 
 #[rustfmt::skip]

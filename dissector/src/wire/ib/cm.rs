@@ -11,9 +11,9 @@
 //! Communication identifiers name the connection: each side's local one is the other's remote one.
 
 use super::mad::{self, Mad};
+use crate::address::Addr;
 use crate::fault::PResult;
 use crate::field::Def;
-use crate::frame::Addr;
 use crate::leaf::{self, read};
 use crate::trace::{Trace, Value, scope};
 

@@ -12,8 +12,7 @@
 //! Private data of revision 2 begins with the read depths of RFC 6581 where the S flag is set. Behind that, or first, may
 //! stand the older header of \[MS-SMBD\] 6.1, which some stacks send in the byte order of their processor.
 
-use crate::fault::{Fault, PResult};
-use crate::frame::Check;
+use crate::fault::{Check, Fault, PResult};
 use crate::leaf::read;
 use crate::trace::{Off, Trace, Value, scope};
 use crate::wire::ib::cm::RpcRdmaPrivate;

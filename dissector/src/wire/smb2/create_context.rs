@@ -5,8 +5,8 @@
 //! Next  NameOffset  NameLength  Reserved  DataOffset  DataLength │ name … data … │ Next …
 //! ```
 
+use super::access::access;
 use super::blob::{Blob, number};
-use super::create::access;
 use super::ntstatus::NtStatus;
 use super::{f as shared, filetime, flags32, flags64, info, security};
 use crate::fault::{Fault, PResult};
@@ -229,10 +229,10 @@ fn parts(entry: &[u8]) -> (Blob<'_>, Blob<'_>) {
     (name, data)
 }
 
-/// Decodes a list of create contexts, of replies where `response`; what [`crate::fuzzing`] calls.
+/// Decodes a list of create contexts told as `def`, of replies where `response`; what [`crate::fuzzing`] calls.
 #[doc(hidden)]
-pub fn parse_list<T: Trace>(list: &[u8], response: bool, t: &mut T) -> usize {
-    tell_list(super::create::f::EXTRA_INFO, list, response, t);
+pub fn parse_list<T: Trace>(def: Def, list: &[u8], response: bool, t: &mut T) -> usize {
+    tell_list(def, list, response, t);
     Contexts::of(list).map(|c| c.name.len() + c.data.len()).sum()
 }
 

@@ -1,7 +1,7 @@
 //! What QUERY_INFO, SET_INFO and QUERY_DIRECTORY carry, \[MS-FSCC\] 2.4 and 2.5: the information classes of files and file
 //! systems. The class decides the layout, and only the request names it.
 
-use super::create::{access, attributes};
+use super::access::{access, attributes};
 use super::notify::next_entry;
 use super::reparse::ReparseTag;
 use super::security;

@@ -14,6 +14,7 @@
 //!
 //! Offsets in a message count from the first byte of its header, so decoders of bodies take the PDU from there.
 
+pub mod access;
 mod ber;
 pub mod blob;
 pub mod compression;

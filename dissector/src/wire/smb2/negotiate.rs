@@ -40,7 +40,7 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How messages are encrypted.
+    /// How messages are encrypted, by the numbers of SMB2_ENCRYPTION_CAPABILITIES, \[MS-SMB2\] 2.2.3.1.2; 0 is none.
     pub enum Cipher: u16 {
         AES_128_CCM = 0x0001, "AES-128-CCM";
         AES_128_GCM = 0x0002, "AES-128-GCM";
@@ -49,12 +49,37 @@ wire_enum! {
     }
 }
 
+impl Cipher {
+    /// Every cipher there is.
+    pub const ALL: [Self; 4] = [Self::AES_128_CCM, Self::AES_128_GCM, Self::AES_256_CCM, Self::AES_256_GCM];
+
+    /// Bytes of its keys.
+    pub const fn key_len(self) -> usize {
+        if matches!(self, Self::AES_256_CCM | Self::AES_256_GCM) { 32 } else { 16 }
+    }
+
+    /// Bytes of its nonces.
+    pub const fn nonce_len(self) -> usize {
+        if matches!(self, Self::AES_128_CCM | Self::AES_256_CCM) { 11 } else { 12 }
+    }
+}
+
 wire_enum! {
-    /// How messages are signed.
+    /// How messages are signed, by the numbers of SMB2_SIGNING_CAPABILITIES, \[MS-SMB2\] 2.2.3.1.7.
     pub enum SigningAlgorithm: u16 {
         HMAC_SHA256 = 0x0000, "HMAC-SHA256";
         AES_CMAC = 0x0001, "AES-CMAC";
         AES_GMAC = 0x0002, "AES-GMAC";
+    }
+}
+
+impl SigningAlgorithm {
+    /// Every algorithm there is.
+    pub const ALL: [Self; 3] = [Self::HMAC_SHA256, Self::AES_CMAC, Self::AES_GMAC];
+
+    /// The one of a dialect, where none was negotiated.
+    pub fn of_dialect(dialect: Dialect) -> Self {
+        if dialect < Dialect::SMB_3_0 { Self::HMAC_SHA256 } else { Self::AES_CMAC }
     }
 }
 

@@ -51,6 +51,50 @@ impl NtStatus {
     pub const BAD_NETWORK_NAME: Self = Self(0xc000_00cc);
     /// The command was cancelled.
     pub const CANCELLED: Self = Self(0xc000_0120);
+    /// The buffer has a wrong length.
+    pub const INFO_LENGTH_MISMATCH: Self = Self(0xc000_0004);
+    /// No file fits the pattern.
+    pub const NO_SUCH_FILE: Self = Self(0xc000_000f);
+    /// Not for this kind of file.
+    pub const INVALID_DEVICE_REQUEST: Self = Self(0xc000_0010);
+    /// No such file.
+    pub const OBJECT_NAME_NOT_FOUND: Self = Self(0xc000_0034);
+    /// The file is there already.
+    pub const OBJECT_NAME_COLLISION: Self = Self(0xc000_0035);
+    /// Another open does not share.
+    pub const SHARING_VIOLATION: Self = Self(0xc000_0043);
+    /// The range is locked.
+    pub const FILE_LOCK_CONFLICT: Self = Self(0xc000_0054);
+    /// A lock is not free.
+    pub const LOCK_NOT_GRANTED: Self = Self(0xc000_0055);
+    /// The file is being deleted.
+    pub const DELETE_PENDING: Self = Self(0xc000_0056);
+    /// User or password is wrong.
+    pub const LOGON_FAILURE: Self = Self(0xc000_006d);
+    /// No room.
+    pub const DISK_FULL: Self = Self(0xc000_007f);
+    /// Out of memory or of buffers.
+    pub const INSUFFICIENT_RESOURCES: Self = Self(0xc000_009a);
+    /// A directory where a file is needed.
+    pub const FILE_IS_A_DIRECTORY: Self = Self(0xc000_00ba);
+    /// Not supported: also what SMB Direct answers where no version is common.
+    pub const NOT_SUPPORTED: Self = Self(0xc000_00bb);
+    /// The tree is no longer connected.
+    pub const NETWORK_NAME_DELETED: Self = Self(0xc000_00c9);
+    /// The directory has entries.
+    pub const DIRECTORY_NOT_EMPTY: Self = Self(0xc000_0101);
+    /// A file where a directory is needed.
+    pub const NOT_A_DIRECTORY: Self = Self(0xc000_0103);
+    /// The handle is closed.
+    pub const FILE_CLOSED: Self = Self(0xc000_0128);
+    /// The storage failed.
+    pub const IO_DEVICE_ERROR: Self = Self(0xc000_0185);
+    /// The session is over.
+    pub const USER_SESSION_DELETED: Self = Self(0xc000_0203);
+    /// The message cannot be decrypted.
+    pub const DECRYPTION_FAILED: Self = Self(0xc000_028b);
+    /// The signature is wrong.
+    pub const INVALID_SIGNATURE: Self = Self(0xc000_a000);
 
     /// Every named value, ascending.
     pub const VALUES: Values = TABLE;
@@ -808,6 +852,7 @@ static TABLE: Values = &[
     (0xc000_0467, "STATUS_FILE_NOT_AVAILABLE"),
     (0xc000_0909, "STATUS_CANNOT_BREAK_OPLOCK"),
     (0xc000_9898, "STATUS_WOW_ASSERTION"),
+    (0xc000_a000, "STATUS_INVALID_SIGNATURE"),
     (0xc000_a100, "STATUS_HASH_NOT_SUPPORTED"),
     (0xc000_a101, "STATUS_HASH_NOT_PRESENT"),
     (0xc05d_0000, "STATUS_SMB_NO_PREAUTH_INTEGRITY_HASH_OVERLAP"),
@@ -838,6 +883,28 @@ mod tests {
             (NtStatus::NO_EAS_ON_FILE, "STATUS_NO_EAS_ON_FILE"),
             (NtStatus::BAD_NETWORK_NAME, "STATUS_BAD_NETWORK_NAME"),
             (NtStatus::CANCELLED, "STATUS_CANCELLED"),
+            (NtStatus::INFO_LENGTH_MISMATCH, "STATUS_INFO_LENGTH_MISMATCH"),
+            (NtStatus::NO_SUCH_FILE, "STATUS_NO_SUCH_FILE"),
+            (NtStatus::INVALID_DEVICE_REQUEST, "STATUS_INVALID_DEVICE_REQUEST"),
+            (NtStatus::OBJECT_NAME_NOT_FOUND, "STATUS_OBJECT_NAME_NOT_FOUND"),
+            (NtStatus::OBJECT_NAME_COLLISION, "STATUS_OBJECT_NAME_COLLISION"),
+            (NtStatus::SHARING_VIOLATION, "STATUS_SHARING_VIOLATION"),
+            (NtStatus::FILE_LOCK_CONFLICT, "STATUS_FILE_LOCK_CONFLICT"),
+            (NtStatus::LOCK_NOT_GRANTED, "STATUS_LOCK_NOT_GRANTED"),
+            (NtStatus::DELETE_PENDING, "STATUS_DELETE_PENDING"),
+            (NtStatus::LOGON_FAILURE, "STATUS_LOGON_FAILURE"),
+            (NtStatus::DISK_FULL, "STATUS_DISK_FULL"),
+            (NtStatus::INSUFFICIENT_RESOURCES, "STATUS_INSUFFICIENT_RESOURCES"),
+            (NtStatus::FILE_IS_A_DIRECTORY, "STATUS_FILE_IS_A_DIRECTORY"),
+            (NtStatus::NOT_SUPPORTED, "STATUS_NOT_SUPPORTED"),
+            (NtStatus::NETWORK_NAME_DELETED, "STATUS_NETWORK_NAME_DELETED"),
+            (NtStatus::DIRECTORY_NOT_EMPTY, "STATUS_DIRECTORY_NOT_EMPTY"),
+            (NtStatus::NOT_A_DIRECTORY, "STATUS_NOT_A_DIRECTORY"),
+            (NtStatus::FILE_CLOSED, "STATUS_FILE_CLOSED"),
+            (NtStatus::IO_DEVICE_ERROR, "STATUS_IO_DEVICE_ERROR"),
+            (NtStatus::USER_SESSION_DELETED, "STATUS_USER_SESSION_DELETED"),
+            (NtStatus::DECRYPTION_FAILED, "STATUS_DECRYPTION_FAILED"),
+            (NtStatus::INVALID_SIGNATURE, "STATUS_INVALID_SIGNATURE"),
         ] {
             assert_eq!(status.name(), Some(name));
         }

@@ -133,10 +133,10 @@ pub fn mechanisms(blob: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Decodes a security blob; what [`crate::fuzzing`] calls.
+/// Decodes a security blob told as `def`; what [`crate::fuzzing`] calls.
 #[doc(hidden)]
-pub fn parse_blob<T: Trace>(blob: &[u8], t: &mut T) -> Option<usize> {
-    security_blob(super::negotiate::f::SECURITY_BLOB, blob, t);
+pub fn parse_blob<T: Trace>(def: Def, blob: &[u8], t: &mut T) -> Option<usize> {
+    security_blob(def, blob, t);
     let _ = (kerberos_token(blob), mechanisms(blob).count());
     mechanism_token(blob).and_then(ntlmssp::Message::parse).map(|m| alloc::format!("{m}").len())
 }
