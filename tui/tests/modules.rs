@@ -22,8 +22,7 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     ("analyzer", &["*"], "being taken apart"),
     ("analyzer/flow", &["*"], "being taken apart"),
     ("replay", &["*"], "being taken apart"),
-    ("tui", &["*"], "being taken apart"),
-    ("tui/ui", &["*"], "being taken apart"),
+    ("tui/screens", &["*"], "being taken apart"),
 ];
 
 type Segments = Vec<String>;
