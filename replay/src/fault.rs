@@ -79,8 +79,6 @@ impl Asked {
 
 /// An MPA Reply, revision 1, with the reject bit.
 const REJECTION: &[u8] = b"MPA ID Rep Frame\x20\x01\0\0";
-/// STATUS_NOT_SUPPORTED
-const NOT_SUPPORTED: u32 = 0xc000_00bb;
 
 /// All, in the order of a connection's life.
 pub const FAULTS: &[Fault] =
@@ -92,7 +90,9 @@ pub const FAULTS: &[Fault] =
         Fault {
             name: "refuse-negotiate",
             text: "answers the Negotiate Request with STATUS_NOT_SUPPORTED",
-            act: Act::Negotiate(|r| emitted(&NegotiateResponse { negotiated_version: 0, credits_granted: 0, status: NOT_SUPPORTED, ..r })),
+            act: Act::Negotiate(|r| {
+                emitted(&NegotiateResponse { negotiated_version: 0, credits_granted: 0, status: NtStatus::NOT_SUPPORTED.0, ..r })
+            }),
         },
         Fault {
             name: "short-negotiate",

@@ -33,9 +33,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(8);
 const IDLE_WITHIN: Duration = Duration::from_secs(150);
 const ATTRIBUTE_DIRECTORY: u32 = 0x10;
 const DELETE_ON_CLOSE: u32 = 0x1000;
-const NOT_SUPPORTED: u32 = 0xc000_00bb;
-const INVALID_PARAMETER: NtStatus = NtStatus(0xc000_000d);
-const INVALID_SIGNATURE: NtStatus = NtStatus(0xc000_a000);
 /// Credits that the cases ask for.
 const CREDITS: u16 = 255;
 const MAX_RECEIVE: u32 = 8192;
@@ -740,7 +737,7 @@ pub const CASES: &[Case] = &[
             r.refused_transform(
                 Options { transforms: Vec::new(), ..encrypted(CipherId::AES_128_CCM) },
                 TransformType::ENCRYPTION,
-                INVALID_PARAMETER,
+                NtStatus::INVALID_PARAMETER,
                 |c, d| transform::emit(RdmaChannel::RDMA_V1, &[c], d),
             )
         },
@@ -749,14 +746,14 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_ZeroTransformCount_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "TransformCount 0 is refused with STATUS_INVALID_PARAMETER (writes)",
-        run: |r| r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, INVALID_PARAMETER, no_count),
+        run: |r| r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, no_count),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_MultipleEncryptionStructure_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "two transforms of encryption are refused with STATUS_INVALID_PARAMETER (writes)",
         run: |r| {
-            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, INVALID_PARAMETER, |c, d| {
+            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |c, d| {
                 transform::emit(RdmaChannel::RDMA_V1, &[c.clone(), c], d)
             })
         },
@@ -769,7 +766,7 @@ pub const CASES: &[Case] = &[
             r.refused_transform(
                 Options { transforms: vec![RdmaTransformId::SIGNING, RdmaTransformId::ENCRYPTION], ..encrypted(CipherId::AES_128_CCM) },
                 TransformType::ENCRYPTION,
-                INVALID_PARAMETER,
+                NtStatus::INVALID_PARAMETER,
                 |c, d| {
                     let signing = Crypto { kind: TransformType::SIGNING, ..c.clone() };
                     transform::emit(RdmaChannel::RDMA_V1, &[c, signing], d)
@@ -781,14 +778,14 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_BufferNotAligned_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "descriptors that do not begin at a multiple of 8 are refused with STATUS_INVALID_PARAMETER (writes)",
-        run: |r| r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, INVALID_PARAMETER, not_aligned),
+        run: |r| r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, not_aligned),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_SignatureLength_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a signature of 17 bytes is refused with STATUS_INVALID_PARAMETER (writes)",
         run: |r| {
-            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, INVALID_PARAMETER, |mut c, d| {
+            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
                 c.signature.push(0);
                 transform::emit(RdmaChannel::RDMA_V1, &[c], d)
             })
@@ -799,7 +796,7 @@ pub const CASES: &[Case] = &[
         section: "[MS-SMB2] 3.3.5.13",
         text: "a nonce of 10 bytes for AES-CCM is refused with STATUS_INVALID_PARAMETER (writes)",
         run: |r| {
-            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, INVALID_PARAMETER, |mut c, d| {
+            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
                 c.nonce.truncate(10);
                 transform::emit(RdmaChannel::RDMA_V1, &[c], d)
             })
@@ -810,7 +807,7 @@ pub const CASES: &[Case] = &[
         section: "[MS-SMB2] 3.3.5.13",
         text: "a nonce of 12 bytes for AES-CCM is refused with STATUS_INVALID_PARAMETER (writes)",
         run: |r| {
-            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, INVALID_PARAMETER, |mut c, d| {
+            r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
                 c.nonce.push(0);
                 transform::emit(RdmaChannel::RDMA_V1, &[c], d)
             })
@@ -821,7 +818,7 @@ pub const CASES: &[Case] = &[
         section: "[MS-SMB2] 3.3.5.13",
         text: "a nonce of 11 bytes for AES-GCM is refused with STATUS_INVALID_PARAMETER (writes)",
         run: |r| {
-            r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, INVALID_PARAMETER, |mut c, d| {
+            r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
                 c.nonce.truncate(11);
                 transform::emit(RdmaChannel::RDMA_V1, &[c], d)
             })
@@ -832,7 +829,7 @@ pub const CASES: &[Case] = &[
         section: "[MS-SMB2] 3.3.5.13",
         text: "a nonce of 13 bytes for AES-GCM is refused with STATUS_INVALID_PARAMETER (writes)",
         run: |r| {
-            r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, INVALID_PARAMETER, |mut c, d| {
+            r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
                 c.nonce.push(0);
                 transform::emit(RdmaChannel::RDMA_V1, &[c], d)
             })
@@ -846,7 +843,7 @@ pub const CASES: &[Case] = &[
             r.refused_transform(
                 Options { encrypt: true, ..signed(SigningAlgorithm::AES_GMAC) },
                 TransformType::SIGNING,
-                INVALID_PARAMETER,
+                NtStatus::INVALID_PARAMETER,
                 |c, d| transform::emit(RdmaChannel::RDMA_V1, &[c], d),
             )
         },
@@ -859,7 +856,7 @@ pub const CASES: &[Case] = &[
             r.refused_transform(
                 Options { transforms: vec![RdmaTransformId::ENCRYPTION], ..signed(SigningAlgorithm::AES_GMAC) },
                 TransformType::SIGNING,
-                INVALID_PARAMETER,
+                NtStatus::INVALID_PARAMETER,
                 |c, d| transform::emit(RdmaChannel::RDMA_V1, &[c], d),
             )
         },
@@ -869,7 +866,7 @@ pub const CASES: &[Case] = &[
         section: "[MS-SMB2] 3.3.5.13",
         text: "a WRITE of data with another signature is refused with STATUS_INVALID_SIGNATURE (writes)",
         run: |r| {
-            r.refused_transform(signed(SigningAlgorithm::AES_CMAC), TransformType::SIGNING, INVALID_SIGNATURE, |mut c, d| {
+            r.refused_transform(signed(SigningAlgorithm::AES_CMAC), TransformType::SIGNING, NtStatus::INVALID_SIGNATURE, |mut c, d| {
                 c.signature[3] ^= 0x55;
                 transform::emit(RdmaChannel::RDMA_V1, &[c], d)
             })
@@ -883,7 +880,7 @@ pub const CASES: &[Case] = &[
             r.refused_transform(
                 Options { transforms: Vec::new(), ..signed(SigningAlgorithm::AES_GMAC) },
                 TransformType::SIGNING,
-                INVALID_PARAMETER,
+                NtStatus::INVALID_PARAMETER,
                 |c, d| transform::emit(RdmaChannel::RDMA_V1, &[c], d),
             )
         },
@@ -892,7 +889,7 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_ZeroTransformCount_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "TransformCount 0 in a signed WRITE is refused with STATUS_INVALID_PARAMETER (writes)",
-        run: |r| r.refused_transform(signed(SigningAlgorithm::AES_CMAC), TransformType::SIGNING, INVALID_PARAMETER, no_count),
+        run: |r| r.refused_transform(signed(SigningAlgorithm::AES_CMAC), TransformType::SIGNING, NtStatus::INVALID_PARAMETER, no_count),
     },
     Case {
         name: "Iwarp_Revision1",
@@ -1142,7 +1139,7 @@ impl Run<'_> {
         send(&mut channel, encoded(&request));
         Ok(match next(&mut channel, ANSWER_WITHIN)? {
             Next::Message(bytes) => match smbd::parse_negotiate_response(&bytes, &mut Off) {
-                Ok((_, r)) if r.status == NOT_SUPPORTED => Verdict::Pass,
+                Ok((_, r)) if r.status == NtStatus::NOT_SUPPORTED.0 => Verdict::Pass,
                 Ok((_, r)) => Verdict::Fail(format!("answered with status {:#010x}", r.status)),
                 Err(_) => Verdict::Fail("answered with what is no Negotiate Response".into()),
             },

@@ -118,6 +118,8 @@ impl Recording {
     }
 }
 
+const NAME_NOT_FOUND: u32 = NtStatus::OBJECT_NAME_NOT_FOUND.0;
+
 /// One operation to do again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -478,7 +480,6 @@ fn new_name(info: &[u8]) -> Option<String> {
 }
 
 /// STATUS_OBJECT_NAME_NOT_FOUND
-const NAME_NOT_FOUND: u32 = 0xc000_0034;
 
 /// How fast.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -12,6 +12,7 @@ use rdmascope_analyzer::finding::{Certainty, Rule};
 use rdmascope_analyzer::op::{At, End};
 use rdmascope_analyzer::smbd::link::{Judge, Link, NEGOTIATE_REQUEST_TIMEOUT, NEGOTIATE_RESPONSE_TIMEOUT, Phase, Seen};
 use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::wire::smb2::NtStatus;
 use rdmascope_dissector::wire::smbd::{self, DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,8 +29,6 @@ pub const SETTLE: Time = 200_000_000;
 const KEEPALIVE_TIMEOUT: Time = 5 * SECOND;
 /// Where data begins: behind the header, at the next multiple of 8.
 const DATA_OFFSET: usize = 24;
-/// STATUS_NOT_SUPPORTED
-const NOT_SUPPORTED: u32 = 0xc000_00bb;
 /// Breaches kept at most.
 const BREACHES_MAX: usize = 256;
 /// Messages of the upper layer that wait at most, and their bytes: a peer that asks for more and grants nothing is not to fill our memory.
@@ -468,7 +467,7 @@ impl Endpoint {
             reserved: 0,
             credits_requested: if accepted { self.config.send_credits } else { 0 },
             credits_granted: if accepted { self.config.receive_credits.min(request.credits_requested) } else { 0 },
-            status: if accepted { 0 } else { NOT_SUPPORTED },
+            status: if accepted { 0 } else { NtStatus::NOT_SUPPORTED.0 },
             max_read_write_size: if accepted { self.config.max_read_write_size } else { 0 },
             preferred_send_size: if accepted { self.config.max_send_size.min(request.max_receive_size) } else { 0 },
             max_receive_size: if accepted { self.config.max_receive_size } else { 0 },

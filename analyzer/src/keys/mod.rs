@@ -4,7 +4,7 @@
 //! | file | what it holds |
 //! | --- | --- |
 //! | `file.rs` | the key file: what the Linux client, ksmbd, `smbinfo` and Wireshark print or keep, and passwords |
-//! | `ntlm.rs` | from a password and a captured NTLMSSP exchange to the session key |
+//! | `ntlm.rs` | the messages of NTLM, read and written, and the session key that a password gives |
 //! | `derive.rs` | from the session key to the keys that sign and encrypt; the preauthentication hash |
 //! | `cipher.rs` | SMB2_TRANSFORM_HEADER: AES-CCM and AES-GCM |
 //! | `sign.rs` | signatures: HMAC-SHA256, AES-CMAC, AES-GMAC |

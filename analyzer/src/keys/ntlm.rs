@@ -1,5 +1,5 @@
-//! From a password to a session key: NTLM version 2, \[MS-NLMP\] 3.3.2 and 3.4.5, with the CHALLENGE and AUTHENTICATE messages that were
-//! captured. Little-endian; offsets count from the start of each message.
+//! NTLM version 2, \[MS-NLMP\] 3.3.2 and 3.4.5: reads the CHALLENGE and AUTHENTICATE messages of a capture or of a peer, writes those of our
+//! own client and server, and derives the session key from a password. Little-endian; offsets count from the start of each message.
 //!
 //! ```text
 //! NT hash             MD4(password)
@@ -10,6 +10,9 @@
 //! ```
 
 use crate::keys::Key;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use hmac::{Hmac, Mac};
@@ -21,6 +24,20 @@ use sha2::Digest;
 const SIGNATURE: &[u8; 8] = b"NTLMSSP\0";
 const NEGOTIATE_UNICODE: u32 = 0x0000_0001;
 const NEGOTIATE_KEY_EXCH: u32 = 0x4000_0000;
+const NEGOTIATE_ANONYMOUS: u32 = 0x0000_0800;
+const TARGET_TYPE_SERVER: u32 = 0x0002_0000;
+/// What our own client and server negotiate: Unicode, request target, sign, NTLM, always sign, extended session security, target info, version,
+/// 128 bits, key exchange, 56 bits.
+const NEGOTIATE_OURS: u32 = 0xe288_8215;
+/// VERSION, 2.2.2.10: product 6.1, NTLM revision 15.
+const VERSION: [u8; 8] = [6, 1, 0, 0, 0, 0, 0, 15];
+/// AV_PAIR, 2.2.2.1.
+const AV_EOL: u16 = 0;
+const AV_NB_COMPUTER_NAME: u16 = 1;
+const AV_NB_DOMAIN_NAME: u16 = 2;
+const AV_DNS_COMPUTER_NAME: u16 = 3;
+const AV_DNS_DOMAIN_NAME: u16 = 4;
+const AV_TIMESTAMP: u16 = 7;
 
 /// Why a captured exchange does not give its session key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +170,149 @@ impl<'a> Authenticate<'a> {
 impl fmt::Debug for Authenticate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Authenticate({} bytes of response, flags {:#010x})", self.nt_response.len(), self.flags)
+    }
+}
+
+/// A user, and the hash of the password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Account {
+    /// The name.
+    pub user: String,
+    /// May be empty.
+    pub domain: String,
+    /// NT hash of the password; never the password itself.
+    pub nt_hash: [u8; 16],
+}
+
+impl Account {
+    /// A user, as `DOMAIN\user` or `user`, with a password.
+    pub fn new(user: &str, password: &str) -> Self {
+        let (domain, user) = user.split_once('\\').unwrap_or(("", user));
+        Self { user: user.to_owned(), domain: domain.to_owned(), nt_hash: nt_hash(password) }
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Account({}\\{})", self.domain, self.user)
+    }
+}
+
+/// Random bytes and the time, which an AUTHENTICATE_MESSAGE needs and this crate does not have.
+#[derive(Clone, Copy)]
+pub struct Fresh {
+    /// ClientChallenge.
+    pub client_challenge: [u8; 8],
+    /// ExportedSessionKey.
+    pub session_key: [u8; 16],
+    /// Now, in units of 100 ns since 1601; used where the server did not send its own time.
+    pub filetime: u64,
+}
+
+/// Writes a NEGOTIATE_MESSAGE (2.2.1.1).
+pub fn emit_negotiate() -> Vec<u8> {
+    let mut out = head(1);
+    out.extend_from_slice(&NEGOTIATE_OURS.to_le_bytes());
+    out.extend_from_slice(&[0; 16]);
+    out.extend_from_slice(&VERSION);
+    out
+}
+
+/// Writes the CHALLENGE_MESSAGE (2.2.1.2) of a server of this name. `filetime` is now, in units of 100 ns since 1601.
+pub fn emit_challenge(server_challenge: [u8; 8], name: &str, filetime: u64) -> Vec<u8> {
+    let name: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let mut info = Vec::new();
+    for id in [AV_NB_DOMAIN_NAME, AV_NB_COMPUTER_NAME, AV_DNS_DOMAIN_NAME, AV_DNS_COMPUTER_NAME] {
+        av_pair(&mut info, id, &name);
+    }
+    av_pair(&mut info, AV_TIMESTAMP, &filetime.to_le_bytes());
+    av_pair(&mut info, AV_EOL, &[]);
+    let mut out = head(2);
+    payload_field(&mut out, name.len(), 56);
+    out.extend_from_slice(&(NEGOTIATE_OURS | TARGET_TYPE_SERVER).to_le_bytes());
+    out.extend_from_slice(&server_challenge);
+    out.extend_from_slice(&[0; 8]);
+    payload_field(&mut out, info.len(), 56 + name.len());
+    out.extend_from_slice(&VERSION);
+    out.extend_from_slice(&name);
+    out.extend_from_slice(&info);
+    out
+}
+
+/// Writes the AUTHENTICATE_MESSAGE (2.2.1.3) that answers `challenge_message`, and derives the session key; an anonymous one without an account.
+/// `None` where `challenge_message` is no CHALLENGE_MESSAGE.
+pub fn emit_authenticate(challenge_message: &[u8], account: Option<&Account>, fresh: &Fresh) -> Option<(Vec<u8>, Key)> {
+    let challenge = Challenge::parse(challenge_message)?;
+    let mut flags = NEGOTIATE_OURS & challenge.flags | NEGOTIATE_KEY_EXCH;
+    let utf16 = |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
+    let (user, domain) = account.map_or_else(Default::default, |who| (utf16(&who.user), utf16(&who.domain)));
+    let (lm, nt, base) = if let Some(who) = account {
+        let info = target_info(challenge_message).unwrap_or_default();
+        let key = ntowf_v2(&who.nt_hash, upper(who.user.encode_utf16()).chain(who.domain.encode_utf16()));
+        let mut rest = vec![1, 1, 0, 0, 0, 0, 0, 0];
+        rest.extend_from_slice(&timestamp(info).unwrap_or(fresh.filetime).to_le_bytes());
+        rest.extend_from_slice(&fresh.client_challenge);
+        rest.extend_from_slice(&[0; 4]);
+        rest.extend_from_slice(info);
+        rest.extend_from_slice(&[0; 4]);
+        let proof = hmac_md5(&key, &[&challenge.server_challenge, &rest]);
+        let base = hmac_md5(&key, &[&proof]);
+        (vec![0; 24], [&proof[..], &rest].concat(), base)
+    } else {
+        flags |= NEGOTIATE_ANONYMOUS;
+        (vec![0], Vec::new(), [0; 16])
+    };
+    let mut encrypted = fresh.session_key;
+    rc4(&base, &mut encrypted);
+    let mut out = head(3);
+    let mut at = 72;
+    for field in [&lm[..], &nt, &domain, &user, &[], &encrypted] {
+        payload_field(&mut out, field.len(), at);
+        at += field.len();
+    }
+    out.extend_from_slice(&flags.to_le_bytes());
+    out.extend_from_slice(&VERSION);
+    for field in [&lm[..], &nt, &domain, &user, &encrypted] {
+        out.extend_from_slice(field);
+    }
+    Some((out, Key::of(fresh.session_key)))
+}
+
+fn head(message_type: u32) -> Vec<u8> {
+    [&SIGNATURE[..], &message_type.to_le_bytes()].concat()
+}
+
+/// Length, the same as MaxLen, and offset of a field of the payload.
+fn payload_field(out: &mut Vec<u8>, length: usize, offset: usize) {
+    out.extend_from_slice(&(length as u16).to_le_bytes());
+    out.extend_from_slice(&(length as u16).to_le_bytes());
+    out.extend_from_slice(&(offset as u32).to_le_bytes());
+}
+
+fn av_pair(out: &mut Vec<u8>, id: u16, value: &[u8]) {
+    out.extend_from_slice(&id.to_le_bytes());
+    out.extend_from_slice(&(value.len() as u16).to_le_bytes());
+    out.extend_from_slice(value);
+}
+
+/// TargetInfo of a CHALLENGE_MESSAGE.
+fn target_info(message: &[u8]) -> Option<&[u8]> {
+    let length = u16::from_le_bytes(*message.get(40..)?.first_chunk()?);
+    let offset = le32(message, 44)? as usize;
+    message.get(offset..offset.checked_add(usize::from(length))?)
+}
+
+/// MsvAvTimestamp of a TargetInfo.
+fn timestamp(mut info: &[u8]) -> Option<u64> {
+    loop {
+        let (id, rest) = info.split_first_chunk::<2>()?;
+        let (length, rest) = rest.split_first_chunk::<2>()?;
+        let (value, rest) = rest.split_at_checked(u16::from_le_bytes(*length).into())?;
+        match u16::from_le_bytes(*id) {
+            AV_EOL => return None,
+            AV_TIMESTAMP => return value.first_chunk().map(|v| u64::from_le_bytes(*v)),
+            _ => info = rest,
+        }
     }
 }
 
@@ -294,6 +454,34 @@ pub(crate) mod tests {
             assert!(Authenticate::parse(&client[..n]).is_none(), "{n}");
         }
         assert!((0..32).all(|n| Challenge::parse(&server[..n]).is_none()));
+    }
+
+    #[test]
+    fn a_client_proves_itself_to_a_server_whatever_the_letters_of_the_name() {
+        let fresh = Fresh { client_challenge: [7; 8], session_key: [9; 16], filetime: 1 };
+        let server = emit_challenge(*b"01234567", "SERVER", 133_000_000_000_000_000);
+        let parsed = Challenge::parse(&server).unwrap();
+        assert_eq!(timestamp(target_info(&server).unwrap()), Some(133_000_000_000_000_000));
+        // Windows maps the case of a name unit by unit: ß has no capital of one unit and stays
+        for (user, other) in [("WORK\\Ünal", "ünal"), ("grüße", "GRÜßE"), ("𐐨user", "𐐨USER")] {
+            let account = Account::new(user, "secret");
+            let (message, key) = emit_authenticate(&server, Some(&account), &fresh).unwrap();
+            let authenticate = Authenticate::parse(&message).unwrap();
+            assert!(authenticate.is_user(other), "{user}");
+            let same = ntowf_v2(&account.nt_hash, other.encode_utf16().chain(account.domain.encode_utf16()));
+            if other.chars().all(|c| !c.is_lowercase() || c == 'ß' || !c.is_ascii() && u32::from(c) > 0xffff) {
+                let (proof, rest) = authenticate.nt_response.split_at(16);
+                assert_eq!(hmac_md5(&same, &[b"01234567", rest]), proof, "{user}");
+            }
+            assert_eq!((authenticate.session_key(&parsed, &account.nt_hash), key), (Ok(key), Key::of([9; 16])), "{user}");
+            assert_eq!(authenticate.session_key(&parsed, &[0; 16]), Err(Refusal::Password), "{user}");
+        }
+        let (message, key) = emit_authenticate(&server, None, &fresh).unwrap();
+        let authenticate = Authenticate::parse(&message).unwrap();
+        assert!(authenticate.is_anonymous());
+        assert_eq!(authenticate.session_key(&parsed, &[0; 16]), Ok(key));
+        assert_eq!(find(&emit_negotiate()).unwrap().0, 1);
+        assert_eq!(emit_authenticate(&message, None, &fresh), None);
     }
 
     #[test]

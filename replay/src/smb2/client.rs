@@ -3,22 +3,22 @@
 
 #[cfg(feature = "kerberos")]
 use super::kerberos::{Credential, Initiator};
-use super::ntlm::{self, Account, utf16};
 use super::transform::{self, Crypto};
-use super::{Credentials, Writer, charge, context, header, message};
+use super::{Credentials, Writer, charge, context, filetime, header, message, utf16};
 use crate::channel::{Channel, Event};
 use crate::error::{Error, Result, random};
 use crate::iwarp::memory::{Handle, Rights};
 use crate::smbd::Endpoint;
 use rdmascope_analyzer::keys::cipher::Cipher;
 use rdmascope_analyzer::keys::derive::{PreauthHash, derive_keys};
+use rdmascope_analyzer::keys::ntlm::{self, Account};
 use rdmascope_analyzer::keys::sign::Signer;
 use rdmascope_analyzer::keys::{CipherId, Dialect, Key, SigningAlgorithm};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
 use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType, RdmaTransformId};
 use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
-use rdmascope_dissector::wire::smb2::{Command, FileId, Framing, NtStatus, create, read_write};
+use rdmascope_dissector::wire::smb2::{Command, FileId, Framing, NtStatus, create, read_write, spnego};
 use rdmascope_dissector::wire::smbd::BufferDescriptorV1;
 use std::collections::HashMap;
 #[cfg(feature = "kerberos")]
@@ -386,15 +386,16 @@ impl Client {
 
     /// NTLM, \[MS-NLMP\], with an account or for nobody: the last reply and the session key.
     fn log_on_by_ntlm(&mut self, account: Option<&Account>) -> Result<(Reply, Key)> {
-        let reply = self.authenticate(&ntlm::spnego_init(&ntlm::negotiate()))?;
+        let reply = self.authenticate(&spnego::emit_init(&[spnego::NTLMSSP], Some(&ntlm::emit_negotiate())))?;
         let token = setup_token(&reply.bytes).unwrap_or_default();
-        let Some((2, challenge)) = rdmascope_analyzer::keys::ntlm::find(token) else {
+        let Some((2, challenge)) = ntlm::find(token) else {
             return Err(Error::Answer { what: SESSION_SETUP, why: "has no NTLM challenge" });
         };
-        let Some((message, key)) = ntlm::authenticate(challenge, account)? else {
+        let fresh = ntlm::Fresh { client_challenge: random()?, session_key: random()?, filetime: filetime() };
+        let Some((message, key)) = ntlm::emit_authenticate(challenge, account, &fresh) else {
             return Err(Error::Answer { what: SESSION_SETUP, why: "has an NTLM challenge that is none" });
         };
-        let reply = self.authenticate(&ntlm::spnego_response(None, Some(&message)))?;
+        let reply = self.authenticate(&spnego::emit_response(None, None, Some(&message)))?;
         if reply.status() != NtStatus::SUCCESS {
             return Err(Error::Status { what: SESSION_SETUP, status: reply.status() });
         }

@@ -3,13 +3,14 @@
 pub mod client;
 #[cfg(feature = "kerberos")]
 pub mod kerberos;
-pub mod ntlm;
 pub mod server;
 pub mod storage;
 pub mod transform;
 
+use rdmascope_analyzer::keys::ntlm;
 use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
 use rdmascope_dissector::wire::smb2::{Command, NtStatus};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Who a session is for, and how they prove it.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +31,29 @@ impl Credentials {
         Self::Password(ntlm::Account::new(user, password))
     }
 }
+
+/// Text in UTF-16, little-endian, as SMB2 carries it.
+pub fn utf16(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+/// Now as a FILETIME: units of 100 ns since 1601.
+pub fn filetime() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| filetime_of(d.as_nanos() as u64))
+}
+
+/// A time in ns since 1970 as a FILETIME.
+pub fn filetime_of(unix_ns: u64) -> u64 {
+    unix_ns / 100 + EPOCH_1970
+}
+
+/// A FILETIME in ns since 1970; `None` where it is earlier or does not fit.
+pub fn unix_ns_of(filetime: u64) -> Option<u64> {
+    filetime.checked_sub(EPOCH_1970)?.checked_mul(100)
+}
+
+/// 1970 as a FILETIME.
+const EPOCH_1970: u64 = 116_444_736_000_000_000;
 
 /// A header with nothing particular in it.
 pub(crate) fn header(command: Command, message_id: u64) -> Header {

@@ -2,48 +2,29 @@
 //! 3.1.1, NTLMv2, Kerberos, guests and nobody; signing, encryption and RDMA transforms as the client asks for them; no leases, one share.
 
 use super::client::number;
-use super::ntlm::{self, filetime, filetime_of, utf16};
 use super::storage::{Stat, Storage};
 use super::transform::{self, Crypto};
-use super::{ERROR_BODY, Writer, context, message, reply_header};
+use super::{ERROR_BODY, Writer, context, filetime, filetime_of, message, reply_header, utf16};
 use crate::channel::{Channel, Config, Event, Lane};
 use crate::error::{Error, random};
 use crate::iwarp::Time;
 use crate::iwarp::memory::{Handle, Rights};
 use rdmascope_analyzer::keys::cipher::{self, Cipher};
 use rdmascope_analyzer::keys::derive::{PreauthHash, derive_keys};
-use rdmascope_analyzer::keys::ntlm::{Authenticate, Challenge, find};
+use rdmascope_analyzer::keys::ntlm::{Authenticate, Challenge, emit_challenge, find};
 use rdmascope_analyzer::keys::sign::Signer;
 use rdmascope_analyzer::keys::{CipherId, Dialect, Key, SigningAlgorithm};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
 use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType, RdmaTransformId};
 use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
-use rdmascope_dissector::wire::smb2::{ChannelInfo, Command, FileId, Framing, NtStatus, create, file, read_write};
+use rdmascope_dissector::wire::smb2::spnego::NegState;
+use rdmascope_dissector::wire::smb2::{ChannelInfo, Command, FileId, Framing, NtStatus, create, file, read_write, spnego};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
-
-const INVALID_PARAMETER: NtStatus = NtStatus(0xc000_000d);
-const NO_SUCH_FILE: NtStatus = NtStatus(0xc000_000f);
-const OBJECT_NAME_NOT_FOUND: NtStatus = NtStatus(0xc000_0034);
-const OBJECT_NAME_COLLISION: NtStatus = NtStatus(0xc000_0035);
-const LOGON_FAILURE: NtStatus = NtStatus(0xc000_006d);
-const INSUFFICIENT_RESOURCES: NtStatus = NtStatus(0xc000_009a);
-const FILE_IS_A_DIRECTORY: NtStatus = NtStatus(0xc000_00ba);
-const NOT_SUPPORTED: NtStatus = NtStatus(0xc000_00bb);
-const NETWORK_NAME_DELETED: NtStatus = NtStatus(0xc000_00c9);
-const BAD_NETWORK_NAME: NtStatus = NtStatus(0xc000_00cc);
-const NOT_A_DIRECTORY: NtStatus = NtStatus(0xc000_0103);
-const FILE_CLOSED: NtStatus = NtStatus(0xc000_0128);
-const USER_SESSION_DELETED: NtStatus = NtStatus(0xc000_0203);
-const INVALID_SIGNATURE: NtStatus = NtStatus(0xc000_a000);
-const DECRYPTION_FAILED: NtStatus = NtStatus(0xc000_028b);
-const NO_EAS_ON_FILE: NtStatus = NtStatus(0xc000_0052);
-const IO_ERROR: NtStatus = NtStatus(0xc000_0185);
-const DISK_FULL: NtStatus = NtStatus(0xc000_007f);
 
 /// Bytes that one READ or WRITE may move.
 const TRANSFER_MAX: u32 = 8 << 20;
@@ -190,9 +171,9 @@ impl Users {
     /// What a client is told of how it may log on.
     fn hint(&self) -> Vec<u8> {
         match self {
-            Self::Guests | Self::Password(_) => ntlm::spnego_init_of(&[ntlm::OID_NTLMSSP], None),
+            Self::Guests | Self::Password(_) => spnego::emit_init(&[spnego::NTLMSSP], None),
             #[cfg(feature = "kerberos")]
-            Self::Kerberos(_) => ntlm::spnego_init_of(&super::kerberos::MECHANISMS, None),
+            Self::Kerberos(_) => spnego::emit_init(&super::kerberos::MECHANISMS, None),
         }
     }
 }
@@ -334,8 +315,8 @@ impl Connection {
         let cipher = session.and_then(|s| s.ciphers.as_ref()).map(|(from_client, _)| from_client);
         match crypto.open(cipher, session.and_then(|s| s.signer.as_ref()), data) {
             true => Ok(()),
-            false if crypto.kind == TransformType::SIGNING => Err(INVALID_SIGNATURE),
-            false => Err(DECRYPTION_FAILED),
+            false if crypto.kind == TransformType::SIGNING => Err(NtStatus::INVALID_SIGNATURE),
+            false => Err(NtStatus::DECRYPTION_FAILED),
         }
     }
 
@@ -412,7 +393,7 @@ impl Connection {
             _ => {}
         }
         let Some(session) = self.session.as_mut().filter(|s| s.valid && (s.id == header.session_id || header.is_related())) else {
-            return Answer::status(USER_SESSION_DELETED);
+            return Answer::status(NtStatus::USER_SESSION_DELETED);
         };
         if let Some(signer) = session.signer.as_ref()
             && header.is_signed()
@@ -432,7 +413,7 @@ impl Connection {
         }
         let tree = header.tree_id().unwrap_or(0);
         if !session.trees.contains(&tree) && !header.is_related() {
-            return Answer::status(NETWORK_NAME_DELETED);
+            return Answer::status(NtStatus::NETWORK_NAME_DELETED);
         }
         match header.command {
             Command::TREE_DISCONNECT => {
@@ -452,13 +433,13 @@ impl Connection {
             Command::QUERY_DIRECTORY => self.query_directory(pdu),
             Command::QUERY_INFO => self.query_info(pdu),
             Command::SET_INFO => self.set_info(pdu),
-            _ => Answer::status(NOT_SUPPORTED),
+            _ => Answer::status(NtStatus::NOT_SUPPORTED),
         }
     }
 
     fn negotiate(&mut self, pdu: &[u8]) -> Option<Answer> {
         let Ok((_, request)) = negotiate::request(pdu, &mut Off) else {
-            return Answer::status(INVALID_PARAMETER);
+            return Answer::status(NtStatus::INVALID_PARAMETER);
         };
         if self.dialect.is_some() {
             // a second one ends the connection, 3.3.5.3.1
@@ -467,7 +448,7 @@ impl Connection {
         }
         let known = [Dialect::SMB_3_1_1, Dialect::SMB_3_0_2, Dialect::SMB_3_0];
         let Some(dialect) = known.into_iter().find(|d| request.dialects().any(|offered| offered.0 == d.0)) else {
-            return Answer::status(NOT_SUPPORTED);
+            return Answer::status(NtStatus::NOT_SUPPORTED);
         };
         let mut contexts = Vec::new();
         let mut count = 0;
@@ -535,7 +516,7 @@ impl Connection {
 
     fn session_setup(&mut self, header: &Header, pdu: &[u8]) -> Option<Answer> {
         let (at, length) = (number(pdu, 76, 2) as usize, number(pdu, 78, 2) as usize);
-        let Some(token) = pdu.get(at..at + length) else { return Answer::status(INVALID_PARAMETER) };
+        let Some(token) = pdu.get(at..at + length) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
         let answer = |status, flags: u16, token: &[u8]| {
             let body = Writer::default().u16(9).u16(flags).u16(72).u16(token.len() as u16).bytes(token).0;
             Some(Answer { status, body, invalidate: None })
@@ -547,9 +528,9 @@ impl Connection {
                 // what is wrong with a ticket is for whoever runs this to know
                 Some(Err(e)) => {
                     self.refused = Some(e.into());
-                    return Answer::status(LOGON_FAILURE);
+                    return Answer::status(NtStatus::LOGON_FAILURE);
                 }
-                None => return Answer::status(LOGON_FAILURE),
+                None => return Answer::status(NtStatus::LOGON_FAILURE),
             };
             self.begin_session(pdu, None);
             self.establish(Some(&accepted.key));
@@ -559,37 +540,41 @@ impl Connection {
         let bare = token.starts_with(b"NTLMSSP\0");
         match find(token) {
             Some((1, _)) => {
-                let Ok(challenge) = random::<8>() else { return Answer::status(INSUFFICIENT_RESOURCES) };
-                let challenge = ntlm::challenge(challenge, "RDMASCOPE");
-                let token = if bare { challenge.clone() } else { ntlm::spnego_response(Some(1), Some(&challenge)) };
+                let Ok(challenge) = random::<8>() else { return Answer::status(NtStatus::INSUFFICIENT_RESOURCES) };
+                let challenge = emit_challenge(challenge, "RDMASCOPE", filetime());
+                let token = if bare {
+                    challenge.clone()
+                } else {
+                    spnego::emit_response(Some(NegState::AcceptIncomplete), Some(spnego::NTLMSSP), Some(&challenge))
+                };
                 self.begin_session(pdu, Some(challenge));
                 answer(NtStatus::MORE_PROCESSING_REQUIRED, 0, &token)
             }
             Some((3, message)) => {
                 let Some(session) = self.session.as_mut().filter(|s| s.id == header.session_id) else {
-                    return Answer::status(USER_SESSION_DELETED);
+                    return Answer::status(NtStatus::USER_SESSION_DELETED);
                 };
                 let (Some(challenge), Some(authenticate)) =
                     (session.challenge.take().and_then(|c| Challenge::parse(&c)), Authenticate::parse(message))
                 else {
-                    return Answer::status(INVALID_PARAMETER);
+                    return Answer::status(NtStatus::INVALID_PARAMETER);
                 };
                 session.hash.add(pdu);
                 let key: Option<Key> = match self.share.users {
                     Users::Password(hash) if !authenticate.is_anonymous() => match authenticate.session_key(&challenge, &hash) {
                         Ok(key) => Some(key),
-                        Err(_) => return Answer::status(LOGON_FAILURE),
+                        Err(_) => return Answer::status(NtStatus::LOGON_FAILURE),
                     },
                     Users::Guests => None,
-                    _ => return Answer::status(LOGON_FAILURE),
+                    _ => return Answer::status(NtStatus::LOGON_FAILURE),
                 };
                 self.establish(key.as_ref());
                 // nobody, or a guest
                 let flags = if key.is_some() { 0 } else { if authenticate.is_anonymous() { 2 } else { 1 } };
-                let token = if bare { Vec::new() } else { ntlm::spnego_response(Some(0), None) };
+                let token = if bare { Vec::new() } else { spnego::emit_response(Some(NegState::AcceptCompleted), None, None) };
                 answer(NtStatus::SUCCESS, flags, &token)
             }
-            _ => Answer::status(INVALID_PARAMETER),
+            _ => Answer::status(NtStatus::INVALID_PARAMETER),
         }
     }
 
@@ -626,7 +611,7 @@ impl Connection {
         } else if name.eq_ignore_ascii_case(&self.share.name) {
             (1, TREE_SHARE)
         } else {
-            return Answer::status(BAD_NETWORK_NAME);
+            return Answer::status(NtStatus::BAD_NETWORK_NAME);
         };
         if let Some(session) = &mut self.session {
             session.trees.insert(tree);
@@ -659,7 +644,7 @@ impl Connection {
                     Err(e) => Answer::status(status_of(&e)),
                 });
             }
-            _ => return Answer::status(NOT_SUPPORTED),
+            _ => return Answer::status(NtStatus::NOT_SUPPORTED),
         }
         let output = Writer::default().u32(self.capabilities()).bytes(&self.guid).u16(1).u16(self.dialect.map_or(0, |d| d.0)).0;
         answer(&[0xff; 16], &output)
@@ -687,7 +672,7 @@ impl Connection {
     }
 
     fn create(&mut self, pdu: &[u8]) -> Option<Answer> {
-        let Ok((_, request)) = create::request(pdu, &mut Off) else { return Answer::status(INVALID_PARAMETER) };
+        let Ok((_, request)) = create::request(pdu, &mut Off) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
         let fixed = request.fixed;
         let path = request.name().chars().collect::<String>().replace('\\', "/");
         let path = path.trim_matches('/').to_owned();
@@ -696,11 +681,11 @@ impl Connection {
         let may_write = changes || fixed.desired_access & MAXIMUM_ALLOWED != 0 && self.share.writable;
         let delete = fixed.create_options & 0x1000 != 0;
         if self.opens.len() >= OPENS_MAX {
-            return Answer::status(INSUFFICIENT_RESOURCES);
+            return Answer::status(NtStatus::INSUFFICIENT_RESOURCES);
         }
         let storage = &self.share.storage;
         let (stat, action) = match (storage.stat(&path), fixed.create_disposition) {
-            (Ok(_), 2) => return Answer::status(OBJECT_NAME_COLLISION),
+            (Ok(_), 2) => return Answer::status(NtStatus::OBJECT_NAME_COLLISION),
             (Ok(stat), 1 | 3) => (stat, 1),
             // supersede, overwrite
             (Ok(stat), 0 | 4 | 5) => {
@@ -722,13 +707,13 @@ impl Connection {
                 }
             }
             (Err(e), _) => return Answer::status(status_of(&e)),
-            _ => return Answer::status(INVALID_PARAMETER),
+            _ => return Answer::status(NtStatus::INVALID_PARAMETER),
         };
         if want_folder && !stat.folder {
-            return Answer::status(NOT_A_DIRECTORY);
+            return Answer::status(NtStatus::NOT_A_DIRECTORY);
         }
         if want_file && stat.folder {
-            return Answer::status(FILE_IS_A_DIRECTORY);
+            return Answer::status(NtStatus::FILE_IS_A_DIRECTORY);
         }
         if (changes || delete) && !self.share.writable {
             return Answer::status(NtStatus::ACCESS_DENIED);
@@ -774,12 +759,12 @@ impl Connection {
     fn with_open(&mut self, pdu: &[u8], at: usize, then: impl FnOnce(&Share, &mut Open) -> Option<Answer>) -> Option<Answer> {
         match self.open_id(pdu, at).and_then(|id| self.opens.get_mut(&id)) {
             Some(open) => then(&self.share, open),
-            None => Answer::status(FILE_CLOSED),
+            None => Answer::status(NtStatus::FILE_CLOSED),
         }
     }
 
     fn close(&mut self, pdu: &[u8]) -> Option<Answer> {
-        let Some(open) = self.open_id(pdu, 8).and_then(|id| self.opens.remove(&id)) else { return Answer::status(FILE_CLOSED) };
+        let Some(open) = self.open_id(pdu, 8).and_then(|id| self.opens.remove(&id)) else { return Answer::status(NtStatus::FILE_CLOSED) };
         let stat = self.share.storage.stat(&open.path).ok();
         if open.delete && self.share.writable {
             // a file that is gone already is as closed as any
@@ -806,9 +791,9 @@ impl Connection {
 
     fn read(&mut self, asked: Request<'_>, lane: &mut Lane) -> Option<Answer> {
         let pdu = asked.pdu;
-        let Ok((_, request)) = read_write::read_request(pdu, &mut Off) else { return Answer::status(INVALID_PARAMETER) };
+        let Ok((_, request)) = read_write::read_request(pdu, &mut Off) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
         if request.fixed.length > TRANSFER_MAX {
-            return Answer::status(INVALID_PARAMETER);
+            return Answer::status(NtStatus::INVALID_PARAMETER);
         }
         let room = lane.smbd().and_then(|s| s.link().side(s.end().peer()).max_fragmented_size).unwrap_or(65_536);
         let inline = request.channel.channel.0 == 0;
@@ -816,7 +801,7 @@ impl Connection {
         let (offset, least) = (request.fixed.offset, request.fixed.minimum_count);
         let read = self.with_open(pdu, 16, |share, open| {
             if open.folder {
-                return Answer::status(NtStatus(0xc000_0010));
+                return Answer::status(NtStatus::INVALID_DEVICE_REQUEST);
             }
             match share.storage.read(&open.path, offset, length) {
                 Ok(data) if data.is_empty() && length > 0 || (data.len() as u32) < least => Answer::status(NtStatus::END_OF_FILE),
@@ -847,9 +832,9 @@ impl Connection {
             return Answer::ok(body);
         }
         if !request.channel.is_whole() || !request.channel.blob.inside || request.channel.described_length() < data.len() as u64 {
-            return Answer::status(INVALID_PARAMETER);
+            return Answer::status(NtStatus::INVALID_PARAMETER);
         }
-        let Ok(crypto) = self.protect(asked, &mut data) else { return Answer::status(IO_ERROR) };
+        let Ok(crypto) = self.protect(asked, &mut data) else { return Answer::status(NtStatus::IO_DEVICE_ERROR) };
         let mut rest = &data[..];
         for d in request.channel.descriptors() {
             let (piece, more) = rest.split_at(rest.len().min(d.length as usize));
@@ -891,14 +876,14 @@ impl Connection {
 
     fn write(&mut self, asked: Request<'_>, lane: &mut Lane) -> Option<Answer> {
         let Request { header, pdu, sealed } = asked;
-        let Ok((_, request)) = read_write::write_request(pdu, &mut Off) else { return Answer::status(INVALID_PARAMETER) };
+        let Ok((_, request)) = read_write::write_request(pdu, &mut Off) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
         let channel = request.channel;
-        let Ok(crypto) = self.agreed(asked, &channel) else { return Answer::status(INVALID_PARAMETER) };
+        let Ok(crypto) = self.agreed(asked, &channel) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
         let offset = request.fixed.offset;
         let data = request.data.bytes;
         let inline = channel.channel.0 == 0;
         if inline && !request.data.inside {
-            return Answer::status(INVALID_PARAMETER);
+            return Answer::status(NtStatus::INVALID_PARAMETER);
         }
         let mut path = String::new();
         let checked = self.with_open(pdu, 16, |share, open| {
@@ -920,12 +905,14 @@ impl Connection {
         let length = request.fixed.remaining_bytes;
         if length > TRANSFER_MAX || length == 0 || !channel.is_whole() || !channel.blob.inside || channel.described_length() < length.into()
         {
-            return Answer::status(INVALID_PARAMETER);
+            return Answer::status(NtStatus::INVALID_PARAMETER);
         }
         if self.fetches.len() >= FETCHES_MAX {
-            return Answer::status(INSUFFICIENT_RESOURCES);
+            return Answer::status(NtStatus::INSUFFICIENT_RESOURCES);
         }
-        let Some(sink) = lane.register(vec![0; length as usize], Rights::LOCAL) else { return Answer::status(INSUFFICIENT_RESOURCES) };
+        let Some(sink) = lane.register(vec![0; length as usize], Rights::LOCAL) else {
+            return Answer::status(NtStatus::INSUFFICIENT_RESOURCES);
+        };
         let (mut reads, mut at) = (HashSet::new(), 0);
         for d in channel.descriptors() {
             let piece = d.length.min(length - at);
@@ -972,7 +959,7 @@ impl Connection {
         let pattern = text(pdu.get(at..at + length).unwrap_or_default());
         self.with_open(pdu, 8, |share, open| {
             if !open.folder {
-                return Answer::status(INVALID_PARAMETER);
+                return Answer::status(NtStatus::INVALID_PARAMETER);
             }
             let first = fresh || open.listing.is_none();
             if first {
@@ -995,7 +982,7 @@ impl Connection {
                 };
                 // what cannot be looked at (a link that leads out) is not shown
                 if let Ok(stat) = share.storage.stat(&path) {
-                    let Some(entry) = entry(class, name, &stat) else { return Answer::status(INVALID_PARAMETER) };
+                    let Some(entry) = entry(class, name, &stat) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
                     let start = out.len().next_multiple_of(8);
                     if start + entry.len() > room {
                         break;
@@ -1014,7 +1001,7 @@ impl Connection {
                 }
             }
             if out.is_empty() {
-                return Answer::status(if first { NO_SUCH_FILE } else { NtStatus::NO_MORE_FILES });
+                return Answer::status(if first { NtStatus::NO_SUCH_FILE } else { NtStatus::NO_MORE_FILES });
             }
             Answer::ok(Writer::default().u16(9).u16(72).u32(out.len() as u32).bytes(&out).0)
         })
@@ -1025,16 +1012,16 @@ impl Connection {
         let room = number(pdu, 68, 4) as usize;
         self.with_open(pdu, 24, |share, open| {
             if (info_type, class) == (1, 15) {
-                return Answer::status(NO_EAS_ON_FILE);
+                return Answer::status(NtStatus::NO_EAS_ON_FILE);
             }
             let stat = match share.storage.stat(&open.path) {
                 Ok(stat) => stat,
                 Err(e) => return Answer::status(status_of(&e)),
             };
-            let Some(info) = info(info_type, class, &stat, open, &share.name) else { return Answer::status(NOT_SUPPORTED) };
+            let Some(info) = info(info_type, class, &stat, open, &share.name) else { return Answer::status(NtStatus::NOT_SUPPORTED) };
             // what does not fit is an error for those of fixed length, and all of these are short
             if info.len() > room {
-                return Answer::status(NtStatus(0xc000_0004));
+                return Answer::status(NtStatus::INFO_LENGTH_MISMATCH);
             }
             Answer::ok(Writer::default().u16(9).u16(72).u32(info.len() as u32).bytes(&info).0)
         })
@@ -1047,7 +1034,7 @@ impl Connection {
         let to = text(pdu.get(at + 20..).and_then(|b| b.get(..length)).unwrap_or_default()).replace('\\', "/");
         let to = to.trim_matches('/');
         let Some(from) = self.open_id(pdu, 16).and_then(|id| self.opens.get(&id)).map(|open| open.path.clone()) else {
-            return Answer::status(FILE_CLOSED);
+            return Answer::status(NtStatus::FILE_CLOSED);
         };
         if !self.share.writable || from.is_empty() {
             return Answer::status(NtStatus::ACCESS_DENIED);
@@ -1093,7 +1080,7 @@ impl Connection {
                     Ok(()) => done,
                     Err(e) => Answer::status(status_of(&e)),
                 },
-                _ => Answer::status(NOT_SUPPORTED),
+                _ => Answer::status(NtStatus::NOT_SUPPORTED),
             }
         })
     }
@@ -1151,14 +1138,14 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 fn status_of(e: &io::Error) -> NtStatus {
     match e.kind() {
-        io::ErrorKind::NotFound => OBJECT_NAME_NOT_FOUND,
+        io::ErrorKind::NotFound => NtStatus::OBJECT_NAME_NOT_FOUND,
         io::ErrorKind::PermissionDenied => NtStatus::ACCESS_DENIED,
-        io::ErrorKind::AlreadyExists => OBJECT_NAME_COLLISION,
-        io::ErrorKind::StorageFull => DISK_FULL,
-        io::ErrorKind::NotADirectory => NOT_A_DIRECTORY,
-        io::ErrorKind::IsADirectory => FILE_IS_A_DIRECTORY,
-        io::ErrorKind::Unsupported => NOT_SUPPORTED,
-        _ => IO_ERROR,
+        io::ErrorKind::AlreadyExists => NtStatus::OBJECT_NAME_COLLISION,
+        io::ErrorKind::StorageFull => NtStatus::DISK_FULL,
+        io::ErrorKind::NotADirectory => NtStatus::NOT_A_DIRECTORY,
+        io::ErrorKind::IsADirectory => NtStatus::FILE_IS_A_DIRECTORY,
+        io::ErrorKind::Unsupported => NtStatus::NOT_SUPPORTED,
+        _ => NtStatus::IO_DEVICE_ERROR,
     }
 }
 

@@ -1,6 +1,8 @@
 //! A reader of BER and DER, X.690, as far as SPNEGO needs it: definite lengths up to four bytes, one byte of tag. It does not
 //! descend by itself, so nothing nests deeper than its caller asks.
 
+use alloc::vec::Vec;
+
 /// One element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Element<'a> {
@@ -44,6 +46,23 @@ pub(super) fn element(i: &[u8]) -> Option<Element<'_>> {
 /// The contents of the element that `i` begins with, where its tag is `tag`.
 pub(super) fn contents(i: &[u8], tag: u8) -> Option<&[u8]> {
     element(i).filter(|e| e.tag == tag).map(|e| e.contents)
+}
+
+/// An element of DER: tag, length, and contents that come in parts. At most 65,535 bytes of these, as a security buffer has.
+pub(super) fn emit(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
+    let length: usize = contents.iter().map(|part| part.len()).sum();
+    let mut out = Vec::with_capacity(length + 4);
+    out.push(tag);
+    match length {
+        0..=0x7f => out.push(length as u8),
+        0x80..=0xff => out.extend_from_slice(&[0x81, length as u8]),
+        _ => {
+            out.push(0x82);
+            out.extend_from_slice(&(length as u16).to_be_bytes());
+        }
+    }
+    contents.iter().for_each(|part| out.extend_from_slice(part));
+    out
 }
 
 /// An object identifier that writes itself with dots.

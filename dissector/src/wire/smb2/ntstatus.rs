@@ -35,6 +35,52 @@ impl NtStatus {
     pub const NO_MORE_FILES: Self = Self(0x8000_0006);
     /// A symbolic link is in the way; the error data tells where it leads.
     pub const STOPPED_ON_SYMLINK: Self = Self(0x8000_002d);
+    /// The information given has not the length of its class.
+    pub const INFO_LENGTH_MISMATCH: Self = Self(0xc000_0004);
+    /// No file of a folder matches the pattern.
+    pub const NO_SUCH_FILE: Self = Self(0xc000_000f);
+    /// The command means nothing for this kind of file.
+    pub const INVALID_DEVICE_REQUEST: Self = Self(0xc000_0010);
+    /// No file of this name.
+    pub const OBJECT_NAME_NOT_FOUND: Self = Self(0xc000_0034);
+    /// A file of this name exists.
+    pub const OBJECT_NAME_COLLISION: Self = Self(0xc000_0035);
+    /// READ or WRITE of a range that another open has locked.
+    pub const FILE_LOCK_CONFLICT: Self = Self(0xc000_0054);
+    /// LOCK of a range that another open has locked.
+    pub const LOCK_NOT_GRANTED: Self = Self(0xc000_0055);
+    /// CREATE of a file that is being deleted.
+    pub const DELETE_PENDING: Self = Self(0xc000_0056);
+    /// The user or the password is wrong.
+    pub const LOGON_FAILURE: Self = Self(0xc000_006d);
+    /// Unlock of a range that is not locked.
+    pub const RANGE_NOT_LOCKED: Self = Self(0xc000_007e);
+    /// No space left.
+    pub const DISK_FULL: Self = Self(0xc000_007f);
+    /// The server has no memory, credits or handles left for this.
+    pub const INSUFFICIENT_RESOURCES: Self = Self(0xc000_009a);
+    /// A file was asked for, and this is a directory.
+    pub const FILE_IS_A_DIRECTORY: Self = Self(0xc000_00ba);
+    /// The server does not know this command, class or dialect.
+    pub const NOT_SUPPORTED: Self = Self(0xc000_00bb);
+    /// The tree connect has ended.
+    pub const NETWORK_NAME_DELETED: Self = Self(0xc000_00c9);
+    /// The open may not be used in this way.
+    pub const CANNOT_DELETE: Self = Self(0xc000_0121);
+    /// A directory with entries cannot be removed.
+    pub const DIRECTORY_NOT_EMPTY: Self = Self(0xc000_0101);
+    /// A directory was asked for, and this is a file.
+    pub const NOT_A_DIRECTORY: Self = Self(0xc000_0103);
+    /// No such handle.
+    pub const FILE_CLOSED: Self = Self(0xc000_0128);
+    /// The disk failed.
+    pub const IO_DEVICE_ERROR: Self = Self(0xc000_0185);
+    /// No such session.
+    pub const USER_SESSION_DELETED: Self = Self(0xc000_0203);
+    /// A message or its data could not be decrypted.
+    pub const DECRYPTION_FAILED: Self = Self(0xc000_028b);
+    /// The signature of data moved by RDMA is wrong.
+    pub const INVALID_SIGNATURE: Self = Self(0xc000_a000);
     /// An argument of the command is wrong.
     pub const INVALID_PARAMETER: Self = Self(0xc000_000d);
     /// READ behind the end of the file.

@@ -12,17 +12,21 @@ use crate::fault::{Fault, PResult};
 use crate::field::Def;
 use crate::leaf::read;
 use crate::trace::{Trace, Value, scope};
+use alloc::vec::Vec;
 
 const SPNEGO: &[u8] = &[0x2b, 6, 1, 5, 5, 2];
-const KERBEROS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 1, 2, 2];
+/// The contents of Kerberos' object identifier, RFC 4120.
+pub const KERBEROS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 1, 2, 2];
 /// What Windows 2000 wrote by mistake, and what is offered ever since.
-const KERBEROS_MICROSOFT: &[u8] = &[0x2a, 0x86, 0x48, 0x82, 0xf7, 0x12, 1, 2, 2];
+pub const KERBEROS_MICROSOFT: &[u8] = &[0x2a, 0x86, 0x48, 0x82, 0xf7, 0x12, 1, 2, 2];
+/// The contents of NTLMSSP's object identifier, \[MS-NLMP\] 1.9.
+pub const NTLMSSP: &[u8] = &[0x2b, 6, 1, 4, 1, 0x82, 0x37, 2, 2, 0x0a];
 const MECHANISMS: &[(&[u8], &str)] = &[
     (SPNEGO, "SPNEGO"),
     (KERBEROS, "KRB5 - Kerberos 5"),
     (KERBEROS_MICROSOFT, "MS KRB5 - Microsoft Kerberos 5"),
     (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 1, 2, 2, 3], "KRB5 - Kerberos 5 - User to User"),
-    (&[0x2b, 6, 1, 4, 1, 0x82, 0x37, 2, 2, 0x0a], "NTLMSSP - Microsoft NTLM Security Support Provider"),
+    (NTLMSSP, "NTLMSSP - Microsoft NTLM Security Support Provider"),
     (&[0x2b, 6, 1, 4, 1, 0x82, 0x37, 2, 2, 0x1e], "NEGOEX - SPNEGO Extended Negotiation Security Mechanism"),
     (&[0x2b, 6, 1, 5, 2, 5], "IAKERB"),
     (&[0x2b, 5, 1, 5, 2], "Kerberos 5 (RFC 1510)"),
@@ -131,6 +135,39 @@ pub fn mechanisms(blob: &[u8]) -> impl Iterator<Item = &[u8]> {
         i = oid.rest;
         Some(oid.contents)
     })
+}
+
+/// A NegTokenInit that offers these mechanisms (contents of object identifiers), with the first one's token where there is one.
+pub fn emit_init(mechanisms: &[&[u8]], token: Option<&[u8]>) -> Vec<u8> {
+    let oids: Vec<Vec<u8>> = mechanisms.iter().map(|m| ber::emit(ber::OID, &[m])).collect();
+    let oids: Vec<&[u8]> = oids.iter().map(Vec::as_slice).collect();
+    let list = ber::emit(ber::context(0), &[&ber::emit(ber::SEQUENCE, &oids)]);
+    let token = token.map_or_else(Vec::new, |t| ber::emit(ber::context(2), &[&ber::emit(ber::OCTET_STRING, &[t])]));
+    let init = ber::emit(ber::context(0), &[&ber::emit(ber::SEQUENCE, &[&list, &token])]);
+    ber::emit(ber::APPLICATION_0, &[&ber::emit(ber::OID, &[SPNEGO]), &init])
+}
+
+/// What a NegTokenResp says of the negotiation (negState, RFC 4178 4.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum NegState {
+    /// Authentication is complete.
+    AcceptCompleted = 0,
+    /// More tokens follow.
+    AcceptIncomplete = 1,
+}
+
+/// A NegTokenResp. A server tells its state, and in its first one the mechanism that it chose (contents of an object identifier).
+pub fn emit_response(state: Option<NegState>, mechanism: Option<&[u8]>, token: Option<&[u8]>) -> Vec<u8> {
+    let state = state.map_or_else(Vec::new, |s| ber::emit(ber::context(0), &[&ber::emit(ber::ENUMERATED, &[&[s as u8]])]));
+    let mechanism = mechanism.map_or_else(Vec::new, |m| ber::emit(ber::context(1), &[&ber::emit(ber::OID, &[m])]));
+    let token = token.map_or_else(Vec::new, |t| ber::emit(ber::context(2), &[&ber::emit(ber::OCTET_STRING, &[t])]));
+    ber::emit(ber::context(1), &[&ber::emit(ber::SEQUENCE, &[&state, &mechanism, &token])])
+}
+
+/// A token of a mechanism as GSS-API frames it, RFC 2743 3.1: what [`kerberos_token`] reads. `id` is little-endian.
+pub fn emit_gss_token(mechanism: &[u8], id: u16, message: &[u8]) -> Vec<u8> {
+    ber::emit(ber::APPLICATION_0, &[&ber::emit(ber::OID, &[mechanism]), &id.to_le_bytes(), message])
 }
 
 /// Decodes a security blob told as `def`; what [`crate::fuzzing`] calls.

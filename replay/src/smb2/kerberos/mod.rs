@@ -14,7 +14,6 @@ pub mod credential_cache;
 pub mod kdc;
 pub mod keytab;
 
-use super::ntlm::{der, spnego_init_of, spnego_response_of};
 use crate::error::random;
 use aes_sha2::AesSha2;
 use picky_asn1::bit_string::BitString;
@@ -32,7 +31,7 @@ use picky_krb::data_types::{
 use picky_krb::messages::{ApRep, ApRepInner, ApReq, ApReqInner, KrbError};
 use rdmascope_analyzer::keys::{Key, Tickets};
 use rdmascope_dissector::text::{Escaped, escaped};
-use rdmascope_dissector::wire::smb2::spnego::kerberos_token;
+use rdmascope_dissector::wire::smb2::spnego::{self, NegState, kerberos_token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -41,12 +40,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 use time::OffsetDateTime;
 
-/// 1.2.840.113554.1.2.2
-const OID_KERBEROS: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
-/// 1.2.840.48018.1.2.2: the same, as Windows 2000 wrote it; Windows still offers it first.
-const OID_KERBEROS_MICROSOFT: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x82, 0xf7, 0x12, 0x01, 0x02, 0x02];
 /// What SPNEGO lists where we take Kerberos.
-pub(crate) const MECHANISMS: [&[u8]; 2] = [OID_KERBEROS_MICROSOFT, OID_KERBEROS];
+pub(crate) const MECHANISMS: [&[u8]; 2] = [spnego::KERBEROS_MICROSOFT, spnego::KERBEROS];
 
 /// Of GSS-API tokens, RFC 4121 4.1, in the byte order of the dissector.
 mod token_id {
@@ -502,8 +497,8 @@ impl Initiator {
             checksum: ExplicitContextTag1::from(OctetStringAsn1::from(checksum)),
         };
         let request = ap_request(credential, &time, Some(checksum), Some(&subkey), key_usages::AP_REQ_AUTHENTICATOR)?;
-        let message = gss_token([1, 0], &encode(&request)?);
-        Ok((Self { key: credential.key.clone(), subkey, time }, spnego_init_of(&[OID_KERBEROS], Some(&message))))
+        let message = gss_token(1, &encode(&request)?);
+        Ok((Self { key: credential.key.clone(), subkey, time }, spnego::emit_init(&[spnego::KERBEROS], Some(&message))))
     }
 
     /// Looks at the server's answer: that it knows the ticket's key, and which key the session has. A server that did not prove itself has said
@@ -609,12 +604,12 @@ impl keytab::Keytab {
                 msg_type: ExplicitContextTag1::from(integer(MESSAGE_AP_REP)),
                 enc_part: ExplicitContextTag2::from(key.encrypt(key_usages::AP_REP_ENC, &encode(&part)?)?),
             });
-            (fresh, Some(gss_token([2, 0], &encode(&reply)?)))
+            (fresh, Some(gss_token(2, &encode(&reply)?)))
         } else {
             (subkey, None)
         };
         let token = match (mechanism, message) {
-            (Some(mechanism), message) => spnego_response_of(Some(0), Some(&der(0x06, &[mechanism])), message.as_deref()),
+            (Some(mechanism), message) => spnego::emit_response(Some(NegState::AcceptCompleted), Some(mechanism), message.as_deref()),
             (None, message) => message.unwrap_or_default(),
         };
         Ok(Accepted { client, key: key.session_key(), token })
@@ -684,8 +679,8 @@ fn ap_request(
 }
 
 /// A Kerberos message as a token, RFC 4121 4.1.
-fn gss_token(id: [u8; 2], message: &[u8]) -> Vec<u8> {
-    der(0x60, &[OID_KERBEROS, &id, message])
+fn gss_token(id: u16, message: &[u8]) -> Vec<u8> {
+    spnego::emit_gss_token(spnego::KERBEROS, id, message)
 }
 
 fn refusal(message: &[u8], from: &'static str) -> Error {
@@ -835,12 +830,12 @@ mod tests {
         let usage = key_usages::AP_REQ_AUTHENTICATOR;
         let mut request = ap_request(&credential, &stamp(now()), None, Some(&subkey), usage).unwrap();
         request.0.ap_options = ExplicitContextTag2::from(flags([0; 4]));
-        let token = spnego_init_of(&[OID_KERBEROS_MICROSOFT], Some(&gss_token([1, 0], &encode(&request).unwrap())));
+        let token = spnego::emit_init(&[spnego::KERBEROS_MICROSOFT], Some(&gss_token(1, &encode(&request).unwrap())));
         let accepted = keytab().accept(&token, now()).unwrap().unwrap();
         assert_eq!(accepted.key, subkey.session_key());
         assert_eq!(kerberos_token(&accepted.token), None);
         // under the name by which it was asked for
-        assert!(accepted.token.windows(OID_KERBEROS_MICROSOFT.len()).any(|w| w == OID_KERBEROS_MICROSOFT));
+        assert!(accepted.token.windows(spnego::KERBEROS_MICROSOFT.len()).any(|w| w == spnego::KERBEROS_MICROSOFT));
     }
 
     #[test]
@@ -871,7 +866,7 @@ mod tests {
         thief.key.value[0] ^= 1;
         let (_, token) = Initiator::begin(&thief, now()).unwrap();
         assert_eq!(said(&keytab(), &token, now()), "the client's authenticator is not made with the key that we have");
-        assert!(keytab().accept(&super::super::ntlm::spnego_init(b"NTLMSSP\0"), now()).is_none());
+        assert!(keytab().accept(&spnego::emit_init(&[spnego::NTLMSSP], Some(b"NTLMSSP\0")), now()).is_none());
     }
 
     #[test]
@@ -891,7 +886,7 @@ mod tests {
                 msg_type: ExplicitContextTag1::from(integer(MESSAGE_AP_REP)),
                 enc_part: ExplicitContextTag2::from(key.encrypt(key_usages::AP_REP_ENC, &encode(&part).unwrap()).unwrap()),
             });
-            spnego_response_of(Some(0), Some(OID_KERBEROS), Some(&gss_token([2, 0], &encode(&reply).unwrap())))
+            spnego::emit_response(Some(NegState::AcceptCompleted), Some(spnego::KERBEROS), Some(&gss_token(2, &encode(&reply).unwrap())))
         };
         assert_eq!(client.finish(&answer(&wrong)).unwrap_err().to_string(), "the server's AP-REP is not made with the key that we have");
         // without a key of its own, the server takes the client's
@@ -919,7 +914,7 @@ mod tests {
         ] {
             assert_eq!(is_der(bytes, NESTED_MAX), is, "{bytes:02x?}");
         }
-        let nested = (0..64).fold(vec![], |inner: Vec<u8>, _| der(0x30, &[&inner]));
+        let nested = (0..64).fold(vec![], |inner: Vec<u8>, _| [vec![0x30, inner.len() as u8], inner].concat());
         assert!(is_der(&nested, 64) && !is_der(&nested, NESTED_MAX));
     }
 
@@ -965,7 +960,7 @@ mod tests {
 
         #[test]
         fn any_message_does(bytes in prop::collection::vec(any::<u8>(), 0..300), id in 1..4u8) {
-            let blob = spnego_init_of(&[OID_KERBEROS], Some(&gss_token([id, 0], &bytes)));
+            let blob = spnego::emit_init(&[spnego::KERBEROS], Some(&gss_token(id.into(), &bytes)));
             let (client, _) = Initiator::begin(&credential(), now()).unwrap();
             prop_assert!(client.finish(&blob).is_err());
             prop_assert!(!matches!(keytab().accept(&blob, now()), Some(Ok(_))));
