@@ -3,15 +3,15 @@
 
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use rdmascope_replay::channel::{Channel, Config};
-use rdmascope_replay::iwarp::memory::Rights;
-use rdmascope_replay::iwarp::{self, Connection, Event};
+use rdmascope_replay::iwarp::{self, Connection, Event, Iwarp};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, Pending, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
+use rdmascope_replay::transport::Rights;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -150,7 +150,7 @@ fn in_memory(size: u32, crc: bool, read: bool) {
 }
 
 fn client(crc: bool) -> Client {
-    let config = Config { iwarp: iwarp::Config { crc, ..iwarp::Config::default() }, ..Config::default() };
+    let config = Config::over(Iwarp(iwarp::Config { crc, ..iwarp::Config::default() }));
     let address = peer(config.clone());
     let channel = Channel::connect(address, &config, Duration::from_secs(5)).unwrap();
     let mut client = Client::negotiate(channel, Options::default()).unwrap();
@@ -166,11 +166,11 @@ fn peer(config: Config) -> SocketAddr {
         writable: true,
         users: Users::Guests,
     });
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    let mut listener = config.transport.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.address();
     std::thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
-        serve(stream, share, &config).unwrap();
+        let request = listener.next(Duration::from_secs(60)).unwrap().unwrap();
+        serve(request, share, &config).unwrap();
     });
     address
 }

@@ -7,6 +7,7 @@ use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Opened, Options, access, disposition};
 use rdmascope_replay::smbd::Endpoint;
+use rdmascope_replay::transport::Kind;
 use rdmascope_replay::wire::Wire;
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -23,11 +24,9 @@ fn main() -> Anything<()> {
         return Err("session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng [verbs]]".into());
     };
     let address: std::net::SocketAddr = address.parse()?;
-    let mut config = Config::for_soft_iwarp();
-    #[cfg(target_os = "linux")]
-    if more.get(1).is_some_and(|a| a == "verbs") {
-        config.transport = rdmascope_replay::transport::Transport::Verbs(rdmascope_verbs::Verbs::load()?);
-    }
+    let transport = more.get(1).map_or("iwarp", String::as_str);
+    let kind = Kind::named(transport).ok_or_else(|| format!("{transport}: no such transport"))?;
+    let mut config = Config::patient((kind.open)()?);
     if let Some(wire) = more.first() {
         config.wire = Some(Wire::new(Box::new(File::create(wire)?), wire)?);
     }

@@ -1,41 +1,55 @@
-//! SMB Direct over RDMA: [`Lane`] is the two stacked, over userspace iWARP still without a socket; [`Channel`] drives one over TCP, or over a card.
+//! SMB Direct over a transport: [`Lane`] is the two stacked, without a socket and without a clock; [`Channel`] is a lane with what moves it.
 
-use crate::iwarp::memory::{Handle, Rights};
-use crate::iwarp::{self, Closed, Connection, OpError, Time};
 use crate::smbd::{self, Endpoint, Failure};
-use crate::transport::{Happened, Rdma, Transport};
-#[cfg(target_os = "linux")]
-use crate::wire::card::{Card, Known};
-use crate::wire::stream::Stream;
-use crate::wire::{Recorder, Wire};
+use crate::transport::iwarp::Iwarp;
+use crate::transport::{self, Clock, Driver, Ended, Fabric, Handle, OpError, Opened, Request, Rights, Setup, Time, Transport};
+use crate::wire::Wire;
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// How a connection is to be.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Config {
-    /// iWARP.
-    pub iwarp: iwarp::Config,
     /// SMB Direct.
     pub smbd: smbd::Config,
     /// What carries it.
-    pub transport: Transport,
+    pub transport: Arc<dyn Fabric>,
     /// Where what goes over it is kept.
     pub wire: Option<Wire>,
 }
 
+impl Default for Config {
+    /// Over iWARP in user space.
+    fn default() -> Self {
+        Self::over(Iwarp::default())
+    }
+}
+
 impl Config {
-    /// What Linux's software iWARP (`siw`) bears, and everybody else: a pause ([`smbd::SETTLE`]), and no CRC unless the peer asks for it. The siw of
-    /// Linux 6.12 forgets how much of a CRC it has where a TCP segment ends in the middle of one, finds the CRC wrong, and ends the connection;
-    /// nobody who sends more than one segment can keep clear of that.
-    pub fn for_soft_iwarp() -> Self {
-        let mut config = Self::default();
-        config.smbd.settle = smbd::SETTLE;
-        config.iwarp.crc = false;
-        config
+    /// Over this transport, all else as usual.
+    pub fn over(transport: impl Fabric) -> Self {
+        Self { smbd: smbd::Config::default(), transport: Arc::new(transport), wire: None }
+    }
+
+    /// With the pause that a software transport at the other end needs ([`smbd::SETTLE`]).
+    pub fn patient(transport: Arc<dyn Fabric>) -> Self {
+        let smbd = smbd::Config { settle: smbd::SETTLE, ..smbd::Config::default() };
+        Self { smbd, transport, wire: None }
+    }
+
+    fn setup(&self, timeout: Duration) -> Setup {
+        Setup {
+            receives: self.smbd.receive_credits,
+            receive_size: self.smbd.max_receive_size,
+            send_size: self.smbd.max_send_size,
+            timeout,
+            wire: self.wire.clone(),
+            clock: Clock::start(),
+        }
     }
 }
 
@@ -44,11 +58,7 @@ impl Config {
 pub enum End {
     /// Below SMB Direct.
     #[error("{0}")]
-    Rdma(#[from] Closed),
-    /// Below SMB Direct, on a card.
-    #[cfg(target_os = "linux")]
-    #[error("{0}")]
-    Card(rdmascope_verbs::Ended),
+    Transport(#[from] Ended),
     /// SMB Direct gave up.
     #[error("{0}")]
     SmbDirect(#[from] Failure),
@@ -79,10 +89,10 @@ pub enum Event {
     Closed(End),
 }
 
-/// RDMA and SMB Direct of one end.
+/// A transport and SMB Direct of one end.
 #[derive(Debug)]
 pub struct Lane {
-    rdma: Rdma,
+    transport: Box<dyn Transport>,
     smbd: Option<Endpoint>,
     initiator: bool,
     config: smbd::Config,
@@ -96,36 +106,13 @@ pub struct Lane {
 
 impl Lane {
     /// One end of a new connection; `initiator` where we connected.
-    pub fn new(now: Time, config: &Config, initiator: bool) -> Self {
-        let iwarp = iwarp::Config { receive_max: config.smbd.max_receive_size.max(config.iwarp.receive_max), ..config.iwarp.clone() };
-        let connection = if initiator { Connection::initiator(now, iwarp) } else { Connection::responder(now, iwarp) };
-        Self {
-            rdma: Rdma::Iwarp(Box::new(connection)),
-            smbd: None,
-            initiator,
-            config: config.smbd,
-            events: VecDeque::new(),
-            raw: false,
-            failing: None,
-            over: false,
-            end: None,
-        }
+    pub fn new(config: smbd::Config, transport: Box<dyn Transport>, initiator: bool) -> Self {
+        Self { transport, smbd: None, initiator, config, events: VecDeque::new(), raw: false, failing: None, over: false, end: None }
     }
 
     /// One that leaves SMB Direct to its user: Sends come as [`Event::Raw`] and go with [`Lane::send_raw`].
-    pub fn raw(now: Time, config: &Config, initiator: bool) -> Self {
-        Self { raw: true, ..Self::new(now, config, initiator) }
-    }
-
-    /// One end of a card's connection, which is established.
-    #[cfg(target_os = "linux")]
-    fn of_card(now: Time, config: &Config, connection: rdmascope_verbs::Connection, initiator: bool, raw: bool) -> Self {
-        // the pause is for software iWARP
-        let settle = if connection.is_iwarp() { config.smbd.settle } else { 0 };
-        let mut lane = Self { rdma: Rdma::Verbs(Box::new(connection)), raw, ..Self::new(now, config, initiator) };
-        lane.config.settle = settle;
-        lane.connected(now);
-        lane
+    pub fn raw(config: smbd::Config, transport: Box<dyn Transport>, initiator: bool) -> Self {
+        Self { raw: true, ..Self::new(config, transport, initiator) }
     }
 
     /// The SMB Direct endpoint, where there is one yet.
@@ -139,8 +126,13 @@ impl Lane {
     }
 
     /// The connection below.
-    pub fn rdma(&mut self) -> &mut Rdma {
-        &mut self.rdma
+    pub fn transport(&mut self) -> &mut dyn Transport {
+        &mut *self.transport
+    }
+
+    /// Bytes of ours that are still to be sent: by SMB Direct, for which credits may lack, and by the transport.
+    pub fn unsent(&self) -> usize {
+        self.smbd.as_ref().map_or(0, Endpoint::queued) + self.transport.unsent()
     }
 
     /// Why it is over, where it is.
@@ -155,19 +147,19 @@ impl Lane {
 
     /// Takes bytes of the stream.
     pub fn handle_bytes(&mut self, now: Time, bytes: &[u8]) {
-        self.rdma.handle_bytes(now, bytes);
+        self.transport.handle_bytes(now, bytes);
         self.turn(now);
     }
 
     /// The stream ended.
     pub fn handle_eof(&mut self, now: Time) {
-        self.rdma.handle_eof(now);
+        self.transport.handle_eof(now);
         self.turn(now);
     }
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.rdma.handle_timeout(now);
+        self.transport.handle_timeout(now);
         if let Some(smbd) = &mut self.smbd {
             smbd.handle_timeout(now);
         }
@@ -177,13 +169,13 @@ impl Lane {
     /// When [`Lane::handle_timeout`] is to be called.
     pub fn poll_timeout(&self) -> Option<Time> {
         let smbd = self.smbd.as_ref().and_then(Endpoint::poll_timeout);
-        [self.rdma.poll_timeout(), smbd].into_iter().flatten().min()
+        [self.transport.poll_timeout(), smbd].into_iter().flatten().min()
     }
 
     /// The next bytes for the stream.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
         self.turn(now);
-        self.rdma.poll_transmit()
+        self.transport.poll_transmit()
     }
 
     /// What happened next.
@@ -200,7 +192,7 @@ impl Lane {
     /// # Errors
     /// Where it is longer than the peer puts together, or the connection is not established.
     pub fn send(&mut self, now: Time, message: Vec<u8>, invalidate: Option<u32>) -> Result<(), End> {
-        let smbd = self.smbd.as_mut().ok_or(End::Rdma(Closed::ByUs))?;
+        let smbd = self.smbd.as_mut().ok_or_else(not_established)?;
         smbd.send(now, message, invalidate)?;
         self.turn(now);
         Ok(())
@@ -211,79 +203,81 @@ impl Lane {
         match &mut self.smbd {
             Some(smbd) => smbd.transmit_raw(now, message),
             // an error is that of a connection that is over, which its user is told
-            None => drop(self.rdma.send(&message, None, false)),
+            None => drop(self.transport.send(&message, None, false)),
         }
         self.turn(now);
     }
 
-    /// See [`Rdma::register`].
+    /// See [`Transport::register`].
     pub fn register(&mut self, data: Vec<u8>, rights: Rights) -> Option<Handle> {
-        self.rdma.register(data, rights)
+        self.transport.register(data, rights)
     }
 
-    /// See [`Rdma::deregister`].
+    /// See [`Transport::deregister`].
     pub fn deregister(&mut self, key: u32) -> Option<Vec<u8>> {
-        self.rdma.deregister(key)
+        self.transport.deregister(key)
     }
 
-    /// See [`Rdma::write`].
+    /// See [`Transport::write`].
     ///
     /// # Errors
     /// Where the connection is not established.
     pub fn write(&mut self, key: u32, offset: u64, data: &[u8]) -> Result<(), OpError> {
-        self.rdma.write(key, offset, data)
+        self.transport.write(key, offset, data)
     }
 
-    /// See [`Connection::read`].
+    /// See [`Transport::read`].
     ///
     /// # Errors
     /// See [`OpError`].
     pub fn read(&mut self, sink: Handle, at: u64, source: u32, offset: u64, length: u32) -> Result<u64, OpError> {
-        self.rdma.read(sink.key, sink.offset + at, source, offset, length)
+        self.transport.read(sink.key, sink.offset + at, source, offset, length)
     }
 
     /// Closes in order.
     pub fn close(&mut self) {
-        self.rdma.close();
+        self.transport.close();
     }
 
+    /// Lets each of the two take over what the other has.
     fn turn(&mut self, now: Time) {
-        while let Some(event) = self.rdma.poll_event() {
+        while let Some(event) = self.transport.poll_event() {
             match event {
-                Happened::Established => self.connected(now),
-                Happened::Received { message, invalidated } => match &mut self.smbd {
+                transport::Event::Established => self.connected(now),
+                transport::Event::Received { message, invalidated } => match &mut self.smbd {
                     Some(smbd) => {
                         smbd.handle_message(now, &message);
                         self.take(invalidated);
                     }
                     None => self.events.push_back(Event::Raw(message)),
                 },
-                Happened::ReadDone { id } => self.events.push_back(Event::ReadDone { id }),
-                Happened::Closed(why) => self.ended(why),
+                transport::Event::ReadDone { id } => self.events.push_back(Event::ReadDone { id }),
+                transport::Event::Closed(why) => self.ended(why.into()),
             }
         }
         self.take(None);
-        while self.rdma.is_established()
+        while self.transport.is_established()
             && let Some(smbd) = &mut self.smbd
             && let Some(next) = smbd.poll_transmit(now)
         {
             // established: it cannot fail
-            let _ = self.rdma.send(&next.message, next.invalidate, false);
+            let _ = self.transport.send(&next.message, next.invalidate, false);
         }
         if !self.smbd.as_ref().is_some_and(Endpoint::has_output)
             && let Some(why) = self.failing.take()
         {
             self.ended(why);
         }
-        if self.over && self.rdma.is_established() {
-            self.rdma.close();
+        if self.over && self.transport.is_established() {
+            self.transport.close();
         }
     }
 
     fn connected(&mut self, now: Time) {
         if !self.raw {
             let make = if self.initiator { Endpoint::initiator } else { Endpoint::acceptor };
-            self.smbd = Some(make(now, self.config));
+            let settle = if self.transport.capabilities().settle { self.config.settle } else { 0 };
+            self.smbd = Some(make(now, smbd::Config { settle, ..self.config }));
         }
         self.events.push_back(Event::Connected);
     }
@@ -312,219 +306,97 @@ impl Lane {
     }
 }
 
-impl Drop for Channel {
-    fn drop(&mut self) {
-        // what went wrong with it, the next one who flushes is told
-        if let Some(wire) = self.end_record() {
-            wire.push();
-        }
-    }
-}
-
-/// Bytes taken from the socket at a time.
-const CHUNK: usize = 1 << 18;
 /// Rounds of reading and writing when the time is up: what is there already is taken.
 const OVERTIME_MAX: u32 = 64;
-/// How long the last messages may take to get out of a card.
-#[cfg(target_os = "linux")]
-const FLUSH_WITHIN: Duration = Duration::from_secs(1);
-/// Receives posted beyond the credits granted: for what comes before there are any.
-#[cfg(target_os = "linux")]
-const RECEIVES_MORE: u32 = 16;
-/// Bytes of a Send of ours that leaves SMB Direct to its user.
-#[cfg(target_os = "linux")]
-const RAW_SEND_MAX: u32 = 16_384;
 
-/// What the record of a card's connection begins with.
-#[cfg(target_os = "linux")]
-fn known(connection: &rdmascope_verbs::Connection, we_connected: bool) -> io::Result<Known> {
-    let refused = |why: String| io::Error::new(io::ErrorKind::Unsupported, why);
-    let device = connection.device().to_owned();
-    if connection.is_iwarp() {
-        return Err(refused(format!("{device} is an iWARP card, whose wire is not kept here: capture it on its network interface")));
-    }
-    let Some(numbers) = connection.numbers() else {
-        return Err(refused(format!("{device} does not tell the numbers of its queue pair: capture it on the wire")));
-    };
-    let peer = connection.peer();
-    let us = connection.local().unwrap_or_else(|| match peer {
-        SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
-    });
-    Ok(Known {
-        device,
-        numbers,
-        addresses: [us, peer],
-        depths: [connection.depths(), connection.peer_depths()],
-        // on RoCE and InfiniBand we have nothing to add
-        private_data: [Vec::new(), connection.private_data().to_vec()],
-        we_connected,
-    })
+fn not_established() -> End {
+    Ended { why: transport::Why::ByUs, text: OpError::NotEstablished.to_string() }.into()
 }
 
-/// What a connection of a card needs for SMB Direct.
-#[cfg(target_os = "linux")]
-fn card_options(config: &Config) -> rdmascope_verbs::Options {
-    rdmascope_verbs::Options {
-        receives: u32::from(config.smbd.receive_credits) + RECEIVES_MORE,
-        receive_size: config.smbd.max_receive_size,
-        sends: 128,
-        send_size: config.smbd.max_send_size.max(RAW_SEND_MAX),
-        responder_resources: u8::try_from(config.iwarp.ird).unwrap_or(u8::MAX),
-        initiator_depth: u8::try_from(config.iwarp.ord).unwrap_or(u8::MAX),
-        depths_in_private_data: config.iwarp.legacy_depths,
-        watch: config.wire.is_some(),
-    }
-}
-
-/// A lane over TCP, or over a card.
+/// A lane with what moves it.
 #[derive(Debug)]
 pub struct Channel {
     lane: Lane,
-    /// A card needs none.
-    stream: Option<TcpStream>,
-    started: Instant,
-    epoch: Time,
-    out: Vec<u8>,
-    written: usize,
-    buffer: Vec<u8>,
-    recorder: Option<Recorder>,
-    half_closed: bool,
-    /// Bytes written at a time at most.
-    piece: usize,
+    driver: Box<dyn Driver>,
+    clock: Clock,
+    /// The end of what is kept was written.
+    recorded: bool,
 }
 
 impl Channel {
     /// Connects to `address`.
     ///
     /// # Errors
-    /// Those of the socket, or of the card.
+    /// Those of the transport.
     pub fn connect(address: SocketAddr, config: &Config, timeout: Duration) -> io::Result<Self> {
-        Self::connect_as(address, config, timeout, false)
+        let setup = config.setup(timeout);
+        Ok(Self::new(config.transport.connect(address, &setup)?, setup.clock, |transport| Lane::new(config.smbd, transport, true)))
     }
 
     /// The same with [`Lane::raw`].
     ///
     /// # Errors
-    /// Those of the socket, or of the card.
+    /// Those of the transport.
     pub fn connect_raw(address: SocketAddr, config: &Config, timeout: Duration) -> io::Result<Self> {
-        Self::connect_as(address, config, timeout, true)
+        let setup = config.setup(timeout);
+        Ok(Self::new(config.transport.connect(address, &setup)?, setup.clock, |transport| Lane::raw(config.smbd, transport, true)))
     }
 
-    fn connect_as(address: SocketAddr, config: &Config, timeout: Duration, raw: bool) -> io::Result<Self> {
-        #[cfg(target_os = "linux")]
-        if let Transport::Verbs(verbs) = config.transport {
-            let connection =
-                rdmascope_verbs::Connection::connect(verbs, address, card_options(config), timeout).map_err(io::Error::other)?;
-            return Self::over_card(connection, config, true, raw);
-        }
-        let stream = TcpStream::connect_timeout(&address, timeout)?;
-        Self::over(stream, config, |now| if raw { Lane::raw(now, config, true) } else { Lane::new(now, config, true) })
-    }
-
-    /// Serves a connection that was accepted.
+    /// Takes a connection that was asked for.
     ///
     /// # Errors
-    /// Those of the socket.
-    pub fn accept(stream: TcpStream, config: &Config) -> io::Result<Self> {
-        Self::over(stream, config, |now| Lane::new(now, config, false))
+    /// Those of the transport.
+    pub fn accept(request: Box<dyn Request>, config: &Config) -> io::Result<Self> {
+        let setup = config.setup(ACCEPT_WITHIN);
+        Ok(Self::new(request.accept(&setup)?, setup.clock, |transport| Lane::new(config.smbd, transport, false)))
     }
 
     /// The same with [`Lane::raw`].
     ///
     /// # Errors
-    /// Those of the socket.
-    pub fn accept_raw(stream: TcpStream, config: &Config) -> io::Result<Self> {
-        Self::over(stream, config, |now| Lane::raw(now, config, false))
+    /// Those of the transport.
+    pub fn accept_raw(request: Box<dyn Request>, config: &Config) -> io::Result<Self> {
+        let setup = config.setup(ACCEPT_WITHIN);
+        Ok(Self::new(request.accept(&setup)?, setup.clock, |transport| Lane::raw(config.smbd, transport, false)))
     }
 
-    /// Hands the socket so few bytes at a time: a peer has to put up with any pieces.
+    fn new(opened: Opened, clock: Clock, lane: impl FnOnce(Box<dyn Transport>) -> Lane) -> Self {
+        Self { lane: lane(opened.transport), driver: opened.driver, clock, recorded: false }
+    }
+
+    /// Hands the network so few bytes at a time: a peer has to put up with any pieces.
     pub fn trickle(&mut self, bytes: usize) {
-        self.piece = bytes.max(1);
-    }
-
-    fn over(stream: TcpStream, config: &Config, lane: impl FnOnce(Time) -> Lane) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        let ends = config.wire.as_ref().map(|_| Ok::<_, io::Error>((stream.local_addr()?, stream.peer_addr()?))).transpose()?;
-        let mut channel = Self::new(Some(stream), lane);
-        if let Some((wire, (us, peer))) = config.wire.clone().zip(ends) {
-            channel.recorder = Some(Recorder::Stream(Stream::new(wire, us, peer, channel.lane.initiator, channel.now())));
-        }
-        Ok(channel)
-    }
-
-    /// Takes a connection that somebody asked a card for.
-    ///
-    /// # Errors
-    /// Those of the card.
-    #[cfg(target_os = "linux")]
-    pub fn accept_card(request: rdmascope_verbs::Request, config: &Config, timeout: Duration) -> io::Result<Self> {
-        let connection = request.accept(card_options(config), timeout).map_err(io::Error::other)?;
-        Self::over_card(connection, config, false, false)
-    }
-
-    /// The same with [`Lane::raw`].
-    ///
-    /// # Errors
-    /// Those of the card.
-    #[cfg(target_os = "linux")]
-    pub fn accept_card_raw(request: rdmascope_verbs::Request, config: &Config, timeout: Duration) -> io::Result<Self> {
-        let connection = request.accept(card_options(config), timeout).map_err(io::Error::other)?;
-        Self::over_card(connection, config, false, true)
-    }
-
-    /// # Errors
-    /// Where it is to be kept and cannot be: what iWARP cards say is not told as packets of RoCE, and some drivers do not say enough.
-    #[cfg(target_os = "linux")]
-    fn over_card(connection: rdmascope_verbs::Connection, config: &Config, initiator: bool, raw: bool) -> io::Result<Self> {
-        let known = config.wire.as_ref().map(|_| known(&connection, initiator)).transpose()?;
-        let mut channel = Self::new(None, |now| Lane::of_card(now, config, connection, initiator, raw));
-        if let Some((wire, known)) = config.wire.clone().zip(known) {
-            channel.recorder = Some(Recorder::Card(Box::new(Card::new(wire, &known, channel.now()))));
-        }
-        Ok(channel)
-    }
-
-    fn new(stream: Option<TcpStream>, lane: impl FnOnce(Time) -> Lane) -> Self {
-        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as Time);
-        Self {
-            lane: lane(epoch),
-            stream,
-            started: Instant::now(),
-            epoch,
-            out: Vec::new(),
-            written: 0,
-            buffer: vec![0; CHUNK],
-            recorder: None,
-            half_closed: false,
-            piece: usize::MAX,
-        }
+        self.driver.trickle(bytes);
     }
 
     /// Whether the peer may be asked to end regions of ours by Send with Invalidate.
     pub fn can_be_invalidated(&self) -> bool {
-        self.lane.rdma.can_be_invalidated()
+        self.lane.transport.capabilities().remote_invalidation
     }
 
     /// Our address, where a socket carries it.
     pub fn local_address(&self) -> Option<SocketAddr> {
-        self.stream.as_ref().and_then(|stream| stream.local_addr().ok())
-    }
-
-    /// Whether a card carries it.
-    pub fn is_card(&self) -> bool {
-        self.stream.is_none()
+        self.driver.local_address()
     }
 
     /// ns since 1970, by a clock that does not run backwards.
     pub fn now(&self) -> Time {
-        self.epoch + self.started.elapsed().as_nanos() as Time
+        self.clock.now()
     }
 
     /// The lane.
     pub fn lane(&mut self) -> &mut Lane {
         &mut self.lane
+    }
+
+    /// Bytes of ours that are still to be sent.
+    pub fn unsent(&self) -> usize {
+        self.lane.unsent() + self.driver.unsent()
+    }
+
+    /// Reads nothing more from the network while so many bytes of ours or more are still to be sent.
+    pub fn set_unsent_max(&mut self, bytes: usize) {
+        self.driver.set_unsent_max(bytes);
     }
 
     /// Sends an SMB2 message.
@@ -539,12 +411,13 @@ impl Channel {
     /// Moves bytes until something happened, or `wait` has passed (`None`). A connection that is over says so as often as it is asked.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Those of the network.
     pub fn poll(&mut self, wait: Duration) -> io::Result<Option<Event>> {
         let until = Instant::now() + wait;
         let mut overtime = 0;
         loop {
-            self.observe();
+            let idle = !self.lane.has_events();
+            self.lane.transport.record_progress(idle);
             if let Some(event) = self.lane.poll_event() {
                 if matches!(event, Event::Closed(_)) {
                     self.flush();
@@ -554,30 +427,9 @@ impl Channel {
             if let Some(why) = self.lane.end() {
                 return Ok(Some(Event::Closed(why.clone())));
             }
-            let now = self.now();
-            if self.lane.poll_timeout().is_some_and(|at| now >= at) {
-                self.lane.handle_timeout(now);
+            let moved = self.round()?;
+            if self.lane.has_events() {
                 continue;
-            }
-            let mut moved = self.transmit()?;
-            match self.receive()? {
-                Some(0) => {
-                    let now = self.now();
-                    if let Some(Recorder::Stream(stream)) = &mut self.recorder {
-                        stream.closed(now, false);
-                    }
-                    self.lane.handle_eof(now);
-                    continue;
-                }
-                Some(n) => {
-                    let now = self.now();
-                    if let Some(Recorder::Stream(stream)) = &mut self.recorder {
-                        stream.received(now, &self.buffer[..n]);
-                    }
-                    self.lane.handle_bytes(now, &self.buffer[..n]);
-                    moved = true;
-                }
-                None => moved |= self.progress()? || self.lane.has_events(),
             }
             if moved {
                 // a peer that never stops sending what comes to nothing is not to keep us for ever
@@ -588,79 +440,69 @@ impl Channel {
                 return Ok(None);
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() && self.stream.is_some() {
+            if left.is_zero() {
                 return Ok(None);
             }
-            if let Some(recorder) = &self.recorder {
-                recorder.push();
-            }
-            let timer = self.lane.poll_timeout().map(|at| Duration::from_nanos((at - self.now()).max(0) as u64));
-            self.wait(timer.map_or(left, |t| t.min(left)))?;
-            // a card's news are looked at in the wait, and so at least once
-            if left.is_zero() && !self.progress()? && !self.lane.has_events() {
-                return Ok(None);
-            }
+            self.wait(left)?;
         }
     }
 
-    /// Bytes read; 0 at the end of the stream, which a reset is as well.
-    fn receive(&mut self) -> io::Result<Option<usize>> {
-        let Some(stream) = &mut self.stream else { return Ok(None) };
-        match stream.read(&mut self.buffer) {
-            Ok(n) => Ok(Some(n)),
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
-            Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => Ok(Some(0)),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// Lets a card go on; whether anything moved.
-    fn progress(&mut self) -> io::Result<bool> {
-        #[cfg(target_os = "linux")]
-        if let Rdma::Verbs(connection) = &mut self.lane.rdma {
-            let moved = connection.progress().map_err(io::Error::other)?;
-            let now = self.now();
-            self.lane.turn(now);
-            return Ok(moved);
-        }
-        Ok(false)
-    }
-
-    /// Takes over what a card did since the last time, and writes it down as far as nobody has messages of it to read yet.
-    fn observe(&mut self) {
-        #[cfg(target_os = "linux")]
-        if let (Some(Recorder::Card(card)), Rdma::Verbs(connection)) = (&mut self.recorder, &mut self.lane.rdma) {
-            while let Some(operation) = connection.poll_operation() {
-                let since = operation.at.saturating_duration_since(self.started).as_nanos() as Time;
-                card.hold(self.epoch + since, operation.what);
+    /// Moves bytes until fewer than `bytes` of ours are still to be sent, the connection is over, or nothing has left for `patience`. Whether there are
+    /// fewer. What comes meanwhile waits for [`Channel::poll`].
+    ///
+    /// # Errors
+    /// Those of the network.
+    pub fn drain(&mut self, bytes: usize, patience: Duration) -> io::Result<bool> {
+        let mut least = self.unsent();
+        let mut until = Instant::now() + patience;
+        while self.unsent() >= bytes {
+            if self.lane.end().is_some() {
+                return Ok(false);
             }
-            if self.lane.events.is_empty() {
-                card.release();
+            let moved = self.round()?;
+            if self.unsent() < least {
+                least = self.unsent();
+                until = Instant::now() + patience;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            if !moved {
+                self.wait(left)?;
             }
         }
+        Ok(true)
     }
 
-    /// For the record of a card's connection: request `id` (its MessageId) lets the peer at memory of ours.
+    /// One round of timers, reading and writing. Whether anything moved.
+    fn round(&mut self) -> io::Result<bool> {
+        let now = self.now();
+        if self.lane.poll_timeout().is_some_and(|at| now >= at) {
+            self.lane.handle_timeout(now);
+        }
+        self.lane.turn(now);
+        let moved = self.driver.drive(&self.clock, &mut *self.lane.transport)?;
+        let now = self.now();
+        self.lane.turn(now);
+        Ok(moved)
+    }
+
+    fn wait(&mut self, at_most: Duration) -> io::Result<()> {
+        self.lane.transport.record_flush();
+        let timer = self.lane.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(self.now()).max(0) as u64));
+        self.driver.wait(&mut *self.lane.transport, timer.map_or(at_most, |t| t.min(at_most)))
+    }
+
+    /// For the record of a connection: request `id` (its MessageId) lets the peer at memory of ours.
     pub(crate) fn granted(&mut self, id: u64, memory: &[Handle]) {
-        #[cfg(target_os = "linux")]
-        if let Some(Recorder::Card(card)) = &mut self.recorder {
-            card.granted(id, memory);
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = (id, memory);
+        self.lane.transport.record_granted(id, memory);
     }
 
     /// For the same: a reply came, and this is it in the clear. To be called before the next [`Channel::poll`].
     pub(crate) fn answered(&mut self, reply: &[u8]) {
-        #[cfg(target_os = "linux")]
-        {
-            let now = self.now();
-            if let (Some(Recorder::Card(card)), Rdma::Verbs(connection)) = (&mut self.recorder, &self.lane.rdma) {
-                card.answered(now, reply, |key, length| connection.peek(key, length));
-            }
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = reply;
+        let now = self.now();
+        self.lane.transport.record_reply(now, reply);
     }
 
     /// Closes the connection, and writes down the end of it.
@@ -675,143 +517,50 @@ impl Channel {
 
     /// Writes that we leave, where that was not written before.
     fn end_record(&mut self) -> Option<Wire> {
-        self.observe();
-        let now = self.now();
-        let recorder = self.recorder.take()?;
-        let wire = recorder.wire().clone();
-        match recorder {
-            Recorder::Stream(mut stream) => stream.closed(now, true),
-            #[cfg(target_os = "linux")]
-            Recorder::Card(mut card) => card.closed(now),
+        if self.recorded {
+            return None;
         }
-        Some(wire)
+        self.recorded = true;
+        let now = self.now();
+        self.lane.transport.record_end(now)
     }
 
     /// Closes our direction only.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Those of the network.
     pub fn half_close(&mut self) -> io::Result<()> {
-        self.transmit()?;
-        self.half_closed = true;
-        match &self.stream {
-            Some(stream) => stream.shutdown(std::net::Shutdown::Write),
-            None => {
-                self.lane.close();
-                Ok(())
-            }
-        }
+        let now = self.now();
+        self.lane.turn(now);
+        self.driver.half_close(&self.clock, &mut *self.lane.transport)
     }
 
     /// Reads until the peer is gone, and makes nothing of it.
     pub(crate) fn ignore(&mut self) {
-        if let Some(stream) = &mut self.stream {
-            crate::fault::ignore(stream);
-        }
+        self.driver.ignore();
     }
 
-    /// Ends the TCP connection as it is.
+    /// Ends the connection as it is.
     pub(crate) fn abort(&mut self) {
-        if let Some(stream) = &self.stream {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
-        }
-    }
-
-    /// Writes what there is; whether anything moved.
-    fn transmit(&mut self) -> io::Result<bool> {
-        let mut moved = false;
-        loop {
-            if self.written == self.out.len() {
-                self.out.clear();
-                self.written = 0;
-                let now = self.now();
-                match self.lane.poll_transmit(now) {
-                    Some(bytes) => self.out = bytes,
-                    None => return Ok(moved),
-                }
-            }
-            if self.half_closed {
-                self.written = self.out.len();
-                continue;
-            }
-            let end = self.written.saturating_add(self.piece).min(self.out.len());
-            // only a stream has bytes to transmit
-            let Some(stream) = &mut self.stream else { return Ok(moved) };
-            match stream.write(&self.out[self.written..end]) {
-                Ok(n) => {
-                    let now = self.now();
-                    if let Some(Recorder::Stream(stream)) = &mut self.recorder {
-                        stream.sent(now, &self.out[self.written..self.written + n]);
-                    }
-                    self.written += n;
-                    moved = true;
-                }
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return Ok(moved),
-                // what the peer had to say before it closed is still to be read
-                Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
-                    self.half_closed = true;
-                    return Ok(moved);
-                }
-                Err(e) => return Err(e),
-            }
-        }
+        self.driver.abort();
     }
 
     /// Tries for a moment to get the last bytes out, a Terminate among them, and closes our direction.
     pub(crate) fn flush(&mut self) {
-        if self.stream.is_none() {
-            self.flush_card();
-            return;
-        }
-        for _ in 0..50 {
-            match self.transmit() {
-                Ok(_) if self.out.is_empty() => break,
-                Ok(_) => std::thread::sleep(Duration::from_millis(2)),
-                Err(_) => break,
-            }
-        }
-        if let Some(stream) = &self.stream {
-            let _ = stream.shutdown(std::net::Shutdown::Write);
-        }
-        self.half_closed = true;
+        let now = self.now();
+        self.lane.turn(now);
+        self.driver.flush(&self.clock, &mut *self.lane.transport);
     }
+}
 
-    /// The same for a card, which disconnects when all is out.
-    fn flush_card(&mut self) {
-        #[cfg(target_os = "linux")]
-        if let Rdma::Verbs(connection) = &mut self.lane.rdma {
-            connection.close();
-            let until = Instant::now() + FLUSH_WITHIN;
-            while connection.is_busy() && Instant::now() < until {
-                if !connection.progress().unwrap_or(false) && connection.wait(Duration::from_millis(10)).is_err() {
-                    break;
-                }
-            }
-        }
-    }
+/// How long a connection may take to be accepted.
+const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 
-    #[cfg(unix)]
-    fn wait(&mut self, at_most: Duration) -> io::Result<()> {
-        #[cfg(target_os = "linux")]
-        if let Rdma::Verbs(connection) = &mut self.lane.rdma {
-            return connection.wait(at_most).map_err(io::Error::other);
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // what went wrong with it, the next one who flushes is told
+        if let Some(wire) = self.end_record() {
+            wire.push();
         }
-        let Some(stream) = &self.stream else { return Ok(()) };
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut flags = PollFlags::IN;
-        if self.written < self.out.len() {
-            flags |= PollFlags::OUT;
-        }
-        let timeout = Timespec { tv_sec: at_most.as_secs().min(3600) as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
-        match poll(&mut [PollFd::new(stream, flags)], Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(e) => Err(e.into()),
-        }
-    }
-
-    #[cfg(not(unix))]
-    fn wait(&mut self, at_most: Duration) -> io::Result<()> {
-        std::thread::sleep(at_most.min(Duration::from_micros(500)));
-        Ok(())
     }
 }

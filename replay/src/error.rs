@@ -1,7 +1,7 @@
 //! What can go wrong on our side of a conversation: the system's, the peer's, or the user's.
 
 use crate::channel::End;
-use crate::iwarp::OpError;
+use crate::transport::OpError;
 use rdmascope_dissector::wire::smb2::NtStatus;
 use std::io;
 use thiserror::Error;

@@ -3,20 +3,16 @@
 
 use crate::channel::{Channel, Config, Event};
 use crate::error::Result;
-use crate::iwarp::memory::Rights;
 use crate::smb2::server::{Connection, Share};
 use crate::smb2::{ERROR_BODY, Writer, message, reply_header};
-use crate::smbd::{data_header, data_message};
+use crate::smbd::{DATA_OFFSET, data_header, data_message};
+use crate::transport::{Fault as Below, Kind, Request, Rights, StartupFault};
 use rdmascope_dissector::trace::Off;
-use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Tagged, Untagged};
-use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
 use rdmascope_dissector::wire::smb2::header::{Header, flags};
 use rdmascope_dissector::wire::smb2::{Command, NtStatus, read_write};
 use rdmascope_dissector::wire::smbd::{
     BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0, parse_negotiate_request,
 };
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,13 +23,15 @@ pub struct Fault {
     pub name: &'static str,
     /// What is done.
     pub text: &'static str,
+    /// Whether it is below SMB Direct: not every transport can be made to do it ([`crate::transport::Kind::faults_below`]).
+    pub below: bool,
     act: Act,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
-    /// These bytes come in place of the MPA Reply, and nothing follows.
-    Startup(&'static [u8]),
+    /// This answers the connection request, and nothing follows.
+    Startup(StartupFault),
     /// This answers the Negotiate Request, and nothing follows.
     Negotiate(fn(NegotiateResponse) -> Option<Vec<u8>>),
     /// Done once SMB Direct is established; all else is as it should be.
@@ -77,19 +75,22 @@ impl Asked {
     }
 }
 
-/// An MPA Reply, revision 1, with the reject bit.
-const REJECTION: &[u8] = b"MPA ID Rep Frame\x20\x01\0\0";
-
 /// All, in the order of a connection's life.
 pub const FAULTS: &[Fault] =
     &[
-        Fault { name: "silent", text: "accepts the TCP connection and never says a word", act: Act::Startup(&[]) },
-        Fault { name: "reject", text: "refuses in its MPA Reply", act: Act::Startup(REJECTION) },
-        Fault { name: "not-mpa", text: "speaks HTTP in place of MPA", act: Act::Startup(b"HTTP/1.1 400 Bad Request\r\n\r\n") },
-        Fault { name: "no-negotiate", text: "never answers the SMB Direct Negotiate Request", act: Act::Negotiate(|_| None) },
+        Fault {
+            name: "silent",
+            text: "accepts the TCP connection and never says a word",
+            below: true,
+            act: Act::Startup(StartupFault::Silent),
+        },
+        Fault { name: "reject", text: "refuses in its MPA Reply", below: true, act: Act::Startup(StartupFault::Reject) },
+        Fault { name: "not-mpa", text: "speaks HTTP in place of MPA", below: true, act: Act::Startup(StartupFault::OtherProtocol) },
+        Fault { name: "no-negotiate", text: "never answers the SMB Direct Negotiate Request", below: false, act: Act::Negotiate(|_| None) },
         Fault {
             name: "refuse-negotiate",
             text: "answers the Negotiate Request with STATUS_NOT_SUPPORTED",
+            below: false,
             act: Act::Negotiate(|r| {
                 emitted(&NegotiateResponse { negotiated_version: 0, credits_granted: 0, status: NtStatus::NOT_SUPPORTED.0, ..r })
             }),
@@ -97,22 +98,31 @@ pub const FAULTS: &[Fault] =
         Fault {
             name: "short-negotiate",
             text: "answers with a Negotiate Response of 31 bytes",
+            below: false,
             act: Act::Negotiate(|r| emitted(&r).map(|b| b[..31].to_vec())),
         },
         Fault {
             name: "no-credits",
             text: "grants no credits in its Negotiate Response",
+            below: false,
             act: Act::Negotiate(|r| emitted(&NegotiateResponse { credits_granted: 0, ..r })),
         },
         Fault {
             name: "small-fragments",
             text: "offers a MaxFragmentedSize of 65,536",
+            below: false,
             act: Act::Negotiate(|r| emitted(&NegotiateResponse { max_fragmented_size: 65_536, ..r })),
         },
-        Fault { name: "byte-at-a-time", text: "sends every byte in a segment of its own", act: Act::Session(|channel| channel.trickle(1)) },
+        Fault {
+            name: "byte-at-a-time",
+            text: "sends every byte in a segment of its own",
+            below: true,
+            act: Act::Session(|channel| channel.trickle(1)),
+        },
         Fault {
             name: "refuse-credits",
             text: "grants credits when it negotiates, and never again",
+            below: false,
             act: Act::Session(|channel| {
                 if let Some(smbd) = channel.lane().smbd_mut() {
                     smbd.withhold(true);
@@ -122,24 +132,32 @@ pub const FAULTS: &[Fault] =
         Fault {
             name: "grant-too-much",
             text: "grants 65,535 credits twice",
+            below: false,
             act: Act::Session(|channel| {
                 for _ in 0..2 {
                     send(channel, DataTransfer { credits_granted: u16::MAX, data_offset: 0, ..data_header(0, 0) }, &[]);
                 }
             }),
         },
-        Fault { name: "stall", text: "answers keepalives and nothing else", act: Act::Transfer(|_, _| {}) },
-        Fault { name: "deaf", text: "reads and answers nothing, keepalives neither", act: Act::Transfer(|channel, _| channel.ignore()) },
+        Fault { name: "stall", text: "answers keepalives and nothing else", below: false, act: Act::Transfer(|_, _| {}) },
+        Fault {
+            name: "deaf",
+            text: "reads and answers nothing, keepalives neither",
+            below: false,
+            act: Act::Transfer(|channel, _| channel.ignore()),
+        },
         Fault {
             name: "half-close",
             text: "closes its direction of the TCP connection",
+            below: true,
             act: Act::Transfer(|channel, _| drop(channel.half_close())),
         },
         Fault {
             name: "die",
             text: "goes away in the middle of an FPDU",
+            below: true,
             act: Act::Transfer(|channel, _| {
-                channel.lane().rdma().transmit_bytes(&[0, 200, 0x41, 0x43, 0, 0]);
+                channel.lane().transport().fault(Below::Part);
                 channel.flush();
                 channel.abort();
             }),
@@ -147,38 +165,37 @@ pub const FAULTS: &[Fault] =
         Fault {
             name: "garbage",
             text: "sends bytes that are no FPDU",
-            act: Act::Transfer(|channel, _| channel.lane().rdma().transmit_bytes(&[0xa5; 50_000])),
+            below: true,
+            act: Act::Transfer(|channel, _| below(channel, Below::Garbage)),
         },
         Fault {
             name: "bad-crc",
             text: "sends an FPDU with a wrong CRC",
-            act: Act::Transfer(|channel, _| {
-                // 18 bytes of an untagged header, and a CRC that is none
-                let mut fpdu = vec![0, 18, 0x41, 0x43];
-                fpdu.resize(24, 0xee);
-                channel.lane().rdma().transmit_bytes(&fpdu);
-            }),
+            below: true,
+            act: Act::Transfer(|channel, _| below(channel, Below::BadChecksum)),
         },
         Fault {
             name: "wrong-msn",
             text: "skips a message sequence number",
-            act: Act::Transfer(|channel, _| {
-                segment(channel, Opcode::SEND, Buffer::Untagged(Untagged { queue: 0, msn: 0x7fff_ffff, offset: 0 }), &[0; 20]);
-            }),
+            below: true,
+            act: Act::Transfer(|channel, _| below(channel, Below::WrongSequence)),
         },
         Fault {
             name: "bad-lengths",
             text: "sends a DataLength past the end of the message",
+            below: false,
             act: Act::Transfer(|channel, _| send(channel, data_header(4000, 0), &[0; 100])),
         },
         Fault {
             name: "bad-offset",
             text: "sends a DataOffset that is no multiple of 8",
+            below: false,
             act: Act::Transfer(|channel, _| send(channel, DataTransfer { data_offset: 25, ..data_header(99, 0) }, &[0; 100])),
         },
         Fault {
             name: "bad-remaining",
             text: "sends fragments whose RemainingDataLength does not fall",
+            below: false,
             act: Act::Transfer(|channel, _| {
                 for _ in 0..2 {
                     send(channel, DataTransfer { remaining_data_length: 500, ..data_header(100, 0) }, &[0; 100]);
@@ -188,20 +205,23 @@ pub const FAULTS: &[Fault] =
         Fault {
             name: "too-long",
             text: "sends a message longer than the client's MaxReceiveSize",
+            below: false,
             act: Act::Transfer(|channel, _| {
-                // as much as a card sends at a time
-                let length = if channel.is_card() { 12_000 } else { 60_000 };
+                let limit = channel.lane().transport().capabilities().send_max;
+                let length = limit.map_or(60_000, |limit| limit - DATA_OFFSET as u32);
                 send(channel, data_header(length, 0), &vec![0; length as usize]);
             }),
         },
         Fault {
             name: "not-smb2",
             text: "answers with what is no SMB2 message",
+            below: false,
             act: Act::Transfer(|channel, _| drop(channel.send(vec![0x55; 100], None))),
         },
         Fault {
             name: "wrong-signature",
             text: "answers with a signature that is none",
+            below: false,
             act: Act::Transfer(|channel, asked| {
                 let head = Header {
                     flags: flags::RESPONSE | flags::SIGNED,
@@ -214,11 +234,13 @@ pub const FAULTS: &[Fault] =
         Fault {
             name: "wrong-key",
             text: "writes to a key that it was not given",
+            below: false,
             act: Act::Transfer(|channel, asked| write(channel, BufferDescriptorV1 { token: !asked.memory.token, ..asked.memory })),
         },
         Fault {
             name: "out-of-bounds",
             text: "writes or reads past the end of the memory that it was given",
+            below: false,
             act: Act::Transfer(|channel, asked| {
                 let end = asked.memory.offset.wrapping_add(asked.memory.length.into());
                 let memory = BufferDescriptorV1 { offset: end.wrapping_sub(8), ..asked.memory };
@@ -228,6 +250,7 @@ pub const FAULTS: &[Fault] =
         Fault {
             name: "wrong-rights",
             text: "reads memory given for writing, and writes into memory given for reading",
+            below: false,
             act: Act::Transfer(|channel, asked| {
                 if asked.header.command == Command::READ { read(channel, asked.memory) } else { write(channel, asked.memory) }
             }),
@@ -235,11 +258,13 @@ pub const FAULTS: &[Fault] =
         Fault {
             name: "not-given",
             text: "reads memory that it was not given",
+            below: false,
             act: Act::Transfer(|channel, asked| read(channel, BufferDescriptorV1 { token: !asked.memory.token, ..asked.memory })),
         },
         Fault {
             name: "stale-key",
             text: "answers, and writes to the key of before",
+            below: false,
             act: Act::Transfer(|channel, asked| {
                 let _ = channel.send(asked.success(0), Some(asked.memory.token));
                 write(channel, asked.memory);
@@ -248,16 +273,19 @@ pub const FAULTS: &[Fault] =
         Fault {
             name: "wrong-invalidate",
             text: "invalidates a key that it was not given",
+            below: false,
             act: Act::Transfer(|channel, asked| drop(channel.send(asked.success(asked.length), Some(!asked.memory.token)))),
         },
         Fault {
             name: "lie",
             text: "says that all was moved, and moves nothing",
+            below: false,
             act: Act::Transfer(|channel, asked| drop(channel.send(asked.success(asked.length), None))),
         },
         Fault {
             name: "too-much",
             text: "says that more was moved than was asked for",
+            below: false,
             act: Act::Transfer(|channel, asked| drop(channel.send(asked.success(asked.length.saturating_add(1)), None))),
         },
     ];
@@ -268,38 +296,20 @@ impl Fault {
         FAULTS.iter().find(|fault| fault.name == name)
     }
 
-    /// Whether a card can be made to do it: the segments, the stream and its end are its own affair.
-    pub fn works_over_cards(&self) -> bool {
-        let below = ["byte-at-a-time", "half-close", "die", "garbage", "bad-crc", "wrong-msn"];
-        !matches!(self.act, Act::Startup(_)) && !below.contains(&self.name)
+    /// Whether a transport can be made to do it.
+    pub fn works_over(&self, kind: &Kind) -> bool {
+        kind.faults_below || !self.below
     }
 
     /// Serves one connection, with this fault.
     ///
     /// # Errors
-    /// Those of the socket.
-    pub fn serve(&self, mut stream: TcpStream, share: Arc<Share>, config: &Config) -> Result<()> {
+    /// Those of the network.
+    pub fn serve(&self, request: Box<dyn Request>, share: Arc<Share>, config: &Config) -> Result<()> {
         let mut channel = match self.act {
-            Act::Startup(bytes) => {
-                stream.write_all(bytes)?;
-                ignore(&mut stream);
-                return Ok(());
-            }
-            Act::Negotiate(_) => Channel::accept_raw(stream, config)?,
-            _ => Channel::accept(stream, &self.config(config))?,
-        };
-        self.act(&mut channel, share, config)
-    }
-
-    /// Serves one connection that somebody asked a card for, with this fault; where [`Fault::works_over_cards`] says no, as if there were none.
-    ///
-    /// # Errors
-    /// Those of the card.
-    #[cfg(target_os = "linux")]
-    pub fn serve_card(&self, request: rdmascope_verbs::Request, share: Arc<Share>, config: &Config) -> Result<()> {
-        let mut channel = match self.act {
-            Act::Negotiate(_) => Channel::accept_card_raw(request, config, ACCEPT_WITHIN)?,
-            _ => Channel::accept_card(request, &self.config(config), ACCEPT_WITHIN)?,
+            Act::Startup(fault) => return Ok(request.fault(fault)?),
+            Act::Negotiate(_) => Channel::accept_raw(request, config)?,
+            _ => Channel::accept(request, &self.config(config))?,
         };
         self.act(&mut channel, share, config)
     }
@@ -307,11 +317,12 @@ impl Fault {
     /// How the connection is to be, for this fault.
     fn config(&self, config: &Config) -> Config {
         let mut config = config.clone();
-        match self.act {
-            Act::Session(_) => config.smbd.receive_credits = config.smbd.receive_credits.min(4),
-            // what only a CRC shows takes one
-            Act::Transfer(_) => config.iwarp.crc |= matches!(self.name, "bad-crc" | "garbage"),
-            _ => {}
+        if matches!(self.act, Act::Session(_)) {
+            config.smbd.receive_credits = config.smbd.receive_credits.min(4);
+        }
+        // of damaged bytes a receiver can tell by their checksum only
+        if self.below && matches!(self.act, Act::Transfer(_)) {
+            config.transport = config.transport.with_checksums().unwrap_or(config.transport);
         }
         config
     }
@@ -381,17 +392,7 @@ impl Fault {
     }
 }
 
-#[cfg(target_os = "linux")]
-const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 const FOR_EVER: Duration = Duration::from_secs(3600);
-
-/// Reads until the client is gone, and makes nothing of it.
-pub(crate) fn ignore(stream: &mut TcpStream) {
-    let _ = stream.set_nonblocking(false);
-    let mut buffer = [0; 4096];
-    while matches!(stream.read(&mut buffer), Ok(1..)) {}
-    let _ = stream.shutdown(Shutdown::Both);
-}
 
 fn emitted(response: &NegotiateResponse) -> Option<Vec<u8>> {
     let mut out = Vec::new();
@@ -422,12 +423,12 @@ fn send(channel: &mut Channel, header: DataTransfer, bytes: &[u8]) {
 
 /// 16 bytes into the memory described.
 fn write(channel: &mut Channel, to: BufferDescriptorV1) {
-    if channel.is_card() {
-        // what comes of it is what is tried
-        let _ = channel.lane().write(to.token, to.offset, &[0xbd; 16]);
-        return;
-    }
-    segment(channel, Opcode::WRITE, Buffer::Tagged(Tagged { stag: to.token, offset: to.offset }), &[0xbd; 16]);
+    // what comes of it is what is tried
+    let _ = channel.lane().write(to.token, to.offset, &[0xbd; 16]);
+}
+
+fn below(channel: &mut Channel, fault: Below) {
+    channel.lane().transport().fault(fault);
 }
 
 fn read(channel: &mut Channel, from: BufferDescriptorV1) {
@@ -435,14 +436,6 @@ fn read(channel: &mut Channel, from: BufferDescriptorV1) {
         // refused only where the client answers no reads at all, and then it is the client's fault
         let _ = channel.lane().read(sink, 0, from.token, from.offset, 16);
     }
-}
-
-fn segment(channel: &mut Channel, opcode: Opcode, buffer: Buffer, payload: &[u8]) {
-    let tagged = matches!(buffer, Buffer::Tagged(_));
-    let mut bytes = Vec::new();
-    Ddp { control: ddp::Control { flags: if tagged { 0xc1 } else { 0x41 } }, ulp: 0x40 | opcode.0, ulp_word: 0, buffer, payload }
-        .emit(&mut bytes);
-    channel.lane().rdma().transmit_segment(&bytes);
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! What the fuzz targets call: bytes of a peer that means no good, through the whole of one end. None may panic, hang, or write outside of what was
 //! registered.
 
-use crate::channel::{Config, Event, Lane};
-use crate::iwarp::memory::Rights;
-use crate::iwarp::{self, Connection};
+use crate::channel::{Event, Lane};
+use crate::iwarp::{self, Carrier, Connection};
 use crate::smb2::server;
 use crate::smb2::storage::Storage;
 use crate::smbd::data_header;
+use crate::transport::Rights;
 use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Untagged};
 use rdmascope_dissector::wire::iwarp::mpa;
 use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, VERSION_1_0};
@@ -62,8 +62,8 @@ pub fn fuzz_peer(data: &[u8]) {
     let share =
         Arc::new(server::Share { name: "share".into(), storage: Storage::memory(files), writable: true, users: server::Users::Guests });
     let Ok(mut server) = server::Connection::new(share) else { return };
-    let config = Config { iwarp: iwarp::Config { crc: false, ..iwarp::Config::default() }, ..Config::default() };
-    let mut lane = Lane::new(0, &config, false);
+    let config = iwarp::Config { crc: false, ..iwarp::Config::default() };
+    let mut lane = Lane::new(crate::smbd::Config::default(), Box::new(Carrier::new(Connection::responder(0, config))), false);
     lane.handle_bytes(0, b"MPA ID Req Frame\0\x01\0\0");
     let request = NegotiateRequest {
         min_version: VERSION_1_0,

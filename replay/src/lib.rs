@@ -6,10 +6,11 @@ pub mod channel;
 pub mod error;
 pub mod fault;
 pub mod fuzzing;
-pub mod iwarp;
 pub mod probe;
 pub mod script;
 pub mod smb2;
 pub mod smbd;
 pub mod transport;
 pub mod wire;
+
+pub use transport::iwarp;

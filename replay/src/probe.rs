@@ -1,21 +1,17 @@
 //! The conformance probe: cases that an SMB Direct server is put to, by the names of Microsoft's MS-SMBD server suite, so that results can be
 //! compared, and some of our own. Each opens connections of its own; only those that say so write, into a file that they make and remove.
 
-use crate::channel::{Channel, Config, End, Event};
+use crate::channel::{Channel, Config, Event};
 use crate::error::{Error, Result};
-use crate::iwarp::Closed;
-use crate::iwarp::memory::Rights;
 use crate::smb2::Credentials;
 use crate::smb2::client::{Client, Opened, Options, Pending, access, descriptor, disposition};
 use crate::smb2::transform::{self, Crypto};
 use crate::smb2::{Writer, header, message};
 use crate::smbd::{data_header, data_message};
-use crate::transport::Transport;
+use crate::transport::{KINDS, Kind, Rights};
 use crate::wire::Wire;
 use rdmascope_analyzer::keys::{CipherId, Dialect, SigningAlgorithm};
 use rdmascope_dissector::trace::Off;
-use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Tagged, Untagged};
-use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
 use rdmascope_dissector::wire::smb2::negotiate::RdmaTransformId;
 use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, RdmaTransformFixed, TransformType};
 use rdmascope_dissector::wire::smb2::{Command, NtStatus};
@@ -73,18 +69,17 @@ pub struct Case {
     /// Its name in the suite.
     pub name: &'static str,
     /// The section of \[MS-SMBD\], or of the specification that it names.
-    section: &'static str,
+    pub(crate) section: &'static str,
     /// What is tried, and what is to come of it.
     pub text: &'static str,
-    run: fn(&mut Run<'_>) -> Result<Verdict>,
+    /// It takes minutes: it waits for a timer of the server's.
+    pub slow: bool,
+    /// It leaves the server a connection that ends in the middle of negotiation. ksmbd (Linux 7.2) loses a place of its listen backlog with each.
+    pub dies_negotiating: bool,
+    pub(crate) run: fn(&mut Run<'_>) -> Result<Verdict>,
 }
 
 impl Case {
-    /// Whether it takes minutes: it waits for a timer of the server's.
-    pub fn is_slow(&self) -> bool {
-        self.name.contains("IdleConnection_Server") || self.name.contains("CreditServer_Timeout")
-    }
-
     /// Specification and section: `[MS-SMBD] 3.1.5.6`.
     pub fn spec(&self) -> String {
         if self.section.starts_with('[') { self.section.to_owned() } else { format!("[MS-SMBD] {}", self.section) }
@@ -120,42 +115,64 @@ impl Target {
 /// The file that cases write to.
 const SCRATCH: &str = "rdmascope-probe.tmp";
 
-/// All cases, in order.
-pub const CASES: &[Case] = &[
+/// All cases, in order, and behind them those of each transport.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    CASES.iter().chain(KINDS.iter().flat_map(|kind| (kind.cases)()))
+}
+
+/// The transport that a case needs; `None` where any will do.
+fn transport_of(case: &Case) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| (kind.cases)().iter().any(|own| own.name == case.name))
+}
+
+/// The cases that need no particular transport.
+const CASES: &[Case] = &[
     Case {
         name: "BVT_SmbdNegotiate_Basic",
         section: "3.1.5.6",
         text: "a Negotiate Request is accepted",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.accepted(request(), 0),
     },
     Case {
         name: "S1_SmbdNegotiate_PreferredSendSize_Zero",
         section: "3.1.5.6",
         text: "PreferredSendSize 0 is accepted",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.accepted(NegotiateRequest { preferred_send_size: 0, ..request() }, 0),
     },
     Case {
         name: "S1_SmbdNegotiate_PreferredSendSize_LessThan128",
         section: "3.1.5.6",
         text: "PreferredSendSize 127 is accepted",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.accepted(NegotiateRequest { preferred_send_size: 127, ..request() }, 0),
     },
     Case {
         name: "S1_SmbdNegotiate_PreferredSendSize_UInt32Max",
         section: "3.1.5.6",
         text: "PreferredSendSize 0xffffffff is accepted",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.accepted(NegotiateRequest { preferred_send_size: u32::MAX, ..request() }, 0),
     },
     Case {
         name: "S1_SmbdNegotiate_Redundancy",
         section: "3.1.5.6",
         text: "492 bytes behind the Negotiate Request are ignored",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.accepted(request(), 492),
     },
     Case {
         name: "SmbdNegotiate_DisconnectAfterNegotiate",
         section: "3.1.7.1",
         text: "the server serves on after a client went away",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             let (channel, _) = r.negotiated(request())?;
             drop(channel);
@@ -166,6 +183,8 @@ pub const CASES: &[Case] = &[
         name: "SmbdNegotiate_UncompletedMessage",
         section: "3.1.5.6",
         text: "a Negotiate Request of 19 bytes ends the connection",
+        slow: false,
+        dies_negotiating: true,
         run: |r| {
             let mut bytes = encoded(&request());
             bytes.truncate(19);
@@ -178,48 +197,64 @@ pub const CASES: &[Case] = &[
         name: "SmbdNegotiate_NegativeParameter_MinVersion",
         section: "3.1.5.6",
         text: "MinVersion 0x0101 is answered with STATUS_NOT_SUPPORTED",
+        slow: false,
+        dies_negotiating: true,
         run: |r| r.unsupported(NegotiateRequest { min_version: 0x0101, max_version: 0x0101, ..request() }),
     },
     Case {
         name: "SmbdNegotiate_NegativeParameter_MaxVersion",
         section: "3.1.5.6",
         text: "MaxVersion 0x00ff is answered with STATUS_NOT_SUPPORTED",
+        slow: false,
+        dies_negotiating: true,
         run: |r| r.unsupported(NegotiateRequest { min_version: 0x00ff, max_version: 0x00ff, ..request() }),
     },
     Case {
         name: "SmbdNegotiate_NegativeParameter_CreditsRequested",
         section: "3.1.5.6",
         text: "CreditsRequested 0 ends the connection",
+        slow: false,
+        dies_negotiating: true,
         run: |r| r.refused(NegotiateRequest { credits_requested: 0, ..request() }),
     },
     Case {
         name: "SmbdNegotiate_NegativeParameter_MaxReceiveSize",
         section: "3.1.5.6",
         text: "MaxReceiveSize 127 ends the connection",
+        slow: false,
+        dies_negotiating: true,
         run: |r| r.refused(NegotiateRequest { max_receive_size: 127, ..request() }),
     },
     Case {
         name: "SmbdNegotiate_NegativeParameter_MaxFragmentedSize",
         section: "3.1.5.6",
         text: "MaxFragmentedSize 131071 ends the connection",
+        slow: false,
+        dies_negotiating: true,
         run: |r| r.refused(NegotiateRequest { max_fragmented_size: 131_071, ..request() }),
     },
     Case {
         name: "SmbdNegotiate_LeastMaxReceiveSize",
         section: "3.1.5.6",
         text: "MaxReceiveSize 128, the least, is accepted",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.accepted(NegotiateRequest { max_receive_size: 128, ..request() }, 0),
     },
     Case {
         name: "SmbdNegotiate_LeastMaxFragmentedSize",
         section: "3.1.5.6",
         text: "MaxFragmentedSize 131072, the least, is accepted",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.accepted(NegotiateRequest { max_fragmented_size: 131_072, ..request() }, 0),
     },
     Case {
         name: "SmbdNegotiate_NegotiationTimer",
         section: "3.1.2.1",
         text: "3 s without a Negotiate Request are borne",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             let mut channel = r.connect()?;
             match next(&mut channel, Duration::from_secs(3))? {
@@ -232,6 +267,8 @@ pub const CASES: &[Case] = &[
         name: "SmbdNegotiate_NegotiationTimer_Timeout",
         section: "3.1.6.1",
         text: "without a Negotiate Request the connection ends after 5 s",
+        slow: false,
+        dies_negotiating: true,
         run: |r| {
             let mut channel = r.connect()?;
             closed(&mut channel)
@@ -241,72 +278,96 @@ pub const CASES: &[Case] = &[
         name: "BVT_SmbdDataTransfer_Basic_SendSmallBytesOfData",
         section: "3.1.5.8",
         text: "an SMB2 message in one piece is answered",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.segments(|message| vec![message.len()], 0),
     },
     Case {
         name: "BVT_SmbdDataTransfer_Basic_SendModerateBytesData",
         section: "3.1.5.8",
         text: "an SMB2 message in segments of 32 bytes is answered",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.segments(|message| vec![32; message.len().div_ceil(32)], 0),
     },
     Case {
         name: "SmbdDataTransfer_VariableLengthSegment",
         section: "3.1.5.8",
         text: "an SMB2 message in segments of growing length is answered",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.segments(|_| (1..20).collect(), 0),
     },
     Case {
         name: "SmbdDataTransfer_SmallLengthSegment",
         section: "3.1.5.8",
         text: "an SMB2 message byte by byte is answered",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.segments(|message| vec![1; message.len()], 0),
     },
     Case {
         name: "SmbdDataTransfer_Redundancy",
         section: "3.1.5.8",
         text: "bytes behind the data are ignored",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.segments(|message| vec![message.len()], 100),
     },
     Case {
         name: "SmbdDataTransfer_ReceiveMaxReceiveSize",
         section: "3.1.5.8",
         text: "a message as long as MaxReceiveSize is answered",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.segments(|message| vec![message.len()], usize::MAX),
     },
     Case {
         name: "SmbdDataTransfer_UncompletedMessage",
         section: "3.1.5.8",
         text: "a data transfer message of 19 bytes ends the connection",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.broken(|header, _| *header, 19),
     },
     Case {
         name: "SmbdDataTransfer_NegativeParameter_DataOffset_Against8ByteAligned",
         section: "3.1.5.8",
         text: "a DataOffset that is no multiple of 8 ends the connection",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.broken(|h, _| DataTransfer { data_offset: 25, data_length: h.data_length - 1, ..*h }, usize::MAX),
     },
     Case {
         name: "SmbdDataTransfer_NegativeParameter_DataOffset_AgainstMessageLength",
         section: "3.1.5.8",
         text: "a DataOffset behind the message ends the connection",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.broken(|h, _| DataTransfer { data_offset: 4096, ..*h }, usize::MAX),
     },
     Case {
         name: "SmbdDataTransfer_NegativeParameter_DataLength_AgainstMessageLength",
         section: "3.1.5.8",
         text: "a DataLength past the message ends the connection",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.broken(|h, _| DataTransfer { data_length: h.data_length + 1, ..*h }, usize::MAX),
     },
     Case {
         name: "SmbdDataTransfer_NegativeParameter_DataLength_AgainstMaxFragmentedSize",
         section: "3.1.5.8",
         text: "more than MaxFragmentedSize ends the connection",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.broken(|h, agreed| DataTransfer { remaining_data_length: agreed.max_fragmented_size, ..*h }, usize::MAX),
     },
     Case {
         name: "SmbdDataTransfer_IdleConnection_Client",
         section: "3.1.5.8",
         text: "SMB_DIRECT_RESPONSE_REQUESTED is answered within 5 s",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             let (mut channel, _) = r.negotiated(request())?;
             let mut bytes = Vec::new();
@@ -323,6 +384,8 @@ pub const CASES: &[Case] = &[
         name: "SmbdNegotiate_SecondRequest",
         section: "3.1.5.8",
         text: "a second Negotiate Request, which is a data transfer message that makes no sense, does not stop the server",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             let (mut channel, _) = r.negotiated(request())?;
             send(&mut channel, encoded(&request()));
@@ -335,18 +398,24 @@ pub const CASES: &[Case] = &[
         name: "SmbdDataTransfer_NegativeParameter_RemainingDataLength_Greater",
         section: "3.1.5.8",
         text: "a second fragment with a greater RemainingDataLength than the first left ends the connection",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.fragments(60, 10),
     },
     Case {
         name: "SmbdDataTransfer_NegativeParameter_RemainingDataLength_Less",
         section: "3.1.5.8",
         text: "a second fragment with a smaller RemainingDataLength than the first left ends the connection",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.fragments(60, -10),
     },
     Case {
         name: "SmbdDataTransfer_InterleavedMessage",
         section: "3.1.5.8",
         text: "a whole message between the fragments of another ends the connection",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             let (mut channel, _) = r.negotiated(request())?;
             let whole = smb2_negotiate();
@@ -361,6 +430,8 @@ pub const CASES: &[Case] = &[
         name: "SmbdDataTransfer_IdleConnection_Server",
         section: "3.1.6.2",
         text: "a silent client is asked for a response",
+        slow: true,
+        dies_negotiating: false,
         run: |r| {
             let (mut channel, _) = r.negotiated(request())?;
             grant(&mut channel, CREDITS, 0);
@@ -375,6 +446,8 @@ pub const CASES: &[Case] = &[
         name: "SmbdDataTransfer_IdleConnection_Server_Timeout",
         section: "3.1.6.2",
         text: "a client that does not answer when asked is let go within seconds",
+        slow: true,
+        dies_negotiating: false,
         run: |r| {
             let (mut channel, _) = r.negotiated(request())?;
             grant(&mut channel, CREDITS, 0);
@@ -389,12 +462,16 @@ pub const CASES: &[Case] = &[
         name: "BVT_SmbdCreditMgmt_OperationWithMinimumCredits",
         section: "3.1.5.9",
         text: "CreditsRequested 1: an SMB2 message in one piece is answered",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.segments_with(NegotiateRequest { credits_requested: 1, ..request() }, |message| vec![message.len()], 0),
     },
     Case {
         name: "SmbdCreditMgmt_OperationWithLimitedCredits",
         section: "3.1.5.9",
         text: "CreditsRequested 10: an SMB2 message in segments of 16 bytes is answered",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.segments_with(NegotiateRequest { credits_requested: 10, ..request() }, |message| vec![16; message.len().div_ceil(16)], 0)
         },
@@ -403,12 +480,16 @@ pub const CASES: &[Case] = &[
         name: "SmbdCreditMgmt_ConsumeAllSendCredits",
         section: "3.1.5.9",
         text: "CreditsRequested 8, and many more segments than that: the server grants as they are used up",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.segments_with(NegotiateRequest { credits_requested: 8, ..request() }, |message| vec![1; message.len()], 0),
     },
     Case {
         name: "SmbdCreditMgmt_ConsumeAllReceiveCredits",
         section: "3.1.5.1",
         text: "granted 4 credits, the server sends 4 messages at most, and goes on when it is granted more",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             let (mut channel, _) = r.negotiated(request())?;
             for n in 0..12 {
@@ -437,6 +518,8 @@ pub const CASES: &[Case] = &[
         name: "SmbdCreditMgmt_ConsumeAllCreditServer_Timeout",
         section: "3.1.6.2",
         text: "a server that has an answer and is granted no credits to send it ends the connection within 150 s (Windows: 5 s)",
+        slow: true,
+        dies_negotiating: false,
         run: |r| {
             // so little fits into a message that the answer to NEGOTIATE takes more of them than are granted
             let request = NegotiateRequest { max_receive_size: 136, ..request() };
@@ -460,12 +543,16 @@ pub const CASES: &[Case] = &[
         name: "SmbdCreditMgmt_NegativeParameter_CreditRequested",
         section: "3.1.5.8",
         text: "a data transfer message with CreditsRequested 0 ends the connection",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.broken(|h, _| DataTransfer { credits_requested: 0, ..*h }, usize::MAX),
     },
     Case {
         name: "SmbdCreditMgmt_GrantsOverflow",
         section: "3.1.5.8",
         text: "65,535 credits granted three times do not stop the server",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             let (mut channel, _) = r.negotiated(request())?;
             for _ in 0..3 {
@@ -480,6 +567,8 @@ pub const CASES: &[Case] = &[
         name: "SmbdCreditMgmt_SendWithoutCredit",
         section: "3.1.5.1",
         text: "600 messages that nobody granted credits for do not stop the server",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             let (mut channel, _) = r.negotiated(request())?;
             for _ in 0..600 {
@@ -494,6 +583,8 @@ pub const CASES: &[Case] = &[
         name: "BVT_Smb2OverRdmaChannel_ReadLargeFile",
         section: "3.1.4.5",
         text: "a READ over RDMA brings what a READ inside of the messages brings",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.with_file(Dialect::SMB_3_1_1, false, |_, client, file| {
                 let length = r_length(client, file);
@@ -511,12 +602,16 @@ pub const CASES: &[Case] = &[
         name: "BVT_Smb2OverRdmaChannel_WriteLargeFile",
         section: "3.1.4.6",
         text: "what a WRITE over RDMA wrote is read back (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.with_file(Dialect::SMB_3_1_1, true, |_, client, file| written_back(client, file, 1 << 20, 1)),
     },
     Case {
         name: "Smb2OverRdmaChannel_ReadMultipleOperation",
         section: "3.1.4.5",
         text: "eight READs over RDMA at once are answered",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.with_file(Dialect::SMB_3_1_1, false, |_, client, file| {
                 let length = r_length(client, file).min(65_536);
@@ -535,6 +630,8 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannel_StalledReceiver",
         section: "3.1.4.5",
         text: "sixteen READs over RDMA, of which nothing is taken for 2 s, are answered",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.with_file(Dialect::SMB_3_1_1, false, |_, client, file| {
                 let length = r_length(client, file);
@@ -555,12 +652,16 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannel_WriteMultipleOperation",
         section: "3.1.4.6",
         text: "what eight WRITEs over RDMA at once wrote is read back (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.with_file(Dialect::SMB_3_1_1, true, |_, client, file| written_back(client, file, 65_536, 8)),
     },
     Case {
         name: "Smb2OverRdmaChannel_ReadWriteMultipleBufferDescriptorList",
         section: "2.2.3.1",
         text: "a READ is put into two pieces of memory, as they are described",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.with_file(Dialect::SMB_3_1_1, false, |_, client, file| {
                 let length = r_length(client, file).min(65_536) & !1;
@@ -583,24 +684,32 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_Offset",
         section: "3.1.4.5",
         text: "memory described 1 MiB from where it is: the READ fails, and the server serves on",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.wrong_descriptor(|d| BufferDescriptorV1 { offset: d.offset.wrapping_add(1 << 20), ..d }),
     },
     Case {
         name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_Length",
         section: "3.1.4.5",
         text: "less memory described than is read: the READ fails, and the server serves on",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.wrong_descriptor(|d| BufferDescriptorV1 { length: d.length / 2, ..d }),
     },
     Case {
         name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_Token",
         section: "3.1.4.5",
         text: "a token that is none: the READ fails, and the server serves on",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.wrong_descriptor(|d| BufferDescriptorV1 { token: !d.token, ..d }),
     },
     Case {
         name: "Smb2OverRdmaChannel_InvalidBufferDescriptor_DeregisteredBuffer",
         section: "3.1.4.5",
         text: "memory that is registered no more: the READ fails, and the server serves on",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.failing_read(|client, file, length| {
                 let memory = client.channel().lane().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
@@ -613,126 +722,168 @@ pub const CASES: &[Case] = &[
         name: "BVT_SMB2OverRdma_SMB302_Read_RemoteInvalidation",
         section: "3.1.4.2",
         text: "dialect 3.0.2: a READ with SMB2_CHANNEL_RDMA_V1_INVALIDATE is answered with Send with Invalidate",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0_2, false, RdmaChannel::RDMA_V1_INVALIDATE, true),
     },
     Case {
         name: "BVT_SMB2OverRdma_SMB302_Write_RemoteInvalidation",
         section: "3.1.4.2",
         text: "dialect 3.0.2: a WRITE with SMB2_CHANNEL_RDMA_V1_INVALIDATE is answered with Send with Invalidate (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0_2, true, RdmaChannel::RDMA_V1_INVALIDATE, true),
     },
     Case {
         name: "SMB2OverRdma_SMB302_Read_NoRemoteInvalidation",
         section: "3.1.4.2",
         text: "dialect 3.0.2: a READ with SMB2_CHANNEL_RDMA_V1 is answered with a plain Send",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0_2, false, RdmaChannel::RDMA_V1, false),
     },
     Case {
         name: "SMB2OverRdma_SMB302_Write_NoRemoteInvalidation",
         section: "3.1.4.2",
         text: "dialect 3.0.2: a WRITE with SMB2_CHANNEL_RDMA_V1 is answered with a plain Send (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0_2, true, RdmaChannel::RDMA_V1, false),
     },
     Case {
         name: "SMB2OverRdma_SMB300_Read_RemoteInvalidation",
         section: "3.1.4.2",
         text: "dialect 3.0 knows no invalidation: a READ that asks for it is answered with a plain Send",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0, false, RdmaChannel::RDMA_V1_INVALIDATE, false),
     },
     Case {
         name: "SMB2OverRdma_SMB300_Write_RemoteInvalidation",
         section: "3.1.4.2",
         text: "dialect 3.0 knows no invalidation: a WRITE that asks for it is answered with a plain Send (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.invalidation(Dialect::SMB_3_0, true, RdmaChannel::RDMA_V1_INVALIDATE, false),
     },
     Case {
         name: "BVT_Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES128CCM",
         section: "[MS-SMB2] 3.3.5.12",
         text: "what a READ moves over RDMA is encrypted with AES-128-CCM",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_128_CCM), 1),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES128GCM",
         section: "[MS-SMB2] 3.3.5.12",
         text: "what a READ moves over RDMA is encrypted with AES-128-GCM",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_128_GCM), 1),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES256CCM",
         section: "[MS-SMB2] 3.3.5.12",
         text: "what a READ moves over RDMA is encrypted with AES-256-CCM",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_256_CCM), 1),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_ReadLargeFile_AES256GCM",
         section: "[MS-SMB2] 3.3.5.12",
         text: "what a READ moves over RDMA is encrypted with AES-256-GCM",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_256_GCM), 1),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_ReadMultipleOperation",
         section: "[MS-SMB2] 3.3.5.12",
         text: "eight READs at once, encrypted",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_read(encrypted(CipherId::AES_128_CCM), 8),
     },
     Case {
         name: "BVT_Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES128CCM",
         section: "[MS-SMB2] 3.3.5.13",
         text: "what a WRITE moves over RDMA, encrypted with AES-128-CCM, is read back (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_128_CCM), 1),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES128GCM",
         section: "[MS-SMB2] 3.3.5.13",
         text: "what a WRITE moves over RDMA, encrypted with AES-128-GCM, is read back (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_128_GCM), 1),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES256CCM",
         section: "[MS-SMB2] 3.3.5.13",
         text: "what a WRITE moves over RDMA, encrypted with AES-256-CCM, is read back (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_256_CCM), 1),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_AES256GCM",
         section: "[MS-SMB2] 3.3.5.13",
         text: "what a WRITE moves over RDMA, encrypted with AES-256-GCM, is read back (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_256_GCM), 1),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteMultipleOperation",
         section: "[MS-SMB2] 3.3.5.13",
         text: "eight WRITEs at once, encrypted, are read back (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_write(encrypted(CipherId::AES_128_CCM), 8),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Signing_ReadLargeFile_AES_GMAC",
         section: "[MS-SMB2] 3.3.5.12",
         text: "what a READ moves over RDMA is signed with AES-GMAC",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_read(signed(SigningAlgorithm::AES_GMAC), 1),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Signing_ReadLargeFile_AES_CMAC",
         section: "[MS-SMB2] 3.3.5.12",
         text: "what a READ moves over RDMA is signed with AES-CMAC",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_read(signed(SigningAlgorithm::AES_CMAC), 1),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_AES_GMAC",
         section: "[MS-SMB2] 3.3.5.13",
         text: "what a WRITE moves over RDMA, signed with AES-GMAC, is read back (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_write(signed(SigningAlgorithm::AES_GMAC), 1),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_AES_CMAC",
         section: "[MS-SMB2] 3.3.5.13",
         text: "what a WRITE moves over RDMA, signed with AES-CMAC, is read back (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.transformed_write(signed(SigningAlgorithm::AES_CMAC), 1),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NoTransformIds_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "an encrypted WRITE with an RDMA transform that was not agreed on is refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.refused_transform(
                 Options { transforms: Vec::new(), ..encrypted(CipherId::AES_128_CCM) },
@@ -746,12 +897,16 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_ZeroTransformCount_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "TransformCount 0 is refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, no_count),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_MultipleEncryptionStructure_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "two transforms of encryption are refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |c, d| {
                 transform::emit(RdmaChannel::RDMA_V1, &[c.clone(), c], d)
@@ -762,6 +917,8 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_EncryptionAndSigningStructure_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a transform of encryption and one of signing are refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.refused_transform(
                 Options { transforms: vec![RdmaTransformId::SIGNING, RdmaTransformId::ENCRYPTION], ..encrypted(CipherId::AES_128_CCM) },
@@ -778,12 +935,16 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_BufferNotAligned_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "descriptors that do not begin at a multiple of 8 are refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, not_aligned),
     },
     Case {
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_SignatureLength_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a signature of 17 bytes is refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
                 c.signature.push(0);
@@ -795,6 +956,8 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NonceLength_CCM_10_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a nonce of 10 bytes for AES-CCM is refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
                 c.nonce.truncate(10);
@@ -806,6 +969,8 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NonceLength_CCM_12_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a nonce of 12 bytes for AES-CCM is refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.refused_transform(encrypted(CipherId::AES_128_CCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
                 c.nonce.push(0);
@@ -817,6 +982,8 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NonceLength_GCM_11_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a nonce of 11 bytes for AES-GCM is refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
                 c.nonce.truncate(11);
@@ -828,6 +995,8 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Encryption_WriteLargeFile_NonceLength_GCM_13_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a nonce of 13 bytes for AES-GCM is refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.refused_transform(encrypted(CipherId::AES_128_GCM), TransformType::ENCRYPTION, NtStatus::INVALID_PARAMETER, |mut c, d| {
                 c.nonce.push(0);
@@ -839,6 +1008,8 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_FlagsSignedNotSet_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a transform of signing in a WRITE that is encrypted and not signed is refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.refused_transform(
                 Options { encrypt: true, ..signed(SigningAlgorithm::AES_GMAC) },
@@ -852,6 +1023,8 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_SigningStructure_EncryptionId_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a transform of signing, where encryption alone was agreed on, is refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.refused_transform(
                 Options { transforms: vec![RdmaTransformId::ENCRYPTION], ..signed(SigningAlgorithm::AES_GMAC) },
@@ -865,6 +1038,8 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_InvalidSignature_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a WRITE of data with another signature is refused with STATUS_INVALID_SIGNATURE (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.refused_transform(signed(SigningAlgorithm::AES_CMAC), TransformType::SIGNING, NtStatus::INVALID_SIGNATURE, |mut c, d| {
                 c.signature[3] ^= 0x55;
@@ -876,6 +1051,8 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_NoTransformIds_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "a signed WRITE with an RDMA transform that was not agreed on is refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| {
             r.refused_transform(
                 Options { transforms: Vec::new(), ..signed(SigningAlgorithm::AES_GMAC) },
@@ -889,107 +1066,9 @@ pub const CASES: &[Case] = &[
         name: "Smb2OverRdmaChannelTransform_Signing_WriteLargeFile_ZeroTransformCount_Fails",
         section: "[MS-SMB2] 3.3.5.13",
         text: "TransformCount 0 in a signed WRITE is refused with STATUS_INVALID_PARAMETER (writes)",
+        slow: false,
+        dies_negotiating: false,
         run: |r| r.refused_transform(signed(SigningAlgorithm::AES_CMAC), TransformType::SIGNING, NtStatus::INVALID_PARAMETER, no_count),
-    },
-    Case {
-        name: "Iwarp_Revision1",
-        section: "6.1",
-        text: "MPA revision 1 is spoken, or refused in the MPA Reply",
-        run: |r| r.iwarp(|c| c.revision = 1),
-    },
-    Case { name: "Iwarp_Crc", section: "6.1", text: "MPA with CRC", run: |r| r.iwarp(|c| c.crc = true) },
-    Case { name: "Iwarp_NoCrc", section: "6.1", text: "MPA without asking for CRC", run: |r| r.iwarp(|c| c.crc = false) },
-    Case {
-        name: "Iwarp_Markers",
-        section: "6.1",
-        text: "MPA markers are sent where they are asked for, or refused in the MPA Reply",
-        run: |r| r.iwarp(|c| c.markers = true),
-    },
-    Case {
-        name: "Iwarp_NoReadDepths",
-        section: "6.1",
-        text: "IRD and ORD of 0 are borne, or refused in the MPA Reply",
-        run: |r| r.iwarp(|c| (c.ird, c.ord) = (0, 0)),
-    },
-    Case {
-        name: "Iwarp_ByteAtATime",
-        section: "6.1",
-        text: "every byte in a TCP segment of its own",
-        run: |r| {
-            let mut channel = r.connect()?;
-            channel.trickle(1);
-            r.accepted_on(channel, &encoded(&request()))
-        },
-    },
-    Case {
-        name: "Iwarp_HalfClose",
-        section: "3.1.7.1",
-        text: "a client that closes its direction only does not stop the server",
-        run: |r| {
-            let (mut channel, _) = r.negotiated(request())?;
-            channel.half_close()?;
-            let _ = next(&mut channel, Duration::from_secs(1))?;
-            drop(channel);
-            r.serves_on()
-        },
-    },
-    Case {
-        name: "Iwarp_BadCrc",
-        section: "6.1",
-        text: "an FPDU with a wrong CRC ends the connection",
-        run: |r| {
-            r.bad_stream(|channel| {
-                let mut fpdu = vec![0, 18, 0x41, 0x43];
-                fpdu.resize(24, 0xee);
-                channel.lane().rdma().transmit_bytes(&fpdu);
-            })
-        },
-    },
-    Case {
-        name: "Iwarp_WrongMsn",
-        section: "6.1",
-        text: "a Send with a message sequence number that is not its turn ends the connection",
-        run: |r| r.bad_stream(|channel| segment(channel, Opcode::SEND, Buffer::Untagged(Untagged { queue: 0, msn: 77, offset: 0 }))),
-    },
-    Case {
-        name: "Iwarp_OverlappingSegments",
-        section: "6.1",
-        text: "a segment of a Send that lies over the one before ends the connection",
-        run: |r| {
-            r.bad_stream(|channel| {
-                for offset in [0, 8] {
-                    let buffer = Buffer::Untagged(Untagged { queue: 0, msn: 2, offset });
-                    let mut bytes = Vec::new();
-                    Ddp { control: ddp::Control { flags: 0x01 }, ulp: 0x43, ulp_word: 0, buffer, payload: &[0; 16] }.emit(&mut bytes);
-                    channel.lane().rdma().transmit_segment(&bytes);
-                }
-            })
-        },
-    },
-    Case {
-        name: "Iwarp_ReadResponseToNothing",
-        section: "6.1",
-        text: "an RDMA Read Response that nobody asked for ends the connection",
-        run: |r| r.bad_stream(|channel| segment(channel, Opcode::READ_RESPONSE, Buffer::Tagged(Tagged { stag: 0x1234_5678, offset: 0 }))),
-    },
-    Case {
-        name: "Iwarp_WriteToUnknownKey",
-        section: "6.1",
-        text: "an RDMA Write to a key that was never given ends the connection",
-        run: |r| r.bad_stream(|channel| segment(channel, Opcode::WRITE, Buffer::Tagged(Tagged { stag: 0x1234_5678, offset: 0 }))),
-    },
-    Case {
-        name: "Iwarp_ReadOfUnknownKey",
-        section: "6.1",
-        text: "an RDMA Read of a key that was never given ends the connection",
-        run: |r| {
-            r.bad_stream(|channel| {
-                if let Some(sink) = channel.lane().register(vec![0; 64], Rights::LOCAL) {
-                    // an ORD of 0 leaves nothing to try
-                    let _ = channel.lane().read(sink, 0, 0x1234_5678, 0, 16);
-                }
-            })
-        },
     },
 ];
 
@@ -997,8 +1076,7 @@ pub const CASES: &[Case] = &[
 pub fn matching(pattern: &str) -> Vec<&'static Case> {
     let pattern = pattern.to_lowercase();
     let parts: Vec<&str> = pattern.split('*').collect();
-    CASES
-        .iter()
+    all()
         .filter(|case| {
             let name = case.name.to_lowercase();
             let mut rest = &name[..];
@@ -1013,8 +1091,8 @@ impl Case {
     /// # Errors
     /// Where the server cannot be reached at all.
     pub fn run(&self, target: &Target) -> Result<(Verdict, Vec<u8>)> {
-        if self.name.starts_with("Iwarp_") && !matches!(target.config.transport, Transport::Iwarp) {
-            return Ok((Verdict::NotApplicable("a card makes its own segments".into()), Vec::new()));
+        if let Some(kind) = transport_of(self).filter(|kind| kind.name != target.config.transport.kind().name) {
+            return Ok((Verdict::NotApplicable(format!("it is about --transport {}", kind.name)), Vec::new()));
         }
         let kept = Kept::default();
         let wire = Wire::new(Box::new(kept.clone()), "wire").map_err(io::Error::other)?;
@@ -1046,32 +1124,32 @@ impl Write for Kept {
 }
 
 /// What came next.
-enum Next {
+pub(crate) enum Next {
     Message(Vec<u8>),
     Closed,
     Nothing,
 }
 
-/// A case that runs.
-struct Run<'a> {
-    target: &'a Target,
+/// A case that is run.
+pub(crate) struct Run<'a> {
+    pub(crate) target: &'a Target,
     wire: Wire,
 }
 
 impl Run<'_> {
     /// Lets the server put the connection before away. Linux's ksmbd (6.12) makes two slab caches for each connection; where one is made while the same one of
     /// another connection goes, the kernel refuses it for the sake of its name, and ksmbd then waits for itself and accepts nobody any more.
-    fn breathe(&self) {
+    fn pause(&self) {
         std::thread::sleep(self.target.settle);
     }
 
     /// A connection on which nothing but MPA has passed.
-    fn connect(&mut self) -> Result<Channel> {
+    pub(crate) fn connect(&mut self) -> Result<Channel> {
         self.connect_with(&self.target.config)
     }
 
-    fn connect_with(&mut self, config: &Config) -> Result<Channel> {
-        self.breathe();
+    pub(crate) fn connect_with(&mut self, config: &Config) -> Result<Channel> {
+        self.pause();
         let address = self.target.address;
         let failed = |source| Error::Connect { address: address.to_string(), source };
         let config = Config { wire: Some(self.wire.clone()), ..config.clone() };
@@ -1086,12 +1164,12 @@ impl Run<'_> {
     }
 
     /// A connection on which the request was accepted.
-    fn negotiated(&mut self, request: NegotiateRequest) -> Result<(Channel, NegotiateResponse)> {
+    pub(crate) fn negotiated(&mut self, request: NegotiateRequest) -> Result<(Channel, NegotiateResponse)> {
         let channel = self.connect()?;
         self.negotiated_on(channel, request)
     }
 
-    fn negotiated_on(&mut self, mut channel: Channel, request: NegotiateRequest) -> Result<(Channel, NegotiateResponse)> {
+    pub(crate) fn negotiated_on(&mut self, mut channel: Channel, request: NegotiateRequest) -> Result<(Channel, NegotiateResponse)> {
         send(&mut channel, encoded(&request));
         let Next::Message(bytes) = next(&mut channel, ANSWER_WITHIN)? else {
             return Err(Error::Answer { what: "the Negotiate Request", why: "did not come" });
@@ -1109,7 +1187,7 @@ impl Run<'_> {
         self.accepted_on(channel, &bytes)
     }
 
-    fn accepted_on(&mut self, mut channel: Channel, request: &[u8]) -> Result<Verdict> {
+    pub(crate) fn accepted_on(&mut self, mut channel: Channel, request: &[u8]) -> Result<Verdict> {
         let asked_receive = smbd::parse_negotiate_request(request, &mut Off).map_or(MAX_RECEIVE, |(_, r)| r.max_receive_size);
         send(&mut channel, request.to_vec());
         let bytes = match next(&mut channel, ANSWER_WITHIN)? {
@@ -1155,36 +1233,12 @@ impl Run<'_> {
     }
 
     /// Whether a new client is served, whatever became of another.
-    fn serves_on(&mut self) -> Result<Verdict> {
+    pub(crate) fn serves_on(&mut self) -> Result<Verdict> {
         Ok(match self.accepted(request(), 0) {
             Ok(Verdict::Fail(why)) => Verdict::Fail(format!("the next client is not served: {why}")),
             Ok(other) => other,
             Err(e) => Verdict::Fail(format!("the next client is not served: {e}")),
         })
-    }
-
-    /// A connection with iWARP agreed otherwise; a refusal in the MPA Reply is an answer as well.
-    fn iwarp(&mut self, change: impl FnOnce(&mut crate::iwarp::Config)) -> Result<Verdict> {
-        let mut config = self.target.config.clone();
-        change(&mut config.iwarp);
-        match self.connect_with(&config) {
-            Ok(channel) => self.accepted_on(channel, &encoded(&request())),
-            Err(Error::Ended(End::Rdma(Closed::Rejected))) => Ok(Verdict::NotApplicable("refused in the MPA Reply".into())),
-            Err(e) => Err(e),
-        }
-    }
-
-    /// What breaks a rule of iWARP, behind a negotiation: the connection must end, and the server serve on.
-    fn bad_stream(&mut self, spoil: impl FnOnce(&mut Channel)) -> Result<Verdict> {
-        let mut config = self.target.config.clone();
-        config.iwarp.crc = true;
-        let channel = self.connect_with(&config)?;
-        let (mut channel, _) = self.negotiated_on(channel, request())?;
-        spoil(&mut channel);
-        match closed(&mut channel)? {
-            Verdict::Pass => self.serves_on(),
-            other => Ok(other),
-        }
     }
 
     /// Two fragments of an SMB2 message, the second of which says that `wrong` bytes more are to come than are.
@@ -1206,7 +1260,7 @@ impl Run<'_> {
         let mut config = self.target.config.clone();
         config.smbd.settle = self.target.settle.as_nanos() as i64;
         config.wire = Some(self.wire.clone());
-        self.breathe();
+        self.pause();
         let address = self.target.address;
         let failed = |source| Error::Connect { address: address.to_string(), source };
         let channel = Channel::connect(address, &config, Duration::from_secs(5)).map_err(failed)?;
@@ -1505,7 +1559,7 @@ fn not_aligned(crypto: Crypto, descriptors: &[u8]) -> Vec<u8> {
     info
 }
 
-fn request() -> NegotiateRequest {
+pub(crate) fn request() -> NegotiateRequest {
     NegotiateRequest {
         min_version: VERSION_1_0,
         max_version: VERSION_1_0,
@@ -1518,7 +1572,7 @@ fn request() -> NegotiateRequest {
     }
 }
 
-fn encoded(request: &NegotiateRequest) -> Vec<u8> {
+pub(crate) fn encoded(request: &NegotiateRequest) -> Vec<u8> {
     let mut out = Vec::new();
     request.emit(&mut out);
     out
@@ -1559,14 +1613,6 @@ fn asked(channel: &mut Channel, within: Duration) -> Result<Asked> {
     }
 }
 
-fn segment(channel: &mut Channel, opcode: Opcode, buffer: Buffer) {
-    let tagged = matches!(buffer, Buffer::Tagged(_));
-    let mut bytes = Vec::new();
-    let control = ddp::Control { flags: if tagged { 0xc1 } else { 0x41 } };
-    Ddp { control, ulp: 0x40 | opcode.0, ulp_word: 0, buffer, payload: &[0; 16] }.emit(&mut bytes);
-    channel.lane().rdma().transmit_segment(&bytes);
-}
-
 /// How much of a file one READ may bring.
 fn r_length(client: &mut Client, file: Opened) -> u32 {
     let room = client.channel().lane().smbd().map_or(1 << 20, |s| s.max_read_write_size());
@@ -1602,7 +1648,7 @@ fn send(channel: &mut Channel, bytes: Vec<u8>) {
     channel.lane().send_raw(now, bytes);
 }
 
-fn next(channel: &mut Channel, wait: Duration) -> Result<Next> {
+pub(crate) fn next(channel: &mut Channel, wait: Duration) -> Result<Next> {
     Ok(match channel.poll(wait)? {
         Some(Event::Raw(bytes)) => Next::Message(bytes),
         Some(Event::Closed(_)) => Next::Closed,
@@ -1620,7 +1666,7 @@ fn next_until(channel: &mut Channel, until: Instant) -> Result<Next> {
 }
 
 /// Whether the server closes in time.
-fn closed(channel: &mut Channel) -> Result<Verdict> {
+pub(crate) fn closed(channel: &mut Channel) -> Result<Verdict> {
     let until = Instant::now() + CLOSE_WITHIN;
     loop {
         match next_until(channel, until)? {
@@ -1645,14 +1691,14 @@ mod tests {
 
     #[test]
     fn cases_are_found_by_pattern() {
-        assert_eq!(matching("").len(), CASES.len());
-        assert_eq!(matching("*").len(), CASES.len());
+        assert_eq!(matching("").len(), all().count());
+        assert_eq!(matching("*").len(), all().count());
         assert_eq!(matching("preferredsendsize").len(), 3);
         assert_eq!(matching("NegativeParameter*DataOffset").len(), 2);
         assert!(matching("no such case").is_empty());
-        let mut names: Vec<&str> = CASES.iter().map(|c| c.name).collect();
+        let mut names: Vec<&str> = all().map(|c| c.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), CASES.len());
+        assert_eq!(names.len(), all().count());
     }
 }

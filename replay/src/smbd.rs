@@ -7,7 +7,7 @@
 //! send           ◀── SMB2 messages of any length    poll_event    ──▶ SMB2 messages, put together
 //! ```
 
-use crate::iwarp::Time;
+use crate::transport::Time;
 use rdmascope_analyzer::finding::{Certainty, Rule};
 use rdmascope_analyzer::op::{At, End};
 use rdmascope_analyzer::smbd::link::{Judge, Link, NEGOTIATE_REQUEST_TIMEOUT, NEGOTIATE_RESPONSE_TIMEOUT, Phase, Seen};
@@ -28,7 +28,7 @@ pub const SETTLE: Time = 200_000_000;
 /// Seconds that a peer has to answer a keepalive (\[MS-SMBD\] 3.1.6.2).
 const KEEPALIVE_TIMEOUT: Time = 5 * SECOND;
 /// Where data begins: behind the header, at the next multiple of 8.
-const DATA_OFFSET: usize = 24;
+pub(crate) const DATA_OFFSET: usize = 24;
 /// Breaches kept at most.
 const BREACHES_MAX: usize = 256;
 /// Messages of the upper layer that wait at most, and their bytes: a peer that asks for more and grants nothing is not to fill our memory.
@@ -316,6 +316,11 @@ impl Endpoint {
     /// Whether messages of the upper layer wait for credits.
     pub fn is_waiting(&self) -> bool {
         !self.queue.is_empty()
+    }
+
+    /// Bytes that wait to be sent: messages of the upper layer, those that went in part among them, and Sends that were not fetched.
+    pub fn queued(&self) -> usize {
+        self.queued + self.out.iter().map(|sent| sent.message.len()).sum::<usize>()
     }
 
     /// Credits that we hold.

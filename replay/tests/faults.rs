@@ -4,13 +4,14 @@ use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::error::{Error, Result};
 use rdmascope_replay::fault::{FAULTS, Fault};
-use rdmascope_replay::iwarp::memory::Rights;
+use rdmascope_replay::iwarp::{self, Iwarp};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::smbd::SECOND;
-use std::net::{SocketAddr, TcpListener};
+use rdmascope_replay::transport::Rights;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,12 +27,13 @@ fn peer(fault: &'static Fault) -> SocketAddr {
         writable: true,
         users: Users::Guests,
     });
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    let config = Config::default();
+    let mut listener = config.transport.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.address();
     thread::spawn(move || {
-        let (stream, _) = listener.accept().unwrap();
+        let request = listener.next(PATIENCE).unwrap().unwrap();
         // the client's going away is the end of it
-        let _ = fault.serve(stream, share, &Config::default());
+        let _ = fault.serve(request, share, &config);
     });
     address
 }
@@ -41,7 +43,7 @@ fn session(address: SocketAddr, fault: &str, reads: bool) -> (Result<usize>, boo
     let mut config = Config::default();
     // only what nothing comes to is waited for a short while: on a busy machine all else takes the time that it takes
     if fault == "silent" {
-        config.iwarp.startup_timeout = 2 * SECOND;
+        config = Config::over(Iwarp(iwarp::Config { startup_timeout: 2 * SECOND, ..iwarp::Config::default() }));
     }
     if matches!(fault, "stall" | "deaf") {
         // the verdict on a keepalive comes after 1 + 5 s

@@ -8,16 +8,17 @@ use rdmascope_dissector::wire::smb2::NtStatus;
 use rdmascope_dissector::wire::smb2::negotiate::RdmaTransformId;
 use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
 use rdmascope_replay::channel::{Channel, Config, Event};
+use rdmascope_replay::iwarp::{Carrier, Iwarp};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
-use rdmascope_replay::smb2::server::{Share, Users, serve};
+use rdmascope_replay::smb2::server::{Share, Users};
 use rdmascope_replay::smb2::storage::Storage;
 use sha2::{Digest, Sha256};
+use std::any::Any;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
-use tap::{analyze, kept};
+use tap::{analyze, kept, serving_over};
 
 /// What comes at all comes within this, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,21 +28,13 @@ fn big() -> Vec<u8> {
 }
 
 fn peer(password: Option<&str>, config: Config) -> SocketAddr {
-    let share = Arc::new(Share {
+    let share = Share {
         name: "share".into(),
         storage: Storage::memory([("big.bin".to_owned(), big()), ("hello.txt".to_owned(), b"hello\n".to_vec())]),
         writable: true,
         users: password.map_or(Users::Guests, |password| Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash(password))),
-    });
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (share, config) = (share.clone(), config.clone());
-            std::thread::spawn(move || serve(stream.unwrap(), share, &config));
-        }
-    });
-    address
+    };
+    serving_over(share, &config, "127.0.0.1")
 }
 
 fn session(address: SocketAddr, config: &Config, dialect: Dialect, who: &Credentials, keep: Option<&Path>) -> Client {
@@ -74,7 +67,7 @@ fn a_refusal_that_is_held_back_is_sent() {
 fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
     let folder = tempfile::tempdir().unwrap();
     let user = Credentials::new("user", "secret");
-    let crc_off = Config { iwarp: rdmascope_replay::iwarp::Config { crc: false, revision: 1, ..Default::default() }, ..Config::default() };
+    let crc_off = Config::over(Iwarp(rdmascope_replay::iwarp::Config { crc: false, revision: 1, ..Default::default() }));
     let cases = [
         (Dialect::SMB_3_1_1, Some("secret"), &user, Config::default()),
         (Dialect::SMB_3_0_2, Some("secret"), &user, crc_off),
@@ -226,16 +219,23 @@ fn few_credits_and_small_messages_are_enough() {
 /// Time is up for who waits, however much comes that comes to nothing.
 #[test]
 fn a_peer_that_sends_nothing_for_ever_is_not_listened_to_for_ever() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    let config = Config::default();
+    let mut listener = config.transport.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.address();
     let server = std::thread::spawn(move || {
-        let mut channel = Channel::accept_raw(listener.accept().unwrap().0, &Config::default()).unwrap();
+        let request = listener.next(PATIENCE).unwrap().unwrap();
+        let mut channel = Channel::accept_raw(request, &Config::default()).unwrap();
         while channel.poll(PATIENCE).unwrap() != Some(Event::Connected) {}
         // FPDUs without a segment, until the client has had enough
         loop {
             match channel.poll(Duration::ZERO) {
                 Ok(Some(Event::Closed(_))) | Err(_) => return,
-                Ok(_) => (0..1000).for_each(|_| channel.lane().rdma().transmit_segment(&[])),
+                // no more at a time than the client reads
+                Ok(_) if channel.unsent() > 0 => {}
+                Ok(_) => {
+                    let carrier = (channel.lane().transport() as &mut dyn Any).downcast_mut::<Carrier>().unwrap();
+                    (0..1000).for_each(|_| carrier.connection().transmit_segment(&[]));
+                }
             }
         }
     });

@@ -13,17 +13,17 @@ use rdmascope_dissector::wire::smb2::FileId;
 use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use rdmascope_replay::channel::{Channel, Config, End, Event};
-use rdmascope_replay::probe::{CASES, Target, Verdict};
+use rdmascope_replay::probe::{Target, Verdict, all};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
-use rdmascope_replay::smb2::server::{Share, Users, serve_card};
+use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
-use rdmascope_replay::transport::Transport;
-use rdmascope_verbs::{Ended, Listener, Verbs};
+use rdmascope_replay::transport::Why;
+use rdmascope_replay::transport::verbs::{KIND, Verbs};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tap::{analyze, kept};
+use tap::{analyze, kept, serving_over};
 
 /// What comes at all comes within this, however busy the machine is.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -32,39 +32,27 @@ fn big() -> Vec<u8> {
     (1..=300_000u32).flat_map(|n| format!("{n}\n").into_bytes()).collect()
 }
 
-fn config() -> Option<(Verbs, Config)> {
-    let verbs = Verbs::load_from(common::standin()?).unwrap();
-    Some((verbs, Config { transport: Transport::Verbs(verbs), ..Config::default() }))
+fn config() -> Option<Config> {
+    Some(Config::over(Verbs::from(rdmascope_verbs::Verbs::load_from(common::standin()?).unwrap())))
 }
 
 /// A peer that serves until the test ends.
-fn peer(verbs: Verbs, config: &Config, host: &str) -> SocketAddr {
-    let share = Arc::new(Share {
+fn peer(config: &Config, host: &str) -> SocketAddr {
+    let share = Share {
         name: "share".into(),
         storage: Storage::memory([("big.bin".to_owned(), big())]),
         writable: true,
         users: Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret")),
-    });
-    let mut listener = Listener::bind(verbs, format!("{host}:0").parse().unwrap()).unwrap();
-    let address = listener.address();
-    let config = config.clone();
-    std::thread::spawn(move || {
-        loop {
-            let Some(request) = listener.next(WITHIN).unwrap() else { continue };
-            let (share, config) = (share.clone(), config.clone());
-            std::thread::spawn(move || serve_card(request, share, &config));
-        }
-    });
-    address
+    };
+    serving_over(share, config, host)
 }
 
 #[test]
 fn a_session_reads_and_writes_by_rdma() {
-    let Some((verbs, config)) = config() else { return };
+    let Some(config) = config() else { return };
     for (host, windows) in [("127.0.0.1", true), ("127.0.0.2", false)] {
-        let address = peer(verbs, &config, host);
+        let address = peer(&config, host);
         let channel = Channel::connect(address, &config, WITHIN).unwrap();
-        assert!(channel.is_card());
         let mut client = Client::negotiate(channel, Options::default()).unwrap();
         client.session_setup(&Credentials::new("user", "secret")).unwrap();
         client.tree_connect(host, "share").unwrap();
@@ -95,11 +83,11 @@ fn a_session_reads_and_writes_by_rdma() {
 /// ends tell the same story. What only the server's card did, the client's file has worked out.
 #[test]
 fn what_is_kept_of_a_card_is_clean_and_the_same_at_both_ends() {
-    let Some((verbs, config)) = config() else { return };
+    let Some(config) = config() else { return };
     let folder = tempfile::tempdir().unwrap();
     for (host, device, encrypt) in [("127.0.0.1", "card0", false), ("127.0.0.2", "plain0", false), ("127.0.0.1", "card0", true)] {
         let [ours, theirs] = ["client", "server"].map(|end| folder.path().join(format!("{end}-{device}-{encrypt}.pcapng")));
-        let mut listener = Listener::bind(verbs, format!("{host}:0").parse().unwrap()).unwrap();
+        let mut listener = config.transport.listen(format!("{host}:0").parse().unwrap()).unwrap();
         let address = listener.address();
         let served = Config { wire: Some(kept(&theirs)), ..config.clone() };
         let server = std::thread::spawn(move || {
@@ -109,7 +97,7 @@ fn what_is_kept_of_a_card_is_clean_and_the_same_at_both_ends() {
                 writable: true,
                 users: Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret")),
             };
-            serve_card(listener.next(WITHIN).unwrap().unwrap(), Arc::new(share), &served).unwrap();
+            serve(listener.next(WITHIN).unwrap().unwrap(), Arc::new(share), &served).unwrap();
         });
         let config = Config { wire: Some(kept(&ours)), ..config.clone() };
         let channel = Channel::connect(address, &config, WITHIN).unwrap();
@@ -177,13 +165,13 @@ fn what_is_kept_of_a_card_is_clean_and_the_same_at_both_ends() {
 
 #[test]
 fn a_server_that_goes_away_ends_the_session() {
-    let Some((verbs, config)) = config() else { return };
-    let mut listener = Listener::bind(verbs, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let Some(config) = config() else { return };
+    let mut listener = config.transport.listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.address();
     let other = config.clone();
     let server = std::thread::spawn(move || {
         let request = listener.next(WITHIN).unwrap().unwrap();
-        let mut channel = Channel::accept_card(request, &other, WITHIN).unwrap();
+        let mut channel = Channel::accept(request, &other).unwrap();
         while channel.poll(WITHIN).unwrap() != Some(Event::Established) {}
     });
     let mut channel = Channel::connect(address, &config, WITHIN).unwrap();
@@ -194,14 +182,14 @@ fn a_server_that_goes_away_ends_the_session() {
             break;
         }
     }
-    assert_eq!(last, Some(Event::Closed(End::Card(Ended::ByPeer))));
+    assert!(matches!(&last, Some(Event::Closed(End::Transport(ended))) if ended.why == Why::ByPeer), "{last:?}");
     server.join().unwrap();
 }
 
 /// What a peer can do wrong above the segments it does over a card too, and the client has a clear verdict in time.
 #[test]
 fn faults_above_the_transport_work_over_a_card() {
-    let Some((verbs, config)) = config() else { return };
+    let Some(config) = config() else { return };
     let verdicts = [
         ("no-negotiate", "no answer to the SMB Direct negotiation"),
         ("refuse-negotiate", "refused SMB Direct with status 0xc00000bb"),
@@ -224,14 +212,14 @@ fn faults_above_the_transport_work_over_a_card() {
     });
     for (name, expected) in verdicts {
         let fault = rdmascope_replay::fault::Fault::named(name).unwrap();
-        assert!(fault.works_over_cards(), "{name}");
-        let mut listener = Listener::bind(verbs, "127.0.0.1:0".parse().unwrap()).unwrap();
+        assert!(fault.works_over(&KIND), "{name}");
+        let mut listener = config.transport.listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.address();
         let (share, other) = (share.clone(), config.clone());
         let server = std::thread::spawn(move || {
             let request = listener.next(WITHIN).unwrap().unwrap();
             // the client's going away is the end of it
-            let _ = fault.serve_card(request, share, &other);
+            let _ = fault.serve(request, share, &other);
         });
         let done = || -> rdmascope_replay::error::Result<usize> {
             let channel = Channel::connect(address, &config, WITHIN)?;
@@ -248,12 +236,12 @@ fn faults_above_the_transport_work_over_a_card() {
         assert!(said.contains(expected), "{name}: {said}");
         server.join().unwrap();
     }
-    assert!(["silent", "die", "bad-crc"].iter().all(|name| !rdmascope_replay::fault::Fault::named(name).unwrap().works_over_cards()));
+    assert!(["silent", "die", "bad-crc"].iter().all(|name| !rdmascope_replay::fault::Fault::named(name).unwrap().works_over(&KIND)));
 }
 
 #[test]
 fn nobody_there_is_said_in_one_line() {
-    let Some((_, config)) = config() else { return };
+    let Some(config) = config() else { return };
     let e = Channel::connect("127.0.0.1:9".parse().unwrap(), &config, WITHIN).unwrap_err().to_string();
     assert_eq!(e, "127.0.0.1:9 rejected the connection: invalid service ID: nothing listens on that RDMA port (8)");
 }
@@ -261,13 +249,13 @@ fn nobody_there_is_said_in_one_line() {
 /// The cases that take no waiting, put to our own peer.
 #[test]
 fn the_probe_runs_over_a_card() {
-    let Some((verbs, config)) = config() else { return };
-    let address = peer(verbs, &config, "127.0.0.1");
+    let Some(config) = config() else { return };
+    let address = peer(&config, "127.0.0.1");
     let target = Target { config, writes: true, ..Target::new(address) };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wire.pcapng");
     let mut tried = 0;
-    for case in CASES.iter().filter(|c| !c.name.contains("Timer") && !c.is_slow()) {
+    for case in all().filter(|c| !c.name.contains("Timer") && !c.slow) {
         let (verdict, wire) = case.run(&target).unwrap();
         assert!(!matches!(verdict, Verdict::Fail(_)), "{}: {verdict:?}", case.name);
         if case.name.starts_with("Iwarp_") {

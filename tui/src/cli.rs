@@ -594,7 +594,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "plan")]
     pub(crate) to: Option<String>,
     /// What carries the session
-    #[arg(long, value_name = "TRANSPORT", value_enum, default_value_t = Carrier::Iwarp)]
+    #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
     /// Which connection of the capture, by its number in analyze; without it the one that did most
     #[arg(long, value_name = "N")]
@@ -685,27 +685,24 @@ impl Logon {
     }
 }
 
-/// What carries a session of our own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Carrier {
-    /// iWARP in user space, over TCP: needs no card
-    Iwarp,
-    /// An RDMA card or Soft-RoCE, through libibverbs and librdmacm
-    Verbs,
-}
+/// What carries a session of our own: a row of the transports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Carrier(&'static rdmascope_replay::transport::Kind);
 
 impl Carrier {
     /// Ready to connect.
-    pub(crate) fn transport(self) -> anyhow::Result<rdmascope_replay::transport::Transport> {
-        use rdmascope_replay::transport::Transport;
-        match self {
-            Self::Iwarp => Ok(Transport::Iwarp),
-            #[cfg(target_os = "linux")]
-            Self::Verbs => Ok(Transport::Verbs(rdmascope_verbs::Verbs::load()?)),
-            #[cfg(not(target_os = "linux"))]
-            Self::Verbs => anyhow::bail!("--transport verbs: RDMA cards are used on Linux only"),
-        }
+    pub(crate) fn open(self) -> anyhow::Result<std::sync::Arc<dyn rdmascope_replay::transport::Fabric>> {
+        use anyhow::Context as _;
+        (self.0.open)().with_context(|| format!("--transport {}", self.0.name))
     }
+}
+
+/// The transports by name, each with its line of help.
+fn carrier() -> impl clap::builder::TypedValueParser<Value = Carrier> {
+    use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
+    use rdmascope_replay::transport::{KINDS, Kind};
+    let values = KINDS.iter().map(|kind| PossibleValue::new(kind.name).help(kind.text));
+    PossibleValuesParser::new(values).map(|name| Carrier(Kind::named(&name).unwrap_or(&KINDS[0])))
 }
 
 fn pace(text: &str) -> Result<rdmascope_replay::script::Pace, String> {
@@ -731,7 +728,7 @@ pub(crate) struct Probe {
     #[arg(value_name = "HOST[:PORT]", required_unless_present = "list")]
     pub(crate) host: Option<String>,
     /// What carries the connections
-    #[arg(long, value_name = "TRANSPORT", value_enum, default_value_t = Carrier::Iwarp)]
+    #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
     /// Only show the cases
     #[arg(long)]
@@ -777,7 +774,7 @@ pub(crate) struct Peer {
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5445")]
     pub(crate) listen: std::net::SocketAddr,
     /// What carries the sessions; over verbs, --listen is an address of the card's, or 0.0.0.0 for all cards
-    #[arg(long, value_name = "TRANSPORT", value_enum, default_value_t = Carrier::Iwarp)]
+    #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
     /// Share this folder; without it a few files in memory
     #[arg(long, value_name = "DIR")]

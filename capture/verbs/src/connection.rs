@@ -607,6 +607,20 @@ impl Connection {
         self.abilities.windows
     }
 
+    /// Bytes of Sends and RDMA Writes that wait to be posted, and of RDMA Writes that were posted and not completed.
+    pub fn unsent(&self) -> usize {
+        let waiting = self.waiting.iter().map(|work| match work {
+            Work::Send { message, .. } => message.len(),
+            Work::Write { data, .. } => data.len(),
+            Work::Read { .. } | Work::Bind { .. } => 0,
+        });
+        let posted = self.posted.iter().map(|(_, posted)| match posted {
+            Posted::Write { buffer, .. } => buffer.len(),
+            _ => 0,
+        });
+        waiting.chain(posted).sum()
+    }
+
     /// Whether operations have not come to their end yet.
     pub fn is_busy(&self) -> bool {
         !self.over && (!self.waiting.is_empty() || !self.posted.is_empty())

@@ -7,8 +7,8 @@ use super::transform::{self, Crypto};
 use super::{Credentials, Writer, charge, context, filetime, header, message, utf16};
 use crate::channel::{Channel, Event};
 use crate::error::{Error, Result, random};
-use crate::iwarp::memory::{Handle, Rights};
 use crate::smbd::Endpoint;
+use crate::transport::{Handle, Rights};
 use rdmascope_analyzer::keys::cipher::Cipher;
 use rdmascope_analyzer::keys::derive::{PreauthHash, derive_keys};
 use rdmascope_analyzer::keys::ntlm::{self, Account};
@@ -542,7 +542,7 @@ impl Client {
                 Err(_) => Err(Error::Answer { what: "READ", why: "cannot be read" }),
             };
         };
-        let written = self.channel.lane().rdma().written(memory.key);
+        let written = self.channel.lane().transport().written(memory.key);
         // whatever came of it, the memory is ours again
         let mut data = self.channel.lane().deregister(memory.key).unwrap_or_default();
         let reply = result?;

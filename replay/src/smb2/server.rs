@@ -7,8 +7,7 @@ use super::transform::{self, Crypto};
 use super::{ERROR_BODY, Writer, context, filetime, filetime_of, message, reply_header, utf16};
 use crate::channel::{Channel, Config, Event, Lane};
 use crate::error::{Error, random};
-use crate::iwarp::Time;
-use crate::iwarp::memory::{Handle, Rights};
+use crate::transport::{Handle, Request as Incoming, Rights, Time};
 use rdmascope_analyzer::keys::cipher::{self, Cipher};
 use rdmascope_analyzer::keys::derive::{PreauthHash, derive_keys};
 use rdmascope_analyzer::keys::ntlm::{Authenticate, Challenge, emit_challenge, find};
@@ -22,7 +21,7 @@ use rdmascope_dissector::wire::smb2::spnego::NegState;
 use rdmascope_dissector::wire::smb2::{ChannelInfo, Command, FileId, Framing, NtStatus, create, file, read_write, spnego};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -1232,21 +1231,9 @@ fn info(info_type: u8, class: u8, stat: &Stat, open: &Open, label: &str) -> Opti
 /// Serves one connection until it ends.
 ///
 /// # Errors
-/// Those of the socket.
-pub fn serve(stream: TcpStream, share: Arc<Share>, config: &Config) -> Result<(), Error> {
-    let mut channel = Channel::accept(stream, config)?;
-    serve_channel(&mut channel, share)?;
-    channel.finish()?;
-    Ok(())
-}
-
-/// Serves one connection that somebody asked a card for.
-///
-/// # Errors
-/// Those of the card.
-#[cfg(target_os = "linux")]
-pub fn serve_card(request: rdmascope_verbs::Request, share: Arc<Share>, config: &Config) -> Result<(), Error> {
-    let mut channel = Channel::accept_card(request, config, Duration::from_secs(10))?;
+/// Those of the network.
+pub fn serve(request: Box<dyn Incoming>, share: Arc<Share>, config: &Config) -> Result<(), Error> {
+    let mut channel = Channel::accept(request, config)?;
     serve_channel(&mut channel, share)?;
     channel.finish()?;
     Ok(())

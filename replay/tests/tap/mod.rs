@@ -12,9 +12,10 @@ use rdmascope_replay::channel::Config;
 use rdmascope_replay::smb2::server::{Share, serve};
 use rdmascope_replay::wire::Wire;
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A file for our own wire.
 pub(crate) fn kept(path: &Path) -> Wire {
@@ -23,13 +24,19 @@ pub(crate) fn kept(path: &Path) -> Wire {
 
 /// A peer over loopback that serves until the test ends.
 pub(crate) fn serving(share: Share) -> SocketAddr {
-    let share = Arc::new(share);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    serving_over(share, &Config::default(), "127.0.0.1")
+}
+
+/// The same over any transport, on an address of this host.
+pub(crate) fn serving_over(share: Share, config: &Config, host: &str) -> SocketAddr {
+    let (share, config) = (Arc::new(share), config.clone());
+    let mut listener = config.transport.listen(format!("{host}:0").parse().unwrap()).unwrap();
+    let address = listener.address();
     std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let share = share.clone();
-            std::thread::spawn(move || serve(stream.unwrap(), share, &Config::default()));
+        loop {
+            let Some(request) = listener.next(Duration::from_secs(60)).unwrap() else { continue };
+            let (share, config) = (share.clone(), config.clone());
+            std::thread::spawn(move || serve(request, share, &config));
         }
     });
     address

@@ -18,7 +18,7 @@ const FAILED: u8 = 1;
 
 pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
     let mut cases = matching(args.case.as_deref().unwrap_or(""));
-    cases.retain(|case| args.slow || args.list || !case.is_slow());
+    cases.retain(|case| args.slow || args.list || !case.slow);
     if cases.is_empty() {
         bail!("no case \"{}\"; rdmascope probe --list lists all", args.case.as_deref().unwrap_or_default());
     }
@@ -31,11 +31,11 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         out.finish()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let transport = args.transport.transport()?;
-    let (host, address) = resolve(args.host.as_deref().unwrap_or_default(), transport.port())?;
+    let transport = args.transport.open()?;
+    let (host, address) = resolve(args.host.as_deref().unwrap_or_default(), transport.kind().port)?;
     let target = Target {
         address,
-        config: Config { transport, ..Config::for_soft_iwarp() },
+        config: Config::patient(transport),
         settle: Duration::from_nanos(SETTLE.unsigned_abs()),
         who: args.logon.credentials(&host)?,
         share: args.share.clone(),

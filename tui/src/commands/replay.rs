@@ -43,11 +43,10 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let to = args.to.as_deref().unwrap_or_default();
-    let transport = args.transport.transport()?;
-    let (host, address) = resolve(to, transport.port())?;
+    let transport = args.transport.open()?;
+    let (host, address) = resolve(to, transport.kind().port)?;
     let who = args.logon.credentials(&host)?;
-    let mut config = Config::for_soft_iwarp();
-    config.transport = transport;
+    let mut config = Config::patient(transport);
     if let Some(credits) = args.credits {
         config.smbd.send_credits = credits;
         config.smbd.receive_credits = credits;

@@ -1,24 +1,7 @@
 //! Registered memory: what a peer may read or write, under keys it cannot guess (RFC 5040 5.1, RFC 5042 6.3).
 
+pub use crate::transport::{Handle, Rights};
 use hashbrown::HashMap;
-
-/// What the peer may do with a region.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rights {
-    /// RDMA Read.
-    pub read: bool,
-    /// RDMA Write.
-    pub write: bool,
-}
-
-impl Rights {
-    /// The sink of reads of our own: the peer may do nothing with it but answer.
-    pub const LOCAL: Self = Self { read: false, write: false };
-    /// The peer may read.
-    pub const REMOTE_READ: Self = Self { read: true, write: false };
-    /// The peer may write.
-    pub const REMOTE_WRITE: Self = Self { read: false, write: true };
-}
 
 /// Why an access is refused; the numbers are those of RFC 5041 7.1 and RFC 5040 4.8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,17 +14,6 @@ pub enum Refusal {
     Rights,
     /// The end of the access is past the largest offset.
     Wrap,
-}
-
-/// A region as it is advertised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle {
-    /// Its key: STag on iWARP, R_Key elsewhere.
-    pub key: u32,
-    /// Tagged offset of its first byte.
-    pub offset: u64,
-    /// In bytes.
-    pub length: u32,
 }
 
 #[derive(Debug)]

@@ -14,9 +14,8 @@
 //! The reply of a READ is told after the RDMA Writes that it stands for, and so completions are held until those above have read the
 //! messages that they brought.
 
-use super::{ETHERNET, Wire, addresses, frame, octets, transport_checksum};
-use crate::iwarp::Time;
-use crate::iwarp::memory::Handle;
+use crate::transport::{Handle, Time};
+use crate::wire::{ETHERNET, Wire, addresses, frame, octets, transport_checksum};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::ib::bth::{Bth, Opcode, Part};
 use rdmascope_dissector::wire::ib::cm::{

@@ -1,10 +1,5 @@
-//! What goes over our own connections, kept as a capture. Only its upper half is as it was on the wire: of iWARP in user space the bytes of the
-//! stream, in TCP segments made up around them (`stream`); of a card what it reports, in RoCEv2 packets made up around that (`card`). Each
-//! interface of the file says so.
-
-#[cfg(target_os = "linux")]
-pub(crate) mod card;
-pub(crate) mod stream;
+//! What goes over our own connections, kept as a capture: the file, and the frames that transports make up around what they know. Each interface of
+//! the file says what of it was made up.
 
 use rdmascope_capture::{Error, Interface, PcapngWriter, Record, Section};
 use rdmascope_dissector::frame::LinkType;
@@ -63,7 +58,7 @@ impl Wire {
     }
 
     /// The interface of this name, described where it is new; and the number of a new connection on it.
-    fn open(&self, name: &str, description: &str) -> (u32, u32) {
+    pub(crate) fn open(&self, name: &str, description: &str) -> (u32, u32) {
         let file = &mut *self.lock();
         file.connections += 1;
         let known = file.interfaces.iter().position(|known| known == name);
@@ -78,7 +73,7 @@ impl Wire {
     }
 
     /// A frame at `now`, in ns since 1970.
-    fn frame(&self, interface: u32, now: i64, bytes: &[u8], comments: &[&str]) {
+    pub(crate) fn frame(&self, interface: u32, now: i64, bytes: &[u8], comments: &[&str]) {
         let file = &mut *self.lock();
         let record = Record::new(now, interface, LinkType::ETHERNET, bytes.len() as u32, bytes);
         let done = file.writer.write_with_comments(&record, comments);
@@ -99,31 +94,8 @@ impl File {
     }
 }
 
-/// What records one connection.
-#[derive(Debug)]
-pub(crate) enum Recorder {
-    Stream(stream::Stream),
-    #[cfg(target_os = "linux")]
-    Card(Box<card::Card>),
-}
-
-impl Recorder {
-    /// Hands all that was recorded to the operating system.
-    pub(crate) fn push(&self) {
-        self.wire().push();
-    }
-
-    pub(crate) fn wire(&self) -> &Wire {
-        match self {
-            Self::Stream(stream) => &stream.wire,
-            #[cfg(target_os = "linux")]
-            Self::Card(card) => &card.wire,
-        }
-    }
-}
-
 /// Ours and the peer's address, both of one family.
-fn addresses(us: SocketAddr, peer: SocketAddr) -> [(IpAddr, u16); 2] {
+pub(crate) fn addresses(us: SocketAddr, peer: SocketAddr) -> [(IpAddr, u16); 2] {
     let ends = [us, peer].map(|end| (end.ip().to_canonical(), end.port()));
     if ends[0].0.is_ipv4() == ends[1].0.is_ipv4() {
         return ends;
@@ -135,11 +107,11 @@ fn addresses(us: SocketAddr, peer: SocketAddr) -> [(IpAddr, u16); 2] {
 }
 
 /// Bytes of Ethernet before the IP header.
-const ETHERNET: usize = 14;
+pub(crate) const ETHERNET: usize = 14;
 
 /// An Ethernet frame with an IP packet of `protocol`; `from` is 0 for us and 1 for the peer, whose addresses have one family. The addresses of
 /// Ethernet are made up.
-fn frame(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, id: u16, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, id: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(ETHERNET + 40 + payload.len());
     let mac = |end: usize| [2, 0, 0, 0, 0, end as u8 + 1];
     frame.extend_from_slice(&mac(1 - from));
@@ -169,7 +141,7 @@ fn frame(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, id: u16, payload:
 }
 
 /// As IPv6 has it; an IPv4 address is mapped.
-fn octets(ip: IpAddr) -> [u8; 16] {
+pub(crate) fn octets(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
@@ -177,7 +149,7 @@ fn octets(ip: IpAddr) -> [u8; 16] {
 }
 
 /// The checksum of a segment or datagram of `protocol`, with the pseudo header of its family.
-fn transport_checksum(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, segment: &[u8]) -> u16 {
+pub(crate) fn transport_checksum(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, segment: &[u8]) -> u16 {
     let length = (segment.len() as u32).to_be_bytes();
     let tail = [&length[..], &[0, 0, 0, protocol]].concat();
     match (ends[from].0, ends[1 - from].0) {

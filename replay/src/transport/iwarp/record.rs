@@ -1,6 +1,6 @@
 //! The stream of a TCP connection of ours, in segments made up around it.
 
-use super::{Wire, addresses, frame, transport_checksum};
+use crate::wire::{Wire, addresses, frame, transport_checksum};
 use std::net::{IpAddr, SocketAddr};
 
 /// Bytes of the stream in one frame at most.

@@ -9,10 +9,17 @@
 //!
 //! A violation by the peer ends the connection with a Terminate that names it; nothing outside registered memory is ever written.
 
+mod carrier;
+mod cases;
 mod framing;
 pub mod memory;
+mod record;
 #[cfg(test)]
 mod tests;
+
+pub use carrier::{Carrier, Iwarp, KIND};
+
+pub use crate::transport::{OpError, Time};
 
 use self::framing::{Deframer, Frame};
 use self::memory::{Handle, Refusal, Regions, Rights};
@@ -22,9 +29,6 @@ use rdmascope_dissector::wire::iwarp::mpa;
 use rdmascope_dissector::wire::iwarp::rdmap::{Opcode, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, Quoted, ReadRequest, Terminate};
 use std::collections::VecDeque;
 use thiserror::Error;
-
-/// ns since the Unix epoch by the caller's clock, which must not run backwards.
-pub type Time = i64;
 
 /// How a connection is to be.
 #[derive(Clone, Debug)]
@@ -120,26 +124,6 @@ pub enum Event {
     },
     /// It is over; nothing follows.
     Closed(Closed),
-}
-
-/// A request that cannot be carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum OpError {
-    /// Not established, or over.
-    #[error("the connection is not established")]
-    NotEstablished,
-    /// The peer answers no reads.
-    #[error("the peer answers no RDMA Reads: its IRD is 0")]
-    NoReads,
-    /// The sink is not a region of ours, or too small.
-    #[error("the sink of an RDMA Read is no region of that size")]
-    Sink,
-    /// Too many at a time.
-    #[error("too many operations wait")]
-    Full,
-    /// Longer than a card's buffers.
-    #[error("the message is longer than the buffers for it")]
-    TooLong,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -332,6 +316,11 @@ impl Connection {
     /// Registered memory.
     pub fn memory(&self) -> &Regions {
         &self.memory
+    }
+
+    /// Bytes that were made and not transmitted yet. Answers to reads of the peer are made as they are transmitted.
+    pub fn unsent(&self) -> usize {
+        self.wire.out.len()
     }
 
     /// Bytes wait to be transmitted.

@@ -1,0 +1,7 @@
+//! What moves the bytes of a transport: the only code of this crate that waits.
+
+mod completion;
+mod tcp;
+
+pub use completion::CompletionChannel;
+pub use tcp::{Accepted, TcpAcceptor, TcpDriver};

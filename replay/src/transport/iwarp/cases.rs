@@ -1,0 +1,111 @@
+//! Cases of the probe that need iWARP in user space: what an adapter never sends.
+
+use super::carrier::{Carrier, Iwarp, segment};
+use super::memory::Rights;
+use super::{Config, Connection};
+use crate::channel::{self, Channel, End};
+use crate::error::{Error, Result};
+use crate::probe::{Case, Run, Verdict, closed, encoded, next, request};
+use crate::transport::{Fault, Why};
+use rdmascope_dissector::wire::iwarp::ddp::{Buffer, Tagged, Untagged};
+use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+const fn case(name: &'static str, section: &'static str, text: &'static str, run: fn(&mut Run<'_>) -> Result<Verdict>) -> Case {
+    Case { name, section, text, slow: false, dies_negotiating: false, run }
+}
+
+/// An STag that was never given, or only by chance.
+const UNKNOWN: Tagged = Tagged { stag: 0x1234_5678, offset: 0 };
+
+pub(super) static CASES: &[Case] = &[
+    case("Iwarp_Revision1", "6.1", "MPA revision 1 is spoken, or refused in the MPA Reply", |r| agreed(r, |c| c.revision = 1)),
+    case("Iwarp_Crc", "6.1", "MPA with CRC", |r| agreed(r, |c| c.crc = true)),
+    case("Iwarp_NoCrc", "6.1", "MPA without asking for CRC", |r| agreed(r, |c| c.crc = false)),
+    case("Iwarp_Markers", "6.1", "MPA markers are sent where they are asked for, or refused in the MPA Reply", |r| {
+        agreed(r, |c| c.markers = true)
+    }),
+    case("Iwarp_NoReadDepths", "6.1", "IRD and ORD of 0 are borne, or refused in the MPA Reply", |r| {
+        agreed(r, |c| (c.ird, c.ord) = (0, 0))
+    }),
+    case("Iwarp_ByteAtATime", "6.1", "every byte in a TCP segment of its own", |r| {
+        let mut channel = r.connect()?;
+        channel.trickle(1);
+        r.accepted_on(channel, &encoded(&request()))
+    }),
+    case("Iwarp_HalfClose", "3.1.7.1", "a client that closes its direction only does not stop the server", |r| {
+        let (mut channel, _) = r.negotiated(request())?;
+        channel.half_close()?;
+        let _ = next(&mut channel, Duration::from_secs(1))?;
+        drop(channel);
+        r.serves_on()
+    }),
+    case("Iwarp_BadCrc", "6.1", "an FPDU with a wrong CRC ends the connection", |r| {
+        bad_stream(r, |channel| {
+            channel.lane().transport().fault(Fault::BadChecksum);
+        })
+    }),
+    case("Iwarp_WrongMsn", "6.1", "a Send with a message sequence number that is not its turn ends the connection", |r| {
+        bad_stream(r, |channel| {
+            channel.lane().transport().fault(Fault::WrongSequence);
+        })
+    }),
+    case("Iwarp_OverlappingSegments", "6.1", "a segment of a Send that lies over the one before ends the connection", |r| {
+        bad_stream(r, |channel| {
+            for offset in [0, 8] {
+                let buffer = Buffer::Untagged(Untagged { queue: 0, msn: 2, offset });
+                transmit(channel, &segment(Opcode::SEND, buffer, false, &[0; 16]));
+            }
+        })
+    }),
+    case("Iwarp_ReadResponseToNothing", "6.1", "an RDMA Read Response that nobody asked for ends the connection", |r| {
+        bad_stream(r, |channel| transmit(channel, &segment(Opcode::READ_RESPONSE, Buffer::Tagged(UNKNOWN), true, &[0; 16])))
+    }),
+    case("Iwarp_WriteToUnknownKey", "6.1", "an RDMA Write to a key that was never given ends the connection", |r| {
+        bad_stream(r, |channel| transmit(channel, &segment(Opcode::WRITE, Buffer::Tagged(UNKNOWN), true, &[0; 16])))
+    }),
+    case("Iwarp_ReadOfUnknownKey", "6.1", "an RDMA Read of a key that was never given ends the connection", |r| {
+        bad_stream(r, |channel| {
+            if let Some(sink) = channel.lane().register(vec![0; 64], Rights::LOCAL) {
+                // an ORD of 0 leaves nothing to try
+                let _ = channel.lane().read(sink, 0, UNKNOWN.stag, 0, 16);
+            }
+        })
+    }),
+];
+
+/// A connection with these options changed; a refusal in the MPA Reply is an answer as well.
+fn agreed(r: &mut Run<'_>, change: impl FnOnce(&mut Config)) -> Result<Verdict> {
+    let target = &r.target.config;
+    let mut options = (&*target.transport as &dyn Any).downcast_ref::<Iwarp>().cloned().unwrap_or_default();
+    change(&mut options.0);
+    let config = channel::Config { transport: Arc::new(options), ..target.clone() };
+    match r.connect_with(&config) {
+        Ok(channel) => r.accepted_on(channel, &encoded(&request())),
+        Err(Error::Ended(End::Transport(ended))) if ended.why == Why::Rejected => {
+            Ok(Verdict::NotApplicable("refused in the MPA Reply".into()))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// What breaks a rule of iWARP, behind a negotiation: the connection must end, and the server serve on.
+fn bad_stream(r: &mut Run<'_>, spoil: impl FnOnce(&mut Channel)) -> Result<Verdict> {
+    let mut config = r.target.config.clone();
+    config.transport = config.transport.with_checksums().unwrap_or(config.transport);
+    let channel = r.connect_with(&config)?;
+    let (mut channel, _) = r.negotiated_on(channel, request())?;
+    spoil(&mut channel);
+    match closed(&mut channel)? {
+        Verdict::Pass => r.serves_on(),
+        other => Ok(other),
+    }
+}
+
+fn transmit(channel: &mut Channel, segment: &[u8]) {
+    if let Some(carrier) = (channel.lane().transport() as &mut dyn Any).downcast_mut::<Carrier>() {
+        Connection::transmit_segment(carrier.connection(), segment);
+    }
+}

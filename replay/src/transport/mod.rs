@@ -1,0 +1,491 @@
+//! What carries SMB Direct: one folder and one row of [`KINDS`] each. Nothing above this module knows which transports there are; what differs between
+//! them is data ([`Kind`], [`Capabilities`]).
+//!
+//! | part | what it is |
+//! | --- | --- |
+//! | [`Kind`] | a row: name, default port, how to get a [`Fabric`], and the probe cases that only this transport can run |
+//! | [`Fabric`] | a transport with its options: connects and listens |
+//! | [`Transport`] | one connection, sans-IO: bytes and completions in, bytes and events out, RDMA operations; keeps its own wire |
+//! | [`Driver`] | what moves the bytes of a [`Transport`]: a TCP socket, or the completion channel of an adapter |
+
+pub mod driver;
+pub mod iwarp;
+#[cfg(target_os = "linux")]
+pub mod verbs;
+
+use crate::wire::Wire;
+use std::any::Any;
+use std::fmt::Debug;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use thiserror::Error;
+
+/// All transports, the default first.
+pub static KINDS: &[Kind] = &[
+    iwarp::KIND,
+    #[cfg(target_os = "linux")]
+    verbs::KIND,
+];
+
+/// A transport, as far as it is the same for all of its connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub text: &'static str,
+    /// The port of SMB Direct where none is given.
+    pub port: u16,
+    /// Whether faults below SMB Direct can be made ([`Fault`], [`StartupFault`], and those of a stream).
+    pub faults_below: bool,
+    /// Bytes of private data that a connection request has room for.
+    pub private_data: usize,
+    /// Makes it ready with its default options.
+    pub open: fn() -> io::Result<Arc<dyn Fabric>>,
+    /// Cases of the probe that only this transport can run.
+    pub cases: fn() -> &'static [crate::probe::Case],
+}
+
+impl Kind {
+    /// By name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.name == name)
+    }
+}
+
+/// A transport that is ready, with its options.
+pub trait Fabric: Any + Debug + Send + Sync {
+    /// Its row.
+    fn kind(&self) -> &'static Kind;
+
+    /// Connects to `address`.
+    ///
+    /// # Errors
+    /// Those of the system, and where the wire is to be kept and cannot be.
+    fn connect(&self, address: SocketAddr, setup: &Setup) -> io::Result<Opened>;
+
+    /// Listens on `address`; port 0 takes any.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>>;
+
+    /// The same, with a checksum on every message where that is an option.
+    fn with_checksums(&self) -> Option<Arc<dyn Fabric>> {
+        None
+    }
+}
+
+/// What a connection needs to know of its user.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Messages of the peer that may be on the way at a time.
+    pub receives: u16,
+    /// Bytes of a message of the peer at most.
+    pub receive_size: u32,
+    /// Bytes of a message of ours at most.
+    pub send_size: u32,
+    /// How long connecting may take.
+    pub timeout: Duration,
+    /// Where what goes over the connection is kept.
+    pub wire: Option<Wire>,
+    /// Its clock.
+    pub clock: Clock,
+}
+
+/// A connection and what moves it.
+#[derive(Debug)]
+pub struct Opened {
+    /// The connection.
+    pub transport: Box<dyn Transport>,
+    /// What moves it.
+    pub driver: Box<dyn Driver>,
+}
+
+/// Waits for connections.
+pub trait Listener: Debug + Send {
+    /// Where.
+    fn address(&self) -> SocketAddr;
+
+    /// The next one, or `None` when `wait` has passed.
+    ///
+    /// # Errors
+    /// Where nothing more can come.
+    fn next(&mut self, wait: Duration) -> io::Result<Option<Box<dyn Request>>>;
+}
+
+/// A connection that was asked for.
+pub trait Request: Debug + Send {
+    /// Who asks.
+    fn peer(&self) -> Option<SocketAddr>;
+
+    /// Takes it.
+    ///
+    /// # Errors
+    /// Those of the system, and where the wire is to be kept and cannot be.
+    fn accept(self: Box<Self>, setup: &Setup) -> io::Result<Opened>;
+
+    /// Answers with a fault, and returns when the peer is gone.
+    ///
+    /// # Errors
+    /// Those of the system; `Unsupported` where [`Kind::faults_below`] is false.
+    fn fault(self: Box<Self>, fault: StartupFault) -> io::Result<()> {
+        let _ = fault;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// What can be wrong with the answer to a connection request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartupFault {
+    /// None comes.
+    Silent,
+    /// The connection is refused.
+    Reject,
+    /// It is of another protocol.
+    OtherProtocol,
+}
+
+/// What can be wrong below SMB Direct on an established connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The beginning of a message, whose rest never comes.
+    Part,
+    /// Bytes that are no message.
+    Garbage,
+    /// A message with a wrong checksum.
+    BadChecksum,
+    /// A message with a sequence number that is not the next.
+    WrongSequence,
+}
+
+/// What one connection can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The peer may end regions of ours by Send with Invalidate.
+    pub remote_invalidation: bool,
+    /// Bytes of a Send of ours at most, where the transport has a limit of its own.
+    pub send_max: Option<u32>,
+    /// The first message has to be held back for a while, as the peer may miss it: see [`crate::smbd::SETTLE`].
+    pub settle: bool,
+}
+
+/// ns since the Unix epoch, by a clock that does not run backwards.
+pub type Time = i64;
+
+/// Ties the monotonic clock to the calendar.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    started: Instant,
+    epoch: Time,
+}
+
+impl Clock {
+    /// A clock that shows the system's time now, and does not follow when that is set.
+    pub fn start() -> Self {
+        let epoch = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as Time);
+        Self { started: Instant::now(), epoch }
+    }
+
+    /// Now.
+    pub fn now(&self) -> Time {
+        self.at(Instant::now())
+    }
+
+    /// What it showed then.
+    pub fn at(&self, instant: Instant) -> Time {
+        self.epoch + instant.saturating_duration_since(self.started).as_nanos() as Time
+    }
+}
+
+/// What the peer may do with a region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// RDMA Read.
+    pub read: bool,
+    /// RDMA Write.
+    pub write: bool,
+}
+
+impl Rights {
+    /// The sink of reads of our own: the peer may do nothing with it but answer.
+    pub const LOCAL: Self = Self { read: false, write: false };
+    /// The peer may read.
+    pub const REMOTE_READ: Self = Self { read: true, write: false };
+    /// The peer may write.
+    pub const REMOTE_WRITE: Self = Self { read: false, write: true };
+}
+
+/// A region as it is advertised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    /// Its key: STag on iWARP, R_Key elsewhere.
+    pub key: u32,
+    /// Tagged offset or address of its first byte.
+    pub offset: u64,
+    /// In bytes.
+    pub length: u32,
+}
+
+/// An operation that cannot be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum OpError {
+    /// Not established, or over.
+    #[error("the connection is not established")]
+    NotEstablished,
+    /// The peer answers no reads.
+    #[error("the peer answers no RDMA Reads: its inbound read depth is 0")]
+    NoReads,
+    /// The sink is not a region of ours, or too small.
+    #[error("the sink of an RDMA Read is not a region of that size")]
+    Sink,
+    /// Too many at a time.
+    #[error("too many operations wait")]
+    Full,
+    /// Longer than the transport's buffers.
+    #[error("the message is longer than the buffers for it")]
+    TooLong,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{text}")]
+pub struct Ended {
+    /// In one word.
+    pub why: Why,
+    /// In the words of the transport.
+    pub text: String,
+}
+
+/// Kinds of end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// We closed it.
+    ByUs,
+    /// The peer closed it.
+    ByPeer,
+    /// The peer refused it.
+    Rejected,
+    /// The peer broke a rule, did not answer, or is gone.
+    Failed,
+    /// The peer says that we broke a rule.
+    Accused,
+}
+
+/// What happened on a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Operations can be asked for.
+    Established,
+    /// A Send arrived whole.
+    Received {
+        /// Its bytes.
+        message: Vec<u8>,
+        /// The key of ours that it invalidated.
+        invalidated: Option<u32>,
+    },
+    /// A read of ours is complete.
+    ReadDone {
+        /// What [`Transport::read`] gave.
+        id: u64,
+    },
+    /// It is over; nothing follows.
+    Closed(Ended),
+}
+
+/// One end of a connection. It has no socket and no clock.
+///
+/// ```text
+/// bytes of a stream   ─▶ handle_bytes    poll_transmit ─▶ bytes for the stream
+/// now                 ─▶ handle_timeout  poll_timeout  ─▶ when to call it
+/// what the user wants ─▶ send write read poll_event    ─▶ what happened
+/// ```
+///
+/// A transport without a stream, whose adapter moves the bytes, leaves the first line out and has [`Transport::completions`].
+pub trait Transport: Any + Debug + Send {
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
+
+    // ---- in and out
+
+    /// Takes bytes of the stream.
+    fn handle_bytes(&mut self, now: Time, bytes: &[u8]) {
+        let _ = (now, bytes);
+    }
+
+    /// The stream ended.
+    fn handle_eof(&mut self, now: Time) {
+        let _ = now;
+    }
+
+    /// Time has passed.
+    fn handle_timeout(&mut self, now: Time) {
+        let _ = now;
+    }
+
+    /// When [`Transport::handle_timeout`] is to be called.
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    /// The next bytes for the stream.
+    fn poll_transmit(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Bytes of ours that are still to be sent.
+    fn unsent(&self) -> usize;
+
+    /// What happened next.
+    fn poll_event(&mut self) -> Option<Event>;
+
+    /// What there is in place of a stream.
+    fn completions(&mut self) -> Option<&mut dyn Completions> {
+        None
+    }
+
+    // ---- operations
+
+    /// Whether operations can be asked for.
+    fn is_established(&self) -> bool;
+
+    /// Lets the peer at `data`, as far as `rights` go. `None` where no more can be registered.
+    fn register(&mut self, data: Vec<u8>, rights: Rights) -> Option<Handle>;
+
+    /// Ends a region and gives its bytes back.
+    fn deregister(&mut self, key: u32) -> Option<Vec<u8>>;
+
+    /// Bytes that the peer wrote into a region, where they are counted.
+    fn written(&self, key: u32) -> Option<u64> {
+        let _ = key;
+        None
+    }
+
+    /// Sends a message; with `invalidate`, the peer's region of that key ends when it has arrived.
+    ///
+    /// # Errors
+    /// Where the connection is not established, or the message is too long.
+    fn send(&mut self, message: &[u8], invalidate: Option<u32>, solicited: bool) -> Result<(), OpError>;
+
+    /// Writes into the peer's memory.
+    ///
+    /// # Errors
+    /// Where the connection is not established.
+    fn write(&mut self, key: u32, offset: u64, data: &[u8]) -> Result<(), OpError>;
+
+    /// Reads the peer's memory into a region of ours. The number given comes back in [`Event::ReadDone`].
+    ///
+    /// # Errors
+    /// See [`OpError`].
+    fn read(&mut self, sink: u32, sink_offset: u64, source: u32, source_offset: u64, length: u32) -> Result<u64, OpError>;
+
+    /// Ends the connection in order.
+    fn close(&mut self);
+
+    /// Breaks a rule below SMB Direct. False where the transport cannot be made to.
+    fn fault(&mut self, fault: Fault) -> bool {
+        let _ = fault;
+        false
+    }
+
+    // ---- the keeping of its wire
+
+    /// These bytes of [`Transport::poll_transmit`] have left.
+    fn record_sent(&mut self, now: Time, bytes: &[u8]) {
+        let _ = (now, bytes);
+    }
+
+    /// Takes over what happened since the last time; with `idle`, the user has read all messages so far.
+    fn record_progress(&mut self, idle: bool) {
+        let _ = idle;
+    }
+
+    /// Request `id` (its MessageId) lets the peer at memory of ours.
+    fn record_granted(&mut self, id: u64, memory: &[Handle]) {
+        let _ = (id, memory);
+    }
+
+    /// A reply came, and this is it in the clear.
+    fn record_reply(&mut self, now: Time, reply: &[u8]) {
+        let _ = (now, reply);
+    }
+
+    /// Hands all that was recorded to the operating system.
+    fn record_flush(&self) {}
+
+    /// Writes that we leave, where that was not written before, and gives the file back.
+    fn record_end(&mut self, now: Time) -> Option<Wire> {
+        let _ = now;
+        None
+    }
+}
+
+/// What an adapter reports that moves the bytes itself.
+pub trait Completions {
+    /// Takes over what was completed. Whether anything was.
+    ///
+    /// # Errors
+    /// Those of the adapter.
+    fn progress(&mut self) -> io::Result<bool>;
+
+    /// Waits until something is completed, at most for so long.
+    ///
+    /// # Errors
+    /// Those of the adapter.
+    fn wait(&mut self, at_most: Duration) -> io::Result<()>;
+
+    /// Whether something is still on its way.
+    fn is_busy(&self) -> bool;
+}
+
+/// What moves a [`Transport`]: all of it that blocks.
+pub trait Driver: Debug + Send {
+    /// Hands the transport what came, and the network what the transport has. Whether anything moved.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn drive(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<bool>;
+
+    /// Waits until [`Driver::drive`] has something to do, at most for so long.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn wait(&mut self, transport: &mut dyn Transport, at_most: Duration) -> io::Result<()>;
+
+    /// Tries for a moment to get the last bytes out, and closes our direction.
+    fn flush(&mut self, clock: &Clock, transport: &mut dyn Transport);
+
+    /// Closes our direction.
+    ///
+    /// # Errors
+    /// Those of the system.
+    fn half_close(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<()>;
+
+    /// Bytes taken from the transport that are still to be sent.
+    fn unsent(&self) -> usize {
+        0
+    }
+
+    /// Reads nothing more while this many bytes or more are still to be sent.
+    fn set_unsent_max(&mut self, bytes: usize) {
+        let _ = bytes;
+    }
+
+    /// Hands the stream so few bytes at a time.
+    fn trickle(&mut self, bytes: usize) {
+        let _ = bytes;
+    }
+
+    /// Reads until the peer is gone, and makes nothing of it.
+    fn ignore(&mut self) {}
+
+    /// Ends the connection as it is.
+    fn abort(&mut self) {}
+
+    /// Our address, where a socket carries the connection.
+    fn local_address(&self) -> Option<SocketAddr> {
+        None
+    }
+}
