@@ -1,7 +1,6 @@
 //! SMB Direct over a transport: [`Lane`] is the two stacked, without a socket and without a clock; [`Channel`] is a lane with what moves it.
 
 use crate::smbd::{self, Endpoint, Failure};
-use crate::transport::iwarp::Iwarp;
 use crate::transport::{self, Clock, Driver, Ended, Fabric, Handle, OpError, Opened, Request, Rights, Setup, Time, Transport};
 use crate::wire::Wire;
 use std::collections::VecDeque;
@@ -23,9 +22,9 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Over iWARP in user space.
+    /// Over the transport that needs no hardware.
     fn default() -> Self {
-        Self::over(Iwarp::default())
+        Self { smbd: smbd::Config::default(), transport: transport::without_hardware(), wire: None }
     }
 }
 

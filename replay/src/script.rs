@@ -479,8 +479,6 @@ fn new_name(info: &[u8]) -> Option<String> {
     Some(String::from_utf16_lossy(&units).trim_matches('\\').to_owned())
 }
 
-/// STATUS_OBJECT_NAME_NOT_FOUND
-
 /// How fast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {

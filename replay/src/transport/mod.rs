@@ -29,6 +29,11 @@ pub static KINDS: &[Kind] = &[
     verbs::KIND,
 ];
 
+/// The transport that needs no hardware, with the options of its specification.
+pub fn without_hardware() -> Arc<dyn Fabric> {
+    Arc::new(iwarp::Iwarp::default())
+}
+
 /// A transport, as far as it is the same for all of its connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {

@@ -40,7 +40,7 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
     }
     let mut listener = config.transport.listen(args.listen).with_context(|| format!("cannot listen on {}", args.listen))?;
     let mut out = io::stdout();
-    writeln!(out, "listening on {} ({}), share {}", listener.address(), config.transport.kind().name, args.name)?;
+    writeln!(out, "listening on {}, share {}", listener.address(), args.name)?;
     out.flush()?;
     let open = Arc::new(AtomicUsize::new(0));
     loop {
