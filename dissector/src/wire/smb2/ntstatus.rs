@@ -97,50 +97,8 @@ impl NtStatus {
     pub const BAD_NETWORK_NAME: Self = Self(0xc000_00cc);
     /// The command was cancelled.
     pub const CANCELLED: Self = Self(0xc000_0120);
-    /// The buffer has a wrong length.
-    pub const INFO_LENGTH_MISMATCH: Self = Self(0xc000_0004);
-    /// No file fits the pattern.
-    pub const NO_SUCH_FILE: Self = Self(0xc000_000f);
-    /// Not for this kind of file.
-    pub const INVALID_DEVICE_REQUEST: Self = Self(0xc000_0010);
-    /// No such file.
-    pub const OBJECT_NAME_NOT_FOUND: Self = Self(0xc000_0034);
-    /// The file is there already.
-    pub const OBJECT_NAME_COLLISION: Self = Self(0xc000_0035);
     /// Another open does not share.
     pub const SHARING_VIOLATION: Self = Self(0xc000_0043);
-    /// The range is locked.
-    pub const FILE_LOCK_CONFLICT: Self = Self(0xc000_0054);
-    /// A lock is not free.
-    pub const LOCK_NOT_GRANTED: Self = Self(0xc000_0055);
-    /// The file is being deleted.
-    pub const DELETE_PENDING: Self = Self(0xc000_0056);
-    /// User or password is wrong.
-    pub const LOGON_FAILURE: Self = Self(0xc000_006d);
-    /// No room.
-    pub const DISK_FULL: Self = Self(0xc000_007f);
-    /// Out of memory or of buffers.
-    pub const INSUFFICIENT_RESOURCES: Self = Self(0xc000_009a);
-    /// A directory where a file is needed.
-    pub const FILE_IS_A_DIRECTORY: Self = Self(0xc000_00ba);
-    /// Not supported: also what SMB Direct answers where no version is common.
-    pub const NOT_SUPPORTED: Self = Self(0xc000_00bb);
-    /// The tree is no longer connected.
-    pub const NETWORK_NAME_DELETED: Self = Self(0xc000_00c9);
-    /// The directory has entries.
-    pub const DIRECTORY_NOT_EMPTY: Self = Self(0xc000_0101);
-    /// A file where a directory is needed.
-    pub const NOT_A_DIRECTORY: Self = Self(0xc000_0103);
-    /// The handle is closed.
-    pub const FILE_CLOSED: Self = Self(0xc000_0128);
-    /// The storage failed.
-    pub const IO_DEVICE_ERROR: Self = Self(0xc000_0185);
-    /// The session is over.
-    pub const USER_SESSION_DELETED: Self = Self(0xc000_0203);
-    /// The message cannot be decrypted.
-    pub const DECRYPTION_FAILED: Self = Self(0xc000_028b);
-    /// The signature is wrong.
-    pub const INVALID_SIGNATURE: Self = Self(0xc000_a000);
 
     /// Every named value, ascending.
     pub const VALUES: Values = TABLE;
