@@ -83,6 +83,7 @@ fn all_outputs(capture: &str, folder: &Path, what: &str) {
     for arguments in [
         &["analyze", capture][..],
         &["analyze", capture, "--format", "html"],
+        &["analyze", capture, "--format", "json", "--exchanges"],
         &["dissect", capture],
         &["dissect", capture, "-V"],
         &["dissect", capture, "-x", "-c", "300"],
@@ -90,12 +91,7 @@ fn all_outputs(capture: &str, folder: &Path, what: &str) {
     ] {
         harmless(&format!("{what} {arguments:?}"), &text(arguments));
     }
-    for arguments in [
-        &["analyze", capture, "--format", "json", "--exchanges"][..],
-        &["dissect", capture, "-T", "json"],
-        &["dissect", capture, "-T", "ek"],
-        &["dissect", capture, "-T", "pdml"],
-    ] {
+    for arguments in [&["dissect", capture, "-T", "json"][..], &["dissect", capture, "-T", "ek"], &["dissect", capture, "-T", "pdml"]] {
         harmless_data(&format!("{what} {arguments:?}"), &text(arguments));
     }
     if what.starts_with("SMB") {

@@ -48,8 +48,7 @@ impl Out {
 
     /// Columns of the terminal; no limit where there is none.
     pub fn width(&self) -> usize {
-        let terminal = if self.is_terminal { terminal_size::terminal_size() } else { None };
-        terminal.map_or(usize::MAX, |(width, _)| usize::from(width.0))
+        columns().unwrap_or(usize::MAX)
     }
 
     /// Writes what was collected, if it is much.
@@ -80,4 +79,11 @@ impl Out {
         self.write()?;
         self.stdout.flush().context("standard output cannot be written")
     }
+}
+
+/// Columns of the terminal that standard output is, if it is one.
+pub fn columns() -> Option<usize> {
+    // asked of standard output itself: another stream may be another terminal
+    let (width, _) = io::stdout().is_terminal().then(|| terminal_size::terminal_size_of(io::stdout())).flatten()?;
+    Some(usize::from(width.0))
 }

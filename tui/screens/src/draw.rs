@@ -62,31 +62,10 @@ pub(crate) fn rule(buf: &mut Buffer, area: Rect, y: u16, title: &str, right: &st
     }
 }
 
-/// Words on lines of at most `width` columns.
+/// Words on lines of at most `width` columns; one line at least.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let width = width.max(8);
-    let mut lines = Vec::new();
-    let mut line = String::new();
-    for word in text.split(' ') {
-        let mut word = word;
-        let have = UnicodeWidthStr::width(line.as_str());
-        if have > 0 && have + 1 + UnicodeWidthStr::width(word) > width {
-            lines.push(std::mem::take(&mut line));
-        } else if have > 0 {
-            line.push(' ');
-        }
-        // a word longer than a line is broken
-        while UnicodeWidthStr::width(word) > width {
-            let at = word.char_indices().nth(width).map_or(word.len(), |(i, _)| i);
-            lines.push(word[..at].to_owned());
-            word = &word[at..];
-        }
-        line.push_str(word);
-    }
-    if !line.is_empty() || lines.is_empty() {
-        lines.push(line);
-    }
-    lines
+    let lines = rdmascope_report::report::words::wrap_hard(text, width.max(8));
+    if lines.is_empty() { vec![String::new()] } else { lines }
 }
 
 /// A column of a table.

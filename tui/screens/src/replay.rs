@@ -18,6 +18,7 @@ use rdmascope_dissector::probe::{Need, Probe, Slot};
 use rdmascope_dissector::render::{escaped, value_label};
 use rdmascope_dissector::trace::{Line, Off, Pair, Trace, Tree};
 use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
+use rdmascope_report::output::spreadsheet_safe;
 use std::collections::HashSet;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -586,17 +587,12 @@ pub(crate) fn is_csv(path: &Path) -> bool {
 
 /// One row: as RFC 4180 has it, or separated by tabs.
 pub(crate) fn write_row(out: &mut impl Write, csv: bool, cells: &[String]) -> std::io::Result<()> {
-    for (i, cell) in cells.iter().enumerate() {
-        if i > 0 {
-            out.write_all(if csv { b"," } else { b"\t" })?;
-        }
-        if csv && cell.contains([',', '"', '\n', '\r']) {
-            write!(out, "\"{}\"", cell.replace('"', "\"\""))?;
-        } else {
-            out.write_all(cell.as_bytes())?;
-        }
+    if !csv {
+        return writeln!(out, "{}", cells.join("\t"));
     }
-    out.write_all(if csv { b"\r\n" } else { b"\n" })
+    let mut row = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
+    row.write_record(cells.iter().map(|c| spreadsheet_safe(c).into_owned()))?;
+    row.flush()
 }
 
 fn tell<T: Trace>(record: &Record<'_>, interfaces: &[Interface], number: u64, first_ns: i64, previous_ns: Option<i64>, t: &mut T) {

@@ -115,7 +115,6 @@ fn severity(on: FailOn) -> Severity {
 /// Columns to fill: the terminal's, `COLUMNS` where that is set, else 120.
 fn width(to_terminal: bool) -> usize {
     let set = std::env::var("COLUMNS").ok().and_then(|c| c.parse::<usize>().ok()).filter(|c| *c > 0);
-    let terminal =
-        (to_terminal && std::io::stdout().is_terminal()).then(terminal_size::terminal_size).flatten().map(|(w, _)| usize::from(w.0));
+    let terminal = if to_terminal { rdmascope_report::stdout::columns() } else { None };
     terminal.or(set).unwrap_or(WIDTH).min(WIDTH_MAX)
 }

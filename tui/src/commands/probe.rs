@@ -77,7 +77,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         ProbeFormat::Text => writeln!(out.buffer, "\n{} cases, {failed} failed", cases.len())?,
         ProbeFormat::Json => {
             let report = json!({"rdmascope": env!("CARGO_PKG_VERSION"), "address": address.to_string(), "failed": failed, "cases": rows});
-            writeln!(out.buffer, "{}", serde_json::to_string_pretty(&report)?)?;
+            writeln!(out.buffer, "{}", rdmascope_report::output::pretty_json(&report)?)?;
         }
     }
     out.finish()?;

@@ -109,7 +109,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
             "verdict": total.verdict(), "most_recorded_at_once": whole.most_recorded, "most_live_at_once": whole.most_live,
             "differs_first_at": total.first, "breaches": breaches, "operations": rows,
         });
-        let text = serde_json::to_string_pretty(&report)? + "\n";
+        let text = rdmascope_report::output::pretty_json(&report)? + "\n";
         std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?;
     }
     played?;

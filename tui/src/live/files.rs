@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use rdmascope_capture::hardware::{self, Counter};
 use rdmascope_capture::live::Counters;
 use rdmascope_capture::{Error, Interface, InterfaceStatistics, Metadata, Output, PcapngWriter, Problem, Record, Section};
+use rdmascope_dissector::calendar::DateTime;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -259,18 +260,8 @@ fn numbered(base: &Path, number: u32) -> PathBuf {
 
 /// A time as YYYYMMDDhhmmss, UTC.
 fn stamp(seconds: i64) -> String {
-    // days since 0000-03-01, in eras of 400 years
-    let days = seconds.div_euclid(86_400) + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let second = seconds.rem_euclid(86_400);
-    format!("{year:04}{month:02}{day:02}{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60)
+    let t = DateTime::of_unix_seconds(seconds);
+    format!("{:04}{:02}{:02}{:02}{:02}{:02}", t.year, t.month, t.day, t.hour, t.minute, t.second)
 }
 
 /// The statistics blocks by themselves.

@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use rdmascope_dissector::field::{Def, Kind};
 use rdmascope_dissector::probe::{Need, Probe, Slot};
 use rdmascope_dissector::render::{Stored, Style, escaped, is_text, is_unsafe, show, show_into};
+use std::borrow::Cow;
 
 /// What `-E` says. Keys and values are tshark's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Options {
     occurrence: Occurrence,
     quote: Option<char>,
     escape: bool,
+    /// Text that a spreadsheet would take for a formula gets an apostrophe before it.
+    no_formulas: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +30,23 @@ enum Occurrence {
 impl Default for Options {
     /// tshark's.
     fn default() -> Self {
-        Self { header: false, bom: false, separator: '\t', aggregator: ',', occurrence: Occurrence::All, quote: None, escape: true }
+        Self {
+            header: false,
+            bom: false,
+            separator: '\t',
+            aggregator: ',',
+            occurrence: Occurrence::All,
+            quote: None,
+            escape: true,
+            no_formulas: false,
+        }
     }
 }
 
 impl Options {
     /// Those of CSV, RFC 4180; several values of a field stand in one cell with semicolons between them.
     pub fn csv() -> Self {
-        Self { header: true, separator: ',', aggregator: ';', quote: Some('"'), ..Self::default() }
+        Self { header: true, separator: ',', aggregator: ';', quote: Some('"'), no_formulas: true, ..Self::default() }
     }
 
     /// Reads `key=value` pairs; several may stand in one argument, with commas between them.
@@ -194,6 +206,9 @@ impl Fields {
                 &self.text
             }
         };
+        if self.options.no_formulas && matches!(super::spreadsheet_safe(text), Cow::Owned(_)) {
+            out.push(b'\'');
+        }
         let special = |c: char| c == '\\' || is_unsafe(c) || self.options.quote == Some(c);
         if !text.contains(special) {
             return out.extend_from_slice(text.as_bytes());

@@ -12,7 +12,12 @@ pub mod tree;
 use anstyle::{AnsiColor, Style};
 use rdmascope_dissector::fault::FaultKind;
 use rdmascope_dissector::render;
+use rdmascope_dissector::text::is_unsafe;
 use rdmascope_dissector::trace::Tree;
+use serde::Serialize;
+use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+use std::borrow::Cow;
+use std::io::{self, Write};
 
 /// Colours by meaning. All of them can be read on a light and on a dark ground, and none says what the text does not say too.
 pub mod paint {
@@ -80,4 +85,92 @@ pub fn faults(tree: &Tree, cut: bool) -> impl Iterator<Item = (&'static str, Str
         let name = if fault.kind == FaultKind::Short && cut { "_ws.short" } else { "_ws.malformed" };
         (name, fault.to_string())
     })
+}
+
+/// A value as indented JSON in which no character stands as it is that a terminal obeys or hides: they are written as `\u202e`, and mean the
+/// same to every reader of JSON.
+pub fn pretty_json(value: &impl Serialize) -> serde_json::Result<String> {
+    let mut out = Vec::new();
+    value.serialize(&mut Serializer::with_formatter(&mut out, Visible(PrettyFormatter::new())))?;
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// Writes what [`is_unsafe`] says of a character as an escape, and leaves the rest to the formatter inside.
+struct Visible(PrettyFormatter<'static>);
+
+impl Formatter for Visible {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_unsafe(*c)) {
+            out.write_all(&rest.as_bytes()[..at])?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            rest = &rest[at + c.len_utf8()..];
+        }
+        out.write_all(rest.as_bytes())
+    }
+
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_array(out)
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array(out)
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_array_value(out, first)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array_value(out)
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object(out)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object(out)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(out, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(out)
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object_value(out)
+    }
+}
+
+/// A cell that no spreadsheet takes for a formula: text that begins with `=`, `+`, `-` or `@` and is no number gets an apostrophe before it.
+pub fn spreadsheet_safe(cell: &str) -> Cow<'_, str> {
+    if cell.starts_with(['=', '+', '-', '@']) && cell.parse::<f64>().is_err() { format!("'{cell}").into() } else { cell.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_shows_what_a_terminal_would_obey_and_means_the_same() {
+        let value = vec!["a\u{9b}31m\u{202e}b\x7f\"\\\n", "\u{e0041}größe"];
+        let text = pretty_json(&value).unwrap();
+        assert!(!text.chars().any(|c| c != '\n' && is_unsafe(c)), "{text:?}");
+        assert!(text.contains("\\u009b31m\\u202eb\\u007f\\\"\\\\\\n") && text.contains("\\udb40\\udc41größe"), "{text}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), value);
+        let plain = serde_json::json!({"a": [1, 2, {"b": null}], "c": "text", "d": [], "e": {}});
+        assert_eq!(pretty_json(&plain).unwrap(), serde_json::to_string_pretty(&plain).unwrap());
+    }
+
+    #[test]
+    fn no_cell_is_a_formula() {
+        let shown = ["=1+2", "+a", "-x", "@SUM(A1)", "-1.5", "+3", "a=b", ""].map(spreadsheet_safe);
+        assert_eq!(shown, ["'=1+2", "'+a", "'-x", "'@SUM(A1)", "-1.5", "+3", "a=b", ""]);
+    }
 }

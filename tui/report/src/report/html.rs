@@ -574,7 +574,7 @@ mod tests {
     fn nothing_from_the_network_becomes_markup() {
         assert_eq!(
             text("<img src=x onerror='a(\"b\")'>&\u{1b}[2J\u{202e}"),
-            "&lt;img src=x onerror=&#39;a(&quot;b&quot;)&#39;&gt;&amp;\\u{1b}[2J\\u{202e}"
+            "&lt;img src=x onerror=&#39;a(&quot;b&quot;)&#39;&gt;&amp;\\x1b[2J\\u{202e}"
         );
         let mut story = Story::default();
         story.inputs.push(crate::analysis::InputStory { path: "</title><script>alert(1)</script>.pcap".to_owned(), ..Default::default() });

@@ -11,7 +11,7 @@ use serde::ser::{SerializeMap, Serializer};
 
 /// The whole report as one object.
 pub fn render(story: &Story) -> serde_json::Result<String> {
-    let mut text = serde_json::to_string_pretty(&Root::of(story))?;
+    let mut text = crate::output::pretty_json(&Root::of(story))?;
     text.push('\n');
     Ok(text)
 }

@@ -1,6 +1,7 @@
 //! Numbers, times and text as people read them; lines and tables that fit a width. Nothing here knows what a report is.
 
 use anstyle::{AnsiColor, Style};
+use rdmascope_dissector::text::{Bytes, Elapsed, Grouped};
 use unicode_width::UnicodeWidthStr;
 
 /// Colours that mean something, or none at all.
@@ -59,15 +60,7 @@ pub fn columns(text: &str) -> usize {
 
 /// 1,234,567
 pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    Grouped(n).to_string()
 }
 
 /// The same with a sign.
@@ -103,17 +96,7 @@ pub fn times(n: u64) -> String {
 
 /// Bytes in about three digits: "16.8 kB".
 pub fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
-    if bytes < 1000 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64 / 1000.0;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    format!("{} {}", three_digits(value), UNITS[unit])
+    Bytes(bytes).to_string()
 }
 
 /// Bytes of a limit: powers of two by name, everything else exact: "1 MiB", "130,560".
@@ -122,41 +105,9 @@ pub fn limit(bytes: u64) -> String {
     if bytes >= MIB && bytes.is_multiple_of(MIB) { format!("{} MiB", grouped(bytes / MIB)) } else { grouped(bytes) }
 }
 
-fn three_digits(value: f64) -> String {
-    if value < 9.995 {
-        format!("{value:.2}")
-    } else if value < 99.95 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.0}")
-    }
-}
-
-/// A duration in ns: "850 ns", "42.0 µs", "0.41 ms", "22.1 s", "4 min 3 s".
+/// A duration in ns, in the unit that fits: "0.41 ms".
 pub fn duration(ns: i64) -> String {
-    let sign = if ns < 0 { "-" } else { "" };
-    let ns = ns.unsigned_abs();
-    let value = ns as f64;
-    let text = match ns {
-        0 => "0".to_owned(),
-        1..1_000 => format!("{ns} ns"),
-        1_000..100_000 => format!("{} µs", two_digits(value / 1e3)),
-        100_000..999_500_000 => format!("{} ms", two_digits(value / 1e6)),
-        999_500_000..120_000_000_000 => format!("{} s", three_digits(value / 1e9)),
-        120_000_000_000..7_200_000_000_000 => format!("{} min {} s", ns / 60_000_000_000, ns / 1_000_000_000 % 60),
-        _ => format!("{} h {} min", ns / 3_600_000_000_000, ns / 60_000_000_000 % 60),
-    };
-    format!("{sign}{text}")
-}
-
-fn two_digits(value: f64) -> String {
-    if value < 0.995 {
-        format!("{value:.2}")
-    } else if value < 9.95 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.0}")
-    }
+    Elapsed(ns).to_string()
 }
 
 /// ns as seconds, for programs: "1.000000250".
@@ -224,21 +175,22 @@ pub fn sparkline(values: &[i64], width: usize, top: i64) -> String {
 
 /// Text broken between words so that no line is longer than `width`, if that can be.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut line = String::new();
-    for word in text.split(' ').filter(|w| !w.is_empty()) {
-        if !line.is_empty() && columns(&line) + 1 + columns(word) > width {
-            lines.push(std::mem::take(&mut line));
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    if !line.is_empty() {
-        lines.push(line);
-    }
-    lines
+    wrapped(text, width, false)
+}
+
+/// The same, with words broken that are longer than a line: for screens, where nothing may stand beyond the edge.
+pub fn wrap_hard(text: &str, width: usize) -> Vec<String> {
+    wrapped(text, width, true)
+}
+
+fn wrapped(text: &str, width: usize, break_words: bool) -> Vec<String> {
+    let words: Vec<&str> = text.split(' ').filter(|w| !w.is_empty()).collect();
+    let options = textwrap::Options::new(width.max(1))
+        .word_separator(textwrap::WordSeparator::AsciiSpace)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation)
+        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit)
+        .break_words(break_words);
+    if words.is_empty() { Vec::new() } else { textwrap::wrap(&words.join(" "), options).into_iter().map(String::from).collect() }
 }
 
 /// Pieces that stay whole, joined with `gap` and broken between pieces.
@@ -408,33 +360,8 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_three_digits() {
-        let sizes = [0, 999, 1000, 16_800, 99_960, 131_072, 999_400, 999_600, 1_500_000_000, u64::MAX];
-        assert_eq!(sizes.map(size), ["0 B", "999 B", "1.00 kB", "16.8 kB", "100 kB", "131 kB", "999 kB", "1.00 MB", "1.50 GB", "18447 PB"]);
+    fn limits_are_powers_of_two_or_exact() {
         assert_eq!([1364, 130_560, 1 << 20, 8 << 20, (1 << 20) + 1].map(limit), ["1,364", "130,560", "1 MiB", "8 MiB", "1,048,577"]);
-    }
-
-    #[test]
-    fn durations_have_a_unit_that_fits() {
-        let shown = [
-            (0, "0"),
-            (850, "850 ns"),
-            (4_200, "4.2 µs"),
-            (42_000, "42 µs"),
-            (410_000, "0.41 ms"),
-            (999_999, "1.0 ms"),
-            (3_120_000, "3.1 ms"),
-            (212_000_000, "212 ms"),
-            (999_600_000, "1.00 s"),
-            (22_140_000_000, "22.1 s"),
-            (243_000_000_000, "4 min 3 s"),
-            (7_500_000_000_000, "2 h 5 min"),
-            (-3_120_000, "-3.1 ms"),
-        ];
-        for (ns, text) in shown {
-            assert_eq!(duration(ns), text, "{ns}");
-        }
-        assert!(duration(i64::MIN).ends_with("min"));
     }
 
     #[test]
@@ -481,7 +408,9 @@ mod tests {
     fn text_is_broken_between_words() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("incomprehensible word", 5), ["incomprehensible", "word"]);
-        assert!(wrap("", 5).is_empty());
+        assert!(wrap("", 5).is_empty() && wrap_hard("  ", 5).is_empty());
+        assert_eq!(wrap_hard("文件文件 abcdefgh", 6), ["文件文", "件", "abcdef", "gh"]);
+        assert_eq!(wrap("a well-known one", 7), ["a", "well-known", "one"]);
         assert_eq!(flow(&["a b".into(), String::new(), "c d".into(), "e f".into()], "   ", 9), ["a b   c d", "e f"]);
         assert_eq!(flow(&["x".into(), "a long piece".into()], "  ", 6), ["x", "a long", "piece"]);
         assert_eq!(clipped("abcdef", 4), "abc…");
