@@ -3,89 +3,87 @@
 use crate::env::Env;
 use crate::exchange::Exchange;
 use crate::report::Sink;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use sha2::{Digest, Sha256};
 
 /// Bytes of one payload put together at most.
 pub const PAYLOAD_MAX: u64 = 16 << 20;
 
-/// One payload.
+/// One payload. It takes as much memory as was captured of it, however long it is said to be.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
-    bytes: Vec<u8>,
-    /// What is there: ranges from–to, apart and ascending.
-    have: Vec<(u64, u64)>,
+    /// Where a piece begins, and its bytes. Pieces do not overlap; they may touch.
+    pieces: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Payload {
-    /// What was captured of a piece at `offset` in the payload. What was not captured stays a hole.
+    /// What was captured of a piece at `offset` in the payload. What was not captured stays a hole; of what comes twice the later stays.
     pub fn put(&mut self, offset: u64, bytes: &[u8]) {
         let Some(end) = offset.checked_add(bytes.len() as u64).filter(|end| *end <= PAYLOAD_MAX) else { return };
-        if bytes.is_empty() {
-            return;
+        let (mut at, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            let before = self.pieces.range_mut(..=at).next_back().map(|(from, piece)| ((at - from) as usize, piece));
+            if let Some((place, piece)) = before
+                && place < piece.len()
+            {
+                let n = rest.len().min(piece.len() - place);
+                piece[place..place + n].copy_from_slice(&rest[..n]);
+                (at, rest) = (at + n as u64, &rest[n..]);
+                continue;
+            }
+            let next = self.pieces.range(at..end).next().map_or(end, |(from, _)| *from);
+            let (new, later) = rest.split_at((next - at) as usize);
+            match self.pieces.range_mut(..=at).next_back() {
+                // pieces come in order nearly always
+                Some((from, piece)) if from + piece.len() as u64 == at => piece.extend_from_slice(new),
+                _ => drop(self.pieces.insert(at, new.to_vec())),
+            }
+            (at, rest) = (next, later);
         }
-        if (self.bytes.len() as u64) < end {
-            self.bytes.resize(end as usize, 0);
-        }
-        self.bytes[offset as usize..end as usize].copy_from_slice(bytes);
-        self.add(offset, end);
     }
 
     /// Bytes that are not there of the first `length`.
     pub fn holes(&self, length: u64) -> u64 {
-        let have: u64 = self.have.iter().map(|(from, to)| (*to).min(length).saturating_sub(*from)).sum();
-        length - have.min(length)
+        let have: u64 = self.pieces.range(..length).map(|(from, piece)| (piece.len() as u64).min(length - from)).sum();
+        length - have
     }
 
     /// Gives all of its first `length` bytes to `change`, to change what they are and not how many. `None` where they are not all there.
     pub fn change<R>(&mut self, length: u64, change: impl FnOnce(&mut Vec<u8>) -> R) -> Option<R> {
-        if length == 0 || self.holes(length) > 0 || length > self.bytes.len() as u64 {
+        if length == 0 || self.holes(length) > 0 {
             return None;
         }
-        self.bytes.truncate(length as usize);
-        Some(change(&mut self.bytes))
+        let mut whole = Vec::with_capacity(length as usize);
+        core::mem::take(&mut self.pieces).into_values().for_each(|piece| whole.extend_from_slice(&piece));
+        whole.truncate(length as usize);
+        let result = change(&mut whole);
+        self.pieces.insert(0, whole);
+        Some(result)
     }
 
     /// The exchange is complete, or never will be; its payload has `length` bytes. They go to whoever listens and its hash, where it is whole, into the row.
     pub fn seal<S: Sink>(&self, exchange: &mut Exchange, length: u64, env: &mut Env<S>) {
         let holes = self.holes(length);
+        let pieces = || self.pieces.range(..length).map(|(from, piece)| (*from, &piece[..piece.len().min((length - from) as usize)]));
         if holes > 0 {
             exchange.payload_holes = Some(holes);
-        } else if length > 0 && length <= self.bytes.len() as u64 {
-            exchange.sha256 = Some(Sha256::digest(&self.bytes[..length as usize]).into());
+        } else if length > 0 {
+            let mut hash = Sha256::new();
+            pieces().for_each(|(_, piece)| hash.update(piece));
+            exchange.sha256 = Some(hash.finalize().into());
         }
         let base = exchange.offset.unwrap_or(0);
-        for (from, to) in &self.have {
-            let to = (*to).min(length);
-            if *from < to {
-                env.sink.payload(exchange, base.saturating_add(*from), &self.bytes[*from as usize..to as usize]);
-            }
+        for (from, piece) in pieces() {
+            env.sink.payload(exchange, base.saturating_add(from), piece);
         }
-    }
-
-    fn add(&mut self, from: u64, to: u64) {
-        // pieces come in order nearly always
-        if let Some(last) = self.have.last_mut().filter(|last| last.0 <= from && from <= last.1) {
-            last.1 = last.1.max(to);
-            return;
-        }
-        let (mut from, mut to) = (from, to);
-        self.have.retain(|(f, t)| {
-            let apart = *t < from || to < *f;
-            if !apart {
-                from = from.min(*f);
-                to = to.max(*t);
-            }
-            apart
-        });
-        let place = self.have.partition_point(|(f, _)| *f < from);
-        self.have.insert(place, (from, to));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     #[test]
     fn holes_are_known() {
@@ -94,11 +92,47 @@ mod tests {
         payload.put(20, &[2; 10]);
         assert_eq!(payload.holes(30), 10);
         payload.put(5, &[3; 20]);
-        assert_eq!((payload.holes(30), payload.have.as_slice()), (0, &[(0, 30)][..]));
+        assert_eq!((payload.holes(30), payload.holes(31)), (0, 1));
         payload.put(u64::MAX, &[1]);
         payload.put(PAYLOAD_MAX, &[1]);
         assert_eq!(payload.holes(31), 1);
         assert_eq!((payload.change(31, |_| ()), payload.change(0, |_| ())), (None, None));
+        let expected = [vec![1; 5], vec![3; 20], vec![2; 5]].concat();
+        assert_eq!(payload.change(30, |bytes| bytes.clone()), Some(expected));
         assert_eq!(payload.change(12, |bytes| bytes.len()), Some(12));
+    }
+
+    #[test]
+    fn a_byte_far_out_costs_a_byte() {
+        let mut payload = Payload::default();
+        payload.put(PAYLOAD_MAX - 1, &[1]);
+        assert_eq!(payload.pieces.values().map(Vec::capacity).max(), Some(1));
+        assert_eq!(payload.holes(PAYLOAD_MAX), PAYLOAD_MAX - 1);
+    }
+
+    #[test]
+    fn pieces_in_any_order_that_overlap_in_any_way_make_the_whole() {
+        let mut state = 1u32;
+        let mut random = |below: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) % below
+        };
+        for _ in 0..200 {
+            let (mut payload, mut model) = (Payload::default(), [None; 64]);
+            for value in 0..12u8 {
+                let from = random(64);
+                let len = random(64 - from + 1);
+                payload.put(u64::from(from), &vec![value; len as usize]);
+                model[from as usize..(from + len) as usize].fill(Some(value));
+            }
+            let mut seen = [None; 64];
+            for (from, piece) in &payload.pieces {
+                for (at, byte) in (*from as usize..).zip(piece) {
+                    assert!(seen[at].replace(*byte).is_none(), "pieces overlap");
+                }
+            }
+            assert_eq!(seen, model);
+            assert_eq!(payload.holes(64), model.iter().filter(|b| b.is_none()).count() as u64);
+        }
     }
 }
