@@ -6,6 +6,7 @@
 pub use crate::rules::{Group, Row, Rule, Severity};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
@@ -73,24 +74,32 @@ pub struct Site {
     pub time_ns: i64,
 }
 
-/// The first few frame numbers of a finding, in the order in which they were reported. Derefs to a slice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The frame numbers of a finding, each once, in the order in which they were reported. Derefs to a slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frames {
-    numbers: [u64; Self::CAPACITY],
-    len: u8,
+    numbers: Vec<u64>,
+    omitted: u64,
 }
 
 impl Frames {
     /// More frames than these are counted, not kept.
     pub const CAPACITY: usize = 8;
 
+    /// Frames that found no room; one that was reported twice may count twice.
+    pub fn omitted(&self) -> u64 {
+        self.omitted
+    }
+
     fn push(&mut self, frame: u64) {
-        if self.contains(&frame) {
+        // Nearly always the last or a later one.
+        let is_new = self.numbers.last().is_none_or(|&last| last < frame) || !self.numbers.contains(&frame);
+        if !is_new {
             return;
         }
-        if let Some(slot) = self.numbers.get_mut(usize::from(self.len)) {
-            *slot = frame;
-            self.len += 1;
+        if self.numbers.len() < Self::CAPACITY {
+            self.numbers.push(frame);
+        } else {
+            self.omitted = self.omitted.saturating_add(1);
         }
     }
 }
@@ -99,7 +108,7 @@ impl Deref for Frames {
     type Target = [u64];
 
     fn deref(&self) -> &[u64] {
-        &self.numbers[..usize::from(self.len)]
+        &self.numbers
     }
 }
 
@@ -126,7 +135,7 @@ pub struct Finding {
     pub text: String,
     /// Occurrences.
     pub count: u64,
-    /// Frames of the first few occurrences.
+    /// Frames of the occurrences.
     pub frames: Frames,
 }
 
@@ -148,6 +157,18 @@ impl Finding {
             count: 1,
             frames,
         }
+    }
+
+    /// The first occurrence as a whole sentence. Where the text is only what somebody did, `subject` is put in front of it; without one, the
+    /// side that did it: "The client".
+    pub fn sentence(&self, subject: Option<&str>) -> String {
+        let side = match self.by {
+            Blame::Client => "The client",
+            Blame::Server => "The server",
+            Blame::Unknown => "One of the two sides",
+            Blame::Network | Blame::Capture => return sentence(&self.text),
+        };
+        if is_predicate(&self.text) { sentence(&format!("{} {}", subject.unwrap_or(side), self.text)) } else { sentence(&self.text) }
     }
 
     /// The same with another severity than the rule's.
@@ -177,6 +198,30 @@ impl Finding {
         };
         key(self).cmp(&key(other))
     }
+}
+
+/// With a capital first letter and a full stop at its end.
+pub fn sentence(text: &str) -> String {
+    // names that are written small wherever they stand
+    const SMALL: [&str; 6] = ["ksmbd", "cifs.ko", "nfsd", "siw", "rxe", "smbd"];
+    let mut chars = text.chars();
+    let Some(first) = chars.next() else { return String::new() };
+    let mut out: String = if SMALL.iter().any(|name| text.starts_with(name)) { first.to_string() } else { first.to_uppercase().collect() };
+    out.push_str(chars.as_str());
+    if !out.ends_with(['.', '!', '?', '…']) {
+        out.push('.');
+    }
+    out
+}
+
+/// Whether a text begins with a verb, as "offered …" and "did not answer …" do, and not with the thing it is about.
+fn is_predicate(text: &str) -> bool {
+    const OTHERS: [&str; 18] = [
+        "a", "an", "the", "its", "one", "two", "no", "some", "both", "bytes", "packets", "packet", "frames", "segments", "queue", "part",
+        "other", "another",
+    ];
+    let first = text.split(' ').next().unwrap_or_default();
+    !OTHERS.contains(&first) && first.starts_with(|c: char| c.is_ascii_lowercase()) && first.chars().all(|c| c.is_ascii_lowercase())
 }
 
 type Key = (Rule, Option<u32>, Blame);
@@ -276,6 +321,8 @@ impl Findings {
             for &frame in finding.frames.iter() {
                 self.kept[at].frames.push(frame);
             }
+            let frames = &mut self.kept[at].frames;
+            frames.omitted = frames.omitted.saturating_add(finding.frames.omitted);
         } else if self.has_room_for(finding.severity) {
             self.insert(finding);
         } else {
@@ -453,7 +500,7 @@ mod tests {
         let first = findings.iter().next().unwrap();
         assert_eq!((first.count, first.frame, first.text.as_str()), (20, 1, "frame 1"));
         assert_eq!((first.time_ns, first.last_time_ns), (1000, 20_000));
-        assert_eq!(first.frames[..], [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!((first.frames.first(), first.frames.len() as u64 + first.frames.omitted()), (Some(&1), 20));
         assert_eq!(findings.dropped(), 0);
     }
 
@@ -485,6 +532,33 @@ mod tests {
             report(&mut findings, Rule::SmbdFlags, connection, 50);
         }
         assert_eq!((findings.len(), findings.occurrences(Rule::SmbdFlags), findings.occurrences(Rule::RcNak)), (4, 20, 0));
+    }
+
+    #[test]
+    fn frames_are_kept_up_to_a_limit_and_the_rest_counted() {
+        let mut findings = Findings::default();
+        let most = Frames::CAPACITY as u64;
+        for frame in 1..=most + 5 {
+            report(&mut findings, Rule::SmbdFlags, 1, frame);
+        }
+        let finding = findings.iter().next().unwrap();
+        assert!(finding.frames.iter().copied().eq(1..=most));
+        assert_eq!((finding.frames.omitted(), finding.count), (5, most + 5));
+    }
+
+    #[test]
+    fn predicates_get_their_subject() {
+        let said = |by, text: &str| {
+            let site = Site { connection: None, frame: 7, time_ns: 0 };
+            Finding::new(Rule::RcNak, by, site, Certainty::Certain, text).sentence(None)
+        };
+        assert_eq!(said(Blame::Server, "offered 1 byte"), "The server offered 1 byte.");
+        assert_eq!(said(Blame::Client, "did not answer"), "The client did not answer.");
+        assert_eq!(said(Blame::Unknown, "has no credit"), "One of the two sides has no credit.");
+        assert_eq!(said(Blame::Network, "a packet went out again"), "A packet went out again.");
+        assert_eq!(said(Blame::Client, "RDMA-CM REQ was rejected"), "RDMA-CM REQ was rejected.");
+        assert_eq!(said(Blame::Server, "the invariant CRC is wrong"), "The invariant CRC is wrong.");
+        assert_eq!(said(Blame::Server, "DataOffset 3 is not a multiple of 8"), "DataOffset 3 is not a multiple of 8.");
     }
 
     #[test]

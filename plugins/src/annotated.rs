@@ -1,7 +1,7 @@
 //! A capture written again as pcapng, with what the analysis says as packet comments: stock Wireshark lists them among its
 //! expert information and in the packet's detail. Frames, times, interfaces, comments and decryption secrets stay.
 //!
-//! Findings stand at the frames that are known of them (the first few of many), exchanges at their request and at their reply.
+//! Findings stand at all of their frames (up to [`Frames::CAPACITY`](rdmascope_analyzer::finding::Frames::CAPACITY), and then they say so), exchanges at their request and at their reply.
 
 use rdmascope_analyzer::exchange::{Exchange, Family, escaped};
 use rdmascope_analyzer::report::{Report, Sink};
@@ -36,9 +36,12 @@ impl Comments {
         for finding in report.findings.ranked() {
             let row = finding.rule.row();
             let mut text = format!("rdmascope {} {}: {}", finding.severity.name(), finding.rule.id(), row.title);
-            let _ = write!(text, " The {} {}. {} ({}).", finding.by.name(), finding.text, row.spec, finding.certainty.name());
+            let _ = write!(text, " {} {} ({}).", finding.sentence(None), row.spec, finding.certainty.name());
             if finding.count > 1 {
-                let _ = write!(text, " {} times in all.", finding.count);
+                let _ = write!(text, " Seen {} times.", finding.count);
+            }
+            if finding.frames.omitted() > 0 {
+                let _ = write!(text, " Only the first {} frames have this comment.", finding.frames.len());
             }
             for frame in finding.frames.iter() {
                 comments.add(*frame, text.clone());
@@ -115,12 +118,12 @@ fn reply_text(exchange: &Exchange) -> String {
     text
 }
 
-/// Writes the frames of `source` with their own comments and these, up to where it is damaged. Returns how many frames that were; why
-/// there are no more is for the first reader of the capture to tell.
+/// Writes the frames of `source` with their own comments and these, up to where it is damaged. Returns how many frames that were, and
+/// what they were written to; why there are no more is for the first reader of the capture to tell.
 ///
 /// # Errors
 /// The new capture cannot be written.
-pub fn write<S: Source, W: Write>(source: &mut S, comments: &Comments, mut writer: PcapngWriter<W>) -> rdmascope_capture::Result<u64> {
+pub fn write<S: Source, W: Write>(source: &mut S, comments: &Comments, mut writer: PcapngWriter<W>) -> rdmascope_capture::Result<(u64, W)> {
     let mut revision = None;
     let mut frames = 0;
     while matches!(source.advance(), Ok(true)) {
@@ -132,6 +135,5 @@ pub fn write<S: Source, W: Write>(source: &mut S, comments: &Comments, mut write
         let said: Vec<&str> = comments.of(frames).iter().map(String::as_str).collect();
         writer.write_with_comments(&source.record(), &said)?;
     }
-    writer.finish()?;
-    Ok(frames)
+    Ok((frames, writer.finish()?))
 }
