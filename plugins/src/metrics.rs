@@ -12,6 +12,7 @@ use rdmascope_capture::live::rdma::Counter;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -250,6 +251,8 @@ impl Page {
             let _ = write!(self.text, "{key}=\"");
             for c in text.chars() {
                 match c {
+                    // names of the machine may hold what a terminal obeys
+                    c if c.is_control() && c != '\n' => drop(write!(self.text, "\\\\u{{{:x}}}", u32::from(c))),
                     '\\' => self.text.push_str("\\\\"),
                     '"' => self.text.push_str("\\\""),
                     '\n' => self.text.push_str("\\n"),
@@ -289,7 +292,10 @@ const REQUEST_MAX: usize = 8 << 10;
 /// From the first byte of a request to the last of its reply.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Listens for those who ask, one after another.
+/// Those who are served at the same time; one more is turned away.
+const CLIENTS_MAX: usize = 16;
+
+/// Listens for those who ask. Each is served by a thread of its own, so that one who says nothing holds up nobody.
 #[derive(Debug)]
 pub struct Server {
     asked: Receiver<Asked>,
@@ -316,10 +322,22 @@ impl Server {
         let address = listener.local_addr()?;
         let (ask, asked) = channel();
         thread::Builder::new().name("metrics".to_owned()).spawn(move || {
+            let clients = Arc::new(());
             for stream in listener.incoming() {
                 match stream {
-                    // one that breaks off is no matter
-                    Ok(stream) => drop(serve(stream, &ask)),
+                    // the listener has one reference itself
+                    Ok(mut stream) if Arc::strong_count(&clients) > CLIENTS_MAX => {
+                        let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
+                        let _ = reply(&mut stream, "503 Service Unavailable", "too many connections\n");
+                    }
+                    Ok(stream) => {
+                        let (ask, client) = (ask.clone(), clients.clone());
+                        // one that breaks off is no matter, nor is one for which there is no thread
+                        let _ = thread::Builder::new().name("metrics client".to_owned()).spawn(move || {
+                            let _ = serve(stream, &ask);
+                            drop(client);
+                        });
+                    }
                     // no descriptors left, and the like
                     Err(_) => thread::sleep(Duration::from_millis(100)),
                 }
@@ -482,5 +500,30 @@ mod tests {
         assert!(other.starts_with("HTTP/1.1 404 ") && post.starts_with("HTTP/1.1 405 "));
         // the rest of it may still be on its way when the reply comes
         assert!(long.is_empty() || long.starts_with("HTTP/1.1 400 "), "{long}");
+    }
+
+    #[test]
+    fn those_who_say_nothing_hold_up_nobody() {
+        let server = Server::start("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = server.address();
+        let silent: Vec<TcpStream> = (0..5).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let begun = Instant::now();
+        let asking = thread::spawn(move || ask(address, "GET /metrics HTTP/1.1\r\n\r\n"));
+        while !asking.is_finished() && begun.elapsed() < DEADLINE {
+            if let Some(asked) = server.asked() {
+                asked.answer("x\n".to_owned());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(asking.join().unwrap().starts_with("HTTP/1.1 200 OK\r\n"));
+        assert!(begun.elapsed() < DEADLINE, "it waited for those who say nothing");
+        drop(silent);
+    }
+
+    #[test]
+    fn names_of_the_machine_write_no_control_characters() {
+        let mut page = Page { text: String::new() };
+        page.row("x", &[("interface", "eth\u{1b}[2J\n\u{9b}\"")], &1);
+        assert_eq!(page.text, "x{interface=\"eth\\\\u{1b}[2J\\n\\\\u{9b}\\\"\"} 1\n");
     }
 }

@@ -1,12 +1,15 @@
 //! The contents that READ and WRITE moved, written as files of their names. A name comes from the network: it never leaves
-//! the folder, and never overwrites what was there before.
+//! the folder, and never overwrites what was there before. Two names never share a file: where they would, because a character was
+//! replaced or because one is a folder of the other, the second one gets a number.
 
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::report::Sink;
 use rdmascope_dissector::text::is_unsafe;
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -16,6 +19,8 @@ const FILES_MAX: usize = 65_536;
 const COMPONENT_MAX: usize = 200;
 /// Components of a path at most.
 const DEPTH_MAX: usize = 32;
+/// Numbers tried behind a name that is taken.
+const NUMBERS_MAX: u32 = 1000;
 /// Offsets from here on are not believed: a sparse file of that length helps nobody.
 const OFFSET_MAX: u64 = 1 << 42;
 
@@ -42,29 +47,25 @@ pub struct Written {
     pub read: u64,
     /// Bytes that WRITEs took.
     pub written: u64,
-    /// What is there: ranges from–to, apart and ascending. Between them are holes, which read as zeros.
-    pub ranges: Vec<(u64, u64)>,
+    /// What is there: where a range begins and ends, apart and ascending. Between them are holes, which read as zeros.
+    ranges: BTreeMap<u64, u64>,
 }
 
 impl Written {
     /// Bytes before the last one that no READ or WRITE moved.
     pub fn holes(&self) -> u64 {
-        let end = self.ranges.last().map_or(0, |r| r.1);
+        let end = self.ranges.last_key_value().map_or(0, |(_, to)| *to);
         end - self.ranges.iter().map(|(from, to)| to - from).sum::<u64>()
     }
 
     fn add(&mut self, from: u64, to: u64) {
         let (mut from, mut to) = (from, to);
-        self.ranges.retain(|(f, t)| {
-            let apart = *t < from || to < *f;
-            if !apart {
-                from = from.min(*f);
-                to = to.max(*t);
-            }
-            apart
-        });
-        let place = self.ranges.partition_point(|(f, _)| *f < from);
-        self.ranges.insert(place, (from, to));
+        // those that touch it become one with it
+        while let Some((&before, &end)) = self.ranges.range(..=to).next_back().filter(|(_, end)| **end >= from) {
+            self.ranges.remove(&before);
+            (from, to) = (from.min(before), to.max(end));
+        }
+        self.ranges.insert(from, to);
     }
 }
 
@@ -73,6 +74,9 @@ impl Written {
 pub struct Payloads {
     folder: PathBuf,
     files: BTreeMap<PathBuf, Written>,
+    /// The file of each name, by the name's hash, which nobody outside can foretell.
+    names: HashMap<u64, PathBuf>,
+    hasher: RandomState,
     open: Option<(PathBuf, File)>,
     /// Pieces that were not written: too many files, or an offset beyond belief.
     pub skipped: u64,
@@ -90,7 +94,15 @@ impl Payloads {
         if fs::read_dir(folder).map_err(failed)?.next().is_some() {
             return Err(Error::NotEmpty(folder.to_owned()));
         }
-        Ok(Self { folder: folder.to_owned(), files: BTreeMap::new(), open: None, skipped: 0, error: None })
+        Ok(Self {
+            folder: folder.to_owned(),
+            files: BTreeMap::new(),
+            names: HashMap::new(),
+            hasher: RandomState::new(),
+            open: None,
+            skipped: 0,
+            error: None,
+        })
     }
 
     /// What was written, by path in the folder.
@@ -104,15 +116,42 @@ impl Payloads {
         }
     }
 
+    /// The file of a name: made where the name is new.
+    fn file_of(&mut self, name: &str) -> Result<PathBuf, Error> {
+        let hash = self.hasher.hash_one(name);
+        if let Some(path) = self.names.get(&hash) {
+            return Ok(path.clone());
+        }
+        let wanted = safe_path(name);
+        let mut path = wanted.clone();
+        for number in 2.. {
+            match self.make(&path) {
+                Ok(()) => break,
+                // taken by another name, or not possible beside what there is: a number, and in the end the folder itself
+                Err(e) if is_about_the_name(&e) && number < NUMBERS_MAX => path = numbered(&wanted, number),
+                Err(e) if is_about_the_name(&e) && number == NUMBERS_MAX => path = PathBuf::from(format!("file-{}", self.files.len() + 1)),
+                Err(error) => return Err(Error::Write { path: self.folder.join(&path), error }),
+            }
+        }
+        self.names.insert(hash, path.clone());
+        self.files.insert(path.clone(), Written::default());
+        Ok(path)
+    }
+
+    /// Makes a file that is not there.
+    fn make(&mut self, path: &Path) -> io::Result<()> {
+        let whole = self.folder.join(path);
+        if let Some(parent) = whole.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let file = OpenOptions::new().write(true).create_new(true).open(&whole)?;
+        self.open = Some((path.to_owned(), file));
+        Ok(())
+    }
+
     fn put(&mut self, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
         if self.open.as_ref().is_none_or(|(open, _)| open != path) {
-            let whole = self.folder.join(path);
-            if let Some(parent) = whole.parent() {
-                fs::create_dir_all(parent)?;
-            }
-            // a file of ours is opened again; anything else that is there is not touched
-            let known = self.files.contains_key(path);
-            let file = OpenOptions::new().write(true).create_new(!known).open(&whole)?;
+            let file = OpenOptions::new().write(true).open(self.folder.join(path))?;
             self.open = Some((path.to_owned(), file));
         }
         if let Some((_, file)) = &mut self.open {
@@ -123,27 +162,57 @@ impl Payloads {
     }
 }
 
-impl Sink for Payloads {
-    fn payload(&mut self, exchange: &Exchange, offset: u64, bytes: &[u8]) {
+/// Whether another name would do.
+fn is_about_the_name(e: &io::Error) -> bool {
+    use ErrorKind::{AlreadyExists, InvalidFilename, InvalidInput, IsADirectory, NotADirectory};
+    matches!(e.kind(), AlreadyExists | NotADirectory | IsADirectory | InvalidFilename | InvalidInput)
+}
+
+/// The path with a number behind it, all in one component where it has folders: one of these may be a file.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut flat: String = path.iter().map(|c| c.to_string_lossy()).collect::<Vec<_>>().join("_");
+    while flat.len() > COMPONENT_MAX {
+        flat.pop();
+    }
+    PathBuf::from(format!("{flat} ({number})"))
+}
+
+impl Payloads {
+    fn keep(&mut self, name: &str, is_write: bool, offset: u64, bytes: &[u8]) {
         if self.error.is_some() {
             return;
         }
-        let path = match exchange.file.as_deref().map(safe_path) {
-            Some(path) if !path.as_os_str().is_empty() => path,
-            _ => PathBuf::from(format!("unnamed-connection-{}", exchange.connection)),
-        };
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= OFFSET_MAX);
-        let Some(end) = end.filter(|_| self.files.len() < FILES_MAX || self.files.contains_key(&path)) else {
+        let is_known = || self.names.contains_key(&self.hasher.hash_one(name));
+        let Some(end) = end.filter(|_| self.files.len() < FILES_MAX || is_known()) else {
             self.skipped += 1;
             return;
         };
-        if let Err(error) = self.put(&path, offset, bytes) {
-            self.error = Some(Error::Write { path: self.folder.join(&path), error });
+        let written = self.file_of(name).and_then(|path| match self.put(&path, offset, bytes) {
+            Ok(()) => Ok(path),
+            Err(error) => Err(Error::Write { path: self.folder.join(&path), error }),
+        });
+        match written {
+            Ok(path) => {
+                let file = self.files.entry(path).or_default();
+                file.add(offset, end);
+                *(if is_write { &mut file.written } else { &mut file.read }) += bytes.len() as u64;
+            }
+            Err(error) => self.error = Some(error),
+        }
+    }
+}
+
+impl Sink for Payloads {
+    fn payload(&mut self, exchange: &Exchange, offset: u64, bytes: &[u8]) {
+        // what READDIR and others return is not the contents of a file
+        if !matches!(exchange.command, "READ" | "WRITE" | "READ_PLUS") {
             return;
         }
-        let file = self.files.entry(path).or_default();
-        file.add(offset, end);
-        if exchange.command == "WRITE" { file.written += bytes.len() as u64 } else { file.read += bytes.len() as u64 }
+        let name = exchange.file.as_deref().filter(|name| !safe_path(name).as_os_str().is_empty());
+        let unnamed = || format!("unnamed-connection-{}", exchange.connection).into();
+        let name: Cow<'_, str> = name.map_or_else(unnamed, Cow::Borrowed);
+        self.keep(&name, exchange.command == "WRITE", offset, bytes);
     }
 }
 
@@ -208,7 +277,31 @@ mod tests {
         file.add(30, 40);
         assert_eq!(file.holes(), 20);
         file.add(10, 30);
-        assert_eq!((file.holes(), file.ranges), (0, vec![(0, 40)]));
+        assert_eq!((file.holes(), file.ranges), (0, BTreeMap::from([(0, 40)])));
+        // in any order, as often as one likes
+        let mut file = Written::default();
+        for piece in [50, 10, 30, 20, 10, 0, 70] {
+            file.add(piece, piece + 10);
+        }
+        assert_eq!(file.ranges, BTreeMap::from([(0, 40), (50, 60), (70, 80)]));
+    }
+
+    #[test]
+    fn different_names_are_different_files_and_none_of_them_ends_the_export() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut payloads = Payloads::new(folder.path()).unwrap();
+        let names = ["a?b", "a*b", "dir", "dir/inside", "dir/inside/deeper", "dir", "x/../y", "x/./../y", "a?b"];
+        for name in names {
+            payloads.keep(name, true, 0, name.as_bytes());
+        }
+        let written = payloads.finish().unwrap();
+        let mut paths: Vec<_> = written.keys().map(|p| p.to_str().unwrap().to_owned()).collect();
+        paths.sort();
+        assert_eq!(paths, ["a_b", "a_b (2)", "dir", "dir_inside (2)", "dir_inside_deeper (2)", "x/__/y", "x___y (2)"]);
+        for path in written.keys() {
+            assert!(folder.path().join(path).is_file());
+        }
+        assert_eq!(fs::read(folder.path().join("a_b (2)")).unwrap(), b"a*b");
     }
 
     #[test]
