@@ -2,8 +2,9 @@
 //!
 //! Never more than a window is held in memory: 32 KiB for gzip, up to 128 MiB for zstd as its frame header asks, up to 8 MiB for lz4.
 
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
+use flate2::{Crc, Decompress, FlushDecompress, Status};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder as ZstdDecoder};
 
 /// Where compressed bytes come from.
@@ -14,16 +15,110 @@ const LZ4_MAGIC: u32 = 0x184d_2204;
 const LZ4_LEGACY_MAGIC: u32 = 0x184c_2102;
 const ZSTD_MAGIC: u32 = 0xfd2f_b528;
 
-/// Decompresses gzip.
+/// Decompresses gzip, all members of it.
 pub(crate) fn gzip(input: Input) -> Input {
-    Box::new(Gzip(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(READ_BUFFER, input))))
+    let input = Compressed { inner: BufReader::with_capacity(READ_BUFFER, input), pushed_back: Vec::new(), ended: false };
+    let inflate = Decompress::new(false);
+    Box::new(Gzip { input, inflate, sum: Crc::new(), inside: false, members: 0, failed: None })
 }
 
-struct Gzip(flate2::bufread::MultiGzDecoder<BufReader<Input>>);
+/// The decoders of `flate2` that speak `Read` throw away what they made in the call that meets the damage, which may be a whole small file. This
+/// one gives it first.
+struct Gzip {
+    input: Compressed,
+    inflate: Decompress,
+    /// Of what this member gave so far.
+    sum: Crc,
+    /// Whether a member's header was passed and its trailer was not.
+    inside: bool,
+    members: u64,
+    /// What was met after the bytes given last.
+    failed: Option<io::Error>,
+}
 
 impl Read for Gzip {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer).map_err(|e| io_error("gzip", e))
+        if let Some(e) = self.failed.take() {
+            return Err(e);
+        }
+        loop {
+            if buffer.is_empty() || (!self.inside && !self.next_member()?) {
+                return Ok(0);
+            }
+            let input = self.input.inner.fill_buf()?;
+            let is_end = input.is_empty();
+            let (taken, given) = (self.inflate.total_in(), self.inflate.total_out());
+            let status = self.inflate.decompress(input, buffer, FlushDecompress::None);
+            let taken = (self.inflate.total_in() - taken) as usize;
+            let given = (self.inflate.total_out() - given) as usize;
+            self.input.inner.consume(taken);
+            self.sum.update(&buffer[..given]);
+            let failed = match status {
+                Ok(Status::StreamEnd) => self.end_member().err(),
+                Ok(_) if is_end && given == 0 => Some(damaged("gzip", ENDS_EARLY)),
+                Ok(_) => None,
+                Err(e) => Some(damaged("gzip", format!("is damaged: {e}"))),
+            };
+            match failed {
+                Some(e) if given == 0 => return Err(e),
+                failed => self.failed = failed,
+            }
+            if given > 0 {
+                return Ok(given);
+            }
+        }
+    }
+}
+
+impl Gzip {
+    /// Passes the header of a member (RFC 1952, 2.3). `false` at the end; what follows a member and is none is passed over, as gzip does.
+    fn next_member(&mut self) -> io::Result<bool> {
+        let mut header = [0; 10];
+        let have = read_up_to(&mut self.input, &mut header)?;
+        if self.members > 0 && (have < 2 || !header.starts_with(&[0x1f, 0x8b])) {
+            return Ok(false);
+        }
+        if have < header.len() {
+            return Err(damaged("gzip", ENDS_EARLY));
+        }
+        if header[2] != 8 {
+            return Err(damaged("gzip", format!("has an unknown compression method {}", header[2])));
+        }
+        let flags = header[3];
+        let mut skip = |bytes: &mut [u8]| self.input.read_exact(bytes).map_err(|e| io_error("gzip", e));
+        if flags & 0x04 != 0 {
+            let mut len = [0; 2];
+            skip(&mut len)?;
+            for _ in 0..u16::from_le_bytes(len) {
+                skip(&mut [0])?;
+            }
+        }
+        // name, comment: to a zero each
+        for _ in 0..(flags >> 3 & 1) + (flags >> 4 & 1) {
+            let mut byte = [1];
+            while byte != [0] {
+                skip(&mut byte)?;
+            }
+        }
+        if flags & 0x02 != 0 {
+            skip(&mut [0; 2])?;
+        }
+        self.inflate.reset(false);
+        self.sum.reset();
+        (self.inside, self.members) = (true, self.members + 1);
+        Ok(true)
+    }
+
+    /// Passes the trailer of a member and compares it.
+    fn end_member(&mut self) -> io::Result<()> {
+        self.inside = false;
+        let mut trailer = [0; 8];
+        self.input.read_exact(&mut trailer).map_err(|e| io_error("gzip", e))?;
+        let [a, b, c, d, len @ ..] = trailer;
+        if u32::from_le_bytes([a, b, c, d]) != self.sum.sum() || u32::from_le_bytes(len) != self.sum.amount() {
+            return Err(damaged("gzip", "has a member whose checksum is wrong"));
+        }
+        Ok(())
     }
 }
 
@@ -281,5 +376,65 @@ mod tests {
         w.flush().unwrap();
         let (out, e) = all(w.get_ref().clone());
         assert_eq!((&out[..], e.as_deref()), (&b"abc"[..], Some("lz4: ends too early")));
+    }
+
+    fn gzipped(data: &[u8], level: u32) -> Vec<u8> {
+        let mut w = flate2::GzBuilder::new()
+            .filename("name")
+            .comment("comment")
+            .extra(b"extra".to_vec())
+            .write(Vec::new(), flate2::Compression::new(level));
+        w.write_all(data).unwrap();
+        w.finish().unwrap()
+    }
+
+    fn all_of_gzip(bytes: Vec<u8>) -> (Vec<u8>, Option<String>) {
+        let (mut reader, mut out, mut buffer) = (gzip(Box::new(io::Cursor::new(bytes))), Vec::new(), vec![0; 1 << 20]);
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => return (out, None),
+                Ok(n) => out.extend_from_slice(&buffer[..n]),
+                Err(e) => return (out, Some(e.to_string())),
+            }
+        }
+    }
+
+    #[test]
+    fn members_of_gzip_follow_one_another_and_what_else_follows_is_passed_over() {
+        let both = [gzipped(b"ab", 9), gzipped(b"", 1), gzipped(b"cd", 0), vec![0; 512]].concat();
+        assert_eq!(all_of_gzip(both), (b"abcd".to_vec(), None));
+    }
+
+    #[test]
+    fn damaged_gzip_gives_what_stands_before_the_damage() {
+        // Stored blocks, so that it is known what stands before; and one of compressed data.
+        let text = text();
+        let whole = gzipped(&text, 0);
+        let block = whole.windows(16).position(|w| w == &text[4000..4016]).unwrap() - 4000 - 5;
+        let len = usize::from(u16::from_le_bytes([whole[block + 1], whole[block + 2]]));
+        let mut damaged = whole.clone();
+        damaged[block + 5 + len + 2] ^= 0x55;
+        let (out, e) = all_of_gzip(damaged);
+        assert!(out == text[..len], "{} bytes instead of {len}", out.len());
+        assert!(e.as_ref().is_some_and(|e| e.starts_with("gzip: is damaged: ")), "{e:?}");
+
+        let whole = gzipped(&text, 6);
+        for at in (40..whole.len()).step_by(whole.len() / 23) {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 0xff;
+            let (out, e) = all_of_gzip(damaged);
+            assert!(e.is_some(), "byte {at}");
+            let same = out.iter().zip(&text).take_while(|(a, b)| a == b).count();
+            // the head of the first block says how to read it, and without it there is nothing
+            assert!(
+                at < whole.len() / 4 || same * 3 > text.len() * at / whole.len(),
+                "{same} bytes are right where byte {at} of {} is not",
+                whole.len()
+            );
+        }
+        for cut in [whole.len() - 1, whole.len() - 9, whole.len() / 2, 30, 11, 3] {
+            let (out, e) = all_of_gzip(whole[..cut].to_vec());
+            assert!(text.starts_with(&out) && e.as_deref() == Some("gzip: ends too early"), "cut at {cut}: {e:?}");
+        }
     }
 }
