@@ -95,7 +95,7 @@ pub enum Problem {
     #[error("is empty; nothing was captured, or it was not written yet")]
     Empty,
     /// It does not begin like a capture file.
-    #[error("not a capture file: {0}; pcap and pcapng are read, also inside gzip, zstd or lz4")]
+    #[error("not a capture file: {0}; pcap, pcapng, ERF, snoop and Network Monitor are read, also inside gzip, zstd or lz4")]
     NotCapture(String),
     /// It is something known that this crate does not read.
     #[error("not supported: {0}")]
@@ -135,10 +135,10 @@ pub enum Problem {
     #[error("cannot be written: {0}")]
     Create(#[source] io::Error),
     /// A file to be written is one of those that are read.
-    #[error("is the capture that is read; name another file to write")]
+    #[error("is an input; give the output another name")]
     IsInput,
     /// A file to be written is there already, and is to be kept.
-    #[error("exists already")]
+    #[error("exists already; --force replaces it")]
     Exists,
     /// What was to be written does not fit the file format.
     #[error("cannot be written: {0}")]
@@ -191,6 +191,11 @@ fn advice(source: &io::Error) -> &'static str {
     }
 }
 
+/// The article of a word.
+fn article(word: &str) -> &'static str {
+    if word.starts_with(['A', 'E', 'I', 'O', 'a', 'e', 'i', 'o']) { "an" } else { "a" }
+}
+
 /// How a capture file is damaged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -212,6 +217,24 @@ pub enum Damage {
         found: u32,
         /// The longest length accepted here, in bytes.
         limit: u32,
+    },
+    /// A record of another tool's format claims an impossible length.
+    #[error("{} {what} record claims a length of {found} bytes, expected at least {least}", article(.what))]
+    RecordLength {
+        /// The format.
+        what: &'static str,
+        /// The length claimed, in bytes.
+        found: u32,
+        /// The shortest length possible.
+        least: u32,
+    },
+    /// A file of another tool's format has frames of a kind that are not read there.
+    #[error("{format} link type {found} is not read; only Ethernet is")]
+    LinkType {
+        /// The format.
+        format: &'static str,
+        /// The link type, as that format numbers it.
+        found: u32,
     },
     /// A pcapng block claims an impossible length.
     #[error("a block of type {kind:#x} claims a length of {found} bytes, expected a multiple of 4 from {least} to {limit}")]

@@ -3,6 +3,7 @@
 
 mod decapsulate;
 mod error;
+mod foreign;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod hardware;
@@ -39,4 +40,4 @@ pub use source::{Progress, Source};
 pub use spool::RandomAccess;
 pub use stream::{Follow, StreamSource};
 pub use walk::DEFAULT_MAX_RECORD_LEN;
-pub use write::{Access, Existing, Output, PcapWriter, PcapngWriter, WholeFile, stands_at};
+pub use write::{Access, Existing, Output, PcapWriter, PcapngWriter, WholeFile, fresh, stands_at};

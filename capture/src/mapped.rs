@@ -20,7 +20,7 @@ use crate::error::{Damage, Error, Problem, Result};
 use crate::metadata::Metadata;
 use crate::record::Record;
 use crate::source::{Progress, Source};
-use crate::walk::{DEFAULT_MAX_RECORD_LEN, Magic, Span, Start, Step, Walker};
+use crate::walk::{DEFAULT_MAX_RECORD_LEN, LookAhead, Magic, Span, Start, Step, Walker};
 
 /// Bytes walked between two looks at the length of a mapped file.
 const LOOK_EVERY: usize = 8 << 20;
@@ -100,9 +100,15 @@ impl CaptureFile {
                     Problem::Unsupported("compressed, so it cannot be used as a whole; read it in order".to_owned()),
                 ));
             }
+            Magic::Foreign(_) => {
+                return Err(Error::new(
+                    path,
+                    Problem::Unsupported("neither pcap nor pcapng, so it cannot be used as a whole; read it in order".to_owned()),
+                ));
+            }
             Magic::Other => return Err(Error::new(path, crate::open::not_capture(&storage))),
         }
-        match Walker::start(&storage, max_record_len) {
+        match Walker::start(&storage, max_record_len, LookAhead::ToTheEnd) {
             Ok(Start::Ready(start, first_record)) => Ok(CaptureFile { path, storage, max_record_len, first_record, start: *start }),
             Ok(Start::More { what, needed }) => {
                 let damage = Damage::CutShort { what, needed: needed as u64, left: storage.len() as u64 };

@@ -78,8 +78,22 @@ pub enum Format {
     PcapNanoseconds,
     /// Classic pcap with the longer record header of Kuznetzov's patch (magic 0xa1b2cd34), times in microseconds.
     PcapModified,
+    /// Classic pcap with the record header of Nokia's tcpdump, which has no magic of its own.
+    PcapNokia,
+    /// Classic pcap with the record header of Red Hat 6.1 (libpcap ss990417), which has no magic of its own.
+    PcapRedHat61,
+    /// Classic pcap with the record header of SuSE 6.3 (libpcap ss990915), magic 0xa1b2cd34.
+    PcapSuse63,
     /// pcapng.
     Pcapng,
+    /// Records of Endace's cards.
+    Erf,
+    /// The format of Solaris (RFC 1761).
+    Snoop,
+    /// Microsoft Network Monitor 1.
+    NetworkMonitor1,
+    /// Microsoft Network Monitor 2 and 3.
+    NetworkMonitor2,
 }
 
 /// One section of a file.

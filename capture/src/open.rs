@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::error::{Error, Problem, Result};
 use crate::mapped::{self, CaptureFile, MappedSource};
@@ -30,11 +31,13 @@ pub struct OpenOptions {
     pub max_record_len: u32,
     /// Keep up to so many bytes of a compressed file or a pipe in an unnamed temporary file, so that records can be read again by offset.
     pub spool: Option<u64>,
+    /// Ends standard input, and what else is no file of the disk, once this is set: what came until then was all.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Default for OpenOptions {
     fn default() -> OpenOptions {
-        OpenOptions { follow: None, mmap: true, max_record_len: DEFAULT_MAX_RECORD_LEN, spool: None }
+        OpenOptions { follow: None, mmap: true, max_record_len: DEFAULT_MAX_RECORD_LEN, spool: None, stop: None }
     }
 }
 
@@ -67,6 +70,12 @@ impl OpenOptions {
         self.spool = Some(bytes);
         self
     }
+
+    /// Sets [`OpenOptions::stop`].
+    pub fn stop(mut self, stop: Arc<AtomicBool>) -> OpenOptions {
+        self.stop = Some(stop);
+        self
+    }
 }
 
 /// An open capture file. An enum rather than a trait object, so that the hot path is inlined.
@@ -83,10 +92,10 @@ pub enum Capture {
 /// Errors say in one line what is wrong: nothing there, a directory, no permission, empty, not a capture, damaged at the start.
 pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Capture> {
     let path = path.as_ref();
-    let OpenOptions { follow, mmap, max_record_len, spool } = options;
+    let OpenOptions { follow, mmap, max_record_len, spool, stop } = options;
     let max_record_len = max_record_len.min(GREATEST_MAX_RECORD_LEN);
     let stream = if path == Path::new("-") {
-        StreamSource::new(io::stdin(), path)
+        StreamSource::until(io::stdin(), path, stop)
     } else {
         let file = File::open(path).map_err(|e| Error::open(path, e))?;
         let meta = file.metadata().map_err(|e| Error::open(path, e))?;
@@ -94,14 +103,14 @@ pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Capture> {
             return Err(Error::new(path, Problem::IsDirectory));
         }
         // A length of 0 may be a file of the kernel's, which has more to say when read.
-        if mmap && follow.is_none() && meta.is_file() && meta.len() > 0 && is_local(&file) && !is_compressed(&file, path)? {
+        if mmap && follow.is_none() && meta.is_file() && meta.len() > 0 && is_local(&file) && is_mappable(&file, path)? {
             // Where mapping fails (no room for the addresses, a file system that cannot), the file is read instead.
             if let Ok(map) = mapped::map(&file) {
                 let file = CaptureFile::of_map(map, file, path, max_record_len)?;
                 return Ok(Capture::Mapped(MappedSource::new(Arc::new(file))));
             }
         }
-        if meta.is_file() { StreamSource::of_file(file, path) } else { StreamSource::new(file, path) }
+        if meta.is_file() { StreamSource::of_file(file, path) } else { StreamSource::until(file, path, stop) }
     };
     let at_once = follow.is_none();
     // A pipe waits by itself, and its end is final.
@@ -113,13 +122,13 @@ pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Capture> {
     Ok(Capture::Stream(stream))
 }
 
-/// Whether the file begins like a compressed one. Leaves the read position at the start.
-fn is_compressed(file: &File, path: &Path) -> Result<bool> {
+/// Whether the file begins like one that can be used as it is. Leaves the read position at the start.
+fn is_mappable(file: &File, path: &Path) -> Result<bool> {
     use std::io::{Read, Seek};
     let mut file = file;
     let mut magic = Vec::new();
     file.take(Magic::LEN as u64).read_to_end(&mut magic).and_then(|_| file.rewind()).map_err(|e| Error::open(path, e))?;
-    Ok(matches!(Magic::of(&magic), Magic::Gzip | Magic::Frames))
+    Ok(matches!(Magic::of(&magic), Magic::Pcap | Magic::Pcapng))
 }
 
 /// Whether the file system is of this machine, so that nobody else can truncate the file unseen. Unknown ones count as local.
@@ -138,24 +147,45 @@ fn is_local(_: &File) -> bool {
 /// Says what a file is that begins with `bytes` and is no capture.
 #[cold]
 pub(crate) fn not_capture(bytes: &[u8]) -> Problem {
-    /// Formats that may well be given by mistake, and what to do about them.
-    const KNOWN: [(&[u8], &str); 10] = [
+    /// What may well be given by mistake, and what to do about it.
+    const KNOWN: [(&[u8], &str); 8] = [
         (b"\xfd7zXZ\0", "xz-compressed; decompress it with xz -d"),
         (b"BZh", "bzip2-compressed; decompress it with bzip2 -d"),
         (b"PK\x03\x04", "a zip archive; unpack it first"),
         (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it first"),
-        (b"snoop\0\0\0", "a snoop capture; convert it with editcap -F pcapng"),
-        (b"GMBU", "a Network Monitor capture; convert it with editcap -F pcapng"),
-        (b"RTSS", "a Network Monitor capture; convert it with editcap -F pcapng"),
         (b"\x7fELF", "a program"),
         (b"%PDF-", "a PDF document"),
+        (b"+---------+---------------+----------+", "a K12 text file; convert it with editcap -F pcapng"),
         (b"\0\0\0\0", "begins with zeros, as a file does that was never written to"),
+    ];
+    /// Capture formats that are not read, by what they begin with.
+    const UNREAD: [(&[u8], &str); 16] = [
+        (b"\xaa\xaa\xaa\xaa", "an InfoVista 5View"),
+        (b"\x01\x10\x4c\0\x01\x05", "a Novell LANalyzer"),
+        (b"\x01\x10\x4e\0\x01\x05", "a Novell LANalyzer"),
+        (b"TRSNIFF data    \x1a", "a Sniffer (DOS)"),
+        (b"XCP\0", "a NetXray or Sniffer (Windows)"),
+        (b"VL\0\0", "a NetXray"),
+        (b"ObserverPktBufferVersion", "a Viavi Observer"),
+        (b"\x05VNF", "a Visual Networks"),
+        (b"TR\0d\0", "an HP-UX nettl"),
+        (b"\x7fver\0\0\0", "an OmniPeek"),
+        (b"iptrace ", "an AIX iptrace"),
+        (b"btsnoop\0", "a Bluetooth (btsnoop)"),
+        (b"EyeSDN", "an EyeSDN"),
+        (b"\x1c\0\x01\xac", "an Ixia"),
+        (b"\xac\x01\0\x1c", "an Ixia"),
+        (b"\xab\x01\0\x1c", "an Ixia"),
     ];
     if bytes.is_empty() {
         return Problem::Empty;
     }
     if let Some((_, what)) = KNOWN.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return Problem::NotCapture((*what).to_owned());
+    }
+    let unread = UNREAD.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, what)| *what);
+    if let Some(what) = unread.or_else(|| is_commview(bytes).then_some("a TamoSoft CommView")) {
+        return Problem::NotCapture(format!("{what} capture, which is not read; convert it with editcap -F pcapng"));
     }
     let head = &bytes[..bytes.len().min(24)];
     let printable = |b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | b' '..=b'~');
@@ -164,6 +194,17 @@ pub(crate) fn not_capture(bytes: &[u8]) -> Problem {
     }
     let hex: Vec<String> = head.iter().take(8).map(|b| format!("{b:02x}")).collect();
     Problem::NotCapture(format!("begins with the bytes {}", hex.join(" ")))
+}
+
+/// Whether a file begins like one of CommView, which has no magic: lengths, then a date (NCF), or a length and a date (NCFX).
+fn is_commview(bytes: &[u8]) -> bool {
+    let half = |at: usize| bytes.get(at..at + 2).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
+    let is_time = |at: usize| {
+        let Some([month, day, hour, minute, second]) = bytes.get(at + 2..).and_then(|b| b.first_chunk()) else { return false };
+        (1990..2100).contains(&half(at)) && (1..=12).contains(month) && (1..=31).contains(day) && *hour < 24 && *minute < 60 && *second < 61
+    };
+    let is_ncf = half(0) == half(2) && half(0) >= 14 && bytes.get(4) == Some(&0) && is_time(5);
+    is_ncf || (half(0) >= 14 && half(2) == 0 && is_time(4))
 }
 
 impl Capture {
@@ -276,7 +317,7 @@ mod tests {
         assert!(of(&dir.path().join("none")).ends_with(": no such file"));
         assert!(of(&dir.path().join("none\x1b[2J")).contains("none\\x1b[2J: no such file"));
         assert_eq!(message(b""), "is empty; nothing was captured, or it was not written yet");
-        let hint = "; pcap and pcapng are read, also inside gzip, zstd or lz4";
+        let hint = "; pcap, pcapng, ERF, snoop and Network Monitor are read, also inside gzip, zstd or lz4";
         assert_eq!(message(b"hello\nworld"), format!("not a capture file: begins with the text \"hello\\nworld\"{hint}"));
         assert_eq!(message(b"\x00\x01\xff\x7f\x02"), format!("not a capture file: begins with the bytes 00 01 ff 7f 02{hint}"));
         assert!(message(b"\xfd7zXZ\0\0").contains("xz-compressed; decompress it with xz -d"));
@@ -444,6 +485,28 @@ mod tests {
         drop(writer);
         let message = stream.advance().unwrap_err().to_string();
         assert_eq!(message, "standard input: damaged at byte 43: the file ends inside a packet record: 19 bytes needed, 17 left");
+    }
+
+    #[test]
+    fn a_pipe_ends_where_it_is_told_to_with_what_came_until_then() {
+        let sample = pcap_file(MAGIC_MICROSECONDS, false, 65535, 1, &[(1, 0, b"abc", 3), (2, 0, b"def", 3)]);
+        let (reader, mut writer) = io::pipe().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut stream = StreamSource::until(reader, Path::new("-"), Some(stop.clone()));
+        // the second record is not whole
+        writer.write_all(&sample[..sample.len() - 1]).unwrap();
+        assert_eq!(stream.next().unwrap().unwrap().bytes, b"abc");
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(!stream.advance().unwrap());
+        drop(writer);
+
+        // and so it does where it is not told to
+        let (reader, mut writer) = io::pipe().unwrap();
+        let mut stream = StreamSource::until(reader, Path::new("-"), Some(Arc::default()));
+        writer.write_all(&sample).unwrap();
+        drop(writer);
+        let read = drain(&mut stream);
+        assert_eq!((read.records.len(), read.error), (2, None));
     }
 
     #[test]

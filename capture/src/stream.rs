@@ -6,16 +6,18 @@ use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
 
 use crate::error::{Damage, Error, Problem, Result};
+use crate::foreign::{self, Broken, Look};
 use crate::inflate::{self, Input, Undecodable};
-use crate::metadata::Metadata;
+use crate::metadata::{self, Metadata};
 use crate::record::Record;
 use crate::source::{Progress, Source};
 use crate::spool::{Spool, Stored};
-use crate::walk::{Format, Magic, Span, Start, Step, Walker};
+use crate::walk::{Format, LookAhead, Magic, Span, Start, Step, Walker};
 
 const BUFFER: usize = 1 << 20;
 
@@ -59,6 +61,8 @@ pub struct StreamSource {
     follow: Option<Follow>,
     max_record_len: u32,
     decompressed: bool,
+    /// The format of another tool, from which the stream is translated on the way.
+    translated: Option<metadata::Format>,
     /// Bytes read from the file below, which differs from the position where it is compressed.
     raw_bytes: Arc<AtomicU64>,
     /// Room for bytes; those from `start` to `end` were read and not passed yet.
@@ -70,6 +74,8 @@ pub struct StreamSource {
     walker: Option<Box<Walker>>,
     current: Option<(usize, Span)>,
     spool: Option<Spool>,
+    /// Set by who wants no more of a pipe.
+    stop: Option<Arc<AtomicBool>>,
     done: bool,
     /// What `metadata()` shows before the first bytes were seen.
     nothing: Metadata,
@@ -107,6 +113,7 @@ impl StreamSource {
             follow: None,
             max_record_len: crate::walk::DEFAULT_MAX_RECORD_LEN,
             decompressed: false,
+            translated: None,
             raw_bytes,
             buffer: Vec::new(),
             start: 0,
@@ -115,9 +122,21 @@ impl StreamSource {
             walker: None,
             current: None,
             spool: None,
+            stop: None,
             done: false,
             nothing: Metadata::default(),
         }
+    }
+
+    /// What is no file of the disk, which ends when `stop` is set, be it in the middle of a record.
+    pub(crate) fn until(input: impl Read + Send + 'static, name: &Path, stop: Option<Arc<AtomicBool>>) -> StreamSource {
+        let Some(stop) = stop else { return StreamSource::new(input, name) };
+        StreamSource { stop: Some(stop.clone()), ..StreamSource::new(Stoppable::new(input, stop), name) }
+    }
+
+    /// Whether the stream ended because it was told to.
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
     pub(crate) fn of_file(file: File, path: &Path) -> StreamSource {
@@ -164,7 +183,7 @@ impl StreamSource {
         let format = self.walker.as_ref()?.format;
         let stored = match (&self.spool, &self.file) {
             (Some(spool), _) => spool.stored()?,
-            (None, Some(file)) if !self.decompressed => Stored::itself(file.clone()),
+            (None, Some(file)) if !self.decompressed && self.translated.is_none() => Stored::itself(file.clone()),
             _ => return None,
         };
         Some((stored, format))
@@ -183,17 +202,31 @@ impl StreamSource {
     }
 
     fn begin(&mut self) -> Result<Begun, Problem> {
+        let (mut needed, mut ended) = (Magic::LEN, false);
         while self.walker.is_none() {
-            match self.fill(Magic::LEN)? {
+            match self.fill(needed)? {
                 Filled::NotYet => return Ok(Begun::NotYet),
                 Filled::Ended if self.start == self.end && self.decompressed => {
                     return Err(Problem::NotCapture("the compressed file has nothing in it".to_owned()));
                 }
                 Filled::Ended if self.start == self.end => return Err(Problem::Empty),
-                Filled::Ended | Filled::Enough => {}
+                Filled::Ended => ended = true,
+                Filled::Enough => {}
             }
             let bytes = &self.buffer[self.start..self.end];
-            match Magic::of(bytes) {
+            let magic = match Magic::of(bytes) {
+                // ERF has no magic.
+                Magic::Other => match foreign::looks_like_erf(bytes, ended) {
+                    Look::Yes => Magic::Foreign(metadata::Format::Erf),
+                    Look::No => return Err(crate::open::not_capture(bytes)),
+                    Look::More(more) => {
+                        needed = more;
+                        continue;
+                    }
+                },
+                magic => magic,
+            };
+            match magic {
                 Magic::Other => return Err(crate::open::not_capture(bytes)),
                 Magic::Gzip | Magic::Frames if self.decompressed => {
                     return Err(Problem::Unsupported("compressed twice; decompress it once first".to_owned()));
@@ -201,33 +234,57 @@ impl StreamSource {
                 Magic::Gzip | Magic::Frames if self.follow.is_some() => {
                     return Err(Problem::Unsupported("following a compressed file; read it when it is complete".to_owned()));
                 }
-                magic @ (Magic::Gzip | Magic::Frames) => self.decompress(magic),
-                Magic::Pcap | Magic::Pcapng => match Walker::start(bytes, self.max_record_len).map_err(|d| self.damage(d))? {
-                    Start::Ready(walker, len) => {
+                Magic::Foreign(_) if self.follow.is_some() => {
+                    let why = "following a file that is neither pcap nor pcapng; read it when it is complete";
+                    return Err(Problem::Unsupported(why.to_owned()));
+                }
+                Magic::Gzip | Magic::Frames | Magic::Foreign(_) => {
+                    self.derive(magic);
+                    (needed, ended) = (Magic::LEN, false);
+                }
+                Magic::Pcap | Magic::Pcapng => match Walker::start(bytes, self.max_record_len, self.look_ahead(ended)) {
+                    Ok(Start::Ready(mut walker, len)) => {
+                        if self.translated.is_some() {
+                            walker.metadata.format = self.translated;
+                        }
                         self.walker = Some(walker);
                         self.start += len;
                     }
-                    Start::More { what, needed } => match self.fill(needed)? {
-                        Filled::Enough => {}
-                        Filled::NotYet => return Ok(Begun::NotYet),
-                        Filled::Ended => {
-                            let left = (self.end - self.start) as u64;
-                            return Err(self.damage(Damage::CutShort { what, needed: needed as u64, left }));
-                        }
-                    },
+                    Ok(Start::More { what, needed }) if ended => {
+                        let left = bytes.len() as u64;
+                        return Err(self.damage(Damage::CutShort { what, needed: needed as u64, left }));
+                    }
+                    Ok(Start::More { needed: more, .. }) => needed = more,
+                    Err(damage) => return Err(self.damage(damage)),
                 },
             }
         }
         Ok(Begun::Yes)
     }
 
-    /// From here on the input is what the bytes read so far and the rest decompress to.
-    fn decompress(&mut self, magic: Magic) {
+    /// A file has its first records at once; a pipe may give them much later, and its beginning is not to wait for them.
+    fn look_ahead(&self, ended: bool) -> LookAhead {
+        match (self.file.is_some() && self.follow.is_none(), ended) {
+            (_, true) => LookAhead::ToTheEnd,
+            (true, false) => LookAhead::Yes,
+            (false, false) => LookAhead::No,
+        }
+    }
+
+    /// From here on the input is what the bytes read so far and the rest decompress to, or are translated to.
+    fn derive(&mut self, magic: Magic) {
         let head = Cursor::new(self.buffer[self.start..self.end].to_vec());
         let input = std::mem::replace(&mut self.input, Box::new(io::empty()));
         let input: Input = Box::new(head.chain(input));
-        self.input = if magic == Magic::Gzip { inflate::gzip(input) } else { inflate::frames(input) };
-        self.decompressed = true;
+        self.input = match magic {
+            Magic::Gzip => inflate::gzip(input),
+            Magic::Foreign(format) => foreign::translate(format, input, self.max_record_len),
+            _ => inflate::frames(input),
+        };
+        match magic {
+            Magic::Foreign(format) => self.translated = Some(format),
+            _ => self.decompressed = true,
+        }
         (self.start, self.end, self.base) = (0, 0, 0);
         if let Some(spool) = &mut self.spool {
             spool.restart();
@@ -304,7 +361,7 @@ impl StreamSource {
             match self.fill(needed)? {
                 Filled::Enough => {}
                 Filled::NotYet => return Ok(false),
-                Filled::Ended if self.start == self.end => {
+                Filled::Ended if self.start == self.end || self.is_stopped() => {
                     self.done = true;
                     return Ok(false);
                 }
@@ -324,6 +381,9 @@ impl StreamSource {
     #[cold]
     fn read_problem(&self, e: io::Error) -> Problem {
         let offset = self.base + self.end as u64;
+        if let Some(Broken { offset, damage }) = e.get_ref().and_then(|e| e.downcast_ref()) {
+            return Problem::Damaged { offset: *offset, decompressed: self.decompressed, damage: damage.clone() };
+        }
         let damage = match e.get_ref().and_then(|e| e.downcast_ref::<Undecodable>()) {
             Some(Undecodable { method, reason }) => Damage::Compression { method, reason: reason.clone() },
             None => return Problem::Read { offset, source: e },
@@ -361,8 +421,73 @@ impl Source for StreamSource {
     }
 
     fn progress(&self) -> Progress {
-        let done = if self.decompressed { self.raw_bytes.load(Ordering::Relaxed) } else { self.position() };
+        let done = if self.decompressed || self.translated.is_some() { self.raw_bytes.load(Ordering::Relaxed) } else { self.position() };
         Progress { done, total: self.file.as_ref().and_then(|f| f.metadata().ok()).map(|m| m.len()) }
+    }
+}
+
+/// A pipe that can be left: another thread waits for its bytes.
+struct Stoppable {
+    chunks: Receiver<io::Result<Vec<u8>>>,
+    chunk: Cursor<Vec<u8>>,
+    stop: Arc<AtomicBool>,
+    stopped: Option<Instant>,
+}
+
+/// Bytes that the thread reads at once, and how many such pieces it may be ahead.
+const CHUNK: usize = 256 << 10;
+const CHUNKS_AHEAD: usize = 4;
+/// Between two looks at whether to stop.
+const LOOK: Duration = Duration::from_millis(100);
+/// Once it is to stop, the writer of the pipe, which may have been told as well, has so long to say its last.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+impl Stoppable {
+    fn new(mut inner: impl Read + Send + 'static, stop: Arc<AtomicBool>) -> Stoppable {
+        let (give, chunks) = sync_channel(CHUNKS_AHEAD);
+        std::thread::spawn(move || {
+            loop {
+                let mut chunk = vec![0; CHUNK];
+                let read = match inner.read(&mut chunk) {
+                    Ok(0) => return,
+                    Ok(n) => {
+                        chunk.truncate(n);
+                        Ok(chunk)
+                    }
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(e) => Err(e),
+                };
+                let failed = read.is_err();
+                if give.send(read).is_err() || failed {
+                    return;
+                }
+            }
+        });
+        Stoppable { chunks, chunk: Cursor::default(), stop, stopped: None }
+    }
+}
+
+impl Read for Stoppable {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.stopped.is_some_and(|since| since.elapsed() > LAST_WORDS) {
+                return Ok(0);
+            }
+            match self.chunk.read(buffer)? {
+                0 if !buffer.is_empty() => {}
+                n => return Ok(n),
+            }
+            match self.chunks.recv_timeout(LOOK) {
+                Ok(chunk) => self.chunk = Cursor::new(chunk?),
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+                // it was to stop, and nothing comes any more
+                Err(RecvTimeoutError::Timeout) if self.stopped.is_some() => return Ok(0),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                self.stopped.get_or_insert_with(Instant::now);
+            }
+        }
     }
 }
 

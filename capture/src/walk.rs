@@ -3,9 +3,9 @@
 //! The same steps are taken over a mapped file and over a read buffer. Nothing here reads, allocates per record or keeps bytes.
 
 use crate::error::Damage;
-use crate::metadata::Metadata;
+use crate::metadata::{self, Metadata};
 use crate::record::{Flags, Record};
-use crate::{LinkType, pcap, pcapng};
+use crate::{LinkType, foreign, pcap, pcapng};
 
 /// Longest captured frame accepted unless told otherwise, in bytes.
 pub const DEFAULT_MAX_RECORD_LEN: u32 = 256 << 20;
@@ -79,6 +79,8 @@ pub(crate) enum Magic {
     Gzip,
     /// zstd, lz4, or a skippable frame of either.
     Frames,
+    /// A format of another tool, which is translated.
+    Foreign(metadata::Format),
     Other,
 }
 
@@ -96,9 +98,20 @@ impl Magic {
             pcapng::SECTION_HEADER => Magic::Pcapng,
             0xfd2f_b528 | 0x184d_2204 | 0x184c_2102 | 0x184d_2a50..=0x184d_2a5f => Magic::Frames,
             _ if first.starts_with(&[0x1f, 0x8b]) => Magic::Gzip,
-            _ => Magic::Other,
+            _ => foreign::of_magic(*first).map_or(Magic::Other, Magic::Foreign),
         }
     }
+}
+
+/// How far a walker may look ahead to tell variants of pcap that have the same magic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LookAhead {
+    /// Not at all, since what comes next may take its time.
+    No,
+    /// As far as it needs.
+    Yes,
+    /// As far as it needs, and there is nothing after the bytes given.
+    ToTheEnd,
 }
 
 /// The beginning of a file: a walker and where the first record or block is; or that more bytes are needed.
@@ -109,13 +122,20 @@ pub(crate) enum Start {
 
 impl Walker {
     /// Begins with the first bytes of a pcap or pcapng file ([`Magic::of`] must have said so).
-    pub(crate) fn start(bytes: &[u8], max_record_len: u32) -> Result<Start, Damage> {
+    pub(crate) fn start(bytes: &[u8], max_record_len: u32, ahead: LookAhead) -> Result<Start, Damage> {
         let mut metadata = Metadata::default();
         let (format, len) = if Magic::of(bytes) == Magic::Pcap {
             if bytes.len() < pcap::FILE_HEADER_LEN {
                 return Ok(Start::More { what: "pcap file header", needed: pcap::FILE_HEADER_LEN });
             }
-            (Format::Pcap(pcap::Pcap::start(bytes, max_record_len, &mut metadata)?), pcap::FILE_HEADER_LEN)
+            let mut pcap = pcap::Pcap::start(bytes, max_record_len, &mut metadata)?;
+            if ahead != LookAhead::No {
+                let records = &bytes[pcap::FILE_HEADER_LEN..];
+                if let Some(needed) = pcap.tell_variant(records, ahead == LookAhead::ToTheEnd, &mut metadata) {
+                    return Ok(Start::More { what: "packet record", needed: pcap::FILE_HEADER_LEN + needed });
+                }
+            }
+            (Format::Pcap(pcap), pcap::FILE_HEADER_LEN)
         } else {
             metadata.format = Some(crate::metadata::Format::Pcapng);
             (Format::Pcapng(pcapng::Pcapng::default()), 0)

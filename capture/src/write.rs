@@ -2,6 +2,7 @@
 //!
 //! Both write through a buffer. Errors of the last bytes show only in `finish`, so call it; a writer that is dropped swallows them.
 
+mod fresh;
 mod pcap;
 mod pcapng;
 mod whole;
@@ -10,6 +11,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+pub use fresh::fresh;
 pub use pcap::PcapWriter;
 pub use pcapng::PcapngWriter;
 pub use whole::{Access, Existing, WholeFile, stands_at};
