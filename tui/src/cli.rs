@@ -4,6 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use rdmascope_capture::Existing;
 pub(crate) use rdmascope_report::fields::{FilterError, field, filter, registry};
 pub(crate) use rdmascope_report::stdout::Color;
 use std::path::PathBuf;
@@ -215,6 +216,20 @@ pub(crate) enum Command {
     Man(Man),
 }
 
+/// What to do with a file that is there already.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct Force {
+    /// Replace an output file that is there already; an input never is
+    #[arg(long)]
+    force: bool,
+}
+
+impl Force {
+    pub(crate) fn existing(self) -> Existing {
+        if self.force { Existing::Replace } else { Existing::Keep }
+    }
+}
+
 /// Follow every connection and say what went wrong
 #[derive(Debug, Args)]
 #[command(after_help = ANALYZE_EXAMPLES)]
@@ -242,6 +257,8 @@ pub(crate) struct Analyze {
     /// Write the report into this file
     #[arg(short = 'o', long = "output", value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) force: Force,
     /// Exit with status 1 if there are findings of this severity or worse
     #[arg(long, value_name = "SEVERITY", value_enum)]
     pub(crate) fail_on: Option<FailOn>,
@@ -285,6 +302,8 @@ pub(crate) enum Exported {
         /// The capture to make
         #[arg(value_name = "OUT.pcapng")]
         output: PathBuf,
+        #[command(flatten)]
+        force: Force,
     },
     /// A plugin for Wireshark 4.0 and later: repairs its decoding of storage over RDMA, and adds rdmascope's analysis as fields
     #[command(after_help = WIRESHARK_EXAMPLES)]
@@ -292,6 +311,8 @@ pub(crate) enum Exported {
         /// The file to write; rdmascope.lua where left out, - for standard output
         #[arg(short, long, value_name = "FILE", conflicts_with = "install")]
         output: Option<PathBuf>,
+        #[command(flatten)]
+        force: Force,
         /// Put it into the plugin folder of your Wireshark, and this program into its folder of capture sources
         #[arg(long)]
         install: bool,
@@ -327,6 +348,13 @@ pub(crate) struct Captured {
     pub(crate) file: PathBuf,
     #[arg(long, value_name = "KEYFILE", help = KEYS)]
     pub(crate) keys: Option<PathBuf>,
+}
+
+impl Captured {
+    /// The files that are read, which no output may take the place of.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        [Some(&self.file), self.keys.as_ref()].into_iter().flatten().cloned().collect()
+    }
 }
 
 /// Form of `analyze`'s report.
@@ -523,6 +551,8 @@ pub(crate) struct Capture {
     /// Write pcapng here; - is standard output; without it frames are only counted
     #[arg(short = 'w', long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) force: Force,
     /// Begin a new file after filesize:MB or duration:S, and keep files:N of them; may be given several times
     #[arg(short = 'b', long, value_name = "KEY:N", value_parser = file_limit, requires = "write")]
     pub(crate) ring: Vec<CaptureLimit>,
@@ -622,6 +652,8 @@ pub(crate) struct Replay {
     /// Keep our own wire as pcapng; over verbs, packets made from what the card reports, which say so
     #[arg(short = 'w', value_name = "FILE")]
     pub(crate) keep: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) force: Force,
     /// What if: read and write inside of the messages
     #[arg(long)]
     pub(crate) no_rdma: bool,
@@ -753,6 +785,8 @@ pub(crate) struct Probe {
     /// Keep the wire of failing cases as pcapng; over verbs, packets made from what the card reports, which say so
     #[arg(short = 'w', value_name = "FAILING.pcapng")]
     pub(crate) keep: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) force: Force,
 }
 
 /// Form of `probe`'s output.
@@ -792,6 +826,8 @@ pub(crate) struct Peer {
     /// Keep our own wire, of all connections, as pcapng; over verbs, packets made from what the card reports, which say so
     #[arg(short = 'w', value_name = "FILE")]
     pub(crate) keep: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) force: Force,
     /// Do this one thing wrong, to see what a client makes of it
     #[arg(long, value_name = "NAME", value_parser = fault)]
     pub(crate) fault: Option<&'static rdmascope_replay::fault::Fault>,

@@ -65,7 +65,7 @@ fn a_sample_is_done_again_on_our_peer() {
     let peer = Peer::new(&[]);
     let folder = tempfile::tempdir().expect("a folder");
     for name in ["smb-iwarp", "smb-roce"] {
-        let (wire, report) = (folder.path().join("wire.pcapng"), folder.path().join("report.json"));
+        let (wire, report) = (folder.path().join(format!("{name}.pcapng")), folder.path().join(format!("{name}.json")));
         let (wire_path, report_path) = (wire.display().to_string(), report.display().to_string());
         let output = rdmascope(&["replay", &sample(name), "--to", &peer.1, "-w", &wire_path, "--report", &report_path]);
         let said = String::from_utf8_lossy(&output.stdout);

@@ -369,3 +369,77 @@ fn a_pair_of_queue_pairs_can_be_pinned() {
     assert_eq!(connections(&["--pin", "0x11=0x99"]).len(), 2, "what is said by hand is believed: 0x22 belongs to another");
     refused(&["analyze", &capture, "--pin", "0x11"], "--pin");
 }
+
+#[test]
+fn no_output_takes_the_place_of_an_input_or_of_another_file_unasked() {
+    let folder = Folder::new("outputs");
+    let frames = fs::read(sample()).expect("the sample");
+    let capture = folder.file("capture.pcap", &frames);
+    let hard = folder.0.join("hard.pcap");
+    fs::hard_link(&capture, &hard).expect("a link");
+    let hard = hard.display().to_string();
+    let mine = folder.file("mine", b"mine");
+    for arguments in
+        [&["analyze", &capture, "-o"][..], &["analyze", "--format", "html", &capture, "-o"], &["export", "annotated", &capture]]
+    {
+        for force in [&[][..], &["--force"]] {
+            for output in [&capture, &hard] {
+                refused(&[arguments, &[output], force].concat(), "is an input; give the output another name");
+            }
+        }
+        refused(&[arguments, &[&mine]].concat(), "mine: exists already; --force replaces it");
+        assert_eq!((fs::read(&capture).unwrap(), fs::read(&mine).unwrap()), (frames.clone(), b"mine".to_vec()), "{arguments:?}");
+    }
+    refused(&["export", "wireshark", "-o", &mine], "exists already");
+    // one that fails leaves what was there, and nothing beside it
+    let words = folder.file("words", b"these are words\n");
+    refused(&["analyze", &words, "--force", "-o", &mine], "not a capture file");
+    assert_eq!(fs::read(&mine).unwrap(), b"mine");
+    text(&["analyze", &capture, "--force", "-o", &mine]);
+    assert!(fs::read_to_string(&mine).unwrap().contains("frames"));
+    let mut names: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, ["capture.pcap", "hard.pcap", "mine", "words"]);
+}
+
+#[test]
+fn a_capture_that_is_damaged_before_its_first_frame_gives_an_empty_report_with_the_damage() {
+    let folder = Folder::new("damaged");
+    let frames = fs::read(sample()).expect("the sample");
+    for (name, bytes) in [("header.pcap", &frames[..10]), ("record.pcap", &frames[..30])] {
+        let capture = folder.file(name, bytes);
+        let output = rdmascope(&["analyze", "--format", "json", &capture]);
+        assert_eq!(output.status.code(), Some(2));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let error = report["inputs"][0]["error"].as_str().expect("the damage");
+        assert!(error.contains("the file ends inside a p"), "{error}");
+        assert_eq!((&report["capture"]["frames"], &report["connections"]), (&0.into(), &serde_json::json!([])));
+    }
+}
+
+#[test]
+fn an_interrupt_of_a_pipe_gives_the_report_of_what_came() {
+    use std::io::Write;
+    let frames = fs::read(sample()).expect("the sample");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+        .args(["analyze", "-", "--format", "json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(&frames[..frames.len() / 2]).expect("it reads");
+    input.flush().expect("it reads");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let interrupted = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+    assert!(interrupted.success());
+    // the pipe stays open: it is the interrupt that ends it
+    let output = child.wait_with_output().expect("it ends");
+    drop(input);
+    assert!(output.status.success(), "{output:?}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(report["capture"]["frames"].as_u64().is_some_and(|n| n > 100), "{}", report["capture"]);
+    assert!(report["inputs"][0]["error"].is_null());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
+}

@@ -153,10 +153,11 @@ pub struct Run {
     pub filter: Option<Filter>,
 }
 
-/// Analyses all frames of the input.
-pub fn run<S: Sink>(input: Input, names: Vec<String>, run: Run, sink: S) -> Analysis<S> {
+/// Analyses all frames of the input; of none, the report is empty.
+pub fn run<S: Sink>(input: impl Into<Option<Input>>, names: Vec<String>, run: Run, sink: S) -> Analysis<S> {
     let inputs = names.into_iter().map(|path| InputStory { path, ..InputStory::default() }).collect();
     let analysis = Loop { pipeline: Pipeline::with_sink(run.options, sink), inputs, bar: Bar::before_output(), number: 0, time_ns: 0 };
+    let Some(input) = input.into() else { return analysis.done(None, &Metadata::default(), None) };
     match (input, run.filter) {
         (Input::One(capture), None) => match capture.file() {
             Some(file) if run.threads > 1 => analysis.threaded(file, run.threads - 1),

@@ -3,9 +3,12 @@
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rdmascope_analyzer::keys::Keyring;
-use rdmascope_capture::{Capture, MergedSource, OpenOptions, Source, open};
+use rdmascope_capture::{Capture, MergedSource, OpenOptions, Problem, Source, open};
 use std::io::{IsTerminal, stderr, stdout};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 /// One capture, or several merged by time.
 pub enum Input {
@@ -17,11 +20,52 @@ pub enum Input {
 
 /// Opens all of the files.
 pub fn open_all(files: &[PathBuf]) -> Result<Input> {
-    let mut captures = files.iter().map(|path| open(path, OpenOptions::new())).collect::<Result<Vec<_>, _>>()?;
-    Ok(match captures.len() {
+    let captures = files.iter().map(|path| open(path, OpenOptions::new())).collect::<Result<Vec<_>, _>>()?;
+    Ok(together(captures))
+}
+
+/// The captures that can be read, and why others are damaged from the start: by place in `files`.
+#[derive(Default)]
+pub struct Opened {
+    /// `None` where there is nothing to read.
+    pub input: Option<Input>,
+    /// Places of the captures that it has.
+    pub read: Vec<usize>,
+    /// Those that it has not.
+    pub damaged: Vec<(usize, rdmascope_capture::Error)>,
+}
+
+/// Opens the files. Those that are captures but damaged before their first frame are told beside the others; pipes end when `stop` is set.
+///
+/// # Errors
+/// One is no capture, or cannot be opened.
+pub fn open_each(files: &[PathBuf], stop: Option<&Arc<AtomicBool>>) -> Result<Opened> {
+    let (mut captures, mut opened) = (Vec::new(), Opened::default());
+    for (place, path) in files.iter().enumerate() {
+        let options = stop.map_or_else(OpenOptions::new, |stop| OpenOptions::new().stop(stop.clone()));
+        match open(path, options) {
+            Ok(capture) => {
+                captures.push(capture);
+                opened.read.push(place);
+            }
+            Err(e) if matches!(e.problem(), Problem::Damaged { .. }) => opened.damaged.push((place, e)),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    opened.input = (!captures.is_empty()).then(|| together(captures));
+    Ok(opened)
+}
+
+/// Whether one of the files is standard input or another pipe, which may never end.
+pub fn has_pipe(files: &[PathBuf]) -> bool {
+    files.iter().any(|path| path == Path::new("-") || path.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()))
+}
+
+fn together(mut captures: Vec<Capture>) -> Input {
+    match captures.len() {
         1 => Input::One(captures.remove(0)),
         _ => Input::Many(MergedSource::new(captures)),
-    })
+    }
 }
 
 /// The keys and passwords in a file, or the keys of servers in a keytab; none without a file.
@@ -53,13 +97,16 @@ fn open_tickets(_: &mut Keyring, path: &Path) -> Result<()> {
     anyhow::bail!("{} is a keytab: only a build with --features kerberos takes one", path.display())
 }
 
-/// Bytes between two looks at how far reading is.
+/// Work that is done sooner shows no bar.
+const PATIENCE: Duration = Duration::from_millis(700);
+/// Frames between two looks at how far reading is.
 const STEP: u32 = 2048;
 
 /// A bar on stderr while long work goes on: only where a person sees it and the output does not go to the same terminal.
 pub struct Bar {
     bar: Option<ProgressBar>,
     frames: u32,
+    begun: Instant,
 }
 
 impl Default for Bar {
@@ -81,13 +128,13 @@ impl Bar {
 
     fn shown(shown: bool) -> Self {
         let bar = shown.then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(8));
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
             if let Ok(style) = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}") {
                 bar.set_style(style);
             }
             bar
         });
-        Self { bar, frames: 0 }
+        Self { bar, frames: 0, begun: Instant::now() }
     }
 
     /// Called for each frame; looks only now and then.
@@ -101,15 +148,27 @@ impl Bar {
 
     /// Bytes done, of so many.
     pub fn at(&self, done: u64, total: u64) {
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = self.due() {
             bar.set_length(total);
             bar.set_position(done);
         }
     }
 
+    /// The bar, once the work has gone on for a while: one that comes and goes at once only flashes.
+    fn due(&self) -> Option<&ProgressBar> {
+        let bar = self.bar.as_ref()?;
+        if bar.is_hidden() {
+            if self.begun.elapsed() < PATIENCE {
+                return None;
+            }
+            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(8));
+        }
+        Some(bar)
+    }
+
     #[cold]
     fn show(&self, source: &impl Source) {
-        let Some(bar) = &self.bar else { return };
+        let Some(bar) = self.due() else { return };
         let progress = source.progress();
         if let Some(total) = progress.total {
             bar.set_length(total);

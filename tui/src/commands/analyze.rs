@@ -1,6 +1,6 @@
 //! `rdmascope analyze FILE…` and `-i IFACE`: follows every connection of the captures and says what went wrong.
 
-use crate::analysis::{self, Analysis, Run};
+use crate::analysis::{self, Analysis, InputStory, Run};
 use crate::cli::{self, Analyze, Color, FailOn, ReportFormat};
 use crate::input;
 use crate::live::monitor::Watch;
@@ -8,11 +8,14 @@ use crate::live::{Signals, say};
 use crate::report::words::Paint;
 use crate::report::{Collector, Story, Wanted, html, json, text};
 use crate::stdout::Out;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::finding::Severity;
-use std::io::IsTerminal;
+use rdmascope_capture::{Access, WholeFile};
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::thread;
 
 /// Findings that `--fail-on` asks about exist.
@@ -41,11 +44,20 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
         return live(args, options, wanted, color);
     }
     let threads = args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX));
-    let captures = input::open_all(&args.files)?;
-    // made now, so that a folder that cannot be written to is known before the work is done
-    let file = args.output.as_ref().map(|path| create(path)).transpose()?;
-    let names = args.files.iter().map(|path| path.display().to_string()).collect();
-    let analysis = analysis::run(captures, names, Run { options, threads, filter }, Collector::new(wanted));
+    let signals = if input::has_pipe(&args.files) { Some(Signals::listen()?) } else { None };
+    let opened = input::open_each(&args.files, signals.as_ref().map(|s| &s.stop))?;
+    let file = create(args)?;
+    let name = |place: &usize| args.files.get(*place).map(|path| path.display().to_string()).unwrap_or_default();
+    let run = Run { options, threads, filter };
+    let mut analysis = analysis::run(opened.input, opened.read.iter().map(name).collect(), run, Collector::new(wanted));
+    for (place, error) in opened.damaged {
+        let story = InputStory { path: name(&place), error: Some(error.to_string()), ..InputStory::default() };
+        analysis.inputs.insert(place.min(analysis.inputs.len()), story);
+        analysis.error.get_or_insert(error);
+    }
+    if signals.is_some_and(|s| s.stop.load(Ordering::Relaxed)) {
+        say("interrupted: the report is of the frames that came until then");
+    }
     show(args, analysis, file, color)
 }
 
@@ -53,7 +65,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
 fn live(args: &Analyze, options: Options, wanted: Wanted, color: Color) -> Result<ExitCode> {
     let signals = Signals::listen()?;
     let (source, dropped) = crate::live::open(&args.live, signals.stop.clone())?;
-    let file = args.output.as_ref().map(|path| create(path)).transpose()?;
+    let file = create(args)?;
     say(&crate::live::opening_line(&args.live, &source, &dropped));
     crate::live::tell_remarks(&source);
     let watch = Watch {
@@ -69,7 +81,7 @@ fn live(args: &Analyze, options: Options, wanted: Wanted, color: Color) -> Resul
     show(args, analysis, file, color)
 }
 
-fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<std::fs::File>, color: Color) -> Result<ExitCode> {
+fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<WholeFile>, color: Color) -> Result<ExitCode> {
     let (story, error) = Story::new(analysis);
     let mut out = Out::new(color);
     let to_terminal = out.is_terminal && file.is_none();
@@ -80,14 +92,13 @@ fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<std::fs:
         ReportFormat::Json => json::render(&story)?,
         ReportFormat::Html => html::render(&story),
     };
-    match (&mut file, &args.output) {
-        (Some(file), Some(path)) => {
-            use std::io::Write;
-            file.write_all(rendered.as_bytes())
-                .and_then(|()| file.flush())
-                .with_context(|| format!("{} cannot be written", path.display()))?;
+    match file.take() {
+        Some(mut file) => {
+            let path = args.output.as_deref().unwrap_or(Path::new(""));
+            file.write_all(rendered.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;
+            file.finish()?;
         }
-        _ => {
+        None => {
             out.buffer.extend_from_slice(rendered.as_bytes());
             out.finish()?;
         }
@@ -100,8 +111,11 @@ fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<std::fs:
     Ok(if fails { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
 }
 
-fn create(path: &std::path::Path) -> Result<std::fs::File> {
-    std::fs::File::create(path).map_err(|e| anyhow!("{} cannot be written: {e}", path.display()))
+/// The file of the report, where it is not standard output: made before the work is done, so that what stands in its way is known then.
+fn create(args: &Analyze) -> Result<Option<WholeFile>> {
+    let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) else { return Ok(None) };
+    let inputs: Vec<PathBuf> = args.files.iter().chain(&args.keys).cloned().collect();
+    Ok(Some(WholeFile::create(path, &inputs, args.force.existing(), Access::Umask)?))
 }
 
 fn severity(on: FailOn) -> Severity {

@@ -49,7 +49,7 @@ pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
     if limits.files.is_some() && limits.bytes.is_none() && limits.time.is_none() {
         bail!("-b files:N needs -b filesize:MB or -b duration:S: they say when a file is full");
     }
-    let files = args.write.as_deref().map(|path| Files::create(path, limits, source.metadata())).transpose()?;
+    let files = args.write.as_deref().map(|path| Files::create(path, limits, source.metadata(), args.force.existing())).transpose()?;
     // told before anything is waited for: an address that cannot be had
     let analysis = match args.metrics {
         Some(address) => {

@@ -1,13 +1,13 @@
 //! `rdmascope export`: what was found, in forms that other tools read.
 
 use crate::analysis::{self, Run};
-use crate::cli::{Captured, Color, Export, Exported};
+use crate::cli::{Captured, Color, Export, Exported, Force};
 use crate::input;
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::report::Sink;
-use rdmascope_capture::{OpenOptions, PcapngWriter, Section, Source, open};
+use rdmascope_capture::{Access, OpenOptions, PcapngWriter, Section, Source, WholeFile, open};
 use rdmascope_dissector::render::escaped;
 use rdmascope_plugins::annotated::{self, Collector, Comments};
 use rdmascope_plugins::payloads::Payloads;
@@ -18,8 +18,8 @@ use std::process::ExitCode;
 
 pub(super) fn run(args: &Export, color: Color) -> Result<ExitCode> {
     match &args.what {
-        Exported::Annotated { capture, output } => annotate(capture, output, color),
-        Exported::Wireshark { output, install, dir } => wireshark(output.as_deref(), *install, dir.as_deref(), color),
+        Exported::Annotated { capture, output, force } => annotate(capture, output, *force, color),
+        Exported::Wireshark { output, force, install, dir } => wireshark(output.as_deref(), *force, *install, dir.as_deref(), color),
         #[cfg(feature = "parquet")]
         Exported::Parquet { capture, folder } => parquet(capture, folder, color),
         #[cfg(not(feature = "parquet"))]
@@ -34,14 +34,16 @@ fn analyze<S: Sink>(file: &Path, options: Options, sink: S) -> Result<analysis::
     Ok(analysis::run(captures, vec![file.display().to_string()], Run { options, threads: 2, filter: None }, sink))
 }
 
-fn annotate(capture: &Captured, output: &Path, color: Color) -> Result<ExitCode> {
+fn annotate(capture: &Captured, output: &Path, force: Force, color: Color) -> Result<ExitCode> {
     let file = capture.file.as_path();
     if file == Path::new("-") {
         bail!("standard input cannot be read twice: export annotated needs a file");
     }
-    if same(file, output) {
-        bail!("{} is the capture itself: name another file to write", output.display());
-    }
+    // made now, so that what stands in the way is known before the work is done
+    let whole = match output == Path::new("-") {
+        true => None,
+        false => Some(WholeFile::create(output, &capture.paths(), force.existing(), Access::Private)?),
+    };
     let options = Options { keyring: input::keyring(capture.keys.as_deref())?, ..Options::default() };
     let done = analyze(file, options, Collector::default())?;
     let comments = Comments::new(&done.report, &done.sink);
@@ -51,8 +53,16 @@ fn annotate(capture: &Captured, output: &Path, color: Color) -> Result<ExitCode>
         application: Some("rdmascope".to_owned()),
         ..source.metadata().sections.first().cloned().unwrap_or_default()
     };
-    let writer = PcapngWriter::create(output, &section)?;
-    let frames = annotated::write(&mut source, &comments, writer)?;
+    let Some(whole) = whole else {
+        let writer = PcapngWriter::create(output, &section)?;
+        annotated::write(&mut source, &comments, writer)?;
+        return match done.error {
+            Some(error) => Err(error).context("what came before was written"),
+            None => Ok(ExitCode::SUCCESS),
+        };
+    };
+    let (frames, whole) = annotated::write(&mut source, &comments, PcapngWriter::new(whole, output, &section)?)?;
+    whole.finish()?;
     let mut out = Out::new(color);
     let said = comments.frames();
     writeln!(out.buffer, "{}: {frames} frames, {said} of them with comments", escaped(&output.display().to_string()))?;
@@ -63,7 +73,7 @@ fn annotate(capture: &Captured, output: &Path, color: Color) -> Result<ExitCode>
     }
 }
 
-fn wireshark(output: Option<&Path>, install: bool, folder: Option<&Path>, color: Color) -> Result<ExitCode> {
+fn wireshark(output: Option<&Path>, force: Force, install: bool, folder: Option<&Path>, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
     let shown = |path: &Path| escaped(&path.display().to_string());
     if install {
@@ -80,7 +90,9 @@ fn wireshark(output: Option<&Path>, install: bool, folder: Option<&Path>, color:
         out.buffer.extend_from_slice(wireshark::lua().as_bytes());
     } else {
         let path = output.unwrap_or(Path::new(wireshark::FILE));
-        std::fs::write(path, wireshark::lua()).with_context(|| format!("{} cannot be written", shown(path)))?;
+        let mut file = WholeFile::create(path, &[], force.existing(), Access::Umask)?;
+        file.write_all(wireshark::lua().as_bytes()).with_context(|| format!("{} cannot be written", shown(path)))?;
+        file.finish()?;
         writeln!(out.buffer, "{}: try it with tshark -X lua_script:{}", shown(path), shown(path))?;
     }
     out.finish()?;
@@ -138,10 +150,6 @@ fn parquet(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> 
         Some(error) => Err(error).context("what came before was written"),
         None => Ok(ExitCode::SUCCESS),
     }
-}
-
-fn same(a: &Path, b: &Path) -> bool {
-    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 fn payloads(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> {

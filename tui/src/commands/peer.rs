@@ -33,7 +33,7 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
     };
     let share =
         Arc::new(Share { name: args.name.clone(), storage, writable: args.share.is_none() || args.allow_writes, users: users(args)? });
-    let wire = args.keep.as_deref().map(keep).transpose()?;
+    let wire = args.keep.as_deref().map(|path| keep(path, &[], args.force)).transpose()?;
     let config = Config { wire, ..Config::patient(args.transport.open()?) };
     if let Some(fault) = args.fault.filter(|fault| !fault.works_over(config.transport.kind())) {
         bail!("--fault {}: --transport {} cannot be made to do this", fault.name, config.transport.kind().name);

@@ -8,7 +8,6 @@ use rdmascope_replay::channel::Config;
 use rdmascope_replay::probe::{Target, Verdict, matching};
 use rdmascope_replay::smbd::SETTLE;
 use serde_json::json;
-use std::fs::File;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,7 +41,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         writes: args.allow_writes,
     };
     let mut keep = match &args.keep {
-        Some(path) => Some((File::create(path).with_context(|| format!("{} cannot be written", path.display()))?, path)),
+        Some(path) => Some((rdmascope_capture::fresh(path, args.force.existing())?, path)),
         None => None,
     };
     let (mut failed, mut rows) = (0, Vec::new());

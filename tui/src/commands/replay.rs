@@ -1,21 +1,20 @@
 //! `rdmascope replay FILE --to HOST`: a captured session done again, and compared.
 
-use crate::cli::{Color, Replay};
+use crate::cli::{Color, Force, Replay};
 use crate::stdout::Out;
 use anyhow::{Context, Result, anyhow, bail};
 use rdmascope_analyzer::exchange::escaped;
 use rdmascope_analyzer::smbd::link::{Grouped, Milliseconds, Status};
-use rdmascope_capture::{OpenOptions, open};
+use rdmascope_capture::{Access, OpenOptions, WholeFile, open};
 use rdmascope_dissector::wire::smb2::info::{InfoType, class_name};
 use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::script::{Action, Outcome, Plan, Planned, Recording, Step, Wanted, Whole, prepare, run as play};
 use rdmascope_replay::smb2::client::{Client, Options, Signatures};
 use rdmascope_replay::wire::Wire;
 use serde_json::{Value, json};
-use std::fs::File;
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -57,7 +56,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     if let Some(bytes) = args.fragment {
         config.smbd.max_fragmented_size = bytes;
     }
-    config.wire = args.keep.as_deref().map(keep).transpose()?;
+    config.wire = args.keep.as_deref().map(|path| keep(path, std::slice::from_ref(&args.file), args.force)).transpose()?;
     let channel = Channel::connect(address, &config, CONNECT_TIMEOUT).with_context(|| format!("cannot connect to {address}"))?;
     let mut client = Client::negotiate(channel, Options { sign: args.sign, encrypt: args.encrypt, ..Options::default() })?;
     client.session_setup(&who)?;
@@ -110,16 +109,19 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
             "differs_first_at": total.first, "breaches": breaches, "operations": rows,
         });
         let text = rdmascope_report::output::pretty_json(&report)? + "\n";
-        std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?;
+        let mut file = WholeFile::create(path, std::slice::from_ref(&args.file), args.force.existing(), Access::Umask)?;
+        file.write_all(text.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;
+        file.finish()?;
     }
     played?;
     finished?;
     Ok(if total.differ > 0 { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
 }
 
-/// A file for our own wire.
-pub(super) fn keep(path: &Path) -> Result<Wire> {
-    let file = File::create(path).with_context(|| format!("{} cannot be written", path.display()))?;
+/// A file for our own wire, which never takes the place of an input.
+pub(super) fn keep(path: &Path, inputs: &[PathBuf], force: Force) -> Result<Wire> {
+    rdmascope_capture::stands_at(path, inputs)?;
+    let file = rdmascope_capture::fresh(path, force.existing())?;
     Ok(Wire::new(Box::new(file), &path.display().to_string())?)
 }
 

@@ -5,7 +5,7 @@
 use anyhow::{Context, Result};
 use rdmascope_capture::hardware::{self, Counter};
 use rdmascope_capture::live::Counters;
-use rdmascope_capture::{Error, Interface, InterfaceStatistics, Metadata, Output, PcapngWriter, Problem, Record, Section};
+use rdmascope_capture::{Error, Existing, Interface, InterfaceStatistics, Metadata, Output, PcapngWriter, Problem, Record, Section, fresh};
 use rdmascope_dissector::calendar::DateTime;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -27,6 +27,8 @@ impl Limits {
     }
 }
 
+/// Names tried for a file of a series.
+const NAMES_TRIED: u32 = 100;
 /// Room made at the end of a file on a full disk, for what the interfaces counted.
 const ROOM: u64 = 1024;
 
@@ -38,6 +40,8 @@ pub(crate) struct Files {
     interfaces: Vec<Interface>,
     writer: Option<PcapngWriter<Output>>,
     path: PathBuf,
+    /// What to do with a file that has the name of the first.
+    existing: Existing,
     /// Files of a series that are there, oldest first.
     made: VecDeque<PathBuf>,
     number: u32,
@@ -68,8 +72,8 @@ fn now_ns() -> i64 {
 }
 
 impl Files {
-    /// Makes the first file; `-` is standard output.
-    pub(crate) fn create(base: &Path, limits: Limits, metadata: &Metadata) -> Result<Self> {
+    /// Makes the first file; `-` is standard output. Files are for their owner alone.
+    pub(crate) fn create(base: &Path, limits: Limits, metadata: &Metadata, existing: Existing) -> Result<Self> {
         let section = metadata.sections.first().cloned().unwrap_or_default();
         let interfaces: Vec<Interface> = metadata.interfaces.iter().map(|i| Interface { statistics: None, ..i.clone() }).collect();
         let mut files = Self {
@@ -80,6 +84,7 @@ impl Files {
             interfaces,
             writer: None,
             path: base.to_owned(),
+            existing,
             made: VecDeque::new(),
             number: 0,
             begun: Instant::now(),
@@ -210,7 +215,7 @@ impl Files {
         } else {
             self.base.clone()
         };
-        let mut writer = PcapngWriter::create(&self.path, &self.section)?;
+        let mut writer = PcapngWriter::new(self.make()?, &self.path, &self.section)?;
         for interface in &self.interfaces {
             writer.add_interface(interface)?;
         }
@@ -231,6 +236,29 @@ impl Files {
             }
         }
         Ok(())
+    }
+
+    /// Makes the file at hand. The names of a series can be foretold, so none of its files takes the place of another: where something stands
+    /// there, the name gets a number.
+    fn make(&mut self) -> Result<Output> {
+        if self.is_stdout() {
+            return Ok(Box::new(io::stdout()));
+        }
+        if self.number == 1 && !self.limits.is_series() {
+            return Ok(Box::new(fresh(&self.path, self.existing)?));
+        }
+        let wanted = self.path.clone();
+        for n in 2.. {
+            match fresh(&self.path, Existing::Keep) {
+                Err(e) if matches!(e.problem(), Problem::Exists) && n <= NAMES_TRIED => {
+                    let stem = wanted.file_stem().unwrap_or_default().to_string_lossy();
+                    let extension = wanted.extension().map_or_else(String::new, |e| format!(".{}", e.to_string_lossy()));
+                    self.path = wanted.with_file_name(format!("{stem}_{n}{extension}"));
+                }
+                file => return Ok(Box::new(file?)),
+            }
+        }
+        unreachable!("the last name tried gives a file or an error")
     }
 
     /// After a write that failed for lack of room: cuts the file behind its last whole frame and puts what was counted there.
@@ -339,7 +367,7 @@ mod tests {
     fn a_series_keeps_the_newest_files_each_with_its_own_counts() {
         let folder = tempfile::tempdir().unwrap();
         let limits = Limits { bytes: Some(10_000), files: Some(2), time: None };
-        let mut files = Files::create(&folder.path().join("t.pcapng"), limits, &metadata()).unwrap();
+        let mut files = Files::create(&folder.path().join("t.pcapng"), limits, &metadata(), Existing::Keep).unwrap();
         let record = Record::new(1, 0, LinkType::ETHERNET, 1000, &[0; 1000]);
         for n in 0..35u64 {
             if files.is_full() {
@@ -362,7 +390,7 @@ mod tests {
     fn a_file_on_a_full_disk_is_cut_behind_its_last_whole_frame() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.pcapng");
-        let mut files = Files::create(&path, Limits::default(), &metadata()).unwrap();
+        let mut files = Files::create(&path, Limits::default(), &metadata(), Existing::Keep).unwrap();
         for _ in 0..100 {
             files.write(&Record::new(1, 0, LinkType::ETHERNET, 1000, &[0; 1000])).unwrap();
         }
@@ -382,7 +410,7 @@ mod tests {
     fn a_new_file_takes_the_name_where_the_old_one_was_moved_away() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.pcapng");
-        let mut files = Files::create(&path, Limits::default(), &metadata()).unwrap();
+        let mut files = Files::create(&path, Limits::default(), &metadata(), Existing::Keep).unwrap();
         std::fs::rename(&path, folder.path().join("t.1")).unwrap();
         files.rotate(&counted(0, 0)).unwrap();
         assert_eq!(files.path(), path);
