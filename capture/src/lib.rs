@@ -37,7 +37,7 @@ pub use open::{Capture, OpenOptions, open};
 pub use rdmascope_dissector::frame::LinkType;
 pub use record::{Options, PacketOption, Record};
 pub use source::{Progress, Source};
-pub use spool::RandomAccess;
+pub use spool::{RandomAccess, temporary_file};
 pub use stream::{Follow, StreamSource};
 pub use walk::DEFAULT_MAX_RECORD_LEN;
 pub use write::{Access, Existing, Output, PcapWriter, PcapngWriter, WholeFile, fresh, stands_at};

@@ -100,6 +100,11 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, buffer, offset)
 }
 
+/// A file without a name, for what is put aside; it vanishes with its handle.
+pub fn temporary_file() -> io::Result<File> {
+    tempfile::tempfile()
+}
+
 /// Reads records again by their offset. Independent of the source it came from, so another thread may use it.
 #[derive(Debug, Clone)]
 pub struct RandomAccess {

@@ -585,8 +585,23 @@ fn the_terminal_shows_frames_as_they_pass() {
         until("the frames", || screen().contains("0 dropped") && screen().contains("192.0.2.2"));
         tmux(&["send-keys", "2"]);
         until("a frame's line", || screen().contains("SMB2"));
+        // stopped, it lets frames pass; then it goes on
+        let shown = || screen().lines().next().unwrap_or_default().to_owned();
+        tmux(&["send-keys", "p"]);
+        until("that it stopped", || shown().contains("stopped"));
+        std::thread::sleep(Duration::from_millis(500));
+        let before = shown();
+        send("va", &sent[..50], 5_000.0);
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(shown(), before);
+        tmux(&["send-keys", "p"]);
+        until("that it goes on", || shown().contains("● live"));
+        send("va", &sent[..50], 5_000.0);
+        until("more frames", || shown() != before.replace("‖ stopped", "● live"));
         ip("link set vb down");
         until("the state of the interface", || screen().contains("went down"));
+        tmux(&["send-keys", "q"]);
+        until("the question", || screen().contains("captured frames are not saved."));
         tmux(&["send-keys", "q"]);
         until("the end", || !tmux(&["has-session"]).status.success());
     });

@@ -133,10 +133,10 @@ fn from_start_to_quit() {
     t.wait("12 of 1,079 frames");
     // what the filter passes is saved
     t.types("w");
-    t.wait("save frames to: frames.pcapng");
+    t.wait("save frames to: smb-roce-frames.pcapng");
     t.press(&["Enter"]);
-    t.wait("12 frames saved to frames.pcapng");
-    assert!(t.dir.join("frames.pcapng").metadata().unwrap().len() > 1000);
+    t.wait("12 frames saved to smb-roce-frames.pcapng");
+    assert!(t.dir.join("smb-roce-frames.pcapng").metadata().unwrap().len() > 1000);
     // the credit plot, nearer and back
     t.types("F4");
     let all = t.wait("next stall");
@@ -314,9 +314,11 @@ fn what_is_copied_and_exported_arrives() {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
-    for (view, name, head) in
-        [("3", "io.csv", "exchange,connection,"), ("7", "findings.csv", "id,severity,"), ("2", "frames.csv", "frame,time,")]
-    {
+    for (view, name, head) in [
+        ("3", "smb-roce-io.csv", "exchange,connection,"),
+        ("7", "smb-roce-findings.csv", "id,severity,"),
+        ("2", "smb-roce-frames.csv", "frame,time,"),
+    ] {
         t.types(view);
         t.types("x");
         t.wait(&format!("export to: {name}"));

@@ -57,6 +57,8 @@ pub const SNAP_LEN: u32 = 262_144;
 pub const RING_BYTES: usize = 64 << 20;
 /// How long `advance` waits for a frame.
 const WAIT_MS: u32 = 50;
+/// Frames that a paused source passes over before it says that none came.
+const PASSED_MAX: u32 = 4096;
 /// Between two looks at interfaces that are down.
 const WATCH_EVERY: Duration = Duration::from_millis(200);
 /// Events that nobody asked for are forgotten beyond these.
@@ -250,6 +252,8 @@ pub struct LiveSource {
     /// ns that a frame is held back for older ones of other places.
     hold_ns: i64,
     window: Option<Window>,
+    /// Frames are neither given nor kept.
+    is_paused: bool,
     offset: u64,
     bytes: u64,
 }
@@ -360,6 +364,7 @@ impl LiveSource {
             // blocks are handed over late, and clocks of cores differ by little
             hold_ns: i64::from(latency) * 2_500_000,
             window: None,
+            is_paused: false,
             offset: 0,
             bytes: 0,
         };
@@ -371,6 +376,11 @@ impl LiveSource {
     pub fn keep(mut self, bytes: u64) -> LiveSource {
         self.window = Some(Window::new(bytes));
         self
+    }
+
+    /// While paused, frames that come are neither given nor kept; they are not counted as dropped.
+    pub fn pause(&mut self, paused: bool) {
+        self.is_paused = paused;
     }
 
     /// A way to read frames again by their offset; `None` where none are kept.
@@ -526,13 +536,20 @@ impl LiveSource {
     }
 
     fn step(&mut self) -> Result<bool> {
-        let mut waited = 0;
+        let (mut waited, mut passed) = (0, 0);
         loop {
             if let Some(at) = self.choose(now_ns)? {
                 let frame = self.places[at].live.frame();
                 if self.until_ns.is_some_and(|until| frame.time_ns > until) {
                     self.over = true;
                     return Ok(false);
+                }
+                if self.is_paused && !self.stop.load(Ordering::Relaxed) {
+                    passed += 1;
+                    if passed >= PASSED_MAX {
+                        return Ok(false);
+                    }
+                    continue;
                 }
                 self.current = Some(at);
                 self.bytes += frame.bytes.len() as u64;

@@ -33,7 +33,7 @@ pub enum Access {
     Private,
 }
 
-/// A file that is written beside the name that it gets when it is whole. See the [module](self).
+/// A file that is written beside the name that it gets when it is whole.
 #[derive(Debug)]
 pub struct WholeFile {
     to: To,

@@ -119,6 +119,8 @@ pub(crate) enum Msg {
     Working(&'static str, usize, usize),
     /// Something was saved, or not.
     Done(Result<String, String>),
+    /// Something stands where this is to be written.
+    Exists(Box<Write>),
     /// Go on with what takes several steps.
     Continue,
     Quit,
@@ -168,24 +170,37 @@ pub(crate) enum Effect {
         frames: Which,
         forward: bool,
     },
-    Save {
-        path: PathBuf,
-        frames: Which,
-    },
+    /// A file is to be written.
+    Write(Write),
+    /// A live capture is to let frames pass, or to go on.
+    Pause(bool),
+    /// A live capture is to begin anew.
+    Restart,
+    /// Reading may go on up to so many frames; with 0 it ends.
+    ReadUpTo(u64),
     /// Saving, exporting, searching is to end.
     GiveUp,
-    /// The lines of frames.
-    ExportFrames {
-        path: PathBuf,
-        frames: Which,
-        columns: Vec<Def>,
-    },
-    /// A table: heads, then rows.
-    ExportTable {
-        path: PathBuf,
-        rows: Vec<Vec<String>>,
-    },
     KeepHistory(Vec<String>),
+}
+
+/// A file to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Write {
+    pub(crate) path: PathBuf,
+    pub(crate) what: Output,
+    /// Whether what stands there may go.
+    pub(crate) replace: bool,
+}
+
+/// What is written into a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Output {
+    /// Frames, as pcapng.
+    Frames(Which),
+    /// The lines of frames, with these columns.
+    Lines(Which, Vec<Def>),
+    /// A table: heads, then rows.
+    Table(Vec<Vec<String>>),
 }
 
 /// A place in a list, and the first row that is on the screen.
@@ -324,6 +339,23 @@ pub(crate) enum Popup {
     Prompt(Box<prompt::Prompt>),
     /// What to copy.
     Copy,
+    Question(Box<Question>),
+}
+
+/// A question, which only an answer to it (or `Esc`) ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    pub(crate) title: &'static str,
+    pub(crate) lines: Vec<String>,
+    pub(crate) answers: Vec<(char, &'static str, Answer)>,
+}
+
+/// What an answer does.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Do(Vec<Effect>),
+    /// Asks for the name of a file for the frames.
+    Save,
 }
 
 /// Everything.
@@ -343,6 +375,13 @@ pub(crate) struct App {
     pub(crate) progress: Progress,
     pub(crate) done: bool,
     pub(crate) grows: bool,
+    /// Whether frames come from interfaces.
+    pub(crate) is_live: bool,
+    /// Whether a live capture lets frames pass just now.
+    pub(crate) is_paused: bool,
+    /// Frames of a live capture that are in a file; and those that will be when the work at hand is done.
+    saved: usize,
+    saving: Option<usize>,
     pub(crate) error: Option<String>,
     /// What is to be said of a live capture.
     pub(crate) live: Option<LiveFacts>,
@@ -408,6 +447,10 @@ impl App {
             progress: Progress::default(),
             done: false,
             grows: false,
+            is_live: false,
+            is_paused: false,
+            saved: 0,
+            saving: None,
             error: None,
             live: None,
             hardware: Vec::new(),
@@ -828,7 +871,21 @@ impl App {
         effects
     }
 
-    fn news(&mut self, news: News) {
+    fn news(&mut self, news: News) -> Vec<Effect> {
+        let effects = if news.restarted { self.restarted() } else { Vec::new() };
+        if let Some(read) = news.asks {
+            self.popup = Some(Popup::Question(Box::new(Question {
+                title: "a large capture",
+                lines: vec![
+                    format!("{} frames were read, and there are more.", time::grouped(read)),
+                    format!("Each takes 32 bytes of memory; so far {}.", time::bytes(self.index.bytes() as u64)),
+                ],
+                answers: vec![
+                    ('g', "go on, and ask again after as many", Answer::Do(vec![Effect::ReadUpTo(read.saturating_mul(2))])),
+                    ('s', "stop here", Answer::Do(vec![Effect::ReadUpTo(0)])),
+                ],
+            })));
+        }
         let had = self.index.len();
         let at_end = self.tailing || self.frames.list.at + 1 >= self.row_count();
         self.index = news.index;
@@ -861,6 +918,56 @@ impl App {
             let (len, page) = (self.row_count(), frames::page(self));
             self.frames.list.moved(Action::Last, len, page);
         }
+        effects
+    }
+
+    /// The capture began anew: what was known of frames is of others.
+    fn restarted(&mut self) -> Vec<Effect> {
+        (self.index, self.exchanges, self.credits_log) = (Index::default(), Exchanges::default(), CreditsLog::default());
+        (self.report, self.exchanges_dropped, self.saved, self.saving) = (Arc::default(), 0, 0, None);
+        columns_changed(self);
+        (self.detail, self.detail_asked, self.followed, self.about) = (None, None, None, None);
+        self.marks.clear();
+        self.overview = overview::State::default();
+        self.frames.list = Cursor::default();
+        self.io.list = Cursor::default();
+        self.memory.list = Cursor::default();
+        self.credits = credits::State::default();
+        self.findings = findings::State::default();
+        let text = self.filter.text.clone();
+        self.tailing = self.grows;
+        let effects = self.filter_by(&text);
+        self.choose();
+        self.say("the capture begins anew");
+        effects
+    }
+
+    /// What is asked before frames that are in no file are gone.
+    fn unsaved(&self) -> Option<usize> {
+        let unsaved = self.index.len().saturating_sub(self.saved);
+        (self.is_live && unsaved > 0).then_some(unsaved)
+    }
+
+    /// Asks before something that lets frames go which are in no file; else does it.
+    fn or_ask(&mut self, title: &'static str, word: &'static str, key: char, effect: Effect) -> Vec<Effect> {
+        let Some(unsaved) = self.unsaved() else { return vec![effect] };
+        self.popup = Some(Popup::Question(Box::new(Question {
+            title,
+            lines: vec![match unsaved {
+                1 => "1 captured frame is not saved.".to_owned(),
+                n => format!("{} captured frames are not saved.", time::grouped(n as u64)),
+            }],
+            answers: vec![('w', "save them", Answer::Save), (key, word, Answer::Do(vec![effect]))],
+        })));
+        Vec::new()
+    }
+
+    /// What is to be written goes on its way.
+    pub(crate) fn write(&mut self, path: PathBuf, what: Output) -> Vec<Effect> {
+        // nothing is left out but what the window of a live capture has left behind
+        let is_all = matches!(&what, Output::Frames(Which::Range(all)) if all.start == 0);
+        self.saving = is_all.then_some(self.index.len());
+        vec![Effect::Write(Write { path, what, replace: false })]
     }
 
     fn resized(&mut self, width: u16, height: u16) {
@@ -893,10 +1000,7 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
             app.resized(width, height);
             Vec::new()
         }
-        Msg::News(news) => {
-            app.news(*news);
-            Vec::new()
-        }
+        Msg::News(news) => app.news(*news),
         Msg::Texts(generation, texts) => {
             if generation == app.texts_generation {
                 if app.texts.len() > TEXTS_MAX {
@@ -960,13 +1064,25 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
             app.complain(format!("\"{text}\" was not found"));
             Vec::new()
         }
+        Msg::Exists(write) => {
+            app.working = None;
+            let name = rdmascope_dissector::render::escaped(&write.path.display().to_string());
+            app.popup = Some(Popup::Question(Box::new(Question {
+                title: "overwrite",
+                lines: vec![format!("{name} exists already.")],
+                answers: vec![('o', "overwrite it", Answer::Do(vec![Effect::Write(Write { replace: true, ..*write })]))],
+            })));
+            Vec::new()
+        }
         Msg::Done(Ok(text)) => {
             app.working = None;
+            app.saved = app.saving.take().map_or(app.saved, |n| n.max(app.saved));
             app.say(text);
             Vec::new()
         }
         Msg::Done(Err(text)) => {
             app.working = None;
+            app.saving = None;
             app.complain(text);
             Vec::new()
         }
@@ -1005,7 +1121,14 @@ pub(crate) fn columns_changed(app: &mut App) {
 /// What an action does.
 pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     match action {
-        Action::Quit => return vec![Effect::Quit],
+        Action::Quit => return app.or_ask("quit", "quit without saving", 'q', Effect::Quit),
+        Action::Pause | Action::Restart if !app.is_live => app.complain("this is not a live capture"),
+        Action::Pause => {
+            app.is_paused = !app.is_paused;
+            app.say(if app.is_paused { "stopped; the same key goes on" } else { "going on" });
+            return vec![Effect::Pause(app.is_paused)];
+        }
+        Action::Restart => return app.or_ask("begin anew", "begin anew without saving", 'r', Effect::Restart),
         Action::Suspend => return vec![Effect::Suspend],
         Action::Redraw => return vec![Effect::Redraw],
         Action::Help => app.popup = Some(Popup::Help(0)),
@@ -1193,7 +1316,7 @@ fn mouse(app: &mut App, mouse: MouseEvent) -> Vec<Effect> {
 
 fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
     if app.popup.is_some() {
-        if !matches!(app.popup, Some(Popup::Prompt(_))) {
+        if !matches!(app.popup, Some(Popup::Prompt(_) | Popup::Question(_))) {
             app.popup = None;
         }
         return Vec::new();

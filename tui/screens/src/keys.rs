@@ -54,6 +54,8 @@ pub(crate) enum Action {
     Theme,
     Redraw,
     Suspend,
+    Pause,
+    Restart,
 }
 
 /// Where a key has its meaning.
@@ -65,6 +67,8 @@ pub(crate) enum Context {
     Narrowing,
     Taking,
     Screen,
+    /// Live captures alone.
+    Live,
     /// The credit plot alone.
     Plot,
 }
@@ -78,11 +82,12 @@ impl Context {
             Self::Narrowing => "Finding and narrowing",
             Self::Taking => "Taking along",
             Self::Screen => "Screen",
+            Self::Live => "Live capture",
             Self::Plot => "Credit plot",
         }
     }
 
-    pub(crate) const ALL: [Self; 6] = [Self::Views, Self::Moving, Self::Narrowing, Self::Taking, Self::Plot, Self::Screen];
+    pub(crate) const ALL: [Self; 7] = [Self::Views, Self::Moving, Self::Narrowing, Self::Taking, Self::Live, Self::Plot, Self::Screen];
 }
 
 /// One row.
@@ -145,6 +150,8 @@ table! {
     Taking: "copy" ["y"] Action::Copy, "copy value, row, bytes, or the filter that selects it";
     Taking: "save" ["w"] Action::Save, "save marked, else shown frames as pcapng";
     Taking: "export" ["x"] Action::Export, "export this view as text or .csv";
+    Live: "pause" ["p"] Action::Pause, "stop capturing, or go on: frames that pass meanwhile are not kept";
+    Live: "restart" ["R"] Action::Restart, "begin the capture anew";
     Plot: "zoom-in" ["+"] Action::ZoomIn, "zoom in, around the cursor";
     Plot: "zoom-out" ["-"] Action::ZoomOut, "zoom out";
     Plot: "zoom-all" ["0"] Action::ZoomAll, "all of it";

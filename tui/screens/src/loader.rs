@@ -20,7 +20,7 @@ use rdmascope_dissector::frame::{self, Body};
 use rdmascope_dissector::trace::Off;
 use rdmascope_report::live::monitor::{self, mpa_port};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,9 @@ pub(crate) const EXCHANGES_MAX: usize = 250_000;
 /// Slowest exchanges in the overview.
 const SLOWEST: usize = 20;
 /// Bytes of a pipe or a compressed file that are kept in a temporary file, so that frames can be read again.
-const SPOOL_MAX: u64 = 64 << 30;
+const SPOOL_MAX: u64 = 4 << 30;
+/// Frames of a file that are read without asking: half a GiB of index.
+pub(crate) const FRAMES_MAX: u64 = 1 << 24;
 /// Between two deliveries of news.
 const DELIVER_EVERY: Duration = Duration::from_millis(50);
 /// Between two looks at a file that grows.
@@ -38,9 +40,9 @@ const POLL_EVERY: Duration = Duration::from_millis(200);
 const LIVE_BYTES: u64 = 1 << 30;
 /// Chunks of the index of a live capture that are kept: two million frames.
 const LIVE_CHUNKS: usize = 128;
-/// Between two looks at what a live capture has lost.
 /// Counters of RDMA devices shown.
 const COUNTED_MAX: usize = 64;
+/// Between two looks at what a live capture has lost.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Between two looks for connections to let go.
 const EXPIRE_EVERY: Duration = Duration::from_secs(1);
@@ -67,6 +69,10 @@ pub(crate) struct News {
     pub(crate) live: Option<LiveFacts>,
     /// What RDMA devices counted, where the file has it.
     pub(crate) hardware: Vec<Counted>,
+    /// Whether the capture began anew.
+    pub(crate) restarted: bool,
+    /// Reading waits for an answer: so many frames were read, and there are more.
+    pub(crate) asks: Option<u64>,
 }
 
 /// How a live capture does.
@@ -104,11 +110,13 @@ fn counted(hardware: &Hardware) -> Vec<Counted> {
 #[derive(Debug, Default)]
 pub(crate) struct Again {
     pub(crate) version: u64,
+    /// How often the capture began anew: then places are of other frames.
+    pub(crate) restarts: u64,
     pub(crate) inputs: Vec<RandomAccess>,
 }
 
 /// Shared by the threads.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) again: Arc<Mutex<Again>>,
     pub(crate) index: Arc<Mutex<Index>>,
@@ -116,11 +124,39 @@ pub(crate) struct Shared {
     pub(crate) stop: Arc<AtomicBool>,
     /// Whether the loader has read everything.
     pub(crate) finished: Arc<AtomicBool>,
+    /// Whether a live capture lets frames pass.
+    pub(crate) paused: Arc<AtomicBool>,
+    /// How often a live capture was to begin anew.
+    pub(crate) restarts: Arc<AtomicU64>,
+    /// How many frames are read without asking; 0 ends reading.
+    pub(crate) frames_max: Arc<AtomicU64>,
+    /// What is read, and is never written to.
+    pub(crate) files: Arc<Mutex<Vec<PathBuf>>>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            again: Arc::default(),
+            index: Arc::default(),
+            exchanges: Arc::default(),
+            stop: Arc::default(),
+            finished: Arc::default(),
+            paused: Arc::default(),
+            restarts: Arc::default(),
+            frames_max: Arc::new(AtomicU64::new(FRAMES_MAX)),
+            files: Arc::default(),
+        }
+    }
 }
 
 impl Shared {
     pub(crate) fn index(&self) -> Index {
         self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.files.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
     pub(crate) fn exchanges(&self) -> Exchanges {
@@ -299,6 +335,9 @@ struct Loading<D> {
     deaf: bool,
     live: Option<LiveFacts>,
     expired: Instant,
+    restarts: u64,
+    restarted: bool,
+    asks: Option<u64>,
 }
 
 impl<D: FnMut(News) -> bool> Loading<D> {
@@ -355,6 +394,8 @@ impl<D: FnMut(News) -> bool> Loading<D> {
             error: None,
             live: self.live.clone(),
             hardware: Vec::new(),
+            restarted: std::mem::take(&mut self.restarted),
+            asks: self.asks.take(),
         };
         self.deaf |= !(self.deliver)(news);
         self.delivered = Instant::now();
@@ -365,13 +406,11 @@ impl<D: FnMut(News) -> bool> Loading<D> {
 /// when more comes; with `follow`, the end of the file is not the end.
 pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, deliver: impl FnMut(News) -> bool + Send) {
     let endless = matches!(input, Input::Live(_));
-    let settings = Options { slowest_max: SLOWEST, ..Options::default() };
-    let settings = if endless { monitor::endless(settings) } else { settings };
-    let pipeline = Pipeline::with_sink(settings, Collector { rolls: endless, ..Collector::default() });
+    let (pipeline, builder) = beginning(endless);
     let options = pipeline.decode_options();
     let loading = Mutex::new(Loading {
         pipeline,
-        builder: if endless { Builder::rolling(LIVE_CHUNKS) } else { Builder::default() },
+        builder,
         number: 0,
         time_ns: 0,
         progress: Progress::default(),
@@ -384,6 +423,9 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, d
         deaf: false,
         live: None,
         expired: Instant::now(),
+        restarts: 0,
+        restarted: false,
+        asks: None,
     });
     let lock = || loading.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let over = AtomicBool::new(false);
@@ -426,7 +468,17 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, d
         error,
         live: loading.live,
         hardware: counted(input.hardware()),
+        restarted: loading.restarted,
+        asks: None,
     });
+}
+
+/// Analysis and index before the first frame.
+fn beginning(endless: bool) -> (Pipeline<Collector>, Builder) {
+    let settings = Options { slowest_max: SLOWEST, ..Options::default() };
+    let settings = if endless { monitor::endless(settings) } else { settings };
+    let pipeline = Pipeline::with_sink(settings, Collector { rolls: endless, ..Collector::default() });
+    (pipeline, if endless { Builder::rolling(LIVE_CHUNKS) } else { Builder::default() })
 }
 
 /// Reads to the end, `batch` frames under one lock. Returns why it ended too early.
@@ -440,12 +492,46 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
 ) -> Option<String> {
     let mut revision = None;
     loop {
+        if let Input::Live(live) = &mut *input {
+            live.source.pause(shared.paused.load(Ordering::Relaxed));
+        }
         // waiting for a frame happens without the lock
         let mut advanced = input.advance();
         let mut loading = lock();
-        let mut left = batch;
+        let restarts = shared.restarts.load(Ordering::Relaxed);
+        if loading.restarts != restarts {
+            loading.restarts = restarts;
+            (loading.pipeline, loading.builder) = beginning(true);
+            (loading.number, loading.time_ns, loading.restarted) = (0, 0, true);
+            loading.since += 1;
+            shared.again.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).restarts = restarts;
+            publish(&mut loading.builder, shared);
+            publish_exchanges(&loading.pipeline.sink().exchanges, shared);
+        }
+        if !matches!(input, Input::Live(_)) && loading.number >= shared.frames_max.load(Ordering::Relaxed) && matches!(advanced, Ok(true)) {
+            loading.asks = Some(loading.number);
+            loading.news(shared);
+            let most = loop {
+                if shared.stop.load(Ordering::Relaxed) {
+                    return None;
+                }
+                match shared.frames_max.load(Ordering::Relaxed) {
+                    most if most == loading.number => std::thread::sleep(POLL_EVERY),
+                    most => break most,
+                }
+            };
+            if most == 0 {
+                return Some(format!(
+                    "only the first {} frames were read, as you wished",
+                    rdmascope_report::report::words::grouped(loading.number)
+                ));
+            }
+        }
+        let most = shared.frames_max.load(Ordering::Relaxed).saturating_sub(loading.number);
+        let mut left = if matches!(input, Input::Live(_)) { batch } else { batch.min(u32::try_from(most).unwrap_or(batch)).max(1) };
+        let whole = left;
         while let Ok(true) = advanced {
-            if left + 1 >= batch && revision != Some(input.revision()) {
+            if left + 1 >= whole && revision != Some(input.revision()) {
                 renew(input, shared);
                 revision = Some(input.revision());
             }

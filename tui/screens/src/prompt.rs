@@ -8,7 +8,7 @@
 //! filter: smb2.cm█
 //! ```
 
-use super::app::{App, Effect, Popup, View, selected_frame};
+use super::app::{Answer, App, Effect, Output, Popup, Question, View, selected_frame};
 use super::draw::put;
 use super::frames::{self, Part};
 use super::keys::{Action, Context, TABLE};
@@ -20,7 +20,6 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 use rdmascope_dissector::filter::{Error, Filter, Suggestion, complete};
 use rdmascope_dissector::registry::Registry;
-use std::path::PathBuf;
 use unicode_width::UnicodeWidthStr;
 
 /// Suggestions on the screen at most.
@@ -212,16 +211,27 @@ fn count(app: &App) -> (usize, &'static str) {
     }
 }
 
+/// A name for an output that is not that of the capture: `trace-frames.pcapng` of `trace.pcap.gz`.
+fn file_name(app: &App, what: &str, extension: &str) -> String {
+    let mut stem = app.title.as_str();
+    for known in [".gz", ".zst", ".lz4", ".pcapng", ".pcap", ".cap"] {
+        stem = stem.strip_suffix(known).unwrap_or(stem);
+    }
+    let stem: String = stem.chars().map(|c| if c.is_control() || matches!(c, '/' | ' ' | ',') { '-' } else { c }).collect();
+    format!("{stem}-{what}.{extension}")
+}
+
 pub(crate) fn save(app: &App) -> Popup {
     let (n, which) = count(app);
-    let mut prompt = Prompt::new(Kind::Save, "frames.pcapng");
+    let what = if app.marks.is_empty() { "frames" } else { "marked" };
+    let mut prompt = Prompt::new(Kind::Save, &file_name(app, what, "pcapng"));
     prompt.about = format!("{} {which} {}, as pcapng", grouped(n as u64), if n == 1 { "frame" } else { "frames" });
     Popup::Prompt(Box::new(prompt))
 }
 
 pub(crate) fn export(app: &App) -> Popup {
     let name = app.view.name().to_lowercase().replace('/', "");
-    let mut prompt = Prompt::new(Kind::Export, &format!("{name}.csv"));
+    let mut prompt = Prompt::new(Kind::Export, &file_name(app, &name, "csv"));
     prompt.about = "rows of this view; .csv has commas, anything else tabs".to_owned();
     Popup::Prompt(Box::new(prompt))
 }
@@ -237,6 +247,7 @@ pub(crate) fn key(app: &mut App, popup: Popup, key: KeyEvent) -> Vec<Effect> {
         }
         Popup::Prompt(prompt) => prompt_key(app, prompt, key),
         Popup::Copy => copy_key(app, key),
+        Popup::Question(question) => answer(app, question, key),
         Popup::Help(top) | Popup::Text(_, _, top) => {
             let len = match &popup {
                 Popup::Text(_, lines, _) => lines.len(),
@@ -261,6 +272,26 @@ pub(crate) fn key(app: &mut App, popup: Popup, key: KeyEvent) -> Vec<Effect> {
                 Popup::Text(title, lines, _) => Popup::Text(title, lines, top),
                 _ => Popup::Help(top),
             });
+            Vec::new()
+        }
+    }
+}
+
+/// Only an answer, or `Esc`, ends a question.
+fn answer(app: &mut App, question: Box<Question>, key: KeyEvent) -> Vec<Effect> {
+    let control_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+    // a second Ctrl-C means it
+    let quits = control_c && question.title == "quit";
+    let chosen = question.answers.iter().find(|(c, ..)| key.code == KeyCode::Char(*c) || quits && *c == 'q').map(|(.., a)| a.clone());
+    match chosen {
+        Some(Answer::Do(effects)) => effects,
+        Some(Answer::Save) => {
+            app.popup = Some(save(app));
+            Vec::new()
+        }
+        None if key.code == KeyCode::Esc && question.title != "a large capture" => Vec::new(),
+        None => {
+            app.popup = Some(Popup::Question(question));
             Vec::new()
         }
     }
@@ -408,11 +439,9 @@ fn entered(app: &mut App, prompt: Box<Prompt>) -> Vec<Effect> {
             app.complain("a file needs a name");
             Vec::new()
         }
-        Kind::Save => vec![Effect::Save { path: PathBuf::from(text), frames: chosen_frames(app) }],
-        Kind::Export if app.view == View::Frames => {
-            vec![Effect::ExportFrames { path: PathBuf::from(text), frames: listed_frames(app, true), columns: app.columns.clone() }]
-        }
-        Kind::Export => vec![Effect::ExportTable { path: PathBuf::from(text), rows: table(app) }],
+        Kind::Save => app.write(text.into(), Output::Frames(chosen_frames(app))),
+        Kind::Export if app.view == View::Frames => app.write(text.into(), Output::Lines(listed_frames(app, true), app.columns.clone())),
+        Kind::Export => app.write(text.into(), Output::Table(table(app))),
     }
 }
 

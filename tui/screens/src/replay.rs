@@ -10,7 +10,7 @@ use super::index::Index;
 use super::loader::Shared;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
-use rdmascope_capture::{Interface, PcapngWriter, RandomAccess, Record, Section};
+use rdmascope_capture::{Access, Existing, Interface, PcapngWriter, Problem, RandomAccess, Record, Section, WholeFile};
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::frame::{self, Addr};
@@ -22,7 +22,7 @@ use rdmascope_report::output::spreadsheet_safe;
 use std::collections::HashSet;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// Frames of the past that are always fed again.
@@ -80,6 +80,40 @@ pub(crate) type Progress<'p> = &'p mut dyn FnMut(usize) -> bool;
 /// What is told of a work that was given up.
 pub(crate) const GIVEN_UP: &str = "given up";
 
+/// What was saved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Saved {
+    pub(crate) frames: u64,
+    /// Frames of a live capture that are not kept any more.
+    pub(crate) gone: u64,
+}
+
+/// Why a file was not written. What stood there is as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotWritten {
+    /// Something stands there, and nobody said that it may go.
+    Exists,
+    Because(String),
+}
+
+impl From<rdmascope_capture::Error> for NotWritten {
+    fn from(e: rdmascope_capture::Error) -> Self {
+        if matches!(e.problem(), Problem::Exists) { Self::Exists } else { Self::Because(e.to_string()) }
+    }
+}
+
+impl From<String> for NotWritten {
+    fn from(text: String) -> Self {
+        Self::Because(text)
+    }
+}
+
+impl From<&str> for NotWritten {
+    fn from(text: &str) -> Self {
+        Self::Because(text.to_owned())
+    }
+}
+
 /// What the list shows of one frame.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Text {
@@ -111,6 +145,7 @@ pub(crate) struct Detail {
 pub(crate) struct Replayer {
     shared: Shared,
     version: u64,
+    restarts: u64,
     inputs: Vec<RandomAccess>,
     /// What each of them says of its interfaces.
     interfaces: Vec<Vec<Interface>>,
@@ -134,6 +169,7 @@ impl Replayer {
         Self {
             shared,
             version: 0,
+            restarts: 0,
             inputs: Vec::new(),
             interfaces: Vec::new(),
             pipeline: new_pipeline(),
@@ -198,6 +234,10 @@ impl Replayer {
 
     fn refresh(&mut self) {
         let again = self.shared.again.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if again.restarts != self.restarts {
+            self.restarts = again.restarts;
+            (self.pipeline, self.knows, self.next, self.exact) = (new_pipeline(), None, 0, true);
+        }
         if again.version != self.version {
             self.version = again.version;
             self.inputs = again.inputs.clone();
@@ -410,25 +450,32 @@ impl Replayer {
         Ok(hit)
     }
 
-    /// Writes frames as pcapng. Returns how many.
-    pub(crate) fn save(&mut self, path: &Path, frames: &Which, progress: Progress<'_>) -> Result<u64, String> {
+    /// Writes frames as pcapng.
+    pub(crate) fn save(&mut self, path: &Path, frames: &Which, existing: Existing, progress: Progress<'_>) -> Result<Saved, NotWritten> {
         self.refresh();
         let index = self.shared.index();
         let section = Section { application: Some(concat!("rdmascope ", env!("CARGO_PKG_VERSION")).into()), ..Section::default() };
-        let mut writer = PcapngWriter::create(path, &section).map_err(|e| e.to_string())?;
+        let file = WholeFile::create(path, &self.shared.files(), existing, Access::Private)?;
+        let mut writer = PcapngWriter::new(file, path, &section)?;
         let mut interfaces: Vec<(usize, u32, u32)> = Vec::new();
-        let mut written = 0_u64;
+        let (mut saved, mut looked) = (Saved::default(), 0_usize);
         for i in frames.iter() {
-            if written.is_multiple_of(4096) && !progress(written as usize) {
-                // half a file is none
-                drop(writer);
-                let _ = std::fs::remove_file(path);
-                return Err(GIVEN_UP.to_owned());
+            if looked.is_multiple_of(4096) && !progress(looked) {
+                return Err(GIVEN_UP.into());
             }
+            looked += 1;
             let Some(entry) = index.at(i) else { continue };
             let (input, offset) = entry.place();
             let access = self.inputs.get_mut(input).ok_or("frames of this input cannot be read again")?;
-            let record = access.record_at(offset).map_err(|e| e.to_string())?;
+            let record = match access.record_at(offset) {
+                Ok(record) => record,
+                // of a live capture, what the window has left behind
+                Err(e) if matches!(e.problem(), Problem::NoLongerKept) => {
+                    saved.gone += 1;
+                    continue;
+                }
+                Err(e) => return Err(e.into()),
+            };
             let (interface, link_type) = (record.interface, record.link_type);
             let known = interfaces.iter().find(|(n, i, _)| (*n, *i) == (input, interface)).map(|(.., number)| *number);
             let number = match known {
@@ -436,77 +483,66 @@ impl Replayer {
                 None => {
                     // as the capture describes it, name and all
                     let described = access.interfaces().get(interface as usize).filter(|i| i.link_type == link_type).cloned();
-                    let number =
-                        writer.add_interface(&described.unwrap_or_else(|| Interface::new(link_type))).map_err(|e| e.to_string())?;
+                    let number = writer.add_interface(&described.unwrap_or_else(|| Interface::new(link_type)))?;
                     interfaces.push((input, interface, number));
                     number
                 }
             };
-            let mut record = access.record_at(offset).map_err(|e| e.to_string())?;
+            let mut record = access.record_at(offset)?;
             record.interface = number;
-            writer.write(&record).map_err(|e| e.to_string())?;
-            written += 1;
+            writer.write(&record)?;
+            saved.frames += 1;
         }
-        writer.finish().map_err(|e| e.to_string())?;
-        Ok(written)
+        writer.finish()?.finish()?;
+        Ok(saved)
     }
 
     /// Writes the lines of frames as CSV or text, in the order in which they are given. Returns how many.
-    pub(crate) fn export(&mut self, path: &Path, frames: &Which, columns: &[Def], progress: Progress<'_>) -> Result<u64, String> {
-        let exported = self.export_all(path, frames, columns, progress);
-        if exported.as_ref().is_err_and(|e| e == GIVEN_UP) {
-            // half a file is none
-            let _ = std::fs::remove_file(path);
-        }
-        exported
-    }
-
-    fn export_all(&mut self, path: &Path, frames: &Which, columns: &[Def], progress: Progress<'_>) -> Result<u64, String> {
-        let failed = |path: &Path, e: std::io::Error| format!("{}: {e}", path.display());
+    pub(crate) fn export(
+        &mut self,
+        path: &Path,
+        frames: &Which,
+        columns: &[Def],
+        existing: Existing,
+        progress: Progress<'_>,
+    ) -> Result<u64, NotWritten> {
+        let failed = |e: std::io::Error| NotWritten::Because(format!("{}: {e}", path.display()));
         let mut head: Vec<String> = ["frame", "time", "source", "destination", "protocol", "length", "info"].map(str::to_owned).to_vec();
         head.extend(columns.iter().map(|d| d.name.to_owned()));
+        let mut out = std::io::BufWriter::new(WholeFile::create(path, &self.shared.files(), existing, Access::Umask)?);
+        write_row(&mut out, is_csv(path), &head).map_err(failed)?;
         if frames.is_ascending() {
-            let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(|e| failed(path, e))?);
-            write_row(&mut out, is_csv(path), &head).map_err(|e| failed(path, e))?;
             self.write_lines(&mut out, path, frames, columns, &mut |_, _| {}, progress)?;
-            out.flush().map_err(|e| failed(path, e))?;
+            finish(out, path)?;
             return Ok(frames.len() as u64);
         }
         // lines are made in the order of the capture: put aside, and then taken in the order that was asked for
-        let Which::These(places) = frames else { return Err("these frames have no order".to_owned()) };
+        let Which::These(places) = frames else { return Err("these frames have no order".into()) };
         let mut ascending = places.clone();
         ascending.sort_unstable();
-        let aside = path.with_extension("part");
-        let write = |replayer: &mut Self, progress: Progress<'_>| -> Result<(), String> {
-            let mut out = std::io::BufWriter::new(std::fs::File::create(&aside).map_err(|e| failed(&aside, e))?);
-            let mut pieces: Vec<(u64, u32)> = Vec::with_capacity(ascending.len());
-            let which = Which::These(ascending);
-            let mut begin = 0;
-            let mut wrote = |len: usize, _: usize| {
-                pieces.push((begin, len as u32));
-                begin += len as u64;
-            };
-            replayer.write_lines(&mut out, path, &which, columns, &mut wrote, progress)?;
-            out.flush().map_err(|e| failed(&aside, e))?;
-            let Which::These(ascending) = which else { return Ok(()) };
-            let mut lines = std::fs::File::open(&aside).map_err(|e| failed(&aside, e))?;
-            let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(|e| failed(path, e))?);
-            write_row(&mut out, is_csv(path), &head).map_err(|e| failed(path, e))?;
-            let mut line = Vec::new();
-            for (n, place) in places.iter().enumerate() {
-                if n % 4096 == 0 && !progress(places.len()) {
-                    return Err(GIVEN_UP.to_owned());
-                }
-                let Some((begin, len)) = ascending.binary_search(place).ok().and_then(|at| pieces.get(at)).copied() else { continue };
-                line.resize(len as usize, 0);
-                lines.seek(SeekFrom::Start(begin)).and_then(|_| lines.read_exact(&mut line)).map_err(|e| failed(&aside, e))?;
-                out.write_all(&line).map_err(|e| failed(path, e))?;
-            }
-            out.flush().map_err(|e| failed(path, e))
+        let mut aside = std::io::BufWriter::new(rdmascope_capture::temporary_file().map_err(failed)?);
+        let mut pieces: Vec<(u64, u32)> = Vec::with_capacity(ascending.len());
+        let which = Which::These(ascending);
+        let mut begin = 0;
+        let mut wrote = |len: usize, _: usize| {
+            pieces.push((begin, len as u32));
+            begin += len as u64;
         };
-        let written = write(self, progress);
-        let _ = std::fs::remove_file(&aside);
-        written.map(|()| places.len() as u64)
+        self.write_lines(&mut aside, path, &which, columns, &mut wrote, progress)?;
+        let mut lines = aside.into_inner().map_err(|e| failed(e.into_error()))?;
+        let Which::These(ascending) = which else { return Ok(0) };
+        let mut line = Vec::new();
+        for (n, place) in places.iter().enumerate() {
+            if n % 4096 == 0 && !progress(places.len()) {
+                return Err(GIVEN_UP.into());
+            }
+            let Some((begin, len)) = ascending.binary_search(place).ok().and_then(|at| pieces.get(at)).copied() else { continue };
+            line.resize(len as usize, 0);
+            lines.seek(SeekFrom::Start(begin)).and_then(|_| lines.read_exact(&mut line)).map_err(failed)?;
+            out.write_all(&line).map_err(failed)?;
+        }
+        finish(out, path)?;
+        Ok(places.len() as u64)
     }
 
     /// Writes the lines of frames (ascending places), and tells how long each is.
@@ -625,13 +661,16 @@ fn address(addr: &Addr) -> String {
     if *addr == Addr::None { String::new() } else { rdmascope_analyzer::report::address(addr) }
 }
 
-/// Writes a table, heads first, as CSV or with tabs. Returns how many rows without the heads.
-pub(crate) fn export_table(path: &Path, rows: &[Vec<String>]) -> Result<u64, String> {
-    let write = || -> std::io::Result<()> {
-        let mut out = std::io::BufWriter::new(std::fs::File::create(path)?);
-        rows.iter().try_for_each(|row| write_row(&mut out, is_csv(path), row))?;
-        out.flush()
-    };
-    write().map_err(|e| format!("{}: {e}", path.display()))?;
+/// Gives a file that was written through a buffer its name.
+fn finish(out: std::io::BufWriter<WholeFile>, path: &Path) -> Result<(), NotWritten> {
+    let file = out.into_inner().map_err(|e| format!("{}: {}", path.display(), e.error()))?;
+    Ok(file.finish()?)
+}
+
+/// Writes a table, heads first, as CSV or with tabs; never onto one of `inputs`. Returns how many rows without the heads.
+pub(crate) fn export_table(path: &Path, rows: &[Vec<String>], inputs: &[PathBuf], existing: Existing) -> Result<u64, NotWritten> {
+    let mut out = std::io::BufWriter::new(WholeFile::create(path, inputs, existing, Access::Umask)?);
+    rows.iter().try_for_each(|row| write_row(&mut out, is_csv(path), row)).map_err(|e| format!("{}: {e}", path.display()))?;
+    finish(out, path)?;
     Ok(rows.len().saturating_sub(1) as u64)
 }

@@ -7,11 +7,11 @@
 //!  worker ── found, done ┘
 //! ```
 
-use crate::app::{App, Effect, Msg, update};
+use crate::app::{App, Effect, Msg, Output, Write, update};
 use crate::config::{self, Config};
 use crate::keys::Keys;
 use crate::loader::{self, Shared};
-use crate::replay::{self, Replayer, Which};
+use crate::replay::{self, NotWritten, Replayer, Which};
 use crate::sort::{self, By};
 use crate::terminal::{Screen, enter, leave};
 use crate::theme::{self, Depth, Theme};
@@ -21,6 +21,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::layout::Rect;
+use rdmascope_capture::Existing;
 use rdmascope_capture::live::LiveSource;
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
@@ -28,8 +29,8 @@ use rdmascope_report::fields;
 use rdmascope_report::report::words::grouped;
 use rdmascope_report::stdout::Color;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGSTOP, SIGTERM, SIGTSTP};
-use std::io::{IsTerminal, Write, stdout};
-use std::path::{Path, PathBuf};
+use std::io::{IsTerminal, Write as _, stdout};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -87,6 +88,7 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
     let shared = Shared::default();
     let plain = setup.color == Color::Never || setup.color == Color::Auto && std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
     // what cannot be opened is told before the screen changes
+    let is_live = matches!(setup.from, From::Live { .. });
     let (input, name, grows, follow) = match setup.from {
         From::Live { interfaces, rdma_root, open } => {
             let source = open(shared.stop.clone())?;
@@ -94,6 +96,7 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
         }
         From::Files { paths, follow } => {
             let grows = follow || paths.iter().any(|f| f.as_os_str() == "-");
+            shared.files.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone_from(&paths);
             (loader::open_all(&paths, follow, &shared.stop)?, title(&paths), grows, follow)
         }
     };
@@ -103,6 +106,7 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
     app.columns = columns;
     app.history = config::history();
     app.grows = grows;
+    app.is_live = is_live;
     app.tailing = app.grows;
     let effects = setup.filter.as_deref().map_or_else(Vec::new, |text| app.filter_by(text));
 
@@ -118,7 +122,7 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
     let sorter = start_sorter(shared.clone(), tx.clone());
     let worker = start_worker(shared.clone(), tx.clone());
     start_input(tx.clone());
-    let mut running = Running { app, screen: &mut screen, looker, sorter, worker, tx };
+    let mut running = Running { app, screen: &mut screen, looker, sorter, worker, shared: shared.clone(), tx };
     let ended = running.run(&rx, effects);
     shared.stop.store(true, Ordering::Relaxed);
     drop(screen);
@@ -295,15 +299,7 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
                         Err(e) => Msg::Done(Err(format!("searching: {e}"))),
                     }
                 }
-                Effect::Save { path, frames } => {
-                    let saved = replayer.save(&path, &frames, &mut |done| progress("saving", done, frames.len()));
-                    Msg::Done(outcome(saved, "frame", "saved to", &path))
-                }
-                Effect::ExportFrames { path, frames, columns } => {
-                    let saved = replayer.export(&path, &frames, &columns, &mut |done| progress("exporting", done, frames.len()));
-                    Msg::Done(outcome(saved, "row", "exported to", &path))
-                }
-                Effect::ExportTable { path, rows } => Msg::Done(outcome(replay::export_table(&path, &rows), "row", "exported to", &path)),
+                Effect::Write(write) => carry_out(&mut replayer, write, &shared, &mut progress),
                 Effect::KeepHistory(filters) => {
                     config::keep_history(&filters);
                     continue;
@@ -318,13 +314,39 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
     worker
 }
 
-/// What a work that writes a file came to, in words.
-fn outcome(written: Result<u64, String>, what: &str, done: &str, path: &Path) -> Result<String, String> {
-    let plural = |n: u64| if n == 1 { "" } else { "s" };
+/// Writes a file. Returns what came of it, in words, or that somebody has to say whether what stands there may go.
+pub(crate) fn carry_out(
+    replayer: &mut Replayer,
+    write: Write,
+    shared: &Shared,
+    progress: &mut dyn FnMut(&'static str, usize, usize) -> bool,
+) -> Msg {
+    let existing = if write.replace { Existing::Replace } else { Existing::Keep };
+    let path = &write.path;
+    let name = path.display();
+    let several = |n: u64, what: &str| format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" });
+    let written = match &write.what {
+        Output::Frames(frames) => {
+            let saved = replayer.save(path, frames, existing, &mut |done| progress("saving", done, frames.len()));
+            saved.map(|saved| match saved.gone {
+                0 => format!("{} saved to {name}", several(saved.frames, "frame")),
+                gone => format!("{} saved to {name}; {} were not kept any more", several(saved.frames, "frame"), grouped(gone)),
+            })
+        }
+        Output::Lines(frames, columns) => {
+            let rows = replayer.export(path, frames, columns, existing, &mut |done| progress("exporting", done, frames.len()));
+            rows.map(|n| format!("{} exported to {name}", several(n, "row")))
+        }
+        Output::Table(rows) => {
+            let rows = replay::export_table(path, rows, &shared.files(), existing);
+            rows.map(|n| format!("{} exported to {name}", several(n, "row")))
+        }
+    };
     match written {
-        Ok(n) => Ok(format!("{} {what}{} {done} {}", grouped(n), plural(n), path.display())),
-        Err(e) if e == replay::GIVEN_UP => Err(format!("{}: {e}", path.display())),
-        Err(e) => Err(e),
+        Ok(text) => Msg::Done(Ok(text)),
+        Err(NotWritten::Exists) => Msg::Exists(Box::new(write)),
+        Err(NotWritten::Because(e)) if e == replay::GIVEN_UP => Msg::Done(Err(format!("{name}: {e}"))),
+        Err(NotWritten::Because(e)) => Msg::Done(Err(e)),
     }
 }
 
@@ -377,6 +399,7 @@ struct Running<'s> {
     looker: Sender<Effect>,
     sorter: Sender<Effect>,
     worker: Worker,
+    shared: Shared,
     tx: Sender<Msg>,
 }
 
@@ -426,6 +449,9 @@ impl Running<'_> {
                 Effect::Copy(text) => copy(&text)?,
                 Effect::Texts { .. } | Effect::Detail(_) => drop(self.looker.send(effect)),
                 Effect::Order { .. } => drop(self.sorter.send(effect)),
+                Effect::Pause(paused) => self.shared.paused.store(paused, Ordering::Relaxed),
+                Effect::Restart => drop(self.shared.restarts.fetch_add(1, Ordering::Relaxed)),
+                Effect::ReadUpTo(frames) => self.shared.frames_max.store(frames, Ordering::Relaxed),
                 Effect::EndSort(generation) => self.worker.sorting.store(generation, Ordering::Relaxed),
                 Effect::GiveUp => drop(self.worker.wanted.fetch_add(1, Ordering::Relaxed)),
                 _ => {

@@ -76,7 +76,7 @@ fn continues(before: &Entry, entry: &Entry) -> bool {
 
 /// Looks at frames that came since.
 pub(crate) fn extend(app: &mut App) {
-    let Some(of) = app.subject().map(|c| c.followed_as.clone()) else { return };
+    let Some(of) = app.subject().map(|c| c.followed_as.clone()) else { return app.sequence.reset() };
     if app.sequence.of != of || app.sequence.in_filter != app.filter.is_on() {
         app.sequence.reset();
         app.sequence.in_filter = app.filter.is_on();

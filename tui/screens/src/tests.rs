@@ -1,16 +1,17 @@
 //! The screen of every view on real captures, and what keys do. Threads are not needed: what they would do is done at once.
 
-use super::app::{App, Effect, Msg, Popup, View, update};
+use super::app::{App, Effect, Msg, Output, Popup, View, Write, update};
 use super::keys::Keys;
 use super::loader::{self, Shared};
 use super::replay::{self, Replayer, Which};
-use super::{order, sort, theme, view};
+use super::{order, run, sort, theme, view};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use rdmascope_capture::hardware::{self, Counter};
 use rdmascope_capture::{
-    Clock, Interface, InterfaceStatistics, LinkType, OpenOptions, PcapWriter, PcapngWriter, Record, Section, Source, open as open_capture,
+    Clock, Existing, Interface, InterfaceStatistics, LinkType, OpenOptions, PcapWriter, PcapngWriter, Record, Section, Source,
+    open as open_capture,
 };
 use rdmascope_dissector::filter::Filter;
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ impl Rig {
 
     fn open(files: &[PathBuf], width: u16, height: u16) -> Self {
         let shared = Shared::default();
+        *shared.files.lock().unwrap() = files.to_vec();
         let keys = Keys::new(&BTreeMap::new()).unwrap();
         let title = files[0].file_name().unwrap().to_string_lossy().into_owned();
         let mut app = App::new(title, keys, theme::Name::Dark);
@@ -285,11 +287,11 @@ fn marked_frames_are_saved() {
     rig.keys("2mm\x20");
     assert_eq!(rig.app.marks.iter().copied().collect::<Vec<_>>(), [1, 2]);
     rig.keys("w\n");
-    let Some(Effect::Save { frames, .. }) = rig.left.pop() else { panic!("nothing is saved") };
-    assert_eq!(frames, Which::These(vec![0, 1]));
+    let Some(Effect::Write(Write { what: Output::Frames(frames), path, .. })) = rig.left.pop() else { panic!("nothing is saved") };
+    assert_eq!((&frames, path.to_str()), (&Which::These(vec![0, 1]), Some("smb-roce-marked.pcapng")));
     let dir = tempfile();
     let path = dir.join("marked.pcapng");
-    assert_eq!(rig.lines.save(&path, &frames, &mut |_| true), Ok(2));
+    assert_eq!(rig.lines.save(&path, &frames, Existing::Keep, &mut |_| true).map(|s| s.frames), Ok(2));
     let mut again = open_capture(&path, OpenOptions::new()).unwrap();
     let mut original = open_capture(sample("smb-roce"), OpenOptions::new()).unwrap();
     for _ in 0..2 {
@@ -298,6 +300,137 @@ fn marked_frames_are_saved() {
     }
     assert!(again.next().unwrap().is_none());
     std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// What the worker would do with the file that is to be written.
+fn written(rig: &mut Rig) {
+    let Some(Effect::Write(write)) = rig.left.pop() else { panic!("nothing is written") };
+    let msg = run::carry_out(&mut Replayer::new(rig.shared.clone()), write, &rig.shared, &mut |_, _, _| true);
+    rig.tell(msg);
+}
+
+#[test]
+fn nothing_is_written_onto_the_open_capture() {
+    let dir = tempfile();
+    let capture = dir.join("frames.pcapng");
+    std::fs::copy(sample("smb-roce"), &capture).unwrap();
+    let before = std::fs::read(&capture).unwrap();
+    let mut rig = Rig::open(std::slice::from_ref(&capture), 100, 30);
+    for keys in ["2w", "2x", "3x"] {
+        rig.keys(keys);
+        let Some(Popup::Prompt(prompt)) = &mut rig.app.popup else { panic!("no file is asked for") };
+        assert!(!prompt.text.ends_with("frames.pcapng") || prompt.text == "frames-frames.pcapng", "{}", prompt.text);
+        (prompt.text, prompt.cursor) = (capture.display().to_string(), 0);
+        rig.keys("\n");
+        written(&mut rig);
+        assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("is the capture that is read")), "{:?}", rig.app.note);
+        assert!(std::fs::read(&capture).unwrap() == before);
+    }
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn a_file_is_overwritten_only_after_a_question() {
+    let dir = tempfile();
+    let path = dir.join("io.csv");
+    std::fs::write(&path, "precious").unwrap();
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    rig.keys("3x");
+    let Some(Popup::Prompt(prompt)) = &mut rig.app.popup else { panic!("no file is asked for") };
+    assert_eq!(prompt.text, "smb-roce-io.csv");
+    (prompt.text, prompt.cursor) = (path.display().to_string(), 0);
+    rig.keys("\n");
+    written(&mut rig);
+    assert!(rig.screen().contains("exists already.") && rig.screen().contains("o  overwrite it"), "{}", rig.screen());
+    // other keys neither answer nor reach the view
+    rig.keys("q\n");
+    assert!(matches!(rig.app.popup, Some(Popup::Question(_))) && rig.left.is_empty());
+    rig.press(KeyCode::Esc);
+    assert!(rig.app.popup.is_none() && rig.left.is_empty() && std::fs::read_to_string(&path).unwrap() == "precious");
+    rig.keys("x");
+    let Some(Popup::Prompt(prompt)) = &mut rig.app.popup else { panic!("no file is asked for") };
+    prompt.text = path.display().to_string();
+    rig.keys("\n");
+    written(&mut rig);
+    rig.keys("o");
+    written(&mut rig);
+    assert!(std::fs::read_to_string(&path).unwrap().starts_with("exchange,connection"), "{:?}", rig.app.note);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn live_frames_are_not_lost_without_a_question() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    rig.keys("p");
+    assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error) && rig.left.is_empty());
+    rig.app.is_live = true;
+    rig.keys("q");
+    assert!(rig.screen().contains("1,079 captured frames are not saved."), "{}", rig.screen());
+    assert!(!rig.left.contains(&Effect::Quit));
+    // to save them is one answer
+    rig.keys("w");
+    let dir = tempfile();
+    let Some(Popup::Prompt(prompt)) = &mut rig.app.popup else { panic!("no file is asked for") };
+    prompt.text = dir.join("all.pcapng").display().to_string();
+    rig.keys("\n");
+    written(&mut rig);
+    rig.keys("q");
+    assert_eq!((rig.left.pop(), rig.app.popup.is_none()), (Some(Effect::Quit), true));
+    std::fs::remove_dir_all(dir).unwrap();
+    // frames of a filter are not all
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    rig.app.is_live = true;
+    rig.keys("/smb2\nw\n");
+    rig.tell(Msg::Done(Ok("saved".to_owned())));
+    rig.left.clear();
+    rig.keys("R");
+    assert!(rig.left.is_empty() && rig.screen().contains("r  begin anew without saving"), "{}", rig.screen());
+    rig.keys("r");
+    assert_eq!(rig.left.pop(), Some(Effect::Restart));
+    rig.keys("pp");
+    assert_eq!(rig.left, [Effect::Pause(true), Effect::Pause(false)]);
+}
+
+#[test]
+fn a_capture_that_begins_anew_leaves_nothing_of_the_old_one() {
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    rig.keys("2mm/smb2.cmd == 8\n4");
+    let news = loader::News { restarted: true, ..loader::News::default() };
+    (*rig.shared.index.lock().unwrap(), *rig.shared.exchanges.lock().unwrap()) = Default::default();
+    rig.tell(Msg::News(Box::new(news)));
+    assert_eq!((rig.app.index.len(), rig.app.row_count(), rig.app.marks.len(), rig.app.exchanges.len()), (0, 0, 0, 0));
+    assert!(rig.app.found.is_empty() && rig.app.subject().is_none() && rig.app.filter.is_on());
+    for view in "12345678".chars() {
+        rig.keys(&view.to_string());
+        rig.screen();
+    }
+}
+
+#[test]
+fn reading_asks_before_it_takes_much_memory() {
+    let shared = Shared::default();
+    shared.frames_max.store(100, std::sync::atomic::Ordering::Relaxed);
+    let input = loader::open_all(&[sample("smb-roce")], false, &shared.stop).unwrap();
+    let mut rig = Rig::new("smb-roce", 100, 30);
+    let mut asked = Vec::new();
+    loader::run(input, false, false, &shared, |n| {
+        if let Some(frames) = n.asks {
+            // twice on, and then no more
+            asked.push(frames);
+            rig.tell(Msg::News(Box::new(loader::News { asks: Some(frames), ..loader::News::default() })));
+            assert!(rig.screen().contains(&format!("{frames} frames were read, and there are more.")), "{}", rig.screen());
+            rig.press(KeyCode::Esc);
+            rig.keys(if asked.len() < 3 { "g" } else { "s" });
+            let Some(Effect::ReadUpTo(most)) = rig.left.pop() else { panic!("no answer") };
+            shared.frames_max.store(most, std::sync::atomic::Ordering::Relaxed);
+        }
+        if n.done {
+            assert_eq!((n.index.len(), n.error.as_deref()), (400, Some("only the first 400 frames were read, as you wished")));
+        }
+        true
+    });
+    assert_eq!(asked, [100, 200, 400]);
 }
 
 /// A folder for one test.
@@ -315,14 +448,14 @@ fn every_view_is_exported() {
     for view in View::ALL {
         rig.keys(&format!("{}x\n", view as usize + 1));
         match rig.left.pop() {
-            Some(Effect::ExportTable { rows, .. }) => {
+            Some(Effect::Write(Write { what: Output::Table(rows), .. })) => {
                 assert!(rows.len() > 1 && rows.iter().all(|r| r.len() == rows[0].len()), "{view:?}");
             }
-            Some(Effect::ExportFrames { frames, path, .. }) => {
-                assert_eq!((frames.len(), path), (1079, PathBuf::from("frames.csv")));
+            Some(Effect::Write(Write { what: Output::Lines(frames, _), path, .. })) => {
+                assert_eq!((frames.len(), path), (1079, PathBuf::from("smb-roce-frames.csv")));
                 let dir = tempfile();
                 let path = dir.join("f.csv");
-                assert_eq!(rig.lines.export(&path, &frames, &[], &mut |_| true), Ok(1079));
+                assert_eq!(rig.lines.export(&path, &frames, &[], Existing::Keep, &mut |_| true), Ok(1079));
                 assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1080);
                 std::fs::remove_dir_all(dir).unwrap();
             }
@@ -331,7 +464,7 @@ fn every_view_is_exported() {
     }
     let dir = tempfile();
     let rows = vec![vec!["a".to_owned(), "b,\"c\"".to_owned()]];
-    replay::export_table(&dir.join("t.csv"), &rows).unwrap();
+    replay::export_table(&dir.join("t.csv"), &rows, &[], Existing::Keep).unwrap();
     assert_eq!(std::fs::read_to_string(dir.join("t.csv")).unwrap(), "a,\"b,\"\"c\"\"\"\r\n");
     std::fs::remove_dir_all(dir).unwrap();
 }
@@ -480,10 +613,10 @@ fn frames_are_sorted_by_any_column() {
     let last = rig.app.frame_at(rig.app.row_count() - 1);
     assert_eq!(rig.app.frame_at(rig.app.frames.list.at), last);
     rig.keys("x\n");
-    let Some(Effect::ExportFrames { frames, .. }) = rig.left.pop() else { panic!("nothing is exported") };
+    let Some(Effect::Write(Write { what: Output::Lines(frames, _), .. })) = rig.left.pop() else { panic!("nothing is exported") };
     let dir = tempfile();
     let path = dir.join("f.csv");
-    assert_eq!(rig.lines.export(&path, &frames, &[], &mut |_| true), Ok(frames.len() as u64));
+    assert_eq!(rig.lines.export(&path, &frames, &[], Existing::Keep, &mut |_| true), Ok(frames.len() as u64));
     let text = std::fs::read_to_string(&path).unwrap();
     let numbers: Vec<usize> = text.lines().skip(1).map(|l| l.split(',').next().unwrap().parse().unwrap()).collect();
     assert_eq!(numbers, frames.iter().map(|i| i + 1).collect::<Vec<_>>());
@@ -491,7 +624,7 @@ fn frames_are_sorted_by_any_column() {
     std::fs::remove_dir_all(dir).unwrap();
     // saved in the order of the capture
     rig.keys("w\n");
-    let Some(Effect::Save { frames, .. }) = rig.left.pop() else { panic!("nothing is saved") };
+    let Some(Effect::Write(Write { what: Output::Frames(frames), .. })) = rig.left.pop() else { panic!("nothing is saved") };
     assert!(frames.iter().is_sorted());
     // the column goes, and the order with it
     rig.keys("c\n");
@@ -513,8 +646,8 @@ fn half_a_file_is_none() {
     let path = dir.join("half.csv");
     let backwards = Which::These((0..1079).rev().collect());
     for frames in [rig.app.frames_shown(), backwards] {
-        assert_eq!(rig.lines.export(&path, &frames, &[], &mut |_| false), Err(replay::GIVEN_UP.to_owned()));
-        assert_eq!(rig.lines.save(&path, &frames, &mut |_| false), Err(replay::GIVEN_UP.to_owned()));
+        assert_eq!(rig.lines.export(&path, &frames, &[], Existing::Keep, &mut |_| false), Err(replay::GIVEN_UP.into()));
+        assert_eq!(rig.lines.save(&path, &frames, Existing::Keep, &mut |_| false), Err(replay::GIVEN_UP.into()));
         assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
     }
     // a search in a list in another order finds the next one in that order

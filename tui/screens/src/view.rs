@@ -53,6 +53,12 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
             let lines = ["v  the value of the field", "r  the row", "b  the bytes", "f  the filter that selects it"].map(str::to_owned);
             window(app, "copy", &lines, 0, buf);
         }
+        Some(Popup::Question(question)) => {
+            let mut lines = question.lines.clone();
+            lines.push(String::new());
+            lines.extend(question.answers.iter().map(|(key, word, _)| format!("  {key}  {word}")));
+            window(app, question.title, &lines, 0, buf);
+        }
         None => {}
     }
 }
@@ -85,7 +91,8 @@ fn title(app: &App, buf: &mut Buffer) {
 /// How a capture that goes on does.
 fn live(app: &App) -> String {
     let Some(live) = &app.live else { return "● live".to_owned() };
-    let mut text = format!("● live, {} dropped", grouped(live.dropped));
+    let state = if app.is_paused { "‖ stopped" } else { "● live" };
+    let mut text = format!("{state}, {} dropped", grouped(live.dropped));
     if let Some(note) = &live.note {
         text.push_str(&format!("; {}", escaped(note)));
     }
