@@ -169,7 +169,12 @@ fn tshark_lists_captures_and_stops() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(2));
+    // the rest comes when somebody reads the beginning
+    let begun = Instant::now();
+    let is_read = || Command::new("pgrep").args(["-f", growing.to_str().unwrap()]).output().unwrap().stdout.lines().count() > 1;
+    while !is_read() && begun.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
     file.write_all(rest).unwrap();
     drop(file);
     assert!(ends_within(&mut child, Duration::from_secs(30)), "tshark did not stop at 12 frames");

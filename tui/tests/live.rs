@@ -70,6 +70,16 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
     frames_of(open(path, OpenOptions::new()).unwrap_or_else(|e| panic!("{e}")))
 }
 
+/// How many whole frames a file has that is still being written.
+fn written(path: &Path) -> usize {
+    let Ok(mut capture) = open(path, OpenOptions::new()) else { return 0 };
+    let mut n = 0;
+    while let Ok(Some(_)) = capture.next() {
+        n += 1;
+    }
+    n
+}
+
 /// Sends frames once.
 fn send(interface: &str, frames: &[Vec<u8>], per_second: f64) {
     let sender = Sender::open(interface).unwrap();
@@ -117,6 +127,18 @@ impl Running {
         panic!("\"{text}\" was not said, but:\n{}", self.said);
     }
 
+    /// Waits until all of these were said, in any order.
+    fn says_all(&mut self, texts: &[&str]) {
+        let begun = Instant::now();
+        while !texts.iter().all(|text| self.said.contains(text)) {
+            assert!(begun.elapsed() < PATIENCE, "not all of {texts:?} was said, but:\n{}", self.said);
+            if let Ok(line) = self.lines.recv_timeout(Duration::from_millis(100)) {
+                self.said.push_str(&line);
+                self.said.push('\n');
+            }
+        }
+    }
+
     fn signal(&self, name: &str) {
         assert!(Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap().success());
     }
@@ -126,7 +148,8 @@ impl Running {
         let mut out = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         let status = self.child.wait().unwrap();
-        while let Ok(line) = self.lines.recv_timeout(Duration::from_secs(1)) {
+        // until the other end is closed
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
             self.said.push_str(&line);
             self.said.push('\n');
         }
@@ -199,7 +222,8 @@ fn libpcap_sees_the_same() {
         running.says("through libpcap");
         send("va", &sent, 20_000.0);
         // an idle interface does not keep it from ending
-        std::thread::sleep(Duration::from_millis(500));
+        let wanted = sent.iter().filter(|f| f[12..14] == [8, 0] && f[23] == 17).count();
+        until("all frames in the file", || written(&path) >= wanted);
         let (status, _, said) = running.ends_by("INT");
         assert!(status.success(), "{said}");
         let roce = |f: &&Vec<u8>| f[12..14] == [8, 0] && f[23] == 17;
@@ -267,7 +291,7 @@ fn an_interface_may_go_down_and_away_and_come_again() {
         running.says("vb: the interface is up");
         send("va", &sent, 20_000.0);
         // what is in a ring is read before the socket moves
-        std::thread::sleep(Duration::from_millis(300));
+        until("two times the frames in the file", || written(&path) >= 2 * sent.len());
         ip("link del va");
         running.says("vb: the interface is gone");
         cable();
@@ -464,7 +488,7 @@ fn live_analysis_says_what_analysis_of_the_file_says() {
             let mut live = Running::start(&["analyze", "-i", "vb", "-f", "everything", "--every", "100ms", "--format", "json"]);
             live.says("capturing from vb");
             send("va", &sent, 2_000.0);
-            std::thread::sleep(Duration::from_millis(300));
+            live.says_all(&["Z connection ", "Z all: "]);
             let (status, out, said) = live.ends_by("INT");
             assert!(status.success(), "{said}");
             // a program that reads the report has it alone

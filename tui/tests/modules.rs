@@ -18,7 +18,7 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     ),
     ("dissector", &["header", "leaf", "trace", "wire"], "the observers fill in two fields of the frame"),
     ("capture", &["live", "mapped", "open", "spool", "stream"], "reading in order and by place are not told apart"),
-    ("capture", &["pcap", "pcapng", "walk"], "the two formats fill in the spans of the walker that chooses them"),
+    ("capture", &["foreign", "pcap", "pcapng", "walk"], "the formats fill in the spans of the walker that chooses them"),
     ("analyzer", &["*"], "being taken apart"),
     ("analyzer/flow", &["*"], "being taken apart"),
     ("replay", &["*"], "being taken apart"),

@@ -189,7 +189,8 @@ fn on_purpose() {
     let Some(place) = std::env::var_os(PANIC) else { return };
     let mut screen = terminal::Screen::open().unwrap();
     screen.terminal.draw(|frame| frame.render_widget("TAKEN", frame.area())).unwrap();
-    std::thread::sleep(Duration::from_secs(1));
+    // whoever watches has seen it, and says so with a key
+    let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]).unwrap();
     if place == "thread" {
         let _ = std::thread::spawn(|| panic!("on purpose, in a thread")).join();
     } else if place == "suspended" {
@@ -217,6 +218,7 @@ fn a_panic_gives_the_terminal_back() {
         t.press(&["Enter"]);
         t.wait("TAKEN");
         assert!(t.alternate());
+        t.types("x");
         let screen = t.wait("it ended with 101");
         // what went wrong is on the shell's screen, where it stays
         assert!(screen.contains(said), "{place}: {screen}");

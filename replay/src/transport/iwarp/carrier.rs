@@ -16,18 +16,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The row of iWARP in user space.
-pub const KIND: Kind = Kind {
-    name: "iwarp",
-    text: "iWARP in user space, over TCP: needs no adapter",
-    // [MS-SMBD] 2.1
-    port: 5445,
-    faults_below: true,
-    private_data: mpa::PRIVATE_DATA_MAX,
-    open: || Ok(Arc::new(Iwarp::for_soft_iwarp())),
-    cases: || super::cases::CASES,
-};
-
 /// iWARP in user space, with its options.
 #[derive(Clone, Debug, Default)]
 pub struct Iwarp(pub Config);
@@ -53,7 +41,7 @@ impl Iwarp {
 
 impl Fabric for Iwarp {
     fn kind(&self) -> &'static Kind {
-        &KIND
+        &super::KIND
     }
 
     fn connect(&self, address: SocketAddr, setup: &Setup) -> io::Result<Opened> {

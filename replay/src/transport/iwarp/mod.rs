@@ -17,7 +17,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-pub use carrier::{Carrier, Iwarp, KIND};
+pub use carrier::{Carrier, Iwarp};
 
 pub use crate::transport::{OpError, Time};
 
@@ -29,6 +29,18 @@ use rdmascope_dissector::wire::iwarp::mpa;
 use rdmascope_dissector::wire::iwarp::rdmap::{Opcode, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, Quoted, ReadRequest, Terminate};
 use std::collections::VecDeque;
 use thiserror::Error;
+
+/// The row of iWARP in user space.
+pub const KIND: crate::transport::Kind = crate::transport::Kind {
+    name: "iwarp",
+    text: "iWARP in user space, over TCP: needs no adapter",
+    // [MS-SMBD] 2.1
+    port: 5445,
+    faults_below: true,
+    private_data: mpa::PRIVATE_DATA_MAX,
+    open: || Ok(std::sync::Arc::new(Iwarp::for_soft_iwarp())),
+    cases: || cases::CASES,
+};
 
 /// How a connection is to be.
 #[derive(Clone, Debug)]
