@@ -165,7 +165,8 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   rdmascope explain                            all findings, a line each
   rdmascope explain SMBD-CREDIT-LAST
-  rdmascope explain smbd-neg                   those whose names begin so";
+  rdmascope explain smbd-neg                   those whose names begin so
+  rdmascope explain credit                     a term";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -851,12 +852,12 @@ pub(crate) struct Fields {
     pub(crate) prefix: Option<String>,
 }
 
-/// Explain a finding: the sentence of the specification, usual causes, what to do
+/// Explain a finding (the specification's sentence, usual causes, what to do) or a term (credit, ICRC, stall)
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub(crate) struct Explain {
-    /// Name of the finding; without it all are listed
-    #[arg(value_name = "FINDING")]
+    /// Name of a finding, or a term; without it all findings are listed
+    #[arg(value_name = "FINDING|TERM")]
     pub(crate) finding: Option<String>,
 }
 

@@ -4,6 +4,7 @@
 
 mod cli;
 mod commands;
+mod glossary;
 mod live;
 
 use anyhow::Error;

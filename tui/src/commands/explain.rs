@@ -1,6 +1,7 @@
-//! `rdmascope explain [FINDING]`: a rule in full, or all of them a line each.
+//! `rdmascope explain [FINDING|TERM]`: a rule in full or what a word means; without either, all rules a line each.
 
 use crate::cli::{Color, Explain};
+use crate::glossary;
 use crate::report::words;
 use crate::stdout::Out;
 use anyhow::{Result, bail};
@@ -19,17 +20,22 @@ pub(super) fn run(args: &Explain, color: Color) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The rule with this id, in any case; else those whose ids begin with `wanted`, else those that contain it: one in full, several as
-/// a list.
+/// The rule with this id, in any case; else the term of this name; else the rules whose ids begin with `wanted`, else those that contain it:
+/// one in full, several as a list.
 fn write(wanted: &str, columns: usize, out: &mut Vec<u8>) -> Result<()> {
     let upper = wanted.trim().to_ascii_uppercase();
     let those = |fits: &dyn Fn(&str) -> bool| -> Vec<Rule> { Rule::ALL.iter().copied().filter(|rule| fits(rule.id())).collect() };
-    let found = [those(&|id| id == upper), those(&|id| id.starts_with(&upper)), those(&|id| id.contains(&upper))];
+    let exact = those(&|id| id == upper);
+    if let (true, Some(term)) = (exact.is_empty(), glossary::find(wanted)) {
+        out.extend_from_slice(glossary::shown(term, columns).as_bytes());
+        return Ok(());
+    }
+    let found = [exact, those(&|id| id.starts_with(&upper)), those(&|id| id.contains(&upper))];
     let found = found.into_iter().find(|rules| !rules.is_empty()).unwrap_or_default();
     match found[..] {
-        [] => match closest(&upper, Rule::ALL.iter().map(|rule| rule.id())) {
-            Some(near) => bail!("no finding \"{wanted}\"; did you mean {near}?"),
-            None => bail!("no finding \"{wanted}\"; rdmascope explain lists all"),
+        [] => match closest(&upper, Rule::ALL.iter().map(|rule| rule.id())).or_else(|| closest(wanted, glossary::TERMS.iter().map(|t| t.name))) {
+            Some(near) => bail!("no finding or term \"{wanted}\"; did you mean {near}?"),
+            None => bail!("no finding or term \"{wanted}\"; rdmascope explain lists all findings, and docs/glossary.md all terms"),
         },
         [rule] => out.extend_from_slice(explain(rule).as_bytes()),
         _ => list(&found, columns, out),
@@ -112,7 +118,13 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_an_error_with_a_suggestion() {
-        assert_eq!(output("smbd-flgas").unwrap_err(), "no finding \"smbd-flgas\"; did you mean SMBD-FLAGS?");
-        assert_eq!(output("qqq").unwrap_err(), "no finding \"qqq\"; rdmascope explain lists all");
+        assert_eq!(output("smbd-flgas").unwrap_err(), "no finding or term \"smbd-flgas\"; did you mean SMBD-FLAGS?");
+        assert!(output("qqq").unwrap_err().starts_with("no finding or term \"qqq\"; rdmascope explain lists all findings"));
+    }
+
+    #[test]
+    fn a_term_is_explained_too() {
+        assert!(output("icrc").unwrap().starts_with("ICRC\n  Checksum at the end"));
+        assert!(output("Credit").unwrap().starts_with("credits (SMB Direct)\n"));
     }
 }
