@@ -33,7 +33,9 @@ fn write(wanted: &str, columns: usize, out: &mut Vec<u8>) -> Result<()> {
     let found = [exact, those(&|id| id.starts_with(&upper)), those(&|id| id.contains(&upper))];
     let found = found.into_iter().find(|rules| !rules.is_empty()).unwrap_or_default();
     match found[..] {
-        [] => match closest(&upper, Rule::ALL.iter().map(|rule| rule.id())).or_else(|| closest(wanted, glossary::TERMS.iter().map(|t| t.name))) {
+        [] => match closest(&upper, Rule::ALL.iter().map(|rule| rule.id()))
+            .or_else(|| closest(wanted, glossary::TERMS.iter().map(|t| t.name)))
+        {
             Some(near) => bail!("no finding or term \"{wanted}\"; did you mean {near}?"),
             None => bail!("no finding or term \"{wanted}\"; rdmascope explain lists all findings, and docs/glossary.md all terms"),
         },

@@ -9,7 +9,6 @@ use crate::transport::{
 };
 use crate::wire::Wire;
 use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Untagged};
-use rdmascope_dissector::wire::iwarp::mpa;
 use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
