@@ -27,3 +27,4 @@ pub mod render;
 pub mod text;
 pub mod trace;
 pub mod wire;
+pub mod wireshark;

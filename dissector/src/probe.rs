@@ -7,7 +7,7 @@
 use crate::fault::{Fault, FaultKind};
 use crate::field::{Def, FieldSet, Kind};
 use crate::render::{Piece, Stored, pieces};
-use crate::trace::{Kept, LAYERS_MAX, Trace, Tree, Value, write_layers};
+use crate::trace::{Kept, LAYERS_MAX, Line, Trace, Tree, Value, write_layers};
 use crate::wire::frame_fields;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -29,6 +29,9 @@ pub enum Need {
 
 const NONE: u32 = u32::MAX;
 
+/// Fields of the frame's line, in the order of [`Line`]'s.
+const LINE_FIELDS: [Def; 2] = [frame_fields::f::COL_PROTOCOL, frame_fields::f::COL_INFO];
+
 /// Values of one frame that are kept at most.
 const HITS_MAX: usize = 1 << 20;
 
@@ -49,12 +52,20 @@ struct Wanted {
     first: u32,
     last: u32,
     count: u32,
+    /// The entry that keeps the bytes of this one's field as they lie in the frame; [`NO_SLOT`] for none.
+    raw: u16,
+    /// Whether this is such an entry. It is never found by the field's number.
+    is_raw: bool,
 }
+
+const NO_SLOT: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Hit {
     def: Def,
     next: u32,
+    /// See [`Probe::want_layers`].
+    layer: u16,
     value: Found,
 }
 
@@ -86,6 +97,11 @@ pub struct Probe {
     wants_layers: Option<Slot>,
     wants_faults: bool,
     last_fault: Option<Fault>,
+    /// Protocols that are open, where layers are counted: depth, and the how-manieth of its name it is.
+    layer_stack: Option<Vec<(u32, u16)>>,
+    layer_counts: Vec<(u32, u16)>,
+    /// What the frame's line says, where a field of it is wanted.
+    line: Option<Line>,
 }
 
 impl Default for Probe {
@@ -110,25 +126,56 @@ impl Probe {
             wants_layers: None,
             wants_faults: false,
             last_fault: None,
+            layer_stack: None,
+            layer_counts: Vec::new(),
+            line: None,
         }
     }
 
     /// Asks for a field from now on. Asking twice gives the same slot.
     pub fn want(&mut self, def: Def, need: Need) -> Slot {
-        if let Some(i) = self.wanted.iter().position(|w| w.def == def) {
+        if let Some(i) = self.wanted.iter().position(|w| w.def == def && !w.is_raw) {
             self.wanted[i].need = self.wanted[i].need.max(need);
             return Slot(i as u16);
         }
         assert!(self.wanted.len() < usize::from(u16::MAX), "a filter is too short to name so many fields");
         let slot = Slot(self.wanted.len() as u16);
-        self.wanted.push(Wanted { def, need, first: NONE, last: NONE, count: 0 });
+        self.wanted.push(Wanted { def, need, first: NONE, last: NONE, count: 0, raw: NO_SLOT, is_raw: false });
         if def.id == frame_fields::f::PROTOCOLS.id {
             self.wants_layers = Some(slot);
         }
-        self.wants_faults |= def.id == frame_fields::f::MALFORMED.id || def.id == frame_fields::f::SHORT.id;
+        self.wants_faults |= [frame_fields::f::MALFORMED, frame_fields::f::SHORT].iter().any(|d| d.id == def.id);
+        if LINE_FIELDS.iter().any(|d| d.id == def.id) {
+            self.line.get_or_insert_default();
+        }
         self.set = self.set.with(def.id);
         self.rebuild();
         slot
+    }
+
+    /// Asks for the bytes that a field covers in its frame, whatever its value is: what `@` means in a filter.
+    pub fn want_raw(&mut self, def: Def) -> Slot {
+        let Slot(of) = self.want(def, Need::Presence);
+        if self.wanted[usize::from(of)].raw != NO_SLOT {
+            return Slot(self.wanted[usize::from(of)].raw);
+        }
+        assert!(self.wanted.len() < usize::from(u16::MAX), "a filter is too short to name so many fields");
+        let slot = self.wanted.len() as u16;
+        self.wanted[usize::from(of)].raw = slot;
+        self.wanted.push(Wanted { def, need: Need::Bytes, first: NONE, last: NONE, count: 0, raw: NO_SLOT, is_raw: true });
+        self.rebuild();
+        Slot(slot)
+    }
+
+    /// Asks for the layer of each value: the how-manieth of the frame's layers of its protocol it lies in, from 1. With a tunnel a frame has
+    /// two layers of IP.
+    pub fn want_layers(&mut self) {
+        self.layer_stack.get_or_insert_default();
+    }
+
+    /// Whether protocol and text of the frame's line are wanted.
+    pub fn wants_line(&self) -> bool {
+        self.line.is_some()
     }
 
     fn rebuild(&mut self) {
@@ -136,7 +183,7 @@ impl Probe {
         self.table.clear();
         self.table.resize(size, Entry::EMPTY);
         self.mask = size as u32 - 1;
-        for (slot, wanted) in self.wanted.iter().enumerate() {
+        for (slot, wanted) in self.wanted.iter().enumerate().filter(|(_, w)| !w.is_raw) {
             let mut at = wanted.def.id & self.mask;
             while self.table[at as usize].slot != u16::MAX {
                 at = (at + 1) & self.mask;
@@ -162,6 +209,13 @@ impl Probe {
         self.open.clear();
         self.layers.clear();
         self.depth = 0;
+        if let Some(stack) = &mut self.layer_stack {
+            stack.clear();
+            self.layer_counts.clear();
+        }
+        if let Some(line) = &mut self.line {
+            line.begin();
+        }
     }
 
     /// Whether the field of a slot was there.
@@ -180,11 +234,30 @@ impl Probe {
         Values { probe: self, next: self.wanted[usize::from(slot.0)].first }
     }
 
+    /// The same, each with the number of its layer (0 outside of all protocols), where [`Probe::want_layers`] asked for it.
+    pub fn values_with_layers(&self, slot: Slot) -> impl Iterator<Item = (u16, Def, Stored<'_>)> {
+        let mut values = self.values(slot);
+        core::iter::from_fn(move || {
+            let layer = self.hits.get(values.next as usize)?.layer;
+            values.next().map(|(def, value)| (layer, def, value))
+        })
+    }
+
     /// Begins a frame and takes from a tree what decoding would have told.
     pub fn load(&mut self, tree: &Tree) {
         self.begin();
         for node in &tree.nodes {
+            if self.layer_stack.is_some() {
+                self.leaves_layers(u32::from(node.depth));
+                if node.def.kind == Kind::Protocol {
+                    self.depth = u32::from(node.depth);
+                    self.enters_layer(node.def);
+                }
+            }
             let Some(slot) = self.lookup(node.def.id) else { continue };
+            if self.wanted[usize::from(slot)].raw != NO_SLOT {
+                self.keep_raw(slot, node.def, tree.covered(node));
+            }
             match tree.stored(node) {
                 Stored::U(v) => self.keep(slot, node.def, Value::U(v)),
                 Stored::I(v) => self.keep(slot, node.def, Value::I(v)),
@@ -201,6 +274,51 @@ impl Probe {
                 self.keep_fault(fault);
             }
         }
+        if let Some(line) = &mut self.line {
+            line.protocol = tree.protocol;
+            line.info.push_str(&tree.info);
+            self.keep_line();
+        }
+    }
+
+    fn enters_layer(&mut self, def: Def) {
+        let Some(stack) = &mut self.layer_stack else { return };
+        let count = match self.layer_counts.iter_mut().find(|(id, _)| *id == def.id) {
+            Some((_, count)) => {
+                *count = count.saturating_add(1);
+                *count
+            }
+            None => {
+                self.layer_counts.push((def.id, 1));
+                1
+            }
+        };
+        stack.push((self.depth, count));
+    }
+
+    /// Forgets the protocols that are not above `depth`.
+    fn leaves_layers(&mut self, depth: u32) {
+        if let Some(stack) = &mut self.layer_stack {
+            while stack.pop_if(|(at, _)| *at >= depth).is_some() {}
+        }
+    }
+
+    fn keep_raw(&mut self, of: u16, def: Def, bytes: &[u8]) {
+        let start = self.data.len() as u32;
+        self.data.extend_from_slice(bytes);
+        self.push(self.wanted[usize::from(of)].raw, def, Found::Bytes(start, bytes.len() as u32));
+    }
+
+    fn keep_line(&mut self) {
+        let Some(line) = self.line.take() else { return };
+        for (def, text) in LINE_FIELDS.into_iter().zip([line.protocol, &line.info]) {
+            if let Some(slot) = self.lookup(def.id)
+                && !text.is_empty()
+            {
+                self.keep(slot, def, Value::Text(format_args!("{text}")));
+            }
+        }
+        self.line = Some(line);
     }
 
     /// The wanted slot of a field.
@@ -232,7 +350,8 @@ impl Probe {
         }
         wanted.last = hit;
         wanted.count += 1;
-        self.hits.push(Hit { def, next: NONE, value });
+        let layer = self.layer_stack.as_ref().and_then(|s| s.last()).map_or(0, |(_, layer)| *layer);
+        self.hits.push(Hit { def, next: NONE, layer, value });
     }
 
     fn need(&self, slot: u16) -> Need {
@@ -306,6 +425,7 @@ impl Probe {
 
     fn closes(&mut self, len_from: impl Fn(usize) -> Option<usize>) {
         self.depth = self.depth.saturating_sub(1);
+        self.leaves_layers(self.depth);
         while let Some((depth, hit, start)) = self.open.last().copied().filter(|(depth, ..)| *depth >= self.depth) {
             self.open.pop();
             if depth == self.depth
@@ -361,8 +481,11 @@ impl Trace for Probe {
     }
 
     #[inline(always)]
-    fn field(&mut self, def: Def, _: &[u8], _: usize, value: Value<'_>) {
+    fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
         if let Some(slot) = self.lookup(def.id) {
+            if self.wanted[usize::from(slot)].raw != NO_SLOT {
+                self.keep_raw(slot, def, at.get(..len).unwrap_or(at));
+            }
             self.keep(slot, def, value);
         }
     }
@@ -372,17 +495,25 @@ impl Trace for Probe {
         if self.wants_layers.is_some() && def.kind == Kind::Protocol && self.layers.len() < LAYERS_MAX {
             self.layers.push(def);
         }
-        if let Some(slot) = self.lookup(def.id)
-            && let Some(hit) = self.subtree(slot, def, at)
-        {
-            self.open.push((self.depth, hit, at.as_ptr().addr()));
+        if self.layer_stack.is_some() && def.kind == Kind::Protocol {
+            self.enters_layer(def);
+        }
+        if let Some(slot) = self.lookup(def.id) {
+            if self.wanted[usize::from(slot)].raw != NO_SLOT {
+                let hit = self.hits.len() as u32;
+                self.keep_raw(slot, def, at);
+                self.open.push((self.depth, hit, at.as_ptr().addr()));
+            }
+            if let Some(hit) = self.subtree(slot, def, at) {
+                self.open.push((self.depth, hit, at.as_ptr().addr()));
+            }
         }
         self.depth += 1;
     }
 
     #[inline]
     fn close(&mut self, rest: &[u8]) {
-        if self.open.is_empty() {
+        if self.open.is_empty() && self.layer_stack.is_none() {
             self.depth = self.depth.saturating_sub(1);
         } else {
             let end = rest.as_ptr().addr();
@@ -403,7 +534,22 @@ impl Trace for Probe {
         }
     }
 
+    fn protocol(&mut self, name: &'static str) {
+        if let Some(line) = &mut self.line {
+            line.protocol(name);
+        }
+    }
+
+    fn info(&mut self, text: fmt::Arguments<'_>) {
+        if let Some(line) = &mut self.line {
+            line.info(text);
+        }
+    }
+
     fn end(&mut self) {
+        if self.line.is_some() {
+            self.keep_line();
+        }
         let Some(slot) = self.wants_layers else { return };
         let first = self.wanted[usize::from(slot.0)].first;
         let Some(hit) = self.hits.get_mut(first as usize) else { return };

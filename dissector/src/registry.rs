@@ -3,6 +3,8 @@
 
 use crate::field::{Def, Fields};
 use crate::wire::{frame_fields, ib, ip, iwarp, link, mount, nfs, nfsacl, nlm, portmap, rpc, rpcrdma, smb2, smbd, tcp, tunnel, udp, xdr};
+use crate::wireshark;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The fields of every message, a line each.
@@ -166,10 +168,11 @@ pub const DECLARED: &[&[Def]] = &[
     <udp::f::All as Fields>::FIELDS,
 ];
 
-/// Fields by name.
+/// What a filter can name: fields, and macros.
 #[derive(Debug)]
 pub struct Registry {
     by_name: Vec<Def>,
+    macros: Vec<(String, String)>,
 }
 
 impl Registry {
@@ -183,7 +186,27 @@ impl Registry {
         let mut by_name: Vec<Def> = lists.into_iter().flatten().copied().filter(|d| d.name != "_").collect();
         by_name.sort_by_key(|d| d.name);
         by_name.dedup_by_key(|d| d.name);
-        Self { by_name }
+        let mut registry = Self { by_name, macros: Vec::new() };
+        for (name, text) in wireshark::MACROS {
+            registry.define(name, text);
+        }
+        registry
+    }
+
+    /// Defines a macro, or defines it anew: `text` takes the arguments at `$1`, `$2` and so on.
+    pub fn define(&mut self, name: &str, text: &str) {
+        self.macros.retain(|(n, _)| n != name);
+        self.macros.push((name.into(), text.into()));
+    }
+
+    /// The text of a macro.
+    pub fn macro_text(&self, name: &str) -> Option<&str> {
+        self.macros.iter().find(|(n, _)| n == name).map(|(_, text)| &**text)
+    }
+
+    /// Whether Wireshark has a protocol or field of this name that is not known here.
+    pub fn is_wiresharks(&self, name: &str) -> bool {
+        wireshark::has(name) && self.find(name).is_none()
     }
 
     /// Every field, ascending by name.
@@ -191,9 +214,10 @@ impl Registry {
         &self.by_name
     }
 
-    /// The field of this name.
+    /// The field of this name, or of the name that an older Wireshark had for it.
     pub fn find(&self, name: &str) -> Option<Def> {
-        self.by_name.binary_search_by(|d| d.name.cmp(name)).ok().map(|i| self.by_name[i])
+        let search = |name: &str| self.by_name.binary_search_by(|d| d.name.cmp(name)).ok().map(|i| self.by_name[i]);
+        search(name).or_else(|| search(wireshark::today(name)?))
     }
 
     /// The fields whose names begin with `prefix`, ascending.

@@ -93,7 +93,8 @@ fn walk(key: &str, json: &Json, registry: &Registry, frame: &mut Frame) {
                 return;
             }
             let value = if def.kind == Kind::AbsTime { iso(text) } else { text.clone() };
-            frame.values.entry(key.into()).or_default().push(value);
+            // an older version may have another name for it
+            frame.values.entry(def.name.into()).or_default().push(value);
         }
     }
 }

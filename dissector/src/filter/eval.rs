@@ -1,25 +1,46 @@
 //! Tests on the values that a probe kept.
 //!
-//! The cost is linear in the values of a frame: of the right side of a comparison between two fields, at most
-//! [`RIGHT_MAX`] values are looked at for each value of the left side.
+//! The cost is bounded: of the right side of a comparison between two fields, at most [`RIGHT_MAX`] values are looked at for each value of
+//! the left side, and no test looks at more than [`VALUES_MAX`] values in all.
 
-use super::{End, Function, Literal, Op, Operand, Part, Test};
+use super::{Arithmetic, End, Function, Literal, Op, Operand, Part, Reference, Test};
 use crate::field::{FieldDef, Kind};
 use crate::probe::{Probe, Slot};
 use crate::render::{Stored, Style, show};
 use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::cmp::Ordering;
 
 /// Values of the right side of a comparison that are looked at.
 const RIGHT_MAX: usize = 1024;
+/// Values that are computed with, for one frame. A frame of a million values of one field, added to itself ten times, has more sums than can be
+/// looked at.
+const VALUES_MAX: u32 = 1 << 22;
 
 pub(super) struct Context<'p> {
-    pub(super) probe: &'p Probe,
-    pub(super) slots: &'p [Slot],
+    probe: &'p Probe,
+    slots: &'p [Slot],
+    references: &'p [Reference],
+    left: Cell<u32>,
+}
+
+impl<'p> Context<'p> {
+    pub(super) fn new(probe: &'p Probe, slots: &'p [Slot], references: &'p [Reference]) -> Self {
+        Self { probe, slots, references, left: Cell::new(VALUES_MAX) }
+    }
+
+    /// Counts one value; whether there are too many.
+    fn spent(&self) -> bool {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(1));
+        left == 0
+    }
 }
 
 /// A value that is being compared.
+#[derive(Clone)]
 enum Value<'v> {
     U(u64),
     I(i64),
@@ -37,17 +58,18 @@ impl Test {
         match self {
             Self::Always => true,
             Self::Present(at) => c.probe.has(c.slots[usize::from(*at)]),
+            Self::Exists(operand) => operand.each(c, &mut |_, _| true),
             Self::Truthy(operand) => operand.each(c, &mut |v, _| match v {
                 Value::U(n) => *n != 0,
                 Value::I(n) => *n != 0,
                 Value::Real(n) => *n != 0.0,
-                Value::Bytes(b) => !b.is_empty(),
+                Value::Bytes(b) => b.iter().any(|b| *b != 0),
                 Value::Text(t) => !t.is_empty(),
                 Value::Net(..) | Value::Time(..) | Value::None => true,
             }),
             Self::Compare { op, all, left, right } => compare(c, *op, *all, left, right),
             Self::Contains { all, left, right } => pairs(c, *all, left, right, |l, r| match (l, r) {
-                (Value::Text(l), Value::Text(r)) => l.contains(&**r),
+                (Value::Text(l), Value::Text(r)) => !r.is_empty() && l.contains(&**r),
                 (Value::Bytes(l), Value::Bytes(r)) => contains(l, r),
                 (Value::Bytes(l), Value::Text(r)) => contains(l, r.as_bytes()),
                 _ => false,
@@ -61,14 +83,8 @@ impl Test {
                     })
                 })
             }),
-            Self::In { all, left, set } => quantified(*all, |hit| {
-                left.each(c, &mut |v, _| {
-                    hit(set.iter().any(|(first, last)| match last {
-                        None => passes(Op::Eq, v, &first.value()),
-                        Some(last) => passes(Op::Ge, v, &first.value()) && passes(Op::Le, v, &last.value()),
-                    }))
-                })
-            }),
+            Self::In { all, not: false, left, set } => among(c, *all, left, set),
+            Self::In { all, not: true, left, set } => left.each(c, &mut |_, _| true) && !among(c, *all, left, set),
             Self::And(tests) => tests.iter().all(|t| t.eval(c)),
             Self::Or(tests) => tests.iter().any(|t| t.eval(c)),
             Self::Xor(tests) => tests.iter().filter(|t| t.eval(c)).count() % 2 == 1,
@@ -99,6 +115,18 @@ fn pairs(c: &Context<'_>, all: bool, left: &Operand, right: &Operand, test: impl
                 looked += 1;
                 hit(test(l, r)) || looked == RIGHT_MAX && all
             })
+        })
+    })
+}
+
+fn among(c: &Context<'_>, all: bool, left: &Operand, set: &[(Operand, Option<Operand>)]) -> bool {
+    quantified(all, |hit| {
+        left.each(c, &mut |v, _| {
+            hit(set.iter().any(|(first, last)| match (first, last) {
+                (Operand::Literal(first), None) => passes(Op::Eq, v, &first.value()),
+                (first, None) => first.each(c, &mut |f, _| passes(Op::Eq, v, f)),
+                (first, Some(last)) => first.each(c, &mut |f, _| passes(Op::Ge, v, f)) && last.each(c, &mut |l, _| passes(Op::Le, v, l)),
+            }))
         })
     })
 }
@@ -145,15 +173,6 @@ fn masked(bytes: &[u8], bits: u32) -> u128 {
 }
 
 fn order(l: &Value<'_>, r: &Value<'_>) -> Option<Ordering> {
-    let integer = |v: &Value<'_>| match v {
-        Value::U(n) => Some(i128::from(*n)),
-        Value::I(n) => Some(i128::from(*n)),
-        _ => None,
-    };
-    let real = |v: &Value<'_>| match v {
-        Value::Real(n) => Some(*n),
-        other => integer(other).map(|n| n as f64),
-    };
     match (l, r) {
         (Value::Text(l), Value::Text(r)) => Some(l.cmp(r)),
         (Value::Bytes(l), Value::Bytes(r)) => Some(l.cmp(r)),
@@ -168,7 +187,8 @@ fn order(l: &Value<'_>, r: &Value<'_>) -> Option<Ordering> {
 }
 
 fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    let Some((first, rest)) = needle.split_first() else { return true };
+    // in Wireshark nothing contains nothing
+    let Some((first, rest)) = needle.split_first() else { return false };
     let mut from = haystack;
     // jump from one occurrence of the first byte to the next
     while let Some(at) = from.iter().position(|b| b == first) {
@@ -202,51 +222,214 @@ impl Operand {
     fn each(&self, c: &Context<'_>, visit: Visit<'_>) -> bool {
         match self {
             Self::Field(at) => c.probe.values(c.slots[usize::from(*at)]).any(|(def, v)| visit(&value(def, v), Some(def))),
+            Self::Layers(at, parts) => {
+                let slot = c.slots[usize::from(*at)];
+                let most = c.probe.values_with_layers(slot).map(|(layer, ..)| layer).max().unwrap_or(0);
+                let inside = |layer: u16| layer > 0 && parts.iter().any(|part| part.has(i64::from(layer), i64::from(most)));
+                c.probe.values_with_layers(slot).any(|(layer, def, v)| inside(layer) && visit(&value(def, v), Some(def)))
+            }
+            Self::Reference(at) => c.references[usize::from(*at)].values.iter().any(|l| visit(&l.value(), None)),
+            Self::Absent => false,
             Self::Literal(literal) => visit(&literal.value(), None),
             Self::Slice(inner, parts) => inner.each(c, &mut |v, def| match v {
-                Value::Bytes(b) => visit(&Value::Bytes(slice(b, parts)), def),
+                Value::Bytes(b) => {
+                    let taken = slice(b, parts);
+                    !taken.is_empty() && visit(&Value::Bytes(taken), def)
+                }
                 Value::Text(t) => {
                     let chars: Vec<char> = t.chars().collect();
                     let taken = slice(&chars, parts);
-                    visit(&Value::Text(Cow::Owned(taken.iter().collect())), def)
+                    !taken.is_empty() && visit(&Value::Text(Cow::Owned(taken.iter().collect())), def)
                 }
                 _ => false,
             }),
-            Self::Mask(a, b) => a.each(c, &mut |l, def| {
-                b.each(c, &mut |r, _| match (bits(l), bits(r)) {
-                    (Some(l), Some(r)) => visit(&Value::U(l & r), def),
-                    _ => false,
+            Self::Arithmetic(operator, a, b) => a.each(c, &mut |l, def| {
+                let mut looked = 0;
+                b.each(c, &mut |r, _| {
+                    looked += 1;
+                    if looked > RIGHT_MAX || c.spent() {
+                        return false;
+                    }
+                    compute(*operator, l, r).is_some_and(|v| visit(&v, def))
                 })
+            }),
+            Self::Negative(inner) => inner.each(c, &mut |v, def| {
+                let zero = if matches!(v, Value::Time(..)) { Value::Time(0, 0) } else { Value::U(0) };
+                compute(Arithmetic::Subtract, &zero, v).is_some_and(|v| visit(&v, def))
             }),
             Self::Name(inner) => inner.each(c, &mut |v, def| {
                 let name = bits(v).and_then(|n| def?.value_name(n));
                 name.is_some_and(|n| visit(&Value::Text(Cow::Borrowed(n)), def))
             }),
-            Self::Call(Function::Count, inner) => match &**inner {
-                Self::Field(at) => {
-                    let n = c.probe.count(c.slots[usize::from(*at)]);
-                    // a field that is not there has no count, so that the test is false as all others are
-                    n > 0 && visit(&Value::U(n as u64), None)
-                }
-                _ => false,
-            },
-            Self::Call(function, inner) => inner.each(c, &mut |v, def| {
-                let computed = match (function, v) {
-                    (Function::Len, Value::Bytes(b)) => Value::U(b.len() as u64),
-                    (Function::Len, Value::Text(t)) => Value::U(t.len() as u64),
-                    (Function::Lower, Value::Text(t)) => Value::Text(Cow::Owned(t.to_lowercase())),
-                    (Function::Upper, Value::Text(t)) => Value::Text(Cow::Owned(t.to_uppercase())),
-                    (Function::Text, v) => match (text(v), def) {
-                        (Some(stored), Some(def)) => Value::Text(Cow::Owned(show(def, stored, Style::Pdml))),
-                        (Some(Stored::U(n)), None) => Value::Text(Cow::Owned(alloc::format!("{n}"))),
-                        (Some(Stored::Text(t)), None) => Value::Text(Cow::Owned(t.into())),
-                        _ => return false,
-                    },
-                    _ => return false,
-                };
-                visit(&computed, None)
-            }),
+            Self::Call(function, arguments) => call(*function, arguments, c, visit),
         }
+    }
+}
+
+impl Part {
+    /// Whether the layer `n` of `most` is one of these.
+    fn has(&self, n: i64, most: i64) -> bool {
+        let from_start = |at: i64| if at < 0 { most + 1 + at } else { at };
+        let start = from_start(self.start);
+        n >= start
+            && match self.end {
+                End::Open => true,
+                End::Length(len) => n < start.saturating_add(i64::try_from(len).unwrap_or(i64::MAX)),
+                End::Last(last) => n <= from_start(last),
+            }
+    }
+}
+
+fn call(function: Function, arguments: &[Operand], c: &Context<'_>, visit: Visit<'_>) -> bool {
+    let Some(inner) = arguments.first() else { return false };
+    match function {
+        Function::Count => {
+            let mut n = 0;
+            inner.each(c, &mut |_, _| {
+                n += 1;
+                false
+            });
+            visit(&Value::U(n), None)
+        }
+        Function::Greatest | Function::Least => {
+            let wanted = if function == Function::Greatest { Ordering::Greater } else { Ordering::Less };
+            let mut best: Option<Value<'static>> = None;
+            for argument in arguments {
+                argument.each(c, &mut |v, _| {
+                    if best.as_ref().is_none_or(|b| order(v, b) == Some(wanted)) {
+                        best = own(v);
+                    }
+                    c.spent()
+                });
+            }
+            best.is_some_and(|v| visit(&v, None))
+        }
+        _ => inner.each(c, &mut |v, def| {
+            let computed = match (function, v) {
+                (Function::Len, Value::Bytes(b)) => Value::U(b.len() as u64),
+                (Function::Len, Value::Text(t)) => Value::U(t.len() as u64),
+                (Function::Lower, Value::Text(t)) => Value::Text(Cow::Owned(t.to_lowercase())),
+                (Function::Upper, Value::Text(t)) => Value::Text(Cow::Owned(t.to_uppercase())),
+                (Function::Text, v) => match (text(v), def) {
+                    (Some(Stored::U(n)), Some(def)) if def.kind != Kind::Bool => Value::Text(Cow::Owned(alloc::format!("{n}"))),
+                    (Some(stored), Some(def)) => Value::Text(Cow::Owned(show(def, stored, Style::Pdml))),
+                    (Some(Stored::U(n)), None) => Value::Text(Cow::Owned(alloc::format!("{n}"))),
+                    (Some(Stored::Text(t)), None) => Value::Text(Cow::Owned(t.into())),
+                    _ => return false,
+                },
+                (Function::Decimal, Value::U(n)) => Value::Text(Cow::Owned(alloc::format!("{n}"))),
+                (Function::Decimal, Value::I(n)) => Value::Text(Cow::Owned(alloc::format!("{n}"))),
+                (Function::Hexadecimal, Value::U(n)) => {
+                    let width = 2 + def.map_or(0, |d| d.kind.bits() as usize / 4);
+                    Value::Text(Cow::Owned(alloc::format!("{n:#0width$x}")))
+                }
+                (Function::Real, v) => match real(v) {
+                    Some(n) => Value::Real(n),
+                    None => return false,
+                },
+                (Function::Absolute, Value::U(n)) => Value::U(*n),
+                (Function::Absolute, Value::I(n)) => Value::U(n.unsigned_abs()),
+                (Function::Absolute, Value::Real(n)) => Value::Real(if *n < 0.0 { -*n } else { *n }),
+                (Function::Absolute, Value::Time(s, n)) => time(nanos(*s, *n).abs()),
+                _ => return false,
+            };
+            visit(&computed, None)
+        }),
+    }
+}
+
+/// A value that outlives its frame.
+fn own(v: &Value<'_>) -> Option<Value<'static>> {
+    Some(match v {
+        Value::U(n) => Value::U(*n),
+        Value::I(n) => Value::I(*n),
+        Value::Real(n) => Value::Real(*n),
+        Value::Bytes(b) => Value::Bytes(Cow::Owned(b.to_vec())),
+        Value::Text(t) => Value::Text(Cow::Owned(String::from(&**t))),
+        Value::Time(s, n) => Value::Time(*s, *n),
+        Value::Net(..) | Value::None => return None,
+    })
+}
+
+fn integer(v: &Value<'_>) -> Option<i128> {
+    match v {
+        Value::U(n) => Some(i128::from(*n)),
+        Value::I(n) => Some(i128::from(*n)),
+        _ => None,
+    }
+}
+
+fn real(v: &Value<'_>) -> Option<f64> {
+    match v {
+        Value::Real(n) => Some(*n),
+        Value::Time(s, n) => Some(*s as f64 + f64::from(*n) / 1e9),
+        other => integer(other).map(|n| n as f64),
+    }
+}
+
+fn nanos(seconds: i64, nanos: u32) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(nanos)
+}
+
+fn time(ns: i128) -> Value<'static> {
+    const NS: i128 = 1_000_000_000;
+    let seconds = ns.div_euclid(NS).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+    Value::Time(seconds, ns.rem_euclid(NS) as u32)
+}
+
+/// Two values and the operator between them; `None` where there is no result: a division by 0, a number that is too large.
+fn compute(operator: Arithmetic, l: &Value<'_>, r: &Value<'_>) -> Option<Value<'static>> {
+    match (l, r) {
+        (Value::Bytes(l), Value::Bytes(r)) => {
+            let both = l.iter().zip(r.iter()).map(|(l, r)| l & r).collect();
+            (operator == Arithmetic::And).then_some(Value::Bytes(Cow::Owned(both)))
+        }
+        (Value::Time(s, n), Value::Time(s2, n2)) => {
+            let (l, r) = (nanos(*s, *n), nanos(*s2, *n2));
+            match operator {
+                Arithmetic::Add => Some(time(l + r)),
+                Arithmetic::Subtract => Some(time(l - r)),
+                _ => None,
+            }
+        }
+        (Value::Time(s, n), by) | (by, Value::Time(s, n)) => {
+            let ns = nanos(*s, *n);
+            match (operator, integer(by)) {
+                (Arithmetic::Multiply, Some(by)) => ns.checked_mul(by).map(time),
+                (Arithmetic::Divide, Some(by)) => ns.checked_div(by).map(time),
+                (Arithmetic::Multiply, None) => real(by).map(|by| time((ns as f64 * by) as i128)),
+                (Arithmetic::Divide, None) => real(by).filter(|by| *by != 0.0).map(|by| time((ns as f64 / by) as i128)),
+                _ => None,
+            }
+        }
+        _ => match (integer(l), integer(r)) {
+            (Some(l), Some(r)) => {
+                let v = match operator {
+                    Arithmetic::And => l & r,
+                    Arithmetic::Add => l + r,
+                    Arithmetic::Subtract => l - r,
+                    Arithmetic::Multiply => l.checked_mul(r)?,
+                    Arithmetic::Divide => l.checked_div(r)?,
+                    Arithmetic::Remainder => l.checked_rem(r)?,
+                };
+                match u64::try_from(v) {
+                    Ok(v) => Some(Value::U(v)),
+                    Err(_) => i64::try_from(v).ok().map(Value::I),
+                }
+            }
+            _ => {
+                let (l, r) = (real(l)?, real(r)?);
+                let v = match operator {
+                    Arithmetic::And => return None,
+                    Arithmetic::Add => l + r,
+                    Arithmetic::Subtract => l - r,
+                    Arithmetic::Multiply => l * r,
+                    Arithmetic::Divide => l / r,
+                    Arithmetic::Remainder => l % r,
+                };
+                v.is_finite().then_some(Value::Real(v))
+            }
+        },
     }
 }
 

@@ -11,6 +11,10 @@ pub(super) enum Token {
     Word,
     /// In quotes; escapes resolved. Bytes, since `"\xff"` is one byte.
     Quoted(vec::Vec<u8>),
+    /// One byte in single quotes: a number beside numbers.
+    Char(u8),
+    /// `${field}` or `$field`: the span is the field's.
+    Reference,
     Open,
     Close,
     OpenBrace,
@@ -19,6 +23,15 @@ pub(super) enum Token {
     Slice,
     Comma,
     Ampersand,
+    Plus,
+    Minus,
+    Star,
+    Slash,
+    Percent,
+    /// `#`
+    Layer,
+    /// `@`
+    Raw,
     /// `..`
     Range,
     And,
@@ -54,7 +67,17 @@ pub(super) struct Lexer<'t> {
 }
 
 const fn is_word(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':' | b'-' | b'/' | b'+' | b'@' | b'*' | b'?') || b >= 0x80
+    b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':' | b'-' | b'@' | b'?') || b >= 0x80
+}
+
+/// Whether a word goes on with `next`, which is an operator elsewhere: the `/` of an address's prefix, the `+` of a time zone.
+fn goes_on(word: &[u8], next: u8) -> bool {
+    let is_address = || word.contains(&b':') || word[0].is_ascii_digit() && word.contains(&b'.');
+    match next {
+        b'/' => is_address() && !word.contains(&b'/'),
+        b'+' => word[0].is_ascii_digit() && word.contains(&b':') && (word.contains(&b'T') || word.contains(&b'-')),
+        _ => false,
+    }
 }
 
 impl<'t> Lexer<'t> {
@@ -91,6 +114,13 @@ impl<'t> Lexer<'t> {
             ("{", Token::OpenBrace),
             ("}", Token::CloseBrace),
             (",", Token::Comma),
+            ("+", Token::Plus),
+            ("-", Token::Minus),
+            ("*", Token::Star),
+            ("/", Token::Slash),
+            ("%", Token::Percent),
+            ("#", Token::Layer),
+            ("@", Token::Raw),
         ];
         if in_set && self.text[start..].starts_with("..") {
             self.at += 2;
@@ -108,7 +138,16 @@ impl<'t> Lexer<'t> {
             return Ok(Lexed { token: Token::Slice, span: start..self.at });
         }
         if first == b'"' || first == b'\'' {
-            return self.quoted(first, false);
+            let quoted = self.quoted(first, false)?;
+            return Ok(match quoted {
+                Lexed { token: Token::Quoted(text), span } if first == b'\'' && text.len() == 1 => {
+                    Lexed { token: Token::Char(text[0]), span }
+                }
+                other => other,
+            });
+        }
+        if first == b'$' {
+            return self.reference();
         }
         if matches!(first, b'r' | b'R') && bytes.get(start + 1) == Some(&b'"') {
             self.at += 1;
@@ -119,7 +158,7 @@ impl<'t> Lexer<'t> {
             let hint = if c == '=' { "; equality is ==" } else { "" };
             return Err(Error::new(start..start + c.len_utf8(), format!("{c:?} means nothing here{hint}")));
         }
-        while bytes.get(self.at).copied().is_some_and(is_word) {
+        while bytes.get(self.at).copied().is_some_and(|b| is_word(b) || self.at > start && goes_on(&bytes[start..self.at], b)) {
             if in_set && bytes[self.at..].starts_with(b"..") {
                 break;
             }
@@ -151,6 +190,23 @@ impl<'t> Lexer<'t> {
         ];
         let keyword = KEYWORDS.iter().find(|(k, _)| word.eq_ignore_ascii_case(k)).map(|(_, t)| t.clone());
         Ok(Lexed { token: keyword.unwrap_or(Token::Word), span: start..self.at })
+    }
+
+    /// `${field}` or `$field`.
+    fn reference(&mut self) -> Result<Lexed, Error> {
+        let start = self.at;
+        let rest = &self.text[start + 1..];
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+        let braced = rest.strip_prefix('{');
+        let name = braced.unwrap_or(rest);
+        let from = start + 1 + usize::from(braced.is_some());
+        let len = name.find(|c| !is_name(c)).unwrap_or(name.len());
+        let wrong = || Error::new(start..(from + len).min(self.text.len()), "a reference to the selected frame is ${field}".into());
+        if len == 0 || braced.is_some() && !name[len..].starts_with('}') {
+            return Err(wrong());
+        }
+        self.at = from + len + usize::from(braced.is_some());
+        Ok(Lexed { token: Token::Reference, span: from..from + len })
     }
 
     /// A string, from its opening quote on. `raw` leaves backslashes alone.

@@ -4,6 +4,7 @@ use super::lexer::lossy;
 use super::{Class, Error, Literal, closest};
 use crate::calendar::days_of;
 use crate::field::{FieldDef, Kind};
+use crate::render::{Stored, Style, show};
 use crate::text::escaped;
 use alloc::format;
 use alloc::string::String;
@@ -24,12 +25,44 @@ pub(super) fn class_of(kind: Kind) -> Class {
     }
 }
 
+/// How a literal is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Bare,
+    /// In double quotes, or several characters in single ones.
+    Quoted,
+    /// One byte in single quotes: a number beside numbers.
+    Char,
+}
+
 /// A literal as it stands in the filter.
 pub(super) struct Raw<'r> {
     /// The word, or what the quotes hold.
     pub(super) text: &'r [u8],
-    pub(super) quoted: bool,
+    pub(super) form: Form,
     pub(super) span: Range<usize>,
+}
+
+impl Raw<'_> {
+    fn is_quoted(&self) -> bool {
+        self.form != Form::Bare
+    }
+}
+
+impl Literal {
+    /// The value that a frame has.
+    pub(super) fn of(def: &FieldDef, stored: Stored<'_>) -> Option<Self> {
+        Some(match stored {
+            Stored::None => return None,
+            Stored::U(v) if def.kind == Kind::Double => Self::Real(f64::from_bits(v)),
+            Stored::U(v) => Self::U(v),
+            Stored::I(v) => Self::I(v),
+            Stored::Bytes(_) if class_of(def.kind) == Class::Text => Self::Text(show(def, stored, Style::Pdml)),
+            Stored::Bytes(b) => Self::Bytes(b.to_vec()),
+            Stored::Text(t) => Self::Text(t.into()),
+            Stored::Time(s, n) => Self::Time(s, n),
+        })
+    }
 }
 
 /// Reads a literal for `def`, or for a computed value of class `class` without a field. `loose` takes a word that is not
@@ -44,13 +77,18 @@ pub(super) fn literal(raw: &Raw<'_>, class: Class, def: Option<&FieldDef>, loose
     };
     match class {
         Class::Text => Ok(Literal::Text(text)),
+        // it stands beside what is never there
+        Class::Any => Ok(Literal::Bytes(Vec::new())),
         Class::Number => {
+            if let (Form::Char, [c]) = (raw.form, raw.text) {
+                return Ok(Literal::U(u64::from(*c)));
+            }
             if let Some(v) = named(def, &text) {
                 return Ok(Literal::U(v));
             }
             match number(&text) {
-                Some(v) if !raw.quoted || def.is_none_or(|d| d.values.is_empty()) => in_range(v, def, raw),
-                _ => match def.filter(|d| !d.values.is_empty() && (raw.quoted || !text.starts_with(|c: char| c.is_ascii_digit()))) {
+                Some(v) if !raw.is_quoted() || def.is_none_or(|d| d.values.is_empty()) => in_range(v, def, raw),
+                _ => match def.filter(|d| !d.values.is_empty() && (raw.is_quoted() || !text.starts_with(|c: char| c.is_ascii_digit()))) {
                     Some(d) => {
                         let message = format!("\"{}\" is not among the names of {}'s values", escaped(&text), d.name);
                         let suggestion = closest(&text, d.values.iter().map(|(_, n)| *n)).map(|n| format!("{n:?}"));
@@ -83,7 +121,11 @@ pub(super) fn literal(raw: &Raw<'_>, class: Class, def: Option<&FieldDef>, loose
             {
                 return Ok(Literal::Bytes(b));
             }
-            match (raw.quoted, hex(&text)) {
+            // a number is one byte, as in eth.src[0] == 82
+            if let (Form::Bare, Some(Ok(byte)), false) = (raw.form, number(&text).map(u8::try_from), loose || form.is_some()) {
+                return Ok(Literal::Bytes(alloc::vec![byte]));
+            }
+            match (raw.is_quoted(), hex(&text)) {
                 (true, hex) if form.is_some() => match hex {
                     Some(b) => Ok(Literal::Bytes(b)),
                     None => refuse(if form == Some(Kind::Guid) { "a GUID" } else { "an address" }),
@@ -139,6 +181,10 @@ fn in_range(v: i128, def: Option<&FieldDef>, raw: &Raw<'_>) -> Result<Literal, E
     };
     let (least, most) =
         if def.kind.is_signed() { (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1) } else { (0, (1_i128 << bits) - 1) };
+    if v < 0 && least == 0 && v >= -(1_i128 << 63) {
+        // no value is negative, and any is greater
+        return Ok(Literal::I(v as i64));
+    }
     if v < least || v > most {
         return Err(Error::new(raw.span.clone(), format!("{v} does not fit {}, which has {bits} bits ({least} to {most})", def.name)));
     }
@@ -156,6 +202,12 @@ fn hex(text: &str) -> Option<Vec<u8>> {
     let byte =
         |t: &str| (matches!(t.len(), 1 | 2) && t.bytes().all(|b| b.is_ascii_hexdigit())).then(|| u8::from_str_radix(t, 16).ok()).flatten();
     let text = text.strip_suffix(':').unwrap_or(text);
+    // 5254.0000.0001
+    if let Some(separator) = ['.', ':'].into_iter().find(|s| text.contains(*s))
+        && text.split(separator).all(|group| group.len() == 4 && group.is_ascii())
+    {
+        return text.split(separator).flat_map(|group| [byte(&group[..2]), byte(&group[2..])]).collect();
+    }
     if let Some(separator) = [':', '-', '.'].into_iter().find(|s| text.contains(*s)) {
         return text.split(separator).map(byte).collect();
     }
@@ -215,9 +267,7 @@ fn absolute(text: &str) -> Option<(i64, u32)> {
     if let Some(t) = seconds(text) {
         return Some(t);
     }
-    let text = text.trim();
-    let text =
-        text.strip_suffix('Z').or_else(|| text.strip_suffix("UTC")).or_else(|| text.strip_suffix("+0000")).unwrap_or(text).trim_end();
+    let (text, east) = zone(text.trim());
     let (year, month, day, clock) = if text.starts_with(|c: char| c.is_ascii_alphabetic()) {
         const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
         let mut words = text.split_ascii_whitespace();
@@ -239,7 +289,25 @@ fn absolute(text: &str) -> Option<(i64, u32)> {
         *hms.get_mut(i)? = part.parse().ok().filter(|v| (0..if i == 0 { 24 } else { 61 }).contains(v))?;
     }
     let midnight = days_of(year, month, day)?.checked_mul(86_400)?;
-    Some((midnight.checked_add(hms[0] * 3600 + hms[1] * 60 + hms[2])?, nanos(fraction)?))
+    Some((midnight.checked_add(hms[0] * 3600 + hms[1] * 60 + hms[2] - east)?, nanos(fraction)?))
+}
+
+/// A time without its zone, and how many seconds the zone is ahead of UTC: `Z`, `UTC`, `+02:00`, `-0500`; without one it is UTC.
+fn zone(text: &str) -> (&str, i64) {
+    if let Some(rest) = ["Z", "UTC", "GMT"].iter().find_map(|z| text.strip_suffix(z)) {
+        return (rest.trim_end(), 0);
+    }
+    // the date has dashes too: a zone stands behind the clock
+    let Some(at) = text.rfind(['+', '-']).filter(|at| text[..*at].contains(':')) else { return (text, 0) };
+    let (rest, offset) = text.split_at(at);
+    let digits: String = offset[1..].chars().filter(|c| *c != ':').collect();
+    match (digits.len(), digits.parse::<i64>()) {
+        (4, Ok(v)) if v % 100 < 60 && v / 100 < 24 => {
+            let seconds = (v / 100) * 3600 + (v % 100) * 60;
+            (rest.trim_end(), if offset.starts_with('-') { -seconds } else { seconds })
+        }
+        _ => (text, 0),
+    }
 }
 
 #[cfg(test)]
@@ -269,6 +337,9 @@ mod tests {
         for text in ["2026-11-21 07:56:08.5", "2026-11-21T07:56:08.500Z", "Nov 21, 2026 07:56:08.5", "1795247768.5"] {
             assert_eq!(absolute(text), expected, "{text}");
         }
+        for text in ["2026-11-21T09:56:08.5+02:00", "2026-11-21 02:56:08.5 -0500", "2026-11-21 07:56:08.5 UTC"] {
+            assert_eq!(absolute(text), expected, "{text}");
+        }
         assert_eq!(seconds("-0.25"), Some((-1, 750_000_000)));
         assert_eq!(seconds("x"), None);
         assert_eq!(absolute("2026-13-01"), None);
@@ -279,6 +350,7 @@ mod tests {
     fn bytes_and_guids() {
         assert_eq!(hex("52:54:00"), Some(alloc::vec![0x52, 0x54, 0]));
         assert_eq!(hex("5254"), Some(alloc::vec![0x52, 0x54]));
+        assert_eq!(hex("5254.0000.0001"), hex("52:54:00:00:00:01"));
         assert_eq!(hex("525"), None);
         assert_eq!(hex("xx"), None);
         assert_eq!(guid("01020304-0506-0708-090a-0b0c0d0e0f10").unwrap(), [4, 3, 2, 1, 6, 5, 8, 7, 9, 10, 11, 12, 13, 14, 15, 16]);

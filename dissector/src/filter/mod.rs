@@ -1,17 +1,25 @@
-//! The display filter language, Wireshark's (wireshark-filter(4)).
+//! The display filter language, that of Wireshark 4.6 (wireshark-filter(4)).
 //!
 //! ```text
 //! smb2.cmd == "Read" && ip.src in {192.0.2.0/24, fe80::1} && !(frame.len > 1000) || eth.src[0:3] == 52:54:00
 //! ```
 //!
 //! * `==` `!=` `>` `<` `>=` `<=` (`eq ne gt lt ge le`), `contains`, `matches` (or `~`, a regular expression that ignores
-//!   case), `in {…}`, `&`, slices `[offset:length]` `[first-last]` `[n]` `[:n]` `[n:]`, `&&` `||` `^^` `!` (`and or xor
-//!   not`), parentheses, `any` and `all` before a field, `len count lower upper string` as functions.
+//!   case), `in {…}` and `not in {…}`, `&&` `||` `^^` `!` (`and or xor not`), parentheses.
 //! * A field may be there several times in a frame: a test is true if any of its values passes it. `!=` is the exception, as in
-//!   Wireshark since 4.0: *all* values differ (`!==` is "any differs", `===` is "all are equal").
-//! * A test of a field that is not there is false, whatever the test; `!(smb2.cmd == 8)` is true there.
-//! * Literals follow the type of the field: numbers (decimal, `0x`, octal with a leading 0, negative), names of values, `aa:bb:cc`, addresses with
-//!   `/prefix`, GUIDs, times (`"2026-11-21 07:56:08.5"` or seconds), strings in quotes with `\n \" \\ \x41`.
+//!   Wireshark since 4.0: *all* values differ (`!==` is "any differs", `===` is "all are equal"). `any` and `all` in front of a test say
+//!   which it is: `any tcp.port != 445`.
+//! * A test of a field that is not there is false, whatever the test; `!(smb2.cmd == 8)` is true there. `count(field)` is 0.
+//! * `f not in {…}` is true where the field is there and `f in {…}` is false.
+//! * Numbers and times are computed with by `+ - * / %`, bits by `&`, in groups `{ }`: `{ip.len + 14} == frame.len`.
+//! * Slices `[offset:length]` `[first-last]` `[n]` `[:n]` `[n:]` `[a,b]`; layers `ip.addr#2` `ip.addr#[1-2]` (of the frame's layers of
+//!   that protocol); `@field`, the bytes that the field covers; `.name` is a field and `:name` a value where the two could be confused.
+//! * Functions: `len count lower upper string vals dec hex float double abs max min`.
+//! * `${field}` is the value in the frame that is selected ([`Filter::refer`]); `${name:argument;…}` and `$name(argument, …)` are macros
+//!   ([`Registry::define`]).
+//! * Literals follow the type of the field: numbers (decimal, `0x`, `0b`, octal with a leading 0, `'c'`), names of values, `aa:bb:cc`,
+//!   addresses with `/prefix`, GUIDs, times (`"2026-11-21 07:56:08.5+01:00"` or seconds), strings in quotes with `\n \" \\ \x41`.
+//! * A protocol or field that only Wireshark has is never there; [`Filter::absent`] names those.
 //!
 //! [`Filter::parse`] checks every name and type against the [`Registry`]; an [`Error`] has the place and draws it.
 //! Evaluation needs only a [`Probe`]: [`Filter::bind`] asks it for the fields, [`Filter::matches`] reads them.
@@ -20,6 +28,7 @@ mod complete;
 mod eval;
 mod lexer;
 mod literal;
+mod macros;
 mod parser;
 
 pub use complete::{Suggestion, SuggestionKind, closest, complete};
@@ -27,7 +36,8 @@ pub use complete::{Suggestion, SuggestionKind, closest, complete};
 use crate::field::Def;
 use crate::probe::{Need, Probe, Slot};
 use crate::registry::Registry;
-use crate::render::escape;
+use crate::text::escape;
+use crate::trace::Tree;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -44,9 +54,29 @@ pub const DEPTH_MAX: usize = 64;
 pub struct Filter {
     text: String,
     root: Test,
-    wants: Vec<(Def, Need)>,
+    wants: Vec<Want>,
     /// Where a bound probe keeps each of `wants`.
     slots: Vec<Slot>,
+    references: Vec<Reference>,
+    absent: Vec<String>,
+}
+
+/// A field that a filter looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Want {
+    def: Def,
+    need: Need,
+    /// Its bytes are looked at, not its value.
+    raw: bool,
+    /// The layers of its values are looked at.
+    layers: bool,
+}
+
+/// A field of the selected frame that a filter refers to.
+#[derive(Clone, Debug)]
+struct Reference {
+    def: Def,
+    values: Vec<Literal>,
 }
 
 /// What is wrong with a filter, and where.
@@ -102,9 +132,39 @@ impl Error {
 impl Filter {
     /// Parses and checks a filter. Empty text (or only spaces) passes every frame.
     pub fn parse(text: &str, registry: &Registry) -> Result<Self, Error> {
-        let mut parser = parser::Parser::new(text, registry)?;
-        let root = parser.filter()?;
-        Ok(Self { text: text.into(), root, wants: parser.wants, slots: Vec::new() })
+        let expanded = macros::expand(text, registry)?;
+        let parse = |text: &str| -> Result<Self, Error> {
+            let mut parser = parser::Parser::new(text, registry)?;
+            let root = parser.filter()?;
+            let parser::Parser { wants, references, absent, .. } = parser;
+            Ok(Self { text: String::new(), root, wants, slots: Vec::new(), references, absent })
+        };
+        let mut filter = match &expanded {
+            None => parse(text)?,
+            // a place in the expanded text is no place in what was written
+            Some(expanded) => parse(expanded).map_err(|e| Error {
+                span: 0..text.len(),
+                message: alloc::format!("{}, in what the macros stand for: {expanded}", e.message),
+                suggestion: e.suggestion,
+            })?,
+        };
+        filter.text = text.into();
+        Ok(filter)
+    }
+
+    /// Names in it that Wireshark has and that are not known here: each is taken for absent from every frame.
+    pub fn absent(&self) -> &[String] {
+        &self.absent
+    }
+
+    /// Takes the values of the fields it refers to (`${field}`) from a frame. Until then they have none, and what is compared with them is
+    /// false.
+    pub fn refer(&mut self, tree: &Tree) {
+        for reference in &mut self.references {
+            reference.values.clear();
+            let nodes = tree.nodes.iter().filter(|n| n.def.id == reference.def.id);
+            reference.values.extend(nodes.filter_map(|node| Literal::of(node.def, tree.stored(node))));
+        }
     }
 
     /// The text it was parsed from.
@@ -114,18 +174,21 @@ impl Filter {
 
     /// The fields it looks at.
     pub fn fields(&self) -> impl Iterator<Item = Def> + '_ {
-        self.wants.iter().map(|(def, _)| *def)
+        self.wants.iter().map(|w| w.def)
     }
 
     /// Asks a probe for the fields. A probe may serve several filters; a filter is bound to one probe, the last.
     pub fn bind(&mut self, probe: &mut Probe) {
-        self.slots = self.wants.iter().map(|(def, need)| probe.want(def, *need)).collect();
+        if self.wants.iter().any(|w| w.layers) {
+            probe.want_layers();
+        }
+        self.slots = self.wants.iter().map(|w| if w.raw { probe.want_raw(w.def) } else { probe.want(w.def, w.need) }).collect();
     }
 
     /// Whether the frame that the probe saw passes. The probe is the one the filter is bound to.
     #[inline]
     pub fn matches(&self, probe: &Probe) -> bool {
-        self.root.eval(&eval::Context { probe, slots: &self.slots })
+        self.root.eval(&eval::Context::new(probe, &self.slots, &self.references))
     }
 }
 
@@ -135,7 +198,9 @@ enum Test {
     /// The empty filter.
     Always,
     Present(u16),
-    /// A number that is not 0, bytes or text that are not empty.
+    /// Whether there is a value, whatever it is.
+    Exists(Operand),
+    /// A value that is not 0, nor all zero bytes, nor empty.
     Truthy(Operand),
     Compare {
         op: Op,
@@ -156,8 +221,10 @@ enum Test {
     },
     In {
         all: bool,
+        /// `not in`: there is a value, and the test without `not` fails.
+        not: bool,
         left: Operand,
-        set: Vec<(Literal, Option<Literal>)>,
+        set: Vec<(Operand, Option<Operand>)>,
     },
     And(Vec<Test>),
     Or(Vec<Test>),
@@ -178,14 +245,31 @@ enum Op {
 /// What a test looks at.
 #[derive(Clone, Debug)]
 enum Operand {
-    /// An index into [`Filter::wants`], and the class of its values.
+    /// An index into [`Filter::wants`].
     Field(u16),
+    /// The same, of some layers only.
+    Layers(u16, Vec<Part>),
+    /// An index into [`Filter::references`].
+    Reference(u16),
     Slice(Box<Operand>, Vec<Part>),
-    Mask(Box<Operand>, Box<Operand>),
-    Call(Function, Box<Operand>),
+    Arithmetic(Arithmetic, Box<Operand>, Box<Operand>),
+    Negative(Box<Operand>),
+    Call(Function, Vec<Operand>),
     /// The name that a field's number has.
     Name(Box<Operand>),
     Literal(Literal),
+    /// What is in no frame.
+    Absent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arithmetic {
+    And,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,15 +279,30 @@ enum Function {
     Lower,
     Upper,
     Text,
+    Names,
+    Decimal,
+    Hexadecimal,
+    Real,
+    Absolute,
+    Greatest,
+    Least,
 }
 
 impl Function {
-    const ALL: [(&'static str, Self, &'static str); 5] = [
+    const ALL: [(&'static str, Self, &'static str); 13] = [
         ("len", Self::Len, "length of text or bytes, in bytes"),
         ("count", Self::Count, "how often the field is in the frame"),
         ("lower", Self::Lower, "text in lower case"),
         ("upper", Self::Upper, "text in upper case"),
         ("string", Self::Text, "the value as text"),
+        ("vals", Self::Names, "the name that the value has"),
+        ("dec", Self::Decimal, "the number as decimal text"),
+        ("hex", Self::Hexadecimal, "the number as hexadecimal text"),
+        ("float", Self::Real, "the number as a real one"),
+        ("double", Self::Real, "the number as a real one"),
+        ("abs", Self::Absolute, "the number without its sign"),
+        ("max", Self::Greatest, "the greatest of all values"),
+        ("min", Self::Least, "the least of all values"),
     ];
 }
 
@@ -246,6 +345,8 @@ enum Class {
     Ipv6,
     Absolute,
     Relative,
+    /// Of what is never there, and so with anything.
+    Any,
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 #![allow(unreachable_pub)]
 use super::*;
 use crate::field::Fields;
-use crate::render::is_unsafe;
+use crate::text::is_unsafe;
 use crate::trace::{Trace, Tree, Value};
 use crate::wire::{frame_fields, smbd};
 use proptest::prelude::*;
@@ -167,12 +167,21 @@ fn a_test_on_a_missing_field_is_false() {
         "t.missing > 0",
         "t.missing < 300 && t.cmd",
         "t.missing in {0..255}",
+        "t.missing not in {0..255}",
+        "all t.missing not in {0..255}",
+        "t.missing + 1 == 1",
+        "-t.missing <= 0",
+        "abs(t.missing) >= 0",
+        "max(t.missing) >= 0",
+        "@t.gone == 00",
+        "t.missing#1",
+        "t.name contains \"\"",
+        "t contains \"\"",
         "t.gone contains \"\"",
         "t.gone matches \"\"",
         "all t.missing == 0",
         "t.missing & 1",
         "len(t.gone) == 0",
-        "count(t.missing) == 0",
         "t.gone[0] == \"a\"",
         "t.cmd == t.missing",
         "t.cmd != t.missing",
@@ -184,7 +193,8 @@ fn a_test_on_a_missing_field_is_false() {
         assert!(!passes(text), "{text}");
         assert!(passes(&std::format!("!({text})")), "!({text})");
     }
-    assert!(passes("t.missing not in {0..255}"), "a negation is true");
+    assert!(passes("!(t.missing in {0..255})"), "a negation is true");
+    assert!(passes("count(t.missing) == 0 && max(t.missing, 4) == 4"), "of what is not there, there are none");
 }
 
 #[test]
@@ -271,6 +281,268 @@ fn connectives_bind_as_in_wireshark() {
     }
 }
 
+#[test]
+fn quantifiers_say_which_it_is() {
+    for text in [
+        "any t.port != 445",
+        "any t.port !== 445",
+        "all t.port != 4711",
+        "all t.port !== 4711",
+        "all t.port not in {445}",
+        "any t.port not in {1, 2}",
+        "t.port not in {1, 2}",
+        "any t.port === 445",
+        "all t.port in {445, 50000}",
+        "any 445 == t.port",
+        "all 60000 > t.port",
+        "any t.name contains \"Hello\"",
+    ] {
+        assert!(passes(text), "{text}");
+    }
+    for text in [
+        "all t.port != 445",
+        "all t.port !== 445",
+        "all t.port == 445",
+        "t.port not in {445}",
+        "any t.port not in {445}",
+        "all t.port not in {445, 50000}",
+        "all 445 == t.port",
+    ] {
+        assert!(!passes(text), "{text}");
+    }
+}
+
+#[test]
+fn computes_with_numbers_times_and_bits() {
+    for text in [
+        "t.cmd + 1 == 9",
+        "t.cmd - 10 == -2",
+        "t.cmd - 10 < 0",
+        "{t.cmd + 1} * 2 == 18",
+        "t.cmd + 1 * 2 == 10",
+        "t.cmd * 100000000000 > 1",
+        "t.len / 10 == 102",
+        "t.len % 10 == 4",
+        "-t.cmd == -8",
+        "t.len == 1000 + 24",
+        "t.len == {1000 + 24}",
+        "t.len -24 == 1000",
+        "t.len + t.cmd == 1032",
+        "2 * t.cmd == 16",
+        "t.cmd & 12 == 8",
+        "t.mac & ff:ff:00:00:00:00 == 52:54:00:00:00:00",
+        "t.mac[0] & 2",
+        "t.src & 255.255.255.0 == 192.0.2.0",
+        "t.took + 1 == 0.5",
+        "t.took * 2 == -1",
+        "-t.took == .5 || -t.took == 0.5",
+        "t.time - 60 < t.time",
+        "t.time - t.time == 0",
+        "t.real + 1 == 1.5",
+        "t.real * t.cmd == 4",
+        "t.len in {t.cmd .. 2000}",
+        "t.cmd in {t.len, t.cmd}",
+        "t.len in {1000 + 24}",
+        "t.len in {{t.cmd * 128}}",
+        "t.cmd == 0x8 && t.cmd == 0b1000 && t.cmd == 010",
+        "t.mac[0] == 82",
+        "t.mac[0] == 'R'",
+        "t.cmd > -1",
+        "t.cmd + 57 == 'A'",
+        "abs(t.delta) == 5",
+        "abs(t.took) == 0.5",
+        "max(t.port) == 50000",
+        "min(t.port) == 445",
+        "max(t.cmd, t.port, 60000) == 60000",
+        "float(t.cmd) / 16 == 0.5",
+        "double(t.took) == -0.5",
+        "hex(t.cmd) == \"0x0008\"",
+        "dec(t.status) == \"3221225524\"",
+        "vals(t.cmd) == \"Read\"",
+        "vals(t.cmd) contains \"ea\"",
+        "string(t.status) == \"3221225524\"",
+        "upper(t.name)[0:2] == \"HE\"",
+        "count(t.port)",
+        "len(t.src6) == 16",
+    ] {
+        assert!(passes(text), "{text}");
+    }
+    for text in ["t.len / 0", "t.len % 0 == 0", "t.cmd % 2", "t.mac[2] & 1", "t.cmd == -8", "t.cmd - 8", "-t.cmd == 8", "t.mac[9]"] {
+        assert!(!passes(text), "{text}");
+    }
+    assert!(passes("t.mac[2]"), "a slice is there, whatever it is");
+}
+
+#[test]
+fn leading_dots_colons_and_addresses_in_groups() {
+    for text in [
+        ".t.cmd == 8",
+        ".t",
+        "t.mac == 5254.0000.0001",
+        "t.mac == 52.54.00.00.00.01",
+        "t.data contains :be",
+        "t.src6 == ::1 || t.src6 == fe80::1",
+        "t.time == \"2026-11-21T08:56:08.861934+01:00\"",
+        "t.time < \"2026-11-21 07:56:09 UTC\"",
+    ] {
+        assert!(passes(text), "{text}");
+    }
+}
+
+#[test]
+fn macros_take_arguments() {
+    let mut registry = registry();
+    registry.define("is", "$1 == $2");
+    registry.define("twice", "${is:$1;$1}");
+    for (text, expected) in [
+        ("${is:t.cmd;8}", true),
+        ("$is(t.cmd, 9)", false),
+        ("!$is(t.cmd, 9) && ${twice:t.len}", true),
+        ("${private_ipv4:t.src}", false),
+        ("$private_ethernet(t.mac)", true),
+        ("t.text contains \"$is(1)\"", false),
+    ] {
+        let mut filter = Filter::parse(text, &registry).unwrap_or_else(|e| panic!("{}", e.render(text)));
+        let mut probe = Probe::new();
+        filter.bind(&mut probe);
+        probe.begin();
+        frame(&mut probe);
+        assert_eq!(filter.matches(&probe), expected, "{text}");
+        assert_eq!(filter.text(), text);
+    }
+    registry.define("again", "${again:$1}");
+    for (text, message) in [
+        ("${is:t.cmd}", "the macro is takes 2 arguments or more"),
+        ("$again(1)", "macros are nested deeper than 8"),
+        ("$is(t.comd, 1)", "unknown field \"t.comd\", in what the macros stand for: t.comd == 1"),
+    ] {
+        let e = Filter::parse(text, &registry).expect_err(text);
+        assert_eq!((&*e.message, e.span.clone()), (message, 0..text.len()));
+        e.render(text);
+    }
+}
+
+#[test]
+fn what_only_wireshark_has_is_absent() {
+    for text in [
+        "http",
+        "http.request.method == \"GET\"",
+        "http.host contains \"x\"",
+        "http.host matches \"x\"",
+        "dns.flags & 4 == 4",
+        "len(http.host) > 3",
+        "count(http.host)",
+        "http[0:3] == 01",
+        "http.time in {1..5}",
+        "http.time not in {1..5}",
+        "all http.time != 4",
+        "http.time + 1 > 0",
+        "t.cmd == http.time",
+        "max(http.time) > 0",
+        "@http.time == 00",
+        "http#1",
+        "tcp.completeness == 31",
+    ] {
+        assert!(!passes(text), "{text}");
+        assert!(passes(&std::format!("!({text})")), "{text}");
+    }
+    let filter = Filter::parse("t.cmd == 8 && !http.host && !http && http.host == \"x\"", &registry()).unwrap();
+    assert_eq!(filter.absent(), ["http.host", "http"]);
+    assert!(passes("count(http) == 0"));
+}
+
+#[test]
+fn raw_bytes_and_layers() {
+    let mut bytes: Vec<u8> = (0..64).collect();
+    bytes[0..2].copy_from_slice(&[0x12, 0x34]);
+    let tunnel = |o: &mut dyn FnMut(&mut Tree)| {
+        let mut tree = Tree::new();
+        tree.begin(&bytes);
+        o(&mut tree);
+        tree.end();
+        tree
+    };
+    fn tell(t: &mut impl Trace, bytes: &[u8]) {
+        t.open(t::PROTOCOL, bytes);
+        t.field(t::PORT, bytes, 2, Value::U(445));
+        t.open(t::PROTOCOL, &bytes[8..]);
+        t.field(t::PORT, &bytes[8..], 2, Value::U(4791));
+        t.close(&bytes[16..]);
+        t.field(t::LEN, &bytes[4..], 4, Value::U(7));
+        t.close(&bytes[32..]);
+        t.end();
+    }
+    let tree = tunnel(&mut |tree| tell(tree, &bytes));
+    let cases = [
+        ("t.port#1 == 445", true),
+        ("t.port#2 == 4791", true),
+        ("t.port#1 == 4791", false),
+        ("t.port#3", false),
+        ("t.port#[-1] == 4791", true),
+        ("t.port#[1-2] == 4791", true),
+        ("t.port#[2:] == 445", false),
+        ("t.len#1 == 7", true),
+        ("t.len#2", false),
+        ("t#2", true),
+        ("count(t.port#[1]) == 1", true),
+        ("@t.port == 12:34", true),
+        ("@t.port#2 == 08:09", true),
+        ("@t.port == 01:bd", false),
+        ("@t.port[1] == 34", false),
+        ("@t.port[1] == 0x34", true),
+        ("@t.len == 04:05:06:07", true),
+        ("@t[0:2] == 12:34", true),
+        ("len(@t.len) == 4", true),
+    ];
+    for (text, expected) in cases {
+        let mut filter = Filter::parse(text, &registry()).unwrap_or_else(|e| panic!("{}", e.render(text)));
+        let (mut direct, mut loaded) = (Probe::new(), Probe::new());
+        filter.bind(&mut direct);
+        direct.begin();
+        tell(&mut direct, &bytes);
+        assert_eq!(filter.matches(&direct), expected, "{text}");
+        filter.bind(&mut loaded);
+        loaded.load(&tree);
+        assert_eq!(filter.matches(&loaded), expected, "{text}");
+    }
+}
+
+#[test]
+fn references_are_the_selected_frames() {
+    let mut filter = Filter::parse("t.cmd == ${t.cmd} && t.name == $t.name", &registry()).unwrap();
+    let (mut probe, mut tree) = (Probe::new(), Tree::new());
+    filter.bind(&mut probe);
+    probe.begin();
+    frame(&mut probe);
+    assert!(!filter.matches(&probe), "no frame is selected");
+    tree.begin(&(0..64).collect::<Vec<u8>>());
+    tree.open(t::PROTOCOL, &[]);
+    tree.field(t::CMD, &[], 0, Value::U(8));
+    tree.field(t::NAME, &[], 0, Value::Text(format_args!("Hello.TXT")));
+    tree.close(&[]);
+    tree.end();
+    filter.refer(&tree);
+    assert!(filter.matches(&probe));
+}
+
+#[test]
+fn the_frames_line_can_be_asked_for() {
+    let registry = registry();
+    let mut filter = Filter::parse("_ws.col.info contains \"Read\" && _ws.col.protocol == \"SMB2\"", &registry).unwrap();
+    let mut probe = Probe::new();
+    filter.bind(&mut probe);
+    assert!(probe.wants_line());
+    for (info, expected) in [("Read Request", true), ("Write Request", false)] {
+        probe.begin();
+        probe.protocol("TCP");
+        probe.info(format_args!("Read"));
+        probe.protocol("SMB2");
+        probe.info(format_args!("{info}"));
+        probe.end();
+        assert_eq!(filter.matches(&probe), expected, "{info}");
+    }
+}
+
 fn error(text: &str) -> Error {
     Filter::parse(text, &registry()).expect_err(text)
 }
@@ -284,7 +556,22 @@ fn errors_say_what_and_where_and_what_was_meant() {
         ("t.cmd == \"Reed\"", "\"Reed\"", "\"Reed\" is not among the names of t.cmd's values", Some("\"Read\"")),
         ("t.len == abc", "abc", "\"abc\" is not a number for t.len", None),
         ("t.cmd == 70000", "70000", "70000 does not fit t.cmd, which has 16 bits (0 to 65535)", None),
-        ("t.port == -1", "-1", "-1 does not fit t.port, which has 16 bits (0 to 65535)", None),
+        ("t.cmd == 5 +", "", "the filter ends here; expected a field or a value", None),
+        ("t.name + 1 == 2", "t.name + 1", "+ cannot be applied to text and text", None),
+        ("t.name * t.len", "t.name * t.len", "* cannot be applied to text and a number", None),
+        ("-t.name == 1", "t.name", "- needs a number behind it", None),
+        ("t.port#0", "0", "layers are counted from 1, or from -1 backwards", None),
+        ("t.port#x", "x", "# is followed by the number of a layer, or by [1-2]", None),
+        ("@nothing.like", "nothing.like", "unknown field \"nothing.like\"", None),
+        ("{t.len + 1", "{", "this { is never closed", None),
+        ("vals(t.len) == \"x\"", "t.len", "the values of t.len have no names", None),
+        ("abs(-5) == 5", "-5", "unknown field \"-5\"", None),
+        ("max(t.len, t.name) > 1", "t.name", "max() takes a number and not text", None),
+        ("count(t.len + 1) == 1", "t.len + 1", "count() counts a field", None),
+        ("t.cmd == ${nothing.like}", "nothing.like", "unknown field \"nothing.like\"", None),
+        ("t.cmd == ${x", "${x", "a reference to the selected frame is ${field}", None),
+        ("${nothing:t.src}", "${nothing:t.src}", "there is no macro \"nothing\"", None),
+        ("htttp.request", "htttp.request", "unknown field \"htttp.request\"", None),
         ("t.src == 300.0.0.1", "300.0.0.1", "\"300.0.0.1\" is not an IPv4 address for t.src", None),
         ("t.src == 10.0.0.0/33", "10.0.0.0/33", "\"10.0.0.0/33\" is not an IPv4 address for t.src", None),
         ("t.data == xyz", "xyz", "\"xyz\" is not a run of bytes (aa:bb:cc, or text in quotes) for t.data", None),
@@ -414,6 +701,19 @@ fn any_filter() -> impl Strategy<Value = String> {
         ",",
         "len",
         "count",
+        "max",
+        "float",
+        "+",
+        "-",
+        "*",
+        "/",
+        "%",
+        "#1",
+        "#[-1]",
+        "@",
+        "$private_ipv4(t.src)",
+        "${t.cmd}",
+        "http.host",
         "any",
         "all",
         "not",

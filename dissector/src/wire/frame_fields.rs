@@ -19,6 +19,10 @@ fields! {
         CAP_LEN: U32 = "frame.cap_len", "Frame length stored into the capture file", dec;
         PROTOCOLS: Str = "frame.protocols", "Protocols in frame";
         COMMENT: Str = "frame.comment", "Comment";
+        /// What the frame's line says; an observer adds both when the frame is decoded.
+        COL_PROTOCOL: Str = "_ws.col.protocol", "Protocol";
+        /// See `COL_PROTOCOL`.
+        COL_INFO: Str = "_ws.col.info", "Info";
         /// Present in every frame whose decoding stopped, with the reason as its text.
         MALFORMED: Protocol = "_ws.malformed", "Malformed Packet";
         /// Present in every frame of which the capture has too few bytes to decode it.

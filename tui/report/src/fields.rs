@@ -1,9 +1,10 @@
 //! Fields and filters as a command line names them.
 
-use rdmascope_dissector::field::Def;
+use rdmascope_dissector::field::{Base, Def, FieldDef, Kind, id_of};
 use rdmascope_dissector::filter::{Filter, closest};
 use rdmascope_dissector::registry::Registry;
 use std::fmt;
+use std::path::PathBuf;
 
 /// A filter that cannot be used: the only error of several lines, for the caret under the place.
 #[derive(Debug)]
@@ -17,21 +18,78 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// Every field that a filter can name: what is read from frames, and what the analysis says of them.
+/// Every field that a filter can name: what is read from frames, and what the analysis says of them; and the user's macros for Wireshark.
 pub fn registry() -> Registry {
-    Registry::of(rdmascope_dissector::registry::DECLARED.iter().copied().chain([rdmascope_analyzer::connection::FIELDS]))
+    let mut registry =
+        Registry::of(rdmascope_dissector::registry::DECLARED.iter().copied().chain([rdmascope_analyzer::connection::FIELDS]));
+    let settings = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    let settings = settings.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")));
+    // a file that is not there, or cannot be read, defines nothing
+    if let Some(text) = settings.and_then(|folder| std::fs::read_to_string(folder.join("wireshark/dmacros")).ok()) {
+        macros(&text).for_each(|(name, text)| registry.define(name, text));
+    }
+    registry
 }
 
-/// Parses what stands behind `-Y`.
+/// Lines of Wireshark's file of macros: `"name" text`.
+fn macros(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines().filter_map(|line| {
+        let (name, text) = line.trim().strip_prefix('"')?.split_once('"')?;
+        Some((name, text.trim())).filter(|(name, text)| !name.is_empty() && !text.is_empty())
+    })
+}
+
+/// Parses what stands behind `-Y`. Names that only Wireshark knows are warned of on standard error.
 pub fn filter(text: Option<&str>, registry: &Registry) -> Result<Option<Filter>, FilterError> {
     let Some(text) = text else { return Ok(None) };
-    Filter::parse(text, registry).map(Some).map_err(|e| FilterError(format!("filter: {}", e.render(text))))
+    let filter = Filter::parse(text, registry).map_err(|e| FilterError(format!("filter: {}", e.render(text))))?;
+    if let [name, ..] = filter.absent() {
+        eprintln!("rdmascope: warning: {name} is Wireshark's and is not decoded here: the filter takes it for absent");
+    }
+    Ok(Some(filter))
 }
 
-/// Finds a field named on the command line.
+/// Finds a field named on the command line. One that only Wireshark has is warned of, and is in no frame.
 pub fn field(name: &str, registry: &Registry) -> anyhow::Result<Def> {
-    registry.find(name).ok_or_else(|| match closest(name, registry.all().iter().map(|d| d.name)) {
+    if let Some(def) = registry.find(name) {
+        return Ok(def);
+    }
+    if registry.is_wiresharks(name) {
+        eprintln!("rdmascope: warning: {name} is Wireshark's and is not decoded here: it is in no frame");
+        let name: &'static str = String::leak(name.to_owned());
+        return Ok(Box::leak(Box::new(FieldDef {
+            name,
+            id: id_of(name),
+            label: name,
+            kind: Kind::Str,
+            base: Base::None,
+            mask: 0,
+            width: 0,
+            values: &[],
+            spec: "",
+        })));
+    }
+    Err(match closest(name, registry.all().iter().map(|d| d.name)) {
         Some(near) => anyhow::anyhow!("unknown field \"{name}\"; did you mean {near}?"),
         None => anyhow::anyhow!("unknown field \"{name}\"; rdmascope fields lists all"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn macros_are_read_as_wireshark_writes_them() {
+        let text = "# a comment\n\"here\" ip.addr == $1\n\n\"none\"\n";
+        assert_eq!(macros(text).collect::<Vec<_>>(), [("here", "ip.addr == $1")]);
+    }
+
+    #[test]
+    fn fields_that_only_wireshark_has_are_in_no_frame() {
+        let registry = registry();
+        assert_eq!(field("http.host", &registry).unwrap().name, "http.host");
+        assert_eq!(field("smb2.pid", &registry).unwrap().name, "smb2.header_reserved");
+        assert!(field("htttp.host", &registry).is_err());
+    }
 }

@@ -77,3 +77,10 @@ pub fn wireshark_has(name: &str) -> bool {
     });
     names.contains(name)
 }
+
+/// Lets everybody read a file, or look into a folder: the newest tshark runs as nobody where it is root's.
+pub fn open_to_all(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = if path.is_dir() { 0o755 } else { 0o644 };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("permissions");
+}

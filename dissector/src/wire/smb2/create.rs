@@ -132,7 +132,7 @@ header! {
             create_tree_connection: bool & 0x00000080 = "smb.nt.create_options.create_tree_connection", "Create Tree Connection";
             complete_if_oplocked: bool & 0x00000100 = "smb.nt.create_options.complete_if_oplocked", "Complete If Oplocked";
             no_ea_knowledge: bool & 0x00000200 = "smb.nt.create_options.no_ea_knowledge", "No EA Knowledge";
-            eight_dot_three_only: bool & 0x00000400 = "smb.nt.create_options.eight_dot_three_only", "8.3 Only";
+            eight_dot_three_only: bool & 0x00000400 = "smb.nt.create_options.file_open_for_recovery", "8.3 Only";
             random_access: bool & 0x00000800 = "smb.nt.create_options.random_access", "Random Access";
             delete_on_close: bool & 0x00001000 = "smb.nt.create_options.delete_on_close", "Delete On Close";
             open_by_file_id: bool & 0x00002000 = "smb.nt.create_options.open_by_fileid", "Open By FileID";

@@ -67,7 +67,7 @@ fields! {
         FLAG_REPLAY: Bool & 0x20000000 / 32 = "smb2.flags.replay", "Replay operation";
         NEXT_COMMAND: U32 = "smb2.chain_offset", "Chain Offset", hex;
         MESSAGE_ID: U64 = "smb2.msg_id", "Message ID", dec;
-        PROCESS_ID: U32 = "smb2.pid", "Process Id", hex;
+        PROCESS_ID: U32 = "smb2.header_reserved", "Process Id", hex;
         TREE_ID: U32 = "smb2.tid", "Tree Id", hex;
         ASYNC_ID: U64 = "smb2.aid", "Async Id", hex;
         SESSION_ID: U64 = "smb2.sesid", "Session Id", hex;

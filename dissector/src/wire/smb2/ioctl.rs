@@ -234,7 +234,7 @@ fields! {
         INTERFACE_CAPABILITIES: U32 = "smb2.ioctl.network_interfaces.capabilities", "Interface Capabilities", hex;
         INTERFACE_RSS: Bool & 0x1 / 32 = "smb2.ioctl.network_interfaces.capabilities.rss", "RSS";
         INTERFACE_RDMA: Bool & 0x2 / 32 = "smb2.ioctl.network_interfaces.capabilities.rdma", "RDMA";
-        INTERFACE_QUEUES: U32 = "smb2.ioctl.network_interfaces.rss_queue_count", "RSS Queue Count", dec;
+        INTERFACE_QUEUES: U32 = "smb2.ioctl.network_interfaces.reserved", "RSS Queue Count", dec;
         INTERFACE_SPEED: U64 = "smb2.ioctl.network_interfaces.link_speed", "Link Speed", dec;
         FAMILY: U16 = "smb2.windows.sockaddr.family", "Socket Family", dec, values ADDRESS_FAMILIES;
         PORT: U16 = "smb2.windows.sockaddr.port", "Socket Port", dec;

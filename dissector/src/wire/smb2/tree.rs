@@ -96,7 +96,7 @@ header! {
             continuous_availability: bool & 0x00000010 = "smb2.share_caps.continuous_availability", "CONTINUOUS AVAILABILITY";
             scaleout: bool & 0x00000020 = "smb2.share_caps.scaleout", "SCALEOUT";
             cluster: bool & 0x00000040 = "smb2.share_caps.cluster", "CLUSTER";
-            asymmetric: bool & 0x00000080 = "smb2.share_caps.assymetric", "ASYMMETRIC";
+            asymmetric: bool & 0x00000080 = "smb2.share_caps.asymmetric", "ASYMMETRIC";
             redirect_to_owner: bool & 0x00000100 = "smb2.share_caps.redirect_to_owner", "REDIRECT_TO_OWNER";
         };
         maximal_access: le32 = "smb.access_mask", "Access Mask", hex, bits {

@@ -1,0 +1,186 @@
+//! The display filters of `samples/filters.txt` against tshark: on the sample that stands above them, the same frames pass. What differs on
+//! purpose stands beside the filter with its reason.
+//!
+//! Debian's tshark lacks much of the language, so the newest that `interop/newest-tshark` has is asked, where it is there.
+
+mod common;
+
+use rdmascope_analyzer::keys::Keyring;
+use rdmascope_capture::{OpenOptions, Source, open};
+use rdmascope_dissector::filter::Filter;
+use rdmascope_dissector::probe::Probe;
+use rdmascope_report::dissection::Dissection;
+use rdmascope_report::fields::registry;
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+
+/// A line of the list.
+struct Case {
+    sample: String,
+    filter: String,
+    /// Why other frames pass.
+    reason: Option<String>,
+    line: usize,
+}
+
+/// `[sample]` begins the filters of a sample, `#` a comment; behind two tabs stands the reason of a difference.
+fn cases() -> Vec<Case> {
+    let path = common::samples().join("filters.txt");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let (mut cases, mut sample) = (Vec::new(), String::new());
+    for (number, line) in text.lines().enumerate().filter(|(_, l)| !l.is_empty() && !l.starts_with('#')) {
+        if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
+            sample = name.into();
+            continue;
+        }
+        let (filter, reason) = match line.split_once("\t\t") {
+            Some((filter, reason)) => (filter, Some(reason.to_owned())),
+            None => (line, None),
+        };
+        assert!(reason.as_ref().is_none_or(|r| r.len() > 10), "line {}: a reason is expected", number + 1);
+        cases.push(Case { sample: sample.clone(), filter: filter.into(), reason, line: number + 1 });
+    }
+    cases
+}
+
+/// The frames of a sample that pass each filter, in one pass over it, or what is wrong with the filter.
+fn ours(file: &Path, filters: &[&str]) -> Vec<Result<Vec<u64>, String>> {
+    let registry = registry();
+    let mut probe = Probe::new();
+    let mut parsed: Vec<Result<Filter, String>> =
+        filters.iter().map(|text| Filter::parse(text, &registry).map_err(|e| e.to_string())).collect();
+    parsed.iter_mut().flatten().for_each(|f| f.bind(&mut probe));
+    let mut passed = vec![Vec::new(); filters.len()];
+    let mut capture = open(file, OpenOptions::new()).expect("a sample");
+    let mut dissection = Dissection::new(Keyring::new());
+    while capture.advance().expect("a whole capture") {
+        probe.begin();
+        let frame = dissection.frame(&capture.record(), capture.interfaces(), &mut probe);
+        for (filter, passed) in parsed.iter().zip(&mut passed) {
+            if filter.as_ref().is_ok_and(|f| f.matches(&probe)) {
+                passed.push(frame.number);
+            }
+        }
+    }
+    parsed.into_iter().zip(passed).map(|(filter, passed)| filter.map(|_| passed)).collect()
+}
+
+/// The frames that pass in tshark, or what it says against the filter.
+fn theirs(tshark: &Path, file: &Path, filter: &str) -> Result<Vec<u64>, String> {
+    let output = Command::new(tshark)
+        // Artemis takes SMB Direct's port 5445 for its own
+        .args(["-n", "--disable-protocol", "artemis", "-T", "fields", "-e", "frame.number", "-r"])
+        .arg(file)
+        .args(["-Y", filter])
+        .env("TZ", "UTC")
+        .output()
+        .expect("tshark runs");
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        return Err(text.lines().filter(|l| !l.starts_with("Running as")).take(1).collect());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(|l| l.parse().ok()).collect())
+}
+
+#[test]
+fn filters_pass_the_frames_that_they_pass_in_wireshark() {
+    let newest = common::root().join("interop/newest-tshark");
+    if !Command::new(&newest).arg("--ready").status().is_ok_and(|s| s.success()) {
+        let message = "NOT TESTED: the newest tshark is not there: interop/newest-tshark --get";
+        assert!(std::env::var_os("CI").is_none_or(|v| v != "true"), "{message}");
+        eprintln!("{message}");
+        return;
+    }
+    // root's newest tshark runs as nobody, who has to be able to read the samples
+    let folder = tempfile::tempdir().expect("a folder");
+    let cases = cases();
+    let (mut samples, wrong, compared) = (Vec::new(), Mutex::new(Vec::new()), Mutex::new(0));
+    for case in &cases {
+        if !samples.contains(&case.sample) {
+            samples.push(case.sample.clone());
+        }
+    }
+    common::open_to_all(folder.path());
+    for sample in samples {
+        let file = folder.path().join(sample.replace('/', "-"));
+        std::fs::copy(common::samples().join(&sample), &file).unwrap_or_else(|e| panic!("{sample}: {e}"));
+        common::open_to_all(&file);
+        let cases: Vec<&Case> = cases.iter().filter(|c| c.sample == sample).collect();
+        let filters: Vec<&str> = cases.iter().map(|c| &*c.filter).collect();
+        let ours = ours(&file, &filters);
+        let next = Mutex::new(cases.iter().zip(&ours));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    loop {
+                        let Some((case, ours)) = next.lock().unwrap().next() else { return };
+                        let theirs = theirs(&newest, &file, &case.filter);
+                        *compared.lock().unwrap() += 1;
+                        let same = match (ours, &theirs) {
+                            (Ok(ours), Ok(theirs)) => ours == theirs,
+                            (Err(_), Err(_)) => true,
+                            _ => false,
+                        };
+                        if same != case.reason.is_some() {
+                            continue;
+                        }
+                        let text = match (ours, &theirs) {
+                            _ if same => "no longer differs".into(),
+                            (Ok(ours), Ok(theirs)) => {
+                                let only = |a: &[u64], b: &[u64]| a.iter().find(|f| !b.contains(f)).copied();
+                                let (us, them) = (only(ours, theirs), only(theirs, ours));
+                                format!("{} frames, Wireshark {}; only ours {us:?}, only Wireshark's {them:?}", ours.len(), theirs.len())
+                            }
+                            (Ok(ours), Err(e)) => format!("{} frames, Wireshark refuses: {e}", ours.len()),
+                            (Err(e), _) => format!("Wireshark takes it, and we refuse: {e}"),
+                        };
+                        wrong.lock().unwrap().push((case.line, format!("{} {}: {text}", case.line, case.filter)));
+                    }
+                });
+            }
+        });
+    }
+    let mut wrong = wrong.into_inner().unwrap();
+    wrong.sort();
+    let lines: Vec<String> = wrong.into_iter().map(|(_, text)| text).collect();
+    eprintln!("{} filters compared", compared.into_inner().unwrap());
+    assert!(lines.is_empty(), "{} filters differ:\n{}", lines.len(), lines.join("\n"));
+}
+
+/// `dissector/src/wireshark-names.txt` lists what Wireshark has and we have not. `UPDATE=1` makes it anew.
+#[test]
+fn names_that_only_wireshark_has_are_known() {
+    let newest = common::root().join("interop/newest-tshark");
+    if !Command::new(&newest).arg("--ready").status().is_ok_and(|s| s.success()) {
+        return;
+    }
+    let output = Command::new(newest).args(["-G", "fields"]).output().expect("tshark runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let registry = registry();
+    let first = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
+    let ours: HashSet<&str> = registry.all().iter().map(|d| d.name).collect();
+    let mut known: HashSet<String> = registry.all().iter().map(|d| first(d.name)).collect();
+    // of these a field or two is read, of hundreds
+    ["erf", "smb"].iter().for_each(|p| {
+        known.remove(*p);
+    });
+    let mut lines = BTreeSet::new();
+    for name in text.lines().filter(|l| l.starts_with(['P', 'F'])).filter_map(|l| l.split('\t').nth(2)) {
+        if ours.contains(name) {
+            continue;
+        }
+        lines.insert(if known.contains(&first(name)) || !name.contains('.') { name.to_owned() } else { format!("{}.*", first(name)) });
+    }
+    let made: String = lines.into_iter().map(|l| l + "\n").collect();
+    let path = common::root().join("dissector/src/wireshark-names.txt");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &made).expect("the list is written");
+    }
+    let listed = std::fs::read_to_string(&path).expect("the list");
+    let all: HashSet<&str> = listed.lines().collect();
+    let missing: Vec<&str> = made.lines().filter(|l| !all.contains(l)).take(20).collect();
+    let spare: Vec<&str> = listed.lines().filter(|l| ours.contains(l)).take(20).collect();
+    assert!(missing.is_empty() && spare.is_empty(), "missing {missing:?}, decoded by now {spare:?}: UPDATE=1 makes the list anew");
+}
