@@ -46,14 +46,9 @@ fn bench(c: &mut Criterion) {
                 ack: 0,
                 flags: 0x10,
                 window: 9,
-                window_scale: None,
-                mss: None,
-                sack: false,
                 payload: bytes,
                 payload_length: bytes.len() as u32,
-                checksum: 0,
-                ip_id: 0,
-                checked: 0,
+                ..Segment::default()
             };
             flow.segment(At { frame, time: 0 }, by, &segment, &options, &mut Off, &mut sum);
         };

@@ -38,6 +38,7 @@ fields! {
         EXCHANGE_TIME: RelTime = "rdmascope.exchange.time", "Time from request to reply";
         RETRANSMISSION: None = "rdmascope.retransmission", "Sent before";
         HELD: None = "rdmascope.early", "Packets before this one are missing";
+        DAMAGED: None = "rdmascope.damaged", "Damaged: its receiver dropped it";
         KEY_STATE: Str = "rdmascope.key.state", "Remote key";
         DATA: Bytes = "rdmascope.data", "Data";
         MIRROR: Str = "rdmascope.mirror", "Came through";
@@ -119,9 +120,9 @@ pub struct Connection {
     pub(crate) read_depths: [Option<(u32, u32)>; 2],
     pub(crate) probes: u32,
     pub(crate) read_write_size: Option<u32>,
-    /// Packets whose invariant CRC was right.
-    pub icrc_good: u64,
-    /// The first one whose invariant CRC was not.
+    /// What held it up below.
+    pub(crate) waits: crate::flow::waits::Waits,
+    /// The first packet whose invariant CRC was not right.
     pub icrc_first_bad: Option<At>,
     /// Frames of Sends that could not be told what they are.
     pub undecoded: u64,
@@ -653,7 +654,6 @@ impl Connection {
 
     /// The connection ends, or the capture does.
     pub fn finish<S: Sink>(&mut self, env: &mut Env<S>, at: At) {
-        crate::flow::report::icrc(self, env);
         let by = self.closed.and_then(|(by, ..)| by);
         let at = self.closed.map_or(at, |(_, _, at)| at);
         self.judge_end(env);

@@ -154,6 +154,8 @@ pub struct Env<S> {
     pub earlier_frames: Vec<(u64, End)>,
     /// Whether the packet at hand came before.
     pub retransmission: bool,
+    /// Whether the packet at hand was damaged on the way, so that its receiver dropped it.
+    pub is_damaged: bool,
     /// Packets that the capture lost.
     pub lost_by_capture: u64,
     /// Frames of followed connections that could not be decoded.
@@ -187,6 +189,7 @@ impl<S: Sink> Env<S> {
             place_of_frame: None,
             earlier_frames: Vec::new(),
             retransmission: false,
+            is_damaged: false,
             lost_by_capture: 0,
             undecoded: 0,
             requests_dropped: 0,
@@ -215,6 +218,7 @@ impl<S: Sink> Env<S> {
         self.earlier_frames.clear();
         self.mirror_of_frame = Default::default();
         self.retransmission = false;
+        self.is_damaged = false;
     }
 
     /// How far the frame at hand was understood.

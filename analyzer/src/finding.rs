@@ -90,7 +90,7 @@ impl Frames {
         self.omitted
     }
 
-    fn push(&mut self, frame: u64) {
+    pub(crate) fn push(&mut self, frame: u64) {
         // Nearly always the last or a later one.
         let is_new = self.numbers.last().is_none_or(|&last| last < frame) || !self.numbers.contains(&frame);
         if !is_new {

@@ -150,14 +150,9 @@ pub fn fuzz_tcp_flow(data: &[u8]) {
             ack: next[by.peer().index()].wrapping_add(if flags & 0x40 != 0 { u32::from(far) } else { 0 }),
             flags: if flags < 0x20 { flags } else { 0x10 },
             window: u16::from(window),
-            window_scale: None,
-            mss: None,
-            sack: false,
             payload: &made,
             payload_length: made.len() as u32 + cut,
-            checksum: 0,
-            ip_id: 0,
-            checked: 0,
+            ..Segment::default()
         };
         next[by.index()] = at_seq.wrapping_add(segment.payload_length).wrapping_add(u32::from(flags & 2 != 0 && flags < 0x20));
         let at = At { frame, time: frame as i64 * 1_000_000 };

@@ -869,30 +869,38 @@ rules! {
 
     RcRetransmit "RC-RETRANSMIT" Warn Transport "IBTA Vol 1 9.7.1, 9.7.6" {
         title: "Packets were lost on the wire and sent again.",
-        says: "Each packet of a reliable connection carries a sequence number (PSN). What is not acknowledged is sent again from there on.",
+        says: "Each packet of a reliable connection carries a sequence number (PSN). What is not acknowledged is sent again from there on. \
+               The finding counts what was lost, not what went out again behind it.",
         causes: [
             "Drops in a switch: lossless class not configured end to end, PFC or ECN missing",
             "A bad cable or optic: see symbol and CRC error counters",
-            "A timeout shorter than the path's delay",
+            "Where no NAK asked for it: the acknowledgment was lost instead",
         ],
-        cure: "RoCE falls fast with loss: one packet lost repeats a whole window. Check PFC and ECN on every hop, and the priority (DSCP) that both \
-               hosts mark.",
+        cure: "RoCE throughput collapses under loss: one lost packet resends a whole window. Look on the side of the capture point that the \
+               finding names. Check PFC and ECN on every hop, and the priority (DSCP) that both hosts mark.",
     }
-    RcGap "RC-GAP" Warn Transport "IBTA Vol 1 9.7.1" {
-        title: "Sequence numbers are missing.",
-        says: "PSNs rise by one from packet to packet (by the number of response packets after an RDMA Read).",
-        causes: ["Loss on the wire: then they are sent again later", "Loss in the capture: then they are acknowledged without having been seen"],
-        cure: "The finding tells the two apart where it can. For capture loss use a larger buffer, a capture filter or a hardware tap.",
-    }
-    RcDuplicate "RC-DUPLICATE" Note Transport "IBTA Vol 1 9.7.5" {
-        title: "Packets that had arrived were sent again.",
+    RcSpurious "RC-SPURIOUS" Note Transport "IBTA Vol 1 9.7.5.1, 9.7.6" {
+        title: "Packets were sent again that the receiver had.",
         says: "A responder acknowledges a duplicate request again and does not execute it a second time (Reads and Atomics aside).",
-        causes: ["The acknowledgement was lost or late", "The same packet was captured twice, on two interfaces or a mirror of both directions"],
-        cure: "If every packet is there twice it is the capture. Otherwise look for loss in the opposite direction.",
+        causes: ["The acknowledgment was late or lost behind the capture point", "A local ACK timeout shorter than the path's delay"],
+        cure: "Look for loss in the opposite direction; raise the local ACK timeout if the path is long.",
+    }
+    RcGap "RC-GAP" Warn Transport "IBTA Vol 1 9.7.1; RFC 9293 3.4" {
+        title: "Packets are missing that nobody sent again and nobody acknowledged.",
+        says: "PSNs rise by one from packet to packet (by the number of response packets after an RDMA Read), TCP's sequence numbers by one \
+               from byte to byte. What is lost on the wire is sent again; what only the capture lost is acknowledged without having been seen.",
+        causes: ["Only one direction was captured", "The capture ended before the repair", "The connection broke"],
+        cure: "Capture both directions. Use a larger buffer, a capture filter or a hardware tap.",
+    }
+    RcDuplicate "RC-DUPLICATE" Note Transport "RFC 6864; IBTA Vol 1 9.7.5.1" {
+        title: "Packets are in the capture twice.",
+        says: "A copy that a mirror makes is the same datagram and follows soon; what a host sends again comes after a NAK or a timeout.",
+        causes: ["A mirror port that shows both directions of a port, or two mirrors into one capture", "Captured on two interfaces and merged"],
+        cure: "Nothing is wrong on the wire. Mirror one direction, or remove the copies (editcap -d).",
     }
     RcReorder "RC-REORDER" Warn Transport "IBTA Vol 1 9.7.1" {
         title: "Packets arrived out of order.",
-        says: "A reliable connection expects its packets in order; one that overtakes another is treated as loss of the other.",
+        says: "A reliable connection expects its packets in order; the receiver treats one that was overtaken as lost, and asks for it with a NAK.",
         causes: [
             "Multipath that splits one flow: packet spraying, or a link aggregate hashing on fields that vary",
             "Several receive queues of the capture merged without timestamps from hardware",
@@ -900,13 +908,13 @@ rules! {
         cure: "If NAKs follow, fix the path: hash on the UDP source port and addresses. If none follow it is the capture.",
     }
     RcNak "RC-NAK" Error Transport "IBTA Vol 1 9.7.5.2" {
-        title: "The responder refused a packet with a NAK.",
-        says: "A NAK says why: PSN sequence error asks for a retransmission; invalid request, remote access error and remote operational error end \
-               the connection.",
+        title: "The responder refused a request with a NAK.",
+        says: "A NAK says why: invalid request and remote access error are the requester's doing, remote operational error is the responder's; \
+               all three end the connection. (A NAK for a sequence error asks for what was lost: see RC-RETRANSMIT and RC-REORDER.)",
         causes: [
-            "PSN sequence error: loss on the wire (severity lowered)",
             "Invalid request: a message longer than the receive buffer, too many Reads, or an opcode out of order",
             "Remote access error: key, bounds or rights wrong (see the RDMA-KEY findings)",
+            "Remote operational error: the responder failed while it carried the request out",
         ],
         cure: "Look at the operation named in the finding: it is the one that earned the NAK.",
     }
@@ -920,15 +928,16 @@ rules! {
         ],
         cure: "If the sender held a credit by count, the receiver is at fault. Raising the RNR retry count only hides it.",
     }
-    RcIcrc "RC-ICRC" Error Transport "IBTA Vol 1 7.8.1, annex A17.3" {
-        title: "The invariant CRC of packets is wrong.",
-        says: "The ICRC covers everything that must not change from end to end; a receiver drops a packet whose ICRC is wrong without a word.",
+    RcIcrc "RC-ICRC" Warn Transport "IBTA Vol 1 7.8.1, annex A17.3" {
+        title: "Packets were damaged: their invariant CRC is wrong.",
+        says: "The ICRC covers everything that must not change from end to end; a receiver drops a packet whose ICRC is wrong without a word. \
+               The analysis does not follow its content either, but the copy that is sent again.",
         causes: [
-            "Captured on the sending host before the device filled it in (then all packets of that host show it)",
-            "A middlebox changed a field that is covered, or damaged the packet",
-            "Software RDMA with offloads that it does not expect",
+            "A bad cable, optic, or memory of a switch",
+            "A middlebox changed a field that is covered",
+            "All packets of one host: captured before the adapter wrote it (a note)",
         ],
-        cure: "Only one direction and all of it: an artefact of the capture. Single packets: look for memory or switch errors on the path.",
+        cure: "Look at the error counters of the ports on the way, up to the capture point.",
     }
     RcCnp "RC-CNP" Note Transport "IBTA annex A17.9" {
         title: "Receivers asked senders to slow down (congestion notification packets).",
@@ -950,7 +959,8 @@ rules! {
     }
     MpaCrc "MPA-CRC" Error Transport "RFC 5044 4.4, 8" {
         title: "The CRC of an FPDU is wrong.",
-        says: "If CRCs are in use, an FPDU whose CRC does not match must not be delivered, and the connection is ended.",
+        says: "If CRCs are in use, an FPDU whose CRC does not match must not be delivered, and the connection is ended. The analysis does not \
+               follow its content.",
         causes: ["Damaged in a middlebox or in memory; TCP's checksum did not notice", "TCP payload missing from the capture", "CRC is off on the sender although agreed"],
         cure: "Every FPDU: the sender does not compute it. Single ones: look for faulty hardware on the path.",
     }
@@ -978,11 +988,56 @@ rules! {
         causes: ["Segments missing from the capture", "A broken sender"],
         cure: "If the capture is complete, the message's content depends on the receiver. Update the sender.",
     }
-    TcpLoss "TCP-LOSS" Warn Transport "RFC 9293 3.8.1; RFC 5681" {
+    TcpLoss "TCP-LOSS" Warn Transport "RFC 9293 3.8.1; RFC 5681; RFC 2018" {
         title: "TCP segments were lost and sent again.",
-        says: "TCP repeats what is not acknowledged, and slows down.",
+        says: "TCP repeats what is not acknowledged, and slows down. Counted is what the receiver did not have: a segment sent again that the \
+               receiver had is TCP-SPURIOUS.",
         causes: ["Congestion or a bad link", "Buffers of a switch or host too small for the bursts that RDMA makes"],
-        cure: "iWARP survives loss, at the price of latency. Look at drop counters hop by hop.",
+        cure: "iWARP survives loss, at the price of latency. Look at drop counters on the side of the capture point that the finding names.",
+    }
+    TcpSpurious "TCP-SPURIOUS" Note Transport "RFC 2883; RFC 8985 7; RFC 6298" {
+        title: "TCP segments were sent again that the receiver had.",
+        says: "A receiver that gets data twice says so with a D-SACK. A sender repeats too early when an acknowledgment is late: at a \
+               retransmission timeout, as a tail loss probe, or because segments were reordered.",
+        causes: ["The receiver delays acknowledgments longer than the sender waits for them", "Reordering on the way", "Acknowledgments were lost"],
+        cure: "Harmless where it is rare. If it is frequent, look at delayed acknowledgments of the receiver and at reordering.",
+    }
+    TcpReorder "TCP-REORDER" Note Transport "RFC 9293 3.4; RFC 8985" {
+        title: "TCP segments arrived out of order.",
+        says: "A receiver keeps what comes early and acknowledges it selectively; a sender that does not allow for it repeats needlessly.",
+        causes: ["Multipath that splits one flow", "Several receive queues of the capture merged without timestamps from hardware"],
+        cure: "Find the hop that splits the flow: hash on addresses and ports.",
+    }
+    TcpChecksum "TCP-CHECKSUM" Warn Transport "RFC 9293 3.1" {
+        title: "TCP segments were damaged: their checksum is wrong.",
+        says: "A receiver drops a segment whose checksum is wrong, and it is sent again. The analysis does not follow its content either. \
+               Segments that the capturing host itself has not finished (checksum offload) are not counted.",
+        causes: ["A bad cable, optic, or memory of a switch", "A middlebox that changes packets wrongly"],
+        cure: "Look at the error counters of the ports on the way, up to the capture point.",
+    }
+    TcpNagle "TCP-NAGLE" Warn Transport "RFC 9293 3.7.4; RFC 1122 4.2.3.2" {
+        title: "Nagle's algorithm waited for delayed acknowledgments.",
+        says: "With Nagle's algorithm a sender holds a small segment back while data before it is not acknowledged; a receiver may delay the \
+               acknowledgment by up to 500 ms (40 ms and more is usual). Together they add that delay to each request.",
+        causes: ["TCP_NODELAY is not set on the sender's socket: siw of Linux leaves it to the user"],
+        cure: "Set TCP_NODELAY on the sender (siw: module parameter or a kernel that sets it); or make the receiver acknowledge quickly.",
+    }
+    TcpHeld "TCP-HELD" Warn Transport "RFC 7323 3" {
+        title: "TCP segments were held up between their sender and the capture point.",
+        says: "The timestamps option says when the sender's TCP made a segment. One that passes the capture point much later than its own clock \
+               says, against others of the same sender, was held up below TCP or on the way; it is not its program that was slow.",
+        causes: [
+            "The sender's network device or its driver: a virtual adapter that is not woken, coalescing, a transmit queue that stands still",
+            "A queue on the way",
+        ],
+        cure: "Look at the device queue, interrupts and CPU of the sending host, then at queues on the way. Storage is not the cause.",
+    }
+    PeerSilent "PEER-SILENT" Warn Transport "IBTA Vol 1 9.7.6.1; RFC 9293 3.8.3" {
+        title: "One end was silent while the other sent the same packet again and again.",
+        says: "A sender repeats what is not acknowledged: on RC after its timeout until its retry count is used up, on TCP in growing steps. \
+               A host that is alive acknowledges even when the program on it is not.",
+        causes: ["A link that is down", "A host that is frozen, stopped or gone", "The other direction is not in the capture"],
+        cure: "Look at the silent host and its link at the time that the finding gives: counters, console, suspend.",
     }
     TcpZeroWindow "TCP-ZERO-WINDOW" Warn Transport "RFC 9293 3.8.6" {
         title: "The receiver closed its TCP window.",

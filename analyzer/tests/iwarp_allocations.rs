@@ -59,14 +59,9 @@ fn segment(by: End, seq: u32, payload: &[u8]) -> Segment<'_> {
         ack: 0,
         flags: 0x18,
         window: 9,
-        window_scale: None,
-        mss: None,
-        sack: false,
         payload,
         payload_length: payload.len() as u32,
-        checksum: 0,
-        ip_id: 0,
-        checked: 0,
+        ..Segment::default()
     }
 }
 

@@ -316,6 +316,17 @@ fn with_packet(c: &mut Conversation, change: fn(&mut Conversation, Vec<u8>)) {
     c.reply(&header, 0, &[4, 0, 0, 0]);
 }
 
+/// A packet whose invariant CRC is wrong, and what its receiver and sender do about it.
+fn damaged_then_good(c: &mut Conversation, packet: Vec<u8>) {
+    let mut bad = packet.clone();
+    let at = bad.len() - 5;
+    bad[at] ^= 1;
+    c.frame(bad);
+    let psn = c.psn[C] - 1;
+    c.acknowledge(C, psn, 0x60);
+    c.frame(packet);
+}
+
 /// The other end has no receive posted for the last Send of `by`, and asks for patience.
 fn not_ready(c: &mut Conversation, by: usize) {
     let psn = c.psn[by] - 1;
@@ -346,6 +357,100 @@ fn two_packets(c: &mut Conversation, swapped: bool) {
     }
     packets.into_iter().for_each(|p| c.frame(p));
     headers.iter().for_each(|h| c.reply(h, 0, &[4, 0, 0, 0]));
+}
+
+struct Resent {
+    /// The receiver says that it is missing.
+    reported: bool,
+    /// The receiver says that it came twice.
+    twice: bool,
+}
+
+/// A segment of the client that goes out again, and what the server says of it.
+fn resent(c: &mut Conversation, how: &Resent) {
+    c.smb_iwarp();
+    let first = c.next_seq(C);
+    c.data(C, empty(1), &[]);
+    // the server's acknowledgment comes later
+    c.frames.pop();
+    let segment = c.frames.last().expect("a segment").bytes.clone();
+    let second = c.next_seq(C);
+    c.data(C, empty(1), &[]);
+    c.frames.pop();
+    let end = c.next_seq(C);
+    if how.reported {
+        c.tcp_sack(S, first, &[(second, end)]);
+    }
+    c.wait(5 * MILLISECOND);
+    c.frame(segment);
+    if how.twice {
+        c.tcp_sack(S, end, &[(first, second)]);
+    } else {
+        c.tcp_ack(S, 0xffff);
+    }
+    c.data(C, empty(1), &[]);
+}
+
+/// Two segments of the client in one order or the other.
+fn tcp_swapped(c: &mut Conversation, swapped: bool) {
+    c.smb_iwarp();
+    c.data(C, empty(1), &[]);
+    c.frames.pop();
+    c.data(C, empty(1), &[]);
+    let last = c.frames.len() - 2;
+    if swapped {
+        let (a, b) = (c.frames[last - 1].bytes.clone(), c.frames[last].bytes.clone());
+        (c.frames[last - 1].bytes, c.frames[last].bytes) = (b, a);
+    }
+    c.data(C, empty(1), &[]);
+}
+
+/// A segment of the client with a byte changed on the way, which goes out again.
+fn tcp_damaged(c: &mut Conversation, damaged: bool) {
+    c.smb_iwarp();
+    c.data(C, empty(1), &[]);
+    c.data(C, empty(1), &[]);
+    let ack = c.frames.pop().expect("an acknowledgment");
+    let segment = c.frames.last().expect("a segment").bytes.clone();
+    if damaged {
+        let at = segment.len() - 10;
+        c.frames.last_mut().expect("a segment").bytes[at] ^= 4;
+        c.wait(5 * MILLISECOND);
+        c.frame(segment);
+    }
+    c.frame(ack.bytes);
+    c.data(C, empty(1), &[]);
+}
+
+/// The server's second message leaves when the client has acknowledged its first, so long after it.
+fn waits_for_acknowledgment(c: &mut Conversation, delay: i64) {
+    c.smb_iwarp();
+    c.data(C, empty(10), &[]);
+    for _ in 0..4 {
+        c.data(S, empty(1), &[]);
+        let ack = c.frames.pop().expect("an acknowledgment").bytes;
+        c.wait(delay);
+        c.frame(ack);
+        c.data(S, empty(1), &[]);
+        c.data(C, empty(4), &[]);
+    }
+}
+
+/// Messages of the server with timestamps in ms; one of them passes so many of them later than it was made.
+fn held_up(c: &mut Conversation, by: i64) {
+    c.smb_iwarp();
+    c.data(C, empty(10), &[]);
+    for n in 0..20_u32 {
+        c.wait(50 * MILLISECOND);
+        let made = (c.now / MILLISECOND) as u32;
+        if n == 15 {
+            c.wait(by * MILLISECOND);
+        }
+        c.timestamps = Some((made, 7));
+        c.data(S, empty(10), &[]);
+        c.timestamps = None;
+        c.data(C, empty(10), &[]);
+    }
 }
 
 /// iWARP, then pieces of a message of the client.
@@ -544,12 +649,14 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::TcpReset, |c| { c.smb_iwarp(); c.tcp_reset(S); }, |c| c.smb_iwarp()),
     // ── Transport ───────────────────────────────────────────────────────────────────────────────────────────────────
     (Rule::RcRetransmit, |c| with_packet(c, |c, p| { c.frame(p.clone()); c.wait(MILLISECOND); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
-    (Rule::RcGap, |c| { c.smb(); c.psn[C] += 1; c.echo_request(); }, |c| { c.smb(); c.echo_request(); }),
+    (Rule::RcGap, |c| { c.smb(); let psn = c.psn[C]; c.echo(); c.roce(C, 4, psn + 3, &[], &[0; 20]); }, |c| { c.smb(); c.echo(); c.echo_request(); }),
     (Rule::RcDuplicate, |c| with_packet(c, |c, p| { c.frame(p); c.again(); }), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::RcReorder, |c| two_packets(c, true), |c| two_packets(c, false)),
-    (Rule::RcNak, |c| { c.smb(); let psn = c.psn[C]; c.acknowledge(C, psn, 0x60); c.echo(); }, |c| { c.smb(); c.echo(); }),
+    (Rule::RcSpurious, |c| with_packet(c, |c, p| { let psn = c.psn[C] - 1; c.frame(p.clone()); c.acknowledge(C, psn, 0x1f); c.wait(MILLISECOND); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
+    (Rule::PeerSilent, |c| with_packet(c, |c, p| (0..5).for_each(|_| { c.frame(p.clone()); c.wait(SECOND); })), |c| with_packet(c, |c, p| c.frame(p))),
+    (Rule::RcNak, |c| { c.smb(); let psn = c.psn[C]; c.acknowledge(C, psn, 0x61); c.echo(); }, |c| { c.smb(); let psn = c.psn[C]; c.acknowledge(C, psn, 0x60); c.echo(); }),
     (Rule::RcRnr, |c| with_packet(c, |c, p| { c.frame(p.clone()); not_ready(c, C); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
-    (Rule::RcIcrc, |c| with_packet(c, |c, mut p| { let at = p.len() - 1; p[at] ^= 1; c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
+    (Rule::RcIcrc, |c| with_packet(c, damaged_then_good), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::RcCnp, |c| { c.smb(); c.roce(S, 0x81, 0, &[0; 16], &[]); }, |c| c.smb()),
     (Rule::RcEcn, |c| { c.smb(); c.marked = true; c.echo(); }, |c| { c.smb(); c.echo(); }),
     (Rule::RcPfc, |c| pause(c, 100), |c| pause(c, 0)),
@@ -558,7 +665,12 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::MpaResync, |c| changed_fpdu(c, |f| f[1] += 8), |c| changed_fpdu(c, |_| ())),
     (Rule::DdpMsn, |c| iwarp_pieces(c, &[(true, 2, 0, 20), (true, 4, 0, 20)]), |c| iwarp_pieces(c, &[(true, 2, 0, 20), (true, 3, 0, 20)])),
     (Rule::DdpOverlap, |c| iwarp_pieces(c, &[(false, 2, 0, 24), (true, 2, 20, 20)]), |c| iwarp_pieces(c, &[(false, 2, 0, 24), (true, 2, 24, 20)])),
-    (Rule::TcpLoss, |c| { c.smb_iwarp(); let at = c.frames.len() - 2; let f = c.frames[at].bytes.clone(); c.wait(MILLISECOND); c.frame(f); }, |c| c.smb_iwarp()),
+    (Rule::TcpLoss, |c| resent(c, &Resent { reported: true, twice: false }), |c| resent(c, &Resent { reported: false, twice: true })),
+    (Rule::TcpSpurious, |c| resent(c, &Resent { reported: false, twice: true }), |c| resent(c, &Resent { reported: true, twice: false })),
+    (Rule::TcpReorder, |c| tcp_swapped(c, true), |c| tcp_swapped(c, false)),
+    (Rule::TcpChecksum, |c| tcp_damaged(c, true), |c| tcp_damaged(c, false)),
+    (Rule::TcpHeld, |c| held_up(c, 40), |c| held_up(c, 0)),
+    (Rule::TcpNagle, |c| waits_for_acknowledgment(c, 42 * MILLISECOND), |c| waits_for_acknowledgment(c, 0)),
     (Rule::TcpZeroWindow, |c| { c.smb_iwarp(); c.tcp_ack(S, 0); c.wait(MILLISECOND); c.tcp_ack(S, 100); }, |c| { c.smb_iwarp(); c.tcp_ack(S, 1); c.wait(MILLISECOND); c.tcp_ack(S, 100); }),
     // ── The capture itself ──────────────────────────────────────────────────────────────────────────────────────────
     (Rule::CaptureLoss, |c| { c.smb(); c.psn[C] += 1; c.echo(); }, |c| { c.smb(); c.echo(); }),

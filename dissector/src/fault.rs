@@ -117,12 +117,13 @@ pub fn fault_of(error: nom::Err<Fault>) -> Fault {
 }
 
 /// The outcome of a checksum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
     /// Right.
     Good,
     /// Wrong.
     Bad,
     /// Not checked: the frame was cut, or checking was switched off, or there is none.
+    #[default]
     Unchecked,
 }

@@ -713,6 +713,9 @@ impl<'a> Peel<'a> {
                 let (segment, result) = tcp::parse(i, self.missing, t);
                 if let Some(mut segment) = segment {
                     segment.ip_id = self.ip_id;
+                    if self.options.check_crc && self.missing == 0 && !segment.payload.is_empty() {
+                        segment.check = tcp::check(&self.packet.src, &self.packet.dst, i);
+                    }
                     self.packet.body = Body::Tcp(segment);
                 }
                 result.map(|(i, ())| (i, Next::End))

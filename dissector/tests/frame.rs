@@ -609,7 +609,10 @@ fn tcp_options_are_read_and_their_lies_are_told() {
     let (packet, tree) = decode(&bytes);
     let segment = tcp(&packet);
     assert_eq!((segment.src_port, segment.dst_port, segment.seq, segment.ack), (5445, 46466, 0x0102_0304, 0x0506_0708));
-    assert_eq!((segment.mss, segment.window_scale, segment.sack, segment.flags, segment.window), (Some(1460), Some(7), true, 0x12, 0x2000));
+    assert_eq!(
+        (segment.mss, segment.window_scale, segment.sack_count, segment.flags, segment.window),
+        (Some(1460), Some(7), 1, 0x12, 0x2000)
+    );
     assert_eq!((segment.payload, segment.payload_length), (&b"data"[..], 4));
     assert_eq!(tree.info, "5445 → 46466 [SYN, ACK] Seq=16909060 Ack=84281096 Win=8192 Len=4");
     assert_eq!((tree.number("tcp.options.sack_re"), tree.number("tcp.options.timestamp.tsecr")), (Some(4), Some(2)));

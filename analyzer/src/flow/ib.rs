@@ -16,10 +16,14 @@
 
 use super::copies::{Copies, mark};
 use super::psn;
+use super::recovery::{Recovery, Sent};
+use super::report::Told;
+use super::story::{Story, Unanswered};
 use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use rdmascope_dissector::frame::IbPacket;
+use rdmascope_dissector::frame::{Check, IbPacket};
 use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::ib::bth::{self, Row, Service};
 use rdmascope_dissector::wire::ib::ext::{Extensions, Syndrome};
@@ -39,8 +43,14 @@ const JUMP_MAX: i32 = 1 << 16;
 /// A copy that follows this closely on the original, in ns, was made by a mirror, not sent again.
 const COPY_TIME_MAX: i64 = 20_000;
 
-/// A packet that was overtaken comes within this time, in ns; one that was lost comes after a NAK or a timeout.
-const OVERTAKE_TIME_MAX: i64 = 200_000;
+/// Responses of one Read that are remembered as missing at most.
+const MISSING_MAX: usize = 1024;
+/// Packets remembered per direction that went out again because they had not come: one of them may still come, late.
+const FILLED_MAX: usize = 16;
+/// ns after which such a packet does not come any more.
+const LATE_MAX: i64 = 2_000_000_000;
+/// Packets with a wrong invariant CRC that the receiver took all the same, after which its value says nothing.
+const TAKEN_BAD_MAX: u32 = 3;
 
 /// What happened on the wire besides operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +64,22 @@ pub enum IbFact {
     Retransmission,
     /// A copy of the packet just seen: capture or mirror doubled it.
     Duplicate,
-    /// Packets that were captured in another order than they were numbered in.
-    Reordered,
+    /// A packet whose invariant CRC is wrong, which a receiver drops.
+    Damaged,
+    /// A recovery begins: `since` is when the sender was last known to be well.
+    Recovering {
+        /// When.
+        since: At,
+    },
+    /// It is over.
+    Recovered {
+        /// When it began.
+        since: At,
+    },
+    /// Nothing came back for long, while the same packets went out again.
+    Silent(Unanswered),
+    /// Responses to Reads that the requester had, and the capture has not.
+    ResponsesMissed(u32),
     /// A stretch of packets will not come any more.
     Gap(Gap),
     /// Negative acknowledgment: the code (IBA table 61) and the PSN that the responder expects.
@@ -84,6 +108,10 @@ pub trait IbSink {
     fn fact(&mut self, at: At, by: End, fact: IbFact);
     /// A packet that is not told as an operation now (it was told before, or is held): only to be shown.
     fn show<T: Trace>(&mut self, _verb: Verb, _part: Part, _bytes: &[u8], _t: &mut T) {}
+    /// Whether all that a held packet completes was shown with the packet itself.
+    fn is_shown(&self, _by: End, _verb: Verb, _part: Part, _bytes: &[u8]) -> bool {
+        false
+    }
 }
 
 /// Both directions of one reliable connection.
@@ -95,6 +123,11 @@ pub struct IbFlow {
     copies: [Copies; 2],
     /// Path MTU in bytes: told by CM, or learnt from packets that must be full.
     mtu: Option<u32>,
+    /// By sender: packets whose invariant CRC is right.
+    icrc_good: [u32; 2],
+    /// By sender: packets whose invariant CRC is wrong, and that the receiver took all the same.
+    taken_bad: [u32; 2],
+    stories: [Option<Box<Story>>; 2],
 }
 
 /// What one end requested.
@@ -116,8 +149,14 @@ struct Sender {
     whole: Option<u32>,
     /// An acknowledgment for more than was captured.
     acked_ahead: Option<u32>,
-    /// Whether requests are known to be sent again: after a NAK, until a new one comes.
-    recovering: bool,
+    /// The newest PSN that was acknowledged.
+    acked: Option<u32>,
+    /// PSN behind the last packet, in the order of the capture.
+    cursor: u32,
+    /// The recovery that is under way.
+    recovery: Option<Box<Recovery>>,
+    /// Packets that were missing and came with a round: the PSN, and when it was missed.
+    filled: VecDeque<(u32, At)>,
     held: VecDeque<Held>,
     held_bytes: usize,
     reads: VecDeque<Read>,
@@ -134,9 +173,11 @@ struct Held {
     solicited: bool,
     payload: Vec<u8>,
     payload_length: u32,
+    /// Its invariant CRC is wrong: it counts only if it is acknowledged and does not come again.
+    is_damaged: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Read {
     first: u32,
     /// Packets of its response.
@@ -151,7 +192,11 @@ struct Read {
     /// Bytes answered.
     received: u32,
     /// Responses that were skipped.
-    missing: u32,
+    missing: Vec<u32>,
+    /// When the first of them was missed.
+    gap: At,
+    /// The request, or a part of it, went out again.
+    is_again: bool,
 }
 
 /// A request about to be told.
@@ -169,7 +214,8 @@ struct Request<'a> {
 
 /// See [`Copies`].
 fn mark_of(packet: &IbPacket<'_>) -> u32 {
-    mark(packet.ip_id, packet.bth.opcode.into())
+    let syndrome = packet.ext.aeth.map_or(0, |aeth| (aeth >> 24) as u8);
+    mark(packet.ip_id, u16::from_be_bytes([syndrome, packet.bth.opcode]))
 }
 
 impl IbFlow {
@@ -195,6 +241,8 @@ impl IbFlow {
     /// Takes over what is known of one direction from a flow that turned out to be half of this one.
     pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
         self.senders[by.index()] = core::mem::take(&mut from.senders[from_end.index()]);
+        self.stories[by.index()] = from.stories[from_end.index()].take();
+        self.icrc_good[by.index()] = from.icrc_good[from_end.index()];
         self.mtu = self.mtu.or(from.mtu);
     }
 
@@ -205,10 +253,21 @@ impl IbFlow {
             return;
         }
         if !self.senders[0].held.is_empty() || !self.senders[1].held.is_empty() {
-            self.expire(at, sink);
+            self.expire(at, t, sink);
+        }
+        match packet.icrc {
+            Check::Good => self.icrc_good[by.index()] = self.icrc_good[by.index()].saturating_add(1),
+            Check::Bad if self.is_dropped(by) => return self.damaged(at, by, packet, row, t, sink),
+            Check::Bad | Check::Unchecked => {}
         }
         match row.verb {
-            bth::Verb::Acknowledge | bth::Verb::AtomicAck => return self.acknowledge(at, by, packet, sink),
+            bth::Verb::Acknowledge | bth::Verb::AtomicAck => {
+                // a copy of it says nothing new, and is no second NAK
+                if self.copies[by.index()].has(at, packet.bth.psn, mark_of(packet)) {
+                    return sink.fact(at, by, IbFact::Duplicate);
+                }
+                self.acknowledge(at, by, packet, t, sink);
+            }
             bth::Verb::ReadResponse => self.read_response(at, by, packet, row, t, sink),
             bth::Verb::Cnp | bth::Verb::Resync => return,
             _ => self.request(at, by, packet, row, t, sink),
@@ -216,23 +275,104 @@ impl IbFlow {
         self.copies[by.index()].add(at, packet.bth.psn, mark_of(packet));
     }
 
+    /// Whether a packet of `by` with a wrong invariant CRC is one that its receiver drops. Where none of them is right, the capture sees
+    /// them before the adapter has written it; where the receiver takes them, it is written in another way.
+    fn is_dropped(&self, by: End) -> bool {
+        self.icrc_good[by.index()] > 0 && self.taken_bad[by.index()] < TAKEN_BAD_MAX
+    }
+
+    /// A packet that its receiver drops: shown and counted, not followed. If the receiver acknowledges it all the same, it is.
+    #[cold]
+    fn damaged<T: Trace, S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, row: &'static Row, t: &mut T, sink: &mut S) {
+        sink.fact(at, by, IbFact::Damaged);
+        self.story(by).damaged.add(at, 1);
+        if T::ON {
+            sink.show(verb_of(row), part_of(row), packet.payload, t);
+        }
+        let is_request = !matches!(row.verb, bth::Verb::Acknowledge | bth::Verb::AtomicAck | bth::Verb::ReadResponse);
+        let sender = &mut self.senders[by.index()];
+        let ahead = sender.next.map_or(0, |next| psn::ahead(packet.bth.psn, next));
+        // the packet number may be what is damaged
+        if !is_request || sender.next.is_none() || !(0..256).contains(&ahead) {
+            return;
+        }
+        let request = Request {
+            at,
+            by,
+            psn: packet.bth.psn,
+            row,
+            ext: &packet.ext,
+            solicited: packet.bth.se(),
+            payload: packet.payload,
+            payload_length: packet.payload_length,
+            in_frame: true,
+        };
+        if !sender.held.iter().any(|h| h.psn == request.psn) {
+            sender.insert(&request, true);
+        }
+    }
+
+    /// What became of the packets.
+    pub fn told(&self) -> Told<'_> {
+        Told { stories: [self.stories[0].as_deref(), self.stories[1].as_deref()], good: self.icrc_good, is_tcp: false }
+    }
+
+    fn story(&mut self, by: End) -> &mut Story {
+        self.stories[by.index()].get_or_insert_default()
+    }
+
+    /// Forgets what was thought of packets that went out again: they were copies.
+    pub fn forgive(&mut self) {
+        self.stories = [None, None];
+        for sender in &mut self.senders {
+            sender.recovery = None;
+        }
+    }
+
     /// The capture ends: what is held is told as far as it is known.
     pub fn finish<S: IbSink>(&mut self, at: At, sink: &mut S) {
         while let Some(by) = self.longest_held() {
             self.skip_to_held(at, by, false, sink);
-            self.drain(by, sink);
+            self.drain(by, None, &mut Off, sink);
+        }
+        for by in End::BOTH {
+            self.end_recovery(at, by, true, sink);
         }
     }
 
     /// Held packets that waited too long are told.
-    pub fn expire<S: IbSink>(&mut self, at: At, sink: &mut S) {
+    pub fn expire<T: Trace, S: IbSink>(&mut self, at: At, t: &mut T, sink: &mut S) {
         while let Some(by) = self.longest_held() {
             if self.senders[by.index()].held.front().is_none_or(|h| at.time.saturating_sub(h.at.time) <= HELD_TIME_MAX) {
                 return;
             }
             self.skip_to_held(at, by, false, sink);
-            self.drain(by, sink);
+            self.drain(by, None, t, sink);
         }
+    }
+
+    /// A recovery of `by`'s packets is over, if one was under way.
+    #[cold]
+    fn end_recovery<S: IbSink>(&mut self, at: At, by: End, over: bool, sink: &mut S) {
+        let Some(recovery) = self.senders[by.index()].recovery.take() else { return };
+        let since = recovery.begin();
+        let told = recovery.is_under_way();
+        recovery.end(at, over, self.story(by));
+        if told {
+            sink.fact(at, by, IbFact::Recovered { since });
+        }
+    }
+
+    /// The recovery that is under way, or one that begins.
+    #[cold]
+    fn recovery<S: IbSink>(&mut self, at: At, by: End, sink: &mut S) -> &mut Recovery {
+        let sender = &mut self.senders[by.index()];
+        let since = if sender.last == At::default() { at } else { sender.last };
+        let newest = sender.cursor;
+        if sender.recovery.is_none() {
+            sink.fact(at, by, IbFact::Recovering { since });
+        }
+        sender.recovery.get_or_insert_with(|| Box::new(Recovery::new(since, newest)))
     }
 
     /// The end whose first held packet came first: so that what was held comes out in the order of the capture.
@@ -244,6 +384,10 @@ impl IbFlow {
         let number = packet.bth.psn;
         if matches!(row.part, bth::Part::First | bth::Part::Middle) && self.mtu.is_none() && packet.payload_length > 0 {
             self.mtu = Some(packet.payload_length);
+        }
+        if !self.senders[by.index()].held.is_empty() && self.senders[by.index()].next != Some(number) {
+            // what waited for its copies gets none
+            self.drain(by, None, t, sink);
         }
         let sender = &mut self.senders[by.index()];
         let next = *sender.next.get_or_insert(number);
@@ -259,14 +403,16 @@ impl IbFlow {
             payload_length: packet.payload_length,
             in_frame: true,
         };
+        let follows = number == sender.cursor;
         if ahead == 0 || (ahead > 0 && ahead as u32 <= sender.slack) {
-            let overtaken = sender.held.front().is_some_and(|h| at.time.saturating_sub(h.at.time) <= OVERTAKE_TIME_MAX);
-            if overtaken && !sender.recovering && ahead == 0 {
-                sink.fact(at, by, IbFact::Reordered);
+            if sender.recovery.is_some() {
+                return self.recovers(&request, follows, mark_of(packet), t, sink);
             }
             self.take(&request, t, sink);
-            if !self.senders[by.index()].held.is_empty() {
-                self.drain(by, sink);
+            let sender = &mut self.senders[by.index()];
+            sender.cursor = sender.next.unwrap_or(number);
+            if !sender.held.is_empty() {
+                self.drain(by, None, t, sink);
             }
             return;
         }
@@ -276,17 +422,15 @@ impl IbFlow {
             sender.held_bytes = 0;
             sender.open = None;
             sender.next = Some(number);
+            sender.acked = None;
+            sender.recovery = None;
             self.take(&request, t, sink);
+            let sender = &mut self.senders[by.index()];
+            sender.cursor = sender.next.unwrap_or(number);
             return;
         }
         if ahead < 0 {
-            let copy = ahead == -1 && !sender.recovering && at.time.saturating_sub(sender.last.time) <= COPY_TIME_MAX;
-            let copy = copy || self.copies[by.index()].has(at, number, mark_of(packet));
-            sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
-            sender.recovering |= !copy;
-            if T::ON {
-                sink.show(verb_of(row), part_of(row), packet.payload, t);
-            }
+            self.again(&request, follows, mark_of(packet), t, sink);
             return;
         }
         // early
@@ -297,49 +441,174 @@ impl IbFlow {
             sender.open = None;
             sender.next = Some(number);
             self.take(&request, t, sink);
+            let sender = &mut self.senders[by.index()];
+            sender.cursor = sender.next.unwrap_or(number);
             return;
         }
         let copy = self.copies[by.index()].has(at, number, mark_of(packet));
-        self.hold(&request, ahead as u32, copy, sink);
+        self.hold(&request, ahead as u32, copy, t, sink);
         if T::ON {
             sink.show(verb_of(row), part_of(row), packet.payload, t);
         }
     }
 
+    /// The request that is next, while a recovery is under way.
     #[cold]
-    fn hold<S: IbSink>(&mut self, request: &Request<'_>, missing: u32, copy: bool, sink: &mut S) {
-        let by = request.by;
-        let acked = {
-            let sender = &mut self.senders[by.index()];
-            if sender.held.iter().any(|h| h.psn == request.psn) {
-                sink.fact(request.at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
-                return;
+    fn recovers<T: Trace, S: IbSink>(&mut self, request: &Request<'_>, follows: bool, mark: u32, t: &mut T, sink: &mut S) {
+        let (at, by, number) = (request.at, request.by, request.psn);
+        // the receiver threw the first copy away, behind what was missing: this is the one that it takes
+        let is_again = self.senders[by.index()].held.front().is_some_and(|h| h.psn == number && !h.is_damaged);
+        if is_again && self.copies[by.index()].has(at, number, mark) {
+            return sink.fact(at, by, IbFact::Duplicate);
+        }
+        if is_again {
+            sink.fact(at, by, IbFact::Retransmission);
+        }
+        self.sent_in_recovery(at, by, number, follows, !is_again, request.row);
+        let goes_back = self.senders[by.index()].recovery.as_ref().is_some_and(|r| r.goes_back(number));
+        self.take(request, t, sink);
+        let sender = &mut self.senders[by.index()];
+        sender.cursor = sender.next.unwrap_or(number);
+        if sender.held.front().is_some_and(|h| sender.next.is_some_and(|next| psn::ahead(h.psn, next) < 0)) {
+            // the copy that was thrown away
+            if let Some(gone) = sender.held.pop_front() {
+                sender.held_bytes -= gone.payload.len();
             }
-            if sender.held.is_empty() {
-                sink.fact(request.at, by, IbFact::SequenceGap { missing });
+        }
+        if !sender.held.is_empty() && !goes_back {
+            self.drain(by, Some(at), t, sink);
+        }
+        self.is_back(at, by, number, sink);
+    }
+
+    /// A request that came before: a copy, or sent again.
+    #[cold]
+    fn again<T: Trace, S: IbSink>(&mut self, request: &Request<'_>, follows: bool, mark: u32, t: &mut T, sink: &mut S) {
+        let (at, by, number, row) = (request.at, request.by, request.psn, request.row);
+        let sender = &mut self.senders[by.index()];
+        let next = sender.next.unwrap_or(number);
+        let close = at.time.saturating_sub(sender.last.time) <= COPY_TIME_MAX;
+        let copy = psn::ahead(number, next) == -1 && sender.recovery.is_none() && close;
+        let copy = copy || self.copies[by.index()].has(at, number, mark);
+        sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
+        if T::ON {
+            sink.show(verb_of(row), part_of(row), request.payload, t);
+        }
+        if copy {
+            return;
+        }
+        let sender = &mut self.senders[by.index()];
+        let is_acked = sender.acked.is_some_and(|acked| psn::ahead(acked, number) >= 0);
+        // what was missing, asked for and sent again comes now from where it was held up: it had not been lost
+        let late = sender.recovery.as_ref().is_none_or(|r| !r.is_under_way()) && is_acked && !follows;
+        if late
+            && let Some(place) = sender.filled.iter().position(|(psn, gap)| *psn == number && at.time.saturating_sub(gap.time) < LATE_MAX)
+        {
+            let gap = sender.filled.remove(place).map_or(at, |(_, gap)| gap);
+            let story = self.story(by);
+            story.lost_before.retract();
+            story.overtaken.add(at, 1);
+            story.delay = story.delay.max(at.time.saturating_sub(gap.time));
+            return;
+        }
+        self.recovery(at, by, sink);
+        self.sent_in_recovery(at, by, number, follows, false, row);
+        self.senders[by.index()].cursor = psn::add(number, 1);
+    }
+
+    /// A request while a recovery is under way.
+    #[cold]
+    fn sent_in_recovery(&mut self, at: At, by: End, number: u32, follows: bool, is_first: bool, row: &Row) {
+        let sender = &mut self.senders[by.index()];
+        let acknowledged = sender.acked.is_some_and(|acked| psn::ahead(acked, number) >= 0);
+        let mut reread = false;
+        if row.verb == bth::Verb::ReadRequest && !is_first {
+            let done = sender.reads_done.is_some_and(|done| psn::ahead(number, done) < 0);
+            let within = |r: &&mut Read| (0..r.span as i32).contains(&psn::ahead(number, r.first));
+            let read = sender.reads.iter_mut().find(within);
+            reread = done || read.as_ref().is_some_and(|r| r.received > 0);
+            let had_all = read.as_ref().is_none_or(|r| r.missing.is_empty());
+            if let Some(read) = read {
+                read.is_again = true;
             }
-            let place = sender.held.iter().position(|h| psn::ahead(h.psn, request.psn) > 0).unwrap_or(sender.held.len());
-            let held = Held {
-                at: request.at,
-                psn: request.psn,
-                row: request.row,
-                ext: *request.ext,
-                solicited: request.solicited,
-                payload: request.payload.to_vec(),
-                payload_length: request.payload_length,
-            };
-            sender.held_bytes += held.payload.len();
-            sender.held.insert(place, held);
-            sender.acked_ahead.is_some_and(|a| sender.next.is_some_and(|n| psn::ahead(a, n) >= 0))
-        };
-        if acked {
-            self.skip_to_held(request.at, by, true, sink);
-            self.drain(by, sink);
+            let is_asked = sender.recovery.as_ref().is_some_and(|r| r.is_asked());
+            if reread && had_all && !is_asked {
+                // its Response went by here, and did not arrive
+                self.story(by.peer()).lost_behind.add(at, 1);
+            }
+        }
+        let sender = &mut self.senders[by.index()];
+        let Some(recovery) = sender.recovery.as_mut() else { return };
+        if psn::ahead(number, recovery.newest()) >= 0 {
+            // new: the recovery ends when it is taken
+            return;
+        }
+        recovery.sent(&Sent { at, follows, is_first, acknowledged, reread });
+        if is_first {
+            let begin = recovery.begin();
+            if sender.filled.len() >= FILLED_MAX {
+                sender.filled.pop_front();
+            }
+            sender.filled.push_back((number, begin));
+        }
+    }
+
+    /// A packet was taken: whether the sender is back where it was before.
+    #[cold]
+    fn is_back<S: IbSink>(&mut self, at: At, by: End, number: u32, sink: &mut S) {
+        let sender = &self.senders[by.index()];
+        if sender.held.is_empty() && sender.recovery.as_ref().is_some_and(|r| psn::ahead(number, r.newest()) >= 0) {
+            self.end_recovery(at, by, false, sink);
+        }
+    }
+
+    #[cold]
+    fn hold<T: Trace, S: IbSink>(&mut self, request: &Request<'_>, missing: u32, copy: bool, t: &mut T, sink: &mut S) {
+        let (at, by, number) = (request.at, request.by, request.psn);
+        let sender = &mut self.senders[by.index()];
+        let follows = number == sender.cursor;
+        let known = sender.held.iter().position(|h| h.psn == number);
+        let is_first = known.is_none_or(|place| sender.held[place].is_damaged);
+        if copy && !is_first {
+            return sink.fact(at, by, IbFact::Duplicate);
+        }
+        if let Some(place) = known {
+            if is_first {
+                // the copy that is whole counts
+                sender.held_bytes -= sender.held[place].payload.len();
+                sender.held.remove(place);
+            } else {
+                // the receiver threw the first one away: this is the one that it takes
+                sender.held[place].at = at;
+                sink.fact(at, by, IbFact::Retransmission);
+            }
+        }
+        if self.senders[by.index()].held.iter().all(|h| h.is_damaged) {
+            sink.fact(at, by, IbFact::SequenceGap { missing });
+        }
+        let newest = self.senders[by.index()].recovery.as_ref().map_or(self.senders[by.index()].cursor, |r| r.newest());
+        let jump = psn::ahead(number, newest);
+        if jump > 0 || self.senders[by.index()].recovery.is_none() {
+            self.recovery(at, by, sink).jumped(at, jump.max(0) as u32, psn::add(number, 1));
+        } else if jump < 0 {
+            self.sent_in_recovery(at, by, number, follows, is_first, request.row);
+        } else if let Some(recovery) = self.senders[by.index()].recovery.as_mut() {
+            recovery.reach(psn::add(number, 1));
+        }
+        let sender = &mut self.senders[by.index()];
+        sender.cursor = psn::add(number, 1);
+        if !is_first {
+            return;
+        }
+        sender.insert(request, false);
+        if sender.acked_ahead.is_some_and(|a| sender.next.is_some_and(|n| psn::ahead(a, n) >= 0)) {
+            self.skip_to_held(at, by, true, sink);
+            self.drain(by, None, t, sink);
         }
         let sender = &self.senders[by.index()];
         if sender.held.len() > HELD_PACKETS_MAX || sender.held_bytes > HELD_BYTES_MAX {
-            self.skip_to_held(request.at, by, false, sink);
-            self.drain(by, sink);
+            self.skip_to_held(at, by, false, sink);
+            self.drain(by, None, t, sink);
         }
     }
 
@@ -348,9 +617,17 @@ impl IbFlow {
     fn skip_to_held<S: IbSink>(&mut self, at: At, by: End, receiver_had_them: bool, sink: &mut S) {
         let mtu = self.mtu;
         let sender = &mut self.senders[by.index()];
+        while !receiver_had_them && sender.held.front().is_some_and(|h| h.is_damaged) {
+            if let Some(dropped) = sender.held.pop_front() {
+                sender.held_bytes -= dropped.payload.len();
+            }
+        }
         let (Some(next), Some(first)) = (sender.next, sender.held.front()) else { return };
         let missing = psn::ahead(first.psn, next);
         if missing > 0 {
+            if receiver_had_them && let Some(recovery) = sender.recovery.as_mut() {
+                recovery.capture_missed(missing as u32);
+            }
             sink.fact(at, by, IbFact::Gap(Gap { at: first.at, by, count: missing as u32, receiver_had_them }));
             sender.next = Some(first.psn);
             let goes_on = sender.open == Some(Verb::Write) && verb_of(first.row) == Verb::Write && !part_of(first.row).begins();
@@ -370,8 +647,9 @@ impl IbFlow {
         }
     }
 
-    /// Tells held packets that are next now.
-    fn drain<S: IbSink>(&mut self, by: End, sink: &mut S) {
+    /// Tells held packets that are next now, to the observer of the frame that makes them the next. `released`: when the receiver could
+    /// take them, where that was later than they came.
+    fn drain<T: Trace, S: IbSink>(&mut self, by: End, released: Option<At>, t: &mut T, sink: &mut S) {
         loop {
             let sender = &mut self.senders[by.index()];
             let Some(next) = sender.next else { return };
@@ -380,13 +658,17 @@ impl IbFlow {
             if ahead > 0 && ahead as u32 > sender.slack {
                 return;
             }
+            let is_acked = || sender.acked_ahead.is_some_and(|acked| psn::ahead(acked, front.psn) >= 0);
+            if ahead >= 0 && front.is_damaged && !is_acked() {
+                return;
+            }
             let Some(held) = sender.held.pop_front() else { return };
             sender.held_bytes -= held.payload.len();
             if ahead < 0 {
                 continue;
             }
             let request = Request {
-                at: held.at,
+                at: released.map_or(held.at, |released| released.max(held.at)),
                 by,
                 psn: held.psn,
                 row: held.row,
@@ -396,7 +678,17 @@ impl IbFlow {
                 payload_length: held.payload_length,
                 in_frame: false,
             };
-            self.take(&request, &mut Off, sink);
+            if held.is_damaged {
+                self.taken_bad[by.index()] += 1;
+                self.story(by).damaged.retract();
+            }
+            let (verb, part) = (verb_of(held.row), part_of(held.row));
+            let is_send = matches!(verb, Verb::Send | Verb::SendInvalidate);
+            if T::ON && is_send && !sink.is_shown(by, verb, part, &held.payload) {
+                self.take(&request, t, sink);
+            } else {
+                self.take(&request, &mut Off, sink);
+            }
         }
     }
 
@@ -408,7 +700,6 @@ impl IbFlow {
         let verb = verb_of(request.row);
         let part = part_of(request.row);
         sender.slack = 0;
-        sender.recovering = false;
         sender.last = request.at;
         if part.begins() {
             sender.offset = 0;
@@ -467,7 +758,9 @@ impl IbFlow {
                         number: read,
                         next: request.psn,
                         received: 0,
-                        missing: 0,
+                        missing: Vec::new(),
+                        gap: At::default(),
+                        is_again: false,
                     });
                     sink.fact(request.at, request.by, IbFact::ReadsOutstanding(sender.reads.len() as u32));
                     Placement::Memory { key: reth.r_key, address: reth.virtual_address }
@@ -506,29 +799,46 @@ impl IbFlow {
         sink.op(&op, t);
     }
 
-    fn acknowledge<S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, sink: &mut S) {
+    fn acknowledge<T: Trace, S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, t: &mut T, sink: &mut S) {
         let number = packet.bth.psn;
         let requester = by.peer();
         match packet.ext.syndrome() {
             Some(Syndrome::Nak(code)) => {
                 sink.fact(at, by, IbFact::Nak { code: code.0, psn: number });
-                self.senders[requester.index()].recovering = true;
+                if code.0 == 0 {
+                    self.recovery(at, requester, sink).asked(number);
+                }
                 // everything before it arrived
-                self.acknowledged(at, requester, psn::add(number, psn::MASK), sink);
+                self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
             }
             Some(Syndrome::RnrNak { timer }) => {
                 sink.fact(at, by, IbFact::RnrNak { timer, psn: number });
-                self.senders[requester.index()].recovering = true;
-                self.acknowledged(at, requester, psn::add(number, psn::MASK), sink);
+                self.recovery(at, requester, sink).not_ready();
+                self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
             }
-            Some(Syndrome::Ack { .. }) | None => self.acknowledged(at, requester, number, sink),
+            Some(Syndrome::Ack { .. }) | None => self.acknowledged(at, requester, number, t, sink),
             Some(_) => {}
         }
     }
 
-    fn acknowledged<S: IbSink>(&mut self, at: At, requester: End, number: u32, sink: &mut S) {
+    fn acknowledged<T: Trace, S: IbSink>(&mut self, at: At, requester: End, number: u32, t: &mut T, sink: &mut S) {
         let sender = &mut self.senders[requester.index()];
         let Some(next) = sender.next else { return };
+        if sender.acked.is_none_or(|acked| (0..JUMP_MAX).contains(&psn::ahead(number, acked))) {
+            sender.acked = Some(number);
+        }
+        if let Some(recovery) = sender.recovery.as_mut() {
+            let silence = recovery.answered(at);
+            let is_back = recovery.is_under_way() && sender.held.is_empty() && psn::ahead(number, recovery.newest()) == -1;
+            if let Some(silence) = silence {
+                self.story(requester).unanswered(silence);
+                sink.fact(at, requester, IbFact::Silent(silence));
+            }
+            if is_back {
+                self.end_recovery(at, requester, false, sink);
+            }
+        }
+        let sender = &mut self.senders[requester.index()];
         let ahead = psn::ahead(number, next);
         if !(0..=JUMP_MAX).contains(&ahead) {
             return;
@@ -536,7 +846,7 @@ impl IbFlow {
         sender.acked_ahead = Some(number);
         if !sender.held.is_empty() {
             self.skip_to_held(at, requester, true, sink);
-            self.drain(requester, sink);
+            self.drain(requester, None, t, sink);
         }
     }
 
@@ -549,6 +859,11 @@ impl IbFlow {
         let mtu = self.mtu;
         let requester = by.peer();
         let (sender, copies) = (&mut self.senders[requester.index()], &self.copies[by.index()]);
+        let story = &mut self.stories[by.index()];
+        // a Response acknowledges its request, and all before it
+        if sender.acked.is_none_or(|acked| (0..JUMP_MAX).contains(&psn::ahead(number, acked))) {
+            sender.acked = Some(number);
+        }
         let mut op = RdmaOp {
             at,
             by,
@@ -572,6 +887,9 @@ impl IbFlow {
             if sender.reads_done.is_some_and(|done| (-JUMP_MAX..0).contains(&psn::ahead(number, done))) {
                 let copy = copies.has(at, number, mark_of(packet));
                 sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
+                if !copy {
+                    story.get_or_insert_default().repeated.add(at, 1);
+                }
                 return;
             }
             sink.op(&op, t);
@@ -584,17 +902,32 @@ impl IbFlow {
         }
         let ahead = psn::ahead(number, read.next);
         if ahead < 0 {
-            let copy = copies.has(at, number, mark_of(packet));
-            if read.missing == 0 || copy {
+            let Some(place) = read.missing.iter().position(|psn| *psn == number) else {
+                let copy = copies.has(at, number, mark_of(packet));
                 sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
+                if !copy {
+                    story.get_or_insert_default().repeated.add(at, 1);
+                }
                 return;
+            };
+            read.missing.swap_remove(place);
+            let story = story.get_or_insert_default();
+            if read.is_again {
+                story.lost_before.add(read.gap, 1);
+                story.repeated.add(at, 1);
+                sink.fact(at, by, IbFact::Retransmission);
+            } else {
+                // nobody asked for it again: it was overtaken
+                story.overtaken.add(at, 1);
+                story.delay = story.delay.max(at.time.saturating_sub(read.gap.time));
             }
-            // sent again because something before it was lost: it may be one of the missing ones, and its bytes are the same
-            read.missing -= 1;
-            sink.fact(at, by, IbFact::Retransmission);
         } else if ahead > 0 {
             sink.fact(at, by, IbFact::SequenceGap { missing: ahead as u32 });
-            read.missing += ahead as u32;
+            if read.missing.is_empty() {
+                read.gap = at;
+            }
+            let room = MISSING_MAX.saturating_sub(read.missing.len());
+            read.missing.extend((0..ahead as u32).take(room).map(|n| psn::add(read.next, n)));
         }
         let offset = match mtu {
             Some(mtu) => (psn::ahead(number, read.first) as u32).saturating_mul(mtu),
@@ -607,12 +940,38 @@ impl IbFlow {
         if ahead >= 0 {
             read.next = psn::add(number, 1);
         }
-        if part.ends() && read.missing == 0 {
-            let end = psn::add(number, 1);
-            sender.reads.drain(..=index);
+        // it ends with its last Response, or with the missing one that came after it
+        let end = psn::add(read.first, read.span);
+        let is_last = part.ends() || (read.span_known && read.next == end);
+        if is_last && read.missing.is_empty() {
+            let end = if read.span_known { end } else { psn::add(number, 1) };
+            // they are answered in order: what is missing of those before, the requester had
+            let missed: usize = sender.reads.drain(..=index).map(|r| r.missing.len()).sum();
             sender.reads_done = Some(end);
+            if missed > 0 {
+                sink.fact(at, by, IbFact::ResponsesMissed(missed as u32));
+            }
         }
         sink.op(&op, t);
+    }
+}
+
+impl Sender {
+    /// Holds a packet back, in the order of the numbers.
+    fn insert(&mut self, request: &Request<'_>, is_damaged: bool) {
+        let place = self.held.iter().position(|h| psn::ahead(h.psn, request.psn) > 0).unwrap_or(self.held.len());
+        let held = Held {
+            at: request.at,
+            psn: request.psn,
+            row: request.row,
+            ext: *request.ext,
+            solicited: request.solicited,
+            payload: request.payload.to_vec(),
+            payload_length: request.payload_length,
+            is_damaged,
+        };
+        self.held_bytes += held.payload.len();
+        self.held.insert(place, held);
     }
 }
 

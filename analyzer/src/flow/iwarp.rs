@@ -11,9 +11,14 @@
 
 use super::copies::{Copies, mark};
 use super::mpa::{Found, Framed, Framer, Verdict};
+use super::repair::{Acknowledged, Over, Repair, Sent, Was};
+use super::report::Told;
+use super::story::Story;
 use super::tcp::{self, Event, Stream};
 use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use rdmascope_dissector::frame::{Check, Segment};
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::iwarp::ddp::{Buffer, Tagged, Untagged};
@@ -148,6 +153,14 @@ pub enum FlowFact<'a> {
         /// Whether the first copy was lost on its way to the capture.
         filled: bool,
     },
+    /// A segment whose checksum is wrong, which a receiver drops.
+    Damaged,
+    /// An FPDU whose CRC is wrong is not delivered: what it was part of is missing.
+    Dropped,
+    /// Something that held the sender up is over.
+    Over(Over),
+    /// The way from the capture point to the sender and back, in ns.
+    RoundTrip(i64),
     /// A TCP segment was overtaken by a later one.
     OutOfOrder {
         /// Its bytes.
@@ -158,10 +171,12 @@ pub enum FlowFact<'a> {
         /// Bytes compared.
         bytes: u32,
     },
-    /// The receive window, closed since then, is open again.
+    /// The receive window, closed since then, is open again; or was never opened again.
     ZeroWindow {
         /// When it closed.
         since: At,
+        /// Whether it was opened again.
+        is_open: bool,
     },
     /// The connection was reset.
     Reset,
@@ -179,6 +194,10 @@ pub enum FlowFact<'a> {
     Duplicate,
 }
 
+/// Damaged segments remembered for each direction: should the receiver acknowledge them, it had them.
+const DOUBTFUL_MAX: usize = 8;
+/// Segments with a wrong checksum that the receiver took all the same, after which checksums say nothing.
+const TAKEN_BAD_MAX: u32 = 3;
 /// What is held back at most where one direction only was captured.
 const ONE_SIDED_HOLD_LIMIT: usize = 256 * 1024;
 
@@ -202,12 +221,31 @@ pub struct TcpFlow {
     reset: bool,
     /// By sender.
     copies: [Copies; 2],
+    stories: [Option<Box<Story>>; 2],
+    repairs: [Repair; 2],
+    /// By sender: segments with data whose checksum is right.
+    checked_good: [u32; 2],
+    /// By sender: segments whose checksum is wrong and that the receiver took all the same.
+    taken_bad: [u32; 2],
+    /// By sender: damaged segments that are neither acknowledged nor sent again.
+    doubtful: [Vec<(At, u32, Vec<u8>)>; 2],
+    /// By sender: FPDUs whose CRC is right.
+    crc_good: [u32; 2],
+    /// By end: the way from the capture point and back in the handshake, in ns.
+    round_trip: [Option<i64>; 2],
+    syn_at: [Option<At>; 2],
+    last: At,
 }
 
 impl TcpFlow {
     /// A connection of which nothing is known.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// What became of the segments.
+    pub fn told(&self) -> Told<'_> {
+        Told { stories: [self.stories[0].as_deref(), self.stories[1].as_deref()], good: self.checked_good, is_tcp: true }
     }
 
     /// What the connection is.
@@ -249,13 +287,24 @@ impl TcpFlow {
                 let (stream, mut follow) = self.parts(at, by, &[], options, t, out);
                 stream.release(&mut |e| follow.event(e));
             }
+            if let Some(since) = self.zero_window_since[by.index()].take() {
+                out.fact(self.last, by, FlowFact::ZeroWindow { since, is_open: false });
+            }
+            self.repairs[by.index()].finish(self.last, &mut self.stories[by.index()]);
         }
+    }
+
+    /// Forgets what was thought of segments that went out again: they were copies.
+    pub fn forgive(&mut self) {
+        self.stories = [None, None];
+        self.repairs = Default::default();
     }
 
     /// Bytes of memory, all told.
     pub fn memory(&self) -> usize {
         let held: usize = self.streams.iter().map(Stream::held).chain(self.framers.iter().map(Framer::memory)).sum();
-        size_of::<Self>() + held + self.messages.memory()
+        let repairs: usize = self.repairs.iter().map(Repair::memory).sum();
+        size_of::<Self>() + held + repairs + self.messages.memory()
     }
 
     /// Gives back buffers that hold nothing: for a connection that has been idle.
@@ -273,12 +322,30 @@ impl TcpFlow {
                 return;
             }
         }
+        self.last = at;
+        if segment.check == Check::Bad && self.is_dropped(by) {
+            return self.damaged(at, by, segment, t, out);
+        }
         // what the receiver has, before what it sends
         if flags & ACK != 0 {
+            if !self.doubtful[by.peer().index()].is_empty() {
+                self.undoubted(by.peer(), segment.ack, options, t, out);
+            }
             let (stream, mut follow) = self.parts(at, by.peer(), segment.payload, options, t, out);
             stream.acknowledged(segment.ack, &mut |e| follow.event(e));
+            let said = Acknowledged {
+                at,
+                ack: segment.ack,
+                sacks: &segment.sacks[..usize::from(segment.sack_count).min(segment.sacks.len())],
+                timestamp: segment.timestamps.map(|(value, _)| value),
+                echo: segment.timestamps.map(|(_, echo)| echo),
+                has_data: segment.payload_length > 0,
+            };
+            let (repair, story) = (&mut self.repairs[by.peer().index()], &mut self.stories[by.peer().index()]);
+            repair.acknowledged(&said, story, &mut |over| out.fact(at, by.peer(), FlowFact::Over(over)));
         }
         if segment.payload_length > 0 {
+            self.checked_good[by.index()] += u32::from(segment.check == Check::Good);
             // a SYN counts as a byte
             let seq = segment.seq.wrapping_add(u32::from(flags & SYN != 0));
             let limit = if self.streams[by.peer().index()].started() {
@@ -296,13 +363,67 @@ impl TcpFlow {
             let (stream, mut follow) = self.parts(at, by, segment.payload, options, t, out);
             follow.said.copy = copy;
             stream.data(at, seq, segment.payload, segment.payload_length, limit, &mut |e| follow.event(e));
+            let was = follow.said.was;
             self.framers[by.index()].vouch(&[], 0);
             self.copies[by.index()].add(at, seq, mark);
+            if !copy {
+                let sent = Sent {
+                    at,
+                    seq,
+                    end: seq.wrapping_add(segment.payload_length),
+                    timestamp: segment.timestamps.map(|(value, _)| value),
+                    echo: segment.timestamps.map(|(_, echo)| echo),
+                    was,
+                };
+                let way = self.round_trip[by.index()].unwrap_or(0);
+                if let Some(over) = self.repairs[by.index()].sent(&sent, way, &mut self.stories[by.index()]) {
+                    out.fact(at, by, FlowFact::Over(over));
+                }
+            }
         }
         if flags & FIN != 0 {
             let seq = segment.seq.wrapping_add(segment.payload_length).wrapping_add(u32::from(flags & SYN != 0));
             let (stream, mut follow) = self.parts(at, by, segment.payload, options, t, out);
             stream.fin(seq, &mut |e| follow.event(e));
+        }
+    }
+
+    /// Whether a segment of `by` with a wrong checksum is one that its receiver drops: others are right, and none was taken all the same.
+    fn is_dropped(&self, by: End) -> bool {
+        self.checked_good[by.index()] > 0 && self.taken_bad[by.index()] < TAKEN_BAD_MAX
+    }
+
+    /// A segment that its receiver drops: counted, not followed. If the receiver acknowledges it all the same, it is.
+    #[cold]
+    fn damaged<T: Trace, S: FlowSink>(&mut self, at: At, by: End, segment: &Segment<'_>, t: &mut T, out: &mut S) {
+        t.info(format_args!("TCP checksum wrong: its receiver dropped it"));
+        out.fact(at, by, FlowFact::Damaged);
+        self.stories[by.index()].get_or_insert_default().damaged.add(at, 1);
+        let doubtful = &mut self.doubtful[by.index()];
+        if doubtful.len() < DOUBTFUL_MAX {
+            doubtful.push((at, segment.seq, segment.payload.to_vec()));
+        }
+    }
+
+    /// What the receiver acknowledges although it was thought damaged and did not come again, it had.
+    #[cold]
+    fn undoubted<T: Trace, S: FlowSink>(&mut self, by: End, ack: u32, options: &Options, t: &mut T, out: &mut S) {
+        for (at, seq, bytes) in core::mem::take(&mut self.doubtful[by.index()]) {
+            let (next, length) = (self.streams[by.index()].next_seq(), bytes.len() as u32);
+            let is_behind = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
+            if is_behind(seq, next) {
+                // it came again
+            } else if is_behind(ack, seq.wrapping_add(length)) {
+                self.doubtful[by.index()].push((at, seq, bytes));
+            } else {
+                self.taken_bad[by.index()] += 1;
+                if let Some(story) = self.stories[by.index()].as_mut() {
+                    story.damaged.retract();
+                }
+                let (stream, mut follow) = self.parts(at, by, &[], options, t, out);
+                follow.said.is_late = true;
+                stream.data(at, seq, &bytes, length, options.hold_limit, &mut |e| follow.event(e));
+            }
         }
     }
 
@@ -323,6 +444,13 @@ impl TcpFlow {
             return;
         }
         if flags & SYN != 0 {
+            if flags & ACK == 0 {
+                self.syn_at[by.index()] = Some(at);
+            } else if let Some(syn) = self.syn_at[by.peer().index()].filter(|_| !self.streams[by.index()].started()) {
+                let took = at.time.saturating_sub(syn.time);
+                self.round_trip[by.index()] = Some(took);
+                out.fact(at, by, FlowFact::RoundTrip(took));
+            }
             self.streams[by.index()].syn(segment.seq);
             self.initiator = self.initiator.or(Some(if flags & ACK != 0 { by.peer() } else { by }));
             // the window of a SYN is not yet a promise
@@ -336,7 +464,7 @@ impl TcpFlow {
             }
             (Some(closed), 1..) => {
                 *since = None;
-                out.fact(at, by, FlowFact::ZeroWindow { since: closed });
+                out.fact(at, by, FlowFact::ZeroWindow { since: closed, is_open: true });
             }
             _ => {}
         }
@@ -352,8 +480,24 @@ impl TcpFlow {
         t: &'f mut T,
         out: &'f mut S,
     ) -> (&'f mut Stream, Follow<'f, T, S>) {
-        let Self { streams, framers, messages, verdict, startup, initiator, .. } = self;
-        let said = Said { at, by, payload, options, t, out, messages, startup, initiator, learned: false, fpdus: 0, copy: false };
+        let Self { streams, framers, messages, verdict, startup, initiator, crc_good, .. } = self;
+        let said = Said {
+            at,
+            by,
+            payload,
+            options,
+            t,
+            out,
+            messages,
+            startup,
+            initiator,
+            crc_good,
+            learned: false,
+            fpdus: 0,
+            copy: false,
+            was: Was::New,
+            is_late: false,
+        };
         (&mut streams[by.index()], Follow { framers, verdict, said })
     }
 }
@@ -369,6 +513,7 @@ impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
     #[inline]
     fn event(&mut self, event: Event<'_>) {
         match event {
+            Event::Piece(piece) if self.said.is_late => self.piece(tcp::Piece { in_frame: false, ..piece }),
             Event::Piece(piece) => self.piece(piece),
             other => self.said.event(other),
         }
@@ -439,6 +584,12 @@ struct Said<'f, T, S> {
     fpdus: u32,
     /// The segment stands in the capture twice.
     copy: bool,
+    /// By sender: FPDUs whose CRC is right.
+    crc_good: &'f mut [u32; 2],
+    /// What the segment was to the stream.
+    was: Was,
+    /// The bytes are those of an earlier segment.
+    is_late: bool,
 }
 
 impl<T: Trace, S: FlowSink> Said<'_, T, S> {
@@ -460,11 +611,20 @@ impl<T: Trace, S: FlowSink> Said<'_, T, S> {
                 self.fact(FlowFact::Duplicate);
             }
             Event::Retransmission { bytes, filled } => {
+                self.was = if filled { Was::Filled { is_late: false } } else { Was::Again };
                 self.t.info(format_args!("TCP retransmission"));
                 self.fact(FlowFact::Retransmission { bytes, filled });
             }
-            Event::Held { missing } => self.t.info(format_args!("TCP segment held back, {missing} bytes before it are missing")),
-            Event::OutOfOrder { bytes } => self.fact(FlowFact::OutOfOrder { bytes }),
+            Event::Held { missing } => {
+                if self.was == Was::New {
+                    self.was = Was::Early;
+                }
+                self.t.info(format_args!("TCP segment held back, {missing} bytes before it are missing"));
+            }
+            Event::OutOfOrder { bytes } => {
+                self.was = Was::Filled { is_late: true };
+                self.fact(FlowFact::OutOfOrder { bytes });
+            }
             Event::Conflict { bytes } => self.fact(FlowFact::Conflict { bytes }),
             Event::Closed => self.fact(FlowFact::Closed),
         }
@@ -532,10 +692,18 @@ impl<T: Trace, S: FlowSink> Said<'_, T, S> {
 
     #[inline]
     fn fpdu(&mut self, bytes: &[u8], in_frame: bool, crc: Crc) {
-        if crc == Crc::Used(Check::Bad) {
-            self.fact(FlowFact::CrcBad);
+        match crc {
+            Crc::Used(Check::Good) => self.crc_good[self.by.index()] = self.crc_good[self.by.index()].saturating_add(1),
+            Crc::Used(Check::Bad) => self.fact(FlowFact::CrcBad),
+            _ => {}
         }
         let Ok((_, fpdu)) = wire::parse_fpdu(bytes, crc, self.t) else { return };
+        if crc == Crc::Used(Check::Bad) && self.crc_good[self.by.index()] > 0 {
+            // it is not delivered (RFC 5044 8): shown as far as its headers, not followed
+            let _ = rdmap::parse(fpdu.ulpdu, self.t);
+            self.messages.lost(self.by);
+            return self.fact(FlowFact::Dropped);
+        }
         if fpdu.ulpdu_length == 0 {
             // ready to receive, RFC 6581 9.4
             return;
@@ -861,6 +1029,9 @@ mod tests {
         }
 
         fn fact(&mut self, _: At, _: End, fact: FlowFact<'_>) {
+            if matches!(fact, FlowFact::RoundTrip(_) | FlowFact::Over(_)) {
+                return;
+            }
             self.facts.push(format!("{fact:?}").split([' ', '(']).next().unwrap_or_default().to_string());
         }
 
@@ -983,14 +1154,9 @@ mod tests {
                 ack,
                 flags,
                 window,
-                window_scale: None,
-                mss: None,
-                sack: false,
                 payload,
                 payload_length: payload.len() as u32 + cut,
-                checksum: 0,
-                ip_id: 0,
-                checked: 0,
+                ..Segment::default()
             };
             self.now += 1_000_000;
             let at = At { frame: (self.now / 1_000_000) as u64, time: self.now };
@@ -1078,7 +1244,7 @@ mod tests {
         let mut talk = Talk::new();
         talk.both(&a, &b, 30);
         talk.flow.trim();
-        assert!(talk.flow.memory() < 1280, "{}", talk.flow.memory());
+        assert!(talk.flow.memory() < 2048, "{}", talk.flow.memory());
     }
 
     #[test]

@@ -1,8 +1,12 @@
-//! Packets to [`crate::op::RdmaOp`]: PSN order of queue pairs, TCP order, MPA framing, DDP segments.
+//! Packets to [`crate::op::RdmaOp`]: PSN order of queue pairs, TCP order, MPA framing, DDP segments; and the rules of these layers.
 pub mod copies;
 pub mod ib;
 pub mod iwarp;
 pub mod mpa;
 pub mod psn;
+pub mod recovery;
+pub mod repair;
 pub mod report;
+pub mod story;
 pub mod tcp;
+pub mod waits;

@@ -21,9 +21,9 @@ mod table;
 use crate::connection::Connection;
 use crate::env::{Env, Layer, NOWHERE, Options};
 use crate::finding::{Blame, Certainty, Findings, Rule, Site};
-use crate::flow::ib::IbFlow;
 use crate::flow::iwarp::TcpFlow;
 use crate::flow::report::Listener;
+use crate::flow::{self, ib::IbFlow};
 use crate::op::{At, End};
 use crate::report::{self, Handshake, Peer, Quiet, Report, Sink, Transport};
 use crate::series::{Trouble, Volume};
@@ -337,7 +337,12 @@ impl<S: Sink> Pipeline<S> {
         sessions: Vec<(u64, Vec<u32>)>,
     ) -> Report {
         let numbers = self.joined.number(&mut connections);
-        let findings = numbers.findings(self.env.findings.iter());
+        let findings = {
+            // of those that are open, what is told when they end
+            let mut open = Findings::default();
+            self.table.iter().for_each(|slot| flow::report::told(&slot.connection, &slot.flow.told(), &mut |finding| open.add(finding)));
+            numbers.findings(self.env.findings.iter().chain(open.iter()))
+        };
         capture.lost_by_capture = self.env.lost_by_capture;
         capture.undecoded = self.env.undecoded;
         capture.dissected = Layer::ALL.iter().map(|l| (l.name(), self.layers[*l as usize])).filter(|(_, n)| *n > 0).collect();
@@ -408,12 +413,11 @@ impl<S: Sink> Pipeline<S> {
             );
         }
         match ib.icrc {
-            Check::Good => connection.icrc_good += 1,
+            Check::Good | Check::Unchecked => {}
             Check::Bad => {
                 connection.health.icrc_bad += 1;
                 connection.icrc_first_bad.get_or_insert(at);
             }
-            Check::Unchecked => {}
         }
         if T::ON {
             crate::connection::tell_connection(connection.id, t);
@@ -732,6 +736,7 @@ impl<S: Sink> Pipeline<S> {
             Flow::Ib(flow) => flow.finish(at, &mut listener),
             Flow::Tcp(flow) => flow.finish(at, &self.tcp, &mut Off, &mut listener),
         }
+        flow::report::told(&gone.connection, &gone.flow.told(), &mut |finding| self.env.findings.add(finding));
         gone.connection.finish(&mut self.env, at);
         if self.done.len() >= self.env.options.report_max && !self.env.options.fold {
             self.done_dropped += 1;

@@ -3,6 +3,7 @@
 use crate::connection::Connection;
 use crate::flow::ib::IbFlow;
 use crate::flow::iwarp::TcpFlow;
+use crate::flow::report::Told;
 use crate::op::End;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -45,6 +46,16 @@ pub(super) struct Place {
 pub(super) enum Flow {
     Ib(Box<IbFlow>),
     Tcp(Box<TcpFlow>),
+}
+
+impl Flow {
+    /// What became of its packets.
+    pub(super) fn told(&self) -> Told<'_> {
+        match self {
+            Self::Ib(flow) => flow.told(),
+            Self::Tcp(flow) => flow.told(),
+        }
+    }
 }
 
 /// A connection that is followed.

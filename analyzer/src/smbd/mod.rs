@@ -115,6 +115,12 @@ impl Smbd {
         Self { link: Link::joined_late(), fragments: Default::default() }
     }
 
+    /// Whether a Send is a whole message by itself, and no part of one that `by` sends in fragments.
+    pub fn is_whole(&self, by: End, bytes: &[u8]) -> bool {
+        let data = smbd::parse_data(bytes, bytes.len() as u32, &mut rdmascope_dissector::trace::Off);
+        !self.fragments[by.index()].open && data.is_ok_and(|(_, data)| data.header.remaining_data_length == 0)
+    }
+
     /// Sends of `by` were missed.
     pub fn missed(&mut self, by: End) {
         self.link.missed(by);

@@ -60,6 +60,8 @@ pub struct Conversation {
     pub dialect: u16,
     first_data: bool,
     pub crc: bool,
+    /// TSval and TSecr of TCP segments.
+    pub timestamps: Option<(u32, u32)>,
 }
 
 impl Default for Conversation {
@@ -78,6 +80,7 @@ impl Default for Conversation {
             dialect: 0x0311,
             first_data: true,
             crc: true,
+            timestamps: None,
         }
     }
 }
@@ -684,13 +687,49 @@ impl Conversation {
         tcp.extend(ports[1 - by].to_be_bytes());
         tcp.extend(seq.to_be_bytes());
         tcp.extend(self.seq[1 - by].to_be_bytes());
-        tcp.extend([0x50, flags]);
+        tcp.extend([if self.timestamps.is_some() { 0x80 } else { 0x50 }, flags]);
         tcp.extend(window.to_be_bytes());
         tcp.extend([0; 4]);
+        if let Some((value, echo)) = self.timestamps {
+            tcp.extend([1, 1, 8, 10]);
+            tcp.extend(value.to_be_bytes());
+            tcp.extend(echo.to_be_bytes());
+        }
         tcp.extend_from_slice(payload);
+        self.tcp_frame(by, tcp);
+    }
+
+    /// A segment with its checksum, to which `seq` and the like were written already.
+    pub fn tcp_frame(&mut self, by: usize, mut tcp: Vec<u8>) {
+        let pseudo = [10, 0, 0, 1 + by as u8, 10, 0, 0, 2 - by as u8, 0, 6, (tcp.len() >> 8) as u8, tcp.len() as u8];
+        tcp[16..18].copy_from_slice(&[0, 0]);
+        let word = |w: &[u8]| u32::from(w[0]) << 8 | w.get(1).map_or(0, |b| u32::from(*b));
+        let sum: u32 = pseudo.chunks(2).chain(tcp.chunks(2)).map(word).sum();
+        let sum = (sum & 0xffff) + (sum >> 16);
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
         let mut frame = Self::ethernet(by, 0x0800);
         frame.extend(self.ipv4(by, 6, &tcp));
         self.frame(frame);
+    }
+
+    /// An acknowledgment with SACK blocks.
+    pub fn tcp_sack(&mut self, by: usize, ack: u32, blocks: &[(u32, u32)]) {
+        let ports: [u16; 2] = [40_000, 5445];
+        let mut tcp = Vec::new();
+        tcp.extend(ports[by].to_be_bytes());
+        tcp.extend(ports[1 - by].to_be_bytes());
+        tcp.extend(self.seq[by].to_be_bytes());
+        tcp.extend(ack.to_be_bytes());
+        tcp.extend([0x50 + 0x10 + 0x20 * blocks.len() as u8, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+        tcp.extend([1, 1, 5, 2 + 8 * blocks.len() as u8]);
+        blocks.iter().for_each(|(l, r)| tcp.extend([l.to_be_bytes(), r.to_be_bytes()].concat()));
+        self.tcp_frame(by, tcp);
+    }
+
+    /// The sequence number of the next byte of an end.
+    pub fn next_seq(&self, by: usize) -> u32 {
+        self.seq[by]
     }
 
     /// Bytes of the stream, in one segment, which is acknowledged.

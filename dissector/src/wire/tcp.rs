@@ -2,7 +2,8 @@
 //!
 //! Sequence numbers are the ones of the wire: relative ones need the memory of a connection.
 
-use crate::fault::{Fault, PResult};
+use crate::address::Addr;
+use crate::fault::{Check, Fault, PResult};
 use crate::leaf::{self, read};
 use crate::trace::{Trace, Value, scope};
 use core::fmt;
@@ -57,7 +58,7 @@ fields! {
 }
 
 /// A TCP segment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Segment<'a> {
     /// Source port.
     pub src_port: u16,
@@ -75,14 +76,20 @@ pub struct Segment<'a> {
     pub window_scale: Option<u8>,
     /// Maximum segment size option (of a SYN).
     pub mss: Option<u16>,
-    /// Whether a SACK option is present.
-    pub sack: bool,
+    /// The blocks of a SACK option, as many as [`Segment::sack_count`] says: from the first sequence number to behind the last.
+    pub sacks: [(u32, u32); 4],
+    /// How many blocks a SACK option has.
+    pub sack_count: u8,
+    /// TSval and TSecr of a timestamps option.
+    pub timestamps: Option<(u32, u32)>,
     /// The payload, as far as it was captured.
     pub payload: &'a [u8],
     /// Its length on the wire.
     pub payload_length: u32,
     /// The checksum as it stands in the header.
     pub checksum: u16,
+    /// Whether the checksum is right. One that the sending host left to its adapter to finish is not checked.
+    pub check: Check,
     /// Identification of the IPv4 datagram; 0 without one.
     pub ip_id: u16,
     /// So many first bytes of the payload are FPDUs, one after the other, with right CRCs; 0 where nobody looked.
@@ -94,6 +101,41 @@ const KINDS: crate::field::Values = &[
     (0, "End of Option List"), (1, "No-Operation"), (2, "Maximum Segment Size"), (3, "Window Scale"), (4, "SACK Permitted"), (5, "SACK"), (8, "Time Stamp Option"),
     (19, "MD5 Signature Option"), (28, "User Timeout Option"), (29, "TCP Authentication Option"), (30, "Multipath TCP"), (34, "TCP Fast Open Cookie"),
 ];
+
+/// Checks the checksum of a whole segment, over the pseudo-header of its IP datagram (RFC 9293 3.1; RFC 8200 8.1). A host that leaves the
+/// checksum to its adapter writes the sum of the pseudo-header alone in its place: such a segment is not checked.
+pub fn check(src: &Addr, dst: &Addr, segment: &[u8]) -> Check {
+    let addresses = match (src, dst) {
+        (Addr::V4(a), Addr::V4(b)) => sum(a) + sum(b),
+        (Addr::V6(a), Addr::V6(b)) => sum(a) + sum(b),
+        _ => return Check::Unchecked,
+    };
+    let Some(field) = segment.get(16..18) else { return Check::Unchecked };
+    let length = segment.len() as u32;
+    let pseudo = addresses + sum(&length.to_be_bytes()) + sum(&[0, 6]);
+    match fold(pseudo + sum(segment)) {
+        0xffff => Check::Good,
+        _ if fold(pseudo) == fold(sum(field)) => Check::Unchecked,
+        _ => Check::Bad,
+    }
+}
+
+/// The sum of 32-bit words in the machine's byte order: in ones' complement the order makes no difference but to the result's own bytes.
+fn sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<4>();
+    let whole: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    whole + u64::from(u32::from_ne_bytes(last))
+}
+
+/// A sum in 16 bits.
+fn fold(sum: u64) -> u16 {
+    let sum = (sum >> 32) + (sum & 0xffff_ffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    ((sum >> 16) + (sum & 0xffff)) as u16
+}
 
 /// Flag bits by name, as `[PSH, ACK]`.
 struct Flags(u8);
@@ -153,14 +195,10 @@ fn body<'a, T: Trace>(at: &'a [u8], missing: u32, t: &mut T, out: &mut Option<Se
         ack: u32::from_be_bytes([h[8], h[9], h[10], h[11]]),
         flags: h[13],
         window: u16::from_be_bytes([h[14], h[15]]),
-        window_scale: None,
-        mss: None,
-        sack: false,
         payload,
         payload_length: on_wire.saturating_sub(header_length.max(20) as u32),
         checksum: u16::from_be_bytes([h[16], h[17]]),
-        ip_id: 0,
-        checked: 0,
+        ..Segment::default()
     });
     if T::ON {
         let s = *segment;
@@ -245,16 +283,21 @@ fn parse_options<'a, T: Trace>(mut i: &'a [u8], t: &mut T, segment: &mut Segment
                     t.field(f::MULTIPLIER, data, 0, Value::U(1 << shift.min(14)));
                 }
                 (5, _) => {
-                    segment.sack = true;
                     let mut edges = data;
                     while edges.len() >= 8 {
-                        edges = read::be32(f::SACK_LE, edges, t)?.0;
-                        edges = read::be32(f::SACK_RE, edges, t)?.0;
+                        let (i, left) = read::be32(f::SACK_LE, edges, t)?;
+                        let (i, right) = read::be32(f::SACK_RE, i, t)?;
+                        edges = i;
+                        if let Some(block) = segment.sacks.get_mut(usize::from(segment.sack_count)) {
+                            *block = (left, right);
+                            segment.sack_count += 1;
+                        }
                     }
                 }
                 (8, 8) => {
-                    let (i, _) = read::be32(f::TSVAL, data, t)?;
-                    read::be32(f::TSECR, i, t)?;
+                    let (i, value) = read::be32(f::TSVAL, data, t)?;
+                    let (_, echo) = read::be32(f::TSECR, i, t)?;
+                    segment.timestamps = Some((value, echo));
                 }
                 (_, 0) => {}
                 _ => t.field(f::UNKNOWN_PAYLOAD, data, length, Value::Bytes(data)),

@@ -1,36 +1,15 @@
 //! Rules of RC queue pairs. IBA volume 1, 9.7 (reliable service), 9.9 (errors); A17 (RoCEv2).
 
-use super::Listener;
-use crate::connection::{Connection, f};
-use crate::env::Env;
-use crate::finding::{Blame, Certainty, Rule, Severity, Site};
+use super::{Listener, Many};
+use crate::connection::f;
+use crate::finding::{Blame, Certainty, Rule};
 use crate::flow::ib::{IbFact, IbSink};
+use crate::flow::waits::Cause;
 use crate::op::{At, End, Part, RdmaOp, Verb};
 use crate::report::{Protocol, Sink};
 use crate::series::Trouble;
 use crate::smbd;
 use rdmascope_dissector::trace::{Trace, Value};
-
-/// Wrong invariant CRCs: damage where most are right, an unfinished checksum where none is.
-pub fn icrc<S: Sink>(connection: &Connection, env: &mut Env<S>) {
-    let Some(first) = connection.icrc_first_bad else { return };
-    let (bad, good) = (connection.health.icrc_bad, connection.icrc_good);
-    let site = Site { connection: Some(connection.id), frame: first.frame, time_ns: first.time };
-    if good == 0 {
-        let text =
-            format_args!("no packet of {bad} has a right invariant CRC: captured before the adapter wrote it, or changed on the way");
-        env.report_as(Severity::Note, Rule::RcIcrc, Blame::Capture, site, Certainty::Guess, text);
-    } else {
-        let all = bad + good;
-        env.report(
-            Rule::RcIcrc,
-            Blame::Network,
-            site,
-            Certainty::Certain,
-            format_args!("{bad} of {all} packets have a wrong invariant CRC"),
-        );
-    }
-}
 
 impl<S: Sink> Listener<'_, S> {
     /// An SMB Direct peer was not ready for a Send that was covered by a credit it had granted.
@@ -56,21 +35,11 @@ impl<S: Sink> IbSink for Listener<'_, S> {
         let health = &mut self.connection.health;
         let sure = Certainty::Certain;
         match fact {
-            IbFact::SequenceGap { missing } => {
-                health.sequence_gaps += 1;
-                self.wire(
-                    at,
-                    Rule::RcGap,
-                    Blame::Network,
-                    Certainty::IfNothingWasMissed,
-                    format_args!("packets missing before this one: {missing}"),
-                );
-            }
+            IbFact::SequenceGap { .. } => health.sequence_gaps += 1,
             IbFact::Retransmission => {
                 health.retransmissions += 1;
                 self.connection.trouble.add(at.time, Trouble::RETRANSMISSION);
                 self.env.retransmission = true;
-                self.wire(at, Rule::RcRetransmit, Blame::Network, sure, format_args!("a packet went out again"));
             }
             IbFact::Duplicate => {
                 health.duplicates += 1;
@@ -82,23 +51,35 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                     format_args!("the same packet stands in the capture twice"),
                 );
             }
-            IbFact::Reordered => {
-                self.wire(
-                    at,
-                    Rule::RcReorder,
-                    Blame::Network,
-                    Certainty::IfNothingWasMissed,
-                    format_args!("packets came in another order than they were sent"),
-                );
+            IbFact::Damaged => self.env.is_damaged = true,
+            IbFact::Recovering { since } => self.connection.waits.recovering(by, since),
+            IbFact::Recovered { since } => self.connection.waits.recovered(by, since, at),
+            IbFact::Silent(found) => self.connection.waits.add(Cause::Silence, found.from.time, found.to.time),
+            IbFact::ResponsesMissed(count) => {
+                self.connection.missed = true;
+                self.env.lost_by_capture += u64::from(count);
+                let text = format_args!("{} of Reads that the requester had were not captured", Many(count.into(), "Response"));
+                self.wire(at, Rule::CaptureLoss, Blame::Capture, Certainty::IfNothingWasMissed, text);
             }
-            IbFact::Gap(gap) => self.lost(&gap),
+            IbFact::Gap(gap) => self.lost(&gap, "packet"),
             IbFact::Nak { code, psn } => {
                 health.naks += 1;
                 self.connection.trouble.add(at.time, Trouble::NAK);
+                // a sequence error asks for what was lost: it is part of that story
+                let doer = match code {
+                    0 => return,
+                    // the responder could not do what it was rightly asked for
+                    3 => by,
+                    _ => by.peer(),
+                };
                 let name = rdmascope_dissector::wire::ib::ext::NakCode(code);
-                // a sequence error is the network's doing; the others are earned by the request
-                let blame = if code == 0 { Blame::Network } else { self.connection.court(self.env, at).blame(by.peer()) };
-                self.wire(at, Rule::RcNak, blame, sure, format_args!("{name} at PSN {psn}"));
+                let blame = self.connection.court(self.env, at).blame(doer);
+                let certainty = Certainty::IfNothingWasMissed;
+                if doer == by {
+                    self.wire(at, Rule::RcNak, blame, certainty, format_args!("answered the request at PSN {psn} with a NAK: {name}"));
+                } else {
+                    self.wire(at, Rule::RcNak, blame, certainty, format_args!("sent a request at PSN {psn} that was refused: {name}"));
+                }
             }
             IbFact::RnrNak { timer, psn } => {
                 health.rnr_naks += 1;
@@ -130,7 +111,11 @@ impl<S: Sink> IbSink for Listener<'_, S> {
     }
 
     fn show<T: Trace>(&mut self, verb: Verb, part: Part, bytes: &[u8], t: &mut T) {
-        let def = if self.env.retransmission { f::RETRANSMISSION } else { f::HELD };
+        let def = match (self.env.is_damaged, self.env.retransmission) {
+            (true, _) => f::DAMAGED,
+            (_, true) => f::RETRANSMISSION,
+            _ => f::HELD,
+        };
         t.field(def, bytes, 0, Value::None);
         if !matches!(verb, Verb::Send | Verb::SendInvalidate) || part != Part::Only {
             return;
@@ -141,5 +126,16 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             Protocol::RpcRdma => crate::rpcrdma::show(bytes, t),
             _ => {}
         }
+    }
+
+    fn is_shown(&self, by: End, verb: Verb, part: Part, bytes: &[u8]) -> bool {
+        // see `show`
+        let is_whole = matches!(verb, Verb::Send | Verb::SendInvalidate) && part == Part::Only;
+        is_whole
+            && match self.connection.protocol {
+                Protocol::SmbDirect => self.connection.smbd.as_ref().is_none_or(|smbd| smbd.is_whole(by, bytes)),
+                Protocol::RpcRdma => true,
+                _ => false,
+            }
     }
 }

@@ -2,8 +2,10 @@
 
 use super::Listener;
 use crate::env::Layer;
-use crate::finding::{Blame, Certainty, Rule};
+use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
 use crate::flow::iwarp::{FlowFact, FlowSink, StreamBytes};
+use crate::flow::repair::Over;
+use crate::flow::waits::Cause;
 use crate::op::{At, End, RdmaOp};
 use crate::report::{Handshake, Protocol, Sink, Transport};
 use crate::series::Trouble;
@@ -11,6 +13,10 @@ use crate::smbd::link::Milliseconds;
 use alloc::string::String;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::iwarp::mpa::Startup;
+use rdmascope_dissector::wire::iwarp::rdmap::Terminate;
+
+/// ns after which a receive window that is still closed when the connection ends is told.
+const NEVER_OPENED: i64 = 1_000_000_000;
 
 impl<S: Sink> FlowSink for Listener<'_, S> {
     fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T) {
@@ -102,17 +108,35 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 health.retransmissions += 1;
                 self.connection.trouble.add(at.time, Trouble::RETRANSMISSION);
                 self.env.retransmission = true;
-                self.wire(at, Rule::TcpLoss, Blame::Network, sure, format_args!("a TCP segment went out again"));
             }
+            FlowFact::Damaged => self.env.is_damaged = true,
+            FlowFact::Dropped => {
+                self.connection.gap(self.env, at, by);
+                self.connection.cut[by.index()] = true;
+                self.connection.hidden[by.index()] = Some(at);
+            }
+            FlowFact::Over(Over::Recovery { since, until }) => self.connection.waits.add(Cause::Recovery, since.time, until.time),
+            FlowFact::Over(Over::Nagle { since, until }) => self.connection.waits.add(Cause::Nagle, since.time, until.time),
+            FlowFact::Over(Over::HeldUp { since, until }) => self.connection.waits.add(Cause::HeldUp, since.time, until.time),
+            FlowFact::Over(Over::Silence(found)) => self.connection.waits.add(Cause::Silence, found.from.time, found.to.time),
+            FlowFact::RoundTrip(took) => self.connection.waits.round_trip(by, took),
             FlowFact::OutOfOrder { .. } => {
                 health.sequence_gaps += 1;
             }
             FlowFact::Conflict { bytes } => {
-                self.wire(at, Rule::TcpLoss, Blame::Unknown, sure, format_args!("two copies of the same {bytes} bytes differ"));
+                let text = format_args!("two copies of the same {bytes} bytes differ: one of them was damaged, or forged");
+                self.wire(at, Rule::TcpChecksum, Blame::Unknown, Certainty::Guess, text);
             }
-            FlowFact::ZeroWindow { since } => {
-                let closed = Milliseconds(at.time - since.time);
-                self.wire(at, Rule::TcpZeroWindow, blame, sure, format_args!("kept its receive window closed for {closed}"));
+            FlowFact::ZeroWindow { since, is_open } => {
+                let took = at.time.saturating_sub(since.time);
+                let closed = Milliseconds(took);
+                if is_open {
+                    self.connection.waits.add(Cause::Window, since.time, at.time);
+                    self.wire(at, Rule::TcpZeroWindow, blame, sure, format_args!("kept its receive window closed for {closed}"));
+                } else if took >= NEVER_OPENED {
+                    let text = format_args!("closed its receive window and did not open it again: {closed} to the last segment");
+                    self.wire(since, Rule::TcpZeroWindow, blame, Certainty::IfNothingWasMissed, text);
+                }
             }
             FlowFact::Reset => {
                 if self.connection.closed.is_none() {
@@ -124,12 +148,10 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
             }
             FlowFact::Gap(gap) => {
                 if self.connection.transport == Some(Transport::Iwarp) || self.connection.protocol != Protocol::Unknown {
-                    self.lost(&gap);
+                    self.lost(&gap, "byte");
                 }
             }
-            FlowFact::Terminate(terminate) => {
-                self.wire(at, Rule::RdmapTerminate, blame, sure, format_args!("ended the connection: {terminate}"));
-            }
+            FlowFact::Terminate(terminate) => self.terminated(at, by, &terminate),
             FlowFact::Closed => {
                 if self.connection.closed.is_none() {
                     self.connection.closed = Some((Some(by), "FIN", at));
@@ -151,6 +173,34 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
 }
 
 impl<S: Sink> Listener<'_, S> {
+    /// `by` ends the connection for something that its peer did, unless it says that the fault is its own, or the wire's.
+    fn terminated(&mut self, at: At, by: End, terminate: &Terminate) {
+        const LLP: u8 = 2;
+        const LOCAL_CATASTROPHIC: u8 = 0;
+        const MPA_CRC: u8 = 2;
+        let court = self.connection.court(self.env, at);
+        let (own, peers) = (court.blame(by), court.blame(by.peer()));
+        match (terminate.layer, terminate.error_type, terminate.code) {
+            (LLP, _, MPA_CRC) => {
+                let text = format_args!("an FPDU arrived damaged, and its receiver ended the connection: {terminate}");
+                self.wire(at, Rule::RdmapTerminate, Blame::Network, Certainty::IfNothingWasMissed, text);
+            }
+            (0 | 1, LOCAL_CATASTROPHIC, _) => {
+                let text = format_args!("ended the connection for an error of its own: {terminate}");
+                self.wire(at, Rule::RdmapTerminate, own, Certainty::Certain, text);
+            }
+            _ => {
+                // certain where the broken rule was seen
+                let id = Some(self.connection.id);
+                let is_seen =
+                    |f: &Finding| f.connection == id && f.by == peers && f.severity == Severity::Error && f.certainty == Certainty::Certain;
+                let certainty = if self.env.findings.iter().any(is_seen) { Certainty::Certain } else { Certainty::IfNothingWasMissed };
+                let text = format_args!("sent what its peer ended the connection for: {terminate}");
+                self.wire(at, Rule::RdmapTerminate, peers, certainty, text);
+            }
+        }
+    }
+
     /// An MPA Request or Reply.
     fn startup(&mut self, at: At, by: End, startup: &Startup<'_>) {
         self.env.layer(Layer::Mpa);

@@ -7,6 +7,7 @@
 
 mod ib;
 mod iwarp;
+mod stories;
 
 use crate::connection::Connection;
 use crate::env::Env;
@@ -15,7 +16,7 @@ use crate::op::{At, Gap};
 use crate::report::Sink;
 use core::fmt;
 
-pub use ib::icrc;
+pub use stories::{Told, told};
 
 /// A connection and everything it reports to, as a flow sees them.
 pub struct Listener<'c, S> {
@@ -31,27 +32,28 @@ impl<S: Sink> Listener<'_, S> {
         court.report(rule, by, certainty, text);
     }
 
-    /// A stretch of the stream that will not come any more.
-    pub fn lost(&mut self, gap: &Gap) {
+    /// A stretch that will not come any more: packets, or bytes of the stream.
+    fn lost(&mut self, gap: &Gap, unit: &'static str) {
         self.connection.gap(self.env, gap.at, gap.by);
-        let count = gap.count;
+        let count = Many(gap.count.into(), unit);
         if gap.receiver_had_them {
-            self.env.lost_by_capture += u64::from(count);
-            self.wire(
-                gap.at,
-                Rule::CaptureLoss,
-                Blame::Capture,
-                Certainty::Certain,
-                format_args!("lost packets that the receiver acknowledged: {count}"),
-            );
+            self.env.lost_by_capture += u64::from(gap.count);
+            let were = if gap.count == 1 { "was" } else { "were" };
+            let text = format_args!("{count} that the receiver acknowledged {were} not captured");
+            self.wire(gap.at, Rule::CaptureLoss, Blame::Capture, Certainty::Certain, text);
         } else {
-            self.wire(
-                gap.at,
-                Rule::CaptureLoss,
-                Blame::Unknown,
-                Certainty::Guess,
-                format_args!("packets that never came again: {count}; lost by the capture, or by a network that nobody repaired"),
-            );
+            let text = format_args!("{count} never came: lost by the capture, or on the wire and not repaired");
+            self.wire(gap.at, Rule::RcGap, Blame::Unknown, Certainty::Guess, text);
         }
+    }
+}
+
+/// How many of something, in words: "1 packet", "3 packets".
+pub(super) struct Many(pub u64, pub &'static str);
+
+impl fmt::Display for Many {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(n, unit) = self;
+        write!(f, "{n} {unit}{}", if *n == 1 { "" } else { "s" })
     }
 }

@@ -1,0 +1,347 @@
+//! One recovery of a direction of a reliable connection: from the first sign that packets did not arrive to the point where the sender
+//! is back at its newest packet. IBA volume 1, 9.7.5 (go-back-N).
+//!
+//! ```text
+//!   sent  1 2 ✗ 4 5 ......... 3 4 5 6          a round: what was seen comes again behind what was missing
+//!   sent  1 2 4 5 3 6 7                        overtaken: what was missing comes alone
+//!                  └── begin      └── end
+//! ```
+
+use super::psn;
+use super::story::{Story, Unanswered};
+use crate::op::At;
+
+/// Rounds without any answer after which a peer is said to be silent.
+const SILENT_ROUNDS: u32 = 3;
+/// ns without any answer after which a peer is said to be silent.
+const SILENT_TIME: i64 = 1_000_000_000;
+
+/// Packets that follow each other without a jump.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    begin: At,
+    /// Packets that had not been seen.
+    firsts: u32,
+    /// Packets that had.
+    repeats: u32,
+    /// Whether a NAK had asked for them.
+    asked: bool,
+    /// Whether the receiver had acknowledged the first of them.
+    acknowledged: bool,
+    /// Whether it begins with a Read Request whose Response had begun to come.
+    reread: bool,
+}
+
+/// One recovery.
+#[derive(Clone, Debug)]
+pub struct Recovery {
+    begin: At,
+    /// Behind the newest packet sent when it began, or since.
+    newest: u32,
+    /// When packets were first missing.
+    gap: Option<At>,
+    missing: u32,
+    overtaken: u32,
+    delay: i64,
+    /// Missing packets that the receiver had.
+    missed_by_capture: u32,
+    naks: u32,
+    /// Packets that NAKs asked for.
+    asked_for: u32,
+    last_nak: Option<u32>,
+    /// A NAK came that no round has answered yet.
+    pending_nak: bool,
+    not_ready: bool,
+    rounds: u32,
+    rounds_acknowledged: u32,
+    rounds_reread: u32,
+    repeated: u32,
+    first_repeat: At,
+    /// Rounds since anything came back.
+    unanswered_rounds: u32,
+    last_sent: At,
+    run: Option<Run>,
+}
+
+/// A request packet, as recovery sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// When it was captured.
+    pub at: At,
+    /// Whether it continues the packet before it.
+    pub follows: bool,
+    /// Whether it had not been seen before.
+    pub is_first: bool,
+    /// Whether the receiver had acknowledged it.
+    pub acknowledged: bool,
+    /// Whether it is a Read Request whose Response had begun to come.
+    pub reread: bool,
+}
+
+impl Recovery {
+    /// The first sign came: `begin` is when the sender was last known to be well, `newest` the PSN behind its newest packet.
+    pub fn new(begin: At, newest: u32) -> Self {
+        Self {
+            begin,
+            newest,
+            gap: None,
+            missing: 0,
+            overtaken: 0,
+            delay: 0,
+            missed_by_capture: 0,
+            naks: 0,
+            asked_for: 0,
+            last_nak: None,
+            pending_nak: false,
+            not_ready: false,
+            rounds: 0,
+            rounds_acknowledged: 0,
+            rounds_reread: 0,
+            repeated: 0,
+            first_repeat: At::default(),
+            unanswered_rounds: 0,
+            last_sent: begin,
+            run: None,
+        }
+    }
+
+    /// When it began.
+    pub fn begin(&self) -> At {
+        self.begin
+    }
+
+    /// The PSN behind the newest packet that is to be recovered.
+    pub fn newest(&self) -> u32 {
+        self.newest
+    }
+
+    /// Whether NAKs asked for packets.
+    pub fn is_asked(&self) -> bool {
+        self.naks > 0
+    }
+
+    /// Whether what follows this packet goes out again too, so that its first copies do not count: the sender was asked for it, and has
+    /// sent newer ones.
+    pub fn goes_back(&self, number: u32) -> bool {
+        self.naks > 0 && psn::ahead(self.newest, number) > 1
+    }
+
+    /// Whether anything went out again, or a NAK asked for it.
+    pub fn is_under_way(&self) -> bool {
+        self.naks > 0 || self.rounds > 0 || self.run.is_some_and(|run| run.repeats > 0)
+    }
+
+    /// Packets before `newest` are missing: `count` of them.
+    pub fn jumped(&mut self, at: At, count: u32, newest: u32) {
+        self.gap.get_or_insert(at);
+        self.missing = self.missing.saturating_add(count);
+        self.end_run();
+        self.reach(newest);
+    }
+
+    /// The sender's newest packet ends before this PSN.
+    pub fn reach(&mut self, newest: u32) {
+        if psn::ahead(newest, self.newest) > 0 {
+            self.newest = newest;
+        }
+    }
+
+    /// The receiver had `count` of the missing packets.
+    pub fn capture_missed(&mut self, count: u32) {
+        self.missed_by_capture = self.missed_by_capture.saturating_add(count);
+    }
+
+    /// A NAK of a sequence error.
+    pub fn asked(&mut self, number: u32) {
+        self.end_run();
+        self.naks += 1;
+        self.asked_for += u32::from(self.last_nak != Some(number));
+        self.last_nak = Some(number);
+        self.pending_nak = true;
+        self.unanswered_rounds = 0;
+    }
+
+    /// The receiver was not ready: what goes out again was not lost.
+    pub fn not_ready(&mut self) {
+        self.end_run();
+        self.not_ready = true;
+        self.pending_nak = true;
+        self.unanswered_rounds = 0;
+    }
+
+    /// Anything came back from the receiver. Returns the silence that it ends.
+    pub fn answered(&mut self, at: At) -> Option<Unanswered> {
+        self.end_run();
+        let silence = self.silence(at, true);
+        self.unanswered_rounds = 0;
+        silence
+    }
+
+    fn silence(&self, to: At, answered: bool) -> Option<Unanswered> {
+        let found = Unanswered { from: self.begin, to, times: self.unanswered_rounds + 1, answered };
+        (self.unanswered_rounds >= SILENT_ROUNDS && found.lasted() >= SILENT_TIME).then_some(found)
+    }
+
+    /// A packet goes out that is before the newest.
+    pub fn sent(&mut self, sent: &Sent) {
+        if !sent.follows || self.run.is_none() {
+            self.end_run();
+            self.run = Some(Run {
+                begin: sent.at,
+                asked: core::mem::take(&mut self.pending_nak),
+                acknowledged: sent.acknowledged,
+                reread: sent.reread,
+                ..Run::default()
+            });
+        }
+        self.last_sent = sent.at;
+        let Some(run) = self.run.as_mut() else { return };
+        if sent.is_first {
+            run.firsts += 1;
+        } else {
+            if self.repeated == 0 && run.repeats == 0 {
+                self.first_repeat = sent.at;
+            }
+            run.repeats += 1;
+        }
+    }
+
+    fn end_run(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        if run.repeats == 0 && !run.asked && !self.not_ready {
+            self.overtaken += run.firsts;
+            let gap = self.gap.unwrap_or(run.begin);
+            self.delay = self.delay.max(run.begin.time.saturating_sub(gap.time));
+            return;
+        }
+        self.rounds += 1;
+        self.unanswered_rounds += u32::from(!run.asked);
+        self.rounds_acknowledged += u32::from(run.acknowledged && !run.asked);
+        self.rounds_reread += u32::from(run.reread && !run.asked);
+        self.repeated = self.repeated.saturating_add(run.firsts + run.repeats);
+        if self.first_repeat == At::default() {
+            self.first_repeat = run.begin;
+        }
+    }
+
+    /// The sender is back, or the capture is over (`over`). Tells the story what it was.
+    pub fn end(mut self, at: At, over: bool, story: &mut Story) {
+        self.end_run();
+        let first = self.gap.unwrap_or(if self.repeated > 0 { self.first_repeat } else { self.begin });
+        if over && let Some(silence) = self.silence(self.last_sent, false) {
+            story.unanswered(silence);
+        }
+        story.repeated.add(if self.repeated > 0 { self.first_repeat } else { first }, self.repeated.into());
+        story.naks += u64::from(self.naks);
+        story.overtaken.add(first, self.overtaken.into());
+        story.delay = story.delay.max(self.delay);
+        let lost = self.missing.saturating_sub(self.overtaken + self.missed_by_capture);
+        if self.rounds > 0 || self.naks > 0 {
+            story.recovered(self.begin, at);
+        }
+        if over && self.rounds == 0 && self.missing > 0 {
+            // what was missing never came: that is told where it is given up
+            return;
+        }
+        if lost > 0 {
+            story.lost_before.add(first, lost.into());
+        } else if self.overtaken > 0 || self.not_ready {
+            // what went out again was not lost
+        } else if self.asked_for > 0 {
+            story.lost_behind.add(first, self.asked_for.into());
+        } else if self.rounds > self.rounds_reread {
+            let needless = self.rounds_acknowledged.min(self.rounds);
+            story.needless.add(first, needless.into());
+            // one packet, however often it was tried
+            story.lost_behind.add(first, u64::from(self.rounds - self.rounds_reread > needless));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn at(frame: u64) -> At {
+        At { frame, time: frame as i64 * MS }
+    }
+
+    /// A packet that follows the one before, or not.
+    fn sent(frame: u64, follows: bool, is_first: bool) -> Sent {
+        Sent { at: at(frame), follows, is_first, acknowledged: false, reread: false }
+    }
+
+    fn end(recovery: Recovery, frame: u64) -> Story {
+        let mut story = Story::default();
+        recovery.end(at(frame), false, &mut story);
+        story
+    }
+
+    #[test]
+    fn one_packet_lost_is_one_however_many_go_out_again_behind_it() {
+        let mut r = Recovery::new(at(1), 10);
+        r.jumped(at(2), 1, 12);
+        r.asked(10);
+        r.sent(&sent(3, false, true));
+        (4..9).for_each(|f| r.sent(&sent(f, true, false)));
+        let story = end(r, 10);
+        assert_eq!((story.lost_before.count, story.lost_behind.count, story.repeated.count), (1, 0, 6));
+        assert_eq!((story.naks, story.overtaken.count, story.recovery), (1, 0, 9 * MS));
+    }
+
+    #[test]
+    fn what_was_seen_and_asked_for_was_lost_behind_the_capture() {
+        let mut r = Recovery::new(at(1), 10);
+        r.asked(7);
+        r.asked(7);
+        (3..6).for_each(|f| r.sent(&sent(f, f > 3, false)));
+        let story = end(r, 7);
+        assert_eq!((story.lost_before.count, story.lost_behind.count, story.repeated.count, story.naks), (0, 1, 3, 2));
+    }
+
+    #[test]
+    fn what_comes_alone_was_overtaken_however_late() {
+        let mut r = Recovery::new(at(1), 10);
+        r.jumped(at(2), 1, 12);
+        r.sent(&sent(700, false, true));
+        let story = end(r, 701);
+        assert_eq!((story.lost(), story.overtaken.count, story.delay, story.repeated.count), (0, 1, 698 * MS, 0));
+        assert_eq!(story.recoveries, 0, "nobody had to recover");
+    }
+
+    #[test]
+    fn what_was_overtaken_and_asked_for_is_repeated_but_was_not_lost() {
+        let mut r = Recovery::new(at(1), 10);
+        r.jumped(at(2), 1, 12);
+        r.sent(&sent(3, false, true));
+        r.asked(10);
+        (4..8).for_each(|f| r.sent(&sent(f, f > 4, false)));
+        let story = end(r, 8);
+        assert_eq!((story.lost(), story.overtaken.count, story.repeated.count, story.naks), (0, 1, 4, 1));
+    }
+
+    #[test]
+    fn the_same_packet_without_any_answer_is_a_silent_peer() {
+        let mut r = Recovery::new(at(0), 10);
+        for n in 1..7 {
+            r.sent(&sent(n * 500, false, false));
+        }
+        let mut story = Story::default();
+        let mut answered = r.clone();
+        assert!(answered.answered(at(3100)).is_some_and(|u| u.answered && u.times == 7));
+        r.end(at(9000), true, &mut story);
+        let silent = story.unanswered.unwrap();
+        assert_eq!((silent.answered, silent.times, silent.lasted()), (false, 7, 3000 * MS));
+        assert_eq!(story.lost(), 1, "one packet, however often it was tried");
+    }
+
+    #[test]
+    fn what_had_been_acknowledged_goes_out_again_needlessly() {
+        let mut r = Recovery::new(at(1), 10);
+        r.sent(&Sent { acknowledged: true, ..sent(500, false, false) });
+        let story = end(r, 501);
+        assert_eq!((story.needless.count, story.lost()), (1, 0));
+    }
+}

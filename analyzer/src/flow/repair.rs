@@ -1,0 +1,571 @@
+//! What TCP repairs in one direction: which segments went out again, and whether the receiver had them. RFC 2018 (SACK), RFC 2883
+//! (D-SACK), RFC 3522 (timestamps tell the copies apart), RFC 8985 (tail loss probes).
+//!
+//! ```text
+//!   the receiver acknowledges ──▶ before the copy went out, by D-SACK, or with the timestamp of the first copy ─▶ needless
+//!                             └─▶ else: the receiver did not have it ─▶ lost: before the capture if only the copy was seen, else behind
+//! ```
+
+use super::story::{Story, Unanswered};
+use crate::op::At;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+/// Segments sent again whose fate is open, at most.
+const OPEN_MAX: usize = 256;
+/// ns after the acknowledgment within which a D-SACK may still come.
+const SETTLED_AFTER: i64 = 1_000_000_000;
+/// Copies without anything from the receiver after which it is said to be silent.
+const SILENT_COPIES: u32 = 3;
+/// ns without anything from the receiver after which it is said to be silent.
+const SILENT_TIME: i64 = 1_000_000_000;
+/// ns by which a receiver delays an acknowledgment at least (Linux: 40 ms, Windows: 40 to 200 ms).
+const DELAYED_ACK: i64 = 20_000_000;
+/// The most that RFC 1122 allows.
+const DELAYED_ACK_MAX: i64 = 600_000_000;
+/// ns after a delayed acknowledgment within which a sender that waited for it sends, beside the way there and back.
+const PROMPTLY: i64 = 500_000;
+
+/// ns by which a segment must be behind its sender's clock to have been held up on the way.
+const HELD_UP: i64 = 15_000_000;
+/// ns of a timestamp's tick: all stacks in use count milliseconds. Where one does not, its clock is not read.
+const TICK: i64 = 1_000_000;
+/// ns that the clock of a sender is watched before it is trusted.
+const CLOCK_TRUSTED: i64 = 300_000_000;
+/// ns after which the least delay is measured anew, as clocks drift.
+const CLOCK_WINDOW: i64 = 10_000_000_000;
+
+/// The clock of a sender's timestamps against the capture's.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    first: (i64, u32),
+    /// The least delay of this window and of the one before, in ns, against the first segment.
+    least: [i64; 2],
+    window: i64,
+    /// The clock has been seen to run in milliseconds.
+    is_trusted: bool,
+}
+
+impl Clock {
+    /// By how much a segment is later than its timestamp says, against the fastest of late; `None` as long as the clock is not known.
+    fn delay(&mut self, at: i64, timestamp: u32) -> Option<i64> {
+        let took = at.saturating_sub(self.first.0);
+        let ticked = i64::from(timestamp.wrapping_sub(self.first.1) as i32) * TICK;
+        let delay = took.saturating_sub(ticked);
+        if at.saturating_sub(self.window) > CLOCK_WINDOW {
+            self.window = at;
+            self.least = [delay, self.least[0]];
+        }
+        self.least[0] = self.least[0].min(delay);
+        if !self.is_trusted {
+            let is_near = delay.abs() < took / 8 + HELD_UP;
+            self.is_trusted = took >= CLOCK_TRUSTED && is_near && ticked >= CLOCK_TRUSTED / 2;
+            if took >= CLOCK_TRUSTED && !is_near {
+                // it counts in other steps, or was not the first of this clock: begin again
+                *self = Self::new(at, timestamp);
+            }
+            return None;
+        }
+        Some(delay.saturating_sub(self.least[0].min(self.least[1])))
+    }
+
+    fn new(at: i64, timestamp: u32) -> Self {
+        Self { first: (at, timestamp), least: [0, 0], window: at, is_trusted: false }
+    }
+}
+
+/// A segment that went out again.
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    seq: u32,
+    end: u32,
+    at: At,
+    /// When the first copy went out, or its absence was noticed.
+    since: At,
+    /// The first copy was never seen.
+    is_filled: bool,
+    /// The receiver had said that just this is missing.
+    is_reported: bool,
+    timestamp: Option<u32>,
+    acked_at: Option<At>,
+}
+
+/// What a sender's segment was to the stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Was {
+    /// The next bytes.
+    #[default]
+    New,
+    /// Bytes behind some that are missing.
+    Early,
+    /// Bytes that were missing, so late that they were sent again; or too soon for that.
+    Filled {
+        /// Too soon.
+        is_late: bool,
+    },
+    /// Bytes that had come before.
+    Again,
+}
+
+/// A segment with data.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// When it was captured.
+    pub at: At,
+    /// Its first sequence number.
+    pub seq: u32,
+    /// The one behind its last.
+    pub end: u32,
+    /// TSval of its timestamps option.
+    pub timestamp: Option<u32>,
+    /// TSecr of it.
+    pub echo: Option<u32>,
+    /// What it was.
+    pub was: Was,
+}
+
+/// What a receiver acknowledges.
+#[derive(Clone, Copy, Debug)]
+pub struct Acknowledged<'a> {
+    /// When it was captured.
+    pub at: At,
+    /// The sequence number it expects next.
+    pub ack: u32,
+    /// Its SACK blocks.
+    pub sacks: &'a [(u32, u32)],
+    /// TSval of its timestamps option.
+    pub timestamp: Option<u32>,
+    /// TSecr of it.
+    pub echo: Option<u32>,
+    /// Whether the segment carries data itself.
+    pub has_data: bool,
+}
+
+/// A stretch that is over: what held the sender up, since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Recovery from loss.
+    Recovery {
+        /// When what was lost went out, or was noticed to be missing.
+        since: At,
+        /// When it was acknowledged.
+        until: At,
+    },
+    /// The way from the sender's TCP to the capture point.
+    HeldUp {
+        /// When the sender made the segment.
+        since: At,
+        /// When it came.
+        until: At,
+    },
+    /// Waiting for a delayed acknowledgment.
+    Nagle {
+        /// When the data before it went out.
+        since: At,
+        /// When the acknowledgment came.
+        until: At,
+    },
+    /// The receiver was silent.
+    Silence(Unanswered),
+}
+
+/// The repairs of one direction.
+#[derive(Clone, Debug, Default)]
+pub struct Repair {
+    again: VecDeque<Again>,
+    acked: Option<u32>,
+    /// The sender's newest segment with data.
+    newest: Option<(At, u32)>,
+    /// When bytes were first missing, and the timestamp of the segment that showed it.
+    gap: Option<(At, Option<u32>)>,
+    /// The receiver has used SACK: it would say so if it had something twice.
+    says_sack: bool,
+    /// The receiver said that something is missing at this sequence number.
+    hole: Option<u32>,
+    copies: u32,
+    silent_since: Option<At>,
+    /// A delayed acknowledgment of all that had been sent: when the data went out, when it came, its timestamp.
+    delayed: Option<(At, At, Option<u32>)>,
+    since_data: bool,
+    clock: Option<Clock>,
+    held_up_until: i64,
+}
+
+/// Whether `a` is behind `b` on the circle of sequence numbers.
+const fn before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+impl Repair {
+    /// The sender sends data. `way`: from the capture point to the sender and back, in ns.
+    pub fn sent(&mut self, sent: &Sent, way: i64, story: &mut Option<Box<Story>>) -> Option<Over> {
+        let Sent { at, end, timestamp, echo, was, .. } = *sent;
+        let mut over = None;
+        let delay =
+            timestamp.and_then(|timestamp| self.clock.get_or_insert_with(|| Clock::new(at.time, timestamp)).delay(at.time, timestamp));
+        if let Some(delay) = delay.filter(|delay| *delay >= HELD_UP)
+            && matches!(was, Was::New | Was::Early)
+        {
+            let story = story.get_or_insert_default();
+            story.held_up.add(at, 1);
+            // one wait, however many segments came out of it
+            let since = At { frame: at.frame, time: at.time.saturating_sub(delay) };
+            let begun = since.time.max(self.held_up_until);
+            story.held_up_time = story.held_up_time.saturating_add((at.time - begun).max(0));
+            self.held_up_until = at.time;
+            over = Some(Over::HeldUp { since, until: at });
+        }
+        match was {
+            Was::New => {
+                self.gap = None;
+                if let Some((since, until, clock)) = self.delayed.take()
+                    && over.is_none()
+                    && at.time.saturating_sub(until.time) <= PROMPTLY + way
+                    // what had left before the acknowledgment came does not answer its clock
+                    && echo.zip(clock).is_none_or(|(echo, clock)| !before(echo, clock))
+                {
+                    let story = story.get_or_insert_default();
+                    story.nagle.add(at, 1);
+                    story.nagle_time = story.nagle_time.saturating_add(until.time.saturating_sub(since.time));
+                    over = Some(Over::Nagle { since, until });
+                }
+            }
+            Was::Early => {
+                self.gap.get_or_insert((at, timestamp));
+            }
+            Was::Filled { is_late } => {
+                let gap = self.gap.unwrap_or((at, None));
+                // an earlier clock of the sender than the one of what overtook it: it was sent before
+                let is_older = gap.1.zip(timestamp).is_some_and(|(newer, this)| before(this, newer));
+                let story = story.get_or_insert_default();
+                if is_late || is_older {
+                    story.overtaken.add(at, 1);
+                    story.delay = story.delay.max(at.time.saturating_sub(gap.0.time));
+                } else {
+                    story.lost_before.add(at, 1);
+                    story.repeated.add(at, 1);
+                    self.open(Again { since: gap.0, is_filled: true, ..self.again_of(sent) }, story);
+                }
+            }
+            Was::Again => {
+                let story = story.get_or_insert_default();
+                story.repeated.add(at, 1);
+                self.copies += 1;
+                self.silent_since.get_or_insert(self.newest.map_or(at, |(newest, _)| newest));
+                if self.acked.is_some_and(|acked| !before(acked, end)) {
+                    story.needless.add(at, 1);
+                } else {
+                    self.open(self.again_of(sent), story);
+                }
+            }
+        }
+        if self.newest.is_none_or(|(_, newest)| before(newest, end)) {
+            self.newest = Some((at, end));
+        }
+        self.delayed = None;
+        self.since_data = true;
+        if !matches!(was, Was::Again) && self.copies == 0 {
+            self.silent_since = None;
+        }
+        over
+    }
+
+    fn again_of(&self, sent: &Sent) -> Again {
+        let since = self.newest.map_or(sent.at, |(at, _)| at);
+        let is_reported = self.hole == Some(sent.seq);
+        let Sent { at, seq, end, timestamp, .. } = *sent;
+        Again { seq, end, at, since, is_filled: false, is_reported, timestamp, acked_at: None }
+    }
+
+    fn open(&mut self, again: Again, story: &mut Story) {
+        // the same once more: it is one loss, tried again
+        if self.again.iter().any(|known| known.seq == again.seq && known.end == again.end && known.acked_at.is_none()) {
+            return;
+        }
+        if self.again.len() >= OPEN_MAX
+            && let Some(oldest) = self.again.pop_front()
+        {
+            self.settle(&oldest, story);
+        }
+        self.again.push_back(again);
+    }
+
+    /// The receiver acknowledges. Tells what is over.
+    pub fn acknowledged(&mut self, said: &Acknowledged<'_>, story: &mut Option<Box<Story>>, tell: &mut impl FnMut(Over)) {
+        let Acknowledged { at, ack, sacks, timestamp, echo, has_data } = *said;
+        if self.copies >= SILENT_COPIES
+            && let Some(from) = self.silent_since
+        {
+            let found = Unanswered { from, to: at, times: self.copies + 1, answered: true };
+            if found.lasted() >= SILENT_TIME {
+                story.get_or_insert_default().unanswered(found);
+                tell(Over::Silence(found));
+            }
+        }
+        self.copies = 0;
+        self.silent_since = None;
+        if self.acked.is_none_or(|acked| before(acked, ack)) {
+            self.acked = Some(ack);
+            self.hole = None;
+        }
+        self.delayed_acknowledgment(at, ack, timestamp, has_data);
+        if !sacks.is_empty() {
+            self.selective(ack, sacks, story);
+        }
+        if self.again.is_empty() {
+            return;
+        }
+        for again in self.again.iter_mut().filter(|again| again.acked_at.is_none() && !before(ack, again.end)) {
+            again.acked_at = Some(at);
+            // the echo of an earlier clock than the copy's: it answers the first one
+            let is_first = again.timestamp.zip(echo).is_some_and(|(sent, echo)| before(echo, sent));
+            if again.is_filled {
+                story.get_or_insert_default().recovered(again.since, at);
+                tell(Over::Recovery { since: again.since, until: at });
+            } else if is_first && !again.is_reported {
+                story.get_or_insert_default().needless.add(again.at, 1);
+                again.end = again.seq;
+            } else if again.is_reported || self.says_sack {
+                tell(Over::Recovery { since: again.since, until: at });
+            }
+        }
+        self.again.retain(|again| again.end != again.seq);
+        while let Some(first) = self.again.front().copied() {
+            if first.acked_at.is_none_or(|acked| at.time.saturating_sub(acked.time) < SETTLED_AFTER) {
+                break;
+            }
+            self.again.pop_front();
+            self.settle(&first, story.get_or_insert_default());
+        }
+    }
+
+    /// What became of a segment, now that no D-SACK came for it.
+    fn settle(&self, again: &Again, story: &mut Story) {
+        if again.is_filled {
+            return;
+        }
+        let Some(acked) = again.acked_at else { return };
+        if again.is_reported || self.says_sack {
+            story.lost_behind.add(again.at, 1);
+            story.recovered(again.since, acked);
+        }
+    }
+
+    /// SACK blocks: the first may say what came twice (RFC 2883 4), the others what is there behind a hole.
+    fn selective(&mut self, ack: u32, sacks: &[(u32, u32)], story: &mut Option<Box<Story>>) {
+        self.says_sack = true;
+        let (left, right) = sacks[0];
+        let inside_second = sacks.get(1).is_some_and(|(l, r)| !before(left, *l) && !before(*r, right));
+        let is_twice = before(left, ack) || inside_second;
+        if !is_twice || sacks.len() > 1 {
+            self.hole = Some(ack);
+        }
+        if !is_twice {
+            return;
+        }
+        let story = story.get_or_insert_default();
+        self.again.retain(|again| {
+            let had = before(again.seq, right) && before(left, again.end);
+            if had {
+                if again.is_filled {
+                    story.lost_before.retract();
+                }
+                story.needless.add(again.at, 1);
+            }
+            !had
+        });
+    }
+
+    /// An acknowledgment alone, of all there is, long after it: what was sent since waits for nothing else.
+    fn delayed_acknowledgment(&mut self, at: At, ack: u32, clock: Option<u32>, has_data: bool) {
+        self.delayed = None;
+        let since_data = core::mem::take(&mut self.since_data);
+        if let Some((newest, end)) = self.newest
+            && since_data
+            && !has_data
+            && ack == end
+            && (DELAYED_ACK..DELAYED_ACK_MAX).contains(&at.time.saturating_sub(newest.time))
+        {
+            self.delayed = Some((newest, at, clock));
+        }
+    }
+
+    /// No more segments come; the last of either end was at `last`.
+    pub fn finish(&mut self, last: At, story: &mut Option<Box<Story>>) {
+        for again in core::mem::take(&mut self.again) {
+            self.settle(&again, story.get_or_insert_default());
+        }
+        if self.copies >= SILENT_COPIES
+            && let Some(from) = self.silent_since
+        {
+            let found = Unanswered { from, to: last, times: self.copies + 1, answered: false };
+            if found.lasted() >= SILENT_TIME {
+                story.get_or_insert_default().unanswered(found);
+            }
+        }
+    }
+
+    /// Bytes of memory besides its own size.
+    pub fn memory(&self) -> usize {
+        self.again.capacity() * size_of::<Again>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const MS: i64 = 1_000_000;
+
+    /// A direction, and what is told of it.
+    #[derive(Default)]
+    struct Tap {
+        repair: Repair,
+        story: Option<Box<Story>>,
+        over: Vec<Over>,
+        frame: u64,
+    }
+
+    impl Tap {
+        fn at(&mut self, ms: i64) -> At {
+            self.frame += 1;
+            At { frame: self.frame, time: ms * MS }
+        }
+
+        fn send(&mut self, ms: i64, seq: u32, was: Was) -> &mut Self {
+            let sent = Sent { at: self.at(ms), seq, end: seq + 100, timestamp: Some(ms as u32), echo: None, was };
+            self.over.extend(self.repair.sent(&sent, 0, &mut self.story));
+            self
+        }
+
+        fn ack(&mut self, ms: i64, ack: u32, sacks: &[(u32, u32)], echo: u32) -> &mut Self {
+            let said = Acknowledged { at: self.at(ms), ack, sacks, timestamp: None, echo: Some(echo), has_data: false };
+            let over = &mut self.over;
+            self.repair.acknowledged(&said, &mut self.story, &mut |o| over.push(o));
+            self
+        }
+
+        /// Lost before, lost behind, needless, overtaken.
+        fn counts(&mut self, ms: i64) -> [u64; 4] {
+            let last = self.at(ms);
+            self.repair.finish(last, &mut self.story);
+            let story = self.story.clone().unwrap_or_default();
+            [story.lost_before.count, story.lost_behind.count, story.needless.count, story.overtaken.count]
+        }
+    }
+
+    #[test]
+    fn what_a_d_sack_answers_was_not_lost() {
+        let mut tap = Tap::default();
+        tap.send(0, 100, Was::New).send(10, 100, Was::Again).ack(11, 200, &[], 0).ack(12, 200, &[(100, 200)], 0);
+        assert_eq!(tap.counts(20), [0, 0, 1, 0]);
+        assert_eq!(tap.over, [], "nothing was held up");
+    }
+
+    #[test]
+    fn what_was_acknowledged_before_it_went_out_again_was_not_lost() {
+        let mut tap = Tap::default();
+        tap.send(0, 100, Was::New).ack(1, 200, &[], 0).send(10, 100, Was::Again);
+        assert_eq!(tap.counts(20), [0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn what_the_receiver_reports_missing_was_lost_behind_the_capture() {
+        let mut tap = Tap::default();
+        tap.send(0, 100, Was::New).send(1, 200, Was::New).ack(2, 100, &[(200, 300)], 0);
+        tap.send(3, 100, Was::Again).ack(5, 300, &[], 3);
+        assert_eq!(tap.counts(20), [0, 1, 0, 0]);
+        assert!(matches!(tap.over[..], [Over::Recovery { .. }]), "{:?}", tap.over);
+    }
+
+    #[test]
+    fn a_hole_that_a_copy_fills_was_lost_before_the_capture() {
+        let mut tap = Tap::default();
+        tap.send(0, 100, Was::New).send(1, 300, Was::Early).ack(2, 200, &[(300, 400)], 1);
+        tap.send(9, 200, Was::Filled { is_late: false }).ack(10, 400, &[], 9);
+        assert_eq!(tap.counts(20), [1, 0, 0, 0]);
+        assert_eq!(tap.over, [Over::Recovery { since: At { frame: 2, time: MS }, until: At { frame: 5, time: 10 * MS } }]);
+    }
+
+    #[test]
+    fn an_older_clock_tells_what_was_overtaken() {
+        let mut tap = Tap::default();
+        tap.send(5, 100, Was::New).send(7, 300, Was::Early);
+        let sent = Sent { at: tap.at(30), seq: 200, end: 300, timestamp: Some(6), echo: None, was: Was::Filled { is_late: false } };
+        tap.repair.sent(&sent, 0, &mut tap.story);
+        assert_eq!(tap.counts(40), [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn the_echo_of_the_first_copy_says_that_the_second_was_not_needed() {
+        let mut tap = Tap::default();
+        tap.send(0, 100, Was::New).send(200, 100, Was::Again).ack(201, 200, &[], 0);
+        assert_eq!(tap.counts(300), [0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn without_sack_and_without_a_report_nothing_is_said_to_be_lost() {
+        let mut tap = Tap::default();
+        tap.send(0, 100, Was::New).send(200, 100, Was::Again).ack(201, 200, &[], 200);
+        assert_eq!(tap.counts(300), [0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_receiver_that_is_silent_is_told_with_how_often_it_was_tried() {
+        let mut tap = Tap::default();
+        tap.send(0, 100, Was::New);
+        [200, 600, 1400, 3000].into_iter().for_each(|ms| {
+            tap.send(ms, 100, Was::Again);
+        });
+        tap.ack(25_000, 200, &[], 3000);
+        let silence = tap.story.as_ref().unwrap().unanswered.unwrap();
+        assert_eq!((silence.times, silence.answered, silence.lasted()), (5, true, 25_000 * MS));
+    }
+
+    #[test]
+    fn data_that_leaves_right_after_a_delayed_acknowledgment_waited_for_it() {
+        let mut tap = Tap::default();
+        for n in 0..3 {
+            tap.send(n * 100, 100 + 200 * n as u32, Was::New).ack(n * 100 + 42, 200 + 200 * n as u32, &[], 0);
+            tap.send(n * 100 + 42, 200 + 200 * n as u32, Was::New).ack(n * 100 + 43, 300 + 200 * n as u32, &[], 0);
+        }
+        let story = tap.story.clone().unwrap();
+        assert_eq!((story.nagle.count, story.nagle_time), (3, 3 * 42 * MS));
+        // a sender that takes its time after it did not wait for it
+        let mut tap = Tap::default();
+        tap.send(0, 100, Was::New).ack(42, 200, &[], 0).send(60, 200, Was::New);
+        assert!(tap.story.is_none());
+    }
+
+    #[test]
+    fn a_segment_far_behind_its_own_clock_was_held_up_and_did_not_wait_for_an_acknowledgment() {
+        let mut tap = Tap::default();
+        for n in 0..10u32 {
+            let ms = i64::from(n) * 100;
+            tap.send(ms, 100 + 200 * n, Was::New);
+            // made in the same millisecond; it passes when the peer has acknowledged the one before
+            tap.ack(ms + 42, 200 + 200 * n, &[], 0);
+            let at = tap.at(ms + 42);
+            let sent = Sent { at, seq: 200 + 200 * n, end: 300 + 200 * n, timestamp: Some(ms as u32), echo: Some(0), was: Was::New };
+            tap.over.extend(tap.repair.sent(&sent, 0, &mut tap.story));
+        }
+        let story = tap.story.clone().unwrap();
+        assert!(story.held_up.count >= 6 && story.held_up_time >= 6 * 42 * MS, "{story:?}");
+        assert!(tap.over.iter().all(|over| matches!(over, Over::Nagle { .. } | Over::HeldUp { .. })));
+        // one whose clock runs on did wait
+        assert!(story.nagle.count <= 4, "{story:?}");
+    }
+
+    #[test]
+    fn a_clock_of_other_steps_says_nothing() {
+        let mut tap = Tap::default();
+        for n in 0..100u32 {
+            // steps of 10 ms
+            let sent =
+                Sent { at: tap.at(i64::from(n) * 50), seq: n * 100, end: n * 100 + 100, timestamp: Some(n * 5), echo: None, was: Was::New };
+            assert_eq!(tap.repair.sent(&sent, 0, &mut tap.story), None);
+        }
+        assert!(tap.story.is_none());
+    }
+}

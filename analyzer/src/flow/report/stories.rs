@@ -1,0 +1,253 @@
+//! What became of the packets of a connection, told once when it ends or when somebody asks: loss, damage, reordering, silence. One
+//! finding a rule, both directions in it.
+
+use super::Many;
+use crate::connection::Connection;
+use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
+use crate::flow::story::{Story, Tally};
+use crate::op::{At, End};
+use crate::smbd::link::Milliseconds;
+use alloc::string::String;
+use core::fmt::{self, Write};
+
+/// What a flow knows when it is asked for its stories.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told<'f> {
+    /// By sender.
+    pub stories: [Option<&'f Story>; 2],
+    /// By sender: packets whose checksum is right.
+    pub good: [u32; 2],
+    /// Whether it is TCP: segments instead of packets.
+    pub is_tcp: bool,
+}
+
+/// ns that delays must cost altogether to be more than a note.
+const WORTH_A_WARNING: i64 = 100_000_000;
+
+/// The rules that the two carriers have for the same story.
+struct Rules {
+    unit: &'static str,
+    lost: Rule,
+    overtaken: Rule,
+    needless: Rule,
+    damaged: Rule,
+}
+
+const RC: Rules =
+    Rules { unit: "packet", lost: Rule::RcRetransmit, overtaken: Rule::RcReorder, needless: Rule::RcSpurious, damaged: Rule::RcIcrc };
+const TCP: Rules =
+    Rules { unit: "segment", lost: Rule::TcpLoss, overtaken: Rule::TcpReorder, needless: Rule::TcpSpurious, damaged: Rule::TcpChecksum };
+
+/// From whom to whom.
+struct Way<'c>(&'c Connection, End);
+
+impl fmt::Display for Way<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(connection, by) = self;
+        match connection.client {
+            Some(client) if client == *by => f.write_str("from the client to the server"),
+            Some(_) => f.write_str("from the server to the client"),
+            None => {
+                f.write_str("from ")?;
+                crate::report::show_address(&connection.peers[by.index()].address, f)?;
+                f.write_str(" to ")?;
+                crate::report::show_address(&connection.peers[by.peer().index()].address, f)
+            }
+        }
+    }
+}
+
+fn was(n: u64) -> &'static str {
+    if n == 1 { "was" } else { "were" }
+}
+
+/// One finding of a rule, made of what both directions say.
+struct Both<'c> {
+    connection: &'c Connection,
+    text: String,
+    tally: Tally,
+    count: u64,
+}
+
+impl<'c> Both<'c> {
+    fn new(connection: &'c Connection) -> Self {
+        Self { connection, text: String::new(), tally: Tally::default(), count: 0 }
+    }
+
+    /// Adds a clause about something that happened; both tallies are of the same event.
+    fn say(&mut self, tally: &Tally, text: fmt::Arguments<'_>) {
+        if !tally.any() {
+            return;
+        }
+        if !self.text.is_empty() {
+            self.text.push_str("; ");
+        }
+        // writing to a String cannot fail
+        let _ = self.text.write_fmt(text);
+        self.place(tally);
+        self.count += tally.count;
+    }
+
+    fn place(&mut self, tally: &Tally) {
+        if tally.any() && (self.tally.frames.is_empty() || tally.first < self.tally.first) {
+            self.tally.first = tally.first;
+        }
+        self.tally.last = self.tally.last.max(tally.last);
+        tally.frames.iter().for_each(|frame| self.tally.frames.push(*frame));
+    }
+
+    fn finish(self, rule: Rule, by: Blame, certainty: Certainty, tell: &mut impl FnMut(Finding)) {
+        if self.count == 0 {
+            return;
+        }
+        let At { frame, time } = self.tally.first;
+        let site = Site { connection: Some(self.connection.id), frame, time_ns: time };
+        let mut finding = Finding::new(rule, by, site, certainty, self.text);
+        finding.count = self.count.max(self.tally.frames.len() as u64);
+        finding.last_time_ns = self.tally.last.time.max(time);
+        finding.frames = self.tally.frames;
+        tell(finding);
+    }
+}
+
+/// Tells the findings of a connection's stories.
+pub fn told(connection: &Connection, flow: &Told<'_>, tell: &mut impl FnMut(Finding)) {
+    let rules = if flow.is_tcp { &TCP } else { &RC };
+    let stories = || End::BOTH.into_iter().filter_map(|by| Some((by, flow.stories[by.index()]?)));
+    lost(connection, stories(), rules, tell);
+    overtaken(connection, stories(), rules, tell);
+    needless(connection, stories(), rules, tell);
+    damaged(connection, flow, stories(), rules, tell);
+    for (by, story) in stories() {
+        silent(connection, by, story, rules, tell);
+        nagle(connection, by, story, tell);
+        held_up(connection, by, story, tell);
+    }
+}
+
+fn lost<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Story)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+    let mut told = Both::new(connection);
+    for (by, story) in stories {
+        let (before, behind) = (story.lost_before.count, story.lost_behind.count);
+        let mut both = if before == 0 { story.lost_behind.clone() } else { story.lost_before.clone() };
+        if before > 0 {
+            both.add(story.lost_behind.first, behind);
+        }
+        let (count, were, way) = (Many(before + behind, rules.unit), was(before + behind), Way(connection, by));
+        let place = match (before, behind) {
+            (_, 0) => "before the capture point",
+            (0, _) => "behind the capture point",
+            _ => "on both sides of the capture point",
+        };
+        let again = Many(story.repeated.count.saturating_sub(story.needless.count), rules.unit);
+        let took = Milliseconds(story.recovery);
+        told.say(&both, format_args!("{count} {way} {were} lost {place}, {again} sent again, {took} of recovery"));
+    }
+    told.finish(rules.lost, Blame::Network, Certainty::IfNothingWasMissed, tell);
+}
+
+fn overtaken<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Story)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+    let mut told = Both::new(connection);
+    for (by, story) in stories {
+        let late = story.overtaken.count;
+        let (count, were, way) = (Many(late, rules.unit), was(late), Way(connection, by));
+        let delay = Milliseconds(story.delay);
+        if story.naks > 0 && story.lost() == 0 {
+            let (naks, again) = (Many(story.naks, "NAK"), Many(story.repeated.count, rules.unit));
+            told.say(
+                &story.overtaken,
+                format_args!(
+                    "{count} {way} {were} overtaken, by {delay} at most; the receiver answered with {naks}, and {again} went out again \
+                     that had not been lost"
+                ),
+            );
+        } else {
+            told.say(&story.overtaken, format_args!("{count} {way} {were} overtaken, by {delay} at most"));
+        }
+    }
+    told.finish(rules.overtaken, Blame::Network, Certainty::IfNothingWasMissed, tell);
+}
+
+fn needless<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Story)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+    for (by, story) in stories {
+        let mut told = Both::new(connection);
+        let count = Many(story.needless.count, rules.unit);
+        told.say(&story.needless, format_args!("sent {count} again that its peer had: nothing was lost"));
+        told.finish(rules.needless, blame(connection, by), Certainty::IfNothingWasMissed, tell);
+    }
+}
+
+fn damaged<'s>(
+    connection: &Connection,
+    flow: &Told<'_>,
+    stories: impl Iterator<Item = (End, &'s Story)>,
+    rules: &Rules,
+    tell: &mut impl FnMut(Finding),
+) {
+    let mut told = Both::new(connection);
+    let mut all = 0;
+    for (by, story) in stories {
+        let bad = story.damaged.count;
+        all += bad;
+        let (count, were, way) = (Many(bad + u64::from(flow.good[by.index()]), rules.unit), was(bad), Way(connection, by));
+        told.say(&story.damaged, format_args!("{bad} of {count} {way} {were} damaged before the capture point; the receiver dropped them"));
+    }
+    told.finish(rules.damaged, Blame::Network, Certainty::Certain, tell);
+    // what is wrong and was taken all the same
+    let unfinished = connection.health.icrc_bad.saturating_sub(all);
+    if let (false, 1.., Some(first)) = (flow.is_tcp, unfinished, connection.icrc_first_bad) {
+        let site = Site { connection: Some(connection.id), frame: first.frame, time_ns: first.time };
+        let count = Many(unfinished, rules.unit);
+        let text = alloc::format!("the invariant CRC of {count} is not right: captured before the adapter wrote it, or changed on the way");
+        tell(Finding::new(rules.damaged, Blame::Capture, site, Certainty::Guess, text).with_severity(Severity::Note));
+    }
+}
+
+fn silent(connection: &Connection, by: End, story: &Story, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+    let Some(found) = story.unanswered else { return };
+    let site = Site { connection: Some(connection.id), frame: found.from.frame, time_ns: found.from.time };
+    let (times, unit, lasted) = (found.times, rules.unit, Milliseconds(found.lasted()));
+    let (first, last) = (found.from.frame, found.to.frame);
+    let (severity, how) = if found.answered { (Severity::Warn, "then it answered") } else { (Severity::Error, "and never answered") };
+    let text = alloc::format!(
+        "sent nothing, not even an acknowledgment, for {lasted} (frames {first} to {last}), while its peer sent the same {unit} {times} times; {how}"
+    );
+    let mut finding = Finding::new(Rule::PeerSilent, blame(connection, by.peer()), site, Certainty::IfNothingWasMissed, text);
+    finding = finding.with_severity(severity);
+    finding.last_time_ns = found.to.time;
+    tell(finding);
+}
+
+fn nagle(connection: &Connection, by: End, story: &Story, tell: &mut impl FnMut(Finding)) {
+    if story.nagle.count < 2 {
+        // once may be chance
+        return;
+    }
+    let mut told = Both::new(connection);
+    let (times, took) = (Many(story.nagle.count, "time"), Milliseconds(story.nagle_time));
+    told.say(
+        &story.nagle,
+        format_args!("held data back until its peer's delayed acknowledgment came, {times}, {took} in all: TCP_NODELAY is not set on it"),
+    );
+    told.finish(Rule::TcpNagle, blame(connection, by), Certainty::IfNothingWasMissed, tell);
+}
+
+fn held_up(connection: &Connection, by: End, story: &Story, tell: &mut impl FnMut(Finding)) {
+    let mut told = Both::new(connection);
+    let (count, way, took) = (Many(story.held_up.count, "segment"), Way(connection, by), Milliseconds(story.held_up_time));
+    told.say(
+        &story.held_up,
+        format_args!("{count} {way} passed the capture point long after the sender's own timestamps, {took} in all: held up before it"),
+    );
+    // what cost next to nothing is not worth a warning
+    let severity = if story.held_up_time >= WORTH_A_WARNING { Severity::Warn } else { Severity::Note };
+    told.finish(Rule::TcpHeld, Blame::Network, Certainty::IfNothingWasMissed, &mut |finding| tell(finding.with_severity(severity)));
+}
+
+fn blame(connection: &Connection, end: End) -> Blame {
+    match connection.client {
+        Some(client) if client == end => Blame::Client,
+        Some(_) => Blame::Server,
+        None => Blame::Unknown,
+    }
+}
