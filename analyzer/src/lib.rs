@@ -8,6 +8,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod connection;
+pub mod credits;
 pub mod env;
 pub mod exchange;
 pub mod finding;

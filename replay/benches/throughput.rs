@@ -160,12 +160,7 @@ fn client(crc: bool) -> Client {
 }
 
 fn peer(config: Config) -> SocketAddr {
-    let share = Arc::new(Share {
-        name: "share".into(),
-        storage: Storage::memory([("big".to_owned(), vec![5; 16 << 20])]),
-        writable: true,
-        users: Users::Guests,
-    });
+    let share = Arc::new(Share::new("share", Storage::memory([("big".to_owned(), vec![5; 16 << 20])]), true, Users::Guests));
     let mut listener = config.transport.listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.address();
     std::thread::spawn(move || {

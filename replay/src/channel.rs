@@ -96,6 +96,8 @@ pub struct Lane {
     initiator: bool,
     config: smbd::Config,
     events: VecDeque<Event>,
+    /// Bytes of messages in `events`.
+    unread: usize,
     raw: bool,
     /// SMB Direct gave up, and its last words are still to go.
     failing: Option<End>,
@@ -106,7 +108,18 @@ pub struct Lane {
 impl Lane {
     /// One end of a new connection; `initiator` where we connected.
     pub fn new(config: smbd::Config, transport: Box<dyn Transport>, initiator: bool) -> Self {
-        Self { transport, smbd: None, initiator, config, events: VecDeque::new(), raw: false, failing: None, over: false, end: None }
+        Self {
+            transport,
+            smbd: None,
+            initiator,
+            config,
+            events: VecDeque::new(),
+            unread: 0,
+            raw: false,
+            failing: None,
+            over: false,
+            end: None,
+        }
     }
 
     /// One that leaves SMB Direct to its user: Sends come as [`Event::Raw`] and go with [`Lane::send_raw`].
@@ -179,7 +192,11 @@ impl Lane {
 
     /// What happened next.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if let Some(Event::Message { bytes, .. }) = &event {
+            self.unread -= bytes.len();
+        }
+        event
     }
 
     fn has_events(&self) -> bool {
@@ -287,7 +304,10 @@ impl Lane {
         while let Some(event) = smbd.poll_event() {
             match event {
                 smbd::Event::Established => self.events.push_back(Event::Established),
-                smbd::Event::Message(bytes) => self.events.push_back(Event::Message { bytes, invalidated }),
+                smbd::Event::Message(bytes) => {
+                    self.unread += bytes.len();
+                    self.events.push_back(Event::Message { bytes, invalidated });
+                }
                 smbd::Event::Failed(why) => failed = Some(why),
             }
         }
@@ -305,6 +325,9 @@ impl Lane {
     }
 }
 
+/// Messages that may wait to be read while a channel drains, and their bytes: credits of SMB2 keep honest peers far below.
+const UNREAD_EVENTS_MAX: usize = 4096;
+const UNREAD_MAX: usize = 64 << 20;
 /// Rounds of reading and writing when the time is up: what is there already is taken.
 const OVERTIME_MAX: u32 = 64;
 
@@ -455,7 +478,7 @@ impl Channel {
         let mut least = self.unsent();
         let mut until = Instant::now() + patience;
         while self.unsent() >= bytes {
-            if self.lane.end().is_some() {
+            if self.lane.end().is_some() || self.lane.unread > UNREAD_MAX || self.lane.events.len() > UNREAD_EVENTS_MAX {
                 return Ok(false);
             }
             let moved = self.round()?;

@@ -59,8 +59,7 @@ pub fn fuzz_iwarp_receiver(data: &[u8]) {
 pub fn fuzz_peer(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
     let files = [("a".to_owned(), vec![7; 5000])];
-    let share =
-        Arc::new(server::Share { name: "share".into(), storage: Storage::memory(files), writable: true, users: server::Users::Guests });
+    let share = Arc::new(server::Share::new("share", Storage::memory(files), true, server::Users::Guests));
     let Ok(mut server) = server::Connection::new(share) else { return };
     let config = iwarp::Config { crc: false, ..iwarp::Config::default() };
     let mut lane = Lane::new(crate::smbd::Config::default(), Box::new(Carrier::new(Connection::responder(0, config))), false);
@@ -77,6 +76,7 @@ pub fn fuzz_peer(data: &[u8]) {
     let mut bytes = Vec::new();
     request.emit(&mut bytes);
     let mut msn = 1;
+    let mut message_id = 0;
     deliver(&mut lane, &mut msn, &bytes);
     while let Some((length, more)) = rest.split_first_chunk::<2>() {
         let (message, more) = more.split_at(usize::from(u16::from_le_bytes(*length)).min(more.len()));
@@ -86,7 +86,11 @@ pub fn fuzz_peer(data: &[u8]) {
             DataTransfer { credits_granted: 255, ..data_header(message.len() as u32, 0) }.emit(&mut bytes);
             bytes.resize(24, 0);
         }
+        let start = bytes.len();
         bytes.extend_from_slice(message);
+        if first & 1 == 0 {
+            message_id = numbered(&mut bytes[start..], message_id);
+        }
         deliver(&mut lane, &mut msn, &bytes);
         while let Some(event) = lane.poll_event() {
             match event {
@@ -100,6 +104,20 @@ pub fn fuzz_peer(data: &[u8]) {
             return;
         }
     }
+}
+
+/// Gives the requests of a message MessageIds from `next` on, so that a server with a ledger looks further; the next one.
+fn numbered(message: &mut [u8], mut next: u64) -> u64 {
+    let mut rest = message;
+    while rest.len() >= 64 && rest.starts_with(b"\xfeSMB") {
+        rest[24..32].copy_from_slice(&next.to_le_bytes());
+        next += u64::from(u16::from_le_bytes([rest[6], rest[7]]).max(1));
+        match u32::from_le_bytes([rest[20], rest[21], rest[22], rest[23]]) as usize {
+            0 => break,
+            at => rest = rest.get_mut(at..).unwrap_or_default(),
+        }
+    }
+    next
 }
 
 /// One Send of the peer, of any length.

@@ -21,12 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FILE: &[u8] = &[0x77; 100_000];
 
 fn peer(fault: &'static Fault) -> SocketAddr {
-    let share = Arc::new(Share {
-        name: "share".into(),
-        storage: Storage::memory([("file".to_owned(), FILE.to_vec())]),
-        writable: true,
-        users: Users::Guests,
-    });
+    let share = Arc::new(Share::new("share", Storage::memory([("file".to_owned(), FILE.to_vec())]), true, Users::Guests));
     let config = Config::default();
     let mut listener = config.transport.listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.address();

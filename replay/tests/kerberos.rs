@@ -182,12 +182,7 @@ impl Talk {
 
 fn peer(keytab: Keytab) -> SocketAddr {
     let content = (0..3_000_000u32).map(|n| n as u8).collect();
-    tap::serving(Share {
-        name: "share".into(),
-        storage: Storage::memory([("big.bin".to_owned(), content)]),
-        writable: true,
-        users: Users::Kerberos(keytab),
-    })
+    tap::serving(Share::new("share", Storage::memory([("big.bin".to_owned(), content)]), true, Users::Kerberos(keytab)))
 }
 
 fn client(address: SocketAddr, options: Options, keep: &Path) -> Client {

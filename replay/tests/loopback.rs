@@ -28,12 +28,12 @@ fn big() -> Vec<u8> {
 }
 
 fn peer(password: Option<&str>, config: Config) -> SocketAddr {
-    let share = Share {
-        name: "share".into(),
-        storage: Storage::memory([("big.bin".to_owned(), big()), ("hello.txt".to_owned(), b"hello\n".to_vec())]),
-        writable: true,
-        users: password.map_or(Users::Guests, |password| Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash(password))),
-    };
+    let share = Share::new(
+        "share",
+        Storage::memory([("big.bin".to_owned(), big()), ("hello.txt".to_owned(), b"hello\n".to_vec())]),
+        true,
+        password.map_or(Users::Guests, |password| Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash(password))),
+    );
     serving_over(share, &config, "127.0.0.1")
 }
 

@@ -35,7 +35,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
 }
 
 fn shared(writable: bool, files: Vec<(String, Vec<u8>)>) -> SocketAddr {
-    serving(Share { name: "share".into(), storage: Storage::memory(files), writable, users: Users::Guests })
+    serving(Share::new("share", Storage::memory(files), writable, Users::Guests))
 }
 
 /// A folder with the same files, shared to be written to.
@@ -45,7 +45,7 @@ fn folder() -> (tempfile::TempDir, SocketAddr) {
         std::fs::write(folder.path().join(name), bytes).unwrap();
     }
     let storage = Storage::folder(folder.path()).unwrap();
-    (folder, serving(Share { name: "share".into(), storage, writable: true, users: Users::Guests }))
+    (folder, serving(Share::new("share", storage, true, Users::Guests)))
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn names_ends_and_deletions_come_out_as_recorded() {
 fn the_built_in_peer_passes_the_quick_cases_of_the_probe() {
     // a user has keys, which the cases of encryption and signing need
     let users = Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret"));
-    let address = serving(Share { name: "share".into(), storage: Storage::memory(files()), writable: true, users });
+    let address = serving(Share::new("share", Storage::memory(files()), true, users));
     let target = Target { writes: true, who: Credentials::new("user", "secret"), ..Target::new(address) };
     let mut bad = Vec::new();
     let begun = std::time::Instant::now();

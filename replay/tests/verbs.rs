@@ -38,12 +38,12 @@ fn config() -> Option<Config> {
 
 /// A peer that serves until the test ends.
 fn peer(config: &Config, host: &str) -> SocketAddr {
-    let share = Share {
-        name: "share".into(),
-        storage: Storage::memory([("big.bin".to_owned(), big())]),
-        writable: true,
-        users: Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret")),
-    };
+    let share = Share::new(
+        "share",
+        Storage::memory([("big.bin".to_owned(), big())]),
+        true,
+        Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret")),
+    );
     serving_over(share, config, host)
 }
 
@@ -91,12 +91,12 @@ fn what_is_kept_of_a_card_is_clean_and_the_same_at_both_ends() {
         let address = listener.address();
         let served = Config { wire: Some(kept(&theirs)), ..config.clone() };
         let server = std::thread::spawn(move || {
-            let share = Share {
-                name: "share".into(),
-                storage: Storage::memory([("big.bin".to_owned(), big())]),
-                writable: true,
-                users: Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret")),
-            };
+            let share = Share::new(
+                "share",
+                Storage::memory([("big.bin".to_owned(), big())]),
+                true,
+                Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret")),
+            );
             serve(listener.next(WITHIN).unwrap().unwrap(), Arc::new(share), &served).unwrap();
         });
         let config = Config { wire: Some(kept(&ours)), ..config.clone() };
@@ -204,12 +204,7 @@ fn faults_above_the_transport_work_over_a_card() {
         ("not-smb2", "is no SMB2 message"),
         ("too-much", "more was written than was asked for"),
     ];
-    let share = Arc::new(Share {
-        name: "share".into(),
-        storage: Storage::memory([("big.bin".to_owned(), big())]),
-        writable: true,
-        users: Users::Guests,
-    });
+    let share = Arc::new(Share::new("share", Storage::memory([("big.bin".to_owned(), big())]), true, Users::Guests));
     for (name, expected) in verdicts {
         let fault = rdmascope_replay::fault::Fault::named(name).unwrap();
         assert!(fault.works_over(&KIND), "{name}");

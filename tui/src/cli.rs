@@ -700,7 +700,7 @@ impl Logon {
     /// A user with a ticket, or the password of the environment, or nobody. `host` is the server, as the user names it.
     pub(crate) fn credentials(&self, host: &str) -> anyhow::Result<rdmascope_replay::smb2::Credentials> {
         use rdmascope_replay::smb2::Credentials;
-        let password = std::env::var("RDMASCOPE_PASSWORD").unwrap_or_default();
+        let password = password()?.unwrap_or_default();
         #[cfg(feature = "kerberos")]
         if self.kerberos {
             use anyhow::Context as _;
@@ -715,6 +715,17 @@ impl Logon {
         #[cfg(not(feature = "kerberos"))]
         let _ = host;
         Ok(self.user.as_ref().map_or(Credentials::Anonymous, |user| Credentials::new(user, &password)))
+    }
+}
+
+/// The password of the environment, where there is one. An empty one, or one that cannot be read, is an error: nobody means that.
+pub(crate) fn password() -> anyhow::Result<Option<String>> {
+    use std::env::VarError;
+    match std::env::var("RDMASCOPE_PASSWORD") {
+        Ok(password) if password.is_empty() => anyhow::bail!("RDMASCOPE_PASSWORD is empty: unset it where no password is meant"),
+        Ok(password) => Ok(Some(password)),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => anyhow::bail!("RDMASCOPE_PASSWORD is not UTF-8"),
     }
 }
 
@@ -801,7 +812,7 @@ pub(crate) enum ProbeFormat {
 
 /// Be an SMB Direct server, for tries without hardware
 ///
-/// Speaks userspace iWARP over TCP, or RDMA through a card. Its users are guests, unless RDMASCOPE_PASSWORD is set: then it is the password of every user.
+/// Speaks userspace iWARP over TCP, or RDMA through a card. Its users are guests, unless RDMASCOPE_PASSWORD is set: then it is the password of every user. One address may have 64 connections at a time, all together 256.
 #[derive(Debug, Args)]
 #[command(after_help = PEER_EXAMPLES)]
 pub(crate) struct Peer {
@@ -820,6 +831,12 @@ pub(crate) struct Peer {
     /// Let clients change the folder
     #[arg(long)]
     pub(crate) allow_writes: bool,
+    /// Let guests change the folder of a peer that other hosts can reach
+    #[arg(long)]
+    pub(crate) yes_guests_may_write: bool,
+    /// Take requests without a signature in sessions with a password or ticket: Linux's cifs.ko moves no data by RDMA in sessions that sign
+    #[arg(long)]
+    pub(crate) allow_unsigned: bool,
     /// Take Kerberos tickets for the services in this keytab, and nobody without one
     #[cfg(feature = "kerberos")]
     #[arg(long, value_name = "FILE")]

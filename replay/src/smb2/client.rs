@@ -4,11 +4,12 @@
 #[cfg(feature = "kerberos")]
 use super::kerberos::{Credential, Initiator};
 use super::transform::{self, Crypto};
-use super::{Credentials, Writer, charge, context, filetime, header, message, utf16};
+use super::{Credentials, Writer, context, filetime, header, message, utf16};
 use crate::channel::{Channel, Event};
 use crate::error::{Error, Result, random};
 use crate::smbd::Endpoint;
 use crate::transport::{Handle, Rights};
+use rdmascope_analyzer::credits::{Fault, Ledger, charge_of as charge};
 use rdmascope_analyzer::keys::cipher::Cipher;
 use rdmascope_analyzer::keys::derive::{PreauthHash, derive_keys};
 use rdmascope_analyzer::keys::ntlm::{self, Account};
@@ -29,6 +30,8 @@ use std::time::{Duration, Instant};
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Replies that were not asked for, or come out of turn, kept at most.
 const INBOX_MAX: usize = 8192;
+/// Faults of replies kept at most.
+const FAULTS_MAX: usize = 64;
 /// SMB2 credits asked for in each request.
 const CREDITS: u16 = 256;
 /// Signing enabled.
@@ -194,10 +197,7 @@ impl Default for Options {
 pub struct Client {
     channel: Channel,
     options: Options,
-    message_id: u64,
-    credits: u32,
-    /// Requests whose replies have not come.
-    waiting: u64,
+    ledger: Ledger,
     inbox: HashMap<u64, Reply>,
     dialect: Dialect,
     cipher_id: Option<CipherId>,
@@ -221,6 +221,8 @@ pub struct Client {
     pub max_write_size: u32,
     /// What the signatures of the replies came to.
     pub signatures: Signatures,
+    /// What was wrong with the credits and message ids of replies.
+    faults: Vec<Fault>,
     /// How long the last call took.
     pub latency: Duration,
 }
@@ -242,9 +244,7 @@ impl Client {
         }
         let mut client = Self {
             channel,
-            message_id: 0,
-            credits: 1,
-            waiting: 0,
+            ledger: Ledger::new(),
             inbox: HashMap::new(),
             dialect: Dialect::SMB_3_0,
             cipher_id: None,
@@ -263,6 +263,7 @@ impl Client {
             max_read_size: 65_536,
             max_write_size: 65_536,
             signatures: Signatures::default(),
+            faults: Vec::new(),
             latency: Duration::ZERO,
             options,
         };
@@ -1034,6 +1035,11 @@ impl Client {
         &mut self.options
     }
 
+    /// What was wrong with the credits and message ids of replies so far.
+    pub fn credit_faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
     /// The connection below.
     pub fn channel(&mut self) -> &mut Channel {
         &mut self.channel
@@ -1119,26 +1125,22 @@ impl Client {
     /// Sends a request: its message id, and its bytes before encryption.
     fn post(&mut self, command: Command, body: &[u8], charge: u16) -> Result<(u64, Vec<u8>)> {
         let until = Instant::now() + self.options.timeout;
-        while self.credits < u32::from(charge) && self.waiting > 0 && self.pump(until.saturating_duration_since(Instant::now()))? {}
+        while self.ledger.next(charge).is_none() && self.ledger.open() > 0 && self.pump(until.saturating_duration_since(Instant::now()))? {}
         // an ECHO costs one credit and brings many
         for _ in 0..8 {
-            if self.credits >= u32::from(charge) || self.credits == 0 {
+            if self.ledger.next(charge).is_some() || self.ledger.held() == 0 {
                 break;
             }
             let (id, _) = self.transmit(Command::ECHO, 0, &[4, 0, 0, 0], 1)?;
             self.wait(id, "ECHO")?;
         }
-        if self.credits < u32::from(charge) {
-            return Err(Error::Credits { needed: charge.into(), held: self.credits });
-        }
         self.transmit(command, self.tree_id, body, charge)
     }
 
     fn transmit(&mut self, command: Command, tree_id: u32, body: &[u8], charge: u16) -> Result<(u64, Vec<u8>)> {
-        let id = self.message_id;
-        self.message_id += u64::from(charge);
-        self.credits -= u32::from(charge);
-        self.waiting += 1;
+        let lacking = Error::Credits { needed: charge.into(), held: self.ledger.held() };
+        let Some(id) = self.ledger.next(charge) else { return Err(lacking) };
+        self.ledger.request(id, charge, command.0).map_err(|_| lacking)?;
         // 3.1.1 wants the TREE_CONNECT signed in any case (3.2.4.1.1)
         let must = self.options.sign || self.must_sign || command == Command::TREE_CONNECT;
         let signed = self.signer.is_some() && !self.encrypt && must;
@@ -1213,7 +1215,14 @@ impl Client {
             };
             let next = header.next_command as usize;
             let rest = if next >= Header::LEN && next < bytes.len() { bytes.split_off(next) } else { Vec::new() };
-            self.credits = self.credits.saturating_add(header.credits.into()).min(65_535);
+            if header.is_response()
+                && let Err(fault) = self.ledger.reply(header.message_id, header.credits, header.command.0, header.is_interim())
+            {
+                // counted and not died of: a diagnosis has to go on
+                if self.faults.len() < FAULTS_MAX {
+                    self.faults.push(fault);
+                }
+            }
             // session setup proves its own signature: its key is not there before
             if let Some(signer) = self.signer.as_ref().filter(|_| !sealed && header.is_signed()) {
                 // counted and not died of: a diagnosis has to go on
@@ -1224,7 +1233,6 @@ impl Client {
                 }
             }
             if header.is_response() && !header.is_interim() && self.inbox.len() < INBOX_MAX {
-                self.waiting = self.waiting.saturating_sub(1);
                 self.channel.answered(&bytes);
                 self.inbox.insert(header.message_id, Reply { header, bytes, invalidated, arrived, sealed });
             }

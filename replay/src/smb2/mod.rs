@@ -1,6 +1,7 @@
 //! SMB2 sessions of our own, \[MS-SMB2\]: the client's side and the server's.
 
 pub mod client;
+pub mod guard;
 #[cfg(feature = "kerberos")]
 pub mod kerberos;
 pub mod server;
@@ -100,11 +101,6 @@ impl Writer {
         self.0.extend_from_slice(v);
         self
     }
-}
-
-/// Credits that a request of so many bytes takes, \[MS-SMB2\] 3.1.5.2.
-pub(crate) const fn charge(bytes: u32) -> u16 {
-    if bytes == 0 { 1 } else { ((bytes - 1) / 65_536 + 1) as u16 }
 }
 
 /// Header and body in one.

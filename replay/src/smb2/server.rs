@@ -1,18 +1,21 @@
 //! The built-in peer: an SMB2 server over SMB Direct, \[MS-SMB2\] 3.3, enough for a client to mount, list, read and write. Dialects 3.0 to
 //! 3.1.1, NTLMv2, Kerberos, guests and nobody; signing, encryption and RDMA transforms as the client asks for them; no leases, one share.
 
-use super::client::number;
-use super::storage::{Stat, Storage};
+use super::client::{disposition, number};
+use super::guard::{Limits, Range, Shared};
+use super::storage::{File, Stat, Storage, Times};
 use super::transform::{self, Crypto};
-use super::{ERROR_BODY, Writer, context, filetime, filetime_of, message, reply_header, utf16};
+use super::{ERROR_BODY, Writer, context, filetime, filetime_of, message, reply_header, unix_ns_of, utf16};
 use crate::channel::{Channel, Config, Event, Lane};
 use crate::error::{Error, random};
 use crate::transport::{Handle, Request as Incoming, Rights, Time};
+use rdmascope_analyzer::credits::{Ledger, charge_of};
 use rdmascope_analyzer::keys::cipher::{self, Cipher};
 use rdmascope_analyzer::keys::derive::{PreauthHash, derive_keys};
 use rdmascope_analyzer::keys::ntlm::{Authenticate, Challenge, emit_challenge, find};
 use rdmascope_analyzer::keys::sign::Signer;
 use rdmascope_analyzer::keys::{CipherId, Dialect, Key, SigningAlgorithm};
+use rdmascope_dissector::text::escaped;
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
 use rdmascope_dissector::wire::smb2::negotiate::{self, ContextType, RdmaTransformId};
@@ -23,14 +26,18 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Bytes that one READ or WRITE may move.
 const TRANSFER_MAX: u32 = 8 << 20;
 const OPENS_MAX: usize = 4096;
 /// WRITEs whose data is on the way at most.
-const FETCHES_MAX: usize = 64;
-const CREDITS_MAX: u32 = 8192;
+const FETCHES_MAX: usize = 1024;
+/// Wrong passwords after which a connection ends.
+const LOGONS_MAX: u32 = 3;
+/// What a message has besides its data, at most: header, body and a transform.
+const OVERHEAD: u32 = 1024;
 const TREE_IPC: u32 = 1;
 const TREE_SHARE: u32 = 2;
 const ATTRIBUTE_FOLDER: u32 = 0x10;
@@ -42,6 +49,8 @@ const CAPABILITIES: u32 = 0x04;
 /// SMB2_READFLAG_RESPONSE_RDMA_TRANSFORM
 const READ_FLAG_TRANSFORM: u32 = 1;
 const CAPABILITY_ENCRYPTION: u32 = 0x40;
+const SIGNING_REQUIRED: u8 = 2;
+const DELETE_ON_CLOSE: u32 = 0x1000;
 const MAXIMUM_ALLOWED: u32 = 0x0200_0000;
 const FSCTL_VALIDATE_NEGOTIATE_INFO: u32 = 0x0014_0204;
 const FSCTL_QUERY_NETWORK_INTERFACE_INFO: u32 = 0x0014_01fc;
@@ -58,6 +67,21 @@ pub struct Share {
     pub writable: bool,
     /// Who may have a session.
     pub users: Users,
+    /// Whether requests of a session with keys must be signed or encrypted.
+    pub require_signing: bool,
+    /// What clients may cost.
+    pub limits: Limits,
+    /// Told, in a sentence, of logons, of refusals, and of what ends a connection.
+    pub log: fn(&str),
+    shared: Shared,
+}
+
+impl Share {
+    /// With signing required, the usual limits, and nobody told.
+    pub fn new(name: &str, storage: Storage, writable: bool, users: Users) -> Self {
+        let (limits, shared) = (Limits::default(), Shared::default());
+        Self { name: name.to_owned(), storage, writable, users, require_signing: true, limits, log: |_| (), shared }
+    }
 }
 
 /// Who may have a session.
@@ -99,9 +123,14 @@ struct Request<'a> {
 #[derive(Debug)]
 struct Open {
     path: String,
+    file: Arc<File>,
+    /// The number of the file, and ours.
+    id: u64,
+    owner: u64,
     folder: bool,
     may_write: bool,
     delete: bool,
+    locked: bool,
     /// What is still to be listed.
     listing: Option<std::vec::IntoIter<String>>,
 }
@@ -112,7 +141,7 @@ struct Fetch {
     header: Header,
     sink: Handle,
     reads: HashSet<u64>,
-    path: String,
+    file: Arc<File>,
     offset: u64,
     /// Invalidated with the reply.
     key: Option<u32>,
@@ -154,7 +183,14 @@ pub struct Connection {
     opens: HashMap<u64, Open>,
     next_open: u64,
     fetches: Vec<Fetch>,
-    credits: u32,
+    ledger: Ledger,
+    /// MessageId, credits and command of replies that are made and not sent: the client has these credits when it has the replies.
+    grants: Vec<(u64, u16, u16)>,
+    /// Bytes of replies of a compound that are made.
+    replying: usize,
+    /// Bytes that we hold, as far as the share knows.
+    accounted: usize,
+    wrong_passwords: u32,
     /// Session and file of the request before, in a compound.
     previous: Option<FileId>,
     /// The status of a CREATE that failed, in a compound: that of what is related to it.
@@ -162,6 +198,8 @@ pub struct Connection {
     broken: bool,
     /// Where the client found us.
     address: Option<SocketAddr>,
+    /// Where the client is.
+    peer: Option<IpAddr>,
     /// Why nobody was let in.
     refused: Option<Error>,
 }
@@ -196,11 +234,16 @@ impl Connection {
             opens: HashMap::new(),
             next_open: 1,
             fetches: Vec::new(),
-            credits: 1,
+            ledger: Ledger::new(),
+            grants: Vec::new(),
+            replying: 0,
+            accounted: 0,
+            wrong_passwords: 0,
             previous: None,
             failed: None,
             broken: false,
             address: None,
+            peer: None,
             refused: None,
         })
     }
@@ -208,6 +251,59 @@ impl Connection {
     /// Says where the client found us: it may ask.
     pub fn set_address(&mut self, address: SocketAddr) {
         self.address = Some(address);
+    }
+
+    /// Says where the client is: wrong passwords are counted by address.
+    pub fn set_peer(&mut self, peer: Option<SocketAddr>) {
+        self.peer = peer.map(|peer| peer.ip());
+    }
+
+    /// Whether somebody has a session.
+    pub fn is_logged_on(&self) -> bool {
+        self.session.as_ref().is_some_and(|s| s.valid)
+    }
+
+    /// How long the client has to wait for the next message to be looked at: a wrong password came from its address.
+    pub fn penalty(&self) -> Duration {
+        let wait = |peer| self.share.shared.logons.wait(peer, Instant::now());
+        if self.is_logged_on() { Duration::ZERO } else { self.peer.map_or(Duration::ZERO, wait) }
+    }
+
+    fn log(&self, what: &str) {
+        let peer = self.peer.map_or_else(|| "a client".to_owned(), |peer| peer.to_string());
+        (self.share.log)(&format!("{peer}: {what}"));
+    }
+
+    /// The connection is to be closed, and why.
+    fn end(&mut self, why: &str) {
+        if !self.broken {
+            self.log(why);
+        }
+        self.broken = true;
+    }
+
+    /// Bytes that we hold for the client: `unsent` ones, and those that we are reading from it.
+    fn holds(&self, unsent: usize) -> usize {
+        unsent + self.replying + self.fetches.iter().map(|fetch| fetch.sink.length as usize).sum::<usize>()
+    }
+
+    /// Tells the share what we hold, `unsent` bytes among it.
+    pub fn account(&mut self, unsent: usize) {
+        let now = self.holds(unsent);
+        let bytes = &self.share.shared.bytes;
+        if now >= self.accounted {
+            bytes.fetch_add(now - self.accounted, Ordering::Relaxed);
+        } else {
+            bytes.fetch_sub(self.accounted - now, Ordering::Relaxed);
+        }
+        self.accounted = now;
+    }
+
+    /// Whether there is room for so many bytes more.
+    fn has_room(&self, lane: &Lane, more: usize) -> bool {
+        let (limits, holds) = (&self.share.limits, self.holds(lane.unsent()));
+        let others = self.share.shared.bytes.load(Ordering::Relaxed).saturating_sub(self.accounted);
+        holds + more <= limits.connection_bytes && others + holds + more <= limits.total_bytes
     }
 
     /// Whether the client said what cannot be answered, and the connection is to be closed.
@@ -245,6 +341,11 @@ impl Connection {
             if header.command == Command::CANCEL {
                 continue;
             }
+            // 3.3.5.2.3: a MessageId that was not granted, or used before, ends the connection
+            if let Err(fault) = self.ledger.request(header.message_id, header.credit_charge, header.command.0) {
+                self.end(&format!("connection closed: {fault}"));
+                break;
+            }
             // 3.3.5.2.7.2: there is no file to work on
             let answer = match self.failed {
                 Some(status) if header.is_related() => Answer::status(status),
@@ -266,11 +367,14 @@ impl Connection {
             {
                 session.hash.add(&reply);
             }
+            let ends = header.command == Command::LOGOFF;
             let sign = !sealed
-                && self.session.as_ref().is_some_and(|s| s.signer.is_some() && s.valid)
+                && self.session.as_ref().is_some_and(|s| s.signer.is_some() && (s.valid || ends))
                 && (header.is_signed() || header.command == Command::SESSION_SETUP);
+            self.replying += reply.len();
             replies.push((reply, sign));
         }
+        self.replying = 0;
         let mut out = Vec::new();
         let count = replies.len();
         for (n, (mut reply, sign)) in replies.into_iter().enumerate() {
@@ -283,6 +387,7 @@ impl Connection {
             out.extend_from_slice(&reply);
         }
         self.transmit(now, out, sealed, invalidate, lane);
+        self.account(lane.unsent());
     }
 
     /// Decrypts a message of the client into `plain`.
@@ -297,7 +402,7 @@ impl Connection {
         let fetch = self.fetches.swap_remove(at);
         let mut data = lane.deregister(fetch.sink.key).unwrap_or_default();
         let (status, body) =
-            match self.undo(fetch.crypto.as_ref(), &mut data).map(|()| self.share.storage.write(&fetch.path, fetch.offset, &data)) {
+            match self.undo(fetch.crypto.as_ref(), &mut data).map(|()| self.share.storage.write(&fetch.file, fetch.offset, &data)) {
                 Ok(Ok(())) => (NtStatus::SUCCESS, write_body(data.len() as u32)),
                 Ok(Err(e)) => (status_of(&e), ERROR_BODY.to_vec()),
                 Err(status) => (status, ERROR_BODY.to_vec()),
@@ -305,6 +410,7 @@ impl Connection {
         let mut reply = self.reply(&fetch.header, status, &body);
         self.sign(&mut reply, fetch.header.is_signed() && !fetch.sealed);
         self.transmit(now, reply, fetch.sealed, fetch.key, lane);
+        self.account(lane.unsent());
     }
 
     /// Undoes what the client did to the data of a WRITE; the status where it is not authentic.
@@ -336,6 +442,10 @@ impl Connection {
     }
 
     fn transmit(&mut self, now: Time, mut bytes: Vec<u8>, seal: bool, invalidate: Option<u32>, lane: &mut Lane) {
+        for (id, grant, command) in self.grants.drain(..) {
+            // what is answered was asked: it cannot be a fault
+            let _ = self.ledger.reply(id, grant, command, false);
+        }
         if let (true, false, Some(session)) = (seal, bytes.is_empty(), &mut self.session)
             && let Some((_, to_client)) = &session.ciphers
         {
@@ -362,11 +472,11 @@ impl Connection {
     }
 
     fn reply(&mut self, request: &Header, status: NtStatus, body: &[u8]) -> Vec<u8> {
-        let charge = u32::from(request.credit_charge.max(1));
-        self.credits = self.credits.saturating_sub(charge);
-        let grant = u32::from(request.credits.max(1)).max(charge).min(CREDITS_MAX.saturating_sub(self.credits)).max(1);
-        self.credits += grant;
-        let mut header = Header { credits: grant as u16, ..reply_header(request, status) };
+        let granting: u32 = self.grants.iter().map(|(_, grant, _)| u32::from(*grant)).sum();
+        let max = self.share.limits.credits.saturating_sub(granting);
+        let grant = self.ledger.grant(request.credits, request.credit_charge, max);
+        self.grants.push((request.message_id, grant, request.command.0));
+        let mut header = Header { credits: grant, ..reply_header(request, status) };
         if (request.command == Command::SESSION_SETUP || request.is_related())
             && let Some(session) = &self.session
         {
@@ -382,7 +492,7 @@ impl Connection {
     fn answer(&mut self, request: Request<'_>, lane: &mut Lane) -> Option<Answer> {
         let Request { header, pdu, sealed } = request;
         match header.command {
-            Command::NEGOTIATE => return self.negotiate(pdu),
+            Command::NEGOTIATE => return self.negotiate(pdu, lane),
             _ if self.dialect.is_none() => {
                 self.broken = true;
                 return None;
@@ -394,17 +504,26 @@ impl Connection {
         let Some(session) = self.session.as_mut().filter(|s| s.valid && (s.id == header.session_id || header.is_related())) else {
             return Answer::status(NtStatus::USER_SESSION_DELETED);
         };
-        if let Some(signer) = session.signer.as_ref()
-            && header.is_signed()
-            && !sealed
-            && !signer.verify(pdu)
-        {
-            return Answer::status(NtStatus::ACCESS_DENIED);
+        if let Some(signer) = session.signer.as_ref().filter(|_| !sealed) {
+            match header.is_signed() {
+                true if signer.verify(pdu) => {}
+                // 3.3.5.7: in dialect 3.1.1 the TREE_CONNECT is what proves that nobody changed the negotiation
+                false if header.command == Command::TREE_CONNECT && self.dialect == Some(Dialect::SMB_3_1_1) => {
+                    self.end("connection closed: its TREE_CONNECT is not signed");
+                    return None;
+                }
+                false if !self.share.require_signing => {}
+                _ => return Answer::status(NtStatus::ACCESS_DENIED),
+            }
+        }
+        // 3.3.5.2.5
+        if charge_of(payload_of(header.command, pdu)) > header.credit_charge.max(1) {
+            return Answer::status(NtStatus::INVALID_PARAMETER);
         }
         match header.command {
             Command::LOGOFF => {
                 session.valid = false;
-                self.opens.clear();
+                self.close_all();
                 return Answer::ok(vec![4, 0, 0, 0]);
             }
             Command::TREE_CONNECT => return self.tree_connect(pdu),
@@ -423,7 +542,11 @@ impl Connection {
             _ if tree == TREE_IPC => Answer::status(NtStatus::ACCESS_DENIED),
             Command::CREATE => self.create(pdu),
             Command::CLOSE => self.close(pdu),
-            Command::FLUSH => self.with_open(pdu, 8, |_, _| Answer::ok(vec![4, 0, 0, 0])),
+            Command::FLUSH => self.with_open(pdu, 8, |_, open| match open.file.sync() {
+                Ok(()) => Answer::ok(vec![4, 0, 0, 0]),
+                Err(e) => Answer::status(status_of(&e)),
+            }),
+            Command::LOCK => self.lock(pdu),
             Command::READ | Command::WRITE => {
                 let answer = if header.command == Command::READ { self.read(request, lane) } else { self.write(request, lane) };
                 // an error reply invalidates as a success does (3.3.5.12, 3.3.5.13)
@@ -436,7 +559,7 @@ impl Connection {
         }
     }
 
-    fn negotiate(&mut self, pdu: &[u8]) -> Option<Answer> {
+    fn negotiate(&mut self, pdu: &[u8], lane: &Lane) -> Option<Answer> {
         let Ok((_, request)) = negotiate::request(pdu, &mut Off) else {
             return Answer::status(NtStatus::INVALID_PARAMETER);
         };
@@ -489,7 +612,7 @@ impl Connection {
         let mut body = Vec::new();
         negotiate::NegotiateResponseFixed {
             structure_size: 65,
-            security_mode: 1,
+            security_mode: 1 | if self.share.signs() { SIGNING_REQUIRED } else { 0 },
             security_mode_high: [0],
             dialect: dialect.0,
             context_count: count,
@@ -497,7 +620,7 @@ impl Connection {
             capabilities: self.capabilities(),
             max_transact_size: 1 << 20,
             max_read_size: TRANSFER_MAX,
-            max_write_size: TRANSFER_MAX,
+            max_write_size: self.write_max(lane),
             system_time: filetime(),
             server_start_time: 0,
             security_buffer_offset: 128,
@@ -511,6 +634,27 @@ impl Connection {
             body.extend_from_slice(&contexts);
         }
         Answer::ok(body)
+    }
+
+    /// Bytes that one WRITE may have. What is encrypted and not by a transform of RDMA comes in the message, which is put together from fragments: a client
+    /// that may encrypt is not to send more than we put together.
+    fn write_max(&self, lane: &Lane) -> u32 {
+        let inline = self.cipher.is_some() && !self.transforms.contains(&RdmaTransformId::ENCRYPTION);
+        let fragmented = lane.smbd().and_then(|s| s.link().side(s.end()).max_fragmented_size).filter(|_| inline);
+        fragmented.map_or(TRANSFER_MAX, |bytes| bytes.saturating_sub(OVERHEAD).min(TRANSFER_MAX))
+    }
+
+    /// A logon failed: it is told, and costs time.
+    fn refuse_logon(&mut self, user: &str, why: &str) -> Option<Answer> {
+        self.log(&format!("logon of \"{}\" refused: {why}", escaped(user)));
+        self.wrong_passwords += 1;
+        if let Some(peer) = self.peer {
+            self.share.shared.logons.failed(peer, Instant::now());
+        }
+        if self.wrong_passwords >= LOGONS_MAX {
+            self.end("connection closed: too many wrong passwords");
+        }
+        Answer::status(NtStatus::LOGON_FAILURE)
     }
 
     fn session_setup(&mut self, header: &Header, pdu: &[u8]) -> Option<Answer> {
@@ -559,14 +703,22 @@ impl Connection {
                     return Answer::status(NtStatus::INVALID_PARAMETER);
                 };
                 session.hash.add(pdu);
+                let user = text(authenticate.user);
                 let key: Option<Key> = match self.share.users {
                     Users::Password(hash) if !authenticate.is_anonymous() => match authenticate.session_key(&challenge, &hash) {
                         Ok(key) => Some(key),
-                        Err(_) => return Answer::status(NtStatus::LOGON_FAILURE),
+                        Err(why) => return self.refuse_logon(&user, &why.to_string()),
                     },
                     Users::Guests => None,
-                    _ => return Answer::status(NtStatus::LOGON_FAILURE),
+                    _ => return self.refuse_logon(&user, "a password is needed"),
                 };
+                if let Some(peer) = self.peer {
+                    self.share.shared.logons.succeeded(peer);
+                }
+                self.log(&match &key {
+                    Some(_) => format!("\"{}\" logged on", escaped(&user)),
+                    None => "a guest logged on".to_owned(),
+                });
                 self.establish(key.as_ref());
                 // nobody, or a guest
                 let flags = if key.is_some() { 0 } else { if authenticate.is_anonymous() { 2 } else { 1 } };
@@ -583,7 +735,7 @@ impl Connection {
         self.next_session += 1;
         let mut hash = self.hash;
         hash.add(pdu);
-        self.opens.clear();
+        self.close_all();
         self.session = Some(Session { id, hash, challenge, signer: None, ciphers: None, nonce: 0, valid: false, trees: HashSet::new() });
     }
 
@@ -634,7 +786,7 @@ impl Connection {
             FSCTL_QUERY_ALLOCATED_RANGES => {
                 let at = number(pdu, 88, 4) as usize;
                 let (from, length) = (number(pdu, at, 8), number(pdu, at.saturating_add(8), 8));
-                return self.with_open(pdu, 8, |share, open| match share.storage.stat(&open.path) {
+                return self.with_open(pdu, 8, |_, open| match open.file.stat() {
                     Ok(stat) => {
                         let inside = stat.length.saturating_sub(from).min(length);
                         let range = Writer::default().u64(from).u64(inside).0;
@@ -677,49 +829,74 @@ impl Connection {
         let path = path.trim_matches('/').to_owned();
         let (want_folder, want_file) = (fixed.create_options & 1 != 0, fixed.create_options & 0x40 != 0);
         let changes = fixed.desired_access & ACCESS_WRITES != 0;
-        let may_write = changes || fixed.desired_access & MAXIMUM_ALLOWED != 0 && self.share.writable;
-        let delete = fixed.create_options & 0x1000 != 0;
+        let tries = fixed.desired_access & MAXIMUM_ALLOWED != 0 && self.share.writable;
+        let delete = fixed.create_options & DELETE_ON_CLOSE != 0;
         if self.opens.len() >= OPENS_MAX {
             return Answer::status(NtStatus::INSUFFICIENT_RESOURCES);
         }
-        let storage = &self.share.storage;
-        let (stat, action) = match (storage.stat(&path), fixed.create_disposition) {
-            (Ok(_), 2) => return Answer::status(NtStatus::OBJECT_NAME_COLLISION),
-            (Ok(stat), 1 | 3) => (stat, 1),
-            // supersede, overwrite
-            (Ok(stat), 0 | 4 | 5) => {
-                if !self.share.writable || stat.folder {
+        let share = self.share.clone();
+        let storage = &share.storage;
+        let (file, stat, action, may_write) = match (storage.stat(&path), fixed.create_disposition) {
+            (Ok(_), disposition::CREATE) => return Answer::status(NtStatus::OBJECT_NAME_COLLISION),
+            (Ok(stat), 0..=disposition::OVERWRITE_IF) => {
+                if want_folder && !stat.folder {
+                    return Answer::status(NtStatus::NOT_A_DIRECTORY);
+                }
+                if want_file && stat.folder {
+                    return Answer::status(NtStatus::FILE_IS_A_DIRECTORY);
+                }
+                let empties = !matches!(fixed.create_disposition, disposition::OPEN | disposition::OPEN_IF);
+                if (changes || delete || empties) && !share.writable || empties && stat.folder || delete && path.is_empty() {
                     return Answer::status(NtStatus::ACCESS_DENIED);
                 }
-                if let Err(e) = storage.set_length(&path, 0) {
-                    return Answer::status(status_of(&e));
+                let write = (changes || tries || empties) && !stat.folder;
+                let (file, write) = match storage.open(&path, write) {
+                    // as much as is allowed, which is to read
+                    Err(e) if e.kind() == io::ErrorKind::PermissionDenied && write && !changes && !empties => {
+                        (storage.open(&path, false), false)
+                    }
+                    opened => (opened, write),
+                };
+                let file = match file.and_then(|file| if empties { storage.set_length(&file, 0).map(|()| file) } else { Ok(file) }) {
+                    Ok(file) => file,
+                    Err(e) => return Answer::status(status_of(&e)),
+                };
+                if delete && stat.folder && storage.list(&file).is_ok_and(|names| !names.is_empty()) {
+                    return Answer::status(NtStatus::DIRECTORY_NOT_EMPTY);
                 }
-                (Stat { length: 0, ..stat }, 3)
+                let action = match fixed.create_disposition {
+                    0 => 0,
+                    _ if empties => 3,
+                    _ => 1,
+                };
+                (file, if empties { Stat { length: 0, ..stat } } else { stat }, action, write)
             }
-            (Err(e), 0 | 2 | 3 | 5) if e.kind() == io::ErrorKind::NotFound => {
-                if !self.share.writable {
+            (Err(e), 0 | disposition::CREATE | disposition::OPEN_IF | disposition::OVERWRITE_IF) if e.kind() == io::ErrorKind::NotFound => {
+                if !share.writable {
                     return Answer::status(NtStatus::ACCESS_DENIED);
                 }
-                match storage.create(&path, want_folder).and_then(|()| storage.stat(&path)) {
-                    Ok(stat) => (stat, 2),
+                match storage.create(&path, want_folder).and_then(|file| file.stat().map(|stat| (file, stat))) {
+                    Ok((file, stat)) => (file, stat, 2, (changes || tries) && !stat.folder),
                     Err(e) => return Answer::status(status_of(&e)),
                 }
             }
             (Err(e), _) => return Answer::status(status_of(&e)),
             _ => return Answer::status(NtStatus::INVALID_PARAMETER),
         };
-        if want_folder && !stat.folder {
-            return Answer::status(NtStatus::NOT_A_DIRECTORY);
-        }
-        if want_file && stat.folder {
-            return Answer::status(NtStatus::FILE_IS_A_DIRECTORY);
-        }
-        if (changes || delete) && !self.share.writable {
-            return Answer::status(NtStatus::ACCESS_DENIED);
-        }
         let id = self.next_open;
         self.next_open += 1;
-        self.opens.insert(id, Open { path, folder: stat.folder, may_write: may_write && !stat.folder, delete, listing: None });
+        let open = Open {
+            path,
+            file: Arc::new(file),
+            id: stat.id,
+            owner: share.shared.new_owner(),
+            folder: stat.folder,
+            may_write,
+            delete,
+            locked: false,
+            listing: None,
+        };
+        self.opens.insert(id, open);
         let mut file_id = [0; 16];
         file_id[..8].copy_from_slice(&id.to_le_bytes());
         file_id[8..].copy_from_slice(&id.to_le_bytes());
@@ -764,11 +941,8 @@ impl Connection {
 
     fn close(&mut self, pdu: &[u8]) -> Option<Answer> {
         let Some(open) = self.open_id(pdu, 8).and_then(|id| self.opens.remove(&id)) else { return Answer::status(NtStatus::FILE_CLOSED) };
-        let stat = self.share.storage.stat(&open.path).ok();
-        if open.delete && self.share.writable {
-            // a file that is gone already is as closed as any
-            let _ = self.share.storage.remove(&open.path);
-        }
+        let stat = open.file.stat().ok();
+        self.closed(&open);
         let wanted = stat.filter(|_| number(pdu, 66, 2) & 1 != 0);
         let time = wanted.map_or(0, |s| filetime_of(s.modified));
         let mut body = Vec::new();
@@ -788,6 +962,63 @@ impl Connection {
         Answer::ok(body)
     }
 
+    /// What an open leaves behind when it is closed.
+    fn closed(&self, open: &Open) {
+        if open.locked {
+            self.share.shared.locks.release(open.id, open.owner);
+        }
+        if open.delete && self.share.writable {
+            // a file that is gone already is as closed as any
+            let _ = self.share.storage.remove(&open.path, &open.file);
+        }
+    }
+
+    fn close_all(&mut self) {
+        for (_, open) in std::mem::take(&mut self.opens) {
+            self.closed(&open);
+        }
+    }
+
+    /// LOCK, 3.3.5.14. A lock that is not to be had is refused at once, also where the client would wait for it.
+    fn lock(&mut self, pdu: &[u8]) -> Option<Answer> {
+        const SHARED: u64 = 1;
+        const EXCLUSIVE: u64 = 2;
+        const UNLOCK: u64 = 4;
+        const FAIL_IMMEDIATELY: u64 = 0x10;
+        const ELEMENT: usize = 24;
+        let count = number(pdu, 66, 2) as usize;
+        let Some(elements) = pdu.get(88..).and_then(|rest| rest.get(..count.checked_mul(ELEMENT)?)).filter(|_| count > 0) else {
+            return Answer::status(NtStatus::INVALID_PARAMETER);
+        };
+        self.with_open(pdu, 8, |share, open| {
+            let locks = &share.shared.locks;
+            let mut taken = Vec::new();
+            for element in elements.chunks_exact(ELEMENT) {
+                let (offset, length, flags) = (number(element, 0, 8), number(element, 8, 8), number(element, 16, 4));
+                let status = match flags & !FAIL_IMMEDIATELY {
+                    UNLOCK if locks.unlock(open.id, offset, length, open.owner) => continue,
+                    UNLOCK => NtStatus::RANGE_NOT_LOCKED,
+                    kind @ (SHARED | EXCLUSIVE) => {
+                        let range = Range { offset, length, exclusive: kind == EXCLUSIVE, owner: open.owner };
+                        if locks.lock(open.id, range) {
+                            open.locked = true;
+                            taken.push(range);
+                            continue;
+                        }
+                        NtStatus::LOCK_NOT_GRANTED
+                    }
+                    _ => NtStatus::INVALID_PARAMETER,
+                };
+                // all or none of them
+                for range in taken {
+                    locks.unlock(open.id, range.offset, range.length, open.owner);
+                }
+                return Answer::status(status);
+            }
+            Answer::ok(vec![4, 0, 0, 0])
+        })
+    }
+
     fn read(&mut self, asked: Request<'_>, lane: &mut Lane) -> Option<Answer> {
         let pdu = asked.pdu;
         let Ok((_, request)) = read_write::read_request(pdu, &mut Off) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
@@ -796,13 +1027,20 @@ impl Connection {
         }
         let room = lane.smbd().and_then(|s| s.link().side(s.end().peer()).max_fragmented_size).unwrap_or(65_536);
         let inline = request.channel.channel.0 == 0;
-        let length = if inline { request.fixed.length.min(room.saturating_sub(1024)) } else { request.fixed.length };
+        let room = room.saturating_sub(OVERHEAD).saturating_sub(u32::try_from(self.replying).unwrap_or(u32::MAX));
+        let length = if inline { request.fixed.length.min(room) } else { request.fixed.length };
+        if !self.has_room(lane, length as usize) || inline && room == 0 {
+            return Answer::status(NtStatus::INSUFFICIENT_RESOURCES);
+        }
         let (offset, least) = (request.fixed.offset, request.fixed.minimum_count);
         let read = self.with_open(pdu, 16, |share, open| {
             if open.folder {
                 return Answer::status(NtStatus::INVALID_DEVICE_REQUEST);
             }
-            match share.storage.read(&open.path, offset, length) {
+            if !share.shared.locks.allow(open.id, offset, length.into(), open.owner, false) {
+                return Answer::status(NtStatus::FILE_LOCK_CONFLICT);
+            }
+            match open.file.read(offset, length) {
                 Ok(data) if data.is_empty() && length > 0 || (data.len() as u32) < least => Answer::status(NtStatus::END_OF_FILE),
                 Ok(data) => Answer::ok(data),
                 Err(e) => Answer::status(status_of(&e)),
@@ -884,29 +1122,31 @@ impl Connection {
         if inline && !request.data.inside {
             return Answer::status(NtStatus::INVALID_PARAMETER);
         }
-        let mut path = String::new();
+        let length = request.fixed.remaining_bytes;
+        let mut file = None;
         let checked = self.with_open(pdu, 16, |share, open| {
             if !open.may_write || !share.writable {
                 return Answer::status(NtStatus::ACCESS_DENIED);
             }
-            path.clone_from(&open.path);
+            let bytes = if inline { data.len() as u64 } else { length.into() };
+            if !share.shared.locks.allow(open.id, offset, bytes, open.owner, true) {
+                return Answer::status(NtStatus::FILE_LOCK_CONFLICT);
+            }
             if !inline {
+                file = Some(open.file.clone());
                 return Answer::ok(Vec::new());
             }
-            match share.storage.write(&open.path, offset, data) {
+            match share.storage.write(&open.file, offset, data) {
                 Ok(()) => Answer::ok(write_body(data.len() as u32)),
                 Err(e) => Answer::status(status_of(&e)),
             }
         })?;
-        if inline || checked.status != NtStatus::SUCCESS {
-            return Some(checked);
-        }
-        let length = request.fixed.remaining_bytes;
+        let Some(file) = file.filter(|_| checked.status == NtStatus::SUCCESS) else { return Some(checked) };
         if length > TRANSFER_MAX || length == 0 || !channel.is_whole() || !channel.blob.inside || channel.described_length() < length.into()
         {
             return Answer::status(NtStatus::INVALID_PARAMETER);
         }
-        if self.fetches.len() >= FETCHES_MAX {
+        if self.fetches.len() >= FETCHES_MAX || !self.has_room(lane, length as usize) {
             return Answer::status(NtStatus::INSUFFICIENT_RESOURCES);
         }
         let Some(sink) = lane.register(vec![0; length as usize], Rights::LOCAL) else {
@@ -928,7 +1168,7 @@ impl Connection {
             at += piece;
         }
         let key = self.invalidates(&channel);
-        self.fetches.push(Fetch { header: *header, sink, reads, path, offset, key, sealed, crypto });
+        self.fetches.push(Fetch { header: *header, sink, reads, file, offset, key, sealed, crypto });
         None
     }
 
@@ -962,7 +1202,7 @@ impl Connection {
             }
             let first = fresh || open.listing.is_none();
             if first {
-                let names = match share.storage.list(&open.path) {
+                let names = match share.storage.list(&open.file) {
                     Ok(names) => names,
                     Err(e) => return Answer::status(status_of(&e)),
                 };
@@ -1013,7 +1253,7 @@ impl Connection {
             if (info_type, class) == (1, 15) {
                 return Answer::status(NtStatus::NO_EAS_ON_FILE);
             }
-            let stat = match share.storage.stat(&open.path) {
+            let stat = match open.file.stat() {
                 Ok(stat) => stat,
                 Err(e) => return Answer::status(status_of(&e)),
             };
@@ -1058,6 +1298,7 @@ impl Connection {
         const SECURITY: u64 = 3;
         const ALLOCATION: u64 = 19;
         const END_OF_FILE: u64 = 20;
+        const DISPOSITION_EX: u64 = 64;
         let (info_type, class) = (number(pdu, 66, 1), number(pdu, 67, 1));
         let at = number(pdu, 72, 2) as usize;
         if (info_type, class) == (1, RENAME) {
@@ -1069,19 +1310,62 @@ impl Connection {
             }
             let done = Answer::ok(vec![2, 0]);
             match (info_type, class) {
-                // times, attributes and security are taken and not kept
-                (1, BASIC | ALLOCATION) | (SECURITY, _) => done,
-                (1, DISPOSITION) => {
-                    open.delete = number(pdu, at, 1) != 0;
+                // attributes, what is allocated, and security are taken and not kept
+                (1, ALLOCATION) | (SECURITY, _) => done,
+                (1, BASIC) => {
+                    // 0, -1 and -2 leave a time as it is ([MS-FSCC] 2.4.7); what was before 1970 is not kept
+                    let time = |at| Some(number(pdu, at, 8)).filter(|t| *t < 1 << 63).and_then(unix_ns_of);
+                    match open.file.set_times(Times { accessed: time(at + 8), modified: time(at + 16) }) {
+                        Ok(()) => done,
+                        Err(e) => Answer::status(status_of(&e)),
+                    }
+                }
+                (1, DISPOSITION | DISPOSITION_EX) => {
+                    let delete = number(pdu, at, 1) & 1 != 0;
+                    if delete && open.path.is_empty() {
+                        return Answer::status(NtStatus::CANNOT_DELETE);
+                    }
+                    if delete && open.folder && share.storage.list(&open.file).is_ok_and(|names| !names.is_empty()) {
+                        return Answer::status(NtStatus::DIRECTORY_NOT_EMPTY);
+                    }
+                    open.delete = delete;
                     done
                 }
-                (1, END_OF_FILE) => match share.storage.set_length(&open.path, number(pdu, at, 8)) {
+                (1, END_OF_FILE) if !open.may_write => Answer::status(NtStatus::ACCESS_DENIED),
+                (1, END_OF_FILE) => match share.storage.set_length(&open.file, number(pdu, at, 8)) {
                     Ok(()) => done,
                     Err(e) => Answer::status(status_of(&e)),
                 },
                 _ => Answer::status(NtStatus::NOT_SUPPORTED),
             }
         })
+    }
+}
+
+impl Share {
+    /// Whether sessions have keys, and requests are to be signed with them.
+    fn signs(&self) -> bool {
+        self.require_signing && !matches!(self.users, Users::Guests)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.close_all();
+        self.share.shared.bytes.fetch_sub(self.accounted, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that a request carries or asks for, whichever is more, \[MS-SMB2\] 3.3.5.2.5.
+fn payload_of(command: Command, pdu: &[u8]) -> u32 {
+    let field = |at| number(pdu, at, 4) as u32;
+    match command {
+        Command::READ | Command::SET_INFO => field(68),
+        Command::WRITE => field(68).max(field(100)),
+        Command::QUERY_INFO => field(68).max(field(76)),
+        Command::QUERY_DIRECTORY => field(92),
+        Command::IOCTL => field(92).saturating_add(field(104)).max(field(96).saturating_add(field(108))),
+        _ => 0,
     }
 }
 
@@ -1143,6 +1427,7 @@ fn status_of(e: &io::Error) -> NtStatus {
         io::ErrorKind::StorageFull => NtStatus::DISK_FULL,
         io::ErrorKind::NotADirectory => NtStatus::NOT_A_DIRECTORY,
         io::ErrorKind::IsADirectory => NtStatus::FILE_IS_A_DIRECTORY,
+        io::ErrorKind::DirectoryNotEmpty => NtStatus::DIRECTORY_NOT_EMPTY,
         io::ErrorKind::Unsupported => NtStatus::NOT_SUPPORTED,
         _ => NtStatus::IO_DEVICE_ERROR,
     }
@@ -1233,23 +1518,50 @@ fn info(info_type: u8, class: u8, stat: &Stat, open: &Open, label: &str) -> Opti
 /// # Errors
 /// Those of the network.
 pub fn serve(request: Box<dyn Incoming>, share: Arc<Share>, config: &Config) -> Result<(), Error> {
+    let peer = request.peer();
     let mut channel = Channel::accept(request, config)?;
-    serve_channel(&mut channel, share)?;
+    serve_channel(&mut channel, share, peer)?;
     channel.finish()?;
     Ok(())
 }
 
-/// The same on a channel of the caller's, which is left open to be looked at.
+/// The same on a channel of the caller's, which is left open to be looked at. `peer` is where the client is.
 ///
 /// # Errors
-/// Those of the socket; where nobody was let in, why.
-pub fn serve_channel(channel: &mut Channel, share: Arc<Share>) -> Result<(), Error> {
+/// Those of the network; where nobody was let in, why.
+pub fn serve_channel(channel: &mut Channel, share: Arc<Share>, peer: Option<SocketAddr>) -> Result<(), Error> {
+    let limits = share.limits;
     let mut connection = Connection::new(share)?;
     if let Some(address) = channel.local_address() {
         connection.set_address(address);
     }
+    connection.set_peer(peer);
+    let (half, quarter) = (limits.connection_bytes / 2, limits.connection_bytes / 4);
+    channel.set_unsent_max(half);
+    let deadline = Instant::now() + limits.logon_within;
     while !connection.is_broken() {
-        let event = channel.poll(Duration::from_secs(60))?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        if !connection.is_logged_on() && left.is_zero() {
+            connection.end(&format!("connection closed: no session within {} s", limits.logon_within.as_secs()));
+            break;
+        }
+        // who does not take what it asked for is asked nothing more
+        if channel.unsent() > half {
+            let drained = channel.drain(quarter.max(1), limits.stuck_within)?;
+            connection.account(channel.unsent());
+            if !drained {
+                connection.end(&format!("connection closed: it takes nothing of {} bytes that it asked for", channel.unsent()));
+                break;
+            }
+        }
+        let penalty = connection.penalty();
+        if penalty > left {
+            connection.end("connection closed: too many wrong passwords from its address");
+            break;
+        }
+        std::thread::sleep(penalty);
+        let patience = if connection.is_logged_on() { Duration::from_secs(60) } else { left };
+        let event = channel.poll(patience)?;
         let now = channel.now();
         match event {
             Some(Event::Message { bytes, .. }) => connection.handle_message(now, &bytes, channel.lane()),
@@ -1257,13 +1569,15 @@ pub fn serve_channel(channel: &mut Channel, share: Arc<Share>) -> Result<(), Err
             Some(Event::Closed(_)) => break,
             Some(Event::Connected | Event::Established | Event::Raw(_)) | None => {}
         }
+        connection.account(channel.unsent());
     }
-    connection.refused.map_or(Ok(()), Err)
+    connection.refused.take().map_or(Ok(()), Err)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rdmascope_dissector::wire::smbd::BufferDescriptorV1;
 
     #[test]
     fn patterns_match_names() {
@@ -1277,5 +1591,304 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
         }
+    }
+
+    /// A client without a socket that sends what it likes, and the server.
+    struct Pair {
+        client: Lane,
+        lane: Lane,
+        server: Connection,
+        replies: Vec<Vec<u8>>,
+        /// MessageId of the next request.
+        next: u64,
+        session: u64,
+        tree: u32,
+        dialect: Dialect,
+        nt_hash: Option<[u8; 16]>,
+    }
+
+    impl Pair {
+        fn new(share: Share, dialect: Dialect) -> Self {
+            use crate::transport::iwarp::{self, Carrier};
+            let config = iwarp::Config { crc: false, ..iwarp::Config::default() };
+            let carrier = |c| Box::new(Carrier::new(c));
+            let smbd = crate::smbd::Config { receive_credits: 255, ..crate::smbd::Config::default() };
+            let nt_hash = match share.users {
+                Users::Password(hash) => Some(hash),
+                _ => None,
+            };
+            let mut pair = Self {
+                client: Lane::new(smbd, carrier(iwarp::Connection::initiator(0, config.clone())), true),
+                lane: Lane::new(smbd, carrier(iwarp::Connection::responder(0, config)), false),
+                server: Connection::new(Arc::new(share)).unwrap(),
+                replies: Vec::new(),
+                next: 0,
+                session: 0,
+                tree: 0,
+                dialect,
+                nt_hash,
+            };
+            pair.pump(true);
+            pair
+        }
+
+        /// Moves all there is to the server, and back where the client reads.
+        fn pump(&mut self, reads: bool) {
+            loop {
+                let mut moved = false;
+                while let Some(bytes) = self.client.poll_transmit(0) {
+                    self.lane.handle_bytes(0, &bytes);
+                    moved = true;
+                }
+                while let Some(event) = self.lane.poll_event() {
+                    match event {
+                        Event::Message { bytes, .. } => self.server.handle_message(0, &bytes, &mut self.lane),
+                        Event::ReadDone { id } => self.server.handle_read_done(0, id, &mut self.lane),
+                        _ => {}
+                    }
+                }
+                while reads && let Some(bytes) = self.lane.poll_transmit(0) {
+                    self.client.handle_bytes(0, &bytes);
+                    moved = true;
+                }
+                while let Some(event) = self.client.poll_event() {
+                    if let Event::Message { bytes, .. } = event {
+                        self.replies.push(bytes);
+                    }
+                }
+                if !moved {
+                    return;
+                }
+            }
+        }
+
+        fn request(&mut self, command: Command, charge: u16, body: &[u8]) -> Vec<u8> {
+            let head = Header {
+                credit_charge: charge,
+                credits: 1024,
+                ids: Ids::Sync { process_id: 0, tree_id: self.tree },
+                session_id: self.session,
+                ..super::super::header(command, self.next)
+            };
+            self.next += u64::from(charge.max(1));
+            message(&head, body)
+        }
+
+        /// The status and the bytes of the last reply.
+        fn call(&mut self, command: Command, body: &[u8]) -> (NtStatus, Vec<u8>) {
+            let request = self.request(command, 1, body);
+            self.client.send(0, request, None).unwrap();
+            self.pump(true);
+            let reply = self.replies.pop().unwrap_or_default();
+            let status = Header::parse(&reply, &mut Off).map_or(NtStatus(u32::MAX), |(_, h)| h.status());
+            (status, reply)
+        }
+
+        fn negotiate(&mut self) {
+            let body = Writer::default().u16(36).u16(1).u16(1).u16(0).u32(4).bytes(&[0; 16]).u64(0).u16(self.dialect.0).0;
+            assert_eq!(self.call(Command::NEGOTIATE, &body).0, NtStatus::SUCCESS);
+        }
+
+        fn log_on(&mut self, password: Option<&str>) -> NtStatus {
+            use rdmascope_analyzer::keys::ntlm::{Account, Fresh, emit_authenticate, emit_negotiate};
+            let setup =
+                |token: &[u8]| Writer::default().u16(25).u8(0).u8(1).u32(0).u32(0).u16(88).u16(token.len() as u16).u64(0).bytes(token).0;
+            self.session = 0;
+            let (status, reply) = self.call(Command::SESSION_SETUP, &setup(&emit_negotiate()));
+            assert_eq!(status, NtStatus::MORE_PROCESSING_REQUIRED);
+            self.session = Header::parse(&reply, &mut Off).unwrap().1.session_id;
+            let account = password.map(|password| Account::new("user", password));
+            let fresh = Fresh { client_challenge: [1; 8], session_key: [2; 16], filetime: 1 };
+            let (token, _) = emit_authenticate(find(&reply).unwrap().1, account.as_ref(), &fresh).unwrap();
+            self.call(Command::SESSION_SETUP, &setup(&token)).0
+        }
+
+        fn tree_connect(&mut self) -> NtStatus {
+            let path = utf16("\\\\server\\share");
+            let body = Writer::default().u16(9).u16(0).u16(72).u16(path.len() as u16).bytes(&path).0;
+            let (status, reply) = self.call(Command::TREE_CONNECT, &body);
+            self.tree = Header::parse(&reply, &mut Off).map_or(0, |(_, h)| h.tree_id().unwrap_or(0));
+            status
+        }
+
+        /// A guest on the share, with a file open.
+        fn open(share: Share, name: &str) -> (Self, FileId) {
+            let mut pair = Self::new(share, Dialect::SMB_3_0_2);
+            pair.negotiate();
+            assert_eq!((pair.log_on(None), pair.tree_connect()), (NtStatus::SUCCESS, NtStatus::SUCCESS));
+            let (status, id) = pair.create(name, 0x0012_019f, disposition::OPEN, 0);
+            assert_eq!(status, NtStatus::SUCCESS);
+            (pair, id)
+        }
+
+        fn create(&mut self, name: &str, access: u32, disposition: u32, options: u32) -> (NtStatus, FileId) {
+            let name = utf16(name);
+            let body = Writer::default().u16(57).u16(0).u32(2).u64(0).u64(0).u32(access).u32(0).u32(7).u32(disposition).u32(options);
+            let body = body.u16(120).u16(name.len() as u16).u64(0).bytes(if name.is_empty() { &[0] } else { &name }).0;
+            let (status, reply) = self.call(Command::CREATE, &body);
+            (status, FileId(reply.get(128..144).map_or([0; 16], |b| b.try_into().unwrap())))
+        }
+
+        fn set_info(&mut self, file: FileId, class: u8, info: &[u8]) -> NtStatus {
+            let body = Writer::default().u16(33).u8(1).u8(class).u32(info.len() as u32).u16(96).u16(0).u32(0).bytes(&file.0).bytes(info).0;
+            self.call(Command::SET_INFO, &body).0
+        }
+
+        fn read(&mut self, file: FileId, offset: u64, length: u32) -> (NtStatus, Vec<u8>) {
+            let (status, reply) = self.call(Command::READ, &read_body(file, offset, length, &[]));
+            (status, reply.get(80..).unwrap_or_default().to_vec())
+        }
+
+        fn lock(&mut self, file: FileId, offset: u64, length: u64, flags: u32) -> NtStatus {
+            let body = Writer::default().u16(48).u16(1).u32(0).bytes(&file.0).u64(offset).u64(length).u32(flags).u32(0).0;
+            self.call(Command::LOCK, &body).0
+        }
+
+        fn close(&mut self, file: FileId) -> NtStatus {
+            self.call(Command::CLOSE, &Writer::default().u16(24).u16(0).u32(0).bytes(&file.0).0).0
+        }
+    }
+
+    /// A READ, over RDMA into what `info` describes.
+    fn read_body(file: FileId, offset: u64, length: u32, info: &[u8]) -> Vec<u8> {
+        let channel = u32::from(!info.is_empty());
+        let body = Writer::default().u16(49).u8(0x50).u8(0).u32(length).u64(offset).bytes(&file.0).u32(0).u32(channel).u32(0);
+        body.u16(if info.is_empty() { 0 } else { 112 }).u16(info.len() as u16).bytes(if info.is_empty() { &[0] } else { info }).0
+    }
+
+    fn big(users: Users) -> Share {
+        Share::new("share", Storage::memory([("big".to_owned(), vec![7; 8 << 20])]), true, users)
+    }
+
+    /// Requests in one message.
+    fn compound(requests: Vec<Vec<u8>>) -> Vec<u8> {
+        let (mut out, last) = (Vec::new(), requests.len() - 1);
+        for (n, mut request) in requests.into_iter().enumerate() {
+            if n < last {
+                request.resize(request.len().next_multiple_of(8), 0);
+                let next = request.len() as u32;
+                request[20..24].copy_from_slice(&next.to_le_bytes());
+            }
+            out.extend_from_slice(&request);
+        }
+        out
+    }
+
+    #[test]
+    fn one_compound_of_many_reads_does_not_fill_our_memory() {
+        for charge in [1, 128] {
+            let (mut pair, file) = Pair::open(big(Users::Guests), "big");
+            let info = BufferDescriptorV1 { offset: 0, token: 0x1234, length: 8 << 20 };
+            let mut described = Vec::new();
+            info.emit(&mut described);
+            let reads = (0..2000).map(|_| pair.request(Command::READ, charge, &read_body(file, 0, 8 << 20, &described))).collect();
+            let bytes = compound(reads);
+            pair.server.handle_message(0, &bytes, &mut pair.lane);
+            assert!(pair.lane.unsent() <= Limits::default().connection_bytes, "{charge}: {} bytes wait", pair.lane.unsent());
+            // 3.3.5.2.3: they are more than the credits granted
+            assert!(pair.server.is_broken(), "{charge}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_gets_no_more_than_its_share_of_memory() {
+        let mut share = big(Users::Guests);
+        share.limits = Limits { credits: 4096, connection_bytes: 20 << 20, total_bytes: 30 << 20, ..Limits::default() };
+        let (mut pair, file) = Pair::open(share, "big");
+        let mut described = Vec::new();
+        BufferDescriptorV1 { offset: 0, token: 0x1234, length: 8 << 20 }.emit(&mut described);
+        let reads = (0..4).map(|_| pair.request(Command::READ, 128, &read_body(file, 0, 8 << 20, &described))).collect();
+        pair.client.send(0, compound(reads), None).unwrap();
+        pair.pump(false);
+        assert!((16 << 20..20 << 20).contains(&pair.lane.unsent()), "two of four: {}", pair.lane.unsent());
+        assert_eq!(pair.server.share.shared.bytes.load(Ordering::Relaxed), pair.lane.unsent());
+        assert!(!pair.server.is_broken());
+        // what waits goes, and what there was no room for is told so
+        pair.lane.transport().poll_transmit();
+        pair.server.account(pair.lane.unsent());
+        assert!(pair.server.share.shared.bytes.load(Ordering::Relaxed) < 1 << 20);
+        let share = pair.server.share.clone();
+        drop(pair);
+        assert_eq!(share.shared.bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_request_that_takes_too_few_credits_is_refused() {
+        let (mut pair, file) = Pair::open(big(Users::Guests), "big");
+        assert_eq!(pair.read(file, 0, 65_536).0, NtStatus::SUCCESS);
+        assert_eq!(pair.read(file, 0, 65_537).0, NtStatus::INVALID_PARAMETER);
+        pair.next -= 1;
+        assert_eq!(pair.read(file, 0, 1).0, NtStatus(u32::MAX), "no answer to a MessageId that was used");
+        assert!(pair.server.is_broken());
+    }
+
+    #[test]
+    fn requests_without_a_signature_are_refused_in_a_session_with_keys() {
+        let password = || Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret"));
+        for (dialect, require, expected) in [
+            (Dialect::SMB_3_0_2, true, NtStatus::ACCESS_DENIED),
+            (Dialect::SMB_3_0_2, false, NtStatus::SUCCESS),
+            // no answer: 3.3.5.7
+            (Dialect::SMB_3_1_1, false, NtStatus(u32::MAX)),
+        ] {
+            let share = Share { require_signing: require, ..big(password()) };
+            let mut pair = Pair::new(share, dialect);
+            pair.negotiate();
+            assert!(pair.nt_hash.is_some());
+            assert_eq!(pair.log_on(Some("secret")), NtStatus::SUCCESS);
+            assert_eq!(pair.tree_connect(), expected, "{dialect:?} {require}");
+            assert_eq!(pair.server.is_broken(), dialect == Dialect::SMB_3_1_1);
+        }
+    }
+
+    #[test]
+    fn wrong_passwords_cost_time_and_then_the_connection() {
+        let mut pair = Pair::new(big(Users::Password(rdmascope_analyzer::keys::ntlm::nt_hash("secret"))), Dialect::SMB_3_0);
+        pair.server.set_peer(Some("192.0.2.1:1".parse().unwrap()));
+        pair.negotiate();
+        for _ in 0..2 {
+            assert_eq!(pair.log_on(Some("guess")), NtStatus::LOGON_FAILURE);
+        }
+        assert!(pair.server.penalty() > Duration::ZERO && !pair.server.is_logged_on());
+        assert_eq!(pair.log_on(Some("secret")), NtStatus::SUCCESS);
+        assert_eq!(pair.server.penalty(), Duration::ZERO);
+        assert_eq!((pair.log_on(Some("guess")), pair.server.is_broken()), (NtStatus::LOGON_FAILURE, true));
+    }
+
+    #[test]
+    fn folders_files_and_locks_are_as_a_client_expects() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("d")).unwrap();
+        std::fs::write(folder.path().join("d/f"), "hello").unwrap();
+        let share = Share::new("share", Storage::folder(folder.path()).unwrap(), true, Users::Guests);
+        let (mut pair, file) = Pair::open(share, "d\\f");
+        let all = 0x0013_019f;
+        let (_, d) = pair.create("d", all, disposition::OPEN, 1);
+        assert_eq!(pair.set_info(d, 13, &[1]), NtStatus::DIRECTORY_NOT_EMPTY);
+        assert_eq!(pair.create("d", all, disposition::OPEN, DELETE_ON_CLOSE).0, NtStatus::DIRECTORY_NOT_EMPTY);
+        let (_, root) = pair.create("", all, disposition::OPEN, 1);
+        assert_eq!(pair.set_info(root, 13, &[1]), NtStatus::CANNOT_DELETE, "the share itself");
+        assert_eq!(pair.create("", all, disposition::OPEN, DELETE_ON_CLOSE).0, NtStatus::ACCESS_DENIED);
+        // times
+        let time = filetime_of(1_600_000_000_000_000_000);
+        let basic = Writer::default().u64(0).u64(u64::MAX).u64(time).u64(0).u32(0).u32(0).0;
+        assert_eq!(pair.set_info(file, 4, &basic), NtStatus::SUCCESS);
+        let modified = std::fs::metadata(folder.path().join("d/f")).unwrap().modified().unwrap();
+        assert_eq!(modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs(), 1_600_000_000);
+        // locks, between two opens of one file
+        let (_, other) = pair.create("d\\f", all, disposition::OPEN, 0);
+        assert_eq!(pair.lock(file, 0, 3, 2 | 0x10), NtStatus::SUCCESS);
+        assert_eq!(pair.lock(other, 2, 5, 1 | 0x10), NtStatus::LOCK_NOT_GRANTED);
+        assert_eq!(pair.read(other, 0, 5).0, NtStatus::FILE_LOCK_CONFLICT);
+        assert_eq!(pair.read(other, 3, 2), (NtStatus::SUCCESS, b"lo".to_vec()));
+        assert_eq!(pair.lock(file, 0, 2, 4), NtStatus::RANGE_NOT_LOCKED);
+        assert_eq!(pair.lock(file, 0, 3, 4), NtStatus::SUCCESS);
+        assert_eq!(pair.read(other, 0, 5).0, NtStatus::SUCCESS);
+        // a file that was removed can be read by who has it open
+        assert_eq!((pair.set_info(file, 13, &[1]), pair.close(file)), (NtStatus::SUCCESS, NtStatus::SUCCESS));
+        assert!(!folder.path().join("d/f").exists());
+        assert_eq!(pair.read(other, 0, 5), (NtStatus::SUCCESS, b"hello".to_vec()));
+        assert_eq!((pair.set_info(d, 13, &[1]), pair.close(d)), (NtStatus::SUCCESS, NtStatus::SUCCESS));
+        assert!(!folder.path().join("d").exists() && folder.path().exists());
     }
 }

@@ -1,22 +1,25 @@
 //! `rdmascope peer`: an SMB Direct server of our own over userspace iWARP, or a card.
 
 use super::replay::keep;
-use crate::cli::Peer;
+use crate::cli::{Peer, password};
 use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::keys::ntlm::nt_hash;
 use rdmascope_replay::channel::Config;
 use rdmascope_replay::fault::FAULTS;
 use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
+use std::collections::HashMap;
 use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 /// Connections at the same time at most.
 const CONNECTIONS_MAX: usize = 256;
+/// The same for one address.
+const CONNECTIONS_OF_ONE_MAX: usize = 64;
 
 pub(super) fn run(args: &Peer) -> Result<ExitCode> {
     if args.list_faults {
@@ -31,8 +34,22 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
         Some(folder) => Storage::folder(folder).with_context(|| format!("{} cannot be shared", folder.display()))?,
         None => memory(),
     };
-    let share =
-        Arc::new(Share { name: args.name.clone(), storage, writable: args.share.is_none() || args.allow_writes, users: users(args)? });
+    let users = users(args)?;
+    let writable = args.share.is_none() || args.allow_writes;
+    let guests = matches!(users, Users::Guests);
+    if guests && args.allow_writes && !args.listen.ip().is_loopback() && !args.yes_guests_may_write {
+        bail!(
+            "{} can be reached from other hosts, and everybody who does could change {}: set RDMASCOPE_PASSWORD{}, or say \
+             --yes-guests-may-write",
+            args.listen,
+            args.share.as_deref().map_or_else(|| "the share".into(), |folder| folder.display().to_string()),
+            if cfg!(feature = "kerberos") { ", or --keytab" } else { "" }
+        );
+    }
+    let mut share = Share::new(&args.name, storage, writable, users);
+    share.require_signing = !args.allow_unsigned;
+    share.log = |what| drop(writeln!(io::stderr(), "rdmascope: {what}"));
+    let share = Arc::new(share);
     let wire = args.keep.as_deref().map(|path| keep(path, &[], args.force)).transpose()?;
     let config = Config { wire, ..Config::patient(args.transport.open()?) };
     if let Some(fault) = args.fault.filter(|fault| !fault.works_over(config.transport.kind())) {
@@ -42,25 +59,63 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
     let mut out = io::stdout();
     writeln!(out, "listening on {}, share {}", listener.address(), args.name)?;
     out.flush()?;
-    let open = Arc::new(AtomicUsize::new(0));
+    let open = Arc::new(Mutex::new(HashMap::new()));
     loop {
         let Some(request) = listener.next(Duration::from_secs(60))? else { continue };
-        if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
-            open.fetch_sub(1, Ordering::Relaxed);
+        let peer = request.peer();
+        let Some(place) = Place::take(&open, peer.map(|peer| peer.ip())) else {
+            let _ = writeln!(io::stderr(), "rdmascope: {}: refused: too many connections", client(peer));
             continue;
-        }
-        let (share, config, open, fault) = (share.clone(), config.clone(), open.clone(), args.fault);
+        };
+        let (share, config, fault) = (share.clone(), config.clone(), args.fault);
         thread::spawn(move || {
-            let client = request.peer().map_or_else(|| "a client".to_owned(), |a| a.to_string());
+            let _place = place;
             let served = match fault {
                 Some(fault) => fault.serve(request, share, &config),
                 None => serve(request, share, &config),
             };
             if let Err(e) = served {
-                let _ = writeln!(io::stderr(), "rdmascope: {client}: {e}");
+                let _ = writeln!(io::stderr(), "rdmascope: {}: {e}", client(peer));
             }
-            open.fetch_sub(1, Ordering::Relaxed);
         });
+    }
+}
+
+fn client(peer: Option<SocketAddr>) -> String {
+    peer.map_or_else(|| "a client".to_owned(), |peer| peer.to_string())
+}
+
+type Connections = Arc<Mutex<HashMap<Option<IpAddr>, usize>>>;
+
+/// A connection's place among those that are open; it is free again when this is dropped.
+struct Place {
+    open: Connections,
+    address: Option<IpAddr>,
+}
+
+impl Place {
+    /// `None` where there are too many, of all clients or of this one.
+    fn take(open: &Connections, address: Option<IpAddr>) -> Option<Self> {
+        let mut places = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = places.values().sum();
+        let own = places.entry(address).or_default();
+        if all >= CONNECTIONS_MAX || *own >= CONNECTIONS_OF_ONE_MAX {
+            return None;
+        }
+        *own += 1;
+        Some(Self { open: open.clone(), address })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut places = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = places.get_mut(&self.address) {
+            *own -= 1;
+            if *own == 0 {
+                places.remove(&self.address);
+            }
+        }
     }
 }
 
@@ -72,7 +127,7 @@ fn users(args: &Peer) -> Result<Users> {
     }
     #[cfg(not(feature = "kerberos"))]
     let _ = args;
-    Ok(std::env::var("RDMASCOPE_PASSWORD").map_or(Users::Guests, |password| Users::Password(nt_hash(&password))))
+    password().map(|password| password.map_or(Users::Guests, |password| Users::Password(nt_hash(&password))))
 }
 
 /// Files to read: a small one, one of lines, and one that takes RDMA.

@@ -1,0 +1,243 @@
+//! The credits of SMB2: which message ids a client may use, \[MS-SMB2\] 3.2.4.1.2, 3.2.4.1.5, 3.2.4.1.6, 3.3.1.1 and 3.3.5.2.3. One rulebook for both ends and for whoever
+//! looks on: a client asks it for the next id, a server whether a request may be served, the analyzer what was broken.
+//!
+//! A connection begins with one credit, for NEGOTIATE. A request takes as many ids as its CreditCharge says, beginning with its MessageId; a reply grants
+//! new ones behind the last that were granted. CANCEL takes none.
+
+use alloc::collections::VecDeque;
+use core::fmt;
+use hashbrown::HashMap;
+
+/// Bytes that one credit pays for.
+pub const BYTES_PER_CREDIT: u32 = 65_536;
+
+/// Ids between the first that was not used and the last that was granted, at most: 16 bits of credits are granted at a time, and no server
+/// gives away more than that.
+const WINDOW_MAX: u64 = 131_072;
+
+/// Credits that a message with so many bytes of payload takes, requested or answered, \[MS-SMB2\] 3.1.5.2.
+pub const fn charge_of(bytes: u32) -> u16 {
+    if bytes == 0 { 1 } else { ((bytes - 1) / BYTES_PER_CREDIT + 1) as u16 }
+}
+
+/// What is wrong with a request or a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A request has an id that was used before (3.3.5.2.3).
+    Reused {
+        /// The first of its ids that was.
+        id: u64,
+    },
+    /// A request has an id that was not granted (3.3.5.2.3).
+    NotGranted {
+        /// The first of its ids that was not.
+        id: u64,
+        /// The first that is not granted.
+        end: u64,
+    },
+    /// A reply is to no request, or to one that was answered.
+    NoRequest,
+    /// A reply is to another command than the request was.
+    OtherCommand {
+        /// The command of the request.
+        asked: u16,
+    },
+    /// More credits were granted than ids can be told apart.
+    TooMany,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reused { id } => write!(f, "MessageId {id} was used before"),
+            Self::NotGranted { id, end } => write!(f, "MessageId {id} was not granted: {end} is the first that is not"),
+            Self::NoRequest => f.write_str("the reply is to no open request"),
+            Self::OtherCommand { asked } => write!(f, "the request was of command {asked}"),
+            Self::TooMany => f.write_str("more credits were granted than there can be"),
+        }
+    }
+}
+
+/// The ids of one connection, from its beginning on.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    /// The lowest id that was not used.
+    base: u64,
+    /// Ids from `base` on that were used; the first one was not, where there is one.
+    used: VecDeque<bool>,
+    /// How many of `used` are.
+    used_count: u64,
+    /// The first id that is not granted.
+    end: u64,
+    /// Commands of requests that were not answered.
+    open: HashMap<u64, u16>,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Ledger {
+    /// A connection that begins.
+    pub fn new() -> Self {
+        Self { base: 0, used: VecDeque::new(), used_count: 0, end: 1, open: HashMap::new() }
+    }
+
+    /// Credits that the client holds.
+    pub fn held(&self) -> u32 {
+        u32::try_from(self.end - self.base - self.used_count).unwrap_or(u32::MAX)
+    }
+
+    /// Requests that were not answered.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The id of the next request of a client that uses its ids in order; `None` where it holds too few credits.
+    pub fn next(&self, charge: u16) -> Option<u64> {
+        let first = self.base + self.used.len() as u64;
+        (first + u64::from(charge.max(1)) <= self.end).then_some(first)
+    }
+
+    /// A request with this MessageId and CreditCharge (0 counts as 1). Where it is a fault, nothing of it is taken.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn request(&mut self, id: u64, charge: u16, command: u16) -> Result<(), Fault> {
+        let count = u64::from(charge.max(1));
+        let behind = id.checked_add(count).ok_or(Fault::NotGranted { id, end: self.end })?;
+        if id < self.base {
+            return Err(Fault::Reused { id });
+        }
+        if behind > self.end {
+            return Err(Fault::NotGranted { id: id.max(self.end), end: self.end });
+        }
+        let start = (id - self.base) as usize;
+        if let Some(at) = (start..start + count as usize).find(|at| self.used.get(*at) == Some(&true)) {
+            return Err(Fault::Reused { id: self.base + at as u64 });
+        }
+        let room = start + count as usize;
+        if self.used.len() < room {
+            self.used.resize(room, false);
+        }
+        self.used.range_mut(start..room).for_each(|used| *used = true);
+        self.used_count += count;
+        while self.used.front() == Some(&true) {
+            self.used.pop_front();
+            self.used_count -= 1;
+            self.base += 1;
+        }
+        self.open.insert(id, command);
+        Ok(())
+    }
+
+    /// A reply with this MessageId and so many credits granted; an `interim` one (STATUS_PENDING) leaves the request open. What it grants counts in any case.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn reply(&mut self, id: u64, granted: u16, command: u16, interim: bool) -> Result<(), Fault> {
+        let end = self.end + u64::from(granted);
+        let fits = end - self.base <= WINDOW_MAX;
+        self.end = if fits { end } else { self.base + WINDOW_MAX };
+        let asked = if interim { self.open.get(&id).copied() } else { self.open.remove(&id) };
+        match asked {
+            None => Err(Fault::NoRequest),
+            Some(asked) if asked != command => Err(Fault::OtherCommand { asked }),
+            Some(_) if !fits => Err(Fault::TooMany),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// The request with this MessageId will not be answered: it was canceled, or whoever asked has given up.
+    pub fn forget(&mut self, id: u64) {
+        self.open.remove(&id);
+    }
+
+    /// What a server grants with its reply to a request that asked for so many, where the client is to hold `max` at most: at least one where it holds none.
+    pub fn grant(&self, asked: u16, charge: u16, max: u32) -> u16 {
+        let room = max.saturating_sub(self.held());
+        let least = u32::from(self.held() == 0);
+        u32::from(asked.max(charge).max(1)).min(room).max(least) as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ids_are_used_once_and_only_where_granted() {
+        let mut ledger = Ledger::new();
+        assert_eq!((ledger.held(), ledger.next(1), ledger.next(2)), (1, Some(0), None));
+        ledger.request(0, 0, 0).unwrap();
+        assert_eq!(ledger.request(1, 1, 1), Err(Fault::NotGranted { id: 1, end: 1 }));
+        ledger.reply(0, 10, 0, false).unwrap();
+        assert_eq!(ledger.held(), 10);
+        // not in order, which a client may
+        ledger.request(5, 2, 8).unwrap();
+        ledger.request(1, 1, 8).unwrap();
+        assert_eq!((ledger.held(), ledger.next(1)), (7, Some(7)));
+        for (id, charge, wrong) in [(0, 1, 0), (1, 1, 1), (5, 1, 5), (4, 2, 5), (6, 1, 6)] {
+            assert_eq!(ledger.request(id, charge, 8), Err(Fault::Reused { id: wrong }), "{id}");
+        }
+        assert_eq!(ledger.request(10, 2, 8), Err(Fault::NotGranted { id: 11, end: 11 }));
+        assert_eq!(ledger.request(u64::MAX, 1, 8), Err(Fault::NotGranted { id: u64::MAX, end: 11 }));
+        ledger.request(2, 3, 8).unwrap();
+        assert_eq!((ledger.held(), ledger.next(4), ledger.next(5)), (4, Some(7), None));
+    }
+
+    #[test]
+    fn a_reply_answers_one_request_of_its_command() {
+        let mut ledger = Ledger::new();
+        ledger.request(0, 1, 3).unwrap();
+        ledger.reply(0, 5, 3, true).unwrap();
+        ledger.reply(0, 0, 3, false).unwrap();
+        assert_eq!(ledger.reply(0, 1, 3, false), Err(Fault::NoRequest));
+        assert_eq!(ledger.held(), 6, "what it grants counts all the same");
+        ledger.request(1, 1, 3).unwrap();
+        assert_eq!(ledger.reply(1, 0, 4, false), Err(Fault::OtherCommand { asked: 3 }));
+    }
+
+    #[test]
+    fn a_server_grants_what_is_asked_for_within_its_limit() {
+        let mut ledger = Ledger::new();
+        ledger.request(0, 1, 0).unwrap();
+        assert_eq!((ledger.grant(100, 1, 50), ledger.grant(0, 1, 50), ledger.grant(0, 1, 0)), (50, 1, 1));
+        ledger.reply(0, 50, 0, false).unwrap();
+        assert_eq!(ledger.grant(100, 1, 50), 0);
+        assert_eq!((charge_of(0), charge_of(65_536), charge_of(65_537), charge_of(8 << 20)), (1, 1, 2, 128));
+    }
+
+    proptest! {
+        /// However ids come, the credits held are those granted less those taken, and memory is bounded by the window.
+        #[test]
+        fn credits_are_neither_lost_nor_made(steps in prop::collection::vec((any::<bool>(), 0u64..300, 0u16..5), 0..400)) {
+            let mut ledger = Ledger::new();
+            let (mut granted, mut taken) = (1u64, 0u64);
+            for (request, id, n) in steps {
+                if request {
+                    if ledger.request(id, n, 0).is_ok() {
+                        taken += u64::from(n.max(1));
+                    }
+                } else {
+                    let _ = ledger.reply(id, n, 0, false);
+                    granted += u64::from(n);
+                }
+                prop_assert_eq!(u64::from(ledger.held()), granted - taken);
+                prop_assert!(ledger.used.len() as u64 <= WINDOW_MAX && ledger.used.front() != Some(&true));
+            }
+        }
+
+        #[test]
+        fn no_server_fills_our_memory(grants in prop::collection::vec(any::<u16>(), 0..50)) {
+            let mut ledger = Ledger::new();
+            for granted in grants {
+                let _ = ledger.reply(0, granted, 0, false);
+                prop_assert!(u64::from(ledger.held()) <= WINDOW_MAX);
+            }
+        }
+    }
+}
