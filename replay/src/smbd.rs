@@ -161,7 +161,6 @@ fn is_fatal(rule: Rule) -> bool {
             | Rule::SmbdDataCreditsRequested
             | Rule::SmbdDataLength
             | Rule::SmbdDataAlign
-            | Rule::SmbdDataTooBig
             | Rule::SmbdFragTooBig
             | Rule::SmbdFragRemaining
             | Rule::SmbdCreditOverrun
@@ -516,6 +515,11 @@ impl Endpoint {
         if let Some(breach) = self.observed(now, |link, at, notes| link.data(at, notes.me.peer(), &data.header, length, data.inside, notes))
         {
             return self.fail(Failure::Breach(breach));
+        }
+        // the peer may have agreed to send less, which is its own affair; more than was posted for it is ours (3.1.5.8)
+        if length > self.config.max_receive_size {
+            let text = format!("sent {length} bytes in one message, and we receive {} at most", self.config.max_receive_size);
+            return self.fail(Failure::Breach(Breach { rule: Rule::SmbdDataTooBig, by_peer: true, text }));
         }
         self.respond |= data.header.response_requested();
         // An answer to each message without data would be answered in turn, for ever. Where one credit is all there is, that cannot be told
