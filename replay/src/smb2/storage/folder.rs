@@ -182,7 +182,7 @@ fn kind_of(handle: impl AsFd) -> io::Result<FileType> {
     }
 }
 
-#[expect(clippy::unnecessary_cast, clippy::cast_lossless, reason = "the types differ from system to system")]
+#[allow(clippy::unnecessary_cast, clippy::cast_lossless, reason = "the types differ from system to system")]
 fn stat_of(handle: impl AsFd) -> io::Result<Stat> {
     let stat = rustix::fs::fstat(handle)?;
     let ns = |seconds: i64, ns: u64| u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(ns);
