@@ -13,11 +13,14 @@ pub mod live;
 mod mapped;
 mod merge;
 mod metadata;
+mod not_capture;
 mod open;
 mod pcap;
 mod pcapng;
+mod random_access;
 mod record;
 mod source;
+mod span;
 mod spool;
 mod stream;
 #[cfg(test)]
@@ -34,10 +37,11 @@ pub use metadata::{
     Clock, Format, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_KEPT_BYTES, MAX_SECTIONS, Metadata, Name, Secrets, Section,
 };
 pub use open::{Capture, OpenOptions, open};
+pub use random_access::RandomAccess;
 pub use rdmascope_dissector::frame::LinkType;
 pub use record::{Options, PacketOption, Record};
 pub use source::{Progress, Source};
-pub use spool::{RandomAccess, temporary_file};
+pub use spool::temporary_file;
 pub use stream::{Follow, StreamSource};
 pub use walk::DEFAULT_MAX_RECORD_LEN;
 pub use write::{Access, Existing, Output, PcapWriter, PcapngWriter, WholeFile, fresh, stands_at};

@@ -106,7 +106,7 @@ impl CaptureFile {
                     Problem::Unsupported("neither pcap nor pcapng, so it cannot be used as a whole; read it in order".to_owned()),
                 ));
             }
-            Magic::Other => return Err(Error::new(path, crate::open::not_capture(&storage))),
+            Magic::Other => return Err(Error::new(path, crate::not_capture::not_capture(&storage))),
         }
         match Walker::start(&storage, max_record_len, LookAhead::ToTheEnd) {
             Ok(Start::Ready(start, first_record)) => Ok(CaptureFile { path, storage, max_record_len, first_record, start: *start }),

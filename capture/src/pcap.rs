@@ -20,7 +20,7 @@ use crate::LinkType;
 use crate::error::Damage;
 use crate::metadata::{Clock, Format, Interface, Metadata, Section};
 use crate::record::Flags;
-use crate::walk::{Span, Step};
+use crate::span::{Span, Step};
 
 /// Microseconds.
 pub(crate) const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;

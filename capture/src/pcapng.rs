@@ -16,7 +16,7 @@ use crate::error::Damage;
 use crate::hardware;
 use crate::metadata::{Clock, Interface, InterfaceStatistics, MAX_INTERFACES, MAX_SECTIONS, Metadata, Name, Secrets, Section};
 use crate::record::{Flags, OPT_COMMENT, Options};
-use crate::walk::{Span, Step};
+use crate::span::{Span, Step};
 
 pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 pub(crate) const INTERFACE_DESCRIPTION: u32 = 0x1;

@@ -1,16 +1,9 @@
-//! Records by offset where the file is not mapped: from the file itself, or from an unnamed temporary copy of what was decompressed.
+//! Bytes by offset where the file is not mapped: from the file itself, or from an unnamed temporary copy of what was decompressed.
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-use crate::error::{Error, Problem, Result};
-use crate::mapped::CaptureFile;
-use crate::metadata::Metadata;
-use crate::record::Record;
-use crate::walk::{Format, Step, Walker};
 
 /// A copy of a stream in a file without a name, which vanishes with the process. Bounded; what does not fit is not kept.
 #[derive(Debug)]
@@ -77,12 +70,12 @@ impl Stored {
     }
 
     /// Whether the `needed` bytes from `offset` on were left out of the copy.
-    fn misses(&self, offset: u64, needed: usize) -> bool {
+    pub(crate) fn misses(&self, offset: u64, needed: usize) -> bool {
         let end = offset.saturating_add(needed as u64);
         self.kept.as_ref().is_some_and(|kept| kept.full.load(Ordering::Acquire) && kept.bytes.load(Ordering::Acquire) < end)
     }
 
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         // A spool may be writing; what it has not told yet may be half there.
         let len = self.kept.as_ref().map_or(u64::MAX, |kept| kept.bytes.load(Ordering::Acquire));
         let room = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
@@ -103,90 +96,4 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 /// A file without a name, for what is put aside; it vanishes with its handle.
 pub fn temporary_file() -> io::Result<File> {
     tempfile::tempfile()
-}
-
-/// Reads records again by their offset. Independent of the source it came from, so another thread may use it.
-#[derive(Debug, Clone)]
-pub struct RandomAccess {
-    path: PathBuf,
-    metadata: Metadata,
-    from: From,
-    scratch: Vec<u8>,
-}
-
-#[derive(Debug, Clone)]
-enum From {
-    Mapped(Arc<CaptureFile>),
-    Stored {
-        stored: Stored,
-        format: Format,
-        max_record_len: u32,
-    },
-    #[cfg(unix)]
-    Window(crate::live::WindowReader),
-}
-
-impl RandomAccess {
-    pub(crate) fn mapped(file: Arc<CaptureFile>, metadata: Metadata) -> RandomAccess {
-        RandomAccess { path: file.path().to_owned(), metadata, from: From::Mapped(file), scratch: Vec::new() }
-    }
-
-    #[cfg(unix)]
-    pub(crate) fn window(reader: crate::live::WindowReader, metadata: Metadata) -> RandomAccess {
-        RandomAccess { path: PathBuf::from("live capture"), metadata, from: From::Window(reader), scratch: Vec::new() }
-    }
-
-    pub(crate) fn stored(path: PathBuf, stored: Stored, format: Format, max_record_len: u32, metadata: Metadata) -> RandomAccess {
-        RandomAccess { path, metadata, from: From::Stored { stored, format, max_record_len }, scratch: Vec::new() }
-    }
-
-    /// The interfaces that were described up to here; [`Record::interface`] counts them.
-    pub fn interfaces(&self) -> &[crate::Interface] {
-        &self.metadata.interfaces
-    }
-
-    /// Takes over newer metadata of the source, so that records on interfaces described since then can be read.
-    pub fn refresh(&mut self, metadata: &Metadata) {
-        if self.metadata.revision != metadata.revision {
-            self.metadata = metadata.clone();
-        }
-    }
-
-    /// The record that begins at byte `offset`, as [`Record::offset`] gave it.
-    pub fn record_at(&mut self, offset: u64) -> Result<Record<'_>> {
-        let (stored, format, max) = match &self.from {
-            From::Mapped(file) => return file.record_at(&self.metadata, offset),
-            #[cfg(unix)]
-            From::Window(reader) => {
-                return match reader.record_at(offset, &mut self.scratch) {
-                    Ok(Some(record)) => Ok(record),
-                    Ok(None) => Err(Error::new(&self.path, Problem::NoLongerKept)),
-                    Err(source) => Err(Error::new(&self.path, Problem::Read { offset, source })),
-                };
-            }
-            From::Stored { stored, format, max_record_len } => (stored, format, *max_record_len),
-        };
-        let mut have = 0;
-        let mut needed = 4096;
-        let span = loop {
-            if self.scratch.len() < needed {
-                self.scratch.resize(needed, 0);
-            }
-            while have < needed {
-                match stored.read_at(&mut self.scratch[have..needed], offset.saturating_add(have as u64)) {
-                    Ok(0) => break,
-                    Ok(n) => have += n,
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    Err(source) => return Err(Error::new(&self.path, Problem::Read { offset, source })),
-                }
-            }
-            match Walker::packet_at(format, &self.metadata, max, &self.scratch[..have], offset) {
-                Ok(Step::Packet(span)) => break span,
-                Ok(Step::More { needed: more, .. }) if have == needed && more > needed => needed = more,
-                _ if stored.misses(offset, needed) => return Err(Error::new(&self.path, Problem::NotKept(offset))),
-                _ => return Err(Error::new(&self.path, Problem::NoRecordAt(offset))),
-            }
-        };
-        Ok(span.record(&self.scratch[..have], offset))
-    }
 }

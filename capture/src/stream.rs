@@ -218,7 +218,7 @@ impl StreamSource {
                 // ERF has no magic.
                 Magic::Other => match foreign::looks_like_erf(bytes, ended) {
                     Look::Yes => Magic::Foreign(metadata::Format::Erf),
-                    Look::No => return Err(crate::open::not_capture(bytes)),
+                    Look::No => return Err(crate::not_capture::not_capture(bytes)),
                     Look::More(more) => {
                         needed = more;
                         continue;
@@ -227,7 +227,7 @@ impl StreamSource {
                 magic => magic,
             };
             match magic {
-                Magic::Other => return Err(crate::open::not_capture(bytes)),
+                Magic::Other => return Err(crate::not_capture::not_capture(bytes)),
                 Magic::Gzip | Magic::Frames if self.decompressed => {
                     return Err(Problem::Unsupported("compressed twice; decompress it once first".to_owned()));
                 }

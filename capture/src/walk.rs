@@ -4,57 +4,11 @@
 
 use crate::error::Damage;
 use crate::metadata::{self, Metadata};
-use crate::record::{Flags, Record};
-use crate::{LinkType, foreign, pcap, pcapng};
+pub(crate) use crate::span::{Span, Step};
+use crate::{foreign, pcap, pcapng};
 
 /// Longest captured frame accepted unless told otherwise, in bytes.
 pub const DEFAULT_MAX_RECORD_LEN: u32 = 256 << 20;
-
-/// What stands at the next record.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Step {
-    /// A frame.
-    Packet(Span),
-    /// Something that is not a frame, `len` bytes long; taken note of, to be passed over.
-    Other { len: usize },
-    /// Not all of it is here: `needed` bytes from its beginning on.
-    More { what: &'static str, needed: usize },
-}
-
-/// Where the parts of a record are, in bytes from its beginning; and what its header says.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Span {
-    pub(crate) time_ns: i64,
-    pub(crate) interface: u32,
-    pub(crate) wire_len: u32,
-    pub(crate) link_type: LinkType,
-    pub(crate) flags: Flags,
-    pub(crate) header_len: u8,
-    /// Bytes captured, from `header_len` on.
-    pub(crate) captured: u32,
-    /// Where options begin and end.
-    pub(crate) options: (u32, u32),
-    /// The whole record.
-    pub(crate) len: u32,
-}
-
-impl Span {
-    /// The record that begins with `bytes`. Empty parts if these are not the bytes that the span was made from.
-    #[inline(always)]
-    pub(crate) fn record(self, bytes: &[u8], offset: u64) -> Record<'_> {
-        let start = usize::from(self.header_len);
-        Record {
-            time_ns: self.time_ns,
-            offset,
-            interface: self.interface,
-            wire_len: self.wire_len,
-            link_type: self.link_type,
-            flags: self.flags,
-            bytes: bytes.get(start..start + self.captured as usize).unwrap_or(&[]),
-            options: bytes.get(self.options.0 as usize..self.options.1 as usize).unwrap_or(&[]),
-        }
-    }
-}
 
 /// Knows the format of a file and what its metadata said so far.
 #[derive(Debug, Clone)]

@@ -17,8 +17,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         "RPC and the programs that it carries: the call names the program that reads the rest, and each program reads RPC's own types",
     ),
     ("dissector", &["header", "leaf", "trace", "wire"], "the observers fill in two fields of the frame"),
-    ("capture", &["live", "mapped", "open", "spool", "stream"], "reading in order and by place are not told apart"),
-    ("capture", &["foreign", "pcap", "pcapng", "walk"], "the formats fill in the spans of the walker that chooses them"),
     ("analyzer", &["*"], "being taken apart"),
     ("analyzer/flow", &["*"], "being taken apart"),
     ("replay", &["*"], "being taken apart"),

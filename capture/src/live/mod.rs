@@ -48,7 +48,6 @@ use crate::error::{Error, Problem, Result};
 use crate::metadata::{Interface, InterfaceStatistics, Metadata, Section};
 use crate::record::{Flags, Record};
 use crate::source::{Progress, Source};
-use crate::spool::RandomAccess;
 use window::Window;
 
 /// Bytes kept of a frame where nobody says otherwise: all of it, however much was joined on reception.
@@ -383,9 +382,9 @@ impl LiveSource {
         self.is_paused = paused;
     }
 
-    /// A way to read frames again by their offset; `None` where none are kept.
-    pub fn random_access(&self) -> Option<RandomAccess> {
-        Some(RandomAccess::window(self.window.as_ref()?.reader(), self.metadata.clone()))
+    /// The frames that are kept, and the metadata to read them with.
+    pub(crate) fn kept(&self) -> Option<(WindowReader, &Metadata)> {
+        Some((self.window.as_ref()?.reader(), &self.metadata))
     }
 
     /// Whether the stop flag was seen and everything up to then was given.
