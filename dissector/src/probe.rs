@@ -6,9 +6,9 @@
 
 use crate::fault::{Fault, FaultKind};
 use crate::field::{Def, FieldSet, Kind};
+use crate::frame_fields;
 use crate::render::{Piece, Stored, pieces};
 use crate::trace::{Kept, LAYERS_MAX, Line, Trace, Tree, Value, write_layers};
-use crate::wire::frame_fields;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 

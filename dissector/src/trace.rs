@@ -11,7 +11,7 @@
 
 use crate::fault::{Fault, PResult, fault_of};
 use crate::field::{Def, FieldSet, Kind};
-use crate::wire::frame_fields;
+use crate::frame_fields;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};

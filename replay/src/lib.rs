@@ -1,5 +1,15 @@
-//! The only part of rdmascope that talks: a userspace iWARP stack, SMB Direct endpoints, SMB2 sessions, and what is built of them. See
-//! the crate's README for the three inputs, three outputs and one loop that everything here is driven by.
+//! The side of rdmascope that talks, from the wire up. Every protocol here is a state machine without a socket and without a clock; the
+//! crate's README has the loop that drives them.
+//!
+//! | layer | module |
+//! | --- | --- |
+//! | carries SMB Direct: iWARP in user space, RDMA adapters | [`transport`], one folder and one row each |
+//! | SMB Direct, around the analyzer's rulebook | [`smbd`] |
+//! | both stacked, with a driver | [`channel`] |
+//! | SMB2: client, server, sessions | [`smb2`] |
+//! | built on a client: a captured session done again, a conformance test | [`script`], [`probe`] |
+//! | built on the server: what a peer can do wrong | [`fault`] |
+//! | our own wire, kept as a capture | [`wire`] |
 #![forbid(unsafe_code)]
 
 pub mod channel;

@@ -16,7 +16,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         &["mount", "nfs", "nfsacl", "nlm", "portmap", "rpc"],
         "RPC and the programs that it carries: the call names the program that reads the rest, and each program reads RPC's own types",
     ),
-    ("dissector", &["header", "leaf", "trace", "wire"], "the observers fill in two fields of the frame"),
     ("analyzer", &["*"], "being taken apart"),
     ("analyzer/flow", &["*"], "being taken apart"),
     ("replay", &["*"], "being taken apart"),

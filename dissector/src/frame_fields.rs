@@ -1,0 +1,28 @@
+//! The fields of Wireshark's `frame` protocol: what the capture itself knows of a frame. Declared below the observers, which fill in
+//! some of them themselves; [`crate::wire::frame_fields::tell`] tells the others.
+
+fields! {
+    /// The frame and what went wrong in it.
+    pub mod f ["pcapng 4.3"] {
+        PROTOCOL: Protocol = "frame", "Frame";
+        INTERFACE_ID: U32 = "frame.interface_id", "Interface id", dec;
+        INTERFACE_NAME: Str = "frame.interface_name", "Interface name";
+        TIME: AbsTime = "frame.time", "Arrival Time";
+        TIME_EPOCH: AbsTime = "frame.time_epoch", "Epoch Arrival Time";
+        TIME_DELTA: RelTime = "frame.time_delta", "Time delta from previous captured frame";
+        TIME_RELATIVE: RelTime = "frame.time_relative", "Time since first frame";
+        NUMBER: U32 = "frame.number", "Frame Number", dec;
+        LEN: U32 = "frame.len", "Frame length on the wire", dec;
+        CAP_LEN: U32 = "frame.cap_len", "Frame length stored into the capture file", dec;
+        PROTOCOLS: Str = "frame.protocols", "Protocols in frame";
+        COMMENT: Str = "frame.comment", "Comment";
+        /// What the frame's line says; an observer adds both when the frame is decoded.
+        COL_PROTOCOL: Str = "_ws.col.protocol", "Protocol";
+        /// See `COL_PROTOCOL`.
+        COL_INFO: Str = "_ws.col.info", "Info";
+        /// Present in every frame whose decoding stopped, with the reason as its text.
+        MALFORMED: Protocol = "_ws.malformed", "Malformed Packet";
+        /// Present in every frame of which the capture has too few bytes to decode it.
+        SHORT: Protocol = "_ws.short", "Short Frame";
+    }
+}
