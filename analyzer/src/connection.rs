@@ -36,6 +36,9 @@ fields! {
         EXCHANGE_BYTES: U64 = "rdmascope.exchange.rdma_bytes", "RDMA bytes of the exchange so far", dec;
         EXCHANGE_REQUEST: FrameNum = "rdmascope.exchange.request", "Answers the request in frame";
         EXCHANGE_TIME: RelTime = "rdmascope.exchange.time", "Time from request to reply";
+        EXCHANGE_COMMAND: Str = "rdmascope.exchange.command", "Command of the exchange";
+        EXCHANGE_FILE: Str = "rdmascope.exchange.file", "File of the exchange";
+        EXCHANGE_STATUS: U32 = "rdmascope.exchange.status", "Status of the exchange", hex;
         RETRANSMISSION: None = "rdmascope.retransmission", "Sent before";
         HELD: None = "rdmascope.early", "Packets before this one are missing";
         DAMAGED: None = "rdmascope.damaged", "Damaged: its receiver dropped it";
@@ -738,6 +741,15 @@ pub fn tell_frame<S, T: Trace>(env: &Env<S>, tunnel: Option<&Tunnel>, t: &mut T)
         if let Some((request, latency)) = env.answered_in_frame {
             t.field(f::EXCHANGE_REQUEST, at, 0, Value::U(request));
             t.field(f::EXCHANGE_TIME, at, 0, duration(latency));
+            if let Some(answer) = &env.answer_of_frame {
+                t.field(f::EXCHANGE_COMMAND, at, 0, Value::Text(format_args!("{}", answer.command)));
+                if let Some(file) = &answer.file {
+                    t.field(f::EXCHANGE_FILE, at, 0, Value::Text(format_args!("{file}")));
+                }
+                if let Some(status) = answer.status {
+                    t.field(f::EXCHANGE_STATUS, at, 0, Value::U(status.into()));
+                }
+            }
         }
     }
     for broken in &env.broken_in_frame {

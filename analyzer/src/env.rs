@@ -126,6 +126,17 @@ pub struct Broken {
     pub text: String,
 }
 
+/// What a frame answers.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Command or procedure.
+    pub command: &'static str,
+    /// File name or path, unescaped, as far as it is known.
+    pub file: Option<alloc::sync::Arc<str>>,
+    /// NTSTATUS, or the NFS status.
+    pub status: Option<u32>,
+}
+
 /// Shared by all connections of an analysis.
 #[derive(Debug)]
 pub struct Env<S> {
@@ -143,6 +154,8 @@ pub struct Env<S> {
     pub moved_of_frame: u64,
     /// The frame of the request that this frame answers, and how long the answer took, in ns.
     pub answered_in_frame: Option<(u64, i64)>,
+    /// What was asked for in that request, of which file, and what came of it.
+    pub answer_of_frame: Option<Answer>,
     /// Rules broken in this frame: kept only for an observer.
     pub broken_in_frame: Vec<Broken>,
     frame: Option<u64>,
@@ -183,6 +196,7 @@ impl<S: Sink> Env<S> {
             exchange_of_frame: 0,
             moved_of_frame: 0,
             answered_in_frame: None,
+            answer_of_frame: None,
             broken_in_frame: Vec::new(),
             frame: None,
             mirror_of_frame: Default::default(),
@@ -212,6 +226,7 @@ impl<S: Sink> Env<S> {
         self.exchange_of_frame = 0;
         self.moved_of_frame = 0;
         self.answered_in_frame = None;
+        self.answer_of_frame = None;
         self.broken_in_frame.clear();
         self.frame = observed;
         self.place_of_frame = None;
@@ -244,7 +259,8 @@ impl<S: Sink> Env<S> {
     pub fn answered(&mut self, exchange: &crate::exchange::Exchange, at: At) {
         self.exchange_of_frame = exchange.id;
         self.moved_of_frame = exchange.rdma_bytes();
-        self.answered_in_frame = Some((exchange.request.frame, at.time - exchange.request.time));
+        self.answered_in_frame = Some((exchange.request.frame, at.time.saturating_sub(exchange.request.time)));
+        self.answer_of_frame = Some(Answer { command: exchange.command, file: exchange.file.clone(), status: exchange.status });
     }
 
     /// The number for a new exchange.

@@ -474,6 +474,14 @@ pub(crate) struct Tui {
     /// Go on with what is written to the file while it is shown
     #[arg(short = 'F', long, conflicts_with = "interfaces")]
     pub(crate) follow: bool,
+    /// Two queue pairs that are the ends of one connection, where the capture does not say so; may be given several times
+    #[arg(long = "pin", value_name = "QP=QP", value_parser = pin)]
+    pub(crate) pins: Vec<Pin>,
+    #[arg(long, value_name = "KEYFILE", help = KEYS)]
+    pub(crate) keys: Option<PathBuf>,
+    /// Do not verify invariant CRCs and MPA CRCs
+    #[arg(long)]
+    pub(crate) no_crc: bool,
 }
 
 /// Where and what to capture.

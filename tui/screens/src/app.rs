@@ -113,8 +113,8 @@ pub(crate) enum Msg {
         generation: u64,
         sorted: Sorted,
     },
-    /// The frame (place) that was searched for.
-    Hit(Option<u32>),
+    /// The frame (place) that was searched for, and whether it lies on the other side of where the search began.
+    Hit(Option<(u32, bool)>),
     /// A long work has done so many of all.
     Working(&'static str, usize, usize),
     /// Something was saved, or not.
@@ -164,10 +164,11 @@ pub(crate) enum Effect {
     },
     /// Sorting of an older generation than this is to end.
     EndSort(u64),
-    /// The first of these frames (or the last, where not `forward`) whose line has this text.
+    /// The first of these frames (or the last, where not `forward`) that has this; where none has, of the frames on the other side of
+    /// the row from which the search began.
     Find {
         text: String,
-        frames: Which,
+        frames: [Which; 2],
         forward: bool,
     },
     /// A file is to be written.
@@ -1054,9 +1055,13 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
             app.working = Some((what, done, all));
             Vec::new()
         }
-        Msg::Hit(Some(place)) => {
+        Msg::Hit(Some((place, wrapped))) => {
             app.working = None;
-            app.go_to_frame(u64::from(place) + 1)
+            let effects = app.go_to_frame(u64::from(place) + 1);
+            if wrapped {
+                app.say("the search went on from the other end");
+            }
+            effects
         }
         Msg::Hit(None) => {
             app.working = None;

@@ -30,6 +30,7 @@ mod overview;
 mod prompt;
 mod replay;
 mod run;
+mod search;
 mod sequence;
 mod sort;
 mod statistics;

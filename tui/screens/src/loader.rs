@@ -132,6 +132,8 @@ pub(crate) struct Shared {
     pub(crate) frames_max: Arc<AtomicU64>,
     /// What is read, and is never written to.
     pub(crate) files: Arc<Mutex<Vec<PathBuf>>>,
+    /// How to analyze.
+    pub(crate) options: Arc<Options>,
 }
 
 impl Default for Shared {
@@ -146,6 +148,7 @@ impl Default for Shared {
             restarts: Arc::default(),
             frames_max: Arc::new(AtomicU64::new(FRAMES_MAX)),
             files: Arc::default(),
+            options: Arc::default(),
         }
     }
 }
@@ -153,6 +156,11 @@ impl Default for Shared {
 impl Shared {
     pub(crate) fn index(&self) -> Index {
         self.index.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// For an analysis with these options.
+    pub(crate) fn with(options: Options) -> Self {
+        Self { options: Arc::new(options), ..Self::default() }
     }
 
     pub(crate) fn files(&self) -> Vec<PathBuf> {
@@ -406,7 +414,7 @@ impl<D: FnMut(News) -> bool> Loading<D> {
 /// when more comes; with `follow`, the end of the file is not the end.
 pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, deliver: impl FnMut(News) -> bool + Send) {
     let endless = matches!(input, Input::Live(_));
-    let (pipeline, builder) = beginning(endless);
+    let (pipeline, builder) = beginning(endless, shared);
     let options = pipeline.decode_options();
     let loading = Mutex::new(Loading {
         pipeline,
@@ -474,8 +482,8 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, d
 }
 
 /// Analysis and index before the first frame.
-fn beginning(endless: bool) -> (Pipeline<Collector>, Builder) {
-    let settings = Options { slowest_max: SLOWEST, ..Options::default() };
+fn beginning(endless: bool, shared: &Shared) -> (Pipeline<Collector>, Builder) {
+    let settings = Options { slowest_max: SLOWEST, ..Options::clone(&shared.options) };
     let settings = if endless { monitor::endless(settings) } else { settings };
     let pipeline = Pipeline::with_sink(settings, Collector { rolls: endless, ..Collector::default() });
     (pipeline, if endless { Builder::rolling(LIVE_CHUNKS) } else { Builder::default() })
@@ -501,7 +509,7 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
         let restarts = shared.restarts.load(Ordering::Relaxed);
         if loading.restarts != restarts {
             loading.restarts = restarts;
-            (loading.pipeline, loading.builder) = beginning(true);
+            (loading.pipeline, loading.builder) = beginning(true, shared);
             (loading.number, loading.time_ns, loading.restarted) = (0, 0, true);
             loading.since += 1;
             shared.again.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).restarts = restarts;

@@ -13,6 +13,7 @@ use super::draw::put;
 use super::frames::{self, Part};
 use super::keys::{Action, Context, TABLE};
 use super::replay::Which;
+use super::search::{self, Needle};
 use super::time::grouped;
 use super::{credits, findings, io, memory, overview, sequence, statistics};
 use ratatui::buffer::Buffer;
@@ -189,8 +190,10 @@ pub(crate) fn filter(app: &App) -> Popup {
 
 pub(crate) fn search(app: &App) -> Popup {
     let mut prompt = Prompt::new(Kind::Search, "");
+    prompt.about = search::HELP.to_owned();
     if !app.search.is_empty() {
-        prompt.about = format!("Enter searches for \"{}\" again", rdmascope_dissector::render::escaped(&app.search));
+        let again = rdmascope_dissector::render::escaped(&app.search);
+        prompt.about = format!("{}   Enter searches for \"{again}\" again", search::HELP);
     }
     Popup::Prompt(Box::new(prompt))
 }
@@ -417,6 +420,11 @@ fn entered(app: &mut App, prompt: Box<Prompt>) -> Vec<Effect> {
             app.filter_by(&text)
         }
         Kind::Search => {
+            if let Err(e) = Needle::parse(&text, &app.registry) {
+                app.complain(e);
+                app.popup = Some(Popup::Prompt(prompt));
+                return Vec::new();
+            }
             if !text.is_empty() {
                 app.search = text;
             }
@@ -464,44 +472,60 @@ fn listed_frames(app: &App, marked: bool) -> Which {
     }
 }
 
-/// Goes to the next row that has the searched text.
+/// Goes to the next row that has what is searched for, from the other end on where there is none.
 pub(crate) fn search_again(app: &mut App, forward: bool) -> Vec<Effect> {
     if app.search.is_empty() {
         app.complain("nothing was searched for yet");
         return Vec::new();
     }
+    let needle = match Needle::parse(&app.search, &app.registry) {
+        Ok(needle) => needle,
+        Err(e) => {
+            app.complain(e);
+            return Vec::new();
+        }
+    };
     if app.view == View::Frames {
         let from = app.frames.list.at;
-        let frames = match (listed_frames(app, false), forward) {
-            (Which::These(mut shown), true) => Which::These(shown.split_off((from + 1).min(shown.len()))),
-            (Which::These(mut shown), false) => {
-                shown.truncate(from);
-                Which::These(shown)
+        // the row itself is looked at last
+        let frames = match listed_frames(app, false) {
+            Which::These(mut before) => {
+                let after = before.split_off((from + usize::from(forward)).min(before.len()));
+                if forward { [Which::These(after), Which::These(before)] } else { [Which::These(before), Which::These(after)] }
             }
-            (Which::Range(all), true) => Which::Range((from as u32 + 1).min(all.end)..all.end),
-            (Which::Range(_), false) => Which::Range(0..from as u32),
+            Which::Range(all) => {
+                let middle = (from as u32 + u32::from(forward)).min(all.end);
+                if forward {
+                    [Which::Range(middle..all.end), Which::Range(0..middle)]
+                } else {
+                    [Which::Range(0..middle), Which::Range(middle..all.end)]
+                }
+            }
         };
         return vec![Effect::Find { text: app.search.clone(), frames, forward }];
     }
-    let needle = app.search.to_lowercase();
+    let Needle::Has(pattern) = needle else {
+        app.complain(format!("bytes and filters are searched for in frames: key {}", app.keys.first(Action::View(View::Frames))));
+        return Vec::new();
+    };
     let len = table_len(app);
-    let Some(at) = list_place(app).map(|cursor| cursor.at) else {
+    let Some(at) = list_place(app).map(|cursor| cursor.at.min(len.saturating_sub(1))) else {
         app.complain("this view has no list to search");
         return Vec::new();
     };
-    let has = |row: &usize| table_row(app, *row).join(" ").to_lowercase().contains(&needle);
-    let found = if forward { (at + 1..len).find(has) } else { (0..at.min(len)).rev().find(has) };
+    let has = |row: &usize| pattern.is_in(&table_row(app, *row).join(" "));
+    let found = if forward { (at + 1..len).chain(0..len.min(at + 1)).find(has) } else { (0..at).rev().chain((at..len).rev()).find(has) };
     match found {
         Some(row) => {
+            let wrapped = if forward { row <= at } else { row >= at };
             if let Some(cursor) = list_place(app) {
                 cursor.jump(row, len, 5);
             }
+            if wrapped {
+                app.say("the search went on from the other end");
+            }
         }
-        None => app.complain(format!(
-            "\"{}\" was not found {}",
-            rdmascope_dissector::render::escaped(&needle),
-            if forward { "below" } else { "above" }
-        )),
+        None => app.complain(format!("\"{}\" was not found", rdmascope_dissector::render::escaped(&app.search))),
     }
     Vec::new()
 }

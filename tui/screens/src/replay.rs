@@ -8,6 +8,7 @@
 
 use super::index::Index;
 use super::loader::Shared;
+use super::search::Needle;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_capture::{Access, Existing, Interface, PcapngWriter, Problem, RandomAccess, Record, Section, WholeFile};
@@ -160,19 +161,20 @@ pub(crate) struct Replayer {
     pub(super) exact_max: usize,
 }
 
-fn new_pipeline() -> Pipeline {
-    Pipeline::new(Options { slowest_max: 0, ..Options::default() })
+fn new_pipeline(shared: &Shared) -> Pipeline {
+    Pipeline::new(Options { slowest_max: 0, ..Options::clone(&shared.options) })
 }
 
 impl Replayer {
     pub(crate) fn new(shared: Shared) -> Self {
+        let pipeline = new_pipeline(&shared);
         Self {
             shared,
             version: 0,
             restarts: 0,
             inputs: Vec::new(),
             interfaces: Vec::new(),
-            pipeline: new_pipeline(),
+            pipeline,
             knows: None,
             next: 0,
             exact: true,
@@ -192,7 +194,7 @@ impl Replayer {
             self.feed_until(index, first);
             return;
         }
-        self.pipeline = new_pipeline();
+        self.pipeline = new_pipeline(&self.shared);
         self.next = 0;
         self.exact = true;
         if last < most {
@@ -236,7 +238,7 @@ impl Replayer {
         let again = self.shared.again.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if again.restarts != self.restarts {
             self.restarts = again.restarts;
-            (self.pipeline, self.knows, self.next, self.exact) = (new_pipeline(), None, 0, true);
+            (self.pipeline, self.knows, self.next, self.exact) = (new_pipeline(&self.shared), None, 0, true);
         }
         if again.version != self.version {
             self.version = again.version;
@@ -264,7 +266,7 @@ impl Replayer {
         let index = self.shared.index();
         self.refresh();
         self.first_ns = index.at(0).map_or(0, |e| e.time);
-        self.pipeline = new_pipeline();
+        self.pipeline = new_pipeline(&self.shared);
         (self.next, self.knows, self.exact) = (0, None, true);
         for i in frames.iter() {
             let near = i.saturating_sub(far);
@@ -366,7 +368,7 @@ impl Replayer {
     /// Reads all frames again and tells which a filter passes. `found` gets frames (places) in batches, with how far it is, and says
     /// whether to go on; where the loader is not done, `more` waits and says whether to go on.
     pub(crate) fn filter(&mut self, filter: &mut Filter, found: &mut dyn FnMut(Vec<u32>, usize) -> bool, more: &mut dyn FnMut() -> bool) {
-        self.pipeline = new_pipeline();
+        self.pipeline = new_pipeline(&self.shared);
         self.knows = None;
         self.exact = true;
         let mut probe = Probe::new();
@@ -395,22 +397,40 @@ impl Replayer {
         }
     }
 
-    /// The first of these frames, or the last, whose line has a text; capitals do not matter. `Err` where it was given up.
-    pub(crate) fn find(&mut self, needle: &str, frames: &Which, forward: bool, progress: Progress<'_>) -> Result<Option<u32>, String> {
+    /// The first of these frames, or the last, that has what is searched for. `Err` where it was given up.
+    pub(crate) fn find(
+        &mut self,
+        needle: &mut Needle,
+        frames: &Which,
+        forward: bool,
+        progress: Progress<'_>,
+    ) -> Result<Option<u32>, String> {
         /// Frames looked at together on the way back, each time from the front.
         const BATCH: usize = 20_000;
-        let needle = needle.to_lowercase();
         let mut looked = 0;
         let mut hit = None;
         // in another order than that of the capture, all have to be looked at
         let mut hits = (!frames.is_ascending()).then(HashSet::new);
         let mut goes_on = true;
-        let (mut line, probe) = (Line::default(), Probe::new());
+        let (mut line, mut probe, empty) = (Line::default(), Probe::new(), Probe::new());
+        if let Needle::Passes(filter) = needle {
+            filter.bind(&mut probe);
+        }
+        let mut both = Pair(&mut line, &mut probe);
+        let begin = |both: &mut Pair<'_, Line, Probe>| {
+            both.0.begin();
+            both.1.begin();
+        };
         let mut look = |replayer: &mut Self, part: &Which, far: usize, hit: &mut Option<u32>| {
-            replayer.walk(part, far, &mut line, Line::begin, &mut |line, i, fed| {
-                let text = text(i, fed, line, &probe, &[]);
-                let has = |s: &str| s.to_lowercase().contains(&needle);
-                if has(&text.info) || has(&text.src) || has(&text.dst) || has(text.protocol) {
+            replayer.walk(part, far, &mut both, begin, &mut |both, i, fed| {
+                let has = match needle {
+                    Needle::Passes(filter) => fed.is_ok() && filter.matches(both.1),
+                    Needle::Has(pattern) => {
+                        let text = text(i, fed, both.0, &empty, &[]);
+                        [&*text.info, &*text.src, &*text.dst, text.protocol].into_iter().any(|s| pattern.is_in(s))
+                    }
+                };
+                if has {
                     match &mut hits {
                         Some(hits) => drop(hits.insert(i)),
                         None => *hit = Some(i as u32),

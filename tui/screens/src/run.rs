@@ -12,6 +12,7 @@ use crate::config::{self, Config};
 use crate::keys::Keys;
 use crate::loader::{self, Shared};
 use crate::replay::{self, NotWritten, Replayer, Which};
+use crate::search::Needle;
 use crate::sort::{self, By};
 use crate::terminal::{Screen, enter, leave};
 use crate::theme::{self, Depth, Theme};
@@ -21,6 +22,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::layout::Rect;
+use rdmascope_analyzer::env::Options;
 use rdmascope_capture::Existing;
 use rdmascope_capture::live::LiveSource;
 use rdmascope_dissector::field::Def;
@@ -50,6 +52,8 @@ pub struct Setup {
     pub filter: Option<String>,
     /// Whether to colour.
     pub color: Color,
+    /// How to analyze.
+    pub options: Options,
 }
 
 /// Where frames come from.
@@ -85,7 +89,7 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
     if !stdout().is_terminal() {
         bail!("the terminal UI needs a terminal to write to; rdmascope dissect and analyze write anywhere");
     }
-    let shared = Shared::default();
+    let shared = Shared::with(setup.options);
     let plain = setup.color == Color::Never || setup.color == Color::Auto && std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
     // what cannot be opened is told before the screen changes
     let is_live = matches!(setup.from, From::Live { .. });
@@ -294,7 +298,7 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
                     continue;
                 }
                 Effect::Find { text, frames, forward } => {
-                    match replayer.find(&text, &frames, forward, &mut |done| progress("searching", done, frames.len())) {
+                    match find(&mut replayer, &text, &frames, forward, &mut |done, all| progress("searching", done, all)) {
                         Ok(hit) => Msg::Hit(hit),
                         Err(e) => Msg::Done(Err(format!("searching: {e}"))),
                     }
@@ -312,6 +316,24 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
         }
     });
     worker
+}
+
+/// Searches from a row to the end, and then from the other end to that row. Returns the place of the frame, and whether it lies there.
+pub(crate) fn find(
+    replayer: &mut Replayer,
+    text: &str,
+    frames: &[Which; 2],
+    forward: bool,
+    progress: &mut dyn FnMut(usize, usize) -> bool,
+) -> Result<Option<(u32, bool)>, String> {
+    let mut needle = Needle::parse(text, &fields::registry())?;
+    let all = frames[0].len() + frames[1].len();
+    let hit = replayer.find(&mut needle, &frames[0], forward, &mut |done| progress(done, all))?;
+    if let Some(place) = hit {
+        return Ok(Some((place, false)));
+    }
+    let hit = replayer.find(&mut needle, &frames[1], forward, &mut |done| progress(frames[0].len() + done, all))?;
+    Ok(hit.map(|place| (place, true)))
 }
 
 /// Writes a file. Returns what came of it, in words, or that somebody has to say whether what stands there may go.

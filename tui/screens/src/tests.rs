@@ -4,6 +4,7 @@ use super::app::{App, Effect, Msg, Output, Popup, View, Write, update};
 use super::keys::Keys;
 use super::loader::{self, Shared};
 use super::replay::{self, Replayer, Which};
+use super::search::Needle;
 use super::{order, run, sort, theme, view};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -95,7 +96,9 @@ impl Rig {
                     Msg::Sorted { generation, sorted }
                 }
                 Effect::EndSort(_) => continue,
-                Effect::Find { text, frames, forward } => Msg::Hit(self.lines.find(&text, &frames, forward, &mut |_| true).unwrap()),
+                Effect::Find { text, frames, forward } => {
+                    Msg::Hit(run::find(&mut self.lines, &text, &frames, forward, &mut |_, _| true).unwrap())
+                }
                 other => {
                     self.left.push(other);
                     continue;
@@ -323,7 +326,7 @@ fn nothing_is_written_onto_the_open_capture() {
         (prompt.text, prompt.cursor) = (capture.display().to_string(), 0);
         rig.keys("\n");
         written(&mut rig);
-        assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("is the capture that is read")), "{:?}", rig.app.note);
+        assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("is an input")), "{:?}", rig.app.note);
         assert!(std::fs::read(&capture).unwrap() == before);
     }
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
@@ -504,6 +507,34 @@ fn searching_goes_from_hit_to_hit() {
 }
 
 #[test]
+fn searching_wraps_and_understands_bytes_expressions_and_filters() {
+    let mut rig = Rig::new("smb-roce", 160, 30);
+    rig.keys("2stree connect\n");
+    let first = rig.app.frames.list.at;
+    // backwards from the first hit there is the last one, and forwards from there the first
+    rig.keys("N");
+    assert!(rig.app.frames.list.at > first && rig.app.note.as_ref().is_some_and(|n| !n.is_error && n.text.contains("other end")));
+    rig.keys("n");
+    assert!(rig.app.frames.list.at == first && rig.app.note.as_ref().is_some_and(|n| n.text.contains("other end")));
+    for (what, part) in [("~read re(quest|sponse)", "Read Re"), ("#fe534d42400001", "SMB2"), ("=smb2.cmd == 9", "Write Re")] {
+        rig.press(KeyCode::Home);
+        rig.keys(&format!("s{what}\n"));
+        let row = rig.screen().lines().nth(3 + rig.app.frames.list.at - rig.app.frames.list.top).unwrap().to_owned();
+        assert!(rig.app.frames.list.at > 0 && row.contains(part), "{what}: {row}");
+    }
+    rig.keys("s~(\n");
+    assert!(matches!(rig.app.popup, Some(Popup::Prompt(_))) && rig.app.note.as_ref().is_some_and(|n| n.is_error));
+    rig.press(KeyCode::Esc);
+    // in tables too
+    rig.keys("3s~^.*WRITE\n");
+    let hit = rig.app.io.list.at;
+    rig.keys("NN");
+    assert!(hit > 0 && rig.app.io.list.at > 0 && rig.app.note.as_ref().is_none_or(|n| !n.is_error));
+    rig.keys("s#fe53\n");
+    assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("key 2")));
+}
+
+#[test]
 fn columns_come_and_go() {
     let mut rig = Rig::new("smb-roce", 160, 48);
     rig.keys("/smb2.cmd == 8\nc");
@@ -652,10 +683,13 @@ fn half_a_file_is_none() {
     }
     // a search in a list in another order finds the next one in that order
     let backwards = Which::These((0..1079).rev().collect());
-    let forward = rig.lines.find("tree connect", &rig.app.frames_shown(), true, &mut |_| true).unwrap();
-    assert_eq!(rig.lines.find("tree connect", &backwards, false, &mut |_| true), Ok(forward));
-    assert!(rig.lines.find("tree connect", &backwards, true, &mut |_| true).unwrap() > forward);
-    assert!(rig.lines.find("not there", &rig.app.frames_shown(), true, &mut |_| false).is_err());
+    let mut needle = Needle::parse("tree connect", &rig.app.registry).unwrap();
+    let forward = rig.lines.find(&mut needle, &rig.app.frames_shown(), true, &mut |_| true).unwrap();
+    assert_eq!(rig.lines.find(&mut needle, &backwards, false, &mut |_| true), Ok(forward));
+    assert!(rig.lines.find(&mut needle, &backwards, true, &mut |_| true).unwrap() > forward);
+    assert!(
+        rig.lines.find(&mut Needle::parse("not there", &rig.app.registry).unwrap(), &rig.app.frames_shown(), true, &mut |_| false).is_err()
+    );
     std::fs::remove_dir_all(dir).unwrap();
 }
 

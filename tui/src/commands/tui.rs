@@ -2,11 +2,18 @@
 
 use crate::cli::{Color, Tui};
 use anyhow::Result;
+use rdmascope_analyzer::env::Options;
 use rdmascope_screens::{From, Setup};
 use std::process::ExitCode;
 
 pub(super) fn run(args: Tui, color: Color) -> Result<ExitCode> {
-    let Tui { files, live, filter, follow } = args;
+    let Tui { files, live, filter, follow, pins, keys, no_crc } = args;
+    let options = Options {
+        check_crc: !no_crc,
+        pins: pins.iter().map(|p| (p.0, p.1)).collect(),
+        keyring: crate::input::keyring(keys.as_deref())?,
+        ..Options::default()
+    };
     let from = if live.interfaces.is_empty() {
         From::Files { paths: files, follow }
     } else {
@@ -16,5 +23,5 @@ pub(super) fn run(args: Tui, color: Color) -> Result<ExitCode> {
             open: Box::new(move |stop| Ok(crate::live::open(&live, stop)?.0)),
         }
     };
-    rdmascope_screens::run(Setup { from, filter, color })
+    rdmascope_screens::run(Setup { from, filter, color, options })
 }
