@@ -174,3 +174,23 @@ fn this_toolchain_is_not_older_than_promised() {
     assert_eq!(promised.len(), 1, "the crates promise different toolchains: {promised:?}");
     assert!(promised.iter().all(|promise| minor(promise) <= ours), "{promised:?} is promised, this is {version}");
 }
+
+/// Links between our own pages lead to what is there.
+#[test]
+fn pages_lead_to_files_that_exist() {
+    let root = root();
+    let output = Command::new("git").args(["ls-files", "*.md"]).current_dir(&root).output().expect("git runs");
+    let pages: Vec<PathBuf> = String::from_utf8(output.stdout).expect("paths are text").lines().map(|l| root.join(l)).collect();
+    assert!(pages.len() > 8, "only {} pages", pages.len());
+    let mut wrong = Vec::new();
+    for page in pages {
+        let text = std::fs::read_to_string(&page).expect("a page");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap_or_default();
+            if !target.is_empty() && !target.contains("://") && !page.parent().expect("a folder").join(target).exists() {
+                wrong.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -6,15 +6,15 @@
 //! | [`report`] | the analysis as text, JSON and HTML |
 //! | [`dissection`], [`output`] | frames as lines, trees, JSON, PDML and chosen fields |
 //! | [`live`] | what commands share about live captures |
-//! | [`fields`], [`stdout`], [`crew`] | names of fields and filters, standard output, work in threads that comes back in order |
+//! | [`fields`], [`stdout`], [`pool`] | names of fields and filters, standard output, work in threads that comes back in order |
 #![forbid(unsafe_code)]
 
 pub mod analysis;
-pub mod crew;
 pub mod dissection;
 pub mod fields;
 pub mod input;
 pub mod live;
 pub mod output;
+pub mod pool;
 pub mod report;
 pub mod stdout;

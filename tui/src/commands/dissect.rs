@@ -7,7 +7,6 @@
 //! ```
 
 use crate::cli::{Color, Dissect, Format, field, filter};
-use crate::crew::{Crew, Leaves};
 use crate::dissection::{Dissected, Dissection};
 use crate::input::{Bar, Input, open_all};
 use crate::output::ek::Ek;
@@ -18,6 +17,7 @@ use crate::output::lines::Lines;
 use crate::output::pdml::Pdml;
 use crate::output::summary::Summary;
 use crate::output::tree::Trees;
+use crate::pool::{CloseOnDrop, Pool};
 use crate::stdout::Out;
 use anyhow::{Result, bail};
 use rdmascope_capture::{Interface, Record, Source};
@@ -232,12 +232,12 @@ impl Job {
         }
         let (mut printer, helpers) = (printer.clone(), self.threads - 1);
         self.begin(&mut out.buffer, name);
-        let crew = Crew::new();
+        let pool = Pool::new();
         let damage = thread::scope(|scope| -> Result<Option<rdmascope_capture::Error>> {
-            let _leaves = Leaves(&crew);
+            let _closing = CloseOnDrop(&pool);
             for _ in 0..helpers {
-                let (crew, mut printer) = (&crew, printer.clone());
-                scope.spawn(move || crew.help(|sheet: &mut Sheet| printer.sheet(sheet)));
+                let (pool, mut printer) = (&pool, printer.clone());
+                scope.spawn(move || pool.work(|sheet: &mut Sheet| printer.sheet(sheet)));
             }
             let mut blank: Vec<Sheet> = Vec::new();
             let mut sheet = Sheet { is_first: true, ..Sheet::default() };
@@ -255,11 +255,11 @@ impl Job {
                     return Ok(true);
                 }
                 let next = blank.pop().unwrap_or_default();
-                let waiting = crew.give(std::mem::replace(&mut sheet, next));
+                let waiting = pool.submit(std::mem::replace(&mut sheet, next));
                 if waiting > WAITING * helpers {
-                    crew.do_one(|sheet| printer.sheet(sheet));
+                    pool.work_one(|sheet| printer.sheet(sheet));
                 }
-                while let Some(mut written) = crew.take() {
+                while let Some(mut written) = pool.take() {
                     out.pass(&written.text)?;
                     written.clear();
                     written.is_first = false;
@@ -270,9 +270,9 @@ impl Job {
             if let (Sink::Print(Printer::Json(json)), true) = (&mut self.sink, sheet.used > 0 || !sheet.is_first) {
                 json.is_first(false);
             }
-            crew.give(sheet);
-            while crew.do_one(|sheet| printer.sheet(sheet)) {}
-            while let Some(written) = crew.wait() {
+            pool.submit(sheet);
+            while pool.work_one(|sheet| printer.sheet(sheet)) {}
+            while let Some(written) = pool.wait() {
                 out.pass(&written.text)?;
             }
             Ok(damage)

@@ -1,14 +1,14 @@
 //! Work that other threads help with, and that comes back in the order in which it was given.
 //!
 //! ```text
-//!   give ─▶ waiting ─▶ helper, or whoever gave where helpers do not keep up ─▶ done ─▶ take, in order
+//!   submit ─▶ waiting ─▶ worker, or whoever submitted where workers do not keep up ─▶ done ─▶ take, in order
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Pieces of work between one thread that gives and takes them and others that help. See the [module](self).
-pub struct Crew<W> {
+pub struct Pool<W> {
     state: Mutex<State<W>>,
     given: Condvar,
     finished: Condvar,
@@ -24,13 +24,13 @@ struct State<W> {
     is_over: bool,
 }
 
-impl<W> Default for Crew<W> {
+impl<W> Default for Pool<W> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<W> Crew<W> {
+impl<W> Pool<W> {
     /// With nothing to do yet.
     pub fn new() -> Self {
         let state = State { waiting: VecDeque::new(), done: BTreeMap::new(), given: 0, taken: 0, is_over: false };
@@ -41,9 +41,9 @@ impl<W> Crew<W> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works until there is no more: what a helper does all its life.
-    pub fn help(&self, mut work: impl FnMut(&mut W)) {
-        let leaves = Leaves(self);
+    /// Works until there is no more: what a worker does all its life.
+    pub fn work(&self, mut work: impl FnMut(&mut W)) {
+        let closing = CloseOnDrop(self);
         loop {
             let mut state = self.state();
             let (number, mut piece) = loop {
@@ -51,7 +51,7 @@ impl<W> Crew<W> {
                     Some(first) => break first,
                     None if state.is_over => {
                         drop(state);
-                        std::mem::forget(leaves);
+                        std::mem::forget(closing);
                         return;
                     }
                     None => state = self.given.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -64,8 +64,8 @@ impl<W> Crew<W> {
         }
     }
 
-    /// Gives a piece of work; how many wait now.
-    pub fn give(&self, piece: W) -> usize {
+    /// Submits a piece of work; how many wait now.
+    pub fn submit(&self, piece: W) -> usize {
         let mut state = self.state();
         let number = state.given;
         state.given += 1;
@@ -75,7 +75,7 @@ impl<W> Crew<W> {
     }
 
     /// Does the piece that waits longest; whether there was one.
-    pub fn do_one(&self, mut work: impl FnMut(&mut W)) -> bool {
+    pub fn work_one(&self, mut work: impl FnMut(&mut W)) -> bool {
         let Some((number, mut piece)) = self.state().waiting.pop_front() else { return false };
         work(&mut piece);
         self.state().done.insert(number, piece);
@@ -107,20 +107,20 @@ impl<W> Crew<W> {
         }
     }
 
-    /// Sends the helpers home when what waits is done.
-    pub fn dismiss(&self) {
+    /// Lets the workers end when what waits is done.
+    pub fn close(&self) {
         self.state().is_over = true;
         self.given.notify_all();
         self.finished.notify_all();
     }
 }
 
-/// Dismisses the crew when it is dropped: nobody waits for a thread that returned early or panicked.
-pub struct Leaves<'c, W>(pub &'c Crew<W>);
+/// Closes the pool when it is dropped: nobody waits for a thread that returned early or panicked.
+pub struct CloseOnDrop<'p, W>(pub &'p Pool<W>);
 
-impl<W> Drop for Leaves<'_, W> {
+impl<W> Drop for CloseOnDrop<'_, W> {
     fn drop(&mut self) {
-        self.0.dismiss();
+        self.0.close();
     }
 }
 
@@ -131,38 +131,38 @@ mod tests {
 
     #[test]
     fn work_comes_back_in_order_whoever_did_it() {
-        let crew = Crew::new();
+        let pool = Pool::new();
         let mut taken = Vec::new();
         thread::scope(|scope| {
-            let leaves = Leaves(&crew);
+            let closing = CloseOnDrop(&pool);
             for _ in 0..3 {
                 scope.spawn(|| {
-                    crew.help(|n: &mut u64| {
+                    pool.work(|n: &mut u64| {
                         (0..*n % 7).for_each(|_| thread::yield_now());
                         *n *= 2;
                     });
                 });
             }
             for n in 0..1000 {
-                if crew.give(n) > 4 {
-                    crew.do_one(|n| *n *= 2);
+                if pool.submit(n) > 4 {
+                    pool.work_one(|n| *n *= 2);
                 }
-                taken.extend(std::iter::from_fn(|| crew.take()));
+                taken.extend(std::iter::from_fn(|| pool.take()));
             }
-            while crew.do_one(|n| *n *= 2) {}
-            taken.extend(std::iter::from_fn(|| crew.wait()));
-            drop(leaves);
+            while pool.work_one(|n| *n *= 2) {}
+            taken.extend(std::iter::from_fn(|| pool.wait()));
+            drop(closing);
         });
         assert_eq!(taken, (0..1000).map(|n| n * 2).collect::<Vec<_>>());
     }
 
     #[test]
     fn nobody_waits_for_a_helper_that_panicked() {
-        let crew = Crew::new();
+        let pool = Pool::new();
         let panicked = thread::scope(|scope| {
-            let helper = scope.spawn(|| crew.help(|_: &mut u64| panic!("on purpose")));
-            crew.give(1);
-            assert_eq!(crew.wait(), None);
+            let helper = scope.spawn(|| pool.work(|_: &mut u64| panic!("on purpose")));
+            pool.submit(1);
+            assert_eq!(pool.wait(), None);
             helper.join().is_err()
         });
         assert!(panicked);
