@@ -91,7 +91,7 @@ Examples:
 
 const CAPTURE_EXAMPLES: &str = "\
 Examples:
-  rdmascope capture -D                where, what is seen there, and why not
+  rdmascope capture -D                capture sources, and what each can see
   rdmascope capture -i eth0 -w trace.pcapng      until Ctrl-C
   rdmascope capture -i eth0 -i eth1 -w trace.pcapng --headers-only
   rdmascope capture -i eth0 -f 'rdma or tcp port 9999'
@@ -220,7 +220,7 @@ pub(crate) enum Command {
 /// What to do with a file that is there already.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Force {
-    /// Replace an output file that is there already; an input never is
+    /// Overwrite an existing output file; an input file is never overwritten
     #[arg(long)]
     force: bool,
 }
@@ -240,22 +240,22 @@ pub(crate) struct Analyze {
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
-    /// While capturing, print a line for each busy connection so often, as in 10s; the report comes at the end. Where that is JSON or HTML on standard output, the lines go to standard error
+    /// While capturing, print a line for each active connection at this interval, for example 10s; the report follows at the end. If the report is JSON or HTML on standard output, the lines go to standard error
     #[arg(long, value_name = "TIME", value_parser = period, requires = "interfaces", help_heading = "Live capture")]
     pub(crate) every: Option<std::time::Duration>,
-    /// While capturing, serve Prometheus metrics here: a port of 127.0.0.1, or ADDRESS:PORT
+    /// While capturing, serve Prometheus metrics at this port of 127.0.0.1, or at ADDRESS:PORT
     #[arg(long, value_name = "ADDR", value_parser = listen, requires = "interfaces", help_heading = "Live capture")]
     pub(crate) metrics: Option<std::net::SocketAddr>,
-    /// End capturing after so long
+    /// Stop capturing after this time
     #[arg(short = 'a', long, value_name = "duration:S", value_parser = capture_limit, requires = "interfaces", help_heading = "Live capture")]
     pub(crate) autostop: Vec<CaptureLimit>,
     /// Report only connections, findings and requests with a frame that passes this display filter
     #[arg(short = 'Y', long = "filter", value_name = "FILTER", conflicts_with = "interfaces")]
     pub(crate) filter: Option<String>,
-    /// Form of the report
+    /// Format of the report
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ReportFormat::Text)]
     pub(crate) format: ReportFormat,
-    /// Write the report into this file
+    /// Write the report to this file
     #[arg(short = 'o', long = "output", value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -263,7 +263,7 @@ pub(crate) struct Analyze {
     /// Exit with status 1 if there are findings of this severity or worse
     #[arg(long, value_name = "SEVERITY", value_enum)]
     pub(crate) fail_on: Option<FailOn>,
-    /// Two queue pairs that are the ends of one connection, where the capture does not say so; may be given several times
+    /// Two queue pairs that form one connection, if the capture does not show it; may be repeated
     #[arg(long = "pin", value_name = "QP=QP", value_parser = pin)]
     pub(crate) pins: Vec<Pin>,
     #[arg(long, value_name = "KEYFILE", help = KEYS)]
@@ -277,15 +277,15 @@ pub(crate) struct Analyze {
     /// Do not verify invariant CRCs and MPA CRCs
     #[arg(long)]
     pub(crate) no_crc: bool,
-    /// Connections followed at the same time at most, and the idlest is let go first [default: 4096]
+    /// Maximum number of connections followed at a time; beyond it, the connection that was idle longest is dropped [default: 4096]
     #[arg(long, value_name = "N", value_parser = connections)]
     pub(crate) max_connections: Option<usize>,
-    /// Threads that work at the same time [default: one for each processor, 4 at most]
+    /// Number of threads [default: one per processor, at most 4]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
 }
 
-/// Write what was found in forms that other tools read
+/// Write results in formats of other tools
 #[derive(Debug, Args)]
 #[command(after_help = EXPORT_EXAMPLES)]
 pub(crate) struct Export {
@@ -295,12 +295,12 @@ pub(crate) struct Export {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Exported {
-    /// The same capture as pcapng, with findings and requests as packet comments, which Wireshark shows
+    /// Copy the capture as pcapng, with findings and requests as packet comments that Wireshark shows
     #[command(after_help = ANNOTATED_EXAMPLES)]
     Annotated {
         #[command(flatten)]
         capture: Captured,
-        /// The capture to make
+        /// The capture to write
         #[arg(value_name = "OUT.pcapng")]
         output: PathBuf,
         #[command(flatten)]
@@ -309,15 +309,15 @@ pub(crate) enum Exported {
     /// A plugin for Wireshark 4.0 and later: repairs its decoding of storage over RDMA, and adds rdmascope's analysis as fields
     #[command(after_help = WIRESHARK_EXAMPLES)]
     Wireshark {
-        /// The file to write; rdmascope.lua where left out, - for standard output
+        /// The file to write, - for standard output [default: rdmascope.lua]
         #[arg(short, long, value_name = "FILE", conflicts_with = "install")]
         output: Option<PathBuf>,
         #[command(flatten)]
         force: Force,
-        /// Put it into the plugin folder of your Wireshark, and this program into its folder of capture sources
+        /// Install it in your Wireshark's plugin folder, and link this program into its folder of capture sources
         #[arg(long)]
         install: bool,
-        /// Wireshark's folder for your own files, where it is not found
+        /// Your personal Wireshark folder, if it is not found
         #[arg(long, value_name = "DIR", requires = "install")]
         dir: Option<PathBuf>,
     },
@@ -326,16 +326,16 @@ pub(crate) enum Exported {
     Parquet {
         #[command(flatten)]
         capture: Captured,
-        /// The folder of the tables: made where it is missing; another capture adds a partition to each table
+        /// The folder of the tables, created if missing; each capture adds a partition to each table
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
-    /// The contents that READ and WRITE moved, as files of their names
+    /// Write the data that READ and WRITE moved, as files with their names
     #[command(after_help = PAYLOADS_EXAMPLES)]
     Payloads {
         #[command(flatten)]
         capture: Captured,
-        /// The folder to write into: made where it is missing, and empty
+        /// The folder to write into: empty, created if missing
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
@@ -401,7 +401,7 @@ fn threads(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|n| (1..=64).contains(n)).ok_or_else(|| "a number from 1 to 64".to_owned())
 }
 
-/// Show frames: a line each, all fields, or in a form for programs
+/// Show frames: one line each, all fields, or as data for programs
 #[derive(Debug, Args)]
 #[command(after_help = DISSECT_EXAMPLES)]
 pub(crate) struct Dissect {
@@ -413,31 +413,31 @@ pub(crate) struct Dissect {
     pub(crate) filter: Option<String>,
     #[arg(long, value_name = "KEYFILE", help = KEYS)]
     pub(crate) keys: Option<PathBuf>,
-    /// Stop after so many frames were shown
+    /// Stop after showing this many frames
     #[arg(short = 'c', long = "count", value_name = "N")]
     pub(crate) count: Option<u64>,
-    /// Show every field as a tree, with the bytes it lies in: [42+20] is 20 bytes from offset 42
+    /// Show every field as a tree, with its position in bytes: [42+20] is 20 bytes at offset 42
     #[arg(short = 'V', long = "tree", conflicts_with = "format")]
     pub(crate) tree: bool,
-    /// Show bytes: the frame's, and those of what was put together from several frames
+    /// Show bytes: those of the frame, and of messages reassembled from several frames
     #[arg(short = 'x', long = "hex")]
     pub(crate) hex: bool,
-    /// Form of the output
+    /// Format of the output
     #[arg(short = 'T', long = "format", value_name = "FORMAT", value_enum)]
     pub(crate) format: Option<Format>,
-    /// A field to print with -T fields; may be given several times
+    /// A field to print with -T fields; may be repeated
     #[arg(short = 'e', long = "field", value_name = "FIELD")]
     pub(crate) fields: Vec<String>,
     /// How -T fields prints: header=y, separator=/t|/s|C, occurrence=a|f|l, aggregator=C, quote=d|s|n, escape=y|n, bom=y
     #[arg(short = 'E', value_name = "KEY=VALUE[,…]")]
     pub(crate) options: Vec<String>,
-    /// In JSON, give a key that occurs several times once, with an array of its values (as tshark, JSON repeats keys otherwise)
+    /// In JSON, write a key that occurs several times once, with an array of its values (otherwise keys repeat, as in tshark)
     #[arg(long)]
     pub(crate) no_duplicate_keys: bool,
-    /// Instead of frames, count frames and bytes per protocol; with -T json as one object
+    /// Count frames and bytes per protocol instead of showing frames; with -T json as one object
     #[arg(short = 's', long = "summary", conflicts_with_all = ["tree", "hex", "fields", "options"])]
     pub(crate) summary: bool,
-    /// Threads that work at the same time: one decodes, the others write (fields and columns, where there is little to write, take one)
+    /// Number of threads: one decodes, the others format the output (-T fields and CSV use one)
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
 }
@@ -459,7 +459,7 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// Look at captures in the terminal: connections, frames, I/O, credits, findings
+/// Explore captures in the terminal: connections, frames, I/O, credits, findings
 #[derive(Debug, Args)]
 #[command(after_help = TUI_EXAMPLES)]
 pub(crate) struct Tui {
@@ -468,13 +468,13 @@ pub(crate) struct Tui {
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
-    /// Begin with this display filter
+    /// Start with this display filter
     #[arg(short = 'Y', long = "filter", value_name = "FILTER")]
     pub(crate) filter: Option<String>,
-    /// Go on with what is written to the file while it is shown
+    /// Keep reading as the file grows
     #[arg(short = 'F', long, conflicts_with = "interfaces")]
     pub(crate) follow: bool,
-    /// Two queue pairs that are the ends of one connection, where the capture does not say so; may be given several times
+    /// Two queue pairs that form one connection, if the capture does not show it; may be repeated
     #[arg(long = "pin", value_name = "QP=QP", value_parser = pin)]
     pub(crate) pins: Vec<Pin>,
     #[arg(long, value_name = "KEYFILE", help = KEYS)]
@@ -488,31 +488,31 @@ pub(crate) struct Tui {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Live capture")]
 pub(crate) struct LiveArgs {
-    /// Capture from this interface; may be given several times; any stands for all that are up
+    /// Capture from this interface; may be repeated; any means all that are up
     #[arg(short = 'i', long = "interface", value_name = "IFACE")]
     pub(crate) interfaces: Vec<String>,
     /// What to capture; the kernel drops the rest (see rdmascope capture --help) [default: rdma]
     #[arg(short = 'f', long, value_name = "FILTER", requires = "interfaces")]
     pub(crate) capture_filter: Option<String>,
-    /// Keep so many bytes of each frame at most
+    /// Keep at most this many bytes of each frame
     #[arg(short = 's', long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=262_144), requires = "interfaces")]
     pub(crate) snapshot_length: Option<u32>,
-    /// MiB of memory that the kernel fills while we are busy, for each socket [default: 64]
+    /// Kernel buffer of each socket, in MiB [default: 64]
     #[arg(short = 'B', long, value_name = "MiB", value_parser = mebibytes, requires = "interfaces")]
     pub(crate) buffer_size: Option<usize>,
-    /// Sockets per interface, among which the kernel spreads flows [default: 1]
+    /// Sockets per interface; the kernel spreads flows over them [default: 1]
     #[arg(long, value_name = "N", value_parser = sockets, requires = "interfaces")]
     pub(crate) sockets: Option<usize>,
-    /// Do not ask interfaces for frames that are not for this host
+    /// Do not use promiscuous mode
     #[arg(short = 'p', long, requires = "interfaces")]
     pub(crate) no_promiscuous: bool,
-    /// Become this user once the interfaces are open; without it, who called sudo
+    /// Become this user once the interfaces are open [default: the user who called sudo]
     #[arg(long, value_name = "NAME", requires = "interfaces")]
     pub(crate) user: Option<String>,
-    /// Capture through libpcap, where that is built in
+    /// Capture through libpcap (if built with the feature libpcap)
     #[arg(long, requires = "interfaces")]
     pub(crate) libpcap: bool,
-    /// Where the kernel shows RDMA devices, their counters among them
+    /// Folder in which the kernel shows RDMA devices and their counters
     #[arg(long, value_name = "DIR", default_value = rdmascope_capture::live::rdma::SYS, hide = true)]
     pub(crate) rdma_root: PathBuf,
 }
@@ -552,38 +552,38 @@ fn sockets(text: &str) -> Result<usize, String> {
 #[derive(Debug, Args)]
 #[command(after_help = CAPTURE_EXAMPLES)]
 pub(crate) struct Capture {
-    /// List where can be captured, what is seen there, and why not
+    /// List capture sources and what each can see
     #[arg(short = 'D', long, conflicts_with = "interfaces")]
     pub(crate) list: bool,
     #[command(flatten)]
     pub(crate) live: LiveArgs,
-    /// Write pcapng here; - is standard output; without it frames are only counted
+    /// Write pcapng to this file, - for standard output; without it, frames are only counted
     #[arg(short = 'w', long, value_name = "FILE")]
     pub(crate) write: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) force: Force,
-    /// Begin a new file after filesize:MB or duration:S, and keep files:N of them; may be given several times
+    /// Start a new file after filesize:MB or duration:S, and keep files:N of them; may be repeated
     #[arg(short = 'b', long, value_name = "KEY:N", value_parser = file_limit, requires = "write")]
     pub(crate) ring: Vec<CaptureLimit>,
-    /// End after duration:S, packets:N, filesize:MB or files:N; may be given several times
+    /// Stop after duration:S, packets:N, filesize:MB or files:N; may be repeated
     #[arg(short = 'a', long, value_name = "KEY:N", value_parser = capture_limit)]
     pub(crate) autostop: Vec<CaptureLimit>,
-    /// End after so many frames
+    /// Stop after this many frames
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// Keep what analysis needs: messages whole, bulk data of RDMA Reads and Writes without its bytes
+    /// Keep what the analysis needs: whole messages, but no bulk data of RDMA Reads and Writes
     #[arg(long)]
     pub(crate) headers_only: bool,
-    /// Write mirrored frames without the tunnel they came in (ERSPAN, GRE, VXLAN, GENEVE), those of each session as an interface of its own
+    /// Remove the tunnel of mirrored frames (ERSPAN, GRE, VXLAN, GENEVE); each mirror session becomes an interface of its own
     #[arg(long)]
     pub(crate) decapsulate: bool,
-    /// Analyze what is captured, and serve Prometheus metrics of it here: a port of 127.0.0.1, or ADDRESS:PORT
+    /// Analyze while capturing, and serve Prometheus metrics at this port of 127.0.0.1, or at ADDRESS:PORT
     #[arg(long, value_name = "ADDR", value_parser = listen)]
     pub(crate) metrics: Option<std::net::SocketAddr>,
     /// With --metrics, do not verify invariant CRCs and MPA CRCs
     #[arg(long, requires = "metrics")]
     pub(crate) no_crc: bool,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
 }
@@ -619,7 +619,7 @@ fn file_limit(text: &str) -> Result<CaptureLimit, String> {
     }
 }
 
-/// Do again, against a live server, what a captured SMB Direct session did
+/// Replay a captured SMB Direct session against a live server
 ///
 /// Opens a session of its own, over userspace iWARP (no RDMA card is needed) or through a card, issues the recorded operations in their order, and compares status, bytes,
 /// contents and latency.
@@ -629,25 +629,25 @@ pub(crate) struct Replay {
     /// The capture: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The server; the port is 5445 where none is given, over verbs 445
+    /// The server [default port: 5445, over verbs 445]
     #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "plan")]
     pub(crate) to: Option<String>,
     /// What carries the session
     #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
-    /// Which connection of the capture, by its number in analyze; without it the one that did most
+    /// Connection of the capture, by its number in analyze [default: the one with the most requests]
     #[arg(long, value_name = "N")]
     pub(crate) connection: Option<u32>,
     /// recorded, asap, or how many times as fast as recorded
     #[arg(long, value_name = "PACE", default_value = "asap", value_parser = pace)]
     pub(crate) pace: rdmascope_replay::script::Pace,
-    /// Also do what changes files on the server
+    /// Also replay operations that change files on the server
     #[arg(long)]
     pub(crate) allow_writes: bool,
-    /// First make the files and folders that the recording found there, with the contents that it read; what is there already is left alone
+    /// First create the files and folders that the recording found, with the contents that it read; existing ones are left alone
     #[arg(long)]
     pub(crate) prepare: bool,
-    /// Only show what would be done
+    /// Only show what would be sent
     #[arg(long)]
     pub(crate) plan: bool,
     #[command(flatten)]
@@ -655,15 +655,15 @@ pub(crate) struct Replay {
     /// The share
     #[arg(long, value_name = "SHARE", default_value = "share")]
     pub(crate) share: String,
-    /// Write what was recorded and what came as JSON
+    /// Write recorded and replayed results to this file, as JSON
     #[arg(long, value_name = "OUT")]
     pub(crate) report: Option<PathBuf>,
-    /// Keep our own wire as pcapng; over verbs, packets made from what the card reports, which say so
+    /// Record our own connections as pcapng; over verbs, packets are reconstructed from what the card reports, and marked so
     #[arg(short = 'w', value_name = "FILE")]
     pub(crate) keep: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) force: Force,
-    /// What if: read and write inside of the messages
+    /// What if: move data inside the messages, without RDMA
     #[arg(long)]
     pub(crate) no_rdma: bool,
     /// What if: sign every request, and what RDMA moves where the server can
@@ -672,13 +672,13 @@ pub(crate) struct Replay {
     /// What if: encrypt every request, and what RDMA moves where the server can; where it cannot, nothing goes over RDMA
     #[arg(long, requires = "who")]
     pub(crate) encrypt: bool,
-    /// What if: so many SMB Direct credits
+    /// What if: this many SMB Direct credits
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) credits: Option<u16>,
-    /// What if: messages of so many bytes at most
+    /// What if: SMB Direct messages of at most this many bytes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(128..65536))]
     pub(crate) max_send: Option<u32>,
-    /// What if: messages of so many bytes at most put together from fragments
+    /// What if: reassembled messages of at most this many bytes
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(131_072..))]
     pub(crate) fragment: Option<u32>,
 }
@@ -687,18 +687,18 @@ pub(crate) struct Replay {
 #[derive(Debug, Args)]
 #[group(id = "who", multiple = true)]
 pub(crate) struct Logon {
-    /// The user, as USER or DOMAIN\USER, with the password in RDMASCOPE_PASSWORD; nobody where none is given
+    /// The user, as USER or DOMAIN\USER, with the password in RDMASCOPE_PASSWORD [default: anonymous]
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// Log on with Kerberos: by the tickets of kinit, or with --user USER[@REALM] by the password in RDMASCOPE_PASSWORD
+    /// Log on with Kerberos: with kinit's tickets, or with --user USER[@REALM] and the password in RDMASCOPE_PASSWORD
     #[cfg(feature = "kerberos")]
     #[arg(long)]
     pub(crate) kerberos: bool,
-    /// The server's name in Kerberos, where it is not cifs/HOST
+    /// The server's Kerberos name, if it is not cifs/HOST
     #[cfg(feature = "kerberos")]
     #[arg(long, value_name = "NAME[@REALM]", requires = "kerberos")]
     pub(crate) spn: Option<String>,
-    /// Who gives Kerberos tickets; without it /etc/krb5.conf says so, or the file that KRB5_CONFIG names
+    /// The KDC [default: from KRB5_CONFIG or /etc/krb5.conf]
     #[cfg(feature = "kerberos")]
     #[arg(long, value_name = "HOST[:PORT]", requires = "kerberos")]
     pub(crate) kdc: Option<String>,
@@ -769,40 +769,40 @@ fn pace(text: &str) -> Result<rdmascope_replay::script::Pace, String> {
     }
 }
 
-/// Put an SMB Direct server to the cases of the conformance suite
+/// Test an SMB Direct server's conformance
 ///
 /// Each case opens connections of its own, over userspace iWARP or a card, and changes nothing on the server unless --allow-writes is given. Cases put a server to the test: one in whose kernel a mistake sleeps may not serve on (ksmbd of Linux 6.12.107 stops when one file is opened, closed
 /// and opened again while another connection has it open; 6.12.117 does not).
 #[derive(Debug, Args)]
 #[command(after_help = PROBE_EXAMPLES)]
 pub(crate) struct Probe {
-    /// The server; the port is 5445 where none is given, over verbs 445
+    /// The server [default port: 5445, over verbs 445]
     #[arg(value_name = "HOST[:PORT]", required_unless_present = "list")]
     pub(crate) host: Option<String>,
     /// What carries the connections
     #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
-    /// Only show the cases
+    /// List the cases
     #[arg(long)]
     pub(crate) list: bool,
-    /// Only cases whose names hold this; * stands for anything
+    /// Only cases whose names contain this; * matches anything
     #[arg(long, value_name = "PATTERN")]
     pub(crate) case: Option<String>,
-    /// Also cases that wait for minutes, for a timer of the server's
+    /// Also cases that wait minutes for a timer of the server
     #[arg(long)]
     pub(crate) slow: bool,
     #[command(flatten)]
     pub(crate) logon: Logon,
-    /// For the cases of SMB2: the share
+    /// The share, for SMB2 cases
     #[arg(long, value_name = "SHARE", default_value = "share")]
     pub(crate) share: String,
-    /// Also cases that write, into a file that they make and remove: rdmascope-probe.tmp
+    /// Also cases that write, to a file that they create and remove: rdmascope-probe.tmp
     #[arg(long)]
     pub(crate) allow_writes: bool,
     /// Form of the output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ProbeFormat::Text)]
     pub(crate) format: ProbeFormat,
-    /// Keep the wire of failing cases as pcapng; over verbs, packets made from what the card reports, which say so
+    /// Record failing cases as pcapng; over verbs, packets are reconstructed from what the card reports, and marked so
     #[arg(short = 'w', value_name = "FAILING.pcapng")]
     pub(crate) keep: Option<PathBuf>,
     #[command(flatten)]
@@ -818,19 +818,19 @@ pub(crate) enum ProbeFormat {
     Json,
 }
 
-/// Be an SMB Direct server, for tries without hardware
+/// Run a test SMB Direct server (no RDMA hardware needed)
 ///
 /// Speaks userspace iWARP over TCP, or RDMA through a card. Its users are guests, unless RDMASCOPE_PASSWORD is set: then it is the password of every user. One address may have 64 connections at a time, all together 256.
 #[derive(Debug, Args)]
 #[command(after_help = PEER_EXAMPLES)]
 pub(crate) struct Peer {
-    /// Where to listen
+    /// Address to listen on
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5445")]
     pub(crate) listen: std::net::SocketAddr,
     /// What carries the sessions; over verbs, --listen is an address of the card's, or 0.0.0.0 for all cards
     #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
-    /// Share this folder; without it a few files in memory
+    /// Share this folder [default: a few files in memory]
     #[arg(long, value_name = "DIR")]
     pub(crate) share: Option<PathBuf>,
     /// The name of the share
@@ -842,22 +842,22 @@ pub(crate) struct Peer {
     /// Let guests change the folder of a peer that other hosts can reach
     #[arg(long)]
     pub(crate) yes_guests_may_write: bool,
-    /// Take requests without a signature in sessions with a password or ticket: Linux's cifs.ko moves no data by RDMA in sessions that sign
+    /// Accept unsigned requests in sessions with a password or ticket: Linux's cifs.ko uses no RDMA in sessions that sign
     #[arg(long)]
     pub(crate) allow_unsigned: bool,
-    /// Take Kerberos tickets for the services in this keytab, and nobody without one
+    /// Accept Kerberos tickets for the services in this keytab, and no other logon
     #[cfg(feature = "kerberos")]
     #[arg(long, value_name = "FILE")]
     pub(crate) keytab: Option<PathBuf>,
-    /// Keep our own wire, of all connections, as pcapng; over verbs, packets made from what the card reports, which say so
+    /// Record all our connections as pcapng; over verbs, packets are reconstructed from what the card reports, and marked so
     #[arg(short = 'w', value_name = "FILE")]
     pub(crate) keep: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) force: Force,
-    /// Do this one thing wrong, to see what a client makes of it
+    /// Break this one rule, to see how a client reacts
     #[arg(long, value_name = "NAME", value_parser = fault)]
     pub(crate) fault: Option<&'static rdmascope_replay::fault::Fault>,
-    /// Only show the faults
+    /// List the faults
     #[arg(long)]
     pub(crate) list_faults: bool,
 }
@@ -872,7 +872,7 @@ fn fault(name: &str) -> Result<&'static rdmascope_replay::fault::Fault, String> 
 #[derive(Debug, Args)]
 #[command(after_help = FIELDS_EXAMPLES)]
 pub(crate) struct Fields {
-    /// Only fields whose names begin like this
+    /// Only fields whose names begin with this
     #[arg(value_name = "PREFIX")]
     pub(crate) prefix: Option<String>,
 }
@@ -886,11 +886,11 @@ pub(crate) struct Explain {
     pub(crate) finding: Option<String>,
 }
 
-/// Write the completions of a shell to standard output
+/// Write shell completions to standard output
 #[derive(Debug, Args)]
 #[command(after_help = COMPLETIONS_EXAMPLES)]
 pub(crate) struct Completions {
-    /// Which shell
+    /// The shell
     #[arg(value_enum)]
     pub(crate) shell: Shell,
 }
@@ -899,7 +899,7 @@ pub(crate) struct Completions {
 #[derive(Debug, Args)]
 #[command(after_help = MAN_EXAMPLES)]
 pub(crate) struct Man {
-    /// The folder; it is made if it is not there
+    /// The folder, created if missing
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 }
