@@ -83,7 +83,7 @@ pub struct Frames {
 
 impl Frames {
     /// More frames than these are counted, not kept.
-    pub const CAPACITY: usize = 8;
+    pub const CAPACITY: usize = 1024;
 
     /// Frames that found no room; one that was reported twice may count twice.
     pub fn omitted(&self) -> u64 {

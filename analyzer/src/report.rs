@@ -1,9 +1,10 @@
 //! What an analysis found, as plain data: the views (text, JSON, HTML, terminal UI, metrics) are made from it.
 
 use crate::exchange::Exchange;
-use crate::finding::Findings;
+use crate::finding::{Blame, Finding, Findings};
 use crate::latency::Latency;
 use crate::op::{At, End};
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -518,6 +519,22 @@ impl Connection {
 /// Writes an address as people write it.
 pub fn show_address(address: &Addr, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     fmt::Display::fmt(address, f)
+}
+
+impl Report {
+    /// What a finding says, as a whole sentence that names who did it, with the address where the connection is known.
+    pub fn sentence(&self, finding: &Finding) -> String {
+        let who = |end: usize, side: &str| match self.connections.iter().find(|c| Some(c.id) == finding.connection) {
+            Some(c) => format!("The {side} ({})", address(&c.peers[end].address)),
+            None => format!("The {side}"),
+        };
+        let who = match finding.by {
+            Blame::Client => Some(who(0, "client")),
+            Blame::Server => Some(who(1, "server")),
+            Blame::Unknown | Blame::Network | Blame::Capture => None,
+        };
+        finding.sentence(who.as_deref())
+    }
 }
 
 /// An address as people write it.

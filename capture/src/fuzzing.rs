@@ -1,7 +1,5 @@
 //! Entry points for fuzzers: any bytes in, no panic out, in bounded time and memory.
 
-use std::io::Cursor;
-
 use crate::{CaptureFile, Source, StreamSource};
 
 /// Decompressed bytes after which a bomb is believed to be one.
@@ -9,7 +7,7 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// Reads `data` as a capture file to its end: as a stream, and as a whole, forwards and by offset. What both give must agree.
 pub fn fuzz_capture_file(data: &[u8]) {
-    let mut stream = StreamSource::new(Cursor::new(data.to_vec()), "fuzz");
+    let mut stream = StreamSource::of_bytes(data.to_vec(), "fuzz");
     let mut whole_file = CaptureFile::from_bytes(data.to_vec(), "fuzz").ok();
     if let Some(file) = &mut whole_file {
         let mut records = file.records();

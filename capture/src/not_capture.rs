@@ -6,18 +6,18 @@ use crate::error::Problem;
 #[cold]
 pub(crate) fn not_capture(bytes: &[u8]) -> Problem {
     /// What may well be given by mistake, and what to do about it.
-    const KNOWN: [(&[u8], &str); 8] = [
+    const KNOWN: [(&[u8], &str); 7] = [
         (b"\xfd7zXZ\0", "xz-compressed; decompress it with xz -d"),
         (b"BZh", "bzip2-compressed; decompress it with bzip2 -d"),
         (b"PK\x03\x04", "a zip archive; unpack it first"),
         (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it first"),
         (b"\x7fELF", "a program"),
         (b"%PDF-", "a PDF document"),
-        (b"+---------+---------------+----------+", "a K12 text file; convert it with editcap -F pcapng"),
         (b"\0\0\0\0", "begins with zeros, as a file does that was never written to"),
     ];
     /// Capture formats that are not read, by what they begin with.
-    const UNREAD: [(&[u8], &str); 16] = [
+    const UNREAD: [(&[u8], &str); 17] = [
+        (b"+---------+---------------+----------+", "a K12 text"),
         (b"\xaa\xaa\xaa\xaa", "an InfoVista 5View"),
         (b"\x01\x10\x4c\0\x01\x05", "a Novell LANalyzer"),
         (b"\x01\x10\x4e\0\x01\x05", "a Novell LANalyzer"),
@@ -43,7 +43,7 @@ pub(crate) fn not_capture(bytes: &[u8]) -> Problem {
     }
     let unread = UNREAD.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, what)| *what);
     if let Some(what) = unread.or_else(|| is_commview(bytes).then_some("a TamoSoft CommView")) {
-        return Problem::NotCapture(format!("{what} capture, which is not read; convert it with editcap -F pcapng"));
+        return Problem::Unsupported(format!("{what} capture; convert it with editcap -F pcapng"));
     }
     let head = &bytes[..bytes.len().min(24)];
     let printable = |b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | b' '..=b'~');

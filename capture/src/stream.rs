@@ -58,6 +58,8 @@ pub struct StreamSource {
     input: Input,
     /// The file below, where it is a regular one.
     file: Option<Arc<File>>,
+    /// Whether all of the input is there at once.
+    is_whole: bool,
     follow: Option<Follow>,
     max_record_len: u32,
     decompressed: bool,
@@ -110,6 +112,7 @@ impl StreamSource {
             path: name.into(),
             input: Box::new(Counting { inner: input, count: raw_bytes.clone() }),
             file: None,
+            is_whole: false,
             follow: None,
             max_record_len: crate::walk::DEFAULT_MAX_RECORD_LEN,
             decompressed: false,
@@ -128,6 +131,11 @@ impl StreamSource {
         }
     }
 
+    /// Bytes that are all there, as those of a file are.
+    pub(crate) fn of_bytes(bytes: Vec<u8>, name: &str) -> StreamSource {
+        StreamSource { is_whole: true, ..StreamSource::new(Cursor::new(bytes), name) }
+    }
+
     /// What is no file of the disk, which ends when `stop` is set, be it in the middle of a record.
     pub(crate) fn until(input: impl Read + Send + 'static, name: &Path, stop: Option<Arc<AtomicBool>>) -> StreamSource {
         let Some(stop) = stop else { return StreamSource::new(input, name) };
@@ -143,6 +151,7 @@ impl StreamSource {
         let file = Arc::new(file);
         let mut source = StreamSource::new(SharedFile(file.clone()), path);
         source.file = Some(file);
+        source.is_whole = true;
         source
     }
 
@@ -264,7 +273,7 @@ impl StreamSource {
 
     /// A file has its first records at once; a pipe may give them much later, and its beginning is not to wait for them.
     fn look_ahead(&self, ended: bool) -> LookAhead {
-        match (self.file.is_some() && self.follow.is_none(), ended) {
+        match (self.is_whole && self.follow.is_none(), ended) {
             (_, true) => LookAhead::ToTheEnd,
             (true, false) => LookAhead::Yes,
             (false, false) => LookAhead::No,

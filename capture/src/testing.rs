@@ -56,7 +56,7 @@ pub(crate) fn drain(source: &mut impl Source) -> Everything {
 
 /// Reads a file as a stream and as a whole, which must agree.
 pub(crate) fn read_all(file: &[u8]) -> Everything {
-    let streamed = drain(&mut StreamSource::new(std::io::Cursor::new(file.to_vec()), "test"));
+    let streamed = drain(&mut StreamSource::of_bytes(file.to_vec(), "test"));
     let whole = match CaptureFile::from_bytes(file.to_vec(), "test") {
         Err(e) => (Vec::new(), Some(e.to_string())),
         Ok(whole) => {

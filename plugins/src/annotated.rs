@@ -36,7 +36,7 @@ impl Comments {
         for finding in report.findings.ranked() {
             let row = finding.rule.row();
             let mut text = format!("rdmascope {} {}: {}", finding.severity.name(), finding.rule.id(), row.title);
-            let _ = write!(text, " {} {} ({}).", finding.sentence(None), row.spec, finding.certainty.name());
+            let _ = write!(text, " {} {} ({}).", report.sentence(finding), row.spec, finding.certainty.name());
             if finding.count > 1 {
                 let _ = write!(text, " Seen {} times.", finding.count);
             }

@@ -297,7 +297,7 @@ mod tests {
         let written = payloads.finish().unwrap();
         let mut paths: Vec<_> = written.keys().map(|p| p.to_str().unwrap().to_owned()).collect();
         paths.sort();
-        assert_eq!(paths, ["a_b", "a_b (2)", "dir", "dir_inside (2)", "dir_inside_deeper (2)", "x/__/y", "x___y (2)"]);
+        assert_eq!(paths, ["a_b", "a_b (2)", "dir", "dir_inside (2)", "dir_inside_deeper (2)", "x/__/y", "x____y (2)"]);
         for path in written.keys() {
             assert!(folder.path().join(path).is_file());
         }

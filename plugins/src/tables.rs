@@ -147,7 +147,7 @@ tables! {
         "time" Time "its time";
         "last_time" Time "the time of the last occurrence";
         "by" Text "client, server, network, capture, unknown";
-        "text" Text "the first occurrence in words";
+        "text" Text "the first occurrence, as a sentence";
         "spec" Text "document and section";
         "count" Integer "occurrences";
     }
@@ -577,7 +577,7 @@ impl Tables {
                 finding.time_ns.into(),
                 finding.last_time_ns.into(),
                 finding.by.name().into(),
-                finding.text.as_str().into(),
+                report.sentence(finding).into(),
                 finding.rule.row().spec.into(),
                 finding.count.into(),
             ]);

@@ -168,6 +168,11 @@ Examples:
   rdmascope explain smbd-neg                   those whose names begin so
   rdmascope explain credit                     a term";
 
+const SCHEMA_EXAMPLES: &str = "\
+Examples:
+  rdmascope schema                             which outputs have one
+  rdmascope schema analyze > analyze.schema.json";
+
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
   rdmascope completions bash > /etc/bash_completion.d/rdmascope
@@ -213,6 +218,7 @@ pub(crate) enum Command {
     Fields(Fields),
     Explain(Explain),
     Export(Export),
+    Schema(Schema),
     Completions(Completions),
     Man(Man),
 }
@@ -235,7 +241,7 @@ impl Force {
 #[derive(Debug, Args)]
 #[command(after_help = ANALYZE_EXAMPLES)]
 pub(crate) struct Analyze {
-    /// Captures: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input; several are merged by time
+    /// Captures: pcap, pcapng, ERF, snoop or Network Monitor, also inside gzip, zstd or lz4; - is standard input; several are merged by time
     #[arg(required_unless_present = "interfaces", conflicts_with = "interfaces", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
@@ -249,7 +255,7 @@ pub(crate) struct Analyze {
     /// Stop capturing after this time
     #[arg(short = 'a', long, value_name = "duration:S", value_parser = capture_limit, requires = "interfaces", help_heading = "Live capture")]
     pub(crate) autostop: Vec<CaptureLimit>,
-    /// Report only connections, findings and requests with a frame that passes this display filter
+    /// Report only connections with a frame that passes this display filter, and of their findings and slowest requests those with one
     #[arg(short = 'Y', long = "filter", value_name = "FILTER", conflicts_with = "interfaces")]
     pub(crate) filter: Option<String>,
     /// Format of the report
@@ -268,10 +274,10 @@ pub(crate) struct Analyze {
     pub(crate) pins: Vec<Pin>,
     #[arg(long, value_name = "KEYFILE", help = KEYS)]
     pub(crate) keys: Option<PathBuf>,
-    /// In JSON, list every request with its memory, RDMA, times and the SHA-256 of its payload
+    /// With --format json, list every request with its memory, RDMA, times and the SHA-256 of its payload
     #[arg(long)]
     pub(crate) exchanges: bool,
-    /// In JSON, list the credits that both sides held after every message
+    /// With --format json, list the credits that both sides held after every message
     #[arg(long)]
     pub(crate) credits: bool,
     /// Do not verify invariant CRCs and MPA CRCs
@@ -886,6 +892,15 @@ pub(crate) struct Explain {
     pub(crate) finding: Option<String>,
 }
 
+/// Print the JSON Schema of an output
+#[derive(Debug, Args)]
+#[command(after_help = SCHEMA_EXAMPLES)]
+pub(crate) struct Schema {
+    /// Which output; without it the names of all are listed
+    #[arg(value_name = "NAME", value_parser = ["analyze"])]
+    pub(crate) name: Option<String>,
+}
+
 /// Write shell completions to standard output
 #[derive(Debug, Args)]
 #[command(after_help = COMPLETIONS_EXAMPLES)]
@@ -920,7 +935,11 @@ pub(crate) fn one_line(e: &clap::Error) -> String {
     if let Some(tip) = text.lines().find_map(|l| l.trim().strip_prefix("tip: ")) {
         message = format!("{message}; {tip}");
     }
-    format!("{message} (see rdmascope --help)")
+    // the usage names the verb; its words are those before the first argument
+    let usage = text.lines().find_map(|l| l.trim().strip_prefix("Usage: rdmascope")).unwrap_or_default();
+    let verb: String =
+        usage.split_whitespace().take_while(|w| w.chars().all(|c| c.is_ascii_lowercase())).map(|w| format!(" {w}")).collect();
+    format!("{message} (see rdmascope{verb} --help)")
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ impl Selection {
     /// Whether the filter passes one of its frames. Of many occurrences only the first frames are known; then it does where it
     /// passes a frame of the connection.
     pub fn has_finding(&self, finding: &Finding, connection_is_chosen: bool) -> bool {
-        finding.frames.iter().any(|f| self.has_frame(*f)) || (connection_is_chosen && finding.count > finding.frames.len() as u64)
+        finding.frames.iter().any(|f| self.has_frame(*f)) || (connection_is_chosen && finding.frames.omitted() > 0)
     }
 }
 

@@ -21,6 +21,9 @@ use ratatui::style::Style;
 use rdmascope_analyzer::finding::{Certainty, Finding};
 use rdmascope_dissector::render::escaped;
 
+/// Frames of the selected finding that stand in its line.
+const FRAMES_SHOWN: usize = 8;
+
 /// What is shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
@@ -160,11 +163,13 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     }
     let y = below.y + below.height - 1;
     let mut x = put(buf, below.x + 1, y, 8, "frames", theme.faint).max(below.x + 9);
-    for (i, frame) in finding.frames.iter().enumerate() {
+    // those around the chosen one
+    let from = app.findings.occurrence.saturating_sub(FRAMES_SHOWN - 1);
+    for (i, frame) in finding.frames.iter().enumerate().skip(from).take(FRAMES_SHOWN) {
         let style = if i == app.findings.occurrence { theme.selected } else { theme.text };
         x = put(buf, x, y, below.right().saturating_sub(x + 1), &format!(" {frame} "), style);
     }
-    if finding.count as usize > finding.frames.len() {
+    if finding.count as usize > finding.frames.len().min(from + FRAMES_SHOWN) {
         x = put(buf, x, y, below.right().saturating_sub(x + 1), " …", theme.faint);
     }
     let hint = format!("  ◂ ▸ choose, {} goes there", app.keys.first(Action::Open));

@@ -28,6 +28,9 @@ const WIDTH_MAX: usize = 160;
 const THREADS_MAX: usize = 4;
 
 pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
+    if (args.exchanges || args.credits) && !matches!(args.format, ReportFormat::Json) {
+        say("--exchanges and --credits list what they do only with --format json");
+    }
     let registry = cli::registry();
     let filter = cli::filter(args.filter.as_deref(), &registry)?;
     let wanted = Wanted { exchanges: args.exchanges, credits: args.credits };

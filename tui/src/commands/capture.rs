@@ -300,7 +300,7 @@ fn show_list(rdma_root: &Path, color: Color) -> Result<ExitCode> {
         let state = if listed.is_up { "up  " } else { "down" };
         write!(out.buffer, "{:name$}  {state}  {:kind$}  {}", listed.name, listed.kind, listed.sees)?;
         if let Some(cannot) = &listed.cannot {
-            write!(out.buffer, "; {}: {cannot}", listed.name)?;
+            write!(out.buffer, "; not now: {cannot}")?;
         }
         out.buffer.push(b'\n');
     }

@@ -1,14 +1,78 @@
-//! `rdmascope completions SHELL`.
+//! `rdmascope completions SHELL`: verbs and flags, and the names that some of them take: fields, findings, and the interfaces of this machine.
 
-use crate::cli::{Cli, Color, Completions};
+use crate::cli::{Cli, Color, Completions, registry};
 use crate::stdout::Out;
 use anyhow::Result;
-use clap::CommandFactory;
+use clap::builder::PossibleValuesParser;
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use rdmascope_analyzer::finding::Rule;
 use std::process::ExitCode;
 
 pub(super) fn run(args: &Completions, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
-    clap_complete::generate(args.shell, &mut Cli::command(), "rdmascope", &mut out.buffer);
+    write(args.shell, &mut out.buffer);
     out.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn write(shell: Shell, out: &mut Vec<u8>) {
+    let mut command = named();
+    clap_complete::generate(shell, &mut command, "rdmascope", out);
+    if shell != Shell::Fish {
+        return;
+    }
+    // of fish's script, clap leaves out the values of arguments that have no flag
+    for verb in command.get_subcommands() {
+        for argument in verb.get_positionals() {
+            let names: Vec<String> = argument.get_possible_values().iter().map(|v| v.get_name().to_owned()).collect();
+            if !names.is_empty() {
+                let line =
+                    format!("complete -c rdmascope -n \"__fish_seen_subcommand_from {}\" -f -a \"{}\"\n", verb.get_name(), names.join(" "));
+                out.extend_from_slice(line.as_bytes());
+            }
+        }
+    }
+}
+
+/// The command line, with the names that there are where it takes any text.
+fn named() -> Command {
+    let findings: Vec<&'static str> = Rule::ALL.iter().map(|rule| rule.id()).collect();
+    let fields: Vec<&'static str> = registry().all().iter().map(|field| field.name).collect();
+    let interfaces = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    // clap keeps names for as long as the program runs, which is not long here
+    let leaked = |name: String| -> &'static str { Box::leak(name.into_boxed_str()) };
+    let mut interfaces: Vec<&'static str> = interfaces.filter_map(|e| e.file_name().into_string().ok()).map(leaked).collect();
+    interfaces.sort_unstable();
+    let mut command = Cli::command();
+    for (verb, argument, names) in [("explain", "finding", &findings), ("fields", "prefix", &fields), ("dissect", "fields", &fields)] {
+        command = command.mut_subcommand(verb, |c| c.mut_arg(argument, |a| a.value_parser(PossibleValuesParser::new(names.clone()))));
+    }
+    for verb in ["analyze", "capture", "tui"] {
+        if !interfaces.is_empty() {
+            command = command
+                .mut_subcommand(verb, |c| c.mut_arg("interfaces", |a| a.value_parser(PossibleValuesParser::new(interfaces.clone()))));
+        }
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shells_know_fields_findings_and_interfaces() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let mut out = Vec::new();
+            write(shell, &mut out);
+            let script = String::from_utf8(out).expect("text");
+            for name in ["SMBD-CREDIT-LAST", "smb2.msg_id", "rdmascope.connection"] {
+                assert!(script.contains(name), "{shell}: {name}");
+            }
+            if std::path::Path::new("/sys/class/net/lo").exists() {
+                assert!(script.contains("lo"), "{shell}");
+            }
+        }
+    }
 }

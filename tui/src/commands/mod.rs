@@ -12,6 +12,7 @@ mod man;
 mod peer;
 mod probe;
 mod replay;
+mod schema;
 mod tui;
 
 use crate::cli::{Cli, Command};
@@ -26,6 +27,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Fields(args) => fields::run(&args, cli.color),
         Command::Explain(args) => explain::run(&args, cli.color),
         Command::Export(args) => export::run(&args, cli.color),
+        Command::Schema(args) => schema::run(&args, cli.color),
         Command::Completions(args) => completions::run(&args, cli.color),
         Command::Man(args) => man::run(&args),
         Command::Replay(args) => replay::run(&args, cli.color),

@@ -1,17 +1,21 @@
 //! The report as one HTML page: it opens offline, refers to nothing, and holds tables that sort and plots that zoom. Plots are
 //! SVG made here; the script only moves their view. Everything that came from the network goes through `text`.
 
-use super::words::{and, count, duration, frames, grouped, grouped_signed, share, size, times};
-use super::{Detail, Entry, Story, ending, ends, handles, last_words, numbers, shown, stack, waits};
-use rdmascope_analyzer::finding::Severity;
-use rdmascope_analyzer::report::Connection;
-use std::collections::BTreeMap;
+use super::words::{and, count, duration, grouped, grouped_signed, share, size, times};
+use super::{Detail, Entry, Story, ending, ends, handles, last_words, shown, stack, waits};
+use rdmascope_analyzer::finding::{Blame, Severity};
+use rdmascope_analyzer::report::{self as analyzed, Connection};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Connections with plots and tables of their own.
 const ARTICLES_MAX: usize = 32;
-/// Connections listed.
-const ROWS_MAX: usize = 2000;
+/// Rows of a table that are markup from the beginning.
+const ROWS_AT_ONCE: usize = 100;
+/// Frames listed.
+const FRAMES_MAX: usize = 5000;
+/// Frames of a finding that are links.
+const LINKS_MAX: usize = 12;
 /// Counters of RDMA devices drawn for a connection.
 const COUNTERS_MAX: usize = 4;
 /// Findings listed.
@@ -34,13 +38,93 @@ pub fn render(story: &Story) -> String {
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n<title>{} – rdmascope</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
         text(&title)
     );
+    let page = Page::of(story);
     head(&mut out, story, &title, &entries);
-    findings(&mut out, story, &entries);
-    connections(&mut out, story);
-    slowest(&mut out, story);
+    out.push_str("<main>\n");
+    findings(&mut out, story, &page, &entries);
+    connections(&mut out, story, &page);
+    slowest(&mut out, story, &page);
+    frames_listed(&mut out, story, &page, &entries);
     rest(&mut out, story);
-    let _ = write!(out, "<footer>rdmascope {}</footer>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n", env!("CARGO_PKG_VERSION"));
+    let _ = write!(out, "</main>\n<footer>{}</footer>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n", text(&made()));
     out
+}
+
+/// When, where and by what the page was made.
+fn made() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { String::new() } else { format!(" on {}", host.trim()) };
+    let now = super::words::date(i64::try_from(now).unwrap_or(i64::MAX));
+    format!("Made by rdmascope {}{host}, {now}.", env!("CARGO_PKG_VERSION"))
+}
+
+/// What a link on the page can lead to.
+struct Page {
+    /// Connections with an article.
+    articles: BTreeSet<u32>,
+    /// Connections with a row.
+    rows: BTreeSet<u32>,
+}
+
+impl Page {
+    fn of(story: &Story) -> Self {
+        let mut busy: Vec<_> =
+            story.storage().filter(|(c, _)| !c.commands.is_empty() || c.credit_story.len() > 2).map(|(c, _)| c).collect();
+        busy.sort_by_key(|c| std::cmp::Reverse(super::requests(c)));
+        let articles = busy.iter().take(ARTICLES_MAX).map(|c| c.id).collect();
+        Self { articles, rows: story.storage().map(|(c, _)| c.id).collect() }
+    }
+
+    /// The number of a connection, as a link to what the page has of it.
+    fn connection(&self, id: u32) -> String {
+        let place = if self.articles.contains(&id) { "connection" } else { "row" };
+        if self.rows.contains(&id) { format!("<a href=\"#{place}-{id}\">{id}</a>") } else { id.to_string() }
+    }
+
+    fn connection_cell(&self, id: u32) -> Cell {
+        Cell { html: self.connection(id), ..number(id.into()) }
+    }
+}
+
+/// The number of a frame, as a link to its row.
+fn frame_link(frame: u64) -> String {
+    format!("<a href=\"#frame-{frame}\">{}</a>", grouped(frame))
+}
+
+fn frame_cell(frame: u64) -> Cell {
+    Cell { html: frame_link(frame), ..number(frame) }
+}
+
+/// "frames 23, 41 …", as links.
+fn frame_links(entry: &Entry<'_>) -> String {
+    let links: Vec<String> = entry.frames.iter().take(LINKS_MAX).map(|f| frame_link(*f)).collect();
+    let more = if entry.frames.len() > LINKS_MAX || entry.count > entry.frames.len() as u64 { " …" } else { "" };
+    match links.len() {
+        0 => String::new(),
+        1 => format!("frame {}{more}", links[0]),
+        _ => format!("frames {}{more}", links.join(", ")),
+    }
+}
+
+/// Who did it, with its address where that is one.
+fn who(entry: &Entry<'_>, story: &Story) -> String {
+    let end = match entry.findings.first().map(|f| f.by) {
+        Some(Blame::Client) => 0,
+        Some(Blame::Server) => 1,
+        Some(Blame::Network) => return "the network".to_owned(),
+        Some(Blame::Capture) => return "the capture".to_owned(),
+        _ => return String::new(),
+    };
+    let mut addresses: Vec<String> =
+        entry.connections.iter().filter_map(|id| story.connection(*id)).map(|c| analyzed::address(&c.peers[end].address)).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    match addresses.as_slice() {
+        [one] => format!("the {} {one}", super::side(end)),
+        [] => format!("the {}", super::side(end)),
+        several => format!("the {} on {}", super::side(end), count(several.len() as u64, "host")),
+    }
 }
 
 /// Text for between tags and for attributes in double quotes.
@@ -67,10 +151,11 @@ fn head(out: &mut String, story: &Story, title: &str, entries: &[Entry<'_>]) {
         0 => "all frames decoded".to_owned(),
         n => format!("{} of followed connections not decoded", count(n, "frame")),
     });
+    let dates = super::words::dates(story.start(), story.start().saturating_add(story.length()));
     let [errors, warnings, notes] = Story::tally(entries);
     let (class, mark, verdict) = match (errors, warnings) {
-        (0, 0) if story.storage().next().is_none() => ("soft", "–", "No storage over RDMA in it".to_owned()),
-        (0, 0) => ("good", "✓", "No rule broken".to_owned()),
+        (0, 0) if story.storage().next().is_none() => ("soft", "–", "No storage over RDMA in this capture".to_owned()),
+        (0, 0) => ("good", "✓", "No problems found".to_owned()),
         (0, n) => ("", "!", format!("No errors, {}", count(n, "warning"))),
         (n, 0) => ("bad", "✗", count(n, "error")),
         (n, m) => ("bad", "✗", format!("{}, {}", count(n, "error"), count(m, "warning"))),
@@ -78,22 +163,28 @@ fn head(out: &mut String, story: &Story, title: &str, entries: &[Entry<'_>]) {
     let noted = if notes > 0 { format!(", {}", count(notes, "note")) } else { String::new() };
     let _ = write!(
         out,
-        "<header>\n<h1>{}</h1>\n<p class=\"soft\">{}</p>\n<p class=\"verdict {class}\">{mark} {verdict}{noted}.</p>\n",
+        "<header>\n<h1>{}</h1>\n<p class=\"soft\">{}</p>\n<p class=\"soft\">{}</p>\n<p class=\"verdict {class}\">{mark} {verdict}{noted}.</p>\n",
         text(title),
-        text(&facts.join(" · "))
+        text(&facts.join(" · ")),
+        if capture.frames > 0 { text(&format!("Captured {dates}")) } else { String::new() }
     );
     for error in story.inputs.iter().filter_map(|i| i.error.as_deref()) {
         let _ = writeln!(out, "<p class=\"bad\">Read only in part: {}</p>", text(error));
     }
-    if let Some((filter, n)) = &story.filter {
-        let _ = writeln!(out, "<p>Only what has a frame that passes <code>{}</code>: {} of them.</p>", text(filter), grouped(*n));
+    if let Some(let_go) = story.let_go() {
+        let _ = writeln!(out, "<p class=\"bad\">{}</p>", text(&let_go));
+    }
+    if let Some(filter) = super::filtered(story) {
+        let _ = writeln!(out, "<p>{}</p>", text(&filter));
     }
     out.push_str(
-        "<nav><a href=\"#findings\">Findings</a><a href=\"#connections\">Connections</a><a href=\"#slowest\">Slowest requests</a></nav>\n</header>\n",
+        "<nav aria-label=\"Sections\"><a href=\"#findings\">Findings</a><a href=\"#connections\">Connections</a><a href=\"#slowest\">Slowest requests</a>\
+         <a href=\"#frames\">Frames</a>\
+         <label class=\"search\">Search <input type=\"search\" id=\"search\" autocomplete=\"off\"></label><output id=\"hits\" class=\"soft\"></output></nav>\n</header>\n",
     );
 }
 
-fn findings(out: &mut String, story: &Story, entries: &[Entry<'_>]) {
+fn findings(out: &mut String, story: &Story, page: &Page, entries: &[Entry<'_>]) {
     out.push_str("<section id=\"findings\">\n<h2>Findings</h2>\n");
     if entries.is_empty() {
         out.push_str("<p class=\"soft\">None.</p>\n");
@@ -105,15 +196,13 @@ fn findings(out: &mut String, story: &Story, entries: &[Entry<'_>]) {
             Severity::Warn => ("warn", "!"),
             Severity::Note => ("note", "·"),
         };
-        let open = if entry.severity == Severity::Error { " open" } else { "" };
+        let open = if entry.severity >= Severity::Warn { " open" } else { "" };
+        let by = who(entry, story);
+        let by = if by.is_empty() { String::new() } else { format!(" <span class=\"who\">{}</span>", text(&by)) };
         let title = entry.title();
         let many = if entry.count > 1 { format!(" ×{}", grouped(entry.count)) } else { String::new() };
-        let _ = write!(
-            out,
-            "<details class=\"finding {class}\"{open}>\n<summary><b>{mark}</b> {}{many} <span class=\"frames soft\">{}</span></summary>\n<dl>\n",
-            text(&title),
-            text(&frames(&entry.frames, entry.count, 6))
-        );
+        let _ =
+            write!(out, "<details class=\"finding {class}\"{open}>\n<summary><b>{mark}</b> {}{many}{by}</summary>\n<dl>\n", text(&title),);
         let mut pair = |term: &str, what: &str| {
             if !what.is_empty() {
                 let _ = writeln!(out, "<dt>{term}</dt><dd>{}</dd>", text(what));
@@ -121,13 +210,25 @@ fn findings(out: &mut String, story: &Story, entries: &[Entry<'_>]) {
         };
         pair("What", &entry.sentence(story));
         pair("Led to", &super::text::consequence(entry, story).unwrap_or_default());
-        pair(
-            "Where",
-            &match entry.connections.len() {
-                0 => String::new(),
-                _ => format!("{}, {}", numbers(&entry.connections), times(entry.count)),
-            },
-        );
+        let mut places = vec![frame_links(entry)];
+        match entry.connections.as_slice() {
+            [] => {}
+            [one] => places.push(format!("connection {}", page.connection(*one))),
+            several => {
+                let links: Vec<String> = several.iter().take(LINKS_MAX).map(|id| page.connection(*id)).collect();
+                let more = if several.len() > LINKS_MAX { format!(" and {} more", several.len() - LINKS_MAX) } else { String::new() };
+                places.push(format!("connections {}{more}", links.join(", ")));
+            }
+        }
+        places.push(times(entry.count));
+        places.retain(|p| !p.is_empty());
+        let places = places.join("; ");
+        let _ = writeln!(out, "<dt>Where</dt><dd>{places}</dd>");
+        let mut pair = |term: &str, what: &str| {
+            if !what.is_empty() {
+                let _ = writeln!(out, "<dt>{term}</dt><dd>{}</dd>", text(what));
+            }
+        };
         pair("Certainty", entry.doubt());
         pair("Rule", &format!("{} ({})", row.says, row.spec));
         pair("Causes", &row.causes.iter().map(|c| super::words::sentence(c)).collect::<Vec<_>>().join(" Or: "));
@@ -140,45 +241,41 @@ fn findings(out: &mut String, story: &Story, entries: &[Entry<'_>]) {
     out.push_str("</section>\n");
 }
 
-fn connections(out: &mut String, story: &Story) {
+fn connections(out: &mut String, story: &Story, page: &Page) {
     out.push_str("<section id=\"connections\">\n<h2>Connections</h2>\n");
     let all: Vec<_> = story.storage().collect();
     let mut table = Sortable::new(&[
         ("#", false),
         ("client → server", true),
-        ("", true),
+        ("ends", true),
         ("carries", true),
-        ("▸", false),
-        ("◂", false),
+        ("sent", false),
+        ("received", false),
         ("requests", false),
         ("RDMA bytes", false),
         ("retransmitted", false),
         ("ended", true),
     ]);
-    for (c, detail) in all.iter().take(ROWS_MAX) {
+    for (c, detail) in &all {
         let moved = c.rdma.read_bytes + c.rdma.write_bytes;
-        table.row(vec![
-            number(c.id.into()),
-            plain(&ends(c)),
-            plain(&handles(c)),
-            plain(&stack(c)),
-            number(c.sides[0].messages),
-            number(c.sides[1].messages),
-            number(super::requests(c)),
-            number(moved),
-            number(c.health.retransmissions),
-            plain(&last_words(c, detail).unwrap_or_else(|| ending(c))),
-        ]);
+        table.row_of(
+            format!("row-{}", c.id),
+            vec![
+                page.connection_cell(c.id),
+                plain(&ends(c)),
+                plain(&handles(c)),
+                plain(&stack(c)),
+                number(c.sides[0].messages),
+                number(c.sides[1].messages),
+                number(super::requests(c)),
+                number(moved),
+                number(c.health.retransmissions),
+                plain(&last_words(c, detail).unwrap_or_else(|| ending(c))),
+            ],
+        );
     }
-    table.write(out);
-    if all.len() > ROWS_MAX {
-        let _ = writeln!(out, "<p class=\"soft\">… and {} more.</p>", grouped((all.len() - ROWS_MAX) as u64));
-    }
-    let mut busy: Vec<_> = all.iter().filter(|(c, _)| !c.commands.is_empty() || c.credit_story.len() > 2).collect();
-    busy.sort_by_key(|(c, _)| std::cmp::Reverse(super::requests(c)));
-    busy.truncate(ARTICLES_MAX);
-    busy.sort_by_key(|(c, _)| c.id);
-    for (c, detail) in busy {
+    table.write(out, "Connections");
+    for (c, detail) in all.iter().filter(|(c, _)| page.articles.contains(&c.id)) {
         article(out, story, c, detail);
     }
     out.push_str("</section>\n");
@@ -187,7 +284,7 @@ fn connections(out: &mut String, story: &Story) {
 fn article(out: &mut String, story: &Story, c: &Connection, detail: &Detail) {
     let _ = write!(
         out,
-        "<article id=\"connection-{}\">\n<h3>{} · {}</h3>\n<p class=\"soft\">{}</p>\n<dl class=\"facts\">\n",
+        "<article id=\"connection-{}\">\n<h3>Connection {} · {}</h3>\n<p class=\"soft\">{}</p>\n<dl class=\"facts\">\n",
         c.id,
         c.id,
         text(&ends(c)),
@@ -227,11 +324,11 @@ fn article(out: &mut String, story: &Story, c: &Connection, detail: &Detail) {
             bar(waits(r.split)),
         ]);
     }
-    table.write(out);
+    table.write(out, &format!("Requests of connection {}", c.id));
     out.push_str("<p class=\"key soft\">waits: <i class=\"w0\"></i>credit <i class=\"w1\"></i>server <i class=\"w2\"></i>RDMA <i class=\"w3\"></i>wire</p>\n</article>\n");
 }
 
-fn slowest(out: &mut String, story: &Story) {
+fn slowest(out: &mut String, story: &Story, page: &Page) {
     out.push_str("<section id=\"slowest\">\n<h2>Slowest requests</h2>\n");
     let mut table = Sortable::new(&[
         ("request", true),
@@ -258,12 +355,66 @@ fn slowest(out: &mut String, story: &Story) {
                 class: if e.failed { "warned l" } else { "l" },
                 ..plain(&e.status.map_or(String::new(), |s| super::status(e.family, s)))
             },
-            number(e.request.frame),
-            number(e.connection.into()),
+            frame_cell(e.request.frame),
+            page.connection_cell(e.connection),
             number(e.retransmissions.into()),
         ]);
     }
-    table.write(out);
+    table.write(out, "Slowest requests");
+    out.push_str("</section>\n");
+}
+
+/// Frames that findings and the slowest requests refer to, and what is said of each.
+fn frames_listed(out: &mut String, story: &Story, page: &Page, entries: &[Entry<'_>]) {
+    struct Said {
+        time: Option<i64>,
+        connection: Option<u32>,
+        texts: Vec<String>,
+    }
+    let mut frames: BTreeMap<u64, Said> = BTreeMap::new();
+    let mut say = |frame: u64, time: Option<i64>, connection: Option<u32>, words: String| {
+        if frames.len() >= FRAMES_MAX && !frames.contains_key(&frame) {
+            return;
+        }
+        let said = frames.entry(frame).or_insert(Said { time: None, connection: None, texts: Vec::new() });
+        said.time = said.time.or(time);
+        said.connection = said.connection.or(connection);
+        if !said.texts.contains(&words) {
+            said.texts.push(words);
+        }
+    };
+    for entry in entries.iter().take(FINDINGS_MAX) {
+        for frame in entry.frames.iter().take(LINKS_MAX) {
+            let finding = entry.findings.iter().find(|f| f.frames.contains(frame));
+            let time = finding.filter(|f| f.frame == *frame).map(|f| f.time_ns);
+            say(*frame, time, finding.and_then(|f| f.connection), format!("{}: {}", entry.rule.id(), entry.title()));
+        }
+    }
+    for e in &story.report.slowest {
+        say(e.request.frame, Some(e.request.time), Some(e.connection), format!("{}, the request", e.command));
+        if let Some(at) = e.reply {
+            say(at.frame, Some(at.time), Some(e.connection), format!("{}, the reply to frame {}", e.command, grouped(e.request.frame)));
+        }
+    }
+    out.push_str("<section id=\"frames\">\n<h2>Frames referred to</h2>\n");
+    if let Some(input) = story.inputs.first().filter(|_| !frames.is_empty()) {
+        let command = format!("rdmascope dissect {} -V -Y 'frame.number == N'", shown(&input.path));
+        let _ = writeln!(out, "<p class=\"soft\">All of frame N: <code>{}</code></p>", text(&command));
+    }
+    let mut table = Sortable::new(&[("frame", false), ("time", false), ("connection", false), ("what", true)]);
+    for (frame, said) in &frames {
+        let since = said.time.map(|t| t.saturating_sub(story.start()));
+        table.row_of(
+            format!("frame-{frame}"),
+            vec![
+                number(*frame),
+                since.map_or(Cell::default(), |ns| Cell { class: "", value: Some(ns.into()), html: super::words::seconds(ns) }),
+                said.connection.map_or(Cell::default(), |id| page.connection_cell(id)),
+                plain(&said.texts.join("; ")),
+            ],
+        );
+    }
+    table.write(out, "Frames referred to");
     out.push_str("</section>\n");
 }
 
@@ -272,7 +423,7 @@ fn rest(out: &mut String, story: &Story) {
     if lines.is_empty() {
         return;
     }
-    out.push_str("<section>\n<h2>Besides</h2>\n<ul>\n");
+    out.push_str("<section>\n<h2>Also seen</h2>\n<ul>\n");
     for line in lines {
         let _ = writeln!(out, "<li>{}</li>", text(&line));
     }
@@ -323,7 +474,7 @@ fn bar(parts: [i64; 4]) -> Cell {
 /// A table whose headings sort it.
 struct Sortable {
     head: Vec<(&'static str, bool)>,
-    rows: Vec<Vec<Cell>>,
+    rows: Vec<(String, Vec<Cell>)>,
 }
 
 impl Sortable {
@@ -333,23 +484,32 @@ impl Sortable {
     }
 
     fn row(&mut self, cells: Vec<Cell>) {
-        self.rows.push(cells);
+        self.row_of(String::new(), cells);
     }
 
-    fn write(&self, out: &mut String) {
+    /// A row that links can lead to by this name.
+    fn row_of(&mut self, id: String, cells: Vec<Cell>) {
+        self.rows.push((id, cells));
+    }
+
+    fn write(&self, out: &mut String, caption: &str) {
         if self.rows.is_empty() {
             out.push_str("<p class=\"soft\">None.</p>\n");
             return;
         }
-        out.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
+        let caption = text(caption);
+        let _ = write!(
+            out,
+            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table class=\"data\">\n<caption>{caption}</caption>\n<thead><tr>"
+        );
         for (name, left) in &self.head {
             let class = if *left { " class=\"l\"" } else { "" };
-            let button = if name.is_empty() { String::new() } else { format!("<button type=\"button\">{name}</button>") };
-            let _ = write!(out, "<th{class}>{button}</th>");
+            let _ = write!(out, "<th scope=\"col\"{class}><button type=\"button\">{name}</button></th>");
         }
         out.push_str("</tr></thead>\n<tbody>\n");
-        for row in &self.rows {
-            out.push_str("<tr>");
+        for (id, row) in self.rows.iter().take(ROWS_AT_ONCE) {
+            let id = if id.is_empty() { String::new() } else { format!(" id=\"{id}\"") };
+            let _ = write!(out, "<tr{id}>");
             for cell in row {
                 let class = if cell.class.is_empty() { String::new() } else { format!(" class=\"{}\"", cell.class) };
                 let value = cell.value.map_or(String::new(), |v| format!(" data-v=\"{v}\""));
@@ -357,7 +517,21 @@ impl Sortable {
             }
             out.push_str("</tr>\n");
         }
-        out.push_str("</tbody>\n</table></div>\n");
+        out.push_str("</tbody>\n</table>\n");
+        if let Some(more) = self.rows.get(ROWS_AT_ONCE..).filter(|more| !more.is_empty()) {
+            let rows: Vec<_> = more
+                .iter()
+                .map(|(id, row)| (id, row.iter().map(|c| (c.class, c.value.map(|v| v as f64), c.html.as_str())).collect::<Vec<_>>()))
+                .collect();
+            // no markup begins within a script: `<` is written as an escape
+            let json = serde_json::to_string(&rows).unwrap_or_default().replace('<', "\\u003c");
+            let _ = write!(
+                out,
+                "<script type=\"application/json\" class=\"more\">{json}</script>\n<p class=\"soft without-script\">… and {} more, for which this page needs its script.</p>\n",
+                grouped(more.len() as u64)
+            );
+        }
+        out.push_str("</div>\n");
     }
 }
 
@@ -549,7 +723,9 @@ fn plot(out: &mut String, p: &Plot<'_>) {
         let at = if p.log { p.from * (p.to / p.from).powf(part) } else { p.from + (p.to - p.from) * part };
         let _ = write!(out, "<span>{}</span>", text(&seconds_shown(at)));
     }
-    out.push_str("</div><output class=\"read\"></output></div>\n");
+    out.push_str(
+        "</div><output class=\"read\"></output></div>\n<details class=\"values\"><summary>Values as a table</summary></details>\n",
+    );
     let list = |values: &[f64]| values.iter().map(|v| short(*v)).collect::<Vec<_>>().join(",");
     let series: Vec<String> = p.series.iter().map(|(_, y)| format!("[{}]", list(y))).collect();
     let names: Vec<String> = p.series.iter().map(|(n, _)| format!("\"{n}\"")).collect();
@@ -581,6 +757,22 @@ mod tests {
         let page = render(&story);
         assert!(!page.contains("alert(1)</script>"), "{page}");
         assert_eq!(page.matches("<script").count(), 1);
+    }
+
+    #[test]
+    fn rows_beyond_the_first_are_data_that_ends_no_script() {
+        let mut table = Sortable::new(&[("file", true), ("n", false)]);
+        for n in 0..ROWS_AT_ONCE as u64 + 2 {
+            table.row_of(format!("row-{n}"), vec![plain("</script><b>&"), number(n)]);
+        }
+        let mut out = String::new();
+        table.write(&mut out, "Things");
+        assert_eq!(out.matches("<tr id=").count(), ROWS_AT_ONCE);
+        let json = out.split("class=\"more\">").nth(1).and_then(|s| s.split("</script>").next()).unwrap();
+        let rows: serde_json::Value = serde_json::from_str(json).unwrap();
+        let last = &rows.as_array().unwrap()[1];
+        assert_eq!((&last[0], &last[1][0][2]), (&"row-101".into(), &"&lt;/script&gt;&lt;b&gt;&amp;".into()));
+        assert!(!json.contains('<') && out.contains("scope=\"col\"") && out.contains("<caption>Things</caption>"));
     }
 
     #[test]

@@ -1,88 +1,150 @@
-//! The report for programs. Keys are a contract: they only ever get added. Times are seconds since the first frame as decimal
-//! strings, ids small integers, sizes bytes; what is not known is null.
+//! The report for programs. Keys are a contract: they only ever get added. Times are numbers, seconds since the first frame with nine
+//! decimals; dates are ISO 8601; sizes bytes; what may not fit a double is hex digits in a string; what is not known is null.
+//!
+//! A key is declared once, in [`object!`](super::schema): from there come the JSON and its schema.
 
-use super::words::seconds;
+use super::schema::{Counted, Date, Hex, Pair, Seconds, object};
 use super::{Detail, Story, ending};
 use rdmascope_analyzer::exchange::{Exchange, Family};
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::report::{self as analyzed, Connection, SideReport};
-use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
+
+/// The version of this form.
+const VERSION: u32 = 2;
 
 /// The whole report as one object.
+///
+/// # Errors
+/// Cannot happen: all of it can be said in JSON.
 pub fn render(story: &Story) -> serde_json::Result<String> {
     let mut text = crate::output::pretty_json(&Root::of(story))?;
     text.push('\n');
     Ok(text)
 }
 
-#[derive(Serialize)]
-struct Root {
-    rdmascope: &'static str,
-    inputs: Vec<Input>,
-    capture: Capture,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    filter: Option<Filter>,
-    connections: Vec<ConnectionJson>,
-    findings: Vec<FindingJson>,
-    slowest: Vec<Row>,
-    sessions: Vec<Session>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    hardware: Vec<HardwareJson>,
-    dropped: Dropped,
+/// The JSON Schema of what [`render`] gives.
+pub fn schema() -> serde_json::Value {
+    super::schema::document::<Root>("rdmascope analyze")
 }
 
-/// A counter of an RDMA device that grew while frames were captured.
-#[derive(Serialize)]
-struct HardwareJson {
-    device: String,
-    port: u32,
-    counter: String,
-    increase: u64,
-    /// Where it grew: time since the first frame, and by how much.
-    steps: Vec<(String, u64)>,
+object! {
+    /// What `rdmascope analyze` found in captures.
+    struct Root {
+        /// Version of this form. Within one, keys are only ever added.
+        schema: u32,
+        /// Version of the program.
+        rdmascope: &'static str,
+        /// The captures, in the order of the command line.
+        inputs: Vec<Input>,
+        /// All frames of them.
+        capture: Capture,
+        /// What -Y chose.
+        filter?: Filter,
+        /// Connections, by number. With -Y, those with a frame that passes.
+        connections: Vec<ConnectionJson>,
+        /// Broken rules, what matters first.
+        findings: Vec<FindingJson>,
+        /// The requests that took longest, over all connections.
+        slowest: Vec<Row>,
+        /// SMB sessions and the connections that they used.
+        sessions: Vec<Session>,
+        /// Counters of RDMA devices that grew meanwhile, where the capture has them.
+        hardware: Vec<HardwareJson>,
+        /// What limits left out.
+        dropped: Dropped,
+    }
+}
+
+object! {
+    /// A counter of an RDMA device that grew while frames were captured.
+    struct HardwareJson {
+        /// The device, such as mlx5_0.
+        device: String,
+        /// Its port.
+        port: u32,
+        /// The counter, as the driver names it.
+        counter: String,
+        /// By how much it grew in all.
+        increase: u64,
+        /// Where it grew: when, and by how much.
+        steps: Vec<(Seconds, u64)>,
+    }
 }
 
 impl HardwareJson {
     fn of(hardware: &rdmascope_capture::Hardware, row: &rdmascope_capture::HardwareRow, start: i64) -> Self {
-        let steps = hardware.steps(row).filter(|(_, n)| *n > 0).map(|(t, n)| (seconds(t.saturating_sub(start)), n));
+        let steps = hardware.steps(row).filter(|(_, n)| *n > 0).map(|(t, n)| (Seconds(t.saturating_sub(start)), n));
         let (device, counter) = (row.counter.device.clone(), row.counter.name.clone());
         Self { device, port: row.counter.port, counter, increase: row.increase(), steps: steps.collect() }
     }
 }
 
-#[derive(Serialize)]
-struct Input {
-    path: String,
-    frames: u64,
-    bytes: u64,
-    first: Option<String>,
-    last: Option<String>,
-    link_types: Vec<&'static str>,
-    error: Option<String>,
+object! {
+    /// One capture.
+    struct Input {
+        /// As it was named.
+        path: String,
+        /// Frames read from it.
+        frames: u64,
+        /// Their bytes on the wire.
+        bytes: u64,
+        /// Time of its first frame.
+        first: Option<Seconds>,
+        /// Time of its last frame.
+        last: Option<Seconds>,
+        /// The same as a date, UTC.
+        begun: Option<Date>,
+        /// The same as a date, UTC.
+        ended: Option<Date>,
+        /// What its frames begin with.
+        link_types: Vec<&'static str>,
+        /// Why it could not be read to its end.
+        error: Option<String>,
+    }
 }
 
-#[derive(Serialize)]
-struct Capture {
-    frames: u64,
-    bytes: u64,
-    duration: String,
-    dissected: Counted,
-    undecoded: u64,
-    cut: u64,
-    lost_by_capture: u64,
-    dropped_while_capturing: u64,
-    tunnelled: u64,
-    mirrors: Vec<Mirror>,
-    pauses: u64,
+object! {
+    /// Frames of all inputs.
+    struct Capture {
+        /// Frames.
+        frames: u64,
+        /// Their bytes on the wire.
+        bytes: u64,
+        /// Date of the first frame, from which all times count.
+        begun: Option<Date>,
+        /// From the first frame to the last.
+        duration: Seconds,
+        /// Frames by the highest protocol in them.
+        dissected: Counted,
+        /// Frames of followed connections that could not be decoded.
+        undecoded: u64,
+        /// Frames that the capture cut short.
+        cut: u64,
+        /// Packets that were on the wire and not in the capture, as sequence numbers tell.
+        lost_by_capture: u64,
+        /// Frames that the capturing machine says it lost.
+        dropped_while_capturing: u64,
+        /// Frames that came through a tunnel.
+        tunnelled: u64,
+        /// Mirror sessions and tunnels.
+        mirrors: Vec<Mirror>,
+        /// Ethernet pause frames.
+        pauses: u64,
+    }
 }
 
-#[derive(Serialize)]
-struct Mirror {
-    kind: &'static str,
-    session: u32,
-    frames: u64,
-    truncated: u64,
+object! {
+    /// A mirror session or a tunnel.
+    struct Mirror {
+        /// What kind.
+        kind: &'static str,
+        /// Its number.
+        session: u32,
+        /// Frames that came through it.
+        frames: u64,
+        /// Those that it cut short.
+        truncated: u64,
+    }
 }
 
 impl Mirror {
@@ -91,276 +153,446 @@ impl Mirror {
     }
 }
 
-/// A mirror session that a connection came through.
-#[derive(Serialize)]
-struct MirrorName {
-    kind: &'static str,
-    session: u32,
-}
-
-/// An object with a number for each name.
-struct Counted(Vec<(&'static str, u64)>);
-
-impl Serialize for Counted {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, n) in &self.0 {
-            map.serialize_entry(name, n)?;
-        }
-        map.end()
+object! {
+    /// A mirror session that a connection came through.
+    struct MirrorName {
+        /// What kind.
+        kind: &'static str,
+        /// Its number.
+        session: u32,
     }
 }
 
-#[derive(Serialize)]
-struct Filter {
-    text: String,
-    frames: u64,
-}
-
-#[derive(Serialize)]
-struct Pair<T> {
-    client: T,
-    server: T,
-}
-
-impl<T> Pair<T> {
-    fn of(mut each: impl FnMut(usize) -> T) -> Self {
-        Self { client: each(0), server: each(1) }
+object! {
+    /// A display filter.
+    struct Filter {
+        /// As it was given.
+        text: String,
+        /// Frames that it passes.
+        frames: u64,
     }
 }
 
-#[derive(Serialize)]
-struct ConnectionJson {
-    id: u32,
-    transport: &'static str,
-    protocol: &'static str,
-    client: String,
-    server: String,
-    client_known: bool,
-    port: Pair<Option<u16>>,
-    qp: Pair<Option<u32>>,
-    first_frame: u64,
-    last_frame: u64,
-    first: String,
-    last: String,
-    handshake: &'static str,
-    closed_by: Option<&'static str>,
-    ended: String,
-    rejected: Option<String>,
-    negotiated: Negotiated,
-    smb: Smb,
-    messages: Messages,
-    credits: Pair<Credits>,
-    rdma: Rdma,
-    transport_health: Health,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    mirrors: Vec<MirrorName>,
-    exchanges: Vec<Command>,
-    failures: Vec<Failure>,
-    last_exchange: Option<Last>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    exchange_list: Option<Vec<Row>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    credit_timeline: Option<Vec<Point>>,
+object! {
+    /// A connection.
+    struct ConnectionJson {
+        /// Its number, by which others refer to it.
+        id: u32,
+        /// rocev2, infiniband, iwarp, tcp or unknown.
+        transport: &'static str,
+        /// smb_direct, rpcrdma, smb2, rpc or unknown.
+        protocol: &'static str,
+        /// Address of the client.
+        client: String,
+        /// Address of the server.
+        server: String,
+        /// Whether it is known which is which.
+        client_known: bool,
+        /// Ports.
+        port: Pair<Option<u16>>,
+        /// Queue pairs.
+        qp: Pair<Option<u32>>,
+        /// Its first frame.
+        first_frame: u64,
+        /// Its last frame.
+        last_frame: u64,
+        /// Time of the first.
+        first: Seconds,
+        /// Time of the last.
+        last: Seconds,
+        /// seen, inferred or pinned.
+        handshake: &'static str,
+        /// Who closed it.
+        closed_by: Option<&'static str>,
+        /// How it ended, in words.
+        ended: String,
+        /// Why it was rejected, in words.
+        rejected: Option<String>,
+        /// What SMB Direct agreed on.
+        negotiated: Negotiated,
+        /// What SMB2 agreed on.
+        smb: Smb,
+        /// Messages of SMB Direct or RPC-over-RDMA.
+        messages: Messages,
+        /// Credits by end.
+        credits: Pair<Credits>,
+        /// RDMA.
+        rdma: Rdma,
+        /// What went wrong below.
+        transport_health: Health,
+        /// Mirror sessions that it came through.
+        mirrors: Vec<MirrorName>,
+        /// Requests by command.
+        exchanges: Vec<Command>,
+        /// Failed requests by command and status.
+        failures: Vec<Failure>,
+        /// The last request.
+        last_exchange: Option<Last>,
+        /// With --exchanges, every request.
+        exchange_list?: Vec<Row>,
+        /// With --credits, what both ends held after every message.
+        credit_timeline?: Vec<Point>,
+    }
 }
 
-#[derive(Serialize)]
-struct Negotiated {
-    max_send_size_client: Option<u32>,
-    max_send_size_server: Option<u32>,
-    max_receive_size_client: Option<u32>,
-    max_receive_size_server: Option<u32>,
-    max_fragmented_size_client: Option<u32>,
-    max_fragmented_size_server: Option<u32>,
-    max_read_write_size: Option<u32>,
-    status: Option<u32>,
+object! {
+    /// What SMB Direct agreed on, in bytes; null where it was not seen.
+    struct Negotiated {
+        /// Preferred send size of the client.
+        max_send_size_client: Option<u32>,
+        /// Preferred send size of the server.
+        max_send_size_server: Option<u32>,
+        /// Largest message that the client receives.
+        max_receive_size_client: Option<u32>,
+        /// Largest message that the server receives.
+        max_receive_size_server: Option<u32>,
+        /// Largest fragmented message that the client receives.
+        max_fragmented_size_client: Option<u32>,
+        /// Largest fragmented message that the server receives.
+        max_fragmented_size_server: Option<u32>,
+        /// Largest RDMA Read or Write.
+        max_read_write_size: Option<u32>,
+        /// Status of the response.
+        status: Option<u32>,
+    }
 }
 
-#[derive(Serialize)]
-struct Smb {
-    dialect: Option<String>,
-    sessions: Vec<String>,
-    signed: bool,
-    encrypted: bool,
-    encrypted_messages: Pair<u64>,
+object! {
+    /// What SMB2 agreed on.
+    struct Smb {
+        /// Such as 0x0311.
+        dialect: Option<String>,
+        /// Session ids.
+        sessions: Vec<String>,
+        /// Whether messages are signed.
+        signed: bool,
+        /// Whether messages are encrypted.
+        encrypted: bool,
+        /// Encrypted messages by sender.
+        encrypted_messages: Pair<u64>,
+    }
 }
 
-#[derive(Serialize)]
-struct Messages {
-    client: u64,
-    server: u64,
-    fragmented: u64,
-    fragments: u64,
-    keepalives: u64,
-    empty: u64,
+object! {
+    /// Messages.
+    struct Messages {
+        /// Sent by the client.
+        client: u64,
+        /// Sent by the server.
+        server: u64,
+        /// Those in fragments.
+        fragmented: u64,
+        /// Their fragments.
+        fragments: u64,
+        /// Keepalives.
+        keepalives: u64,
+        /// Those without data.
+        empty: u64,
+    }
 }
 
-#[derive(Serialize)]
-struct Credits {
-    requested_max: u32,
-    granted_total: u64,
-    spent_total: u64,
-    held_min: Option<i64>,
-    held_last: Option<i64>,
-    stalls: u64,
-    stalled_time: String,
-    stall_longest: String,
-    overruns: u64,
+object! {
+    /// Credits of one end.
+    struct Credits {
+        /// The most that it asked for.
+        requested_max: u32,
+        /// What it was granted in all.
+        granted_total: u64,
+        /// What it spent.
+        spent_total: u64,
+        /// The least that it held.
+        held_min: Option<i64>,
+        /// What it held at last.
+        held_last: Option<i64>,
+        /// How often it waited for credits.
+        stalls: u64,
+        /// How long in all.
+        stalled_time: Seconds,
+        /// How long at most.
+        stall_longest: Seconds,
+        /// Messages sent without a credit.
+        overruns: u64,
+    }
 }
 
-#[derive(Serialize)]
-struct Rdma {
-    reads: u64,
-    read_bytes: u64,
-    writes: u64,
-    write_bytes: u64,
-    keys_advertised: u64,
-    keys_invalidated_remotely: u64,
-    outside_advertised: u64,
+object! {
+    /// RDMA.
+    struct Rdma {
+        /// RDMA Reads.
+        reads: u64,
+        /// Bytes that they moved.
+        read_bytes: u64,
+        /// RDMA Writes.
+        writes: u64,
+        /// Bytes that they moved.
+        write_bytes: u64,
+        /// Remote keys that were given.
+        keys_advertised: u64,
+        /// Those that a Send with Invalidate took back.
+        keys_invalidated_remotely: u64,
+        /// Operations outside of what was advertised.
+        outside_advertised: u64,
+    }
 }
 
-#[derive(Serialize)]
-struct Health {
-    retransmissions: u64,
-    naks: u64,
-    rnr_naks: u64,
-    sequence_gaps: u64,
-    duplicates: u64,
-    icrc_bad: u64,
-    crc_bad: u64,
-    ecn_marked: u64,
-    cnps: u64,
+object! {
+    /// What went wrong below.
+    struct Health {
+        /// Packets or segments that went out again.
+        retransmissions: u64,
+        /// Negative acknowledgments for a gap or an error.
+        naks: u64,
+        /// Those for want of a receive buffer.
+        rnr_naks: u64,
+        /// Places where packets were missing.
+        sequence_gaps: u64,
+        /// Packets that came twice.
+        duplicates: u64,
+        /// Wrong invariant CRCs.
+        icrc_bad: u64,
+        /// Wrong MPA CRCs.
+        crc_bad: u64,
+        /// Packets marked congestion experienced.
+        ecn_marked: u64,
+        /// Congestion notification packets.
+        cnps: u64,
+    }
 }
 
-#[derive(Serialize)]
-struct Command {
-    command: &'static str,
-    count: u64,
-    errors: u64,
-    unanswered: u64,
-    bytes: u64,
-    latency: Latency,
-    waits: Waits,
+object! {
+    /// Requests of one command.
+    struct Command {
+        /// The command.
+        command: &'static str,
+        /// Requests.
+        count: u64,
+        /// Those that failed.
+        errors: u64,
+        /// Those without a reply.
+        unanswered: u64,
+        /// Payload that they moved.
+        bytes: u64,
+        /// From request to reply.
+        latency: Latency,
+        /// What they waited for, all together.
+        waits: Waits,
+    }
 }
 
-#[derive(Serialize)]
-struct Latency {
-    min: Option<String>,
-    median: Option<String>,
-    p99: Option<String>,
-    max: Option<String>,
+object! {
+    /// How long requests took; null where none was answered.
+    struct Latency {
+        /// The shortest.
+        min: Option<Seconds>,
+        /// Half took no longer.
+        median: Option<Seconds>,
+        /// 99 of 100 took no longer.
+        p99: Option<Seconds>,
+        /// The longest.
+        max: Option<Seconds>,
+    }
 }
 
-#[derive(Serialize)]
-struct Waits {
-    credit: String,
-    server: String,
-    rdma: String,
-    wire: String,
+object! {
+    /// Where time went.
+    struct Waits {
+        /// Waiting for a credit, before the request.
+        credit: Seconds,
+        /// Waiting for the server.
+        server: Seconds,
+        /// RDMA.
+        rdma: Seconds,
+        /// Frames of the request and of the reply.
+        wire: Seconds,
+    }
 }
 
-#[derive(Serialize)]
-struct Failure {
-    command: &'static str,
-    status: String,
-    count: u64,
+object! {
+    /// Failed requests of one command and one status.
+    struct Failure {
+        /// The command.
+        command: &'static str,
+        /// The status, by name where it has one.
+        status: String,
+        /// How many.
+        count: u64,
+    }
 }
 
-#[derive(Serialize)]
-struct Last {
-    command: &'static str,
-    frame_request: u64,
-    frame_reply: Option<u64>,
-    status: Option<String>,
-    failed: bool,
+object! {
+    /// The last request of a connection.
+    struct Last {
+        /// The command.
+        command: &'static str,
+        /// Its first frame.
+        frame_request: u64,
+        /// Last frame of the reply.
+        frame_reply: Option<u64>,
+        /// Status of the reply.
+        status: Option<String>,
+        /// Whether that is a failure.
+        failed: bool,
+    }
 }
 
-#[derive(Serialize)]
-struct Row {
-    id: u64,
-    connection: u32,
-    command: &'static str,
-    frame_request: u64,
-    frame_reply: Option<u64>,
-    time: String,
-    status: Option<String>,
-    file: Option<String>,
-    offset: Option<u64>,
-    length: Option<u32>,
-    channel: &'static str,
-    descriptors: Vec<Descriptor>,
-    descriptor_count: u32,
-    rdma: Vec<Moved>,
-    latency: Option<String>,
-    waits: Waits,
-    wait_for_credit: String,
-    bytes_moved: u64,
-    retransmissions: u32,
-    pending: bool,
-    sha256: Option<String>,
-    payload_holes: Option<u64>,
+object! {
+    /// A request.
+    struct Row {
+        /// Its number.
+        id: u64,
+        /// Its connection.
+        connection: u32,
+        /// The command.
+        command: &'static str,
+        /// Its first frame.
+        frame_request: u64,
+        /// First frame of the reply.
+        frame_reply: Option<u64>,
+        /// When it began.
+        time: Seconds,
+        /// Status of the reply.
+        status: Option<String>,
+        /// The file, as far as known.
+        file: Option<String>,
+        /// Offset in the file, in bytes.
+        offset: Option<u64>,
+        /// Bytes asked for.
+        length: Option<u32>,
+        /// How the payload went.
+        channel: &'static str,
+        /// Memory that it gave, the first few pieces.
+        descriptors: Vec<Descriptor>,
+        /// Pieces of memory that it gave.
+        descriptor_count: u32,
+        /// RDMA that it caused.
+        rdma: Vec<Moved>,
+        /// From request to reply.
+        latency: Option<Seconds>,
+        /// Where that went.
+        waits: Waits,
+        /// Waiting for a credit, before the request.
+        wait_for_credit: Seconds,
+        /// Payload moved.
+        bytes_moved: u64,
+        /// Packets that went out again meanwhile.
+        retransmissions: u32,
+        /// Whether there was an interim reply.
+        pending: bool,
+        /// Of the payload, where it is whole; with --exchanges.
+        sha256: Option<String>,
+        /// Bytes of the payload that are missing; with --exchanges.
+        payload_holes: Option<u64>,
+    }
 }
 
-#[derive(Serialize)]
-struct Descriptor {
-    offset: u64,
-    token: u32,
-    length: u32,
+object! {
+    /// A piece of memory.
+    struct Descriptor {
+        /// Its address.
+        offset: Hex,
+        /// Its remote key.
+        token: u32,
+        /// Its length in bytes.
+        length: u32,
+    }
 }
 
-/// RDMA of one kind that a request caused. `frames` are the first and the last.
-#[derive(Serialize)]
-struct Moved {
-    kind: &'static str,
-    operations: u32,
-    packets: u32,
-    frames: [u64; 2],
-    bytes: u64,
+object! {
+    /// RDMA of one kind that a request caused.
+    struct Moved {
+        /// read or write.
+        kind: &'static str,
+        /// Operations.
+        operations: u32,
+        /// Packets.
+        packets: u32,
+        /// The first frame and the last.
+        frames: Vec<u64>,
+        /// Bytes.
+        bytes: u64,
+    }
 }
 
-#[derive(Serialize)]
-struct Point {
-    frame: u64,
-    time: String,
-    client_held: Option<i64>,
-    server_held: Option<i64>,
+object! {
+    /// Credits at one moment; null where not known.
+    struct Point {
+        /// The frame after which they were held.
+        frame: u64,
+        /// When.
+        time: Seconds,
+        /// By the client.
+        client_held: Option<i64>,
+        /// By the server.
+        server_held: Option<i64>,
+    }
 }
 
-#[derive(Serialize)]
-struct FindingJson {
-    id: &'static str,
-    severity: &'static str,
-    certainty: &'static str,
-    connection: Option<u32>,
-    frame: u64,
-    time: String,
-    by: Option<&'static str>,
-    title: &'static str,
-    text: String,
-    spec: &'static str,
-    count: u64,
-    frames: Vec<u64>,
-    last_time: String,
+object! {
+    /// A rule that was broken.
+    struct FindingJson {
+        /// The rule; `rdmascope explain` tells all about it.
+        id: &'static str,
+        /// error, warn or note.
+        severity: &'static str,
+        /// certain, if_nothing_was_missed or guess.
+        certainty: &'static str,
+        /// The connection, where there is one.
+        connection: Option<u32>,
+        /// Its first frame.
+        frame: u64,
+        /// Time of that.
+        time: Seconds,
+        /// client, server, network or capture.
+        by: Option<&'static str>,
+        /// The rule in a few words.
+        title: &'static str,
+        /// What happened first, as a whole sentence.
+        text: String,
+        /// Where the rule stands.
+        spec: &'static str,
+        /// Usual causes.
+        causes: Vec<&'static str>,
+        /// What to do.
+        action: &'static str,
+        /// How often.
+        count: u64,
+        /// Where.
+        frames: Vec<u64>,
+        /// Frames that found no room in that list.
+        frames_omitted: u64,
+        /// Time of the last.
+        last_time: Seconds,
+    }
 }
 
-#[derive(Serialize)]
-struct Session {
-    id: String,
-    connections: Vec<u32>,
+object! {
+    /// An SMB session.
+    struct Session {
+        /// Its id.
+        id: Hex,
+        /// Connections that it used.
+        connections: Vec<u32>,
+    }
 }
 
-#[derive(Serialize)]
-struct Dropped {
-    connections_not_reported: u64,
-    findings_not_reported: u64,
-    rows_not_listed: u64,
-    tables: Counted,
+object! {
+    /// What limits left out.
+    struct Dropped {
+        /// Connections that are in no list.
+        connections_not_reported: u64,
+        /// Findings that are in no list.
+        findings_not_reported: u64,
+        /// Rows of exchange_list and points of credit_timeline that are in no list.
+        rows_not_listed: u64,
+        /// What was forgotten while following connections, by what it was.
+        tables: Counted,
+    }
 }
 
 impl Root {
     fn of(story: &Story) -> Self {
         let start = story.start();
-        let since = |ns: i64| seconds(ns.saturating_sub(start));
+        let since = |ns: i64| Seconds(ns.saturating_sub(start));
         let capture = &story.report.capture;
         let inputs = story.inputs.iter().map(|input| Input {
             path: input.path.clone(),
@@ -368,19 +600,22 @@ impl Root {
             bytes: input.bytes,
             first: input.first.map(since),
             last: input.last.map(since),
+            begun: input.first.map(Date),
+            ended: input.last.map(Date),
             link_types: input.link_types.iter().map(|l| l.name()).collect(),
             error: input.error.clone(),
         });
         let connections = story.report.connections.iter().zip(&story.details).map(|(c, detail)| connection(story, c, detail));
-        let sessions =
-            story.report.sessions.iter().map(|(id, connections)| Session { id: format!("{id:#018x}"), connections: connections.clone() });
+        let sessions = story.report.sessions.iter().map(|(id, connections)| Session { id: Hex(*id), connections: connections.clone() });
         Self {
+            schema: VERSION,
             rdmascope: env!("CARGO_PKG_VERSION"),
             inputs: inputs.collect(),
             capture: Capture {
                 frames: capture.frames,
                 bytes: capture.bytes,
-                duration: seconds(story.length()),
+                begun: capture.first.map(|at| Date(at.time)),
+                duration: Seconds(story.length()),
                 dissected: Counted(capture.dissected.clone()),
                 undecoded: capture.undecoded,
                 cut: capture.cut,
@@ -392,12 +627,12 @@ impl Root {
             },
             filter: story.filter.as_ref().map(|(text, frames)| Filter { text: text.clone(), frames: *frames }),
             connections: connections.collect(),
-            findings: story.report.findings.ranked().into_iter().map(|f| finding(f, start)).collect(),
+            findings: story.report.findings.ranked().into_iter().map(|f| finding(story, f)).collect(),
             slowest: story.report.slowest.iter().map(|e| row(e, start)).collect(),
             sessions: sessions.collect(),
             hardware: story.hardware.grown().into_iter().map(|row| HardwareJson::of(&story.hardware, row, start)).collect(),
             dropped: Dropped {
-                connections_not_reported: story.report.connections_dropped,
+                connections_not_reported: story.report.connections_dropped + story.forgotten("connections"),
                 findings_not_reported: story.report.findings.dropped(),
                 rows_not_listed: story.details_dropped,
                 tables: Counted(capture.dropped.clone()),
@@ -408,7 +643,7 @@ impl Root {
 
 fn connection(story: &Story, c: &Connection, detail: &Detail) -> ConnectionJson {
     let start = story.start();
-    let since = |ns: i64| seconds(ns.saturating_sub(start));
+    let since = |ns: i64| Seconds(ns.saturating_sub(start));
     let [client, server] = c.peers.map(|p| analyzed::address(&p.address));
     let n = &c.negotiated;
     let sum = |field: fn(&SideReport) -> u64| c.sides.iter().map(field).sum::<u64>();
@@ -511,14 +746,14 @@ fn credits(side: &SideReport) -> Credits {
         held_min: side.held_min,
         held_last: side.held_last,
         stalls: side.stalls,
-        stalled_time: seconds(side.stalled_time),
-        stall_longest: seconds(side.stall_longest),
+        stalled_time: Seconds(side.stalled_time),
+        stall_longest: Seconds(side.stall_longest),
         overruns: side.overruns,
     }
 }
 
 fn command(c: &analyzed::Command) -> Command {
-    let [credit, wire, server, rdma] = c.split.map(seconds);
+    let [credit, wire, server, rdma] = c.split.map(Seconds);
     Command {
         command: c.name,
         count: c.count,
@@ -526,10 +761,10 @@ fn command(c: &analyzed::Command) -> Command {
         unanswered: c.unanswered,
         bytes: c.bytes,
         latency: Latency {
-            min: c.latency.min().map(seconds),
-            median: c.latency.quantile(500).map(seconds),
-            p99: c.latency.quantile(990).map(seconds),
-            max: c.latency.max().map(seconds),
+            min: c.latency.min().map(Seconds),
+            median: c.latency.quantile(500).map(Seconds),
+            p99: c.latency.quantile(990).map(Seconds),
+            max: c.latency.max().map(Seconds),
         },
         waits: Waits { credit, server, rdma, wire },
     }
@@ -544,7 +779,7 @@ fn row(e: &Exchange, start: i64) -> Row {
         command: e.command,
         frame_request: e.request.frame,
         frame_reply: e.reply.map(|at| at.frame),
-        time: seconds(e.request.time.saturating_sub(start)),
+        time: Seconds(e.request.time.saturating_sub(start)),
         status: e.status.map(|code| status(e.family, code)),
         file: e.file.as_deref().map(str::to_owned),
         offset: e.offset,
@@ -554,7 +789,7 @@ fn row(e: &Exchange, start: i64) -> Row {
             .descriptors
             .iter()
             .take(e.descriptor_count as usize)
-            .map(|d| Descriptor { offset: d.offset, token: d.token, length: d.length })
+            .map(|d| Descriptor { offset: Hex(d.offset), token: d.token, length: d.length })
             .collect(),
         descriptor_count: e.descriptor_count,
         rdma: moved
@@ -562,13 +797,13 @@ fn row(e: &Exchange, start: i64) -> Row {
                 kind,
                 operations: m.operations,
                 packets: m.frames,
-                frames: [m.first.frame, m.last.frame],
+                frames: vec![m.first.frame, m.last.frame],
                 bytes: m.bytes,
             })
             .collect(),
-        latency: e.latency().map(seconds),
-        waits: Waits { credit: seconds(split.credit), server: seconds(split.server), rdma: seconds(split.rdma), wire: seconds(split.wire) },
-        wait_for_credit: seconds(e.wait_for_credit),
+        latency: e.latency().map(Seconds),
+        waits: Waits { credit: Seconds(split.credit), server: Seconds(split.server), rdma: Seconds(split.rdma), wire: Seconds(split.wire) },
+        wait_for_credit: Seconds(e.wait_for_credit),
         bytes_moved: e.bytes_moved,
         retransmissions: e.retransmissions,
         pending: e.pending,
@@ -581,21 +816,25 @@ fn status(family: Family, code: u32) -> String {
     super::status(family, code)
 }
 
-fn finding(f: &Finding, start: i64) -> FindingJson {
+fn finding(story: &Story, f: &Finding) -> FindingJson {
     use rdmascope_analyzer::finding::Blame;
+    let (row, start) = (f.rule.row(), story.start());
     FindingJson {
         id: f.rule.id(),
         severity: f.severity.name(),
         certainty: f.certainty.name(),
         connection: f.connection,
         frame: f.frame,
-        time: seconds(f.time_ns.saturating_sub(start)),
+        time: Seconds(f.time_ns.saturating_sub(start)),
         by: Some(f.by).filter(|b| *b != Blame::Unknown).map(Blame::name),
-        title: f.rule.row().title,
-        text: f.text.clone(),
-        spec: f.rule.row().spec,
+        title: row.title,
+        text: story.report.sentence(f),
+        spec: row.spec,
+        causes: row.causes.to_vec(),
+        action: row.cure,
         count: f.count,
         frames: f.frames.to_vec(),
-        last_time: seconds(f.last_time_ns.saturating_sub(start)),
+        frames_omitted: f.frames.omitted(),
+        last_time: Seconds(f.last_time_ns.saturating_sub(start)),
     }
 }

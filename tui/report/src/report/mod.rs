@@ -3,6 +3,7 @@
 
 pub mod html;
 pub mod json;
+mod schema;
 pub mod text;
 pub mod words;
 
@@ -282,6 +283,21 @@ impl Story {
         entries
     }
 
+    /// Where connections were let go to stay within a limit: that, and what to do. All counts are too low then.
+    pub(crate) fn let_go(&self) -> Option<String> {
+        let who = match self.forgotten("connections") {
+            0 => return None,
+            1 => "1 connection was".to_owned(),
+            n => format!("{} connections were", grouped(n)),
+        };
+        Some(format!("{who} dropped to stay within a limit, so all counts are too low. --max-connections raises the limit."))
+    }
+
+    /// How many of something were let go to stay within limits.
+    pub(crate) fn forgotten(&self, what: &str) -> u64 {
+        self.report.capture.dropped.iter().filter(|(name, _)| *name == what).map(|(_, n)| n).sum()
+    }
+
     /// How many findings of each severity, alike ones counted once: errors, warnings, notes.
     pub fn tally(entries: &[Entry<'_>]) -> [u64; 3] {
         let of = |severity| entries.iter().filter(|e| e.severity == severity).count() as u64;
@@ -400,65 +416,34 @@ impl<'r> Entry<'r> {
         let Some(fatal) = &self.fatal else { return self.rule.row().title.to_owned() };
         let who = fatal.by.map_or("The connection ended".to_owned(), |by| format!("The {by} hung up"));
         let what = match (fatal.of, fatal.ended == fatal.of) {
-            (1, _) => "the only time".to_owned(),
-            (of, true) => format!("{} of {}", words::times(fatal.ended), grouped(of)),
-            (of, false) => format!("{} of the {}", words::times(fatal.ended), grouped(of)),
+            (1, _) => String::new(),
+            (of, true) => format!(", all {} times", grouped(of)),
+            (of, false) => format!(", {} of {} times", grouped(fatal.ended), grouped(of)),
         };
-        format!("{who} during {} negotiation, {what}.", fatal.protocol.name())
+        format!("{who} during {} negotiation{what}.", fatal.protocol.name())
     }
 
     /// The first occurrence as a sentence that says who did it.
     pub fn sentence(&self, story: &Story) -> String {
-        self.findings.first().map(|f| blamed(f, story)).unwrap_or_default()
+        self.findings.first().map(|f| story.report.sentence(f)).unwrap_or_default()
     }
 
     /// What to know about how far it can be trusted; empty where it is certain.
     pub fn doubt(&self) -> &'static str {
         match self.certainty {
             Certainty::Certain => "",
-            Certainty::IfNothingWasMissed => "Holds unless the capture missed something.",
-            Certainty::Guess => "Worked out from the shape of the traffic; not certain.",
+            Certainty::IfNothingWasMissed => "Likely (assumes the capture is complete).",
+            Certainty::Guess => "A guess, from the shape of the traffic.",
         }
     }
 }
 
-/// What happened, with who did it in front where the analyzer's text is only a predicate.
-pub fn blamed(finding: &Finding, story: &Story) -> String {
-    let who = match finding.by {
-        Blame::Client => who(story, finding, 0),
-        Blame::Server => who(story, finding, 1),
-        Blame::Unknown => Some("One of the two".to_owned()),
-        Blame::Network | Blame::Capture => None,
-    };
-    let text = words::sentence(&finding.text);
-    match who {
-        Some(who) if is_predicate(&finding.text) => {
-            let mut chars = text.chars();
-            let first: String = chars.next().map(|c| c.to_lowercase().collect()).unwrap_or_default();
-            format!("{who} {first}{}", chars.as_str())
-        }
-        _ => text,
-    }
-}
-
-fn who(story: &Story, finding: &Finding, end: usize) -> Option<String> {
-    let name = words::sentence(&format!("the {}", side(end)));
-    let name = name.trim_end_matches('.');
-    let connection = finding.connection.and_then(|id| story.connection(id));
-    Some(match connection {
-        Some(c) => format!("{name} ({})", analyzed::address(&c.peers[end].address)),
-        None => name.to_owned(),
-    })
-}
-
-/// Whether a text begins with a verb, as "offered …" and "did not answer …" do, and not with the thing it is about.
-fn is_predicate(text: &str) -> bool {
-    const OTHERS: [&str; 18] = [
-        "a", "an", "the", "its", "one", "two", "no", "some", "both", "bytes", "packets", "packet", "frames", "segments", "queue", "part",
-        "other", "another",
-    ];
-    let first = text.split(' ').next().unwrap_or_default();
-    !OTHERS.contains(&first) && first.starts_with(|c: char| c.is_ascii_lowercase()) && first.chars().all(|c| c.is_ascii_lowercase())
+/// What a filter chose: "Filter smb2: 1,204 frames, 1 connection, 2 findings."
+pub(crate) fn filtered(story: &Story) -> Option<String> {
+    let (filter, frames) = story.filter.as_ref()?;
+    let connections = count(story.report.connections.len() as u64, "connection");
+    let findings = count(story.report.findings.len() as u64, "finding");
+    Some(format!("Filter {}: {}, {connections}, {findings}.", shown(filter), count(*frames, "frame")))
 }
 
 /// The word for an end.
@@ -628,23 +613,6 @@ pub fn waits(split: [i64; 4]) -> [i64; 4] {
 mod tests {
     use super::*;
     use rdmascope_analyzer::finding::Site;
-
-    fn finding(by: Blame, text: &str) -> Finding {
-        Finding::new(Rule::RcNak, by, Site { connection: None, frame: 7, time_ns: 0 }, Certainty::Certain, text)
-    }
-
-    #[test]
-    fn predicates_get_their_subject() {
-        let story = Story::default();
-        let said = |by, text| blamed(&finding(by, text), &story);
-        assert_eq!(said(Blame::Server, "offered 1 byte"), "The server offered 1 byte.");
-        assert_eq!(said(Blame::Client, "did not answer"), "The client did not answer.");
-        assert_eq!(said(Blame::Unknown, "has no credit"), "One of the two has no credit.");
-        assert_eq!(said(Blame::Network, "a packet went out again"), "A packet went out again.");
-        assert_eq!(said(Blame::Client, "RDMA-CM REQ was rejected"), "RDMA-CM REQ was rejected.");
-        assert_eq!(said(Blame::Server, "the invariant CRC is wrong"), "The invariant CRC is wrong.");
-        assert_eq!(said(Blame::Server, "DataOffset 3 is not a multiple of 8"), "DataOffset 3 is not a multiple of 8.");
-    }
 
     #[test]
     fn alike_findings_of_several_connections_are_one() {

@@ -2,25 +2,109 @@
 (() => {
   document.documentElement.classList.add("js");
 
-  // Tables: a click on a heading sorts by what its cells hold (data-v), a second one turns the order around.
-  const value = (row, index) => {
-    const cell = row.cells[index];
-    const raw = cell.dataset.v ?? cell.textContent.trim();
-    const number = Number(raw);
-    return raw === "" ? -Infinity : Number.isNaN(number) ? raw : number;
+  // Tables: a click on a heading sorts by what its cells hold (data-v), a second one turns the order around. The first rows are markup, the
+  // others data, of which rows are made as they come into sight.
+  const PAGE = 200;
+  const plain = html => html.replace(/<[^>]*>/g, " ").replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&quot;/g, '"').replace(/&#39;/g, "'").replace(/&amp;/g, "&");
+  const tables = [...document.querySelectorAll("table.data")].map(table => {
+    const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells], more = table.parentNode.querySelector("script.more");
+    const names = heads.map(head => head.textContent);
+    const worth = (raw, text) => {
+      const shown = raw ?? text, number = Number(shown);
+      return shown === "" ? -Infinity : Number.isNaN(number) ? shown : number;
+    };
+    const named = tr => { [...tr.cells].forEach((cell, i) => { cell.dataset.h = names[i]; }); return tr; };
+    const rows = [...body.rows].map(tr => ({
+      tr: named(tr), id: tr.id, text: tr.textContent.toLowerCase(), values: [...tr.cells].map(c => worth(c.dataset.v, c.textContent.trim())),
+    }));
+    for (const [id, cells] of more ? JSON.parse(more.textContent) : []) {
+      rows.push({
+        cells, id, text: cells.map(([, , html]) => plain(html)).join(" ").toLowerCase(), values: cells.map(([, v, html]) => worth(v, plain(html).trim())),
+      });
+    }
+    const made = row => {
+      if (!row.tr) {
+        row.tr = document.createElement("tr");
+        if (row.id) row.tr.id = row.id;
+        for (const [name, v, html] of row.cells) {
+          const cell = row.tr.insertCell();
+          if (name) cell.className = name;
+          if (v !== null) cell.dataset.v = v;
+          // markup of this page's own making, in which names are escaped
+          cell.innerHTML = html;
+        }
+        named(row.tr);
+      }
+      return row.tr;
+    };
+    let order = rows, wanted = "", count = body.rows.length;
+    const chosen = () => wanted ? order.filter(row => row.text.includes(wanted)) : order;
+    const draw = () => body.replaceChildren(...chosen().slice(0, count).map(made));
+    const grow = least => {
+      const all = chosen(), from = count;
+      if (from >= all.length) return;
+      count = Math.max(from + PAGE, least);
+      body.append(...all.slice(from, count).map(made));
+    };
+    const sentinel = document.createElement("div");
+    table.after(sentinel);
+    if (rows.length > count) new IntersectionObserver(seen => { if (seen.some(s => s.isIntersecting)) grow(0); }, { rootMargin: "400px" }).observe(sentinel);
+    for (const button of table.querySelectorAll("th button")) {
+      button.addEventListener("click", () => {
+        const head = button.closest("th"), index = head.cellIndex, down = head.getAttribute("aria-sort") !== "descending";
+        for (const other of heads) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const compare = (a, b) => typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1;
+        order = [...rows].sort((a, b) => down ? compare(b.values[index], a.values[index]) : compare(a.values[index], b.values[index]));
+        draw();
+      });
+    }
+    return {
+      // how many rows have the text; shows only these
+      search: text => { wanted = text; draw(); return chosen().length; },
+      // shows the row of a link, if it is one of these
+      reveal: id => {
+        const place = order.findIndex(row => row.id === id);
+        if (place < 0) return false;
+        if (wanted && !order[place].text.includes(wanted)) { wanted = ""; draw(); }
+        grow(place + 1);
+        return true;
+      },
+      all: () => grow(rows.length),
+    };
+  });
+
+  // Search: rows and findings that have the text.
+  const field = document.getElementById("search"), hits = document.getElementById("hits");
+  const search = () => {
+    const text = field.value.trim().toLowerCase();
+    let found = tables.reduce((sum, table) => sum + table.search(text), 0);
+    for (const finding of document.querySelectorAll("details.finding")) {
+      const has = !text || finding.textContent.toLowerCase().includes(text);
+      finding.classList.toggle("hidden", !has);
+      found += has ? 1 : 0;
+    }
+    hits.textContent = text ? `${found.toLocaleString("en")} found` : "";
   };
-  for (const button of document.querySelectorAll("th button")) {
-    button.addEventListener("click", () => {
-      const head = button.closest("th"), body = head.closest("table").tBodies[0];
-      const down = head.getAttribute("aria-sort") !== "descending";
-      for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const rows = [...body.rows].map(row => [value(row, head.cellIndex), row]);
-      const compare = (a, b) => typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1;
-      rows.sort((a, b) => down ? compare(b[0], a[0]) : compare(a[0], b[0]));
-      body.append(...rows.map(([, row]) => row));
-    });
-  }
+  field.addEventListener("input", search);
+
+  // Links: to rows too that are not made yet, or not shown.
+  const follow = () => {
+    const id = decodeURIComponent(location.hash.slice(1));
+    if (!id) return;
+    if (!document.getElementById(id) && tables.some(table => table.reveal(id))) document.getElementById(id)?.scrollIntoView();
+  };
+  window.addEventListener("hashchange", follow);
+  follow();
+
+  // Paper: everything that is folded or not made yet.
+  let folded = [];
+  window.addEventListener("beforeprint", () => {
+    tables.forEach(table => table.all());
+    folded = [...document.querySelectorAll("details.finding:not([open])")];
+    folded.forEach(finding => { finding.open = true; });
+  });
+  window.addEventListener("afterprint", () => folded.forEach(finding => { finding.open = false; }));
 
   // Plots: drag to zoom, double click or "all" to see everything again. Coordinates run from 0 to 1000 over the whole width.
   const three = v => v >= 100 ? v.toFixed(0) : v >= 10 ? v.toFixed(1) : v.toFixed(2);
@@ -86,6 +170,27 @@
     });
     area.addEventListener("pointercancel", () => { start = null; select.hidden = true; });
     area.addEventListener("dblclick", () => show(whole));
+    const values = plot.querySelector("details.values");
+    values.addEventListener("toggle", () => {
+      if (!values.open || values.querySelector("table")) return;
+      const table = document.createElement("table"), head = table.createTHead().insertRow(), body = table.createTBody();
+      for (const name of ["time", ...data.series]) {
+        const cell = document.createElement("th");
+        cell.scope = "col";
+        cell.textContent = name;
+        head.append(cell);
+      }
+      data.x.forEach((x, i) => {
+        const row = body.insertRow();
+        row.insertCell().textContent = time(at(x));
+        data.series.forEach((_, s) => { row.insertCell().textContent = amount(data.y[s][i], data.unit); });
+      });
+      const box = document.createElement("div");
+      box.className = "scroll";
+      box.tabIndex = 0;
+      box.append(table);
+      values.append(box);
+    });
     plot.querySelector("[data-zoom=in]").addEventListener("click", () => zoom(0.5));
     plot.querySelector("[data-zoom=out]").addEventListener("click", () => zoom(2));
     plot.querySelector("[data-zoom=all]").addEventListener("click", () => show(whole));

@@ -1,7 +1,7 @@
 //! The report for a person: what broke first, then each connection.
 
 use super::words::{
-    Align, Column, Paint, Table, Tone, columns, count, duration, flow, frames, grouped, grouped_signed, limit, mirror, share, size,
+    Align, Column, Paint, Table, Tone, columns, count, dates, duration, flow, frames, grouped, grouped_signed, limit, mirror, share, size,
     sparkline, times, wrap,
 };
 use super::{Detail, Entry, FEW, Story, came_to_nothing, ending, ends, handles, last_words, numbers, requests, shown, side, stack, waits};
@@ -107,13 +107,17 @@ impl Page {
             };
             self.line(&line);
         }
+        if capture.frames > 0 {
+            let text = dates(story.start(), story.start().saturating_add(story.length()));
+            let text = format!("Captured {text}");
+            self.with_tail("", "  ", Tone::Faint, &text, "");
+        }
         for input in &story.inputs {
             if let Some(error) = &input.error {
                 self.with_tail("Read only in part: ", "  ", Tone::Warn, &shown(error), "");
             }
         }
-        if let Some((filter, frames)) = &story.filter {
-            let text = format!("Only what has a frame that passes {}: {} of them.", shown(filter), grouped(*frames));
+        if let Some(text) = super::filtered(story) {
             self.with_tail("", "  ", Tone::Note, &text, "");
         }
         self.gap();
@@ -124,9 +128,9 @@ impl Page {
         let noted = if notes > 0 { format!(" {}.", count(notes, "note")) } else { String::new() };
         if story.storage().next().is_none() && entries.is_empty() {
             let text = match story.report.capture.frames {
-                0 => "There are no frames in it.",
-                _ if story.filter.is_some() => "Nothing that the filter passes belongs to storage over RDMA.",
-                _ => "No storage over RDMA in it.",
+                0 => "The capture has no frames.",
+                _ if story.filter.is_some() => "No storage over RDMA in what the filter passes.",
+                _ => "No storage over RDMA in this capture.",
             };
             self.with_tail(" – ", "   ", Tone::Strong, text, "");
         } else if errors > 0 {
@@ -136,7 +140,10 @@ impl Page {
         } else if warnings > 0 {
             self.marked("!", Tone::Warn, &format!("No errors. {}.{noted}", count(warnings, "warning")));
         } else {
-            self.marked("✓", Tone::Good, &format!("No rule broken.{noted}"));
+            self.marked("✓", Tone::Good, &format!("No problems found.{noted}"));
+        }
+        if let Some(text) = story.let_go() {
+            self.with_tail("   ", "   ", Tone::Warn, &text, "");
         }
         self.gap();
     }
@@ -443,16 +450,17 @@ pub(super) fn remarks(story: &Story) -> Vec<String> {
     }
     match story.others() as u64 {
         0 => {}
-        n => lines.push(format!("Besides, {} without storage on it.", count(n, "TCP connection"))),
+        1 => lines.push("1 more TCP connection carried no storage traffic.".to_owned()),
+        n => lines.push(format!("{} more TCP connections carried no storage traffic.", grouped(n))),
     }
     if capture.cut > 0 {
-        lines.push(format!("{} cut short by the capture: what they held beyond that is unknown.", count(capture.cut, "frame")));
+        lines.push(format!("{} cut short by the capture; the rest of their contents is unknown.", count(capture.cut, "frame")));
     }
     if capture.lost_by_capture > 0 {
-        lines.push(format!("{} lost by the capture, as sequence numbers tell.", count(capture.lost_by_capture, "packet")));
+        lines.push(format!("The capture missed {}: sequence numbers show the gaps.", count(capture.lost_by_capture, "packet")));
     }
     if story.lost_frames > 0 {
-        lines.push(format!("The capturing machine says that it lost {}.", count(story.lost_frames, "frame")));
+        lines.push(format!("The capturing machine reports {} dropped.", count(story.lost_frames, "frame")));
     }
     if capture.tunnelled > 0 {
         let through: Vec<String> =
@@ -461,11 +469,11 @@ pub(super) fn remarks(story: &Story) -> Vec<String> {
             0 => String::new(),
             n => format!(" and {n} more"),
         };
-        lines.push(format!("{} came mirrored or through a tunnel: {}{more}.", count(capture.tunnelled, "frame"), through.join(", ")));
+        lines.push(format!("{} arrived through a mirror or tunnel: {}{more}.", count(capture.tunnelled, "frame"), through.join(", ")));
     }
     let truncated: u64 = capture.mirrors.list().iter().map(|m| m.truncated).sum();
     if truncated > 0 {
-        lines.push(format!("{} of them cut short by the mirror itself: capturing more of each frame would not help.", grouped(truncated)));
+        lines.push(format!("{} of them were cut short by the mirror itself: a longer snap length would not help.", grouped(truncated)));
     }
     let grown = story.hardware.grown();
     if !grown.is_empty() {
@@ -475,22 +483,27 @@ pub(super) fn remarks(story: &Story) -> Vec<String> {
             0 => String::new(),
             n => format!(" and {n} more"),
         };
-        lines.push(format!("RDMA devices counted meanwhile: {}{more}.", told.join(", ")));
+        lines.push(format!("RDMA device counters that grew during the capture: {}{more}.", told.join(", ")));
     }
     if capture.pauses > 0 {
         lines.push(format!("{} (priority flow control).", count(capture.pauses, "pause frame")));
     }
     if story.report.connections_dropped > 0 {
-        lines.push(format!("{} not in this report: there were too many.", count(story.report.connections_dropped, "connection")));
+        lines.push(format!("{} not listed: the report has room for no more.", count(story.report.connections_dropped, "connection")));
     }
     if story.report.folded.connections() > 0 {
-        lines.push(format!("{} that ended earlier not listed one by one.", count(story.report.folded.connections(), "connection")));
+        lines.push(format!("{} ended earlier and are not listed one by one.", count(story.report.folded.connections(), "connection")));
     }
-    for (what, n) in &capture.dropped {
-        lines.push(format!("Forgotten to stay within limits: {what}, {}.", times(*n)));
+    for (what, n) in capture.dropped.iter().filter(|(what, n)| *what != "connections" && *n > 0) {
+        lines.push(format!("{} {what} were dropped to stay within limits.", grouped(*n)));
     }
     if story.details_dropped > 0 {
-        lines.push(format!("Lists were cut: {} found no room.", count(story.details_dropped, "row")));
+        lines.push(format!("{} left out: the lists were full.", count(story.details_dropped, "row")));
+    }
+    let sealed: u64 = story.storage().flat_map(|(c, _)| c.smb.sealed).map(|(n, _)| n).sum();
+    if sealed > 0 {
+        let text = "could not be read. --keys FILE decrypts them; FILE has the lines of smbinfo keys, or a user= and a password=.";
+        lines.push(format!("{} {text}", count(sealed, "encrypted message")));
     }
     lines
 }
@@ -508,8 +521,8 @@ pub(super) fn consequence(entry: &Entry<'_>, story: &Story) -> Option<String> {
         let ended = entry.ended(story);
         let all = story.storage().filter(|(c, _)| c.transport.is_some_and(|t| t != Transport::Tcp)).count() as u64;
         return (ended > 0 && entry.severity == Severity::Error).then(|| match (ended, all) {
-            (_, 1) => "The connection ended right there.".to_owned(),
-            _ => format!("{} of {} connections ended right there.", grouped(ended), grouped(all)),
+            (_, 1) => "The connection ended there.".to_owned(),
+            _ => format!("{} of {} connections ended there.", grouped(ended), grouped(all)),
         });
     };
     let what = match fatal.protocol {
@@ -518,7 +531,7 @@ pub(super) fn consequence(entry: &Entry<'_>, story: &Story) -> Option<String> {
         _ => "storage",
     };
     Some(if fatal.ended == fatal.of {
-        format!("No {what} request was ever sent: the mount failed because of this.")
+        format!("No {what} request was ever sent: this is why the mount failed.")
     } else {
         format!("On {} of these no {what} request was ever sent.", count(fatal.ended, "connection"))
     })
@@ -553,8 +566,8 @@ fn extent(entry: &Entry<'_>) -> String {
         return String::new();
     }
     match entry.connections.len() {
-        0 | 1 => format!("It happened {}.", times(entry.count)),
-        _ => format!("It happened {}, on {}.", times(entry.count), numbers(&entry.connections)),
+        0 | 1 => format!("Seen {}.", times(entry.count)),
+        _ => format!("Seen {}, on {}.", times(entry.count), numbers(&entry.connections)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Numbers, times and text as people read them; lines and tables that fit a width. Nothing here knows what a report is.
 
 use anstyle::{AnsiColor, Style};
+use rdmascope_dissector::calendar::DateTime;
 use rdmascope_dissector::text::{Bytes, Elapsed, Grouped};
 use unicode_width::UnicodeWidthStr;
 
@@ -117,6 +118,30 @@ pub fn seconds(ns: i64) -> String {
     format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
+/// A moment, in ns since 1970: "2026-11-21 22:08:09 UTC".
+pub fn date(ns: i64) -> String {
+    format!("{} {} UTC", day(ns), clock(ns))
+}
+
+/// From one moment to another: "2026-11-21 22:08:09 to 22:08:31 UTC".
+pub fn dates(from: i64, to: i64) -> String {
+    match (day(from), day(to)) {
+        (a, b) if a == b && clock(from) == clock(to) => date(from),
+        (a, b) if a == b => format!("{a} {} to {} UTC", clock(from), clock(to)),
+        (a, b) => format!("{a} {} to {b} {} UTC", clock(from), clock(to)),
+    }
+}
+
+fn day(ns: i64) -> String {
+    let DateTime { year, month, day, .. } = DateTime::of_unix_seconds(ns.div_euclid(1_000_000_000));
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+fn clock(ns: i64) -> String {
+    let DateTime { hour, minute, second, .. } = DateTime::of_unix_seconds(ns.div_euclid(1_000_000_000));
+    format!("{hour:02}:{minute:02}:{second:02}")
+}
+
 /// A part of a whole: "0", "<1 %", "92 %".
 pub fn share(part: i64, whole: i64) -> String {
     if part <= 0 || whole <= 0 {
@@ -147,18 +172,7 @@ pub fn and(items: &[String]) -> String {
 }
 
 /// With a capital first letter and a full stop at its end.
-pub fn sentence(text: &str) -> String {
-    // names that are written small wherever they stand
-    const SMALL: [&str; 6] = ["ksmbd", "cifs.ko", "nfsd", "siw", "rxe", "smbd"];
-    let mut chars = text.chars();
-    let Some(first) = chars.next() else { return String::new() };
-    let mut out: String = if SMALL.iter().any(|name| text.starts_with(name)) { first.to_string() } else { first.to_uppercase().collect() };
-    out.push_str(chars.as_str());
-    if !out.ends_with(['.', '!', '?', '…']) {
-        out.push('.');
-    }
-    out
-}
+pub use rdmascope_analyzer::finding::sentence;
 
 /// A curve in `width` characters: the least of each stretch, from 0 at the bottom to `top`.
 pub fn sparkline(values: &[i64], width: usize, top: i64) -> String {
@@ -362,6 +376,15 @@ mod tests {
     #[test]
     fn limits_are_powers_of_two_or_exact() {
         assert_eq!([1364, 130_560, 1 << 20, 8 << 20, (1 << 20) + 1].map(limit), ["1,364", "130,560", "1 MiB", "8 MiB", "1,048,577"]);
+    }
+
+    #[test]
+    fn dates_say_their_day_once() {
+        let at = 1_700_000_000_000_000_000;
+        assert_eq!(date(at), "2023-11-14 22:13:20 UTC");
+        assert_eq!(dates(at, at + 999), "2023-11-14 22:13:20 UTC");
+        assert_eq!(dates(at, at + 60_000_000_000), "2023-11-14 22:13:20 to 22:14:20 UTC");
+        assert_eq!(dates(at, at + 7_200_000_000_000), "2023-11-14 22:13:20 to 2023-11-15 00:13:20 UTC");
     }
 
     #[test]
