@@ -5,8 +5,10 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use rdmascope_capture::Existing;
-pub(crate) use rdmascope_report::fields::{FilterError, field, filter, registry};
+pub(crate) use rdmascope_report::fields::{FilterError, filter, registry};
+use rdmascope_report::output::times::{self, Times};
 pub(crate) use rdmascope_report::stdout::Color;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -35,15 +37,16 @@ reported all the same).";
 
 const DISSECT_EXAMPLES: &str = "\
 Examples:
-  rdmascope dissect trace.pcapng -c 20
+  rdmascope dissect trace.pcapng --limit 20
   rdmascope dissect trace.pcapng -Y 'ip.src == 192.0.2.1 && smb2.cmd in {8, 9}'
   rdmascope dissect trace.pcapng -Y 'smb_direct.credits.granted == 0' -V
   rdmascope dissect trace.pcapng -T fields -e smb2.cmd -e smb2.msg_id
   rdmascope dissect a.pcap b.pcap.zst -T json > both.json
   tcpdump -w - | rdmascope dissect -
 
-Filters are Wireshark's display filters: == != > < >= <= contains matches in {1, 2..5}, slices eth.src[0:3], & (bits), && || ! and \
-parentheses, any and all, len() count() lower() upper() string(). A test on a missing field is false.";
+Filters are Wireshark's display filters: == != > < >= <= contains matches in {1, 2..5} not in, slices eth.src[0:3], & + - * / %, && || ! and \
+parentheses, any and all, layers ip.addr#2, @raw bytes, macros, len() count() lower() upper() string() vals() dec() hex() float() abs() max() \
+min(). A test on a missing field is false. What tshark's users type works: -r -w -c -t -q -z -T -e -E -O -j.";
 
 const TUI_EXAMPLES: &str = "\
 Examples:
@@ -209,7 +212,7 @@ fn color() -> impl TypedValueParser<Value = Color> {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Analyze(Analyze),
-    Dissect(Dissect),
+    Dissect(Box<Dissect>),
     Tui(Tui),
     Capture(Capture),
     Replay(Replay),
@@ -412,16 +415,83 @@ fn threads(text: &str) -> Result<usize, String> {
 #[command(after_help = DISSECT_EXAMPLES)]
 pub(crate) struct Dissect {
     /// Captures: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input; several are merged by time
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present_any = ["read", "glossary"], value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    /// The same, as tshark has it
+    #[arg(short = 'r', long = "read-file", value_name = "FILE", help_heading = "As in tshark")]
+    pub(crate) read: Vec<PathBuf>,
     /// Show only frames that pass this display filter
-    #[arg(short = 'Y', long = "filter", value_name = "FILTER")]
+    #[arg(short = 'Y', long = "filter", visible_alias = "display-filter", value_name = "FILTER")]
     pub(crate) filter: Option<String>,
-    #[arg(long, value_name = "KEYFILE", help = KEYS)]
+    #[arg(long, short_alias = 'K', value_name = "KEYFILE", help = KEYS)]
     pub(crate) keys: Option<PathBuf>,
-    /// Stop after showing this many frames
+    /// Stop after reading this many frames
     #[arg(short = 'c', long = "count", value_name = "N")]
     pub(crate) count: Option<u64>,
+    /// Stop after showing this many frames
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// Write the frames that the filter passes into this capture, and print none unless -P is given too; - is standard output
+    #[arg(short = 'w', long = "write", value_name = "OUT")]
+    pub(crate) write: Option<PathBuf>,
+    /// Format of what -w writes: pcapng, pcap (microseconds) or nsecpcap [default: that of the input]
+    #[arg(short = 'F', value_name = "FORMAT", requires = "write", value_enum)]
+    pub(crate) write_format: Option<WriteFormat>,
+    #[command(flatten)]
+    pub(crate) force: Force,
+    /// Print frames although -w writes them
+    #[arg(short = 'P', long = "print", help_heading = "As in tshark")]
+    pub(crate) print: bool,
+    /// Times of lines: r (since the first frame), d, dd (since the frame before, since the one shown before), e (epoch), a, ad, adoy (local), u, ud, udoy (UTC); .9 behind it gives nine digits
+    #[arg(short = 't', value_name = "KIND", default_value = "r", value_parser = time_kind, help_heading = "As in tshark")]
+    pub(crate) time: Times,
+    /// Show the fields of these protocols as trees, and of the others one line each
+    #[arg(short = 'O', value_name = "PROTOCOL[,…]", value_delimiter = ',', conflicts_with = "format", help_heading = "As in tshark")]
+    pub(crate) only: Vec<String>,
+    /// In -T json, ek and pdml, write these protocols alone
+    #[arg(short = 'j', short_alias = 'J', value_name = "PROTOCOL[ …]", value_delimiter = ' ', help_heading = "As in tshark")]
+    pub(crate) protocols: Vec<String>,
+    /// A table over all frames: io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert; may be given several times
+    #[arg(short = 'z', value_name = "TABLE", help_heading = "As in tshark")]
+    pub(crate) tables: Vec<String>,
+    /// Print no frames, only the tables of -z
+    #[arg(short = 'q', short_alias = 'Q', help_heading = "As in tshark")]
+    pub(crate) quiet: bool,
+    /// Write each frame at once, also into a pipe
+    #[arg(short = 'l', help_heading = "As in tshark")]
+    pub(crate) line_buffered: bool,
+    /// Print this between frames
+    #[arg(short = 'S', value_name = "TEXT", allow_hyphen_values = true, help_heading = "As in tshark")]
+    pub(crate) separator: Option<String>,
+    /// Take a port for what is behind the comma: udp.port==N,infiniband. iWARP is found on every port by itself
+    #[arg(short = 'd', value_name = "PORT,PROTOCOL", value_parser = decode_as, help_heading = "As in tshark")]
+    pub(crate) decode_as: Vec<DecodeAs>,
+    /// Lists instead of frames: fields, protocols or values
+    #[arg(short = 'G', value_name = "WHAT", value_enum, num_args = 0..=1, default_missing_value = "fields", help_heading = "As in tshark")]
+    pub(crate) glossary: Option<Glossary>,
+    /// Nothing is resolved into names anyhow
+    #[arg(short = 'n', hide = true)]
+    pub(crate) no_names: bool,
+    /// The same
+    #[arg(short = 'N', value_name = "FLAGS", hide = true)]
+    pub(crate) names: Vec<String>,
+    /// One pass shows all that is known of a frame when it comes
+    #[arg(short = '2', hide = true)]
+    pub(crate) twice: bool,
+    #[arg(short = 'o', value_name = "PREFERENCE", hide = true, value_parser = no_preferences)]
+    pub(crate) preferences: Vec<String>,
+    #[arg(short = 'C', value_name = "PROFILE", hide = true, value_parser = no_profiles)]
+    pub(crate) profile: Option<String>,
+    #[arg(short = 'X', value_name = "EXTENSION", hide = true, value_parser = no_extensions)]
+    pub(crate) extension: Vec<String>,
+    #[arg(short = 'i', value_name = "IFACE", hide = true, value_parser = no_interfaces)]
+    pub(crate) interface: Option<String>,
+    #[arg(short = 'R', value_name = "FILTER", hide = true, value_parser = no_read_filter)]
+    pub(crate) read_filter: Option<String>,
+    #[arg(long, value_name = "KIND,DIR", hide = true, value_parser = no_objects)]
+    pub(crate) export_objects: Option<String>,
+    #[arg(long, value_name = "PROTOCOL", hide = true, value_parser = no_switches)]
+    pub(crate) disable_protocol: Vec<String>,
     /// Show every field as a tree, with its position in bytes: [42+20] is 20 bytes at offset 42
     #[arg(short = 'V', long = "tree", conflicts_with = "format")]
     pub(crate) tree: bool,
@@ -463,6 +533,89 @@ pub(crate) enum Format {
     Fields,
     /// The same as CSV, with a header (RFC 4180); without -e, what a table of frames needs
     Csv,
+    /// One line per frame, tabs between its columns
+    Tabs,
+    /// The same as XML
+    Psml,
+    /// Not written here
+    #[value(hide = true)]
+    Jsonraw,
+    /// As text
+    #[value(hide = true)]
+    Ps,
+}
+
+/// Format of what `dissect -w` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WriteFormat {
+    Pcapng,
+    Pcap,
+    Nsecpcap,
+}
+
+/// What `dissect -G` lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Glossary {
+    Fields,
+    Protocols,
+    Values,
+}
+
+/// What `dissect -d` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DecodeAs {
+    /// RoCEv2 on this UDP port.
+    Roce(u16),
+    /// What is found without it.
+    Found,
+}
+
+fn decode_as(text: &str) -> Result<DecodeAs, String> {
+    let (port, protocol) = text.split_once(',').ok_or("PORT,PROTOCOL is expected, as in udp.port==4791,infiniband")?;
+    let (table, number) = port.split_once("==").unwrap_or((port, ""));
+    let number = number.parse::<u16>().ok().filter(|n| *n > 0);
+    match (table, number, protocol) {
+        ("udp.port", Some(port), "infiniband" | "rroce") => Ok(DecodeAs::Roce(port)),
+        ("tcp.port", _, "iwarp_mpa" | "rpc" | "nbss" | "smb2" | "smb") => Ok(DecodeAs::Found),
+        ("infiniband", ..) => Ok(DecodeAs::Found),
+        _ => Err("only udp.port==N,infiniband can be said; iWARP, SMB and RPC are found on every port by themselves".into()),
+    }
+}
+
+fn time_kind(text: &str) -> Result<Times, String> {
+    Times::parse(text).ok_or_else(|| {
+        let keys: Vec<&str> = times::KEYS.iter().map(|(key, _)| *key).collect();
+        format!("there are {}", keys.join(", "))
+    })
+}
+
+/// What tshark has and has no meaning here: each is refused with what does it.
+fn no_preferences(_: &str) -> Result<String, String> {
+    Err("there are no preferences: keys are given by --keys, ports by -d".into())
+}
+
+fn no_profiles(_: &str) -> Result<String, String> {
+    Err("there are no profiles: -e chooses columns, -Y filters".into())
+}
+
+fn no_extensions(_: &str) -> Result<String, String> {
+    Err("nothing is loaded here; rdmascope export wireshark gives Wireshark what is known here".into())
+}
+
+fn no_interfaces(_: &str) -> Result<String, String> {
+    Err("dissect reads files: rdmascope capture -i IFACE -w - | rdmascope dissect -".into())
+}
+
+fn no_read_filter(_: &str) -> Result<String, String> {
+    Err("there is one pass: filter with -Y".into())
+}
+
+fn no_objects(_: &str) -> Result<String, String> {
+    Err("rdmascope export payloads FILE DIR writes the files".into())
+}
+
+fn no_switches(_: &str) -> Result<String, String> {
+    Err("protocols are not switched off: filter with -Y, or choose with -O and -j".into())
 }
 
 /// Explore captures in the terminal: connections, frames, I/O, credits, findings
@@ -917,6 +1070,24 @@ pub(crate) struct Man {
     /// The folder, created if missing
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
+}
+
+/// The arguments with the verb that is missing: `rdmascope FILE` analyzes it, and flags of tshark's dissect.
+pub(crate) fn with_verb(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    use clap::CommandFactory;
+    let Some(first) = arguments.get(1).and_then(|a| a.to_str()) else { return arguments };
+    let is_flag = ["-r", "-Y", "-T", "-e", "-z", "-q", "-n", "-t", "-c", "-O", "-w", "-x", "-2", "-d", "-N", "-G", "-l"]
+        .iter()
+        .any(|flag| first.starts_with(flag));
+    let verb = if is_flag && !first.starts_with("--") {
+        "dissect"
+    } else if !first.starts_with('-') && Cli::command().find_subcommand(first).is_none() && std::path::Path::new(first).exists() {
+        "analyze"
+    } else {
+        return arguments;
+    };
+    arguments.insert(1, verb.into());
+    arguments
 }
 
 /// What is wrong with the command line, in one line.

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     if commands::extcap::is_asked(&arguments) {
         return commands::extcap::run(&arguments).unwrap_or_else(|e| fail(&escaped(&told(&e))));
     }
-    let cli = match cli::Cli::try_parse() {
+    let cli = match cli::Cli::try_parse_from(cli::with_verb(arguments)) {
         Ok(cli) => cli,
         // nothing asked for: the help is what helps
         Err(e) if e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {

@@ -14,6 +14,8 @@ use std::fmt;
 pub struct Dissection {
     /// What earlier frames said, which later ones need: connections, messages in pieces, requests that wait for a reply.
     pipeline: Pipeline,
+    /// UDP port of RoCEv2 beside its own; 0 for none.
+    roce_port: u16,
     number: u64,
     first_ns: Option<i64>,
     previous_ns: i64,
@@ -25,6 +27,8 @@ pub struct Dissected {
     pub number: u64,
     /// ns since the first frame.
     pub relative_ns: i64,
+    /// ns since the frame before; 0 for the first.
+    pub delta_ns: i64,
     /// ns since the Unix epoch.
     pub time_ns: i64,
     /// Bytes on the wire.
@@ -49,7 +53,12 @@ impl Dissected {
 impl Dissection {
     /// At the start of a capture.
     pub fn new(keyring: Keyring) -> Self {
-        Self { pipeline: Pipeline::new(Options { keyring, ..Options::default() }), number: 0, first_ns: None, previous_ns: 0 }
+        Self { pipeline: Pipeline::new(Options { keyring, ..Options::default() }), roce_port: 0, number: 0, first_ns: None, previous_ns: 0 }
+    }
+
+    /// Looks for RoCEv2 on this UDP port too.
+    pub fn with_roce_port(self, roce_port: u16) -> Self {
+        Self { roce_port, ..self }
     }
 
     /// Dissects the next frame of the capture.
@@ -76,8 +85,10 @@ impl Dissection {
         }
         let packet = self.decode(record, now, t);
         t.end();
+        let before = if self.number > 1 { self.previous_ns } else { now };
         self.previous_ns = now;
         Dissected {
+            delta_ns: now.saturating_sub(before),
             number: self.number,
             relative_ns: now.saturating_sub(first_ns),
             time_ns: now,
@@ -90,7 +101,10 @@ impl Dissection {
     }
 
     fn decode<'a, T: Trace>(&mut self, record: &Record<'a>, time_ns: i64, t: &mut T) -> Packet<'a> {
-        let options = self.pipeline.decode_options();
+        let mut options = self.pipeline.decode_options();
+        if self.roce_port != 0 {
+            options.roce_port = self.roce_port;
+        }
         let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, t);
         let Record { link_type, wire_len, interface, .. } = *record;
         self.pipeline.packet(&FrameMeta { number: self.number, time_ns, link_type, wire_len, interface }, &packet, t);

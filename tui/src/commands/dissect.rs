@@ -6,24 +6,27 @@
 //!   frame ─▶ main thread: Pipeline ─▶ Kept … in a Sheet ─▶ helper: text ─▶ main thread: standard output, in order
 //! ```
 
-use crate::cli::{Color, Dissect, Format, field, filter};
+use crate::cli::{Color, DecodeAs, Dissect, Format, WriteFormat, filter};
 use crate::dissection::{Dissected, Dissection};
 use crate::input::{Bar, Input, open_all};
 use crate::output::ek::Ek;
 use crate::output::fields::{Fields, Options};
 use crate::output::hex;
 use crate::output::json::Json;
-use crate::output::lines::Lines;
+use crate::output::lines::{Form, Lines};
 use crate::output::pdml::Pdml;
 use crate::output::summary::Summary;
+use crate::output::taps::Taps;
 use crate::output::tree::Trees;
 use crate::pool::{CloseOnDrop, Pool};
 use crate::stdout::Out;
 use anyhow::{Result, bail};
-use rdmascope_capture::{Interface, Record, Source};
+use rdmascope_capture::{Access, Interface, PcapWriter, PcapngWriter, Record, Source, WholeFile};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::probe::Probe;
 use rdmascope_dissector::trace::{Line, Pair, Tree};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
@@ -46,14 +49,25 @@ const CSV_FIELDS: [&str; 14] = [
 ];
 
 pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
+    if let Some(glossary) = args.glossary {
+        return super::fields::glossary(glossary, color);
+    }
     let registry = crate::cli::registry();
-    let format = args.format.unwrap_or(Format::Text);
+    let format = match args.format {
+        Some(Format::Jsonraw) => bail!("-T jsonraw is not written: -T json has the values, -T pdml the bytes of each field"),
+        Some(Format::Ps) => bail!("-T ps is not written: -T text is, and analyze --format html prints"),
+        format => format.unwrap_or(Format::Text),
+    };
+    let files: Vec<PathBuf> = args.read.iter().chain(&args.files).cloned().collect();
     if format == Format::Fields && args.fields.is_empty() {
         bail!("-T fields needs at least one -e FIELD");
     }
     let columns = matches!(format, Format::Fields | Format::Csv);
     if !(columns || args.fields.is_empty() && args.options.is_empty()) {
         bail!("-e and -E need -T fields or -T csv");
+    }
+    if !args.protocols.is_empty() && !matches!(format, Format::Json | Format::Ek | Format::Pdml) {
+        bail!("-j chooses protocols of -T json, ek and pdml; -O does of trees");
     }
     if args.hex && format != Format::Text {
         bail!("-x prints text; it cannot be used with -T");
@@ -67,41 +81,183 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         [] if csv => CSV_FIELDS.to_vec(),
         named => named.iter().map(String::as_str).collect(),
     };
-    let fields = names.into_iter().map(|name| field(name, &registry)).collect::<Result<Vec<_>>>()?;
     let mut probe = Probe::new();
     let mut filter = filter(args.filter.as_deref(), &registry)?;
     if let Some(filter) = &mut filter {
         filter.bind(&mut probe);
     }
+    let taps = Taps::new(&args.tables, &registry, &mut probe)?;
     let mut out = Out::new(color);
+    let tree = args.tree || !args.only.is_empty();
+    let lines = |form: Form, color: bool| Lines::new(color).with(args.time.clone(), form);
     let sink = match format {
+        _ if args.quiet || args.write.is_some() && !args.print => Sink::Nothing,
         _ if args.summary => Sink::Summary(Summary::default(), format == Format::Json),
-        Format::Text if args.tree => Sink::Print(Printer::Tree(Trees::default(), args.hex, out.color)),
-        Format::Text => Sink::Lines(Lines::new(out.color), args.hex),
+        Format::Text if tree => Sink::Print(Printer::Tree(Trees::default(), args.hex, out.color)),
+        Format::Text => Sink::Lines(lines(Form::Text, out.color), args.hex),
+        Format::Tabs => Sink::Lines(lines(Form::Tabs, false), false),
+        Format::Psml => Sink::Lines(lines(Form::Psml, false), false),
         Format::Json => Sink::Print(Printer::Json(Json::new(args.no_duplicate_keys))),
         Format::Ek => Sink::Print(Printer::Ek(Ek::new())),
         Format::Pdml => Sink::Print(Printer::Pdml(Pdml::default())),
-        Format::Fields | Format::Csv => Sink::Fields(Fields::new(options, &fields, &mut probe, out.is_terminal)),
+        Format::Fields | Format::Csv => {
+            Sink::Fields(Fields::new(options, &names, &registry, &mut probe, out.is_terminal, args.time.clone())?)
+        }
+        Format::Jsonraw | Format::Ps => unreachable!("refused above"),
     };
-    let input = open_all(&args.files)?;
-    let name = args.files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
-    let quiet = matches!(format, Format::Json | Format::Ek);
+    let input = open_all(&files)?;
+    let name = files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
+    let quiet = matches!(format, Format::Json | Format::Ek) && !probe.wants_line();
+    let roce_port = args.decode_as.iter().find_map(|d| match d {
+        DecodeAs::Roce(port) => Some(*port),
+        DecodeAs::Found => None,
+    });
+    let writer = match &args.write {
+        Some(path) => Some(Writer::new(path, args.write_format, &files, args.force.existing())?),
+        None => None,
+    };
+    let limits = Limits { read: args.count.unwrap_or(u64::MAX), shown: args.limit.unwrap_or(u64::MAX) };
+    let at_once = args.line_buffered;
     let mut job = Job {
         filter,
         probe,
         quiet,
         line: Line::default(),
-        dissection: Dissection::new(crate::input::keyring(args.keys.as_deref())?),
+        dissection: Dissection::new(crate::input::keyring(args.keys.as_deref())?).with_roce_port(roce_port.unwrap_or(0)),
         sink,
+        taps,
+        writer,
+        only: args.only.clone(),
+        protocols: args.protocols.clone(),
+        separator: args.separator.clone(),
         threads: args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX)),
     };
     match input {
         // of a pipe nobody knows when more comes, and what came is to be seen
-        Input::One(mut capture) if capture.file().is_none() || out.is_terminal => job.run(&mut capture, &mut out, args.count, &name),
-        Input::One(mut capture) => job.run_with_helpers(&mut capture, &mut out, args.count, &name),
-        Input::Many(mut merged) => job.run(&mut merged, &mut out, args.count, &name),
+        Input::One(mut capture) if capture.file().is_none() || out.is_terminal || at_once || job.separator.is_some() => {
+            let at_once = at_once || out.is_terminal;
+            job.run(&mut capture, &mut out, limits, &name, at_once)
+        }
+        Input::One(mut capture) => job.run_with_helpers(&mut capture, &mut out, limits, &name),
+        Input::Many(mut merged) => {
+            let at_once = at_once || out.is_terminal;
+            job.run(&mut merged, &mut out, limits, &name, at_once)
+        }
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How many frames are enough.
+#[derive(Clone, Copy)]
+struct Limits {
+    read: u64,
+    shown: u64,
+}
+
+/// Where `-w` writes.
+enum To {
+    Stdout(io::Stdout),
+    File(WholeFile),
+}
+
+impl Write for To {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stdout(to) => to.write(bytes),
+            Self::File(to) => to.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stdout(to) => to.flush(),
+            Self::File(to) => to.flush(),
+        }
+    }
+}
+
+/// The frames that pass, as a capture. Its header says what the first frame's does, so it is begun with that, or at the end.
+struct Writer {
+    to: Option<io::BufWriter<To>>,
+    name: PathBuf,
+    format: Option<WriteFormat>,
+    open: Opened,
+    revision: Option<u64>,
+}
+
+enum Opened {
+    No,
+    Pcap(PcapWriter<io::BufWriter<To>>),
+    Pcapng(PcapngWriter<io::BufWriter<To>>),
+}
+
+impl Writer {
+    fn new(path: &Path, format: Option<WriteFormat>, inputs: &[PathBuf], existing: rdmascope_capture::Existing) -> Result<Self> {
+        let to = match path.as_os_str() == "-" {
+            true => To::Stdout(io::stdout()),
+            false => To::File(WholeFile::create(path, inputs, existing, Access::Private)?),
+        };
+        Ok(Self { to: Some(io::BufWriter::new(to)), name: path.to_owned(), format, open: Opened::No, revision: None })
+    }
+
+    fn begin(&mut self, source: &impl Source) -> Result<()> {
+        use rdmascope_capture::Format as Input;
+        let Some(to) = self.to.take() else { return Ok(()) };
+        let metadata = source.metadata();
+        let format = self.format.unwrap_or(match metadata.format {
+            // of frames on several interfaces pcap cannot tell which is which
+            Some(Input::PcapMicroseconds) if metadata.interfaces.len() < 2 => WriteFormat::Pcap,
+            Some(Input::PcapNanoseconds) if metadata.interfaces.len() < 2 => WriteFormat::Nsecpcap,
+            _ => WriteFormat::Pcapng,
+        });
+        const SNAP_LEN: u32 = 262_144;
+        self.open = match format {
+            WriteFormat::Pcapng => {
+                Opened::Pcapng(PcapngWriter::new(to, &self.name, &metadata.sections.first().cloned().unwrap_or_default())?)
+            }
+            WriteFormat::Pcap | WriteFormat::Nsecpcap => {
+                let link_type = metadata.interfaces.first().map_or(rdmascope_capture::LinkType::ETHERNET, |i| i.link_type);
+                Opened::Pcap(PcapWriter::new(to, &self.name, link_type, SNAP_LEN, format == WriteFormat::Nsecpcap)?)
+            }
+        };
+        Ok(())
+    }
+
+    fn frame(&mut self, source: &impl Source) -> Result<()> {
+        self.begin(source)?;
+        match &mut self.open {
+            Opened::No => {}
+            Opened::Pcap(writer) => writer.write(&source.record())?,
+            Opened::Pcapng(writer) => {
+                if self.revision != Some(source.metadata().revision) {
+                    self.revision = Some(source.metadata().revision);
+                    writer.catch_up(source.metadata())?;
+                }
+                let record = source.record();
+                let comments: Vec<String> = record.comments().map(|c| c.to_string()).collect();
+                let comments: Vec<&str> = comments.iter().map(String::as_str).collect();
+                writer.write_with_comments(&record, &comments)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, source: &impl Source) -> Result<()> {
+        self.begin(source)?;
+        let written = match std::mem::replace(&mut self.open, Opened::No) {
+            Opened::No => return Ok(()),
+            Opened::Pcap(writer) => writer.finish()?,
+            Opened::Pcapng(mut writer) => {
+                writer.catch_up(source.metadata())?;
+                writer.finish()?
+            }
+        };
+        match written.into_inner().map_err(io::IntoInnerError::into_error)? {
+            To::Stdout(mut to) => to.flush()?,
+            To::File(file) => file.finish()?,
+        }
+        Ok(())
+    }
 }
 
 /// More threads than these find nothing to do: one decodes, and the others write faster than it does.
@@ -115,6 +271,8 @@ const WAITING: usize = 2;
 
 /// What is done with each frame.
 enum Sink {
+    /// Nothing: `-q`, or `-w`.
+    Nothing,
     /// With bytes, or without.
     Lines(Lines, bool),
     Summary(Summary, bool),
@@ -203,32 +361,50 @@ struct Job {
     line: Line,
     dissection: Dissection,
     sink: Sink,
+    taps: Taps,
+    writer: Option<Writer>,
+    /// Protocols whose fields are shown; all where there is none.
+    only: Vec<String>,
+    /// Protocols that are written; all where there is none.
+    protocols: Vec<String>,
+    /// What stands between frames.
+    separator: Option<String>,
     threads: usize,
 }
 
 impl Job {
-    /// All frames, up to `count` shown. A damaged capture gives what is before the damage, and then its error.
-    fn run(&mut self, source: &mut impl Source, out: &mut Out, count: Option<u64>, name: &str) -> Result<()> {
+    /// All frames, within `limits`. A damaged capture gives what is before the damage, and then its error.
+    fn run(&mut self, source: &mut impl Source, out: &mut Out, limits: Limits, name: &str, at_once: bool) -> Result<()> {
         self.begin(&mut out.buffer, name);
         let mut kept = self.keep();
-        let damage = each(source, count, |source| {
+        let damage = each(source, limits, |source| {
             let shown = self.frame(&source.record(), source.interfaces(), out, &mut kept);
             if !shown {
                 return Ok(false);
             }
-            if out.is_terminal { out.write() } else { out.spill() }?;
+            if let Some(writer) = &mut self.writer {
+                writer.frame(source)?;
+            }
+            if let Some(separator) = &self.separator {
+                out.buffer.extend_from_slice(separator.as_bytes());
+                out.buffer.push(b'\n');
+            }
+            if at_once { out.write() } else { out.spill() }?;
             Ok(true)
         })?;
+        if let Some(writer) = &mut self.writer {
+            writer.end(source)?;
+        }
         self.end(&mut out.buffer);
         out.finish()?;
         damage.map_or(Ok(()), |e| Err(e.into()))
     }
 
     /// The same, with other threads that write.
-    fn run_with_helpers(&mut self, source: &mut impl Source, out: &mut Out, count: Option<u64>, name: &str) -> Result<()> {
-        let Sink::Print(printer) = &self.sink else { return self.run(source, out, count, name) };
-        if self.threads < 2 {
-            return self.run(source, out, count, name);
+    fn run_with_helpers(&mut self, source: &mut impl Source, out: &mut Out, limits: Limits, name: &str) -> Result<()> {
+        let Sink::Print(printer) = &self.sink else { return self.run(source, out, limits, name, false) };
+        if self.threads < 2 || self.writer.is_some() {
+            return self.run(source, out, limits, name, false);
         }
         let (mut printer, helpers) = (printer.clone(), self.threads - 1);
         self.begin(&mut out.buffer, name);
@@ -241,7 +417,7 @@ impl Job {
             }
             let mut blank: Vec<Sheet> = Vec::new();
             let mut sheet = Sheet { is_first: true, ..Sheet::default() };
-            let damage = each(source, count, |source| {
+            let damage = each(source, limits, |source| {
                 if sheet.used == sheet.kept.len() {
                     sheet.kept.push(self.keep());
                 }
@@ -293,7 +469,8 @@ impl Job {
             Sink::Print(Printer::Json(json)) => json.begin(out),
             Sink::Print(Printer::Pdml(pdml)) => pdml.begin(out, name),
             Sink::Fields(fields) => fields.begin(out),
-            Sink::Print(Printer::Tree(..) | Printer::Ek(_)) | Sink::Lines(..) | Sink::Summary(..) => {}
+            Sink::Lines(lines, _) => lines.begin(out),
+            Sink::Print(Printer::Tree(..) | Printer::Ek(_)) | Sink::Summary(..) | Sink::Nothing => {}
         }
     }
 
@@ -303,21 +480,24 @@ impl Job {
             Sink::Print(Printer::Pdml(pdml)) => pdml.end(out),
             Sink::Summary(summary, true) => summary.json(out),
             Sink::Summary(summary, false) => summary.text(out),
-            Sink::Print(Printer::Tree(..) | Printer::Ek(_)) | Sink::Fields(_) | Sink::Lines(..) => {}
+            Sink::Lines(lines, _) => lines.end(out),
+            Sink::Print(Printer::Tree(..) | Printer::Ek(_)) | Sink::Fields(_) | Sink::Nothing => {}
         }
+        self.taps.end(out);
     }
 
     /// One frame; whether it was shown.
     fn frame(&mut self, record: &Record<'_>, interfaces: &[Interface], out: &mut Out, kept: &mut Kept) -> bool {
-        if matches!(self.sink, Sink::Lines(_, false) | Sink::Summary(..)) {
+        if matches!(self.sink, Sink::Lines(_, false) | Sink::Summary(..) | Sink::Nothing) {
             return self.by_line(record, interfaces, &mut out.buffer);
         }
         if let Sink::Fields(fields) = &mut self.sink {
             self.probe.begin();
-            self.dissection.frame(record, interfaces, &mut self.probe);
+            let d = self.dissection.frame(record, interfaces, &mut self.probe);
+            self.taps.frame(&d, &self.probe);
             let shown = self.filter.as_ref().is_none_or(|f| f.matches(&self.probe));
             if shown {
-                fields.frame(&mut out.buffer, &self.probe);
+                fields.frame(&mut out.buffer, &d, &self.probe);
             }
             return shown;
         }
@@ -338,22 +518,22 @@ impl Job {
 
     fn by_line(&mut self, record: &Record<'_>, interfaces: &[Interface], out: &mut Vec<u8>) -> bool {
         self.line.begin();
-        let d = match &self.filter {
-            None => self.dissection.frame(record, interfaces, &mut self.line),
-            Some(filter) => {
-                self.probe.begin();
-                let d = self.dissection.frame(record, interfaces, &mut Pair(&mut self.probe, &mut self.line));
-                if !filter.matches(&self.probe) {
-                    return false;
-                }
-                d
+        let d = if self.filter.is_none() && self.taps.is_empty() {
+            self.dissection.frame(record, interfaces, &mut self.line)
+        } else {
+            self.probe.begin();
+            let d = self.dissection.frame(record, interfaces, &mut Pair(&mut self.probe, &mut self.line));
+            self.taps.frame(&d, &self.probe);
+            if self.filter.as_ref().is_some_and(|f| !f.matches(&self.probe)) {
+                return false;
             }
+            d
         };
         let Line { protocol, info, faults } = &self.line;
         match &mut self.sink {
             Sink::Lines(lines, _) => lines.frame(out, &d, protocol, info, *faults > 0),
             Sink::Summary(summary, _) => summary.frame(&d, protocol, *faults > 0),
-            Sink::Fields(_) | Sink::Print(_) => {}
+            Sink::Fields(_) | Sink::Print(_) | Sink::Nothing => {}
         }
         true
     }
@@ -361,28 +541,45 @@ impl Job {
     /// Keeps what is to be written of a frame; whether it is shown.
     fn fill(&mut self, record: &Record<'_>, interfaces: &[Interface], kept: &mut Kept) -> bool {
         kept.tree.begin(record.bytes);
-        kept.frame = Some(self.dissection.frame(record, interfaces, &mut kept.tree));
-        let Some(filter) = &self.filter else { return true };
-        self.probe.load(&kept.tree);
-        filter.matches(&self.probe)
+        let d = self.dissection.frame(record, interfaces, &mut kept.tree);
+        let mut passes = true;
+        if self.filter.is_some() || !self.taps.is_empty() {
+            self.probe.load(&kept.tree);
+            self.taps.frame(&d, &self.probe);
+            passes = self.filter.as_ref().is_none_or(|f| f.matches(&self.probe));
+        }
+        kept.frame = Some(d);
+        if passes && !(self.only.is_empty() && self.protocols.is_empty()) {
+            self.choose(&mut kept.tree);
+        }
+        passes
+    }
+
+    /// Keeps of a tree what `-O` and `-j` ask for.
+    fn choose(&self, tree: &mut Tree) {
+        let mut layer = "";
+        let named = |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
+        tree.nodes.retain(|node| {
+            if node.depth == 0 {
+                layer = node.def.name;
+            }
+            named(&self.protocols, layer) && (node.depth == 0 || named(&self.only, layer))
+        });
     }
 }
 
-/// Goes through the frames of a capture until `count` were shown, as `frame` says; what ended it too early, if anything did.
-fn each<R: Source>(
-    source: &mut R,
-    count: Option<u64>,
-    mut frame: impl FnMut(&R) -> Result<bool>,
-) -> Result<Option<rdmascope_capture::Error>> {
+/// Goes through the frames of a capture until enough were read or shown, as `frame` says; what ended it too early, if anything did.
+fn each<R: Source>(source: &mut R, limits: Limits, mut frame: impl FnMut(&R) -> Result<bool>) -> Result<Option<rdmascope_capture::Error>> {
     let mut bar = Bar::new();
-    let mut left = count.unwrap_or(u64::MAX);
-    while left > 0 {
+    let Limits { mut read, mut shown } = limits;
+    while read > 0 && shown > 0 {
         match source.advance() {
             Ok(true) => {}
             Ok(false) => break,
             Err(e) => return Ok(Some(e)),
         }
-        left -= u64::from(frame(source)?);
+        read -= 1;
+        shown -= u64::from(frame(source)?);
         bar.frame(source);
     }
     Ok(None)

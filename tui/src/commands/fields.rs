@@ -5,7 +5,7 @@
 //! F   CreditsGranted   smb_direct.credits.granted   FT_UINT16   smb_direct   BASE_DEC   0x0   [MS-SMBD] 2.2.2
 //! ```
 
-use crate::cli::{self, Color, Fields};
+use crate::cli::{self, Color, Fields, Glossary};
 use crate::stdout::Out;
 use anyhow::{Result, bail};
 use rdmascope_dissector::field::{Base, FieldDef, Kind};
@@ -21,6 +21,27 @@ pub(super) fn run(args: &Fields, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
     for def in registry.starting_with(prefix) {
         line(&mut out.buffer, def);
+        out.spill()?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What `dissect -G` lists, in tshark's format.
+pub(super) fn glossary(what: Glossary, color: Color) -> Result<ExitCode> {
+    let registry = cli::registry();
+    let mut out = Out::new(color);
+    for def in registry.all() {
+        // writing to a vector cannot fail
+        let _ = match what {
+            Glossary::Fields => {
+                line(&mut out.buffer, def);
+                Ok(())
+            }
+            Glossary::Protocols if def.kind == Kind::Protocol => writeln!(out.buffer, "{0}\t{1}\t{1}", def.label, def.name),
+            Glossary::Protocols => Ok(()),
+            Glossary::Values => def.values.iter().try_for_each(|(v, name)| writeln!(out.buffer, "V\t{}\t{v}\t{name}", def.name)),
+        };
         out.spill()?;
     }
     out.finish()?;

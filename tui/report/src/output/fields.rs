@@ -1,9 +1,14 @@
 //! `-T fields -e FIELD…`: a line per frame with the values asked for, for awk, spreadsheets and scripts.
 
+use super::times::Times;
+use crate::dissection::{Dissected, Shown};
+use crate::fields::field;
 use anyhow::{Result, bail};
 use rdmascope_dissector::field::{Def, Kind};
 use rdmascope_dissector::probe::{Need, Probe, Slot};
+use rdmascope_dissector::registry::Registry;
 use rdmascope_dissector::render::{Stored, Style, escaped, is_text, is_unsafe, show, show_into};
+use rdmascope_dissector::wire::frame_fields;
 use std::borrow::Cow;
 
 /// What `-E` says. Keys and values are tshark's.
@@ -109,11 +114,41 @@ impl Options {
     }
 }
 
+/// What `-e` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    Field(Slot),
+    /// Columns of the frame's line, `_ws.col.…`.
+    Number,
+    Time,
+    Source,
+    Destination,
+    Protocol(Slot),
+    Length,
+}
+
+/// The columns of tshark's line, by the names that they have today and had before 4.6.
+fn column(name: &str, registry: &Registry, probe: &mut Probe) -> Result<Column> {
+    const PREFIX: &str = "_ws.col.";
+    let Some(key) = name.strip_prefix(PREFIX) else { return Ok(Column::Field(probe.want(field(name, registry)?, Need::Value))) };
+    Ok(match key.to_ascii_lowercase().as_str() {
+        "number" | "no." => Column::Number,
+        "time" | "cls_time" | "rel_time" => Column::Time,
+        "source" | "def_src" | "unres_src" => Column::Source,
+        "destination" | "def_dst" | "unres_dst" => Column::Destination,
+        "protocol" => Column::Protocol(probe.want(frame_fields::f::COL_PROTOCOL, Need::Value)),
+        "length" | "packet_length" => Column::Length,
+        "info" => Column::Field(probe.want(frame_fields::f::COL_INFO, Need::Value)),
+        _ => bail!("unknown column \"{name}\"; there are number, time, def_src, def_dst, protocol, packet_length and info"),
+    })
+}
+
 /// Frames in the form of `-T fields` and `-T csv`.
 pub struct Fields {
     options: Options,
+    columns: Vec<Column>,
+    times: Times,
     names: Vec<String>,
-    slots: Vec<Slot>,
     text: String,
     separator: Vec<u8>,
     aggregator: Vec<u8>,
@@ -121,18 +156,24 @@ pub struct Fields {
 
 impl Fields {
     /// Asks the probe for what these fields need.
-    pub fn new(mut options: Options, fields: &[Def], probe: &mut Probe, is_terminal: bool) -> Self {
+    pub fn new(options: Options, names: &[&str], registry: &Registry, probe: &mut Probe, is_terminal: bool, times: Times) -> Result<Self> {
+        let columns = names.iter().map(|name| column(name, registry, probe)).collect::<Result<Vec<_>>>()?;
         // no option lets a stranger's text command a terminal
-        options.escape |= is_terminal;
+        let options = Options { escape: options.escape || is_terminal, ..options };
         let bytes = |c: char| c.to_string().into_bytes();
-        Self {
+        Ok(Self {
             separator: bytes(options.separator),
-            aggregator: bytes(options.aggregator),
-            names: fields.iter().map(|d| d.name.to_owned()).collect(),
-            slots: fields.iter().map(|d| probe.want(d, Need::Value)).collect(),
+            aggregator: if options.escape && options.quote.is_none() && options.aggregator == options.separator {
+                vec![b'\\', options.separator as u8]
+            } else {
+                bytes(options.aggregator)
+            },
+            names: names.iter().map(|n| (*n).to_owned()).collect(),
+            columns,
+            times,
             text: String::new(),
             options,
-        }
+        })
     }
 
     /// Appends the header, where one is wanted.
@@ -147,40 +188,60 @@ impl Fields {
     }
 
     /// Appends a frame.
-    pub fn frame(&mut self, out: &mut Vec<u8>, probe: &Probe) {
-        for i in 0..self.slots.len() {
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, probe: &Probe) {
+        for i in 0..self.columns.len() {
             if i > 0 {
                 out.extend_from_slice(&self.separator);
             }
-            let slot = self.slots[i];
-            if !probe.has(slot) {
-                continue;
-            }
-            self.quote(out);
-            let mut values = probe.values(slot);
-            match self.options.occurrence {
-                Occurrence::First => {
-                    if let Some((def, v)) = values.next() {
-                        self.value(out, def, v);
+            match self.columns[i] {
+                Column::Field(slot) => self.values(out, probe, slot),
+                Column::Protocol(slot) if probe.has(slot) => self.values(out, probe, slot),
+                column => {
+                    let mut text = Vec::new();
+                    match column {
+                        Column::Number => text.extend_from_slice(d.number.to_string().as_bytes()),
+                        Column::Time => self.times.write(&mut text, d),
+                        Column::Source => text.extend_from_slice(Shown(d.src).to_string().as_bytes()),
+                        Column::Destination => text.extend_from_slice(Shown(d.dst).to_string().as_bytes()),
+                        Column::Length => text.extend_from_slice(d.wire_len.to_string().as_bytes()),
+                        Column::Protocol(_) | Column::Field(_) => text.extend_from_slice(d.other.as_bytes()),
                     }
-                }
-                Occurrence::Last => {
-                    if let Some((def, v)) = values.last() {
-                        self.value(out, def, v);
-                    }
-                }
-                Occurrence::All => {
-                    for (n, (def, v)) in values.enumerate() {
-                        if n > 0 {
-                            out.extend_from_slice(&self.aggregator);
-                        }
-                        self.value(out, def, v);
-                    }
+                    self.quote(out);
+                    out.extend_from_slice(&text);
+                    self.quote(out);
                 }
             }
-            self.quote(out);
         }
         out.push(b'\n');
+    }
+
+    fn values(&mut self, out: &mut Vec<u8>, probe: &Probe, slot: Slot) {
+        if !probe.has(slot) {
+            return;
+        }
+        self.quote(out);
+        let mut values = probe.values(slot);
+        match self.options.occurrence {
+            Occurrence::First => {
+                if let Some((def, v)) = values.next() {
+                    self.value(out, def, v);
+                }
+            }
+            Occurrence::Last => {
+                if let Some((def, v)) = values.last() {
+                    self.value(out, def, v);
+                }
+            }
+            Occurrence::All => {
+                for (n, (def, v)) in values.enumerate() {
+                    if n > 0 {
+                        out.extend_from_slice(&self.aggregator);
+                    }
+                    self.value(out, def, v);
+                }
+            }
+        }
+        self.quote(out);
     }
 
     fn quote(&self, out: &mut Vec<u8>) {
@@ -209,14 +270,20 @@ impl Fields {
         if self.options.no_formulas && matches!(super::spreadsheet_safe(text), Cow::Owned(_)) {
             out.push(b'\'');
         }
-        let special = |c: char| c == '\\' || is_unsafe(c) || self.options.quote == Some(c);
+        let options = &self.options;
+        // where values are not in quotes, a separator inside of one is escaped
+        let separates = |c: char| options.escape && options.quote.is_none() && c == options.separator;
+        let special = |c: char| c == '\\' || is_unsafe(c) || options.quote == Some(c) || separates(c);
         if !text.contains(special) {
             return out.extend_from_slice(text.as_bytes());
         }
         for c in text.chars() {
             let mut buffer = [0; 4];
             let c_text: &str = c.encode_utf8(&mut buffer);
-            if self.options.quote == Some(c) {
+            if separates(c) && !c.is_control() {
+                out.push(b'\\');
+                out.extend_from_slice(c_text.as_bytes());
+            } else if self.options.quote == Some(c) {
                 // as in CSV: a quote inside of quotes is doubled
                 out.extend_from_slice(c_text.as_bytes());
                 out.extend_from_slice(c_text.as_bytes());

@@ -4,18 +4,33 @@
 //!    62  11.383631    192.0.2.2 → 192.0.2.1    SMB2 190 GetInfo Request
 //! ```
 
+use super::times::Times;
 use super::{paint, styled};
 use crate::dissection::{Dissected, Shown};
 use anstyle::Style;
-use rdmascope_dissector::render::{decimal, is_unsafe};
+use rdmascope_dissector::render::{decimal, is_unsafe, xml_text};
 use std::io::Write;
 
 /// Columns as wide as an IPv4 address; a longer one shifts the rest of its own line only.
 const ADDRESS: usize = 15;
 
+/// What stands between the columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Spaces.
+    #[default]
+    Text,
+    /// Tabs: `-T tabs`.
+    Tabs,
+    /// XML: `-T psml`.
+    Psml,
+}
+
 /// Writes the lines.
 pub struct Lines {
     color: bool,
+    form: Form,
+    times: Times,
     protocol: usize,
     buffer: Vec<u8>,
 }
@@ -23,16 +38,78 @@ pub struct Lines {
 impl Lines {
     /// Coloured or not.
     pub fn new(color: bool) -> Self {
-        Self { color, protocol: 8, buffer: Vec::new() }
+        Self { color, form: Form::Text, times: Times::default(), protocol: 8, buffer: Vec::new() }
+    }
+
+    /// With other times, in another form.
+    pub fn with(mut self, times: Times, form: Form) -> Self {
+        self.color &= form == Form::Text;
+        Self { times, form, ..self }
+    }
+
+    /// What stands before the first line.
+    pub fn begin(&self, out: &mut Vec<u8>) {
+        if self.form != Form::Psml {
+            return;
+        }
+        out.extend_from_slice(b"<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<psml version=\"0\" creator=\"rdmascope/");
+        out.extend_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
+        out.extend_from_slice(b"\">\n<structure>\n");
+        for column in ["No.", "Time", "Source", "Destination", "Protocol", "Length", "Info"] {
+            // writing to a vector cannot fail
+            let _ = writeln!(out, "<section>{column}</section>");
+        }
+        out.extend_from_slice(b"</structure>\n\n");
+    }
+
+    /// What stands behind the last one.
+    pub fn end(&self, out: &mut Vec<u8>) {
+        if self.form == Form::Psml {
+            out.extend_from_slice(b"</psml>\n");
+        }
+    }
+
+    fn columns(&mut self, out: &mut Vec<u8>, d: &Dissected, protocol: &str, info: &str) {
+        let mut time = Vec::new();
+        self.times.write(&mut time, d);
+        let texts = [
+            d.number.to_string(),
+            String::from_utf8_lossy(&time).into_owned(),
+            Shown(d.src).to_string(),
+            Shown(d.dst).to_string(),
+            protocol.to_owned(),
+            d.wire_len.to_string(),
+            info.to_owned(),
+        ];
+        if self.form == Form::Psml {
+            out.extend_from_slice(b"<packet>\n");
+            for text in texts {
+                out.extend_from_slice(b"<section>");
+                xml_text(out, &text);
+                out.extend_from_slice(b"</section>\n");
+            }
+            out.extend_from_slice(b"</packet>\n\n");
+            return;
+        }
+        for (n, text) in texts.iter().enumerate() {
+            if n > 0 {
+                out.push(b'\t');
+            }
+            escaped(out, text);
+        }
+        out.push(b'\n');
     }
 
     /// Appends the line of a frame.
     pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, protocol: &str, info: &str, faults: bool) {
         let protocol = if protocol.is_empty() { d.other } else { protocol };
+        if self.form != Form::Text {
+            return self.columns(out, d, protocol, info);
+        }
         let start = out.len();
         right(out, 5, |o| decimal(o, d.number));
         out.push(b' ');
-        right(out, 11, |o| seconds(o, d.relative_ns));
+        right(out, 11, |o| self.times.write(o, d));
         out.push(b' ');
         self.buffer.clear();
         // writing to a vector cannot fail
@@ -89,23 +166,6 @@ fn right(out: &mut Vec<u8>, width: usize, write: impl FnOnce(&mut Vec<u8>)) {
         out.resize(out.len() + pad, b' ');
         out[start..].rotate_right(pad);
     }
-}
-
-/// Seconds with six decimals; the rest of a nanosecond clock is in `frame.time_relative`.
-fn seconds(out: &mut Vec<u8>, ns: i64) {
-    if ns < 0 {
-        out.push(b'-');
-    }
-    let micros = ns.unsigned_abs() / 1000;
-    decimal(out, micros / 1_000_000);
-    out.push(b'.');
-    let mut rest = micros % 1_000_000;
-    let mut digits = [b'0'; 6];
-    for d in digits.iter_mut().rev() {
-        *d += (rest % 10) as u8;
-        rest /= 10;
-    }
-    out.extend_from_slice(&digits);
 }
 
 fn escaped(out: &mut Vec<u8>, text: &str) {

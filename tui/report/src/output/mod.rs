@@ -7,6 +7,8 @@ pub mod json;
 pub mod lines;
 pub mod pdml;
 pub mod summary;
+pub mod taps;
+pub mod times;
 pub mod tree;
 
 use anstyle::{AnsiColor, Style};

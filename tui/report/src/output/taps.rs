@@ -1,0 +1,481 @@
+//! `-z`: tables over all frames, of what the analysis knows: frames and bytes by time, by protocol and by host, times of requests, findings.
+//!
+//! The names are tshark's. A tap sees every frame that is read, whatever `-Y` shows; each may have a filter of its own.
+
+use crate::dissection::Dissected;
+use crate::fields::filter;
+use anyhow::{Result, bail};
+use rdmascope_dissector::field::Def;
+use rdmascope_dissector::filter::Filter;
+use rdmascope_dissector::probe::{Need, Probe, Slot};
+use rdmascope_dissector::registry::Registry;
+use rdmascope_dissector::render::{Stored, Style, show};
+use rdmascope_dissector::text::escaped;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// Rows of one table at most. What comes after is counted and told.
+const ROWS_MAX: usize = 100_000;
+
+/// The tables that are asked for.
+#[derive(Default)]
+pub struct Taps {
+    taps: Vec<Tap>,
+}
+
+enum Tap {
+    Intervals(Intervals),
+    Hierarchy { protocols: Slot, filter: Option<Filter>, text: String, rows: BTreeMap<String, Sum> },
+    Hosts(Hosts),
+    Times(Times),
+    Expert { slots: [Slot; 3], malformed: Slot, rows: BTreeMap<(u8, String, String), u64> },
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    frames: u64,
+    bytes: u64,
+}
+
+impl Sum {
+    fn add(&mut self, d: &Dissected) {
+        self.frames += 1;
+        self.bytes += u64::from(d.wire_len);
+    }
+}
+
+struct Intervals {
+    /// ns; 0 for one interval over everything.
+    every: i64,
+    columns: Vec<(String, Option<Filter>)>,
+    /// A row per interval that has frames, by its number.
+    rows: BTreeMap<i64, Vec<Sum>>,
+    last: i64,
+}
+
+struct Hosts {
+    title: &'static str,
+    endpoints: bool,
+    /// Addresses, and ports where the kind has them.
+    slots: [Slot; 2],
+    ports: Option<[Slot; 2]>,
+    filter: Option<Filter>,
+    text: String,
+    /// One end and the other; of endpoints, the end alone. There and back.
+    rows: BTreeMap<(String, String), Row>,
+    left_out: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Row {
+    there: Sum,
+    back: Sum,
+    first: i64,
+    last: i64,
+}
+
+struct Times {
+    title: &'static str,
+    time: Slot,
+    /// What the request is called: the first of these that the frame has.
+    names: Vec<Slot>,
+    filter: Option<Filter>,
+    text: String,
+    rows: BTreeMap<(u64, String), Latency>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Latency {
+    calls: u64,
+    least: f64,
+    most: f64,
+    sum: f64,
+}
+
+/// What tshark can do that is done by something else here.
+const ELSEWHERE: [(&str, &str); 6] = [
+    ("follow", "rdmascope export payloads FILE DIR writes what was moved, rdmascope tui FILE shows a connection"),
+    ("smb,srt", "SMB 1 is not decoded; -z smb2,srt is the table of SMB2"),
+    ("nfs", "-z rpc,srt is the table of NFS"),
+    ("flow", "rdmascope tui FILE draws the sequence of a request"),
+    ("credits", "rdmascope analyze FILE --format json --credits lists them"),
+    ("rpc,programs", "-z rpc,srt is the table of RPC"),
+];
+
+/// Fields of both ends.
+type Ends = [&'static str; 2];
+
+/// Kinds of conversations: title, fields of addresses, fields of ports.
+const KINDS: [(&str, &str, Ends, Option<Ends>); 6] = [
+    ("eth", "Ethernet", ["eth.src", "eth.dst"], None),
+    ("ip", "IPv4", ["ip.src", "ip.dst"], None),
+    ("ipv6", "IPv6", ["ipv6.src", "ipv6.dst"], None),
+    ("tcp", "TCP", ["ip.src", "ip.dst"], Some(["tcp.srcport", "tcp.dstport"])),
+    ("udp", "UDP", ["ip.src", "ip.dst"], Some(["udp.srcport", "udp.dstport"])),
+    ("infiniband", "InfiniBand", ["ip.src", "ip.dst"], Some(["infiniband.bth.destqp", "infiniband.bth.destqp"])),
+];
+
+impl Taps {
+    /// Reads the arguments of `-z` and asks `probe` for what they need.
+    pub fn new(arguments: &[String], registry: &Registry, probe: &mut Probe) -> Result<Self> {
+        let mut taps = Vec::new();
+        for argument in arguments {
+            taps.push(tap(argument, registry, probe)?);
+        }
+        Ok(Self { taps })
+    }
+
+    /// Whether none is asked for.
+    pub fn is_empty(&self) -> bool {
+        self.taps.is_empty()
+    }
+
+    /// Takes in a frame, of which the probe has the values.
+    pub fn frame(&mut self, d: &Dissected, probe: &Probe) {
+        self.taps.iter_mut().for_each(|tap| tap.frame(d, probe));
+    }
+
+    /// Writes the tables.
+    pub fn end(&self, out: &mut Vec<u8>) {
+        self.taps.iter().for_each(|tap| tap.end(out));
+    }
+}
+
+fn tap(argument: &str, registry: &Registry, probe: &mut Probe) -> Result<Tap> {
+    if let Some((_, instead)) = ELSEWHERE.iter().find(|(name, _)| argument.starts_with(name)) {
+        bail!("-z {} is not there: {instead}", escaped(argument));
+    }
+    let want = |name: &str, probe: &mut Probe| -> Slot {
+        let def: Def = registry.find(name).expect("a field of ours");
+        probe.want(def, Need::Value)
+    };
+    let bound = |text: &str, probe: &mut Probe| -> Result<Option<Filter>> {
+        let mut filter = filter(Some(text).filter(|t| !t.trim().is_empty()), registry)?;
+        if let Some(filter) = &mut filter {
+            filter.bind(probe);
+        }
+        Ok(filter)
+    };
+    let parts: Vec<&str> = argument.splitn(3, ',').collect();
+    Ok(match parts[..] {
+        ["io", "phs", ..] => {
+            let text = parts.get(2).copied().unwrap_or("");
+            Tap::Hierarchy {
+                protocols: want("frame.protocols", probe),
+                filter: bound(text, probe)?,
+                text: text.into(),
+                rows: BTreeMap::new(),
+            }
+        }
+        ["io", "stat", rest] => {
+            let mut columns = rest.split(',');
+            let every = columns.next().unwrap_or("");
+            let Ok(seconds) = every.parse::<f64>() else { bail!("-z io,stat wants seconds, not \"{}\"", escaped(every)) };
+            let every = if seconds.is_finite() && seconds > 0.0 { (seconds * 1e9) as i64 } else { 0 };
+            let mut named = Vec::new();
+            for column in columns {
+                if column.contains('(') && ["COUNT", "SUM", "MIN", "MAX", "AVG", "LOAD"].iter().any(|f| column.starts_with(f)) {
+                    bail!("-z io,stat counts frames and bytes; {} is not there: use -T fields -e FIELD", escaped(column));
+                }
+                named.push((column.to_owned(), bound(column, probe)?));
+            }
+            if named.is_empty() {
+                named.push((String::new(), None));
+            }
+            Tap::Intervals(Intervals { every, columns: named, rows: BTreeMap::new(), last: 0 })
+        }
+        ["conv" | "endpoints" | "host" | "hosts", ..] => {
+            let endpoints = parts[0] != "conv";
+            let kind = parts.get(1).copied().unwrap_or("ip");
+            let Some((_, title, addresses, ports)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
+                let kinds: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).collect();
+                bail!("-z {} knows {}, not \"{}\"", parts[0], kinds.join(", "), escaped(kind));
+            };
+            let text = parts.get(2).copied().unwrap_or("");
+            Tap::Hosts(Hosts {
+                title,
+                endpoints,
+                slots: addresses.map(|name| want(name, probe)),
+                ports: ports.map(|names| names.map(|name| want(name, probe))),
+                filter: bound(text, probe)?,
+                text: text.into(),
+                rows: BTreeMap::new(),
+                left_out: 0,
+            })
+        }
+        ["smb2" | "rpc", "srt", ..] => {
+            let is_smb = parts[0] == "smb2";
+            // tshark's program and version stand before the filter
+            let mut text = parts.get(2).copied().unwrap_or("");
+            while !is_smb && text.starts_with(|c: char| c.is_ascii_digit()) {
+                text = text.split_once(',').map_or("", |(_, rest)| rest);
+            }
+            let names: &[&str] = if is_smb { &["smb2.cmd"] } else { &["nfs.main_opcode", "nfs.procedure_v3", "rpc.procedure"] };
+            Tap::Times(Times {
+                title: if is_smb { "SMB2" } else { "RPC" },
+                time: want("rdmascope.exchange.time", probe),
+                names: names.iter().filter(|name| registry.find(name).is_some()).map(|name| want(name, probe)).collect(),
+                filter: bound(text, probe)?,
+                text: text.into(),
+                rows: BTreeMap::new(),
+            })
+        }
+        ["expert", ..] => Tap::Expert {
+            slots: ["rdmascope.finding.severity", "rdmascope.finding.id", "rdmascope.finding.text"].map(|name| want(name, probe)),
+            malformed: want("_ws.malformed", probe),
+            rows: BTreeMap::new(),
+        },
+        _ => bail!(
+            "-z knows io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert, not \"{}\"; analyze says more",
+            escaped(argument)
+        ),
+    })
+}
+
+fn first(probe: &Probe, slot: Slot) -> Option<String> {
+    probe.values(slot).next().map(|(def, v)| show(def, v, Style::Fields))
+}
+
+fn passes(filter: &Option<Filter>, probe: &Probe) -> bool {
+    filter.as_ref().is_none_or(|f| f.matches(probe))
+}
+
+impl Tap {
+    fn frame(&mut self, d: &Dissected, probe: &Probe) {
+        match self {
+            Self::Intervals(t) => {
+                let row = if t.every == 0 { 0 } else { d.relative_ns.div_euclid(t.every) };
+                t.last = t.last.max(d.relative_ns);
+                if t.rows.len() >= ROWS_MAX && !t.rows.contains_key(&row) {
+                    return;
+                }
+                let sums = t.rows.entry(row).or_insert_with(|| vec![Sum::default(); t.columns.len()]);
+                for ((_, filter), sum) in t.columns.iter().zip(sums) {
+                    if passes(filter, probe) {
+                        sum.add(d);
+                    }
+                }
+            }
+            Self::Hierarchy { protocols, filter, rows, .. } => {
+                if !passes(filter, probe) {
+                    return;
+                }
+                let Some(path) = first(probe, *protocols) else { return };
+                let path = if path.is_empty() { "frame".into() } else { format!("frame:{path}") };
+                for end in path.match_indices(':').map(|(at, _)| at).chain([path.len()]) {
+                    if rows.len() < ROWS_MAX || rows.contains_key(&path[..end]) {
+                        rows.entry(path[..end].to_owned()).or_default().add(d);
+                    }
+                }
+            }
+            Self::Hosts(t) => t.frame(d, probe),
+            Self::Times(t) => t.frame(probe),
+            Self::Expert { slots, malformed, rows } => {
+                let texts = slots.map(|slot| probe.values(slot).map(|(def, v)| show(def, v, Style::Fields)).collect::<Vec<_>>());
+                for ((severity, id), text) in texts[0].iter().zip(&texts[1]).zip(&texts[2]) {
+                    let rank = ["error", "warn", "note"].iter().position(|s| severity.starts_with(s)).unwrap_or(3) as u8;
+                    if rows.len() < ROWS_MAX {
+                        *rows.entry((rank, id.clone(), text.clone())).or_default() += 1;
+                    }
+                }
+                if let Some(text) = first(probe, *malformed)
+                    && rows.len() < ROWS_MAX
+                {
+                    *rows.entry((0, "Malformed".into(), text)).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    fn end(&self, out: &mut Vec<u8>) {
+        // writing to a vector cannot fail
+        let _ = match self {
+            Self::Intervals(t) => t.end(out),
+            Self::Hierarchy { rows, text, .. } => hierarchy(out, rows, text),
+            Self::Hosts(t) => t.end(out),
+            Self::Times(t) => t.end(out),
+            Self::Expert { rows, .. } => expert(out, rows),
+        };
+    }
+}
+
+const LINE: &str = "===================================================================";
+
+fn hierarchy(out: &mut Vec<u8>, rows: &BTreeMap<String, Sum>, text: &str) -> std::io::Result<()> {
+    writeln!(out, "\n{LINE}\nProtocol Hierarchy Statistics\nFilter: {}\n", escaped(text))?;
+    // in the order of a tree: a colon sorts before all characters of names but the dash and the dot
+    let mut paths: Vec<(Vec<&str>, &Sum)> = rows.iter().map(|(path, sum)| (path.split(':').collect(), sum)).collect();
+    paths.sort_by(|a, b| a.0.cmp(&b.0));
+    for (path, sum) in paths {
+        let depth = path.len() - 1;
+        let name = path.last().copied().unwrap_or("");
+        let width = 40_usize.saturating_sub(2 * depth + 1);
+        writeln!(out, "{:indent$}{name:<width$}frames:{} bytes:{}", "", sum.frames, sum.bytes, indent = 2 * depth)?;
+    }
+    writeln!(out, "{LINE}")
+}
+
+fn expert(out: &mut Vec<u8>, rows: &BTreeMap<(u8, String, String), u64>) -> std::io::Result<()> {
+    for (rank, title) in ["Errors", "Warns", "Notes", "Chats"].into_iter().enumerate() {
+        let rows: Vec<_> = rows.iter().filter(|((r, ..), _)| usize::from(*r) == rank).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let sum: u64 = rows.iter().map(|(_, n)| **n).sum();
+        writeln!(out, "\n{title} ({sum})\n=============\n   Frequency  Rule                      Summary")?;
+        for ((_, id, text), n) in rows {
+            writeln!(out, "{n:>12}  {id:<24}  {}", escaped(text))?;
+        }
+    }
+    Ok(())
+}
+
+impl Intervals {
+    fn end(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
+        let duration = self.last as f64 / 1e9;
+        writeln!(out, "\n{LINE}\nIO Statistics\nDuration: {duration:.6} secs")?;
+        for (n, (text, _)) in self.columns.iter().enumerate() {
+            writeln!(out, "Col {:>2}: {}", n + 1, if text.is_empty() { "Frames and bytes".into() } else { escaped(text) })?;
+        }
+        write!(out, "{:<24}", "Interval")?;
+        self.columns.iter().enumerate().try_for_each(|(n, _)| write!(out, "|{:>10} {:>14}", format!("{} Frames", n + 1), "Bytes"))?;
+        writeln!(out)?;
+        let last = self.rows.last_key_value().map_or(0, |(row, _)| *row);
+        let none = vec![Sum::default(); self.columns.len()];
+        let from = self.rows.first_key_value().map_or(0, |(row, _)| *row).min(0);
+        // intervals without a frame are rows too, unless there would be too many of them
+        let all: Vec<i64> =
+            if last.saturating_sub(from) < ROWS_MAX as i64 { (from..=last).collect() } else { self.rows.keys().copied().collect() };
+        for row in all {
+            let seconds = |n: i64| n.saturating_mul(self.every) as f64 / 1e9;
+            let (start, end) = (seconds(row), if row == last { duration } else { seconds(row + 1) });
+            write!(out, "{:<24}", format!("{start:.3} <> {end:.3}"))?;
+            for sum in self.rows.get(&row).unwrap_or(&none) {
+                write!(out, "|{:>10} {:>14}", sum.frames, sum.bytes)?;
+            }
+            writeln!(out)?;
+        }
+        writeln!(out, "{LINE}")
+    }
+}
+
+impl Hosts {
+    fn frame(&mut self, d: &Dissected, probe: &Probe) {
+        if !passes(&self.filter, probe) {
+            return;
+        }
+        let ends = [0, 1].map(|side| {
+            let address = first(probe, self.slots[side])?;
+            match self.ports {
+                Some(ports) => Some(format!("{address}:{}", first(probe, ports[side])?)),
+                None => Some(address),
+            }
+        });
+        let [Some(src), Some(dst)] = ends else { return };
+        let mut add = |key: (String, String), back: bool| {
+            if self.rows.len() >= ROWS_MAX && !self.rows.contains_key(&key) {
+                self.left_out += 1;
+                return;
+            }
+            let row = self.rows.entry(key).or_insert(Row { first: d.relative_ns, ..Row::default() });
+            if back { &mut row.back } else { &mut row.there }.add(d);
+            row.last = d.relative_ns;
+        };
+        if self.endpoints {
+            add((src, String::new()), false);
+            add((dst, String::new()), true);
+        } else if src <= dst {
+            add((src, dst), false);
+        } else {
+            add((dst, src), true);
+        }
+    }
+
+    fn end(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
+        let what = if self.endpoints { "Endpoints" } else { "Conversations" };
+        writeln!(
+            out,
+            "{LINE}\n{} {what}\nFilter:{}",
+            self.title,
+            if self.text.is_empty() { "<No Filter>".into() } else { escaped(&self.text) }
+        )?;
+        let mut rows: Vec<_> = self.rows.iter().collect();
+        rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.there.bytes + row.back.bytes));
+        if self.endpoints {
+            writeln!(
+                out,
+                "{:<46} {:>10} {:>14} {:>10} {:>14} {:>10} {:>14}",
+                "", "Packets", "Bytes", "Tx Packets", "Tx Bytes", "Rx Packets", "Rx Bytes"
+            )?;
+            for ((end, _), Row { there, back, .. }) in rows {
+                let (frames, bytes) = (there.frames + back.frames, there.bytes + back.bytes);
+                writeln!(
+                    out,
+                    "{end:<46} {frames:>10} {bytes:>14} {:>10} {:>14} {:>10} {:>14}",
+                    there.frames, there.bytes, back.frames, back.bytes
+                )?;
+            }
+        } else {
+            let head = ["<- Frames", "Bytes", "-> Frames", "Bytes", "Frames", "Bytes", "Start", "Duration"];
+            write!(out, "{:<64}", "")?;
+            head.iter().try_for_each(|h| write!(out, " {h:>12}"))?;
+            writeln!(out)?;
+            for ((a, b), Row { there, back, first, last }) in rows {
+                let (frames, bytes) = (there.frames + back.frames, there.bytes + back.bytes);
+                let seconds = |ns: i64| ns as f64 / 1e9;
+                write!(out, "{:<64}", format!("{a} <-> {b}"))?;
+                [back.frames, back.bytes, there.frames, there.bytes, frames, bytes].iter().try_for_each(|n| write!(out, " {n:>12}"))?;
+                writeln!(out, " {:>12.6} {:>12.4}", seconds(*first), seconds(last.saturating_sub(*first)))?;
+            }
+        }
+        if self.left_out > 0 {
+            writeln!(out, "{} more frames are of ends for which there was no room", self.left_out)?;
+        }
+        writeln!(out, "{LINE}")
+    }
+}
+
+impl Times {
+    fn frame(&mut self, probe: &Probe) {
+        if !passes(&self.filter, probe) {
+            return;
+        }
+        let Some(names) = self.names.iter().find(|slot| probe.has(**slot)) else { return };
+        let names: Vec<(u64, String)> = probe
+            .values(*names)
+            .filter_map(|(def, v)| match v {
+                Stored::U(n) => Some((n, def.value_name(n).map_or_else(|| n.to_string(), ToOwned::to_owned))),
+                _ => None,
+            })
+            .collect();
+        let times: Vec<f64> = probe
+            .values(self.time)
+            .filter_map(|(_, v)| match v {
+                Stored::Time(seconds, nanos) => Some(seconds as f64 + f64::from(nanos) / 1e9),
+                _ => None,
+            })
+            .collect();
+        // a compound has a command for each of its replies, and where only some are told, they are the last
+        for (name, time) in names.iter().rev().zip(times.iter().rev()) {
+            let row = self.rows.entry(name.clone()).or_insert(Latency { least: f64::INFINITY, ..Latency::default() });
+            row.calls += 1;
+            row.least = row.least.min(*time);
+            row.most = row.most.max(*time);
+            row.sum += time;
+        }
+    }
+
+    fn end(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
+        writeln!(out, "\n{LINE}\n{} SRT Statistics:\nFilter: {}", self.title, escaped(&self.text))?;
+        writeln!(
+            out,
+            "{:>5}  {:<22} {:>6} {:>10} {:>10} {:>10} {:>10}",
+            "Index", "Procedure", "Calls", "Min SRT", "Max SRT", "Avg SRT", "Sum SRT"
+        )?;
+        for ((index, name), Latency { calls, least, most, sum }) in &self.rows {
+            let mean = sum / (*calls).max(1) as f64;
+            writeln!(out, "{index:>5}  {name:<22} {calls:>6} {least:>10.6} {most:>10.6} {mean:>10.6} {sum:>10.6}")?;
+        }
+        writeln!(out, "{LINE}")
+    }
+}

@@ -1,0 +1,217 @@
+//! Command lines that tshark's users have in their fingers: each gives what tshark gives, works, is accepted where it means nothing here, or is
+//! refused by one line that names what does it.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+enum Expected {
+    /// The same text as the newest tshark, where it is there.
+    Same,
+    /// As many lines.
+    Lines,
+    /// The text has this.
+    Says(&'static str),
+    /// Status 2, and one line that has this.
+    Refused(&'static str),
+}
+use Expected::{Lines, Refused, Same, Says};
+
+const ROCE: &str = "roce.pcap";
+
+/// Words with spaces in them stand in single quotes.
+const CASES: &[(&str, Expected)] = &[
+    ("-r roce.pcap -T fields -e frame.number", Same),
+    ("-n -r roce.pcap -T fields -e frame.number -e frame.len -e ip.src -e ip.dst", Same),
+    ("-r roce.pcap -Y smb2.cmd==5 -T fields -e frame.number -e smb2.cmd -e smb2.msg_id", Lines),
+    ("-r roce.pcap -c 40 -T fields -e frame.number", Same),
+    ("-r roce.pcap -c 40 -Y 'frame.number > 30' -T fields -e frame.number", Same),
+    ("-r roce.pcap -c 30 -T fields -e frame.time_relative", Same),
+    ("-r roce.pcap -c 30 -T fields -e frame.time_epoch", Lines),
+    ("-r roce.pcap -c 60 -Y ip -T fields -e ip.addr -e udp.port", Same),
+    ("-r roce.pcap -c 60 -Y ip -T fields -e ip.addr -e udp.port -E separator=,", Same),
+    ("-r roce.pcap -c 60 -Y ip -T fields -e ip.addr -e udp.port -E separator=;", Same),
+    ("-r roce.pcap -c 60 -Y ip -T fields -e ip.addr -e udp.port -E separator=, -E quote=d", Same),
+    ("-r roce.pcap -c 60 -Y ip -T fields -e ip.addr -E occurrence=f", Same),
+    ("-r roce.pcap -c 60 -Y ip -T fields -e ip.addr -E occurrence=l", Same),
+    ("-r roce.pcap -c 60 -Y ip -T fields -e ip.addr -E aggregator=/s", Same),
+    ("-r roce.pcap -c 60 -Y ip -T fields -E header=y -e ip.ttl -e ip.proto", Same),
+    ("-r roce.pcap -c 60 -Y udp -T fields -e _ws.col.number -e _ws.col.def_src -e _ws.col.def_dst -e _ws.col.packet_length", Lines),
+    ("-r roce.pcap -Y smb2 -T fields -e _ws.col.protocol", Same),
+    ("-r roce.pcap -c 60 -Y smb2 -T fields -e _ws.col.Info", Says("Negotiate")),
+    ("-r roce.pcap -c 2 -T fields -e http.host -e frame.number", Same),
+    ("-r roce.pcap -Y !http -c 5 -T fields -e frame.number", Same),
+    ("-r roce.pcap -Y smb2.pid==0xfeff -T fields -e frame.number", Lines),
+    ("-r roce.pcap", Lines),
+    ("-r roce.pcap -c 10", Lines),
+    ("-r roce.pcap -Y 'smb2.cmd == \"Read\"'", Lines),
+    ("-r roce.pcap -t ad -c 3", Says("2026-11-21 08:55:57.")),
+    ("-r roce.pcap -t a -c 3", Says("08:55:57.")),
+    ("-r roce.pcap -t u -c 3", Says("07:55:57.")),
+    ("-r roce.pcap -t ud -c 3", Says("2026-11-21 07:55:57.478303Z")),
+    ("-r roce.pcap -t udoy -c 3", Says("2026/325 07:55:57.")),
+    ("-r roce.pcap -t adoy -c 3", Says("2026/325 08:55:57.")),
+    ("-r roce.pcap -t e -c 3", Says("1795247757.")),
+    ("-r roce.pcap -t r -c 3", Says("0.683533")),
+    ("-r roce.pcap -t d -c 3", Says("0.683533")),
+    ("-r roce.pcap -t dd -c 3", Says("0.683533")),
+    ("-r roce.pcap -t x", Refused("there are r, d")),
+    ("-r roce.pcap -n -N mn -2 -l -c 5", Lines),
+    ("-r roce.pcap -q", Says("")),
+    ("-r roce.pcap -V -c 2", Says("Ethernet")),
+    ("-r roce.pcap -O smb2 -Y smb2 -c 60", Says("SMB2 Header")),
+    ("-r roce.pcap -x -c 2", Says("0010")),
+    ("-r roce.pcap -S ---- -c 4", Says("----")),
+    ("-r roce.pcap -T tabs -c 5", Lines),
+    ("-r roce.pcap -T psml -c 5", Lines),
+    ("-r roce.pcap -T pdml -c 2", Says("<pdml")),
+    ("-r roce.pcap -T json -c 2", Says("_source")),
+    ("-r roce.pcap -T json -j smb2 -Y smb2 -c 60", Says("\"smb2\"")),
+    ("-r roce.pcap -T ek -J smb2 -Y smb2 -c 60", Says("smb2_")),
+    ("-r roce.pcap -T ek -c 2", Lines),
+    ("-r roce.pcap -T jsonraw", Refused("-T json")),
+    ("-r roce.pcap -T ps", Refused("-T text")),
+    ("-r roce.pcap -q -z io,stat,5,smb2", Says("IO Statistics")),
+    ("-r roce.pcap -q -z io,stat,0", Says("1079")),
+    ("-r roce.pcap -q -z io,phs", Says("smb_direct")),
+    ("-r roce.pcap -q -z conv,ip", Says("192.0.2.1 <-> 192.0.2.2")),
+    ("-r roce.pcap -q -z conv,udp,smb2", Says("4791")),
+    ("-r roce.pcap -q -z endpoints,ip", Says("192.0.2.1")),
+    ("-r roce.pcap -q -z smb2,srt", Says("Create                     7")),
+    ("-r roce.pcap -q -z rpc,srt,100003,3", Says("RPC SRT Statistics")),
+    ("-r roce.pcap -q -z expert", Says("")),
+    ("-r roce.pcap -q -z follow,tcp,ascii,0", Refused("rdmascope export payloads")),
+    ("-r roce.pcap -q -z conv,bluetooth", Refused("knows eth, ip")),
+    ("-r roce.pcap -q -z sip,stat", Refused("-z knows")),
+    ("-r roce.pcap -d udp.port==5000,infiniband -c 5", Lines),
+    ("-r roce.pcap -d tcp.port==5000,iwarp_mpa -c 5", Says("ICMPv6")),
+    ("-r roce.pcap -d tcp.port==80,http", Refused("udp.port==N,infiniband")),
+    ("-r roce.pcap -o tcp.relative_sequence_numbers:FALSE", Refused("no preferences")),
+    ("-r roce.pcap -C profile", Refused("no profiles")),
+    ("-r roce.pcap -X lua_script:x.lua", Refused("rdmascope export wireshark")),
+    ("-i eth0", Refused("rdmascope capture")),
+    ("-r roce.pcap -R smb2", Refused("-Y")),
+    ("-r roce.pcap --export-objects smb,out", Refused("rdmascope export payloads")),
+    ("-G fields", Says("smb2.cmd")),
+    ("-G protocols", Says("smb_direct")),
+    ("-G values", Says("STATUS_ACCESS_DENIED")),
+    ("-r roce.pcap --limit 3", Says("  3 ")),
+    ("-r roce.pcap -Y smb2 -w out.pcap", Says("")),
+];
+
+fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for c in text.chars() {
+        match c {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            c => words.last_mut().expect("there is always one").push(c),
+        }
+    }
+    words
+}
+
+fn rdmascope(folder: &Path, arguments: &[String]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rdmascope"));
+    command.arg("dissect").args(arguments).current_dir(folder).env("TZ", "Europe/Berlin").output().expect("the binary runs")
+}
+
+fn newest() -> Option<PathBuf> {
+    let newest = common::root().join("interop/newest-tshark");
+    let ready = Command::new(&newest).arg("--ready").status().is_ok_and(|s| s.success());
+    if !ready {
+        let message = "NOT TESTED: the newest tshark is not there: interop/newest-tshark --get";
+        assert!(std::env::var_os("CI").is_none_or(|v| v != "true"), "{message}");
+        eprintln!("{message}");
+    }
+    ready.then_some(newest)
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    common::open_to_all(folder.path());
+    std::fs::copy(common::samples().join("smb-roce/smb-roce.pcap"), folder.path().join(ROCE)).expect("a sample");
+    common::open_to_all(&folder.path().join(ROCE));
+    folder
+}
+
+#[test]
+fn what_fingers_type_works_or_is_told_what_does() {
+    let (newest, folder) = (newest(), folder());
+    let mut wrong = Vec::new();
+    for (line, expected) in CASES {
+        let arguments = words(line);
+        let ours = rdmascope(folder.path(), &arguments);
+        let (out, err) = (String::from_utf8_lossy(&ours.stdout), String::from_utf8_lossy(&ours.stderr));
+        let mut note = |what: String| wrong.push(format!("{line}: {what}"));
+        if let Refused(text) = expected {
+            if ours.status.code() != Some(2) || err.trim_end().lines().count() != 1 || !err.contains(text) {
+                note(format!("status {:?}, {err}", ours.status.code()));
+            }
+            continue;
+        }
+        if !ours.status.success() {
+            note(format!("fails: {err}"));
+            continue;
+        }
+        if let Says(text) = expected {
+            if !out.contains(text) {
+                note(format!("says {}", out.chars().take(200).collect::<String>()));
+            }
+            continue;
+        }
+        let Some(newest) = &newest else { continue };
+        let theirs =
+            Command::new(newest).args(&arguments).current_dir(folder.path()).env("TZ", "Europe/Berlin").output().expect("tshark runs");
+        let theirs = String::from_utf8_lossy(&theirs.stdout);
+        let same = match expected {
+            Same => out == theirs,
+            _ => out.lines().count() == theirs.lines().count(),
+        };
+        if !same {
+            let at = out.lines().zip(theirs.lines()).find(|(a, b)| a != b);
+            note(format!("{} lines, tshark {}; {at:?}", out.lines().count(), theirs.lines().count()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn w_keeps_what_the_filter_passes_in_the_format_of_the_input() {
+    let folder = folder();
+    let run = |line: &str| {
+        let output = rdmascope(folder.path(), &words(line));
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (status, _, out) = run("-r roce.pcap -Y smb2 -w some.pcap");
+    assert_eq!((status, &*out), (Some(0), ""));
+    let magic = |name: &str| std::fs::read(folder.path().join(name)).expect("it was written")[..4].to_vec();
+    assert_eq!(magic("some.pcap"), magic(ROCE));
+    let kept = run("-r some.pcap -T fields -e frame.len").2;
+    assert_eq!(kept, run("-r roce.pcap -Y smb2 -T fields -e frame.len").2);
+    assert!(kept.lines().count() > 300);
+    assert_eq!(run("-r roce.pcap -c 5 -F pcapng -w five.pcapng -P").2.lines().count(), 5);
+    assert_eq!(magic("five.pcapng"), [0x0a, 0x0d, 0x0d, 0x0a]);
+    assert_eq!(run("-r roce.pcap -Y http -w none.pcap").0, Some(0));
+    assert_eq!(run("-r none.pcap").2, "");
+    let before = std::fs::read(folder.path().join(ROCE)).expect("the sample");
+    assert_eq!(run("-r roce.pcap -w roce.pcap --force").0, Some(2), "never onto the input");
+    assert_eq!(before, std::fs::read(folder.path().join(ROCE)).expect("the sample"));
+    assert_eq!(run("-r roce.pcap -w some.pcap").0, Some(2), "nor onto another file unasked");
+    assert_eq!(run("-r roce.pcap -w some.pcap --force").0, Some(0));
+}
+
+#[test]
+fn a_file_alone_is_analyzed_and_flags_alone_dissect() {
+    let folder = folder();
+    let run = |arguments: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_rdmascope")).args(arguments).current_dir(folder.path()).output().expect("the binary runs");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert_eq!(run(&[ROCE]), run(&["analyze", ROCE]));
+    assert_eq!(run(&["-r", ROCE, "-c", "3"]), run(&["dissect", ROCE, "-c", "3"]));
+}
