@@ -194,3 +194,30 @@ fn pages_lead_to_files_that_exist() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// The promised toolchain is the oldest that the dependencies allow; that our own code needs no newer one, Clippy's `incompatible_msrv` holds.
+#[test]
+fn the_promised_toolchain_is_what_dependencies_ask_for() {
+    let said = Command::new("rustc").arg("-vV").output().expect("rustc runs");
+    let said = String::from_utf8(said.stdout).expect("text");
+    let host = said.lines().find_map(|line| line.strip_prefix("host: ")).expect("a host");
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--offline", "--filter-platform", host, "--manifest-path"])
+        .arg(root().join("Cargo.toml"))
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata writes JSON");
+    let minor = |version: &str| version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok()).unwrap_or(0);
+    let (mut ours, mut theirs) = (0, (0, String::new()));
+    for package in metadata["packages"].as_array().expect("packages") {
+        let Some(version) = package["rust_version"].as_str() else { continue };
+        if package["source"].is_null() {
+            ours = minor(version);
+        } else {
+            theirs = theirs.max((minor(version), package["name"].to_string()));
+        }
+    }
+    assert!(theirs.0 > 80, "no dependency says what it needs");
+    assert_eq!(ours, theirs.0, "rust-version in Cargo.toml; {} asks for 1.{}", theirs.1, theirs.0);
+}
