@@ -376,6 +376,8 @@ pub struct Command {
 pub trait Sink {
     /// An exchange is complete, or will not be.
     fn exchange(&mut self, _exchange: &Exchange) {}
+    /// An SMB2 reply, from its header to the next one's of a compound, as far as it was captured; the exchange is told later.
+    fn reply(&mut self, _exchange: u64, _message: &[u8]) {}
     /// An SMB2 request, from its header to the next one's of a compound, as far as it was captured; the exchange is told later.
     fn request(&mut self, _exchange: u64, _message: &[u8]) {}
     /// The credits that an end holds changed. `None` where unknown. Order: end A, end B.

@@ -750,6 +750,7 @@ impl<S: Sink> Walk<'_, '_, S> {
         }
         let Some(mut pending) = self.smb2.pending.remove(&header.message_id) else { return };
         self.smb2.by_exchange.remove(&pending.exchange.id);
+        self.env.sink.reply(pending.exchange.id, pdu.bytes);
         self.env.answered(&pending.exchange, self.upper.last);
         let status = header.status();
         let exchange = &mut pending.exchange;

@@ -42,15 +42,18 @@ pub enum Verdict {
     Fail(String),
     /// It cannot be tried here.
     NotApplicable(String),
+    /// Now as the specification says, now not: the server's timing decides.
+    Unstable(String),
 }
 
 impl Verdict {
-    /// `pass`, `fail` or `n/a`.
+    /// `pass`, `fail`, `n/a` or `unstable`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pass => "pass",
             Self::Fail(_) => "fail",
             Self::NotApplicable(_) => "n/a",
+            Self::Unstable(_) => "unstable",
         }
     }
 
@@ -58,7 +61,7 @@ impl Verdict {
     pub fn why(&self) -> Option<&str> {
         match self {
             Self::Pass => None,
-            Self::Fail(why) | Self::NotApplicable(why) => Some(why),
+            Self::Fail(why) | Self::NotApplicable(why) | Self::Unstable(why) => Some(why),
         }
     }
 }
@@ -109,6 +112,16 @@ impl Target {
     pub fn new(address: SocketAddr) -> Self {
         let (config, who) = (Config::default(), Credentials::Anonymous);
         Self { address, config, settle: Duration::ZERO, who, share: "share".into(), writes: false }
+    }
+}
+
+impl Target {
+    /// Whether the server still takes a connection and negotiates. A busy one gets a second chance.
+    pub fn answers(&self) -> bool {
+        (0..2).any(|_| {
+            let Ok(wire) = Wire::new(Box::new(io::sink()), "wire") else { return false };
+            matches!(Run { target: self, wire }.accepted(request(), 0), Ok(Verdict::Pass))
+        })
     }
 }
 
@@ -1086,6 +1099,21 @@ pub fn matching(pattern: &str) -> Vec<&'static Case> {
 }
 
 impl Case {
+    /// Runs it, and once more each time it fails, `times` at most: where the verdicts are not the same, it is unstable.
+    ///
+    /// # Errors
+    /// Where the server cannot be reached at all.
+    pub fn run_repeatedly(&self, target: &Target, times: u32) -> Result<(Verdict, Vec<u8>)> {
+        let (first, wire) = self.run(target)?;
+        let Verdict::Fail(why) = &first else { return Ok((first, wire)) };
+        for n in 1..times {
+            if self.run(target)?.0 == Verdict::Pass {
+                return Ok((Verdict::Unstable(format!("failed {n} of {} times: {why}", n + 1)), wire));
+            }
+        }
+        Ok((first, wire))
+    }
+
     /// Runs it: the verdict, and our wire as pcapng, all connections of the case in it.
     ///
     /// # Errors
@@ -1696,6 +1724,8 @@ mod tests {
         assert_eq!(matching("preferredsendsize").len(), 3);
         assert_eq!(matching("NegativeParameter*DataOffset").len(), 2);
         assert!(matching("no such case").is_empty());
+        assert_eq!(all().filter(|c| c.slow).count(), 2);
+        assert!(all().filter(|c| c.dies_negotiating).count() >= 6);
         let mut names: Vec<&str> = all().map(|c| c.name).collect();
         names.sort_unstable();
         names.dedup();

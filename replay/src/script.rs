@@ -13,12 +13,13 @@ use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Sink;
 use rdmascope_capture::Source;
 use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::wire::smb2::header::Header;
 use rdmascope_dissector::wire::smb2::info::{FileClass, InfoType};
 use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
-use rdmascope_dissector::wire::smb2::{Command, FileId, NtStatus};
+use rdmascope_dissector::wire::smb2::{Command, FileId, NtStatus, create};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// Exchanges taken from a capture at most.
@@ -28,6 +29,48 @@ const PAYLOADS_MAX: usize = 256 << 20;
 /// Bytes of the room for an answer at most.
 const ROOM_MAX: u32 = 1 << 20;
 
+/// What a recorded request says of its file and of its place in a compound.
+#[derive(Clone, Copy, Debug)]
+struct FileOf {
+    /// The FileId in the request; of a CREATE that succeeded, in its reply.
+    file: Option<FileId>,
+    /// It works on the file of the request before.
+    related: bool,
+    /// Another request follows in the same message.
+    more: bool,
+    created: Option<Created>,
+}
+
+/// What the reply of a CREATE says, \[MS-SMB2\] 2.2.14.
+#[derive(Clone, Copy, Debug)]
+struct Created {
+    /// 0 superseded, 1 opened, 2 created, 3 overwritten.
+    action: u32,
+    /// Bytes of the file.
+    length: u64,
+    folder: bool,
+}
+
+const OPENED: u32 = 1;
+const CREATED: u32 = 2;
+const ATTRIBUTE_DIRECTORY: u32 = 0x10;
+/// CreateOptions, 2.2.13.
+const OPTION_DIRECTORY: u32 = 0x0001;
+const OPTION_DELETE_ON_CLOSE: u32 = 0x1000;
+const OPTION_BY_FILE_ID: u32 = 0x2000;
+/// ACCESS_SYSTEM_SECURITY takes a privilege that the replay need not have.
+const ACCESS_SYSTEM_SECURITY: u32 = 0x0100_0000;
+
+/// Where a request has its FileId, from the header on.
+fn file_id_at(command: Command) -> Option<usize> {
+    match command {
+        Command::CLOSE | Command::FLUSH | Command::LOCK | Command::IOCTL | Command::QUERY_DIRECTORY | Command::CHANGE_NOTIFY => Some(72),
+        Command::READ | Command::WRITE | Command::SET_INFO => Some(80),
+        Command::QUERY_INFO => Some(88),
+        _ => None,
+    }
+}
+
 /// What the connections of a capture did, by their numbers.
 #[derive(Debug, Default)]
 pub struct Recording {
@@ -35,8 +78,10 @@ pub struct Recording {
     pub connections: BTreeMap<u32, Vec<Exchange>>,
     /// What READs read and WRITEs wrote, by exchange, where all of it was captured.
     payloads: HashMap<u64, Vec<u8>>,
-    /// What SET_INFO, QUERY_INFO and IOCTL asked for, by exchange.
+    /// What CREATE, QUERY_DIRECTORY, QUERY_INFO, SET_INFO and IOCTL asked for, by exchange.
     requests: HashMap<u64, Vec<u8>>,
+    /// What was said of files, by exchange.
+    files: HashMap<u64, FileOf>,
     /// Bytes of both.
     kept: usize,
     /// Exchanges of all connections.
@@ -59,11 +104,33 @@ impl Sink for Recording {
     }
 
     fn request(&mut self, exchange: u64, message: &[u8]) {
-        let command = Command(number(message, 12, 2) as u16);
-        let asks = matches!(command, Command::SET_INFO | Command::QUERY_INFO | Command::IOCTL);
-        if asks && self.kept + message.len() <= PAYLOADS_MAX && self.requests.len() < EXCHANGES_MAX {
+        if self.files.len() >= EXCHANGES_MAX {
+            return;
+        }
+        let Ok((_, header)) = Header::parse(message, &mut Off) else { return };
+        let file = file_id_at(header.command).and_then(|at| Some(FileId(*message.get(at..)?.first_chunk()?)));
+        self.files.insert(exchange, FileOf { file, related: header.is_related(), more: header.next_command != 0, created: None });
+        let asks =
+            matches!(header.command, Command::CREATE | Command::QUERY_DIRECTORY | Command::SET_INFO | Command::QUERY_INFO | Command::IOCTL);
+        if asks && self.kept + message.len() <= PAYLOADS_MAX {
             self.kept += message.len();
             self.requests.insert(exchange, message.to_vec());
+        }
+    }
+
+    fn reply(&mut self, exchange: u64, message: &[u8]) {
+        let (Some(of), Ok((_, header))) = (self.files.get_mut(&exchange), Header::parse(message, &mut Off)) else { return };
+        if header.command == Command::CREATE
+            && header.status() == NtStatus::SUCCESS
+            && let Ok((_, response)) = create::response(message, &mut Off)
+        {
+            let fixed = &response.fixed;
+            of.file = Some(response.file());
+            of.created = Some(Created {
+                action: fixed.create_action,
+                length: fixed.end_of_file,
+                folder: fixed.file_attributes & ATTRIBUTE_DIRECTORY != 0,
+            });
         }
     }
 
@@ -112,6 +179,17 @@ impl Recording {
         Some((number(message, 66, 1) as u8, number(message, 67, 1) as u8, number(message, 76, 4) as u32, info))
     }
 
+    /// DesiredAccess, CreateDisposition and CreateOptions of a CREATE. `None` where it was not captured whole.
+    fn asked(&self, exchange: u64) -> Option<(u32, u32, u32)> {
+        let message = self.requests.get(&exchange).filter(|m| m.len() >= 120)?;
+        let field = |at| number(message, at, 4) as u32;
+        Some((field(88), field(100), field(104)))
+    }
+
+    fn created(&self, exchange: u64) -> Option<Created> {
+        self.files.get(&exchange)?.created
+    }
+
     /// The connection that did most.
     pub fn busiest(&self) -> Option<u32> {
         self.connections.iter().max_by_key(|(id, exchanges)| (exchanges.len(), std::cmp::Reverse(**id))).map(|(id, _)| *id)
@@ -123,12 +201,14 @@ const NAME_NOT_FOUND: u32 = NtStatus::OBJECT_NAME_NOT_FOUND.0;
 /// One operation to do again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Open a file.
+    /// Open a file, or make it.
     Open {
-        /// Whether it may be made, and will be written to.
-        write: bool,
-        /// Whether it is a folder that may have to be made.
-        folder: bool,
+        /// DesiredAccess.
+        access: u32,
+        /// CreateDisposition.
+        disposition: u32,
+        /// CreateOptions.
+        options: u32,
     },
     /// Read.
     Read {
@@ -153,7 +233,14 @@ pub enum Action {
     /// Flush.
     Flush,
     /// A page of a listing.
-    List,
+    List {
+        /// Which names.
+        pattern: String,
+        /// Flags, 2.2.33.
+        flags: u8,
+        /// Bytes that the answer may have.
+        room: u32,
+    },
     /// Information on a file, its file system or its security.
     Info {
         /// Which kind.
@@ -207,7 +294,7 @@ impl Action {
     fn writes(&self) -> bool {
         match self {
             Self::Write { .. } | Self::Flush | Self::SetInfo { .. } => true,
-            Self::Open { write, .. } => *write,
+            Self::Open { disposition, options, .. } => *disposition != disposition::OPEN || options & OPTION_DELETE_ON_CLOSE != 0,
             Self::Control { code, .. } => changes(*code),
             _ => false,
         }
@@ -266,6 +353,10 @@ pub struct Step {
     pub recorded: Exchange,
     /// As it will be.
     pub planned: Planned,
+    /// The handle that it makes or works on, by the recording's FileId; `None` where it has none.
+    pub handle: Option<u32>,
+    /// The compound that it was in. Steps of one compound stand together.
+    pub compound: Option<u32>,
 }
 
 impl Step {
@@ -296,11 +387,22 @@ impl Plan {
     pub fn of(recording: &Recording, connection: u32, wanted: Wanted) -> Option<Self> {
         let exchanges = recording.connections.get(&connection)?;
         let known = Known::of(exchanges, recording);
-        let steps = exchanges.iter().map(|recorded| {
+        let places = places(exchanges, recording);
+        let steps = exchanges.iter().zip(places).map(|(recorded, (handle, compound))| {
             let planned = Self::planned(recorded, &known, recording, wanted);
-            Step { recorded: recorded.clone(), planned }
+            Step { recorded: recorded.clone(), planned, handle, compound }
         });
-        Some(Self { steps: steps.collect() })
+        let mut steps: Vec<Step> = steps.collect();
+        // what works on a handle that is not made again has nothing to work on
+        let made = steps.iter().filter(|s| s.recorded.command == "CREATE" && !s.recorded.failed && matches!(s.planned, Planned::Skip(_)));
+        let missing: HashSet<u32> = made.filter_map(|step| step.handle).collect();
+        for step in &mut steps {
+            let gone = step.handle.is_some_and(|handle| missing.contains(&handle));
+            if gone && matches!(&step.planned, Planned::Do(action) if action.needs_file()) {
+                step.planned = Planned::Skip("its CREATE is not done again");
+            }
+        }
+        Some(Self { steps })
     }
 
     fn planned(e: &Exchange, known: &Known<'_>, recording: &Recording, wanted: Wanted) -> Planned {
@@ -332,14 +434,24 @@ impl Plan {
             return Planned::Skip("the recording made or changed its file: allow that with --allow-writes");
         }
         Planned::Do(match e.command {
-            "CREATE" => Action::Open {
-                write: (changes || file.is_some_and(|file| known.set.contains(file))) && wanted.writes && e.status == Some(0),
-                folder: file.is_some_and(|file| known.folders.contains(file)),
+            "CREATE" => match Self::open(e, recording, wanted) {
+                Ok(action) => action,
+                Err(why) => return Planned::Skip(why),
             },
             "CLOSE" => Action::Close,
             "FLUSH" if !wanted.writes => return Planned::Skip("nothing was written"),
             "FLUSH" => Action::Flush,
-            "QUERY_DIRECTORY" => Action::List,
+            "QUERY_DIRECTORY" => {
+                let Some(message) = recording.requests.get(&e.id) else { return Planned::Skip(NOT_CAPTURED) };
+                let (at, length) = (number(message, 88, 2) as usize, number(message, 90, 2) as usize);
+                let Some(pattern) = message.get(at..at + length) else { return Planned::Skip(NOT_CAPTURED) };
+                let units: Vec<u16> = pattern.chunks_exact(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect();
+                Action::List {
+                    pattern: String::from_utf16_lossy(&units),
+                    flags: number(message, 67, 1) as u8,
+                    room: (number(message, 92, 4) as u32).min(ROOM_MAX),
+                }
+            }
             "QUERY_INFO" => {
                 let Some(message) = recording.requests.get(&e.id) else { return Planned::Skip(NOT_CAPTURED) };
                 let field = |at, n| number(message, at, n) as u32;
@@ -372,6 +484,28 @@ impl Plan {
                 _ => return Planned::Skip("its length is not known"),
             },
         })
+    }
+
+    /// A CREATE as it was recorded; without the right to change anything, as much of it as only opens.
+    fn open(e: &Exchange, recording: &Recording, wanted: Wanted) -> Result<Action, &'static str> {
+        let folder = recording.created(e.id).is_some_and(|c| c.folder);
+        let Some((access, disposition, options)) = recording.asked(e.id) else {
+            let options = if folder { OPTION_DIRECTORY } else { 0 };
+            return Ok(Action::Open { access: access::READ, disposition: disposition::OPEN, options });
+        };
+        if options & OPTION_BY_FILE_ID != 0 {
+            return Err("it names its file by a number of the recorded server");
+        }
+        if wanted.writes {
+            return Ok(Action::Open { access: access & !ACCESS_SYSTEM_SECURITY, disposition, options });
+        }
+        let made = recording.created(e.id).is_some_and(|c| c.action != OPENED);
+        match disposition {
+            disposition::OPEN | disposition::OPEN_IF if !made => {
+                Ok(Action::Open { access: access::READ, disposition: disposition::OPEN, options: options & !OPTION_DELETE_ON_CLOSE })
+            }
+            _ => Err("it makes or empties a file: allow that with --allow-writes"),
+        }
     }
 
     /// A control code. Keys of resumption, tokens and leases that it would need are those of the recorded session.
@@ -407,30 +541,105 @@ impl Plan {
 
 const NOT_CAPTURED: &str = "the capture does not have all of its request";
 
+/// The handle and the compound of each exchange of a connection.
+fn places(exchanges: &[Exchange], recording: &Recording) -> Vec<(Option<u32>, Option<u32>)> {
+    let (mut open, mut named): (HashMap<FileId, u32>, HashMap<&str, u32>) = (HashMap::new(), HashMap::new());
+    let (mut handles, mut compounds) = (0, 0);
+    let (mut previous, mut inside) = (None, None);
+    let mut places = Vec::with_capacity(exchanges.len());
+    for e in exchanges {
+        let of = recording.files.get(&e.id);
+        if !of.is_some_and(|of| of.related) {
+            previous = None;
+        }
+        let new = |handles: &mut u32| {
+            *handles += 1;
+            *handles
+        };
+        let handle = match (e.command, of.and_then(|of| of.file)) {
+            ("CREATE", file) => {
+                let handle = new(&mut handles);
+                if let Some(file) = file {
+                    open.insert(file, handle);
+                }
+                Some(handle)
+            }
+            (_, Some(FileId::PREVIOUS)) if previous.is_some() => previous,
+            // of nothing in particular
+            (_, Some(FileId::PREVIOUS)) => None,
+            // what is not known was opened before the recording
+            (_, Some(file)) => Some(*open.entry(file).or_insert_with(|| new(&mut handles))),
+            // its request was not captured: the file has the name alone
+            (_, None) => e.file.as_deref().map(|name| *named.entry(name).or_insert_with(|| new(&mut handles))),
+        };
+        if let (Some(handle), Some(name)) = (handle, e.file.as_deref()) {
+            named.insert(name, handle);
+        }
+        if let ("CLOSE", Some(file)) = (e.command, of.and_then(|of| of.file)) {
+            open.remove(&file);
+        }
+        previous = handle.or(previous);
+        let more = of.is_some_and(|of| of.more);
+        let compound = inside.or_else(|| more.then(|| new(&mut compounds)));
+        inside = compound.filter(|_| more);
+        places.push((handle, compound));
+    }
+    places
+}
+
 /// What a recording tells of its files, by looking at all of it.
 struct Known<'a> {
     /// They were written to, cut, renamed or deleted.
     written: HashSet<&'a str>,
-    /// Something of them was set: to do that again, they have to be open for it.
-    set: HashSet<&'a str>,
     /// Names that were given to files.
     named: HashSet<String>,
     /// They were not there at first, and then they were.
     made: HashSet<&'a str>,
     /// They hold others, or were listed.
     folders: HashSet<&'a str>,
+    /// How they were when the recording came to them first: their length, or `None` where they were not there.
+    first: HashMap<&'a str, Option<u64>>,
 }
 
 impl<'a> Known<'a> {
     fn of(exchanges: &'a [Exchange], recording: &Recording) -> Self {
         let (mut written, mut made, mut folders, mut missing) = (HashSet::new(), HashSet::new(), HashSet::new(), HashSet::new());
-        let (mut set, mut named) = (HashSet::new(), HashSet::new());
+        let mut named: HashSet<String> = HashSet::new();
+        let mut first = HashMap::new();
         for e in exchanges {
             let Some(file) = e.file.as_deref() else { continue };
+            let created = recording.created(e.id);
+            if !first.contains_key(file) && !named.contains(file) {
+                match (e.command, e.status) {
+                    ("CREATE", Some(0)) => {
+                        // what was overwritten was there, however long it was
+                        let length = created.map_or(Some(0), |c| match c.action {
+                            OPENED => Some(c.length),
+                            CREATED => None,
+                            _ => Some(0),
+                        });
+                        first.insert(file, length);
+                    }
+                    ("CREATE", Some(NAME_NOT_FOUND)) => drop(first.insert(file, None)),
+                    ("CREATE", _) => {}
+                    // it was opened before the recording
+                    _ => drop(first.insert(file, Some(0))),
+                }
+            }
+            if created.is_some_and(|c| c.folder) {
+                folders.insert(file);
+            }
+            if e.status == Some(0) && recording.asked(e.id).is_some_and(|(.., options)| options & OPTION_DELETE_ON_CLOSE != 0) {
+                written.insert(file);
+            }
+            match created.map(|c| c.action) {
+                None | Some(OPENED) => {}
+                Some(CREATED) => drop(made.insert(file)),
+                Some(_) => drop(written.insert(file)),
+            }
             match (e.command, e.status) {
                 ("WRITE", _) => drop(written.insert(file)),
                 ("SET_INFO", _) => {
-                    set.insert(file);
                     let Some((info_type, class, _, info)) = recording.set_info(e.id) else { continue };
                     let class = FileClass(class);
                     if info_type != InfoType::FILE.0 || class == FileClass::BASIC {
@@ -456,7 +665,7 @@ impl<'a> Known<'a> {
                 folders.insert(folder);
             }
         }
-        Self { written, set, named, made, folders }
+        Self { written, named, made, folders, first }
     }
 
     /// Whether the recording made it, or a folder that it lies in.
@@ -570,6 +779,16 @@ pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&S
                 wait = wait.min(left);
                 break;
             }
+            if let Some(end) = runner.compound(next) {
+                if plan.steps[next..end].iter().any(|step| jobs.iter().any(|job| runner.waits(step, &plan.steps[job.step]))) {
+                    break;
+                }
+                jobs.extend(runner.begin_compound(next, end)?);
+                whole.most_live = whole.most_live.max(jobs.len());
+                heard = Instant::now();
+                next = end;
+                continue;
+            }
             match runner.begin(next)? {
                 Begun::Job(job) => jobs.push(job),
                 Begun::Skipped(why) => outcomes[next] = Some(Outcome { skipped: Some(why), ..Outcome::default() }),
@@ -605,7 +824,7 @@ pub fn run(plan: &Plan, client: &mut Client, pace: Pace, mut told: impl FnMut(&S
     let (begin, end) = (done.iter().map(|e| e.request.time).min(), done.iter().filter_map(|e| Some(e.reply_end?.time)).max());
     whole.recorded = end.zip(begin).map_or(0, |(end, begin)| end.saturating_sub(begin));
     whole.most_recorded = at_once(&done);
-    for (opened, _) in runner.open.into_values().flatten() {
+    for opened in runner.open.into_values() {
         // a file that the recording left open
         match runner.client.close(opened.id) {
             Ok(()) | Err(Error::Status { .. }) => {}
@@ -639,6 +858,8 @@ struct Job {
     /// What was read so far, or how many bytes were written.
     data: Vec<u8>,
     count: u64,
+    /// It went in one message with others: nothing more is asked for.
+    compound: bool,
 }
 
 enum Begun {
@@ -655,9 +876,9 @@ enum Advanced {
 struct Runner<'a> {
     plan: &'a Plan,
     client: &'a mut Client,
-    /// Files open on the peer, and whether the first page of a listing was read.
-    open: HashMap<String, Vec<(Opened, bool)>>,
-    failed: HashSet<String>,
+    /// Files open on the peer, by the recording's handle.
+    open: HashMap<u32, Opened>,
+    failed: HashSet<u32>,
 }
 
 impl Runner<'_> {
@@ -668,65 +889,87 @@ impl Runner<'_> {
             return true;
         }
         // the handles of a file come and go in order, as do the pages of a listing
-        step.file() == other.file()
-            && (matches!(action, Action::Open { .. } | Action::Close)
-                || matches!(other.planned, Planned::Do(Action::Open { .. } | Action::Close))
-                || matches!((action, &other.planned), (Action::List, Planned::Do(Action::List)))
-                || self.open.get(step.file().unwrap_or_default()).is_none_or(Vec::is_empty))
+        let turns = |action: &Action| matches!(action, Action::Open { .. } | Action::Close);
+        let both_list = matches!((action, &other.planned), (Action::List { .. }, Planned::Do(Action::List { .. })));
+        let same_handle = step.handle.is_some() && step.handle == other.handle;
+        step.file() == other.file() && (turns(action) || matches!(&other.planned, Planned::Do(other) if turns(other)))
+            || same_handle && (both_list || step.handle.is_some_and(|handle| !self.open.contains_key(&handle)))
+    }
+
+    /// Why a planned step is not done after all.
+    fn skipped(&self, step: &Step, action: &Action) -> Option<&'static str> {
+        let validates = matches!(action, Action::Control { code: ControlCode::VALIDATE_NEGOTIATE_INFO, .. });
+        if validates && self.client.dialect() == Dialect::SMB_3_1_1 {
+            return Some("dialect 3.1.1 proves its negotiation by itself");
+        }
+        let handle = step.handle.unwrap_or_default();
+        // what follows a CREATE that failed has nothing to work on
+        let gone = self.failed.contains(&handle) || matches!(action, Action::Close) && !self.open.contains_key(&handle);
+        (action.needs_file() && gone).then_some("its file is not open")
     }
 
     /// Sends the first request of a step, where it has something to work on.
     fn begin(&mut self, index: usize) -> Result<Begun> {
         let step = &self.plan.steps[index];
         let Planned::Do(action) = &step.planned else { return Ok(Begun::Nothing) };
-        if matches!(action, Action::Control { code: ControlCode::VALIDATE_NEGOTIATE_INFO, .. })
-            && self.client.dialect() == Dialect::SMB_3_1_1
-        {
-            return Ok(Begun::Skipped("dialect 3.1.1 proves its negotiation by itself"));
-        }
-        let name = step.file().unwrap_or_default();
-        let is_open = self.open.get(name).is_some_and(|all| !all.is_empty());
-        // what follows a CREATE that failed has nothing to work on
-        if action.needs_file() && self.failed.contains(name) || matches!(action, Action::Close) && !is_open {
-            return Ok(Begun::Skipped("its file is not open"));
+        if let Some(why) = self.skipped(step, action) {
+            return Ok(Begun::Skipped(why));
         }
         let begun = Instant::now();
-        let opening = !is_open && action.needs_file();
-        let pending = match action {
+        let open = step.handle.and_then(|handle| self.open.get(&handle)).map(|opened| opened.id);
+        let opening = open.is_none() && action.needs_file();
+        let name = step.file().unwrap_or_default();
+        let pending = if opening {
             // the capture began after the file was opened
-            _ if opening => self.open_for(name, action.writes(), false)?,
-            Action::Open { write, folder } => self.open_for(name, *write, *folder)?,
-            _ => self.request(action, name, 0)?,
+            let access = if action.writes() { access::READ | access::WRITE | access::DELETE } else { access::READ };
+            self.client.start_create(name, access, disposition::OPEN, 0)?
+        } else {
+            self.request(action, name, open.unwrap_or(FileId::PREVIOUS), 0)?
         };
-        Ok(Begun::Job(Job { step: index, begun, pending, opening, data: Vec::new(), count: 0 }))
+        Ok(Begun::Job(Job { step: index, begun, pending, opening, data: Vec::new(), count: 0, compound: false }))
     }
 
-    fn open_for(&mut self, name: &str, write: bool, folder: bool) -> Result<Pending> {
-        match (write, folder) {
-            (true, true) => self.client.start_create(name, access::READ, disposition::OPEN_IF, 1),
-            // it may be renamed, or deleted when it is closed
-            (true, false) => self.client.start_create(name, access::READ | access::WRITE | access::DELETE, disposition::OPEN_IF, 0),
-            (false, _) => self.client.start_create(name, access::READ, disposition::OPEN, 0),
-        }
+    /// The end of the steps that went in one message with this one, where they can go in one again.
+    fn compound(&self, index: usize) -> Option<usize> {
+        /// Steps of a compound, and credits that they may take together.
+        const STEPS_MAX: usize = 16;
+        const CREDITS: u32 = 64;
+        let steps = &self.plan.steps;
+        let group = steps[index].compound?;
+        let length = steps[index..].iter().take_while(|step| step.compound == Some(group)).count();
+        let made = steps[index].handle.filter(|_| matches!(steps[index].planned, Planned::Do(Action::Open { .. })));
+        let fits = |step: &Step| match &step.planned {
+            Planned::Do(Action::Read { length, .. } | Action::Write { length, .. }) if *length > INLINE_MAX => false,
+            Planned::Do(action) => {
+                let open = step.handle.is_some_and(|handle| self.open.contains_key(&handle) || made == Some(handle));
+                !action.needs_file() || open
+            }
+            Planned::Skip(_) => false,
+        };
+        let whole = (2..=STEPS_MAX).contains(&length) && steps[index..index + length].iter().all(fits);
+        (whole && self.client.credits() >= CREDITS).then_some(index + length)
     }
 
-    /// The request of a step on a file that is open, behind `done` bytes that were moved.
-    fn request(&mut self, action: &Action, name: &str, done: u64) -> Result<Pending> {
-        match action {
-            Action::Echo => return self.client.start_echo(),
-            Action::Control { code: ControlCode::VALIDATE_NEGOTIATE_INFO, room, .. } => {
-                let input = self.client.negotiated();
-                return self.client.start_ioctl(FileId::PREVIOUS, ControlCode::VALIDATE_NEGOTIATE_INFO.0, &input, *room);
-            }
-            Action::Control { code, input, room } if is_of_connection(*code) => {
-                return self.client.start_ioctl(FileId::PREVIOUS, code.0, input, *room);
-            }
-            _ => {}
+    /// Sends the requests of steps in one message.
+    fn begin_compound(&mut self, first: usize, end: usize) -> Result<Vec<Job>> {
+        let plan = self.plan;
+        let steps = &plan.steps[first..end];
+        let made = steps[0].handle.filter(|_| matches!(steps[0].planned, Planned::Do(Action::Open { .. })));
+        let begun = Instant::now();
+        self.client.begin_compound(made.is_some());
+        let mut jobs = Vec::new();
+        for (n, step) in steps.iter().enumerate() {
+            let Planned::Do(action) = &step.planned else { continue };
+            let id = step.handle.filter(|handle| made != Some(*handle)).and_then(|handle| self.open.get(&handle)).map(|opened| opened.id);
+            let pending = self.request(action, step.file().unwrap_or_default(), id.unwrap_or(FileId::PREVIOUS), 0)?;
+            jobs.push(Job { step: first + n, begun, pending, opening: false, data: Vec::new(), count: 0, compound: true });
         }
-        let Some((opened, listed)) = self.open.get_mut(name).and_then(|all| all.last_mut()) else {
-            return Err(Error::Answer { what: "CREATE", why: "left no file open" });
-        };
-        let id = opened.id;
+        self.client.end_compound()?;
+        Ok(jobs)
+    }
+
+    /// The request of a step on the file `id`, which is open, behind `done` bytes that were moved.
+    fn request(&mut self, action: &Action, name: &str, id: FileId, done: u64) -> Result<Pending> {
         let room = |client: &mut Client, channel: u32, most: u32| {
             let room = if client.understood(RdmaChannel(channel)) == RdmaChannel::NONE {
                 INLINE_MAX
@@ -736,6 +979,15 @@ impl Runner<'_> {
             room.min(most).max(1)
         };
         match action {
+            Action::Echo => self.client.start_echo(),
+            Action::Open { access, disposition, options } => self.client.start_create(name, *access, *disposition, *options),
+            Action::Control { code: ControlCode::VALIDATE_NEGOTIATE_INFO, room, .. } => {
+                let input = self.client.negotiated();
+                self.client.start_ioctl(FileId::PREVIOUS, ControlCode::VALIDATE_NEGOTIATE_INFO.0, &input, *room)
+            }
+            Action::Control { code, input, room } if is_of_connection(*code) => {
+                self.client.start_ioctl(FileId::PREVIOUS, code.0, input, *room)
+            }
             Action::Read { offset, length, channel } => {
                 let most = self.client.max_read_size;
                 let piece = (*length - done as u32).min(room(self.client, *channel, most));
@@ -750,17 +1002,13 @@ impl Runner<'_> {
                 self.client.start_write(id, offset.saturating_add(done), piece, RdmaChannel(*channel))
             }
             Action::Flush => self.client.start_flush(id),
-            Action::List => {
-                let restart = !core::mem::replace(listed, true);
-                self.client.start_list(id, "*", restart)
-            }
+            Action::List { pattern, flags, room } => self.client.start_list_with(id, pattern, *flags, *room),
             Action::Info { info_type, class, room, more, input } => {
                 self.client.start_query_info_with(id, *info_type, *class, *room, *more, input)
             }
             Action::SetInfo { info_type, class, additional, info } => self.client.start_set_info(id, *info_type, *class, *additional, info),
             Action::Control { code, input, room } => self.client.start_ioctl(id, code.0, input, *room),
             Action::Close => self.client.start_close(id),
-            Action::Echo | Action::Open { .. } => self.client.start_echo(),
         }
     }
 
@@ -769,6 +1017,8 @@ impl Runner<'_> {
         let index = job.step;
         let begun = job.begun;
         let step = &self.plan.steps[index];
+        // behind a CREATE that failed, each server has its own status for what was to work on it
+        let behind = job.compound && step.recorded.failed && step.handle.is_some_and(|handle| self.failed.contains(&handle));
         let mut outcome = Outcome::default();
         let result = match self.advanced(job, &mut outcome) {
             Ok(Some(job)) => return Ok((index, Advanced::More(job))),
@@ -778,7 +1028,7 @@ impl Runner<'_> {
         };
         outcome.status = Some(result.err().unwrap_or(NtStatus::SUCCESS));
         outcome.latency = begun.elapsed().as_nanos() as i64;
-        outcome.differs = differs(step, &outcome);
+        outcome.differs = differs(step, &outcome).filter(|_| !behind || result.is_ok());
         Ok((index, Advanced::Done(outcome)))
     }
 
@@ -786,19 +1036,23 @@ impl Runner<'_> {
         let step = &self.plan.steps[job.step];
         let Planned::Do(action) = &step.planned else { return Ok(None) };
         let name = step.file().unwrap_or_default();
+        let handle = step.handle.unwrap_or_default();
         if job.opening || matches!(action, Action::Open { .. }) {
-            let opened = self.client.finish_create(job.pending);
-            if opened.is_ok() {
-                self.failed.remove(name);
-            } else {
-                self.failed.insert(name.to_owned());
-            }
-            self.open.entry(name.to_owned()).or_default().push((opened?, false));
+            let opened = match self.client.finish_create(job.pending) {
+                Ok(opened) => opened,
+                Err(e) => {
+                    self.failed.insert(handle);
+                    return Err(e);
+                }
+            };
+            self.failed.remove(&handle);
+            self.open.insert(handle, opened);
             if !job.opening {
                 return Ok(None);
             }
-            return Ok(Some(Job { pending: self.request(action, name, 0)?, opening: false, ..job }));
+            return Ok(Some(Job { pending: self.request(action, name, opened.id, 0)?, opening: false, ..job }));
         }
+        let id = self.open.get(&handle).map_or(FileId::PREVIOUS, |opened| opened.id);
         match action {
             Action::Read { length, .. } => {
                 let piece = match self.client.finish_read(job.pending) {
@@ -807,9 +1061,9 @@ impl Runner<'_> {
                     piece => piece?.data,
                 };
                 job.data.extend_from_slice(&piece);
-                if !piece.is_empty() && job.data.len() < *length as usize {
+                if !job.compound && !piece.is_empty() && job.data.len() < *length as usize {
                     let done = job.data.len() as u64;
-                    return Ok(Some(Job { pending: self.request(action, name, done)?, ..job }));
+                    return Ok(Some(Job { pending: self.request(action, name, id, done)?, ..job }));
                 }
                 outcome.bytes = job.data.len() as u64;
                 outcome.sha256 = Some(Sha256::digest(&job.data).into());
@@ -817,21 +1071,19 @@ impl Runner<'_> {
             Action::Write { length, .. } => {
                 let (count, _) = self.client.finish_write(job.pending)?;
                 job.count += u64::from(count);
-                if count > 0 && job.count < u64::from(*length) {
+                if !job.compound && count > 0 && job.count < u64::from(*length) {
                     let done = job.count;
-                    return Ok(Some(Job { pending: self.request(action, name, done)?, ..job }));
+                    return Ok(Some(Job { pending: self.request(action, name, id, done)?, ..job }));
                 }
                 outcome.bytes = job.count;
             }
-            Action::List => {
+            Action::List { .. } => {
                 if self.client.finish_list(job.pending)?.is_none() {
                     return Err(Error::Status { what: "QUERY_DIRECTORY", status: NtStatus::NO_MORE_FILES });
                 }
             }
             Action::Close => {
-                if let Some(all) = self.open.get_mut(name) {
-                    all.pop();
-                }
+                self.open.remove(&handle);
                 self.client.finish_success(job.pending)?;
             }
             Action::Control { code, .. } => {
@@ -861,27 +1113,30 @@ pub struct Prepared {
     pub why_not: Option<String>,
 }
 
-/// Makes the files and folders that the plan opens and does not make itself, with the contents that the recording read of them, as far as they were
+/// Makes the files and folders that were there when the recording came to them, with the contents that the recording read of them, as far as they were
 /// captured. What is there already is left alone.
 ///
 /// # Errors
 /// Where the connection fails; what the server refuses is told.
 pub fn prepare(plan: &Plan, recording: &Recording, client: &mut Client) -> Result<Vec<Prepared>> {
-    let exchanges: Vec<&Exchange> = plan.steps.iter().map(|s| &s.recorded).collect();
-    let owned: Vec<Exchange> = exchanges.iter().map(|e| (*e).clone()).collect();
+    let owned: Vec<Exchange> = plan.steps.iter().map(|s| s.recorded.clone()).collect();
     let known = Known::of(&owned, recording);
+    let opens = |step: &&Step| matches!(step.planned, Planned::Do(Action::Open { .. } | Action::Read { .. } | Action::List { .. }));
     // folders come before what is in them, as their names are shorter
     let mut wanted: BTreeMap<(usize, &str), (u64, Vec<&Step>)> = BTreeMap::new();
+    // what was read once a file was written to is not what was there before
+    let mut changed: HashSet<&str> = HashSet::new();
     for step in &plan.steps {
-        let (Planned::Do(action), Some(file)) = (&step.planned, step.file()) else { continue };
-        if file.is_empty() || known.is_made(file) || !matches!(action, Action::Open { .. } | Action::Read { .. } | Action::List) {
-            continue;
+        let Some(file) = step.file().filter(|file| !file.is_empty()) else { continue };
+        if matches!(step.recorded.command, "WRITE" | "SET_INFO") && known.written.contains(file) {
+            changed.insert(file);
         }
-        if step.recorded.failed && !matches!(action, Action::Read { .. }) {
-            continue;
-        }
-        let entry = wanted.entry((file.matches('\\').count(), file)).or_default();
-        if let Action::Read { offset, .. } = action {
+        let Some(Some(length)) = known.first.get(file).filter(|_| opens(&step)) else { continue };
+        let entry = wanted.entry((file.matches('\\').count(), file)).or_insert((*length, Vec::new()));
+        if let Planned::Do(Action::Read { offset, .. }) = &step.planned
+            && !step.recorded.failed
+            && !changed.contains(file)
+        {
             entry.0 = entry.0.max(offset.saturating_add(step.recorded.bytes_moved));
             entry.1.push(step);
         }
@@ -896,6 +1151,24 @@ pub fn prepare(plan: &Plan, recording: &Recording, client: &mut Client) -> Resul
             Err(e) => return Err(e),
         }
         all.push(prepared);
+    }
+    let missing: BTreeSet<&str> = plan
+        .steps
+        .iter()
+        .filter(opens)
+        .filter_map(Step::file)
+        .filter(|file| !file.is_empty() && known.first.get(file) == Some(&None))
+        .collect();
+    for file in missing {
+        match client.create(file, access::ATTRIBUTES, disposition::OPEN, 0) {
+            Ok(opened) => {
+                client.close(opened.id)?;
+                let why_not = Some("it is there already, and was not when the recording came to it: the replay will differ".to_owned());
+                all.push(Prepared { file: file.to_owned(), length: None, known: 0, why_not });
+            }
+            Err(Error::Status { .. }) => {}
+            Err(e) => return Err(e),
+        }
     }
     Ok(all)
 }

@@ -55,7 +55,9 @@ fn captured_sessions_are_done_again_on_another_transport() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples").join(sample);
         let recording = Recording::of(&mut open(&path, OpenOptions::new()).unwrap()).unwrap();
         let plan = Plan::of(&recording, recording.busiest().unwrap(), Wanted::default()).unwrap();
-        assert!(plan.steps.iter().all(|s| !matches!(s.planned, Planned::Do(Action::Write { .. } | Action::Open { write: true, .. }))));
+        assert!(
+            plan.steps.iter().all(|s| !matches!(s.planned, Planned::Do(Action::Write { .. } | Action::Open { disposition: 0 | 2.., .. })))
+        );
         let channel = Channel::connect(address, &Config::default(), Duration::from_secs(5)).unwrap();
         let mut client = Client::negotiate(channel, Options::default()).unwrap();
         client.session_setup(&Credentials::Anonymous).unwrap();
@@ -167,7 +169,7 @@ fn what_the_recording_read_can_be_made_first() {
     let made = |name: &str| prepared.iter().find(|p| p.file == name).unwrap_or_else(|| panic!("{name}: {prepared:#?}"));
     assert!(made("hello.txt").why_not.as_deref() == Some("STATUS_OBJECT_NAME_COLLISION"), "{prepared:?}");
     let big = made("big.bin");
-    assert!(big.why_not.is_none() && big.length == Some(131_072) && big.known == 131_072, "{big:?}");
+    assert!(big.why_not.is_none() && big.length == Some(8 << 20) && big.known == 131_072, "{big:?}");
     let mut differ = Vec::new();
     run(&plan, &mut client, Pace::Asap, |step, outcome| {
         if outcome.differs.is_some() {
@@ -295,4 +297,89 @@ fn the_built_in_peer_passes_the_quick_cases_of_the_probe() {
     for name in ["BVT_Smb2OverRdmaChannel_WriteLargeFile", "BVT_Smb2OverRdmaChannel_ReadLargeFile"] {
         assert!(matches!(matching(name)[0].run(&reader).unwrap().0, Verdict::NotApplicable(_)), "{name}");
     }
+}
+
+/// The files of a folder and what is in them.
+fn tree(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<(String, Vec<u8>)> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| (entry.as_ref().unwrap().file_name().into_string().unwrap(), std::fs::read(entry.unwrap().path()).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Handles by the recording's FileId, CreateOptions and CreateDisposition as recorded, compounds as compounds: the share ends up as in the recording.
+#[test]
+fn a_replay_leaves_the_files_that_the_recording_left() {
+    let wires = tempfile::tempdir().unwrap();
+    let [wire, again] = ["wire.pcapng", "again.pcapng"].map(|name| wires.path().join(name));
+    let (recorded, address) = folder();
+    let mut client = client(address, &Config::default(), Some(&wire));
+    let all = access::READ | access::WRITE | access::DELETE;
+    // deleted when it is closed
+    let file = client.create("t.tmp", all, 2, 0x1000).unwrap().id;
+    client.write_inline(file, 0, b"temporary").unwrap();
+    client.close(file).unwrap();
+    // emptied, and written anew
+    let file = client.create("lines.txt", all, disposition::OVERWRITE_IF, 0).unwrap().id;
+    client.write_inline(file, 0, b"new").unwrap();
+    client.close(file).unwrap();
+    let file = client.create("made.txt", all, disposition::OPEN_IF, 0).unwrap().id;
+    client.write_inline(file, 0, b"made").unwrap();
+    // two handles of one folder, of which the one that was opened last is closed first
+    let [one, other] = [0, 1].map(|_| client.create("", access::READ, disposition::OPEN, 1).unwrap().id);
+    client.list(other, "*").unwrap();
+    client.close(other).unwrap();
+    assert_eq!(client.list(one, "*.txt").unwrap().len(), 3);
+    client.close(one).unwrap();
+    client.close(file).unwrap();
+    // what cifs.ko does to look at a file
+    client.begin_compound(true);
+    let opened = client.start_create("hello.txt", access::READ, disposition::OPEN, 0).unwrap();
+    let asked = client.start_query_info(FileId::PREVIOUS, 1, 5, 24).unwrap();
+    let closed = client.start_close(FileId::PREVIOUS).unwrap();
+    client.end_compound().unwrap();
+    assert_eq!(client.finish_create(opened).unwrap().end_of_file, 6);
+    assert!(client.finish_success(asked).is_ok() && client.finish_success(closed).is_ok());
+    client.leave().unwrap();
+
+    let recording = Recording::of(&mut open(&wire, OpenOptions::new()).unwrap()).unwrap();
+    let plan = Plan::of(&recording, 1, Wanted { writes: true, ..Wanted::default() }).unwrap();
+    let compounds =
+        |plan: &Plan| plan.steps.iter().filter(|s| s.compound.is_some()).map(|s| s.recorded.command).collect::<Vec<_>>().join(" ");
+    assert_eq!(compounds(&plan), "CREATE QUERY_INFO CLOSE");
+    let (live, address) = folder();
+    let mut client = self::client(address, &Config::default(), Some(&again));
+    let mut differ = Vec::new();
+    run(&plan, &mut client, Pace::Asap, |step, outcome| {
+        differ.extend(outcome.differs.as_ref().map(|how| format!("{} {:?}: {how}", step.recorded.command, step.file())));
+    })
+    .unwrap();
+    client.leave().unwrap();
+    assert!(differ.is_empty(), "{differ:#?}");
+    assert_eq!(tree(live.path()), tree(recorded.path()));
+    let second = Recording::of(&mut open(&again, OpenOptions::new()).unwrap()).unwrap();
+    assert_eq!(compounds(&Plan::of(&second, 1, Wanted::default()).unwrap()), "CREATE QUERY_INFO CLOSE", "in one message again");
+
+    // without the right to change anything, nothing is made, emptied or deleted
+    let reading = Plan::of(&recording, 1, Wanted::default()).unwrap();
+    let (live, address) = folder();
+    let mut client = self::client(address, &Config::default(), None);
+    run(&reading, &mut client, Pace::Asap, |_, _| ()).unwrap();
+    client.leave().unwrap();
+    let before = tree(self::folder().0.path());
+    assert_eq!(tree(live.path()), before);
+
+    // only what was there before the recording is made for it, as long as it was
+    let empty = tempfile::tempdir().unwrap();
+    std::fs::write(empty.path().join("t.tmp"), "in the way").unwrap();
+    let storage = Storage::folder(empty.path()).unwrap();
+    let address = serving(Share::new("share", storage, true, Users::Guests));
+    let mut client = self::client(address, &Config::default(), None);
+    let prepared = prepare(&plan, &recording, &mut client).unwrap();
+    let names: Vec<(&str, Option<u64>)> = prepared.iter().map(|p| (p.file.as_str(), p.length)).collect();
+    assert_eq!(names, [("hello.txt", Some(6)), ("lines.txt", Some(0)), ("t.tmp", None)]);
+    assert!(prepared[2].why_not.as_deref().is_some_and(|why| why.contains("was not when the recording came to it")), "{prepared:?}");
+    client.leave().unwrap();
 }

@@ -791,6 +791,9 @@ pub(crate) struct Replay {
     /// The server [default port: 5445, over verbs 445]
     #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "plan")]
     pub(crate) to: Option<String>,
+    /// Show what differs and the sums only
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
     /// What carries the session
     #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
@@ -947,6 +950,12 @@ pub(crate) struct Probe {
     /// Only cases whose names contain this; * matches anything
     #[arg(long, value_name = "PATTERN")]
     pub(crate) case: Option<String>,
+    /// Leave out cases that some servers do not bear, and repeat none: the default unless HOST is a loopback address
+    #[arg(long, overrides_with = "no_gentle")]
+    pub(crate) gentle: bool,
+    /// Run all cases, and those that fail up to three times, whatever HOST is
+    #[arg(long)]
+    pub(crate) no_gentle: bool,
     /// Also cases that wait minutes for a timer of the server
     #[arg(long)]
     pub(crate) slow: bool,

@@ -192,6 +192,13 @@ impl Default for Options {
     }
 }
 
+/// Requests that are to go in one message, \[MS-SMB2\] 3.2.4.1.4.
+#[derive(Debug)]
+struct Compound {
+    related: bool,
+    requests: Vec<Vec<u8>>,
+}
+
 /// A client on one connection, with one session and one tree at a time.
 #[derive(Debug)]
 pub struct Client {
@@ -221,6 +228,8 @@ pub struct Client {
     pub max_write_size: u32,
     /// What the signatures of the replies came to.
     pub signatures: Signatures,
+    /// Requests that are to go in one message.
+    compound: Option<Compound>,
     /// What was wrong with the credits and message ids of replies.
     faults: Vec<Fault>,
     /// How long the last call took.
@@ -263,6 +272,7 @@ impl Client {
             max_read_size: 65_536,
             max_write_size: 65_536,
             signatures: Signatures::default(),
+            compound: None,
             faults: Vec::new(),
             latency: Duration::ZERO,
             options,
@@ -837,20 +847,28 @@ impl Client {
     /// # Errors
     /// Where the connection fails.
     pub fn start_list(&mut self, folder: FileId, pattern: &str, restart: bool) -> Result<Pending> {
+        self.start_list_with(folder, pattern, restart.into(), 65_536)
+    }
+
+    /// The same with any flags (2.2.33), and room for so many bytes.
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn start_list_with(&mut self, folder: FileId, pattern: &str, flags: u8, room: u32) -> Result<Pending> {
         const FILE_ID_BOTH_DIRECTORY: u8 = 37;
         let pattern = utf16(pattern);
         let body = Writer::default()
             .u16(33)
             .u8(FILE_ID_BOTH_DIRECTORY)
-            .u8(restart.into())
+            .u8(flags)
             .u32(0)
             .bytes(&folder.0)
             .u16(96)
             .u16(pattern.len() as u16)
-            .u32(65_536)
+            .u32(room)
             .bytes(&pattern)
             .0;
-        self.start(Command::QUERY_DIRECTORY, &body, 1, "QUERY_DIRECTORY")
+        self.start(Command::QUERY_DIRECTORY, &body, charge(room), "QUERY_DIRECTORY")
     }
 
     /// The second half of [`Client::list_page`].
@@ -1128,13 +1146,44 @@ impl Client {
         while self.ledger.next(charge).is_none() && self.ledger.open() > 0 && self.pump(until.saturating_duration_since(Instant::now()))? {}
         // an ECHO costs one credit and brings many
         for _ in 0..8 {
-            if self.ledger.next(charge).is_some() || self.ledger.held() == 0 {
+            if self.compound.is_some() || self.ledger.next(charge).is_some() || self.ledger.held() == 0 {
                 break;
             }
             let (id, _) = self.transmit(Command::ECHO, 0, &[4, 0, 0, 0], 1)?;
             self.wait(id, "ECHO")?;
         }
         self.transmit(command, self.tree_id, body, charge)
+    }
+
+    /// SMB2 credits that we hold.
+    pub fn credits(&self) -> u32 {
+        self.ledger.held()
+    }
+
+    /// Requests that are begun from now on go in one message, when [`Client::end_compound`] is called. `related` ones work on the file of the CREATE among
+    /// them, which is [`FileId::PREVIOUS`] to them. There must be credits for all of them.
+    pub fn begin_compound(&mut self, related: bool) {
+        self.compound = Some(Compound { related, requests: Vec::new() });
+    }
+
+    /// Sends the requests begun since [`Client::begin_compound`].
+    ///
+    /// # Errors
+    /// Where the connection fails.
+    pub fn end_compound(&mut self) -> Result<()> {
+        let Some(Compound { mut requests, .. }) = self.compound.take() else { return Ok(()) };
+        let last = requests.len().saturating_sub(1);
+        for (n, request) in requests.iter_mut().enumerate() {
+            if n < last {
+                request.resize(request.len().next_multiple_of(8), 0);
+                let next = request.len() as u32;
+                request[20..24].copy_from_slice(&next.to_le_bytes());
+            }
+            if let Some(signer) = self.signer.as_ref().filter(|_| request[16] & flags::SIGNED as u8 != 0) {
+                signer.sign(request);
+            }
+        }
+        if requests.is_empty() { Ok(()) } else { self.put(&requests.concat()) }
     }
 
     fn transmit(&mut self, command: Command, tree_id: u32, body: &[u8], charge: u16) -> Result<(u64, Vec<u8>)> {
@@ -1144,20 +1193,31 @@ impl Client {
         // 3.1.1 wants the TREE_CONNECT signed in any case (3.2.4.1.1)
         let must = self.options.sign || self.must_sign || command == Command::TREE_CONNECT;
         let signed = self.signer.is_some() && !self.encrypt && must;
+        let related = self.compound.as_ref().is_some_and(|c| c.related && !c.requests.is_empty());
         let mut bytes = message(
             &Header {
                 credit_charge: charge,
                 credits: CREDITS.max(charge),
-                flags: if signed { flags::SIGNED } else { 0 },
+                flags: if signed { flags::SIGNED } else { 0 } | if related { flags::RELATED } else { 0 },
                 ids: Ids::Sync { process_id: 0xfeff, tree_id },
                 session_id: self.session_id,
                 ..header(command, id)
             },
             body,
         );
+        if let Some(compound) = &mut self.compound {
+            compound.requests.push(bytes.clone());
+            return Ok((id, bytes));
+        }
         if let Some(signer) = self.signer.as_ref().filter(|_| signed) {
             signer.sign(&mut bytes);
         }
+        self.put(&bytes)?;
+        Ok((id, bytes))
+    }
+
+    /// Sends a message, encrypted where the session is.
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
         let wire = match &self.ciphers {
             // a session is set up in the clear
             Some((cipher, _)) if self.encrypt => {
@@ -1165,13 +1225,12 @@ impl Client {
                 let mut nonce = [0; 12];
                 nonce[..8].copy_from_slice(&self.nonce.to_le_bytes());
                 let mut out = Vec::new();
-                cipher.encrypt(&nonce[..cipher.nonce_len()], self.session_id, &bytes, &mut out).ok_or(Error::Random)?;
+                cipher.encrypt(&nonce[..cipher.nonce_len()], self.session_id, bytes, &mut out).ok_or(Error::Random)?;
                 out
             }
-            _ => bytes.clone(),
+            _ => bytes.to_vec(),
         };
-        self.channel.send(wire, None)?;
-        Ok((id, bytes))
+        Ok(self.channel.send(wire, None)?)
     }
 
     fn wait(&mut self, id: u64, what: &'static str) -> Result<Reply> {

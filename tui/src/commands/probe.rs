@@ -5,11 +5,15 @@ use crate::cli::{Color, Probe, ProbeFormat};
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
 use rdmascope_replay::channel::Config;
-use rdmascope_replay::probe::{Target, Verdict, matching};
+use rdmascope_replay::error::Error;
+use rdmascope_replay::probe::{Case, Target, Verdict, matching};
 use rdmascope_replay::smbd::SETTLE;
 use serde_json::json;
+use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 /// A case failed.
@@ -44,26 +48,30 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         Some(path) => Some((rdmascope_capture::fresh(path, args.force.existing())?, path)),
         None => None,
     };
-    let (mut failed, mut rows) = (0, Vec::new());
-    for case in &cases {
-        let (verdict, wire) = match case.run(&target) {
+    let gentle = args.gentle || !args.no_gentle && !address.ip().is_loopback();
+    let (mut counts, mut rows) = (Counts::default(), Vec::new());
+    let mut gone = None;
+    for (n, case) in cases.iter().enumerate() {
+        let (verdict, wire) = match judge(case, &target, gentle) {
             Ok(done) => done,
+            Err(e @ Error::Connect { .. }) => (Verdict::Fail(e.to_string()), Vec::new()),
             // what was found up to here is told all the same
             Err(e) => {
                 out.finish()?;
                 return Err(e).with_context(|| format!("stopped at {}", case.name));
             }
         };
-        if matches!(verdict, Verdict::Fail(_)) {
-            failed += 1;
-            if let Some((file, path)) = &mut keep {
-                file.write_all(&wire).with_context(|| format!("{} cannot be written", path.display()))?;
-            }
+        counts.add(&verdict);
+        let failed = matches!(verdict, Verdict::Fail(_));
+        if failed && let Some((file, path)) = &mut keep {
+            file.write_all(&wire).with_context(|| format!("{} cannot be written", path.display()))?;
         }
         match args.format {
             ProbeFormat::Text => {
-                let why = verdict.why().map_or_else(String::new, |why| format!(": {why}"));
-                writeln!(out.buffer, "{:4}  {:width$}  {:<18}  {}{why}", verdict.name(), case.name, case.spec(), case.text)?;
+                writeln!(out.buffer, "{:8}  {:width$}  {}", verdict.name(), case.name, case.spec())?;
+                if let Some(why) = verdict.why() {
+                    writeln!(out.buffer, "          tried: {}\n          {why}", case.text)?;
+                }
                 // a case takes seconds, and somebody may be waiting for it
                 out.finish()?;
             }
@@ -71,14 +79,81 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
                 "case": case.name, "verdict": verdict.name(), "spec": case.spec(), "text": case.text, "why": verdict.why(),
             })),
         }
+        // a server without places left fails all that follows, which is no verdict on other rules
+        if failed && !target.answers() {
+            gone = Some(format!("{address} takes no more connections since {}: {} cases were not run", case.name, cases.len() - n - 1));
+            break;
+        }
     }
+    let failed = counts.failed;
     match args.format {
-        ProbeFormat::Text => writeln!(out.buffer, "\n{} cases, {failed} failed", cases.len())?,
+        ProbeFormat::Text => {
+            writeln!(out.buffer, "\n{counts}")?;
+            if let Some(gone) = &gone {
+                writeln!(out.buffer, "{gone}")?;
+            }
+        }
         ProbeFormat::Json => {
-            let report = json!({"rdmascope": env!("CARGO_PKG_VERSION"), "address": address.to_string(), "failed": failed, "cases": rows});
+            let report = json!({"rdmascope": env!("CARGO_PKG_VERSION"), "address": address.to_string(), "failed": failed, "passed": counts.passed, "not_applicable": counts.not_applicable,
+                "unstable": counts.unstable, "stopped": gone, "cases": rows});
             writeln!(out.buffer, "{}", rdmascope_report::output::pretty_json(&report)?)?;
         }
     }
     out.finish()?;
     Ok(if failed > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+}
+
+/// Seconds that a case may take, and one that waits for a timer of the server's.
+const CASE_WITHIN: Duration = Duration::from_secs(180);
+const SLOW_CASE_WITHIN: Duration = Duration::from_secs(900);
+/// How often a case is run that fails: timing may be to blame.
+const TIMES: u32 = 3;
+
+/// Runs a case; one that does not come to its end is left behind and told.
+fn judge(case: &'static Case, target: &Target, gentle: bool) -> Result<(Verdict, Vec<u8>), Error> {
+    if gentle && case.dies_negotiating {
+        let why = "it leaves a connection that dies in negotiation, which some servers do not bear: run it with --no-gentle";
+        return Ok((Verdict::NotApplicable(why.into()), Vec::new()));
+    }
+    let (sender, receiver) = mpsc::channel();
+    let other = target.clone();
+    thread::spawn(move || sender.send(case.run_repeatedly(&other, if case.slow || gentle { 1 } else { TIMES })));
+    let within = if case.slow { SLOW_CASE_WITHIN } else { CASE_WITHIN };
+    receiver
+        .recv_timeout(within)
+        .unwrap_or_else(|_| Ok((Verdict::Fail(format!("it hangs: no end within {} s", within.as_secs())), Vec::new())))
+}
+
+/// How many cases came to what.
+#[derive(Debug, Default)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+    unstable: usize,
+    not_applicable: usize,
+}
+
+impl Counts {
+    fn add(&mut self, verdict: &Verdict) {
+        *match verdict {
+            Verdict::Pass => &mut self.passed,
+            Verdict::Fail(_) => &mut self.failed,
+            Verdict::Unstable(_) => &mut self.unstable,
+            Verdict::NotApplicable(_) => &mut self.not_applicable,
+        } += 1;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.passed + self.failed + self.unstable + self.not_applicable;
+        write!(f, "{all} {}: {} passed, {} failed", if all == 1 { "case" } else { "cases" }, self.passed, self.failed)?;
+        if self.unstable > 0 {
+            write!(f, ", {} unstable", self.unstable)?;
+        }
+        if self.not_applicable > 0 {
+            write!(f, ", {} not applicable", self.not_applicable)?;
+        }
+        Ok(())
+    }
 }

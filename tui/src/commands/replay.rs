@@ -12,6 +12,7 @@ use rdmascope_replay::script::{Action, Outcome, Plan, Planned, Recording, Step, 
 use rdmascope_replay::smb2::client::{Client, Options, Signatures};
 use rdmascope_replay::wire::Wire;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -75,11 +76,17 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
         }
     }
     let mut total = Total::default();
+    let mut skipped: BTreeMap<&str, u64> = BTreeMap::new();
     let mut rows = Vec::new();
     let played = play(&plan, &mut client, args.pace, |step, outcome| {
         total.add(step, outcome);
-        // writing to a vector cannot fail
-        let _ = writeln!(out.buffer, "{} {}", head(step), came(step, outcome));
+        match (outcome.status, &step.planned) {
+            _ if args.quiet && outcome.differs.is_none() => {}
+            // what was not done is summed up below
+            (None, Planned::Skip(why)) => *skipped.entry(*why).or_insert(0u64) += 1,
+            // writing to a vector cannot fail
+            _ => drop(writeln!(out.buffer, "{} {}", head(step), came(step, outcome))),
+        }
         if args.report.is_some() {
             rows.push(row(step, outcome));
         }
@@ -91,6 +98,9 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     let signatures = client.signatures;
     let finished = client.leave();
     let whole = played.as_ref().copied().unwrap_or_default();
+    for (why, count) in skipped {
+        writeln!(out.buffer, "{count:>6} skipped: {why}")?;
+    }
     total.write(&mut out.buffer, &whole)?;
     if signatures != Signatures::default() {
         writeln!(out.buffer, "{signatures}")?;
@@ -152,15 +162,13 @@ fn planned(planned: &Planned) -> String {
     match planned {
         Planned::Skip(why) => format!("skipped: {why}"),
         Planned::Do(action) => match action {
-            Action::Open { write: true, folder: true } => "open, or make, the folder".to_owned(),
-            Action::Open { write: true, .. } => "open, or make, to write".to_owned(),
-            Action::Open { write: false, .. } => "open to read".to_owned(),
+            Action::Open { disposition, options, .. } => opening(*disposition, *options),
             Action::Read { channel: 0, .. } => "read inline".to_owned(),
             Action::Read { .. } => "read over RDMA".to_owned(),
             Action::Write { channel: 0, .. } => "write inline".to_owned(),
             Action::Write { .. } => "write over RDMA".to_owned(),
             Action::Flush => "flush".to_owned(),
-            Action::List => "list".to_owned(),
+            Action::List { pattern, .. } => format!("list {}", escaped(pattern)),
             Action::Info { info_type, class, .. } => format!("ask for {}", information(*info_type, *class)),
             Action::SetInfo { info_type, class, .. } => format!("set {}", information(*info_type, *class)),
             Action::Control { code, .. } => {
@@ -170,6 +178,22 @@ fn planned(planned: &Planned) -> String {
             Action::Echo => "echo".to_owned(),
         },
     }
+}
+
+/// CreateDisposition, and of CreateOptions what changes something (\[MS-SMB2\] 2.2.13).
+fn opening(disposition: u32, options: u32) -> String {
+    let how = match disposition {
+        0 => "open, and put a new one in its place",
+        1 => "open",
+        2 => "make",
+        3 => "open, or make",
+        4 => "open, and empty",
+        5 => "open, and empty, or make",
+        _ => "open in an unknown way",
+    };
+    let folder = if options & 1 != 0 { ", a folder" } else { "" };
+    let delete = if options & 0x1000 != 0 { ", to be deleted when it is closed" } else { "" };
+    format!("{how}{folder}{delete}")
 }
 
 fn information(info_type: u8, class: u8) -> String {
@@ -230,6 +254,8 @@ struct Total {
     /// ns of the requests that were done both times.
     recorded: i64,
     live: i64,
+    /// The compound of the step before: its messages took their time once.
+    compound: Option<u32>,
     first: Option<String>,
 }
 
@@ -241,7 +267,9 @@ impl Total {
         }
         self.done += 1;
         self.bytes += outcome.bytes;
-        if let Some(latency) = step.recorded.latency() {
+        let again = step.compound.is_some() && step.compound == self.compound;
+        self.compound = step.compound;
+        if let Some(latency) = step.recorded.latency().filter(|_| !again) {
             self.recorded += latency;
             self.live += outcome.latency;
         }
