@@ -5,6 +5,7 @@
 use crate::env::{Env, Layer};
 use crate::finding::{Blame, Certainty, Rule, Site};
 use crate::flow::iwarp::StreamBytes;
+use crate::flow::waits::Cause;
 use crate::memory::{MemoryMap, Right, State, Verdict};
 use crate::op::{At, End, Part, Placement, RdmaOp, Verb};
 use crate::receive::{Receive, Received, Send};
@@ -329,8 +330,10 @@ impl Connection {
         let held = [smbd.link.credits(End::A).known(), smbd.link.credits(End::B).known()];
         self.story.add(send.last.time, Least(held));
         env.sink.credits(self.id, send.last, held);
+        let waited = smbd.link.side(by).stalled_time - stalled;
+        self.waits.add(Cause::Credit, send.last.time.saturating_sub(waited), send.last.time);
         if T::ON {
-            self.tell(held, smbd.link.side(by).stalled_time - stalled, t);
+            self.tell(held, waited, t);
         }
         if let (Some(key), false) = (send.invalidate, carried) {
             // an invalidation on a fragment or an empty message

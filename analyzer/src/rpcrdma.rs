@@ -17,7 +17,7 @@ use crate::op::{At, End, RdmaOp};
 use crate::payload::Payload;
 use crate::receive::Send;
 use crate::report::Sink;
-use crate::smbd::link::{Judge, Milliseconds, Seen};
+use crate::smbd::link::{Judge, Seen};
 use crate::stats::Commands;
 use crate::stream;
 use alloc::boxed::Box;
@@ -763,17 +763,7 @@ impl RpcRdma {
             let mut court = connection.court(env, at);
             court.judge(Rule::RpcError, caller.peer(), Certainty::Certain, format_args!("answered {command} with status {status}"));
         }
-        if let Some((latency, median)) = self.commands.slow(&pending.exchange) {
-            let (took, usual, command) = (Milliseconds(latency), Milliseconds(median), pending.exchange.command);
-            let certainty = Certainty::IfNothingWasMissed;
-            let mut court = connection.court(env, at);
-            court.judge(
-                Rule::RpcSlow,
-                caller.peer(),
-                certainty,
-                format_args!("took {took} for a {command}; half of them took {usual} at most"),
-            );
-        }
+        self.commands.watch(&pending.exchange, caller.peer());
         pending.exchange.close(connection.health.retransmissions);
         self.commands.add(&pending.exchange);
         env.complete(&pending.exchange);

@@ -645,11 +645,12 @@ rules! {
         title: "A request took far longer than others of its kind.",
         says: "No document sets a limit. The comparison is with the median of the same command on the same connection.",
         causes: [
-            "The server's storage was slow: most of the time passed between request and first byte of data or reply",
-            "Waiting for credits (see SMBD-CREDIT-STALL)",
-            "Loss and retransmission in the network within the request's lifetime",
+            "The server or its storage was slow: most of the time passed between request and first byte of data or reply, and nothing below \
+             explains it",
+            "A delay before the capture point that left no trace: a device or queue of the server's host",
         ],
-        cure: "Read where the time went in the exchange's breakdown: credit, server, RDMA or wire.",
+        cure: "Compare with the server's own latencies. Time spent on loss, credits, silence or the way is not counted: that has findings \
+               of its own.",
     }
     Smb2Error "SMB2-ERROR" Note Smb2 "[MS-SMB2] 2.2.1, 2.2.2; [MS-ERREF] 2.3.1" {
         title: "Requests failed with an error status.",
@@ -797,8 +798,12 @@ rules! {
     RpcSlow "RPC-SLOW" Warn RpcRdma "derived from the capture's own latencies" {
         title: "A call took far longer than others of its kind.",
         says: "No document sets a limit. The comparison is with the median of the same procedure on the same connection.",
-        causes: ["The server's storage was slow", "Waiting for credits", "Loss and retransmission within the call's lifetime"],
-        cure: "Read where the time went in the exchange's breakdown.",
+        causes: [
+            "The server or its storage was slow: nothing below explains the time",
+            "A delay before the capture point that left no trace: a device or queue of the server's host",
+        ],
+        cure: "Compare with the server's own latencies. Time spent on loss, credits, silence or the way is not counted: that has findings \
+               of its own.",
     }
     RpcError "RPC-ERROR" Note RpcRdma "RFC 5531 9; RFC 1813 2.6; RFC 8881 15" {
         title: "Calls failed with an RPC or NFS error.",
@@ -917,6 +922,26 @@ rules! {
             "Remote operational error: the responder failed while it carried the request out",
         ],
         cure: "Look at the operation named in the finding: it is the one that earned the NAK.",
+    }
+    RcPKey "RC-P-KEY" Error Transport "IBTA Vol 1 9.6.1.1.3, 10.9.3" {
+        title: "A packet belongs to another partition than its connection.",
+        says: "The partition key of each packet must match that of the queue pair; the membership bit (0x8000) does not count. A receiver \
+               drops what does not match, and its port counts a violation.",
+        causes: ["A subnet manager that changed the partition table while the connection was open", "A broken or hostile sender"],
+        cure: "Compare the partition tables of both ports; on RoCE only the default partition (0xffff) is used.",
+    }
+    RcVersion "RC-VERSION" Error Transport "IBTA Vol 1 9.2.2, 9.6.1.1.1" {
+        title: "A packet has a transport header version that does not exist.",
+        says: "TVer must be 0; a receiver drops the packet.",
+        causes: ["A broken or hostile sender"],
+        cure: "Identify the sender by its address and update it.",
+    }
+    RcOpcode "RC-OPCODE" Error Transport "IBTA Vol 1 9.7.4.1.2, 9.9.3" {
+        title: "The packets of a message do not follow each other as First, Middle, Last.",
+        says: "A First is followed by Middles and a Last of the same operation, with nothing between; a responder answers anything else with \
+               a NAK for an invalid request, and the connection ends.",
+        causes: ["A broken sender, or one that mixes two messages on one queue pair", "Packets missing from the capture unnoticed"],
+        cure: "Update the sender's driver or firmware.",
     }
     RcRnr "RC-RNR" Error Transport "IBTA Vol 1 9.7.5.2" {
         title: "The receiver was not ready: it had no receive buffer posted.",

@@ -841,7 +841,7 @@ impl<S: Sink> Walk<'_, '_, S> {
             }
         }
         pending.exchange.close(self.connection.health.retransmissions);
-        self.slow(&pending.exchange);
+        self.smb2.commands.watch(&pending.exchange, pending.by.peer());
         self.smb2.commands.add(&pending.exchange);
         self.env.complete(&pending.exchange);
     }
@@ -911,12 +911,5 @@ impl<S: Sink> Walk<'_, '_, S> {
             }
             _ => {}
         }
-    }
-
-    fn slow(&mut self, exchange: &Exchange) {
-        let Some((latency, median)) = self.smb2.commands.slow(exchange) else { return };
-        let (took, usual, command) = (Milliseconds(latency), Milliseconds(median), exchange.command);
-        let certainty = Certainty::IfNothingWasMissed;
-        self.judge(Rule::Smb2Slow, self.by, certainty, format_args!("took {took} for a {command}; half of them took {usual} at most"));
     }
 }

@@ -1,7 +1,9 @@
 //! Exchanges counted by command.
 
 use crate::exchange::Exchange;
+use crate::flow::waits::Waits;
 use crate::latency::Latency;
+use crate::op::{At, End};
 use crate::report::Command;
 use alloc::vec::Vec;
 
@@ -9,6 +11,25 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
     rows: Vec<Command>,
+    /// Those that may have been slow: which were is known when the median is.
+    long: Vec<Long>,
+}
+
+/// An exchange that took long.
+#[derive(Clone, Copy, Debug)]
+pub struct Long {
+    /// Name of the command.
+    pub command: &'static str,
+    /// From its request to its reply, in ns.
+    pub latency: i64,
+    /// Who was asked.
+    pub replier: End,
+    /// The last frame of its reply.
+    pub reply: At,
+    /// From the last frame of the request to the first of the reply: times in ns.
+    pub between: (i64, i64),
+    /// How much of that was not RDMA, in ns.
+    pub server: i64,
 }
 
 impl Commands {
@@ -51,15 +72,35 @@ impl Commands {
         &mut self.rows[index]
     }
 
-    /// Latency and median, in ns, of an exchange that took far longer than those before it of the same command.
-    pub fn slow(&self, exchange: &Exchange) -> Option<(i64, i64)> {
-        const TIMES: i64 = 20;
+    /// Remembers an exchange if it took long: whether that was far longer than others is known at the end ([`Commands::slow`]).
+    pub fn watch(&mut self, exchange: &Exchange, replier: End) {
         const LEAST: i64 = 20_000_000;
+        const LONG_MAX: usize = 1024;
+        let Some(latency) = exchange.latency().filter(|l| *l > LEAST && !exchange.pending) else { return };
+        let (Some(first), Some(reply)) = (exchange.reply, exchange.reply_end) else { return };
+        let between = (exchange.request_end.time, first.time);
+        let server = exchange.split().server;
+        let long = Long { command: exchange.command, latency, replier, reply, between, server };
+        if self.long.len() < LONG_MAX {
+            self.long.push(long);
+        } else if let Some(least) = self.long.iter_mut().min_by_key(|long| long.latency).filter(|least| least.latency < latency) {
+            *least = long;
+        }
+    }
+
+    /// Exchanges that took far longer than others of the same command, with the median of these in ns, where most of the time was the
+    /// server's own: not recovery, silence or another wait of `waits`, nor the way there and back.
+    pub fn slow<'s>(&'s self, waits: &'s Waits) -> impl Iterator<Item = (&'s Long, i64)> {
+        const TIMES: i64 = 20;
         const ENOUGH: u64 = 16;
-        let latency = exchange.latency().filter(|l| *l > LEAST && !exchange.pending)?;
-        let row = self.find(exchange.command).filter(|r| r.latency.count() >= ENOUGH)?;
-        let median = row.latency.quantile(500).filter(|m| latency > m.saturating_mul(TIMES))?;
-        Some((latency, median))
+        self.long.iter().filter_map(move |long| {
+            let row = self.find(long.command).filter(|r| r.latency.count() > ENOUGH)?;
+            let median = row.latency.quantile(500).filter(|m| long.latency > m.saturating_mul(TIMES))?;
+            let (from, to) = long.between;
+            let way = waits.shortest_round_trip(long.replier).unwrap_or(0);
+            let own = long.server - waits.between(from, to) - way;
+            (own.saturating_mul(2) >= long.latency).then_some((long, median))
+        })
     }
 
     /// The row of a command.

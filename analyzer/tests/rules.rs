@@ -10,6 +10,7 @@ mod common;
 use build::*;
 use rdmascope_analyzer::report::Report;
 use rdmascope_analyzer::rules::{Rule, Severity};
+use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
 use rdmascope_dissector::wire::iwarp::mpa::{self, Startup, emit_fpdu, emit_fpdu_with_markers};
 use rdmascope_dissector::wire::iwarp::rdmap::{self, Terminate};
 use rdmascope_dissector::wire::smb2::encode;
@@ -314,6 +315,16 @@ fn with_packet(c: &mut Conversation, change: fn(&mut Conversation, Vec<u8>)) {
     change(c, packet);
     c.acknowledge(C, psn, 0x1f);
     c.reply(&header, 0, &[4, 0, 0, 0]);
+}
+
+/// A packet with another BTH and the invariant CRC of it.
+fn with_bth(mut packet: Vec<u8>, change: impl Fn(&mut [u8])) -> Vec<u8> {
+    let (ip, bth) = (14, 14 + 20 + 8);
+    change(&mut packet[bth..]);
+    let end = packet.len() - 4;
+    let icrc = invariant(Cover::Ipv4, &packet[ip..end]).expect("the headers are all there");
+    packet[end..].copy_from_slice(&icrc.to_le_bytes());
+    packet
 }
 
 /// A packet whose invariant CRC is wrong, and what its receiver and sender do about it.
@@ -655,6 +666,9 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RcSpurious, |c| with_packet(c, |c, p| { let psn = c.psn[C] - 1; c.frame(p.clone()); c.acknowledge(C, psn, 0x1f); c.wait(MILLISECOND); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::PeerSilent, |c| with_packet(c, |c, p| (0..5).for_each(|_| { c.frame(p.clone()); c.wait(SECOND); })), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::RcNak, |c| { c.smb(); let psn = c.psn[C]; c.acknowledge(C, psn, 0x61); c.echo(); }, |c| { c.smb(); let psn = c.psn[C]; c.acknowledge(C, psn, 0x60); c.echo(); }),
+    (Rule::RcPKey, |c| with_packet(c, |c, p| { let p = with_bth(p, |bth| bth[2] = 0x7e); c.frame(p); }), |c| with_packet(c, |c, p| { let p = with_bth(p, |bth| bth[2] = 0x7f); c.frame(p); })),
+    (Rule::RcVersion, |c| with_packet(c, |c, p| { let p = with_bth(p, |bth| bth[1] |= 1); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
+    (Rule::RcOpcode, |c| with_packet(c, |c, p| { let p = with_bth(p, |bth| bth[0] = 1); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::RcRnr, |c| with_packet(c, |c, p| { c.frame(p.clone()); not_ready(c, C); c.frame(p); }), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::RcIcrc, |c| with_packet(c, damaged_then_good), |c| with_packet(c, |c, p| c.frame(p))),
     (Rule::RcCnp, |c| { c.smb(); c.roce(S, 0x81, 0, &[0; 16], &[]); }, |c| c.smb()),

@@ -11,6 +11,8 @@ const REMEMBERED: usize = 16;
 const SAME_DATAGRAM: u32 = 10_000;
 /// The same, where datagrams have no identification.
 const SAME_CONTENTS: u32 = 20;
+/// The same, where nothing was asked for again: no timeout of a sender is so short.
+const SAME_CONTENTS_CALM: u32 = 500;
 
 /// The last packets of one direction.
 #[derive(Clone, Copy, Debug)]
@@ -48,9 +50,13 @@ impl Copies {
         self.next = if usize::from(self.next) == 2 * REMEMBERED - 1 { REMEMBERED as u8 } else { self.next + 1 };
     }
 
-    /// Whether a packet is the copy of one of the last.
-    pub fn has(&self, at: At, number: u32, mark: u32) -> bool {
-        let within = if mark >> 16 == 0 { SAME_CONTENTS } else { SAME_DATAGRAM };
+    /// Whether a packet is the copy of one of the last. `calm`: nobody asked for it again, and it is sent again after a timeout only.
+    pub fn has(&self, at: At, number: u32, mark: u32, calm: bool) -> bool {
+        let within = match (mark >> 16, calm) {
+            (0, false) => SAME_CONTENTS,
+            (0, true) => SAME_CONTENTS_CALM,
+            _ => SAME_DATAGRAM,
+        };
         let known = &self.last[..usize::from(self.next).min(REMEMBERED)];
         known.iter().any(|seen| (seen.number, seen.mark) == (number, mark) && micros(at).wrapping_sub(seen.time) <= within)
     }
@@ -71,20 +77,24 @@ mod tests {
     #[test]
     fn a_copy_is_the_same_datagram_soon_after() {
         let mut copies = Copies::default();
-        assert!(!copies.has(at(0), 0, 0), "nothing was seen");
+        assert!(!copies.has(at(0), 0, 0, false), "nothing was seen");
         copies.add(at(1_000), 7, mark(500, 9));
-        assert!(copies.has(at(2_000_000), 7, mark(500, 9)));
-        assert!(!copies.has(at(2_000_000), 7, mark(501, 9)), "sent again");
-        assert!(!copies.has(at(2_000_000), 7, mark(500, 8)), "other contents");
-        assert!(!copies.has(at(20_000_000), 7, mark(500, 9)), "too late");
+        assert!(copies.has(at(2_000_000), 7, mark(500, 9), false));
+        assert!(!copies.has(at(2_000_000), 7, mark(501, 9), false), "sent again");
+        assert!(!copies.has(at(2_000_000), 7, mark(500, 8), false), "other contents");
+        assert!(!copies.has(at(20_000_000), 7, mark(500, 9), false), "too late");
         copies.add(at(1_000), 8, mark(0, 9));
         assert!(
-            copies.has(at(5_000), 8, mark(0, 9)) && !copies.has(at(50_000), 8, mark(0, 9)),
+            copies.has(at(5_000), 8, mark(0, 9), false) && !copies.has(at(50_000), 8, mark(0, 9), false),
             "without an identification only time tells"
+        );
+        assert!(
+            copies.has(at(50_000), 8, mark(0, 9), true) && !copies.has(at(900_000), 8, mark(0, 9), true),
+            "and whether it was asked for"
         );
         for n in 100..116 {
             copies.add(at(2_000), n, mark(500, 9));
         }
-        assert!(!copies.has(at(3_000), 7, mark(500, 9)), "forgotten");
+        assert!(!copies.has(at(3_000), 7, mark(500, 9), false), "forgotten");
     }
 }

@@ -76,8 +76,29 @@ pub enum IbFact {
         /// When it began.
         since: At,
     },
+    /// The shortest way from the capture point to this end and back so far, in ns.
+    RoundTrip(i64),
     /// Nothing came back for long, while the same packets went out again.
     Silent(Unanswered),
+    /// A transport header version that does not exist.
+    Version(u8),
+    /// Another partition key than the connection's.
+    Partition {
+        /// That of the first packet.
+        expected: u16,
+        /// That of this one.
+        got: u16,
+    },
+    /// A packet that does not go on as the one before it asks for: the middle or end of a message that did not begin, or the beginning of
+    /// one inside another.
+    OutOfOrder {
+        /// What it is.
+        verb: Verb,
+        /// Which part.
+        part: Part,
+        /// Whether a message was open before it.
+        open: bool,
+    },
     /// Responses to Reads that the requester had, and the capture has not.
     ResponsesMissed(u32),
     /// A stretch of packets will not come any more.
@@ -123,11 +144,15 @@ pub struct IbFlow {
     copies: [Copies; 2],
     /// Path MTU in bytes: told by CM, or learnt from packets that must be full.
     mtu: Option<u32>,
+    /// P_Key of the first packet.
+    partition: Option<u16>,
     /// By sender: packets whose invariant CRC is right.
     icrc_good: [u32; 2],
     /// By sender: packets whose invariant CRC is wrong, and that the receiver took all the same.
     taken_bad: [u32; 2],
     stories: [Option<Box<Story>>; 2],
+    /// By end: the shortest time from a request to its acknowledgment, in ns.
+    round_trip: [Option<i64>; 2],
 }
 
 /// What one end requested.
@@ -153,6 +178,8 @@ struct Sender {
     acked: Option<u32>,
     /// PSN behind the last packet, in the order of the capture.
     cursor: u32,
+    /// Nothing of it was missed since its first packet.
+    is_whole: bool,
     /// The recovery that is under way.
     recovery: Option<Box<Recovery>>,
     /// Packets that were missing and came with a round: the PSN, and when it was missed.
@@ -222,6 +249,7 @@ impl IbFlow {
     /// What the CM handshake said of a direction: the PSN its first request will have.
     pub fn starts_at(&mut self, by: End, psn: u32) {
         self.senders[by.index()].next = Some(psn & psn::MASK);
+        self.senders[by.index()].is_whole = true;
     }
 
     /// What the CM handshake said of the path: its MTU in bytes.
@@ -255,6 +283,9 @@ impl IbFlow {
         if !self.senders[0].held.is_empty() || !self.senders[1].held.is_empty() {
             self.expire(at, t, sink);
         }
+        if packet.bth.tver() != 0 || self.partition != Some(packet.bth.p_key) {
+            self.unusual_header(at, by, packet, sink);
+        }
         match packet.icrc {
             Check::Good => self.icrc_good[by.index()] = self.icrc_good[by.index()].saturating_add(1),
             Check::Bad if self.is_dropped(by) => return self.damaged(at, by, packet, row, t, sink),
@@ -262,8 +293,9 @@ impl IbFlow {
         }
         match row.verb {
             bth::Verb::Acknowledge | bth::Verb::AtomicAck => {
-                // a copy of it says nothing new, and is no second NAK
-                if self.copies[by.index()].has(at, packet.bth.psn, mark_of(packet)) {
+                // a copy of one is no second NAK
+                let is_nak = !matches!(packet.ext.syndrome(), Some(Syndrome::Ack { .. }) | None);
+                if is_nak && self.copies[by.index()].has(at, packet.bth.psn, mark_of(packet), true) {
                     return sink.fact(at, by, IbFact::Duplicate);
                 }
                 self.acknowledge(at, by, packet, t, sink);
@@ -273,6 +305,24 @@ impl IbFlow {
             _ => self.request(at, by, packet, row, t, sink),
         }
         self.copies[by.index()].add(at, packet.bth.psn, mark_of(packet));
+    }
+
+    /// A version that does not exist, or another partition than before (IBA 9.6.1.1, 10.9.3). Damaged packets say nothing.
+    #[cold]
+    fn unusual_header<S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, sink: &mut S) {
+        /// The bit that tells full members of a partition from limited ones.
+        const FULL: u16 = 0x8000;
+        if packet.icrc == Check::Bad {
+            return;
+        }
+        if packet.bth.tver() != 0 {
+            return sink.fact(at, by, IbFact::Version(packet.bth.tver()));
+        }
+        let got = packet.bth.p_key;
+        let expected = *self.partition.get_or_insert(got);
+        if (got ^ expected) & !FULL != 0 {
+            sink.fact(at, by, IbFact::Partition { expected, got });
+        }
     }
 
     /// Whether a packet of `by` with a wrong invariant CRC is one that its receiver drops. Where none of them is right, the capture sees
@@ -421,6 +471,7 @@ impl IbFlow {
             sender.held.clear();
             sender.held_bytes = 0;
             sender.open = None;
+            sender.is_whole = false;
             sender.next = Some(number);
             sender.acked = None;
             sender.recovery = None;
@@ -439,13 +490,14 @@ impl IbFlow {
             let gap = Gap { at, by, count: ahead as u32, receiver_had_them: false };
             sink.fact(at, by, IbFact::Gap(gap));
             sender.open = None;
+            sender.is_whole = false;
             sender.next = Some(number);
             self.take(&request, t, sink);
             let sender = &mut self.senders[by.index()];
             sender.cursor = sender.next.unwrap_or(number);
             return;
         }
-        let copy = self.copies[by.index()].has(at, number, mark_of(packet));
+        let copy = self.copies[by.index()].has(at, number, mark_of(packet), false);
         self.hold(&request, ahead as u32, copy, t, sink);
         if T::ON {
             sink.show(verb_of(row), part_of(row), packet.payload, t);
@@ -458,7 +510,7 @@ impl IbFlow {
         let (at, by, number) = (request.at, request.by, request.psn);
         // the receiver threw the first copy away, behind what was missing: this is the one that it takes
         let is_again = self.senders[by.index()].held.front().is_some_and(|h| h.psn == number && !h.is_damaged);
-        if is_again && self.copies[by.index()].has(at, number, mark) {
+        if is_again && self.copies[by.index()].has(at, number, mark, false) {
             return sink.fact(at, by, IbFact::Duplicate);
         }
         if is_again {
@@ -489,7 +541,8 @@ impl IbFlow {
         let next = sender.next.unwrap_or(number);
         let close = at.time.saturating_sub(sender.last.time) <= COPY_TIME_MAX;
         let copy = psn::ahead(number, next) == -1 && sender.recovery.is_none() && close;
-        let copy = copy || self.copies[by.index()].has(at, number, mark);
+        let calm = sender.recovery.as_ref().is_none_or(|r| !r.is_under_way());
+        let copy = copy || self.copies[by.index()].has(at, number, mark, calm);
         sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
         if T::ON {
             sink.show(verb_of(row), part_of(row), request.payload, t);
@@ -630,6 +683,7 @@ impl IbFlow {
             }
             sink.fact(at, by, IbFact::Gap(Gap { at: first.at, by, count: missing as u32, receiver_had_them }));
             sender.next = Some(first.psn);
+            sender.is_whole = false;
             let goes_on = sender.open == Some(Verb::Write) && verb_of(first.row) == Verb::Write && !part_of(first.row).begins();
             let hole = u64::from(mtu.unwrap_or(0)) * missing as u64;
             let inside = sender.whole.is_some_and(|whole| u64::from(sender.offset) + hole < u64::from(whole));
@@ -701,6 +755,10 @@ impl IbFlow {
         let part = part_of(request.row);
         sender.slack = 0;
         sender.last = request.at;
+        if sender.is_whole && part.begins() == sender.open.is_some() {
+            let open = sender.open.is_some();
+            sink.fact(request.at, request.by, IbFact::OutOfOrder { verb, part, open });
+        }
         if part.begins() {
             sender.offset = 0;
             sender.open = Some(verb);
@@ -744,6 +802,7 @@ impl IbFlow {
                     let most = reth.dma_length.div_ceil(256).max(1);
                     if mtu.is_none() {
                         sender.slack = most - 1;
+                        sender.is_whole &= most == 1;
                     }
                     if sender.reads.len() >= READS_MAX {
                         sender.reads.pop_front();
@@ -768,6 +827,7 @@ impl IbFlow {
                 None => {
                     // its length was cut off: how many numbers its responses take is not known
                     sender.slack = READ_UNKNOWN;
+                    sender.is_whole = false;
                     Placement::Unknown
                 }
             },
@@ -840,6 +900,14 @@ impl IbFlow {
         }
         let sender = &mut self.senders[requester.index()];
         let ahead = psn::ahead(number, next);
+        if ahead == -1 && sender.recovery.is_none() {
+            let took = at.time.saturating_sub(sender.last.time);
+            let known = &mut self.round_trip[requester.peer().index()];
+            if took >= 0 && known.is_none_or(|known| took < known) {
+                *known = Some(took);
+                sink.fact(at, requester.peer(), IbFact::RoundTrip(took));
+            }
+        }
         if !(0..=JUMP_MAX).contains(&ahead) {
             return;
         }
@@ -883,9 +951,10 @@ impl IbFlow {
             let ahead = psn::ahead(number, r.first);
             ahead >= 0 && (ahead as u32) < r.span
         });
+        let read_again = found.is_some_and(|index| sender.reads[index].is_again) || sender.recovery.is_some();
         let Some(index) = found else {
             if sender.reads_done.is_some_and(|done| (-JUMP_MAX..0).contains(&psn::ahead(number, done))) {
-                let copy = copies.has(at, number, mark_of(packet));
+                let copy = copies.has(at, number, mark_of(packet), !read_again);
                 sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
                 if !copy {
                     story.get_or_insert_default().repeated.add(at, 1);
@@ -903,7 +972,7 @@ impl IbFlow {
         let ahead = psn::ahead(number, read.next);
         if ahead < 0 {
             let Some(place) = read.missing.iter().position(|psn| *psn == number) else {
-                let copy = copies.has(at, number, mark_of(packet));
+                let copy = copies.has(at, number, mark_of(packet), !read_again);
                 sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
                 if !copy {
                     story.get_or_insert_default().repeated.add(at, 1);

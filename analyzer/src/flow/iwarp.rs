@@ -359,7 +359,7 @@ impl TcpFlow {
             }
             self.framers[by.index()].vouch(segment.payload, segment.checked);
             let mark = mark(segment.ip_id, segment.checksum);
-            let copy = seq != self.streams[by.index()].next_seq() && self.copies[by.index()].has(at, seq, mark);
+            let copy = seq != self.streams[by.index()].next_seq() && self.copies[by.index()].has(at, seq, mark, false);
             let (stream, mut follow) = self.parts(at, by, segment.payload, options, t, out);
             follow.said.copy = copy;
             stream.data(at, seq, segment.payload, segment.payload_length, limit, &mut |e| follow.event(e));

@@ -158,6 +158,8 @@ pub enum Over {
         /// When it came.
         until: At,
     },
+    /// Nothing: the shortest way to the receiver and back so far, in ns.
+    RoundTrip(i64),
     /// Waiting for a delayed acknowledgment.
     Nagle {
         /// When the data before it went out.
@@ -189,6 +191,8 @@ pub struct Repair {
     since_data: bool,
     clock: Option<Clock>,
     held_up_until: i64,
+    /// The shortest time from data to its acknowledgment, in ns.
+    round_trip: Option<i64>,
 }
 
 /// Whether `a` is behind `b` on the circle of sequence numbers.
@@ -307,6 +311,13 @@ impl Repair {
         if self.acked.is_none_or(|acked| before(acked, ack)) {
             self.acked = Some(ack);
             self.hole = None;
+        }
+        if let Some((newest, _)) = self.newest.filter(|(_, end)| *end == ack && self.since_data && self.again.is_empty()) {
+            let took = at.time.saturating_sub(newest.time);
+            if took >= 0 && self.round_trip.is_none_or(|known| took < known) {
+                self.round_trip = Some(took);
+                tell(Over::RoundTrip(took));
+            }
         }
         self.delayed_acknowledgment(at, ack, timestamp, has_data);
         if !sacks.is_empty() {
@@ -442,7 +453,11 @@ mod tests {
         fn ack(&mut self, ms: i64, ack: u32, sacks: &[(u32, u32)], echo: u32) -> &mut Self {
             let said = Acknowledged { at: self.at(ms), ack, sacks, timestamp: None, echo: Some(echo), has_data: false };
             let over = &mut self.over;
-            self.repair.acknowledged(&said, &mut self.story, &mut |o| over.push(o));
+            self.repair.acknowledged(&said, &mut self.story, &mut |o| {
+                if !matches!(o, Over::RoundTrip(_)) {
+                    over.push(o);
+                }
+            });
             self
         }
 

@@ -48,6 +48,7 @@ pub(super) struct Request {
     early: Vec<(u64, End)>,
     server_comm_id: Option<u32>,
     answered: bool,
+    rejected: bool,
 }
 
 impl Request {
@@ -99,6 +100,7 @@ impl Requests {
             early: Vec::new(),
             server_comm_id: None,
             answered: false,
+            rejected: false,
         });
         oldest
     }
@@ -133,6 +135,10 @@ impl Requests {
             .rev()
             .find(|r| (r.client == dst && r.comm_id == head.remote_comm_id) || (r.client == src && r.comm_id == head.local_comm_id))?;
         request.answered = true;
+        if core::mem::replace(&mut request.rejected, true) {
+            // a copy of it, or sent again
+            return None;
+        }
         Some(Rejected { port: request.port, by_server: request.client == dst, slot: request.slot })
     }
 

@@ -54,6 +54,21 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             IbFact::Damaged => self.env.is_damaged = true,
             IbFact::Recovering { since } => self.connection.waits.recovering(by, since),
             IbFact::Recovered { since } => self.connection.waits.recovered(by, since, at),
+            IbFact::Version(version) => {
+                let blame = self.connection.court(self.env, at).blame(by);
+                self.wire(at, Rule::RcVersion, blame, sure, format_args!("sent transport header version {version}; there is only 0"));
+            }
+            IbFact::Partition { expected, got } => {
+                let blame = self.connection.court(self.env, at).blame(by);
+                let text = format_args!("sent P_Key {got:#06x} on a connection in partition {expected:#06x}");
+                self.wire(at, Rule::RcPKey, blame, Certainty::IfNothingWasMissed, text);
+            }
+            IbFact::OutOfOrder { verb, part, open } => {
+                let blame = self.connection.court(self.env, at).blame(by);
+                let state = if open { "inside another message" } else { "of a message that had not begun" };
+                self.wire(at, Rule::RcOpcode, blame, Certainty::IfNothingWasMissed, format_args!("sent a {verb:?} {part:?} {state}"));
+            }
+            IbFact::RoundTrip(took) => self.connection.waits.round_trip(by, took),
             IbFact::Silent(found) => self.connection.waits.add(Cause::Silence, found.from.time, found.to.time),
             IbFact::ResponsesMissed(count) => {
                 self.connection.missed = true;

@@ -117,6 +117,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
             }
             FlowFact::Over(Over::Recovery { since, until }) => self.connection.waits.add(Cause::Recovery, since.time, until.time),
             FlowFact::Over(Over::Nagle { since, until }) => self.connection.waits.add(Cause::Nagle, since.time, until.time),
+            FlowFact::Over(Over::RoundTrip(took)) => self.connection.waits.round_trip(by.peer(), took),
             FlowFact::Over(Over::HeldUp { since, until }) => self.connection.waits.add(Cause::HeldUp, since.time, until.time),
             FlowFact::Over(Over::Silence(found)) => self.connection.waits.add(Cause::Silence, found.from.time, found.to.time),
             FlowFact::RoundTrip(took) => self.connection.waits.round_trip(by, took),

@@ -7,6 +7,7 @@ use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::flow::story::{Story, Tally};
 use crate::op::{At, End};
 use crate::smbd::link::Milliseconds;
+use crate::stats::Long;
 use alloc::string::String;
 use core::fmt::{self, Write};
 
@@ -114,6 +115,7 @@ impl<'c> Both<'c> {
 pub fn told(connection: &Connection, flow: &Told<'_>, tell: &mut impl FnMut(Finding)) {
     let rules = if flow.is_tcp { &TCP } else { &RC };
     let stories = || End::BOTH.into_iter().filter_map(|by| Some((by, flow.stories[by.index()]?)));
+    slow(connection, tell);
     lost(connection, stories(), rules, tell);
     overtaken(connection, stories(), rules, tell);
     needless(connection, stories(), rules, tell);
@@ -122,6 +124,32 @@ pub fn told(connection: &Connection, flow: &Told<'_>, tell: &mut impl FnMut(Find
         silent(connection, by, story, rules, tell);
         nagle(connection, by, story, tell);
         held_up(connection, by, story, tell);
+    }
+}
+
+/// Tells which requests the server itself was slow to answer: those that nothing below held up.
+fn slow(connection: &Connection, tell: &mut impl FnMut(Finding)) {
+    let smb2 = connection.smb2.as_deref().map(|smb2| (Rule::Smb2Slow, &smb2.commands));
+    let rpc = connection.rpc.as_deref().map(|rpc| (Rule::RpcSlow, &rpc.commands));
+    for (rule, commands) in smb2.into_iter().chain(rpc) {
+        for replier in End::BOTH {
+            let (mut tally, mut longest) = (Tally::default(), None::<(&Long, i64)>);
+            for (long, median) in commands.slow(&connection.waits).filter(|(long, _)| long.replier == replier) {
+                tally.add(long.reply, 1);
+                if longest.is_none_or(|(known, _)| known.latency < long.latency) {
+                    longest = Some((long, median));
+                }
+            }
+            let Some((long, median)) = longest else { continue };
+            let (took, usual, command) = (Milliseconds(long.latency), Milliseconds(median), long.command);
+            let mut told = Both::new(connection);
+            if tally.count == 1 {
+                told.say(&tally, format_args!("took {took} for a {command}; the median is {usual}"));
+            } else {
+                told.say(&tally, format_args!("took up to {took} for a {command}; the median is {usual}"));
+            }
+            told.finish(rule, blame(connection, replier), Certainty::IfNothingWasMissed, tell);
+        }
     }
 }
 

@@ -1,0 +1,243 @@
+//! Loss, damage, reordering, silence and copies: what is said of each, and what is not. One event is one finding.
+
+#[path = "common/build.rs"]
+mod build;
+mod common;
+
+use build::*;
+use common::{Frame, analyze_frames, ids};
+use rdmascope_analyzer::finding::{Blame, Finding, Severity};
+use rdmascope_analyzer::pipeline::Pipeline;
+use rdmascope_analyzer::report::Report;
+use rdmascope_dissector::trace::Tree;
+
+fn report(c: &Conversation) -> Report {
+    analyze_frames(&c.frames).0
+}
+
+fn finding<'r>(report: &'r Report, id: &str) -> &'r Finding {
+    report.findings.iter().find(|f| f.rule.id() == id).unwrap_or_else(|| panic!("{id} of {:?}", ids(report)))
+}
+
+/// Nobody at either end is said to have done anything wrong.
+fn blames_nobody(report: &Report) {
+    let blamed: Vec<_> = report
+        .findings
+        .iter()
+        .filter(|f| matches!(f.by, Blame::Client | Blame::Server) && f.severity > Severity::Note)
+        .map(|f| (f.rule.id(), f.text.clone()))
+        .collect();
+    assert_eq!(blamed, []);
+}
+
+/// Requests of the client that are not answered yet: their packets, taken off the conversation, and the PSN of the first.
+fn requests(c: &mut Conversation, count: usize) -> (Vec<Vec<u8>>, u32, Vec<rdmascope_dissector::wire::smb2::header::Header>) {
+    let psn = c.psn[C];
+    let mut packets = Vec::new();
+    let headers = (0..count)
+        .map(|_| {
+            let header = c.echo_request();
+            c.frames.pop();
+            packets.push(c.frames.pop().expect("a request").bytes);
+            header
+        })
+        .collect();
+    (packets, psn, headers)
+}
+
+fn answers(c: &mut Conversation, headers: &[rdmascope_dissector::wire::smb2::header::Header]) {
+    headers.iter().for_each(|h| c.reply(h, 0, &[4, 0, 0, 0]));
+}
+
+#[test]
+fn a_lost_packet_its_nak_and_what_goes_out_again_are_one_finding() {
+    let mut c = Conversation::default();
+    c.smb();
+    let (packets, psn, headers) = requests(&mut c, 5);
+    for packet in [&packets[0], &packets[2], &packets[3], &packets[4]] {
+        c.frame(packet.clone());
+    }
+    c.acknowledge(C, psn + 1, 0x60);
+    c.wait(MILLISECOND);
+    packets[1..].iter().for_each(|p| c.frame(p.clone()));
+    c.acknowledge(C, psn + 4, 0x1f);
+    answers(&mut c, &headers);
+    c.echo();
+    let report = report(&c);
+    let lost = finding(&report, "RC-RETRANSMIT");
+    assert_eq!((lost.count, lost.by, lost.severity), (1, Blame::Network, Severity::Warn), "{}", lost.text);
+    assert!(
+        lost.text.starts_with("1 packet from the client to the server was lost before the capture point, 4 packets sent again"),
+        "{}",
+        lost.text
+    );
+    for id in ["RC-NAK", "RC-GAP", "CAPTURE-LOSS", "RC-REORDER", "SMB2-SLOW"] {
+        assert!(!ids(&report).iter().any(|(said, _)| *said == id), "{id}: {:?}", ids(&report));
+    }
+    blames_nobody(&report);
+    assert_eq!(report.connections[0].health.naks, 1, "it is counted all the same");
+}
+
+#[test]
+fn what_was_seen_and_asked_for_again_was_lost_behind_the_capture() {
+    let mut c = Conversation::default();
+    c.smb();
+    let (packets, psn, headers) = requests(&mut c, 3);
+    packets.iter().for_each(|p| c.frame(p.clone()));
+    c.acknowledge(C, psn + 1, 0x60);
+    c.wait(MILLISECOND);
+    packets[1..].iter().for_each(|p| c.frame(p.clone()));
+    c.acknowledge(C, psn + 2, 0x1f);
+    answers(&mut c, &headers);
+    let report = report(&c);
+    let lost = finding(&report, "RC-RETRANSMIT");
+    assert!(lost.text.contains("lost behind the capture point, 2 packets sent again"), "{}", lost.text);
+    blames_nobody(&report);
+}
+
+#[test]
+fn a_packet_that_comes_late_by_itself_was_overtaken_whatever_the_receiver_made_of_it() {
+    for delay in [50_000, 4 * MILLISECOND, 300 * MILLISECOND] {
+        for asked in [false, true] {
+            let mut c = Conversation::default();
+            c.smb();
+            let (packets, psn, headers) = requests(&mut c, 4);
+            c.frame(packets[0].clone());
+            c.frame(packets[2].clone());
+            c.wait(delay);
+            c.frame(packets[1].clone());
+            c.frame(packets[3].clone());
+            if asked {
+                c.acknowledge(C, psn + 1, 0x60);
+                c.wait(MILLISECOND);
+                packets[1..].iter().for_each(|p| c.frame(p.clone()));
+            }
+            c.acknowledge(C, psn + 3, 0x1f);
+            answers(&mut c, &headers);
+            c.echo();
+            let report = report(&c);
+            let late = finding(&report, "RC-REORDER");
+            assert_eq!(late.count, 1, "{}", late.text);
+            assert!(!ids(&report).iter().any(|(id, _)| *id == "RC-RETRANSMIT" && !asked), "{delay} {asked}: {:?}", ids(&report));
+            blames_nobody(&report);
+        }
+    }
+}
+
+#[test]
+fn what_was_damaged_is_not_followed_and_its_good_copy_is() {
+    let mut c = Conversation::default();
+    c.smb();
+    let (packets, psn, headers) = requests(&mut c, 2);
+    let mut bad = packets[0].clone();
+    // a bit of the SMB Direct header: its flags
+    bad[14 + 20 + 8 + 12 + 4] ^= 0x40;
+    c.frame(bad);
+    c.frame(packets[1].clone());
+    c.acknowledge(C, psn, 0x60);
+    c.wait(MILLISECOND);
+    packets.iter().for_each(|p| c.frame(p.clone()));
+    c.acknowledge(C, psn + 1, 0x1f);
+    answers(&mut c, &headers);
+    let report = report(&c);
+    assert!(finding(&report, "RC-ICRC").text.contains("from the client to the server was damaged before the capture point"));
+    assert!(!ids(&report).iter().any(|(id, _)| id.starts_with("SMBD-")), "{:?}", ids(&report));
+    blames_nobody(&report);
+}
+
+#[test]
+fn packets_whose_crc_is_never_finished_are_followed() {
+    let mut c = Conversation::default();
+    c.smb();
+    c.echo();
+    for frame in &mut c.frames {
+        let end = frame.bytes.len();
+        if frame.bytes[14 + 9] == 17 {
+            frame.bytes[end - 4..].fill(0);
+        }
+    }
+    let report = report(&c);
+    assert!(report.connections[0].commands.iter().any(|row| row.name == "ECHO"), "{:?}", ids(&report));
+    blames_nobody(&report);
+}
+
+#[test]
+fn every_frame_twice_is_a_mirror_and_no_loss() {
+    for distance in [1_000, 50_000] {
+        let mut c = Conversation::default();
+        c.smb();
+        (0..10).for_each(|_| c.echo());
+        c.rdma_read(7);
+        let mut twice: Vec<Frame> = Vec::new();
+        for frame in &c.frames {
+            let mut copy = frame.clone();
+            copy.meta.time_ns += distance;
+            twice.extend([frame.clone(), copy]);
+        }
+        twice.sort_by_key(|f| f.meta.time_ns);
+        twice.iter_mut().enumerate().for_each(|(n, f)| f.meta.number = n as u64 + 1);
+        let report = analyze_frames(&twice).0;
+        for id in ["RC-RETRANSMIT", "RC-SPURIOUS", "RC-REORDER", "RC-NAK", "PEER-SILENT"] {
+            assert!(!ids(&report).iter().any(|(said, _)| *said == id), "{distance} {id}: {:?}", ids(&report));
+        }
+        blames_nobody(&report);
+    }
+}
+
+#[test]
+fn a_message_that_a_late_packet_completes_is_shown_in_the_frame_that_completes_it() {
+    let mut c = Conversation::default();
+    c.smb();
+    let psn = c.psn[C];
+    c.smb2_write_inline(3000, 1000);
+    // the second packet of the client comes last
+    let place =
+        c.frames.iter().rposition(|f| f.bytes[14 + 20 + 8] <= 4 && f.bytes[14 + 20 + 8 + 11] == (psn + 1) as u8).expect("a fragment");
+    let late = c.frames.remove(place);
+    let end = c.frames.iter().position(|f| f.bytes[14 + 15] == 2 && f.meta.number > late.meta.number && f.bytes[14 + 20 + 8] <= 4);
+    let end = end.unwrap_or(c.frames.len());
+    c.frames.retain(|f| f.bytes[14 + 20 + 8] != ACK || f.meta.number < late.meta.number);
+    let at = end.min(c.frames.len());
+    c.frames.insert(at, late);
+    let mut last = c.frames[0].meta.time_ns;
+    for (n, frame) in c.frames.iter_mut().enumerate() {
+        frame.meta.number = n as u64 + 1;
+        last = last.max(frame.meta.time_ns) + 1;
+        frame.meta.time_ns = last;
+    }
+    let mut pipeline = Pipeline::default();
+    let (mut tree, mut shown) = (Tree::new(), Vec::new());
+    for frame in &c.frames {
+        tree.begin(&frame.bytes);
+        pipeline.frame(&frame.meta, &frame.bytes, &mut tree);
+        if tree.all("smb2.write_length").next().is_some() {
+            shown.push(frame.meta.number);
+        }
+    }
+    assert!(!shown.is_empty(), "the WRITE stands in a frame");
+    let (seen, unseen) = (pipeline.finish().0, report(&c));
+    assert_eq!(seen.findings.ranked(), unseen.findings.ranked(), "observing changes nothing");
+}
+
+#[test]
+fn a_request_that_waited_for_recovery_is_not_the_servers_to_explain() {
+    let slow = |lost: bool| {
+        let mut c = Conversation::default();
+        c.smb();
+        (0..30).for_each(|_| c.echo());
+        let (packets, psn, headers) = requests(&mut c, 1);
+        c.frame(packets[0].clone());
+        if lost {
+            c.wait(SECOND);
+            c.frame(packets[0].clone());
+        }
+        c.acknowledge(C, psn, 0x1f);
+        if !lost {
+            c.wait(SECOND);
+        }
+        answers(&mut c, &headers);
+        ids(&report(&c)).iter().any(|(id, _)| *id == "SMB2-SLOW")
+    };
+    assert!(slow(false), "the server acknowledged it and took its time");
+    assert!(!slow(true), "the packet was lost");
+}
