@@ -39,7 +39,6 @@ fields! {
         EXCHANGE_TIME: RelTime = "rdmascope.exchange.time", "Time from request to reply";
         EXCHANGE_COMMAND: Str = "rdmascope.exchange.command", "Command of the exchange";
         EXCHANGE_FILE: Str = "rdmascope.exchange.file", "File of the exchange";
-        EXCHANGE_STATUS: U32 = "rdmascope.exchange.status", "Status of the exchange", hex;
         RETRANSMISSION: None = "rdmascope.retransmission", "Sent before";
         HELD: None = "rdmascope.early", "Packets before this one are missing";
         DAMAGED: None = "rdmascope.damaged", "Damaged: its receiver dropped it";
@@ -748,9 +747,6 @@ pub fn tell_frame<S, T: Trace>(env: &Env<S>, tunnel: Option<&Tunnel>, t: &mut T)
                 t.field(f::EXCHANGE_COMMAND, at, 0, Value::Text(format_args!("{}", answer.command)));
                 if let Some(file) = &answer.file {
                     t.field(f::EXCHANGE_FILE, at, 0, Value::Text(format_args!("{file}")));
-                }
-                if let Some(status) = answer.status {
-                    t.field(f::EXCHANGE_STATUS, at, 0, Value::U(status.into()));
                 }
             }
         }

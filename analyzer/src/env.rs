@@ -133,8 +133,6 @@ pub struct Answer {
     pub command: &'static str,
     /// File name or path, unescaped, as far as it is known.
     pub file: Option<alloc::sync::Arc<str>>,
-    /// NTSTATUS, or the NFS status.
-    pub status: Option<u32>,
 }
 
 /// Shared by all connections of an analysis.
@@ -154,7 +152,7 @@ pub struct Env<S> {
     pub moved_of_frame: u64,
     /// The frame of the request that this frame answers, and how long the answer took, in ns.
     pub answered_in_frame: Option<(u64, i64)>,
-    /// What was asked for in that request, of which file, and what came of it.
+    /// What was asked for in that request, and of which file.
     pub answer_of_frame: Option<Answer>,
     /// Rules broken in this frame: kept only for an observer.
     pub broken_in_frame: Vec<Broken>,
@@ -260,7 +258,7 @@ impl<S: Sink> Env<S> {
         self.exchange_of_frame = exchange.id;
         self.moved_of_frame = exchange.rdma_bytes();
         self.answered_in_frame = Some((exchange.request.frame, at.time.saturating_sub(exchange.request.time)));
-        self.answer_of_frame = Some(Answer { command: exchange.command, file: exchange.file.clone(), status: exchange.status });
+        self.answer_of_frame = Some(Answer { command: exchange.command, file: exchange.file.clone() });
     }
 
     /// The number for a new exchange.

@@ -14,6 +14,7 @@ use super::theme::{self, Depth, Theme};
 use super::{credits, findings, frames, io, memory, order, overview, prompt, sequence, statistics, time};
 use ratatui::crossterm::event::{KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Rect;
+use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::op::End;
 use rdmascope_analyzer::report::Connection;
@@ -28,6 +29,10 @@ use std::sync::Arc;
 pub(crate) const SMALLEST: (u16, u16) = (60, 18);
 /// Lines of frames kept at most; more than any screen shows.
 const TEXTS_MAX: usize = 4_000;
+/// Frames of a request that are shown to explain its time.
+const WHY_MAX: usize = 5_000;
+/// Slowest requests that pass a filter.
+const SLOWEST_MAX: usize = 20;
 /// Frames looked at in one step while narrowing to a connection.
 pub(crate) const SCAN_STEP: usize = 150_000;
 
@@ -101,7 +106,7 @@ pub(crate) enum Msg {
     Ordered {
         table: View,
         generation: u64,
-        upto: usize,
+        version: usize,
         rows: Vec<order::Row>,
     },
     /// Keys of so many frames were read.
@@ -155,6 +160,10 @@ pub(crate) enum Effect {
         generation: u64,
         by: usize,
         followed: Option<Vec<u32>>,
+        /// Only what has one of these frames (places, ascending), where there is a filter.
+        passing: Option<Vec<u32>>,
+        /// Of what is there: to be told with the answer.
+        version: usize,
     },
     /// These frames (ascending) by a key.
     Sort {
@@ -182,6 +191,7 @@ pub(crate) enum Effect {
     /// Saving, exporting, searching is to end.
     GiveUp,
     KeepHistory(Vec<String>),
+    KeepTheme(theme::Name),
 }
 
 /// A file to be written.
@@ -260,9 +270,18 @@ pub(crate) struct Filter {
     pub(crate) found: Vec<u32>,
     pub(crate) looked: usize,
     pub(crate) done: bool,
+    /// Connections of these frames, by the numbers under which they are followed.
+    connections: BTreeSet<u32>,
+    /// Frames that had been found when the views were last made for them.
+    chosen: usize,
 }
 
 impl Filter {
+    /// Whether one of these frames passes, counted from 1.
+    pub(crate) fn has_frame(&self, number: u64) -> bool {
+        u32::try_from(number).ok().and_then(|n| n.checked_sub(1)).is_some_and(|place| self.found.binary_search(&place).is_ok())
+    }
+
     pub(crate) fn is_on(&self) -> bool {
         !self.text.is_empty()
     }
@@ -340,6 +359,8 @@ pub(crate) enum Popup {
     Prompt(Box<prompt::Prompt>),
     /// What to copy.
     Copy,
+    /// Names of columns to sort by.
+    SortBy(Vec<String>),
     Question(Box<Question>),
 }
 
@@ -392,6 +413,10 @@ pub(crate) struct App {
     pub(crate) found: Joined,
     /// Sums over the connections that are shown.
     pub(crate) sums: Arc<Sums>,
+    /// Places in the report of the connections that are shown; `None` for all.
+    chosen: Option<Vec<usize>>,
+    /// Of the requests that a filter passes, the slowest.
+    pub(crate) slowest: Vec<Exchange>,
     // what is shown of it
     pub(crate) view: View,
     pub(crate) came_from: Vec<View>,
@@ -457,6 +482,8 @@ impl App {
             hardware: Vec::new(),
             found: Joined::default(),
             sums: Arc::default(),
+            chosen: None,
+            slowest: Vec::new(),
             view: View::Overview,
             came_from: Vec::new(),
             filter: Filter::default(),
@@ -555,7 +582,9 @@ impl App {
             return followed.ids.iter().find_map(|id| self.connection(*id));
         }
         let chosen = self.about.and_then(|id| self.connection(id));
-        chosen.or_else(|| self.report.connections.get(self.report.busiest()?))
+        let busiest = self.report.busiest().filter(|busiest| self.chosen.as_ref().is_none_or(|places| places.contains(busiest)));
+        let place = busiest.or_else(|| self.chosen.as_ref().and_then(|places| places.first().copied())).or(self.report.busiest());
+        chosen.or_else(|| self.report.connections.get(place?))
     }
 
     /// Whether a thing of this connection is to be shown.
@@ -565,37 +594,72 @@ impl App {
 
     /// Connections that are shown.
     pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
-        let followed = self.followed.as_ref().map(|f| {
-            // a followed connection has several numbers, which may be of one or of several in the report
-            let mut places: Vec<usize> = f.ids.iter().filter_map(|id| self.report.place(*id)).collect();
-            places.sort_unstable();
-            places.dedup();
-            places
-        });
-        let all = if followed.is_none() { self.report.connections.as_slice() } else { &[] };
-        all.iter().chain(followed.into_iter().flatten().filter_map(|i| self.report.connections.get(i)))
+        let all = if self.chosen.is_none() { self.report.connections.as_slice() } else { &[] };
+        all.iter().chain(self.chosen.iter().flatten().filter_map(|i| self.report.connections.get(*i)))
     }
 
     /// How many these are.
     pub(crate) fn connection_count(&self) -> usize {
-        if self.followed.is_none() { self.report.connections.len() } else { self.connections().count() }
+        self.chosen.as_ref().map_or(self.report.connections.len(), Vec::len)
     }
 
     /// One of these.
     pub(crate) fn connection_at(&self, row: usize) -> Option<&Connection> {
-        if self.followed.is_none() { self.report.connections.get(row) } else { self.connections().nth(row) }
+        let place = self.chosen.as_ref().map_or(Some(row), |places| places.get(row).copied());
+        self.report.connections.get(place?)
     }
 
-    /// Takes what is shown of the findings and sums.
+    /// Whether connections are all shown.
+    pub(crate) fn shows_all_connections(&self) -> bool {
+        self.chosen.is_none()
+    }
+
+    /// Takes what is shown of connections, findings and sums: of the followed connection, with a frame that passes the filter.
     fn choose(&mut self) {
-        if self.followed.is_none() {
+        self.filter.chosen = self.filter.found.len();
+        self.slowest.clear();
+        if self.followed.is_none() && !self.filter.is_on() {
+            self.chosen = None;
             self.found = self.report.found.clone();
             self.sums = self.report.sums.clone();
-        } else {
-            let ids: HashSet<u32> = self.connections().map(|c| c.id).collect();
-            self.found = self.report.found_on(&ids);
-            self.sums = Arc::new(Sums::of(self.connections()));
+            return self.statistics.outdated();
         }
+        let followed = self.followed.as_ref().map(|f| &f.ids);
+        let passing = self.filter.is_on().then_some(&self.filter.connections);
+        // a connection has several numbers, which may be of one or of several in the report
+        let mut places: Vec<usize> = match (followed, passing) {
+            (Some(ids), passing) => {
+                ids.iter().filter(|id| passing.is_none_or(|p| ids.iter().any(|id| p.contains(id)) || p.contains(id))).copied().collect()
+            }
+            (None, passing) => passing.into_iter().flatten().copied().collect::<Vec<u32>>(),
+        }
+        .into_iter()
+        .filter_map(|id| self.report.place(id))
+        .collect();
+        places.sort_unstable();
+        places.dedup();
+        self.chosen = Some(places);
+        let ids: HashSet<u32> = self.connections().map(|c| c.id).collect();
+        let filter = Some(&self.filter).filter(|f| f.is_on());
+        self.found = self.report.found_on(&ids, |f| {
+            filter.is_none_or(|filter| {
+                // of many occurrences only the first frames are known
+                let of_shown = f.connection.is_some_and(|c| ids.contains(&c));
+                f.frames.iter().any(|n| filter.has_frame(*n)) || of_shown && f.count > f.frames.len() as u64
+            })
+        });
+        if filter.is_some() {
+            let passing = self.exchanges.iter().filter(|(_, e)| self.concerns(e.connection) && order::passes(e, &self.filter.found));
+            let mut slowest: Vec<(i64, u32)> = passing.filter_map(|(place, e)| Some((-e.latency()?, place))).collect();
+            slowest.sort_unstable();
+            slowest.truncate(SLOWEST_MAX);
+            self.slowest = slowest
+                .into_iter()
+                .filter_map(|(_, place)| self.exchanges.at(place as usize))
+                .map(|e| Exchange { connection: self.connection(e.connection).map_or(0, |c| c.id), ..e.clone() })
+                .collect();
+        }
+        self.sums = Arc::new(Sums::of(self.connections()));
         self.statistics.outdated();
     }
 
@@ -808,11 +872,11 @@ impl App {
     }
 
     /// Rows of I/O or memory came.
-    fn ordered(&mut self, table: View, generation: u64, upto: usize, rows: Vec<order::Row>) {
+    fn ordered(&mut self, table: View, generation: u64, version: usize, rows: Vec<order::Row>) {
         let (order, cursor) = self.table(table);
         // the first row stays the first row
         let selected = order.row(cursor.at).filter(|_| cursor.at > 0);
-        if order.came(generation, upto, rows) {
+        if order.came(generation, version, rows) {
             if let Some(at) = selected.and_then(|row| order.find(row)) {
                 // and the selected one stays where it is on the screen
                 cursor.top = (cursor.top + at).saturating_sub(cursor.at);
@@ -827,12 +891,15 @@ impl App {
         let mut effects = Vec::new();
         let scanning = self.is_scanning();
         if matches!(self.view, View::Io | View::Memory) {
-            let (table, upto) = (self.view, self.exchanges.places().end);
-            let followed = self.followed.as_ref().map(|f| f.ids.clone());
+            let table = self.view;
+            // what passes grows as well
+            let version = self.exchanges.places().end + self.filter.found.len();
             let order = self.table(table).0;
             let by = order.by;
-            if let Some(generation) = order.wish(upto) {
-                effects.push(Effect::Order { table, generation, by, followed });
+            if let Some(generation) = order.wish(version) {
+                let followed = self.followed.as_ref().map(|f| f.ids.clone());
+                let passing = self.filter.is_on().then(|| self.filter.found.clone());
+                effects.push(Effect::Order { table, generation, by, followed, passing, version });
             }
         }
         // what is sorted is all there is; of what has no end, what there is by now
@@ -1019,17 +1086,23 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
         }
         Msg::Found { generation, frames, looked, done } => {
             if generation == app.filter.generation {
-                app.filter.found.extend(frames);
-                app.filter.looked = looked;
-                app.filter.done = done;
+                let had = app.filter.connections.len();
+                let (index, filter) = (&app.index, &mut app.filter);
+                filter.connections.extend(frames.iter().filter_map(|i| index.at(*i as usize)).map(|e| e.connection).filter(|c| *c != 0));
+                filter.found.extend(frames);
+                filter.looked = looked;
+                filter.done = done;
                 app.scan();
+                if done || app.filter.connections.len() != had || app.filter.found.len() > app.filter.chosen * 2 {
+                    app.choose();
+                }
                 let (len, page) = (app.row_count(), frames::page(app));
                 app.frames.list.show(len, page);
             }
             Vec::new()
         }
-        Msg::Ordered { table, generation, upto, rows } => {
-            app.ordered(table, generation, upto, rows);
+        Msg::Ordered { table, generation, version, rows } => {
+            app.ordered(table, generation, version, rows);
             Vec::new()
         }
         Msg::Sorting { generation, looked } => {
@@ -1144,6 +1217,7 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
             app.theme = Theme::new(app.theme.name.next(), app.theme.depth);
             app.statistics.outdated();
             app.say(app.theme.name.word());
+            return vec![Effect::KeepTheme(app.theme.name)];
         }
         Action::TimeFormat => {
             app.time = app.time.next();
@@ -1162,6 +1236,15 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
             app.follow(id);
         }
         Action::Explain => explain(app),
+        Action::Why => why(app),
+        Action::SortBy => {
+            let names = sorting_names(app);
+            if names.is_empty() {
+                app.complain("this view has no columns to sort by");
+            } else {
+                app.popup = Some(Popup::SortBy(names));
+            }
+        }
         Action::Mark => mark(app),
         Action::Unmark => {
             app.marks.clear();
@@ -1179,13 +1262,18 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
             }
             if app.frames.maximized && app.view == View::Frames {
                 app.frames.maximized = false;
-            } else if let Some(view) = app.came_from.pop() {
-                app.view = view;
+            } else {
+                let was_narrow = app.view == View::Sequence && sequence::widen(app);
+                match app.came_from.pop() {
+                    Some(view) => app.view = view,
+                    None if was_narrow => {}
+                    None => {}
+                }
             }
         }
-        Action::FilterBySelected => {
+        Action::FilterBySelected | Action::FilterAnd | Action::FilterOr | Action::FilterNot => {
             if let Some(text) = frames::selected_filter(app) {
-                return app.filter_by(&text);
+                return app.filter_by(&joined(&app.filter.text, &text, action));
             }
             app.complain("no field is selected: choose one in the fields of a frame");
         }
@@ -1203,6 +1291,49 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         }
     }
     Vec::new()
+}
+
+/// The filter at hand, and one that an action joins to it.
+fn joined(old: &str, new: &str, action: Action) -> String {
+    // what is joined looser than the joint goes into parentheses
+    let closed = |text: &str| {
+        if text.contains("||") || text.contains("&&") || text.contains(" or ") || text.contains(" and ") {
+            format!("({text})")
+        } else {
+            text.to_owned()
+        }
+    };
+    match action {
+        Action::FilterAnd if !old.is_empty() => format!("{} && {}", closed(old), closed(new)),
+        Action::FilterOr if !old.is_empty() => format!("{} || {}", closed(old), closed(new)),
+        Action::FilterNot if !old.is_empty() => format!("{} && !({new})", closed(old)),
+        Action::FilterNot => format!("!({new})"),
+        _ => new.to_owned(),
+    }
+}
+
+/// The request that the selected row is about.
+fn selected_exchange(app: &App) -> Option<Exchange> {
+    match app.view {
+        View::Io => io::selected(app).cloned(),
+        View::Overview => overview::selected_exchange(app),
+        _ => {
+            let place = usize::try_from(selected_frame(app)?).ok()?.checked_sub(1)?;
+            let id = u64::from(app.index.at(place)?.exchange);
+            app.exchanges.iter().find(|(_, e)| id != 0 && e.id == id).map(|(_, e)| e.clone())
+        }
+    }
+}
+
+/// The sequence of just the frames of the selected request, with its gaps measured.
+fn why(app: &mut App) {
+    let Some(exchange) = selected_exchange(app) else {
+        return app.complain("this row belongs to no request");
+    };
+    let frames: Vec<u32> = io::frames_of(app, &exchange, WHY_MAX).into_iter().filter_map(|n| u32::try_from(n - 1).ok()).collect();
+    app.about = Some(exchange.connection);
+    app.go(View::Sequence);
+    sequence::explain(app, &exchange, frames);
 }
 
 /// The number (from 1) of the frame that the selected row is about.
@@ -1231,6 +1362,40 @@ fn selected_connection(app: &App) -> Option<u32> {
             app.index.at(place).map(|e| e.connection).filter(|c| *c != 0)
         }
     }
+}
+
+/// The columns by which the view can be sorted.
+fn sorting_names(app: &App) -> Vec<String> {
+    let titles = |columns: &[super::draw::Column]| columns.iter().map(|c| c.title.to_owned()).collect();
+    match app.view {
+        View::Frames => frames::sorts(app).iter().map(|by| by.name().to_owned()).collect(),
+        View::Io => titles(&io::COLUMNS),
+        View::Memory => titles(&memory::COLUMNS),
+        _ => Vec::new(),
+    }
+}
+
+/// Sorts by the column of this number: the other way round where it is sorted by it already.
+pub(crate) fn sort_by(app: &mut App, at: usize) -> Vec<Effect> {
+    match app.view {
+        View::Frames => {
+            let Some(by) = frames::sorts(app).get(at).copied() else { return Vec::new() };
+            let down = by == app.sorting.by && !app.sorting.down;
+            return app.sort_frames(by, down);
+        }
+        View::Io if at < io::COLUMNS.len() => {
+            let order = &app.io.order;
+            // what takes long is looked for from its long end
+            let down = if order.by == at { !order.down } else { io::COLUMNS[at].right && at > 0 };
+            app.sort_table(View::Io, at, down, &io::COLUMNS);
+        }
+        View::Memory if at < memory::COLUMNS.len() => {
+            let order = &app.memory.order;
+            app.sort_table(View::Memory, at, order.by == at && !order.down, &memory::COLUMNS);
+        }
+        _ => {}
+    }
+    Vec::new()
 }
 
 fn explain(app: &mut App) {

@@ -22,7 +22,8 @@ const HISTORY_MAX: usize = 200;
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
-    pub(crate) theme: theme::Name,
+    /// Where it is not said: the one that was chosen last, else that for the ground that the terminal says it has.
+    pub(crate) theme: Option<theme::Name>,
     pub(crate) time: time::Format,
     pub(crate) columns: Vec<String>,
     pub(crate) keys: BTreeMap<String, Vec<String>>,
@@ -66,6 +67,20 @@ pub(crate) fn history() -> Vec<String> {
     lines[lines.len().saturating_sub(HISTORY_MAX)..].to_vec()
 }
 
+/// The theme that was chosen with its key last.
+pub(crate) fn kept_theme() -> Option<theme::Name> {
+    let text = std::fs::read_to_string(base("XDG_STATE_HOME", ".local/state")?.join("theme")).ok()?;
+    theme::Name::ALL.into_iter().find(|name| name.word() == text.trim())
+}
+
+/// Keeps the theme. That it cannot be kept is no reason to disturb anybody.
+pub(crate) fn keep_theme(theme: theme::Name) {
+    let Some(dir) = base("XDG_STATE_HOME", ".local/state") else { return };
+    if std::fs::create_dir_all(&dir).is_ok() {
+        let _ = std::fs::write(dir.join("theme"), theme.word());
+    }
+}
+
 /// Keeps the history. That it cannot be kept is no reason to disturb anybody.
 pub(crate) fn keep_history(filters: &[String]) {
     let Some(dir) = base("XDG_STATE_HOME", ".local/state") else { return };
@@ -88,7 +103,7 @@ mod tests {
         let config = Config::parse(text).unwrap();
         assert_eq!(
             (config.theme, config.time, config.columns.len(), config.keys["quit"].len()),
-            (theme::Name::Light, time::Format::Clock, 1, 2)
+            (Some(theme::Name::Light), time::Format::Clock, 1, 2)
         );
         assert_eq!(Config::parse("").unwrap(), Config::default());
     }

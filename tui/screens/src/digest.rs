@@ -129,7 +129,7 @@ impl Digest {
     }
 
     /// What was found on these connections (the report's numbers) and on none.
-    pub(crate) fn found_on(&self, connections: &HashSet<u32>) -> Joined {
-        Joined::new(self.ranked.iter().filter(|f| f.connection.is_none_or(|c| connections.contains(&c))))
+    pub(crate) fn found_on(&self, connections: &HashSet<u32>, passes: impl Fn(&Finding) -> bool) -> Joined {
+        Joined::new(self.ranked.iter().filter(|f| f.connection.is_none_or(|c| connections.contains(&c)) && passes(f)))
     }
 }

@@ -485,7 +485,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
 }
 
 /// By what the list can be sorted: the columns in the order in which they stand.
-fn sorts(app: &App) -> Vec<By> {
+pub(crate) fn sorts(app: &App) -> Vec<By> {
     let chosen = app.columns.iter().map(|def| By::Field(def));
     let [usual @ .., info] = By::USUAL;
     usual.into_iter().chain(chosen).chain([info]).collect()

@@ -39,7 +39,7 @@ pub(crate) struct State {
 /// Frames of an exchange that are shown.
 const FRAMES_MAX: usize = 200;
 
-const COLUMNS: [Column; 10] = [
+pub(crate) const COLUMNS: [Column; 13] = [
     number("time", 11),
     column("command", 14),
     column("file", 0),
@@ -50,6 +50,9 @@ const COLUMNS: [Column; 10] = [
     column("status", 18).from(110),
     number("latency", 9),
     column("time spent in", 16).from(77),
+    number("#", 5).from(84),
+    column("client", 15).from(118),
+    column("server", 15).from(140),
 ];
 
 fn layout(app: &App) -> [Rect; 2] {
@@ -70,6 +73,7 @@ pub(crate) fn compare((a, _): (&Exchange, u8), (b, _): (&Exchange, u8), by: usiz
         7 => (a.failed, a.status).cmp(&(b.failed, b.status)),
         8 => a.latency().cmp(&b.latency()),
         9 => a.split().server.cmp(&b.split().server),
+        10..=12 => a.connection.cmp(&b.connection),
         _ => Ordering::Equal,
     }
     .then(a.request.cmp(&b.request))
@@ -210,6 +214,7 @@ fn cells(app: &App, e: &Exchange) -> Vec<Cell> {
     };
     let optional = |v: Option<u64>| v.map_or_else(String::new, grouped);
     let moved = if e.bytes_moved > 0 { grouped(e.bytes_moved) } else { String::new() };
+    let [connection, client, server] = hosts(app, e);
     let how = if e.bytes_moved == 0 && e.channel == Channel::Inline { "" } else { how(e.channel) };
     vec![
         (app.time.show(e.request.time, app.first_time(), app.first_time()), theme.text),
@@ -222,7 +227,18 @@ fn cells(app: &App, e: &Exchange) -> Vec<Cell> {
         (status(e), style),
         (e.latency().map_or_else(|| "–".to_owned(), span), theme.text),
         (bar(e, 16), theme.client),
+        connection,
+        client,
+        server,
     ]
+}
+
+/// The connection of a request, and its ends.
+pub(crate) fn hosts(app: &App, e: &Exchange) -> [Cell; 3] {
+    let theme = &app.theme;
+    let Some(connection) = app.connection(e.connection) else { return [const { String::new() }; 3].map(|empty| (empty, theme.text)) };
+    let [client, server] = connection.peers.map(|p| rdmascope_analyzer::report::address(&p.address));
+    [(connection.id.to_string(), theme.faint), (client, theme.client), (server, theme.server)]
 }
 
 const fn how(channel: Channel) -> &'static str {
@@ -344,7 +360,11 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     };
     draw::table(buf, list, theme, &shape, |row| exchange(app, row).map_or_else(Vec::new, |e| cells(app, e)));
     if len == 0 {
-        let text = if app.done && app.io.order.is_made() { "No SMB2 or NFS request was seen." } else { "Reading …" };
+        let text = match app.done && app.io.order.is_made() {
+            false => "Reading …",
+            true if app.filter.is_on() || app.followed.is_some() => "No request of what is shown.",
+            true => "No SMB2 or NFS request was seen.",
+        };
         put(buf, list.x + 2, list.y + 1, list.width, text, theme.faint);
     }
     let about = match app.exchanges_dropped {

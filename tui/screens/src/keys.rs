@@ -28,6 +28,9 @@ pub(crate) enum Action {
     Back,
     Filter,
     FilterBySelected,
+    FilterAnd,
+    FilterOr,
+    FilterNot,
     Everything,
     Search,
     SearchNext,
@@ -39,8 +42,10 @@ pub(crate) enum Action {
     Unmark,
     Follow,
     Explain,
+    Why,
     TimeFormat,
     Sort,
+    SortBy,
     SortReverse,
     Columns,
     Copy,
@@ -137,9 +142,12 @@ table! {
     Moving: "goto" ["g"] Action::Goto, "go to a frame by its number";
     Narrowing: "filter" ["/"] Action::Filter, "filter frames (Tab completes, Up has earlier ones)";
     Narrowing: "filter-by-selected" ["="] Action::FilterBySelected, "filter by the selected field";
+    Narrowing: "filter-and" ["&"] Action::FilterAnd, "narrow the filter by the selected field (and)";
+    Narrowing: "filter-or" ["|"] Action::FilterOr, "widen the filter by the selected field (or)";
+    Narrowing: "filter-not" ["!"] Action::FilterNot, "take what has the selected field's value out of the filter (and not)";
     Narrowing: "follow" ["f"] Action::Follow, "follow the connection of the selected row";
     Narrowing: "everything" ["F"] Action::Everything, "show everything again: no filter, nothing followed";
-    Narrowing: "search" ["Ctrl-f" "s"] Action::Search, "search the text of this view";
+    Narrowing: "search" ["Ctrl-f" "s"] Action::Search, "search this view: text, ~regular expression, #hex bytes, =filter";
     Narrowing: "search-next" ["n"] Action::SearchNext, "next hit";
     Narrowing: "search-previous" ["N"] Action::SearchPrevious, "previous hit";
     Narrowing: "mark" ["m"] Action::Mark, "mark the frame, or take the mark away";
@@ -147,6 +155,7 @@ table! {
     Narrowing: "previous-mark" ["\""] Action::PreviousMark, "previous marked frame";
     Narrowing: "unmark" ["M"] Action::Unmark, "take all marks away";
     Narrowing: "explain" ["e"] Action::Explain, "explain a finding: the rule, usual causes, what to do";
+    Narrowing: "why" ["W"] Action::Why, "why a request took so long: the sequence of its frames alone, gaps measured";
     Taking: "copy" ["y"] Action::Copy, "copy value, row, bytes, or the filter that selects it";
     Taking: "save" ["w"] Action::Save, "save marked, else shown frames as pcapng";
     Taking: "export" ["x"] Action::Export, "export this view as text or .csv";
@@ -157,6 +166,7 @@ table! {
     Plot: "zoom-all" ["0"] Action::ZoomAll, "all of it";
     Screen: "time" ["t"] Action::TimeFormat, "how times are shown";
     Screen: "sort" ["o"] Action::Sort, "sort by the next column (or click on a head)";
+    Screen: "sort-by" ["S"] Action::SortBy, "sort by a column of your choice; the same again the other way round";
     Screen: "sort-reverse" ["O"] Action::SortReverse, "sort the other way round";
     Screen: "columns" ["c"] Action::Columns, "add a field as a column; the empty name takes all away";
     Screen: "maximize" ["z"] Action::Maximize, "the pane alone, and back";

@@ -22,7 +22,7 @@ pub(crate) struct State {
     pub(crate) order: Order,
 }
 
-const COLUMNS: [Column; 10] = [
+pub(crate) const COLUMNS: [Column; 13] = [
     number("advertised", 11),
     column("key", 10),
     column("address", 18).from(100),
@@ -33,6 +33,9 @@ const COLUMNS: [Column; 10] = [
     column("ended", 22),
     number("frame", 8).from(110),
     column("file", 0).from(100),
+    number("#", 5).from(90),
+    column("client", 15).from(118),
+    column("server", 15).from(140),
 ];
 
 /// Descriptors of an exchange that are known.
@@ -52,6 +55,7 @@ pub(crate) fn compare((x, a): (&Exchange, u8), (y, b): (&Exchange, u8), by: usiz
         6 => x.command.cmp(y.command),
         7 => (x.reply_end, x.channel.name()).cmp(&(y.reply_end, y.channel.name())),
         9 => x.file.cmp(&y.file),
+        10..=12 => x.connection.cmp(&y.connection),
         _ => Ordering::Equal,
     }
     .then(x.request.cmp(&y.request))
@@ -141,6 +145,7 @@ fn cells(app: &App, e: &Exchange, descriptor: usize) -> Vec<Cell> {
     let d = &e.descriptors[descriptor];
     let style = if e.reply.is_none() { theme.warn } else { theme.text };
     let used = used_of(e, descriptor);
+    let [connection, client, server] = super::io::hosts(app, e);
     vec![
         (app.time.show(e.request.time, app.first_time(), app.first_time()), theme.text),
         (format!("{:#010x}", d.token), theme.upper),
@@ -152,6 +157,9 @@ fn cells(app: &App, e: &Exchange, descriptor: usize) -> Vec<Cell> {
         (ended(e), style),
         (e.request.frame.to_string(), theme.text),
         (e.shown_file(), theme.text),
+        connection,
+        client,
+        server,
     ]
 }
 
@@ -168,7 +176,9 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         put(buf, body.x + 2, body.y + 1, body.width, text, theme.faint);
     }
     let (keys, invalidated, outside) = app.sums.keys();
-    let text = format!("{} keys advertised, {} invalidated by the peer, ", grouped(keys), grouped(invalidated));
+    // of a request the first descriptors are known, and of those without a request in the capture none
+    let listed = if len as u64 == keys { String::new() } else { format!(", {} of them listed", grouped(len as u64)) };
+    let text = format!("{} keys advertised{listed}, {} invalidated by the peer, ", grouped(keys), grouped(invalidated));
     let outside_text = format!("{} uses outside of them", grouped(outside));
     let style = if outside > 0 { theme.error } else { theme.faint };
     draw::spans(buf, body.x + 1, body.y + body.height - 1, body.width - 2, &[(&text, theme.faint), (&outside_text, style)]);

@@ -4,6 +4,7 @@
 use super::app::View;
 use super::exchanges::Exchanges;
 use super::{io, memory};
+use rdmascope_analyzer::exchange::Exchange;
 
 /// A row: the place of an exchange, and which of its descriptors.
 pub(crate) type Row = (u32, u8);
@@ -16,8 +17,8 @@ pub(crate) struct Order {
     pub(crate) down: bool,
     /// Ascending.
     rows: Vec<Row>,
-    /// Exchanges that were looked at for them.
-    upto: usize,
+    /// Of what was looked at for them.
+    version: usize,
     /// Of the wish, of what was asked for, and of the rows.
     generation: u64,
     asked: Option<u64>,
@@ -66,9 +67,9 @@ impl Order {
         self.made == Some(self.generation)
     }
 
-    /// What has to be asked for, where there are `upto` exchanges by now.
-    pub(crate) fn wish(&mut self, upto: usize) -> Option<u64> {
-        let is_due = !self.is_made() || self.upto != upto;
+    /// What has to be asked for, where what there is has this version by now.
+    pub(crate) fn wish(&mut self, version: usize) -> Option<u64> {
+        let is_due = !self.is_made() || self.version != version;
         (is_due && self.asked.is_none()).then(|| {
             self.asked = Some(self.generation);
             self.generation
@@ -76,19 +77,30 @@ impl Order {
     }
 
     /// What was asked for came. Returns whether it is of use.
-    pub(crate) fn came(&mut self, generation: u64, upto: usize, rows: Vec<Row>) -> bool {
+    pub(crate) fn came(&mut self, generation: u64, version: usize, rows: Vec<Row>) -> bool {
         self.asked = None;
         if generation != self.generation {
             return false;
         }
-        (self.rows, self.upto, self.made) = (rows, upto, Some(generation));
+        (self.rows, self.version, self.made) = (rows, version, Some(generation));
         true
     }
 }
 
-/// The rows of a table in ascending order of a column, of all connections or of those with these numbers.
-pub(crate) fn make(table: View, exchanges: &Exchanges, by: usize, followed: Option<&[u32]>) -> Vec<Row> {
-    let shown = exchanges.iter().filter(|(_, e)| followed.is_none_or(|ids| ids.contains(&e.connection)));
+/// Whether a request has one of these frames (places, ascending) among those by which it is known: its own, its reply's, first and last of
+/// its RDMA.
+pub(crate) fn passes(e: &Exchange, frames: &[u32]) -> bool {
+    let moved = [&e.reads, &e.writes].into_iter().filter(|m| m.frames > 0).flat_map(|m| [m.first, m.last]);
+    let ends = [e.request, e.request_end].into_iter().chain(e.reply).chain(e.reply_end);
+    ends.chain(moved)
+        .any(|at| u32::try_from(at.frame).ok().and_then(|n| n.checked_sub(1)).is_some_and(|p| frames.binary_search(&p).is_ok()))
+}
+
+/// The rows of a table in ascending order of a column, of all connections or of those with these numbers, all or those
+/// with one of these frames.
+pub(crate) fn make(table: View, exchanges: &Exchanges, by: usize, followed: Option<&[u32]>, passing: Option<&[u32]>) -> Vec<Row> {
+    let of_shown = |e: &Exchange| followed.is_none_or(|ids| ids.contains(&e.connection));
+    let shown = exchanges.iter().filter(|(_, e)| of_shown(e) && passing.is_none_or(|frames| passes(e, frames)));
     let mut rows: Vec<Row> = match table {
         View::Memory => shown.flat_map(|(place, e)| (0..memory::descriptors(e) as u8).map(move |d| (place, d))).collect(),
         _ => shown.map(|(place, _)| (place, 0)).collect(),

@@ -127,7 +127,23 @@ fn layout(app: &App) -> [Rect; 4] {
 /// The slowest exchanges that are shown.
 fn slowest(app: &App) -> Vec<&Exchange> {
     let ids: Option<Vec<u32>> = app.followed.as_ref().map(|_| app.connections().map(|c| c.id).collect());
-    app.report.slowest.iter().filter(|e| ids.as_ref().is_none_or(|ids| ids.contains(&e.connection))).collect()
+    let all = if app.filter.is_on() { &app.slowest } else { &app.report.slowest };
+    let mut seen: Vec<(u32, u64)> = Vec::new();
+    // requests of one compound have one frame and one time
+    let is_first = |e: &&Exchange| {
+        let message = (e.connection, e.request.frame);
+        let is_first = !seen.contains(&message);
+        seen.push(message);
+        is_first
+    };
+    all.iter().filter(|e| ids.as_ref().is_none_or(|ids| ids.contains(&e.connection))).filter(is_first).collect()
+}
+
+/// The slow request that is selected, under the number by which its connection is followed.
+pub(crate) fn selected_exchange(app: &App) -> Option<Exchange> {
+    let e = (app.overview.pane == Pane::Slowest).then(|| slowest(app).get(app.overview.slowest.at).copied()).flatten()?;
+    let known = app.exchanges.iter().find(|(_, known)| known.id == e.id).map(|(_, known)| known.clone());
+    known.or_else(|| Some(Exchange { connection: app.report.numbered(e.connection)?.followed_as.first().copied()?, ..e.clone() }))
 }
 
 /// The worst of what was found, in words.
@@ -136,15 +152,35 @@ fn top_lines(app: &App, width: u16) -> Vec<(String, String, Style)> {
     let findings = &app.found;
     let width = usize::from(width.saturating_sub(11));
     let mut lines = Vec::new();
+    // why not all could be read, in full
+    if let Some(error) = &app.error {
+        for (i, line) in wrap(&rdmascope_dissector::render::escaped(error), width + 7).into_iter().enumerate() {
+            lines.push((if i == 0 { "✗".to_owned() } else { String::new() }, line, theme.error));
+        }
+    }
     let Some(worst) = findings.first().filter(|f| f.severity > Severity::Note) else {
         let text = match (app.done, findings.len()) {
-            (false, _) => "Reading …".to_owned(),
+            (false, _) if !app.grows => "Reading …".to_owned(),
+            (false, _) if app.index.len() == 0 => "No frame came so far.".to_owned(),
+            (false, 0) => "No problems found so far.".to_owned(),
+            (false, 1) => "No problems found so far. 1 note.".to_owned(),
+            (false, n) => format!("No problems found so far. {n} notes."),
             (true, _) if app.index.len() == 0 => "There are no frames.".to_owned(),
-            (true, 0) => "No rule was found broken.".to_owned(),
-            (true, 1) => "No rule was found broken. 1 note.".to_owned(),
-            (true, n) => format!("No rule was found broken. {n} notes."),
+            (true, 0) if app.filter.is_on() => "No problems found in what the filter passes.".to_owned(),
+            (true, 0) => "No problems found.".to_owned(),
+            (true, 1) => "No problems found. 1 note.".to_owned(),
+            (true, n) => format!("No problems found. {n} notes."),
         };
-        return vec![(if app.done { "✓" } else { "…" }.to_owned(), text, theme.good)];
+        // where reading ended early, what was not read is not judged
+        let sign = if app.error.is_some() {
+            "·"
+        } else if app.done {
+            "✓"
+        } else {
+            "…"
+        };
+        lines.push((sign.to_owned(), text, if app.error.is_some() { theme.text } else { theme.good }));
+        return lines;
     };
     let row = worst.rule.row();
     let style = theme.severity(worst.severity);
@@ -171,7 +207,7 @@ fn top_lines(app: &App, width: u16) -> Vec<(String, String, Style)> {
 pub(crate) fn prepare(app: &mut App) {
     let count = app.connection_count();
     let page = usize::from(layout(app)[1].height.saturating_sub(2));
-    let at = if app.followed.is_some() { 0 } else { app.report.busiest().unwrap_or(0) };
+    let at = if app.shows_all_connections() { app.report.busiest().unwrap_or(0) } else { 0 };
     let cursor = &mut app.overview.connections;
     if app.overview.chosen {
         cursor.show(count, page);
@@ -262,7 +298,7 @@ pub(crate) fn click(app: &mut App, _: u16, y: u16) {
 }
 
 const CONNECTIONS: [Column; 9] = [
-    number("#", 3),
+    number("#", 5),
     column("connection", 0),
     column("carries", 18).from(72),
     column("queue pairs", 17).from(120),

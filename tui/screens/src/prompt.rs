@@ -19,7 +19,7 @@ use super::{credits, findings, io, memory, overview, sequence, statistics};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
-use rdmascope_dissector::filter::{Error, Filter, Suggestion, complete};
+use rdmascope_dissector::filter::{Error, Filter, Suggestion, SuggestionKind, complete};
 use rdmascope_dissector::registry::Registry;
 use unicode_width::UnicodeWidthStr;
 
@@ -54,6 +54,46 @@ pub(crate) struct Prompt {
     draft: String,
     /// What the line is about.
     about: String,
+}
+
+/// Fields that people filter by.
+const COMMON: [&str; 23] = [
+    "smb2.cmd",
+    "smb2.nt_status",
+    "smb2.filename",
+    "smb2.msg_id",
+    "smb2.credits.granted",
+    "smb_direct.credits.granted",
+    "smb_direct.credits.requested",
+    "rdmascope.exchange.time",
+    "rdmascope.exchange.file",
+    "rdmascope.exchange.command",
+    "rdmascope.connection",
+    "rdmascope.finding",
+    "rdmascope.retransmission",
+    "infiniband.bth.opcode",
+    "infiniband.bth.psn",
+    "infiniband.bth.destqp",
+    "ip.addr",
+    "ip.src",
+    "ip.dst",
+    "tcp.port",
+    "rpc.xid",
+    "nfs.status",
+    "frame.number",
+];
+
+/// Fields in the order in which they are of use: those used before, those that people filter by, then the short ones.
+fn rank(suggestions: &mut [Suggestion], history: &[String]) {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    suggestions.sort_by_cached_key(|s| {
+        if s.kind != SuggestionKind::Field {
+            return (0, 0, 0, 0);
+        }
+        let used = history.iter().filter(|filter| filter.split(|c| !is_word(c)).any(|word| word == s.text)).count();
+        let common = COMMON.iter().position(|name| *name == s.text).unwrap_or(COMMON.len());
+        (usize::MAX - used, common, s.text.matches('.').count(), s.text.len())
+    });
 }
 
 impl Prompt {
@@ -94,11 +134,13 @@ impl Prompt {
                 self.suggestions = complete(&self.text, self.cursor, registry);
                 // a whole word needs no help
                 self.suggestions.retain(|s| self.text.get(s.replace.clone()) != Some(&*s.text));
+                rank(&mut self.suggestions, &self.history);
             }
             Kind::Column => {
                 // a column is a field: what stands at the beginning of a filter
                 self.suggestions = complete(&self.text, self.cursor, registry);
                 self.suggestions.retain(|s| s.text != self.text && registry.find(&s.text).is_some());
+                rank(&mut self.suggestions, &self.history);
             }
             _ => {}
         }
@@ -250,6 +292,12 @@ pub(crate) fn key(app: &mut App, popup: Popup, key: KeyEvent) -> Vec<Effect> {
         }
         Popup::Prompt(prompt) => prompt_key(app, prompt, key),
         Popup::Copy => copy_key(app, key),
+        Popup::SortBy(names) => match key.code {
+            KeyCode::Char(c) if c.is_ascii_lowercase() && usize::from(c as u8 - b'a') < names.len() => {
+                super::app::sort_by(app, usize::from(c as u8 - b'a'))
+            }
+            _ => Vec::new(),
+        },
         Popup::Question(question) => answer(app, question, key),
         Popup::Help(top) | Popup::Text(_, _, top) => {
             let len = match &popup {

@@ -104,7 +104,11 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
             (loader::open_all(&paths, follow, &shared.stop)?, title(&paths), grows, follow)
         }
     };
-    let mut app = App::new(name, keys, if plain { theme::Name::Mono } else { config.theme });
+    let mut app = App::new(
+        name,
+        keys,
+        if plain { theme::Name::Mono } else { config.theme.or_else(config::kept_theme).unwrap_or_else(theme::Name::of_environment) },
+    );
     app.theme = Theme::new(app.theme.name, Depth::of_environment());
     app.time = config.time;
     app.columns = columns;
@@ -206,11 +210,11 @@ fn start_input(tx: Sender<Msg>) {
 fn start_sorter(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
     let (ask, asked) = channel();
     std::thread::spawn(move || {
-        while let Ok(Effect::Order { table, generation, by, followed }) = asked.recv() {
+        while let Ok(Effect::Order { table, generation, by, followed, passing, version }) = asked.recv() {
             let begun = Instant::now();
             let exchanges = shared.exchanges();
-            let rows = order::make(table, &exchanges, by, followed.as_deref());
-            if tx.send(Msg::Ordered { table, generation, upto: exchanges.places().end, rows }).is_err() {
+            let rows = order::make(table, &exchanges, by, followed.as_deref(), passing.as_deref());
+            if tx.send(Msg::Ordered { table, generation, version, rows }).is_err() {
                 return;
             }
             if !shared.finished.load(Ordering::Acquire) {
@@ -304,6 +308,10 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
                     }
                 }
                 Effect::Write(write) => carry_out(&mut replayer, write, &shared, &mut progress),
+                Effect::KeepTheme(theme) => {
+                    config::keep_theme(theme);
+                    continue;
+                }
                 Effect::KeepHistory(filters) => {
                     config::keep_history(&filters);
                     continue;

@@ -15,6 +15,7 @@ use super::time::{grouped, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use rdmascope_analyzer::env::Layer;
+use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::op::End;
 use unicode_width::UnicodeWidthStr;
 
@@ -40,6 +41,18 @@ pub(crate) struct State {
     in_filter: bool,
     /// The place of a frame whose arrow is to be selected.
     goal: Option<u32>,
+    /// What it is about, where it is of one request.
+    why: Option<Why>,
+}
+
+/// Where the time of one request went.
+#[derive(Clone, Debug)]
+struct Why {
+    title: String,
+    /// The arrow behind the longest gap, and the gap in ns.
+    longest: Option<(usize, i64)>,
+    /// In words.
+    verdict: String,
 }
 
 impl State {
@@ -76,6 +89,9 @@ fn continues(before: &Entry, entry: &Entry) -> bool {
 
 /// Looks at frames that came since.
 pub(crate) fn extend(app: &mut App) {
+    if app.sequence.why.is_some() {
+        return;
+    }
     let Some(of) = app.subject().map(|c| c.followed_as.clone()) else { return app.sequence.reset() };
     if app.sequence.of != of || app.sequence.in_filter != app.filter.is_on() {
         app.sequence.reset();
@@ -129,10 +145,57 @@ pub(crate) fn extend(app: &mut App) {
     }
 }
 
+/// Shows the frames (places) of one request alone: which gap between them was the longest, and who was waited for.
+pub(crate) fn explain(app: &mut App, exchange: &Exchange, frames: Vec<u32>) {
+    let client = app.client_end(exchange.connection);
+    let arrows: Vec<Arrow> = frames
+        .iter()
+        .filter_map(|place| Some((*place, app.index.at(*place as usize)?)))
+        .map(|(place, e)| Arrow { first: place, last: place, frames: 1, from_client: e.by() == client, bytes: e.wire_len.into() })
+        .collect();
+    let time = |arrow: &Arrow| app.index.at(arrow.first as usize).map_or(0, |e| e.time);
+    let longest =
+        (1..arrows.len()).map(|i| (i, time(&arrows[i]).saturating_sub(time(&arrows[i - 1])))).max_by_key(|(i, gap)| (*gap, usize::MAX - i));
+    let file = exchange.shown_file();
+    let took = exchange.latency().map_or_else(|| "was never answered".to_owned(), |l| format!("took {}", span(l)));
+    let title = format!("{}{}{file} {took}", exchange.command, if file.is_empty() { "" } else { " " });
+    let verdict = match longest {
+        None => "One frame of it is known: there is no gap to measure.".to_owned(),
+        Some((at, gap)) => {
+            let (before, behind) = (&arrows[at - 1], &arrows[at]);
+            let share = exchange
+                .latency()
+                .filter(|l| *l > 0)
+                .map_or_else(String::new, |l| format!(" ({} %)", (i128::from(gap) * 100 / i128::from(l)).clamp(0, 100)));
+            let again = app.index.at(behind.first as usize).is_some_and(|e| e.sent_before());
+            let side = if behind.from_client { "client" } else { "server" };
+            let who = if again {
+                "then a packet went out again: loss or its recovery on the network".to_owned()
+            } else {
+                format!("waiting for the {side}")
+            };
+            format!("The longest gap: {}{share} between frames {} and {}, {who}.", span(gap), before.first + 1, behind.first + 1)
+        }
+    };
+    let goal = longest.map_or(0, |(at, _)| at);
+    app.sequence = State { arrows, why: Some(Why { title, longest, verdict }), ..State::default() };
+    let (len, page) = (app.sequence.arrows.len(), page(app));
+    app.sequence.list.jump(goal, len, page);
+}
+
+/// Back from one request to the whole connection; whether there was one.
+pub(crate) fn widen(app: &mut App) -> bool {
+    let was_narrow = app.sequence.why.is_some();
+    if was_narrow {
+        app.sequence = State::default();
+    }
+    was_narrow
+}
+
 /// Whether there are frames that were not looked at yet.
 pub(crate) fn is_behind(app: &App) -> bool {
     let all = if app.filter.is_on() { app.filter.found.len() } else { app.index.len() };
-    !app.sequence.of.is_empty() && app.sequence.scanned < all
+    app.sequence.why.is_none() && !app.sequence.of.is_empty() && app.sequence.scanned < all
 }
 
 fn page(app: &App) -> usize {
@@ -218,7 +281,12 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
             .and_then(|a| app.index.at(a.first as usize))
             .map_or(entry.time, |e| e.time);
         put_right(buf, body.x + 1, y, number_width, &(arrow.first + 1).to_string(), theme.faint);
-        put_right(buf, body.x + 2 + number_width, y, time_width, &app.time.show(entry.time, base, before), theme.text);
+        let why = app.sequence.why.as_ref();
+        let is_longest = why.and_then(|w| w.longest).is_some_and(|(at, _)| at == top + line);
+        // of one request, the gaps are what one looks for
+        let shown =
+            if why.is_some() { format!("+{}", span(entry.time.saturating_sub(before))) } else { app.time.show(entry.time, base, before) };
+        put_right(buf, body.x + 2 + number_width, y, time_width, &shown, if is_longest { theme.error } else { theme.text });
         let text = words(app, arrow);
         let style = if entry.sent_before() {
             theme.warn
@@ -258,6 +326,11 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         }
         _ => String::new(),
     };
+    if let Some(why) = &app.sequence.why {
+        let text = format!("{}. {}", why.title, why.verdict);
+        put(buf, body.x + 1, body.bottom() - 1, body.width - 2, &text, theme.heading);
+        return;
+    }
     let hint = format!("{} of {}   {about}", (app.sequence.list.at + 1).min(arrows.len()), grouped(arrows.len() as u64));
     put(buf, body.x + 1, body.bottom() - 1, body.width - 2, &hint, theme.faint);
 }

@@ -86,10 +86,10 @@ impl Rig {
                     Msg::Found { generation, frames: all, looked: upto, done: true }
                 }
                 Effect::Continue => Msg::Continue,
-                Effect::Order { table, generation, by, followed } => {
+                Effect::Order { table, generation, by, followed, passing, version } => {
                     let exchanges = self.shared.exchanges();
-                    let rows = order::make(table, &exchanges, by, followed.as_deref());
-                    Msg::Ordered { table, generation, upto: exchanges.places().end, rows }
+                    let rows = order::make(table, &exchanges, by, followed.as_deref(), passing.as_deref());
+                    Msg::Ordered { table, generation, version, rows }
                 }
                 Effect::Sort { generation, by, frames } => {
                     let sorted = sort::sort(&mut Replayer::new(self.shared.clone()), by, &frames, &mut |_| true).unwrap();
@@ -259,6 +259,93 @@ fn following_narrows_everything() {
     assert!(!rows.is_empty() && rows.iter().all(|(i, _)| id.contains(&rig.app.exchanges.at(*i as usize).unwrap().connection)));
     rig.keys("F");
     assert_eq!((rig.app.row_count(), rig.app.connections().count()), all);
+}
+
+#[test]
+fn the_filter_is_obeyed_in_every_view() {
+    let mut rig = Rig::new("smb-roce", 160, 48);
+    let all = (rig.app.found.len(), rig.app.exchanges.len());
+    // requests by latency, as each view lists them
+    rig.keys("/rdmascope.exchange.time > 0.044\n3");
+    let slow: Vec<u64> = rig.app.exchanges.iter().filter(|(_, e)| e.latency().is_some_and(|l| l > 44_000_000)).map(|(_, e)| e.id).collect();
+    let ids =
+        |rig: &Rig| -> Vec<u64> { rig.app.io.order.iter().filter_map(|(i, _)| rig.app.exchanges.at(i as usize)).map(|e| e.id).collect() };
+    let shown = ids(&rig);
+    assert!(
+        !slow.is_empty() && slow.len() < all.1 && slow.iter().all(|id| shown.contains(id)) && shown.len() < all.1,
+        "{slow:?} {shown:?}"
+    );
+    rig.keys("1");
+    assert!(rig.app.slowest.iter().all(|e| e.latency().is_some_and(|l| l > 44_000_000)) && rig.app.found.len() <= all.0);
+    // by command, file and status
+    rig.keys("/");
+    rig.tell(Msg::Key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)));
+    rig.keys("rdmascope.exchange.command == \"READ\" && smb2.nt_status == 0\n3");
+    let rows = ids(&rig);
+    let reads = |id: &u64| rig.app.exchanges.iter().any(|(_, e)| e.id == *id && e.command == "READ" && e.status == Some(0));
+    assert!(!rows.is_empty() && rows.iter().all(reads), "{rows:?}");
+    rig.keys("6");
+    assert!(
+        rig.app.memory.order.len() > 0
+            && rig.app.memory.order.iter().all(|(i, _)| rig.app.exchanges.at(i as usize).unwrap().command == "READ")
+    );
+    rig.keys("/");
+    rig.tell(Msg::Key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)));
+    rig.keys("ip.addr == 203.0.113.9\n1");
+    assert!(
+        rig.app.connection_count() == 0
+            && rig.app.found.is_empty()
+            && rig.screen().contains("No problems found in what the filter passes.")
+    );
+    rig.keys("F");
+    assert_eq!((rig.app.found.len(), rig.app.connection_count() > 0), (all.0, true));
+}
+
+#[test]
+fn a_field_joins_the_filter() {
+    let mut rig = Rig::new("smb-roce", 160, 48);
+    rig.keys("/smb2.cmd == 8\n");
+    rig.press(KeyCode::Tab);
+    while !rig.screen().contains("smb2.msg_id ") {
+        rig.press(KeyCode::Down);
+    }
+    rig.keys("!");
+    assert!(rig.app.filter.text.starts_with("smb2.cmd == 8 && !(smb2.msg_id == ") && rig.app.row_count() == 10, "{}", rig.app.filter.text);
+    rig.keys("|");
+    assert!(rig.app.filter.text.starts_with("(smb2.cmd == 8 && !("), "{}", rig.app.filter.text);
+    rig.keys("&");
+    assert!(rig.app.filter.text.ends_with(')') || rig.app.filter.text.contains(") && "), "{}", rig.app.filter.text);
+}
+
+#[test]
+fn sorting_takes_two_keys() {
+    let mut rig = Rig::new("smb-roce", 160, 48);
+    rig.keys("3S");
+    assert!(rig.screen().contains("i  latency"), "{}", rig.screen());
+    rig.keys("i");
+    let latencies: Vec<_> = rig.app.io.order.iter().filter_map(|(i, _)| rig.app.exchanges.at(i as usize)?.latency()).collect();
+    assert!(latencies.is_sorted_by(|a, b| a >= b));
+    rig.keys("Si");
+    assert!(!rig.app.io.order.down);
+    rig.keys("1S");
+    assert!(rig.app.popup.is_none());
+}
+
+#[test]
+fn why_a_request_was_slow_takes_one_key() {
+    let mut rig = Rig::new("smb-roce", 120, 30);
+    rig.keys("3SiW");
+    assert_eq!(rig.app.view, View::Sequence);
+    let screen = rig.screen();
+    assert!(screen.contains("The longest gap: ") && screen.contains("waiting for the server"), "{screen}");
+    insta::assert_snapshot!("why-120x30", screen);
+    rig.press(KeyCode::Esc);
+    assert_eq!(rig.app.view, View::Io);
+    rig.keys("5");
+    assert!(!rig.screen().contains("The longest gap"));
+    // of a frame, its request
+    rig.keys("/smb2.cmd == 8\nW");
+    assert!(rig.screen().contains("READ "), "{}", rig.screen());
 }
 
 #[test]
@@ -994,10 +1081,10 @@ fn draw_while_loading(path: &Path, view: View, first: &mut Option<Duration>) -> 
         terminal.draw(|frame| view::draw(&app, frame.buffer_mut())).unwrap();
         took.push(Took { wall: wall.elapsed(), cpu: cpu() - used });
         for effect in effects {
-            if let Effect::Order { table, generation, by, followed } = effect {
+            if let Effect::Order { table, generation, by, followed, passing, version } = effect {
                 let exchanges = shared.exchanges();
-                let rows = order::make(table, &exchanges, by, followed.as_deref());
-                beside.push(Msg::Ordered { table, generation, upto: exchanges.places().end, rows });
+                let rows = order::make(table, &exchanges, by, followed.as_deref(), passing.as_deref());
+                beside.push(Msg::Ordered { table, generation, version, rows });
             }
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -45,6 +45,20 @@ pub(crate) enum Name {
 }
 
 impl Name {
+    pub(crate) const ALL: [Self; 3] = [Self::Dark, Self::Light, Self::Mono];
+
+    /// By the ground that the terminal says it has: rxvt, Konsole and others set `COLORFGBG`.
+    pub(crate) fn of_environment() -> Self {
+        Self::said_by(&std::env::var("COLORFGBG").unwrap_or_default())
+    }
+
+    fn said_by(colors: &str) -> Self {
+        match colors.rsplit(';').next().and_then(|ground| ground.parse::<u8>().ok()) {
+            Some(7 | 9..=15) => Self::Light,
+            _ => Self::Dark,
+        }
+    }
+
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Dark => "dark",
@@ -368,6 +382,12 @@ mod tests {
                 assert!(t.selected != t.selected_elsewhere && t.tab != t.tab_active && t.selected_elsewhere != Style::new());
             }
         }
+    }
+
+    #[test]
+    fn terminals_say_what_ground_they_have() {
+        assert_eq!(["0;15", "0;default;15", "0;7"].map(Name::said_by), [Name::Light; 3]);
+        assert_eq!(["15;0", "", "default;default", "7;8"].map(Name::said_by), [Name::Dark; 4]);
     }
 
     #[test]

@@ -53,6 +53,10 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
             let lines = ["v  the value of the field", "r  the row", "b  the bytes", "f  the filter that selects it"].map(str::to_owned);
             window(app, "copy", &lines, 0, buf);
         }
+        Some(Popup::SortBy(names)) => {
+            let lines: Vec<String> = (b'a'..=b'z').zip(names).map(|(key, name)| format!("{}  {name}", char::from(key))).collect();
+            window(app, "sort by", &lines, 0, buf);
+        }
         Some(Popup::Question(question)) => {
             let mut lines = question.lines.clone();
             lines.push(String::new());
@@ -204,7 +208,7 @@ fn bottom(app: &App, buf: &mut Buffer) {
             (Action::Follow, "follow"),
             (Action::Sort, "sort"),
         ],
-        View::Io => &[(Action::Open, "frame"), (Action::Sort, "sort"), (Action::Follow, "follow")],
+        View::Io => &[(Action::Open, "frame"), (Action::Why, "why"), (Action::SortBy, "sort"), (Action::Follow, "follow")],
         View::Credits => &[
             (Action::ZoomIn, "zoom"),
             (Action::ZoomAll, "all"),
@@ -285,7 +289,7 @@ fn window(app: &App, title: &str, lines: &[String], top: usize, buf: &mut Buffer
         put(buf, area.x, y, 1, "│", theme.faint);
         put(buf, area.right() - 1, y, 1, "│", theme.faint);
         if let Some(text) = broken.get(top + usize::from(line)) {
-            let is_heading = !text.starts_with(' ') && !text.is_empty() && title != "copy" && line + top as u16 > 0;
+            let is_heading = !text.starts_with(' ') && !text.is_empty() && !matches!(title, "copy" | "sort by") && line + top as u16 > 0;
             put(buf, area.x + 2, y, inner - 2, text, if is_heading { theme.heading } else { theme.text });
         }
     }
