@@ -9,4 +9,5 @@ pub mod repair;
 pub mod report;
 pub mod story;
 pub mod tcp;
+pub mod violation;
 pub mod waits;

@@ -23,6 +23,7 @@ pub use crate::transport::{OpError, Time};
 
 use self::framing::{Deframer, Frame};
 use self::memory::{Handle, Refusal, Regions, Rights};
+use rdmascope_analyzer::flow::violation::Violation;
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Tagged, Untagged};
 use rdmascope_dissector::wire::iwarp::mpa;
@@ -367,7 +368,7 @@ impl Connection {
                 match frame {
                     Frame::Whole => self.handle_segment(framing::ulpdu(&held)),
                     Frame::Short => break,
-                    Frame::BadCrc | Frame::BadMarker => self.violation(2, 0, 0x02, None, None),
+                    Frame::BadCrc | Frame::BadMarker => self.violation(Violation::MpaCrc, None, None),
                 }
                 self.deframer.reuse(held);
                 continue;
@@ -382,7 +383,7 @@ impl Connection {
                     self.deframer.push(bytes);
                     break;
                 }
-                (Frame::BadCrc | Frame::BadMarker, _) => self.violation(2, 0, 0x02, None, None),
+                (Frame::BadCrc | Frame::BadMarker, _) => self.violation(Violation::MpaCrc, None, None),
             }
         }
     }
@@ -394,8 +395,8 @@ impl Connection {
             match self.deframer.next_with_markers(self.wire.crc, &mut ulpdu) {
                 Frame::Whole => self.handle_segment(&ulpdu),
                 Frame::Short => break,
-                Frame::BadCrc => self.violation(2, 0, 0x02, None, None),
-                Frame::BadMarker => self.violation(2, 0, 0x03, None, None),
+                Frame::BadCrc => self.violation(Violation::MpaCrc, None, None),
+                Frame::BadMarker => self.violation(Violation::MpaMarker, None, None),
             }
         }
         self.ulpdu = ulpdu;
@@ -674,17 +675,18 @@ impl Connection {
             return;
         }
         let Ok((_, segment)) = ddp::parse(ulpdu, &mut Off) else {
-            return self.violation(1, 0, 0, None, None);
+            return self.violation(Violation::DdpHeader, None, None);
         };
         let opcode = Opcode(segment.ulp & 0x0f);
         let quoted = Quoted { control: segment.control, opcode, buffer: segment.buffer };
         let length = Some(ulpdu.len() as u16);
         if segment.control.version() != 1 {
             let tagged = segment.control.tagged();
-            return self.violation(1, if tagged { 1 } else { 2 }, if tagged { 4 } else { 6 }, length.map(|l| (l, quoted)), None);
+            let violation = if tagged { Violation::DdpTaggedVersion } else { Violation::DdpUntaggedVersion };
+            return self.violation(violation, length.map(|l| (l, quoted)), None);
         }
         if segment.ulp & 0xc0 != RDMAP_VERSION {
-            return self.violation(0, 2, 0x05, length.map(|l| (l, quoted)), None);
+            return self.violation(Violation::RdmapVersion, length.map(|l| (l, quoted)), None);
         }
         match segment.buffer {
             Buffer::Tagged(to) => self.handle_tagged(opcode, to, &segment, quoted),
@@ -705,16 +707,16 @@ impl Connection {
             }
             Opcode::READ_RESPONSE => {
                 let Some(read) = self.reading.front_mut() else {
-                    return self.violation(0, 2, 0x06, Some((length, quoted)), None);
+                    return self.violation(Violation::RdmapOpcode, Some((length, quoted)), None);
                 };
                 let expected = read.request.sink_offset.wrapping_add(read.have.into());
                 if to.stag != read.request.sink_stag {
-                    return self.violation(1, 1, 0x00, Some((length, quoted)), None);
+                    return self.violation(Violation::DdpTaggedKey, Some((length, quoted)), None);
                 }
                 let have = u64::from(read.have) + segment.payload.len() as u64;
                 let whole = have == u64::from(read.request.size);
                 if to.offset != expected || have > u64::from(read.request.size) || whole != segment.control.last() {
-                    return self.violation(1, 1, 0x01, Some((length, quoted)), None);
+                    return self.violation(Violation::DdpTaggedBounds, Some((length, quoted)), None);
                 }
                 read.have = have as u32;
                 let id = read.id;
@@ -727,30 +729,30 @@ impl Connection {
                     self.ask();
                 }
             }
-            _ => self.violation(0, 2, 0x06, Some((length, quoted)), None),
+            _ => self.violation(Violation::RdmapOpcode, Some((length, quoted)), None),
         }
     }
 
     fn handle_untagged(&mut self, opcode: Opcode, to: Untagged, segment: &Ddp<'_>, quoted: Quoted) {
         let length = (Ddp::UNTAGGED_LEN + segment.payload.len()) as u16;
         if to.queue > QUEUE_TERMINATE {
-            return self.violation(1, 2, 0x01, Some((length, quoted)), None);
+            return self.violation(Violation::DdpQueue, Some((length, quoted)), None);
         }
         if opcode.queue() != Some(to.queue) || !(opcode.is_send() || matches!(opcode, Opcode::READ_REQUEST | Opcode::TERMINATE)) {
-            return self.violation(0, 2, 0x06, Some((length, quoted)), None);
+            return self.violation(Violation::RdmapOpcode, Some((length, quoted)), None);
         }
         let expected = self.receive_msn[to.queue as usize];
         if to.msn != expected {
-            return self.violation(1, 2, 0x03, Some((length, quoted)), None);
+            return self.violation(Violation::DdpMsn, Some((length, quoted)), None);
         }
         let have = if to.queue == QUEUE_SEND { self.message.len() as u32 } else { 0 };
         if to.offset != have {
-            return self.violation(1, 2, 0x04, Some((length, quoted)), None);
+            return self.violation(Violation::DdpOffset, Some((length, quoted)), None);
         }
         match to.queue {
             QUEUE_SEND => {
                 if self.message.len() + segment.payload.len() > self.config.receive_max as usize {
-                    return self.violation(1, 2, 0x05, Some((length, quoted)), None);
+                    return self.violation(Violation::DdpTooLong, Some((length, quoted)), None);
                 }
                 self.message.extend_from_slice(segment.payload);
                 if !segment.control.last() {
@@ -759,7 +761,7 @@ impl Connection {
                 let mut invalidated = None;
                 if opcode.invalidates() {
                     if !self.memory.invalidate(segment.ulp_word) {
-                        return self.violation(0, 1, 0x09, Some((length, quoted)), None);
+                        return self.violation(Violation::RdmapInvalidate, Some((length, quoted)), None);
                     }
                     invalidated = Some(segment.ulp_word);
                 }
@@ -769,11 +771,11 @@ impl Connection {
             QUEUE_READ_REQUEST => {
                 let request = match ReadRequest::parse(segment.payload, &mut Off) {
                     Ok(([], request)) if segment.control.last() => request,
-                    _ => return self.violation(1, 2, 0x05, Some((length, quoted)), None),
+                    _ => return self.violation(Violation::DdpTooLong, Some((length, quoted)), None),
                 };
                 self.receive_msn[1] = expected.wrapping_add(1);
                 if self.answering.len() as u64 >= u64::from(self.ird.max(1)) {
-                    return self.violation(1, 2, 0x02, Some((length, quoted)), None);
+                    return self.violation(Violation::DdpNoBuffer, Some((length, quoted)), None);
                 }
                 if request.size > 0
                     && let Err(refusal) = self.memory.read(request.source_stag, request.source_offset, request.size)
@@ -796,19 +798,21 @@ impl Connection {
 
     /// An access to memory that was not granted: DDP speaks of a segment, RDMAP of a Read Request.
     fn protection(&mut self, refusal: Refusal, quoted: Option<(u16, Quoted)>, request: Option<ReadRequest>) {
-        let (layer, error_type, code) = match (refusal, request.is_some()) {
-            (Refusal::Key, false) => (1, 1, 0x00),
-            (Refusal::Bounds, false) => (1, 1, 0x01),
-            (Refusal::Wrap, false) => (1, 1, 0x03),
-            (Refusal::Key, true) => (0, 1, 0x00),
-            (Refusal::Bounds, true) => (0, 1, 0x01),
-            (Refusal::Wrap, true) => (0, 1, 0x04),
-            (Refusal::Rights, _) => (0, 1, 0x02),
+        let violation = match (refusal, request.is_some()) {
+            (Refusal::Key, false) => Violation::DdpTaggedKey,
+            (Refusal::Bounds, false) => Violation::DdpTaggedBounds,
+            (Refusal::Wrap, false) => Violation::DdpTaggedWrap,
+            (Refusal::Key, true) => Violation::RdmapKey,
+            (Refusal::Bounds, true) => Violation::RdmapBounds,
+            (Refusal::Wrap, true) => Violation::RdmapWrap,
+            (Refusal::Rights, _) => Violation::RdmapRights,
         };
-        self.violation(layer, error_type, code, quoted, request);
+        self.violation(violation, quoted, request);
     }
 
-    fn violation(&mut self, layer: u8, error_type: u8, code: u8, quoted: Option<(u16, Quoted)>, read_request: Option<ReadRequest>) {
+    /// Ends the connection with a Terminate that names the rule.
+    fn violation(&mut self, violation: Violation, quoted: Option<(u16, Quoted)>, read_request: Option<ReadRequest>) {
+        let (layer, error_type, code) = violation.terminate();
         let terminate =
             Terminate { layer, error_type, code, segment_length: quoted.map(|(l, _)| l), ddp: quoted.map(|(_, q)| q), read_request };
         let mut message = Vec::new();
