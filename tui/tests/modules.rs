@@ -9,17 +9,68 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Circles that stand: the folder, the modules in it that import each other (`*`: any), and why.
+/// Circles that stand: the folder, the modules in it that import each other, and why. It gets shorter: a circle among others is an error, and so
+/// is a row that no circle needs.
 const CIRCLES: &[(&str, &[&str], &str)] = &[
     (
         "dissector/wire",
         &["mount", "nfs", "nfsacl", "nlm", "portmap", "rpc"],
         "RPC and the programs that it carries: the call names the program that reads the rest, and each program reads RPC's own types",
     ),
-    ("analyzer", &["*"], "being taken apart"),
-    ("analyzer/flow", &["*"], "being taken apart"),
-    ("replay", &["*"], "being taken apart"),
-    ("tui/screens", &["*"], "being taken apart"),
+    (
+        "analyzer",
+        &[
+            "connection",
+            "context",
+            "env",
+            "flow",
+            "memory",
+            "messages",
+            "outcome",
+            "payload",
+            "report",
+            "rpcrdma",
+            "smb2",
+            "smbd",
+            "stats",
+            "stream",
+            "totals",
+            "upper",
+        ],
+        "the plain data of a report is declared beside the report that is made of it, and the rules of a flow are told to the connection",
+    ),
+    ("analyzer/flow", &["ib", "iwarp", "report"], "what a flow tells is declared beside those who listen"),
+    (
+        "replay",
+        &["channel", "error", "probe", "smb2", "smbd", "transport"],
+        "a transport's folder has the cases of the probe that only it can run, and the one error type names the errors of all",
+    ),
+    (
+        "tui/screens",
+        &[
+            "app",
+            "credits",
+            "digest",
+            "draw",
+            "findings",
+            "frames",
+            "io",
+            "keys",
+            "loader",
+            "memory",
+            "order",
+            "overview",
+            "prompt",
+            "replay",
+            "screen",
+            "search",
+            "sequence",
+            "sort",
+            "statistics",
+            "view",
+        ],
+        "each view draws from the one state of the application, which routes keys to the views",
+    ),
 ];
 
 type Segments = Vec<String>;
@@ -368,6 +419,7 @@ fn circles(edges: &BTreeMap<(String, String), String>) -> BTreeSet<BTreeSet<Stri
 fn no_modules_import_each_other_in_a_circle() {
     let root = workspace();
     let mut wrong = Vec::new();
+    let mut needed = BTreeSet::new();
     for src in crates(&root) {
         let name = src.parent().and_then(|p| p.strip_prefix(&root).ok()).expect("a crate lies in the workspace").display().to_string();
         let modules = modules(&src);
@@ -375,8 +427,9 @@ fn no_modules_import_each_other_in_a_circle() {
         for (folder, edges) in edges(&modules) {
             let place = [vec![name.clone()], folder].concat().join("/");
             for circle in circles(&edges) {
-                let is_known = |members: &[&str]| members == ["*"] || circle.iter().all(|m| members.contains(&m.as_str()));
-                if CIRCLES.iter().any(|(at, members, _)| *at == place && is_known(members)) {
+                let is_known = |members: &[&str]| circle.iter().all(|m| members.contains(&m.as_str()));
+                if let Some(row) = CIRCLES.iter().position(|(at, members, _)| *at == place && is_known(members)) {
+                    needed.insert(row);
                     continue;
                 }
                 wrong.push(format!("{place}: {circle:?}"));
@@ -385,6 +438,8 @@ fn no_modules_import_each_other_in_a_circle() {
             }
         }
     }
+    let rows = CIRCLES.iter().enumerate().filter(|(row, _)| !needed.contains(row));
+    wrong.extend(rows.map(|(_, (at, ..))| format!("{at}: a row of CIRCLES has no circle any more: take it off")));
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
