@@ -1,6 +1,9 @@
 //! What the screen is about, and how it changes: [`update`] takes a message and says what is to be done in the world. It does no I/O,
 //! knows no clock, and the screen is made from [`App`] alone ([`super::view`]).
 
+mod narrow;
+mod nothing_lost;
+
 use super::credits_log::CreditsLog;
 use super::digest::{Digest, Joined};
 use super::exchanges::Exchanges;
@@ -8,6 +11,7 @@ use super::index::Index;
 use super::keys::{Action, Keys};
 use super::loader::{Counted, LiveFacts, News};
 use super::replay::{Detail, Text, Which};
+use super::screen::View;
 use super::sort::{By, Sorted};
 use super::statistics::Sums;
 use super::theme::{self, Depth, Theme};
@@ -35,54 +39,6 @@ const WHY_MAX: usize = 5_000;
 const SLOWEST_MAX: usize = 20;
 /// Frames looked at in one step while narrowing to a connection.
 pub(crate) const SCAN_STEP: usize = 150_000;
-
-/// The views, in the order of their keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum View {
-    #[default]
-    Overview,
-    Frames,
-    Io,
-    Credits,
-    Sequence,
-    Memory,
-    Findings,
-    Statistics,
-}
-
-impl View {
-    pub(crate) const ALL: [Self; 8] =
-        [Self::Overview, Self::Frames, Self::Io, Self::Credits, Self::Sequence, Self::Memory, Self::Findings, Self::Statistics];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Overview => "Overview",
-            Self::Frames => "Frames",
-            Self::Io => "I/O",
-            Self::Credits => "Credits",
-            Self::Sequence => "Sequence",
-            Self::Memory => "Memory",
-            Self::Findings => "Findings",
-            Self::Statistics => "Statistics",
-        }
-    }
-
-    /// Where there is little room.
-    pub(crate) const fn short_name(self) -> &'static str {
-        match self {
-            Self::Overview => "Over",
-            Self::Sequence => "Seq",
-            Self::Memory => "Mem",
-            Self::Findings => "Find",
-            Self::Statistics => "Stats",
-            _ => self.name(),
-        }
-    }
-
-    fn step(self, by: usize) -> Self {
-        Self::ALL[(self as usize + by) % Self::ALL.len()]
-    }
-}
 
 /// What happened.
 #[derive(Debug)]
@@ -562,107 +518,6 @@ impl App {
         }
     }
 
-    /// A connection by the number under which it is followed.
-    pub(crate) fn connection(&self, followed_as: u32) -> Option<&Connection> {
-        self.report.connections.get(self.report.place(followed_as)?)
-    }
-
-    /// Which end of a connection is shown as the client.
-    pub(crate) fn client_end(&self, followed_as: u32) -> End {
-        let Some(connection) = self.connection(followed_as) else { return End::A };
-        let client = connection.client_end.unwrap_or(End::A);
-        // what was followed as a half of its own counted its ends from itself
-        if connection.followed_as.first() == Some(&followed_as) { client } else { client.peer() }
-    }
-
-    /// The connection that credit plot and sequence are about: the followed one, else that of the row from which one came, else the
-    /// busiest.
-    pub(crate) fn subject(&self) -> Option<&Connection> {
-        if let Some(followed) = &self.followed {
-            return followed.ids.iter().find_map(|id| self.connection(*id));
-        }
-        let chosen = self.about.and_then(|id| self.connection(id));
-        let busiest = self.report.busiest().filter(|busiest| self.chosen.as_ref().is_none_or(|places| places.contains(busiest)));
-        let place = busiest.or_else(|| self.chosen.as_ref().and_then(|places| places.first().copied())).or(self.report.busiest());
-        chosen.or_else(|| self.report.connections.get(place?))
-    }
-
-    /// Whether a thing of this connection is to be shown.
-    pub(crate) fn concerns(&self, followed_as: u32) -> bool {
-        self.followed.as_ref().is_none_or(|f| f.ids.contains(&followed_as))
-    }
-
-    /// Connections that are shown.
-    pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
-        let all = if self.chosen.is_none() { self.report.connections.as_slice() } else { &[] };
-        all.iter().chain(self.chosen.iter().flatten().filter_map(|i| self.report.connections.get(*i)))
-    }
-
-    /// How many these are.
-    pub(crate) fn connection_count(&self) -> usize {
-        self.chosen.as_ref().map_or(self.report.connections.len(), Vec::len)
-    }
-
-    /// One of these.
-    pub(crate) fn connection_at(&self, row: usize) -> Option<&Connection> {
-        let place = self.chosen.as_ref().map_or(Some(row), |places| places.get(row).copied());
-        self.report.connections.get(place?)
-    }
-
-    /// Whether connections are all shown.
-    pub(crate) fn shows_all_connections(&self) -> bool {
-        self.chosen.is_none()
-    }
-
-    /// Takes what is shown of connections, findings and sums: of the followed connection, with a frame that passes the filter.
-    fn choose(&mut self) {
-        self.filter.chosen = self.filter.found.len();
-        self.slowest.clear();
-        if self.followed.is_none() && !self.filter.is_on() {
-            self.chosen = None;
-            self.found = self.report.found.clone();
-            self.sums = self.report.sums.clone();
-            return self.statistics.outdated();
-        }
-        let followed = self.followed.as_ref().map(|f| &f.ids);
-        let passing = self.filter.is_on().then_some(&self.filter.connections);
-        // a connection has several numbers, which may be of one or of several in the report
-        let mut places: Vec<usize> = match (followed, passing) {
-            (Some(ids), passing) => {
-                ids.iter().filter(|id| passing.is_none_or(|p| ids.iter().any(|id| p.contains(id)) || p.contains(id))).copied().collect()
-            }
-            (None, passing) => passing.into_iter().flatten().copied().collect::<Vec<u32>>(),
-        }
-        .into_iter()
-        .filter_map(|id| self.report.place(id))
-        .collect();
-        places.sort_unstable();
-        places.dedup();
-        self.chosen = Some(places);
-        let ids: HashSet<u32> = self.connections().map(|c| c.id).collect();
-        let filter = Some(&self.filter).filter(|f| f.is_on());
-        self.found = self.report.found_on(&ids, |f| {
-            filter.is_none_or(|filter| {
-                // of many occurrences only the first frames are known
-                let of_shown = f.connection.is_some_and(|c| ids.contains(&c));
-                f.frames.iter().any(|n| filter.has_frame(*n)) || of_shown && f.count > f.frames.len() as u64
-            })
-        });
-        if filter.is_some() {
-            let passing = self.exchanges.iter().filter(|(_, e)| self.concerns(e.connection) && order::passes(e, &self.filter.found));
-            let mut slowest: Vec<(i64, u32)> = passing.filter_map(|(place, e)| Some((-e.latency()?, place))).collect();
-            slowest.sort_unstable();
-            slowest.truncate(SLOWEST_MAX);
-            self.slowest = slowest
-                .into_iter()
-                .filter_map(|(_, place)| self.exchanges.at(place as usize))
-                .map(|e| Exchange { connection: self.connection(e.connection).map_or(0, |c| c.id), ..e.clone() })
-                .collect();
-        }
-        self.sums = Arc::new(Sums::of(self.connections()));
-        self.statistics.outdated();
-    }
-
     /// The time of the first frame.
     pub(crate) fn first_time(&self) -> i64 {
         self.index.at(0).map_or(0, |e| e.time)
@@ -678,20 +533,12 @@ impl App {
 
     /// Another view that the user chose: credit plot and sequence are about what was selected before.
     pub(crate) fn turn_to(&mut self, view: View) {
-        // a list that nobody moved in says nothing
-        let is_chosen = match self.view {
-            View::Overview | View::Findings => true,
-            View::Frames => self.frames.list.at > 0,
-            View::Io => io::is_chosen(self),
-            View::Memory => self.memory.list.at > 0,
-            View::Credits => self.credits.cursor.is_some(),
-            View::Sequence => self.sequence.list.at > 0,
-            View::Statistics => false,
-        };
+        let screen = self.view.screen();
+        let is_chosen = screen.is_chosen(self);
         if matches!(view, View::Credits | View::Sequence) && view != self.view && is_chosen {
-            let frame = selected_frame(self).filter(|_| self.view != View::Overview || overview::is_at_a_frame(self));
+            let frame = screen.selected_frame(self).filter(|_| screen.is_at_a_frame(self));
             if self.followed.is_none() {
-                self.about = selected_connection(self).filter(|id| self.connection(*id).is_some()).or(self.about);
+                self.about = screen.selected_connection(self).filter(|id| self.connection(*id).is_some()).or(self.about);
             }
             let place = frame.and_then(|n| usize::try_from(n).ok()).and_then(|n| n.checked_sub(1));
             let entry = place.and_then(|i| self.index.at(i));
@@ -734,107 +581,6 @@ impl App {
         self.frames.list.jump(row, len, page);
         self.tailing = false;
         effects
-    }
-
-    /// Neither filter nor followed connection.
-    pub(crate) fn show_everything(&mut self) -> Vec<Effect> {
-        let place = self.frame_at(self.frames.list.at);
-        self.followed = None;
-        let effects = self.filter_by("");
-        if let Some(place) = place {
-            let (row, len, page) = (self.row_of(place), self.row_count(), frames::page(self));
-            self.frames.list.jump(row, len, page);
-        }
-        effects
-    }
-
-    /// Narrows everything to a connection, or widens again where it is the one already.
-    pub(crate) fn follow(&mut self, followed_as: Option<u32>) {
-        let Some(connection) = followed_as.and_then(|id| self.connection(id)) else {
-            self.complain("this row belongs to no connection");
-            return;
-        };
-        let followed = Followed { ids: connection.followed_as.clone() };
-        let id = connection.id;
-        self.about = None;
-        if self.followed.as_ref() == Some(&followed) {
-            self.followed = None;
-            self.say("all connections again");
-        } else {
-            self.followed = Some(followed);
-            self.say(format!("connection {id} alone; {} shows all again", self.keys.first(Action::Everything)));
-        }
-        self.narrow();
-    }
-
-    /// Sets the filter. The frames that pass come later.
-    pub(crate) fn filter_by(&mut self, text: &str) -> Vec<Effect> {
-        self.filter = Filter { text: text.trim().to_owned(), generation: self.filter.generation + 1, ..Filter::default() };
-        self.narrow();
-        let mut effects = vec![Effect::Filter { generation: self.filter.generation, text: self.filter.text.clone() }];
-        if self.filter.is_on() {
-            let text = self.filter.text.clone();
-            self.history.retain(|h| *h != text);
-            self.history.push(text);
-            effects.push(Effect::KeepHistory(self.history.clone()));
-        }
-        effects
-    }
-
-    /// Makes the list of shown frames anew.
-    fn narrow(&mut self) {
-        let place = self.frame_at(self.frames.list.at);
-        self.scanned = 0;
-        self.shown = (self.filter.is_on() || self.followed.is_some()).then(Vec::new);
-        self.sorting.outdated();
-        self.io.order.outdated();
-        self.memory.order.outdated();
-        self.sequence.reset();
-        self.credits.window = None;
-        self.choose();
-        self.scan();
-        if let Some(place) = place {
-            let (row, len, page) = (self.row_of(place), self.row_count(), frames::page(self));
-            self.frames.list.jump(row, len, page);
-        }
-    }
-
-    /// Looks at frames that came since, for the list of shown ones.
-    fn scan(&mut self) {
-        let Some(mut shown) = self.shown.take() else { return };
-        if self.filter.is_on() {
-            let upto = self.filter.found.len().min(self.scanned + SCAN_STEP);
-            let found = self.filter.found.get(self.scanned..upto).unwrap_or(&[]);
-            shown.extend(found.iter().filter(|i| self.index.at(**i as usize).is_some_and(|e| self.concerns(e.connection))));
-            self.scanned = upto;
-        } else {
-            let upto = self.index.len().min(self.scanned + SCAN_STEP);
-            let new = self.index.from(self.scanned).take_while(|(i, _)| *i < upto).filter(|(_, e)| self.concerns(e.connection));
-            shown.extend(new.map(|(i, _)| i as u32));
-            self.scanned = upto;
-        }
-        self.shown = Some(shown);
-    }
-
-    /// Whether there are frames that were not looked at yet for the list of shown ones.
-    fn is_scanning(&self) -> bool {
-        self.shown.is_some() && self.scanned < if self.filter.is_on() { self.filter.found.len() } else { self.index.len() }
-    }
-
-    /// Sorts the frame list.
-    pub(crate) fn sort_frames(&mut self, by: By, down: bool) -> Vec<Effect> {
-        let place = self.frame_at(self.frames.list.at).filter(|_| self.frames.list.at > 0);
-        if by == self.sorting.by && self.sorting.sorted.is_some() && (by != By::Number || down) {
-            self.sorting.down = down;
-        } else {
-            self.sorting.outdated();
-            (self.sorting.by, self.sorting.down) = (by, down);
-        }
-        if let Some(place) = place {
-            self.show_place(place);
-        }
-        self.tailing &= !self.sorting.is_on();
-        vec![Effect::EndSort(self.sorting.generation)]
     }
 
     /// Selects the row of a frame.
@@ -913,14 +659,7 @@ impl App {
             self.continuing = true;
             effects.push(Effect::Continue);
         }
-        let wanted: Vec<usize> = match self.view {
-            View::Frames => {
-                let page = frames::page(self);
-                (self.frames.list.top..self.frames.list.top + page).filter_map(|row| self.frame_at(row)).collect()
-            }
-            View::Sequence => sequence::visible_frames(self),
-            _ => Vec::new(),
-        };
+        let wanted = self.view.screen().frames_shown(self);
         let mut missing: Vec<usize> = wanted.into_iter().filter(|i| !self.texts.contains_key(&(*i as u64 + 1))).collect();
         missing.sort_unstable();
         if !missing.is_empty() && self.texts_asked != missing {
@@ -987,55 +726,6 @@ impl App {
             self.frames.list.moved(Action::Last, len, page);
         }
         effects
-    }
-
-    /// The capture began anew: what was known of frames is of others.
-    fn restarted(&mut self) -> Vec<Effect> {
-        (self.index, self.exchanges, self.credits_log) = (Index::default(), Exchanges::default(), CreditsLog::default());
-        (self.report, self.exchanges_dropped, self.saved, self.saving) = (Arc::default(), 0, 0, None);
-        columns_changed(self);
-        (self.detail, self.detail_asked, self.followed, self.about) = (None, None, None, None);
-        self.marks.clear();
-        self.overview = overview::State::default();
-        self.frames.list = Cursor::default();
-        self.io.list = Cursor::default();
-        self.memory.list = Cursor::default();
-        self.credits = credits::State::default();
-        self.findings = findings::State::default();
-        let text = self.filter.text.clone();
-        self.tailing = self.grows;
-        let effects = self.filter_by(&text);
-        self.choose();
-        self.say("the capture begins anew");
-        effects
-    }
-
-    /// What is asked before frames that are in no file are gone.
-    fn unsaved(&self) -> Option<usize> {
-        let unsaved = self.index.len().saturating_sub(self.saved);
-        (self.is_live && unsaved > 0).then_some(unsaved)
-    }
-
-    /// Asks before something that lets frames go which are in no file; else does it.
-    fn or_ask(&mut self, title: &'static str, word: &'static str, key: char, effect: Effect) -> Vec<Effect> {
-        let Some(unsaved) = self.unsaved() else { return vec![effect] };
-        self.popup = Some(Popup::Question(Box::new(Question {
-            title,
-            lines: vec![match unsaved {
-                1 => "1 captured frame is not saved.".to_owned(),
-                n => format!("{} captured frames are not saved.", time::grouped(n as u64)),
-            }],
-            answers: vec![('w', "save them", Answer::Save), (key, word, Answer::Do(vec![effect]))],
-        })));
-        Vec::new()
-    }
-
-    /// What is to be written goes on its way.
-    pub(crate) fn write(&mut self, path: PathBuf, what: Output) -> Vec<Effect> {
-        // nothing is left out but what the window of a live capture has left behind
-        let is_all = matches!(&what, Output::Frames(Which::Range(all)) if all.start == 0);
-        self.saving = is_all.then_some(self.index.len());
-        vec![Effect::Write(Write { path, what, replace: false })]
     }
 
     fn resized(&mut self, width: u16, height: u16) {
@@ -1180,13 +870,7 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
 
 /// Lists that a view shows, where they are out of date.
 fn prepare(app: &mut App) {
-    match app.view {
-        View::Io => io::prepare(app),
-        View::Overview => overview::prepare(app),
-        View::Sequence => sequence::extend(app),
-        View::Statistics => statistics::prepare(app),
-        _ => {}
-    }
+    app.view.screen().prepare(app);
 }
 
 /// Columns changed: lines have to be made anew.
@@ -1232,13 +916,13 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::Copy => app.popup = Some(Popup::Copy),
         Action::Everything => return app.show_everything(),
         Action::Follow => {
-            let id = selected_connection(app);
+            let id = app.view.screen().selected_connection(app);
             app.follow(id);
         }
         Action::Explain => explain(app),
         Action::Why => why(app),
         Action::SortBy => {
-            let names = sorting_names(app);
+            let names = app.view.screen().sorts(app);
             if names.is_empty() {
                 app.complain("this view has no columns to sort by");
             } else {
@@ -1278,16 +962,7 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
             app.complain("no field is selected: choose one in the fields of a frame");
         }
         _ => {
-            return match app.view {
-                View::Overview => overview::act(app, action),
-                View::Frames => frames::act(app, action),
-                View::Io => io::act(app, action),
-                View::Credits => credits::act(app, action),
-                View::Sequence => sequence::act(app, action),
-                View::Memory => memory::act(app, action),
-                View::Findings => findings::act(app, action),
-                View::Statistics => statistics::act(app, action),
-            };
+            return app.view.screen().act(app, action);
         }
     }
     Vec::new()
@@ -1312,22 +987,9 @@ fn joined(old: &str, new: &str, action: Action) -> String {
     }
 }
 
-/// The request that the selected row is about.
-fn selected_exchange(app: &App) -> Option<Exchange> {
-    match app.view {
-        View::Io => io::selected(app).cloned(),
-        View::Overview => overview::selected_exchange(app),
-        _ => {
-            let place = usize::try_from(selected_frame(app)?).ok()?.checked_sub(1)?;
-            let id = u64::from(app.index.at(place)?.exchange);
-            app.exchanges.iter().find(|(_, e)| id != 0 && e.id == id).map(|(_, e)| e.clone())
-        }
-    }
-}
-
 /// The sequence of just the frames of the selected request, with its gaps measured.
 fn why(app: &mut App) {
-    let Some(exchange) = selected_exchange(app) else {
+    let Some(exchange) = app.view.screen().selected_exchange(app) else {
         return app.complain("this row belongs to no request");
     };
     let frames: Vec<u32> = io::frames_of(app, &exchange, WHY_MAX).into_iter().filter_map(|n| u32::try_from(n - 1).ok()).collect();
@@ -1338,72 +1000,11 @@ fn why(app: &mut App) {
 
 /// The number (from 1) of the frame that the selected row is about.
 pub(crate) fn selected_frame(app: &App) -> Option<u64> {
-    match app.view {
-        View::Frames => app.frame_at(app.frames.list.at).map(|p| p as u64 + 1),
-        View::Overview => overview::selected_frame(app),
-        View::Io => io::selected_frame(app),
-        View::Credits => credits::selected_frame(app),
-        View::Sequence => sequence::selected_frame(app),
-        View::Memory => memory::selected_frame(app),
-        View::Findings => findings::selected_frame(app),
-        View::Statistics => None,
-    }
-}
-
-/// The connection that the selected row is about, by the number under which it is followed.
-fn selected_connection(app: &App) -> Option<u32> {
-    match app.view {
-        View::Overview => overview::selected_connection(app),
-        View::Io => io::selected(app).map(|e| e.connection),
-        View::Findings => findings::selected_connection(app),
-        View::Credits | View::Statistics => app.subject().and_then(|c| c.followed_as.first().copied()),
-        _ => {
-            let place = usize::try_from(selected_frame(app)?).ok()?.checked_sub(1)?;
-            app.index.at(place).map(|e| e.connection).filter(|c| *c != 0)
-        }
-    }
-}
-
-/// The columns by which the view can be sorted.
-fn sorting_names(app: &App) -> Vec<String> {
-    let titles = |columns: &[super::draw::Column]| columns.iter().map(|c| c.title.to_owned()).collect();
-    match app.view {
-        View::Frames => frames::sorts(app).iter().map(|by| by.name().to_owned()).collect(),
-        View::Io => titles(&io::COLUMNS),
-        View::Memory => titles(&memory::COLUMNS),
-        _ => Vec::new(),
-    }
-}
-
-/// Sorts by the column of this number: the other way round where it is sorted by it already.
-pub(crate) fn sort_by(app: &mut App, at: usize) -> Vec<Effect> {
-    match app.view {
-        View::Frames => {
-            let Some(by) = frames::sorts(app).get(at).copied() else { return Vec::new() };
-            let down = by == app.sorting.by && !app.sorting.down;
-            return app.sort_frames(by, down);
-        }
-        View::Io if at < io::COLUMNS.len() => {
-            let order = &app.io.order;
-            // what takes long is looked for from its long end
-            let down = if order.by == at { !order.down } else { io::COLUMNS[at].right && at > 0 };
-            app.sort_table(View::Io, at, down, &io::COLUMNS);
-        }
-        View::Memory if at < memory::COLUMNS.len() => {
-            let order = &app.memory.order;
-            app.sort_table(View::Memory, at, order.by == at && !order.down, &memory::COLUMNS);
-        }
-        _ => {}
-    }
-    Vec::new()
+    app.view.screen().selected_frame(app)
 }
 
 fn explain(app: &mut App) {
-    let finding = match app.view {
-        View::Findings => findings::selected(app),
-        View::Overview => overview::selected_finding(app),
-        _ => selected_frame(app).and_then(|n| app.found.iter().find(|f| f.frames.contains(&n))).cloned(),
-    };
+    let finding = app.view.screen().selected_finding(app);
     match finding.or_else(|| app.found.first().cloned()) {
         Some(finding) => {
             let text = rdmascope_analyzer::finding::explain(finding.rule);
@@ -1497,15 +1098,5 @@ fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
         }
         return Vec::new();
     }
-    match app.view {
-        View::Overview => overview::click(app, x, y),
-        View::Frames => return frames::click(app, x, y),
-        View::Io => io::click(app, x, y),
-        View::Credits => credits::click(app, x, y),
-        View::Sequence => sequence::click(app, x, y),
-        View::Memory => memory::click(app, x, y),
-        View::Findings => findings::click(app, x, y),
-        View::Statistics => {}
-    }
-    Vec::new()
+    app.view.screen().click(app, x, y)
 }

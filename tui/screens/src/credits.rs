@@ -13,6 +13,7 @@ use super::app::{App, Effect};
 use super::credits_log::Point;
 use super::draw::{Dots, put, put_right, rule};
 use super::keys::Action;
+use super::screen::Screen;
 use super::time::{grouped, seconds, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -367,4 +368,52 @@ fn export(app: &App, p: &Point, places: [usize; 3]) -> Vec<String> {
     let mut row = vec![seconds(p.time - app.first_time()), p.frame.to_string()];
     row.extend(places.iter().map(|w| p.held(*w).map_or_else(String::new, |v| v.to_string())));
     row
+}
+
+/// The view.
+pub(crate) struct Credits;
+
+impl Screen for Credits {
+    fn hints(&self) -> &'static [(Action, &'static str)] {
+        &[
+            (Action::ZoomIn, "zoom"),
+            (Action::ZoomAll, "all"),
+            (Action::NextPane, "next stall"),
+            (Action::Open, "frame"),
+            (Action::Follow, "follow"),
+        ]
+    }
+
+    fn draw(&self, app: &App, buf: &mut Buffer) {
+        draw(app, buf);
+    }
+
+    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
+        act(app, action)
+    }
+
+    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
+        click(app, x, y);
+        Vec::new()
+    }
+
+    fn selected_frame(&self, app: &App) -> Option<u64> {
+        selected_frame(app)
+    }
+
+    fn selected_connection(&self, app: &App) -> Option<u32> {
+        app.subject().and_then(|c| c.followed_as.first().copied())
+    }
+
+    fn is_chosen(&self, app: &App) -> bool {
+        app.credits.cursor.is_some()
+    }
+
+    fn selected_row(&self, app: &mut App) -> Option<Vec<String>> {
+        selected_row(app)
+    }
+
+    fn export(&self, app: &App) -> Vec<Vec<String>> {
+        rows(app)
+    }
 }

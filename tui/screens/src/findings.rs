@@ -13,6 +13,7 @@
 use super::app::{App, Cursor, Effect, Found};
 use super::draw::{self, Cell, Column, Table, column, number, put, rule, wrap};
 use super::keys::Action;
+use super::screen::Screen;
 use super::theme::sign;
 use super::time::grouped;
 use ratatui::buffer::Buffer;
@@ -197,4 +198,58 @@ pub(crate) fn export(f: &Found) -> Vec<String> {
         escaped(&f.text),
         f.rule.row().spec.to_owned(),
     ]
+}
+
+/// The view.
+pub(crate) struct Findings;
+
+impl Screen for Findings {
+    fn hints(&self) -> &'static [(Action, &'static str)] {
+        &[(Action::Open, "frame"), (Action::Explain, "explain"), (Action::Follow, "follow")]
+    }
+
+    fn draw(&self, app: &App, buf: &mut Buffer) {
+        draw(app, buf);
+    }
+
+    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
+        act(app, action)
+    }
+
+    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
+        click(app, x, y);
+        Vec::new()
+    }
+
+    fn selected_frame(&self, app: &App) -> Option<u64> {
+        selected_frame(app)
+    }
+
+    fn selected_connection(&self, app: &App) -> Option<u32> {
+        selected_connection(app)
+    }
+
+    fn selected_finding(&self, app: &App) -> Option<Found> {
+        selected(app)
+    }
+
+    fn is_chosen(&self, _: &App) -> bool {
+        true
+    }
+
+    fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
+        Some(&mut app.findings.list)
+    }
+
+    fn len(&self, app: &App) -> usize {
+        app.found.len()
+    }
+
+    fn row(&self, app: &App, at: usize) -> Vec<String> {
+        app.found.get(at).map_or_else(Vec::new, export)
+    }
+
+    fn export(&self, app: &App) -> Vec<Vec<String>> {
+        rows(app)
+    }
 }

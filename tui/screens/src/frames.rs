@@ -16,6 +16,7 @@ use super::app::{App, Cursor, Effect, columns_changed};
 use super::draw::{self, put, put_cell, rule};
 use super::keys::Action;
 use super::replay::Detail;
+use super::screen::Screen;
 use super::sort::By;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -714,5 +715,53 @@ impl App {
 
     pub(super) fn filter_is_done(&self) -> bool {
         !self.filter.is_on() || self.filter.done
+    }
+}
+
+/// The view.
+pub(crate) struct Frames;
+
+impl Screen for Frames {
+    fn hints(&self) -> &'static [(Action, &'static str)] {
+        &[(Action::NextPane, "pane"), (Action::Goto, "go to"), (Action::Mark, "mark"), (Action::Follow, "follow"), (Action::Sort, "sort")]
+    }
+
+    fn draw(&self, app: &App, buf: &mut Buffer) {
+        draw(app, buf);
+    }
+
+    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
+        act(app, action)
+    }
+
+    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
+        click(app, x, y)
+    }
+
+    fn selected_frame(&self, app: &App) -> Option<u64> {
+        app.frame_at(app.frames.list.at).map(|p| p as u64 + 1)
+    }
+
+    fn is_chosen(&self, app: &App) -> bool {
+        app.frames.list.at > 0
+    }
+
+    fn frames_shown(&self, app: &App) -> Vec<usize> {
+        let top = app.frames.list.top;
+        (top..top + page(app)).filter_map(|row| app.frame_at(row)).collect()
+    }
+
+    fn sorts(&self, app: &App) -> Vec<String> {
+        sorts(app).iter().map(|by| by.name().to_owned()).collect()
+    }
+
+    fn sort_by(&self, app: &mut App, column: usize) -> Vec<Effect> {
+        let Some(by) = sorts(app).get(column).copied() else { return Vec::new() };
+        let down = by == app.sorting.by && !app.sorting.down;
+        app.sort_frames(by, down)
+    }
+
+    fn export(&self, _: &App) -> Vec<Vec<String>> {
+        Vec::new()
     }
 }

@@ -11,10 +11,12 @@
 //!  frames  640 641 … 705       ◂ ▸ choose one, Enter goes there
 //! ```
 
-use super::app::{App, Cursor, Effect, View};
+use super::app::{App, Cursor, Effect};
 use super::draw::{self, Cell, Column, Table, column, number, put, rule};
 use super::keys::Action;
 use super::order::Order;
+use super::screen::View;
+use super::screen::{Screen, listed};
 use super::time::{grouped, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -427,4 +429,76 @@ pub(crate) fn export(app: &App, row: usize) -> Vec<String> {
         split.rdma.to_string(),
         split.wire.to_string(),
     ]
+}
+
+/// The view.
+pub(crate) struct Io;
+
+impl Screen for Io {
+    fn hints(&self) -> &'static [(Action, &'static str)] {
+        &[(Action::Open, "frame"), (Action::Why, "why"), (Action::SortBy, "sort"), (Action::Follow, "follow")]
+    }
+
+    fn prepare(&self, app: &mut App) {
+        prepare(app);
+    }
+
+    fn draw(&self, app: &App, buf: &mut Buffer) {
+        draw(app, buf);
+    }
+
+    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
+        act(app, action)
+    }
+
+    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
+        click(app, x, y);
+        Vec::new()
+    }
+
+    fn selected_frame(&self, app: &App) -> Option<u64> {
+        selected_frame(app)
+    }
+
+    fn selected_connection(&self, app: &App) -> Option<u32> {
+        selected(app).map(|e| e.connection)
+    }
+
+    fn selected_exchange(&self, app: &App) -> Option<Exchange> {
+        selected(app).cloned()
+    }
+
+    fn is_chosen(&self, app: &App) -> bool {
+        is_chosen(app)
+    }
+
+    fn sorts(&self, _: &App) -> Vec<String> {
+        COLUMNS.iter().map(|c| c.title.to_owned()).collect()
+    }
+
+    fn sort_by(&self, app: &mut App, column: usize) -> Vec<Effect> {
+        if column < COLUMNS.len() {
+            let order = &app.io.order;
+            // what takes long is looked for from its long end
+            let down = if order.by == column { !order.down } else { COLUMNS[column].right && column > 0 };
+            app.sort_table(View::Io, column, down, &COLUMNS);
+        }
+        Vec::new()
+    }
+
+    fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
+        Some(&mut app.io.list)
+    }
+
+    fn len(&self, app: &App) -> usize {
+        app.io.order.len()
+    }
+
+    fn row(&self, app: &App, at: usize) -> Vec<String> {
+        export(app, at)
+    }
+
+    fn export(&self, app: &App) -> Vec<Vec<String>> {
+        listed(self, app, HEADS)
+    }
 }

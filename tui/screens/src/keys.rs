@@ -1,7 +1,7 @@
 //! Every key, once: what it does, where, and the line of help that says so. The screen's hints, the help, and the names of the
 //! configuration file come from this table.
 
-use super::app::View;
+use super::screen::View;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::BTreeMap;
 

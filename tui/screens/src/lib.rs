@@ -4,7 +4,7 @@
 //!
 //! | view | file |
 //! | --- | --- |
-//! | overview, frames, I/O, credits, sequence, memory, findings, statistics | one each, opening with its drawing |
+//! | overview, frames, I/O, credits, sequence, memory, findings, statistics | one each, opening with its drawing; `screen` says what a view is |
 //! | prompts, completion, copying, searching | `prompt` |
 //! | keys, colours, configuration, the terminal taken and given back | `keys`, `theme`, `config`, `terminal` |
 //! | what the loader makes ready for the screen | `index`, `exchanges`, `digest`, `credits_log` |
@@ -30,6 +30,7 @@ mod overview;
 mod prompt;
 mod replay;
 mod run;
+mod screen;
 mod search;
 mod sequence;
 mod sort;

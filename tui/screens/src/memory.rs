@@ -5,10 +5,12 @@
 //!  1.204331    0x00001a2b  0x7f3a00001000     65,536   65,536   READ    write       invalidated     big.bin
 //! ```
 
-use super::app::{App, Cursor, Effect, View};
+use super::app::{App, Cursor, Effect};
 use super::draw::{self, Cell, Column, Table, column, number, put};
 use super::keys::Action;
 use super::order::Order;
+use super::screen::View;
+use super::screen::{Screen, listed};
 use super::time::grouped;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -203,4 +205,62 @@ pub(crate) fn export(app: &App, at: usize) -> Vec<String> {
         ended(e),
         e.shown_file(),
     ]
+}
+
+/// The view.
+pub(crate) struct Memory;
+
+impl Screen for Memory {
+    fn hints(&self) -> &'static [(Action, &'static str)] {
+        &[(Action::Open, "frame"), (Action::SortBy, "sort")]
+    }
+
+    fn draw(&self, app: &App, buf: &mut Buffer) {
+        draw(app, buf);
+    }
+
+    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
+        act(app, action)
+    }
+
+    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
+        click(app, x, y);
+        Vec::new()
+    }
+
+    fn selected_frame(&self, app: &App) -> Option<u64> {
+        selected_frame(app)
+    }
+
+    fn is_chosen(&self, app: &App) -> bool {
+        app.memory.list.at > 0
+    }
+
+    fn sorts(&self, _: &App) -> Vec<String> {
+        COLUMNS.iter().map(|c| c.title.to_owned()).collect()
+    }
+
+    fn sort_by(&self, app: &mut App, column: usize) -> Vec<Effect> {
+        if column < COLUMNS.len() {
+            let order = &app.memory.order;
+            app.sort_table(View::Memory, column, order.by == column && !order.down, &COLUMNS);
+        }
+        Vec::new()
+    }
+
+    fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
+        Some(&mut app.memory.list)
+    }
+
+    fn len(&self, app: &App) -> usize {
+        app.memory.order.len()
+    }
+
+    fn row(&self, app: &App, at: usize) -> Vec<String> {
+        export(app, at)
+    }
+
+    fn export(&self, app: &App) -> Vec<Vec<String>> {
+        listed(self, app, HEADS)
+    }
 }

@@ -1,8 +1,8 @@
 //! The order of the rows of I/O and memory. It is made by a thread of its own from what the loader published: a quarter of a million
 //! exchanges are not sorted between two screens.
 
-use super::app::View;
 use super::exchanges::Exchanges;
+use super::screen::View;
 use super::{io, memory};
 use rdmascope_analyzer::exchange::Exchange;
 

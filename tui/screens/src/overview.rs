@@ -15,6 +15,7 @@
 use super::app::{App, Cursor, Effect, Found};
 use super::draw::{self, Column, Table, column, number, put, put_right, rule, wrap};
 use super::keys::Action;
+use super::screen::Screen;
 use super::theme::sign;
 use super::time::{bytes, grouped, span, sparkline};
 use super::{findings, io};
@@ -425,7 +426,7 @@ fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
         let y = below.y + used;
         let height = (below.height - used).min(16);
         let title = format!("credits of connection {}", connection.id);
-        let about = format!("{} shows more", app.keys.first(Action::View(super::app::View::Credits)));
+        let about = format!("{} shows more", app.keys.first(Action::View(super::screen::View::Credits)));
         rule(buf, Rect { y, height: 1, ..below }, y, &title, &about, theme, false);
         super::credits::draw_small(app, connection, buf, Rect { y: y + 1, height: height - 1, ..below });
     }
@@ -486,4 +487,70 @@ fn export(app: &App, c: &Connection) -> Vec<String> {
         c.last.frame.to_string(),
         standing(app, c).0,
     ]
+}
+
+/// The view.
+pub(crate) struct Overview;
+
+impl Screen for Overview {
+    fn hints(&self) -> &'static [(Action, &'static str)] {
+        &[(Action::NextPane, "pane"), (Action::Open, "go"), (Action::Follow, "follow"), (Action::Explain, "explain")]
+    }
+
+    fn prepare(&self, app: &mut App) {
+        prepare(app);
+    }
+
+    fn draw(&self, app: &App, buf: &mut Buffer) {
+        draw(app, buf);
+    }
+
+    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
+        act(app, action)
+    }
+
+    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
+        click(app, x, y);
+        Vec::new()
+    }
+
+    fn selected_frame(&self, app: &App) -> Option<u64> {
+        selected_frame(app)
+    }
+
+    fn selected_connection(&self, app: &App) -> Option<u32> {
+        selected_connection(app)
+    }
+
+    fn selected_exchange(&self, app: &App) -> Option<Exchange> {
+        selected_exchange(app)
+    }
+
+    fn selected_finding(&self, app: &App) -> Option<Found> {
+        selected_finding(app)
+    }
+
+    fn is_chosen(&self, _: &App) -> bool {
+        true
+    }
+
+    fn is_at_a_frame(&self, app: &App) -> bool {
+        is_at_a_frame(app)
+    }
+
+    fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
+        Some(cursor(app))
+    }
+
+    fn len(&self, app: &App) -> usize {
+        len(app)
+    }
+
+    fn row(&self, app: &App, at: usize) -> Vec<String> {
+        row(app, at)
+    }
+
+    fn export(&self, app: &App) -> Vec<Vec<String>> {
+        rows(app)
+    }
 }

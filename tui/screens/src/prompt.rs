@@ -8,14 +8,14 @@
 //! filter: smb2.cm█
 //! ```
 
-use super::app::{Answer, App, Effect, Output, Popup, Question, View, selected_frame};
+use super::app::{Answer, App, Effect, Output, Popup, Question, selected_frame};
 use super::draw::put;
 use super::frames::{self, Part};
 use super::keys::{Action, Context, TABLE};
 use super::replay::Which;
+use super::screen::View;
 use super::search::{self, Needle};
 use super::time::grouped;
-use super::{credits, findings, io, memory, overview, sequence, statistics};
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
@@ -294,7 +294,7 @@ pub(crate) fn key(app: &mut App, popup: Popup, key: KeyEvent) -> Vec<Effect> {
         Popup::Copy => copy_key(app, key),
         Popup::SortBy(names) => match key.code {
             KeyCode::Char(c) if c.is_ascii_lowercase() && usize::from(c as u8 - b'a') < names.len() => {
-                super::app::sort_by(app, usize::from(c as u8 - b'a'))
+                app.view.screen().sort_by(app, usize::from(c as u8 - b'a'))
             }
             _ => Vec::new(),
         },
@@ -358,7 +358,7 @@ fn copy_key(app: &mut App, key: KeyEvent) -> Vec<Effect> {
     };
     let text = match (app.view, part) {
         (View::Frames, _) => frames::copied(app, part),
-        (_, Part::Row) => selected_row(app),
+        (view, Part::Row) => view.screen().selected_row(app).map(|row| row.join("\t")),
         (_, Part::Filter) => selected_frame(app).map(|n| format!("frame.number == {n}")),
         _ => None,
     };
@@ -372,65 +372,6 @@ fn copy_key(app: &mut App, key: KeyEvent) -> Vec<Effect> {
             Vec::new()
         }
     }
-}
-
-/// The rows of a view: heads, then what it lists.
-fn table(app: &App) -> Vec<Vec<String>> {
-    let heads = |heads: &[&str]| heads.iter().map(|h| (*h).to_owned()).collect();
-    let (heads, row): (_, fn(&App, usize) -> Vec<String>) = match app.view {
-        View::Overview => return overview::rows(app),
-        View::Frames => return Vec::new(),
-        View::Credits => return credits::rows(app),
-        View::Findings => return findings::rows(app),
-        View::Statistics => return statistics::rows(app),
-        View::Io => (heads(io::HEADS), io::export),
-        View::Sequence => (heads(sequence::HEADS), sequence::export),
-        View::Memory => (heads(memory::HEADS), memory::export),
-    };
-    std::iter::once(heads).chain((0..table_len(app)).map(|at| row(app, at)).filter(|row| !row.is_empty())).collect()
-}
-
-/// How many rows a view lists, heads left out.
-fn table_len(app: &App) -> usize {
-    match app.view {
-        View::Io => app.io.order.len(),
-        View::Sequence => sequence::len(app),
-        View::Memory => app.memory.order.len(),
-        View::Overview => overview::len(app),
-        View::Findings => app.found.len(),
-        View::Frames | View::Credits | View::Statistics => 0,
-    }
-}
-
-/// One of them.
-fn table_row(app: &App, at: usize) -> Vec<String> {
-    match app.view {
-        View::Io => io::export(app, at),
-        View::Sequence => sequence::export(app, at),
-        View::Memory => memory::export(app, at),
-        View::Overview => overview::row(app, at),
-        View::Findings => app.found.get(at).map_or_else(Vec::new, findings::export),
-        View::Frames | View::Credits | View::Statistics => Vec::new(),
-    }
-}
-
-fn list_place(app: &mut App) -> Option<&mut super::app::Cursor> {
-    match app.view {
-        View::Io => Some(&mut app.io.list),
-        View::Sequence => Some(&mut app.sequence.list),
-        View::Memory => Some(&mut app.memory.list),
-        View::Findings => Some(&mut app.findings.list),
-        View::Overview => Some(overview::cursor(app)),
-        _ => None,
-    }
-}
-
-fn selected_row(app: &mut App) -> Option<String> {
-    if matches!(app.view, View::Credits) {
-        return Some(credits::selected_row(app)?.join("\t"));
-    }
-    let at = list_place(app)?.at;
-    Some(table_row(app, at)).filter(|row| !row.is_empty()).map(|row| row.join("\t"))
 }
 
 fn prompt_key(app: &mut App, mut prompt: Box<Prompt>, key: KeyEvent) -> Vec<Effect> {
@@ -497,7 +438,7 @@ fn entered(app: &mut App, prompt: Box<Prompt>) -> Vec<Effect> {
         }
         Kind::Save => app.write(text.into(), Output::Frames(chosen_frames(app))),
         Kind::Export if app.view == View::Frames => app.write(text.into(), Output::Lines(listed_frames(app, true), app.columns.clone())),
-        Kind::Export => app.write(text.into(), Output::Table(table(app))),
+        Kind::Export => app.write(text.into(), Output::Table(app.view.screen().export(app))),
     }
 }
 
@@ -556,17 +497,18 @@ pub(crate) fn search_again(app: &mut App, forward: bool) -> Vec<Effect> {
         app.complain(format!("bytes and filters are searched for in frames: key {}", app.keys.first(Action::View(View::Frames))));
         return Vec::new();
     };
-    let len = table_len(app);
-    let Some(at) = list_place(app).map(|cursor| cursor.at.min(len.saturating_sub(1))) else {
+    let screen = app.view.screen();
+    let len = screen.len(app);
+    let Some(at) = screen.cursor(app).map(|cursor| cursor.at.min(len.saturating_sub(1))) else {
         app.complain("this view has no list to search");
         return Vec::new();
     };
-    let has = |row: &usize| pattern.is_in(&table_row(app, *row).join(" "));
+    let has = |row: &usize| pattern.is_in(&screen.row(app, *row).join(" "));
     let found = if forward { (at + 1..len).chain(0..len.min(at + 1)).find(has) } else { (0..at).rev().chain((at..len).rev()).find(has) };
     match found {
         Some(row) => {
             let wrapped = if forward { row <= at } else { row >= at };
-            if let Some(cursor) = list_place(app) {
+            if let Some(cursor) = screen.cursor(app) {
                 cursor.jump(row, len, 5);
             }
             if wrapped {

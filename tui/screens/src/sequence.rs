@@ -11,6 +11,7 @@ use super::app::{App, Cursor, Effect, SCAN_STEP};
 use super::draw::{put, put_right, scrollbar};
 use super::index::Entry;
 use super::keys::Action;
+use super::screen::{Screen, listed};
 use super::time::{grouped, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -359,11 +360,6 @@ fn fitted(text: &str, room: usize) -> String {
     out
 }
 
-/// How many arrows there are.
-pub(crate) fn len(app: &App) -> usize {
-    app.sequence.arrows.len()
-}
-
 /// For an export: the heads.
 pub(crate) const HEADS: &[&str] = &["frame", "last_frame", "frames", "time", "from", "bytes", "what"];
 
@@ -380,4 +376,58 @@ pub(crate) fn export(app: &App, row: usize) -> Vec<String> {
         arrow.bytes.to_string(),
         words(app, arrow),
     ]
+}
+
+/// The view.
+pub(crate) struct Sequence;
+
+impl Screen for Sequence {
+    fn hints(&self) -> &'static [(Action, &'static str)] {
+        &[(Action::Open, "frame"), (Action::TimeFormat, "time"), (Action::Follow, "follow")]
+    }
+
+    fn prepare(&self, app: &mut App) {
+        extend(app);
+    }
+
+    fn draw(&self, app: &App, buf: &mut Buffer) {
+        draw(app, buf);
+    }
+
+    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
+        act(app, action)
+    }
+
+    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
+        click(app, x, y);
+        Vec::new()
+    }
+
+    fn selected_frame(&self, app: &App) -> Option<u64> {
+        selected_frame(app)
+    }
+
+    fn is_chosen(&self, app: &App) -> bool {
+        app.sequence.list.at > 0
+    }
+
+    fn frames_shown(&self, app: &App) -> Vec<usize> {
+        visible_frames(app)
+    }
+
+    fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
+        Some(&mut app.sequence.list)
+    }
+
+    fn len(&self, app: &App) -> usize {
+        app.sequence.arrows.len()
+    }
+
+    fn row(&self, app: &App, at: usize) -> Vec<String> {
+        export(app, at)
+    }
+
+    fn export(&self, app: &App) -> Vec<Vec<String>> {
+        listed(self, app, HEADS)
+    }
 }

@@ -14,6 +14,7 @@
 use super::app::{App, Cursor, Effect};
 use super::draw::{self, put, rule};
 use super::keys::Action;
+use super::screen::Screen;
 use super::time::{bytes, grouped, span, sparkline};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -314,4 +315,33 @@ pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
         out.push(row);
     }
     out
+}
+
+/// The view.
+pub(crate) struct Statistics;
+
+impl Screen for Statistics {
+    fn hints(&self) -> &'static [(Action, &'static str)] {
+        &[(Action::Sort, "sort")]
+    }
+
+    fn prepare(&self, app: &mut App) {
+        prepare(app);
+    }
+
+    fn draw(&self, app: &App, buf: &mut Buffer) {
+        draw(app, buf);
+    }
+
+    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
+        act(app, action)
+    }
+
+    fn selected_connection(&self, app: &App) -> Option<u32> {
+        app.subject().and_then(|c| c.followed_as.first().copied())
+    }
+
+    fn export(&self, app: &App) -> Vec<Vec<String>> {
+        rows(app)
+    }
 }

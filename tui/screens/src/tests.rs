@@ -1,9 +1,10 @@
 //! The screen of every view on real captures, and what keys do. Threads are not needed: what they would do is done at once.
 
-use super::app::{App, Effect, Msg, Output, Popup, View, Write, update};
+use super::app::{App, Effect, Msg, Output, Popup, Write, update};
 use super::keys::Keys;
 use super::loader::{self, Shared};
 use super::replay::{self, Replayer, Which};
+use super::screen::View;
 use super::search::Needle;
 use super::{order, run, sort, theme, view};
 use ratatui::Terminal;
@@ -152,12 +153,12 @@ fn snapshots(name: &str, views: &[View], prepare: impl Fn(&mut Rig)) {
 
 #[test]
 fn every_view_of_smb_direct() {
-    snapshots("smb-roce", &View::ALL, |_| {});
+    snapshots("smb-roce", View::ALL, |_| {});
 }
 
 #[test]
 fn every_view_of_nfs() {
-    snapshots("nfs-roce-v3", &View::ALL, |_| {});
+    snapshots("nfs-roce-v3", View::ALL, |_| {});
 }
 
 #[test]
@@ -535,7 +536,7 @@ fn tempfile() -> PathBuf {
 #[test]
 fn every_view_is_exported() {
     let mut rig = Rig::new("smb-roce", 100, 30);
-    for view in View::ALL {
+    for view in View::ALL.iter().copied() {
         rig.keys(&format!("{}x\n", view as usize + 1));
         match rig.left.pop() {
             Some(Effect::Write(Write { what: Output::Table(rows), .. })) => {
@@ -881,7 +882,7 @@ fn any_size_is_drawn() {
     let mut rig = Rig::new("smb-roce", 80, 24);
     for (width, height) in [(60, 18), (61, 19), (79, 50), (149, 20), (150, 18), (300, 100), (1, 1), (20, 5), (59, 18)] {
         rig.tell(Msg::Resize(width, height));
-        for view in View::ALL {
+        for view in View::ALL.iter().copied() {
             rig.keys(&(view as usize + 1).to_string());
             let screen = rig.screen();
             let small = width < 60 || height < 18;
@@ -923,7 +924,7 @@ fn keys_in_any_order_do_no_harm() {
 fn no_colours_means_none() {
     let mut rig = Rig::new("smb-roce", 120, 40);
     rig.app.theme = theme::Theme::new(theme::Name::Mono, theme::Depth::Many);
-    for view in View::ALL {
+    for view in View::ALL.iter().copied() {
         rig.keys(&(view as usize + 1).to_string());
         let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
         terminal.draw(|frame| view::draw(&rig.app, frame.buffer_mut())).unwrap();
@@ -937,7 +938,7 @@ fn a_hostile_name_does_not_reach_the_terminal() {
     let mut rig = Rig::new("smb-roce", 120, 40);
     rig.app.title = "a\x1b[2Jb\u{202e}c".to_owned();
     rig.app.exchanges.change(|e| e.file = Some("\x1b]0;owned\x07\u{202e}x".into()));
-    for view in View::ALL {
+    for view in View::ALL.iter().copied() {
         rig.keys(&(view as usize + 1).to_string());
         let screen = rig.screen();
         assert!(!screen.chars().any(|c| c != '\n' && rdmascope_dissector::render::is_unsafe(c)), "{view:?}");
@@ -1119,7 +1120,7 @@ fn a_million_frames_load_while_the_screen_stays_quick() {
         (quantile(|t| t.cpu, 99), quantile(|t| t.wall, 99))
     };
     let (mut frames, mut bytes, mut seconds) = (0, 0, 0.0);
-    for view in View::ALL {
+    for view in View::ALL.iter().copied() {
         let (app, took, lasted) = draw_while_loading(&path, view, &mut first);
         print(view.name(), &took);
         all.extend(took);

@@ -7,12 +7,12 @@
 //! filter smb2.cmd == 8   214 of 1,134 frames                        / filter  e explain  q quit
 //! ```
 
-use super::app::{App, Popup, SMALLEST, View};
+use super::app::{App, Popup, SMALLEST};
 use super::draw::{put, put_right};
 use super::keys::{Action, Context, TABLE};
 use super::prompt::{self, clear};
+use super::screen::View;
 use super::time::grouped;
-use super::{credits, findings, frames, io, memory, overview, sequence, statistics};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use rdmascope_analyzer::rules::Severity;
@@ -34,16 +34,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         let style = if view == app.view { app.theme.tab_active } else { app.theme.tab };
         put(buf, x, 1, width.saturating_sub(x), &text, style);
     }
-    match app.view {
-        View::Overview => overview::draw(app, buf),
-        View::Frames => frames::draw(app, buf),
-        View::Io => io::draw(app, buf),
-        View::Credits => credits::draw(app, buf),
-        View::Sequence => sequence::draw(app, buf),
-        View::Memory => memory::draw(app, buf),
-        View::Findings => findings::draw(app, buf),
-        View::Statistics => statistics::draw(app, buf),
-    }
+    app.view.screen().draw(app, buf);
     bottom(app, buf);
     match &app.popup {
         Some(Popup::Prompt(p)) => prompt::draw(app, p, buf),
@@ -126,7 +117,8 @@ fn tabs(app: &App) -> Vec<(View, u16, String)> {
     let lay = |length: usize| {
         let mut x = 0;
         let tabs: Vec<_> = View::ALL
-            .into_iter()
+            .iter()
+            .copied()
             .map(|view| {
                 let text = label(view, length);
                 let at = x;
@@ -199,28 +191,7 @@ fn bottom(app: &App, buf: &mut Buffer) {
     }
     let left = standing(app);
     let end = put(buf, 0, y, width, &left, theme.mark);
-    let hints: &[(Action, &str)] = match app.view {
-        View::Overview => &[(Action::NextPane, "pane"), (Action::Open, "go"), (Action::Follow, "follow"), (Action::Explain, "explain")],
-        View::Frames => &[
-            (Action::NextPane, "pane"),
-            (Action::Goto, "go to"),
-            (Action::Mark, "mark"),
-            (Action::Follow, "follow"),
-            (Action::Sort, "sort"),
-        ],
-        View::Io => &[(Action::Open, "frame"), (Action::Why, "why"), (Action::SortBy, "sort"), (Action::Follow, "follow")],
-        View::Credits => &[
-            (Action::ZoomIn, "zoom"),
-            (Action::ZoomAll, "all"),
-            (Action::NextPane, "next stall"),
-            (Action::Open, "frame"),
-            (Action::Follow, "follow"),
-        ],
-        View::Sequence => &[(Action::Open, "frame"), (Action::TimeFormat, "time"), (Action::Follow, "follow")],
-        View::Memory => &[(Action::Open, "frame"), (Action::Sort, "sort")],
-        View::Findings => &[(Action::Open, "frame"), (Action::Explain, "explain"), (Action::Follow, "follow")],
-        View::Statistics => &[(Action::Sort, "sort")],
-    };
+    let hints = app.view.screen().hints();
     let common: &[(Action, &str)] = &[(Action::Filter, "filter"), (Action::Export, "export"), (Action::Quit, "quit")];
     let mut pieces = Vec::new();
     for (action, word) in hints.iter().chain(common) {

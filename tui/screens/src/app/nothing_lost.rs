@@ -1,0 +1,54 @@
+//! What is asked before anything is lost, and a live capture that begins anew.
+
+use super::*;
+
+impl App {
+    /// The capture began anew: what was known of frames is of others.
+    pub(super) fn restarted(&mut self) -> Vec<Effect> {
+        (self.index, self.exchanges, self.credits_log) = (Index::default(), Exchanges::default(), CreditsLog::default());
+        (self.report, self.exchanges_dropped, self.saved, self.saving) = (Arc::default(), 0, 0, None);
+        columns_changed(self);
+        (self.detail, self.detail_asked, self.followed, self.about) = (None, None, None, None);
+        self.marks.clear();
+        self.overview = overview::State::default();
+        self.frames.list = Cursor::default();
+        self.io.list = Cursor::default();
+        self.memory.list = Cursor::default();
+        self.credits = credits::State::default();
+        self.findings = findings::State::default();
+        let text = self.filter.text.clone();
+        self.tailing = self.grows;
+        let effects = self.filter_by(&text);
+        self.choose();
+        self.say("the capture begins anew");
+        effects
+    }
+
+    /// What is asked before frames that are in no file are gone.
+    pub(super) fn unsaved(&self) -> Option<usize> {
+        let unsaved = self.index.len().saturating_sub(self.saved);
+        (self.is_live && unsaved > 0).then_some(unsaved)
+    }
+
+    /// Asks before something that lets frames go which are in no file; else does it.
+    pub(super) fn or_ask(&mut self, title: &'static str, word: &'static str, key: char, effect: Effect) -> Vec<Effect> {
+        let Some(unsaved) = self.unsaved() else { return vec![effect] };
+        self.popup = Some(Popup::Question(Box::new(Question {
+            title,
+            lines: vec![match unsaved {
+                1 => "1 captured frame is not saved.".to_owned(),
+                n => format!("{} captured frames are not saved.", time::grouped(n as u64)),
+            }],
+            answers: vec![('w', "save them", Answer::Save), (key, word, Answer::Do(vec![effect]))],
+        })));
+        Vec::new()
+    }
+
+    /// What is to be written goes on its way.
+    pub(crate) fn write(&mut self, path: PathBuf, what: Output) -> Vec<Effect> {
+        // nothing is left out but what the window of a live capture has left behind
+        let is_all = matches!(&what, Output::Frames(Which::Range(all)) if all.start == 0);
+        self.saving = is_all.then_some(self.index.len());
+        vec![Effect::Write(Write { path, what, replace: false })]
+    }
+}
