@@ -241,3 +241,34 @@ fn a_request_that_waited_for_recovery_is_not_the_servers_to_explain() {
     assert!(slow(false), "the server acknowledged it and took its time");
     assert!(!slow(true), "the packet was lost");
 }
+
+/// Where one direction only was captured, nobody was silent: the other one is not there.
+#[test]
+fn a_capture_of_one_direction_has_no_silent_peer() {
+    let mut c = Conversation::default();
+    c.smb();
+    let (packets, ..) = requests(&mut c, 1);
+    (0..6).for_each(|_| {
+        c.frame(packets[0].clone());
+        c.wait(SECOND);
+    });
+    let silent = |frames: &[Frame]| ids(&analyze_frames(frames).0).iter().any(|(id, _)| *id == "PEER-SILENT");
+    assert!(silent(&c.frames));
+    let one: Vec<Frame> = c.frames.iter().filter(|f| f.bytes[14 + 15] == 1 && f.bytes[14 + 20 + 8] != 0x64).cloned().collect();
+    assert!(one.len() > 6 && !silent(&one), "{}", one.len());
+}
+
+#[test]
+fn without_a_nak_a_packet_that_goes_out_again_or_its_acknowledgment_was_lost() {
+    let mut c = Conversation::default();
+    c.smb();
+    let (packets, psn, headers) = requests(&mut c, 1);
+    c.frame(packets[0].clone());
+    c.wait(500 * MILLISECOND);
+    c.frame(packets[0].clone());
+    c.acknowledge(C, psn, 0x1f);
+    answers(&mut c, &headers);
+    let report = report(&c);
+    let lost = finding(&report, "RC-RETRANSMIT");
+    assert!(lost.text.contains("lost behind the capture point, or the acknowledgment was lost before it"), "{}", lost.text);
+}

@@ -407,7 +407,12 @@ impl IbFlow {
         let Some(recovery) = self.senders[by.index()].recovery.take() else { return };
         let since = recovery.begin();
         let told = recovery.is_under_way();
+        // where nothing of the peer was captured at all, its silence says nothing
+        let peer_is_seen = self.senders[by.index()].acked.is_some() || self.senders[by.peer().index()].last != At::default();
         recovery.end(at, over, self.story(by));
+        if !peer_is_seen {
+            self.story(by).unanswered = None;
+        }
         if told {
             sink.fact(at, by, IbFact::Recovered { since });
         }
@@ -678,9 +683,6 @@ impl IbFlow {
         let (Some(next), Some(first)) = (sender.next, sender.held.front()) else { return };
         let missing = psn::ahead(first.psn, next);
         if missing > 0 {
-            if receiver_had_them && let Some(recovery) = sender.recovery.as_mut() {
-                recovery.capture_missed(missing as u32);
-            }
             sink.fact(at, by, IbFact::Gap(Gap { at: first.at, by, count: missing as u32, receiver_had_them }));
             sender.next = Some(first.psn);
             sender.is_whole = false;

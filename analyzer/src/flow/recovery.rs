@@ -41,10 +41,10 @@ pub struct Recovery {
     /// When packets were first missing.
     gap: Option<At>,
     missing: u32,
+    /// Missing packets that came with a round.
+    filled: u32,
     overtaken: u32,
     delay: i64,
-    /// Missing packets that the receiver had.
-    missed_by_capture: u32,
     naks: u32,
     /// Packets that NAKs asked for.
     asked_for: u32,
@@ -86,9 +86,9 @@ impl Recovery {
             newest,
             gap: None,
             missing: 0,
+            filled: 0,
             overtaken: 0,
             delay: 0,
-            missed_by_capture: 0,
             naks: 0,
             asked_for: 0,
             last_nak: None,
@@ -144,11 +144,6 @@ impl Recovery {
         if psn::ahead(newest, self.newest) > 0 {
             self.newest = newest;
         }
-    }
-
-    /// The receiver had `count` of the missing packets.
-    pub fn capture_missed(&mut self, count: u32) {
-        self.missed_by_capture = self.missed_by_capture.saturating_add(count);
     }
 
     /// A NAK of a sequence error.
@@ -215,6 +210,7 @@ impl Recovery {
             return;
         }
         self.rounds += 1;
+        self.filled = self.filled.saturating_add(run.firsts);
         self.unanswered_rounds += u32::from(!run.asked);
         self.rounds_acknowledged += u32::from(run.acknowledged && !run.asked);
         self.rounds_reread += u32::from(run.reread && !run.asked);
@@ -235,7 +231,7 @@ impl Recovery {
         story.naks += u64::from(self.naks);
         story.overtaken.add(first, self.overtaken.into());
         story.delay = story.delay.max(self.delay);
-        let lost = self.missing.saturating_sub(self.overtaken + self.missed_by_capture);
+        let lost = self.filled;
         if self.rounds > 0 || self.naks > 0 {
             story.recovered(self.begin, at);
         }
@@ -252,8 +248,8 @@ impl Recovery {
         } else if self.rounds > self.rounds_reread {
             let needless = self.rounds_acknowledged.min(self.rounds);
             story.needless.add(first, needless.into());
-            // one packet, however often it was tried
-            story.lost_behind.add(first, u64::from(self.rounds - self.rounds_reread > needless));
+            // one packet, however often it was tried: it or its acknowledgment was lost
+            story.unacknowledged.add(first, u64::from(self.rounds - self.rounds_reread > needless));
         }
     }
 }
@@ -334,7 +330,7 @@ mod tests {
         r.end(at(9000), true, &mut story);
         let silent = story.unanswered.unwrap();
         assert_eq!((silent.answered, silent.times, silent.lasted()), (false, 7, 3000 * MS));
-        assert_eq!(story.lost(), 1, "one packet, however often it was tried");
+        assert_eq!((story.unacknowledged.count, story.lost()), (1, 0), "one packet, however often it was tried");
     }
 
     #[test]

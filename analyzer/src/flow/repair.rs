@@ -406,7 +406,9 @@ impl Repair {
         for again in core::mem::take(&mut self.again) {
             self.settle(&again, story.get_or_insert_default());
         }
+        // where nothing of the receiver was captured at all, its silence says nothing
         if self.copies >= SILENT_COPIES
+            && self.acked.is_some()
             && let Some(from) = self.silent_since
         {
             let found = Unanswered { from, to: last, times: self.copies + 1, answered: false };

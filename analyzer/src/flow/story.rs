@@ -51,6 +51,8 @@ pub struct Story {
     pub lost_before: Tally,
     /// Lost behind the capture point: seen, and sent again because the receiver did not have them.
     pub lost_behind: Tally,
+    /// Not acknowledged in time, and sent again: lost behind the capture point, or the acknowledgment was lost before it.
+    pub unacknowledged: Tally,
     /// Damaged before the capture point: their checksum is wrong, the receiver dropped them.
     pub damaged: Tally,
     /// Came behind packets that were sent after them.

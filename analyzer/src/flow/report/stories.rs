@@ -170,6 +170,15 @@ fn lost<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Sto
         let again = Many(story.repeated.count.saturating_sub(story.needless.count), rules.unit);
         let took = Milliseconds(story.recovery);
         told.say(&both, format_args!("{count} {way} {were} lost {place}, {again} sent again, {took} of recovery"));
+        let late = story.unacknowledged.count;
+        let (count, were) = (Many(late, rules.unit), was(late));
+        told.say(
+            &story.unacknowledged,
+            format_args!(
+                "{count} {way} {were} not acknowledged in time and sent again, {took} of recovery: lost behind the capture point, or the \
+                 acknowledgment was lost before it"
+            ),
+        );
     }
     told.finish(rules.lost, Blame::Network, Certainty::IfNothingWasMissed, tell);
 }
