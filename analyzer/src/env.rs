@@ -1,10 +1,11 @@
-//! What all connections of an analysis share: options, findings, counters of frames, and who listens.
+//! What all connections of an analysis share: options, findings, counters, and who listens.
 
+use crate::exchange::Exchange;
 use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
 use crate::keys::Keyring;
-use crate::op::{At, End};
-use crate::report::Sink;
-use alloc::string::{String, ToString};
+use crate::notes::{Broken, FrameNotes};
+use crate::sink::Sink;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -47,93 +48,7 @@ impl Default for Options {
     }
 }
 
-/// The highest layer that was understood in a frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
-pub enum Layer {
-    #[default]
-    Other,
-    Arp,
-    Udp,
-    Pause,
-    Tcp,
-    Mpa,
-    Ib,
-    Cnp,
-    Cm,
-    Rdma,
-    SmbDirect,
-    RpcRdma,
-    Smb2,
-    Rpc,
-    Nfs,
-}
-
-impl Layer {
-    /// All, lowest first.
-    pub const ALL: [Self; 15] = [
-        Self::Other,
-        Self::Arp,
-        Self::Udp,
-        Self::Pause,
-        Self::Tcp,
-        Self::Mpa,
-        Self::Ib,
-        Self::Cnp,
-        Self::Cm,
-        Self::Rdma,
-        Self::SmbDirect,
-        Self::RpcRdma,
-        Self::Smb2,
-        Self::Rpc,
-        Self::Nfs,
-    ];
-
-    /// The word of the reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Other => "other",
-            Self::Arp => "ARP",
-            Self::Udp => "UDP",
-            Self::Pause => "PFC",
-            Self::Tcp => "TCP",
-            Self::Mpa => "MPA",
-            Self::Ib => "InfiniBand",
-            Self::Cnp => "CNP",
-            Self::Cm => "CM",
-            Self::Rdma => "RDMA",
-            Self::SmbDirect => "SMB Direct",
-            Self::RpcRdma => "RPC-over-RDMA",
-            Self::Smb2 => "SMB2",
-            Self::Rpc => "RPC",
-            Self::Nfs => "NFS",
-        }
-    }
-}
-
-/// A rule broken in the frame at hand.
-#[derive(Clone, Debug)]
-pub struct Broken {
-    /// Which.
-    pub rule: Rule,
-    /// The rule's own severity, or what the circumstances made of it.
-    pub severity: Severity,
-    /// Who did it.
-    pub by: Blame,
-    /// How sure that is.
-    pub certainty: Certainty,
-    /// What happened, in one clause.
-    pub text: String,
-}
-
-/// What a frame answers.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// Command or procedure.
-    pub command: &'static str,
-    /// File name or path, unescaped, as far as it is known.
-    pub file: Option<alloc::sync::Arc<str>>,
-}
+pub use crate::notes::Layer;
 
 /// Shared by all connections of an analysis.
 #[derive(Debug)]
@@ -144,29 +59,10 @@ pub struct Env<S> {
     pub findings: Findings,
     /// Who listens.
     pub sink: S,
+    /// What is made of the frame at hand.
+    pub frame: FrameNotes,
     /// The number that the next exchange gets.
     pub next_exchange: u64,
-    /// The exchange that the frame at hand belongs to, 0 for none.
-    pub exchange_of_frame: u64,
-    /// Bytes that RDMA moved for that exchange up to this frame.
-    pub moved_of_frame: u64,
-    /// The frame of the request that this frame answers, and how long the answer took, in ns.
-    pub answered_in_frame: Option<(u64, i64)>,
-    /// What was asked for in that request, and of which file.
-    pub answer_of_frame: Option<Answer>,
-    /// Rules broken in this frame: kept only for an observer.
-    pub broken_in_frame: Vec<Broken>,
-    frame: Option<u64>,
-    /// The mirror session that the frame at hand came through.
-    pub mirror_of_frame: crate::mirror::Set,
-    /// The connection that the frame at hand belongs to, and who of it sent the frame.
-    pub place_of_frame: Option<(u32, End)>,
-    /// Earlier frames of which the frame at hand tells that they are of its connection, by number, and who of it sent them.
-    pub earlier_frames: Vec<(u64, End)>,
-    /// Whether the packet at hand came before.
-    pub retransmission: bool,
-    /// Whether the packet at hand was damaged on the way, so that its receiver dropped it.
-    pub is_damaged: bool,
     /// Packets that the capture lost.
     pub lost_by_capture: u64,
     /// Frames of followed connections that could not be decoded.
@@ -176,68 +72,30 @@ pub struct Env<S> {
     /// SMB sessions by id and the connections that carry them.
     pub sessions: Vec<(u64, Vec<u32>)>,
     /// The slowest exchanges.
-    pub slowest: Vec<crate::exchange::Exchange>,
-    layer: Layer,
+    pub slowest: Vec<Exchange>,
 }
 
 impl<S: Sink> Env<S> {
-    /// Broken rules kept of one frame at most.
-    const BROKEN_MAX: usize = 256;
-
     /// Before the first frame.
     pub fn new(options: Options, sink: S) -> Self {
         Self {
             options,
             findings: Findings::default(),
             sink,
+            frame: FrameNotes::default(),
             next_exchange: 1,
-            exchange_of_frame: 0,
-            moved_of_frame: 0,
-            answered_in_frame: None,
-            answer_of_frame: None,
-            broken_in_frame: Vec::new(),
-            frame: None,
-            mirror_of_frame: Default::default(),
-            place_of_frame: None,
-            earlier_frames: Vec::new(),
-            retransmission: false,
-            is_damaged: false,
             lost_by_capture: 0,
             undecoded: 0,
             requests_dropped: 0,
             sessions: Vec::new(),
             slowest: Vec::new(),
-            layer: Layer::Other,
         }
     }
 
     /// The frame at hand was understood up to `layer`.
     #[inline]
     pub fn layer(&mut self, layer: Layer) {
-        self.layer = self.layer.max(layer);
-    }
-
-    /// A new frame. Where `observed` gives its number, the rules broken in it are kept until the next.
-    #[inline]
-    pub fn begin_frame(&mut self, observed: Option<u64>) {
-        self.layer = Layer::Other;
-        self.exchange_of_frame = 0;
-        self.moved_of_frame = 0;
-        self.answered_in_frame = None;
-        self.answer_of_frame = None;
-        self.broken_in_frame.clear();
-        self.frame = observed;
-        self.place_of_frame = None;
-        self.earlier_frames.clear();
-        self.mirror_of_frame = Default::default();
-        self.retransmission = false;
-        self.is_damaged = false;
-    }
-
-    /// How far the frame at hand was understood.
-    #[inline]
-    pub fn frame_layer(&self) -> Layer {
-        self.layer
+        self.frame.understood(layer);
     }
 
     /// A rule was found broken.
@@ -247,18 +105,17 @@ impl<S: Sink> Env<S> {
 
     /// The same, with a severity of its own.
     pub fn report_as(&mut self, severity: Severity, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
-        if self.frame == Some(site.frame) && self.broken_in_frame.len() < Self::BROKEN_MAX {
-            self.broken_in_frame.push(Broken { rule, severity, by, certainty, text: text.to_string() });
+        if self.frame.is_observed(site.frame) {
+            self.frame.broken(Broken { rule, severity, by, certainty, text: text.to_string() });
         }
-        self.findings.report_as(severity, rule, by, site, certainty, text);
+        self.report_later(severity, rule, by, site, certainty, text);
     }
 
-    /// A reply to `exchange` ends at `at`.
-    pub fn answered(&mut self, exchange: &crate::exchange::Exchange, at: At) {
-        self.exchange_of_frame = exchange.id;
-        self.moved_of_frame = exchange.rdma_bytes();
-        self.answered_in_frame = Some((exchange.request.frame, at.time.saturating_sub(exchange.request.time)));
-        self.answer_of_frame = Some(Answer { command: exchange.command, file: exchange.file.clone() });
+    /// The same for a rule that was broken in an earlier frame, which was told of it then.
+    pub fn report_later(&mut self, severity: Severity, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
+        if let Some(first) = self.findings.report_as(severity, rule, by, site, certainty, text) {
+            self.sink.finding(first);
+        }
     }
 
     /// The number for a new exchange.
@@ -281,11 +138,12 @@ impl<S: Sink> Env<S> {
     }
 
     /// An exchange is complete: kept if it is among the slowest.
-    pub fn complete(&mut self, exchange: &crate::exchange::Exchange) {
+    pub fn complete(&mut self, exchange: &Exchange) {
         self.sink.exchange(exchange);
         let Some(latency) = exchange.latency() else { return };
         let max = self.options.slowest_max;
-        if self.slowest.len() >= max && self.slowest.last().and_then(|e| e.latency()).is_some_and(|l| l >= latency) || max == 0 {
+        let is_among = self.slowest.len() < max || self.slowest.last().and_then(Exchange::latency).is_none_or(|least| least < latency);
+        if max == 0 || !is_among {
             return;
         }
         let place = self.slowest.partition_point(|e| e.latency().unwrap_or(0) >= latency);
@@ -293,6 +151,3 @@ impl<S: Sink> Env<S> {
         self.slowest.truncate(max);
     }
 }
-
-/// A frame that stands for no frame: before the first.
-pub const NOWHERE: At = At { frame: 0, time: 0 };

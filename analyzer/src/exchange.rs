@@ -177,7 +177,7 @@ impl Exchange {
 
     /// From the first frame of the request to the last frame of the reply, in ns.
     pub fn latency(&self) -> Option<i64> {
-        self.reply_end.map(|end| end.time - self.request.time)
+        self.reply_end.map(|end| end.since(self.request))
     }
 
     /// Bytes that RDMA moved for it, both ways.
@@ -190,13 +190,13 @@ impl Exchange {
         let (Some(reply), Some(end)) = (self.reply, self.reply_end) else {
             return Split { credit: self.wait_for_credit, ..Split::default() };
         };
-        let wire = (self.request_end.time - self.request.time).max(0) + (end.time - reply.time).max(0);
+        let wire = self.request_end.since(self.request).max(0).saturating_add(end.since(reply).max(0));
         let moved = [&self.reads, &self.writes].into_iter().filter(|m| m.frames > 0);
         let span = moved.fold(None, |span: Option<(i64, i64)>, m| {
             Some(span.map_or((m.first.time, m.last.time), |(from, to)| (from.min(m.first.time), to.max(m.last.time))))
         });
-        let between = (reply.time - self.request_end.time).max(0);
-        let rdma = span.map_or(0, |(from, to)| (to.min(reply.time) - from.max(self.request_end.time)).clamp(0, between));
+        let between = reply.since(self.request_end).max(0);
+        let rdma = span.map_or(0, |(from, to)| to.min(reply.time).saturating_sub(from.max(self.request_end.time)).clamp(0, between));
         Split { credit: self.wait_for_credit, wire, server: between - rdma, rdma }
     }
 

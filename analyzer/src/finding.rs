@@ -3,6 +3,7 @@
 //! The rules themselves are rows in [`crate::rules`]. [`Findings`] collects occurrences: those of one rule on one connection by
 //! one side are counted together, so that a capture with a million retransmissions makes one finding.
 
+use crate::op::End;
 pub use crate::rules::{Group, Row, Rule, Severity};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -61,6 +62,12 @@ impl Blame {
             Blame::Unknown => "unknown",
         }
     }
+}
+
+/// Told of every rule that is broken.
+pub trait Judge {
+    /// `by` broke `rule`; `text` says how, in one clause.
+    fn judge(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>);
 }
 
 /// Where an occurrence was seen.
@@ -267,21 +274,31 @@ impl Findings {
 
     /// An occurrence of `rule` with the rule's own severity. `text` is only formatted if the finding is new.
     pub fn report(&mut self, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
-        self.report_as(rule.row().severity, rule, by, site, certainty, text);
+        let _ = self.report_as(rule.row().severity, rule, by, site, certainty, text);
     }
 
-    /// The same with a severity of its own.
-    pub fn report_as(&mut self, severity: Severity, rule: Rule, by: Blame, site: Site, certainty: Certainty, text: fmt::Arguments<'_>) {
+    /// The same with a severity of its own. Returns the finding where it is new.
+    pub fn report_as(
+        &mut self,
+        severity: Severity,
+        rule: Rule,
+        by: Blame,
+        site: Site,
+        certainty: Certainty,
+        text: fmt::Arguments<'_>,
+    ) -> Option<&Finding> {
         self.count(rule, 1);
-        if let Some(&at) = self.index.get(&(rule, site.connection, by)) {
+        let key = (rule, site.connection, by);
+        if let Some(&at) = self.index.get(&key) {
             self.merge(at, severity, certainty, site.frame, site.time_ns, 1);
-            return;
+            return None;
         }
-        if self.has_room_for(severity) {
-            self.insert(Finding::new(rule, by, site, certainty, text.to_string()).with_severity(severity));
-        } else {
+        if !self.has_room_for(severity) {
             self.dropped += 1;
+            return None;
         }
+        self.insert(Finding::new(rule, by, site, certainty, text.to_string()).with_severity(severity));
+        self.index.get(&key).map(|&at| &self.kept[at])
     }
 
     /// Adds a finding that was made elsewhere, with all its occurrences.

@@ -1,12 +1,29 @@
-//! The map of remote memory of one connection: what was advertised to whom, what was done with it, and when it ended.
+//! The remote memory of one connection: what was advertised to whom, what was done with it, when it ended, and the rules of all that.
 //! \[MS-SMBD\] 2.2.3.1 and 3.1.4.3–6, RFC 8166 3.4.
+//!
+//! ```text
+//!   messages, upper ── advertise, invalidated, end ──▶ Memory ◀── RDMA Write, Read Request, Read Response ── flow
+//!                                                        └── Delivery: which exchange the bytes are of ──▶ upper
+//! ```
 //!
 //! A key is *live* from the message that advertises it until it is invalidated by the peer's Send, or the exchange that
 //! advertised it ends. What comes later is stale. Ended keys are remembered for a while, so that *stale* can be told from
 //! *unknown*.
 
-use crate::op::{At, End};
+use crate::context::FrameContext;
+use crate::finding::{Certainty, Rule};
+use crate::missed::Rests;
+use crate::notes::f;
+use crate::op::{At, End, Placement, RdmaOp, Verb};
+use crate::report::{Protocol, Rdma};
+use crate::sink::Sink;
 use hashbrown::HashMap;
+use rdmascope_dissector::trace::{Trace, Value};
+
+/// ns after a reply within which an RDMA Write for its exchange came too late, rather than for no reason.
+const LATE: i64 = 1_000_000_000;
+/// Keys in a row, each the last one plus the same number, that can be guessed.
+const PREDICTABLE_RUN: u32 = 16;
 
 /// Keys remembered per connection at most, live and ended together.
 pub const REGIONS_MAX: usize = 4096;
@@ -56,7 +73,19 @@ pub struct Region {
     pub used: u64,
 }
 
-/// What is to be said of an operation on remote memory.
+impl Region {
+    /// Whether all of these bytes lie in it.
+    pub fn holds(&self, address: u64, length: u64) -> bool {
+        address.checked_sub(self.address).is_some_and(|offset| offset.saturating_add(length) <= self.length)
+    }
+
+    /// How far from its beginning an address lies; 0 for one before it.
+    pub fn offset(&self, address: u64) -> u64 {
+        address.saturating_sub(self.address)
+    }
+}
+
+/// How an operation fits what was advertised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// All is well.
@@ -137,7 +166,7 @@ impl MemoryMap {
             Verdict::Stale
         } else if region.right != Right::Any && region.right != wanted {
             Verdict::Direction
-        } else if address < region.address || (address - region.address).saturating_add(length.into()) > region.length {
+        } else if !region.holds(address, length.into()) {
             Verdict::Outside
         } else {
             Verdict::Inside
@@ -185,6 +214,7 @@ impl MemoryMap {
         }
         self.advertised += from.advertised;
         self.invalidated += from.invalidated;
+        self.recent[by.index()] = from.recent[from_end.index()];
     }
 
     /// Makes room: the older half of the ended ones goes, then of all.
@@ -203,6 +233,199 @@ impl MemoryMap {
             self.regions.clear();
         }
         self.dropped += (before - self.regions.len()) as u64;
+    }
+}
+
+/// Bytes that an operation moved, or will move, for an exchange.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery {
+    /// The memory.
+    pub region: Region,
+    /// How far from the beginning of that memory.
+    pub offset: u64,
+    /// How the operation fits what was advertised.
+    pub verdict: Verdict,
+}
+
+/// The memory layer of one connection.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    map: MemoryMap,
+    rdma: Rdma,
+}
+
+impl Memory {
+    /// The region of a key.
+    pub fn find(&self, owner: End, key: u32) -> Option<&Region> {
+        self.map.find(owner, key)
+    }
+
+    /// What a report says of it.
+    pub fn summary(&self) -> Rdma {
+        self.rdma
+    }
+
+    /// A message advertises a region of its sender.
+    pub fn advertise<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, owner: End, key: u32, region: Region) {
+        self.rdma.keys_advertised += 1;
+        if let Some(before) = self.map.advertise(owner, key, region) {
+            let text = format_args!("advertised key {key:#010x} again while it was live");
+            cx.report(Rule::RdmaKeyReuse, owner, Rests::since(before.advertised), text);
+        }
+    }
+
+    /// All regions of a message were advertised: whether the next keys can be guessed.
+    pub fn advertised<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, owner: End) {
+        let (run, step) = self.map.predictable(owner);
+        if run == PREDICTABLE_RUN {
+            cx.guess(Rule::RdmaKeyPredictable, owner, format_args!("advertised {run} keys in a row each {step:#x} after the last"));
+        }
+    }
+
+    /// A reply ended the exchange that advertised a key.
+    pub fn end(&mut self, at: At, owner: End, key: u32, exchange: u64) {
+        self.map.end(at, owner, key, exchange);
+    }
+
+    /// A peer's Send invalidated a key of `owner`, as it was asked to.
+    pub fn invalidated_as_asked<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, owner: End, key: u32) {
+        self.rdma.keys_invalidated_remotely += 1;
+        self.invalidated(cx, owner, key);
+    }
+
+    /// A peer's Send invalidated a key of `owner`.
+    pub fn invalidated<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, owner: End, key: u32) {
+        match self.map.invalidate(cx.at, owner, key) {
+            Some(region) if region.state == State::Live => {}
+            Some(region) => {
+                let text = format_args!("invalidated key {key:#010x} a second time, or after its exchange");
+                cx.report(Rule::RdmaInvalidate, owner.peer(), Rests::since(region.advertised), text);
+            }
+            None => {
+                let text = format_args!("invalidated key {key:#010x}, which its peer never advertised");
+                cx.report(Rule::RdmaInvalidate, owner.peer(), Rests::START.of(owner), text);
+            }
+        }
+    }
+
+    /// RDMA Write bytes.
+    pub fn write<T: Trace, S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, op: &RdmaOp<'_>, t: &mut T) -> Option<Delivery> {
+        self.rdma.write_bytes += u64::from(op.length);
+        if op.part.begins() {
+            self.rdma.writes += 1;
+        }
+        let Placement::Memory { key, address } = op.placement else { return None };
+        let (verdict, region) = self.map.touch(op.by.peer(), key, address, op.length, Right::Write);
+        let region = region.copied();
+        tell_key(verdict, t);
+        // a Write is judged by its first packet; its length there is the whole message's
+        if op.part.begins() {
+            let length = op.message_length.unwrap_or(op.length);
+            let all_inside = region.is_none_or(|r| r.holds(address, length.into()));
+            let verdict = if verdict == Verdict::Inside && !all_inside { Verdict::Outside } else { verdict };
+            self.judge(cx, op, verdict, region, length);
+        } else if verdict != Verdict::Inside && op.part.ends() {
+            self.judge(cx, op, verdict, region, op.length);
+        }
+        delivery(verdict, region, address)
+    }
+
+    /// An RDMA Read is asked for: where its bytes will come from.
+    pub fn read_request<T: Trace, S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, op: &RdmaOp<'_>, t: &mut T) -> Option<Delivery> {
+        self.rdma.reads += 1;
+        let Placement::Memory { key, address } = op.placement else { return None };
+        let length = op.message_length.unwrap_or(0);
+        let (verdict, region) = self.map.touch(op.by.peer(), key, address, length, Right::Read);
+        tell_key(verdict, t);
+        let region = region.map(|region| {
+            // counted again, byte by byte, when the bytes come
+            region.used = region.used.saturating_sub(length.into());
+            *region
+        });
+        self.judge(cx, op, verdict, region, length);
+        region.map(|region| Delivery { region, offset: region.offset(address), verdict })
+    }
+
+    /// The bytes of an RDMA Read, which its request was judged for.
+    pub fn read_response(&mut self, op: &RdmaOp<'_>) -> Option<Delivery> {
+        self.rdma.read_bytes += u64::from(op.length);
+        let Placement::Memory { key, address } = op.placement else { return None };
+        let (verdict, region) = self.map.touch(op.by, key, address, op.length, Right::Read);
+        delivery(verdict, region.copied(), address)
+    }
+
+    fn judge<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, op: &RdmaOp<'_>, verdict: Verdict, region: Option<Region>, length: u32) {
+        let Placement::Memory { key, address } = op.placement else { return };
+        let (by, owner) = (op.by, op.by.peer());
+        let (what, purpose) = if op.verb == Verb::Write { ("wrote", "reading") } else { ("read", "writing") };
+        let Some(region) = region else {
+            // where the messages are not understood, nobody knows what they advertise
+            if cx.about.protocol != Protocol::Unknown && cx.missed.is_whole(Rests::START.of(owner)) {
+                self.rdma.outside_advertised += 1;
+                let text = format_args!("{what} {length} bytes with key {key:#010x}, which its peer never advertised");
+                cx.report(Rule::RdmaKeyUnknown, by, Rests::START.of(owner), text);
+            }
+            return;
+        };
+        // a message that was missed may have advertised the key anew
+        let rests = Rests::since(region.advertised);
+        match verdict {
+            Verdict::Inside => return,
+            Verdict::Unknown => {}
+            Verdict::Outside => {
+                let (from, size) = (region.address, region.length);
+                let text =
+                    format_args!("{what} {length} bytes at {address:#x} with key {key:#010x}, which covers {size} bytes at {from:#x}");
+                cx.report(Rule::RdmaKeyBounds, by, rests, text);
+            }
+            Verdict::Stale => match region.state {
+                State::Ended(end) if op.verb == Verb::Write && op.at.since(end) < LATE => {
+                    let text = format_args!("wrote {length} bytes with key {key:#010x} after the reply that says they are there");
+                    cx.report(Rule::RdmaOrder, by, rests, text);
+                }
+                _ => {
+                    let text =
+                        format_args!("{what} {length} bytes with key {key:#010x} after it was invalidated or its exchange had ended");
+                    cx.report(Rule::RdmaKeyStale, by, rests, text);
+                }
+            },
+            Verdict::Direction => {
+                let text = format_args!("{what} {length} bytes with key {key:#010x}, advertised for {purpose} only");
+                cx.report(Rule::RdmaKeyDirection, by, rests, text);
+            }
+        }
+        self.rdma.outside_advertised += 1;
+    }
+
+    /// The connection ends at `end`: memory that is still advertised.
+    pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At) {
+        for owner in End::BOTH {
+            let live = || self.map.all().filter(|(o, _, region)| *o == owner && region.state == State::Live).map(|(.., r)| r.advertised);
+            let (left, Some(first)) = (live().count(), live().min()) else { continue };
+            if end.since(first) <= LATE || cx.missed.is_absent(owner.peer()) {
+                continue;
+            }
+            let certainty = if cx.missed.any() { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+            let text = format_args!("left {left} keys advertised whose exchange never ended");
+            cx.report_as(first, Rule::RdmaKeyLeak, owner, certainty, text);
+        }
+    }
+
+    /// Takes over the other half of a connection whose directions were first taken for two.
+    pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
+        self.map.adopt(by, &mut from.map, from_end);
+        self.rdma.join(&from.rdma);
+    }
+}
+
+fn delivery(verdict: Verdict, region: Option<Region>, address: u64) -> Option<Delivery> {
+    let region = region.filter(|_| !matches!(verdict, Verdict::Outside | Verdict::Unknown))?;
+    Some(Delivery { region, offset: region.offset(address), verdict })
+}
+
+fn tell_key<T: Trace>(verdict: Verdict, t: &mut T) {
+    if T::ON {
+        t.field(f::KEY_STATE, &[], 0, Value::Text(format_args!("{}", verdict.name())));
     }
 }
 

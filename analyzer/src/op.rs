@@ -13,6 +13,13 @@ pub struct At {
     pub time: i64,
 }
 
+impl At {
+    /// ns since an earlier frame; negative where that is later. Times come from the capture, which may say anything.
+    pub const fn since(self, earlier: Self) -> i64 {
+        self.time.saturating_sub(earlier.time)
+    }
+}
+
 /// One of the two ends of a connection, by the order in which they were first seen. Which of them is the client is known
 /// later, or never: `Connection::client` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,6 +151,21 @@ pub struct RdmaOp<'a> {
     pub in_frame: bool,
     /// Ties the parts of a Read Response to their request: the request's number on this connection, from 1; 0 unknown.
     pub read: u32,
+}
+
+/// Bytes in order of a TCP connection that is not iWARP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamBytes<'a> {
+    /// The frame in which they became the next ones.
+    pub at: At,
+    /// Who sent them.
+    pub by: End,
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// So many bytes behind them will not be seen: cut or lost by the capture.
+    pub missing: u32,
+    /// Whether they stand in the frame `at`.
+    pub in_frame: bool,
 }
 
 /// Bytes or packets of a stream that will not be seen any more.

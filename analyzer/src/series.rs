@@ -88,7 +88,15 @@ impl<P: Join> Series<P> {
     /// The time of each point, in ns, and the point.
     pub fn points(&self) -> impl Iterator<Item = (i64, P)> + '_ {
         let start = self.start.unwrap_or(0);
-        self.points.iter().enumerate().map(move |(i, p)| (start + ((i as i64) << self.shift), *p))
+        self.points.iter().enumerate().map(move |(i, p)| (start.saturating_add((i as i64) << self.shift), *p))
+    }
+
+    /// Takes in the points of another one, as they are told by [`Series::points`].
+    pub fn merge(&mut self, other: impl Iterator<Item = (i64, P)>) {
+        let mut all: Vec<(i64, P)> = self.points().chain(other).collect();
+        all.sort_by_key(|(time, _)| *time);
+        *self = Self::default();
+        all.into_iter().for_each(|(time, point)| self.add(time, point));
     }
 
     #[cold]
@@ -113,5 +121,17 @@ mod tests {
         let sum = series.points().fold(Volume::default(), |s, (_, p)| s.join(p));
         assert_eq!(sum, Volume([100_000, 200_000]));
         series.add(i64::MAX, Volume([1, 0]));
+    }
+
+    #[test]
+    fn two_become_one_from_the_earlier_beginning() {
+        let (mut late, mut early) = (Series::<Volume>::default(), Series::<Volume>::default());
+        late.add(50_000_000, Volume([1, 0]));
+        early.add(10_000_000, Volume([0, 2]));
+        early.add(50_000_000, Volume([0, 4]));
+        late.merge(early.points());
+        let points: Vec<_> = late.points().filter(|(_, p)| p.0 != [0; 2]).collect();
+        assert_eq!((points.first(), points.len()), (Some(&(10_000_000, Volume([0, 2]))), 2));
+        assert_eq!(points[1].1, Volume([1, 4]));
     }
 }

@@ -45,7 +45,7 @@ impl Commands {
         }
         let split = exchange.split();
         for (sum, part) in row.split.iter_mut().zip([split.credit, split.wire, split.server, split.rdma]) {
-            *sum += part;
+            *sum = sum.saturating_add(part);
         }
     }
 
@@ -98,7 +98,7 @@ impl Commands {
             let median = row.latency.quantile(500).filter(|m| long.latency > m.saturating_mul(TIMES))?;
             let (from, to) = long.between;
             let way = waits.shortest_round_trip(long.replier).unwrap_or(0);
-            let own = long.server - waits.between(from, to) - way;
+            let own = long.server.saturating_sub(waits.between(from, to)).saturating_sub(way);
             (own.saturating_mul(2) >= long.latency).then_some((long, median))
         })
     }

@@ -266,6 +266,12 @@ impl IbFlow {
         })
     }
 
+    /// Whether the peer of an end acknowledged more of its requests than were seen.
+    pub fn is_unseen(&self, by: End) -> bool {
+        let sender = &self.senders[by.index()];
+        sender.acked_ahead.is_some_and(|acked| sender.next.is_some_and(|next| psn::ahead(acked, next) >= 0))
+    }
+
     /// Takes over what is known of one direction from a flow that turned out to be half of this one.
     pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
         self.senders[by.index()] = core::mem::take(&mut from.senders[from_end.index()]);

@@ -15,6 +15,7 @@ use super::repair::{Acknowledged, Over, Repair, Sent, Was};
 use super::report::Told;
 use super::story::Story;
 use super::tcp::{self, Event, Stream};
+pub use crate::op::StreamBytes;
 use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -53,21 +54,6 @@ pub trait FlowSink {
 
     /// Bytes in order of a connection that is not iWARP.
     fn bytes<T: Trace>(&mut self, bytes: &StreamBytes<'_>, t: &mut T);
-}
-
-/// Bytes in order of a connection that is not iWARP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamBytes<'a> {
-    /// The frame in which they became the next ones.
-    pub at: At,
-    /// Who sent them.
-    pub by: End,
-    /// The bytes.
-    pub bytes: &'a [u8],
-    /// So many bytes behind them will not be seen: cut or lost by the capture.
-    pub missing: u32,
-    /// Whether they stand in the frame `at`.
-    pub in_frame: bool,
 }
 
 /// What a connection has to say besides its operations.
@@ -277,6 +263,11 @@ impl TcpFlow {
     /// Since when the receive window of an end is closed, where it is.
     pub fn zero_window_since(&self, by: End) -> Option<At> {
         self.zero_window_since[by.index()]
+    }
+
+    /// Whether the peer of an end acknowledged more than was seen.
+    pub fn is_unseen(&self, by: End) -> bool {
+        self.streams[by.index()].is_unseen()
     }
 
     /// No more segments will come. Where one direction only was captured, nobody acknowledged what was missing: what is held

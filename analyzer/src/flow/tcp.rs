@@ -150,6 +150,11 @@ impl Stream {
         self.held_bytes
     }
 
+    /// Whether the peer acknowledged more than was seen. (A FIN counts as a byte.)
+    pub fn is_unseen(&self) -> bool {
+        self.started && self.acked > self.next + u64::from(self.fin.is_some())
+    }
+
     /// The sequence number expected next.
     pub fn next_seq(&self) -> u32 {
         self.next as u32

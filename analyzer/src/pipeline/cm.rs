@@ -49,6 +49,8 @@ pub(super) struct Request {
     server_comm_id: Option<u32>,
     answered: bool,
     rejected: bool,
+    /// Whether anything that its server sent was captured.
+    pub(super) heard: bool,
 }
 
 impl Request {
@@ -101,6 +103,7 @@ impl Requests {
             server_comm_id: None,
             answered: false,
             rejected: false,
+            heard: false,
         });
         oldest
     }
@@ -170,6 +173,13 @@ impl Requests {
             request.early.push((frame, end));
         }
         request.connection.map(|id| (id, end))
+    }
+
+    /// A host sent something to another one.
+    pub(super) fn heard(&mut self, src: Addr, dst: Addr) {
+        for request in self.list.iter_mut().filter(|r| (r.server, r.client) == (src, dst)) {
+            request.heard = true;
+        }
     }
 
     /// A connection is not followed any more.

@@ -19,14 +19,16 @@ mod pairing;
 mod table;
 
 use crate::connection::Connection;
-use crate::env::{Env, Layer, NOWHERE, Options};
+use crate::env::{Env, Layer, Options};
 use crate::finding::{Blame, Certainty, Findings, Rule, Site};
 use crate::flow::iwarp::TcpFlow;
 use crate::flow::report::Listener;
 use crate::flow::{self, ib::IbFlow};
 use crate::op::{At, End};
-use crate::report::{self, Handshake, Peer, Quiet, Report, Sink, Transport};
+use crate::report::{self, Handshake, Peer, Report, Transport};
+use crate::roles::Source;
 use crate::series::{Trouble, Volume};
+use crate::sink::{Quiet, Sink};
 use crate::totals::Totals;
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -151,17 +153,17 @@ impl<S: Sink> Pipeline<S> {
     /// What was made of the last frame.
     pub fn facts(&self) -> FrameFacts {
         FrameFacts {
-            layer: self.env.frame_layer(),
-            place: self.env.place_of_frame,
-            exchange: self.env.exchange_of_frame,
-            retransmission: self.env.retransmission,
+            layer: self.env.frame.layer(),
+            place: self.env.frame.place,
+            exchange: self.env.frame.exchanges().last().map_or(0, |e| e.exchange),
+            retransmission: self.env.frame.retransmission,
         }
     }
 
     /// Earlier frames that turned out with the last one to belong to its connection, by number, and who sent them: of a handshake, what
     /// came before the answer that makes the connection.
     pub fn earlier(&self) -> &[(u64, End)] {
-        &self.env.earlier_frames
+        &self.env.frame.earlier
     }
 
     /// What is numbered next gets these numbers, where they are not 0. For those who feed only a part of a capture again and want
@@ -178,7 +180,7 @@ impl<S: Sink> Pipeline<S> {
     /// The report as it would be if the capture ended here, but without what only the end tells (requests without an answer). For
     /// those who watch; costs as much as there are connections.
     pub fn snapshot(&self) -> Report {
-        let open = self.table.iter().map(|slot| report::Connection::of(&slot.connection));
+        let open = self.table.iter().map(|slot| slot.connection.summary());
         let mut capture = self.capture.clone();
         capture.lost_by_capture = self.env.lost_by_capture;
         self.assemble(self.done.iter().cloned().chain(open).collect(), capture, self.env.slowest.clone(), self.env.sessions.clone())
@@ -187,7 +189,7 @@ impl<S: Sink> Pipeline<S> {
     /// For an analysis without an end: lets go of connections that were ended `closed_after` ns before `now`, and of those without a frame
     /// for `idle_after` ns. (One that speaks again is found again, as one whose handshake was not seen.)
     pub fn expire(&mut self, now: i64, closed_after: i64, idle_after: i64) {
-        let at = self.capture.last.unwrap_or(NOWHERE);
+        let at = self.capture.last.unwrap_or_default();
         for slot in 0..self.table.end() {
             let Some(s) = self.table.get(slot) else { continue };
             let age = now.saturating_sub(s.connection.last.time);
@@ -209,7 +211,7 @@ impl<S: Sink> Pipeline<S> {
         }
         for slot in self.table.iter() {
             let is_open = slot.connection.closed.is_none() && slot.connection.rejected.is_none();
-            totals.add(&report::Connection::of(&slot.connection), is_open);
+            totals.add(&slot.connection.summary(), is_open);
         }
         totals
     }
@@ -248,7 +250,7 @@ impl<S: Sink> Pipeline<S> {
     /// One frame that was decoded already.
     pub fn packet<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
         let at = meta.at();
-        self.env.begin_frame(T::ON.then_some(meta.number));
+        self.env.frame.begin(T::ON.then_some(meta.number));
         self.capture.frames += 1;
         self.capture.bytes += u64::from(meta.wire_len);
         self.capture.first.get_or_insert(at);
@@ -258,13 +260,13 @@ impl<S: Sink> Pipeline<S> {
         }
         if let Some(tunnel) = &packet.tunnel {
             self.capture.tunnelled += 1;
-            self.env.mirror_of_frame = self.capture.mirrors.count(tunnel);
+            self.env.frame.mirror = self.capture.mirrors.count(tunnel);
         }
         self.body(meta, packet, t);
         if T::ON {
-            crate::connection::tell_frame(&self.env, packet.tunnel.as_ref(), t);
+            self.env.frame.tell(packet.tunnel.as_ref(), t);
         }
-        self.layers[self.env.frame_layer() as usize] += 1;
+        self.layers[self.env.frame.layer() as usize] += 1;
     }
 
     fn body<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
@@ -310,7 +312,7 @@ impl<S: Sink> Pipeline<S> {
 
     /// The capture is over. Nothing may be fed any more.
     pub fn finish(mut self) -> (Report, S) {
-        let at = self.capture.last.unwrap_or(NOWHERE);
+        let at = self.capture.last.unwrap_or_default();
         for slot in 0..self.table.end() {
             self.close(slot, at);
         }
@@ -394,9 +396,10 @@ impl<S: Sink> Pipeline<S> {
         }
         let Some(slot) = self.table.used(place.slot) else { return };
         let connection = &mut slot.connection;
-        self.env.place_of_frame = Some((connection.id, place.end));
+        self.env.frame.place = Some((connection.id, place.end));
         connection.last = at;
-        connection.mirrors.add(self.env.mirror_of_frame);
+        connection.captured(place.end);
+        connection.mirrors.add(self.env.frame.mirror);
         let mut volume = Volume::default();
         volume.0[place.end.index()] = u64::from(wire_len);
         connection.throughput.add(at.time, volume);
@@ -418,9 +421,6 @@ impl<S: Sink> Pipeline<S> {
                 connection.health.icrc_bad += 1;
                 connection.icrc_first_bad.get_or_insert(at);
             }
-        }
-        if T::ON {
-            crate::connection::tell_connection(connection.id, t);
         }
         let Flow::Ib(flow) = &mut slot.flow else { return };
         let mut listener = Listener { connection, env: &mut self.env };
@@ -461,12 +461,13 @@ impl<S: Sink> Pipeline<S> {
             self.join_flow(slot, key);
             return Place { slot, end: End::B };
         }
+        self.requests.heard(packet.src, packet.dst);
         let transport = match ib.carrier {
             Carrier::RoceV2 { .. } => Transport::RoceV2,
             Carrier::RoceV1 | Carrier::Infiniband => Transport::Infiniband,
         };
         // a flow that begins at its first message looks no different from one that began long ago; the protocol may know better
-        let mut connection = Connection { transport: Some(transport), first: at, last: at, ..Connection::default() };
+        let mut connection = Connection::new(transport, at);
         connection.peers[0].address = packet.src;
         connection.peers[1] = Peer { address: packet.dst, port: 0, qp: Some(key.qp) };
         let slot = self.insert(at, connection, Flow::Ib(Box::default()));
@@ -540,14 +541,15 @@ impl<S: Sink> Pipeline<S> {
             CmMessage::DisconnectRequest(head) => self.cm_disconnect(at, packet, head.local_comm_id, head.remote_comm_id),
             _ => {}
         }
+        self.requests.heard(packet.src, packet.dst);
         let place = self.requests.place(at.frame, packet.src, packet.dst, message.comm_ids());
-        self.env.place_of_frame = self.env.place_of_frame.or(place);
+        self.env.frame.place = self.env.frame.place.or(place);
     }
 
     fn cm_reply(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>, reply: &wire::ConnectReply<'_>) {
         let rep = &reply.head;
         let Some((request, early)) = self.requests.reply(packet.dst, reply) else { return };
-        self.env.earlier_frames = early;
+        self.env.frame.earlier = early;
         let to_server = QpKey { src: packet.dst, dst: packet.src, qp: rep.local_qpn };
         let to_client = QpKey { src: packet.src, dst: packet.dst, qp: request.qp };
         // the same numbers may have been another connection's
@@ -560,14 +562,10 @@ impl<S: Sink> Pipeline<S> {
             Carrier::RoceV2 { .. } => Transport::RoceV2,
             Carrier::RoceV1 | Carrier::Infiniband => Transport::Infiniband,
         };
-        let mut connection = Connection {
-            transport: Some(transport),
-            first: request.at,
-            last: at,
-            client: Some(End::A),
-            handshake: Handshake::Seen,
-            ..Connection::default()
-        };
+        let mut connection = Connection::new(transport, request.at);
+        connection.last = at;
+        connection.handshake = Handshake::Seen;
+        connection.roles.learn(End::A, Source::Handshake);
         connection.peers = [
             Peer { address: packet.dst, port: request.source_port, qp: Some(request.qp) },
             Peer { address: packet.src, port: request.port, qp: Some(rep.local_qpn) },
@@ -618,13 +616,10 @@ impl<S: Sink> Pipeline<S> {
         }
         let site = Site { connection: None, frame: request.at.frame, time_ns: request.at.time };
         let (server, port) = (request.server, request.port);
-        self.env.report(
-            Rule::CmTimeout,
-            Blame::Server,
-            site,
-            Certainty::IfNothingWasMissed,
-            format_args!("RDMA-CM REQ to {} port {port} was never answered", Shown(server)),
-        );
+        // a server of which nothing was captured may have answered all the same: perhaps one direction only was captured
+        let certainty = if request.heard { Certainty::IfNothingWasMissed } else { Certainty::Guess };
+        let text = format_args!("RDMA-CM REQ to {} port {port} was never answered", Shown(server));
+        self.env.report(Rule::CmTimeout, Blame::Server, site, certainty, text);
     }
 
     // ── TCP ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -649,8 +644,9 @@ impl<S: Sink> Pipeline<S> {
         let Some(s) = self.table.used(slot) else { return };
         let end = tcp_end(&s.connection, from);
         s.connection.last = at;
-        s.connection.mirrors.add(self.env.mirror_of_frame);
-        self.env.place_of_frame = Some((s.connection.id, end));
+        s.connection.captured(end);
+        s.connection.mirrors.add(self.env.frame.mirror);
+        self.env.frame.place = Some((s.connection.id, end));
         let mut volume = Volume::default();
         volume.0[end.index()] = u64::from(wire_len);
         s.connection.throughput.add(at.time, volume);
@@ -669,24 +665,23 @@ impl<S: Sink> Pipeline<S> {
         let handshake = if segment.flags & SYN != 0 { Handshake::Seen } else { Handshake::Inferred };
         // a SYN tells who the client is; else the lower of the well-known ports is the server's
         let client = match segment.flags & (SYN | ACK) {
-            SYN => Some(End::A),
-            f if f == SYN | ACK => Some(End::B),
+            SYN => Some((End::A, Source::Handshake)),
+            f if f == SYN | ACK => Some((End::B, Source::Handshake)),
             _ => match (is_service_port(from.1), is_service_port(to.1)) {
-                (false, true) => Some(End::A),
-                (true, false) => Some(End::B),
+                (false, true) => Some((End::A, Source::Port)),
+                (true, false) => Some((End::B, Source::Port)),
                 _ => None,
             },
         };
-        let connection = Connection {
-            transport: Some(Transport::Tcp),
-            first: at,
-            last: at,
-            client,
-            handshake,
-            missed: handshake != Handshake::Seen,
-            peers: [Peer { address: from.0, port: from.1, qp: None }, Peer { address: to.0, port: to.1, qp: None }],
-            ..Connection::default()
-        };
+        let mut connection = Connection::new(Transport::Tcp, at);
+        connection.handshake = handshake;
+        connection.peers = [from, to].map(|(address, port)| Peer { address, port, qp: None });
+        if handshake != Handshake::Seen {
+            connection.missed.late();
+        }
+        if let Some((client, source)) = client {
+            connection.roles.learn(client, source);
+        }
         let slot = self.insert(at, connection, Flow::Tcp(Box::new(TcpFlow::new())));
         self.table.add_tcp(from, to, slot);
         slot
@@ -737,12 +732,16 @@ impl<S: Sink> Pipeline<S> {
             Flow::Tcp(flow) => flow.finish(at, &self.tcp, &mut Off, &mut listener),
         }
         flow::report::told(&gone.connection, &gone.flow.told(), &mut |finding| self.env.findings.add(finding));
-        gone.connection.finish(&mut self.env, at);
+        let unseen = End::BOTH.map(|end| match &gone.flow {
+            Flow::Ib(flow) => flow.is_unseen(end),
+            Flow::Tcp(flow) => flow.is_unseen(end),
+        });
+        gone.connection.finish(&mut self.env, at, unseen);
         if self.done.len() >= self.env.options.report_max && !self.env.options.fold {
             self.done_dropped += 1;
             return;
         }
-        self.done.push(gone.connection.into_report());
+        self.done.push(gone.connection.summary());
         if self.done.len() >= self.env.options.report_max + FOLD {
             self.fold();
         }

@@ -66,7 +66,7 @@ impl Halves {
             return only(free.filter(|(_, s)| matches!(&s.flow, Flow::Ib(flow) if flow.may_acknowledge(End::A, psn))));
         }
         if let Some(reth) = packet.ext.reth {
-            let advertised = free.clone().filter(|(_, s)| s.connection.memory.find(End::A, reth.r_key).is_some());
+            let advertised = free.clone().filter(|(_, s)| s.connection.advertised(End::A, reth.r_key));
             if let Some(slot) = only(advertised) {
                 return Some(slot);
             }

@@ -5,16 +5,16 @@ use crate::connection::f;
 use crate::finding::{Blame, Certainty, Rule};
 use crate::flow::ib::{IbFact, IbSink};
 use crate::flow::waits::Cause;
+use crate::missed::Rests;
 use crate::op::{At, End, Part, RdmaOp, Verb};
-use crate::report::{Protocol, Sink};
 use crate::series::Trouble;
-use crate::smbd;
+use crate::sink::Sink;
 use rdmascope_dissector::trace::{Trace, Value};
 
 impl<S: Sink> Listener<'_, S> {
     /// An SMB Direct peer was not ready for a Send that was covered by a credit it had granted.
     fn granted_in_vain(&mut self, at: At, by: End, blame: Blame) {
-        let Some(sender) = self.connection.smbd.as_ref().map(|s| *s.link.side(by.peer())) else { return };
+        let Some(sender) = self.connection.smbd().map(|s| *s.link.side(by.peer())) else { return };
         if sender.overruns > 0 || sender.credits.known().is_none() || sender.granted_total == 0 {
             return;
         }
@@ -39,7 +39,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             IbFact::Retransmission => {
                 health.retransmissions += 1;
                 self.connection.trouble.add(at.time, Trouble::RETRANSMISSION);
-                self.env.retransmission = true;
+                self.env.frame.retransmission = true;
             }
             IbFact::Duplicate => {
                 health.duplicates += 1;
@@ -51,27 +51,27 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                     format_args!("the same packet stands in the capture twice"),
                 );
             }
-            IbFact::Damaged => self.env.is_damaged = true,
+            IbFact::Damaged => self.env.frame.is_damaged = true,
             IbFact::Recovering { since } => self.connection.waits.recovering(by, since),
             IbFact::Recovered { since } => self.connection.waits.recovered(by, since, at),
             IbFact::Version(version) => {
-                let blame = self.connection.court(self.env, at).blame(by);
+                let blame = self.blame(by);
                 self.wire(at, Rule::RcVersion, blame, sure, format_args!("sent transport header version {version}; there is only 0"));
             }
             IbFact::Partition { expected, got } => {
-                let blame = self.connection.court(self.env, at).blame(by);
+                let blame = self.blame(by);
                 let text = format_args!("sent P_Key {got:#06x} on a connection in partition {expected:#06x}");
                 self.wire(at, Rule::RcPKey, blame, Certainty::IfNothingWasMissed, text);
             }
             IbFact::OutOfOrder { verb, part, open } => {
-                let blame = self.connection.court(self.env, at).blame(by);
+                let blame = self.blame(by);
                 let state = if open { "inside another message" } else { "of a message that had not begun" };
                 self.wire(at, Rule::RcOpcode, blame, Certainty::IfNothingWasMissed, format_args!("sent a {verb:?} {part:?} {state}"));
             }
             IbFact::RoundTrip(took) => self.connection.waits.round_trip(by, took),
             IbFact::Silent(found) => self.connection.waits.add(Cause::Silence, found.from.time, found.to.time),
             IbFact::ResponsesMissed(count) => {
-                self.connection.missed = true;
+                self.connection.missed.gap(by, at);
                 self.env.lost_by_capture += u64::from(count);
                 let text = format_args!("{} of Reads that the requester had were not captured", Many(count.into(), "Response"));
                 self.wire(at, Rule::CaptureLoss, Blame::Capture, Certainty::IfNothingWasMissed, text);
@@ -88,7 +88,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                     _ => by.peer(),
                 };
                 let name = rdmascope_dissector::wire::ib::ext::NakCode(code);
-                let blame = self.connection.court(self.env, at).blame(doer);
+                let blame = self.blame(doer);
                 let certainty = Certainty::IfNothingWasMissed;
                 if doer == by {
                     self.wire(at, Rule::RcNak, blame, certainty, format_args!("answered the request at PSN {psn} with a NAK: {name}"));
@@ -99,7 +99,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             IbFact::RnrNak { timer, psn } => {
                 health.rnr_naks += 1;
                 self.connection.trouble.add(at.time, Trouble::NAK);
-                let blame = self.connection.court(self.env, at).blame(by);
+                let blame = self.blame(by);
                 let wait = f64::from(rdmascope_dissector::wire::ib::ext::rnr_timer(timer)) / 1000.0;
                 self.wire(
                     at,
@@ -112,21 +112,14 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             }
             IbFact::ReadsOutstanding(count) => {
                 let Some(limit) = self.connection.read_depth[by.index()].filter(|limit| count > *limit) else { return };
-                let certainty = self.connection.certainty();
-                let blame = self.connection.court(self.env, at).blame(by);
-                self.wire(
-                    at,
-                    Rule::RdmaReadDepth,
-                    blame,
-                    certainty,
-                    format_args!("has {count} RDMA Reads outstanding; {limit} were agreed"),
-                );
+                let text = format_args!("has {count} RDMA Reads outstanding; {limit} were agreed");
+                self.connection.report(self.env, at, Rule::RdmaReadDepth, by, Rests::LEDGER, text);
             }
         }
     }
 
     fn show<T: Trace>(&mut self, verb: Verb, part: Part, bytes: &[u8], t: &mut T) {
-        let def = match (self.env.is_damaged, self.env.retransmission) {
+        let def = match (self.env.frame.is_damaged, self.env.frame.retransmission) {
             (true, _) => f::DAMAGED,
             (_, true) => f::RETRANSMISSION,
             _ => f::HELD,
@@ -136,21 +129,11 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             return;
         }
         // shown as what it is, without being counted
-        match self.connection.protocol {
-            Protocol::SmbDirect => smbd::show(bytes, t),
-            Protocol::RpcRdma => crate::rpcrdma::show(bytes, t),
-            _ => {}
-        }
+        self.connection.show(bytes, t);
     }
 
     fn is_shown(&self, by: End, verb: Verb, part: Part, bytes: &[u8]) -> bool {
         // see `show`
-        let is_whole = matches!(verb, Verb::Send | Verb::SendInvalidate) && part == Part::Only;
-        is_whole
-            && match self.connection.protocol {
-                Protocol::SmbDirect => self.connection.smbd.as_ref().is_none_or(|smbd| smbd.is_whole(by, bytes)),
-                Protocol::RpcRdma => true,
-                _ => false,
-            }
+        matches!(verb, Verb::Send | Verb::SendInvalidate) && part == Part::Only && self.connection.is_shown(by, bytes)
     }
 }

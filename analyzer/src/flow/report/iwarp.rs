@@ -3,13 +3,16 @@
 use super::Listener;
 use crate::env::Layer;
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
-use crate::flow::iwarp::{FlowFact, FlowSink, StreamBytes};
+use crate::flow::iwarp::{FlowFact, FlowSink};
 use crate::flow::repair::Over;
 use crate::flow::waits::Cause;
-use crate::op::{At, End, RdmaOp};
-use crate::report::{Handshake, Protocol, Sink, Transport};
+use crate::messages::smbd::link::Milliseconds;
+use crate::missed::Rests;
+use crate::op::{At, End, RdmaOp, StreamBytes};
+use crate::report::{Handshake, Protocol, Transport};
+use crate::roles::Source;
 use crate::series::Trouble;
-use crate::smbd::link::Milliseconds;
+use crate::sink::Sink;
 use alloc::string::String;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::iwarp::mpa::Startup;
@@ -26,7 +29,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
 
     fn fact(&mut self, at: At, by: End, fact: FlowFact<'_>) {
         let sure = Certainty::Certain;
-        let blame = self.connection.court(self.env, at).blame(by);
+        let blame = self.blame(by);
         let health = &mut self.connection.health;
         match fact {
             FlowFact::MpaRequest(startup) => self.startup(at, by, &startup),
@@ -43,8 +46,9 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                     // the TCP handshake may have been seen; that of MPA was not
                     self.connection.transport = Some(Transport::Iwarp);
                     self.connection.handshake = Handshake::Inferred;
+                    self.connection.missed.late();
                 }
-                self.connection.missed = true;
+                self.connection.missed.gap(by, at);
                 self.wire(
                     at,
                     Rule::MpaResync,
@@ -93,28 +97,16 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 );
             }
             FlowFact::ReadUnknown { stag, offset } => {
-                if self.connection.missed {
-                    return;
-                }
-                self.wire(
-                    at,
-                    Rule::BugCve202664268,
-                    blame,
-                    Certainty::IfNothingWasMissed,
-                    format_args!("sent a Read Response to {stag:#010x} at {offset:#x} that no request asked for"),
-                );
+                let text = format_args!("sent a Read Response to {stag:#010x} at {offset:#x} that no request asked for");
+                self.connection.report(self.env, at, Rule::BugCve202664268, by, Rests::START.of(by.peer()), text);
             }
             FlowFact::Retransmission { .. } => {
                 health.retransmissions += 1;
                 self.connection.trouble.add(at.time, Trouble::RETRANSMISSION);
-                self.env.retransmission = true;
+                self.env.frame.retransmission = true;
             }
-            FlowFact::Damaged => self.env.is_damaged = true,
-            FlowFact::Dropped => {
-                self.connection.gap(self.env, at, by);
-                self.connection.cut[by.index()] = true;
-                self.connection.hidden[by.index()] = Some(at);
-            }
+            FlowFact::Damaged => self.env.frame.is_damaged = true,
+            FlowFact::Dropped | FlowFact::Cut => self.connection.gap(self.env, at, by),
             FlowFact::Over(Over::Recovery { since, until }) => self.connection.waits.add(Cause::Recovery, since.time, until.time),
             FlowFact::Over(Over::Nagle { since, until }) => self.connection.waits.add(Cause::Nagle, since.time, until.time),
             FlowFact::Over(Over::RoundTrip(took)) => self.connection.waits.round_trip(by.peer(), took),
@@ -148,8 +140,10 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 }
             }
             FlowFact::Gap(gap) => {
-                if self.connection.transport == Some(Transport::Iwarp) || self.connection.protocol != Protocol::Unknown {
+                if self.connection.transport == Some(Transport::Iwarp) || self.connection.protocol() != Protocol::Unknown {
                     self.lost(&gap, "byte");
+                } else {
+                    self.connection.missed.gap(by, at);
                 }
             }
             FlowFact::Terminate(terminate) => self.terminated(at, by, &terminate),
@@ -160,11 +154,6 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
             }
             FlowFact::Reopened => {}
             FlowFact::Duplicate => health.duplicates += 1,
-            FlowFact::Cut => {
-                self.connection.gap(self.env, at, by);
-                self.connection.cut[by.index()] = true;
-                self.connection.hidden[by.index()] = Some(at);
-            }
         }
     }
 
@@ -179,8 +168,7 @@ impl<S: Sink> Listener<'_, S> {
         const LLP: u8 = 2;
         const LOCAL_CATASTROPHIC: u8 = 0;
         const MPA_CRC: u8 = 2;
-        let court = self.connection.court(self.env, at);
-        let (own, peers) = (court.blame(by), court.blame(by.peer()));
+        let (own, peers) = (self.blame(by), self.blame(by.peer()));
         match (terminate.layer, terminate.error_type, terminate.code) {
             (LLP, _, MPA_CRC) => {
                 let text = format_args!("an FPDU arrived damaged, and its receiver ended the connection: {terminate}");
@@ -208,16 +196,16 @@ impl<S: Sink> Listener<'_, S> {
         let connection = &mut *self.connection;
         connection.transport = Some(Transport::Iwarp);
         connection.handshake = Handshake::Seen;
-        connection.missed = false;
+        connection.missed.begun();
         if !startup.reply {
-            connection.client = Some(by);
+            connection.roles.learn(by, Source::Handshake);
         }
         self.depths(at, by, startup);
     }
 
     /// Rejections, and read depths that cannot work (RFC 6581 9, \[MS-SMBD\] 6.2).
     fn depths(&mut self, at: At, by: End, startup: &Startup<'_>) {
-        let blame = self.connection.court(self.env, at).blame(by);
+        let blame = self.blame(by);
         let sure = Certainty::Certain;
         if startup.reply && startup.reject {
             self.connection.rejected = Some(String::from("MPA reply with the reject bit"));

@@ -11,9 +11,9 @@ mod stories;
 
 use crate::connection::Connection;
 use crate::env::Env;
-use crate::finding::{Blame, Certainty, Rule};
-use crate::op::{At, Gap};
-use crate::report::Sink;
+use crate::finding::{Blame, Certainty, Rule, Site};
+use crate::op::{At, End, Gap};
+use crate::sink::Sink;
 use core::fmt;
 
 pub use stories::{Told, told};
@@ -28,8 +28,13 @@ pub struct Listener<'c, S> {
 
 impl<S: Sink> Listener<'_, S> {
     pub(super) fn wire(&mut self, at: At, rule: Rule, by: Blame, certainty: Certainty, text: fmt::Arguments<'_>) {
-        let mut court = self.connection.court(self.env, at);
-        court.report(rule, by, certainty, text);
+        let site = Site { connection: Some(self.connection.id), frame: at.frame, time_ns: at.time };
+        self.env.report(rule, by, site, certainty, text);
+    }
+
+    /// Who an end is to a reader.
+    pub(super) fn blame(&self, end: End) -> Blame {
+        crate::context::blame(&self.connection.roles, end)
     }
 
     /// A stretch that will not come any more: packets, or bytes of the stream.

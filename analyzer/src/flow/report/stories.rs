@@ -45,7 +45,7 @@ struct Way<'c>(&'c Connection, End);
 impl fmt::Display for Way<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(connection, by) = self;
-        match connection.client {
+        match connection.roles.sure_client() {
             Some(client) if client == *by => f.write_str("from the client to the server"),
             Some(_) => f.write_str("from the server to the client"),
             None => {
@@ -129,8 +129,9 @@ pub fn told(connection: &Connection, flow: &Told<'_>, tell: &mut impl FnMut(Find
 
 /// Tells which requests the server itself was slow to answer: those that nothing below held up.
 fn slow(connection: &Connection, tell: &mut impl FnMut(Finding)) {
-    let smb2 = connection.smb2.as_deref().map(|smb2| (Rule::Smb2Slow, &smb2.commands));
-    let rpc = connection.rpc.as_deref().map(|rpc| (Rule::RpcSlow, &rpc.commands));
+    let (smb2, rpc) = connection.commands();
+    let smb2 = smb2.map(|commands| (Rule::Smb2Slow, commands));
+    let rpc = rpc.map(|commands| (Rule::RpcSlow, commands));
     for (rule, commands) in smb2.into_iter().chain(rpc) {
         for replier in End::BOTH {
             let (mut tally, mut longest) = (Tally::default(), None::<(&Long, i64)>);
@@ -241,7 +242,8 @@ fn damaged<'s>(
 }
 
 fn silent(connection: &Connection, by: End, story: &Story, rules: &Rules, tell: &mut impl FnMut(Finding)) {
-    let Some(found) = story.unanswered else { return };
+    // an end of which nothing was captured may have said a lot
+    let Some(found) = story.unanswered.filter(|_| !connection.missed.is_absent(by.peer())) else { return };
     let site = Site { connection: Some(connection.id), frame: found.from.frame, time_ns: found.from.time };
     let (times, unit, lasted) = (found.times, rules.unit, Milliseconds(found.lasted()));
     let (first, last) = (found.from.frame, found.to.frame);
@@ -282,7 +284,7 @@ fn held_up(connection: &Connection, by: End, story: &Story, tell: &mut impl FnMu
 }
 
 fn blame(connection: &Connection, end: End) -> Blame {
-    match connection.client {
+    match connection.roles.sure_client() {
         Some(client) if client == end => Blame::Client,
         Some(_) => Blame::Server,
         None => Blame::Unknown,

@@ -1,24 +1,29 @@
 //! SMB2 on one connection: requests and replies matched to exchanges, descriptors to the memory map, files to names, and
 //! the rules of \[MS-SMB2\] that the RDMA channel adds.
 
-use crate::connection::Connection;
-use crate::env::Env;
+use super::is_unanswered;
+use super::payload::Payload;
+use super::unseal::Unseal;
+use crate::context::FrameContext;
 use crate::exchange::{Channel, Descriptor, Exchange, Family};
-use crate::finding::{Certainty, Rule};
+use crate::finding::Rule;
 use crate::keys::session::{Direction, Verdict};
-use crate::memory::{Region, Right, State};
+use crate::memory::{Memory, Region, Right, State};
+use crate::messages::smbd::Smb2Message;
+use crate::messages::smbd::link::{Milliseconds, Status};
+use crate::missed::Rests;
 use crate::op::{At, End};
-use crate::payload::Payload;
-use crate::report::{Sink, Transport};
-use crate::smbd::Upper;
-use crate::smbd::link::{Judge, Milliseconds, Status};
+use crate::recent::Recent;
+use crate::report::{Smb, Transport};
+use crate::roles::Source;
+use crate::sink::Sink;
 use crate::stats::Commands;
-use crate::unseal::Unseal;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
+use rdmascope_dissector::fault::fault_of;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::smb2::compression;
 use rdmascope_dissector::wire::smb2::rdma_channel::{RdmaTransform, TransformType};
@@ -30,8 +35,8 @@ use rdmascope_dissector::wire::smb2::{
 const FILES_MAX: usize = 4096;
 /// Keys of one request that are remembered to be ended with it.
 const KEYS_MAX: usize = 64;
-/// ns after which a request without reply at the end of the capture counts as unanswered.
-pub const UNANSWERED_AFTER: i64 = 1_000_000_000;
+/// Sessions listed per connection at most.
+const SESSIONS_MAX: usize = 64;
 /// Layers around a message: encryption, compression, and no more.
 const LAYERS_MAX: usize = 2;
 /// Dialect 3.1.1.
@@ -52,6 +57,8 @@ struct Pending {
     /// What a WRITE's data goes through, where that is put together.
     protection: Option<Protection>,
     by: End,
+    /// Bytes that Read Requests asked for; `None` where one did not say how many.
+    asked: Option<u64>,
 }
 
 /// What data that RDMA moves goes through, \[MS-SMB2\] 2.2.43.1.
@@ -96,42 +103,32 @@ impl KeyList {
 /// The SMB2 side of a connection.
 #[derive(Debug, Default)]
 pub struct Smb2 {
-    /// The dialect that was agreed.
-    pub dialect: Option<u16>,
-    /// Sessions seen.
-    pub sessions: Vec<u64>,
-    /// Whether messages were signed.
-    pub signed: bool,
-    /// Whether messages were encrypted.
-    pub encrypted: bool,
-    /// Encrypted messages by sender, and the last of each.
-    pub sealed: [(u64, Option<At>); 2],
+    /// What a report says of it; what is by end is by end A and B.
+    smb: Smb,
     /// Messages by sender.
-    pub messages: [u64; 2],
+    messages: [u64; 2],
     /// Exchanges by command.
-    pub commands: Commands,
+    commands: Commands,
+    /// By message id.
     pending: HashMap<u64, Pending>,
+    /// Message ids by number of the exchange.
     by_exchange: HashMap<u64, u64>,
-    files: HashMap<FileId, Arc<str>>,
+    files: Recent<FileId, Arc<str>>,
     /// SMB2 credits the client has; `None` where the beginning was not seen.
     credits: Option<i64>,
     negotiated: bool,
     missed: bool,
     unseal: Unseal,
-    /// Messages decrypted.
-    pub decrypted: u64,
-    /// Signatures that were right.
-    pub verified: u64,
     /// Text of encrypted and compressed messages, one buffer a layer.
     clear: [Vec<u8>; LAYERS_MAX],
 }
 
 /// One message on its way through: what the decoder tells is judged here.
-struct Walk<'w, 'u, S> {
+struct Walk<'w, 'u, 'c, S> {
     smb2: &'w mut Smb2,
-    connection: &'w mut Connection,
-    env: &'w mut Env<S>,
-    upper: &'w Upper<'u>,
+    memory: &'w mut Memory,
+    cx: &'w mut FrameContext<'c, S>,
+    message: &'w Smb2Message<'u>,
     by: End,
     /// The file of the request before, in a compound.
     file: Option<FileId>,
@@ -155,9 +152,9 @@ impl Smb2 {
         self.pending.get_mut(message_id).map(|p| &mut p.exchange)
     }
 
-    /// Requests without their reply, those left out that may wait for ever.
-    pub fn outstanding(&self) -> usize {
-        self.pending.values().filter(|p| !may_wait(&p.memo)).count()
+    /// When the requests without reply began, those left out that may wait for ever.
+    pub fn outstanding(&self) -> impl Iterator<Item = At> + '_ {
+        self.pending.values().filter(|p| !may_wait(&p.memo)).map(|p| p.exchange.request)
     }
 
     /// Messages are missing.
@@ -173,14 +170,21 @@ impl Smb2 {
         pending.payload.get_or_insert_default().put(offset, bytes);
     }
 
-    /// A whole message, put together. Which end is the client is learnt from it.
-    pub fn message<T: Trace, S: Sink>(&mut self, connection: &mut Connection, env: &mut Env<S>, by: End, upper: &Upper<'_>, t: &mut T) {
-        self.messages[by.index()] += 1;
-        if T::ON && upper.reassembled {
-            t.source("Reassembled SMB Direct", upper.bytes);
+    /// An RDMA Read asks for bytes of an exchange.
+    pub fn asked(&mut self, exchange: u64, length: Option<u32>) {
+        if let Some(pending) = self.by_exchange.get(&exchange).and_then(|id| self.pending.get_mut(id)) {
+            pending.asked = pending.asked.and_then(|asked| asked.checked_add(length?.into()));
         }
-        self.layered(connection, env, by, upper, 0, t);
-        if T::ON && upper.reassembled {
+    }
+
+    /// A whole message. Which end is the client is learnt from it.
+    pub fn message<T: Trace, S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, memory: &mut Memory, message: &Smb2Message<'_>, t: &mut T) {
+        self.messages[message.by.index()] += 1;
+        if T::ON && message.reassembled {
+            t.source("Reassembled SMB Direct", message.bytes);
+        }
+        self.layered(cx, memory, message, 0, t);
+        if T::ON && message.reassembled {
             t.end_source();
         }
     }
@@ -188,41 +192,39 @@ impl Smb2 {
     /// A message that may be encrypted or compressed: opened as far as it can be.
     fn layered<T: Trace, S: Sink>(
         &mut self,
-        connection: &mut Connection,
-        env: &mut Env<S>,
-        by: End,
-        upper: &Upper<'_>,
+        cx: &mut FrameContext<'_, S>,
+        memory: &mut Memory,
+        message: &Smb2Message<'_>,
         depth: usize,
         t: &mut T,
     ) {
-        let framing = Framing::of(upper.bytes);
+        let framing = Framing::of(message.bytes);
         let opaque = matches!(framing, Some(Framing::Encrypted | Framing::Compressed));
         // the key that comes invalidated is a matter of what is inside
-        let outer = Upper { invalidate: upper.invalidate.filter(|_| !opaque), ..*upper };
-        self.plain(connection, env, by, &outer, t);
-        let whole = upper.bytes.len() as u64 >= u64::from(upper.wire_length);
+        let outer = Smb2Message { invalidate: message.invalidate.filter(|_| !opaque), ..*message };
+        self.plain(cx, memory, &outer, opaque, t);
+        let whole = message.bytes.len() as u64 >= u64::from(message.wire_length);
         if framing == Some(Framing::Encrypted) {
-            self.encrypted = true;
+            self.smb.encrypted = true;
         }
         if depth >= LAYERS_MAX || !whole || !opaque {
-            self.sealed(connection, env, by, framing, upper);
+            self.unopened(cx, memory, framing, message);
             return;
         }
         let mut clear = core::mem::take(&mut self.clear[depth]);
         clear.clear();
         let (name, opened) = if framing == Some(Framing::Encrypted) {
-            let direction = if connection.client == Some(by.peer()) { Direction::ToClient } else { Direction::ToServer };
-            let keyring = &env.options.keyring;
-            let opened = !keyring.is_empty() && self.unseal.decrypt(upper.bytes, direction, keyring, &mut clear).is_some();
-            self.decrypted += u64::from(opened);
+            let direction = if cx.roles.client() == Some(message.by.peer()) { Direction::ToClient } else { Direction::ToServer };
+            let keyring = &cx.env.options.keyring;
+            let opened = !keyring.is_empty() && self.unseal.decrypt(message.bytes, direction, keyring, &mut clear).is_some();
+            self.smb.decrypted += u64::from(opened);
             ("Decrypted SMB2", opened)
         } else {
-            match compression::decompress_message(upper.bytes, &mut clear, compression::LIMIT) {
+            match compression::decompress_message(message.bytes, &mut clear, compression::LIMIT) {
                 Ok(()) => ("Decompressed SMB2", true),
                 Err(why) => {
-                    let mut court = connection.court(env, upper.last);
                     let text = format_args!("sent a compressed message that cannot be read: {why}");
-                    court.judge(Rule::Smb2Malformed, by, Certainty::Certain, text);
+                    cx.report(Rule::Smb2Malformed, message.by, Rests::FRAME, text);
                     ("", false)
                 }
             }
@@ -231,73 +233,86 @@ impl Smb2 {
             if T::ON {
                 t.source(name, &clear);
             }
-            let inner = Upper { bytes: &clear, wire_length: clear.len() as u32, reassembled: true, ..*upper };
-            self.layered(connection, env, by, &inner, depth + 1, t);
+            let inner = Smb2Message { bytes: &clear, wire_length: clear.len() as u32, reassembled: true, ..*message };
+            self.layered(cx, memory, &inner, depth + 1, t);
             if T::ON {
                 t.end_source();
             }
         } else {
-            self.sealed(connection, env, by, framing, upper);
+            self.unopened(cx, memory, framing, message);
         }
         self.clear[depth] = clear;
     }
 
-    /// Remembers a message that nobody could look into.
-    fn sealed<S: Sink>(&mut self, connection: &mut Connection, env: &mut Env<S>, by: End, framing: Option<Framing>, upper: &Upper<'_>) {
-        if let (Some(Framing::Encrypted | Framing::Compressed), Some(key)) = (framing, upper.invalidate) {
-            connection.invalidated(env, upper.last, by.peer(), key);
+    /// Counts a message that nobody could look into.
+    fn unopened<S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        memory: &mut Memory,
+        framing: Option<Framing>,
+        message: &Smb2Message<'_>,
+    ) {
+        if !matches!(framing, Some(Framing::Encrypted | Framing::Compressed)) {
+            return;
+        }
+        // what it advertises, asks or answers is not known
+        cx.missed.sealed(message.by, cx.at);
+        if let Some(key) = message.invalidate {
+            memory.invalidated(cx, message.by.peer(), key);
         }
         if framing == Some(Framing::Encrypted) {
-            let (count, last) = &mut self.sealed[by.index()];
+            let (count, last) = &mut self.smb.sealed[message.by.index()];
             *count += 1;
-            *last = Some(upper.last);
+            *last = Some(message.last);
         }
     }
 
-    fn plain<T: Trace, S: Sink>(&mut self, connection: &mut Connection, env: &mut Env<S>, by: End, upper: &Upper<'_>, t: &mut T) {
-        // what cannot be looked into is not malformed
-        let opaque = matches!(Framing::of(upper.bytes), Some(Framing::Encrypted | Framing::Compressed));
+    fn plain<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        memory: &mut Memory,
+        message: &Smb2Message<'_>,
+        opaque: bool,
+        t: &mut T,
+    ) {
+        let by = message.by;
         let mut walk = Walk {
             smb2: self,
-            connection,
-            env,
-            upper,
+            memory,
+            cx,
+            message,
             by,
             file: None,
             name: None,
-            invalidate: upper.invalidate,
+            invalidate: message.invalidate,
             replied: false,
             goes_on: true,
         };
-        let result = smb2::parse_message(upper.bytes, t, &mut walk);
+        let result = smb2::parse_message(message.bytes, t, &mut walk);
         let (invalidate, replied) = (walk.invalidate, walk.replied);
-        let hides = walk.is_cut() && walk.goes_on;
-        if hides {
-            connection.hidden[by.index()] = Some(upper.last);
+        if walk.is_cut() && walk.goes_on {
+            cx.missed.hidden(by, cx.at);
         }
-        if result.is_err() && !opaque && upper.bytes.len() as u64 >= u64::from(upper.wire_length) {
-            let fault = rdmascope_dissector::fault::fault_of(result.err().unwrap_or(nom_incomplete()));
-            let mut court = connection.court(env, upper.last);
-            court.judge(Rule::Smb2Malformed, by, Certainty::Certain, format_args!("sent an SMB2 message that cannot be read: {fault}"));
+        // what cannot be looked into is not malformed
+        if let Err(error) = result
+            && !opaque
+            && message.bytes.len() as u64 >= u64::from(message.wire_length)
+        {
+            let fault = fault_of(error);
+            cx.report(Rule::Smb2Malformed, by, Rests::FRAME, format_args!("sent an SMB2 message that cannot be read: {fault}"));
         }
         if let Some(key) = invalidate {
-            if replied && !connection.cut[by.peer().index()] {
+            if replied {
                 // nothing in the message asked for it
-                let certainty = connection.certainty();
-                let mut court = connection.court(env, upper.last);
-                court.judge(
-                    Rule::RdmaInvalidate,
-                    by,
-                    certainty,
-                    format_args!("invalidated key {key:#010x} though no request asked for it"),
-                );
+                let text = format_args!("invalidated key {key:#010x} though no request asked for it");
+                cx.report(Rule::RdmaInvalidate, by, Rests::START.of(by.peer()), text);
             }
-            connection.invalidated(env, upper.last, by.peer(), key);
+            memory.invalidated(cx, by.peer(), key);
         }
     }
 
     /// The connection ends: what has no reply never will have.
-    pub fn finish<S: Sink>(&mut self, connection: &mut Connection, env: &mut Env<S>, at: At) {
+    pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At, is_closed: bool) {
         let mut left: Vec<Pending> = self.pending.drain().map(|(_, p)| p).collect();
         left.sort_by_key(|p| p.exchange.id);
         self.by_exchange.clear();
@@ -306,23 +321,66 @@ impl Smb2 {
             let encrypted = pending.protection.as_ref().is_some_and(|p| p.encrypts);
             if let Some(payload) = pending.payload.take().filter(|_| !encrypted) {
                 let length = pending.exchange.length.unwrap_or(0);
-                payload.seal(&mut pending.exchange, length.into(), env);
+                payload.finish(&mut pending.exchange, length.into(), &mut cx.env.sink);
             }
             let exchange = &mut pending.exchange;
-            let may_wait = may_wait(&pending.memo) || (exchange.pending && connection.closed.is_none());
-            let waited = at.time.saturating_sub(exchange.request.time);
-            let hidden = connection.may_be_hidden(pending.by.peer(), exchange.request);
-            if !may_wait && !hidden && waited > UNANSWERED_AFTER {
-                let (command, site) = (exchange.command, exchange.request_end);
-                let certainty = if self.missed { Certainty::Guess } else { Certainty::IfNothingWasMissed };
-                let waited = Milliseconds(waited);
-                let mut court = connection.court(env, site);
-                court.judge(Rule::Smb2Unanswered, pending.by.peer(), certainty, format_args!("did not answer a {command} in {waited}"));
+            let may_wait = may_wait(&pending.memo) || (exchange.pending && !is_closed);
+            if !may_wait && is_unanswered(cx, exchange, pending.by, end) {
+                let certainty = cx.at_the_end();
+                let (command, waited) = (exchange.command, Milliseconds(end.since(exchange.request)));
+                let text = format_args!("did not answer a {command} in {waited}");
+                cx.report_as(exchange.request_end, Rule::Smb2Unanswered, pending.by.peer(), certainty, text);
             }
-            exchange.close(connection.health.retransmissions);
+            exchange.close(cx.about.retransmissions);
             self.commands.add(exchange);
-            env.complete(exchange);
+            cx.env.complete(exchange);
         }
+    }
+
+    /// Exchanges by command.
+    pub fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    /// What a report says of it.
+    pub fn summary(&self) -> super::Summary {
+        super::Summary { smb: self.smb.clone(), messages: self.messages, commands: self.commands.clone() }
+    }
+
+    /// What was called end A is end B.
+    pub fn swap_ends(&mut self) {
+        self.smb.sealed.swap(0, 1);
+        self.messages.swap(0, 1);
+        self.pending.values_mut().for_each(|pending| pending.by = pending.by.peer());
+    }
+
+    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` where their ends have other names.
+    pub fn adopt(&mut self, mut from: Self, swapped: bool) {
+        if swapped {
+            from.swap_ends();
+        }
+        let (mine, theirs) = (&mut self.smb, from.smb);
+        mine.dialect = mine.dialect.or(theirs.dialect);
+        mine.signed |= theirs.signed;
+        mine.encrypted |= theirs.encrypted;
+        mine.decrypted += theirs.decrypted;
+        mine.verified += theirs.verified;
+        for session in theirs.sessions {
+            if !mine.sessions.contains(&session) {
+                mine.sessions.push(session);
+            }
+        }
+        for (mine, theirs) in mine.sealed.iter_mut().zip(theirs.sealed) {
+            *mine = (mine.0 + theirs.0, mine.1.max(theirs.1));
+        }
+        self.messages = [self.messages[0] + from.messages[0], self.messages[1] + from.messages[1]];
+        from.commands.rows().iter().for_each(|row| self.commands.join(row));
+        self.pending.extend(from.pending);
+        self.by_exchange.extend(from.by_exchange);
+        self.files.extend(from.files, FILES_MAX);
+        self.negotiated |= from.negotiated;
+        self.unseal.adopt(from.unseal);
+        self.missed();
     }
 }
 
@@ -331,11 +389,7 @@ const fn may_wait(memo: &RequestMemo) -> bool {
     matches!(memo.command, Command::CHANGE_NOTIFY | Command::CANCEL | Command::OPLOCK_BREAK | Command::LOCK)
 }
 
-fn nom_incomplete() -> nom::Err<rdmascope_dissector::fault::Fault> {
-    nom::Err::Incomplete(nom::Needed::Unknown)
-}
-
-impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, S> {
+impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, '_, S> {
     fn memo(&mut self, header: &Header) -> Option<RequestMemo> {
         self.smb2.pending.get(&header.message_id).map(|p| p.memo)
     }
@@ -343,13 +397,14 @@ impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, S> {
     fn pdu(&mut self, pdu: &Pdu<'a>) {
         let header = &pdu.header;
         self.goes_on = header.next_command != 0;
-        self.smb2.signed |= header.is_signed();
-        if header.session_id != 0 && !self.smb2.sessions.contains(&header.session_id) && self.smb2.sessions.len() < 64 {
-            self.smb2.sessions.push(header.session_id);
-            self.env.session(header.session_id, self.connection.id);
+        let smb = &mut self.smb2.smb;
+        smb.signed |= header.is_signed();
+        if header.session_id != 0 && !smb.sessions.contains(&header.session_id) && smb.sessions.len() < SESSIONS_MAX {
+            smb.sessions.push(header.session_id);
+            self.cx.env.session(header.session_id, self.cx.about.id);
         }
-        if !self.env.options.keyring.is_empty() {
-            self.seal(pdu);
+        if !self.cx.env.options.keyring.is_empty() {
+            self.verify(pdu);
         }
         if header.is_response() { self.reply(pdu) } else { self.request(pdu) }
     }
@@ -382,27 +437,27 @@ pub const fn command_name(command: Command) -> &'static str {
     }
 }
 
-impl<S: Sink> Walk<'_, '_, S> {
-    fn judge(&mut self, rule: Rule, by: End, certainty: Certainty, text: core::fmt::Arguments<'_>) {
-        let mut court = self.connection.court(self.env, self.upper.last);
-        court.judge(rule, by, certainty, text);
+impl<S: Sink> Walk<'_, '_, '_, S> {
+    /// A rule broken in this message, or together with what it rests on.
+    fn report(&mut self, rule: Rule, by: End, rests: Rests, text: core::fmt::Arguments<'_>) {
+        self.cx.report(rule, by, rests, text);
     }
 
     /// Whether the capture cut the message.
     fn is_cut(&self) -> bool {
-        (self.upper.bytes.len() as u64) < u64::from(self.upper.wire_length)
+        (self.message.bytes.len() as u64) < u64::from(self.message.wire_length)
     }
 
     /// Keys are learnt, and signatures looked at.
-    fn seal(&mut self, pdu: &Pdu<'_>) {
-        self.smb2.unseal.learn(pdu, &self.env.options.keyring);
+    fn verify(&mut self, pdu: &Pdu<'_>) {
+        self.smb2.unseal.learn(pdu, &self.cx.env.options.keyring);
         let header = &pdu.header;
         // an interim reply has a signature of zeros
         if !header.is_signed() || self.is_cut() || header.is_interim() {
             return;
         }
-        match self.smb2.unseal.verify(pdu, &self.env.options.keyring) {
-            Verdict::Verified => self.smb2.verified += 1,
+        match self.smb2.unseal.verify(pdu, &self.cx.env.options.keyring) {
+            Verdict::Verified => self.smb2.smb.verified += 1,
             verdict @ (Verdict::Failed | Verdict::WithLength) => {
                 let command = command_name(header.command);
                 let kind = if header.is_response() { "reply" } else { "request" };
@@ -412,22 +467,16 @@ impl<S: Sink> Walk<'_, '_, S> {
                     }
                     _ => "whose signature is wrong",
                 };
-                self.judge(Rule::Smb2Signature, self.by, Certainty::Certain, format_args!("sent a {command} {kind} {how}"));
+                self.report(Rule::Smb2Signature, self.by, Rests::FRAME, format_args!("sent a {command} {kind} {how}"));
             }
             Verdict::Unproven | Verdict::NoKey => {}
         }
     }
 
-    fn certainty(&self) -> Certainty {
-        self.connection.certainty()
-    }
-
     fn request(&mut self, pdu: &Pdu<'_>) {
         let header = &pdu.header;
         // a server's requests (oplock breaks) are replies in form, so whoever sends a request is the client
-        if self.connection.client.is_none() {
-            self.connection.client = Some(self.by);
-        }
+        self.cx.roles.learn(self.by, Source::Message);
         if header.command == Command::NEGOTIATE && !self.smb2.negotiated && !self.smb2.missed {
             self.smb2.credits = Some(1);
         }
@@ -435,10 +484,9 @@ impl<S: Sink> Walk<'_, '_, S> {
         if header.command == Command::CANCEL {
             return;
         }
-        let id = self.env.number_exchange();
-        self.env.exchange_of_frame = id;
-        self.env.sink.request(id, pdu.bytes);
-        self.env.moved_of_frame = 0;
+        let id = self.cx.env.number_exchange();
+        self.cx.env.frame.belongs(id, 0);
+        self.cx.env.sink.request(id, pdu.bytes);
         let mut pending = Pending {
             exchange: self.row(id, header),
             memo: pdu.memo(),
@@ -448,6 +496,7 @@ impl<S: Sink> Walk<'_, '_, S> {
             payload: None,
             protection: None,
             by: self.by,
+            asked: Some(0),
         };
         match &pdu.body {
             Ok(Body::ReadRequest(read)) => {
@@ -460,18 +509,17 @@ impl<S: Sink> Walk<'_, '_, S> {
                 pending.exchange.offset = Some(write.fixed.offset);
                 pending.exchange.length = Some(write.payload_length());
                 pending.file_id = Some(write.file());
-                if self.env.options.payloads && !write.data.bytes.is_empty() {
+                if self.cx.env.options.payloads && !write.data.bytes.is_empty() {
                     let payload = pending.payload.get_or_insert_default();
                     payload.put(0, write.data.bytes);
                 }
                 let inline = write.channel.channel == smb2::Channel::NONE;
-                if inline && self.upper.fragments > 1 && self.connection.transport != Some(Transport::Tcp) {
-                    let (bytes, fragments) = (write.data.length, self.upper.fragments);
+                if inline && self.message.fragments > 1 && self.cx.about.transport != Some(Transport::Tcp) {
+                    let (bytes, fragments) = (write.data.length, self.message.fragments);
                     let text = format_args!("sent {bytes} bytes of a WRITE in {fragments} fragments that RDMA could have carried");
-                    let mut court = self.connection.court(self.env, self.upper.last);
-                    court.judge(Rule::SmbdFragCost, self.by, Certainty::Certain, text);
+                    self.report(Rule::SmbdFragCost, self.by, Rests::FRAME, text);
                 }
-                if self.env.options.payloads {
+                if self.cx.env.options.payloads {
                     pending.protection = write.channel.transform().and_then(|t| Protection::of(&t));
                 }
                 self.channel(pdu, &write.channel, write.payload_length(), Right::Read, &mut pending);
@@ -491,7 +539,7 @@ impl<S: Sink> Walk<'_, '_, S> {
         } else if header.is_related() && pending.exchange.file.is_none() {
             pending.exchange.file = self.name.clone().or_else(|| self.file.and_then(|f| self.smb2.files.get(&f).cloned()));
         }
-        let limit = self.env.options.requests_max;
+        let limit = self.cx.env.options.requests_max;
         if self.smb2.pending.len() >= limit {
             self.forget();
         }
@@ -510,17 +558,17 @@ impl<S: Sink> Walk<'_, '_, S> {
         let before = self.smb2.pending.len();
         self.smb2.pending.retain(|_, p| p.exchange.id > middle);
         self.smb2.by_exchange.retain(|id, _| *id > middle);
-        self.env.requests_dropped += (before - self.smb2.pending.len()) as u64;
+        self.cx.env.requests_dropped += (before - self.smb2.pending.len()) as u64;
     }
 
     fn row(&self, id: u64, header: &Header) -> Exchange {
         Exchange {
             id,
-            connection: self.connection.id,
+            connection: self.cx.about.id,
             message_id: header.message_id,
-            retransmissions: self.connection.health.retransmissions as u32,
-            wait_for_credit: self.upper.waited,
-            ..Exchange::begun(Family::Smb2, command_name(header.command), self.upper.first, self.upper.last)
+            retransmissions: self.cx.about.retransmissions as u32,
+            wait_for_credit: self.message.waited,
+            ..Exchange::begun(Family::Smb2, command_name(header.command), self.message.first, self.message.last)
         }
     }
 
@@ -536,11 +584,10 @@ impl<S: Sink> Walk<'_, '_, S> {
             if *credits < 0 {
                 let command = command_name(header.command);
                 *credits = 0;
-                let certainty = self.certainty();
-                self.judge(
+                self.report(
                     Rule::Smb2Credit,
                     self.by,
-                    certainty,
+                    Rests::START.of(self.by.peer()),
                     format_args!("sent {command} (charge {charge}) without the SMB2 credits for it"),
                 );
             }
@@ -554,10 +601,10 @@ impl<S: Sink> Walk<'_, '_, S> {
         let needed = i64::from(size.saturating_sub(1) / 65_536 + 1);
         if header.credit_charge > 0 && charge < needed {
             let command = header.command;
-            self.judge(
+            self.report(
                 Rule::Smb2Credit,
                 self.by,
-                Certainty::Certain,
+                Rests::FRAME,
                 format_args!("sent a {command} of {size} bytes with CreditCharge {charge}; it needs {needed}"),
             );
         }
@@ -565,13 +612,13 @@ impl<S: Sink> Walk<'_, '_, S> {
 
     /// Channel information of a READ or WRITE: the memory it advertises, and whether it makes sense.
     fn channel(&mut self, pdu: &Pdu<'_>, info: &ChannelInfo<'_>, length: u32, right: Right, pending: &mut Pending) {
-        let sure = Certainty::Certain;
+        let sure = Rests::FRAME;
         let by = self.by;
         let command = command_name(pdu.header.command);
         if info.channel == smb2::Channel::NONE {
             if info.blob.length > 0 {
                 let bytes = info.blob.length;
-                self.judge(
+                self.report(
                     Rule::Smb2Channel,
                     by,
                     sure,
@@ -587,43 +634,43 @@ impl<S: Sink> Walk<'_, '_, S> {
         };
         let (offset, size) = (info.blob.offset, info.blob.length);
         let mut bad = true;
-        if self.connection.transport == Some(Transport::Tcp) {
-            self.judge(Rule::BugKsmbdChannelInfo, by, sure, format_args!("asked for the RDMA channel in a {command} on a TCP connection"));
+        if self.cx.about.transport == Some(Transport::Tcp) {
+            self.report(Rule::BugKsmbdChannelInfo, by, sure, format_args!("asked for the RDMA channel in a {command} on a TCP connection"));
         } else if self.is_cut() && (!info.blob.inside || !info.is_whole()) {
             // the descriptors are among what was cut off
             bad = false;
         } else if !info.blob.inside {
-            self.judge(
+            self.report(
                 Rule::Smb2Channel,
                 by,
                 sure,
                 format_args!("points to {size} bytes of channel information at {offset}, outside of the {command}"),
             );
         } else if !info.is_whole() || size == 0 {
-            self.judge(Rule::Smb2Channel, by, sure, format_args!("sent {size} bytes of buffer descriptors in a {command}; each has 16"));
+            self.report(Rule::Smb2Channel, by, sure, format_args!("sent {size} bytes of buffer descriptors in a {command}; each has 16"));
         } else if info.described_length() < u64::from(length) && info.channel != smb2::Channel::RDMA_TRANSFORM {
             let room = info.described_length();
-            self.judge(Rule::Smb2Channel, by, sure, format_args!("described {room} bytes of memory for a {command} of {length}"));
+            self.report(Rule::Smb2Channel, by, sure, format_args!("described {room} bytes of memory for a {command} of {length}"));
         } else {
             bad = false;
         }
-        if bad && self.connection.transport != Some(Transport::Tcp) {
-            self.judge(Rule::BugKsmbdChannelInfo, by, sure, format_args!("sent a {command} with channel information that does not fit"));
+        if bad && self.cx.about.transport != Some(Transport::Tcp) {
+            self.report(Rule::BugKsmbdChannelInfo, by, sure, format_args!("sent a {command} with channel information that does not fit"));
         }
         if info.channel == smb2::Channel::RDMA_TRANSFORM {
             self.transform(info);
         }
-        if info.asks_for_invalidation() && self.smb2.dialect.is_some_and(|d| d < DIALECT_302) {
-            let dialect = self.smb2.dialect.unwrap_or(0);
-            self.judge(
+        if info.asks_for_invalidation() && self.smb2.smb.dialect.is_some_and(|d| d < DIALECT_302) {
+            let dialect = self.smb2.smb.dialect.unwrap_or(0);
+            self.report(
                 Rule::RdmaInvalidate,
                 by,
                 sure,
                 format_args!("asked for remote invalidation in dialect {dialect:#06x}; it came with 0x0302"),
             );
         }
-        if let Some(limit) = self.connection.smbd_read_write_size().filter(|limit| length > *limit) {
-            self.judge(Rule::RdmaLength, by, sure, format_args!("asked for {length} bytes in a {command}; MaxReadWriteSize is {limit}"));
+        if let Some(limit) = self.message.max_read_write_size.filter(|limit| length > *limit) {
+            self.report(Rule::RdmaLength, by, sure, format_args!("asked for {length} bytes in a {command}; MaxReadWriteSize is {limit}"));
         }
         let mut payload_offset = 0;
         for (index, descriptor) in info.descriptors().enumerate() {
@@ -637,46 +684,33 @@ impl<S: Sink> Walk<'_, '_, S> {
                 exchange: pending.exchange.id,
                 index: index as u32,
                 payload_offset,
-                advertised: self.upper.last,
+                advertised: self.message.last,
                 state: State::Live,
                 used: 0,
             };
             payload_offset += u64::from(descriptor.length);
             let key = descriptor.token;
-            if self.connection.memory.advertise(by, key, region).is_some() {
-                let certainty = self.certainty();
-                self.judge(Rule::RdmaKeyReuse, by, certainty, format_args!("advertised key {key:#010x} again while it was live"));
-            }
-            self.connection.rdma.keys_advertised += 1;
+            self.memory.advertise(self.cx, by, key, region);
             pending.keys.push(key);
             if let Some(slot) = pending.exchange.descriptors.get_mut(index) {
                 *slot = Descriptor { offset: descriptor.offset, token: key, length: descriptor.length };
             }
             pending.exchange.descriptor_count += 1;
         }
-        let (run, step) = self.connection.memory.predictable(by);
-        const RUN: u32 = 16;
-        if run == RUN {
-            self.judge(
-                Rule::RdmaKeyPredictable,
-                by,
-                Certainty::Guess,
-                format_args!("advertised {RUN} keys in a row each {step:#x} after the last"),
-            );
-        }
+        self.memory.advertised(self.cx, by);
     }
 
     /// SMB2_RDMA_TRANSFORM, \[MS-SMB2\] 2.2.43.
     fn transform(&mut self, info: &ChannelInfo<'_>) {
-        let (by, sure) = (self.by, Certainty::Certain);
-        if let Some(dialect) = self.smb2.dialect.filter(|d| *d != DIALECT_311) {
-            self.judge(Rule::Smb2TransformDialect, by, sure, format_args!("sent an RDMA transform in dialect {dialect:#06x}"));
+        let (by, sure) = (self.by, Rests::FRAME);
+        if let Some(dialect) = self.smb2.smb.dialect.filter(|d| *d != DIALECT_311) {
+            self.report(Rule::Smb2TransformDialect, by, sure, format_args!("sent an RDMA transform in dialect {dialect:#06x}"));
         }
         if self.is_cut() {
             return;
         }
         let Some(transform) = info.transform() else {
-            self.judge(Rule::Smb2TransformBounds, by, sure, format_args!("sent an RDMA transform that is too short"));
+            self.report(Rule::Smb2TransformBounds, by, sure, format_args!("sent an RDMA transform that is too short"));
             return;
         };
         let count = transform.fixed.transform_count;
@@ -687,7 +721,7 @@ impl<S: Sink> Walk<'_, '_, S> {
             encrypts |= kind == TransformType::ENCRYPTION.0;
             signs |= kind == TransformType::SIGNING.0;
             if signature > 16 || (kind == TransformType::ENCRYPTION.0 && !matches!(nonce, 11 | 12)) {
-                self.judge(
+                self.report(
                     Rule::Smb2TransformLengths,
                     by,
                     sure,
@@ -696,21 +730,21 @@ impl<S: Sink> Walk<'_, '_, S> {
             }
             if crypto.fixed.reserved != 0 {
                 let reserved = crypto.fixed.reserved;
-                self.judge(Rule::Smb2TransformReserved, by, sure, format_args!("set Reserved of a crypto transform to {reserved:#06x}"));
+                self.report(Rule::Smb2TransformReserved, by, sure, format_args!("set Reserved of a crypto transform to {reserved:#06x}"));
             }
         }
         if encrypts && signs {
-            self.judge(Rule::Smb2TransformLengths, by, sure, format_args!("asked for encryption and signing at once"));
+            self.report(Rule::Smb2TransformLengths, by, sure, format_args!("asked for encryption and signing at once"));
         }
         if count == 0 || seen != count {
-            self.judge(Rule::Smb2TransformCount, by, sure, format_args!("announced {count} transforms; {seen} follow"));
+            self.report(Rule::Smb2TransformCount, by, sure, format_args!("announced {count} transforms; {seen} follow"));
         }
         if transform.fixed.reserved1 != 0 || transform.fixed.reserved2 != 0 {
-            self.judge(Rule::Smb2TransformReserved, by, sure, format_args!("set a reserved field of an RDMA transform"));
+            self.report(Rule::Smb2TransformReserved, by, sure, format_args!("set a reserved field of an RDMA transform"));
         }
         if !transform.descriptors.inside || transform.descriptors.length == 0 {
             let (offset, length) = (transform.descriptors.offset, transform.descriptors.length);
-            self.judge(
+            self.report(
                 Rule::Smb2TransformBounds,
                 by,
                 sure,
@@ -722,9 +756,7 @@ impl<S: Sink> Walk<'_, '_, S> {
     fn reply(&mut self, pdu: &Pdu<'_>) {
         let header = &pdu.header;
         self.replied = true;
-        if self.connection.client.is_none() {
-            self.connection.client = Some(self.by.peer());
-        }
+        self.cx.roles.learn(self.by.peer(), Source::Message);
         if let Some(credits) = self.smb2.credits.as_mut() {
             *credits += i64::from(header.credits);
         }
@@ -735,40 +767,37 @@ impl<S: Sink> Walk<'_, '_, S> {
                 BodyForm::ErrorUnderSuccess => "an ERROR body, where the command's own belongs",
                 _ => "a body that is neither its own nor an ERROR",
             };
-            self.judge(Rule::Smb2ErrorBody, self.by, Certainty::Certain, format_args!("answered {command} with {status} and {what}"));
+            self.report(Rule::Smb2ErrorBody, self.by, Rests::FRAME, format_args!("answered {command} with {status} and {what}"));
         }
         if let Ok(Body::NegotiateResponse(negotiate)) = &pdu.body {
-            self.smb2.dialect = Some(negotiate.dialect().0);
+            self.smb2.smb.dialect = Some(negotiate.dialect().0);
             self.smb2.negotiated = true;
         }
         if header.is_interim() {
             if let Some(pending) = self.smb2.pending.get_mut(&header.message_id) {
                 pending.exchange.pending = true;
-                self.env.exchange_of_frame = pending.exchange.id;
+                self.cx.env.frame.belongs(pending.exchange.id, pending.exchange.rdma_bytes());
             }
             return;
         }
         let Some(mut pending) = self.smb2.pending.remove(&header.message_id) else { return };
         self.smb2.by_exchange.remove(&pending.exchange.id);
-        self.env.sink.reply(pending.exchange.id, pdu.bytes);
-        self.env.answered(&pending.exchange, self.upper.last);
+        self.cx.env.sink.reply(pending.exchange.id, pdu.bytes);
         let status = header.status();
         let exchange = &mut pending.exchange;
-        exchange.reply = Some(self.upper.first);
-        exchange.reply_end = Some(self.upper.last);
+        exchange.reply = Some(self.message.first);
+        exchange.reply_end = Some(self.message.last);
         exchange.status = Some(status.0);
         let more = status == NtStatus::MORE_PROCESSING_REQUIRED;
         exchange.failed = status.severity() == Severity::Error && !more;
         let failed = exchange.failed;
+        self.cx.env.frame.answers(exchange, self.message.last);
         let command = command_name(header.command);
         match &pdu.body {
             Ok(Body::CreateResponse(create)) => {
                 let file = create.file();
                 if let Some(name) = exchange.file.clone() {
-                    if self.smb2.files.len() >= FILES_MAX {
-                        self.smb2.files.clear();
-                    }
-                    self.smb2.files.insert(file, name);
+                    self.smb2.files.insert(file, name, FILES_MAX);
                 }
             }
             Ok(Body::ReadResponse(read)) => {
@@ -778,37 +807,32 @@ impl<S: Sink> Walk<'_, '_, S> {
                 } else {
                     read.fixed.data_remaining.max(if read.fixed.rdma_transform() { 0 } else { read.data.length })
                 });
-                if inline && self.env.options.payloads {
+                if inline && self.cx.env.options.payloads {
                     let payload = pending.payload.get_or_insert_default();
                     payload.put(0, read.data.bytes);
                 }
-                if inline && self.upper.fragments > 1 && self.connection.transport != Some(Transport::Tcp) {
-                    let (bytes, fragments) = (read.data.length, self.upper.fragments);
-                    let mut court = self.connection.court(self.env, self.upper.last);
+                if inline && self.message.fragments > 1 && self.cx.about.transport != Some(Transport::Tcp) {
+                    let (bytes, fragments) = (read.data.length, self.message.fragments);
                     let text = format_args!("asked for {bytes} bytes in a READ without RDMA: they came in {fragments} fragments");
-                    court.judge(Rule::SmbdFragCost, self.by.peer(), Certainty::Certain, text);
+                    self.report(Rule::SmbdFragCost, self.by.peer(), Rests::FRAME, text);
                 }
                 let (moved, seen) = (pending.exchange.bytes_moved, pending.exchange.writes.bytes);
-                if !inline && !failed && moved != seen && pending.exchange.writes.frames > 0 && !self.connection.missed {
-                    let certainty = self.certainty().min(Certainty::IfNothingWasMissed);
-                    self.judge(
-                        Rule::RdmaLength,
-                        self.by,
-                        certainty,
-                        format_args!("says it wrote {moved} bytes for a READ; {seen} were seen"),
-                    );
+                if !inline && !failed && moved != seen && pending.exchange.writes.frames > 0 {
+                    let rests = Rests::since(pending.exchange.request).of(self.by).though_cut();
+                    self.report(Rule::RdmaLength, self.by, rests, format_args!("says it wrote {moved} bytes for a READ; {seen} were seen"));
                 }
             }
             Ok(Body::WriteResponse(write)) => {
                 exchange.bytes_moved = u64::from(write.count);
-                let (moved, seen) = (exchange.bytes_moved, exchange.reads.bytes);
+                // what was asked for: of the responses some may not have been captured
+                let (moved, seen) = (exchange.bytes_moved, pending.asked.unwrap_or(exchange.bytes_moved));
                 let rdma = exchange.channel != Channel::Inline;
-                if rdma && !failed && moved != seen && exchange.reads.frames > 0 && !self.connection.missed {
-                    let certainty = self.certainty().min(Certainty::IfNothingWasMissed);
-                    self.judge(
+                if rdma && !failed && moved != seen && exchange.reads.frames > 0 {
+                    let rests = Rests::since(exchange.request).of(self.by).though_cut();
+                    self.report(
                         Rule::RdmaLength,
                         self.by,
-                        certainty,
+                        rests,
                         format_args!("says it wrote {moved} bytes of a WRITE; {seen} were fetched by RDMA Read"),
                     );
                 }
@@ -822,11 +846,11 @@ impl<S: Sink> Walk<'_, '_, S> {
         }
         self.invalidation(&pending, failed);
         for key in pending.keys.iter() {
-            self.connection.memory.end(self.upper.last, pending.by, key, pending.exchange.id);
+            self.memory.end(self.message.last, pending.by, key, pending.exchange.id);
         }
         if failed {
             let status = Status(status.0);
-            self.judge(Rule::Smb2Error, self.by, Certainty::Certain, format_args!("{command} failed: {status}"));
+            self.report(Rule::Smb2Error, self.by, Rests::FRAME, format_args!("{command} failed: {status}"));
         }
         if let Some(mut payload) = pending.payload.take() {
             let length = pending.exchange.bytes_moved;
@@ -835,15 +859,15 @@ impl<S: Sink> Walk<'_, '_, S> {
                 _ => pending.protection.take(),
             };
             if protection.is_none_or(|p| self.undo(header, &p, pending.by, length, &mut payload)) {
-                payload.seal(&mut pending.exchange, length, self.env);
+                payload.finish(&mut pending.exchange, length, &mut self.cx.env.sink);
             } else if length > 0 {
                 pending.exchange.payload_holes = Some(length);
             }
         }
-        pending.exchange.close(self.connection.health.retransmissions);
+        pending.exchange.close(self.cx.about.retransmissions);
         self.smb2.commands.watch(&pending.exchange, pending.by.peer());
         self.smb2.commands.add(&pending.exchange);
-        self.env.complete(&pending.exchange);
+        self.cx.env.complete(&pending.exchange);
     }
 
     /// Undoes what data that RDMA moved went through. False where it stays encrypted.
@@ -857,16 +881,11 @@ impl<S: Sink> Walk<'_, '_, S> {
         }
         let verdict = payload.change(length, |data| unseal.verify_rdma(header.session_id, nonce, signature, data));
         match verdict {
-            Some(Verdict::Verified) => self.smb2.verified += 1,
+            Some(Verdict::Verified) => self.smb2.smb.verified += 1,
             Some(Verdict::Failed) => {
                 let (by, command) = if reads { (client.peer(), "READ") } else { (client, "WRITE") };
-                let certainty = self.certainty().min(Certainty::IfNothingWasMissed);
-                self.judge(
-                    Rule::Smb2Signature,
-                    by,
-                    certainty,
-                    format_args!("moved data of a {command} over RDMA whose signature is wrong"),
-                );
+                let rests = Rests::since(self.cx.at).of(self.by).though_cut();
+                self.report(Rule::Smb2Signature, by, rests, format_args!("moved data of a {command} over RDMA whose signature is wrong"));
             }
             _ => {}
         }
@@ -875,39 +894,25 @@ impl<S: Sink> Walk<'_, '_, S> {
 
     /// Whether the reply invalidated what the request asked it to.
     fn invalidation(&mut self, pending: &Pending, failed: bool) {
+        let rests = Rests::since(self.cx.at).of(self.by).though_cut();
         match (pending.invalidate, self.invalidate) {
             (Some(asked), Some(done)) if asked == done => {
                 self.invalidate = None;
-                self.connection.rdma.keys_invalidated_remotely += 1;
-                let at = self.upper.last;
-                self.connection.invalidated(self.env, at, pending.by, done);
+                self.memory.invalidated_as_asked(self.cx, pending.by, done);
             }
             (Some(asked), Some(done)) => {
                 self.invalidate = None;
-                self.judge(
-                    Rule::RdmaInvalidate,
-                    self.by,
-                    self.certainty(),
-                    format_args!("invalidated key {done:#010x} where {asked:#010x} was asked for"),
-                );
-                let at = self.upper.last;
-                self.connection.invalidated(self.env, at, pending.by, done);
+                let text = format_args!("invalidated key {done:#010x} where {asked:#010x} was asked for");
+                self.report(Rule::RdmaInvalidate, self.by, rests, text);
+                self.memory.invalidated(self.cx, pending.by, done);
             }
             (Some(asked), None) if failed => {
-                self.judge(
-                    Rule::BugKsmbd2fd5dcb1c8ef,
-                    self.by,
-                    self.certainty(),
-                    format_args!("did not invalidate key {asked:#010x} with its error reply"),
-                );
+                let text = format_args!("did not invalidate key {asked:#010x} with its error reply");
+                self.report(Rule::BugKsmbd2fd5dcb1c8ef, self.by, rests, text);
             }
             (Some(asked), None) => {
-                self.judge(
-                    Rule::RdmaInvalidate,
-                    self.by,
-                    self.certainty(),
-                    format_args!("did not invalidate key {asked:#010x}, as it was asked to"),
-                );
+                let text = format_args!("did not invalidate key {asked:#010x}, as it was asked to");
+                self.report(Rule::RdmaInvalidate, self.by, rests, text);
             }
             _ => {}
         }

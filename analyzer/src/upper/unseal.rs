@@ -28,6 +28,13 @@ impl Unseal {
         }
     }
 
+    /// Takes over the sessions that the other half of a connection knew.
+    pub fn adopt(&mut self, from: Self) {
+        for (id, session) in from.sessions {
+            self.sessions.entry(id).or_insert(session);
+        }
+    }
+
     /// Learns from the messages that keys are made of.
     pub fn learn(&mut self, pdu: &Pdu<'_>, keyring: &Keyring) {
         let header = &pdu.header;
@@ -85,12 +92,12 @@ impl Unseal {
         opened
     }
 
-    /// What is to be thought of the signature of data that RDMA moved.
+    /// Outcome of verifying the signature of data that RDMA moved.
     pub fn verify_rdma(&self, session: u64, nonce: &[u8], signature: &[u8], data: &[u8]) -> Verdict {
         self.sessions.get(&session).map_or(Verdict::NoKey, |session| session.verify_rdma(nonce, signature, data))
     }
 
-    /// What is to be thought of a signed message's signature.
+    /// Outcome of verifying a signed message's signature.
     pub fn verify(&mut self, pdu: &Pdu<'_>, keyring: &Keyring) -> Verdict {
         let id = pdu.header.session_id;
         if !self.sessions.contains_key(&id) && keyring.session(id).is_some() && self.sessions.len() < SESSIONS_MAX {

@@ -1,8 +1,7 @@
 //! The payload of one READ or WRITE put together from RDMA or inline bytes, with a map of what is missing.
 
-use crate::env::Env;
 use crate::exchange::Exchange;
-use crate::report::Sink;
+use crate::sink::Sink;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use sha2::{Digest, Sha256};
@@ -63,7 +62,7 @@ impl Payload {
     }
 
     /// The exchange is complete, or never will be; its payload has `length` bytes. They go to whoever listens and its hash, where it is whole, into the row.
-    pub fn seal<S: Sink>(&self, exchange: &mut Exchange, length: u64, env: &mut Env<S>) {
+    pub fn finish<S: Sink>(&self, exchange: &mut Exchange, length: u64, sink: &mut S) {
         let holes = self.holes(length);
         let pieces = || self.pieces.range(..length).map(|(from, piece)| (*from, &piece[..piece.len().min((length - from) as usize)]));
         if holes > 0 {
@@ -75,7 +74,7 @@ impl Payload {
         }
         let base = exchange.offset.unwrap_or(0);
         for (from, piece) in pieces() {
-            env.sink.payload(exchange, base.saturating_add(from), piece);
+            sink.payload(exchange, base.saturating_add(from), piece);
         }
     }
 }

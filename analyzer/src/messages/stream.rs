@@ -1,8 +1,7 @@
 //! Messages on plain TCP: SMB2 behind its length (\[MS-SMB2\] 2.1), ONC RPC behind its record mark (RFC 5531 11). What a
 //! multichannel session does beside RDMA, and what it falls back to.
 
-use crate::flow::iwarp::StreamBytes;
-use crate::op::At;
+use crate::op::{At, StreamBytes};
 use alloc::vec::Vec;
 use rdmascope_dissector::wire::rpc::RecordMark;
 use rdmascope_dissector::wire::smb2::Framing;
@@ -28,7 +27,7 @@ pub enum Kind {
 
 /// A message put together.
 #[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
+pub struct Record<'a> {
     /// The frame of its first byte.
     pub first: At,
     /// The frame of its last byte.
@@ -77,7 +76,7 @@ pub fn probe(bytes: &[u8]) -> Kind {
 
 impl Direction {
     /// Takes the next bytes and tells every message that they complete.
-    pub fn take(&mut self, kind: Kind, piece: &StreamBytes<'_>, tell: &mut impl FnMut(&Message<'_>)) {
+    pub fn take(&mut self, kind: Kind, piece: &StreamBytes<'_>, tell: &mut impl FnMut(&Record<'_>)) {
         self.seen = self.seen.saturating_add(piece.bytes.len());
         let mut bytes = piece.bytes;
         if self.lost {
@@ -131,7 +130,7 @@ impl Direction {
         self.seen > PROBE_MAX
     }
 
-    fn messages(&mut self, kind: Kind, bytes: &[u8], first: At, last: At, in_frame: bool, tell: &mut impl FnMut(&Message<'_>)) -> usize {
+    fn messages(&mut self, kind: Kind, bytes: &[u8], first: At, last: At, in_frame: bool, tell: &mut impl FnMut(&Record<'_>)) -> usize {
         let mut at = 0;
         while let Some(head) = bytes[at..].first_chunk::<4>() {
             let word = u32::from_be_bytes(*head);
@@ -149,7 +148,7 @@ impl Direction {
             at += 4 + length;
             if kind == Kind::Smb2 {
                 if whole && !body.is_empty() {
-                    tell(&Message { first, last, bytes: body, wire_length: length as u32, in_frame });
+                    tell(&Record { first, last, bytes: body, wire_length: length as u32, in_frame });
                 }
                 continue;
             }
@@ -161,11 +160,11 @@ impl Direction {
                 self.record.extend_from_slice(body);
                 if whole {
                     let record = core::mem::take(&mut self.record);
-                    tell(&Message { first, last, bytes: &record, wire_length: record.len() as u32, in_frame: false });
+                    tell(&Record { first, last, bytes: &record, wire_length: record.len() as u32, in_frame: false });
                 }
                 continue;
             }
-            tell(&Message { first, last, bytes: body, wire_length: length as u32, in_frame });
+            tell(&Record { first, last, bytes: body, wire_length: length as u32, in_frame });
         }
         at
     }

@@ -9,9 +9,9 @@
 //! Pure: no clock, no I/O. What is not known (the capture began late, or lost frames) is [`Seen::Unseen`], and a rule over
 //! it stays silent.
 
+pub use crate::finding::Judge;
 use crate::finding::{Certainty, Rule};
 use crate::op::{At, End};
-use core::fmt;
 pub use rdmascope_dissector::text::{Elapsed as Milliseconds, Grouped};
 pub use rdmascope_dissector::wire::smb2::NtStatus as Status;
 use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
@@ -98,12 +98,6 @@ pub enum Phase {
     Established,
     /// Nothing more: negotiation failed.
     Refused,
-}
-
-/// Told of every rule that is broken.
-pub trait Judge {
-    /// `by` broke `rule`; `text` says how, in one clause.
-    fn judge(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>);
 }
 
 /// What one end holds and did.
@@ -297,6 +291,12 @@ impl Link {
         self.sides[by.index()] = from.sides[from_end.index()];
         self.missed(by);
         self.certainty = Certainty::IfNothingWasMissed;
+    }
+
+    /// What was called end A is end B.
+    pub fn swap_ends(&mut self) {
+        self.sides.swap(0, 1);
+        self.initiator = self.initiator.map(End::peer);
     }
 
     /// A Negotiate Request, `wire_length` bytes long.

@@ -1,0 +1,149 @@
+//! What every layer of a connection needs of the frame at hand, handed down as one argument.
+//!
+//! Which connection the frame is of, who of it is the client and what was missed stands in it, and findings go through it. The observer
+//! of decoding goes beside it, as everywhere.
+
+use crate::env::Env;
+use crate::finding::{Blame, Certainty, Judge, Rule, Site};
+use crate::missed::{Evidence, Missed, Rests, Verdict};
+use crate::notes::{Broken, Layer};
+use crate::op::{At, End};
+use crate::report::{Protocol, Transport};
+use crate::roles::Roles;
+use crate::sink::Sink;
+use alloc::string::ToString;
+use core::fmt;
+
+/// What is known of the connection that a frame is of, without its layers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct About {
+    /// Its number, from 1.
+    pub id: u32,
+    /// What carries it.
+    pub transport: Option<Transport>,
+    /// What it carries.
+    pub protocol: Protocol,
+    /// Whether the handshake that opened it was seen.
+    pub opening_seen: bool,
+    /// What its ports are for: a hint that decides nothing alone.
+    pub port_hint: Protocol,
+    /// Packets of it that went out again.
+    pub retransmissions: u64,
+}
+
+/// What every layer of a connection needs of the frame at hand.
+#[derive(Debug)]
+pub struct FrameContext<'e, S> {
+    /// The frame.
+    pub at: At,
+    /// Who sent it; `None` where nobody did: at the end.
+    pub sender: Option<End>,
+    /// Its connection.
+    pub about: About,
+    /// Who is the client.
+    pub roles: &'e mut Roles,
+    /// What was not seen.
+    pub missed: &'e mut Missed,
+    /// What all connections share.
+    pub env: &'e mut Env<S>,
+}
+
+impl<S: Sink> FrameContext<'_, S> {
+    /// Who an end is to a reader.
+    pub fn blame(&self, end: End) -> Blame {
+        blame(self.roles, end)
+    }
+
+    /// `by` broke a rule in the frame at hand.
+    pub fn report(&mut self, rule: Rule, by: End, rests: Rests, text: fmt::Arguments<'_>) {
+        self.report_at(self.at, rule, by, rests, text);
+    }
+
+    /// `by` broke a rule in an earlier frame, as is known now.
+    pub fn report_at(&mut self, at: At, rule: Rule, by: End, rests: Rests, text: fmt::Arguments<'_>) {
+        match self.missed.verdict(rests, self.sender) {
+            Verdict::Silent => {}
+            Verdict::Report(certainty) => self.report_as(at, rule, by, certainty, text),
+            Verdict::Wait => {
+                let severity = rule.row().severity;
+                let evidence = Evidence { rule, severity, by, at, text: text.to_string() };
+                if self.env.frame.is_observed(at.frame) {
+                    let (by, certainty, text) = (self.blame(by), Certainty::IfNothingWasMissed, evidence.text.clone());
+                    self.env.frame.broken(Broken { rule, severity, by, certainty, text });
+                }
+                self.missed.wait(rests, self.sender, evidence);
+            }
+        }
+    }
+
+    /// `by` seems to have broken a rule: inferred from timing or shape.
+    pub fn guess(&mut self, rule: Rule, by: End, text: fmt::Arguments<'_>) {
+        self.report_as(self.at, rule, by, Certainty::Guess, text);
+    }
+
+    /// `by` broke a rule, as sure as the caller says.
+    pub fn report_as(&mut self, at: At, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>) {
+        let (by, site) = (self.blame(by), self.site(at));
+        self.env.report(rule, by, site, certainty, text);
+    }
+
+    /// How sure something is that would be explained by frames lost at the very end, which nothing shows: a capture that lost others may
+    /// have lost these.
+    pub fn at_the_end(&self) -> Certainty {
+        at_the_end(self.env)
+    }
+
+    /// A frame of this connection.
+    pub fn site(&self, at: At) -> Site {
+        Site { connection: Some(self.about.id), frame: at.frame, time_ns: at.time }
+    }
+
+    /// The frame was understood up to `layer`.
+    #[inline]
+    pub fn layer(&mut self, layer: Layer) {
+        self.env.frame.understood(layer);
+    }
+}
+
+impl Evidence {
+    /// It is known now, as far as `certainty` says, that nothing is missing that it rests on.
+    pub fn report<S: Sink>(self, env: &mut Env<S>, connection: u32, roles: &Roles, certainty: Certainty) {
+        let site = Site { connection: Some(connection), frame: self.at.frame, time_ns: self.at.time };
+        let by = blame(roles, self.by);
+        env.report_later(self.severity, self.rule, by, site, certainty, format_args!("{}", self.text));
+    }
+}
+
+/// See [`FrameContext::at_the_end`].
+pub fn at_the_end<S>(env: &Env<S>) -> Certainty {
+    if env.lost_by_capture > 0 { Certainty::Guess } else { Certainty::IfNothingWasMissed }
+}
+
+/// Who an end is to a reader.
+pub fn blame(roles: &Roles, end: End) -> Blame {
+    match roles.sure_client() {
+        Some(client) if client == end => Blame::Client,
+        Some(_) => Blame::Server,
+        None => Blame::Unknown,
+    }
+}
+
+/// What a rule of SMB Direct rests on besides its message.
+const fn ledger(rule: Rule) -> Rests {
+    match rule {
+        // which message comes first
+        Rule::SmbdNegFirst | Rule::SmbdNegTimeout | Rule::BugKsmbdEarlyData => Rests::START,
+        _ => Rests::LEDGER,
+    }
+}
+
+/// The ledger of a [`Link`](crate::messages::smbd::link::Link) knows itself what it missed.
+impl<S: Sink> Judge for FrameContext<'_, S> {
+    fn judge(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>) {
+        match certainty {
+            Certainty::Certain => self.report(rule, by, Rests::FRAME, text),
+            Certainty::IfNothingWasMissed => self.report(rule, by, ledger(rule), text),
+            Certainty::Guess => self.guess(rule, by, text),
+        }
+    }
+}

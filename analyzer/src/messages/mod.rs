@@ -1,0 +1,364 @@
+//! Messages: Sends put together, then SMB Direct or RPC-over-RDMA; or the records of a plain TCP stream.
+//!
+//! ```text
+//!   RdmaOp (Send) ─▶ receive ─▶ smbd ────▶ Message::Smb2  ┐
+//!                          └─▶ rpcrdma ──▶ Message::Rpc   ├─▶ upper
+//!   StreamBytes ──▶ stream ──────────────▶ either         ┘
+//! ```
+//!
+//! What a connection carries is found out from what its first messages look like; the port decides nothing alone.
+
+pub mod receive;
+pub mod rpcrdma;
+pub mod smbd;
+pub mod stream;
+
+use crate::context::FrameContext;
+use crate::finding::Certainty;
+use crate::memory::{Delivery, Memory};
+use crate::notes::{Layer, duration, f};
+use crate::op::{End, Part, RdmaOp, StreamBytes};
+use crate::report::{Negotiated, Protocol, SideReport};
+use crate::roles::Source;
+use crate::series::{Least, Series};
+use crate::sink::Sink;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use rdmascope_dissector::trace::{Trace, Value};
+use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
+use receive::{Receive, Received, Send};
+use rpcrdma::{INLINE_DEFAULT, RpcMessage, RpcRdma};
+use smbd::{Smb2Message, Smbd};
+
+/// Sends looked at for what they are before a connection is left alone.
+const PROBES_MAX: u32 = 64;
+
+/// A whole message, for the layer above.
+#[derive(Clone, Copy, Debug)]
+pub enum Message<'a> {
+    /// SMB2.
+    Smb2(Smb2Message<'a>),
+    /// ONC RPC.
+    Rpc(RpcMessage<'a>),
+}
+
+/// What a report says of the messages of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// What SMB Direct agreed on, by end A and B.
+    pub negotiated: Negotiated,
+    /// Messages and credits, by end A and B.
+    pub sides: [SideReport; 2],
+    /// Credits that ends A and B held over time.
+    pub credits: Vec<(i64, [Option<i64>; 2])>,
+    /// Whether it counted the messages: those of SMB2 over TCP are counted above.
+    pub counted: bool,
+}
+
+/// The message layer of one connection.
+#[derive(Debug, Default)]
+pub struct Messages {
+    protocol: Protocol,
+    receive: [Receive; 2],
+    kind: stream::Kind,
+    streams: [stream::Direction; 2],
+    /// Sends looked at for what they are.
+    probes: u32,
+    /// Bytes of one Send to each end, where the handshake said so.
+    inline_threshold: [Option<u32>; 2],
+    smbd: Option<Box<Smbd>>,
+    rpcrdma: Option<Box<RpcRdma>>,
+    credits: Series<Least>,
+}
+
+impl Messages {
+    /// What the connection carries.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// SMB Direct, where it is that.
+    pub fn smbd(&self) -> Option<&Smbd> {
+        self.smbd.as_deref()
+    }
+
+    /// What NFS said in the private data of the handshake (RFC 8797), by end A and B.
+    pub fn rpc_rdma_private(&mut self, private: [Option<RpcRdmaPrivate>; 2]) {
+        // without it on both sides, each keeps to the default
+        self.inline_threshold = match private {
+            [Some(a), Some(b)] => [Some(a.receive_size()), Some(b.receive_size())],
+            _ => [Some(INLINE_DEFAULT); 2],
+        };
+    }
+
+    /// A packet of a Send. Whether it turned out that packets before it are missing.
+    pub fn send<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        memory: &mut Memory,
+        op: &RdmaOp<'_>,
+        t: &mut T,
+        tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+    ) -> bool {
+        let Self { protocol, receive, probes, inline_threshold, smbd, rpcrdma, credits, .. } = self;
+        let send = match receive[op.by.index()].packet(op) {
+            Received::More => {
+                if T::ON && op.part != Part::Only {
+                    t.info(format_args!("part of a message"));
+                }
+                return false;
+            }
+            Received::Tail => {
+                self.gap(cx, op.by);
+                return true;
+            }
+            Received::Whole(send) => send,
+        };
+        let apart = T::ON && !send.in_frame;
+        if apart {
+            t.source("Reassembled Send", send.bytes);
+        }
+        if (send.bytes.len() as u64) < u64::from(send.wire_length) {
+            cx.missed.cut(op.by, cx.at);
+        }
+        if *protocol == Protocol::Unknown && *probes < PROBES_MAX {
+            *probes += 1;
+            if let Some(found) = probe(cx, &send, *probes == 1) {
+                *protocol = found;
+                cx.about.protocol = found;
+                match found {
+                    Protocol::SmbDirect => *smbd = Some(Box::new(begin_smbd(cx, &send, *probes == 1))),
+                    _ => *rpcrdma = Some(Box::new(begin_rpcrdma(cx, *inline_threshold))),
+                }
+            }
+        }
+        if let Some(smbd) = smbd {
+            smb_direct(smbd, credits, cx, memory, op.by, &send, t, tell);
+        } else if let Some(rpcrdma) = rpcrdma {
+            rpcrdma.send(cx, memory, op.by, &send, t, tell);
+            let left = rpcrdma.credits_left(cx.roles.client_or_first());
+            cx.env.sink.upper_credits(cx.about.id, cx.at, left);
+        } else {
+            cx.env.undecoded += 1;
+            if T::ON && !send.bytes.is_empty() {
+                t.field(f::DATA, send.bytes, send.bytes.len(), Value::Bytes(send.bytes));
+            }
+        }
+        if apart {
+            t.end_source();
+        }
+        false
+    }
+
+    /// Bytes in order of a TCP connection that is not iWARP.
+    pub fn stream<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        memory: &mut Memory,
+        piece: &StreamBytes<'_>,
+        t: &mut T,
+        tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+    ) {
+        if self.kind == stream::Kind::Undecided {
+            self.kind = stream::probe(piece.bytes);
+            self.protocol = match self.kind {
+                stream::Kind::Smb2 => Protocol::Smb2,
+                stream::Kind::Rpc => Protocol::Rpc,
+                stream::Kind::Other | stream::Kind::Undecided => return,
+            };
+            cx.about.protocol = self.protocol;
+        }
+        if self.kind == stream::Kind::Other {
+            return;
+        }
+        if piece.missing > 0 {
+            cx.missed.hidden(piece.by, piece.at);
+        }
+        let kind = self.kind;
+        self.streams[piece.by.index()].take(kind, piece, &mut |record| {
+            let apart = T::ON && !record.in_frame;
+            if apart {
+                t.source("Reassembled TCP", record.bytes);
+            }
+            if kind == stream::Kind::Smb2 {
+                cx.layer(Layer::Smb2);
+                tell(cx, memory, &Message::Smb2(Smb2Message::of_record(piece.by, record)), t);
+            } else if let Some(message) = RpcMessage::of_record(cx, piece.by, record) {
+                cx.layer(Layer::Rpc);
+                tell(cx, memory, &Message::Rpc(message), t);
+            }
+            if apart {
+                t.end_source();
+            }
+        });
+    }
+
+    /// Bytes that RDMA moved: messages may be among them.
+    pub fn delivered(&mut self, delivery: &Delivery, op: &RdmaOp<'_>) {
+        if let Some(rpcrdma) = self.rpcrdma.as_mut() {
+            rpcrdma.delivered(&delivery.region, delivery.offset, op);
+        }
+    }
+
+    /// Packets of `by` are missing.
+    pub fn gap<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: End) {
+        self.receive[by.index()].reset();
+        self.streams[by.index()].gap();
+        if let Some(smbd) = self.smbd.as_mut() {
+            smbd.missed(by);
+        }
+        if let Some(rpcrdma) = self.rpcrdma.as_mut() {
+            rpcrdma.missed();
+        }
+        cx.missed.gap(by, cx.at);
+    }
+
+    /// The connection ends, or the capture does: `by` ended it, where somebody did.
+    pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: Option<End>) {
+        if let Some(smbd) = self.smbd.as_mut() {
+            smbd.link.closed(cx.at, by, cx);
+        }
+    }
+
+    /// Whether all that a Send completes is shown with [`Messages::show`].
+    pub fn is_shown(&self, by: End, bytes: &[u8]) -> bool {
+        match self.protocol {
+            Protocol::SmbDirect => self.smbd.as_ref().is_none_or(|smbd| smbd.is_whole(by, bytes)),
+            Protocol::RpcRdma => true,
+            _ => false,
+        }
+    }
+
+    /// A Send that is shown without being counted: it was sent before, or is held back.
+    pub fn show<T: Trace>(&self, bytes: &[u8], t: &mut T) {
+        match self.protocol {
+            Protocol::SmbDirect => smbd::show(bytes, t),
+            Protocol::RpcRdma => rpcrdma::show(bytes, t),
+            _ => {}
+        }
+    }
+
+    /// What a report says of them.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary { credits: self.credits.points().map(|(time, least)| (time, least.0)).collect(), ..Summary::default() };
+        summary.counted = self.smbd.is_some() || self.rpcrdma.is_some();
+        if let Some(smbd) = self.smbd.as_deref() {
+            (summary.negotiated, summary.sides) = smbd.summary();
+        }
+        if let Some(rpcrdma) = self.rpcrdma.as_deref() {
+            summary.sides = rpcrdma.summary();
+        }
+        summary
+    }
+
+    /// Takes over the other half of a connection whose directions were first taken for two.
+    pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
+        self.receive[by.index()] = core::mem::take(&mut from.receive[from_end.index()]);
+        let other = |held: [Option<i64>; 2]| if from_end == by { held } else { [held[1], held[0]] };
+        self.credits.merge(from.credits.points().map(|(time, least)| (time, Least(other(least.0)))));
+        if self.protocol == Protocol::Unknown {
+            self.protocol = from.protocol;
+            self.smbd = from.smbd.take();
+            self.rpcrdma = from.rpcrdma.take();
+            if from_end != by {
+                if let Some(smbd) = self.smbd.as_mut() {
+                    smbd.swap_ends();
+                }
+                if let Some(rpcrdma) = self.rpcrdma.as_mut() {
+                    rpcrdma.swap_ends();
+                }
+            }
+        } else if self.protocol == from.protocol {
+            if let (Some(mine), Some(theirs)) = (self.smbd.as_mut(), from.smbd.as_mut()) {
+                mine.adopt(by, theirs, from_end);
+            }
+            if let (Some(mine), Some(theirs)) = (self.rpcrdma.as_mut(), from.rpcrdma.take()) {
+                mine.adopt(by, *theirs, from_end);
+            }
+        }
+    }
+}
+
+/// What a connection carries, by what a Send looks like; `first` of those that were looked at.
+fn probe<S: Sink>(cx: &FrameContext<'_, S>, send: &Send<'_>, first: bool) -> Option<Protocol> {
+    let smbd = smbd::looks_like(send.bytes, send.wire_length);
+    let rpc = rdmascope_dissector::wire::rpcrdma::looks_like(send.bytes);
+    match (smbd, rpc) {
+        (Some(Certainty::Certain), _) => Some(Protocol::SmbDirect),
+        (_, true) => Some(Protocol::RpcRdma),
+        // a message of credits alone has little in it that could not be something else
+        (Some(_), false) => Some(Protocol::SmbDirect).filter(|_| cx.about.port_hint != Protocol::RpcRdma),
+        // too short or too broken to tell, and the handshake named the port
+        (None, false) => Some(cx.about.port_hint).filter(|hint| cx.about.opening_seen && first && *hint != Protocol::Unknown),
+    }
+}
+
+fn begin_smbd<S: Sink>(cx: &mut FrameContext<'_, S>, send: &Send<'_>, first: bool) -> Smbd {
+    let late = !first || cx.missed.any() || !smbd::begins_connection(send.bytes, send.wire_length);
+    let known = cx.about.opening_seen && first;
+    if late && !known {
+        cx.missed.late();
+        return Smbd::joined_late();
+    }
+    Smbd::default()
+}
+
+fn begin_rpcrdma<S: Sink>(cx: &mut FrameContext<'_, S>, inline_threshold: [Option<u32>; 2]) -> RpcRdma {
+    if !cx.about.opening_seen {
+        cx.missed.late();
+    }
+    RpcRdma::new(inline_threshold, cx.missed.any())
+}
+
+#[expect(clippy::too_many_arguments, reason = "the parts of a layer that are lent apart")]
+fn smb_direct<T: Trace, S: Sink>(
+    smbd: &mut Smbd,
+    credits: &mut Series<Least>,
+    cx: &mut FrameContext<'_, S>,
+    memory: &mut Memory,
+    by: End,
+    send: &Send<'_>,
+    t: &mut T,
+    tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+) {
+    cx.layer(Layer::SmbDirect);
+    // who the client is may be learnt from this very message
+    if smbd.link.initiator().is_none() && send.wire_length < 32 && smbd::begins_connection(send.bytes, send.wire_length) {
+        cx.roles.learn(by, Source::Negotiation);
+    }
+    let stalled = smbd.link.side(by).stalled_time;
+    let message = smbd.send(by, send, t, cx);
+    let carried = message.is_some();
+    if let Some(message) = message {
+        cx.layer(Layer::Smb2);
+        tell(cx, memory, &Message::Smb2(message), t);
+    }
+    if let Some(initiator) = smbd.link.initiator() {
+        cx.roles.learn(initiator, Source::Negotiation);
+    }
+    let held = [smbd.link.credits(End::A).known(), smbd.link.credits(End::B).known()];
+    credits.add(cx.at.time, Least(held));
+    cx.env.sink.credits(cx.about.id, cx.at, held);
+    if T::ON {
+        let waited = smbd.link.side(by).stalled_time.saturating_sub(stalled);
+        tell_credits(held, cx.roles.client_or_first(), waited, t);
+    }
+    if let (Some(key), false) = (send.invalidate, carried) {
+        // an invalidation on a fragment or an empty message
+        memory.invalidated(cx, by.peer(), key);
+    }
+}
+
+fn tell_credits<T: Trace>(held: [Option<i64>; 2], client: End, waited: i64, t: &mut T) {
+    let at: &[u8] = &[];
+    t.open(f::PROTOCOL, at);
+    for (def, end) in [(f::CREDITS_CLIENT, client), (f::CREDITS_SERVER, client.peer())] {
+        if let Some(held) = held[end.index()] {
+            t.field(def, at, 0, Value::I(held));
+        }
+    }
+    if waited > 0 {
+        t.field(f::STALL, at, 0, duration(waited));
+    }
+    t.close(at);
+}

@@ -1,0 +1,585 @@
+//! RPC-over-RDMA connections, RFC 8166 (and RFC 8167 for the backward direction): headers, credits, chunks joined to the RDMA that filled
+//! them, and the rules of all that. What the RPC messages say is the layer's above.
+//!
+//! ```text
+//!  caller ── Send: RDMA_MSG, read list, write list, reply chunk, RPC call ──▶ responder
+//!  caller ◀── RDMA Read of the read list ──────────────────────────────────── responder
+//!  caller ◀── RDMA Write of the write list and the reply chunk ────────────── responder
+//!  caller ◀── Send: RDMA_MSG or RDMA_NOMSG, RPC reply ─────────────────────── responder
+//! ```
+
+use super::Message;
+use super::receive::Send;
+use super::stream;
+use crate::context::FrameContext;
+use crate::finding::Rule;
+use crate::memory::{Memory, Region, Right, State};
+use crate::messages::smbd::link::Seen;
+use crate::missed::Rests;
+use crate::notes::Layer;
+use crate::op::{At, End, RdmaOp};
+use crate::report::SideReport;
+use crate::roles::Source;
+use crate::sink::Sink;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+use rdmascope_dissector::trace::Trace;
+use rdmascope_dissector::wire::rpc;
+use rdmascope_dissector::wire::rpcrdma::{Error, Proc, RpcRdma as Header, Segment};
+use rdmascope_dissector::wire::xdr::Stream;
+
+/// Bytes of a message in a Position-Zero Read chunk or a reply chunk put together at most.
+const LONG_MAX: usize = 1 << 20;
+/// Inline threshold without RFC 8797 private data, in bytes (RFC 8166 3.3.2).
+pub const INLINE_DEFAULT: u32 = 1024;
+/// What a server reads for one call at most, with slack, before it is worth a note.
+const READ_BUDGET: u64 = (1 << 20) + (1 << 16);
+
+/// The region holds (part of) the call itself.
+const LONG_CALL: u32 = 1 << 31;
+/// The region is part of the reply chunk.
+const LONG_REPLY: u32 = 1 << 30;
+
+/// An RPC message, for the layer above.
+#[derive(Clone, Copy, Debug)]
+pub struct RpcMessage<'a> {
+    /// Who sent it.
+    pub by: End,
+    /// Transaction id, of the header where there is one.
+    pub xid: u32,
+    /// Its first frame.
+    pub first: At,
+    /// Its last frame.
+    pub last: At,
+    /// The header of RPC-over-RDMA; `None` on TCP.
+    pub header: Option<&'a Header<'a>>,
+    /// What it is.
+    pub kind: Kind<'a>,
+}
+
+/// What an RPC message is.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind<'a> {
+    /// A call.
+    Call {
+        /// The number of its exchange.
+        exchange: u64,
+        /// The message; `None` where it is in a Position-Zero Read chunk, which the responder has yet to read.
+        message: Option<Stream<'a>>,
+    },
+    /// A reply.
+    Reply {
+        /// The message.
+        message: Stream<'a>,
+        /// Whether it stands in the reply chunk rather than in the Send.
+        is_long: bool,
+        /// The call, where it was in a Position-Zero Read chunk and is whole now.
+        call: Option<&'a [u8]>,
+    },
+    /// RDMA_ERROR: the responder could not read the call.
+    Error,
+}
+
+impl<'a> RpcMessage<'a> {
+    /// A record of a TCP stream; `None` where it is too short for an RPC header.
+    pub fn of_record<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, record: &stream::Record<'a>) -> Option<Self> {
+        let word = |at: usize| record.bytes.get(at..at + 4).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_be_bytes(*b));
+        let (xid, kind) = (word(0)?, word(4)?);
+        let message = Stream::whole(record.bytes);
+        let kind = match kind {
+            0 => Kind::Call { exchange: cx.env.number_exchange(), message: Some(message) },
+            _ => Kind::Reply { message, is_long: false, call: None },
+        };
+        Some(Self { by, xid, first: record.first, last: record.last, header: None, kind })
+    }
+}
+
+/// Credits of one direction: who calls is the index.
+#[derive(Clone, Copy, Debug, Default)]
+struct Credits {
+    /// Granted by the last reply.
+    granted: Seen<u32>,
+    /// Most asked for.
+    requested_max: u32,
+    /// Calls without reply: at least so many, where messages were missed.
+    outstanding: u32,
+    /// Most of those at a time.
+    outstanding_max: u32,
+    /// Calls.
+    calls: u64,
+    /// Calls beyond the grant.
+    overruns: u64,
+    replied: bool,
+}
+
+/// A call without its reply.
+#[derive(Debug, Default)]
+struct Call {
+    exchange: u64,
+    at: At,
+    /// Keys of all its segments.
+    keys: Vec<u32>,
+    /// What came of the call, where it is in a Position-Zero Read chunk; how much, and of how much.
+    long_call: Vec<u8>,
+    long_have: u64,
+    long_want: u64,
+    /// What came of the reply, where it is in the reply chunk.
+    long_reply: Vec<u8>,
+    /// Segments of the write list, and how many each chunk has.
+    segments: Vec<Segment>,
+    chunk_sizes: Vec<u32>,
+    reply_segments: Vec<Segment>,
+}
+
+/// The RPC-over-RDMA side of one connection.
+#[derive(Debug, Default)]
+pub struct RpcRdma {
+    /// By the end that calls.
+    credits: [Credits; 2],
+    /// Bytes of one Send to each end, where the handshake said so.
+    inline_threshold: [Option<u32>; 2],
+    /// Messages by sender.
+    messages: [u64; 2],
+    /// By the end that calls and transaction id.
+    calls: HashMap<(End, u32), Box<Call>>,
+    /// Transaction ids by number of the exchange.
+    by_exchange: HashMap<u64, (End, u32)>,
+}
+
+impl RpcRdma {
+    /// A connection whose ends take so many bytes inline, where that is known; `late` where calls before the first one seen may be
+    /// outstanding.
+    pub fn new(inline_threshold: [Option<u32>; 2], late: bool) -> Self {
+        let credits = Credits { replied: late, ..Credits::default() };
+        Self { inline_threshold, credits: [credits; 2], ..Self::default() }
+    }
+
+    /// Calls that `caller` may still send before a reply comes, where that is known.
+    pub fn credits_left(&self, caller: End) -> Option<i64> {
+        let credits = &self.credits[caller.index()];
+        Some(i64::from(credits.granted.known()?) - i64::from(credits.outstanding))
+    }
+
+    /// Messages are missing: what is outstanding and granted is not known for sure.
+    pub fn missed(&mut self) {
+        for credits in &mut self.credits {
+            credits.granted = Seen::Unseen;
+            credits.outstanding = 0;
+            credits.replied = true;
+        }
+    }
+
+    /// Bytes that RDMA moved for a region of this connection.
+    pub fn delivered(&mut self, region: &Region, offset: u64, op: &RdmaOp<'_>) {
+        if region.index & (LONG_CALL | LONG_REPLY) == 0 {
+            return;
+        }
+        let Some(call) = self.by_exchange.get(&region.exchange).and_then(|key| self.calls.get_mut(key)) else { return };
+        let at = usize::try_from(region.payload_offset.saturating_add(offset)).unwrap_or(usize::MAX);
+        let Some(end) = at.checked_add(op.bytes.len()).filter(|end| *end <= LONG_MAX) else { return };
+        let long = if region.index & LONG_CALL > 0 {
+            call.long_have += op.bytes.len() as u64;
+            &mut call.long_call
+        } else {
+            &mut call.long_reply
+        };
+        if long.len() < end {
+            long.resize(end, 0);
+        }
+        long[at..end].copy_from_slice(op.bytes);
+    }
+
+    /// A whole Send.
+    pub fn send<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        memory: &mut Memory,
+        by: End,
+        send: &Send<'_>,
+        t: &mut T,
+        tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+    ) {
+        cx.layer(Layer::RpcRdma);
+        self.messages[by.index()] += 1;
+        if let Some(limit) = self.inline_threshold[by.peer().index()].filter(|limit| send.wire_length > *limit) {
+            let rests = Rests::since(cx.at).of(by).though_cut();
+            let length = send.wire_length;
+            cx.report(Rule::RpcrdmaInline, by, rests, format_args!("sent {length} bytes inline; its peer takes {limit}"));
+        }
+        let is_whole = send.bytes.len() as u64 >= u64::from(send.wire_length);
+        let Ok((_, header)) = Header::parse(send.bytes, t) else {
+            if is_whole {
+                cx.report(Rule::RpcrdmaMalformed, by, Rests::FRAME, format_args!("sent chunk lists that end before their end"));
+            } else {
+                cx.missed.hidden(by, cx.at);
+            }
+            return;
+        };
+        // who refuses a version names it (RFC 8166 4.5.1)
+        if header.fixed.version != 1 && header.proc() != Proc::ERROR {
+            let version = header.fixed.version;
+            cx.report(Rule::RpcrdmaVersion, by, Rests::FRAME, format_args!("sent RPC-over-RDMA version {version}"));
+            return;
+        }
+        match header.proc() {
+            Proc::MSG | Proc::NOMSG => {}
+            Proc::ERROR => return self.error(cx, memory, by, send, &header, t, tell),
+            proc @ (Proc::MSGP | Proc::DONE) => {
+                cx.report(Rule::RpcrdmaProc, by, Rests::FRAME, format_args!("sent {proc}, which is not to be sent any more"));
+                if proc == Proc::DONE {
+                    return;
+                }
+            }
+            proc => {
+                cx.report(Rule::RpcrdmaProc, by, Rests::FRAME, format_args!("sent the unknown message type {}", proc.0));
+                return;
+            }
+        }
+        if self.is_reply(cx, by, &header) {
+            self.reply(cx, memory, by, send, &header, t, tell);
+        } else {
+            self.call(cx, memory, by, send, &header, is_whole, t, tell);
+        }
+    }
+
+    fn is_reply<S: Sink>(&self, cx: &FrameContext<'_, S>, by: End, header: &Header<'_>) -> bool {
+        let answers = || self.calls.contains_key(&(by.peer(), header.fixed.xid));
+        match header.payload.get(4..8) {
+            Some(kind) if !header.is_long() => kind == [0, 0, 0, 1],
+            _ if !header.is_long() => answers(),
+            // a long call has its Position-Zero Read chunk, a long reply its reply chunk (RFC 8166 3.5)
+            _ if header.reads.has_message() => false,
+            _ => header.reply.is_some() || answers() || cx.roles.client() != Some(by),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and whom it is told")]
+    fn call<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        memory: &mut Memory,
+        by: End,
+        send: &Send<'_>,
+        header: &Header<'_>,
+        is_whole: bool,
+        t: &mut T,
+        tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+    ) {
+        let xid = header.fixed.xid;
+        let backward = cx.roles.sure_client() == Some(by.peer());
+        let chunks = !header.reads.is_empty() || !header.writes.is_empty() || header.reply.is_some();
+        if chunks {
+            cx.roles.learn(by, Source::Shape);
+        }
+        if backward && (chunks || header.is_long()) {
+            let text = format_args!("sent a backward call with chunks or without an inline message");
+            cx.report(Rule::RpcrdmaBackward, by, Rests::since(cx.at).of(by).though_cut(), text);
+        }
+        if header.is_long() && !header.reads.has_message() && header.reply.is_none() {
+            let text = format_args!("sent RDMA_NOMSG with neither a Position-Zero Read chunk nor a reply chunk");
+            cx.report(Rule::RpcrdmaNomsg, by, Rests::FRAME, text);
+        }
+        chunk_rules(cx, by, header, is_whole);
+        self.spend(cx, by, header);
+        if let Some(old) = self.calls.remove(&(by, xid)) {
+            let rests = Rests::since(old.at).of(by.peer());
+            cx.report(Rule::RpcrdmaXid, by, rests, format_args!("used XID {xid:#010x} again while its call was outstanding"));
+            self.by_exchange.remove(&old.exchange);
+            let outstanding = &mut self.credits[by.index()].outstanding;
+            *outstanding = outstanding.saturating_sub(1);
+        }
+        let exchange = cx.env.number_exchange();
+        let call = advertise(cx, memory, by, header, exchange);
+        self.remember(cx, by, xid, call);
+        let message = (!header.is_long()).then(|| Stream::inline(header));
+        if message.is_none() && T::ON {
+            t.info(format_args!("the call is in a Position-Zero Read chunk"));
+        }
+        let kind = Kind::Call { exchange, message };
+        tell(cx, memory, &Message::Rpc(RpcMessage { by, xid, first: send.first, last: send.last, header: Some(header), kind }), t);
+    }
+
+    /// Credits of a call: RFC 8166 3.3.1.
+    fn spend<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>) {
+        let credits = &mut self.credits[by.index()];
+        credits.calls += 1;
+        credits.requested_max = credits.requested_max.max(header.fixed.credits);
+        credits.outstanding += 1;
+        credits.outstanding_max = credits.outstanding_max.max(credits.outstanding);
+        let outstanding = credits.outstanding;
+        match credits.granted {
+            Seen::Known(granted) if outstanding > granted => {
+                credits.overruns += 1;
+                let text = format_args!("has {outstanding} calls outstanding; {granted} were granted");
+                cx.report(Rule::RpcrdmaCreditOverrun, by, Rests::LEDGER, text);
+            }
+            Seen::Unseen if !credits.replied && outstanding == 2 => {
+                let text = format_args!("sent a second call before the first reply had granted credits");
+                cx.report(Rule::RpcrdmaCreditFirst, by, Rests::LEDGER, text);
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps a call until its reply comes. Where there are too many, the older half goes.
+    fn remember<S: Sink>(&mut self, cx: &FrameContext<'_, S>, by: End, xid: u32, call: Call) {
+        if self.calls.len() >= cx.env.options.requests_max {
+            let mut numbers: Vec<u64> = self.calls.values().map(|c| c.exchange).collect();
+            numbers.sort_unstable();
+            let middle = numbers.get(numbers.len() / 2).copied().unwrap_or(0);
+            self.calls.retain(|_, c| c.exchange > middle);
+            self.by_exchange.retain(|exchange, _| *exchange > middle);
+        }
+        self.by_exchange.insert(call.exchange, (by, xid));
+        self.calls.insert((by, xid), Box::new(call));
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and whom it is told")]
+    fn reply<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        memory: &mut Memory,
+        by: End,
+        send: &Send<'_>,
+        header: &Header<'_>,
+        t: &mut T,
+        tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+    ) {
+        let (xid, caller) = (header.fixed.xid, by.peer());
+        cx.roles.learn(caller, Source::Shape);
+        let credits = &mut self.credits[caller.index()];
+        credits.outstanding = credits.outstanding.saturating_sub(1);
+        credits.granted = Seen::Known(header.fixed.credits);
+        credits.replied = true;
+        if header.fixed.credits == 0 {
+            cx.report(Rule::RpcrdmaCreditZero, by, Rests::FRAME, format_args!("granted 0 credits"));
+        }
+        let call = self.take(caller, xid);
+        if call.is_none() {
+            unasked(cx, by, xid);
+        }
+        let mut call = call.unwrap_or_default();
+        if call.exchange > 0 {
+            if cx.roles.sure_client() == Some(by) && (header.is_long() || !header.writes.is_empty()) {
+                let text = format_args!("answered a backward call with chunks or without an inline message");
+                cx.report(Rule::RpcrdmaBackward, by, Rests::since(call.at).of(by), text);
+            }
+            shape(cx, by, header, &call);
+        }
+        let is_long = header.is_long();
+        let written = usize::try_from(header.reply.map_or(0, |c| c.length())).unwrap_or(usize::MAX);
+        call.long_reply.truncate(written);
+        let message = if is_long { Stream::long(header, &call.long_reply) } else { Stream::inline(header) };
+        let is_call_whole = call.long_want > 0 && call.long_have >= call.long_want;
+        let kind = Kind::Reply { message, is_long, call: is_call_whole.then_some(call.long_call.as_slice()) };
+        tell(cx, memory, &Message::Rpc(RpcMessage { by, xid, first: send.first, last: send.last, header: Some(header), kind }), t);
+        for key in &call.keys {
+            memory.end(cx.at, caller, *key, call.exchange);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a message, the layers that it touches, and whom it is told")]
+    fn error<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        memory: &mut Memory,
+        by: End,
+        send: &Send<'_>,
+        header: &Header<'_>,
+        t: &mut T,
+        tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+    ) {
+        let (xid, caller, sure) = (header.fixed.xid, by.peer(), Rests::FRAME);
+        match header.error {
+            Some(Error::Vers(v)) => {
+                let (low, high) = (v.low, v.high);
+                let text = format_args!("refused XID {xid:#010x}: ERR_VERS, speaks versions {low} to {high}");
+                cx.report(Rule::RpcrdmaError, by, sure, text);
+            }
+            Some(Error::Chunk) => cx.report(Rule::RpcrdmaError, by, sure, format_args!("refused XID {xid:#010x}: ERR_CHUNK")),
+            _ => cx.report(Rule::RpcrdmaError, by, sure, format_args!("refused XID {xid:#010x} with an unknown error")),
+        }
+        let credits = &mut self.credits[caller.index()];
+        credits.outstanding = credits.outstanding.saturating_sub(1);
+        credits.replied = true;
+        let Some(call) = self.take(caller, xid) else { return unasked(cx, by, xid) };
+        let (first, last) = (send.first, send.last);
+        tell(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), kind: Kind::Error }), t);
+        for key in &call.keys {
+            memory.end(cx.at, caller, *key, call.exchange);
+        }
+    }
+
+    fn take(&mut self, caller: End, xid: u32) -> Option<Box<Call>> {
+        let call = self.calls.remove(&(caller, xid))?;
+        self.by_exchange.remove(&call.exchange);
+        Some(call)
+    }
+
+    /// Messages and credits by end A and B, for a report.
+    pub fn summary(&self) -> [SideReport; 2] {
+        End::BOTH.map(|end| {
+            let credits = &self.credits[end.index()];
+            let mut side = SideReport {
+                messages: self.messages[end.index()],
+                requested_max: credits.requested_max,
+                spent_total: credits.calls,
+                overruns: credits.overruns,
+                ..SideReport::default()
+            };
+            if let Some(granted) = credits.granted.known() {
+                side.granted_total = granted.into();
+                side.held_last = Some(i64::from(granted) - i64::from(credits.outstanding));
+                side.held_min = Some(i64::from(granted) - i64::from(credits.outstanding_max));
+            }
+            side
+        })
+    }
+
+    /// What was called end A is end B.
+    pub fn swap_ends(&mut self) {
+        self.credits.swap(0, 1);
+        self.inline_threshold.swap(0, 1);
+        self.messages.swap(0, 1);
+        self.calls = self.calls.drain().map(|((caller, xid), call)| ((caller.peer(), xid), call)).collect();
+        self.by_exchange = self.by_exchange.drain().map(|(exchange, (caller, xid))| (exchange, (caller.peer(), xid))).collect();
+    }
+
+    /// Takes over the other half of a connection whose directions were first taken for two.
+    pub fn adopt(&mut self, by: End, mut from: Self, from_end: End) {
+        if by != from_end {
+            from.swap_ends();
+        }
+        self.messages[by.index()] += from.messages[by.index()];
+        for (mine, theirs) in self.credits.iter_mut().zip(from.credits) {
+            mine.calls += theirs.calls;
+            mine.overruns += theirs.overruns;
+            mine.requested_max = mine.requested_max.max(theirs.requested_max);
+        }
+        self.calls.extend(from.calls);
+        self.by_exchange.extend(from.by_exchange);
+        self.missed();
+    }
+}
+
+/// A reply to a call that was not seen.
+fn unasked<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, xid: u32) {
+    let text = format_args!("answered XID {xid:#010x}, of which there is no call");
+    cx.report(Rule::RpcrdmaXid, by, Rests::START.of(by.peer()).though_cut(), text);
+}
+
+/// What the chunk lists of a call must be.
+fn chunk_rules<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, is_whole: bool) {
+    let sure = Rests::FRAME;
+    let inline = if header.is_long() || !is_whole { u64::MAX } else { header.payload.len() as u64 };
+    let (mut last, mut removed) = (0u64, 0u64);
+    for segment in header.reads.iter() {
+        let position = u64::from(segment.position);
+        if position % 4 != 0 {
+            cx.report(Rule::RpcrdmaPosition, by, sure, format_args!("has a read chunk at position {position}, not a multiple of 4"));
+        } else if position < last {
+            cx.report(Rule::RpcrdmaPosition, by, sure, format_args!("has a read chunk at position {position} behind one at {last}"));
+        } else if position > inline.saturating_add(removed) {
+            let text = format_args!("has a read chunk at position {position}, past the end of the message");
+            cx.report(Rule::RpcrdmaPosition, by, sure, text);
+            cx.report(Rule::BugCve202689526, by, sure, format_args!("has a read chunk at position {position}, past the inline body"));
+        }
+        last = last.max(position);
+        if position > 0 {
+            removed += u64::from(segment.length);
+        }
+        if segment.offset.checked_add(segment.length.into()).is_none() {
+            let (offset, length) = (segment.offset, segment.length);
+            cx.report(Rule::BugCve202689533, by, sure, format_args!("has a segment of {length} bytes at {offset:#x}, which wraps"));
+        }
+    }
+    let whole = header.reads.length();
+    if whole > READ_BUDGET {
+        cx.report(Rule::BugCve202689528, by, sure, format_args!("offers {whole} bytes in read chunks"));
+    }
+    for _ in header.writes.iter().filter(|chunk| chunk.is_empty()) {
+        cx.report(Rule::BugCve202689532, by, sure, format_args!("has a write chunk without segments"));
+    }
+    if header.reply.is_some_and(|c| c.is_empty()) {
+        cx.report(Rule::BugCve202693228, by, sure, format_args!("has a reply chunk without segments"));
+    }
+}
+
+/// The memory that the chunk lists of a call advertise.
+fn advertise<S: Sink>(cx: &mut FrameContext<'_, S>, memory: &mut Memory, by: End, header: &Header<'_>, exchange: u64) -> Call {
+    let mut call = Call { exchange, at: cx.at, ..Call::default() };
+    let (at, mut index) = (cx.at, 0);
+    let mut add = |call: &mut Call, segment: Segment, right: Right, flag: u32, payload_offset: u64| {
+        let region = Region {
+            address: segment.offset,
+            length: segment.length.into(),
+            right,
+            exchange,
+            index: index | flag,
+            payload_offset,
+            advertised: at,
+            state: State::Live,
+            used: 0,
+        };
+        memory.advertise(cx, by, segment.handle, region);
+        call.keys.push(segment.handle);
+        index += 1;
+    };
+    let (mut long, mut data) = (0, 0);
+    for segment in header.reads.iter() {
+        let (flag, offset) = if segment.position == 0 { (LONG_CALL, &mut long) } else { (0, &mut data) };
+        add(&mut call, segment.segment(), Right::Read, flag, *offset);
+        *offset += u64::from(segment.length);
+    }
+    call.long_want = long;
+    let mut data = 0;
+    for chunk in header.writes.iter() {
+        call.chunk_sizes.push(chunk.len() as u32);
+        for segment in chunk.segments() {
+            call.segments.push(segment);
+            add(&mut call, segment, Right::Write, 0, data);
+            data += u64::from(segment.length);
+        }
+    }
+    let mut long = 0;
+    for segment in header.reply.iter().flat_map(|c| c.segments()) {
+        call.reply_segments.push(segment);
+        add(&mut call, segment, Right::Write, LONG_REPLY, long);
+        long += u64::from(segment.length);
+    }
+    call
+}
+
+/// What the write list and the reply chunk of a reply must be, seen from the call.
+fn shape<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, call: &Call) {
+    let sure = Rests::FRAME;
+    let mut offered = call.segments.iter();
+    for (index, chunk) in header.writes.iter().enumerate() {
+        if call.chunk_sizes.get(index).is_none_or(|n| *n as usize != chunk.len()) {
+            cx.report(Rule::RpcrdmaWriteShape, by, sure, format_args!("changed the number of segments of write chunk {index}"));
+            return;
+        }
+        for segment in chunk.segments() {
+            let Some(offer) = offered.next() else { return };
+            if segment.length > offer.length {
+                let (got, room) = (segment.length, offer.length);
+                cx.report(Rule::RpcrdmaWriteShape, by, sure, format_args!("says it wrote {got} bytes into a segment of {room}"));
+            }
+        }
+    }
+    if let Some(chunk) = header.reply.filter(|c| c.len() != call.reply_segments.len() && !c.is_empty()) {
+        let (got, offered) = (chunk.len(), call.reply_segments.len());
+        cx.report(Rule::RpcrdmaWriteShape, by, sure, format_args!("returned a reply chunk of {got} segments; {offered} were offered"));
+    }
+}
+
+/// Shows a Send without counting it.
+pub fn show<T: Trace>(bytes: &[u8], t: &mut T) {
+    if let Ok((_, header)) = Header::parse(bytes, t)
+        && !header.is_long()
+        && header.error.is_none()
+    {
+        let _ = rpc::dissect(&Stream::inline(&header), None, t, &mut ());
+    }
+}

@@ -1,0 +1,367 @@
+//! SMB Direct connections: which of its messages a Send is, the rules ([`link`]), and fragments put together.
+
+pub mod link;
+
+use crate::finding::{Certainty, Rule};
+use crate::messages::receive::Send;
+use crate::messages::stream::Record;
+use crate::op::{At, End};
+use crate::report::{Negotiated, SideReport};
+use alloc::vec::Vec;
+use link::{Judge, Link, Phase};
+use rdmascope_dissector::trace::{Off, Trace};
+use rdmascope_dissector::wire::smbd::{self, Data, DataTransfer, NegotiateRequest, NegotiateResponse};
+
+/// Bytes of one SMB2 message put together from fragments at most.
+pub const REASSEMBLED_MAX: usize = 1 << 24;
+
+/// A whole SMB2 message, put together.
+#[derive(Clone, Copy, Debug)]
+pub struct Smb2Message<'a> {
+    /// Who sent it.
+    pub by: End,
+    /// The frame of its first fragment.
+    pub first: At,
+    /// The frame of its last one.
+    pub last: At,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// Its length on the wire; more than `bytes` where the capture cut it.
+    pub wire_length: u32,
+    /// The remote key that was invalidated on the way.
+    pub invalidate: Option<u32>,
+    /// Whether the bytes lie in a buffer of their own.
+    pub reassembled: bool,
+    /// Fragments.
+    pub fragments: u32,
+    /// How long its sender waited for credits to send it, in ns.
+    pub waited: i64,
+    /// Bytes of RDMA for one request, where SMB Direct agreed on a limit.
+    pub max_read_write_size: Option<u32>,
+}
+
+impl<'a> Smb2Message<'a> {
+    /// A record of a TCP stream.
+    pub fn of_record(by: End, record: &Record<'a>) -> Self {
+        Self {
+            by,
+            first: record.first,
+            last: record.last,
+            bytes: record.bytes,
+            wire_length: record.wire_length,
+            invalidate: None,
+            reassembled: false,
+            fragments: 1,
+            waited: 0,
+            max_read_write_size: None,
+        }
+    }
+}
+
+/// Fragments of one direction.
+#[derive(Clone, Debug, Default)]
+struct Fragments {
+    buffer: Vec<u8>,
+    first: At,
+    wire_length: u32,
+    remaining: u32,
+    count: u32,
+    invalidate: Option<u32>,
+    cut: bool,
+    open: bool,
+    waited: i64,
+}
+
+/// The SMB Direct side of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Smbd {
+    /// The rules and the ledger.
+    pub link: Link,
+    fragments: [Fragments; 2],
+}
+
+/// The four bytes that an SMB2 message of any framing begins with.
+fn begins_like_smb2(data: &[u8]) -> bool {
+    data.first_chunk::<4>().is_some_and(|m| matches!(m, [0xfc..=0xfe, b'S', b'M', b'B']))
+}
+
+/// Whether a Send can only be SMB Direct: a Negotiate Request or Response, or data with an SMB2 message inside.
+/// `Some(Certain)` by content, `Some(Guess)` for a message of credits alone.
+pub fn looks_like(bytes: &[u8], wire_length: u32) -> Option<Certainty> {
+    if is_negotiate_request(bytes, wire_length) || is_negotiate_response(bytes, wire_length) {
+        return Some(Certainty::Certain);
+    }
+    let (_, data) = smbd::parse_data(bytes, wire_length, &mut Off).ok()?;
+    if data.inside && begins_like_smb2(data.data) {
+        return Some(Certainty::Certain);
+    }
+    (is_credits_alone(&data.header, wire_length) && (data.header.credits_granted > 0 || data.header.flags == 1)).then_some(Certainty::Guess)
+}
+
+/// A data transfer message without data, in which nothing is out of order.
+fn is_credits_alone(header: &DataTransfer, wire_length: u32) -> bool {
+    wire_length == DataTransfer::LEN as u32
+        && header.data_length == 0
+        && header.data_offset == 0
+        && header.remaining_data_length == 0
+        && header.reserved == 0
+        && header.flags <= 1
+        && header.credits_requested > 0
+}
+
+/// MinVersion and MaxVersion of a negotiation: what data transfer messages have there are credits.
+fn versions(bytes: &[u8]) -> Option<(u16, u16)> {
+    let [a, b, c, d] = *bytes.first_chunk()?;
+    Some((u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])))
+}
+
+fn is_negotiate_request(bytes: &[u8], wire_length: u32) -> bool {
+    // the first bytes leave nearly all data transfer messages out
+    if !versions(bytes).is_some_and(|(min, max)| min == 0x0100 && (0x0100..0x1000).contains(&max)) || wire_length >= 1024 {
+        return false;
+    }
+    let Ok((_, request)) = NegotiateRequest::parse(bytes, &mut Off) else { return false };
+    // read as data, the same bytes would point far outside of the message
+    request.reserved == 0 && u64::from(request.max_receive_size) + u64::from(request.max_fragmented_size) > u64::from(wire_length)
+}
+
+fn is_negotiate_response(bytes: &[u8], wire_length: u32) -> bool {
+    if versions(bytes) != Some((0x0100, 0x0100)) || wire_length >= 1024 {
+        return false;
+    }
+    let Ok((_, response)) = NegotiateResponse::parse(bytes, &mut Off) else { return false };
+    let refused = response.status & 0xc000_0000 == 0xc000_0000;
+    response.reserved == 0 && (refused || (response.negotiated_version == 0x0100 && response.max_receive_size > 0))
+}
+
+impl Smbd {
+    /// A connection of which the beginning was not seen.
+    pub fn joined_late() -> Self {
+        Self { link: Link::joined_late(), fragments: Default::default() }
+    }
+
+    /// Whether a Send is a whole message by itself, and no part of one that `by` sends in fragments.
+    pub fn is_whole(&self, by: End, bytes: &[u8]) -> bool {
+        let data = smbd::parse_data(bytes, bytes.len() as u32, &mut Off);
+        !self.fragments[by.index()].open && data.is_ok_and(|(_, data)| data.header.remaining_data_length == 0)
+    }
+
+    /// Sends of `by` were missed.
+    pub fn missed(&mut self, by: End) {
+        self.link.missed(by);
+        let fragments = &mut self.fragments[by.index()];
+        fragments.open = false;
+        fragments.buffer.clear();
+    }
+
+    /// What was agreed, and messages and credits, by end A and B, for a report.
+    pub fn summary(&self) -> (Negotiated, [SideReport; 2]) {
+        let link = &self.link;
+        let sides = End::BOTH.map(|end| *link.side(end));
+        let negotiated = Negotiated {
+            max_send_size: sides.map(|s| s.max_send_size),
+            max_receive_size: sides.map(|s| s.max_receive_size),
+            max_fragmented_size: sides.map(|s| s.max_fragmented_size),
+            max_read_write_size: link.max_read_write_size,
+            status: link.status,
+        };
+        let sides = sides.map(|side| SideReport {
+            messages: side.messages,
+            fragmented: side.fragmented,
+            fragments: side.fragments,
+            keepalives: side.keepalives,
+            empty: side.empty,
+            requested_max: side.requested_max.into(),
+            granted_total: side.granted_total,
+            spent_total: side.spent_total,
+            held_min: side.held_min,
+            held_last: side.credits.known(),
+            stalls: side.stalls,
+            stalled_time: side.stalled_time,
+            stall_longest: side.stall_longest.0,
+            overruns: side.overruns,
+        });
+        (negotiated, sides)
+    }
+
+    /// What was called end A is end B.
+    pub fn swap_ends(&mut self) {
+        self.link.swap_ends();
+        self.fragments.swap(0, 1);
+    }
+
+    /// Takes over the other half of a connection.
+    pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
+        self.link.adopt(by, &from.link, from_end);
+        self.fragments[by.index()] = core::mem::take(&mut from.fragments[from_end.index()]);
+    }
+
+    /// A whole Send. Returns the SMB2 message that it completes, where it does.
+    pub fn send<'a, T: Trace>(&'a mut self, by: End, send: &Send<'a>, t: &mut T, judge: &mut impl Judge) -> Option<Smb2Message<'a>> {
+        let (bytes, wire) = (send.bytes, send.wire_length);
+        let negotiating = match self.link.phase() {
+            Phase::Idle => !looks_like_data(bytes, wire),
+            Phase::Negotiating => self.link.initiator() != Some(by) && !looks_like_data(bytes, wire),
+            Phase::Established | Phase::Refused => false,
+        };
+        // a response without its request: the capture began between the two
+        let unasked = self.link.phase() == Phase::Idle && is_negotiate_response(bytes, wire) && !is_negotiate_request(bytes, wire);
+        if negotiating && (self.link.phase() == Phase::Negotiating || unasked) {
+            self.response(by, send, t, judge);
+            return None;
+        }
+        if negotiating || is_negotiate_request(bytes, wire) {
+            self.request(by, send, t, judge);
+            return None;
+        }
+        if self.link.phase() == Phase::Established && is_negotiate_response(bytes, wire) && !looks_like_data(bytes, wire) {
+            self.response(by, send, t, judge);
+            return None;
+        }
+        let Ok((_, data)) = smbd::parse_data(bytes, wire, t) else {
+            if wire < DataTransfer::LEN as u32 {
+                judge.judge(
+                    Rule::SmbdDataLength,
+                    by,
+                    Certainty::Certain,
+                    format_args!("sent a message of {wire} bytes; the header alone has 20"),
+                );
+            }
+            return None;
+        };
+        let before = self.link.side(by).stalled_time;
+        self.link.data(send.last, by, &data.header, wire, data.inside, judge);
+        let waited = self.link.side(by).stalled_time.saturating_sub(before);
+        let message = self.fragments[by.index()].take(by, send, &data, waited)?;
+        Some(Smb2Message { max_read_write_size: self.link.max_read_write_size, ..message })
+    }
+
+    fn request<T: Trace>(&mut self, by: End, send: &Send<'_>, t: &mut T, judge: &mut impl Judge) {
+        match smbd::parse_negotiate_request(send.bytes, t) {
+            Ok((_, request)) => self.link.negotiate_request(send.last, by, &request, judge),
+            Err(_) if send.wire_length < NegotiateRequest::LEN as u32 => {
+                let length = send.wire_length;
+                judge.judge(
+                    Rule::SmbdNegReqLength,
+                    by,
+                    Certainty::Certain,
+                    format_args!("sent a Negotiate Request of {length} bytes; it has 20"),
+                );
+            }
+            Err(_) => self.link.missed(by),
+        }
+    }
+
+    fn response<T: Trace>(&mut self, by: End, send: &Send<'_>, t: &mut T, judge: &mut impl Judge) {
+        match smbd::parse_negotiate_response(send.bytes, t) {
+            Ok((_, response)) => self.link.negotiate_response(send.last, by, &response, judge),
+            Err(_) if send.wire_length < NegotiateResponse::LEN as u32 => {
+                let length = send.wire_length;
+                judge.judge(
+                    Rule::SmbdNegRspLength,
+                    by,
+                    Certainty::Certain,
+                    format_args!("sent a Negotiate Response of {length} bytes; it has 32"),
+                );
+            }
+            Err(_) => self.link.missed(by),
+        }
+    }
+}
+
+/// Whether a message that should be a negotiation is data instead: it carries an SMB2 message, or credits and nothing else, which as a
+/// negotiation would offer sizes of 0.
+fn looks_like_data(bytes: &[u8], wire_length: u32) -> bool {
+    smbd::parse_data(bytes, wire_length, &mut Off)
+        .is_ok_and(|(_, d)| d.inside && begins_like_smb2(d.data) || is_credits_alone(&d.header, wire_length))
+}
+
+impl Fragments {
+    fn take<'a>(&'a mut self, by: End, send: &Send<'a>, data: &Data<'a>, waited: i64) -> Option<Smb2Message<'a>> {
+        let header = &data.header;
+        if header.data_length == 0 {
+            return None;
+        }
+        let continues = self.open && u64::from(header.data_length) + u64::from(header.remaining_data_length) == u64::from(self.remaining);
+        if !continues && header.remaining_data_length == 0 {
+            // whole, or not of the message that is open: that one is lost, this one is not
+            self.open = false;
+            let begins = begins_like_smb2(data.data);
+            return begins.then_some(Smb2Message {
+                by,
+                first: send.first,
+                last: send.last,
+                bytes: data.data,
+                wire_length: header.data_length,
+                invalidate: send.invalidate,
+                reassembled: false,
+                fragments: 1,
+                waited,
+                max_read_write_size: None,
+            });
+        }
+        if !continues {
+            self.buffer.clear();
+            if self.buffer.capacity() > 1 << 20 {
+                self.buffer.shrink_to(1 << 16);
+            }
+            self.first = send.first;
+            self.wire_length = 0;
+            self.count = 0;
+            self.invalidate = None;
+            self.waited = 0;
+            self.cut = false;
+            self.open = begins_like_smb2(data.data);
+            if !self.open {
+                return None;
+            }
+        }
+        self.count += 1;
+        self.waited = self.waited.saturating_add(waited);
+        self.invalidate = send.invalidate.or(self.invalidate);
+        self.wire_length = self.wire_length.saturating_add(header.data_length);
+        if !self.cut {
+            let room = REASSEMBLED_MAX.saturating_sub(self.buffer.len());
+            let kept = data.data.len().min(room);
+            self.buffer.extend_from_slice(&data.data[..kept]);
+            self.cut = kept < header.data_length as usize;
+        }
+        self.remaining = header.remaining_data_length;
+        if self.remaining > 0 {
+            return None;
+        }
+        self.open = false;
+        Some(Smb2Message {
+            by,
+            first: self.first,
+            last: send.last,
+            bytes: &self.buffer,
+            wire_length: self.wire_length,
+            invalidate: self.invalidate,
+            reassembled: true,
+            fragments: self.count,
+            waited: self.waited,
+            max_read_write_size: None,
+        })
+    }
+}
+
+/// Whether a Send is what opens a connection.
+pub fn begins_connection(bytes: &[u8], wire_length: u32) -> bool {
+    is_negotiate_request(bytes, wire_length) || (wire_length < DataTransfer::LEN as u32 && !looks_like_data(bytes, wire_length))
+}
+
+/// Shows a Send without counting it.
+pub fn show<T: Trace>(bytes: &[u8], t: &mut T) {
+    let wire_length = bytes.len() as u32;
+    if is_negotiate_request(bytes, wire_length) {
+        let _ = smbd::parse_negotiate_request(bytes, t);
+    } else if is_negotiate_response(bytes, wire_length) && !looks_like_data(bytes, wire_length) {
+        let _ = smbd::parse_negotiate_response(bytes, t);
+    } else if let Ok((_, data)) = smbd::parse_data(bytes, wire_length, t)
+        && data.header.remaining_data_length == 0
+        && begins_like_smb2(data.data)
+    {
+        let _ = rdmascope_dissector::wire::smb2::parse_message(data.data, t, &mut ());
+    }
+}

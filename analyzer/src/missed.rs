@@ -1,0 +1,415 @@
+//! What the observer did not see of a connection, and what becomes of a finding that rests on it.
+//!
+//! Each direction keeps its holes: before the capture began, packets that the capture lost, bytes that the snap length cut off, or the
+//! whole direction. A rule says what it rests on besides the bytes of its frame ([`Rests`]). With a hole there it stays silent.
+//!
+//! A hole shows only when the direction goes on, so a finding that rests on the other direction waits until that one is known to be
+//! without a hole:
+//!
+//! ```text
+//!   server  ── RDMA Write with an unknown key ──▶                   rests on what the client sent: waits
+//!   client  ── the packet that comes next ─────▶                    nothing was missed: reported
+//!   client  ── a later packet: some are missing ▶                   one of them may have advertised the key: dropped
+//!   nothing more of the client is captured      ▶                   reported, if no more was acknowledged
+//! ```
+
+use crate::finding::{Certainty, Rule, Severity};
+use crate::op::{At, End};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Holes kept of one direction; more are joined.
+const HOLES_MAX: usize = 64;
+/// Findings of one connection that wait at the same time at most.
+const WAITING_MAX: usize = 256;
+
+/// From when on nothing may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// The bytes of the frame are enough.
+    Frame,
+    /// Holes of the past are known to whoever asks: only one that is not known yet matters.
+    Known,
+    /// This frame.
+    At(At),
+    /// The first message of the connection.
+    Start,
+}
+
+/// What a finding rests on besides the bytes of the frame it was found in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rests {
+    from: From,
+    /// Whose messages, by end.
+    of: [bool; 2],
+    /// Whether messages that were seen must have been seen whole.
+    whole: bool,
+}
+
+impl Rests {
+    /// Nothing: the frame alone breaks the rule.
+    pub const FRAME: Self = Self { from: From::Frame, of: [false; 2], whole: false };
+    /// Everything that both ends sent since the connection began.
+    pub const START: Self = Self { from: From::Start, of: [true; 2], whole: true };
+    /// A ledger that knows itself what it missed: only what is not known to be missed yet matters.
+    pub const LEDGER: Self = Self { from: From::Known, of: [true; 2], whole: true };
+
+    /// Everything that both ends sent from a frame on: a request, mostly.
+    pub const fn since(at: At) -> Self {
+        Self { from: From::At(at), of: [true; 2], whole: true }
+    }
+
+    /// The same, of one end only.
+    #[must_use]
+    pub const fn of(self, end: End) -> Self {
+        let of = match end {
+            End::A => [self.of[0], false],
+            End::B => [false, self.of[1]],
+        };
+        Self { of, ..self }
+    }
+
+    /// The same, but it does not matter where the end of a message was cut off.
+    #[must_use]
+    pub const fn though_cut(self) -> Self {
+        Self { whole: false, ..self }
+    }
+}
+
+/// Why a stretch of one direction was not seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Packets, or whole messages of a compound, are missing.
+    Missing,
+    /// The messages were seen, their ends were cut off.
+    Cut,
+    /// Messages are encrypted, and nobody has the key.
+    Sealed,
+}
+
+/// A stretch of one direction that was not seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hole {
+    from: At,
+    to: At,
+    why: Why,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Direction {
+    /// Messages before the first one that was seen were not.
+    late: bool,
+    holes: Vec<Hole>,
+    /// The last frame up to which nothing is missing, apart from the holes.
+    last: Option<At>,
+    /// Whether any packet of it was captured.
+    captured: bool,
+}
+
+impl Direction {
+    fn add(&mut self, hole: Hole) {
+        let joins = |last: &&mut Hole| last.why == hole.why && (last.to >= hole.from || hole.why == Why::Sealed);
+        if let Some(last) = self.holes.last_mut().filter(joins) {
+            last.to = last.to.max(hole.to);
+            return;
+        }
+        if self.holes.len() >= HOLES_MAX {
+            // those of long ago become one
+            let (a, b) = (self.holes.remove(0), self.holes[0]);
+            let why = if a.why == b.why { a.why } else { Why::Missing };
+            self.holes[0] = Hole { from: a.from.min(b.from), to: a.to.max(b.to), why };
+        }
+        self.holes.push(hole);
+    }
+
+    fn is_whole(&self, rests: &Rests) -> bool {
+        let matters = |hole: &Hole| rests.whole || hole.why != Why::Cut;
+        match rests.from {
+            From::Frame | From::Known => true,
+            From::At(at) => !self.holes.iter().any(|hole| matters(hole) && hole.to.frame >= at.frame),
+            From::Start => !self.late && !self.holes.iter().any(matters),
+        }
+    }
+}
+
+/// A rule that was found broken, with everything but its connection.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    /// Which.
+    pub rule: Rule,
+    /// The rule's own severity, or what the circumstances made of it.
+    pub severity: Severity,
+    /// Who did it.
+    pub by: End,
+    /// Where.
+    pub at: At,
+    /// What happened, in one clause.
+    pub text: String,
+}
+
+/// What is to be done with a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Report it.
+    Report(Certainty),
+    /// It rests on something that is not known yet: give it to [`Missed::wait`].
+    Wait,
+    /// It rests on something that was not seen.
+    Silent,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    evidence: Evidence,
+    /// Directions that may still turn out to have a hole.
+    for_more: [bool; 2],
+}
+
+/// What was not seen of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Missed {
+    directions: [Direction; 2],
+    waiting: Vec<Waiting>,
+    /// Findings of which it never became known what they rest on, because too many waited.
+    pub dropped: u64,
+}
+
+impl Missed {
+    /// The capture began after the first message of the connection.
+    pub fn late(&mut self) {
+        for direction in &mut self.directions {
+            direction.late = true;
+        }
+    }
+
+    /// The first message of the connection was seen after all.
+    pub fn begun(&mut self) {
+        for direction in &mut self.directions {
+            direction.late = false;
+        }
+    }
+
+    /// Whether anything is known to be missing: the beginning, or packets.
+    pub fn any(&self) -> bool {
+        self.directions.iter().any(|d| d.late || d.holes.iter().any(|h| h.why == Why::Missing))
+    }
+
+    /// Whether all that a rule rests on was seen, as far as is known.
+    pub fn is_whole(&self, rests: Rests) -> bool {
+        End::BOTH.into_iter().all(|end| !rests.of[end.index()] || self.directions[end.index()].is_whole(&rests))
+    }
+
+    /// What becomes of a finding in a frame of `sender`, of which everything up to that frame is known.
+    pub fn verdict(&self, rests: Rests, sender: Option<End>) -> Verdict {
+        if rests.from == From::Frame {
+            return Verdict::Report(Certainty::Certain);
+        }
+        if !self.is_whole(rests) {
+            return Verdict::Silent;
+        }
+        match End::BOTH.into_iter().any(|end| rests.of[end.index()] && sender != Some(end)) {
+            true => Verdict::Wait,
+            false => Verdict::Report(Certainty::IfNothingWasMissed),
+        }
+    }
+
+    /// Keeps a finding until it is known whether anything it rests on was missed.
+    pub fn wait(&mut self, rests: Rests, sender: Option<End>, evidence: Evidence) {
+        if self.waiting.len() >= WAITING_MAX {
+            self.dropped += 1;
+            return;
+        }
+        let for_more = End::BOTH.map(|end| rests.of[end.index()] && sender != Some(end));
+        self.waiting.push(Waiting { evidence, for_more });
+    }
+
+    /// Everything that `by` sent up to this frame is known. Tells the findings that waited for that.
+    #[inline]
+    pub fn seen(&mut self, by: End, at: At, tell: impl FnMut(Evidence)) {
+        let direction = &mut self.directions[by.index()];
+        (direction.last, direction.captured) = (Some(at), true);
+        if !self.waiting.is_empty() {
+            self.release(by, at, tell);
+        }
+    }
+
+    #[cold]
+    fn release(&mut self, by: End, at: At, mut tell: impl FnMut(Evidence)) {
+        for waiting in self.waiting.iter_mut().filter(|w| w.evidence.at.frame <= at.frame) {
+            waiting.for_more[by.index()] = false;
+        }
+        let mut index = 0;
+        while let Some(waiting) = self.waiting.get(index) {
+            match waiting.for_more == [false; 2] {
+                true => tell(self.waiting.remove(index).evidence),
+                false => index += 1,
+            }
+        }
+    }
+
+    /// Packets of `by` before `at` were not seen.
+    pub fn gap(&mut self, by: End, at: At) {
+        let direction = &mut self.directions[by.index()];
+        let from = direction.last.unwrap_or_default();
+        direction.add(Hole { from, to: at, why: Why::Missing });
+        self.waiting.retain(|w| !w.for_more[by.index()]);
+    }
+
+    /// The end of a message of `by` was cut off by the capture.
+    pub fn cut(&mut self, by: End, at: At) {
+        self.directions[by.index()].add(Hole { from: at, to: at, why: Why::Cut });
+    }
+
+    /// Messages of `by` were cut off with it, as those of a compound are.
+    pub fn hidden(&mut self, by: End, at: At) {
+        self.directions[by.index()].add(Hole { from: at, to: at, why: Why::Missing });
+    }
+
+    /// A message of `by` is encrypted, and nobody has the key.
+    pub fn sealed(&mut self, by: End, at: At) {
+        self.directions[by.index()].add(Hole { from: at, to: at, why: Why::Sealed });
+    }
+
+    /// A packet of an end was captured.
+    #[inline]
+    pub fn captured(&mut self, by: End) {
+        self.directions[by.index()].captured = true;
+    }
+
+    /// Tells what waits still, where its direction was captured at all: it was acknowledged no further than it was seen.
+    pub fn finish(&mut self, mut tell: impl FnMut(Evidence)) {
+        let absent = End::BOTH.map(|end| self.is_absent(end));
+        for waiting in core::mem::take(&mut self.waiting) {
+            if End::BOTH.into_iter().all(|end| !(waiting.for_more[end.index()] && absent[end.index()])) {
+                tell(waiting.evidence);
+            }
+        }
+    }
+
+    /// Whether no packet of an end was captured.
+    pub fn is_absent(&self, end: End) -> bool {
+        !self.directions[end.index()].captured
+    }
+
+    /// Takes over the other half of a connection whose directions were first taken for two.
+    pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
+        self.directions[by.index()] = core::mem::take(&mut from.directions[from_end.index()]);
+        for mut waiting in from.waiting.drain(..) {
+            waiting.evidence.by = if waiting.evidence.by == from_end { by } else { by.peer() };
+            if from_end != by {
+                waiting.for_more.swap(0, 1);
+            }
+            if self.waiting.len() < WAITING_MAX {
+                self.waiting.push(waiting);
+            }
+        }
+        self.late();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(frame: u64) -> At {
+        At { frame, time: frame as i64 }
+    }
+
+    /// A finding against A in a frame of A that rests on what B sent.
+    fn evidence(missed: &mut Missed, rests: Rests, frame: u64) -> Verdict {
+        let verdict = missed.verdict(rests, Some(End::A));
+        if verdict == Verdict::Wait {
+            let evidence =
+                Evidence { rule: Rule::RdmaKeyUnknown, severity: Severity::Error, by: End::A, at: at(frame), text: String::new() };
+            missed.wait(rests, Some(End::A), evidence);
+        }
+        verdict
+    }
+
+    fn seen(missed: &mut Missed, by: End, frame: u64) -> Vec<u64> {
+        let mut told = Vec::new();
+        missed.seen(by, at(frame), |e| told.push(e.at.frame));
+        told
+    }
+
+    #[test]
+    fn the_bytes_of_a_frame_are_certain_whatever_was_missed() {
+        let mut missed = Missed::default();
+        missed.late();
+        missed.gap(End::A, at(3));
+        assert_eq!(missed.verdict(Rests::FRAME, Some(End::A)), Verdict::Report(Certainty::Certain));
+    }
+
+    #[test]
+    fn a_finding_waits_until_the_other_direction_goes_on_without_a_hole() {
+        let mut missed = Missed::default();
+        seen(&mut missed, End::B, 1);
+        assert_eq!(evidence(&mut missed, Rests::START.of(End::B), 5), Verdict::Wait);
+        assert_eq!(
+            (seen(&mut missed, End::A, 6), seen(&mut missed, End::B, 4)),
+            (Vec::new(), Vec::new()),
+            "not that direction, not that far"
+        );
+        assert_eq!(seen(&mut missed, End::B, 7), [5]);
+        assert_eq!(seen(&mut missed, End::B, 8), [0; 0], "told once");
+    }
+
+    #[test]
+    fn a_hole_that_shows_later_drops_what_rests_on_it() {
+        let mut missed = Missed::default();
+        seen(&mut missed, End::B, 1);
+        evidence(&mut missed, Rests::START.of(End::B), 5);
+        missed.gap(End::B, at(9));
+        assert_eq!(seen(&mut missed, End::B, 9), [0; 0]);
+        assert_eq!(evidence(&mut missed, Rests::START.of(End::B), 10), Verdict::Silent, "the hole stays");
+        assert_eq!(evidence(&mut missed, Rests::since(at(9)).of(End::B), 11), Verdict::Silent);
+        assert_eq!(evidence(&mut missed, Rests::since(at(10)).of(End::B), 11), Verdict::Wait, "it is behind");
+        assert_eq!(missed.verdict(Rests::since(at(2)).of(End::A), Some(End::A)), Verdict::Report(Certainty::IfNothingWasMissed));
+    }
+
+    #[test]
+    fn a_direction_that_was_never_captured_says_nothing() {
+        let mut missed = Missed::default();
+        evidence(&mut missed, Rests::START.of(End::B), 5);
+        let mut told = 0;
+        missed.finish(|_| told += 1);
+        assert_eq!((told, missed.is_absent(End::B)), (0, true));
+    }
+
+    #[test]
+    fn at_the_end_it_counts_what_was_acknowledged() {
+        for (unseen, expected) in [(None, 1), (Some(End::B), 0), (Some(End::A), 1)] {
+            let mut missed = Missed::default();
+            seen(&mut missed, End::B, 1);
+            evidence(&mut missed, Rests::START.of(End::B), 5);
+            let mut told = 0;
+            if let Some(by) = unseen {
+                missed.gap(by, at(u64::MAX));
+            }
+            missed.finish(|_| told += 1);
+            assert_eq!(told, expected, "{unseen:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_cut_off_matters_to_those_who_need_messages_whole() {
+        let mut missed = Missed::default();
+        missed.cut(End::B, at(4));
+        let rests = Rests::since(at(2)).of(End::B);
+        assert_eq!((missed.is_whole(rests), missed.is_whole(rests.though_cut()), missed.any()), (false, true, false));
+        missed.hidden(End::B, at(5));
+        assert!(!missed.is_whole(rests.though_cut()) && missed.is_whole(Rests::since(at(2)).of(End::A)));
+    }
+
+    #[test]
+    fn stays_bounded() {
+        let mut missed = Missed::default();
+        for frame in 1..10_000 {
+            seen(&mut missed, End::A, 3 * frame);
+            missed.gap(End::A, at(3 * frame + 2));
+            evidence(&mut missed, Rests::LEDGER, 3 * frame + 2);
+        }
+        assert!(missed.directions[0].holes.len() <= HOLES_MAX && missed.waiting.len() <= WAITING_MAX && missed.dropped > 0);
+        assert!(!missed.is_whole(Rests::since(at(1))) && missed.is_whole(Rests::since(at(30_000))));
+    }
+}

@@ -1,0 +1,294 @@
+//! What is made of the frame at hand: how far it was understood, its connection, its exchanges, the rules that it breaks.
+
+use crate::exchange::Exchange;
+use crate::finding::{Blame, Certainty, Rule, Severity};
+use crate::mirror;
+use crate::op::{At, End};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use rdmascope_dissector::field::Fields;
+use rdmascope_dissector::fields;
+use rdmascope_dissector::frame::Tunnel;
+use rdmascope_dissector::trace::{Trace, Value};
+
+fields! {
+    /// What the analysis says of a frame. These are ours; Wireshark has none of them.
+    pub mod f ["rdmascope"] {
+        PROTOCOL: Protocol = "rdmascope", "rdmascope analysis";
+        CONNECTION: U32 = "rdmascope.connection", "Connection", dec;
+        CREDITS_CLIENT: I64 = "rdmascope.credits.client", "Send credits the client holds", dec;
+        CREDITS_SERVER: I64 = "rdmascope.credits.server", "Send credits the server holds", dec;
+        STALL: RelTime = "rdmascope.stall", "Its sender waited for credits";
+        EXCHANGE: U64 = "rdmascope.exchange", "Exchange", dec;
+        EXCHANGE_BYTES: U64 = "rdmascope.exchange.rdma_bytes", "RDMA bytes of the exchange so far", dec;
+        EXCHANGE_REQUEST: FrameNum = "rdmascope.exchange.request", "Answers the request in frame";
+        EXCHANGE_TIME: RelTime = "rdmascope.exchange.time", "Time from request to reply";
+        EXCHANGE_COMMAND: Str = "rdmascope.exchange.command", "Command of the exchange";
+        EXCHANGE_FILE: Str = "rdmascope.exchange.file", "File of the exchange";
+        RETRANSMISSION: None = "rdmascope.retransmission", "Sent before";
+        HELD: None = "rdmascope.early", "Packets before this one are missing";
+        DAMAGED: None = "rdmascope.damaged", "Damaged: its receiver dropped it";
+        KEY_STATE: Str = "rdmascope.key.state", "Remote key";
+        DATA: Bytes = "rdmascope.data", "Data";
+        MIRROR: Str = "rdmascope.mirror", "Came through";
+        MIRROR_SESSION: U32 = "rdmascope.mirror.session", "Mirror session", dec;
+        MIRROR_TRUNCATED: Bool = "rdmascope.mirror.truncated", "Cut by the mirror";
+        FINDING: None = "rdmascope.finding", "Finding";
+        FINDING_ID: Str = "rdmascope.finding.id", "Rule";
+        FINDING_SEVERITY: Str = "rdmascope.finding.severity", "Severity";
+        FINDING_SECTION: Str = "rdmascope.finding.section", "Section";
+        FINDING_BY: Str = "rdmascope.finding.by", "By";
+        FINDING_CERTAINTY: Str = "rdmascope.finding.certainty", "Certainty";
+        FINDING_TEXT: Str = "rdmascope.finding.text", "What happened";
+    }
+}
+
+/// The fields of this file, for the registry.
+pub const FIELDS: &[rdmascope_dissector::field::Def] = <f::All as Fields>::FIELDS;
+
+/// The highest layer that was understood in a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Layer {
+    #[default]
+    Other,
+    Arp,
+    Udp,
+    Pause,
+    Tcp,
+    Mpa,
+    Ib,
+    Cnp,
+    Cm,
+    Rdma,
+    SmbDirect,
+    RpcRdma,
+    Smb2,
+    Rpc,
+    Nfs,
+}
+
+impl Layer {
+    /// All, lowest first.
+    pub const ALL: [Self; 15] = [
+        Self::Other,
+        Self::Arp,
+        Self::Udp,
+        Self::Pause,
+        Self::Tcp,
+        Self::Mpa,
+        Self::Ib,
+        Self::Cnp,
+        Self::Cm,
+        Self::Rdma,
+        Self::SmbDirect,
+        Self::RpcRdma,
+        Self::Smb2,
+        Self::Rpc,
+        Self::Nfs,
+    ];
+
+    /// The word of the reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Other => "other",
+            Self::Arp => "ARP",
+            Self::Udp => "UDP",
+            Self::Pause => "PFC",
+            Self::Tcp => "TCP",
+            Self::Mpa => "MPA",
+            Self::Ib => "InfiniBand",
+            Self::Cnp => "CNP",
+            Self::Cm => "CM",
+            Self::Rdma => "RDMA",
+            Self::SmbDirect => "SMB Direct",
+            Self::RpcRdma => "RPC-over-RDMA",
+            Self::Smb2 => "SMB2",
+            Self::Rpc => "RPC",
+            Self::Nfs => "NFS",
+        }
+    }
+}
+
+/// A rule broken in the frame at hand.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// Which.
+    pub rule: Rule,
+    /// The rule's own severity, or what the circumstances made of it.
+    pub severity: Severity,
+    /// Who did it.
+    pub by: Blame,
+    /// How sure that is.
+    pub certainty: Certainty,
+    /// What happened, in one clause.
+    pub text: String,
+}
+
+/// What a frame answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The frame of the request.
+    pub request: u64,
+    /// How long the answer took, in ns.
+    pub took: i64,
+    /// Command or procedure.
+    pub command: &'static str,
+    /// File name or path, unescaped, as far as it is known.
+    pub file: Option<Arc<str>>,
+}
+
+/// An exchange that a frame has to do with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InFrame {
+    /// Its number.
+    pub exchange: u64,
+    /// Bytes that RDMA moved for it up to this frame.
+    pub moved: u64,
+    /// What this frame answers.
+    pub answer: Option<Answer>,
+}
+
+/// What is made of one frame.
+#[derive(Debug, Default)]
+pub struct FrameNotes {
+    layer: Layer,
+    observed: Option<u64>,
+    /// The exchanges that it belongs to: several where it carries a compound.
+    exchanges: Vec<InFrame>,
+    broken: Vec<Broken>,
+    /// The mirror session that it came through.
+    pub mirror: mirror::Set,
+    /// The connection that it belongs to, and who of it sent it.
+    pub place: Option<(u32, End)>,
+    /// Earlier frames of which it tells that they are of its connection, by number, and who of it sent them.
+    pub earlier: Vec<(u64, End)>,
+    /// Whether the packet came before.
+    pub retransmission: bool,
+    /// Whether it was damaged on the way, so that its receiver dropped it.
+    pub is_damaged: bool,
+}
+
+impl FrameNotes {
+    /// Broken rules kept of one frame at most.
+    const BROKEN_MAX: usize = 256;
+    /// Exchanges kept of one frame at most.
+    const EXCHANGES_MAX: usize = 256;
+
+    /// A new frame. Where `observed` gives its number, the rules broken in it are kept until the next.
+    #[inline]
+    pub fn begin(&mut self, observed: Option<u64>) {
+        self.layer = Layer::Other;
+        self.observed = observed;
+        self.exchanges.clear();
+        self.broken.clear();
+        self.mirror = mirror::Set::default();
+        self.place = None;
+        self.earlier.clear();
+        self.retransmission = false;
+        self.is_damaged = false;
+    }
+
+    /// It was understood up to `layer`.
+    #[inline]
+    pub fn understood(&mut self, layer: Layer) {
+        self.layer = self.layer.max(layer);
+    }
+
+    /// How far it was understood.
+    #[inline]
+    pub fn layer(&self) -> Layer {
+        self.layer
+    }
+
+    /// It belongs to an exchange for which RDMA moved so many bytes up to now.
+    #[inline]
+    pub fn belongs(&mut self, exchange: u64, moved: u64) {
+        if let Some(known) = self.exchanges.iter_mut().find(|e| e.exchange == exchange) {
+            known.moved = moved;
+        } else if self.exchanges.len() < Self::EXCHANGES_MAX {
+            self.exchanges.push(InFrame { exchange, moved, answer: None });
+        }
+    }
+
+    /// It ends a reply to an exchange, at `at`.
+    pub fn answers(&mut self, exchange: &Exchange, at: At) {
+        self.belongs(exchange.id, exchange.rdma_bytes());
+        if let Some(known) = self.exchanges.iter_mut().find(|e| e.exchange == exchange.id) {
+            known.answer = Some(Answer {
+                request: exchange.request.frame,
+                took: at.since(exchange.request),
+                command: exchange.command,
+                file: exchange.file.clone(),
+            });
+        }
+    }
+
+    /// The exchanges that it belongs to, in the order in which they stand in it.
+    pub fn exchanges(&self) -> &[InFrame] {
+        &self.exchanges
+    }
+
+    /// Whether somebody observes the decoding of this frame.
+    pub fn is_observed(&self, frame: u64) -> bool {
+        self.observed == Some(frame)
+    }
+
+    /// A rule was broken in it.
+    pub fn broken(&mut self, broken: Broken) {
+        if self.broken.len() < Self::BROKEN_MAX {
+            self.broken.push(broken);
+        }
+    }
+
+    /// Tells the observer what the whole frame came to: its connection, its exchanges, and the rules that it breaks.
+    pub fn tell<T: Trace>(&self, tunnel: Option<&Tunnel>, t: &mut T) {
+        if self.place.is_none() && self.exchanges.is_empty() && self.broken.is_empty() && tunnel.is_none() {
+            return;
+        }
+        let at: &[u8] = &[];
+        t.open(f::PROTOCOL, at);
+        if let Some((id, _)) = self.place {
+            t.field(f::CONNECTION, at, 0, Value::U(id.into()));
+        }
+        if let Some(tunnel) = tunnel {
+            t.field(f::MIRROR, at, 0, Value::Text(format_args!("{}", tunnel.kind.name())));
+            t.field(f::MIRROR_SESSION, at, 0, Value::U(tunnel.id.into()));
+            t.field(f::MIRROR_TRUNCATED, at, 0, Value::U(tunnel.truncated.into()));
+        }
+        for exchange in &self.exchanges {
+            t.field(f::EXCHANGE, at, 0, Value::U(exchange.exchange));
+            if exchange.moved > 0 {
+                t.field(f::EXCHANGE_BYTES, at, 0, Value::U(exchange.moved));
+            }
+            if let Some(answer) = &exchange.answer {
+                t.field(f::EXCHANGE_REQUEST, at, 0, Value::U(answer.request));
+                t.field(f::EXCHANGE_TIME, at, 0, duration(answer.took));
+                t.field(f::EXCHANGE_COMMAND, at, 0, Value::Text(format_args!("{}", answer.command)));
+                if let Some(file) = &answer.file {
+                    t.field(f::EXCHANGE_FILE, at, 0, Value::Text(format_args!("{file}")));
+                }
+            }
+        }
+        for broken in &self.broken {
+            let row = broken.rule.row();
+            let (id, severity, section, by) = (row.id, broken.severity.name(), row.spec, broken.by.name());
+            t.open(f::FINDING, at);
+            t.field(f::FINDING_ID, at, 0, Value::Text(format_args!("{id}")));
+            t.field(f::FINDING_SEVERITY, at, 0, Value::Text(format_args!("{severity}")));
+            t.field(f::FINDING_SECTION, at, 0, Value::Text(format_args!("{section}")));
+            t.field(f::FINDING_BY, at, 0, Value::Text(format_args!("{by}")));
+            t.field(f::FINDING_CERTAINTY, at, 0, Value::Text(format_args!("{}", broken.certainty.name())));
+            t.field(f::FINDING_TEXT, at, 0, Value::Text(format_args!("{}", broken.text)));
+            t.close(at);
+        }
+        t.close(at);
+    }
+}
+
+/// A duration in ns as the observers take it.
+pub fn duration(ns: i64) -> Value<'static> {
+    const SECOND: i64 = 1_000_000_000;
+    Value::Time { seconds: ns.div_euclid(SECOND), nanos: ns.rem_euclid(SECOND) as u32 }
+}

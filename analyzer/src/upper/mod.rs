@@ -1,0 +1,183 @@
+//! What messages mean: SMB2, and ONC RPC with NFS. Requests and replies become exchanges, with the payload that RDMA moved for them.
+
+pub mod payload;
+pub mod rpc;
+pub mod smb2;
+pub mod unseal;
+
+use crate::context::FrameContext;
+use crate::exchange::Exchange;
+use crate::memory::{Delivery, Memory, Verdict};
+use crate::messages::Message;
+use crate::missed::Rests;
+use crate::op::{At, End, RdmaOp, Verb};
+use crate::report::Smb;
+use crate::sink::Sink;
+use crate::stats::Commands;
+use alloc::boxed::Box;
+use rdmascope_dissector::trace::Trace;
+use rpc::Rpc;
+use smb2::Smb2;
+
+/// ns after which a request without reply at the end of the capture counts as unanswered.
+const UNANSWERED_AFTER: i64 = 1_000_000_000;
+
+/// What a report says of the exchanges of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// The SMB layer; what is by end is by end A and B.
+    pub smb: Smb,
+    /// Messages by sender, end A and B.
+    pub messages: [u64; 2],
+    /// Exchanges by command.
+    pub commands: Commands,
+}
+
+/// The upper layer of one connection.
+#[derive(Debug, Default)]
+pub struct Upper {
+    smb2: Option<Box<Smb2>>,
+    rpc: Option<Box<Rpc>>,
+}
+
+impl Upper {
+    /// A whole message.
+    pub fn message<T: Trace, S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, memory: &mut Memory, message: &Message<'_>, t: &mut T) {
+        match message {
+            Message::Smb2(message) => {
+                let smb2 = self.smb2.get_or_insert_default();
+                smb2.message(cx, memory, message, t);
+                cx.env.sink.upper_credits(cx.about.id, cx.at, smb2.credits_left());
+            }
+            Message::Rpc(message) => self.rpc.get_or_insert_default().message(cx, message, t),
+        }
+    }
+
+    /// Bytes that an RDMA operation brought for an exchange.
+    pub fn delivered<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, delivery: &Delivery, op: &RdmaOp<'_>) {
+        let id = delivery.region.exchange;
+        let payloads = cx.env.options.payloads;
+        let Some(row) = self.open_exchange(id) else { return cx.env.frame.belongs(id, 0) };
+        let write = op.verb == Verb::Write;
+        let transfer = if write { &mut row.writes } else { &mut row.reads };
+        if transfer.frames == 0 {
+            transfer.first = op.at;
+        }
+        transfer.last = op.at;
+        transfer.frames += 1;
+        transfer.bytes += u64::from(op.length);
+        if write && op.part.begins() {
+            transfer.operations += 1;
+        }
+        cx.env.frame.belongs(id, row.rdma_bytes());
+        if payloads && delivery.verdict != Verdict::Stale {
+            let offset = delivery.region.payload_offset.saturating_add(delivery.offset);
+            if let Some(smb2) = self.smb2.as_mut() {
+                smb2.payload(id, offset, op.bytes);
+            }
+            if let Some(rpc) = self.rpc.as_mut() {
+                rpc.payload(id, offset, op.bytes);
+            }
+        }
+    }
+
+    /// An RDMA Read was asked for: its bytes will come.
+    pub fn asked<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, delivery: &Delivery, op: &RdmaOp<'_>) {
+        let id = delivery.region.exchange;
+        let mut moved = 0;
+        if let Some(row) = self.open_exchange(id) {
+            moved = row.rdma_bytes();
+            if delivery.verdict == Verdict::Inside {
+                row.reads.operations += 1;
+                if row.reads.frames == 0 {
+                    row.reads.first = op.at;
+                }
+                row.reads.last = op.at;
+                row.reads.frames += 1;
+            }
+        }
+        if let Some(smb2) = self.smb2.as_mut() {
+            smb2.asked(id, op.message_length);
+        }
+        cx.env.frame.belongs(id, moved);
+    }
+
+    fn open_exchange(&mut self, id: u64) -> Option<&mut Exchange> {
+        match (self.smb2.as_mut(), self.rpc.as_mut()) {
+            (Some(smb2), _) => smb2.open_exchange(id),
+            (None, rpc) => rpc?.open_exchange(id),
+        }
+    }
+
+    /// Messages are missing.
+    pub fn missed(&mut self) {
+        if let Some(smb2) = self.smb2.as_mut() {
+            smb2.missed();
+        }
+    }
+
+    /// How many requests have no reply, those left out that may wait for ever, and when the first of them began.
+    pub fn outstanding(&self) -> Option<(usize, At)> {
+        let smb2 = self.smb2.iter().flat_map(|s| s.outstanding());
+        let rpc = self.rpc.iter().flat_map(|r| r.outstanding());
+        smb2.chain(rpc).fold(None, |sum, at| Some(sum.map_or((1, at), |(n, first): (usize, At)| (n + 1, first.min(at)))))
+    }
+
+    /// The connection ends, or the capture does: what has no reply never will have. `is_closed` where somebody ended it.
+    pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At, is_closed: bool) {
+        if let Some(smb2) = self.smb2.as_mut() {
+            smb2.finish(cx, end, is_closed);
+        }
+        if let Some(rpc) = self.rpc.as_mut() {
+            rpc.finish(cx, end);
+        }
+    }
+
+    /// SMB2's exchanges by command, and RPC's.
+    pub fn commands(&self) -> (Option<&Commands>, Option<&Commands>) {
+        (self.smb2.as_deref().map(Smb2::commands), self.rpc.as_deref().map(Rpc::commands))
+    }
+
+    /// What a report says of it.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        if let Some(smb2) = self.smb2.as_deref() {
+            summary = smb2.summary();
+        }
+        if let Some(rpc) = self.rpc.as_deref() {
+            rpc.summary(&mut summary);
+        }
+        summary
+    }
+
+    /// Takes over the other half of a connection whose directions were first taken for two.
+    pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
+        let swapped = by != from_end;
+        match (self.smb2.as_mut(), from.smb2.take()) {
+            (Some(mine), Some(theirs)) => mine.adopt(*theirs, swapped),
+            (None, Some(mut theirs)) => {
+                if swapped {
+                    theirs.swap_ends();
+                }
+                self.smb2 = Some(theirs);
+            }
+            (_, None) => {}
+        }
+        match (self.rpc.as_mut(), from.rpc.take()) {
+            (Some(mine), Some(theirs)) => mine.adopt(*theirs, swapped),
+            (None, Some(mut theirs)) => {
+                if swapped {
+                    theirs.swap_ends();
+                }
+                self.rpc = Some(theirs);
+            }
+            (_, None) => {}
+        }
+    }
+}
+
+/// Whether a request without reply will not be answered any more: asked long ago, and nothing of the other direction was missed.
+fn is_unanswered<S: Sink>(cx: &FrameContext<'_, S>, exchange: &Exchange, by: End, end: At) -> bool {
+    let rests = Rests::since(exchange.request).of(by.peer()).though_cut();
+    end.since(exchange.request) > UNANSWERED_AFTER && cx.missed.is_whole(rests) && !cx.missed.is_absent(by.peer())
+}

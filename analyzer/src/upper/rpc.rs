@@ -1,0 +1,383 @@
+//! ONC RPC and NFS on one connection: calls and replies matched to exchanges, file handles to names, and the rules that need both.
+
+use super::is_unanswered;
+use super::payload::Payload;
+use crate::context::FrameContext;
+use crate::exchange::{Channel, Descriptor, Exchange, Family};
+use crate::finding::Rule;
+use crate::messages::rpcrdma::{Kind, RpcMessage};
+use crate::missed::Rests;
+use crate::notes::Layer;
+use crate::op::{At, End};
+use crate::recent::Recent;
+use crate::roles::Source;
+use crate::sink::Sink;
+use crate::stats::Commands;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+use rdmascope_dissector::trace::Trace;
+use rdmascope_dissector::wire::nfs::{self, Op};
+use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, Outcome};
+use rdmascope_dissector::wire::rpcrdma::{RpcRdma as Header, Segment};
+use rdmascope_dissector::wire::xdr::Stream;
+
+/// File handles whose names are remembered at most.
+const NAMES_MAX: usize = 4096;
+
+/// A call without its reply.
+#[derive(Debug)]
+struct Pending {
+    exchange: Exchange,
+    memo: Option<Memo>,
+    /// What was learnt of its file while it was decoded.
+    names: Names,
+    payload: Option<Box<Payload>>,
+}
+
+/// What a decoded call or reply says of files.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    /// The operation that gives a compound its name, and its rank.
+    operation: Option<(&'static str, u8)>,
+    handle: Option<Vec<u8>>,
+    name: Option<String>,
+    got: Option<Vec<u8>>,
+    offset: Option<u64>,
+    count: Option<u32>,
+    status: Option<u32>,
+}
+
+impl Names {
+    /// Forgets what the call said and the reply will say again.
+    fn begin_reply(&mut self) {
+        *self = Self { handle: self.handle.take(), name: self.name.take(), operation: self.operation, ..Self::default() };
+    }
+
+    fn take(&mut self, op: &Op<'_>) {
+        let name = if op.callback { nfs::v4::CallbackOperation(op.code).name() } else { nfs::v4::Operation(op.code).name() };
+        if let Some(name) = name {
+            let rank = rank_of(name);
+            if self.operation.is_none_or(|(_, r)| rank >= r) {
+                self.operation = Some((name, rank));
+            }
+        }
+        if let Some(io) = op.io {
+            self.offset = Some(io.offset);
+            self.count = Some(io.count);
+        }
+        if let Some(file) = op.name {
+            self.name = Some(String::from_utf8_lossy(file).into_owned());
+        }
+        if let Some(handle) = op.handle {
+            if self.handle.is_none() {
+                self.handle = Some(handle.to_vec());
+            }
+            self.got = Some(handle.to_vec());
+        }
+        if let Some(status) = op.status.filter(|s| *s != 0) {
+            self.status = Some(status);
+        }
+    }
+
+    /// What the call is named by: an operation where its procedure is a compound of them.
+    fn command(&self, memo: &Memo) -> Option<&'static str> {
+        let is_compound = memo.is_callback() || memo.version == 4;
+        self.operation.filter(|_| is_compound).map(|(name, _)| name).or_else(|| memo.procedure_name())
+    }
+}
+
+/// Which operation of a compound gives it its name: what does something, before what leads up to it.
+fn rank_of(name: &str) -> u8 {
+    match name {
+        "SEQUENCE" | "CB_SEQUENCE" | "PUTFH" | "PUTROOTFH" | "SAVEFH" | "RESTOREFH" => 0,
+        "GETFH" | "GETATTR" | "ACCESS" | "VERIFY" | "NVERIFY" => 1,
+        "LOOKUP" | "LOOKUPP" => 2,
+        _ => 3,
+    }
+}
+
+/// The RPC side of one connection.
+#[derive(Debug, Default)]
+pub struct Rpc {
+    /// Messages by sender.
+    messages: [u64; 2],
+    commands: Commands,
+    /// By the end that calls and transaction id.
+    pending: HashMap<(End, u32), Box<Pending>>,
+    /// Transaction ids by number of the exchange.
+    by_exchange: HashMap<u64, (End, u32)>,
+    /// Names of files by handle.
+    handles: Recent<Vec<u8>, Arc<str>>,
+}
+
+impl Rpc {
+    /// The row of an exchange that is not complete.
+    pub fn open_exchange(&mut self, id: u64) -> Option<&mut Exchange> {
+        let key = self.by_exchange.get(&id)?;
+        self.pending.get_mut(key).map(|p| &mut p.exchange)
+    }
+
+    /// When the calls without reply began.
+    pub fn outstanding(&self) -> impl Iterator<Item = At> + '_ {
+        self.pending.values().map(|p| p.exchange.request)
+    }
+
+    /// Payload bytes of an exchange.
+    pub fn payload(&mut self, exchange: u64, offset: u64, bytes: &[u8]) {
+        let Some(pending) = self.by_exchange.get(&exchange).and_then(|key| self.pending.get_mut(key)) else { return };
+        pending.payload.get_or_insert_default().put(offset, bytes);
+    }
+
+    /// A whole message.
+    pub fn message<T: Trace, S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, t: &mut T) {
+        self.messages[message.by.index()] += 1;
+        match message.kind {
+            Kind::Call { exchange, message: stream } => self.call(cx, message, exchange, stream, t),
+            Kind::Reply { message: stream, is_long, call } => self.reply(cx, message, &stream, is_long, call, t),
+            Kind::Error => {
+                if let Some(mut pending) = self.take(message.by.peer(), message.xid) {
+                    pending.exchange.reply = Some(message.first);
+                    pending.exchange.reply_end = Some(message.last);
+                    pending.exchange.failed = true;
+                    self.complete(cx, message.by.peer(), *pending);
+                }
+            }
+        }
+    }
+
+    fn call<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        message: &RpcMessage<'_>,
+        id: u64,
+        stream: Option<Stream<'_>>,
+        t: &mut T,
+    ) {
+        cx.env.frame.belongs(id, 0);
+        let exchange = Exchange {
+            id,
+            connection: cx.about.id,
+            message_id: message.xid.into(),
+            retransmissions: cx.about.retransmissions as u32,
+            ..Exchange::begun(Family::Rpc, "RPC", message.first, message.last)
+        };
+        let mut pending = Box::new(Pending { exchange, memo: None, names: Names::default(), payload: None });
+        if let Some(header) = message.header {
+            describe(&mut pending.exchange, header);
+        }
+        if let Some(stream) = stream {
+            decode(cx, &stream, &mut pending, t);
+            self.learn(cx, message, &pending);
+            let inner = stream.bytes.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
+            if let (Some(inner), Some(_), true) = (inner.filter(|inner| *inner != message.xid), pending.memo, message.header.is_some()) {
+                let xid = message.xid;
+                let text = format_args!("has XID {xid:#010x} in the header and {inner:#010x} in the RPC message");
+                cx.report(Rule::RpcrdmaXid, message.by, Rests::FRAME, text);
+            }
+        }
+        self.name_call(&mut pending);
+        self.remember(cx, message.by, message.xid, pending);
+    }
+
+    /// Who is the client, by what is called.
+    fn learn<S: Sink>(&self, cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, pending: &Pending) {
+        if let Some(memo) = pending.memo {
+            let client = if memo.is_callback() { message.by.peer() } else { message.by };
+            cx.roles.learn(client, Source::Message);
+        }
+    }
+
+    fn reply<T: Trace, S: Sink>(
+        &mut self,
+        cx: &mut FrameContext<'_, S>,
+        message: &RpcMessage<'_>,
+        stream: &Stream<'_>,
+        is_long: bool,
+        call: Option<&[u8]>,
+        t: &mut T,
+    ) {
+        let caller = message.by.peer();
+        let Some(mut pending) = self.take(caller, message.xid) else {
+            if !is_long {
+                let _ = rpc::dissect(stream, None, t, &mut ());
+            }
+            return cx.layer(Layer::Rpc);
+        };
+        cx.env.frame.belongs(pending.exchange.id, pending.exchange.rdma_bytes());
+        if let Some(header) = message.header {
+            said_and_seen(cx, message.by, header, &pending);
+        }
+        pending.names.begin_reply();
+        if let Some(call) = call.filter(|_| pending.memo.is_none()) {
+            if T::ON {
+                t.source("Reassembled call", call);
+            }
+            decode(cx, &Stream::whole(call), &mut pending, t);
+            if T::ON {
+                t.end_source();
+            }
+            self.name_call(&mut pending);
+            pending.names.begin_reply();
+        }
+        if is_long && T::ON {
+            t.source("Reply chunk", stream.bytes);
+        }
+        decode(cx, stream, &mut pending, t);
+        if is_long && T::ON {
+            t.end_source();
+        }
+        if let (Some(name), Some(got)) = (&pending.names.name, &pending.names.got) {
+            self.handles.insert(got.clone(), Arc::from(name.as_str()), NAMES_MAX);
+        }
+        let exchange = &mut pending.exchange;
+        exchange.reply = Some(message.first);
+        exchange.reply_end = Some(message.last);
+        exchange.status = exchange.status.or(Some(pending.names.status.unwrap_or(0)));
+        exchange.failed |= pending.names.status.is_some();
+        exchange.bytes_moved = match exchange.command {
+            "READ" | "WRITE" => pending.names.count.or(exchange.length).unwrap_or(0).into(),
+            _ => exchange.reads.bytes + exchange.writes.bytes,
+        };
+        cx.env.frame.answers(exchange, cx.at);
+        if exchange.failed {
+            let (command, status) = (exchange.command, exchange.status.unwrap_or(0));
+            cx.report(Rule::RpcError, message.by, Rests::FRAME, format_args!("answered {command} with status {status}"));
+        }
+        self.complete(cx, caller, *pending);
+    }
+
+    fn take(&mut self, caller: End, xid: u32) -> Option<Box<Pending>> {
+        let pending = self.pending.remove(&(caller, xid))?;
+        self.by_exchange.remove(&pending.exchange.id);
+        Some(pending)
+    }
+
+    /// Keeps a call until its reply comes. Where there are too many, the older half goes.
+    fn remember<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: End, xid: u32, pending: Box<Pending>) {
+        if self.pending.len() >= cx.env.options.requests_max {
+            let mut ids: Vec<u64> = self.pending.values().map(|p| p.exchange.id).collect();
+            ids.sort_unstable();
+            let middle = ids.get(ids.len() / 2).copied().unwrap_or(0);
+            let before = self.pending.len();
+            self.pending.retain(|_, p| p.exchange.id > middle);
+            self.by_exchange.retain(|id, _| *id > middle);
+            cx.env.requests_dropped += (before - self.pending.len()) as u64;
+        }
+        self.by_exchange.insert(pending.exchange.id, (by, xid));
+        if let Some(old) = self.pending.insert((by, xid), pending) {
+            self.by_exchange.remove(&old.exchange.id);
+        }
+    }
+
+    fn name_call(&mut self, pending: &mut Pending) {
+        let names = &pending.names;
+        if let Some(command) = pending.memo.and_then(|memo| names.command(&memo)) {
+            pending.exchange.command = command;
+        }
+        pending.exchange.offset = names.offset;
+        pending.exchange.length = names.count;
+        pending.exchange.file = match &names.name {
+            Some(name) => Some(Arc::from(name.as_str())),
+            None => names.handle.as_deref().and_then(|handle| self.handles.get(handle)).cloned(),
+        };
+    }
+
+    fn complete<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, caller: End, mut pending: Pending) {
+        if let Some(payload) = pending.payload.take() {
+            let length = pending.exchange.bytes_moved;
+            payload.finish(&mut pending.exchange, length, &mut cx.env.sink);
+        }
+        self.commands.watch(&pending.exchange, caller.peer());
+        pending.exchange.close(cx.about.retransmissions);
+        self.commands.add(&pending.exchange);
+        cx.env.complete(&pending.exchange);
+    }
+
+    /// The connection ends: what has no reply never will have.
+    pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At) {
+        let mut left: Vec<_> = self.pending.drain().collect();
+        left.sort_by_key(|(_, p)| p.exchange.id);
+        self.by_exchange.clear();
+        for ((caller, _), mut pending) in left {
+            let exchange = &mut pending.exchange;
+            if is_unanswered(cx, exchange, caller, end) {
+                let command = exchange.command;
+                let text = format_args!("never answered a {command}");
+                cx.report_as(exchange.request_end, Rule::RpcUnanswered, caller.peer(), cx.at_the_end(), text);
+            }
+            exchange.close(cx.about.retransmissions);
+            self.commands.add(exchange);
+            cx.env.complete(exchange);
+        }
+    }
+
+    /// Exchanges by command.
+    pub fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    /// What a report says of it.
+    pub fn summary(&self, summary: &mut super::Summary) {
+        summary.messages = self.messages;
+        self.commands.rows().iter().for_each(|row| summary.commands.join(row));
+    }
+
+    /// What was called end A is end B.
+    pub fn swap_ends(&mut self) {
+        self.messages.swap(0, 1);
+        self.pending = self.pending.drain().map(|((caller, xid), pending)| ((caller.peer(), xid), pending)).collect();
+        self.by_exchange = self.by_exchange.drain().map(|(exchange, (caller, xid))| (exchange, (caller.peer(), xid))).collect();
+    }
+
+    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` where their ends have other names.
+    pub fn adopt(&mut self, mut from: Self, swapped: bool) {
+        if swapped {
+            from.swap_ends();
+        }
+        self.messages = [self.messages[0] + from.messages[0], self.messages[1] + from.messages[1]];
+        from.commands.rows().iter().for_each(|row| self.commands.join(row));
+        self.pending.extend(from.pending);
+        self.by_exchange.extend(from.by_exchange);
+    }
+}
+
+/// The chunks of a call that carry data, into its row.
+fn describe(exchange: &mut Exchange, header: &Header<'_>) {
+    let reads = header.reads.iter().filter(|segment| segment.position > 0).map(|segment| segment.segment());
+    let writes = header.writes.iter().flat_map(|chunk| chunk.segments());
+    for Segment { handle, length, offset } in reads.chain(writes) {
+        if let Some(slot) = exchange.descriptors.get_mut(exchange.descriptor_count as usize) {
+            *slot = Descriptor { offset, token: handle, length };
+        }
+        exchange.descriptor_count += 1;
+        exchange.channel = Channel::Rdma;
+    }
+}
+
+/// What the write list of a reply says was written, against what was seen.
+fn said_and_seen<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, pending: &Pending) {
+    let said: u64 = header.writes.iter().map(|c| c.length()).sum();
+    let wrote = pending.exchange.writes.bytes;
+    if said > wrote {
+        let rests = Rests::since(pending.exchange.request).of(by).though_cut();
+        let text = format_args!("says {said} bytes were written into the write list; {wrote} were seen");
+        cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
+    }
+    if pending.memo.is_some_and(|m| m.gss_service.0 >= GssService::INTEGRITY.0) && said > 0 {
+        cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, format_args!("reduced a data item under RPCSEC_GSS integrity or privacy"));
+    }
+}
+
+/// Decodes an RPC message that belongs to a pending call.
+fn decode<T: Trace, S: Sink>(cx: &mut FrameContext<'_, S>, stream: &Stream<'_>, pending: &mut Pending, t: &mut T) {
+    let names = &mut pending.names;
+    match rpc::dissect(stream, pending.memo, t, &mut |op: &Op<'_>| names.take(op)) {
+        Ok((_, Message::Call(call))) => pending.memo = Some(call.memo),
+        Ok((_, Message::Reply(reply))) => pending.exchange.failed |= reply.outcome != Outcome::Success,
+        Err(_) => {}
+    }
+    cx.layer(if pending.memo.is_some_and(|m| m.is_nfs()) { Layer::Nfs } else { Layer::Rpc });
+}
