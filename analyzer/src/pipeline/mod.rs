@@ -1,7 +1,7 @@
 //! Frames in, findings and a report out: the way of a frame to its connection. What happens on a connection is
 //! [`crate::connection`]'s.
 //!
-//! It is generic over the observer of decoding: with [`Off`](rdmascope_dissector::trace::Off) it only analyzes; with a `Tree` the very same run fills the
+//! It is generic over the observer of decoding: with [`Off`] it only analyzes; with a `Tree` the very same run fills the
 //! detail tree of each frame, upper layers included.
 //!
 //! ```text
