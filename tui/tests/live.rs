@@ -190,7 +190,7 @@ fn what_passes_is_written_as_it_was_and_a_signal_ends_it() {
         for (signal, sockets) in [("INT", "1"), ("TERM", "2")] {
             let path = folder.path().join("t.pcapng");
             let mut running =
-                Running::start(&["capture", "-i", "vb", "-f", "everything", "--sockets", sockets, "-w", path.to_str().unwrap()]);
+                Running::start(&["capture", "-i", "vb", "-f", "everything", "--sockets", sockets, "--force", "-w", path.to_str().unwrap()]);
             running.says("capturing from vb");
             send("va", &sent, 20_000.0);
             let (status, _, said) = running.ends_by(signal);
@@ -579,7 +579,7 @@ fn what_devices_counted_stands_in_the_file_and_in_the_report() {
         );
         let text = Command::new(BINARY).arg("analyze").arg(&path).output().unwrap();
         let text = String::from_utf8_lossy(&text.stdout);
-        assert!(text.contains("RDMA devices counted meanwhile: mlx5_0/1 out_of_sequence +25."), "{text}");
+        assert!(text.contains("RDMA device counters that grew during the capture: mlx5_0/1 out_of_sequence +25."), "{text}");
         // the same of an analysis while frames pass
         let mut running = Running::start(&["analyze", "-i", "vb", "--format", "json", "--rdma-root", root]);
         running.says("capturing from");
