@@ -378,3 +378,33 @@ fn colours_and_keys_are_the_users() {
     t.press(&["Enter"]);
     t.wait("unknown field");
 }
+
+#[test]
+fn keys_and_other_captures_are_given_from_inside() {
+    let Some(t) = Terminal::open("keys", 120, 30) else { return };
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
+    t.types(&start("smb-tcp-seal"));
+    t.press(&["Enter"]);
+    t.wait("? help");
+    t.types("/smb2.cmd == 5");
+    t.press(&["Enter"]);
+    t.wait(" 0 of ");
+    t.types("Knowhere");
+    t.press(&["Enter"]);
+    t.wait("nowhere cannot be read");
+    t.types("K");
+    t.wait("key file:");
+    t.types(&samples.join("smb-tcp-seal/keys.txt").display().to_string());
+    t.press(&["Enter"]);
+    // all is read again, with what was sealed open; the filter stays
+    t.wait_for("what was sealed", |screen| {
+        screen.contains("filter smb2.cmd == 5") && screen.contains(" frames") && !screen.contains(" 0 of ")
+    });
+    t.press(&["C-o"]);
+    t.wait("open:");
+    t.types(&samples.join("smb-roce/smb-roce.pcap").display().to_string());
+    t.press(&["Enter"]);
+    t.wait("1,079 frames");
+    t.types("q");
+    t.wait("ready>");
+}

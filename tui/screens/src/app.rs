@@ -138,6 +138,8 @@ pub(crate) enum Effect {
     },
     /// A file is to be written.
     Write(Write),
+    /// All is to be read again: with the keys in this file, or of another capture.
+    Reopen(Reopen),
     /// A live capture is to let frames pass, or to go on.
     Pause(bool),
     /// A live capture is to begin anew.
@@ -148,6 +150,15 @@ pub(crate) enum Effect {
     GiveUp,
     KeepHistory(Vec<String>),
     KeepTheme(theme::Name),
+}
+
+/// What is to be read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reopen {
+    /// The same with these keys, in place of those given before.
+    WithKeys(PathBuf),
+    /// Another capture.
+    Capture(PathBuf),
 }
 
 /// A file to be written.
@@ -913,6 +924,9 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::Columns => app.popup = Some(prompt::column()),
         Action::Save => app.popup = Some(prompt::save(app)),
         Action::Export => app.popup = Some(prompt::export(app)),
+        Action::Keys | Action::OpenFile if app.is_live => app.complain("not while frames are captured: give --keys at the start"),
+        Action::Keys => app.popup = Some(prompt::keys()),
+        Action::OpenFile => app.popup = Some(prompt::open()),
         Action::Copy => app.popup = Some(Popup::Copy),
         Action::Everything => return app.show_everything(),
         Action::Follow => {

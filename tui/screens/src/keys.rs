@@ -59,6 +59,8 @@ pub(crate) enum Action {
     Theme,
     Redraw,
     Suspend,
+    Keys,
+    OpenFile,
     Pause,
     Restart,
 }
@@ -159,6 +161,8 @@ table! {
     Taking: "copy" ["y"] Action::Copy, "copy value, row, bytes, or the filter that selects it";
     Taking: "save" ["w"] Action::Save, "save marked, else shown frames as pcapng";
     Taking: "export" ["x"] Action::Export, "export this view as text or .csv";
+    Screen: "keys" ["K"] Action::Keys, "decrypt and verify with the keys in a file: all is read again";
+    Screen: "open-file" ["Ctrl-o"] Action::OpenFile, "open another capture";
     Live: "pause" ["p"] Action::Pause, "stop capturing, or go on: frames that pass meanwhile are not kept";
     Live: "restart" ["R"] Action::Restart, "begin the capture anew";
     Plot: "zoom-in" ["+"] Action::ZoomIn, "zoom in, around the cursor";

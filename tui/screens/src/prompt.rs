@@ -8,7 +8,7 @@
 //! filter: smb2.cm█
 //! ```
 
-use super::app::{Answer, App, Effect, Output, Popup, Question, selected_frame};
+use super::app::{Answer, App, Effect, Output, Popup, Question, Reopen, selected_frame};
 use super::draw::put;
 use super::frames::{self, Part};
 use super::keys::{Action, Context, TABLE};
@@ -35,6 +35,8 @@ pub(crate) enum Kind {
     Column,
     Save,
     Export,
+    Keys,
+    Open,
 }
 
 /// A line that is being typed.
@@ -120,6 +122,8 @@ impl Prompt {
             Kind::Column => "column: ",
             Kind::Save => "save frames to: ",
             Kind::Export => "export to: ",
+            Kind::Keys => "key file: ",
+            Kind::Open => "open: ",
         }
     }
 
@@ -242,6 +246,16 @@ pub(crate) fn search(app: &App) -> Popup {
 
 pub(crate) fn goto() -> Popup {
     Popup::Prompt(Box::new(Prompt::new(Kind::Goto, "")))
+}
+
+pub(crate) fn keys() -> Popup {
+    let mut prompt = Prompt::new(Kind::Keys, "");
+    prompt.about = "keys and passwords, as of --keys; they take the place of those given before".to_owned();
+    Popup::Prompt(Box::new(prompt))
+}
+
+pub(crate) fn open() -> Popup {
+    Popup::Prompt(Box::new(Prompt::new(Kind::Open, "")))
 }
 
 pub(crate) fn column() -> Popup {
@@ -432,10 +446,12 @@ fn entered(app: &mut App, prompt: Box<Prompt>) -> Vec<Effect> {
             }
             Vec::new()
         }
-        Kind::Save | Kind::Export if text.is_empty() => {
+        Kind::Save | Kind::Export | Kind::Keys | Kind::Open if text.is_empty() => {
             app.complain("a file needs a name");
             Vec::new()
         }
+        Kind::Keys => vec![Effect::Reopen(Reopen::WithKeys(text.into()))],
+        Kind::Open => vec![Effect::Reopen(Reopen::Capture(text.into()))],
         Kind::Save => app.write(text.into(), Output::Frames(chosen_frames(app))),
         Kind::Export if app.view == View::Frames => app.write(text.into(), Output::Lines(listed_frames(app, true), app.columns.clone())),
         Kind::Export => app.write(text.into(), Output::Table(app.view.screen().export(app))),

@@ -7,7 +7,7 @@
 //!  worker ── found, done ┘
 //! ```
 
-use crate::app::{App, Effect, Msg, Output, Write, update};
+use crate::app::{App, Effect, Msg, Output, Reopen, Write, update};
 use crate::config::{self, Config};
 use crate::keys::Keys;
 use crate::loader::{self, Shared};
@@ -34,9 +34,9 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGSTOP, SIGTERM, SIGTSTP};
 use std::io::{IsTerminal, Write as _, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Bytes that a terminal's clipboard is given at most.
@@ -89,53 +89,92 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
     if !stdout().is_terminal() {
         bail!("the terminal UI needs a terminal to write to; rdmascope dissect and analyze write anywhere");
     }
-    let shared = Shared::with(setup.options);
     let plain = setup.color == Color::Never || setup.color == Color::Auto && std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-    // what cannot be opened is told before the screen changes
-    let is_live = matches!(setup.from, From::Live { .. });
-    let (input, name, grows, follow) = match setup.from {
+    let theme =
+        if plain { theme::Name::Mono } else { config.theme.or_else(config::kept_theme).unwrap_or_else(theme::Name::of_environment) };
+    let theme = Theme::new(theme, Depth::of_environment());
+    let (tx, mut rx) = channel();
+    let to: To = Arc::new(Mutex::new(tx));
+    let code = Arc::new(AtomicU8::new(0));
+    let mut opened = open(setup.from, setup.options)?;
+    // the screen of the capture before this one: its choices stay
+    let mut before: Option<App> = None;
+    let mut screen: Option<Screen> = None;
+    loop {
+        let Opened { input, name, paths, follow, grows, is_live, shared } = opened;
+        let mut app = App::new(name, keys.clone(), theme.name);
+        (app.theme, app.time, app.columns) = (theme, config.time, columns.clone());
+        app.history = config::history();
+        (app.grows, app.is_live, app.tailing) = (grows, is_live, grows);
+        let mut filter = setup.filter.clone();
+        if let Some(before) = before.take() {
+            (app.theme, app.time, app.columns, app.size, app.view) = (before.theme, before.time, before.columns, before.size, before.view);
+            filter = Some(before.filter.text).filter(|text| !text.is_empty());
+        }
+        let effects = filter.as_deref().map_or_else(Vec::new, |text| app.filter_by(text));
+        let tx = lock(&to).clone();
+        if screen.is_none() {
+            signals(to.clone(), code.clone())?;
+            screen = Some(Screen::open()?);
+            if let Ok(size) = ratatui::crossterm::terminal::size() {
+                app.size = size;
+            }
+            start_input(to.clone());
+        }
+        let Some(screen) = &mut screen else { break };
+        start_loader(input, app.grows, follow, shared.clone(), tx.clone());
+        let looker = start_looker(shared.clone(), tx.clone());
+        let sorter = start_sorter(shared.clone(), tx.clone());
+        let worker = start_worker(shared.clone(), tx.clone());
+        let mut running = Running { app, screen, looker, sorter, worker, shared: shared.clone(), paths, next: None, tx };
+        let ended = running.run(&rx, effects);
+        shared.stop.store(true, Ordering::Relaxed);
+        ended?;
+        let Some(next) = running.next.take() else { break };
+        opened = next;
+        before = Some(running.app);
+        // what threads of the capture before say is heard no more
+        let (tx, newer) = channel();
+        *lock(&to) = tx;
+        rx = newer;
+    }
+    drop(screen);
+    Ok(ExitCode::from(code.load(Ordering::Relaxed)))
+}
+
+/// Where keys and signals go: to the screen that is shown now.
+type To = Arc<Mutex<Sender<Msg>>>;
+
+fn lock(to: &To) -> std::sync::MutexGuard<'_, Sender<Msg>> {
+    to.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// What is read, open: what cannot be opened is told before the screen changes.
+struct Opened {
+    input: loader::Input,
+    name: String,
+    paths: Vec<PathBuf>,
+    follow: bool,
+    grows: bool,
+    is_live: bool,
+    shared: Shared,
+}
+
+fn open(from: From, options: Options) -> Result<Opened> {
+    let shared = Shared::with(options);
+    Ok(match from {
         From::Live { interfaces, rdma_root, open } => {
             let source = open(shared.stop.clone())?;
-            (loader::Input::Live(Box::new(loader::LiveInput::new(source, rdma_root))), interfaces.join(", "), true, true)
+            let input = loader::Input::Live(Box::new(loader::LiveInput::new(source, rdma_root)));
+            Opened { input, name: interfaces.join(", "), paths: Vec::new(), follow: true, grows: true, is_live: true, shared }
         }
         From::Files { paths, follow } => {
             let grows = follow || paths.iter().any(|f| f.as_os_str() == "-");
             shared.files.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone_from(&paths);
-            (loader::open_all(&paths, follow, &shared.stop)?, title(&paths), grows, follow)
+            let input = loader::open_all(&paths, follow, &shared.stop)?;
+            Opened { input, name: title(&paths), paths, follow, grows, is_live: false, shared }
         }
-    };
-    let mut app = App::new(
-        name,
-        keys,
-        if plain { theme::Name::Mono } else { config.theme.or_else(config::kept_theme).unwrap_or_else(theme::Name::of_environment) },
-    );
-    app.theme = Theme::new(app.theme.name, Depth::of_environment());
-    app.time = config.time;
-    app.columns = columns;
-    app.history = config::history();
-    app.grows = grows;
-    app.is_live = is_live;
-    app.tailing = app.grows;
-    let effects = setup.filter.as_deref().map_or_else(Vec::new, |text| app.filter_by(text));
-
-    let (tx, rx) = channel();
-    let code = Arc::new(AtomicU8::new(0));
-    signals(tx.clone(), code.clone())?;
-    let mut screen = Screen::open()?;
-    if let Ok(size) = ratatui::crossterm::terminal::size() {
-        app.size = size;
-    }
-    start_loader(input, app.grows, follow, shared.clone(), tx.clone());
-    let looker = start_looker(shared.clone(), tx.clone());
-    let sorter = start_sorter(shared.clone(), tx.clone());
-    let worker = start_worker(shared.clone(), tx.clone());
-    start_input(tx.clone());
-    let mut running = Running { app, screen: &mut screen, looker, sorter, worker, shared: shared.clone(), tx };
-    let ended = running.run(&rx, effects);
-    shared.stop.store(true, Ordering::Relaxed);
-    drop(screen);
-    ended?;
-    Ok(ExitCode::from(code.load(Ordering::Relaxed)))
+    })
 }
 
 fn title(files: &[PathBuf]) -> String {
@@ -148,7 +187,7 @@ fn title(files: &[PathBuf]) -> String {
     }
 }
 
-fn signals(tx: Sender<Msg>, code: Arc<AtomicU8>) -> Result<()> {
+fn signals(to: To, code: Arc<AtomicU8>) -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGHUP, SIGINT, SIGTSTP, SIGCONT])?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
@@ -161,7 +200,7 @@ fn signals(tx: Sender<Msg>, code: Arc<AtomicU8>) -> Result<()> {
                 }
             };
             let quit = matches!(msg, Msg::Quit);
-            let _ = tx.send(msg);
+            let _ = lock(&to).send(msg);
             if quit {
                 // where the loop does not get to it, a terminal that hangs for one
                 std::thread::sleep(Duration::from_secs(2));
@@ -186,7 +225,7 @@ fn start_loader(input: loader::Input, live: bool, follow: bool, shared: Shared, 
     std::thread::spawn(move || loader::run(input, live, follow, &shared, |news| tx.send(Msg::News(Box::new(news))).is_ok()));
 }
 
-fn start_input(tx: Sender<Msg>) {
+fn start_input(to: To) {
     std::thread::spawn(move || {
         loop {
             let msg = match event::read() {
@@ -199,7 +238,7 @@ fn start_input(tx: Sender<Msg>) {
                 Err(_) => Msg::Quit,
             };
             let quit = matches!(msg, Msg::Quit);
-            if tx.send(msg).is_err() || quit {
+            if lock(&to).send(msg).is_err() || quit {
                 return;
             }
         }
@@ -430,6 +469,9 @@ struct Running<'s> {
     sorter: Sender<Effect>,
     worker: Worker,
     shared: Shared,
+    paths: Vec<PathBuf>,
+    /// What is to be shown next, where it is not the end.
+    next: Option<Opened>,
     tx: Sender<Msg>,
 }
 
@@ -479,6 +521,13 @@ impl Running<'_> {
                 Effect::Copy(text) => copy(&text)?,
                 Effect::Texts { .. } | Effect::Detail(_) => drop(self.looker.send(effect)),
                 Effect::Order { .. } => drop(self.sorter.send(effect)),
+                Effect::Reopen(reopen) => match self.reopened(&reopen) {
+                    Ok(next) => {
+                        self.next = Some(next);
+                        return Ok(true);
+                    }
+                    Err(e) => drop(self.tx.send(Msg::Done(Err(format!("{e:#}"))))),
+                },
                 Effect::Pause(paused) => self.shared.paused.store(paused, Ordering::Relaxed),
                 Effect::Restart => drop(self.shared.restarts.fetch_add(1, Ordering::Relaxed)),
                 Effect::ReadUpTo(frames) => self.shared.frames_max.store(frames, Ordering::Relaxed),
@@ -496,6 +545,21 @@ impl Running<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// Opens what is to be shown next.
+    fn reopened(&self, reopen: &Reopen) -> Result<Opened> {
+        let options = Options::clone(&self.shared.options);
+        match reopen {
+            Reopen::Capture(path) => open(From::Files { paths: vec![path.clone()], follow: false }, options),
+            Reopen::WithKeys(_) if self.paths.iter().any(|p| p.as_os_str() == "-") => {
+                bail!("standard input cannot be read twice: give --keys at the start")
+            }
+            Reopen::WithKeys(path) => {
+                let keyring = rdmascope_report::input::keyring(Some(path))?;
+                open(From::Files { paths: self.paths.clone(), follow: false }, Options { keyring, ..options })
+            }
+        }
     }
 
     fn redraw(&mut self) -> Result<()> {
