@@ -11,7 +11,7 @@
 //! | --- | --- |
 //! | decode a frame | [`frame::decode`]: link layer, IP and tunnels down to an InfiniBand packet or a TCP segment |
 //! | decode what is above | [`wire`]: one file per protocol, each with the fields, the decoder, the encoder and tests |
-//! | see how a field is declared | [`header`], [`field`], and [`registry`], which knows all by name |
+//! | see how a field is declared | [`header`](mod@header), [`field`], and [`registry`], which knows all by name |
 //! | observe decoding | [`trace`]: all fields as a tree; [`probe`]: the values of some |
 //! | filter | [`filter`]: Wireshark's display filters; [`wireshark`]: the names that only Wireshark has |
 //! | show values | [`render`]: as tshark shows them, and as people read them |
