@@ -1,6 +1,6 @@
 //! What is made of the frame at hand: how far it was understood, its connection, its exchanges, the rules that it breaks.
 
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Family};
 use crate::finding::{Blame, Certainty, Rule, Severity};
 use crate::mirror;
 use crate::op::{At, End};
@@ -26,6 +26,10 @@ fields! {
         EXCHANGE_TIME: RelTime = "rdmascope.exchange.time", "Time from request to reply";
         EXCHANGE_COMMAND: Str = "rdmascope.exchange.command", "Command of the exchange";
         EXCHANGE_FILE: Str = "rdmascope.exchange.file", "File of the exchange";
+        SMB2_RESPONSE_TO: FrameNum = "smb2.response_to", "Response to";
+        SMB2_TIME: RelTime = "smb2.time", "Time to response";
+        RPC_REQUEST: FrameNum = "rpc.reqframe", "Request Frame";
+        RPC_TIME: RelTime = "rpc.time", "Time from request";
         RETRANSMISSION: None = "rdmascope.retransmission", "Sent before";
         HELD: None = "rdmascope.early", "Packets before this one are missing";
         DAMAGED: None = "rdmascope.damaged", "Damaged: its receiver dropped it";
@@ -129,6 +133,8 @@ pub struct Broken {
 /// What a frame answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
+    /// Which protocol.
+    pub family: Family,
     /// The frame of the request.
     pub request: u64,
     /// How long the answer took, in ns.
@@ -217,6 +223,7 @@ impl FrameNotes {
         self.belongs(exchange.id, exchange.rdma_bytes());
         if let Some(known) = self.exchanges.iter_mut().find(|e| e.exchange == exchange.id) {
             known.answer = Some(Answer {
+                family: exchange.family,
                 request: exchange.request.frame,
                 took: at.since(exchange.request),
                 command: exchange.command,
@@ -265,6 +272,13 @@ impl FrameNotes {
             if let Some(answer) = &exchange.answer {
                 t.field(f::EXCHANGE_REQUEST, at, 0, Value::U(answer.request));
                 t.field(f::EXCHANGE_TIME, at, 0, duration(answer.took));
+                // the same under Wireshark's names
+                let (to, time) = match answer.family {
+                    Family::Smb2 => (f::SMB2_RESPONSE_TO, f::SMB2_TIME),
+                    Family::Rpc => (f::RPC_REQUEST, f::RPC_TIME),
+                };
+                t.field(to, at, 0, Value::U(answer.request));
+                t.field(time, at, 0, duration(answer.took));
                 t.field(f::EXCHANGE_COMMAND, at, 0, Value::Text(format_args!("{}", answer.command)));
                 if let Some(file) = &answer.file {
                     t.field(f::EXCHANGE_FILE, at, 0, Value::Text(format_args!("{file}")));

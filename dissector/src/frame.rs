@@ -21,7 +21,7 @@ use crate::wire::ib::{self, ext};
 use crate::wire::iwarp::mpa;
 use crate::wire::link::{erf, ethernet, mpls, null, pause, sll, vlan};
 pub use crate::wire::tcp::Segment;
-use crate::wire::{ip, tcp, tunnel, udp};
+use crate::wire::{arp, icmp, ip, tcp, tunnel, udp};
 
 /// What the first bytes of a frame are: the LINKTYPE numbers of pcap files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -604,7 +604,12 @@ impl<'a> Peel<'a> {
                     (i, _) => self.other("LLC", i),
                 }
             }
-            0x0806 => self.named("ARP", i, t),
+            0x0806 => {
+                t.protocol("ARP");
+                // what is wrong in it is told, and no matter to anybody
+                let _ = arp::parse(i, t);
+                self.other("ARP", i)
+            }
             0x88cc => self.named("LLDP", i, t),
             0x8809 => self.named("LACP", i, t),
             0x88f7 => self.named("PTP", i, t),
@@ -732,10 +737,18 @@ impl<'a> Peel<'a> {
                 Ok((i, Next::Transport(protocol)))
             }
             137 => self.mpls(i, t),
-            1 => self.named("ICMP", i, t),
+            1 => {
+                t.protocol("ICMP");
+                let _ = icmp::parse(i, t);
+                self.other("ICMP", i)
+            }
             2 => self.named("IGMP", i, t),
             50 => self.named("ESP", i, t),
-            58 => self.named("ICMPv6", i, t),
+            58 => {
+                t.protocol("ICMPv6");
+                let _ = icmp::parse_v6(i, t);
+                self.other("ICMPv6", i)
+            }
             132 => self.named("SCTP", i, t),
             _ => Ok((i, Next::End)),
         }

@@ -1,6 +1,12 @@
 //! The fields of Wireshark's `frame` protocol: what the capture itself knows of a frame. Declared below the observers, which fill in
 //! some of them themselves; [`crate::wire::frame_fields::tell`] tells the others.
 
+/// Severities as Wireshark numbers them.
+const SEVERITIES: crate::field::Values =
+    &[(0x10_0000, "Comment"), (0x20_0000, "Chat"), (0x40_0000, "Note"), (0x60_0000, "Warning"), (ERROR, "Error")];
+/// See `SEVERITIES`.
+pub(crate) const ERROR: u64 = 0x80_0000;
+
 fields! {
     /// The frame and what went wrong in it.
     pub mod f ["pcapng 4.3"] {
@@ -22,6 +28,12 @@ fields! {
         COL_INFO: Str = "_ws.col.info", "Info";
         /// Present in every frame whose decoding stopped, with the reason as its text.
         MALFORMED: Protocol = "_ws.malformed", "Malformed Packet";
+        /// Present in every frame whose decoding stopped, as Wireshark has it: with the reason, and how bad it is.
+        EXPERT: None = "_ws.expert", "Expert Info";
+        /// See `EXPERT`.
+        EXPERT_MESSAGE: Str = "_ws.expert.message", "Message";
+        /// See `EXPERT`.
+        EXPERT_SEVERITY: U32 = "_ws.expert.severity", "Severity level", dec, values SEVERITIES;
         /// Present in every frame of which the capture has too few bytes to decode it.
         SHORT: Protocol = "_ws.short", "Short Frame";
     }

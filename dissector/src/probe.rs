@@ -29,6 +29,12 @@ pub enum Need {
 
 const NONE: u32 = u32::MAX;
 
+/// Fields that say that decoding stopped.
+const FAULT_FIELDS: [Def; 5] = {
+    use frame_fields::f;
+    [f::MALFORMED, f::SHORT, f::EXPERT, f::EXPERT_MESSAGE, f::EXPERT_SEVERITY]
+};
+
 /// Fields of the frame's line, in the order of [`Line`]'s.
 const LINE_FIELDS: [Def; 2] = [frame_fields::f::COL_PROTOCOL, frame_fields::f::COL_INFO];
 
@@ -144,7 +150,7 @@ impl Probe {
         if def.id == frame_fields::f::PROTOCOLS.id {
             self.wants_layers = Some(slot);
         }
-        self.wants_faults |= [frame_fields::f::MALFORMED, frame_fields::f::SHORT].iter().any(|d| d.id == def.id);
+        self.wants_faults |= FAULT_FIELDS.iter().any(|d| d.id == def.id);
         if LINE_FIELDS.iter().any(|d| d.id == def.id) {
             self.line.get_or_insert_default();
         }
@@ -420,6 +426,16 @@ impl Probe {
             if def == frame_fields::f::MALFORMED {
                 break;
             }
+        }
+        let expert = frame_fields::f::EXPERT;
+        if let Some(slot) = self.lookup(expert.id) {
+            self.keep(slot, expert, Value::None);
+        }
+        if let Some(slot) = self.lookup(frame_fields::f::EXPERT_MESSAGE.id) {
+            self.keep(slot, frame_fields::f::EXPERT_MESSAGE, Value::Text(format_args!("{fault}")));
+        }
+        if let Some(slot) = self.lookup(frame_fields::f::EXPERT_SEVERITY.id) {
+            self.keep(slot, frame_fields::f::EXPERT_SEVERITY, Value::U(crate::frame_fields::ERROR));
         }
     }
 

@@ -2,7 +2,9 @@
 //! Wireshark plugin and the tests read it from here.
 
 use crate::field::{Def, Fields};
-use crate::wire::{frame_fields, ib, ip, iwarp, link, mount, nfs, nfsacl, nlm, portmap, rpc, rpcrdma, smb2, smbd, tcp, tunnel, udp, xdr};
+use crate::wire::{
+    arp, frame_fields, ib, icmp, ip, iwarp, link, mount, nfs, nfsacl, nlm, portmap, rpc, rpcrdma, smb2, smbd, tcp, tunnel, udp, xdr,
+};
 use crate::wireshark;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,6 +12,9 @@ use alloc::vec::Vec;
 /// The fields of every message, a line each.
 pub const DECLARED: &[&[Def]] = &[
     <frame_fields::f::All as Fields>::FIELDS,
+    <arp::f::All as Fields>::FIELDS,
+    <icmp::f::All as Fields>::FIELDS,
+    <icmp::f6::All as Fields>::FIELDS,
     <ib::bth::Bth as Fields>::FIELDS,
     <ib::cm::f::All as Fields>::FIELDS,
     <ib::cm::RequestIds as Fields>::FIELDS,

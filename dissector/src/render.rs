@@ -13,6 +13,7 @@ use crate::field::{Base, Def, FieldDef, Kind};
 pub use crate::text::{escape, escaped, is_unsafe};
 use crate::text::{escape_char, is_plain};
 use crate::trace::{Kept, Node, Tree};
+use crate::wire::smb2::spnego;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -542,6 +543,9 @@ pub fn value_label(out: &mut String, def: &FieldDef, value: Stored<'_>) {
                     break;
                 }
                 let _ = escape_char(out, c);
+            }
+            if let Some(name) = spnego::mechanism_field(def).then(|| spnego::mechanism_name(text)).flatten() {
+                let _ = write!(out, " ({name})");
             }
         }
         Stored::Bytes(bytes) => match def.kind {

@@ -205,10 +205,10 @@ fn tell_v4<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, _) = read::u8(f::TTL, rest, t)?;
     let (i, _) = read::u8(f::PROTO, i, t)?;
     let (i, _) = read::be16(f::CHECKSUM, i, t)?;
-    let (rest, src) = read::array::<4, T>(f::SRC, i, t)?;
-    t.field(f::ADDR, i, 0, Value::Bytes(&src));
-    let (i, dst) = read::array::<4, T>(f::DST, rest, t)?;
-    t.field(f::ADDR, rest, 0, Value::Bytes(&dst));
+    let (rest, _) = read::array::<4, T>(f::SRC, i, t)?;
+    t.field(f::ADDR, i, 4, Value::Bytes(&i[..4]));
+    let (i, _) = read::array::<4, T>(f::DST, rest, t)?;
+    t.field(f::ADDR, rest, 4, Value::Bytes(&rest[..4]));
     Ok((i, ()))
 }
 
@@ -308,10 +308,10 @@ fn tell_v6<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, _) = read::be16(f6::PLEN, i, t)?;
     let (i, _) = read::u8(f6::NXT, i, t)?;
     let (i, _) = read::u8(f6::HLIM, i, t)?;
-    let (rest, src) = read::array::<16, T>(f6::SRC, i, t)?;
-    t.field(f6::ADDR, i, 0, Value::Bytes(&src));
-    let (i, dst) = read::array::<16, T>(f6::DST, rest, t)?;
-    t.field(f6::ADDR, rest, 0, Value::Bytes(&dst));
+    let (rest, _) = read::array::<16, T>(f6::SRC, i, t)?;
+    t.field(f6::ADDR, i, 16, Value::Bytes(&i[..16]));
+    let (i, _) = read::array::<16, T>(f6::DST, rest, t)?;
+    t.field(f6::ADDR, rest, 16, Value::Bytes(&rest[..16]));
     Ok((i, ()))
 }
 

@@ -1,6 +1,8 @@
 //! One file per protocol, each readable alone: what it is and its spec, its fields, its decoder, its tests.
+pub mod arp;
 pub mod frame_fields;
 pub mod ib;
+pub mod icmp;
 pub mod ip;
 pub mod iwarp;
 pub mod link;

@@ -233,8 +233,8 @@ fn body<'a, T: Trace>(at: &'a [u8], missing: u32, t: &mut T, out: &mut Option<Se
 fn tell<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, src) = read::be16(f::SRCPORT, at, t)?;
     let (i, dst) = read::be16(f::DSTPORT, i, t)?;
-    t.field(f::PORT, at, 0, Value::U(u64::from(src)));
-    t.field(f::PORT, at, 0, Value::U(u64::from(dst)));
+    t.field(f::PORT, at, 2, Value::U(u64::from(src)));
+    t.field(f::PORT, &at[2..], 2, Value::U(u64::from(dst)));
     let (i, _) = read::be32(f::SEQ_RAW, i, t)?;
     let (i, _) = read::be32(f::ACK_RAW, i, t)?;
     let (rest, word) = leaf::be16(i).or_else(|_| Fault::short(Some(f::FLAGS), i, 2).fail())?;

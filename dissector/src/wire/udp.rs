@@ -47,8 +47,8 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Udp> {
         let (i, src_port) = read::be16(f::SRCPORT, at, t)?;
         let (i, dst_port) = read::be16(f::DSTPORT, i, t)?;
         if T::ON {
-            t.field(f::PORT, at, 0, Value::U(u64::from(src_port)));
-            t.field(f::PORT, at, 0, Value::U(u64::from(dst_port)));
+            t.field(f::PORT, at, 2, Value::U(u64::from(src_port)));
+            t.field(f::PORT, &at[2..], 2, Value::U(u64::from(dst_port)));
             t.label(format_args!(", Src Port: {src_port}, Dst Port: {dst_port}"));
         }
         let (i, length) = read::be16(f::LENGTH, i, t)?;

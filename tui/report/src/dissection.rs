@@ -1,6 +1,7 @@
 //! One frame, from its record to an observer: what the capture knows of it, then what its bytes say. The one place in which
 //! commands meet decoding.
 
+use crate::streams::{self, Streams};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
@@ -16,6 +17,7 @@ pub struct Dissection {
     pipeline: Pipeline,
     /// UDP port of RoCEv2 beside its own; 0 for none.
     roce_port: u16,
+    streams: Streams,
     number: u64,
     first_ns: Option<i64>,
     previous_ns: i64,
@@ -53,7 +55,14 @@ impl Dissected {
 impl Dissection {
     /// At the start of a capture.
     pub fn new(keyring: Keyring) -> Self {
-        Self { pipeline: Pipeline::new(Options { keyring, ..Options::default() }), roce_port: 0, number: 0, first_ns: None, previous_ns: 0 }
+        Self {
+            pipeline: Pipeline::new(Options { keyring, ..Options::default() }),
+            roce_port: 0,
+            streams: Streams::default(),
+            number: 0,
+            first_ns: None,
+            previous_ns: 0,
+        }
     }
 
     /// Looks for RoCEv2 on this UDP port too.
@@ -106,6 +115,9 @@ impl Dissection {
             options.roce_port = self.roce_port;
         }
         let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, t);
+        if T::ON && t.wants(&streams::f::SET) {
+            self.streams.frame(&packet, t);
+        }
         let Record { link_type, wire_len, interface, .. } = *record;
         self.pipeline.packet(&FrameMeta { number: self.number, time_ns, link_type, wire_len, interface }, &packet, t);
         packet

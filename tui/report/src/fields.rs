@@ -1,6 +1,6 @@
 //! Fields and filters as a command line names them.
 
-use rdmascope_dissector::field::{Base, Def, FieldDef, Kind, id_of};
+use rdmascope_dissector::field::{Base, Def, FieldDef, Fields, Kind, id_of};
 use rdmascope_dissector::filter::{Filter, closest};
 use rdmascope_dissector::registry::Registry;
 use std::fmt;
@@ -20,8 +20,12 @@ impl std::error::Error for FilterError {}
 
 /// Every field that a filter can name: what is read from frames, and what the analysis says of them; and the user's macros for Wireshark.
 pub fn registry() -> Registry {
-    let mut registry =
-        Registry::of(rdmascope_dissector::registry::DECLARED.iter().copied().chain([rdmascope_analyzer::connection::FIELDS]));
+    let mut registry = Registry::of(
+        rdmascope_dissector::registry::DECLARED
+            .iter()
+            .copied()
+            .chain([rdmascope_analyzer::connection::FIELDS, <crate::streams::f::All as Fields>::FIELDS]),
+    );
     let settings = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
     let settings = settings.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")));
     // a file that is not there, or cannot be read, defines nothing

@@ -6,7 +6,7 @@
 //! | [`report`] | the analysis as text, JSON and HTML |
 //! | [`dissection`], [`output`] | frames as lines, trees, JSON, PDML and chosen fields |
 //! | [`live`] | what commands share about live captures |
-//! | [`fields`], [`stdout`], [`pool`], [`zone`] | names of fields and filters, standard output, work in threads that comes back in order, local time |
+//! | [`fields`], [`stdout`], [`pool`], [`zone`], [`streams`] | names of fields and filters, standard output, work in threads that comes back in order, local time, numbers of streams |
 #![forbid(unsafe_code)]
 
 pub mod analysis;
@@ -18,4 +18,5 @@ pub mod output;
 pub mod pool;
 pub mod report;
 pub mod stdout;
+pub mod streams;
 pub mod zone;

@@ -68,7 +68,7 @@ header! {
             reject: bool & 0x20 = "iwarp_mpa.rej_flag", "Connection rejected flag";
             /// Revision 2: the private data begins with the enhanced read depths (RFC 6581 9.1).
             enhanced: bool & 0x10 = "iwarp_mpa.enhanced_flag", "Enhanced connection setup flag";
-            reserved: u8 & 0x1f = "iwarp_mpa.res", "Reserved", hex;
+            reserved: u8 & 0x0f = "iwarp_mpa.res", "Reserved", hex;
         };
         revision: u8 = "iwarp_mpa.rev", "Revision", dec;
         private_data_length: be16 = "iwarp_mpa.pdlength", "Private data length", dec;
@@ -88,7 +88,7 @@ header! {
             reject: bool & 0x20 = "iwarp_mpa.rej_flag", "Connection rejected flag";
             /// Revision 2: the private data begins with the enhanced read depths (RFC 6581 9.1).
             enhanced: bool & 0x10 = "iwarp_mpa.enhanced_flag", "Enhanced connection setup flag";
-            reserved: u8 & 0x1f = "iwarp_mpa.res", "Reserved", hex;
+            reserved: u8 & 0x0f = "iwarp_mpa.res", "Reserved", hex;
         };
         revision: u8 = "iwarp_mpa.rev", "Revision", dec;
         private_data_length: be16 = "iwarp_mpa.pdlength", "Private data length", dec;
@@ -258,7 +258,7 @@ pub fn parse_startup<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Startu
                 markers: h.markers(),
                 crc: h.crc(),
                 reject: h.reject(),
-                reserved: h.reserved(),
+                reserved: h.flags & 0x1f,
                 revision: h.revision,
                 private_data_length: h.private_data_length,
                 private_data,

@@ -93,7 +93,7 @@ fn address<'a, T: Trace>([def, lg, ig]: [Def; 3], i: &'a [u8], t: &mut T) -> PRe
     let (rest, address) = read::array::<6, T>(def, i, t)?;
     if T::ON {
         t.down();
-        t.field(f::ADDR, i, 0, Value::Bytes(&i[..6]));
+        t.field(f::ADDR, i, 6, Value::Bytes(&i[..6]));
         t.field(lg, i, 3, Value::U(u64::from(address[0] >> 1 & 1)));
         t.field(ig, i, 3, Value::U(u64::from(address[0] & 1)));
         t.up();

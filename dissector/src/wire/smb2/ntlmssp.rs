@@ -268,7 +268,11 @@ impl fmt::Display for Message<'_> {
 /// Tells a message and all its fields.
 pub(super) fn message<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     scope(f::PROTOCOL, start, t, |i, t| {
-        let (i, _) = read::bytes(f::IDENTIFIER, 8, i, t)?;
+        // a string that ends with a NUL, which is not part of its value
+        let (rest, identifier) = leaf::take(i, 8).or_else(|_| Fault::short(Some(f::IDENTIFIER), i, 8).fail())?;
+        let text = identifier.strip_suffix(&[0]).unwrap_or(identifier);
+        t.field(f::IDENTIFIER, i, 8, Value::Bytes(text));
+        let i = rest;
         let (i, kind) = read::le32(f::MESSAGE_TYPE, i, t)?;
         match MessageType(kind) {
             MessageType::NEGOTIATE => negotiate(start, i, t)?,

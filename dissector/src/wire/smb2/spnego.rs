@@ -320,10 +320,17 @@ fn octets<T: Trace>(def: Def, i: &[u8], t: &mut T) {
 }
 
 fn oid_field<T: Trace>(def: Def, oid: &[u8], t: &mut T) {
-    match MECHANISMS.iter().find(|(bytes, _)| *bytes == oid) {
-        Some((_, name)) => t.field(def, oid, oid.len(), Value::Text(format_args!("{} ({name})", Oid(oid)))),
-        None => t.field(def, oid, oid.len(), Value::Text(format_args!("{}", Oid(oid)))),
-    }
+    t.field(def, oid, oid.len(), Value::Text(format_args!("{}", Oid(oid))));
+}
+
+/// Whether the values of a field are mechanisms.
+pub(crate) fn mechanism_field(def: &crate::field::FieldDef) -> bool {
+    [f::OID, f::MECH_TYPE, f::SUPPORTED_MECH, f::KRB5_OID].iter().any(|d| d.id == def.id)
+}
+
+/// What a mechanism is called, by its object identifier in dotted numbers.
+pub(crate) fn mechanism_name(dotted: &str) -> Option<&'static str> {
+    MECHANISMS.iter().find(|(bytes, _)| alloc::format!("{}", Oid(bytes)) == dotted).map(|(_, name)| *name)
 }
 
 fn tagged(i: &[u8], tag: u8, def: Def) -> Result<Element<'_>, nom::Err<Fault>> {

@@ -623,7 +623,11 @@ fn spnego_and_ntlmssp() {
     let body = body.u16(128).u16(init.len() as u16).u32(0).put(&init);
     let tree = check("negotiate reply", &message(reply(Command::NEGOTIATE, NtStatus::SUCCESS), &body.0), &[], &[("spnego.mechTypes", 3)]);
     let mechanisms: Vec<_> = tree.all("spnego.MechType").map(|n| core::str::from_utf8(tree.value_bytes(n)).unwrap()).collect();
-    assert!(mechanisms[0].starts_with("1.2.840.48018.1.2.2") && mechanisms[2].contains("NTLMSSP"));
+    assert_eq!((mechanisms[0], mechanisms[2]), ("1.2.840.48018.1.2.2", "1.3.6.1.4.1.311.2.2.10"));
+    let mut label = alloc::string::String::new();
+    let last = tree.nodes.iter().rposition(|n| n.def.name == "spnego.MechType").unwrap();
+    crate::render::label(&mut label, &tree, last);
+    assert!(label.contains("NTLMSSP"), "{label}");
     assert_eq!(tree.all("spnego.hintName").count(), 1);
 
     let pairs = w()

@@ -213,7 +213,7 @@ fn tap(argument: &str, registry: &Registry, probe: &mut Probe) -> Result<Tap> {
             let names: &[&str] = if is_smb { &["smb2.cmd"] } else { &["nfs.main_opcode", "nfs.procedure_v3", "rpc.procedure"] };
             Tap::Times(Times {
                 title: if is_smb { "SMB2" } else { "RPC" },
-                time: want("rdmascope.exchange.time", probe),
+                time: want(if is_smb { "smb2.time" } else { "rpc.time" }, probe),
                 names: names.iter().filter(|name| registry.find(name).is_some()).map(|name| want(name, probe)).collect(),
                 filter: bound(text, probe)?,
                 text: text.into(),
