@@ -1724,7 +1724,7 @@ mod tests {
         assert_eq!(matching("preferredsendsize").len(), 3);
         assert_eq!(matching("NegativeParameter*DataOffset").len(), 2);
         assert!(matching("no such case").is_empty());
-        assert_eq!(all().filter(|c| c.slow).count(), 2);
+        assert_eq!(all().filter(|c| c.slow).count(), 3);
         assert!(all().filter(|c| c.dies_negotiating).count() >= 6);
         let mut names: Vec<&str> = all().map(|c| c.name).collect();
         names.sort_unstable();
