@@ -199,23 +199,23 @@ impl Smbd {
     /// A whole Send. Returns the SMB2 message that it completes, where it does.
     pub fn send<'a, T: Trace>(&'a mut self, by: End, send: &Send<'a>, t: &mut T, judge: &mut impl Judge) -> Option<Smb2Message<'a>> {
         let (bytes, wire) = (send.bytes, send.wire_length);
-        let negotiating = match self.link.phase() {
-            Phase::Idle => !looks_like_data(bytes, wire),
-            Phase::Negotiating => self.link.initiator() != Some(by) && !looks_like_data(bytes, wire),
-            Phase::Established | Phase::Refused => false,
+        let phase = self.link.phase();
+        let answers = phase == Phase::Negotiating && self.link.initiator() != Some(by);
+        let request = is_negotiate_request(bytes, wire);
+        let response = is_negotiate_response(bytes, wire);
+        // a message that could be nothing else, and one that is due and is not data
+        let is_response = match phase {
+            // without its request: the capture began between the two
+            Phase::Idle => response && !request,
+            Phase::Negotiating => answers && (response || !reads_as_data(bytes, wire)),
+            Phase::Established | Phase::Refused => response && !looks_like_data(bytes, wire) && phase == Phase::Established,
         };
-        // a response without its request: the capture began between the two
-        let unasked = self.link.phase() == Phase::Idle && is_negotiate_response(bytes, wire) && !is_negotiate_request(bytes, wire);
-        if negotiating && (self.link.phase() == Phase::Negotiating || unasked) {
+        if is_response {
             self.response(by, send, t, judge);
             return None;
         }
-        if negotiating || is_negotiate_request(bytes, wire) {
+        if request || (phase == Phase::Idle && !reads_as_data(bytes, wire)) {
             self.request(by, send, t, judge);
-            return None;
-        }
-        if self.link.phase() == Phase::Established && is_negotiate_response(bytes, wire) && !looks_like_data(bytes, wire) {
-            self.response(by, send, t, judge);
             return None;
         }
         let Ok((_, data)) = smbd::parse_data(bytes, wire, t) else {
@@ -229,6 +229,9 @@ impl Smbd {
             }
             return None;
         };
+        if let Some(padding) = bytes.get(DataTransfer::LEN..data.header.data_offset as usize) {
+            self.link.padding(by, padding, judge);
+        }
         let before = self.link.side(by).stalled_time;
         self.link.data(send.last, by, &data.header, wire, data.inside, judge);
         let waited = self.link.side(by).stalled_time.saturating_sub(before);
@@ -267,6 +270,26 @@ impl Smbd {
             Err(_) => self.link.missed(by),
         }
     }
+}
+
+/// Whether a message that should be a negotiation is data instead: its data is an SMB2 message, or fills it to the last byte, or it has
+/// none and says so in every field.
+fn reads_as_data(bytes: &[u8], wire_length: u32) -> bool {
+    let Ok((_, data)) = smbd::parse_data(bytes, wire_length, &mut Off) else { return false };
+    let header = data.header;
+    let is_plain = header.reserved == 0 && header.flags <= 1 && header.credits_requested > 0;
+    let fills = header.data_length > 0
+        && header.data_offset >= DataTransfer::LEN as u32
+        && header.data_offset % 8 == 0
+        && u64::from(header.data_offset) + u64::from(header.data_length) == u64::from(wire_length);
+    // the versions 1.0 to 1.0 of a Negotiate Request would be two numbers of credits that nobody asks for and grants at once
+    let versions = header.credits_requested == 0x0100 && header.credits_granted == 0x0100;
+    let is_empty = wire_length == DataTransfer::LEN as u32
+        && header.data_length == 0
+        && header.data_offset == 0
+        && header.remaining_data_length == 0
+        && !versions;
+    looks_like_data(bytes, wire_length) || is_plain && (fills || is_empty)
 }
 
 /// Whether a message that should be a negotiation is data instead: it carries an SMB2 message, or credits and nothing else, which as a
