@@ -710,7 +710,11 @@ impl Connection {
                         Err(why) => return self.refuse_logon(&user, &why.to_string()),
                     },
                     Users::Guests => None,
-                    _ => return self.refuse_logon(&user, "a password is needed"),
+                    // nobody guesses who shows no password
+                    _ => {
+                        self.log("logon without a user refused");
+                        return Answer::status(NtStatus::LOGON_FAILURE);
+                    }
                 };
                 if let Some(peer) = self.peer {
                     self.share.shared.logons.succeeded(peer);
@@ -1852,6 +1856,7 @@ mod tests {
         assert!(pair.server.penalty() > Duration::ZERO && !pair.server.is_logged_on());
         assert_eq!(pair.log_on(Some("secret")), NtStatus::SUCCESS);
         assert_eq!(pair.server.penalty(), Duration::ZERO);
+        assert_eq!((pair.log_on(None), pair.server.penalty()), (NtStatus::LOGON_FAILURE, Duration::ZERO), "nobody guesses");
         assert_eq!((pair.log_on(Some("guess")), pair.server.is_broken()), (NtStatus::LOGON_FAILURE, true));
     }
 
