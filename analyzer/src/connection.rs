@@ -18,7 +18,7 @@ use crate::messages::Messages;
 use crate::messages::smbd::Smbd;
 use crate::missed::{Missed, Rests};
 use crate::op::{At, End, RdmaOp, StreamBytes, Verb};
-use crate::report::{self, Handshake, Health, Negotiated, Peer, Protocol, Smb, Transport};
+use crate::report::{self, Handshake, Health, Negotiated, Peer, Progress, Protocol, Smb, Transport};
 use crate::roles::Roles;
 use crate::series::{Series, Trouble, Volume};
 use crate::sink::Sink;
@@ -52,6 +52,10 @@ pub struct Connection {
     pub closed: Option<(Option<End>, &'static str, At)>,
     /// Why it was rejected.
     pub rejected: Option<String>,
+    /// When the connection was established: by an MPA Reply or a CM REP; where there is no RDMA, by a SYN with ACK.
+    pub established: Option<At>,
+    /// Whether the MPA Request was answered with something else than an MPA Reply.
+    pub spoke_otherwise: bool,
     /// What was not seen of it.
     pub missed: Missed,
     /// The mirror sessions that its frames came through.
@@ -228,10 +232,6 @@ impl Connection {
             self.gap(env, At { frame: u64::MAX, time: end.time }, by);
         }
         let (mut cx, memory, messages, upper) = self.parts(env, end, None);
-        if let (Some((Some(by), how, _)), Some((waiting, oldest))) = (closed, upper.outstanding()) {
-            let text = format_args!("ended the connection ({how}) with {waiting} requests outstanding");
-            cx.report(Rule::CmDisconnect, by, Rests::since(oldest), text);
-        }
         memory.finish(&mut cx, end);
         messages.finish(&mut cx, by);
         upper.finish(&mut cx, end, closed.is_some());
@@ -260,6 +260,15 @@ impl Connection {
             last = [held[0].or(last[0]), held[1].or(last[1])];
             Some((time, last[0]?, last[1]?))
         });
+        let progress = Progress {
+            connected: self.established.is_some() || self.protocol() != Protocol::Unknown,
+            missed: self.missed.anything(),
+            spoke_otherwise: self.spoke_otherwise,
+            negotiation: messages.negotiation,
+            last_sent: paired(client, messages.last_sent),
+            dry: paired(client, messages.dry),
+            oldest_open: upper.commands.oldest_open(),
+        };
         report::Connection {
             id: self.id,
             followed_as: alloc::vec![self.id],
@@ -286,6 +295,9 @@ impl Connection {
             health: self.health,
             mirrors: self.mirrors,
             commands: upper.commands.rows().to_vec(),
+            failures: upper.commands.failures().to_vec(),
+            progress,
+            outcome: None,
             throughput: self
                 .throughput
                 .points()

@@ -323,6 +323,13 @@ impl Findings {
         }
     }
 
+    /// Takes over what `other` counted beyond what it kept: these are its findings, put together anew.
+    pub fn with_losses_of(mut self, other: &Findings) -> Self {
+        self.dropped = self.dropped.saturating_add(other.dropped);
+        self.occurrences.clone_from(&other.occurrences);
+        self
+    }
+
     fn count(&mut self, rule: Rule, n: u64) {
         if self.occurrences.is_empty() {
             self.occurrences.resize(Rule::ALL.len(), 0);

@@ -286,6 +286,12 @@ impl Missed {
         }
     }
 
+    /// Whether packets or messages are missing or cut off: the beginning, a gap, or a whole direction.
+    pub fn anything(&self) -> bool {
+        let is_holed = |d: &Direction| d.late || !d.captured || d.holes.iter().any(|hole| hole.why != Why::Sealed);
+        self.directions.iter().any(is_holed)
+    }
+
     /// Whether no packet of an end was captured.
     pub fn is_absent(&self, end: End) -> bool {
         !self.directions[end.index()].captured

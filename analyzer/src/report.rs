@@ -1,6 +1,6 @@
 //! What an analysis found, as plain data: the views (text, JSON, HTML, terminal UI, metrics) are made from it.
 
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Family};
 use crate::finding::{Blame, Finding, Findings};
 use crate::latency::Latency;
 use crate::op::{At, End};
@@ -212,10 +212,35 @@ pub struct Connection {
     pub mirrors: crate::mirror::Set,
     /// Exchanges by command.
     pub commands: Vec<Command>,
+    /// Failed requests: command, protocol, status, how many; bounded.
+    pub failures: Vec<(&'static str, Family, u32, u64)>,
+    /// How far it got.
+    pub progress: Progress,
+    /// What became of it; `None` while it goes on, and where it has nothing to do with storage.
+    pub outcome: Option<crate::outcome::Outcome>,
     /// Throughput over time: (time, bytes in frames from the client, from the server), thinned to a bounded number of points.
     pub throughput: Vec<(i64, u64, u64)>,
     /// Trouble on the wire over time: (time, retransmissions, negative acknowledgments, congestion marks), where there was any.
     pub trouble: Vec<(i64, [u64; 3])>,
+}
+
+/// How far a connection got. Pairs are `[client, server]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Whether the connection was established: the RDMA connection, or the TCP connection where there is none.
+    pub connected: bool,
+    /// Whether packets were missed, or the beginning was.
+    pub missed: bool,
+    /// Whether the MPA Request was answered with something else than an MPA Reply.
+    pub spoke_otherwise: bool,
+    /// When the Negotiate Request and the Negotiate Response of SMB Direct came.
+    pub negotiation: [Option<At>; 2],
+    /// When each side last sent a message of SMB Direct.
+    pub last_sent: [Option<At>; 2],
+    /// Since when each side has no credit of SMB Direct that it may spend.
+    pub dry: [Option<At>; 2],
+    /// The first request of those that were never answered, and that must be.
+    pub oldest_open: Option<At>,
 }
 
 /// What SMB Direct agreed on, in bytes.

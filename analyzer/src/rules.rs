@@ -386,8 +386,6 @@ rules! {
                one message are sent in strict order with nothing between them.",
         causes: [
             "Two threads of the sender interleave their messages, or it gave up in the middle of one",
-            "ksmbd (seen with Linux 6.12) announces an encrypted reply 52 bytes longer than it is: the length of a transform header. The client \
-             waits for the rest or hangs up",
             "A fragment is missing from the capture (the finding then says that it is not certain)",
         ],
         cure: "If the capture is complete, the receiver will reassemble garbage or close: update the sender. See BUG-SMBDIRECT-BATCH-INTERLEAVE.",
@@ -465,6 +463,17 @@ rules! {
             "Memory pressure on the receiver",
         ],
         cure: "Watch the credits held over time: a staircase downwards is a leak (update the receiver), a flat line is a limit (raise it).",
+    }
+    SmbdCreditExhausted "SMBD-CREDIT-EXHAUSTED" Error Credits "[MS-SMBD] 3.1.5.1, 3.1.5.8, 3.1.5.9" {
+        title: "A side had no credits left to spend and was granted none until the connection ended.",
+        says: "A receiver posts receives and grants credits for them as messages come in; with one credit left a sender may only send a message \
+               that grants some itself.",
+        causes: [
+            "The receiver's software is stuck, or posts no more receives",
+            "A receiver that grants credits when it negotiates and never again",
+            "Grants are missing from the capture",
+        ],
+        cure: "Look at the host that should have granted: its log, its memory, and whether it still acknowledges at transport level.",
     }
     SmbdCreditOverflow "SMBD-CREDIT-OVERFLOW" Warn Credits "[MS-SMBD] 2.2.3, 3.1.5.9" {
         title: "A side was granted more credits than a credit field can count.",
@@ -640,6 +649,16 @@ rules! {
             "The server had no SMB Direct credit to send the reply with",
         ],
         cure: "Check whether the server acknowledged the request and went silent (server), or never acknowledged it (network).",
+    }
+    Smb2Session "SMB2-SESSION" Error Smb2 "[MS-SMB2] 3.2.5.3, 3.3.5.5" {
+        title: "No session was set up: the server refused every SESSION_SETUP.",
+        says: "A client that gets an error for SESSION_SETUP, other than STATUS_MORE_PROCESSING_REQUIRED, has no session and can do nothing else.",
+        causes: [
+            "A wrong user name or password, or an account that is locked",
+            "The server accepts no guests, or only Kerberos",
+            "The server's limit of sessions is reached",
+        ],
+        cure: "Read the status of the SESSION_SETUP replies; check user, password, domain and time on both hosts.",
     }
     Smb2Slow "SMB2-SLOW" Warn Smb2 "derived from the capture's own latencies" {
         title: "A request took far longer than others of its kind.",
@@ -834,11 +853,31 @@ rules! {
         ],
         cure: "Test with rping between the two hosts; compare `rdma link` and the default RoCE mode on both; check the firewall for UDP 4791.",
     }
-    CmDisconnect "CM-DISCONNECT" Note Connection "IBTA Vol 1 12.6.10, 12.6.11" {
-        title: "The connection was ended while requests were outstanding.",
-        says: "A DREQ ends the connection at once: work that was under way is flushed on both sides.",
-        causes: ["The side that sent the DREQ found a violation, timed out or was unmounted", "The application crashed and the kernel cleaned up"],
-        cure: "Look at the findings just before it, and at the log of the side that sent the DREQ.",
+    CmDisconnect "CM-DISCONNECT" Error Connection "IBTA Vol 1 12.6.10; RFC 9293 3.6" {
+        title: "A side ended the connection before it was done.",
+        says: "A DREQ, or a FIN below iWARP, ends a connection in order: whoever sends it has no more to say. What is outstanding then is lost.",
+        causes: [
+            "The side that hung up was stopped or restarted, or its process crashed and the kernel cleaned up",
+            "It found a violation and says so only in its log",
+            "It gave up waiting: see how long the requests were open",
+        ],
+        cure: "Look at the log of the side that hung up, at the time of this frame.",
+    }
+    MpaStartup "MPA-STARTUP" Error Connection "RFC 5044 7.1" {
+        title: "The iWARP connection was never established: there is no MPA Reply.",
+        says: "The initiator sends an MPA Request and waits for the MPA Reply; it may give up when none comes. Bytes that are no MPA Reply end \
+               the connection.",
+        causes: [
+            "Another service listens on this port (a web server, SMB over plain TCP)",
+            "The server's iWARP stack is stuck: TCP acknowledges and nobody answers",
+        ],
+        cure: "Check what listens on the port, and whether the server's RDMA device is up.",
+    }
+    TcpRefused "TCP-REFUSED" Error Connection "RFC 9293 3.5, 3.10.7.1" {
+        title: "A TCP connection to a storage port was refused or not answered.",
+        says: "A SYN to a port on which nobody listens is answered with a reset.",
+        causes: ["The service is stopped or restarting", "The service listens on another port or address", "A firewall drops or rejects it"],
+        cure: "Check that the service runs on the server and listens on this port.",
     }
     MpaReject "MPA-REJECT" Error Connection "RFC 5044 7.1; RFC 6581" {
         title: "The iWARP connection was rejected by its MPA reply.",
@@ -1138,6 +1177,14 @@ rules! {
         causes: ["Two threads of the sender flushed their batches at the same time while one waited for credits"],
         cure: "Update the sender's kernel. Contents of the two messages are mixed at the receiver.",
         hits: "Linux smbdirect before its repair in 2026.",
+    }
+    BugKsmbdSealedLength "BUG-KSMBD-SEALED-LENGTH" Error KnownBug "[MS-SMBD] 3.1.5.4; [MS-SMB2] 2.2.41" {
+        title: "Encrypted messages are announced 52 bytes longer than they are.",
+        says: "DataLength and RemainingDataLength of the first fragment add up to the message: for an encrypted one the 52-byte transform header \
+               and OriginalMessageSize.",
+        causes: ["ksmbd announces the transform header of an encrypted reply over SMB Direct and does not send it"],
+        cure: "Update the server's kernel. Until then do not ask for encryption over SMB Direct: the client waits for the missing bytes and hangs up.",
+        hits: "Linux ksmbd, seen with 6.12.",
     }
     BugCifsMaxFragmentedSize "BUG-CIFS-MAX-FRAGMENTED-SIZE" Warn KnownBug "[MS-SMBD] 2.2.1, 3.1.5.9" {
         title: "A Linux client offers to reassemble 1 MiB although its credits cannot carry that at once.",

@@ -1,11 +1,16 @@
 //! Exchanges counted by command.
 
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Family};
 use crate::flow::waits::Waits;
 use crate::latency::Latency;
 use crate::op::{At, End};
 use crate::report::Command;
 use alloc::vec::Vec;
+
+/// Whether a request may be without reply for as long as the connection lives.
+pub fn may_wait(command: &str) -> bool {
+    matches!(command, "CHANGE_NOTIFY" | "CANCEL" | "LOCK" | "OPLOCK_BREAK")
+}
 
 /// Commands of one connection, or of several, in the order in which they first came.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +18,10 @@ pub struct Commands {
     rows: Vec<Command>,
     /// Those that may have been slow: which were is known when the median is.
     long: Vec<Long>,
+    /// Failed requests: command, protocol, status, how many.
+    failures: Vec<(&'static str, Family, u32, u64)>,
+    /// The first request of those that were not answered, and that must be.
+    oldest_open: Option<At>,
 }
 
 /// An exchange that took long.
@@ -32,17 +41,30 @@ pub struct Long {
     pub server: i64,
 }
 
+/// Pairs of command and status that are counted apart at most.
+const FAILURES_MAX: usize = 256;
+
 impl Commands {
     /// Counts an exchange that is complete, or never will be.
     pub fn add(&mut self, exchange: &Exchange) {
         let row = self.row(exchange.command);
         row.count += 1;
         row.errors += u64::from(exchange.failed);
+        if let Some(status) = exchange.status.filter(|_| exchange.failed) {
+            self.fail(exchange.command, exchange.family, status, 1);
+        }
+        let row = self.row(exchange.command);
         row.bytes += exchange.bytes_moved;
         match exchange.latency() {
             Some(latency) => row.latency.add(latency),
-            None => row.unanswered += 1,
+            None => {
+                row.unanswered += 1;
+                if !may_wait(exchange.command) {
+                    self.oldest_open = Some(self.oldest_open.map_or(exchange.request, |at| at.min(exchange.request)));
+                }
+            }
         }
+        let row = self.row(exchange.command);
         let split = exchange.split();
         for (sum, part) in row.split.iter_mut().zip([split.credit, split.wire, split.server, split.rdma]) {
             *sum = sum.saturating_add(part);
@@ -59,6 +81,23 @@ impl Commands {
         row.latency.join(&command.latency);
         for (sum, part) in row.split.iter_mut().zip(command.split) {
             *sum = sum.saturating_add(part);
+        }
+    }
+
+    /// Adds what others counted: those of another layer, or of the other half of a connection.
+    pub fn absorb(&mut self, other: &Self) {
+        other.rows.iter().for_each(|row| self.join(row));
+        for &(command, family, status, count) in &other.failures {
+            self.fail(command, family, status, count);
+        }
+        self.oldest_open = [self.oldest_open, other.oldest_open].into_iter().flatten().min();
+    }
+
+    fn fail(&mut self, command: &'static str, family: Family, status: u32, count: u64) {
+        match self.failures.iter().position(|(c, f, s, _)| (*c, *f, *s) == (command, family, status)) {
+            Some(place) => self.failures[place].3 += count,
+            None if self.failures.len() >= FAILURES_MAX => {}
+            None => self.failures.push((command, family, status, count)),
         }
     }
 
@@ -106,6 +145,16 @@ impl Commands {
     /// The row of a command.
     pub fn find(&self, name: &str) -> Option<&Command> {
         self.rows.iter().find(|r| r.name == name)
+    }
+
+    /// The first request of those that were not answered, and that must be.
+    pub fn oldest_open(&self) -> Option<At> {
+        self.oldest_open
+    }
+
+    /// Failed requests: command, protocol, status, how many.
+    pub fn failures(&self) -> &[(&'static str, Family, u32, u64)] {
+        &self.failures
     }
 
     /// All rows.

@@ -16,6 +16,7 @@ use rdmascope_dissector::wire::iwarp::rdmap::{self, Terminate};
 use rdmascope_dissector::wire::smb2::encode;
 use rdmascope_dissector::wire::smb2::header::Command;
 use rdmascope_dissector::wire::smb2::rdma_channel::{CryptoTransformFixed, RdmaTransformFixed};
+use rdmascope_dissector::wire::smb2::session::SessionSetupRequestFixed;
 use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, NegotiateResponse};
 
 type Make = fn(&mut Conversation);
@@ -25,6 +26,67 @@ const WITHOUT_SAMPLE: &[(Rule, &str)] = &[(Rule::Smb2Signature, "needs a session
 
 fn negotiate(c: &mut Conversation, request: NegotiateRequest) {
     c.negotiate(request, response());
+}
+
+/// An encrypted message of 100 bytes and its header, announced as the caller has it.
+fn sealed(c: &mut Conversation, announced: usize) {
+    c.smb();
+    let mut message = [0xaa; 152];
+    message[..4].copy_from_slice(b"\xfdSMB");
+    message[36..40].copy_from_slice(&100u32.to_le_bytes());
+    c.data(C, carrying(100, 100, announced - 100), &message[..100]);
+    c.data(C, carrying(1, 52, announced - 152), &message[100..]);
+    if announced > 152 {
+        c.cm_disconnect(S);
+    }
+}
+
+/// A client that grants and is granted nothing for a while, and then goes away.
+fn exhausted(c: &mut Conversation, granted: u16) {
+    c.negotiate(request(), NegotiateResponse { credits_granted: 2, ..response() });
+    c.data(C, empty(10), &[]);
+    c.data(S, empty(granted), &[]);
+    c.wait(30 * SECOND);
+    c.cm_disconnect(C);
+}
+
+/// A logon that the server answers with a status.
+fn logon(c: &mut Conversation, status: u32) {
+    c.smb();
+    let header = c.header(Command::SESSION_SETUP);
+    let fixed = SessionSetupRequestFixed {
+        structure_size: 25,
+        flags: 0,
+        security_mode: 1,
+        capabilities: 0,
+        channel: 0,
+        security_buffer_offset: 88,
+        security_buffer_length: 4,
+        previous_session_id: 0,
+    };
+    c.message(C, &encode::session_setup(&header, fixed, &[0; 4]));
+    let body = if status == 0 { vec![9, 0, 0, 0, 72, 0, 0, 0] } else { Conversation::error_body() };
+    c.reply(&header, status, &body);
+    c.cm_disconnect(C);
+}
+
+/// A server that acknowledges the MPA Request and says nothing until the client closes.
+fn silent(c: &mut Conversation) {
+    c.tcp_open();
+    c.mpa(Conversation::startup(false));
+    c.tcp_ack(S, 0xffff);
+    c.wait(5 * SECOND);
+    let seq = c.seq[C];
+    c.segment(C, seq, 0x11, 0xffff, &[]);
+}
+
+/// A SYN that is answered with a reset.
+fn refused(c: &mut Conversation) {
+    c.iwarp = true;
+    let seq = c.seq[C];
+    c.segment(C, seq, 0x02, 0xffff, &[]);
+    c.seq[C] += 1;
+    c.segment(S, 0, 0x14, 0, &[]);
 }
 
 /// A client with 16 credits of 8136 bytes, whose server reassembles so many.
@@ -599,6 +661,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::SmbdCreditLast, |c| last_credit(c, 0), |c| last_credit(c, 1)),
     (Rule::SmbdCreditStall, |c| credit_wait(c, MILLISECOND), |c| credit_wait(c, 0)),
     (Rule::SmbdCreditStarved, |c| many(c, 10), |c| many(c, 255)),
+    (Rule::SmbdCreditExhausted, |c| exhausted(c, 0), |c| exhausted(c, 5)),
     (Rule::SmbdCreditOverflow, |c| { first_data(c, empty(10), &[]); c.data(S, empty(65_535), &[]); }, |c| { first_data(c, empty(10), &[]); c.data(S, empty(255), &[]); }),
     (Rule::SmbdCreditDeadlock, |c| both_dry(c, 0), |c| both_dry(c, 1)),
     // ── RDMA memory ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -622,6 +685,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::Smb2TransformLengths, |c| transformed(c, &transform(|_| (), |k| k.nonce_length = 10)), transform_well),
     (Rule::Smb2Credit, |c| two_echoes(c, 1), |c| two_echoes(c, 2)),
     (Rule::Smb2Unanswered, |c| { c.smb(); c.echo_request(); c.wait(2 * SECOND); c.data(S, empty(1), &[]); }, |c| { c.smb(); c.echo(); c.wait(2 * SECOND); c.data(S, empty(1), &[]); }),
+    (Rule::Smb2Session, |c| logon(c, 0xc000_006d), |c| logon(c, 0)),
     (Rule::Smb2Slow, |c| slow_echo(c, SECOND), |c| slow_echo(c, 0)),
     (Rule::Smb2Error, |c| read_answered(c, 0xc000_0011, &Conversation::error_body()), |c| read_answered(c, 0, &Conversation::read_body(1024))),
     (Rule::Smb2ErrorBody, |c| read_answered(c, 0xc000_0011, &Conversation::read_body(1024)), |c| read_answered(c, 0xc000_0011, &Conversation::error_body())),
@@ -647,8 +711,10 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RpcError, |c| getattr(c, 70), |c| getattr(c, 0)),
     // ── Connections ─────────────────────────────────────────────────────────────────────────────────────────────────
     (Rule::CmReject, |c| { c.cm_request(445); c.cm_reject(); }, |c| c.connect(445)),
-    (Rule::CmTimeout, |c| { c.cm_request(445); c.wait(25 * SECOND); datagram(c, 64); }, |c| { c.connect(445); c.wait(25 * SECOND); datagram(c, 64); }),
+    (Rule::CmTimeout, |c| { c.cm_request(445); c.wait(25 * SECOND); datagram(c, 64); }, |c| { c.smb(); c.wait(25 * SECOND); datagram(c, 64); }),
     (Rule::CmDisconnect, |c| { c.smb(); c.echo_request(); c.cm_disconnect(C); }, |c| { c.smb(); c.echo(); c.cm_disconnect(C); }),
+    (Rule::MpaStartup, silent, |c| mpa(c, Conversation::startup(false), Conversation::startup(true))),
+    (Rule::TcpRefused, refused, |c| c.tcp_open()),
     (Rule::MpaReject, |c| mpa(c, Conversation::startup(false), Startup { reject: true, ..Conversation::startup(true) }), |c| mpa(c, Conversation::startup(false), Conversation::startup(true))),
     (Rule::MpaIrdord, |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[0, 1, 0, 16], true)), |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[0, 1, 0, 1], true))),
     (Rule::RdmapTerminate, |c| {
@@ -697,6 +763,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::BugCve202631539, |c| { c.smb(); c.echo(); c.data(S, empty(1), &[]); not_ready_for_last(c, S); }, |c| { c.smb(); c.echo(); c.data(S, empty(1), &[]); }),
     (Rule::BugSmbdirectLastCredit, |c| last_credit(c, 0), |c| last_credit(c, 1)),
     (Rule::BugSmbdirectBatchInterleave, |c| between_fragments(c, |c| c.data(C, carrying(1, 64, 0), &smb2())), |c| between_fragments(c, |c| c.data(C, empty(1), &[]))),
+    (Rule::BugKsmbdSealedLength, |c| sealed(c, 204), |c| sealed(c, 152)),
     (Rule::BugCifsMaxFragmentedSize, |c| c.negotiate(NegotiateRequest { max_receive_size: 1364, max_fragmented_size: 1 << 20, ..request() }, NegotiateResponse { preferred_send_size: 1364, ..response() }), |c| c.negotiate(NegotiateRequest { max_receive_size: 1364, max_fragmented_size: 173_910, ..request() }, NegotiateResponse { preferred_send_size: 1364, ..response() })),
     (Rule::BugKsmbdEarlyData, |c| { c.connect(445); c.smbd_request(request()); c.data(S, empty(1), &[]); c.smbd_response(response()); }, |c| answer(c, response())),
     (Rule::BugKsmbdChannelInfo, |c| read_into(c, 4095), |c| read_into(c, 4096)),

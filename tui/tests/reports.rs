@@ -170,7 +170,7 @@ fn a_refused_negotiation_names_the_size_the_rule_and_the_server() {
     assert!(first["spec"].as_str().is_some_and(|s| s.contains("[MS-SMBD] 3.1.5.7")), "{first}");
     let output = analyze(&samples().join("smb-roce-negotiate-refused"), &["smb-roce-negotiate-refused.pcap"]);
     let text = text(&output);
-    assert!(text.contains("The client hung up during SMB Direct negotiation, all 6 times."), "{text}");
+    assert!(text.contains("The client hung up during SMB Direct negotiation: 6 of 6 connections."), "{text}");
     assert!(text.contains("this is why the mount failed"), "{text}");
 }
 
@@ -179,7 +179,7 @@ fn failing_mounts_say_where_they_end() {
     let text = text(&analyze(&samples().join("smb-iwarp-encryption-fails"), &["smb-iwarp-encryption-fails.pcap"]));
     assert!(text.contains("SESSION_SETUP (frame 37) was answered (frame 39)"), "{text}");
     assert!(text.contains("1 encrypted message from the client (frame 43)"), "{text}");
-    assert!(text.contains("8 of 8 connections ended there"), "{text}");
+    assert!(text.contains("8 of 8 connections failed"), "{text}");
 }
 
 #[test]

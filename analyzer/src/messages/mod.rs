@@ -17,7 +17,7 @@ use crate::context::FrameContext;
 use crate::finding::Certainty;
 use crate::memory::{Delivery, Memory};
 use crate::notes::{Layer, duration, f};
-use crate::op::{End, Part, RdmaOp, StreamBytes};
+use crate::op::{At, End, Part, RdmaOp, StreamBytes};
 use crate::report::{Negotiated, Protocol, SideReport};
 use crate::roles::Source;
 use crate::series::{Least, Series};
@@ -49,6 +49,12 @@ pub struct Summary {
     pub negotiated: Negotiated,
     /// Messages and credits, by end A and B.
     pub sides: [SideReport; 2],
+    /// When the Negotiate Request and the Negotiate Response of SMB Direct came.
+    pub negotiation: [Option<At>; 2],
+    /// When each end last sent a message of SMB Direct.
+    pub last_sent: [Option<At>; 2],
+    /// Since when each end has no credit of SMB Direct that it may spend.
+    pub dry: [Option<At>; 2],
     /// Credits that ends A and B held over time.
     pub credits: Vec<(i64, [Option<i64>; 2])>,
     /// Whether it counted the messages: those of SMB2 over TCP are counted above.
@@ -244,6 +250,10 @@ impl Messages {
         summary.counted = self.smbd.is_some() || self.rpcrdma.is_some();
         if let Some(smbd) = self.smbd.as_deref() {
             (summary.negotiated, summary.sides) = smbd.summary();
+            let link = &smbd.link;
+            summary.negotiation = link.negotiation();
+            summary.last_sent = End::BOTH.map(|end| link.side(end).last_sent);
+            summary.dry = End::BOTH.map(|end| link.dry_since(end).filter(|_| link.credits(end).known().is_some_and(|held| held <= 1)));
         }
         if let Some(rpcrdma) = self.rpcrdma.as_deref() {
             summary.sides = rpcrdma.summary();

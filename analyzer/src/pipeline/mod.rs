@@ -343,7 +343,7 @@ impl<S: Sink> Pipeline<S> {
             // of those that are open, what is told when they end
             let mut open = Findings::default();
             self.table.iter().for_each(|slot| flow::report::told(&slot.connection, &slot.flow.told(), &mut |finding| open.add(finding)));
-            numbers.findings(self.env.findings.iter().chain(open.iter()))
+            numbers.findings(self.env.findings.iter().chain(open.iter())).with_losses_of(&self.env.findings)
         };
         capture.lost_by_capture = self.env.lost_by_capture;
         capture.undecoded = self.env.undecoded;
@@ -566,6 +566,7 @@ impl<S: Sink> Pipeline<S> {
         connection.last = at;
         connection.handshake = Handshake::Seen;
         connection.roles.learn(End::A, Source::Handshake);
+        connection.established = Some(at);
         connection.peers = [
             Peer { address: packet.dst, port: request.source_port, qp: Some(request.qp) },
             Peer { address: packet.src, port: request.port, qp: Some(rep.local_qpn) },
@@ -653,15 +654,20 @@ impl<S: Sink> Pipeline<S> {
         if packet.ecn == 3 {
             s.connection.health.ecn_marked += 1;
         }
+        if segment.flags & (SYN | ACK) == SYN | ACK {
+            s.connection.established.get_or_insert(at);
+        }
         let Flow::Tcp(flow) = &mut s.flow else { return };
         let mut listener = Listener { connection: &mut s.connection, env: &mut self.env };
         flow.segment(at, end, segment, &self.tcp, t, &mut listener);
+        let c = &mut s.connection;
+        if c.established.is_none() && c.transport == Some(Transport::Iwarp) && segment.payload_length > 0 {
+            c.spoke_otherwise |= c.roles.client() == Some(end.peer());
+        }
     }
 
     #[cold]
     fn new_tcp(&mut self, at: At, from: TcpEnd, to: TcpEnd, segment: &Segment<'_>) -> u32 {
-        const SYN: u8 = 0x02;
-        const ACK: u8 = 0x10;
         let handshake = if segment.flags & SYN != 0 { Handshake::Seen } else { Handshake::Inferred };
         // a SYN tells who the client is; else the lower of the well-known ports is the server's
         let client = match segment.flags & (SYN | ACK) {
@@ -737,11 +743,15 @@ impl<S: Sink> Pipeline<S> {
             Flow::Tcp(flow) => flow.is_unseen(end),
         });
         gone.connection.finish(&mut self.env, at, unseen);
+        let mut connection = gone.connection.summary();
+        // frames lost at the very end show nowhere: a capture that lost others may have lost these
+        connection.progress.missed |= self.env.lost_by_capture > 0;
+        crate::outcome::conclude(&mut connection, &mut self.env.findings, at);
         if self.done.len() >= self.env.options.report_max && !self.env.options.fold {
             self.done_dropped += 1;
             return;
         }
-        self.done.push(gone.connection.summary());
+        self.done.push(connection);
         if self.done.len() >= self.env.options.report_max + FOLD {
             self.fold();
         }
@@ -778,6 +788,9 @@ fn tcp_end(connection: &Connection, from: TcpEnd) -> End {
     let first = &connection.peers[0];
     if (first.address, first.port) == from { End::A } else { End::B }
 }
+
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
 
 /// Ports that a server listens on: SMB, SMB Direct over iWARP, NFS, NFS over RDMA, portmap.
 const fn is_service_port(port: u16) -> bool {

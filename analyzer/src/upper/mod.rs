@@ -116,13 +116,6 @@ impl Upper {
         }
     }
 
-    /// How many requests have no reply, those left out that may wait for ever, and when the first of them began.
-    pub fn outstanding(&self) -> Option<(usize, At)> {
-        let smb2 = self.smb2.iter().flat_map(|s| s.outstanding());
-        let rpc = self.rpc.iter().flat_map(|r| r.outstanding());
-        smb2.chain(rpc).fold(None, |sum, at| Some(sum.map_or((1, at), |(n, first): (usize, At)| (n + 1, first.min(at)))))
-    }
-
     /// The connection ends, or the capture does: what has no reply never will have. `is_closed` where somebody ended it.
     pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, end: At, is_closed: bool) {
         if let Some(smb2) = self.smb2.as_mut() {

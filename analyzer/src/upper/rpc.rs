@@ -120,11 +120,6 @@ impl Rpc {
         self.pending.get_mut(key).map(|p| &mut p.exchange)
     }
 
-    /// When the calls without reply began.
-    pub fn outstanding(&self) -> impl Iterator<Item = At> + '_ {
-        self.pending.values().map(|p| p.exchange.request)
-    }
-
     /// Payload bytes of an exchange.
     pub fn payload(&mut self, exchange: u64, offset: u64, bytes: &[u8]) {
         let Some(pending) = self.by_exchange.get(&exchange).and_then(|key| self.pending.get_mut(key)) else { return };
@@ -322,7 +317,7 @@ impl Rpc {
     /// What a report says of it.
     pub fn summary(&self, summary: &mut super::Summary) {
         summary.messages = self.messages;
-        self.commands.rows().iter().for_each(|row| summary.commands.join(row));
+        summary.commands.absorb(&self.commands);
     }
 
     /// What was called end A is end B.
@@ -338,7 +333,7 @@ impl Rpc {
             from.swap_ends();
         }
         self.messages = [self.messages[0] + from.messages[0], self.messages[1] + from.messages[1]];
-        from.commands.rows().iter().for_each(|row| self.commands.join(row));
+        self.commands.absorb(&from.commands);
         self.pending.extend(from.pending);
         self.by_exchange.extend(from.by_exchange);
     }

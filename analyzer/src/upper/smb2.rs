@@ -152,11 +152,6 @@ impl Smb2 {
         self.pending.get_mut(message_id).map(|p| &mut p.exchange)
     }
 
-    /// When the requests without reply began, those left out that may wait for ever.
-    pub fn outstanding(&self) -> impl Iterator<Item = At> + '_ {
-        self.pending.values().filter(|p| !may_wait(&p.memo)).map(|p| p.exchange.request)
-    }
-
     /// Messages are missing.
     pub fn missed(&mut self) {
         self.missed = true;
@@ -374,7 +369,7 @@ impl Smb2 {
             *mine = (mine.0 + theirs.0, mine.1.max(theirs.1));
         }
         self.messages = [self.messages[0] + from.messages[0], self.messages[1] + from.messages[1]];
-        from.commands.rows().iter().for_each(|row| self.commands.join(row));
+        self.commands.absorb(&from.commands);
         self.pending.extend(from.pending);
         self.by_exchange.extend(from.by_exchange);
         self.files.extend(from.files, FILES_MAX);

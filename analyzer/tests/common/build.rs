@@ -47,10 +47,10 @@ pub struct Conversation {
     pub psn: [u32; 2],
     message_id: u64,
     /// Sequence number of the next byte.
-    seq: [u32; 2],
+    pub seq: [u32; 2],
     msn: [u32; 2],
     /// Whether Sends go over iWARP.
-    iwarp: bool,
+    pub iwarp: bool,
     /// Whether IP says that congestion was experienced.
     pub marked: bool,
     /// Reads that the client answers at a time.

@@ -22,6 +22,7 @@ use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::op::End;
 use rdmascope_analyzer::report::Connection;
+use rdmascope_analyzer::rules::Rule;
 use rdmascope_capture::Progress;
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::registry::Registry;
@@ -254,10 +255,14 @@ impl Filter {
     }
 }
 
-/// A finding, with those of the same rule, side and words on other connections.
+/// A finding, with those of the same rule and side on other connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(super) first: Finding,
+    /// What became of the connections that failed because of it, as a sentence.
+    pub(crate) title: Option<String>,
+    /// What followed from it: rule and how often.
+    pub(crate) effects: Vec<(Rule, u64)>,
     /// On all of them.
     pub(crate) count: u64,
     /// The first frames, ascending.

@@ -5,15 +5,13 @@ use super::app::Found;
 use super::statistics::Sums;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::report::{Connection, Report};
-use rdmascope_analyzer::rules::{Rule, Severity};
+use rdmascope_analyzer::roots;
+use rdmascope_analyzer::rules::Severity;
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Frames of one finding that can be gone to.
-const FRAMES: usize = 24;
-
-/// Findings that say the same are one; what matters first.
+/// Findings, those of one cause as one; what matters first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Joined {
     rows: Arc<Vec<Found>>,
@@ -29,26 +27,19 @@ impl Deref for Joined {
 }
 
 impl Joined {
-    /// Joins findings that say the same, in the order of the first of each.
-    fn new<'f>(findings: impl Iterator<Item = &'f Finding>) -> Self {
-        let mut rows: Vec<Found> = Vec::new();
-        let mut places: HashMap<(Rule, &str, &str), usize> = HashMap::new();
-        for f in findings {
-            let at = *places.entry((f.rule, f.by.name(), &f.text)).or_insert_with(|| {
-                rows.push(Found { first: f.clone(), count: 0, frames: Vec::new(), connections: Vec::new() });
-                rows.len() - 1
-            });
-            let found = &mut rows[at];
-            found.count += f.count;
-            found.connections.extend(f.connection);
-            found.frames.extend(f.frames.iter());
-        }
+    /// Findings by their causes, as a report has them; what follows from another has no row of its own.
+    fn new(report: &Report, ranked: &[&Finding]) -> Self {
+        let start = report.capture.first.map_or(0, |at| at.time);
         let mut counts = [0; 3];
-        for found in &mut rows {
-            found.frames.sort_unstable();
-            found.frames.truncate(FRAMES);
-            found.first.frame = found.frames.first().copied().unwrap_or(found.first.frame);
-            counts[found.severity as usize] += 1;
+        let mut rows = Vec::new();
+        for root in roots::of(report, ranked) {
+            let Some(first) = root.findings.first() else { continue };
+            counts[root.severity as usize] += 1;
+            let mut first = Finding { severity: root.severity, certainty: root.certainty, text: root.text(), ..(*first).clone() };
+            first.frame = root.frames.first().copied().unwrap_or(first.frame);
+            let title = root.fatal.is_some().then(|| root.title(start));
+            let effects = root.effects.iter().map(|e| (e.rule, e.count)).collect();
+            rows.push(Found { first, title, effects, count: root.count, frames: root.frames, connections: root.connections });
         }
         Self { rows: Arc::new(rows), counts }
     }
@@ -98,7 +89,7 @@ impl Digest {
         let busiest = (0..report.connections.len()).max_by_key(|i| (activity(&report.connections[*i]), std::cmp::Reverse(*i)));
         Self {
             places: report.connections.iter().enumerate().flat_map(|(i, c)| c.followed_as.iter().map(move |id| (*id, i))).collect(),
-            found: Joined::new(ranked.iter()),
+            found: Joined::new(&report, &ranked.iter().collect::<Vec<_>>()),
             sums: Arc::new(Sums::of(report.connections.iter())),
             ranked,
             worst,
@@ -130,6 +121,8 @@ impl Digest {
 
     /// What was found on these connections (the report's numbers) and on none.
     pub(crate) fn found_on(&self, connections: &HashSet<u32>, passes: impl Fn(&Finding) -> bool) -> Joined {
-        Joined::new(self.ranked.iter().filter(|f| f.connection.is_none_or(|c| connections.contains(&c)) && passes(f)))
+        let is_here = |f: &&Finding| f.connection.is_none_or(|c| connections.contains(&c)) && passes(f);
+        let here: Vec<&Finding> = self.ranked.iter().filter(is_here).collect();
+        Joined::new(&self.report, &here)
     }
 }

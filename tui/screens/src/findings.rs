@@ -129,7 +129,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let shape = Table { columns: &COLUMNS, len: findings.len(), cursor: app.findings.list, focused: true, sorted: None };
     draw::table(buf, list, theme, &shape, |row| findings.get(row).map_or_else(Vec::new, |f| cells(app, f)));
     let Some(finding) = findings.get(app.findings.list.at) else {
-        let text = if app.done { "✓ No rule was found broken." } else { "Reading …" };
+        let text = if app.done { "✓ No problems found." } else { "Reading …" };
         put(buf, list.x + 2, list.y + 1, list.width, text, theme.good);
         return;
     };
@@ -142,12 +142,20 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
             lines.push((if i == 0 { head } else { "" }, line, style));
         }
     };
+    if let Some(title) = &finding.title {
+        say("outcome", title, theme.severity(finding.severity));
+    }
     say("what", &sentence(finding), theme.severity(finding.severity));
     say("means", row.title, theme.text);
     match finding.certainty {
         Certainty::Certain => {}
         Certainty::IfNothingWasMissed => say("sure", "if the capture missed nothing that would explain it", theme.faint),
         Certainty::Guess => say("sure", "a guess, from timing or from the shape of the data", theme.faint),
+    }
+    if !finding.effects.is_empty() {
+        let many = |n: u64| if n > 1 { format!(" ×{}", grouped(n)) } else { String::new() };
+        let list: Vec<String> = finding.effects.iter().map(|(rule, n)| format!("{}{}", rule.id(), many(*n))).collect();
+        say("with it", &list.join(", "), theme.text);
     }
     if finding.connections.len() > 1 {
         say("on", &format!("{} connections", finding.connections.len()), theme.text);

@@ -190,7 +190,11 @@ fn top_lines(app: &App, width: u16) -> Vec<(String, String, Style)> {
         (n, 0 | 1) => format!("  ({} times, first in frame {})", grouped(n), worst.frame),
         (n, connections) => format!("  ({} times on {connections} connections, first in frame {})", grouped(n), worst.frame),
     };
-    for (i, line) in wrap(&format!("{}.{times}", findings::sentence(worst)), width + 7).into_iter().enumerate() {
+    // a small screen has room for what to do, and not for both
+    let title = worst.title.as_deref().filter(|_| app.body().height >= 18);
+    let mut top = title.map_or_else(Vec::new, |title| wrap(title, width + 7));
+    top.extend(wrap(&format!("{}.{times}", findings::sentence(worst)), width + 7));
+    for (i, line) in top.into_iter().enumerate() {
         lines.push((if i == 0 { sign(worst.severity).to_owned() } else { String::new() }, line, style));
     }
     if let Some(cause) = row.causes.first() {

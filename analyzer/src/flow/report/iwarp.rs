@@ -199,6 +199,9 @@ impl<S: Sink> Listener<'_, S> {
         connection.missed.begun();
         if !startup.reply {
             connection.roles.learn(by, Source::Handshake);
+            connection.established = None;
+        } else if !startup.reject {
+            connection.established = Some(at);
         }
         self.depths(at, by, startup);
     }

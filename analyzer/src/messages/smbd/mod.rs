@@ -58,6 +58,9 @@ impl<'a> Smb2Message<'a> {
     }
 }
 
+/// Bytes of the header of an encrypted message (\[MS-SMB2\] 2.2.41).
+const TRANSFORM_HEADER: u32 = 52;
+
 /// Fragments of one direction.
 #[derive(Clone, Debug, Default)]
 struct Fragments {
@@ -78,6 +81,10 @@ pub struct Smbd {
     /// The rules and the ledger.
     pub link: Link,
     fragments: [Fragments; 2],
+    /// Whether an SMB2 message was seen: what else is carried is then wrong.
+    carries_smb2: bool,
+    /// Whether an encrypted message was seen.
+    is_sealed: bool,
 }
 
 /// The four bytes that an SMB2 message of any framing begins with.
@@ -137,7 +144,7 @@ fn is_negotiate_response(bytes: &[u8], wire_length: u32) -> bool {
 impl Smbd {
     /// A connection of which the beginning was not seen.
     pub fn joined_late() -> Self {
-        Self { link: Link::joined_late(), fragments: Default::default() }
+        Self { link: Link::joined_late(), ..Self::default() }
     }
 
     /// Whether a Send is a whole message by itself, and no part of one that `by` sends in fragments.
@@ -232,11 +239,44 @@ impl Smbd {
         if let Some(padding) = bytes.get(DataTransfer::LEN..data.header.data_offset as usize) {
             self.link.padding(by, padding, judge);
         }
+        self.sealed_length(by, &data, judge);
         let before = self.link.side(by).stalled_time;
+        let follows = self.link.side(by).remaining;
         self.link.data(send.last, by, &data.header, wire, data.inside, judge);
         let waited = self.link.side(by).stalled_time.saturating_sub(before);
+        let begins = begins_like_smb2(data.data);
+        let is_new = follows == link::Seen::Known(0) && phase == Phase::Established;
+        self.carries_smb2 |= begins;
+        self.is_sealed |= data.data.starts_with(b"\xfdSMB");
+        if is_new && self.carries_smb2 && !begins && data.inside && data.data.len() >= 4 {
+            let (sent, more) = (data.header.data_length, data.header.remaining_data_length);
+            if self.is_sealed && more == TRANSFORM_HEADER {
+                let text =
+                    format_args!("sent {sent} bytes of an encrypted message without the transform header of {more} that it announced");
+                judge.judge(Rule::BugKsmbdSealedLength, by, Certainty::IfNothingWasMissed, text);
+            } else {
+                let text = format_args!("sent {sent} bytes that do not begin with an SMB2 header");
+                judge.judge(Rule::Smb2Malformed, by, Certainty::IfNothingWasMissed, text);
+            }
+        }
         let message = self.fragments[by.index()].take(by, send, &data, waited)?;
         Some(Smb2Message { max_read_write_size: self.link.max_read_write_size, ..message })
+    }
+
+    /// An encrypted message says twice how long it is: in its first fragment, and in its own header (\[MS-SMB2\] 2.2.41).
+    fn sealed_length(&self, by: End, data: &Data<'_>, judge: &mut impl Judge) {
+        let begins = !self.fragments[by.index()].open && data.data.starts_with(b"\xfdSMB");
+        let Some(original) = data.data.get(36..40).and_then(|b| b.first_chunk::<4>()).filter(|_| begins) else { return };
+        let is = u64::from(TRANSFORM_HEADER) + u64::from(u32::from_le_bytes(*original));
+        let announced = u64::from(data.header.data_length) + u64::from(data.header.remaining_data_length);
+        if let Some(more) = announced.checked_sub(is).filter(|more| *more > 0) {
+            judge.judge(
+                Rule::BugKsmbdSealedLength,
+                by,
+                Certainty::Certain,
+                format_args!("announced an encrypted message of {announced} bytes, {more} more than the {is} that it has"),
+            );
+        }
     }
 
     fn request<T: Trace>(&mut self, by: End, send: &Send<'_>, t: &mut T, judge: &mut impl Judge) {

@@ -199,7 +199,7 @@ fn findings(out: &mut String, story: &Story, page: &Page, entries: &[Entry<'_>])
         let open = if entry.severity >= Severity::Warn { " open" } else { "" };
         let by = who(entry, story);
         let by = if by.is_empty() { String::new() } else { format!(" <span class=\"who\">{}</span>", text(&by)) };
-        let title = entry.title();
+        let title = entry.title(story.start());
         let many = if entry.count > 1 { format!(" ×{}", grouped(entry.count)) } else { String::new() };
         let _ =
             write!(out, "<details class=\"finding {class}\"{open}>\n<summary><b>{mark}</b> {}{many}{by}</summary>\n<dl>\n", text(&title),);
@@ -208,8 +208,9 @@ fn findings(out: &mut String, story: &Story, page: &Page, entries: &[Entry<'_>])
                 let _ = writeln!(out, "<dt>{term}</dt><dd>{}</dd>", text(what));
             }
         };
-        pair("What", &entry.sentence(story));
-        pair("Led to", &super::text::consequence(entry, story).unwrap_or_default());
+        pair("What", &super::sentence(entry, story));
+        pair("Led to", &super::text::consequence(entry).unwrap_or_default());
+        pair("With it", super::effects(entry).trim_start_matches("With it: "));
         let mut places = vec![frame_links(entry)];
         match entry.connections.as_slice() {
             [] => {}
@@ -229,7 +230,7 @@ fn findings(out: &mut String, story: &Story, page: &Page, entries: &[Entry<'_>])
                 let _ = writeln!(out, "<dt>{term}</dt><dd>{}</dd>", text(what));
             }
         };
-        pair("Certainty", entry.doubt());
+        pair("Certainty", super::doubt(entry.certainty));
         pair("Rule", &format!("{} ({})", row.says, row.spec));
         pair("Causes", &row.causes.iter().map(|c| super::words::sentence(c)).collect::<Vec<_>>().join(" Or: "));
         pair("Do", row.cure);
@@ -387,7 +388,7 @@ fn frames_listed(out: &mut String, story: &Story, page: &Page, entries: &[Entry<
         for frame in entry.frames.iter().take(LINKS_MAX) {
             let finding = entry.findings.iter().find(|f| f.frames.contains(frame));
             let time = finding.filter(|f| f.frame == *frame).map(|f| f.time_ns);
-            say(*frame, time, finding.and_then(|f| f.connection), format!("{}: {}", entry.rule.id(), entry.title()));
+            say(*frame, time, finding.and_then(|f| f.connection), format!("{}: {}", entry.rule.id(), entry.title(story.start())));
         }
     }
     for e in &story.report.slowest {

@@ -4,9 +4,10 @@
 //! A key is declared once, in [`object!`](super::schema): from there come the JSON and its schema.
 
 use super::schema::{Counted, Date, Hex, Pair, Seconds, object};
-use super::{Detail, Story, ending};
+use super::{Detail, Story, ending, side};
 use rdmascope_analyzer::exchange::{Exchange, Family};
 use rdmascope_analyzer::finding::Finding;
+use rdmascope_analyzer::outcome::Outcome;
 use rdmascope_analyzer::report::{self as analyzed, Connection, SideReport};
 
 /// The version of this form.
@@ -206,6 +207,8 @@ object! {
         closed_by: Option<&'static str>,
         /// How it ended, in words.
         ended: String,
+        /// What became of it; null where it has nothing to do with storage.
+        outcome: Option<OutcomeJson>,
         /// Why it was rejected, in words.
         rejected: Option<String>,
         /// What SMB Direct agreed on.
@@ -232,6 +235,55 @@ object! {
         exchange_list?: Vec<Row>,
         /// With --credits, what both ends held after every message.
         credit_timeline?: Vec<Point>,
+    }
+}
+
+object! {
+    /// What became of a connection.
+    struct OutcomeJson {
+        /// smb_direct, nfs_rdma, smb_tcp, rpc_tcp or rdma: what it was for.
+        purpose: &'static str,
+        /// asked, connected, negotiated, session or work: how far it got.
+        reached: &'static str,
+        /// open, closed, refused, no_transport, no_negotiation, no_session, no_answer, out_of_credits, aborted or hung_up.
+        ending: &'static str,
+        /// yes, no or unknown: whether it reached what it was for.
+        success: &'static str,
+        /// client or server: whose doing a failure is.
+        by: Option<&'static str>,
+        /// client or server.
+        closed_by: Option<&'static str>,
+        /// The frame in which it ended, or the last of the capture.
+        frame: u64,
+        /// Time of that.
+        time: Seconds,
+        /// How long the side that gave up had waited.
+        waited: Seconds,
+        /// certain, if_nothing_was_missed or guess.
+        certainty: &'static str,
+        /// The finding that explains a failure.
+        cause: Option<&'static str>,
+        /// All this as a sentence.
+        text: String,
+    }
+}
+
+impl OutcomeJson {
+    fn of(outcome: &Outcome, start: i64) -> Self {
+        Self {
+            purpose: outcome.purpose.name(),
+            reached: outcome.reached.name(),
+            ending: outcome.ending.name(),
+            success: outcome.success.name(),
+            by: outcome.by.map(side),
+            closed_by: outcome.closed_by.map(side),
+            frame: outcome.at.frame,
+            time: Seconds(outcome.at.time.saturating_sub(start)),
+            waited: Seconds(outcome.waited),
+            certainty: outcome.certainty.name(),
+            cause: outcome.cause.map(|(rule, _)| rule.id()),
+            text: outcome.sentence(start) + ".",
+        }
     }
 }
 
@@ -562,6 +614,20 @@ object! {
         frames_omitted: u64,
         /// Time of the last.
         last_time: Seconds,
+        /// The finding on the same connection that it follows from.
+        root: Option<RootJson>,
+    }
+}
+
+object! {
+    /// What a finding follows from.
+    struct RootJson {
+        /// The rule.
+        id: &'static str,
+        /// client, server, network, capture or unknown.
+        by: &'static str,
+        /// Its first frame.
+        frame: u64,
     }
 }
 
@@ -627,7 +693,7 @@ impl Root {
             },
             filter: story.filter.as_ref().map(|(text, frames)| Filter { text: text.clone(), frames: *frames }),
             connections: connections.collect(),
-            findings: story.report.findings.ranked().into_iter().map(|f| finding(story, f)).collect(),
+            findings: findings(story),
             slowest: story.report.slowest.iter().map(|e| row(e, start)).collect(),
             sessions: sessions.collect(),
             hardware: story.hardware.grown().into_iter().map(|row| HardwareJson::of(&story.hardware, row, start)).collect(),
@@ -664,6 +730,7 @@ fn connection(story: &Story, c: &Connection, detail: &Detail) -> ConnectionJson 
         handshake: c.handshake.key(),
         closed_by: c.closed.and_then(|(by, ..)| by).map(super::side),
         ended: ending(c),
+        outcome: c.outcome.as_ref().map(|o| OutcomeJson::of(o, start)),
         rejected: c.rejected.clone(),
         negotiated: Negotiated {
             max_send_size_client: n.max_send_size[0],
@@ -816,7 +883,18 @@ fn status(family: Family, code: u32) -> String {
     super::status(family, code)
 }
 
-fn finding(story: &Story, f: &Finding) -> FindingJson {
+/// All findings, what matters first, each with what it follows from.
+fn findings(story: &Story) -> Vec<FindingJson> {
+    let ranked = story.report.findings.ranked();
+    let causes = rdmascope_analyzer::roots::causes(&story.report, &ranked);
+    let root = |cause: &Option<usize>| {
+        let cause = ranked[(*cause)?];
+        Some(RootJson { id: cause.rule.id(), by: cause.by.name(), frame: cause.frame })
+    };
+    ranked.iter().zip(&causes).map(|(f, cause)| finding(story, f, root(cause))).collect()
+}
+
+fn finding(story: &Story, f: &Finding, root: Option<RootJson>) -> FindingJson {
     use rdmascope_analyzer::finding::Blame;
     let (row, start) = (f.rule.row(), story.start());
     FindingJson {
@@ -836,5 +914,6 @@ fn finding(story: &Story, f: &Finding) -> FindingJson {
         frames: f.frames.to_vec(),
         frames_omitted: f.frames.omitted(),
         last_time: Seconds(f.last_time_ns.saturating_sub(start)),
+        root,
     }
 }

@@ -9,13 +9,11 @@ pub mod words;
 
 use crate::analysis::{Analysis, InputStory};
 use rdmascope_analyzer::exchange::{Exchange, Family};
-use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Severity};
+use rdmascope_analyzer::finding::{Certainty, Severity};
 use rdmascope_analyzer::op::{At, End};
+use rdmascope_analyzer::outcome::Success;
 use rdmascope_analyzer::report::{self as analyzed, Connection, Protocol, Report, Sink, Transport};
-use rdmascope_analyzer::rules::{Group, Rule};
-use rdmascope_dissector::wire::nfs;
-use rdmascope_dissector::wire::smb2::NtStatus;
-use std::cmp::Reverse;
+use rdmascope_analyzer::roots;
 use std::collections::HashMap;
 use words::{and, count, duration, grouped};
 
@@ -265,22 +263,23 @@ impl Story {
         kinds
     }
 
-    /// Findings, those that are alike as one, what matters first.
+    /// Findings by their causes, what matters first.
     pub fn entries(&self) -> Vec<Entry<'_>> {
-        let mut entries: Vec<Entry<'_>> = Vec::new();
-        let mut places: HashMap<(Rule, Blame), usize> = HashMap::new();
-        for finding in self.report.findings.ranked() {
-            let place = *places.entry((finding.rule, finding.by)).or_insert(entries.len());
-            if place == entries.len() {
-                entries.push(Entry::new(finding));
-            }
-            entries[place].add(finding);
-        }
-        for entry in &mut entries {
-            entry.finish(self);
-        }
-        entries.sort_by_key(|e| (Reverse(e.severity), Reverse(e.fatal.is_some()), Reverse(e.certainty), Reverse(e.count), e.first));
-        entries
+        roots::roots(&self.report)
+    }
+
+    /// How many connections failed, how many cannot be judged, and how many there are of which something was wanted.
+    pub fn outcomes(&self) -> [u64; 3] {
+        let of = |wanted: fn(Success) -> bool| {
+            let all = self.report.connections.iter().filter_map(|c| c.outcome.as_ref());
+            all.filter(|o| wanted(o.success)).count() as u64
+        };
+        [of(|s| s == Success::No), of(|s| s == Success::Unknown), of(|_| true)]
+    }
+
+    /// Whether something was dropped to stay within limits, so that counts are too low.
+    pub fn is_limited(&self) -> bool {
+        self.report.connections_dropped > 0 || self.report.capture.dropped.iter().any(|(_, n)| *n > 0)
     }
 
     /// Where connections were let go to stay within a limit: that, and what to do. All counts are too low then.
@@ -307,7 +306,7 @@ impl Story {
 
 /// Whether a connection carries storage, or may: RDMA of any kind, SMB2, RPC.
 pub fn is_storage(connection: &Connection) -> bool {
-    connection.transport != Some(Transport::Tcp) || connection.protocol != Protocol::Unknown
+    connection.transport != Some(Transport::Tcp) || connection.protocol != Protocol::Unknown || connection.outcome.is_some()
 }
 
 /// Whether a connection ended before a single request was made on it.
@@ -316,126 +315,37 @@ pub fn came_to_nothing(connection: &Connection) -> bool {
     is_rdma && connection.commands.is_empty() && !connection.smb.encrypted && (connection.closed.is_some() || connection.rejected.is_some())
 }
 
-/// The same rule broken by the same side, on one connection or on several.
-#[derive(Clone, Debug)]
-pub struct Entry<'r> {
-    /// The rule.
-    pub rule: Rule,
-    /// How bad it is.
-    pub severity: Severity,
-    /// How sure it is.
-    pub certainty: Certainty,
-    /// Occurrences.
-    pub count: u64,
-    /// Frames of the first few.
-    pub frames: Vec<u64>,
-    /// The first of them.
-    pub first: At,
-    /// Connections it happened on.
-    pub connections: Vec<u32>,
-    /// What was said of each connection; the first is the entry's.
-    pub findings: Vec<&'r Finding>,
-    /// What it led to.
-    pub fatal: Option<Fatal>,
+/// One cause, with what followed from it.
+pub use rdmascope_analyzer::roots::Root as Entry;
+
+/// The first occurrence as a sentence that says who did it.
+pub fn sentence(entry: &Entry<'_>, story: &Story) -> String {
+    if entry.counts_failures() {
+        return words::sentence(&entry.text());
+    }
+    entry.findings.first().map(|f| story.report.sentence(f)).unwrap_or_default()
 }
 
-/// Connections that ended by a broken rule before anything was done on them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fatal {
-    /// Who ended them: "client", "server"; `None` where it differs or is not known.
-    pub by: Option<&'static str>,
-    /// How many.
-    pub ended: u64,
-    /// Of how many that negotiated this protocol.
-    pub of: u64,
-    /// What they were to carry.
-    pub protocol: Protocol,
+/// What to know about how far a finding can be trusted; empty where it is certain.
+pub const fn doubt(certainty: Certainty) -> &'static str {
+    match certainty {
+        Certainty::Certain => "",
+        Certainty::IfNothingWasMissed => "Likely (assumes the capture is complete).",
+        Certainty::Guess => "A guess, from the shape of the traffic.",
+    }
 }
 
-/// Frames of an entry that are kept.
-const FRAMES_MAX: usize = 12;
-
-impl<'r> Entry<'r> {
-    fn new(finding: &'r Finding) -> Self {
-        Self {
-            rule: finding.rule,
-            severity: finding.severity,
-            certainty: finding.certainty,
-            count: 0,
-            frames: Vec::new(),
-            first: At { frame: finding.frame, time: finding.time_ns },
-            connections: Vec::new(),
-            findings: Vec::new(),
-            fatal: None,
-        }
-    }
-
-    /// Connections of the entry, and that one ended in the very frame in which the rule was broken.
-    pub fn ended(&self, story: &Story) -> u64 {
-        let ended = |f: &&&Finding| {
-            let connection = f.connection.and_then(|id| story.connection(id));
-            connection.and_then(|c| c.closed).is_some_and(|(.., at)| f.frames.contains(&at.frame))
-        };
-        self.findings.iter().filter(ended).count() as u64
-    }
-
-    fn add(&mut self, finding: &'r Finding) {
-        self.severity = self.severity.max(finding.severity);
-        self.certainty = self.certainty.max(finding.certainty);
-        self.count += finding.count;
-        self.first = self.first.min(At { frame: finding.frame, time: finding.time_ns });
-        self.frames.extend_from_slice(&finding.frames);
-        if let Some(id) = finding.connection
-            && !self.connections.contains(&id)
-        {
-            self.connections.push(id);
-        }
-        self.findings.push(finding);
-    }
-
-    fn finish(&mut self, story: &Story) {
-        self.frames.sort_unstable();
-        self.frames.dedup();
-        self.frames.truncate(FRAMES_MAX);
-        self.connections.sort_unstable();
-        self.findings.sort_by_key(|f| (Reverse(f.severity), f.frame));
-        if self.rule.row().group != Group::Negotiate || self.severity < Severity::Error {
-            return;
-        }
-        let failed: Vec<&Connection> =
-            self.connections.iter().filter_map(|id| story.connection(*id)).filter(|c| came_to_nothing(c)).collect();
-        let Some(protocol) = failed.first().map(|c| c.protocol) else { return };
-        let enders: Vec<_> = failed.iter().map(|c| c.closed.and_then(|(by, ..)| by)).collect();
-        let by = enders[0].filter(|by| enders.iter().all(|e| *e == Some(*by))).map(side);
-        let of = story.report.connections.iter().filter(|c| c.protocol == protocol && c.transport != Some(Transport::Tcp)).count() as u64;
-        self.fatal = Some(Fatal { by, ended: failed.len() as u64, of, protocol });
-    }
-
-    /// What happened, in one sentence: where connections ended by it, that.
-    pub fn title(&self) -> String {
-        let Some(fatal) = &self.fatal else { return self.rule.row().title.to_owned() };
-        let who = fatal.by.map_or("The connection ended".to_owned(), |by| format!("The {by} hung up"));
-        let what = match (fatal.of, fatal.ended == fatal.of) {
-            (1, _) => String::new(),
-            (of, true) => format!(", all {} times", grouped(of)),
-            (of, false) => format!(", {} of {} times", grouped(fatal.ended), grouped(of)),
-        };
-        format!("{who} during {} negotiation{what}.", fatal.protocol.name())
-    }
-
-    /// The first occurrence as a sentence that says who did it.
-    pub fn sentence(&self, story: &Story) -> String {
-        self.findings.first().map(|f| story.report.sentence(f)).unwrap_or_default()
-    }
-
-    /// What to know about how far it can be trusted; empty where it is certain.
-    pub fn doubt(&self) -> &'static str {
-        match self.certainty {
-            Certainty::Certain => "",
-            Certainty::IfNothingWasMissed => "Likely (assumes the capture is complete).",
-            Certainty::Guess => "A guess, from the shape of the traffic.",
-        }
-    }
+/// What followed from an entry, by rule and side; empty where nothing did.
+pub fn effects(entry: &Entry<'_>) -> String {
+    let list: Vec<String> = entry
+        .effects
+        .iter()
+        .map(|e| {
+            let many = if e.count > 1 { format!(" ×{}", grouped(e.count)) } else { String::new() };
+            format!("{}{many}", e.rule.id())
+        })
+        .collect();
+    if list.is_empty() { String::new() } else { format!("With it: {}.", list.join(", ")) }
 }
 
 /// What a filter chose: "Filter smb2: 1,204 frames, 1 connection, 2 findings."
@@ -524,18 +434,7 @@ pub fn ending(connection: &Connection) -> String {
     }
 }
 
-/// Status of a reply by its name: "STATUS_ACCESS_DENIED", "NFS status 13".
-pub fn status(family: Family, code: u32) -> String {
-    match family {
-        Family::Smb2 => NtStatus(code).name().map_or_else(|| format!("{code:#010x}"), str::to_owned),
-        Family::Rpc if code == 0 => "OK".to_owned(),
-        // the numbers that versions 3 and 4 and MOUNT share mean the same; only the prefix of the name differs
-        Family::Rpc => match nfs::v4::Status(code).name().or(nfs::v3::Status(code).name()).and_then(|name| name.split_once("ERR_")) {
-            Some((_, name)) => format!("ERR_{name}"),
-            None => format!("status {code}"),
-        },
-    }
-}
+pub use rdmascope_analyzer::roots::status;
 
 /// The last request of a connection that did not end well, and what came after it; `None` where all is well.
 pub fn last_words(connection: &Connection, detail: &Detail) -> Option<String> {
@@ -612,7 +511,8 @@ pub fn waits(split: [i64; 4]) -> [i64; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rdmascope_analyzer::finding::Site;
+    use rdmascope_analyzer::finding::{Blame, Site};
+    use rdmascope_analyzer::rules::Rule;
 
     #[test]
     fn alike_findings_of_several_connections_are_one() {
@@ -630,7 +530,7 @@ mod tests {
             (3, &[20, 30, 40][..], &[1, 2, 3][..])
         );
         assert_eq!(entries[0].first.frame, 20);
-        assert!(entries[0].doubt().is_empty() && !entries[1].doubt().is_empty());
+        assert!(doubt(entries[0].certainty).is_empty() && !doubt(entries[1].certainty).is_empty());
         assert_eq!(Story::tally(&entries), [0, 2, 0]);
     }
 

@@ -6,8 +6,8 @@ use super::words::{
 };
 use super::{Detail, Entry, FEW, Story, came_to_nothing, ending, ends, handles, last_words, numbers, requests, shown, side, stack, waits};
 use rdmascope_analyzer::finding::Severity;
+use rdmascope_analyzer::outcome::{Ending, Purpose, Stage};
 use rdmascope_analyzer::report::{Connection, Protocol, Transport};
-use rdmascope_analyzer::rules::Rule;
 
 /// Findings shown in full; of notes there are seldom so many.
 const ENTRIES_MAX: usize = 24;
@@ -125,6 +125,7 @@ impl Page {
 
     fn verdict(&mut self, story: &Story, entries: &[Entry<'_>]) {
         let [errors, warnings, notes] = Story::tally(entries);
+        let [failed, unknown, all] = story.outcomes();
         let noted = if notes > 0 { format!(" {}.", count(notes, "note")) } else { String::new() };
         if story.storage().next().is_none() && entries.is_empty() {
             let text = match story.report.capture.frames {
@@ -133,14 +134,32 @@ impl Page {
                 _ => "No storage over RDMA in this capture.",
             };
             self.with_tail(" – ", "   ", Tone::Strong, text, "");
-        } else if errors > 0 {
+        } else if errors > 0 || failed > 0 {
             let warned = if warnings > 0 { format!(", {}", count(warnings, "warning")) } else { String::new() };
-            let text = format!("{}{warned}.{noted}", count(errors, "error"));
+            let outcome = match (failed, all) {
+                (0, _) => String::new(),
+                (1, 1) => "The connection failed. ".to_owned(),
+                (n, all) => format!("{} of {} failed. ", grouped(n), count(all, "connection")),
+            };
+            let text = format!("{outcome}{}{warned}.{noted}", count(errors, "error"));
             self.marked("✗", Tone::Bad, &text);
         } else if warnings > 0 {
             self.marked("!", Tone::Warn, &format!("No errors. {}.{noted}", count(warnings, "warning")));
+        } else if unknown > 0 || story.is_limited() {
+            self.marked("–", Tone::Strong, &format!("No problems found in what was captured.{noted}"));
         } else {
             self.marked("✓", Tone::Good, &format!("No problems found.{noted}"));
+        }
+        if unknown > 0 && failed == 0 && errors == 0 {
+            let text = match all {
+                1 => "The connection cannot be judged: its beginning or its end is not in the capture.".to_owned(),
+                all => format!(
+                    "{} of {} cannot be judged: their beginning or end is not in the capture.",
+                    grouped(unknown),
+                    count(all, "connection")
+                ),
+            };
+            self.with_tail("   ", "   ", Tone::Plain, &text, "");
         }
         if let Some(text) = story.let_go() {
             self.with_tail("   ", "   ", Tone::Warn, &text, "");
@@ -169,17 +188,19 @@ impl Page {
     fn entry(&mut self, story: &Story, entry: &Entry<'_>) {
         let row = entry.rule.row();
         let (mark, tone) = if entry.severity == Severity::Error { ("✗", Tone::Bad) } else { ("!", Tone::Warn) };
-        let title = entry.title();
+        let title = entry.title(story.start());
         let mark = format!(" {} ", self.paint.paint(tone, mark));
         self.marked_with_tail(&mark, &title, &frames(&entry.frames, entry.count, 3));
-        let sentence = shown(&entry.sentence(story));
+        let sentence = shown(&super::sentence(entry, story));
         self.with_tail("   ", "   ", Tone::Plain, &sentence, row.spec);
-        if let Some(text) = consequence(entry, story) {
+        if let Some(text) = consequence(entry) {
             self.with_tail("   ", "   ", Tone::Plain, &text, "");
         }
         let mut more = extent(entry);
-        if !entry.doubt().is_empty() {
-            more = format!("{more} {}", entry.doubt());
+        for text in [super::doubt(entry.certainty).to_owned(), super::effects(entry)] {
+            if !text.is_empty() {
+                more = format!("{more} {text}");
+            }
         }
         if !more.trim().is_empty() {
             self.with_tail("   ", "   ", Tone::Plain, more.trim(), "");
@@ -209,10 +230,7 @@ impl Page {
     }
 
     fn note(&mut self, story: &Story, entry: &Entry<'_>) {
-        let mut text = shown(&entry.sentence(story));
-        if matches!(entry.rule, Rule::Smb2Error | Rule::RpcError) {
-            text = failures(story, entry).unwrap_or(text);
-        }
+        let text = shown(&super::sentence(entry, story));
         let many = if entry.count > 1 { format!(" ×{}", grouped(entry.count)) } else { String::new() };
         let tail = format!("{}{many}   {}", entry.rule.id(), frames(&entry.frames, entry.count, 1));
         let mark = format!(" {} ", self.paint.paint(Tone::Note, "·"));
@@ -243,7 +261,7 @@ impl Page {
         let mut rows: Vec<_> = busy.into_iter().filter(|(c, _)| !shown.contains(&c.id)).chain(empty).collect();
         rows.sort_by_key(|(c, _)| c.id);
         if !rows.is_empty() {
-            self.table(story, &rows);
+            self.table(&rows);
         }
     }
 
@@ -329,7 +347,7 @@ impl Page {
         self.gap();
     }
 
-    fn table(&mut self, story: &Story, rows: &[(&Connection, &Detail)]) {
+    fn table(&mut self, rows: &[(&Connection, &Detail)]) {
         let mut table = Table::new(&[
             Column::right("#", 0),
             Column::left("connection", 0),
@@ -365,7 +383,7 @@ impl Page {
                 (Tone::Plain, if c.peers[1].port > 0 && c.peers[1].qp.is_some() { c.peers[1].port.to_string() } else { String::new() }),
                 (Tone::Plain, c.protocol.name().to_owned()),
                 (Tone::Plain, format!("▸ {} ◂ {}", grouped(sent), grouped(received))),
-                (Tone::Plain, negotiated(story, c)),
+                (Tone::Plain, negotiated(c)),
                 (Tone::Plain, last),
                 (Tone::Plain, ended),
             ]);
@@ -515,49 +533,22 @@ fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().filter(|n| !n.is_empty()).unwrap_or(path)
 }
 
-/// What an entry led to, where connections ended by it.
-pub(super) fn consequence(entry: &Entry<'_>, story: &Story) -> Option<String> {
-    let Some(fatal) = entry.fatal.as_ref() else {
-        let ended = entry.ended(story);
-        let all = story.storage().filter(|(c, _)| c.transport.is_some_and(|t| t != Transport::Tcp)).count() as u64;
-        return (ended > 0 && entry.severity == Severity::Error).then(|| match (ended, all) {
-            (_, 1) => "The connection ended there.".to_owned(),
-            _ => format!("{} of {} connections ended there.", grouped(ended), grouped(all)),
-        });
+/// What an entry led to, where connections failed by it.
+pub(super) fn consequence(entry: &Entry<'_>) -> Option<String> {
+    let fatal = entry.fatal.as_ref()?;
+    let what = match fatal.outcome.purpose {
+        Purpose::SmbDirect | Purpose::SmbTcp => "SMB",
+        Purpose::NfsRdma => "NFS",
+        Purpose::RpcTcp | Purpose::Rdma => "storage",
     };
-    let what = match fatal.protocol {
-        Protocol::SmbDirect => "SMB",
-        Protocol::RpcRdma => "NFS",
-        _ => "storage",
-    };
-    Some(if fatal.ended == fatal.of {
-        format!("No {what} request was ever sent: this is why the mount failed.")
-    } else {
-        format!("On {} of these no {what} request was ever sent.", count(fatal.ended, "connection"))
-    })
-}
-
-/// Failed requests of an entry by command and status.
-fn failures(story: &Story, entry: &Entry<'_>) -> Option<String> {
-    const SHOWN: usize = 4;
-    let mut sums: Vec<(&str, &str, u64)> = Vec::new();
-    for (_, detail) in story.storage().filter(|(c, _)| entry.connections.contains(&c.id)) {
-        for (command, status, n) in &detail.failures {
-            match sums.iter_mut().find(|(c, s, _)| c == command && s == status) {
-                Some((.., sum)) => *sum += n,
-                None => sums.push((command, status, *n)),
-            }
-        }
+    if fatal.outcome.reached >= Stage::Session || matches!(fatal.outcome.ending, Ending::HungUp { .. } | Ending::NoSession) {
+        return None;
     }
-    sums.sort_by_key(|(.., n)| std::cmp::Reverse(*n));
-    let more = if sums.len() > SHOWN { " and others" } else { "" };
-    let list: Vec<String> = sums
-        .iter()
-        .take(SHOWN)
-        .map(|(c, s, n)| format!("{c} {s}{}", if *n > 1 { format!(" ×{}", grouped(*n)) } else { String::new() }))
-        .collect();
-    (!list.is_empty())
-        .then(|| format!("{}: {}{more}.", if entry.count == 1 { "A request failed" } else { "Requests failed" }, list.join(", ")))
+    Some(if fatal.ended == fatal.of {
+        format!("No {what} request was ever answered: this is why the mount failed.")
+    } else {
+        format!("On {} of these no {what} request was ever answered.", count(fatal.ended, "connection"))
+    })
 }
 
 /// How often and on how many connections; empty for once.
@@ -734,14 +725,14 @@ fn smb(story: &Story, c: &Connection) -> Vec<String> {
     pieces
 }
 
-fn negotiated(story: &Story, c: &Connection) -> String {
+fn negotiated(c: &Connection) -> String {
     if let Some(reason) = &c.rejected {
         return format!("rejected: {}", shown(reason));
     }
     match c.negotiated.status {
         Some(0) if came_to_nothing(c) => {
-            let refused = story.entries().into_iter().find(|e| e.fatal.is_some() && e.connections.contains(&c.id));
-            refused.and_then(|e| e.fatal.and_then(|f| f.by)).map_or("agreed, then nothing".to_owned(), |by| format!("refused by the {by}"))
+            let by = c.outcome.as_ref().filter(|o| o.failed()).and_then(|o| o.closed_by);
+            by.map_or("agreed, then nothing".to_owned(), |by| format!("refused by the {}", side(by)))
         }
         Some(0) => "agreed".to_owned(),
         Some(code) => super::status(rdmascope_analyzer::exchange::Family::Smb2, code),

@@ -1,0 +1,778 @@
+//! The outcome of a connection: what it was for, how far it got, what ended it, and whose doing that was.
+//!
+//! ```text
+//!  Asked ──▶ Connected ──▶ Negotiated ──▶ Session ──▶ Work
+//!   TCP,      MPA, CM       SMB Direct     SMB2        a request was answered
+//!   CM REQ                  agreed         session
+//! ```
+//!
+//! Rules tell what was wrong with a message. An outcome tells what became of the connection, also where no message was wrong: a
+//! server that accepts and then is silent breaks no rule that a message could show. [`of`] is a pure function of [`Facts`], which are
+//! plain data; [`conclude`] ties an outcome to the finding that explains it, or reports one of its own.
+
+use crate::finding::{Blame, Certainty, Finding, Findings, Rule, Severity, Site};
+use crate::op::At;
+use crate::report::{Connection, Handshake, Protocol, Transport};
+use crate::smbd::link::Milliseconds;
+use crate::stats::may_wait;
+use alloc::string::String;
+use core::fmt;
+
+/// ns after which a side that hangs up has waited for something, and did not just go away.
+const PATIENCE: i64 = 1_000_000_000;
+/// ns without an answer after which a connection that is still open has failed.
+const STUCK: i64 = 10_000_000_000;
+/// ns within which the end of a connection follows from what was wrong before it.
+const FOLLOWS: i64 = 1_000_000_000;
+
+/// What a connection was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// SMB over SMB Direct.
+    SmbDirect,
+    /// NFS over RPC-over-RDMA.
+    NfsRdma,
+    /// SMB over TCP.
+    SmbTcp,
+    /// RPC over TCP.
+    RpcTcp,
+    /// RDMA for something else, or nothing that was seen.
+    Rdma,
+}
+
+impl Purpose {
+    /// Name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SmbDirect => "smb_direct",
+            Self::NfsRdma => "nfs_rdma",
+            Self::SmbTcp => "smb_tcp",
+            Self::RpcTcp => "rpc_tcp",
+            Self::Rdma => "rdma",
+        }
+    }
+}
+
+/// How far a connection got. Ordered: `Work` is the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// It was asked for.
+    Asked,
+    /// The RDMA connection, or the TCP connection below SMB2 or RPC, was established.
+    Connected,
+    /// SMB Direct agreed on its parameters; where there is no SMB Direct, a message was answered.
+    Negotiated,
+    /// An SMB2 session was set up.
+    Session,
+    /// A request beyond that was answered.
+    Work,
+}
+
+impl Stage {
+    /// Name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Connected => "connected",
+            Self::Negotiated => "negotiated",
+            Self::Session => "session",
+            Self::Work => "work",
+        }
+    }
+}
+
+/// What ended a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// Nothing: it was open at the end of the capture.
+    Open,
+    /// A side closed it, and nothing was left to do.
+    Closed,
+    /// It was asked for and refused.
+    Refused,
+    /// The handshake of the transport was never finished.
+    NoTransport,
+    /// The negotiation of SMB Direct was never finished, or not accepted.
+    NoNegotiation,
+    /// No session was set up.
+    NoSession,
+    /// It was closed before a single request was answered.
+    NoAnswer,
+    /// A side had no credits to send with, and was granted none.
+    OutOfCredits {
+        /// Which: 0 the client, 1 the server.
+        side: usize,
+        /// Since when.
+        since: At,
+    },
+    /// A side broke it off: by a reset, or with an error of the transport.
+    Aborted,
+    /// A side closed it while requests waited for their replies.
+    HungUp {
+        /// How many.
+        requests: u64,
+    },
+}
+
+impl Ending {
+    /// Name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Refused => "refused",
+            Self::NoTransport => "no_transport",
+            Self::NoNegotiation => "no_negotiation",
+            Self::NoSession => "no_session",
+            Self::NoAnswer => "no_answer",
+            Self::OutOfCredits { .. } => "out_of_credits",
+            Self::Aborted => "aborted",
+            Self::HungUp { .. } => "hung_up",
+        }
+    }
+}
+
+/// Whether a connection reached what it was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Success {
+    /// It did, and nothing was left undone.
+    Yes,
+    /// It did not, or was cut off in the middle.
+    No,
+    /// It had not got there when the capture ended, or its beginning was not seen.
+    Unknown,
+}
+
+impl Success {
+    /// Name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What became of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What it was for.
+    pub purpose: Purpose,
+    /// How far it got.
+    pub reached: Stage,
+    /// What ended it.
+    pub ending: Ending,
+    /// Whether it reached what it was for.
+    pub success: Success,
+    /// Whose doing a failure is: 0 the client's, 1 the server's.
+    pub by: Option<usize>,
+    /// Who closed the connection: 0 the client, 1 the server.
+    pub closed_by: Option<usize>,
+    /// Where it ended, or where the capture did.
+    pub at: At,
+    /// ns that the side that gave up had waited before that.
+    pub waited: i64,
+    /// How certain that is.
+    pub certainty: Certainty,
+    /// The finding that explains a failure, by its rule and side.
+    pub cause: Option<(Rule, Blame)>,
+}
+
+/// What is known of a connection at its end. Pairs are `[client, server]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// What carries it.
+    pub transport: Option<Transport>,
+    /// What it carries.
+    pub protocol: Protocol,
+    /// Port of the service.
+    pub port: u16,
+    /// Whether its handshake was seen, and nothing is missing since.
+    pub complete: bool,
+    /// Whether the RDMA connection was established, or on TCP bytes came from both sides.
+    pub connected: bool,
+    /// The first frame.
+    pub first: At,
+    /// Where it ended, or where the capture did.
+    pub end: At,
+    /// Who closed it, and whether by a reset.
+    pub closed: Option<(Option<usize>, bool)>,
+    /// Whether it was rejected by its handshake.
+    pub rejected: bool,
+    /// Whether a side ended it with an error of the transport.
+    pub terminated: bool,
+    /// When the Negotiate Request and the Negotiate Response of SMB Direct came.
+    pub negotiation: [Option<At>; 2],
+    /// Whether the response accepted.
+    pub accepted: bool,
+    /// Messages of the upper layer.
+    pub messages: [u64; 2],
+    /// Requests that were answered.
+    pub answered: u64,
+    /// Requests that had no reply at the end.
+    pub unanswered: u64,
+    /// Whether an SMB2 session is there, or none is needed.
+    pub session: bool,
+    /// Attempts to set up a session that failed.
+    pub session_failures: u64,
+    /// Requests answered with success beyond those that set up a session.
+    pub worked: u64,
+    /// Encrypted messages that could not be looked into.
+    pub sealed: [u64; 2],
+    /// When each side last sent a message of SMB Direct.
+    pub last_sent: [Option<At>; 2],
+    /// Since when each side has no credit that it may spend.
+    pub dry: [Option<At>; 2],
+    /// The first request of those that had no reply at the end.
+    pub oldest_open: Option<At>,
+}
+
+impl Facts {
+    /// What is known of a connection of a report; `end` is the last frame of the capture.
+    pub fn of(c: &Connection, terminated: bool, end: At) -> Self {
+        let row = |name: &str| c.commands.iter().find(|command| command.name == name);
+        let succeeded = |command: &crate::report::Command| command.count.saturating_sub(command.errors + command.unanswered);
+        let setup = row("SESSION_SETUP");
+        let is_smb = matches!(c.protocol, Protocol::SmbDirect | Protocol::Smb2);
+        let worked = c.commands.iter().filter(|r| !is_smb || !matches!(r.name, "NEGOTIATE" | "SESSION_SETUP")).map(succeeded).sum();
+        let sealed = c.smb.sealed.map(|(n, _)| n);
+        let both_sealed = sealed.iter().all(|n| *n > 0);
+        Self {
+            transport: c.transport,
+            protocol: c.protocol,
+            port: c.peers[1].port,
+            complete: c.handshake == Handshake::Seen && c.client_known && !c.progress.missed,
+            connected: c.progress.connected,
+            first: c.first,
+            end: c.closed.map_or(end, |(.., at)| at),
+            closed: c.closed.map(|(by, how, _)| (by, how == "RST")),
+            rejected: c.rejected.is_some(),
+            terminated,
+            negotiation: c.progress.negotiation,
+            accepted: c.negotiated.status == Some(0),
+            messages: c.sides.map(|side| side.messages),
+            answered: c.commands.iter().map(|r| r.count.saturating_sub(r.unanswered)).sum(),
+            unanswered: c.commands.iter().filter(|r| !may_wait(r.name)).map(|r| r.unanswered).sum(),
+            session: !is_smb || setup.is_some_and(|r| succeeded(r) > 0) || both_sealed || worked > 0,
+            session_failures: setup.map_or(0, |r| r.errors),
+            worked,
+            sealed,
+            last_sent: c.progress.last_sent,
+            dry: c.progress.dry,
+            oldest_open: c.progress.oldest_open,
+        }
+    }
+}
+
+/// What became of a connection; `None` where it has nothing to do with storage.
+pub fn of(f: &Facts) -> Option<Outcome> {
+    let purpose = purpose(f)?;
+    let closed_by = f.closed.and_then(|(by, _)| by);
+    let reached = reached(f);
+    let certainty = if f.complete { Certainty::IfNothingWasMissed } else { Certainty::Guess };
+    let mut outcome = Outcome {
+        purpose,
+        reached,
+        ending: if f.closed.is_some() { Ending::Closed } else { Ending::Open },
+        success: Success::Yes,
+        by: None,
+        closed_by,
+        at: f.end,
+        waited: 0,
+        certainty,
+        cause: None,
+    };
+    let since = |at: At| f.end.time.saturating_sub(at.time);
+    let last = f.last_sent.into_iter().flatten().max();
+    let waited = since(last.unwrap_or(f.first));
+    let open = since(f.oldest_open.unwrap_or(f.end));
+    let is_over = f.closed.is_some() || waited >= STUCK;
+    let is_aborted = f.terminated || f.closed.is_some_and(|(_, reset)| reset) && reached > Stage::Asked;
+    let mut fail = |ending: Ending, by: Option<usize>, waited: i64| {
+        (outcome.ending, outcome.success, outcome.by, outcome.waited) = (ending, Success::No, by, waited);
+    };
+    if f.rejected {
+        fail(Ending::Refused, closed_by.or(Some(1)), 0);
+        return Some(outcome);
+    }
+    if is_aborted && f.unanswered == 0 {
+        fail(Ending::Aborted, closed_by, 0);
+        return Some(outcome);
+    }
+    if !f.complete && is_aborted {
+        fail(Ending::HungUp { requests: f.unanswered }, closed_by, open);
+        return Some(outcome);
+    }
+    if !f.complete {
+        // what came before, or was missed, may be what is not there
+        outcome.success = if reached >= Stage::Session { Success::Yes } else { Success::Unknown };
+        return Some(outcome);
+    }
+    if reached == Stage::Asked && f.transport == Some(Transport::Tcp) && f.closed == Some((Some(1), true)) {
+        fail(Ending::Refused, Some(1), 0);
+    } else if !is_over && reached < Stage::Session && f.messages == [0, 0] {
+        outcome.success = Success::Unknown;
+    } else if reached == Stage::Asked {
+        fail(Ending::NoTransport, Some(1), waited);
+    } else if purpose == Purpose::SmbDirect && reached == Stage::Connected {
+        no_negotiation(f, closed_by, waited, &mut fail);
+    } else if let Some(side) = (0..2).find(|side| is_starved(f, *side, waited)) {
+        let dry = f.dry[side].unwrap_or(f.end);
+        fail(Ending::OutOfCredits { side, since: dry }, Some(1 - side), since(dry));
+    } else if f.closed.is_some() && f.unanswered > 0 {
+        // who closes at once did it; who closes after a long wait was not answered
+        let by = if closed_by == Some(0) && open >= PATIENCE { Some(1) } else { closed_by };
+        fail(Ending::HungUp { requests: f.unanswered }, by, open);
+    } else if f.closed.is_some() && f.sealed[0] > 0 && f.sealed[1] == 0 && f.worked == 0 {
+        let by = if closed_by == Some(0) && waited >= PATIENCE { Some(1) } else { closed_by };
+        fail(Ending::HungUp { requests: f.sealed[0] }, by, waited);
+    } else if f.closed.is_some() && !f.session && f.session_failures > 0 {
+        fail(Ending::NoSession, Some(1), 0);
+    } else if f.closed.is_some() && purpose == Purpose::SmbDirect && reached == Stage::Negotiated && f.answered == 0 && f.sealed == [0, 0] {
+        fail(Ending::NoNegotiation, closed_by, since(f.negotiation[1].unwrap_or(f.first)));
+    } else if f.closed.is_some() && f.answered == 0 && f.sealed == [0, 0] && purpose != Purpose::Rdma {
+        fail(Ending::NoAnswer, closed_by, waited);
+    } else if reached < Stage::Session && f.closed.is_none() {
+        outcome.success = Success::Unknown;
+    }
+    Some(outcome)
+}
+
+/// SMB Direct is not established: who kept it from that.
+fn no_negotiation(f: &Facts, closed_by: Option<usize>, waited: i64, fail: &mut impl FnMut(Ending, Option<usize>, i64)) {
+    let since = |at: At| f.end.time.saturating_sub(at.time);
+    match f.negotiation {
+        [_, Some(response)] => fail(Ending::NoNegotiation, Some(1), since(response)),
+        [Some(request), None] => {
+            let waited = since(request);
+            let by = if closed_by == Some(0) && waited < PATIENCE { Some(0) } else { Some(1) };
+            fail(Ending::NoNegotiation, by, waited);
+        }
+        // the client is to speak first
+        [None, None] => fail(Ending::NoNegotiation, Some(0), waited),
+    }
+}
+
+/// Whether a side stopped for want of credits: it had none that it may spend, its peer granted none for a long while, and either
+/// somebody gave up then or the capture ended.
+fn is_starved(f: &Facts, side: usize, waited: i64) -> bool {
+    let Some(dry) = f.dry[side] else { return false };
+    let silent = waited >= PATIENCE && f.end.time.saturating_sub(dry.time) >= PATIENCE;
+    silent && (f.closed.is_some() || waited >= STUCK)
+}
+
+fn purpose(f: &Facts) -> Option<Purpose> {
+    let is_tcp = f.transport == Some(Transport::Tcp);
+    Some(match (f.protocol, f.port) {
+        (Protocol::SmbDirect, _) => Purpose::SmbDirect,
+        (Protocol::RpcRdma, _) => Purpose::NfsRdma,
+        (Protocol::Smb2, _) => Purpose::SmbTcp,
+        (Protocol::Rpc, _) => Purpose::RpcTcp,
+        // a TCP connection to a storage port that nobody answered
+        (Protocol::Unknown, 445) if is_tcp && f.messages == [0, 0] && !f.connected => Purpose::SmbTcp,
+        (Protocol::Unknown, 5445) if is_tcp && !f.connected => Purpose::SmbDirect,
+        (Protocol::Unknown, 20049) if is_tcp && !f.connected => Purpose::NfsRdma,
+        (Protocol::Unknown, _) if is_tcp => return None,
+        (Protocol::Unknown, 445 | 5445) => Purpose::SmbDirect,
+        (Protocol::Unknown, 20049) => Purpose::NfsRdma,
+        (Protocol::Unknown, _) => Purpose::Rdma,
+    })
+}
+
+fn reached(f: &Facts) -> Stage {
+    if f.worked > 0 || f.sealed.iter().all(|n| *n > 0) {
+        return Stage::Work;
+    }
+    let is_smb = matches!(f.protocol, Protocol::SmbDirect | Protocol::Smb2);
+    if is_smb && f.session && f.answered > 0 {
+        return Stage::Session;
+    }
+    let is_negotiated = match f.protocol {
+        Protocol::SmbDirect => f.accepted || (!f.complete && f.messages != [0, 0]),
+        _ => f.answered > 0,
+    };
+    if is_negotiated {
+        return Stage::Negotiated;
+    }
+    if f.connected || f.messages != [0, 0] || f.negotiation != [None; 2] { Stage::Connected } else { Stage::Asked }
+}
+
+/// The word for a side.
+const fn side(end: usize) -> &'static str {
+    if end == 0 { "client" } else { "server" }
+}
+
+impl Outcome {
+    /// Whose doing a failure is.
+    pub fn blame(&self) -> Blame {
+        match self.by {
+            Some(0) => Blame::Client,
+            Some(_) => Blame::Server,
+            None => Blame::Unknown,
+        }
+    }
+
+    /// Whether it failed.
+    pub fn failed(&self) -> bool {
+        self.success == Success::No
+    }
+
+    /// What became of the connection as a sentence without its full stop; `start` is the time of the first frame of the capture.
+    pub fn sentence(&self, start: i64) -> String {
+        alloc::format!("{}", Sentence { outcome: self, start })
+    }
+
+    /// The same without numbers, for several connections of one fate: "The client hung up during SMB Direct negotiation".
+    pub fn headline(&self) -> String {
+        let who = self.closed_by.map(side);
+        let hung_up = |when: &str| match who {
+            Some(who) => alloc::format!("The {who} hung up {when}"),
+            None => alloc::format!("The connection got stuck {when}"),
+        };
+        match self.ending {
+            Ending::Open => String::from("The connection was open when the capture ended"),
+            Ending::Closed => String::from("The connection was closed"),
+            Ending::Refused => String::from("The connection was refused"),
+            Ending::NoTransport => String::from("The connection never got past its handshake"),
+            Ending::NoNegotiation => hung_up("during SMB Direct negotiation"),
+            Ending::NoSession => String::from("No session was set up"),
+            Ending::NoAnswer => hung_up("before a request was answered"),
+            Ending::OutOfCredits { side: end, .. } => alloc::format!("The {} ran out of credits and was granted none", side(end)),
+            Ending::Aborted => match who {
+                Some(who) => alloc::format!("The {who} broke off the connection"),
+                None => String::from("The connection was broken off"),
+            },
+            Ending::HungUp { .. } => hung_up("with requests open"),
+        }
+    }
+}
+
+struct Sentence<'o> {
+    outcome: &'o Outcome,
+    start: i64,
+}
+
+impl fmt::Display for Sentence<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let o = self.outcome;
+        let headline = o.headline();
+        match o.ending {
+            Ending::HungUp { requests: 1 } => f.write_str(&headline.replace("with requests", "with 1 request"))?,
+            Ending::HungUp { requests } => f.write_str(&headline.replace("with", &alloc::format!("with {requests}")))?,
+            _ => f.write_str(&headline)?,
+        }
+        let waited = Milliseconds(o.waited);
+        match o.ending {
+            Ending::NoTransport if o.closed_by.is_some() && o.waited >= PATIENCE => write!(f, ": given up after {waited}"),
+            Ending::NoNegotiation | Ending::NoAnswer if o.waited > 0 && o.closed_by.is_some() => write!(f, " after {waited}"),
+            Ending::OutOfCredits { side: end, since } => {
+                let at = Milliseconds(since.time.saturating_sub(self.start));
+                write!(f, " from {at} on")?;
+                match o.closed_by {
+                    Some(by) if by == end => write!(f, "; it gave up {waited} later"),
+                    Some(by) => write!(f, "; the {} hung up {waited} later", side(by)),
+                    None => write!(f, "; {waited} later the capture ended"),
+                }
+            }
+            Ending::HungUp { .. } if o.waited >= PATIENCE && o.by != o.closed_by => write!(f, ": no answer for {waited}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The outcome of a connection that has ended, or whose capture has: the finding that explains a failure is named in it; where there is
+/// none, the failure becomes a finding of its own. `end` is the last frame of the capture.
+pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
+    let is_end = |f: &Finding| f.connection == Some(connection.id) && f.rule == Rule::RdmapTerminate;
+    let terminated = connection.transport == Some(Transport::Iwarp) && findings.iter().any(is_end);
+    let Some(mut outcome) = of(&Facts::of(connection, terminated, end)) else { return };
+    if outcome.failed() {
+        outcome.cause = cause(connection, &outcome, findings);
+        if outcome.cause.is_none() {
+            let (rule, severity) = own_rule(&outcome, connection);
+            let by = outcome.blame();
+            let site = Site { connection: Some(connection.id), frame: outcome.at.frame, time_ns: outcome.at.time };
+            let text = Predicate { outcome: &outcome, connection };
+            findings.report_as(severity, rule, by, site, outcome.certainty, format_args!("{text}"));
+            outcome.cause = Some((rule, by));
+        }
+    }
+    connection.outcome = Some(outcome);
+}
+
+/// The rule of a failure that no other finding explains.
+fn own_rule(outcome: &Outcome, connection: &Connection) -> (Rule, Severity) {
+    let is_tcp = connection.transport == Some(Transport::Tcp);
+    // a side that goes away at once, for no reason that can be seen, may have been told to
+    let went_away = if outcome.by == Some(0) { Severity::Warn } else { Severity::Error };
+    match outcome.ending {
+        Ending::Refused if is_tcp => (Rule::TcpRefused, Severity::Error),
+        Ending::Refused if connection.transport == Some(Transport::Iwarp) => (Rule::MpaReject, Severity::Error),
+        Ending::Refused => (Rule::CmReject, Severity::Error),
+        Ending::NoTransport if is_tcp => (Rule::TcpRefused, Severity::Error),
+        Ending::NoTransport => (Rule::MpaStartup, Severity::Error),
+        Ending::NoNegotiation if outcome.waited >= PATIENCE && connection.progress.negotiation[1].is_none() => {
+            (Rule::SmbdNegTimeout, Severity::Error)
+        }
+        Ending::NoSession => (Rule::Smb2Session, Severity::Error),
+        Ending::OutOfCredits { .. } => (Rule::SmbdCreditExhausted, Severity::Error),
+        Ending::Aborted => (Rule::TcpReset, Severity::Error),
+        Ending::NoNegotiation | Ending::NoAnswer | Ending::HungUp { .. } | Ending::Open | Ending::Closed => (Rule::CmDisconnect, went_away),
+    }
+}
+
+/// What happened, as a predicate of the side whose doing it is.
+struct Predicate<'o> {
+    outcome: &'o Outcome,
+    connection: &'o Connection,
+}
+
+impl fmt::Display for Predicate<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let o = self.outcome;
+        let waited = Milliseconds(o.waited);
+        let how = self.connection.closed.map_or("", |(_, how, _)| how);
+        match o.ending {
+            Ending::Refused => write!(f, "refused the connection to port {}", self.connection.peers[1].port),
+            Ending::NoTransport if self.connection.transport == Some(Transport::Tcp) => {
+                write!(f, "did not answer on port {} for {waited}", self.connection.peers[1].port)
+            }
+            Ending::NoTransport if self.connection.progress.spoke_otherwise => {
+                f.write_str("answered the MPA Request with bytes that are no MPA Reply")
+            }
+            Ending::NoTransport => write!(f, "did not answer the MPA Request for {waited}"),
+            Ending::NoNegotiation if o.by == Some(0) && self.connection.progress.negotiation[0].is_none() => {
+                write!(f, "sent no Negotiate Request in {waited}")
+            }
+            Ending::NoNegotiation if o.by == Some(0) && self.connection.progress.negotiation[1].is_none() => {
+                write!(f, "hung up ({how}) {waited} after its Negotiate Request")
+            }
+            Ending::NoNegotiation if self.connection.progress.negotiation[1].is_some() => {
+                write!(f, "ended the connection ({how}) {waited} after the negotiation, before any request")
+            }
+            Ending::NoNegotiation => write!(f, "did not answer the Negotiate Request for {waited}"),
+            Ending::NoSession => f.write_str("refused every attempt to set up a session"),
+            Ending::NoAnswer => write!(f, "ended the connection ({how}) before a request was answered"),
+            Ending::OutOfCredits { .. } => write!(f, "granted no credits for {waited} to a peer that had none left to spend"),
+            Ending::HungUp { requests } if o.by == o.closed_by => {
+                let plural = if requests == 1 { "" } else { "s" };
+                write!(f, "ended the connection ({how}) with {requests} request{plural} outstanding")
+            }
+            Ending::HungUp { requests } => {
+                let plural = if requests == 1 { "" } else { "s" };
+                write!(f, "left {requests} request{plural} without an answer for {waited}")
+            }
+            Ending::Aborted => write!(f, "broke off the connection ({how})"),
+            Ending::Open | Ending::Closed => f.write_str("ended the connection"),
+        }
+    }
+}
+
+/// Rules that tell of an end, not of what led to it.
+fn tells_of_an_end(rule: Rule) -> bool {
+    matches!(
+        rule,
+        Rule::CmDisconnect
+            | Rule::TcpReset
+            | Rule::RdmapTerminate
+            | Rule::RdmaKeyLeak
+            | Rule::Smb2Slow
+            | Rule::RpcSlow
+            | Rule::SmbdFragCost
+            | Rule::SmbdNegReach
+            | Rule::BugCifsMaxFragmentedSize
+            | Rule::Smb2Error
+            | Rule::RpcError
+            | Rule::Smb2ErrorBody
+            | Rule::TcpLoss
+            | Rule::CaptureLoss
+            | Rule::CaptureCut
+            | Rule::MpaIrdord
+            | Rule::RdmaKeyPredictable
+    )
+}
+
+/// The finding that explains a failure: what was wrong just before the end, the worst first and of those the earliest; else what tells
+/// of the end itself.
+fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Option<(Rule, Blame)> {
+    use crate::rules::Group;
+    // of what breaks nothing, only what a peer may answer by hanging up
+    let is_grave = |f: &Finding| {
+        let of_a_message = matches!(f.rule.row().group, Group::Negotiate | Group::Credits | Group::Data | Group::Memory);
+        f.severity == Severity::Error || f.severity == Severity::Warn && of_a_message
+    };
+    let here = |f: &&Finding| f.connection == Some(connection.id) && is_grave(f) && f.frame <= outcome.at.frame;
+    let answers = |f: &Finding| match (outcome.ending, f.rule) {
+        // silence explains silence, whenever it began
+        (Ending::HungUp { .. }, Rule::Smb2Unanswered | Rule::RpcUnanswered | Rule::SmbdKeepalive) => outcome.waited >= PATIENCE,
+        (Ending::OutOfCredits { .. }, Rule::SmbdCreditDeadlock) => true,
+        (Ending::OutOfCredits { .. }, _) => false,
+        (Ending::Refused, Rule::MpaReject | Rule::CmReject) => true,
+        (Ending::NoNegotiation, rule) if rule.row().group == Group::Negotiate => true,
+        (_, rule) if tells_of_an_end(rule) => false,
+        (_, Rule::Smb2Unanswered | Rule::RpcUnanswered) => false,
+        _ => outcome.at.time.saturating_sub(f.last_time_ns) <= outcome.waited.saturating_add(FOLLOWS),
+    };
+    let found = findings.iter().filter(here).filter(|f| answers(f));
+    let first = found.min_by_key(|f| (core::cmp::Reverse(f.severity), is_silence(f.rule), f.frame, layer(f.rule), f.rule));
+    let first = first.or_else(|| findings.iter().filter(here).find(|f| matches!(f.rule, Rule::RdmapTerminate | Rule::TcpReset)));
+    first.map(|f| (f.rule, f.by))
+}
+
+/// Whether a finding tells of silence, which what was wrong before it explains.
+fn is_silence(rule: Rule) -> bool {
+    matches!(rule, Rule::Smb2Unanswered | Rule::RpcUnanswered | Rule::SmbdKeepalive)
+}
+
+/// What explains what in one frame: the transport what it carries, a rule the known bug that broke it.
+pub(crate) fn layer(rule: Rule) -> u8 {
+    use crate::rules::Group;
+    match rule.row().group {
+        Group::Transport | Group::Connection | Group::Capture => 0,
+        Group::KnownBug => 2,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    fn at(seconds: i64) -> At {
+        At { frame: seconds.unsigned_abs() + 1, time: seconds * SECOND }
+    }
+
+    /// A session over SMB Direct that did its work and was closed by the client after ten seconds.
+    fn well() -> Facts {
+        Facts {
+            transport: Some(Transport::Iwarp),
+            protocol: Protocol::SmbDirect,
+            port: 5445,
+            complete: true,
+            connected: true,
+            first: at(0),
+            end: at(10),
+            closed: Some((Some(0), false)),
+            negotiation: [Some(at(0)), Some(at(0))],
+            accepted: true,
+            messages: [10, 10],
+            answered: 8,
+            session: true,
+            worked: 6,
+            last_sent: [Some(at(10)), Some(at(10))],
+            ..Facts::default()
+        }
+    }
+
+    fn told(facts: &Facts) -> (Stage, Ending, Success, Option<usize>) {
+        let outcome = of(facts).unwrap();
+        (outcome.reached, outcome.ending, outcome.success, outcome.by)
+    }
+
+    #[test]
+    fn a_session_that_did_its_work_has_reached_what_it_was_for() {
+        assert_eq!(told(&well()), (Stage::Work, Ending::Closed, Success::Yes, None));
+        assert_eq!(told(&Facts { closed: None, ..well() }), (Stage::Work, Ending::Open, Success::Yes, None));
+        let sealed = Facts { worked: 0, answered: 2, sealed: [3, 3], ..well() };
+        assert_eq!(told(&sealed), (Stage::Work, Ending::Closed, Success::Yes, None));
+    }
+
+    #[test]
+    fn a_handshake_without_an_answer_is_the_servers() {
+        let silent = Facts {
+            protocol: Protocol::Unknown,
+            connected: false,
+            negotiation: [None; 2],
+            accepted: false,
+            messages: [0; 2],
+            answered: 0,
+            session: false,
+            worked: 0,
+            last_sent: [None; 2],
+            ..well()
+        };
+        assert_eq!(told(&silent), (Stage::Asked, Ending::NoTransport, Success::No, Some(1)));
+        // while it is young, nothing can be said
+        let young = Facts { closed: None, end: at(2), ..silent.clone() };
+        assert_eq!(told(&young).2, Success::Unknown);
+        let old = Facts { closed: None, end: at(20), ..silent.clone() };
+        assert_eq!(told(&old), (Stage::Asked, Ending::NoTransport, Success::No, Some(1)));
+        // a SYN that is answered by a reset, and TCP that is nothing of ours
+        let refused = Facts { transport: Some(Transport::Tcp), closed: Some((Some(1), true)), ..silent.clone() };
+        assert_eq!(told(&refused), (Stage::Asked, Ending::Refused, Success::No, Some(1)));
+        assert_eq!(of(&Facts { port: 443, ..refused }), None);
+        let rejected = Facts { rejected: true, ..silent };
+        assert_eq!(told(&rejected).1, Ending::Refused);
+    }
+
+    #[test]
+    fn an_unfinished_negotiation_is_whose_turn_it_was() {
+        let begun =
+            Facts { negotiation: [Some(at(1)), None], accepted: false, messages: [0; 2], answered: 0, session: false, worked: 0, ..well() };
+        let begun = Facts { last_sent: [Some(at(1)), None], ..begun };
+        assert_eq!(told(&begun), (Stage::Connected, Ending::NoNegotiation, Success::No, Some(1)));
+        // the client went away at once
+        let at_once = Facts { end: at(1), ..begun.clone() };
+        assert_eq!(told(&at_once).3, Some(0));
+        // the client never said a word
+        let silent = Facts { negotiation: [None; 2], last_sent: [None; 2], closed: Some((Some(1), false)), end: at(5), ..begun.clone() };
+        assert_eq!(told(&silent), (Stage::Connected, Ending::NoNegotiation, Success::No, Some(0)));
+        // both agreed, and the client went away
+        let agreed = Facts { negotiation: [Some(at(1)); 2], accepted: true, ..begun };
+        assert_eq!(told(&agreed), (Stage::Negotiated, Ending::NoNegotiation, Success::No, Some(0)));
+    }
+
+    #[test]
+    fn credits_that_never_come_are_their_granters() {
+        let dry = Facts { last_sent: [Some(at(1)), Some(at(1))], dry: [Some(at(1)), None], end: at(31), ..well() };
+        assert_eq!(told(&dry), (Stage::Work, Ending::OutOfCredits { side: 0, since: at(1) }, Success::No, Some(1)));
+        let outcome = of(&dry).unwrap();
+        assert_eq!(outcome.sentence(0), "The client ran out of credits and was granted none from 1.00 s on; it gave up 30.0 s later");
+        // one that closes in the middle of its work did not wait
+        let busy = Facts { last_sent: [Some(at(31)), Some(at(31))], dry: [Some(at(31)), None], ..dry };
+        assert_eq!(told(&busy).1, Ending::Closed);
+    }
+
+    #[test]
+    fn requests_left_open_are_whose_who_kept_them_waiting() {
+        let open = |by, since| Facts { unanswered: 3, oldest_open: Some(since), closed: Some((Some(by), false)), ..well() };
+        assert_eq!(told(&open(1, at(10))), (Stage::Work, Ending::HungUp { requests: 3 }, Success::No, Some(1)));
+        assert_eq!(told(&open(0, at(2))).3, Some(1));
+        assert_eq!(told(&open(0, at(10))).3, Some(0));
+        let outcome = of(&open(1, at(10))).unwrap();
+        assert_eq!(outcome.sentence(0), "The server hung up with 3 requests open");
+        assert_eq!(of(&open(0, at(2))).unwrap().sentence(0), "The client hung up with 3 requests open: no answer for 8.00 s");
+        // encrypted requests that nothing whole came back for
+        let sealed = Facts { sealed: [1, 0], worked: 0, answered: 2, last_sent: [Some(at(5)), Some(at(5))], ..well() };
+        assert_eq!(told(&sealed), (Stage::Session, Ending::HungUp { requests: 1 }, Success::No, Some(1)));
+    }
+
+    #[test]
+    fn a_logon_that_was_refused_reached_no_session() {
+        let refused = Facts { session: false, session_failures: 1, answered: 2, worked: 0, ..well() };
+        assert_eq!(told(&refused), (Stage::Negotiated, Ending::NoSession, Success::No, Some(1)));
+    }
+
+    #[test]
+    fn what_was_missed_is_held_against_nobody() {
+        let late = Facts { complete: false, unanswered: 3, oldest_open: Some(at(1)), ..well() };
+        assert_eq!(told(&late), (Stage::Work, Ending::Closed, Success::Yes, None));
+        let nothing = Facts { complete: false, answered: 0, session: false, worked: 0, accepted: false, ..well() };
+        assert_eq!(told(&nothing).2, Success::Unknown);
+        // a reset and a Terminate are seen, whatever else was missed
+        assert_eq!(told(&Facts { terminated: true, ..late }).2, Success::No);
+    }
+
+    #[test]
+    fn times_of_any_size_are_borne() {
+        for (first, end) in [(i64::MIN, i64::MAX), (i64::MAX, i64::MIN)] {
+            let (first, end) = (At { frame: 1, time: first }, At { frame: 2, time: end });
+            let facts = Facts { first, end, last_sent: [Some(first), None], dry: [Some(first), None], unanswered: 1, ..well() };
+            let outcome = of(&facts).unwrap();
+            assert!(!outcome.sentence(end.time).is_empty());
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Findings as a reader should meet them: one cause is one root, what follows from it stands under it, and what costs most comes first.
+//!
+//! [`Findings`](crate::finding::Findings) keeps what was found on each connection. [`roots`] makes of that what a report, a list on a
+//! screen and a file for programs show: the same rule broken by the same side on several connections is one [`Root`]; a finding that
+//! follows from another is one of its effects; connections that failed because of it are counted. All views call this, so that all count
+//! alike.
+
+use crate::exchange::Family;
+use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
+use crate::op::At;
+use crate::outcome::{Ending, Outcome, layer};
+use crate::report::{Connection, Report};
+use crate::smbd::link::Grouped;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use hashbrown::HashMap;
+use rdmascope_dissector::wire::nfs;
+use rdmascope_dissector::wire::smb2::NtStatus;
+
+/// Frames of a root that are kept.
+pub const FRAMES_MAX: usize = 24;
+/// Failed requests named in one sentence.
+const FAILURES_SHOWN: usize = 4;
+
+/// How an effect lies to what it follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In the same frames.
+    Same,
+    /// On the same connection, not before it.
+    After,
+}
+
+/// Which finding follows from which, on one connection: the effect, its causes, where they lie.
+const FOLLOWS: &[(Rule, Place, &[Rule])] = &[
+    // a known bug names a rule that was broken in the same message
+    (Rule::BugCve202539943, Place::Same, &[Rule::SmbdDataLength, Rule::SmbdDataAlign]),
+    (Rule::BugCve202539942, Place::Same, &[Rule::SmbdFragTooBig]),
+    (Rule::BugKsmbdChannelInfo, Place::Same, &[Rule::Smb2Channel]),
+    (Rule::BugSmbdirectLastCredit, Place::Same, &[Rule::SmbdCreditLast]),
+    (Rule::BugSmbdirectBatchInterleave, Place::After, &[Rule::SmbdFragRemaining]),
+    (Rule::BugCve202689526, Place::Same, &[Rule::RpcrdmaPosition]),
+    (Rule::BugCve202693228, Place::Same, &[Rule::BugCve202689532]),
+    (Rule::BugCve202631538, Place::Same, &[Rule::RcRnr]),
+    (Rule::BugCve202631539, Place::Same, &[Rule::RcRnr]),
+    (Rule::BugCifsMaxFragmentedSize, Place::Same, &[Rule::SmbdNegReach]),
+    // a packet that contradicts itself has no content
+    (Rule::SmbdDataLength, Place::Same, &[Rule::BugCve202646043]),
+    (Rule::SmbdNegAccepted, Place::After, NEGOTIATION),
+    (Rule::SmbdNegRspFailureFields, Place::Same, &[Rule::SmbdNegRspStatus]),
+    (Rule::SmbdNegFirst, Place::After, &[Rule::BugKsmbdEarlyData]),
+    // an announcement that does not come true
+    (Rule::SmbdFragRemaining, Place::After, &[Rule::BugKsmbdSealedLength, Rule::SmbdFragTooBig]),
+    // bytes that went elsewhere are missing where they belong
+    (Rule::RdmaLength, Place::After, &[Rule::RdmaKeyUnknown, Rule::RdmaKeyBounds, Rule::RdmaKeyDirection, Rule::RdmaKeyStale]),
+    (Rule::RdmaOrder, Place::After, &[Rule::RdmaLength]),
+    (Rule::RdmaKeyLeak, Place::After, &[Rule::RdmaInvalidate, Rule::BugKsmbd2fd5dcb1c8ef, Rule::Smb2Unanswered, Rule::RpcUnanswered]),
+    (Rule::RpcrdmaBackward, Place::After, &[Rule::RpcrdmaXid]),
+    (Rule::RpcError, Place::Same, &[Rule::RpcrdmaError]),
+    (Rule::RpcrdmaError, Place::After, &[Rule::RpcrdmaVersion, Rule::RpcrdmaMalformed, Rule::RpcrdmaPosition]),
+    (Rule::SmbdCreditStall, Place::After, &[Rule::SmbdCreditExhausted]),
+    (Rule::SmbdCreditLast, Place::After, &[Rule::SmbdCreditExhausted]),
+    (Rule::SmbdCreditDeadlock, Place::After, &[Rule::SmbdCreditLast]),
+    // what a capture missed explains what is missing in it
+    (Rule::RcGap, Place::After, &[Rule::CaptureLoss, Rule::RcRetransmit, Rule::RcReorder]),
+    (Rule::RcNak, Place::After, &[Rule::RcRetransmit, Rule::RcReorder]),
+];
+
+/// Rules about the fields of a negotiation.
+const NEGOTIATION: &[Rule] = &[
+    Rule::SmbdNegReqVersion,
+    Rule::SmbdNegReqCredits,
+    Rule::SmbdNegReqRecvsize,
+    Rule::SmbdNegReqFragsize,
+    Rule::SmbdNegRspVersion,
+    Rule::SmbdNegRspRecvsize,
+    Rule::SmbdNegRspFragsize,
+    Rule::SmbdNegRspGranted,
+    Rule::SmbdNegRspRequested,
+    Rule::SmbdNegRspPreferred,
+    Rule::SmbdNegRspStatus,
+];
+
+/// Rules that tell how a connection ended: where it failed, they follow from what it failed of.
+const ENDS: &[Rule] = &[
+    Rule::CmDisconnect,
+    Rule::TcpReset,
+    Rule::RdmapTerminate,
+    Rule::RdmaKeyLeak,
+    Rule::Smb2Unanswered,
+    Rule::RpcUnanswered,
+    Rule::SmbdKeepalive,
+    Rule::SmbdCreditDeadlock,
+    Rule::SmbdNegTimeout,
+];
+
+/// Rules of the transport: a receiver drops what breaks them, so that its content means nothing.
+const UNREADABLE: &[Rule] = &[Rule::DdpMsn, Rule::DdpOverlap, Rule::MpaCrc, Rule::RcIcrc, Rule::BugCve202646043];
+
+/// What a known server always does, and nobody suffers from: it comes last.
+pub const fn is_quirk(rule: Rule) -> bool {
+    matches!(rule, Rule::Smb2ErrorBody | Rule::SmbdNegRspFailureFields)
+}
+
+/// Connections that failed because of a root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fatal {
+    /// The outcome of the first of them.
+    pub outcome: Outcome,
+    /// How many.
+    pub ended: u64,
+    /// Of how many that were for the same.
+    pub of: u64,
+    /// Whether all of them were closed by the same side.
+    pub same_side: bool,
+}
+
+/// One cause: the same rule broken by the same side, on one connection or on several, with what followed from it.
+#[derive(Clone, Debug)]
+pub struct Root<'r> {
+    /// Which rule.
+    pub rule: Rule,
+    /// Who broke it.
+    pub by: Blame,
+    /// The greatest of its findings.
+    pub severity: Severity,
+    /// The greatest of its findings.
+    pub certainty: Certainty,
+    /// Occurrences.
+    pub count: u64,
+    /// Frames of the first few, in order.
+    pub frames: Vec<u64>,
+    /// The first of them.
+    pub first: At,
+    /// Connections it happened on, in order.
+    pub connections: Vec<u32>,
+    /// What was found on each connection, the gravest first.
+    pub findings: Vec<&'r Finding>,
+    /// Connections that failed because of it.
+    pub fatal: Option<Fatal>,
+    /// What followed from it.
+    pub effects: Vec<Root<'r>>,
+    /// Time it cost, in ns, where that is known.
+    pub cost: i64,
+    /// Failed requests by command and status, the most frequent first: of rules that count those.
+    failures: Vec<(&'static str, String, u64)>,
+}
+
+/// For each finding the finding that it follows from, as places in what [`Findings::ranked`](crate::finding::Findings::ranked) gives.
+pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
+    let mut on: HashMap<Option<u32>, Vec<usize>> = HashMap::new();
+    for (place, finding) in ranked.iter().enumerate() {
+        on.entry(finding.connection).or_default().push(place);
+    }
+    let failed: HashMap<u32, (Rule, Blame)> =
+        report.connections.iter().filter_map(|c| Some((c.id, c.outcome.as_ref().filter(|o| o.failed())?.cause?))).collect();
+    let direct = |place: usize| -> Option<usize> {
+        let effect = ranked[place];
+        let here = on.get(&effect.connection)?;
+        if ENDS.contains(&effect.rule)
+            && let Some((rule, by)) = effect.connection.and_then(|id| failed.get(&id))
+            && (effect.rule, effect.by) != (*rule, *by)
+        {
+            return here.iter().copied().find(|other| (ranked[*other].rule, ranked[*other].by) == (*rule, *by));
+        }
+        if layer(effect.rule) > 0
+            && let Some(below) = here.iter().copied().find(|other| {
+                let cause = ranked[*other];
+                UNREADABLE.contains(&cause.rule) && effect.frames.iter().all(|frame| cause.frames.contains(frame))
+            })
+        {
+            return Some(below);
+        }
+        FOLLOWS.iter().filter(|(rule, ..)| *rule == effect.rule).find_map(|(_, lies, rules)| {
+            here.iter().copied().find(|other| {
+                let cause = ranked[*other];
+                let is_there = match lies {
+                    Place::Same => effect.frames.iter().any(|frame| cause.frames.contains(frame)) && effect.count <= cause.count,
+                    Place::After => cause.frame <= effect.frame || cause.time_ns <= effect.last_time_ns && effect.count <= cause.count,
+                };
+                rules.contains(&cause.rule) && is_there
+            })
+        })
+    };
+    let mut causes: Vec<Option<usize>> = (0..ranked.len()).map(direct).collect();
+    // to the root of it; a circle would be its own cause
+    for place in 0..causes.len() {
+        let mut steps = 0;
+        while let Some(next) = causes[place].and_then(|at| causes[at]) {
+            steps += 1;
+            causes[place] = if next == place || steps > 8 { None } else { Some(next) };
+        }
+    }
+    causes
+}
+
+/// What was found, by its causes, what matters first.
+pub fn roots(report: &Report) -> Vec<Root<'_>> {
+    of(report, &report.findings.ranked())
+}
+
+/// The same of some findings, in the order of [`Findings::ranked`](crate::finding::Findings::ranked).
+pub fn of<'r>(report: &'r Report, ranked: &[&'r Finding]) -> Vec<Root<'r>> {
+    let causes = causes(report, ranked);
+    let mut roots: Vec<Root<'r>> = Vec::new();
+    let mut places: HashMap<(Rule, Blame), usize> = HashMap::new();
+    for (finding, _) in ranked.iter().zip(&causes).filter(|(_, cause)| cause.is_none()) {
+        let place = *places.entry((finding.rule, finding.by)).or_insert(roots.len());
+        if place == roots.len() {
+            roots.push(Root::new(finding));
+        }
+        roots[place].add(finding);
+    }
+    for (finding, cause) in ranked.iter().zip(&causes) {
+        let Some(cause) = cause.map(|place| ranked[place]) else { continue };
+        let Some(root) = places.get(&(cause.rule, cause.by)).and_then(|place| roots.get_mut(*place)) else { continue };
+        match root.effects.iter_mut().find(|e| (e.rule, e.by) == (finding.rule, finding.by)) {
+            Some(effect) => effect.add(finding),
+            None => {
+                let mut effect = Root::new(finding);
+                effect.add(finding);
+                root.effects.push(effect);
+            }
+        }
+    }
+    let connections: HashMap<u32, &Connection> = report.connections.iter().map(|c| (c.id, c)).collect();
+    for root in &mut roots {
+        root.finish(report, &connections);
+        for effect in &mut root.effects {
+            effect.finish(report, &connections);
+            effect.fatal = None;
+        }
+        root.effects.sort_by_key(|e| (Reverse(e.severity), e.first));
+    }
+    roots.sort_by_key(|r| {
+        let last = r.severity == Severity::Note && is_quirk(r.rule);
+        let weight = (Reverse(r.severity), last, Reverse(r.fatal.is_some()), Reverse(r.certainty));
+        (weight, Reverse(r.cost), Reverse(r.count), r.first, r.rule)
+    });
+    roots
+}
+
+impl<'r> Root<'r> {
+    fn new(finding: &Finding) -> Self {
+        Self {
+            rule: finding.rule,
+            by: finding.by,
+            severity: finding.severity,
+            certainty: finding.certainty,
+            count: 0,
+            frames: Vec::new(),
+            first: At { frame: finding.frame, time: finding.time_ns },
+            connections: Vec::new(),
+            findings: Vec::new(),
+            fatal: None,
+            effects: Vec::new(),
+            cost: 0,
+            failures: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, finding: &'r Finding) {
+        self.severity = self.severity.max(finding.severity);
+        self.certainty = self.certainty.max(finding.certainty);
+        self.count = self.count.saturating_add(finding.count);
+        self.first = self.first.min(At { frame: finding.frame, time: finding.time_ns });
+        self.frames.extend_from_slice(&finding.frames);
+        self.connections.extend(finding.connection);
+        self.findings.push(finding);
+    }
+
+    fn finish(&mut self, report: &Report, connections: &HashMap<u32, &Connection>) {
+        self.frames.sort_unstable();
+        self.frames.dedup();
+        self.frames.truncate(FRAMES_MAX);
+        self.connections.sort_unstable();
+        self.connections.dedup();
+        self.findings.sort_by_key(|f| (Reverse(f.severity), f.frame));
+        let here = || self.connections.iter().filter_map(|id| connections.get(id)).copied();
+        let mine = |c: &&Connection| c.outcome.as_ref().is_some_and(|o| o.failed() && o.cause == Some((self.rule, self.by)));
+        if let Some(first) = here().find(mine).and_then(|c| c.outcome.clone()) {
+            let ended = here().filter(mine).count() as u64;
+            let same_side = here().filter(mine).all(|c| c.outcome.as_ref().is_some_and(|o| o.closed_by == first.closed_by));
+            let of = report.connections.iter().filter(|c| c.outcome.as_ref().is_some_and(|o| o.purpose == first.purpose)).count() as u64;
+            self.fatal = Some(Fatal { outcome: first, ended, of, same_side });
+        }
+        if self.rule == Rule::SmbdCreditStall {
+            // who was kept waiting is the peer of who is blamed
+            let waiter = if self.by == Blame::Server { 0 } else { 1 };
+            self.cost = here().map(|c| c.sides[waiter].stalled_time).fold(0, i64::saturating_add);
+        }
+        if matches!(self.rule, Rule::Smb2Error | Rule::RpcError) {
+            let family = if self.rule == Rule::Smb2Error { Family::Smb2 } else { Family::Rpc };
+            let mut sums: Vec<(&'static str, String, u64)> = Vec::new();
+            for (command, _, code, n) in here().flat_map(|c| &c.failures).filter(|(_, of, ..)| *of == family) {
+                let status = status(family, *code);
+                match sums.iter_mut().find(|(c, s, _)| c == command && *s == status) {
+                    Some((.., sum)) => *sum += n,
+                    None => sums.push((command, status, *n)),
+                }
+            }
+            sums.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (a.0, &a.1).cmp(&(b.0, &b.1))));
+            self.failures = sums;
+        }
+    }
+
+    /// What happened, in one sentence: where connections failed by it, that. `start` is the time of the first frame of the capture.
+    pub fn title(&self, start: i64) -> String {
+        let Some(fatal) = &self.fatal else { return self.rule.row().title.to_owned() };
+        let outcome = &fatal.outcome;
+        if fatal.of == 1 {
+            return format!("{}.", outcome.sentence(start));
+        }
+        let headline = match outcome.ending {
+            _ if fatal.same_side => outcome.headline(),
+            Ending::NoNegotiation => "Connections ended during SMB Direct negotiation".to_owned(),
+            _ => "Connections ended before they were done".to_owned(),
+        };
+        let (ended, of) = (Grouped(fatal.ended), Grouped(fatal.of));
+        if fatal.ended == fatal.of {
+            format!("{headline}: {ended} of {of} connections.")
+        } else {
+            format!("{headline}: {ended} of the {of} connections.")
+        }
+    }
+
+    /// The text of the first occurrence; of failed requests, which failed and how often.
+    pub fn text(&self) -> String {
+        if self.failures.is_empty() {
+            return self.findings.first().map(|f| f.text.clone()).unwrap_or_default();
+        }
+        let list = self.failures.iter().take(FAILURES_SHOWN).map(|(command, status, n)| match n {
+            1 => format!("{command} {status}"),
+            n => format!("{command} {status} ×{}", Grouped(*n)),
+        });
+        let list: Vec<String> = list.collect();
+        let more = if self.failures.len() > FAILURES_SHOWN { " and others" } else { "" };
+        let what = if self.count == 1 { "A request failed" } else { "Requests failed" };
+        format!("{what}: {}{more}", join(&list))
+    }
+
+    /// Whether its text is of failed requests, and so names no side.
+    pub fn counts_failures(&self) -> bool {
+        !self.failures.is_empty()
+    }
+}
+
+fn join(list: &[String]) -> String {
+    let mut out = String::new();
+    for (i, piece) in list.iter().enumerate() {
+        if i > 0 {
+            out.push_str(", ");
+        }
+        out.push_str(piece);
+    }
+    out
+}
+
+/// Status of a reply by its name: "STATUS_ACCESS_DENIED", "ERR_GRACE".
+pub fn status(family: Family, code: u32) -> String {
+    match family {
+        Family::Smb2 => NtStatus(code).name().map_or_else(|| format!("{code:#010x}"), ToString::to_string),
+        Family::Rpc if code == 0 => "OK".to_owned(),
+        // the numbers that versions 3 and 4 and MOUNT share mean the same; only the prefix of the name differs
+        Family::Rpc => match nfs::v4::Status(code).name().or(nfs::v3::Status(code).name()).and_then(|name| name.split_once("ERR_")) {
+            Some((_, name)) => format!("ERR_{name}"),
+            None => format!("status {code}"),
+        },
+    }
+}
