@@ -1086,7 +1086,7 @@ rules! {
         causes: ["TCP_NODELAY is not set on the sender's socket: siw of Linux leaves it to the user"],
         cure: "Set TCP_NODELAY on the sender (siw: module parameter or a kernel that sets it); or make the receiver acknowledge quickly.",
     }
-    TcpHeld "TCP-HELD" Warn Transport "RFC 7323 3" {
+    TcpHeld "TCP-HELD" Note Transport "RFC 7323 3" {
         title: "TCP segments were held up between their sender and the capture point.",
         says: "The timestamps option says when the sender's TCP made a segment. One that passes the capture point much later than its own clock \
                says, against others of the same sender, was held up below TCP or on the way; it is not its program that was slow.",

@@ -2,7 +2,7 @@
 
 use super::Listener;
 use crate::env::Layer;
-use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
+use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::flow::iwarp::{FlowFact, FlowSink};
 use crate::flow::repair::Over;
 use crate::flow::waits::Cause;
@@ -215,7 +215,9 @@ impl<S: Sink> Listener<'_, S> {
             self.wire(at, Rule::MpaReject, blame, sure, format_args!("rejected the iWARP connection"));
         }
         if startup.legacy.is_some_and(|l| l.little_endian) {
-            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("sent its read depths in little-endian"));
+            // peers that read either form lose nothing by it; where Reads fail because of it, that is told by itself
+            let site = Site { connection: Some(self.connection.id), frame: at.frame, time_ns: at.time };
+            self.env.report_as(Severity::Note, Rule::MpaIrdord, blame, site, sure, format_args!("sent its read depths in little-endian"));
         }
         if let Some((ird, ord)) = startup.depths()
             && ird == 0

@@ -22,9 +22,6 @@ pub struct Told<'f> {
     pub is_tcp: bool,
 }
 
-/// ns that delays must cost altogether to be more than a note.
-const WORTH_A_WARNING: i64 = 100_000_000;
-
 /// The rules that the two carriers have for the same story.
 struct Rules {
     unit: &'static str,
@@ -278,9 +275,8 @@ fn held_up(connection: &Connection, by: End, story: &Story, tell: &mut impl FnMu
         &story.held_up,
         format_args!("{count} {way} passed the capture point long after the sender's own timestamps, {took} in all: held up before it"),
     );
-    // what cost next to nothing is not worth a warning
-    let severity = if story.held_up_time >= WORTH_A_WARNING { Severity::Warn } else { Severity::Note };
-    told.finish(Rule::TcpHeld, Blame::Network, Certainty::IfNothingWasMissed, &mut |finding| tell(finding.with_severity(severity)));
+    // two clocks are compared, the sender's and that of the capture: nobody can be sure of either
+    told.finish(Rule::TcpHeld, Blame::Network, Certainty::Guess, tell);
 }
 
 fn blame(connection: &Connection, end: End) -> Blame {
