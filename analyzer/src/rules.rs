@@ -678,7 +678,7 @@ rules! {
         cure: "Look at the statuses by count. Unusual ones are STATUS_INSUFFICIENT_RESOURCES, STATUS_IO_TIMEOUT, STATUS_NETWORK_NAME_DELETED, \
                STATUS_USER_SESSION_DELETED and STATUS_INVALID_PARAMETER on READ or WRITE.",
     }
-    Smb2ErrorBody "SMB2-ERROR-BODY" Warn Smb2 "[MS-SMB2] 2.2.2" {
+    Smb2ErrorBody "SMB2-ERROR-BODY" Note Smb2 "[MS-SMB2] 2.2.2" {
         title: "Status and body of a reply do not fit together.",
         says: "A failing status comes with an ERROR body (StructureSize 9), a succeeding one with the body of the command. The exceptions are \
                listed: among them STATUS_MORE_PROCESSING_REQUIRED and STATUS_BUFFER_OVERFLOW.",
