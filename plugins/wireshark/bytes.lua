@@ -133,7 +133,7 @@ function R.reset()
     -- by frame: what takes more than a number; and numbers, column by column, because a collector of garbage passes those by
     R.facts = {}
     R.connection_at, R.exchange_at, R.moved_at, R.request_at, R.time_at, R.reply_at, R.key_at = {}, {}, {}, {}, {}, {}, {}
-    R.client_at, R.server_at, R.mirror_at = {}, {}, {}
+    R.client_at, R.server_at, R.mirror_at, R.more_at = {}, {}, {}, {}
     R.frame, R.base = {}, nil
     R.connections = 0
     R.next_exchange = 1
@@ -192,4 +192,33 @@ end
 -- The same, of an end of a connection.
 function R.judge(c, rule, by, at, text)
     R.report(rule, R.blame(c, by), at, text)
+end
+
+local MORE_MAX = 255
+
+-- The frame at hand belongs to an exchange, for which RDMA moved so many bytes up to now; it answers that frame, where there is a `request`. The
+-- first exchange of a frame is four numbers, the others of a compound are a list.
+function R.belongs(id, moved, request, time)
+    local first = R.exchange_of_frame
+    if first == 0 or first == id then
+        R.exchange_of_frame, R.moved_of_frame = id, moved
+        if request then
+            R.request_of_frame, R.time_of_frame = request, time
+        end
+        return
+    end
+    local more = R.more_of_frame
+    if not more then
+        more = {}
+        R.more_of_frame = more
+    end
+    for _, e in ipairs(more) do
+        if e.id == id then
+            e.moved, e.request, e.time = moved, request or e.request, time or e.time
+            return
+        end
+    end
+    if #more < MORE_MAX then
+        more[#more + 1] = { id = id, moved = moved, request = request, time = time }
+    end
 end

@@ -34,12 +34,16 @@ function R.lost(c, by, at, count, had_them)
     end
     R.misled(c, by)
     if count > 0 then
-        R.report("CAPTURE-LOSS", had_them and "capture" or "unknown", at, string.format("%d are missing", count))
+        if had_them then
+            R.report("CAPTURE-LOSS", "capture", at, string.format("%d that the receiver acknowledged are missing", count))
+        else
+            R.report("RC-GAP", "unknown", at, string.format("%d never came: lost by the capture, or on the wire and not repaired", count))
+        end
     end
 end
 
-function R.retransmitted(c, at, rule, text)
-    R.report(rule, "network", at, text)
+-- A packet went out again. Why is known with what comes after it: the report tells.
+function R.retransmitted(c)
     R.misled(c, 1)
     R.misled(c, 2)
 end

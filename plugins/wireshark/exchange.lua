@@ -111,12 +111,13 @@ local function moved(c, op, r, what, address)
     if what == "outside" or what == "unknown" then
         return
     end
-    R.exchange_of_frame = r.exchange
     local row = open_row(c, r.exchange)
-    if row then
+    if not row then
+        R.belongs(r.exchange, 0)
+    else
         local kind = op.verb == "write" and "writes" or "reads"
         row[kind], row[kind .. "_frames"] = row[kind] + op.length, row[kind .. "_frames"] + 1
-        R.moved_of_frame = row.reads + row.writes
+        R.belongs(r.exchange, row.reads + row.writes)
         if r.long and R.apart(address, r.address) + r.payload == 0 and #R.payload_of(op) > 0 then
             row.long = op.bytes
         end
@@ -155,9 +156,8 @@ function R.read_request_op(c, op)
         R.tell_key(WORDS[what])
     end
     if r then
-        R.exchange_of_frame = r.exchange
         local row = open_row(c, r.exchange)
-        R.moved_of_frame = row and row.reads + row.writes or 0
+        R.belongs(r.exchange, row and row.reads + row.writes or 0)
         if what == "inside" and row then
             row.reads_frames = row.reads_frames + 1
         end
@@ -180,7 +180,7 @@ end
 local function new_row(c, key, first, by)
     local id = R.next_exchange
     R.next_exchange = id + 1
-    R.exchange_of_frame, R.moved_of_frame = id, 0
+    R.belongs(id, 0)
     local row = {
         id = id, key = key, by = by, request = first, reads = 0, writes = 0, reads_frames = 0, writes_frames = 0, command = nil, name = nil, keys = NONE,
     }
@@ -207,8 +207,7 @@ local function take_row(c, key)
 end
 
 local function answered(row, at)
-    R.exchange_of_frame, R.moved_of_frame = row.id, row.reads + row.writes
-    R.request_of_frame, R.time_of_frame = row.request.frame, at.time - row.request.time
+    R.belongs(row.id, row.reads + row.writes, row.request.frame, at.time - row.request.time)
     R.reply_at[row.request.frame] = R.now.frame
 end
 
@@ -513,7 +512,7 @@ local function smb2_reply(c, m, h, pdu, by, upper, carried)
     end
     if has(h.flags, 2) and h.status == PENDING then
         if row then
-            R.exchange_of_frame = row.id
+            R.belongs(row.id, row.reads + row.writes)
         end
         return
     end

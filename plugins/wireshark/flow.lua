@@ -6,7 +6,7 @@ local byte, floor, max, NONE = string.byte, math.floor, math.max, {}
 
 -- ── InfiniBand ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-local PSN, HELD_MAX, HELD_TIME, JUMP, COPY_TIME, OVERTAKE_TIME, READS_MAX = 16777216, 512, 4000000000, 65536, 20000, 200000, 256
+local PSN, HELD_MAX, HELD_TIME, JUMP, COPY_TIME, READS_MAX = 16777216, 512, 4000000000, 65536, 20000, 256
 
 -- By the low five bits of an opcode: verb, part, what follows the BTH.
 local OPCODES = {
@@ -200,7 +200,7 @@ local function expire(c, flow, now)
     end
 end
 
-local function hold(c, flow, at, by, p, missing)
+local function hold(c, flow, at, by, p)
     local sender = flow.senders[by]
     local q, place = { at = at, by = by, packet = {} }, #sender.held + 1
     for name, value in pairs(p) do
@@ -210,14 +210,11 @@ local function hold(c, flow, at, by, p, missing)
     for n, h in ipairs(sender.held) do
         local ahead = R.ahead(h.packet.psn, q.packet.psn, PSN)
         if ahead == 0 then
-            R.retransmitted(c, q.at, "RC-RETRANSMIT", "a packet went out again")
+            R.retransmitted(c)
             return
         elseif ahead > 0 and place > n then
             place = n
         end
-    end
-    if #sender.held == 0 then
-        R.report("RC-GAP", "network", q.at, string.format("packets missing before this one: %d", missing))
     end
     table.insert(sender.held, place, q)
     if (sender.acked_ahead and R.ahead(sender.acked_ahead, sender.next, PSN) >= 0) or #sender.held > HELD_MAX then
@@ -235,9 +232,6 @@ local function request(c, flow, at, by, p)
     local ahead = R.ahead(p.psn, sender.next, PSN)
     if ahead >= 0 and ahead <= sender.slack then
         local first = sender.held[1]
-        if first and at.time - first.at.time <= OVERTAKE_TIME and not sender.recovering and ahead == 0 then
-            R.report("RC-REORDER", "network", at, "packets came in another order than they were sent")
-        end
         take(c, flow, at, by, p, true, true)
         if first then
             drain(c, flow, by)
@@ -250,7 +244,7 @@ local function request(c, flow, at, by, p)
         if copy then
             R.report("RC-DUPLICATE", "capture", at, "the same packet stands in the capture twice")
         else
-            R.retransmitted(c, at, "RC-RETRANSMIT", "a packet went out again")
+            R.retransmitted(c)
             sender.recovering = true
         end
         R.show_only(c, by, p, copy and "early" or "retransmission")
@@ -259,7 +253,7 @@ local function request(c, flow, at, by, p)
         sender.open, sender.next = nil, p.psn
         take(c, flow, at, by, p, true, true)
     else
-        hold(c, flow, at, by, p, ahead)
+        hold(c, flow, at, by, p)
         R.show_only(c, by, p, "early")
     end
 end
@@ -280,13 +274,16 @@ local function acknowledged(c, flow, requester, psn)
     end
 end
 
-local NAKS = { [0] = "PSN sequence error", "invalid request", "remote access error", "remote operational error", "invalid RD request" }
+local NAKS = { "invalid request", "remote access error", "remote operational error", "invalid RD request" }
 
 local function acknowledge(c, flow, at, by, p)
     local requester, kind = R.peer(by), p.syndrome and math.floor(p.syndrome / 32) % 4
     if kind == 3 then
         local code = p.syndrome % 32
-        R.report("RC-NAK", code == 0 and "network" or R.blame(c, requester), at, string.format("%s at PSN %d", NAKS[code] or "NAK", p.psn))
+        -- a sequence error asks for what was lost; 3: the responder could not do what it was rightly asked for
+        if code ~= 0 then
+            R.report("RC-NAK", R.blame(c, code == 3 and by or requester), at, string.format("%s at PSN %d", NAKS[code] or "NAK", p.psn))
+        end
     elseif kind == 1 then
         R.report("RC-RNR", R.blame(c, by), at, string.format("had no receive posted for the Send at PSN %d", p.psn))
         local s = c.smbd and c.smbd.sides[requester]
@@ -323,7 +320,7 @@ local function read_response(c, flow, at, by, p)
     if not index then
         local behind = sender.reads_done and R.ahead(p.psn, sender.reads_done, PSN)
         if behind and behind < 0 and behind >= -JUMP then
-            return R.retransmitted(c, at, "RC-RETRANSMIT", "a packet went out again")
+            return R.retransmitted(c)
         end
         return R.op(c, op)
     end
@@ -333,13 +330,12 @@ local function read_response(c, flow, at, by, p)
     end
     local ahead = R.ahead(p.psn, r.next, PSN)
     if ahead < 0 then
-        R.retransmitted(c, at, "RC-RETRANSMIT", "a packet went out again")
+        R.retransmitted(c)
         if r.missing == 0 then
             return
         end
         r.missing = r.missing - 1
     elseif ahead > 0 then
-        R.report("RC-GAP", "network", at, string.format("packets missing before this one: %d", ahead))
         r.missing = r.missing + ahead
     end
     local offset = mtu and R.ahead(p.psn, r.first, PSN) * mtu or r.received
@@ -518,7 +514,7 @@ local function tcp_data(c, flow, at, by, seq, bytes, length)
         new = hold_segment(s, pos, bytes, length)
     end
     if behind and not (new and had_gap and at.time - s.gap_since < REORDERED) then
-        R.retransmitted(c, at, "TCP-LOSS", "a TCP segment went out again")
+        R.retransmitted(c)
     end
     if not had_gap then
         s.gap_since = at.time

@@ -332,6 +332,7 @@ local function analyze(tvb, pinfo, number)
     FRAME, CAPTURED = tvb, tvb:len()
     R.now = { frame = number, time = floor(pinfo.rel_ts * 1e9 + 0.5) }
     R.connection_of_frame, R.exchange_of_frame, R.moved_of_frame, R.request_of_frame, R.key_of_frame, R.begun_of_frame = nil, 0, 0, nil, nil, nil
+    R.more_of_frame = nil
     local s = CAPTURED > 0 and tvb:raw(0, CAPTURED < 64 and CAPTURED or 64) or ""
     local protocol, start, stop, ecn, route
     if CAPTURED >= 34 then
@@ -370,6 +371,7 @@ local function analyze(tvb, pinfo, number)
         if R.request_of_frame then
             R.request_at[number], R.time_at[number] = R.request_of_frame, R.time_of_frame
         end
+        R.more_at[number] = R.more_of_frame
     end
     if #facts > 0 then
         R.facts[number] = facts
@@ -409,6 +411,17 @@ local function add(tree, name, value)
     local item = value == nil and tree:add(field[name]) or tree:add(field[name], value)
     item:set_generated()
     return item
+end
+
+local function show_exchange(t, id, moved, request, time)
+    add(t, "rdmascope.exchange", UInt64.new(id % 4294967296, floor(id / 4294967296)))
+    if moved then
+        add(t, "rdmascope.exchange.rdma_bytes", UInt64.new(moved % 4294967296, floor(moved / 4294967296)))
+    end
+    if request then
+        add(t, "rdmascope.exchange.request", request)
+        add(t, "rdmascope.exchange.time", duration(time))
+    end
 end
 
 -- A message's bytes where they stand in the frame, else as a data source of their own.
@@ -651,14 +664,9 @@ local function show(number, facts, tvb, pinfo, root)
         end
     end
     if exchange then
-        local moved, request = R.moved_at[number], R.request_at[number]
-        add(t, "rdmascope.exchange", UInt64.new(exchange % 4294967296, floor(exchange / 4294967296)))
-        if moved then
-            add(t, "rdmascope.exchange.rdma_bytes", UInt64.new(moved % 4294967296, floor(moved / 4294967296)))
-        end
-        if request then
-            add(t, "rdmascope.exchange.request", request)
-            add(t, "rdmascope.exchange.time", duration(R.time_at[number]))
+        show_exchange(t, exchange, R.moved_at[number], R.request_at[number], R.time_at[number])
+        for _, e in ipairs(R.more_at[number] or NONE) do
+            show_exchange(t, e.id, e.moved > 0 and e.moved, e.request, e.time)
         end
     end
     if R.reply_at[number] then

@@ -50,9 +50,26 @@ local function is_response(s, wire)
         and (r.status >= 0xc0000000 or (r.version == 0x0100 and r.receive > 0))
 end
 
+-- A data transfer message without data, in which nothing is out of order.
+local function credits_alone(d, wire)
+    return wire == HEADER and d.length == 0 and d.offset == 0 and d.remaining == 0 and d.reserved == 0 and d.flags <= 1 and d.requested > 0
+end
+
+-- Whether a message that should be a negotiation is data: it has an SMB2 message, or credits alone.
 local function looks_like_data(s, wire)
     local d = data_of(s, wire)
-    return d and d.inside and begins_smb2(d.data)
+    return d and (d.inside and begins_smb2(d.data) or credits_alone(d, wire))
+end
+
+-- The same of data that fills the message to the last byte, or that there is none of.
+local function reads_as_data(s, wire)
+    local d = data_of(s, wire)
+    if not d then
+        return false
+    end
+    local fills = d.length > 0 and d.offset >= HEADER and d.offset % 8 == 0 and d.offset + d.length == wire
+    local empty = wire == HEADER and d.length == 0 and d.offset == 0 and d.remaining == 0 and not (d.requested == 0x0100 and d.granted == 0x0100)
+    return looks_like_data(s, wire) or (d.reserved == 0 and d.flags <= 1 and d.requested > 0 and (fills or empty))
 end
 
 -- Whether a Send can only be SMB Direct: "certain" by content, "guess" for a message of credits alone.
@@ -67,8 +84,7 @@ function R.smbd_looks_like(s, wire)
     if d.inside and begins_smb2(d.data) then
         return "certain"
     end
-    if wire == HEADER and d.length == 0 and d.offset == 0 and d.remaining == 0 and d.reserved == 0 and d.flags <= 1 and d.requested > 0
-        and (d.granted > 0 or d.flags == 1) then
+    if credits_alone(d, wire) and (d.granted > 0 or d.flags == 1) then
         return "guess"
     end
     return nil
@@ -109,12 +125,24 @@ function R.smbd_adopt(l, by, from, from_end)
     l.fragments[by] = from.fragments[from_end]
 end
 
+-- Which message comes first is known of a connection only of which nothing is missing.
+local function first(c, rule, by, at, text)
+    if not c.missed then
+        R.judge(c, rule, by, at, text)
+    end
+end
+
 local function negotiate_request(c, l, at, by, r)
+    if l.early then
+        -- data came first, and was judged; from here on all is known
+        l.early, l.phase, l.sides = nil, "idle", { side(true), side(true) }
+        l.initiator, l.request, l.asked, l.read_write = nil, nil, nil, nil
+    end
     local function no(rule, text)
         R.judge(c, rule, by, at, text)
     end
     if l.phase ~= "idle" then
-        return no("SMBD-NEG-FIRST", "sent a Negotiate Request after the negotiation")
+        return first(c, "SMBD-NEG-FIRST", by, at, "sent a Negotiate Request after the negotiation")
     end
     if l.opened and at.time - l.opened > 5000000000 then
         no("SMBD-NEG-TIMEOUT", "sent its Negotiate Request late")
@@ -151,7 +179,8 @@ local function reach(c, l, at)
     end
     for receiver = 1, 2 do
         local to, from = l.sides[receiver], l.sides[R.peer(receiver)]
-        if to.fragmented and from.send then
+        -- nobody may offer less: the least is not the receiver's choice
+        if to.fragmented and from.send and to.fragmented > 131072 then
             local payload = math.max(from.send - 24, 1)
             local needs, most = math.ceil(to.fragmented / payload), from.requested_max
             if to.fragmented >= 1048576 and l.initiator == receiver and most * from.send < to.fragmented then
@@ -172,14 +201,14 @@ local function negotiate_response(c, l, at, by, r)
         R.judge(c, rule, by, at, text)
     end
     if l.phase ~= "negotiating" or l.initiator == by then
-        no("SMBD-NEG-FIRST", "sent a Negotiate Response that answers no request")
+        first(c, "SMBD-NEG-FIRST", by, at, "sent a Negotiate Response that answers no request")
         if l.phase ~= "idle" then
             return
         end
         l.initiator = R.peer(by)
     end
     if l.asked and at.time - l.asked.time > 120000000000 then
-        no("SMBD-NEG-TIMEOUT", "answered the Negotiate Request after " .. R.milliseconds(at.time - l.asked.time))
+        first(c, "SMBD-NEG-TIMEOUT", by, at, "answered the Negotiate Request after " .. R.milliseconds(at.time - l.asked.time))
     end
     if r.reserved ~= 0 then
         no("SMBD-RESERVED", "set Reserved of the Negotiate Response")
@@ -262,6 +291,8 @@ local function shape(c, l, at, by, d, wire)
     local to = l.sides[R.peer(by)]
     if to.receive and wire > to.receive then
         R.judge(c, "SMBD-DATA-TOO-BIG", by, at, string.format("sent %d bytes in one message; its peer receives %d", wire, to.receive))
+    elseif l.sides[by].send and wire > l.sides[by].send then
+        R.judge(c, "SMBD-DATA-TOO-BIG", by, at, string.format("sent %d bytes in one message; it agreed to send %d", wire, l.sides[by].send))
     end
     local whole = d.length + d.remaining
     if to.fragmented and whole > to.fragmented then
@@ -272,20 +303,22 @@ end
 
 local function fragment(c, l, at, by, d)
     local s = l.sides[by]
-    local expected = s.remaining
-    if expected and expected > 0 then
-        if d.length == 0 then
-            return
-        end
-        local whole = d.length + d.remaining
-        if whole > expected then
-            R.judge(c, "SMBD-FRAG-REMAINING", by, at, string.format("sent %d bytes and announced %d more where %d were left: another message inside a fragmented one",
-                d.length, d.remaining, expected))
-            R.judge(c, "BUG-SMBDIRECT-BATCH-INTERLEAVE", by, at, "another message stands between the fragments of one")
-        elseif whole < expected and d.remaining == 0 then
-            R.judge(c, "SMBD-FRAG-REMAINING", by, at, string.format("ended a fragmented message %d bytes early", expected - whole))
-        elseif whole < expected then
-            R.judge(c, "SMBD-FRAG-REMAINING", by, at, string.format("announced %d bytes more after %d, where %d were left before", d.remaining, d.length, expected))
+    local expected, whole = s.remaining, d.length + d.remaining
+    if expected and expected > 0 and d.length == 0 then
+        return
+    elseif expected and expected > 0 and whole == expected then
+        s.remaining = d.remaining
+        return
+    elseif expected and d.length > 0 and s.interrupted == whole then
+        -- the message that was interrupted goes on where it was left
+        s.interrupted = expected > 0 and expected or nil
+        R.judge(c, "BUG-SMBDIRECT-BATCH-INTERLEAVE", by, at, "sent another message between the fragments of one")
+    elseif expected and expected > 0 then
+        s.interrupted = expected
+        if d.remaining == 0 then
+            R.judge(c, "SMBD-FRAG-REMAINING", by, at, string.format("sent %d bytes as the last of a message of which %d were left", d.length, expected))
+        else
+            R.judge(c, "SMBD-FRAG-REMAINING", by, at, string.format("sent %d bytes and announced %d more where %d were left", d.length, d.remaining, expected))
         end
     elseif d.remaining > 0 and d.length == 0 then
         R.judge(c, "SMBD-FRAG-REMAINING", by, at, string.format("announced %d bytes in a message without data", d.remaining))
@@ -411,17 +444,20 @@ end
 -- sender had waited for credits.
 function R.smbd_send(c, by, send)
     local l, s, wire, at = c.smbd, send.bytes, send.wire, send.last
-    local negotiating = false
+    local asks, answers = is_request(s, wire), is_response(s, wire)
+    -- a message that could be nothing else, and one that is due and is not data
+    local due = false
     if l.phase == "idle" then
-        negotiating = not looks_like_data(s, wire)
+        due = answers and not asks
     elseif l.phase == "negotiating" then
-        negotiating = l.initiator ~= by and not looks_like_data(s, wire)
+        due = l.initiator ~= by and (answers or not reads_as_data(s, wire))
+    elseif l.phase == "established" then
+        due = answers and not looks_like_data(s, wire)
     end
-    local unasked = l.phase == "idle" and is_response(s, wire) and not is_request(s, wire)
-    if negotiating and (l.phase == "negotiating" or unasked) then
+    if due then
         return response(c, l, at, by, s, wire)
     end
-    if negotiating or is_request(s, wire) then
+    if asks or (l.phase == "idle" and not reads_as_data(s, wire)) then
         local r = request_of(s)
         if r then
             negotiate_request(c, l, at, by, r)
@@ -432,9 +468,6 @@ function R.smbd_send(c, by, send)
         end
         return nil, "request", 0
     end
-    if l.phase == "established" and is_response(s, wire) and not looks_like_data(s, wire) then
-        return response(c, l, at, by, s, wire)
-    end
     local d = data_of(s, wire)
     if not d then
         if wire < HEADER then
@@ -442,15 +475,22 @@ function R.smbd_send(c, by, send)
         end
         return nil, "data", 0
     end
+    if d.offset > HEADER and d.offset <= #s and string.find(cut(s, HEADER, d.offset - HEADER), "[^\0]") then
+        R.judge(c, "SMBD-RESERVED", by, at, "left something else than zeros in the padding before the data")
+    end
     if l.phase == "idle" then
-        R.judge(c, "SMBD-NEG-FIRST", by, at, "sent data before the negotiation")
+        first(c, "SMBD-NEG-FIRST", by, at, "sent data before the negotiation")
         R.smbd_missed(l, by)
+        l.early = true
     elseif l.phase == "negotiating" then
         if l.initiator ~= by then
-            R.judge(c, "BUG-KSMBD-EARLY-DATA", by, at, "sent a data transfer message before its Negotiate Response")
-        else
-            R.judge(c, "SMBD-NEG-FIRST", by, at, "sent data before the Negotiate Response came")
+            first(c, "BUG-KSMBD-EARLY-DATA", by, at, "sent a data transfer message before its Negotiate Response")
+            -- the response is still to come; nothing of this message was agreed on, its grant least of all
+            shape(c, l, at, by, d, wire)
+            l.sides[by].messages = l.sides[by].messages + 1
+            return take(l.fragments[by], send, d, 0), "data", 0
         end
+        first(c, "SMBD-NEG-FIRST", by, at, "sent data before the Negotiate Response came")
         R.smbd_missed(l, by)
     end
     shape(c, l, at, by, d, wire)
