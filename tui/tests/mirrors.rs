@@ -77,8 +77,7 @@ fn what_a_mirror_wrapped_analyses_as_what_came_off_the_wire() {
         assert_eq!(mirrored["capture"]["mirrors"][0]["kind"], kind);
         let frames: u64 = mirrored["capture"]["mirrors"].as_array().unwrap().iter().map(|m| m["frames"].as_u64().unwrap()).sum();
         assert_eq!(mirrored["capture"]["tunnelled"], frames, "{kind}: every frame came through a mirror");
-        let connection = mirrored["connections"][0].as_object_mut().unwrap();
-        let through = connection.remove("mirrors").unwrap();
+        let through = std::mem::replace(&mut mirrored["connections"][0]["mirrors"], Value::Array(Vec::new()));
         assert_eq!(through.as_array().unwrap().len(), sessions.len(), "{kind}");
         // frames are larger by what wraps them, and that alone is different
         assert_eq!(mirrored["connections"], plain["connections"], "{kind}");

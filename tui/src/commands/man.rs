@@ -88,7 +88,7 @@ mod tests {
         let verb = command.find_subcommand("dissect").unwrap();
         let page = String::from_utf8(text(&Page::new(verb.clone()), verb).unwrap()).unwrap();
         let examples = page.split(".SH EXAMPLES\n").nth(1).unwrap();
-        assert!(examples.starts_with(".nf\nrdmascope dissect trace.pcapng \\-c 20\n"), "{examples}");
+        assert!(examples.starts_with(".nf\nrdmascope dissect trace.pcapng \\-\\-limit 20\n"), "{examples}");
         assert!(examples.contains("\n.fi\n.SH NOTES\nFilters are Wireshark"), "{examples}");
         for verb in command.get_subcommands() {
             let page = String::from_utf8(text(&Page::new(verb.clone()), verb).unwrap()).unwrap();
