@@ -327,8 +327,10 @@ fn reads_as_data(bytes: &[u8], wire_length: u32) -> bool {
     let is_empty = wire_length == DataTransfer::LEN as u32
         && header.data_length == 0
         && header.data_offset == 0
-        && header.remaining_data_length == 0
-        && !versions;
+        && header.remaining_data_length == 0;
+    if is_empty && versions {
+        return false;
+    }
     looks_like_data(bytes, wire_length) || is_plain && (fills || is_empty)
 }
 
@@ -426,5 +428,327 @@ pub fn show<T: Trace>(bytes: &[u8], t: &mut T) {
         && begins_like_smb2(data.data)
     {
         let _ = rdmascope_dissector::wire::smb2::parse_message(data.data, t, &mut ());
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::{String, ToString};
+    use alloc::vec;
+    use core::fmt;
+    use link::Seen;
+    use rdmascope_dissector::trace::Off;
+    use rdmascope_dissector::wire::smbd::VERSION_1_0;
+
+    const SECOND: i64 = 1_000_000_000;
+    const CLIENT: End = End::A;
+    const SERVER: End = End::B;
+
+    /// A connection seen from its beginning, and what was judged on it: rule, side, certainty, text.
+    #[derive(Default)]
+    struct Talk {
+        smbd: Smbd,
+        judged: Judged,
+        now: At,
+    }
+
+    #[derive(Default)]
+    struct Judged(Vec<(Rule, End, Certainty, String)>);
+
+    impl Judge for Judged {
+        fn judge(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>) {
+            self.0.push((rule, by, certainty, text.to_string()));
+        }
+    }
+
+    impl Talk {
+        fn wait(&mut self, ns: i64) {
+            self.now.time += ns;
+        }
+
+        fn send(&mut self, by: End, bytes: &[u8]) {
+            self.now.frame += 1;
+            self.now.time += 1000;
+            let send = Send {
+                first: self.now,
+                last: self.now,
+                bytes,
+                wire_length: bytes.len() as u32,
+                invalidate: None,
+                in_frame: true,
+                packets: 1,
+            };
+            let _ = self.smbd.send(by, &send, &mut Off, &mut self.judged);
+        }
+
+        fn request(&mut self, request: NegotiateRequest) {
+            let mut out = Vec::new();
+            request.emit(&mut out);
+            self.send(CLIENT, &out);
+        }
+
+        fn response(&mut self, response: NegotiateResponse) {
+            let mut out = Vec::new();
+            response.emit(&mut out);
+            self.send(SERVER, &out);
+        }
+
+        /// The data behind padding up to `data_offset`.
+        fn data(&mut self, by: End, header: DataTransfer, data: &[u8]) {
+            let mut out = Vec::new();
+            header.emit(&mut out);
+            out.resize((header.data_offset as usize).max(out.len()), 0);
+            out.extend_from_slice(data);
+            self.send(by, &out);
+        }
+
+        fn close(&mut self, by: Option<End>) {
+            self.now.frame += 1;
+            self.smbd.link.closed(self.now, by, &mut self.judged);
+        }
+
+        fn rules(&self) -> Vec<(Rule, End)> {
+            self.judged.0.iter().map(|(rule, by, ..)| (*rule, *by)).collect()
+        }
+    }
+
+    /// The request of the document's own example, \[MS-SMBD\] 4.1.
+    fn request() -> NegotiateRequest {
+        NegotiateRequest {
+            min_version: VERSION_1_0,
+            max_version: VERSION_1_0,
+            reserved: 0,
+            credits_requested: 10,
+            preferred_send_size: 1024,
+            max_receive_size: 1024,
+            max_fragmented_size: 131_072,
+        }
+    }
+
+    /// Its response.
+    fn response() -> NegotiateResponse {
+        NegotiateResponse {
+            min_version: VERSION_1_0,
+            max_version: VERSION_1_0,
+            negotiated_version: VERSION_1_0,
+            reserved: 0,
+            credits_requested: 10,
+            credits_granted: 10,
+            status: 0,
+            max_read_write_size: 1 << 20,
+            preferred_send_size: 1024,
+            max_receive_size: 1024,
+            max_fragmented_size: 131_072,
+        }
+    }
+
+    fn empty(credits_granted: u16) -> DataTransfer {
+        DataTransfer {
+            credits_requested: 10,
+            credits_granted,
+            flags: 0,
+            reserved: 0,
+            remaining_data_length: 0,
+            data_offset: 0,
+            data_length: 0,
+        }
+    }
+
+    fn carrying(data_length: u32, remaining_data_length: u32) -> DataTransfer {
+        DataTransfer { data_offset: 24, data_length, remaining_data_length, ..empty(10) }
+    }
+
+    #[test]
+    fn the_documents_own_example_breaks_no_rule() {
+        let mut talk = Talk::default();
+        talk.request(request());
+        talk.response(response());
+        talk.data(CLIENT, carrying(500, 0), &[0; 500]);
+        assert_eq!(talk.rules(), []);
+        assert_eq!(talk.smbd.link.credits(CLIENT), Seen::Known(9));
+    }
+
+    #[test]
+    fn a_grant_before_the_response_leaves_the_response_due() {
+        let mut talk = Talk::default();
+        talk.request(request());
+        talk.data(SERVER, empty(10), &[]);
+        assert_eq!(talk.rules(), [(Rule::BugKsmbdEarlyData, SERVER)]);
+        talk.response(response());
+        talk.data(CLIENT, empty(10), &[]);
+        assert_eq!(talk.rules().len(), 1, "{:?}", talk.judged.0);
+        assert_eq!((talk.smbd.link.phase(), talk.smbd.link.credits(CLIENT)), (Phase::Established, Seen::Known(9)));
+    }
+
+    #[test]
+    fn data_before_the_negotiation_is_read_as_data() {
+        let whole = [0x55; 50];
+        for (header, data) in [(empty(1), &[][..]), (empty(255), &[][..]), (carrying(50, 0), &whole[..])] {
+            let mut talk = Talk::default();
+            talk.data(CLIENT, DataTransfer { credits_requested: 255, ..header }, data);
+            assert_eq!(talk.rules(), [(Rule::SmbdNegFirst, CLIENT)], "{header:?}");
+            // and what follows is judged by what is agreed on then
+            talk.request(request());
+            talk.response(response());
+            for _ in 0..3 {
+                talk.data(CLIENT, carrying(500, 0), &[0; 500]);
+                talk.data(SERVER, carrying(500, 0), &[0; 500]);
+            }
+            assert_eq!(talk.rules().len(), 1, "{:?}", talk.judged.0);
+        }
+    }
+
+    #[test]
+    fn a_request_for_no_credits_and_no_sizes_is_still_a_request() {
+        let mut talk = Talk::default();
+        let none =
+            NegotiateRequest { credits_requested: 0, preferred_send_size: 0, max_receive_size: 0, max_fragmented_size: 0, ..request() };
+        talk.request(none);
+        let rules = [Rule::SmbdNegReqCredits, Rule::SmbdNegReqRecvsize, Rule::SmbdNegReqFragsize];
+        assert_eq!(talk.rules(), rules.map(|rule| (rule, CLIENT)));
+    }
+
+    #[test]
+    fn only_who_opened_the_connection_negotiates() {
+        for (active, wrong) in [(CLIENT, vec![]), (SERVER, vec![(Rule::SmbdNegFirst, CLIENT)])] {
+            let mut talk = Talk::default();
+            talk.smbd.link.connected_by(active);
+            talk.request(request());
+            talk.response(response());
+            assert_eq!(talk.rules(), wrong);
+        }
+    }
+
+    #[test]
+    fn versions_that_do_not_exist_are_named() {
+        let talk = |request: NegotiateRequest, response: NegotiateResponse| {
+            let mut talk = Talk::default();
+            talk.request(request);
+            talk.response(response);
+            talk.rules()
+        };
+        assert_eq!(talk(NegotiateRequest { min_version: 0x00ff, ..request() }, response()), [(Rule::SmbdNegRange, CLIENT)]);
+        assert_eq!(talk(request(), NegotiateResponse { max_version: 0x0200, ..response() }), [(Rule::SmbdNegRange, SERVER)]);
+        let refused = NegotiateResponse { min_version: 0, status: 0xc000_009a, ..NegotiateResponse { credits_granted: 0, ..response() } };
+        assert!(talk(request(), refused).contains(&(Rule::SmbdNegRange, SERVER)));
+    }
+
+    #[test]
+    fn who_accepts_what_must_be_refused_is_named() {
+        let accepted = |request: NegotiateRequest, response: NegotiateResponse| {
+            let mut talk = Talk::default();
+            talk.request(request);
+            talk.response(response);
+            talk.data(CLIENT, carrying(64, 0), &[0; 64]);
+            talk.rules().into_iter().filter(|(rule, _)| *rule == Rule::SmbdNegAccepted).map(|(_, by)| by).collect::<Vec<_>>()
+        };
+        assert_eq!(accepted(request(), response()), []);
+        assert_eq!(accepted(NegotiateRequest { max_fragmented_size: 131_071, ..request() }, response()), [SERVER]);
+        assert_eq!(accepted(request(), NegotiateResponse { max_fragmented_size: 131_071, ..response() }), [CLIENT]);
+        // a range without version 1.0 has a status of its own
+        let range = NegotiateRequest { min_version: 0x0200, max_version: 0x0200, ..request() };
+        let refusal = |status| NegotiateResponse {
+            status,
+            negotiated_version: 0,
+            credits_requested: 0,
+            credits_granted: 0,
+            max_read_write_size: 0,
+            preferred_send_size: 0,
+            max_receive_size: 0,
+            max_fragmented_size: 0,
+            ..response()
+        };
+        let judged = |status| {
+            let mut talk = Talk::default();
+            talk.request(range);
+            talk.response(refusal(status));
+            talk.rules().contains(&(Rule::SmbdNegAccepted, SERVER))
+        };
+        assert_eq!((judged(0xc000_00bb), judged(0xc000_009a)), (false, true));
+    }
+
+    #[test]
+    fn a_negotiation_that_is_late_or_never_comes_is_told_with_its_side() {
+        let begun = || {
+            let mut talk = Talk::default();
+            talk.smbd.link.opened(At { frame: 1, time: 0 });
+            talk
+        };
+        let mut late = begun();
+        late.wait(6 * SECOND);
+        late.request(request());
+        assert_eq!(late.rules(), [(Rule::SmbdNegTimeout, CLIENT)]);
+        let told = |waited: i64, by: Option<End>, request_: NegotiateRequest| {
+            let mut talk = begun();
+            talk.request(request_);
+            talk.wait(waited);
+            talk.close(by);
+            talk.rules().into_iter().filter(|(rule, _)| *rule == Rule::SmbdNegTimeout).map(|(_, by)| by).collect::<Vec<_>>()
+        };
+        assert_eq!(told(3 * SECOND, Some(CLIENT), request()), [SERVER]);
+        assert_eq!(told(SECOND / 1000, Some(SERVER), request()), [SERVER]);
+        assert_eq!(told(121 * SECOND, None, request()), [SERVER]);
+        // a client that goes away at once, a capture that ends, and a server that must hang up
+        assert_eq!(told(SECOND / 1000, Some(CLIENT), request()), []);
+        assert_eq!(told(3 * SECOND, None, request()), []);
+        assert_eq!(told(SECOND / 1000, Some(SERVER), NegotiateRequest { max_receive_size: 1, ..request() }), []);
+    }
+
+    #[test]
+    fn interleaving_takes_fragments_that_go_on() {
+        const FRAGMENTS: Rule = Rule::SmbdFragRemaining;
+        const INTERLEAVED: Rule = Rule::BugSmbdirectBatchInterleave;
+        let judged = |pieces: &[(u32, u32)]| {
+            let mut talk = Talk::default();
+            talk.request(request());
+            talk.response(response());
+            for (length, remaining) in pieces {
+                talk.data(CLIENT, carrying(*length, *remaining), &vec![0; *length as usize]);
+            }
+            talk.rules().into_iter().map(|(rule, _)| rule).collect::<Vec<_>>()
+        };
+        assert_eq!(judged(&[(900, 900), (900, 0)]), []);
+        // a short message, and a message in fragments, between the fragments of one
+        assert_eq!(judged(&[(900, 900), (64, 0), (900, 0)]), [FRAGMENTS, INTERLEAVED]);
+        assert_eq!(judged(&[(900, 900), (500, 500), (900, 0), (500, 0)]), [FRAGMENTS, INTERLEAVED, INTERLEAVED]);
+        // a length that does not add up, and a message that is abandoned
+        assert_eq!(judged(&[(900, 900), (900, 1)]), [FRAGMENTS]);
+        assert_eq!(judged(&[(900, 900), (64, 0), (64, 0)]), [FRAGMENTS]);
+    }
+
+    #[test]
+    fn padding_is_zero() {
+        let mut talk = Talk::default();
+        talk.request(request());
+        talk.response(response());
+        let mut bytes = Vec::new();
+        carrying(8, 0).emit(&mut bytes);
+        bytes.extend([0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        talk.send(CLIENT, &bytes);
+        assert_eq!(talk.rules(), [(Rule::SmbdReserved, CLIENT)]);
+    }
+
+    #[test]
+    fn a_message_is_no_longer_than_its_sender_agreed_to_send() {
+        let mut talk = Talk::default();
+        talk.request(NegotiateRequest { preferred_send_size: 512, ..request() });
+        talk.response(response());
+        talk.data(CLIENT, carrying(488, 0), &[0; 488]);
+        assert_eq!(talk.rules(), []);
+        talk.data(CLIENT, carrying(489, 0), &[0; 489]);
+        assert_eq!(talk.rules(), [(Rule::SmbdDataTooBig, CLIENT)]);
+    }
+
+    #[test]
+    fn times_of_any_size_are_borne() {
+        for time in [i64::MIN, i64::MAX] {
+            let mut talk = Talk::default();
+            talk.smbd.link.opened(At { frame: 1, time });
+            talk.request(request());
+            talk.now.time = time.saturating_sub(1000);
+            talk.response(response());
+            talk.now.time = -1 - time;
+            talk.smbd.link.closed(talk.now, None, &mut talk.judged);
+        }
     }
 }
