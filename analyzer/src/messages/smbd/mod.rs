@@ -324,10 +324,8 @@ fn reads_as_data(bytes: &[u8], wire_length: u32) -> bool {
         && u64::from(header.data_offset) + u64::from(header.data_length) == u64::from(wire_length);
     // the versions 1.0 to 1.0 of a Negotiate Request would be two numbers of credits that nobody asks for and grants at once
     let versions = header.credits_requested == 0x0100 && header.credits_granted == 0x0100;
-    let is_empty = wire_length == DataTransfer::LEN as u32
-        && header.data_length == 0
-        && header.data_offset == 0
-        && header.remaining_data_length == 0;
+    let is_empty =
+        wire_length == DataTransfer::LEN as u32 && header.data_length == 0 && header.data_offset == 0 && header.remaining_data_length == 0;
     if is_empty && versions {
         return false;
     }
