@@ -68,7 +68,11 @@ local function reads_as_data(s, wire)
         return false
     end
     local fills = d.length > 0 and d.offset >= HEADER and d.offset % 8 == 0 and d.offset + d.length == wire
-    local empty = wire == HEADER and d.length == 0 and d.offset == 0 and d.remaining == 0 and not (d.requested == 0x0100 and d.granted == 0x0100)
+    local empty = wire == HEADER and d.length == 0 and d.offset == 0 and d.remaining == 0
+    -- the versions 1.0 to 1.0 of a Negotiate Request would be credits that nobody asks for and grants at once
+    if empty and d.requested == 0x0100 and d.granted == 0x0100 then
+        return false
+    end
     return looks_like_data(s, wire) or (d.reserved == 0 and d.flags <= 1 and d.requested > 0 and (fills or empty))
 end
 
