@@ -451,8 +451,14 @@ pub(crate) struct Dissect {
     /// In -T json, ek and pdml, write these protocols alone
     #[arg(short = 'j', short_alias = 'J', value_name = "PROTOCOL[ …]", value_delimiter = ' ', help_heading = "As in tshark")]
     pub(crate) protocols: Vec<String>,
-    /// A table over all frames: io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert; may be given several times
-    #[arg(short = 'z', value_name = "TABLE", help_heading = "As in tshark")]
+    // no docstring: brackets would be links there
+    #[arg(
+        short = 'z',
+        value_name = "TABLE",
+        help = "A table over all frames: io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert; \
+                may be given several times",
+        help_heading = "As in tshark"
+    )]
     pub(crate) tables: Vec<String>,
     /// Print no frames, only the tables of -z
     #[arg(short = 'q', short_alias = 'Q', help_heading = "As in tshark")]

@@ -1,7 +1,7 @@
 //! The report for programs. Keys are a contract: they only ever get added. Times are numbers, seconds since the first frame with nine
 //! decimals; dates are ISO 8601; sizes bytes; what may not fit a double is hex digits in a string; what is not known is null.
 //!
-//! A key is declared once, in [`object!`](super::schema): from there come the JSON and its schema.
+//! A key is declared once, in `object!` of `schema.rs`: from there come the JSON and its schema.
 
 use super::schema::{Counted, Date, Hex, Pair, Seconds, object};
 use super::{Detail, Story, ending, side};
