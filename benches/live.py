@@ -77,9 +77,9 @@ def programs(folder, seconds):
     udp = "udp port 4791"
     return [
         ("rdmascope capture, analysis on, nothing written", [OURS, "capture", "-i", "vb", "--metrics", "0"], ours),
-        ("rdmascope capture -w, analysis on", [OURS, "capture", "-i", "vb", "--metrics", "0", "-w", out], ours),
-        ("rdmascope capture -w", [OURS, "capture", "-i", "vb", "-w", out], ours),
-        (f"rdmascope capture -w, analysis on{STOPPED}", [OURS, "capture", "-i", "vb", "--metrics", "0", "-w", out], ours),
+        ("rdmascope capture -w, analysis on", [OURS, "capture", "-i", "vb", "--metrics", "0", "--force", "-w", out], ours),
+        ("rdmascope capture -w", [OURS, "capture", "-i", "vb", "--force", "-w", out], ours),
+        (f"rdmascope capture -w, analysis on{STOPPED}", [OURS, "capture", "-i", "vb", "--metrics", "0", "--force", "-w", out], ours),
         ("dumpcap -w", ["dumpcap", "-q", "-i", "vb", "-f", udp, "-B", "64", "-w", out], dumpcap),
         ("tcpdump -w", ["tcpdump", "-q", "-i", "vb", "-B", "65536", "-w", out, udp], tcpdump),
         ("tshark -i -q -z io,stat,0 (dissects)", ["tshark", "-i", "vb", "-f", udp, "-B", "64", "-q", "-z", "io,stat,0", "-a", f"duration:{seconds + 5:.0f}"], tshark),
