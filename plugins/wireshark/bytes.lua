@@ -178,7 +178,7 @@ function R.blame(c, by)
 end
 
 -- `who` (client, server, network, capture, unknown) broke a rule at `at`; told only of the frame at hand.
-function R.report(rule, who, at, text)
+function R.report(rule, who, at, text, severity)
     local row = R.rules[rule]
     if not row then
         error("no rule " .. rule)
@@ -186,12 +186,12 @@ function R.report(rule, who, at, text)
     if at.frame ~= R.now.frame or #R.frame > 512 then
         return
     end
-    R.tell({ what = "finding", rule = rule, severity = row.severity, by = who, text = text })
+    R.tell({ what = "finding", rule = rule, severity = severity or row.severity, by = who, text = text })
 end
 
 -- The same, of an end of a connection.
-function R.judge(c, rule, by, at, text)
-    R.report(rule, R.blame(c, by), at, text)
+function R.judge(c, rule, by, at, text, severity)
+    R.report(rule, R.blame(c, by), at, text, severity)
 end
 
 local MORE_MAX = 255

@@ -730,14 +730,15 @@ local function startup(c, flow, at, by, s, reply)
     if not reply then
         c.client = by
     end
-    local function no(rule, text)
-        R.judge(c, rule, by, at, text)
+    local function no(rule, text, severity)
+        R.judge(c, rule, by, at, text, severity)
     end
     if reply and t.reject then
         no("MPA-REJECT", "rejected the iWARP connection")
     end
     if t.little then
-        no("MPA-IRDORD", "sent its read depths in little-endian")
+        -- peers that read either form lose nothing by it
+        no("MPA-IRDORD", "sent its read depths in little-endian", "note")
     end
     if t.ird == 0 and t.ord == 0 then
         no("MPA-IRDORD", "offered read depths (IRD, ORD) of 0")
