@@ -17,7 +17,7 @@ use crate::recent::Recent;
 use crate::report::{Smb, Transport};
 use crate::roles::Source;
 use crate::sink::Sink;
-use crate::stats::Commands;
+use crate::stats::{self, Commands};
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -380,8 +380,8 @@ impl Smb2 {
 }
 
 /// Whether a request may be without reply for as long as the connection lives.
-const fn may_wait(memo: &RequestMemo) -> bool {
-    matches!(memo.command, Command::CHANGE_NOTIFY | Command::CANCEL | Command::OPLOCK_BREAK | Command::LOCK)
+fn may_wait(memo: &RequestMemo) -> bool {
+    stats::may_wait(command_name(memo.command))
 }
 
 impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, '_, S> {
