@@ -11,11 +11,12 @@ use super::index::Index;
 use super::keys::{Action, Keys};
 use super::loader::{Counted, LiveFacts, News};
 use super::replay::{Detail, Text, Which};
-use super::screen::View;
+use super::screen::{Change, States};
 use super::sort::{By, Sorted};
 use super::statistics::Sums;
 use super::theme::{self, Depth, Theme};
-use super::{credits, findings, frames, io, memory, order, overview, prompt, sequence, statistics, time};
+use super::views::View;
+use super::{frames, io, order, prompt, sequence, time};
 use ratatui::crossterm::event::{KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Rect;
 use rdmascope_analyzer::exchange::Exchange;
@@ -419,14 +420,8 @@ pub(crate) struct App {
     pub(crate) tailing: bool,
     /// Whether [`Msg::Continue`] was asked for.
     continuing: bool,
-    pub(crate) overview: overview::State,
-    pub(crate) frames: frames::State,
-    pub(crate) io: io::State,
-    pub(crate) credits: credits::State,
-    pub(crate) sequence: sequence::State,
-    pub(crate) memory: memory::State,
-    pub(crate) findings: findings::State,
-    pub(crate) statistics: statistics::State,
+    /// What each view has of its own.
+    pub(crate) states: States,
 }
 
 impl App {
@@ -479,14 +474,7 @@ impl App {
             history: Vec::new(),
             tailing: false,
             continuing: false,
-            overview: overview::State::default(),
-            frames: frames::State::default(),
-            io: io::State::default(),
-            credits: credits::State::default(),
-            sequence: sequence::State::default(),
-            memory: memory::State::default(),
-            findings: findings::State::default(),
-            statistics: statistics::State::default(),
+            states: States::default(),
         }
     }
 
@@ -550,8 +538,7 @@ impl App {
     /// Another view that the user chose: credit plot and sequence are about what was selected before.
     pub(crate) fn turn_to(&mut self, view: View) {
         let screen = self.view.screen();
-        let is_chosen = screen.is_chosen(self);
-        if matches!(view, View::Credits | View::Sequence) && view != self.view && is_chosen {
+        if view.screen().is_about_a_selection() && view != self.view && screen.is_chosen(self) {
             let frame = screen.selected_frame(self).filter(|_| screen.is_at_a_frame(self));
             if self.followed.is_none() {
                 self.about = screen.selected_connection(self).filter(|id| self.connection(*id).is_some()).or(self.about);
@@ -562,8 +549,9 @@ impl App {
                 && subject.followed_as.contains(&entry.connection)
             {
                 let time = entry.time;
-                self.sequence.look_for(place);
-                self.credits.look_at(time);
+                for view in View::ALL {
+                    view.screen().look_at(self, place, time);
+                }
             }
         }
         self.go(view);
@@ -594,7 +582,7 @@ impl App {
         }
         self.go(View::Frames);
         let (row, len, page) = (self.row_of(place), self.row_count(), frames::page(self));
-        self.frames.list.jump(row, len, page);
+        self.states.frames.list.jump(row, len, page);
         self.tailing = false;
         effects
     }
@@ -602,12 +590,12 @@ impl App {
     /// Selects the row of a frame.
     fn show_place(&mut self, place: usize) {
         let (row, len, page) = (self.row_of(place), self.row_count(), frames::page(self));
-        self.frames.list.jump(row, len, page);
+        self.states.frames.list.jump(row, len, page);
     }
 
     /// Sorts I/O or memory.
     pub(crate) fn sort_table(&mut self, table: View, by: usize, down: bool, columns: &[super::draw::Column]) {
-        let (order, cursor) = self.table(table);
+        let Some((order, cursor)) = table.screen().table(self) else { return };
         let row = order.row(cursor.at).filter(|_| cursor.at > 0);
         order.sort(by, down);
         if let Some(at) = row.and_then(|row| order.find(row)) {
@@ -618,24 +606,17 @@ impl App {
         self.show_row(table);
     }
 
-    fn table(&mut self, table: View) -> (&mut order::Order, &mut Cursor) {
-        match table {
-            View::Memory => (&mut self.memory.order, &mut self.memory.list),
-            _ => (&mut self.io.order, &mut self.io.list),
-        }
-    }
-
     /// Brings the selected row of I/O or memory to the screen.
     fn show_row(&mut self, table: View) {
-        let page = if table == View::Memory { memory::page(self) } else { io::page(self) };
-        let (order, cursor) = self.table(table);
+        let page = table.screen().page(self);
+        let Some((order, cursor)) = table.screen().table(self) else { return };
         let len = order.len();
         cursor.jump(cursor.at, len, page);
     }
 
     /// Rows of I/O or memory came.
     fn ordered(&mut self, table: View, generation: u64, version: usize, rows: Vec<order::Row>) {
-        let (order, cursor) = self.table(table);
+        let Some((order, cursor)) = table.screen().table(self) else { return };
         // the first row stays the first row
         let selected = order.row(cursor.at).filter(|_| cursor.at > 0);
         if order.came(generation, version, rows) {
@@ -652,11 +633,10 @@ impl App {
     fn wants(&mut self) -> Vec<Effect> {
         let mut effects = Vec::new();
         let scanning = self.is_scanning();
-        if matches!(self.view, View::Io | View::Memory) {
-            let table = self.view;
-            // what passes grows as well
-            let version = self.exchanges.places().end + self.filter.found.len();
-            let order = self.table(table).0;
+        let table = self.view;
+        // what passes grows as well
+        let version = self.exchanges.places().end + self.filter.found.len();
+        if let Some((order, _)) = table.screen().table(self) {
             let by = order.by;
             if let Some(generation) = order.wish(version) {
                 let followed = self.followed.as_ref().map(|f| f.ids.clone());
@@ -684,7 +664,7 @@ impl App {
             effects.push(Effect::Texts { generation: self.texts_generation, frames: missing, columns });
         }
         if self.view == View::Frames
-            && let Some(place) = self.frame_at(self.frames.list.at)
+            && let Some(place) = self.frame_at(self.states.frames.list.at)
             && self.detail.as_ref().is_none_or(|d| d.number != place as u64 + 1)
             && self.detail_asked != Some(place)
         {
@@ -710,18 +690,18 @@ impl App {
             })));
         }
         let had = self.index.len();
-        let at_end = self.tailing || self.frames.list.at + 1 >= self.row_count();
+        let at_end = self.tailing || self.states.frames.list.at + 1 >= self.row_count();
         self.index = news.index;
         self.exchanges = news.exchanges;
         if let Some(live) = news.live {
             if live.hardware != self.live.as_ref().map_or(&[][..], |l| &l.hardware[..]) {
-                self.statistics.outdated();
+                self.changed(Change::Sums);
             }
             self.live = Some(live);
         }
         if !news.hardware.is_empty() {
             self.hardware = news.hardware;
-            self.statistics.outdated();
+            self.changed(Change::Sums);
         }
         self.exchanges_dropped = news.exchanges_dropped;
         for (connection, point) in news.credits {
@@ -739,16 +719,23 @@ impl App {
         self.scan();
         if self.grows && at_end && had > 0 && self.index.len() > had && self.tailing {
             let (len, page) = (self.row_count(), frames::page(self));
-            self.frames.list.moved(Action::Last, len, page);
+            self.states.frames.list.moved(Action::Last, len, page);
         }
         effects
     }
 
+    /// Tells the views that what they show changed.
+    pub(super) fn changed(&mut self, change: Change) {
+        for view in View::ALL {
+            view.screen().changed(self, change);
+        }
+    }
+
     fn resized(&mut self, width: u16, height: u16) {
         self.size = (width, height);
-        self.statistics.outdated();
+        self.changed(Change::Sums);
         let (len, page) = (self.row_count(), frames::page(self));
-        self.frames.list.show(len, page);
+        self.states.frames.list.show(len, page);
     }
 }
 
@@ -803,7 +790,7 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
                     app.choose();
                 }
                 let (len, page) = (app.row_count(), frames::page(app));
-                app.frames.list.show(len, page);
+                app.states.frames.list.show(len, page);
             }
             Vec::new()
         }
@@ -819,7 +806,7 @@ pub(crate) fn update(app: &mut App, msg: Msg) -> Vec<Effect> {
         }
         Msg::Sorted { generation, sorted } => {
             if generation == app.sorting.generation {
-                let place = app.frame_at(app.frames.list.at).filter(|_| app.frames.list.at > 0);
+                let place = app.frame_at(app.states.frames.list.at).filter(|_| app.states.frames.list.at > 0);
                 if sorted.is_rough {
                     app.say("too many different texts to compare whole: some are sorted by their beginning");
                 }
@@ -915,7 +902,7 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::PreviousView => app.turn_to(app.view.step(View::ALL.len() - 1)),
         Action::Theme => {
             app.theme = Theme::new(app.theme.name.next(), app.theme.depth);
-            app.statistics.outdated();
+            app.changed(Change::Sums);
             app.say(app.theme.name.word());
             return vec![Effect::KeepTheme(app.theme.name)];
         }
@@ -959,19 +946,11 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
             if app.working.is_some() {
                 return vec![Effect::GiveUp];
             }
-            if app.view == View::Frames && app.sorting.is_under_way() {
-                app.say("not sorted");
-                return app.sort_frames(By::Number, false);
+            if let Some(effects) = app.view.screen().back(app) {
+                return effects;
             }
-            if app.frames.maximized && app.view == View::Frames {
-                app.frames.maximized = false;
-            } else {
-                let was_narrow = app.view == View::Sequence && sequence::widen(app);
-                match app.came_from.pop() {
-                    Some(view) => app.view = view,
-                    None if was_narrow => {}
-                    None => {}
-                }
+            if let Some(view) = app.came_from.pop() {
+                app.view = view;
             }
         }
         Action::FilterBySelected | Action::FilterAnd | Action::FilterOr | Action::FilterNot => {
@@ -1052,9 +1031,9 @@ fn mark(app: &mut App) {
     }
     let marked = app.marks.len();
     app.say(format!("{marked} marked"));
-    if app.view == View::Frames && app.frames.pane == frames::Pane::List {
+    if app.view == View::Frames && app.states.frames.pane == frames::Pane::List {
         let (len, page) = (app.row_count(), frames::page(app));
-        app.frames.list.moved(Action::Down, len, page);
+        app.states.frames.list.moved(Action::Down, len, page);
     }
 }
 
@@ -1091,12 +1070,7 @@ fn mouse(app: &mut App, mouse: MouseEvent) -> Vec<Effect> {
             }
             Some(other) => app.popup = Some(other),
             None => {
-                // the pane under the pointer is the one that turns
-                if app.view == View::Frames
-                    && let Some(pane) = frames::pane_at(app, mouse.column, mouse.row)
-                {
-                    app.frames.pane = pane;
-                }
+                app.view.screen().point(app, mouse.column, mouse.row);
                 effects.extend(act(app, action));
             }
         }

@@ -13,7 +13,7 @@ use super::app::{App, Effect};
 use super::credits_log::Point;
 use super::draw::{Dots, put, put_right, rule};
 use super::keys::Action;
-use super::screen::Screen;
+use super::screen::{Change, Screen};
 use super::time::{grouped, seconds, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -64,12 +64,12 @@ fn whole(points: &[Point]) -> (i64, i64) {
 }
 
 fn window(app: &App, points: &[Point]) -> (i64, i64) {
-    app.credits.window.unwrap_or_else(|| whole(points))
+    app.states.credits.window.unwrap_or_else(|| whole(points))
 }
 
 fn cursor(app: &App, points: &[Point]) -> i64 {
     let (from, upto) = window(app, points);
-    app.credits.cursor.unwrap_or(from + (upto - from) / 2).clamp(from, upto)
+    app.states.credits.cursor.unwrap_or(from + (upto - from) / 2).clamp(from, upto)
 }
 
 /// The last point at or before a time.
@@ -117,12 +117,12 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         _ => None,
     };
     match action {
-        Action::ZoomIn => app.credits.window = Some(zoom(1, 2)),
+        Action::ZoomIn => app.states.credits.window = Some(zoom(1, 2)),
         Action::ZoomOut => {
             let new = zoom(2, 1);
-            app.credits.window = (new.1 - new.0 < all_upto - all_from).then_some(new);
+            app.states.credits.window = (new.1 - new.0 < all_upto - all_from).then_some(new);
         }
-        Action::ZoomAll => app.credits.window = None,
+        Action::ZoomAll => app.states.credits.window = None,
         Action::Open => {
             if let Some(frame) = selected_frame(app) {
                 return app.go_to_frame(frame);
@@ -133,12 +133,12 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     }
     if let Some(time) = moved {
         let time = time.clamp(all_from, all_upto);
-        app.credits.cursor = Some(time);
+        app.states.credits.cursor = Some(time);
         // the window goes along
-        if app.credits.window.is_some() && !(from..=upto).contains(&time) {
+        if app.states.credits.window.is_some() && !(from..=upto).contains(&time) {
             let length = upto - from;
             let start = (time - length / 2).clamp(all_from, (all_upto - length).max(all_from));
-            app.credits.window = Some((start, start + length));
+            app.states.credits.window = Some((start, start + length));
         }
     }
     Vec::new()
@@ -152,7 +152,7 @@ pub(crate) fn click(app: &mut App, x: u16, y: u16) {
     let Some(connection) = app.subject() else { return };
     let (points, _) = story(app, connection);
     let (from, upto) = window(app, points);
-    app.credits.cursor = Some(from + ((i128::from(upto - from) * i128::from(x - area.x)) / i128::from(area.width.max(1))) as i64);
+    app.states.credits.cursor = Some(from + ((i128::from(upto - from) * i128::from(x - area.x)) / i128::from(area.width.max(1))) as i64);
 }
 
 /// A small plot of a whole connection, for the overview.
@@ -406,7 +406,7 @@ impl Screen for Credits {
     }
 
     fn is_chosen(&self, app: &App) -> bool {
-        app.credits.cursor.is_some()
+        app.states.credits.cursor.is_some()
     }
 
     fn selected_row(&self, app: &mut App) -> Option<Vec<String>> {
@@ -415,5 +415,21 @@ impl Screen for Credits {
 
     fn export(&self, app: &App) -> Vec<Vec<String>> {
         rows(app)
+    }
+
+    fn changed(&self, app: &mut App, change: Change) {
+        match change {
+            Change::Sums => {}
+            Change::Narrowed => app.states.credits.window = None,
+            Change::Restarted => app.states.credits = State::default(),
+        }
+    }
+
+    fn is_about_a_selection(&self) -> bool {
+        true
+    }
+
+    fn look_at(&self, app: &mut App, _place: usize, time: i64) {
+        app.states.credits.look_at(time);
     }
 }

@@ -13,7 +13,7 @@
 use super::app::{App, Cursor, Effect, Found};
 use super::draw::{self, Cell, Column, Table, column, number, put, rule, wrap};
 use super::keys::Action;
-use super::screen::Screen;
+use super::screen::{Change, Screen};
 use super::theme::sign;
 use super::time::grouped;
 use ratatui::buffer::Buffer;
@@ -44,12 +44,12 @@ fn layout(app: &App) -> [Rect; 2] {
 }
 
 pub(crate) fn selected(app: &App) -> Option<Found> {
-    app.found.get(app.findings.list.at).cloned()
+    app.found.get(app.states.findings.list.at).cloned()
 }
 
 pub(crate) fn selected_frame(app: &App) -> Option<u64> {
     let finding = selected(app)?;
-    finding.frames.get(app.findings.occurrence).copied().or(Some(finding.frame))
+    finding.frames.get(app.states.findings.occurrence).copied().or(Some(finding.frame))
 }
 
 /// The connection of the selected finding, by the number under which it is followed.
@@ -65,15 +65,15 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
                 return app.go_to_frame(frame);
             }
         }
-        Action::Left => app.findings.occurrence = app.findings.occurrence.saturating_sub(1),
+        Action::Left => app.states.findings.occurrence = app.states.findings.occurrence.saturating_sub(1),
         Action::Right => {
             let last = selected(app).map_or(0, |f| f.frames.len().saturating_sub(1));
-            app.findings.occurrence = (app.findings.occurrence + 1).min(last);
+            app.states.findings.occurrence = (app.states.findings.occurrence + 1).min(last);
         }
         _ => {
             let (len, page) = (app.found.len(), usize::from(layout(app)[0].height.saturating_sub(1)));
-            app.findings.list.moved(action, len, page);
-            app.findings.occurrence = 0;
+            app.states.findings.list.moved(action, len, page);
+            app.states.findings.occurrence = 0;
         }
     }
     Vec::new()
@@ -82,10 +82,10 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
 pub(crate) fn click(app: &mut App, _: u16, y: u16) {
     let [list, below] = layout(app);
     if y > list.y && y < below.y {
-        let row = app.findings.list.top + usize::from(y - list.y - 1);
+        let row = app.states.findings.list.top + usize::from(y - list.y - 1);
         if row < app.found.len() {
-            app.findings.list.at = row;
-            app.findings.occurrence = 0;
+            app.states.findings.list.at = row;
+            app.states.findings.occurrence = 0;
         }
     }
 }
@@ -126,9 +126,9 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let [list, below] = layout(app);
     let theme = &app.theme;
     let findings = &app.found;
-    let shape = Table { columns: &COLUMNS, len: findings.len(), cursor: app.findings.list, focused: true, sorted: None };
+    let shape = Table { columns: &COLUMNS, len: findings.len(), cursor: app.states.findings.list, focused: true, sorted: None };
     draw::table(buf, list, theme, &shape, |row| findings.get(row).map_or_else(Vec::new, |f| cells(app, f)));
-    let Some(finding) = findings.get(app.findings.list.at) else {
+    let Some(finding) = findings.get(app.states.findings.list.at) else {
         let text = if app.done { "✓ No problems found." } else { "Reading …" };
         put(buf, list.x + 2, list.y + 1, list.width, text, theme.good);
         return;
@@ -173,9 +173,9 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let y = below.y + below.height - 1;
     let mut x = put(buf, below.x + 1, y, 8, "frames", theme.faint).max(below.x + 9);
     // those around the chosen one
-    let from = app.findings.occurrence.saturating_sub(FRAMES_SHOWN - 1);
+    let from = app.states.findings.occurrence.saturating_sub(FRAMES_SHOWN - 1);
     for (i, frame) in finding.frames.iter().enumerate().skip(from).take(FRAMES_SHOWN) {
-        let style = if i == app.findings.occurrence { theme.selected } else { theme.text };
+        let style = if i == app.states.findings.occurrence { theme.selected } else { theme.text };
         x = put(buf, x, y, below.right().saturating_sub(x + 1), &format!(" {frame} "), style);
     }
     if finding.count as usize > finding.frames.len().min(from + FRAMES_SHOWN) {
@@ -246,7 +246,7 @@ impl Screen for Findings {
     }
 
     fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
-        Some(&mut app.findings.list)
+        Some(&mut app.states.findings.list)
     }
 
     fn len(&self, app: &App) -> usize {
@@ -259,5 +259,11 @@ impl Screen for Findings {
 
     fn export(&self, app: &App) -> Vec<Vec<String>> {
         rows(app)
+    }
+
+    fn changed(&self, app: &mut App, change: Change) {
+        if change == Change::Restarted {
+            app.states.findings = State::default();
+        }
     }
 }

@@ -16,7 +16,7 @@ use super::app::{App, Cursor, Effect, columns_changed};
 use super::draw::{self, put, put_cell, rule};
 use super::keys::Action;
 use super::replay::Detail;
-use super::screen::Screen;
+use super::screen::{Change, Screen};
 use super::sort::By;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -59,8 +59,8 @@ pub(crate) struct State {
 fn layout(app: &App) -> [Rect; 3] {
     let body = app.body();
     let none = Rect { height: 0, ..body };
-    if app.frames.maximized {
-        return match app.frames.pane {
+    if app.states.frames.maximized {
+        return match app.states.frames.pane {
             Pane::List => [body, none, none],
             Pane::Fields => [none, body, none],
             Pane::Bytes => [none, none, body],
@@ -119,37 +119,37 @@ fn rebuild(app: &mut App) {
                 continue;
             }
             rows.push(i as u32);
-            if detail.tree.has_children(i) && !is_open(&app.frames, node) {
+            if detail.tree.has_children(i) && !is_open(&app.states.frames, node) {
                 hidden_below = Some(node.depth);
             }
         }
     }
-    app.frames.rows = rows;
+    app.states.frames.rows = rows;
 }
 
 /// A frame's fields came.
 pub(crate) fn detail_came(app: &mut App, detail: Box<Detail>) {
     // the field that was selected stays selected, where the new frame has it
-    let before = selected_node(app).map(|n| (n.def.id, app.frames.fields));
+    let before = selected_node(app).map(|n| (n.def.id, app.states.frames.fields));
     app.detail = Some(detail);
     rebuild(app);
     let tree = app.detail.as_ref().map(|d| &d.tree);
     let found = before.and_then(|(id, _)| {
         let tree = tree?;
-        app.frames.rows.iter().position(|r| tree.nodes.get(*r as usize).is_some_and(|n| n.def.id == id))
+        app.states.frames.rows.iter().position(|r| tree.nodes.get(*r as usize).is_some_and(|n| n.def.id == id))
     });
     // else what the frame is about: its last protocol
     let last = tree.and_then(|tree| {
-        app.frames.rows.iter().rposition(|r| {
+        app.states.frames.rows.iter().rposition(|r| {
             tree.nodes.get(*r as usize).is_some_and(|n| n.depth == 0 && n.def.kind == Kind::Protocol && n.def.name != "rdmascope")
         })
     });
     let at = found.or(last).unwrap_or(0);
-    let (len, page) = (app.frames.rows.len(), fields_page(app));
+    let (len, page) = (app.states.frames.rows.len(), fields_page(app));
     if found.is_none() {
-        app.frames.fields = Cursor { at, top: at };
+        app.states.frames.fields = Cursor { at, top: at };
     }
-    app.frames.fields.jump(at, len, page);
+    app.states.frames.fields.jump(at, len, page);
     show_bytes(app);
 }
 
@@ -159,21 +159,21 @@ fn fields_page(app: &App) -> usize {
 
 fn selected_node(app: &App) -> Option<&Node> {
     let tree = &app.detail.as_ref()?.tree;
-    tree.nodes.get(*app.frames.rows.get(app.frames.fields.at)? as usize)
+    tree.nodes.get(*app.states.frames.rows.get(app.states.frames.fields.at)? as usize)
 }
 
 /// Brings the bytes of the selected field to the screen.
 fn show_bytes(app: &mut App) {
     let Some(node) = selected_node(app) else { return };
     let (offset, len) = (node.offset as usize, node.len as usize);
-    if app.frames.pane != Pane::Bytes {
-        app.frames.byte = offset;
+    if app.states.frames.pane != Pane::Bytes {
+        app.states.frames.byte = offset;
     }
     let area = layout(app)[2];
-    let (row, page) = (app.frames.byte / per_row(area), usize::from(area.height.saturating_sub(1)).max(1));
+    let (row, page) = (app.states.frames.byte / per_row(area), usize::from(area.height.saturating_sub(1)).max(1));
     let last = (offset + len).saturating_sub(1) / per_row(area);
-    if row < app.frames.bytes_top || last.min(row + page - 1) >= app.frames.bytes_top + page {
-        app.frames.bytes_top = row;
+    if row < app.states.frames.bytes_top || last.min(row + page - 1) >= app.states.frames.bytes_top + page {
+        app.states.frames.bytes_top = row;
     }
 }
 
@@ -181,7 +181,7 @@ fn show_bytes(app: &mut App) {
 fn field_of_byte(app: &mut App) {
     let Some(detail) = &app.detail else { return };
     let source = selected_node(app).map_or(0, |n| n.source);
-    let byte = app.frames.byte as u32;
+    let byte = app.states.frames.byte as u32;
     let covers =
         |n: &Node| n.source == source && !n.generated && n.len > 0 && n.offset <= byte && byte < n.offset + n.len && !is_hidden(n.def);
     let best =
@@ -193,62 +193,62 @@ fn field_of_byte(app: &mut App) {
     for (i, n) in detail.tree.nodes[..found].iter().enumerate().rev() {
         if n.depth < depth {
             depth = n.depth;
-            if !is_open(&app.frames, &detail.tree.nodes[i]) {
+            if !is_open(&app.states.frames, &detail.tree.nodes[i]) {
                 open.push(n.def.id);
             }
         }
     }
     for id in open {
-        if !app.frames.turned.remove(&id) {
-            app.frames.turned.insert(id);
+        if !app.states.frames.turned.remove(&id) {
+            app.states.frames.turned.insert(id);
         }
     }
     rebuild(app);
-    if let Some(at) = app.frames.rows.iter().position(|r| *r as usize == found) {
-        let (len, page) = (app.frames.rows.len(), fields_page(app));
-        app.frames.fields.jump(at, len, page);
+    if let Some(at) = app.states.frames.rows.iter().position(|r| *r as usize == found) {
+        let (len, page) = (app.states.frames.rows.len(), fields_page(app));
+        app.states.frames.fields.jump(at, len, page);
     }
     show_bytes(app);
 }
 
 pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
-    match (action, app.frames.pane) {
+    match (action, app.states.frames.pane) {
         (Action::NextPane, pane) => {
-            app.frames.pane = match pane {
+            app.states.frames.pane = match pane {
                 Pane::List => Pane::Fields,
                 Pane::Fields => Pane::Bytes,
                 Pane::Bytes => Pane::List,
             }
         }
         (Action::PreviousPane, pane) => {
-            app.frames.pane = match pane {
+            app.states.frames.pane = match pane {
                 Pane::List => Pane::Bytes,
                 Pane::Fields => Pane::List,
                 Pane::Bytes => Pane::Fields,
             }
         }
         (Action::Maximize, _) => {
-            app.frames.maximized = !app.frames.maximized;
+            app.states.frames.maximized = !app.states.frames.maximized;
             let (len, page) = (app.row_count(), page(app));
-            app.frames.list.show(len, page);
+            app.states.frames.list.show(len, page);
         }
-        (Action::Open, Pane::List) => app.frames.pane = Pane::Fields,
+        (Action::Open, Pane::List) => app.states.frames.pane = Pane::Fields,
         (Action::ExpandAll, _) => {
             let Some(detail) = &app.detail else { return Vec::new() };
             let parents: Vec<(u32, bool)> = (0..detail.tree.nodes.len())
                 .filter(|i| detail.tree.has_children(*i))
-                .map(|i| (detail.tree.nodes[i].def.id, is_open(&app.frames, &detail.tree.nodes[i])))
+                .map(|i| (detail.tree.nodes[i].def.id, is_open(&app.states.frames, &detail.tree.nodes[i])))
                 .collect();
             let close = parents.iter().all(|(_, open)| *open);
             let mut seen = HashSet::new();
             for (id, open) in parents {
-                if open == close && seen.insert(id) && !app.frames.turned.remove(&id) {
-                    app.frames.turned.insert(id);
+                if open == close && seen.insert(id) && !app.states.frames.turned.remove(&id) {
+                    app.states.frames.turned.insert(id);
                 }
             }
             rebuild(app);
-            let (len, page) = (app.frames.rows.len(), fields_page(app));
-            app.frames.fields.show(len, page);
+            let (len, page) = (app.states.frames.rows.len(), fields_page(app));
+            app.states.frames.fields.show(len, page);
         }
         (Action::Sort, _) => {
             let all = sorts(app);
@@ -259,13 +259,13 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         (Action::SortReverse, _) => return app.sort_frames(app.sorting.by, !app.sorting.down),
         (_, Pane::List) => {
             let (len, page) = (app.row_count(), page(app));
-            app.frames.list.moved(action, len, page);
-            app.tailing = app.grows && app.frames.list.at + 1 >= len;
+            app.states.frames.list.moved(action, len, page);
+            app.tailing = app.grows && app.states.frames.list.at + 1 >= len;
         }
         (Action::Open | Action::Left | Action::Right, Pane::Fields) => turn(app, action),
         (_, Pane::Fields) => {
-            let (len, page) = (app.frames.rows.len(), fields_page(app));
-            app.frames.fields.moved(action, len, page);
+            let (len, page) = (app.states.frames.rows.len(), fields_page(app));
+            app.states.frames.fields.moved(action, len, page);
             show_bytes(app);
         }
         (_, Pane::Bytes) => {
@@ -273,8 +273,8 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
             let row = per_row(area);
             let page = usize::from(area.height.saturating_sub(1)).max(1) * row;
             let Some(len) = source_len(app) else { return Vec::new() };
-            let byte = app.frames.byte;
-            app.frames.byte = match action {
+            let byte = app.states.frames.byte;
+            app.states.frames.byte = match action {
                 Action::Left => byte.saturating_sub(1),
                 Action::Right => byte + 1,
                 Action::Up => byte.checked_sub(row).unwrap_or(byte),
@@ -300,9 +300,9 @@ fn source_len(app: &App) -> Option<usize> {
 /// Opens or closes the selected subtree.
 fn turn(app: &mut App, action: Action) {
     let Some(detail) = &app.detail else { return };
-    let Some(index) = app.frames.rows.get(app.frames.fields.at).map(|r| *r as usize) else { return };
+    let Some(index) = app.states.frames.rows.get(app.states.frames.fields.at).map(|r| *r as usize) else { return };
     let Some(node) = detail.tree.nodes.get(index).copied() else { return };
-    let (parent, open) = (detail.tree.has_children(index), is_open(&app.frames, &node));
+    let (parent, open) = (detail.tree.has_children(index), is_open(&app.states.frames, &node));
     // the number of another frame leads there
     if action == Action::Open
         && node.def.kind == Kind::FrameNum
@@ -313,10 +313,11 @@ fn turn(app: &mut App, action: Action) {
     }
     if action == Action::Left && (!parent || !open) {
         // to the subtree it lies in
-        let up = app.frames.rows[..app.frames.fields.at].iter().rposition(|r| detail.tree.nodes[*r as usize].depth < node.depth);
+        let up =
+            app.states.frames.rows[..app.states.frames.fields.at].iter().rposition(|r| detail.tree.nodes[*r as usize].depth < node.depth);
         if let Some(at) = up {
-            let (len, page) = (app.frames.rows.len(), fields_page(app));
-            app.frames.fields.jump(at, len, page);
+            let (len, page) = (app.states.frames.rows.len(), fields_page(app));
+            app.states.frames.fields.jump(at, len, page);
         }
         show_bytes(app);
         return;
@@ -324,18 +325,18 @@ fn turn(app: &mut App, action: Action) {
     if !parent || (action == Action::Right && open) {
         return;
     }
-    if !app.frames.turned.remove(&node.def.id) {
-        app.frames.turned.insert(node.def.id);
+    if !app.states.frames.turned.remove(&node.def.id) {
+        app.states.frames.turned.insert(node.def.id);
     }
     rebuild(app);
-    let (len, page) = (app.frames.rows.len(), fields_page(app));
-    app.frames.fields.show(len, page);
+    let (len, page) = (app.states.frames.rows.len(), fields_page(app));
+    app.states.frames.fields.show(len, page);
 }
 
 pub(crate) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
     let areas = layout(app);
     let Some(pane) = pane_at(app, x, y) else { return Vec::new() };
-    app.frames.pane = pane;
+    app.states.frames.pane = pane;
     match pane {
         // a head sorts by its column
         Pane::List if y == areas[0].y => {
@@ -346,29 +347,29 @@ pub(crate) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
             }
         }
         Pane::List if y > areas[0].y => {
-            let row = app.frames.list.top + usize::from(y - areas[0].y - 1);
+            let row = app.states.frames.list.top + usize::from(y - areas[0].y - 1);
             if row < app.row_count() {
-                app.frames.list.at = row;
+                app.states.frames.list.at = row;
             }
         }
         Pane::Fields if y > areas[1].y => {
-            let row = app.frames.fields.top + usize::from(y - areas[1].y - 1);
-            if row < app.frames.rows.len() {
-                if app.frames.fields.at == row {
+            let row = app.states.frames.fields.top + usize::from(y - areas[1].y - 1);
+            if row < app.states.frames.rows.len() {
+                if app.states.frames.fields.at == row {
                     turn(app, Action::Open);
                 }
-                app.frames.fields.at = row.min(app.frames.rows.len().saturating_sub(1));
+                app.states.frames.fields.at = row.min(app.states.frames.rows.len().saturating_sub(1));
                 show_bytes(app);
             }
         }
         Pane::Bytes if y > areas[2].y => {
-            let row = app.frames.bytes_top + usize::from(y - areas[2].y - 1);
+            let row = app.states.frames.bytes_top + usize::from(y - areas[2].y - 1);
             let per_row = per_row(areas[2]);
             let column = usize::from(x.saturating_sub(areas[2].x + 7));
             let column = column.saturating_sub(usize::from(column > per_row * 3 / 2)) / 3;
             let byte = row * per_row + column;
             if column < per_row && source_len(app).is_some_and(|len| byte < len) {
-                app.frames.byte = byte;
+                app.states.frames.byte = byte;
                 field_of_byte(app);
             }
         }
@@ -422,23 +423,24 @@ pub(crate) fn copied(app: &App, part: Part) -> Option<String> {
             let stored = detail.tree.stored(node);
             let mut out = String::new();
             match stored {
-                Stored::None => label(&mut out, &detail.tree, *app.frames.rows.get(app.frames.fields.at)? as usize),
+                Stored::None => label(&mut out, &detail.tree, *app.states.frames.rows.get(app.states.frames.fields.at)? as usize),
                 _ => out = render::escaped(&render::show(node.def, stored, render::Style::Fields)),
             }
             Some(out)
         }
-        Part::Row if app.frames.pane != Pane::List => {
+        Part::Row if app.states.frames.pane != Pane::List => {
             let mut out = String::new();
-            label(&mut out, &detail?.tree, *app.frames.rows.get(app.frames.fields.at)? as usize);
+            label(&mut out, &detail?.tree, *app.states.frames.rows.get(app.states.frames.fields.at)? as usize);
             Some(out)
         }
         Part::Row => {
-            let place = app.frame_at(app.frames.list.at)?;
-            Some(row_text(app, app.frames.list.at, place).join("\t"))
+            let place = app.frame_at(app.states.frames.list.at)?;
+            Some(row_text(app, app.states.frames.list.at, place).join("\t"))
         }
         Part::Bytes => {
             let (detail, node) = (detail?, node?);
-            let bytes = if app.frames.pane == Pane::List { &detail.tree.sources().first()?.bytes[..] } else { detail.tree.covered(node) };
+            let bytes =
+                if app.states.frames.pane == Pane::List { &detail.tree.sources().first()?.bytes[..] } else { detail.tree.covered(node) };
             Some(bytes.iter().map(|b| format!("{b:02x}")).collect())
         }
         Part::Filter => selected_filter(app),
@@ -501,7 +503,7 @@ type Row = (usize, usize, Vec<String>);
 /// The rows that fit.
 fn rows(app: &App, area: Rect) -> Vec<Row> {
     let page = usize::from(area.height.saturating_sub(1));
-    let top = app.frames.list.top;
+    let top = app.states.frames.list.top;
     (top..top + page).filter_map(|row| app.frame_at(row).map(|place| (row, place, row_text(app, row, place)))).collect()
 }
 
@@ -544,7 +546,7 @@ fn draw_list(app: &App, buf: &mut Buffer, area: Rect) {
         return;
     }
     let theme = &app.theme;
-    let top = app.frames.list.top;
+    let top = app.states.frames.list.top;
     let rows = rows(app, area);
     let columns = columns(app, area, &rows);
     for &(by, cell, x, width) in &columns {
@@ -573,8 +575,8 @@ fn draw_list(app: &App, buf: &mut Buffer, area: Rect) {
             let style = if c == 4 && style == theme.text { theme.protocol(cell) } else { style };
             put_cell(buf, x, y, width, cell, style, matches!(c, 0 | 1 | 5));
         }
-        if *row == app.frames.list.at {
-            let style = if app.frames.pane == Pane::List { theme.selected } else { theme.selected_elsewhere };
+        if *row == app.states.frames.list.at {
+            let style = if app.states.frames.pane == Pane::List { theme.selected } else { theme.selected_elsewhere };
             buf.set_style(Rect { x: area.x, y, width: area.width, height: 1 }, style);
         }
     }
@@ -592,12 +594,12 @@ fn draw_list(app: &App, buf: &mut Buffer, area: Rect) {
 fn draw_fields(app: &App, buf: &mut Buffer, area: Rect) {
     let theme = &app.theme;
     let Some(detail) = &app.detail else {
-        rule(buf, area, area.y, "fields", "", theme, app.frames.pane == Pane::Fields);
+        rule(buf, area, area.y, "fields", "", theme, app.states.frames.pane == Pane::Fields);
         return;
     };
     let tree = &detail.tree;
     let about = if detail.is_exact { format!("frame {}", detail.number) } else { format!("frame {}, long past left out", detail.number) };
-    rule(buf, area, area.y, "fields", &about, theme, app.frames.pane == Pane::Fields);
+    rule(buf, area, area.y, "fields", &about, theme, app.states.frames.pane == Pane::Fields);
     if let Some(error) = &detail.error {
         put(buf, area.x + 1, area.y + 1, area.width - 1, error, theme.error);
         return;
@@ -605,12 +607,12 @@ fn draw_fields(app: &App, buf: &mut Buffer, area: Rect) {
     let page = usize::from(area.height - 1);
     let mut text = String::new();
     for line in 0..page {
-        let row = app.frames.fields.top + line;
-        let Some(index) = app.frames.rows.get(row).map(|r| *r as usize) else { break };
+        let row = app.states.frames.fields.top + line;
+        let Some(index) = app.states.frames.rows.get(row).map(|r| *r as usize) else { break };
         let node = &tree.nodes[index];
         let y = area.y + 1 + line as u16;
         let indent = (u16::from(node.depth) * 2).min(area.width / 2);
-        let sign = match (tree.has_children(index), is_open(&app.frames, node)) {
+        let sign = match (tree.has_children(index), is_open(&app.states.frames, node)) {
             (true, true) => "▾",
             (true, false) => "▸",
             _ => " ",
@@ -634,12 +636,18 @@ fn draw_fields(app: &App, buf: &mut Buffer, area: Rect) {
         };
         put(buf, area.x + 1 + indent, y, 1, sign, theme.faint);
         put(buf, area.x + 3 + indent, y, area.width.saturating_sub(indent + 4), &text, style);
-        if row == app.frames.fields.at {
-            let style = if app.frames.pane == Pane::Fields { theme.selected } else { theme.selected_elsewhere };
+        if row == app.states.frames.fields.at {
+            let style = if app.states.frames.pane == Pane::Fields { theme.selected } else { theme.selected_elsewhere };
             buf.set_style(Rect { x: area.x, y, width: area.width, height: 1 }, style);
         }
     }
-    draw::scrollbar(buf, Rect { y: area.y + 1, height: area.height - 1, ..area }, app.frames.fields.top, app.frames.rows.len(), theme);
+    draw::scrollbar(
+        buf,
+        Rect { y: area.y + 1, height: area.height - 1, ..area },
+        app.states.frames.fields.top,
+        app.states.frames.rows.len(),
+        theme,
+    );
 }
 
 fn draw_bytes(app: &App, buf: &mut Buffer, area: Rect) {
@@ -647,7 +655,7 @@ fn draw_bytes(app: &App, buf: &mut Buffer, area: Rect) {
     let node = selected_node(app);
     let source = node.map_or(0, |n| usize::from(n.source));
     let Some(source) = app.detail.as_ref().and_then(|d| d.tree.sources().get(source)) else {
-        rule(buf, area, area.y, "bytes", "", theme, app.frames.pane == Pane::Bytes);
+        rule(buf, area, area.y, "bytes", "", theme, app.states.frames.pane == Pane::Bytes);
         return;
     };
     let name = node.map_or("", |n| n.def.name);
@@ -656,11 +664,11 @@ fn draw_bytes(app: &App, buf: &mut Buffer, area: Rect) {
         None => format!("{} bytes", source.bytes.len()),
     };
     let title = if source.name == "Frame" { "bytes".to_owned() } else { format!("bytes: {}", source.name) };
-    rule(buf, area, area.y, &title, &about, theme, app.frames.pane == Pane::Bytes);
+    rule(buf, area, area.y, &title, &about, theme, app.states.frames.pane == Pane::Bytes);
     let per_row = per_row(area);
     let range = node.map_or(0..0, |n| n.offset as usize..n.offset as usize + n.len as usize);
     for line in 0..usize::from(area.height - 1) {
-        let start = (app.frames.bytes_top + line) * per_row;
+        let start = (app.states.frames.bytes_top + line) * per_row;
         let Some(bytes) = source.bytes.get(start..(start + per_row).min(source.bytes.len())).filter(|b| !b.is_empty()) else { break };
         let y = area.y + 1 + line as u16;
         put(buf, area.x + 1, y, 5, &format!("{start:04x}"), theme.faint);
@@ -669,7 +677,7 @@ fn draw_bytes(app: &App, buf: &mut Buffer, area: Rect) {
             let x = area.x + 7 + i as u16 * 3 + gap;
             let text_x = area.x + 7 + per_row as u16 * 3 + 2 + i as u16;
             let mut style = if range.contains(&(start + i)) { theme.field } else { theme.text };
-            if app.frames.pane == Pane::Bytes && start + i == app.frames.byte {
+            if app.states.frames.pane == Pane::Bytes && start + i == app.states.frames.byte {
                 style = theme.mark.patch(theme.field);
             }
             put(buf, x, y, area.right().saturating_sub(x), &format!("{byte:02x}"), style);
@@ -739,15 +747,15 @@ impl Screen for Frames {
     }
 
     fn selected_frame(&self, app: &App) -> Option<u64> {
-        app.frame_at(app.frames.list.at).map(|p| p as u64 + 1)
+        app.frame_at(app.states.frames.list.at).map(|p| p as u64 + 1)
     }
 
     fn is_chosen(&self, app: &App) -> bool {
-        app.frames.list.at > 0
+        app.states.frames.list.at > 0
     }
 
     fn frames_shown(&self, app: &App) -> Vec<usize> {
-        let top = app.frames.list.top;
+        let top = app.states.frames.list.top;
         (top..top + page(app)).filter_map(|row| app.frame_at(row)).collect()
     }
 
@@ -763,5 +771,30 @@ impl Screen for Frames {
 
     fn export(&self, _: &App) -> Vec<Vec<String>> {
         Vec::new()
+    }
+
+    fn changed(&self, app: &mut App, change: Change) {
+        if change == Change::Restarted {
+            app.states.frames.list = Cursor::default();
+        }
+    }
+
+    fn back(&self, app: &mut App) -> Option<Vec<Effect>> {
+        if app.sorting.is_under_way() {
+            app.say("not sorted");
+            return Some(app.sort_frames(By::Number, false));
+        }
+        std::mem::take(&mut app.states.frames.maximized).then(Vec::new)
+    }
+
+    fn point(&self, app: &mut App, x: u16, y: u16) {
+        // the pane under the pointer is the one that turns
+        if let Some(pane) = pane_at(app, x, y) {
+            app.states.frames.pane = pane;
+        }
+    }
+
+    fn page(&self, app: &App) -> usize {
+        page(app)
     }
 }

@@ -15,9 +15,9 @@ use super::app::{App, Cursor, Effect};
 use super::draw::{self, Cell, Column, Table, column, number, put, rule};
 use super::keys::Action;
 use super::order::Order;
-use super::screen::View;
-use super::screen::{Screen, listed};
+use super::screen::{Change, Screen, listed};
 use super::time::{grouped, span};
+use super::views::View;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -87,12 +87,12 @@ pub(crate) fn prepare(app: &mut App) {
     let Some(e) = selected(app) else { return };
     // what was answered has all its frames
     let among = if e.reply_end.is_some() { 0 } else { app.index.len() };
-    if (app.io.frames.0, app.io.frames.1) != (e.id, among) {
+    if (app.states.io.frames.0, app.states.io.frames.1) != (e.id, among) {
         let found = (e.id, among, frames_of(app, e, FRAMES_MAX));
-        if app.io.frames.0 != found.0 {
-            app.io.chosen = 0;
+        if app.states.io.frames.0 != found.0 {
+            app.states.io.chosen = 0;
         }
-        app.io.frames = found;
+        app.states.io.frames = found;
     }
 }
 
@@ -101,28 +101,28 @@ pub(crate) fn page(app: &App) -> usize {
 }
 
 fn exchange(app: &App, row: usize) -> Option<&Exchange> {
-    app.exchanges.at(app.io.order.row(row)?.0 as usize)
+    app.exchanges.at(app.states.io.order.row(row)?.0 as usize)
 }
 
 pub(crate) fn selected(app: &App) -> Option<&Exchange> {
-    exchange(app, app.io.list.at)
+    exchange(app, app.states.io.list.at)
 }
 
 /// Whether the user selected an exchange.
 pub(crate) fn is_chosen(app: &App) -> bool {
-    app.io.list.at > 0 || app.io.in_detail || app.io.order.by != 0
+    app.states.io.list.at > 0 || app.states.io.in_detail || app.states.io.order.by != 0
 }
 
 /// The frame that the selected exchange leads to.
 pub(crate) fn selected_frame(app: &App) -> Option<u64> {
     let e = selected(app)?;
-    let chosen = app.io.frames.2.get(app.io.chosen).filter(|_| app.io.in_detail && app.io.frames.0 == e.id);
+    let chosen = app.states.io.frames.2.get(app.states.io.chosen).filter(|_| app.states.io.in_detail && app.states.io.frames.0 == e.id);
     Some(chosen.copied().unwrap_or(e.request.frame))
 }
 
 pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     match action {
-        Action::NextPane | Action::PreviousPane => app.io.in_detail = !app.io.in_detail,
+        Action::NextPane | Action::PreviousPane => app.states.io.in_detail = !app.states.io.in_detail,
         Action::Open => {
             if let Some(frame) = selected_frame(app) {
                 return app.go_to_frame(frame);
@@ -130,24 +130,24 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         }
         // what takes long is looked for from its long end
         Action::Sort => {
-            let by = (app.io.order.by + 1) % COLUMNS.len();
+            let by = (app.states.io.order.by + 1) % COLUMNS.len();
             app.sort_table(View::Io, by, by >= 3, &COLUMNS);
         }
-        Action::SortReverse => app.sort_table(View::Io, app.io.order.by, !app.io.order.down, &COLUMNS),
-        Action::Left if app.io.in_detail => app.io.chosen = app.io.chosen.saturating_sub(1),
-        Action::Right if app.io.in_detail => {
-            app.io.chosen = (app.io.chosen + 1).min(app.io.frames.2.len().saturating_sub(1));
+        Action::SortReverse => app.sort_table(View::Io, app.states.io.order.by, !app.states.io.order.down, &COLUMNS),
+        Action::Left if app.states.io.in_detail => app.states.io.chosen = app.states.io.chosen.saturating_sub(1),
+        Action::Right if app.states.io.in_detail => {
+            app.states.io.chosen = (app.states.io.chosen + 1).min(app.states.io.frames.2.len().saturating_sub(1));
         }
-        Action::Up | Action::Down | Action::PageUp | Action::PageDown if app.io.in_detail => {
+        Action::Up | Action::Down | Action::PageUp | Action::PageDown if app.states.io.in_detail => {
             let most = selected(app).map_or(0, |e| lines(app, e).len()).saturating_sub(1);
-            let mut cursor = Cursor { at: app.io.detail_top, top: 0 };
+            let mut cursor = Cursor { at: app.states.io.detail_top, top: 0 };
             cursor.moved(action, most + 1, 6);
-            app.io.detail_top = cursor.at;
+            app.states.io.detail_top = cursor.at;
         }
         _ => {
-            let (len, page) = (app.io.order.len(), page(app));
-            app.io.list.moved(action, len, page);
-            (app.io.detail_top, app.io.chosen) = (0, 0);
+            let (len, page) = (app.states.io.order.len(), page(app));
+            app.states.io.list.moved(action, len, page);
+            (app.states.io.detail_top, app.states.io.chosen) = (0, 0);
         }
     }
     Vec::new()
@@ -156,15 +156,15 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
 pub(crate) fn click(app: &mut App, x: u16, y: u16) {
     let [list, below] = layout(app);
     if let Some(by) = draw::head_at(&COLUMNS, list, x, y) {
-        let order = &app.io.order;
+        let order = &app.states.io.order;
         let down = if order.by == by { !order.down } else { by >= 3 };
         return app.sort_table(View::Io, by, down, &COLUMNS);
     }
-    app.io.in_detail = y >= below.y;
+    app.states.io.in_detail = y >= below.y;
     if y > list.y && y < below.y {
-        let row = app.io.list.top + usize::from(y - list.y - 1);
-        if row < app.io.order.len() {
-            app.io.list.at = row;
+        let row = app.states.io.list.top + usize::from(y - list.y - 1);
+        if row < app.states.io.order.len() {
+            app.states.io.list.at = row;
         }
     }
 }
@@ -312,7 +312,7 @@ fn lines(app: &App, e: &Exchange) -> Vec<Vec<(String, Style)>> {
     let width = usize::from(app.size.0).saturating_sub(10);
     let mut line = vec![("frames  ".to_owned(), theme.faint)];
     let mut used = 0;
-    let frames: &[u64] = if app.io.frames.0 == e.id { &app.io.frames.2 } else { &[] };
+    let frames: &[u64] = if app.states.io.frames.0 == e.id { &app.states.io.frames.2 } else { &[] };
     for (i, frame) in frames.iter().enumerate() {
         let text = frame.to_string();
         if used + text.len() + 1 > width {
@@ -320,7 +320,7 @@ fn lines(app: &App, e: &Exchange) -> Vec<Vec<(String, Style)>> {
             used = 0;
         }
         used += text.len() + 1;
-        let is_chosen = app.io.in_detail && i == app.io.chosen;
+        let is_chosen = app.states.io.in_detail && i == app.states.io.chosen;
         line.push((text, if is_chosen { theme.selected } else { theme.text }));
         line.push((" ".to_owned(), theme.text));
     }
@@ -352,17 +352,17 @@ pub(crate) fn frames_of(app: &App, e: &Exchange, most: usize) -> Vec<u64> {
 pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let [list, below] = layout(app);
     let theme = &app.theme;
-    let len = app.io.order.len();
+    let len = app.states.io.order.len();
     let shape = Table {
         columns: &COLUMNS,
         len,
-        cursor: app.io.list,
-        focused: !app.io.in_detail,
-        sorted: Some((app.io.order.by, app.io.order.down)),
+        cursor: app.states.io.list,
+        focused: !app.states.io.in_detail,
+        sorted: Some((app.states.io.order.by, app.states.io.order.down)),
     };
     draw::table(buf, list, theme, &shape, |row| exchange(app, row).map_or_else(Vec::new, |e| cells(app, e)));
     if len == 0 {
-        let text = match app.done && app.io.order.is_made() {
+        let text = match app.done && app.states.io.order.is_made() {
             false => "Reading …",
             true if app.filter.is_on() || app.followed.is_some() => "No request of what is shown.",
             true => "No SMB2 or NFS request was seen.",
@@ -370,15 +370,15 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         put(buf, list.x + 2, list.y + 1, list.width, text, theme.faint);
     }
     let about = match app.exchanges_dropped {
-        0 => format!("{} of {}", (app.io.list.at + 1).min(len), grouped(len as u64)),
-        dropped => format!("{} of {}, {} more not kept", app.io.list.at + 1, grouped(len as u64), grouped(dropped)),
+        0 => format!("{} of {}", (app.states.io.list.at + 1).min(len), grouped(len as u64)),
+        dropped => format!("{} of {}, {} more not kept", app.states.io.list.at + 1, grouped(len as u64), grouped(dropped)),
     };
     let Some(e) = selected(app) else {
-        rule(buf, below, below.y, "exchange", &about, theme, app.io.in_detail);
+        rule(buf, below, below.y, "exchange", &about, theme, app.states.io.in_detail);
         return;
     };
-    rule(buf, below, below.y, format!("{} {}", e.command, e.shown_file()).trim_end(), &about, theme, app.io.in_detail);
-    for (line, pieces) in lines(app, e).iter().skip(app.io.detail_top).take(usize::from(below.height - 1)).enumerate() {
+    rule(buf, below, below.y, format!("{} {}", e.command, e.shown_file()).trim_end(), &about, theme, app.states.io.in_detail);
+    for (line, pieces) in lines(app, e).iter().skip(app.states.io.detail_top).take(usize::from(below.height - 1)).enumerate() {
         let pieces: Vec<(&str, Style)> = pieces.iter().map(|(t, s)| (t.as_str(), *s)).collect();
         draw::spans(buf, below.x + 1, below.y + 1 + line as u16, below.width - 2, &pieces);
     }
@@ -478,7 +478,7 @@ impl Screen for Io {
 
     fn sort_by(&self, app: &mut App, column: usize) -> Vec<Effect> {
         if column < COLUMNS.len() {
-            let order = &app.io.order;
+            let order = &app.states.io.order;
             // what takes long is looked for from its long end
             let down = if order.by == column { !order.down } else { COLUMNS[column].right && column > 0 };
             app.sort_table(View::Io, column, down, &COLUMNS);
@@ -487,11 +487,11 @@ impl Screen for Io {
     }
 
     fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
-        Some(&mut app.io.list)
+        Some(&mut app.states.io.list)
     }
 
     fn len(&self, app: &App) -> usize {
-        app.io.order.len()
+        app.states.io.order.len()
     }
 
     fn row(&self, app: &App, at: usize) -> Vec<String> {
@@ -500,5 +500,22 @@ impl Screen for Io {
 
     fn export(&self, app: &App) -> Vec<Vec<String>> {
         listed(self, app, HEADS)
+    }
+
+    fn changed(&self, app: &mut App, change: Change) {
+        match change {
+            Change::Sums => {}
+            Change::Narrowed => app.states.io.order.outdated(),
+            Change::Restarted => app.states.io.list = Cursor::default(),
+        }
+    }
+
+    fn table<'a>(&self, app: &'a mut App) -> Option<(&'a mut Order, &'a mut Cursor)> {
+        let state = &mut app.states.io;
+        Some((&mut state.order, &mut state.list))
+    }
+
+    fn page(&self, app: &App) -> usize {
+        page(app)
     }
 }

@@ -1,7 +1,7 @@
-//! Every key, once: what it does, where, and the line of help that says so. The screen's hints, the help, and the names of the
+//! Every key, once (those of the views stand with the views): what it does, where, and the line of help that says so. The screen's hints, the help, and the names of the
 //! configuration file come from this table.
 
-use super::screen::View;
+use super::views::View;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ impl Context {
 }
 
 /// One row.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding {
     /// Name in the configuration file.
     pub(crate) name: &'static str,
@@ -111,22 +111,14 @@ pub(crate) struct Binding {
 
 macro_rules! table {
     ($($context:ident: $name:literal [$($key:literal)+] $action:expr, $help:literal;)+) => {
-        /// All keys.
-        pub(crate) const TABLE: &[Binding] = &[$(
+        /// All keys but those of the views.
+        const TABLE: &[Binding] = &[$(
             Binding { name: $name, keys: &[$($key),+], context: Context::$context, action: $action, help: $help },
         )+];
     };
 }
 
 table! {
-    Views: "overview" ["1"] Action::View(View::Overview), "overview: what is wrong, connections, slowest I/O";
-    Views: "frames" ["2"] Action::View(View::Frames), "frames: list, fields, bytes";
-    Views: "io" ["3"] Action::View(View::Io), "I/O: one row a request and its reply";
-    Views: "credits" ["4"] Action::View(View::Credits), "credits over time";
-    Views: "sequence" ["5"] Action::View(View::Sequence), "sequence: who sent what when";
-    Views: "memory" ["6"] Action::View(View::Memory), "memory: remote keys";
-    Views: "findings" ["7"] Action::View(View::Findings), "findings by severity";
-    Views: "statistics" ["8"] Action::View(View::Statistics), "statistics";
     Views: "next-view" ["]"] Action::NextView, "next view";
     Views: "previous-view" ["["] Action::PreviousView, "previous view";
     Views: "next-pane" ["Tab"] Action::NextPane, "next pane";
@@ -182,6 +174,18 @@ table! {
     Screen: "quit" ["q" "Ctrl-c"] Action::Quit, "quit";
 }
 
+/// All keys: those of the views first.
+pub(crate) fn bindings() -> impl Iterator<Item = Binding> {
+    let views = View::ALL.iter().map(|view| Binding {
+        name: view.word(),
+        keys: view.key(),
+        context: Context::Views,
+        action: Action::View(*view),
+        help: view.help(),
+    });
+    views.chain(TABLE.iter().copied())
+}
+
 /// A key with its modifiers.
 type Key = (KeyCode, KeyModifiers);
 
@@ -198,12 +202,12 @@ impl Keys {
     /// # Errors
     /// A name or a key that there is not.
     pub(crate) fn new(configured: &BTreeMap<String, Vec<String>>) -> Result<Self, String> {
-        if let Some(unknown) = configured.keys().find(|name| TABLE.iter().all(|b| b.name != name.as_str())) {
+        if let Some(unknown) = configured.keys().find(|name| bindings().all(|b| b.name != name.as_str())) {
             return Err(format!("there is no action \"{unknown}\""));
         }
         let mut map = Vec::new();
         let mut names = Vec::new();
-        for binding in TABLE {
+        for binding in bindings() {
             let keys: Vec<String> =
                 configured.get(binding.name).cloned().unwrap_or_else(|| binding.keys.iter().map(|k| (*k).to_owned()).collect());
             for key in &keys {
@@ -213,7 +217,7 @@ impl Keys {
             names.push((binding.name, keys));
         }
         // what the user asked for goes before what the table says
-        map.sort_by_key(|(_, action)| TABLE.iter().find(|b| b.action == *action).is_some_and(|b| !configured.contains_key(b.name)));
+        map.sort_by_key(|(_, action)| bindings().find(|b| b.action == *action).is_some_and(|b| !configured.contains_key(b.name)));
         Ok(Self { map, names })
     }
 
@@ -229,7 +233,7 @@ impl Keys {
 
     /// The keys of an action, for people.
     pub(crate) fn of(&self, action: Action) -> String {
-        let name = TABLE.iter().find(|b| b.action == action).map(|b| b.name);
+        let name = bindings().find(|b| b.action == action).map(|b| b.name);
         self.names.iter().find(|(n, _)| Some(*n) == name).map_or_else(String::new, |(_, keys)| keys.join(" "))
     }
 
@@ -282,7 +286,7 @@ mod tests {
         for (i, (key, action)) in keys.map.iter().enumerate() {
             assert!(keys.map[..i].iter().all(|(k, _)| k != key), "{key:?} of {action:?} is taken");
         }
-        assert!(TABLE.iter().all(|b| !b.help.is_empty() && Context::ALL.contains(&b.context)));
+        assert!(bindings().all(|b| !b.help.is_empty() && Context::ALL.contains(&b.context)));
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod terminal;
 mod theme;
 mod time;
 mod view;
+mod views;
 
 pub use run::{From, Setup, run};
 

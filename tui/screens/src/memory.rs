@@ -9,9 +9,9 @@ use super::app::{App, Cursor, Effect};
 use super::draw::{self, Cell, Column, Table, column, number, put};
 use super::keys::Action;
 use super::order::Order;
-use super::screen::View;
-use super::screen::{Screen, listed};
+use super::screen::{Change, Screen, listed};
 use super::time::grouped;
+use super::views::View;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use rdmascope_analyzer::exchange::{Channel, Exchange};
@@ -75,12 +75,12 @@ pub(crate) fn page(app: &App) -> usize {
 }
 
 fn row(app: &App, row: usize) -> Option<(&Exchange, usize)> {
-    let (exchange, descriptor) = app.memory.order.row(row)?;
+    let (exchange, descriptor) = app.states.memory.order.row(row)?;
     Some((app.exchanges.at(exchange as usize)?, usize::from(descriptor)))
 }
 
 pub(crate) fn selected_frame(app: &App) -> Option<u64> {
-    row(app, app.memory.list.at).map(|(e, _)| e.request.frame)
+    row(app, app.states.memory.list.at).map(|(e, _)| e.request.frame)
 }
 
 pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
@@ -90,11 +90,11 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
                 return app.go_to_frame(frame);
             }
         }
-        Action::Sort => app.sort_table(View::Memory, (app.memory.order.by + 1) % COLUMNS.len(), false, &COLUMNS),
-        Action::SortReverse => app.sort_table(View::Memory, app.memory.order.by, !app.memory.order.down, &COLUMNS),
+        Action::Sort => app.sort_table(View::Memory, (app.states.memory.order.by + 1) % COLUMNS.len(), false, &COLUMNS),
+        Action::SortReverse => app.sort_table(View::Memory, app.states.memory.order.by, !app.states.memory.order.down, &COLUMNS),
         _ => {
-            let (len, page) = (app.memory.order.len(), page(app));
-            app.memory.list.moved(action, len, page);
+            let (len, page) = (app.states.memory.order.len(), page(app));
+            app.states.memory.list.moved(action, len, page);
         }
     }
     Vec::new()
@@ -102,14 +102,14 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
 
 pub(crate) fn click(app: &mut App, x: u16, y: u16) {
     if let Some(by) = draw::head_at(&COLUMNS, area(app), x, y) {
-        let order = &app.memory.order;
+        let order = &app.states.memory.order;
         return app.sort_table(View::Memory, by, order.by == by && !order.down, &COLUMNS);
     }
     let body = app.body();
     if y > body.y {
-        let row = app.memory.list.top + usize::from(y - body.y - 1);
-        if row < app.memory.order.len() {
-            app.memory.list.at = row;
+        let row = app.states.memory.list.top + usize::from(y - body.y - 1);
+        if row < app.states.memory.order.len() {
+            app.states.memory.list.at = row;
         }
     }
 }
@@ -168,9 +168,9 @@ fn cells(app: &App, e: &Exchange, descriptor: usize) -> Vec<Cell> {
 pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let body = app.body();
     let theme = &app.theme;
-    let len = app.memory.order.len();
-    let order = &app.memory.order;
-    let shape = Table { columns: &COLUMNS, len, cursor: app.memory.list, focused: true, sorted: Some((order.by, order.down)) };
+    let len = app.states.memory.order.len();
+    let order = &app.states.memory.order;
+    let shape = Table { columns: &COLUMNS, len, cursor: app.states.memory.list, focused: true, sorted: Some((order.by, order.down)) };
     draw::table(buf, area(app), theme, &shape, |at| row(app, at).map_or_else(Vec::new, |(e, d)| cells(app, e, d)));
     if len == 0 {
         let text =
@@ -233,7 +233,7 @@ impl Screen for Memory {
     }
 
     fn is_chosen(&self, app: &App) -> bool {
-        app.memory.list.at > 0
+        app.states.memory.list.at > 0
     }
 
     fn sorts(&self, _: &App) -> Vec<String> {
@@ -242,18 +242,18 @@ impl Screen for Memory {
 
     fn sort_by(&self, app: &mut App, column: usize) -> Vec<Effect> {
         if column < COLUMNS.len() {
-            let order = &app.memory.order;
+            let order = &app.states.memory.order;
             app.sort_table(View::Memory, column, order.by == column && !order.down, &COLUMNS);
         }
         Vec::new()
     }
 
     fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
-        Some(&mut app.memory.list)
+        Some(&mut app.states.memory.list)
     }
 
     fn len(&self, app: &App) -> usize {
-        app.memory.order.len()
+        app.states.memory.order.len()
     }
 
     fn row(&self, app: &App, at: usize) -> Vec<String> {
@@ -262,5 +262,22 @@ impl Screen for Memory {
 
     fn export(&self, app: &App) -> Vec<Vec<String>> {
         listed(self, app, HEADS)
+    }
+
+    fn changed(&self, app: &mut App, change: Change) {
+        match change {
+            Change::Sums => {}
+            Change::Narrowed => app.states.memory.order.outdated(),
+            Change::Restarted => app.states.memory.list = Cursor::default(),
+        }
+    }
+
+    fn table<'a>(&self, app: &'a mut App) -> Option<(&'a mut Order, &'a mut Cursor)> {
+        let state = &mut app.states.memory;
+        Some((&mut state.order, &mut state.list))
+    }
+
+    fn page(&self, app: &App) -> usize {
+        page(app)
     }
 }

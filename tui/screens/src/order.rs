@@ -2,7 +2,7 @@
 //! exchanges are not sorted between two screens.
 
 use super::exchanges::Exchanges;
-use super::screen::View;
+use super::views::View;
 use super::{io, memory};
 use rdmascope_analyzer::exchange::Exchange;
 

@@ -15,9 +15,10 @@
 use super::app::{App, Cursor, Effect, Found};
 use super::draw::{self, Column, Table, column, number, put, put_right, rule, wrap};
 use super::keys::Action;
-use super::screen::Screen;
+use super::screen::{Change, Screen};
 use super::theme::sign;
 use super::time::{bytes, grouped, span, sparkline};
+use super::views::View;
 use super::{findings, io};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -142,7 +143,7 @@ fn slowest(app: &App) -> Vec<&Exchange> {
 
 /// The slow request that is selected, under the number by which its connection is followed.
 pub(crate) fn selected_exchange(app: &App) -> Option<Exchange> {
-    let e = (app.overview.pane == Pane::Slowest).then(|| slowest(app).get(app.overview.slowest.at).copied()).flatten()?;
+    let e = (app.states.overview.pane == Pane::Slowest).then(|| slowest(app).get(app.states.overview.slowest.at).copied()).flatten()?;
     let known = app.exchanges.iter().find(|(_, known)| known.id == e.id).map(|(_, known)| known.clone());
     known.or_else(|| Some(Exchange { connection: app.report.numbered(e.connection)?.followed_as.first().copied()?, ..e.clone() }))
 }
@@ -213,8 +214,8 @@ pub(crate) fn prepare(app: &mut App) {
     let count = app.connection_count();
     let page = usize::from(layout(app)[1].height.saturating_sub(2));
     let at = if app.shows_all_connections() { app.report.busiest().unwrap_or(0) } else { 0 };
-    let cursor = &mut app.overview.connections;
-    if app.overview.chosen {
+    let cursor = &mut app.states.overview.connections;
+    if app.states.overview.chosen {
         cursor.show(count, page);
     } else {
         cursor.jump(at, count, page);
@@ -223,39 +224,39 @@ pub(crate) fn prepare(app: &mut App) {
 
 /// Whether what is selected is a frame, and not a connection as a whole.
 pub(crate) fn is_at_a_frame(app: &App) -> bool {
-    app.overview.pane != Pane::Connections
+    app.states.overview.pane != Pane::Connections
 }
 
 pub(crate) fn selected_finding(app: &App) -> Option<Found> {
-    let at = if app.overview.pane == Pane::Findings { app.overview.findings.at } else { 0 };
+    let at = if app.states.overview.pane == Pane::Findings { app.states.overview.findings.at } else { 0 };
     app.found.get(at).cloned()
 }
 
 pub(crate) fn selected_frame(app: &App) -> Option<u64> {
-    match app.overview.pane {
+    match app.states.overview.pane {
         Pane::Top | Pane::Findings => selected_finding(app).map(|f| f.frame),
-        Pane::Connections => app.connection_at(app.overview.connections.at).map(|c| c.first.frame),
-        Pane::Slowest => slowest(app).get(app.overview.slowest.at).map(|e| e.request.frame),
+        Pane::Connections => app.connection_at(app.states.overview.connections.at).map(|c| c.first.frame),
+        Pane::Slowest => slowest(app).get(app.states.overview.slowest.at).map(|e| e.request.frame),
     }
 }
 
 pub(crate) fn selected_connection(app: &App) -> Option<u32> {
     let by_id = |id: u32| app.report.numbered(id).and_then(|c| c.followed_as.first().copied());
-    match app.overview.pane {
-        Pane::Connections => app.connection_at(app.overview.connections.at).and_then(|c| c.followed_as.first().copied()),
+    match app.states.overview.pane {
+        Pane::Connections => app.connection_at(app.states.overview.connections.at).and_then(|c| c.followed_as.first().copied()),
         Pane::Top | Pane::Findings => selected_finding(app).and_then(|f| f.connection).and_then(by_id),
-        Pane::Slowest => slowest(app).get(app.overview.slowest.at).and_then(|e| by_id(e.connection)),
+        Pane::Slowest => slowest(app).get(app.states.overview.slowest.at).and_then(|e| by_id(e.connection)),
     }
 }
 
 pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     const PANES: [Pane; 4] = [Pane::Top, Pane::Connections, Pane::Findings, Pane::Slowest];
     let areas = layout(app);
-    let step = |by: usize| PANES[(app.overview.pane as usize + by) % 4];
+    let step = |by: usize| PANES[(app.states.overview.pane as usize + by) % 4];
     match action {
-        Action::NextPane => app.overview.pane = step(1),
-        Action::PreviousPane => app.overview.pane = step(3),
-        Action::Open => match app.overview.pane {
+        Action::NextPane => app.states.overview.pane = step(1),
+        Action::PreviousPane => app.states.overview.pane = step(3),
+        Action::Open => match app.states.overview.pane {
             Pane::Connections => {
                 let id = selected_connection(app);
                 app.follow(id);
@@ -267,17 +268,17 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
             }
         },
         _ => {
-            let pane = app.overview.pane;
+            let pane = app.states.overview.pane;
             let page = |at: usize, heads: u16| usize::from(areas[at].height.saturating_sub(heads));
             let (connections, found, slow) = (app.connection_count(), app.found.len(), slowest(app).len());
             match pane {
                 Pane::Top => {}
                 Pane::Connections => {
-                    app.overview.chosen = true;
-                    app.overview.connections.moved(action, connections, page(1, 2));
+                    app.states.overview.chosen = true;
+                    app.states.overview.connections.moved(action, connections, page(1, 2));
                 }
-                Pane::Findings => app.overview.findings.moved(action, found, page(2, 1)),
-                Pane::Slowest => app.overview.slowest.moved(action, slow, page(3, 1)),
+                Pane::Findings => app.states.overview.findings.moved(action, found, page(2, 1)),
+                Pane::Slowest => app.states.overview.slowest.moved(action, slow, page(3, 1)),
             }
         }
     }
@@ -288,17 +289,17 @@ pub(crate) fn click(app: &mut App, _: u16, y: u16) {
     let areas = layout(app);
     let row = |at: usize, heads: u16, top: usize| usize::from(y.saturating_sub(areas[at].y + heads)) + top;
     if y < areas[1].y {
-        app.overview.pane = Pane::Top;
+        app.states.overview.pane = Pane::Top;
     } else if y < areas[2].y {
-        app.overview.pane = Pane::Connections;
-        app.overview.chosen = true;
-        app.overview.connections.at = row(1, 2, app.overview.connections.top).min(app.connection_count().saturating_sub(1));
+        app.states.overview.pane = Pane::Connections;
+        app.states.overview.chosen = true;
+        app.states.overview.connections.at = row(1, 2, app.states.overview.connections.top).min(app.connection_count().saturating_sub(1));
     } else if y < areas[3].y {
-        app.overview.pane = Pane::Findings;
-        app.overview.findings.at = row(2, 1, app.overview.findings.top).min(app.found.len().saturating_sub(1));
+        app.states.overview.pane = Pane::Findings;
+        app.states.overview.findings.at = row(2, 1, app.states.overview.findings.top).min(app.found.len().saturating_sub(1));
     } else {
-        app.overview.pane = Pane::Slowest;
-        app.overview.slowest.at = row(3, 1, app.overview.slowest.top).min(slowest(app).len().saturating_sub(1));
+        app.states.overview.pane = Pane::Slowest;
+        app.states.overview.slowest.at = row(3, 1, app.states.overview.slowest.top).min(slowest(app).len().saturating_sub(1));
     }
 }
 
@@ -317,7 +318,7 @@ const CONNECTIONS: [Column; 9] = [
 pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let theme = &app.theme;
     let [top, conns, found, slow] = layout(app);
-    let pane = app.overview.pane;
+    let pane = app.states.overview.pane;
     let lines = top_lines(app, top.width);
     for (i, (head, text, style)) in lines.iter().take(usize::from(top.height)).enumerate() {
         let y = top.y + i as u16;
@@ -340,7 +341,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let about = format!("✗ {}   ! {}   · {}", count(Severity::Error), count(Severity::Warn), count(Severity::Note));
     rule(buf, found, found.y, "findings", &about, theme, pane == Pane::Findings);
     for line in 0..usize::from(found.height.saturating_sub(1)) {
-        let at = app.overview.findings.top + line;
+        let at = app.states.overview.findings.top + line;
         let Some(finding) = findings_shown.get(at) else { break };
         let y = found.y + 1 + line as u16;
         let cells = findings::cells(app, finding);
@@ -350,7 +351,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         let x = put(buf, found.x + 36, y, 10, &format!("f {}", cells[4].0), theme.faint);
         let x = x.max(found.x + 43) + 1;
         put(buf, x, y, found.right().saturating_sub(x + 1), &findings::sentence(finding), theme.text);
-        if pane == Pane::Findings && at == app.overview.findings.at {
+        if pane == Pane::Findings && at == app.states.overview.findings.at {
             buf.set_style(Rect { x: found.x, y, width: found.width, height: 1 }, theme.selected);
         }
     }
@@ -360,7 +361,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     rule(buf, slow, slow.y, "slowest I/O", "░ credit  ▒ server  ▓ RDMA  █ wire", theme, pane == Pane::Slowest);
     let list = slowest(app);
     for line in 0..usize::from(slow.height.saturating_sub(1)) {
-        let at = app.overview.slowest.top + line;
+        let at = app.states.overview.slowest.top + line;
         let Some(e) = list.get(at) else { break };
         let y = slow.y + 1 + line as u16;
         put_right(buf, slow.x + 1, y, 9, &e.latency().map_or_else(String::new, span), theme.text);
@@ -377,7 +378,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         put(buf, x, y, bar_x.saturating_sub(x + 1), &what, theme.text);
         put(buf, bar_x, y, width, &io::bar(e, usize::from(width)), theme.client);
         put_right(buf, slow.right().saturating_sub(13), y, 12, &format!("f {}", e.request.frame), theme.faint);
-        if pane == Pane::Slowest && at == app.overview.slowest.at {
+        if pane == Pane::Slowest && at == app.states.overview.slowest.at {
             buf.set_style(Rect { x: slow.x, y, width: slow.width, height: 1 }, theme.selected);
         }
     }
@@ -396,13 +397,13 @@ fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
         1 => "1 connection".to_owned(),
         n => format!("{} connections", grouped(n as u64)),
     };
-    rule(buf, area, area.y, &title, &about, theme, app.overview.pane == Pane::Connections);
+    rule(buf, area, area.y, &title, &about, theme, app.states.overview.pane == Pane::Connections);
     if area.height < 2 {
         return;
     }
     let below = Rect { y: area.y + 1, height: area.height - 1, ..area };
-    let cursor = app.overview.connections;
-    let shape = Table { columns: &CONNECTIONS, len, cursor, focused: app.overview.pane == Pane::Connections, sorted: None };
+    let cursor = app.states.overview.connections;
+    let shape = Table { columns: &CONNECTIONS, len, cursor, focused: app.states.overview.pane == Pane::Connections, sorted: None };
     draw::table(buf, below, theme, &shape, |row| {
         let Some(c) = app.connection_at(row) else { return Vec::new() };
         let worst = app.report.worst(c.id);
@@ -430,7 +431,7 @@ fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
         let y = below.y + used;
         let height = (below.height - used).min(16);
         let title = format!("credits of connection {}", connection.id);
-        let about = format!("{} shows more", app.keys.first(Action::View(super::screen::View::Credits)));
+        let about = format!("{} shows more", app.keys.first(Action::View(View::Credits)));
         rule(buf, Rect { y, height: 1, ..below }, y, &title, &about, theme, false);
         super::credits::draw_small(app, connection, buf, Rect { y: y + 1, height: height - 1, ..below });
     }
@@ -442,19 +443,19 @@ fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
 
 /// The list in which the keys go, for a search.
 pub(crate) fn cursor(app: &mut App) -> &mut Cursor {
-    match app.overview.pane {
-        Pane::Findings | Pane::Top => &mut app.overview.findings,
-        Pane::Slowest => &mut app.overview.slowest,
+    match app.states.overview.pane {
+        Pane::Findings | Pane::Top => &mut app.states.overview.findings,
+        Pane::Slowest => &mut app.states.overview.slowest,
         Pane::Connections => {
-            app.overview.chosen = true;
-            &mut app.overview.connections
+            app.states.overview.chosen = true;
+            &mut app.states.overview.connections
         }
     }
 }
 
 /// How many rows it has.
 pub(crate) fn len(app: &App) -> usize {
-    match app.overview.pane {
+    match app.states.overview.pane {
         Pane::Findings | Pane::Top => app.found.len(),
         Pane::Slowest => slowest(app).len(),
         Pane::Connections => app.connection_count(),
@@ -463,7 +464,7 @@ pub(crate) fn len(app: &App) -> usize {
 
 /// One of them, as text.
 pub(crate) fn row(app: &App, at: usize) -> Vec<String> {
-    match app.overview.pane {
+    match app.states.overview.pane {
         Pane::Findings | Pane::Top => app.found.get(at).map_or_else(Vec::new, findings::export),
         Pane::Slowest => slowest(app).get(at).map_or_else(Vec::new, |e| {
             vec![e.request.frame.to_string(), e.command.to_owned(), e.shown_file(), e.latency().map_or_else(String::new, |l| l.to_string())]
@@ -556,5 +557,11 @@ impl Screen for Overview {
 
     fn export(&self, app: &App) -> Vec<Vec<String>> {
         rows(app)
+    }
+
+    fn changed(&self, app: &mut App, change: Change) {
+        if change == Change::Restarted {
+            app.states.overview = State::default();
+        }
     }
 }

@@ -11,11 +11,11 @@
 use super::app::{Answer, App, Effect, Output, Popup, Question, Reopen, selected_frame};
 use super::draw::put;
 use super::frames::{self, Part};
-use super::keys::{Action, Context, TABLE};
+use super::keys::{Action, Context, bindings};
 use super::replay::Which;
-use super::screen::View;
 use super::search::{self, Needle};
 use super::time::grouped;
+use super::views::View;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
@@ -316,7 +316,7 @@ pub(crate) fn key(app: &mut App, popup: Popup, key: KeyEvent) -> Vec<Effect> {
         Popup::Help(top) | Popup::Text(_, _, top) => {
             let len = match &popup {
                 Popup::Text(_, lines, _) => lines.len(),
-                _ => TABLE.len() + Context::ALL.len() * 2,
+                _ => bindings().count() + Context::ALL.len() * 2,
             };
             let page = usize::from(app.size.1.saturating_sub(4)).max(1);
             let last = len.saturating_sub(page);
@@ -491,7 +491,7 @@ pub(crate) fn search_again(app: &mut App, forward: bool) -> Vec<Effect> {
         }
     };
     if app.view == View::Frames {
-        let from = app.frames.list.at;
+        let from = app.states.frames.list.at;
         // the row itself is looked at last
         let frames = match listed_frames(app, false) {
             Which::These(mut before) => {

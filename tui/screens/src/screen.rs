@@ -1,4 +1,4 @@
-//! What a view is: a file with a [`Screen`], and a row of [`screens!`]. [`App`] routes keys, clicks and what is saved to the one that is shown;
+//! What a view is: a file with a [`Screen`], and a row of [`views!`]. [`App`] routes keys, clicks and what is saved to the one that is shown;
 //! nothing else asks which view it is.
 //!
 //! ```text
@@ -8,7 +8,8 @@
 
 use super::app::{App, Cursor, Effect, Found};
 use super::keys::Action;
-use super::{credits, findings, frames, io, memory, overview, sequence, statistics};
+use super::order::Order;
+use super::views::{View, views};
 use ratatui::buffer::Buffer;
 use rdmascope_analyzer::exchange::Exchange;
 
@@ -100,62 +101,69 @@ pub(crate) trait Screen: Sync {
         Some(self.row(app, at)).filter(|row| !row.is_empty())
     }
 
+    /// What it shows changed: what it made of it before is out of date.
+    fn changed(&self, _app: &mut App, _change: Change) {}
+
+    /// `Esc`: closes what is open in it, where something is.
+    fn back(&self, _app: &mut App) -> Option<Vec<Effect>> {
+        None
+    }
+
+    /// The pointer is here and the wheel is about to turn.
+    fn point(&self, _app: &mut App, _x: u16, _y: u16) {}
+
+    /// Whether it is about the connection and the frame that were selected in the view before.
+    fn is_about_a_selection(&self) -> bool {
+        false
+    }
+
+    /// It is turned to from a frame (its place and time in ns) of the connection that it is about.
+    fn look_at(&self, _app: &mut App, _place: usize, _time: i64) {}
+
+    /// The order of its rows and the place in them, where it is a table of requests or of what belongs to them.
+    fn table<'a>(&self, _app: &'a mut App) -> Option<(&'a mut Order, &'a mut Cursor)> {
+        None
+    }
+
+    /// Rows of its list that are on the screen.
+    fn page(&self, _app: &App) -> usize {
+        1
+    }
+
     /// Everything that is saved of it: heads, then rows. Of frames the worker makes the lines.
     fn export(&self, app: &App) -> Vec<Vec<String>>;
 }
 
-/// The views: each a row.
+/// What changed of what the views show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Sums, findings, the size of the screen or its colours.
+    Sums,
+    /// The frames that are shown: another filter, another connection followed.
+    Narrowed,
+    /// Everything: the capture began anew.
+    Restarted,
+}
+
 macro_rules! screens {
-    ($($view:ident $name:literal $short:literal $screen:expr;)+) => {
-        /// The views, in the order of their keys.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        pub(crate) enum View {
-            #[default]
-            $($view,)+
+    ($($view:ident $file:ident $name:literal $short:literal $key:literal $help:literal;)+) => {
+        /// What each view has of its own: where the user is in it, how it is sorted, what it made ready for the screen.
+        #[derive(Debug, Default)]
+        pub(crate) struct States {
+            $(pub(crate) $file: super::$file::State,)+
         }
 
         impl View {
-            pub(crate) const ALL: &[Self] = &[$(Self::$view),+];
-
-            pub(crate) const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$view => $name,)+
-                }
-            }
-
-            /// Where there is little room.
-            pub(crate) const fn short_name(self) -> &'static str {
-                match self {
-                    $(Self::$view => $short,)+
-                }
-            }
-
             pub(crate) fn screen(self) -> &'static dyn Screen {
                 match self {
-                    $(Self::$view => &$screen,)+
+                    $(Self::$view => &super::$file::$view,)+
                 }
             }
         }
     };
 }
 
-screens! {
-    Overview "Overview" "Over" overview::Overview;
-    Frames "Frames" "Frames" frames::Frames;
-    Io "I/O" "I/O" io::Io;
-    Credits "Credits" "Credits" credits::Credits;
-    Sequence "Sequence" "Seq" sequence::Sequence;
-    Memory "Memory" "Mem" memory::Memory;
-    Findings "Findings" "Find" findings::Findings;
-    Statistics "Statistics" "Stats" statistics::Statistics;
-}
-
-impl View {
-    /// The view so many steps on, around.
-    pub(crate) fn step(self, by: usize) -> Self {
-        Self::ALL[(self as usize + by) % Self::ALL.len()]
-    }
-}
+views!(screens);
 
 /// Heads, and every row of a list.
 pub(crate) fn listed(screen: &dyn Screen, app: &App, heads: &[&str]) -> Vec<Vec<String>> {
@@ -166,12 +174,12 @@ pub(crate) fn listed(screen: &dyn Screen, app: &App, heads: &[&str]) -> Vec<Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::TABLE;
+    use crate::keys::bindings;
 
     #[test]
     fn each_view_has_a_key_hints_and_names_of_its_own() {
         for (i, view) in View::ALL.iter().enumerate() {
-            assert_eq!(TABLE.iter().filter(|b| b.action == Action::View(*view)).count(), 1, "{view:?}");
+            assert_eq!(bindings().filter(|b| b.action == Action::View(*view)).count(), 1, "{view:?}");
             assert!(!view.screen().hints().is_empty() && view.short_name().len() <= view.name().len(), "{view:?}");
             assert!(View::ALL[..i].iter().all(|v| v.name() != view.name() && v.short_name() != view.short_name()), "{view:?}");
             assert_eq!(view.step(1).step(View::ALL.len() - 1), *view);

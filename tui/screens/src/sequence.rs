@@ -11,7 +11,7 @@ use super::app::{App, Cursor, Effect, SCAN_STEP};
 use super::draw::{put, put_right, scrollbar};
 use super::index::Entry;
 use super::keys::Action;
-use super::screen::{Screen, listed};
+use super::screen::{Change, Screen, listed};
 use super::time::{grouped, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -90,16 +90,16 @@ fn continues(before: &Entry, entry: &Entry) -> bool {
 
 /// Looks at frames that came since.
 pub(crate) fn extend(app: &mut App) {
-    if app.sequence.why.is_some() {
+    if app.states.sequence.why.is_some() {
         return;
     }
-    let Some(of) = app.subject().map(|c| c.followed_as.clone()) else { return app.sequence.reset() };
-    if app.sequence.of != of || app.sequence.in_filter != app.filter.is_on() {
-        app.sequence.reset();
-        app.sequence.in_filter = app.filter.is_on();
-        app.sequence.of = of;
+    let Some(of) = app.subject().map(|c| c.followed_as.clone()) else { return app.states.sequence.reset() };
+    if app.states.sequence.of != of || app.states.sequence.in_filter != app.filter.is_on() {
+        app.states.sequence.reset();
+        app.states.sequence.in_filter = app.filter.is_on();
+        app.states.sequence.of = of;
     }
-    let mut state = std::mem::take(&mut app.sequence);
+    let mut state = std::mem::take(&mut app.states.sequence);
     let clients: Vec<(u32, End)> = state.of.iter().map(|id| (*id, app.client_end(*id))).collect();
     let mut add = |place: usize, entry: &Entry| {
         let Some((_, client)) = clients.iter().find(|(id, _)| *id == entry.connection) else { return };
@@ -134,15 +134,15 @@ pub(crate) fn extend(app: &mut App) {
         }
         state.scanned = upto;
     }
-    app.sequence = state;
+    app.states.sequence = state;
     // the frame from which one came, as soon as its arrow is there
-    if let Some(place) = app.sequence.goal
-        && (app.sequence.scanned_upto(app) > place as usize)
+    if let Some(place) = app.states.sequence.goal
+        && (app.states.sequence.scanned_upto(app) > place as usize)
     {
-        app.sequence.goal = None;
-        let at = app.sequence.arrows.partition_point(|a| a.first <= place).saturating_sub(1);
-        let (len, page) = (app.sequence.arrows.len(), page(app));
-        app.sequence.list.jump(at, len, page);
+        app.states.sequence.goal = None;
+        let at = app.states.sequence.arrows.partition_point(|a| a.first <= place).saturating_sub(1);
+        let (len, page) = (app.states.sequence.arrows.len(), page(app));
+        app.states.sequence.list.jump(at, len, page);
     }
 }
 
@@ -179,24 +179,15 @@ pub(crate) fn explain(app: &mut App, exchange: &Exchange, frames: Vec<u32>) {
         }
     };
     let goal = longest.map_or(0, |(at, _)| at);
-    app.sequence = State { arrows, why: Some(Why { title, longest, verdict }), ..State::default() };
-    let (len, page) = (app.sequence.arrows.len(), page(app));
-    app.sequence.list.jump(goal, len, page);
-}
-
-/// Back from one request to the whole connection; whether there was one.
-pub(crate) fn widen(app: &mut App) -> bool {
-    let was_narrow = app.sequence.why.is_some();
-    if was_narrow {
-        app.sequence = State::default();
-    }
-    was_narrow
+    app.states.sequence = State { arrows, why: Some(Why { title, longest, verdict }), ..State::default() };
+    let (len, page) = (app.states.sequence.arrows.len(), page(app));
+    app.states.sequence.list.jump(goal, len, page);
 }
 
 /// Whether there are frames that were not looked at yet.
 pub(crate) fn is_behind(app: &App) -> bool {
     let all = if app.filter.is_on() { app.filter.found.len() } else { app.index.len() };
-    app.sequence.why.is_none() && !app.sequence.of.is_empty() && app.sequence.scanned < all
+    app.states.sequence.why.is_none() && !app.states.sequence.of.is_empty() && app.states.sequence.scanned < all
 }
 
 fn page(app: &App) -> usize {
@@ -205,28 +196,28 @@ fn page(app: &App) -> usize {
 
 /// The frames whose lines are on the screen.
 pub(crate) fn visible_frames(app: &App) -> Vec<usize> {
-    app.sequence.arrows.iter().skip(app.sequence.list.top).take(page(app)).map(|a| a.first as usize).collect()
+    app.states.sequence.arrows.iter().skip(app.states.sequence.list.top).take(page(app)).map(|a| a.first as usize).collect()
 }
 
 pub(crate) fn selected_frame(app: &App) -> Option<u64> {
-    app.sequence.arrows.get(app.sequence.list.at).map(|a| u64::from(a.first) + 1)
+    app.states.sequence.arrows.get(app.states.sequence.list.at).map(|a| u64::from(a.first) + 1)
 }
 
 pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     if action == Action::Open {
         return selected_frame(app).map_or_else(Vec::new, |frame| app.go_to_frame(frame));
     }
-    let (len, page) = (app.sequence.arrows.len(), page(app));
-    app.sequence.list.moved(action, len, page);
+    let (len, page) = (app.states.sequence.arrows.len(), page(app));
+    app.states.sequence.list.moved(action, len, page);
     Vec::new()
 }
 
 pub(crate) fn click(app: &mut App, _: u16, y: u16) {
     let body = app.body();
     if y > body.y {
-        let row = app.sequence.list.top + usize::from(y - body.y - 1);
-        if row < app.sequence.arrows.len() {
-            app.sequence.list.at = row;
+        let row = app.states.sequence.list.top + usize::from(y - body.y - 1);
+        if row < app.states.sequence.arrows.len() {
+            app.states.sequence.list.at = row;
         }
     }
 }
@@ -270,8 +261,8 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     put_right(buf, left, body.y, width, &format!("server {server}"), theme.server);
     put_right(buf, body.x + 1, body.y, number_width, "f", theme.faint);
     let page = page(app);
-    let arrows = &app.sequence.arrows;
-    let top = app.sequence.list.top;
+    let arrows = &app.states.sequence.arrows;
+    let top = app.states.sequence.list.top;
     let base = app.first_time();
     for (line, arrow) in arrows.iter().skip(top).take(page).enumerate() {
         let y = body.y + 1 + line as u16;
@@ -282,7 +273,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
             .and_then(|a| app.index.at(a.first as usize))
             .map_or(entry.time, |e| e.time);
         put_right(buf, body.x + 1, y, number_width, &(arrow.first + 1).to_string(), theme.faint);
-        let why = app.sequence.why.as_ref();
+        let why = app.states.sequence.why.as_ref();
         let is_longest = why.and_then(|w| w.longest).is_some_and(|(at, _)| at == top + line);
         // of one request, the gaps are what one looks for
         let shown =
@@ -309,7 +300,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         let texts_are_dim = theme.faint;
         put(buf, left.saturating_sub(1), y, 1, "│", texts_are_dim);
         put(buf, right, y, 1, "│", texts_are_dim);
-        if top + usize::from(y - body.y - 1) == app.sequence.list.at {
+        if top + usize::from(y - body.y - 1) == app.states.sequence.list.at {
             buf.set_style(Rect { x: body.x, y, width: body.width, height: 1 }, theme.selected);
         }
     }
@@ -318,7 +309,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         put(buf, left, body.y + 1, width, text, theme.faint);
     }
     scrollbar(buf, Rect { y: body.y + 1, height: body.height - 2, ..body }, top, arrows.len(), theme);
-    let about = match (arrows.get(app.sequence.list.at), selected_gap(app)) {
+    let about = match (arrows.get(app.states.sequence.list.at), selected_gap(app)) {
         (Some(arrow), Some(gap)) => {
             let from = app.index.at(arrow.first as usize).map_or(0, |e| e.time);
             let upto = app.index.at(arrow.last as usize).map_or(0, |e| e.time);
@@ -327,19 +318,19 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         }
         _ => String::new(),
     };
-    if let Some(why) = &app.sequence.why {
+    if let Some(why) = &app.states.sequence.why {
         let text = format!("{}. {}", why.title, why.verdict);
         put(buf, body.x + 1, body.bottom() - 1, body.width - 2, &text, theme.heading);
         return;
     }
-    let hint = format!("{} of {}   {about}", (app.sequence.list.at + 1).min(arrows.len()), grouped(arrows.len() as u64));
+    let hint = format!("{} of {}   {about}", (app.states.sequence.list.at + 1).min(arrows.len()), grouped(arrows.len() as u64));
     put(buf, body.x + 1, body.bottom() - 1, body.width - 2, &hint, theme.faint);
 }
 
 fn selected_gap(app: &App) -> Option<i64> {
-    let at = app.sequence.list.at;
-    let arrow = app.sequence.arrows.get(at)?;
-    let before = app.sequence.arrows.get(at.checked_sub(1)?)?;
+    let at = app.states.sequence.list.at;
+    let arrow = app.states.sequence.arrows.get(at)?;
+    let before = app.states.sequence.arrows.get(at.checked_sub(1)?)?;
     Some(app.index.at(arrow.first as usize)?.time - app.index.at(before.first as usize)?.time)
 }
 
@@ -365,7 +356,7 @@ pub(crate) const HEADS: &[&str] = &["frame", "last_frame", "frames", "time", "fr
 
 /// For an export: a row.
 pub(crate) fn export(app: &App, row: usize) -> Vec<String> {
-    let Some(arrow) = app.sequence.arrows.get(row) else { return Vec::new() };
+    let Some(arrow) = app.states.sequence.arrows.get(row) else { return Vec::new() };
     let entry = app.index.at(arrow.first as usize).copied().unwrap_or_default();
     vec![
         (arrow.first + 1).to_string(),
@@ -408,7 +399,7 @@ impl Screen for Sequence {
     }
 
     fn is_chosen(&self, app: &App) -> bool {
-        app.sequence.list.at > 0
+        app.states.sequence.list.at > 0
     }
 
     fn frames_shown(&self, app: &App) -> Vec<usize> {
@@ -416,11 +407,11 @@ impl Screen for Sequence {
     }
 
     fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
-        Some(&mut app.sequence.list)
+        Some(&mut app.states.sequence.list)
     }
 
     fn len(&self, app: &App) -> usize {
-        app.sequence.arrows.len()
+        app.states.sequence.arrows.len()
     }
 
     fn row(&self, app: &App, at: usize) -> Vec<String> {
@@ -429,5 +420,27 @@ impl Screen for Sequence {
 
     fn export(&self, app: &App) -> Vec<Vec<String>> {
         listed(self, app, HEADS)
+    }
+
+    fn changed(&self, app: &mut App, change: Change) {
+        if change == Change::Narrowed {
+            app.states.sequence.reset();
+        }
+    }
+
+    fn is_about_a_selection(&self) -> bool {
+        true
+    }
+
+    fn look_at(&self, app: &mut App, place: usize, _time: i64) {
+        app.states.sequence.look_for(place);
+    }
+
+    fn back(&self, app: &mut App) -> Option<Vec<Effect>> {
+        // what was narrowed to a request is wide again, and Esc goes on to the view before
+        if app.states.sequence.why.is_some() {
+            app.states.sequence = State::default();
+        }
+        None
     }
 }

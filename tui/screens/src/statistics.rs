@@ -14,7 +14,7 @@
 use super::app::{App, Cursor, Effect};
 use super::draw::{self, put, rule};
 use super::keys::Action;
-use super::screen::Screen;
+use super::screen::{Change, Screen};
 use super::time::{bytes, grouped, span, sparkline};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -43,8 +43,8 @@ impl State {
 
 /// Makes the page, where it has to be made.
 pub(crate) fn prepare(app: &mut App) {
-    if app.statistics.lines.is_none() {
-        app.statistics.lines = Some(lines(app));
+    if app.states.statistics.lines.is_none() {
+        app.states.statistics.lines = Some(lines(app));
     }
 }
 
@@ -84,14 +84,14 @@ impl Sums {
 /// The commands of all shown connections, sorted.
 fn commands(app: &App) -> Vec<&Command> {
     let mut rows: Vec<&Command> = app.sums.commands.rows().iter().collect();
-    match app.statistics.sort {
+    match app.states.statistics.sort {
         1 => rows.sort_by_key(|r| Reverse(r.errors)),
         2 => rows.sort_by_key(|r| Reverse(r.latency.quantile(500))),
         3 => rows.sort_by_key(|r| Reverse(r.latency.max())),
         4 => rows.sort_by_key(|r| Reverse(r.bytes)),
         _ => rows.sort_by_key(|r| Reverse(r.count)),
     }
-    if app.statistics.ascending {
+    if app.states.statistics.ascending {
         rows.reverse();
     }
     rows
@@ -242,21 +242,21 @@ fn lines(app: &App) -> Vec<Line> {
 
 pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     if matches!(action, Action::Sort | Action::SortReverse) {
-        app.statistics.outdated();
+        app.states.statistics.outdated();
     }
     match action {
         Action::Sort => {
-            app.statistics.sort = (app.statistics.sort + 1) % SORTS.len();
-            app.say(format!("sorted by {}", SORTS[app.statistics.sort]));
+            app.states.statistics.sort = (app.states.statistics.sort + 1) % SORTS.len();
+            app.say(format!("sorted by {}", SORTS[app.states.statistics.sort]));
         }
-        Action::SortReverse => app.statistics.ascending = !app.statistics.ascending,
+        Action::SortReverse => app.states.statistics.ascending = !app.states.statistics.ascending,
         _ => {
             // the page turns, not a cursor
-            let (len, page) = (app.statistics.lines.as_ref().map_or(0, Vec::len), usize::from(app.body().height));
+            let (len, page) = (app.states.statistics.lines.as_ref().map_or(0, Vec::len), usize::from(app.body().height));
             let last = len.saturating_sub(page);
-            let mut cursor = Cursor { at: app.statistics.cursor.top, top: 0 };
+            let mut cursor = Cursor { at: app.states.statistics.cursor.top, top: 0 };
             cursor.moved(action, last + 1, page);
-            app.statistics.cursor.top = cursor.at;
+            app.states.statistics.cursor.top = cursor.at;
         }
     }
     Vec::new()
@@ -264,8 +264,8 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
 
 pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let body = app.body();
-    let lines = app.statistics.lines.as_deref().unwrap_or(&[]);
-    let top = app.statistics.cursor.top.min(lines.len().saturating_sub(1));
+    let lines = app.states.statistics.lines.as_deref().unwrap_or(&[]);
+    let top = app.states.statistics.cursor.top.min(lines.len().saturating_sub(1));
     for (i, line) in lines.iter().skip(top).take(usize::from(body.height)).enumerate() {
         let y = body.y + i as u16;
         match line {
@@ -343,5 +343,9 @@ impl Screen for Statistics {
 
     fn export(&self, app: &App) -> Vec<Vec<String>> {
         rows(app)
+    }
+
+    fn changed(&self, app: &mut App, _change: Change) {
+        app.states.statistics.outdated();
     }
 }

@@ -4,8 +4,8 @@ use super::app::{App, Effect, Msg, Output, Popup, Write, update};
 use super::keys::Keys;
 use super::loader::{self, Shared};
 use super::replay::{self, Replayer, Which};
-use super::screen::View;
 use super::search::Needle;
+use super::views::View;
 use super::{order, run, sort, theme, view};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -195,7 +195,7 @@ fn a_finding_leads_to_its_frame_and_back() {
     rig.keys("7");
     let frame = rig.app.found[0].frames[0];
     rig.keys("\n");
-    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
+    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.states.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
     assert!(rig.screen().contains("NegotiateResponse"), "{}", rig.screen());
     rig.press(KeyCode::Esc);
     assert_eq!(rig.app.view, View::Findings);
@@ -204,7 +204,7 @@ fn a_finding_leads_to_its_frame_and_back() {
     rig.press(KeyCode::Right);
     let third = rig.app.found[0].frames[2];
     rig.keys("\n");
-    assert_eq!(rig.app.frame_at(rig.app.frames.list.at), Some(third as usize - 1));
+    assert_eq!(rig.app.frame_at(rig.app.states.frames.list.at), Some(third as usize - 1));
     rig.keys("7e");
     assert!(matches!(rig.app.popup, Some(Popup::Text(..))) && rig.screen().contains("Usual causes"));
 }
@@ -239,7 +239,7 @@ fn filters_narrow_complete_and_are_remembered() {
 fn a_hidden_frame_is_shown_when_gone_to() {
     let mut rig = Rig::new("smb-roce", 100, 30);
     rig.keys("/smb2.cmd == 8\ng1\n");
-    assert_eq!((rig.app.filter.is_on(), rig.app.frame_at(rig.app.frames.list.at)), (false, Some(0)));
+    assert_eq!((rig.app.filter.is_on(), rig.app.frame_at(rig.app.states.frames.list.at)), (false, Some(0)));
     rig.keys("g99999\n");
     assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("1,079")));
 }
@@ -256,7 +256,7 @@ fn following_narrows_everything() {
     let id = rig.app.subject().unwrap().followed_as.clone();
     assert!(rig.app.row_count() < all.0 && rig.app.row_count() > 50);
     rig.keys("3");
-    let rows: Vec<_> = rig.app.io.order.iter().collect();
+    let rows: Vec<_> = rig.app.states.io.order.iter().collect();
     assert!(!rows.is_empty() && rows.iter().all(|(i, _)| id.contains(&rig.app.exchanges.at(*i as usize).unwrap().connection)));
     rig.keys("F");
     assert_eq!((rig.app.row_count(), rig.app.connections().count()), all);
@@ -269,8 +269,9 @@ fn the_filter_is_obeyed_in_every_view() {
     // requests by latency, as each view lists them
     rig.keys("/rdmascope.exchange.time > 0.044\n3");
     let slow: Vec<u64> = rig.app.exchanges.iter().filter(|(_, e)| e.latency().is_some_and(|l| l > 44_000_000)).map(|(_, e)| e.id).collect();
-    let ids =
-        |rig: &Rig| -> Vec<u64> { rig.app.io.order.iter().filter_map(|(i, _)| rig.app.exchanges.at(i as usize)).map(|e| e.id).collect() };
+    let ids = |rig: &Rig| -> Vec<u64> {
+        rig.app.states.io.order.iter().filter_map(|(i, _)| rig.app.exchanges.at(i as usize)).map(|e| e.id).collect()
+    };
     let shown = ids(&rig);
     assert!(
         !slow.is_empty() && slow.len() < all.1 && slow.iter().all(|id| shown.contains(id)) && shown.len() < all.1,
@@ -287,8 +288,8 @@ fn the_filter_is_obeyed_in_every_view() {
     assert!(!rows.is_empty() && rows.iter().all(reads), "{rows:?}");
     rig.keys("6");
     assert!(
-        rig.app.memory.order.len() > 0
-            && rig.app.memory.order.iter().all(|(i, _)| rig.app.exchanges.at(i as usize).unwrap().command == "READ")
+        rig.app.states.memory.order.len() > 0
+            && rig.app.states.memory.order.iter().all(|(i, _)| rig.app.exchanges.at(i as usize).unwrap().command == "READ")
     );
     rig.keys("/");
     rig.tell(Msg::Key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)));
@@ -324,10 +325,10 @@ fn sorting_takes_two_keys() {
     rig.keys("3S");
     assert!(rig.screen().contains("i  latency"), "{}", rig.screen());
     rig.keys("i");
-    let latencies: Vec<_> = rig.app.io.order.iter().filter_map(|(i, _)| rig.app.exchanges.at(i as usize)?.latency()).collect();
+    let latencies: Vec<_> = rig.app.states.io.order.iter().filter_map(|(i, _)| rig.app.exchanges.at(i as usize)?.latency()).collect();
     assert!(latencies.is_sorted_by(|a, b| a >= b));
     rig.keys("Si");
-    assert!(!rig.app.io.order.down);
+    assert!(!rig.app.states.io.order.down);
     rig.keys("1S");
     assert!(rig.app.popup.is_none());
 }
@@ -355,9 +356,9 @@ fn fields_and_bytes_select_each_other() {
     rig.keys("/smb2.cmd == 8\n");
     rig.press(KeyCode::Tab);
     while !rig.screen().contains("smb2.msg_id ") {
-        let before = rig.app.frames.fields;
+        let before = rig.app.states.frames.fields;
         rig.press(KeyCode::Down);
-        assert_ne!(rig.app.frames.fields, before, "no such field:\n{}", rig.screen());
+        assert_ne!(rig.app.states.frames.fields, before, "no such field:\n{}", rig.screen());
     }
     rig.keys("yf");
     let Some(Effect::Copy(filter)) = rig.left.pop() else { panic!("nothing was copied") };
@@ -566,58 +567,58 @@ fn the_credit_plot_zooms_and_its_cursor_leads_to_a_frame() {
     rig.keys("4");
     let all = rig.screen();
     rig.keys("+++");
-    let (from, upto) = rig.app.credits.window.expect("a part");
+    let (from, upto) = rig.app.states.credits.window.expect("a part");
     assert_ne!(rig.screen(), all);
     rig.keys("-");
-    let wider = rig.app.credits.window.expect("a part");
+    let wider = rig.app.states.credits.window.expect("a part");
     assert!(wider.0 <= from && wider.1 >= upto && wider.1 - wider.0 > upto - from);
     rig.keys("0");
-    assert!(rig.app.credits.window.is_none());
+    assert!(rig.app.states.credits.window.is_none());
     rig.press(KeyCode::Right);
     let frame = super::app::selected_frame(&rig.app).unwrap();
     rig.keys("\n");
-    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
+    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.states.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
 }
 
 #[test]
 fn searching_goes_from_hit_to_hit() {
     let mut rig = Rig::new("smb-roce", 100, 30);
     rig.keys("2stree connect\n");
-    let first = rig.app.frames.list.at;
+    let first = rig.app.states.frames.list.at;
     rig.keys("n");
-    let second = rig.app.frames.list.at;
+    let second = rig.app.states.frames.list.at;
     rig.keys("N");
-    assert!(first > 0 && second > first && rig.app.frames.list.at == first);
+    assert!(first > 0 && second > first && rig.app.states.frames.list.at == first);
     rig.keys("snot there at all\n");
     assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error));
     rig.keys("3sWRITE\n");
-    assert!(rig.app.io.list.at > 0);
+    assert!(rig.app.states.io.list.at > 0);
 }
 
 #[test]
 fn searching_wraps_and_understands_bytes_expressions_and_filters() {
     let mut rig = Rig::new("smb-roce", 160, 30);
     rig.keys("2stree connect\n");
-    let first = rig.app.frames.list.at;
+    let first = rig.app.states.frames.list.at;
     // backwards from the first hit there is the last one, and forwards from there the first
     rig.keys("N");
-    assert!(rig.app.frames.list.at > first && rig.app.note.as_ref().is_some_and(|n| !n.is_error && n.text.contains("other end")));
+    assert!(rig.app.states.frames.list.at > first && rig.app.note.as_ref().is_some_and(|n| !n.is_error && n.text.contains("other end")));
     rig.keys("n");
-    assert!(rig.app.frames.list.at == first && rig.app.note.as_ref().is_some_and(|n| n.text.contains("other end")));
+    assert!(rig.app.states.frames.list.at == first && rig.app.note.as_ref().is_some_and(|n| n.text.contains("other end")));
     for (what, part) in [("~read re(quest|sponse)", "Read Re"), ("#fe534d42400001", "SMB2"), ("=smb2.cmd == 9", "Write Re")] {
         rig.press(KeyCode::Home);
         rig.keys(&format!("s{what}\n"));
-        let row = rig.screen().lines().nth(3 + rig.app.frames.list.at - rig.app.frames.list.top).unwrap().to_owned();
-        assert!(rig.app.frames.list.at > 0 && row.contains(part), "{what}: {row}");
+        let row = rig.screen().lines().nth(3 + rig.app.states.frames.list.at - rig.app.states.frames.list.top).unwrap().to_owned();
+        assert!(rig.app.states.frames.list.at > 0 && row.contains(part), "{what}: {row}");
     }
     rig.keys("s~(\n");
     assert!(matches!(rig.app.popup, Some(Popup::Prompt(_))) && rig.app.note.as_ref().is_some_and(|n| n.is_error));
     rig.press(KeyCode::Esc);
     // in tables too
     rig.keys("3s~^.*WRITE\n");
-    let hit = rig.app.io.list.at;
+    let hit = rig.app.states.io.list.at;
     rig.keys("NN");
-    assert!(hit > 0 && rig.app.io.list.at > 0 && rig.app.note.as_ref().is_none_or(|n| !n.is_error));
+    assert!(hit > 0 && rig.app.states.io.list.at > 0 && rig.app.note.as_ref().is_none_or(|n| !n.is_error));
     rig.keys("s#fe53\n");
     assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("key 2")));
 }
@@ -642,17 +643,18 @@ fn the_mouse_selects_turns_and_changes_views() {
     rig.tell(mouse(MouseEventKind::Down(MouseButton::Left), 15, 1));
     assert_eq!(rig.app.view, View::Frames);
     rig.tell(mouse(MouseEventKind::Down(MouseButton::Left), 10, 6));
-    assert_eq!(rig.app.frames.list.at, 3);
+    assert_eq!(rig.app.states.frames.list.at, 3);
     rig.tell(mouse(MouseEventKind::ScrollDown, 10, 6));
-    assert_eq!(rig.app.frames.list.at, 6);
+    assert_eq!(rig.app.states.frames.list.at, 6);
 }
 
 #[test]
 fn io_and_memory_are_sorted() {
     let mut rig = Rig::new("smb-roce", 160, 48);
     rig.keys("3oooooooo");
-    let latencies =
-        |rig: &Rig| -> Vec<_> { rig.app.io.order.iter().map(|(i, _)| rig.app.exchanges.at(i as usize).unwrap().latency()).collect() };
+    let latencies = |rig: &Rig| -> Vec<_> {
+        rig.app.states.io.order.iter().map(|(i, _)| rig.app.exchanges.at(i as usize).unwrap().latency()).collect()
+    };
     let latency = latencies(&rig);
     assert!(latency.len() > 100 && latency.is_sorted_by(|a, b| a >= b));
     rig.keys("O");
@@ -663,8 +665,14 @@ fn io_and_memory_are_sorted() {
     rig.keys("o");
     assert_eq!(super::app::selected_frame(&rig.app), selected);
     rig.keys("6ooo");
-    let lengths: Vec<_> =
-        rig.app.memory.order.iter().map(|(i, d)| rig.app.exchanges.at(i as usize).unwrap().descriptors[usize::from(d)].length).collect();
+    let lengths: Vec<_> = rig
+        .app
+        .states
+        .memory
+        .order
+        .iter()
+        .map(|(i, d)| rig.app.exchanges.at(i as usize).unwrap().descriptors[usize::from(d)].length)
+        .collect();
     assert!(!lengths.is_empty() && lengths.is_sorted());
     // a click on a head sorts by it, and again the other way round
     let mouse =
@@ -672,7 +680,7 @@ fn io_and_memory_are_sorted() {
     let at = rig.screen().lines().nth(2).unwrap().find("used").unwrap() as u16;
     for down in [false, true] {
         rig.tell(mouse(at, 2));
-        assert_eq!((rig.app.memory.order.by, rig.app.memory.order.down), (4, down));
+        assert_eq!((rig.app.states.memory.order.by, rig.app.states.memory.order.down), (4, down));
     }
 }
 
@@ -730,7 +738,7 @@ fn frames_are_sorted_by_any_column() {
     // a frame is found in it, and exported in this order
     rig.keys("G");
     let last = rig.app.frame_at(rig.app.row_count() - 1);
-    assert_eq!(rig.app.frame_at(rig.app.frames.list.at), last);
+    assert_eq!(rig.app.frame_at(rig.app.states.frames.list.at), last);
     rig.keys("x\n");
     let Some(Effect::Write(Write { what: Output::Lines(frames, _), .. })) = rig.left.pop() else { panic!("nothing is exported") };
     let dir = tempfile();
@@ -861,7 +869,7 @@ fn credits_and_sequence_are_about_what_was_selected() {
     rig.press(KeyCode::Right);
     let second = super::io::frames_of(&rig.app, super::io::selected(&rig.app).unwrap(), 9)[1];
     rig.press(KeyCode::Enter);
-    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.frames.list.at)), (View::Frames, Some(second as usize - 1)));
+    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.states.frames.list.at)), (View::Frames, Some(second as usize - 1)));
 }
 
 #[test]

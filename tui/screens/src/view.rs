@@ -9,10 +9,10 @@
 
 use super::app::{App, Popup, SMALLEST};
 use super::draw::{put, put_right};
-use super::keys::{Action, Context, TABLE};
+use super::keys::{Action, Context, bindings};
 use super::prompt::{self, clear};
-use super::screen::View;
 use super::time::grouped;
+use super::views::View;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use rdmascope_analyzer::rules::Severity;
@@ -277,7 +277,7 @@ fn help(app: &App, top: usize, buf: &mut Buffer) {
     let mut lines = Vec::new();
     for context in Context::ALL {
         lines.push(context.title().to_owned());
-        for binding in TABLE.iter().filter(|b| b.context == context) {
+        for binding in bindings().filter(|b| b.context == context) {
             lines.push(format!("  {:<16} {}", app.keys.of(binding.action), binding.help));
         }
         lines.push(String::new());

@@ -63,7 +63,7 @@ impl App {
             self.chosen = None;
             self.found = self.report.found.clone();
             self.sums = self.report.sums.clone();
-            return self.statistics.outdated();
+            return self.changed(Change::Sums);
         }
         let followed = self.followed.as_ref().map(|f| &f.ids);
         let passing = self.filter.is_on().then_some(&self.filter.connections);
@@ -101,17 +101,17 @@ impl App {
                 .collect();
         }
         self.sums = Arc::new(Sums::of(self.connections()));
-        self.statistics.outdated();
+        self.changed(Change::Sums);
     }
 
     /// Neither filter nor followed connection.
     pub(crate) fn show_everything(&mut self) -> Vec<Effect> {
-        let place = self.frame_at(self.frames.list.at);
+        let place = self.frame_at(self.states.frames.list.at);
         self.followed = None;
         let effects = self.filter_by("");
         if let Some(place) = place {
             let (row, len, page) = (self.row_of(place), self.row_count(), frames::page(self));
-            self.frames.list.jump(row, len, page);
+            self.states.frames.list.jump(row, len, page);
         }
         effects
     }
@@ -151,19 +151,16 @@ impl App {
 
     /// Makes the list of shown frames anew.
     pub(super) fn narrow(&mut self) {
-        let place = self.frame_at(self.frames.list.at);
+        let place = self.frame_at(self.states.frames.list.at);
         self.scanned = 0;
         self.shown = (self.filter.is_on() || self.followed.is_some()).then(Vec::new);
         self.sorting.outdated();
-        self.io.order.outdated();
-        self.memory.order.outdated();
-        self.sequence.reset();
-        self.credits.window = None;
+        self.changed(Change::Narrowed);
         self.choose();
         self.scan();
         if let Some(place) = place {
             let (row, len, page) = (self.row_of(place), self.row_count(), frames::page(self));
-            self.frames.list.jump(row, len, page);
+            self.states.frames.list.jump(row, len, page);
         }
     }
 
@@ -191,7 +188,7 @@ impl App {
 
     /// Sorts the frame list.
     pub(crate) fn sort_frames(&mut self, by: By, down: bool) -> Vec<Effect> {
-        let place = self.frame_at(self.frames.list.at).filter(|_| self.frames.list.at > 0);
+        let place = self.frame_at(self.states.frames.list.at).filter(|_| self.states.frames.list.at > 0);
         if by == self.sorting.by && self.sorting.sorted.is_some() && (by != By::Number || down) {
             self.sorting.down = down;
         } else {

@@ -10,12 +10,7 @@ impl App {
         columns_changed(self);
         (self.detail, self.detail_asked, self.followed, self.about) = (None, None, None, None);
         self.marks.clear();
-        self.overview = overview::State::default();
-        self.frames.list = Cursor::default();
-        self.io.list = Cursor::default();
-        self.memory.list = Cursor::default();
-        self.credits = credits::State::default();
-        self.findings = findings::State::default();
+        self.changed(Change::Restarted);
         let text = self.filter.text.clone();
         self.tailing = self.grows;
         let effects = self.filter_by(&text);

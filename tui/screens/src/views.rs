@@ -1,0 +1,77 @@
+//! The views, each a row: what it is called, its key, and the line of help. A view is this row and a file of the same name with a
+//! `Screen` and a `State` (see `screen`); keys, tabs, help, the configuration file and the state of the application are made from the rows.
+
+/// Hands the rows to a macro: view, file, name, name where there is little room, key, help.
+macro_rules! views {
+    ($then:ident) => {
+        $then! {
+            Overview overview "Overview" "Over" "1" "overview: what is wrong, connections, slowest I/O";
+            Frames frames "Frames" "Frames" "2" "frames: list, fields, bytes";
+            Io io "I/O" "I/O" "3" "I/O: one row a request and its reply";
+            Credits credits "Credits" "Credits" "4" "credits over time";
+            Sequence sequence "Sequence" "Seq" "5" "sequence: who sent what when";
+            Memory memory "Memory" "Mem" "6" "memory: remote keys";
+            Findings findings "Findings" "Find" "7" "findings by severity";
+            Statistics statistics "Statistics" "Stats" "8" "statistics";
+        }
+    };
+}
+pub(crate) use views;
+
+macro_rules! names {
+    ($($view:ident $file:ident $name:literal $short:literal $key:literal $help:literal;)+) => {
+        /// The views, in the order of their keys.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub(crate) enum View {
+            #[default]
+            $($view,)+
+        }
+
+        impl View {
+            pub(crate) const ALL: &[Self] = &[$(Self::$view),+];
+
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$view => $name,)+
+                }
+            }
+
+            /// Where there is little room.
+            pub(crate) const fn short_name(self) -> &'static str {
+                match self {
+                    $(Self::$view => $short,)+
+                }
+            }
+
+            /// Its name in the configuration file.
+            pub(crate) const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$view => stringify!($file),)+
+                }
+            }
+
+            /// Its key, unless configured otherwise.
+            pub(crate) const fn key(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$view => &[$key],)+
+                }
+            }
+
+            /// The line of help.
+            pub(crate) const fn help(self) -> &'static str {
+                match self {
+                    $(Self::$view => $help,)+
+                }
+            }
+        }
+    };
+}
+
+views!(names);
+
+impl View {
+    /// The view so many steps on, around.
+    pub(crate) fn step(self, by: usize) -> Self {
+        Self::ALL[(self as usize + by) % Self::ALL.len()]
+    }
+}
