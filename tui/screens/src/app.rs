@@ -650,7 +650,7 @@ impl App {
             self.sorting.asked = true;
             effects.push(Effect::Sort { generation: self.sorting.generation, by: self.sorting.by, frames: self.frames_shown() });
         }
-        let extending = self.view == View::Sequence && sequence::is_behind(self);
+        let extending = self.view.screen().is_behind(self);
         if (scanning || extending) && !self.continuing {
             self.continuing = true;
             effects.push(Effect::Continue);

@@ -51,6 +51,7 @@ pub(crate) enum Action {
     Copy,
     Save,
     Export,
+    Brush,
     ZoomIn,
     ZoomOut,
     ZoomAll,
@@ -76,7 +77,7 @@ pub(crate) enum Context {
     Screen,
     /// Live captures alone.
     Live,
-    /// The credit plot alone.
+    /// The plots of credits and of latency alone.
     Plot,
 }
 
@@ -90,7 +91,7 @@ impl Context {
             Self::Taking => "Taking along",
             Self::Screen => "Screen",
             Self::Live => "Live capture",
-            Self::Plot => "Credit plot",
+            Self::Plot => "Plots",
         }
     }
 
@@ -157,6 +158,7 @@ table! {
     Screen: "open-file" ["Ctrl-o"] Action::OpenFile, "open another capture";
     Live: "pause" ["p"] Action::Pause, "stop capturing, or go on: frames that pass meanwhile are not kept";
     Live: "restart" ["R"] Action::Restart, "begin the capture anew";
+    Plot: "brush" ["b"] Action::Brush, "latency: begin a brush, or give it up";
     Plot: "zoom-in" ["+"] Action::ZoomIn, "zoom in, around the cursor";
     Plot: "zoom-out" ["-"] Action::ZoomOut, "zoom out";
     Plot: "zoom-all" ["0"] Action::ZoomAll, "all of it";

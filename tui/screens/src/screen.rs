@@ -21,6 +21,11 @@ pub(crate) trait Screen: Sync {
     /// Makes its lists anew where they are out of date.
     fn prepare(&self, _app: &mut App) {}
 
+    /// Whether there is more that it has not looked at yet: [`Screen::prepare`] is called again.
+    fn is_behind(&self, _app: &App) -> bool {
+        false
+    }
+
     /// Draws it into [`App::body`].
     fn draw(&self, app: &App, buf: &mut Buffer);
 

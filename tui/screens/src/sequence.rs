@@ -185,7 +185,7 @@ pub(crate) fn explain(app: &mut App, exchange: &Exchange, frames: Vec<u32>) {
 }
 
 /// Whether there are frames that were not looked at yet.
-pub(crate) fn is_behind(app: &App) -> bool {
+fn is_behind(app: &App) -> bool {
     let all = if app.filter.is_on() { app.filter.found.len() } else { app.index.len() };
     app.states.sequence.why.is_none() && !app.states.sequence.of.is_empty() && app.states.sequence.scanned < all
 }
@@ -379,6 +379,10 @@ impl Screen for Sequence {
 
     fn prepare(&self, app: &mut App) {
         extend(app);
+    }
+
+    fn is_behind(&self, app: &App) -> bool {
+        is_behind(app)
     }
 
     fn draw(&self, app: &App, buf: &mut Buffer) {

@@ -140,7 +140,7 @@ fn snapshots_for(what_for: &str, name: &str, views: &[View], prepare: impl Fn(&m
         let mut rig = Rig::new(name, width, height);
         prepare(&mut rig);
         for view in views {
-            rig.keys(&(*view as usize + 1).to_string());
+            rig.keys(view.key()[0]);
             let what = view.name().to_lowercase().replace('/', "");
             insta::assert_snapshot!(format!("{name}{what_for}-{what}-{width}x{height}"), rig.screen());
         }
@@ -159,6 +159,36 @@ fn every_view_of_smb_direct() {
 #[test]
 fn every_view_of_nfs() {
     snapshots("nfs-roce-v3", View::ALL, |_| {});
+}
+
+#[test]
+fn a_brush_over_the_slow_requests_filters_every_view() {
+    let mut rig = Rig::new("smb-roce-loss", 120, 30);
+    rig.keys("9");
+    let all = rig.app.exchanges.iter().filter(|(_, e)| e.latency().is_some()).count();
+    let slowest = rig.app.exchanges.iter().filter_map(|(_, e)| e.latency()).max().unwrap();
+    assert!(rig.screen().contains(&format!("{all} requests")), "{}", rig.screen());
+    // from the top left to the right end, three rows down: the slow ones
+    rig.press(KeyCode::Home);
+    rig.press(KeyCode::Tab);
+    rig.keys("b");
+    rig.press(KeyCode::End);
+    for _ in 0..2 {
+        rig.press(KeyCode::Down);
+    }
+    rig.press(KeyCode::Enter);
+    let brushed = rig.screen();
+    assert!(rig.app.filter.text.contains("rdmascope.exchange.time >= "), "{}", rig.app.filter.text);
+    let least = rig.app.filter.text.split(">= ").nth(1).and_then(|t| t.split(' ').next()).and_then(|t| t.parse::<f64>().ok()).unwrap();
+    let expected = rig.app.exchanges.iter().filter(|(_, e)| e.latency().is_some_and(|l| l as f64 >= least * 1e9)).count();
+    assert!(expected > 0 && expected < all, "{expected} of {all}");
+    assert!(brushed.contains(&format!("{expected} request")), "{expected}: {brushed}");
+    // and so they are in the table of requests
+    rig.keys("3");
+    let rows: Vec<i64> = (0..rig.app.states.io.order.len())
+        .filter_map(|at| rig.app.exchanges.at(rig.app.states.io.order.row(at)?.0 as usize)?.latency())
+        .collect();
+    assert_eq!((rows.len(), rows.iter().copied().max()), (expected, Some(slowest)));
 }
 
 #[test]
@@ -538,7 +568,7 @@ fn tempfile() -> PathBuf {
 fn every_view_is_exported() {
     let mut rig = Rig::new("smb-roce", 100, 30);
     for view in View::ALL.iter().copied() {
-        rig.keys(&format!("{}x\n", view as usize + 1));
+        rig.keys(&format!("{}x\n", view.key()[0]));
         match rig.left.pop() {
             Some(Effect::Write(Write { what: Output::Table(rows), .. })) => {
                 assert!(rows.len() > 1 && rows.iter().all(|r| r.len() == rows[0].len()), "{view:?}");
@@ -891,7 +921,7 @@ fn any_size_is_drawn() {
     for (width, height) in [(60, 18), (61, 19), (79, 50), (149, 20), (150, 18), (300, 100), (1, 1), (20, 5), (59, 18)] {
         rig.tell(Msg::Resize(width, height));
         for view in View::ALL.iter().copied() {
-            rig.keys(&(view as usize + 1).to_string());
+            rig.keys(view.key()[0]);
             let screen = rig.screen();
             let small = width < 60 || height < 18;
             assert_eq!(small && width > 15, screen.contains("too small"), "{width}×{height} {view:?}\n{screen}");
@@ -909,7 +939,7 @@ fn any_size_is_drawn() {
 fn keys_in_any_order_do_no_harm() {
     let mut rig = Rig::new("smb-roce-negotiate-refused", 80, 24);
     let mut state = 1_u32;
-    let all: Vec<char> = "12345678[]jkhlgGfFs nNmM'\"tToOcywxz*e?+-0=/ \n".chars().chain("smb2.cmd == 8 0123".chars()).collect();
+    let all: Vec<char> = "123456789b[]jkhlgGfFs nNmM'\"tToOcywxz*e?+-0=/ \n".chars().chain("smb2.cmd == 8 0123".chars()).collect();
     for step in 0..3000 {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let pick = (state >> 8) as usize;
@@ -933,7 +963,7 @@ fn no_colours_means_none() {
     let mut rig = Rig::new("smb-roce", 120, 40);
     rig.app.theme = theme::Theme::new(theme::Name::Mono, theme::Depth::Many);
     for view in View::ALL.iter().copied() {
-        rig.keys(&(view as usize + 1).to_string());
+        rig.keys(view.key()[0]);
         let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
         terminal.draw(|frame| view::draw(&rig.app, frame.buffer_mut())).unwrap();
         use ratatui::style::Color;
@@ -947,7 +977,7 @@ fn a_hostile_name_does_not_reach_the_terminal() {
     rig.app.title = "a\x1b[2Jb\u{202e}c".to_owned();
     rig.app.exchanges.change(|e| e.file = Some("\x1b]0;owned\x07\u{202e}x".into()));
     for view in View::ALL.iter().copied() {
-        rig.keys(&(view as usize + 1).to_string());
+        rig.keys(view.key()[0]);
         let screen = rig.screen();
         assert!(!screen.chars().any(|c| c != '\n' && rdmascope_dissector::render::is_unsafe(c)), "{view:?}");
     }

@@ -13,6 +13,7 @@ macro_rules! views {
             Memory memory "Memory" "Mem" "6" "memory: remote keys";
             Findings findings "Findings" "Find" "7" "findings by severity";
             Statistics statistics "Statistics" "Stats" "8" "statistics";
+            Latency latency "Latency" "Lat" "9" "latency: requests by when and how long, with a brush that filters";
         }
     };
 }

@@ -1,0 +1,529 @@
+//! Latency: every answered request by when it was sent and how long it took, as a map. A brush takes a part of it, and all views show its
+//! requests alone.
+//!
+//! ```text
+//!  requests 1,204   half within 0.52 ms, 99 % within 11 ms, the slowest 12.4 ms
+//!  16.4 ms┤           ░
+//!         │           ▒
+//!  1.02 ms┤   ░▒▓▓▒░░ ░
+//!   128 µs┤░▒▓█▓▒░
+//!         └────────────────────────────────────
+//!          0.000000          10.2 s            10.201337 s
+//! ── 3.204 … 3.221 s ── 14 requests of 1.02 to 1.22 ms ──
+//! ```
+
+use super::app::{App, Effect};
+use super::draw::{put, put_right, rule, spans};
+use super::keys::Action;
+use super::order;
+use super::screen::{Change, Screen};
+use super::time::{grouped, seconds, span};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use rdmascope_analyzer::exchange::Exchange;
+
+/// Columns of the map that is kept, whatever the screen is.
+const COLUMNS: usize = 512;
+/// Rows of it: four for each doubling of the latency, in ns.
+const ROWS: usize = 64 * 4;
+/// Requests that are looked at in one step.
+const STEP: usize = 100_000;
+/// Columns of the screen left of the map.
+const AXIS: u16 = 9;
+
+/// The requests, counted.
+#[derive(Clone, Debug)]
+struct Map {
+    /// Time at the left, in ns since the Unix epoch, and the ns of a column.
+    start: i64,
+    width: i64,
+    counts: Vec<u32>,
+    /// Places of requests that were looked at; requests that pass the filter when it was made.
+    scanned: usize,
+    passing: usize,
+    /// Requests in it, and the longest latency in ns.
+    total: u64,
+    slowest: i64,
+}
+
+impl Map {
+    fn new(start: i64, width: i64, from: usize) -> Self {
+        Self { start, width: width.max(1), counts: vec![0; COLUMNS * ROWS], scanned: from, passing: 0, total: 0, slowest: 0 }
+    }
+
+    /// The column of a time, where it has one.
+    fn column(&self, time: i64) -> Option<usize> {
+        usize::try_from(time.checked_sub(self.start)?.div_euclid(self.width)).ok()
+    }
+
+    fn add(&mut self, time: i64, latency: i64, grows: bool) {
+        // a capture that goes on: two columns become one
+        while grows && self.column(time).is_some_and(|c| c >= COLUMNS) {
+            for row in self.counts.chunks_mut(COLUMNS) {
+                for column in 0..COLUMNS / 2 {
+                    row[column] = row[column * 2].saturating_add(row[column * 2 + 1]);
+                }
+                row[COLUMNS / 2..].fill(0);
+            }
+            self.width = self.width.saturating_mul(2);
+        }
+        if let Some(column) = self.column(time).filter(|c| *c < COLUMNS) {
+            let count = &mut self.counts[row_of(latency) * COLUMNS + column];
+            *count = count.saturating_add(1);
+            self.total += 1;
+            self.slowest = self.slowest.max(latency);
+        }
+    }
+
+    /// Requests in some columns and rows.
+    fn count(&self, columns: std::ops::Range<usize>, rows: std::ops::Range<usize>) -> u64 {
+        rows.map(|row| self.counts[row * COLUMNS..][columns.clone()].iter().map(|c| u64::from(*c)).sum::<u64>()).sum()
+    }
+
+    /// The lower and upper bound of the latency below which so many thousandths of the requests are, in ns.
+    fn quantile(&self, thousandths: u64) -> (i64, i64) {
+        let goal = (self.total.saturating_mul(thousandths)).div_ceil(1000).max(1);
+        let mut seen = 0;
+        for row in 0..ROWS {
+            seen += self.count(0..COLUMNS, row..row + 1);
+            if seen >= goal {
+                return (latency_of(row), latency_of(row + 1).min(self.slowest));
+            }
+        }
+        (0, self.slowest)
+    }
+
+    /// The rows between which all requests are.
+    fn rows(&self) -> std::ops::Range<usize> {
+        let has = |row: &usize| self.counts[row * COLUMNS..(row + 1) * COLUMNS].iter().any(|c| *c > 0);
+        let first = (0..ROWS).find(has).unwrap_or(0);
+        first..(0..ROWS).rev().find(has).unwrap_or(0) + 1
+    }
+}
+
+/// The row of a latency in ns: its highest bit, and the two bits behind it.
+fn row_of(latency: i64) -> usize {
+    let v = u64::try_from(latency).unwrap_or(0).max(4);
+    let bits = 63 - v.leading_zeros() as usize;
+    bits * 4 + ((v >> (bits - 2)) & 3) as usize
+}
+
+/// The least latency of a row, in ns.
+fn latency_of(row: usize) -> i64 {
+    let (bits, quarter) = (row / 4, row % 4);
+    if bits < 2 {
+        return 0;
+    }
+    if bits >= 63 {
+        return i64::MAX;
+    }
+    ((4 + quarter as i64) << (bits - 2)).max(0)
+}
+
+/// A part of the map as it is on the screen: columns and rows of [`Map`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Cell {
+    columns: std::ops::Range<usize>,
+    rows: std::ops::Range<usize>,
+}
+
+/// What is shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    map: Option<Map>,
+    /// The time that is shown, where it is not all: from, up to (ns).
+    window: Option<(i64, i64)>,
+    /// The cursor: column and row of the screen's map, counted from the left and from the bottom.
+    at: (u16, u16),
+    /// Where a brush began.
+    brush: Option<(u16, u16)>,
+}
+
+fn plot(app: &App) -> Rect {
+    let body = app.body();
+    Rect {
+        x: body.x + AXIS,
+        y: body.y + 1,
+        width: body.width.saturating_sub(AXIS + 1).max(1),
+        height: body.height.saturating_sub(4).max(1),
+    }
+}
+
+/// Time from the first request to the end of what was read, in ns.
+fn whole(app: &App) -> Option<(i64, i64)> {
+    let first = app.exchanges.iter().find(|(_, e)| e.reply_end.is_some()).map(|(_, e)| e.request.time)?;
+    // requests are in the order of their ends
+    let from = first.min(app.exchanges.iter().take(256).map(|(_, e)| e.request.time).min().unwrap_or(first));
+    let last = app.index.len().checked_sub(1).and_then(|last| app.index.at(last)).map_or(from, |e| e.time);
+    Some((from, last.max(from.saturating_add(1))))
+}
+
+/// Makes the map, or goes on with it.
+fn prepare(app: &mut App) {
+    let Some((first, last)) = whole(app) else { return };
+    let places = app.exchanges.places();
+    let mut map = match app.states.latency.map.take() {
+        // what passes a filter grew: all is counted anew when it is done
+        Some(map) if !app.filter.is_on() || map.passing == app.filter.found.len() => map,
+        _ => {
+            let (from, upto) = app.states.latency.window.unwrap_or((first, last));
+            let width = upto.saturating_sub(from) / COLUMNS as i64 + 1;
+            Map { passing: app.filter.found.len(), ..Map::new(from, width, places.start) }
+        }
+    };
+    let grows = app.states.latency.window.is_none();
+    let upto = places.end.min(map.scanned.max(places.start) + STEP);
+    for place in map.scanned.max(places.start)..upto {
+        let Some(e) = app.exchanges.at(place) else { continue };
+        if let Some(latency) = e.latency()
+            && app.concerns(e.connection)
+            && (!app.filter.is_on() || order::passes(e, &app.filter.found))
+        {
+            map.add(e.request.time, latency, grows);
+        }
+    }
+    map.scanned = upto;
+    app.states.latency.map = Some(map);
+    keep_inside(app);
+}
+
+fn is_behind(app: &App) -> bool {
+    app.states.latency.map.as_ref().is_some_and(|m| m.scanned < app.exchanges.places().end)
+}
+
+/// How many rows of the map one row of the screen has, and the first row.
+fn scale(map: &Map, height: u16) -> (usize, usize) {
+    let rows = map.rows();
+    (rows.start, rows.len().div_ceil(usize::from(height).max(1)).max(1))
+}
+
+/// Rows of the screen that the map takes.
+fn height(map: &Map, area: Rect) -> u16 {
+    let (_, step) = scale(map, area.height);
+    (map.rows().len().div_ceil(step) as u16).clamp(1, area.height)
+}
+
+/// Columns of the map that have been reached.
+fn reached(app: &App, map: &Map) -> usize {
+    let last = app.states.latency.window.or_else(|| whole(app)).map_or(0, |(_, last)| last);
+    map.column(last).map_or(1, |c| c + 1).clamp(1, COLUMNS)
+}
+
+/// What a rectangle of the screen's map stands for. Corners as column from the left and row from the bottom.
+fn cell(app: &App, map: &Map, (x1, y1): (u16, u16), (x2, y2): (u16, u16)) -> Cell {
+    let area = plot(app);
+    let (first, step) = scale(map, area.height);
+    let columns = reached(app, map);
+    let width = usize::from(area.width);
+    let left = usize::from(x1.min(x2)) * columns / width;
+    let right = ((usize::from(x1.max(x2)) + 1) * columns).div_ceil(width);
+    let bottom = first + usize::from(y1.min(y2)) * step;
+    let top = first + (usize::from(y1.max(y2)) + 1) * step;
+    Cell { columns: left..right.clamp(left + 1, COLUMNS), rows: bottom.min(ROWS - 1)..top.min(ROWS) }
+}
+
+fn keep_inside(app: &mut App) {
+    let area = plot(app);
+    if let Some(map) = &app.states.latency.map {
+        let rows = height(map, area);
+        let inside = |(x, y): (u16, u16)| (x.min(area.width - 1), y.min(rows - 1));
+        let state = &mut app.states.latency;
+        (state.at, state.brush) = (inside(state.at), state.brush.map(inside));
+    }
+}
+
+/// The brush, or the cell of the cursor.
+fn chosen(app: &App) -> Option<(&Map, Cell)> {
+    let state = &app.states.latency;
+    let map = state.map.as_ref()?;
+    Some((map, cell(app, map, state.brush.unwrap_or(state.at), state.at)))
+}
+
+/// The requests of a cell, the slowest first.
+fn slowest<'a>(app: &'a App, map: &Map, cell: &Cell) -> Option<&'a Exchange> {
+    app.exchanges
+        .iter()
+        .map(|(_, e)| e)
+        .filter(|e| app.concerns(e.connection) && (!app.filter.is_on() || order::passes(e, &app.filter.found)))
+        .filter_map(|e| Some((e.latency()?, e)))
+        .filter(|(latency, e)| {
+            cell.rows.contains(&row_of(*latency)) && map.column(e.request.time).is_some_and(|c| cell.columns.contains(&c))
+        })
+        .max_by_key(|(latency, _)| *latency)
+        .map(|(_, e)| e)
+}
+
+/// A filter for the replies of a cell's requests.
+fn filter(app: &App, map: &Map, cell: &Cell) -> String {
+    let at = |column: usize| map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(app.first_time());
+    let decimal = |ns: i64| format!("{}.{:09}", ns.max(0) / 1_000_000_000, ns.max(0) % 1_000_000_000);
+    // a request belongs to the time at which it was sent, and the filter is about its reply
+    let (from, upto) = (at(cell.columns.start), at(cell.columns.end));
+    let (least, most) = (latency_of(cell.rows.start), latency_of(cell.rows.end));
+    format!(
+        "rdmascope.exchange.time >= {} && rdmascope.exchange.time < {} && frame.time_relative - rdmascope.exchange.time >= {} && frame.time_relative - rdmascope.exchange.time < {}",
+        decimal(least),
+        decimal(most),
+        decimal(from),
+        decimal(upto),
+    )
+}
+
+fn act(app: &mut App, action: Action) -> Vec<Effect> {
+    let area = plot(app);
+    let Some(map) = &app.states.latency.map else { return Vec::new() };
+    let rows = height(map, area);
+    let (columns, start, width) = (reached(app, map) as i64, map.start, map.width);
+    let state = &mut app.states.latency;
+    let (x, y) = state.at;
+    match action {
+        Action::Left => state.at.0 = x.saturating_sub(1),
+        Action::Right => state.at.0 = x + 1,
+        Action::Up => state.at.1 = y + 1,
+        Action::Down => state.at.1 = y.saturating_sub(1),
+        Action::PageUp => state.at.0 = x.saturating_sub(area.width / 4),
+        Action::PageDown => state.at.0 = x + area.width / 4,
+        Action::First => state.at.0 = 0,
+        Action::Last => state.at.0 = area.width,
+        // to the slowest of this column, and of all
+        Action::NextPane => state.at.1 = rows - 1,
+        Action::Brush => {
+            state.brush = match state.brush {
+                Some(_) => None,
+                None => Some(state.at),
+            };
+            if state.brush.is_some() {
+                let word = app.keys.first(Action::Open);
+                app.say(format!("a brush: move to widen it, {word} filters by it"));
+            }
+            return Vec::new();
+        }
+        Action::ZoomIn | Action::ZoomOut => {
+            let length = columns.saturating_mul(width);
+            let at = start.saturating_add((i128::from(length) * i128::from(x) / i128::from(area.width)) as i64);
+            let length = if action == Action::ZoomIn { length / 2 } else { length.saturating_mul(2) }.max(1000);
+            let Some((first, last)) = whole(app) else { return Vec::new() };
+            let from = at.saturating_sub(length / 2).max(first);
+            let upto = from.saturating_add(length).min(last);
+            let all = from <= first && upto >= last;
+            app.states.latency = State { window: (!all).then_some((from, upto)), at: (area.width / 2, y), ..State::default() };
+            return Vec::new();
+        }
+        Action::ZoomAll => {
+            app.states.latency = State { at: (x, y), ..State::default() };
+            return Vec::new();
+        }
+        Action::Open => {
+            let Some((map, cell)) = chosen(app) else { return Vec::new() };
+            if map.count(cell.columns.clone(), cell.rows.clone()) == 0 {
+                app.complain("no request is there");
+                return Vec::new();
+            }
+            if app.states.latency.brush.is_none() {
+                // one cell: its slowest request, as its frame
+                let frame = slowest(app, map, &cell).map(|e| e.request.frame);
+                return frame.map_or_else(Vec::new, |frame| app.go_to_frame(frame));
+            }
+            let new = filter(app, map, &cell);
+            let text = if app.filter.is_on() { format!("({}) && {new}", app.filter.text) } else { new };
+            app.states.latency.brush = None;
+            return app.filter_by(&text);
+        }
+        _ => {}
+    }
+    keep_inside(app);
+    Vec::new()
+}
+
+fn click(app: &mut App, x: u16, y: u16) {
+    let area = plot(app);
+    let Some(map) = &app.states.latency.map else { return };
+    let bottom = area.y + height(map, area);
+    if (area.x..area.right()).contains(&x) && (area.y..bottom).contains(&y) {
+        app.states.latency.at = (x - area.x, bottom - 1 - y);
+    }
+}
+
+/// How much a character stands for: one request, few, many, most.
+const SHADES: [&str; 4] = ["░", "▒", "▓", "█"];
+
+fn draw(app: &App, buf: &mut Buffer) {
+    let body = app.body();
+    let theme = &app.theme;
+    let state = &app.states.latency;
+    let Some(map) = state.map.as_ref().filter(|m| m.total > 0) else {
+        let text = match (is_behind(app), app.done, app.filter.is_on()) {
+            (false, true, false) => "No request was answered in this capture.",
+            (false, true, true) => "No request that passes the filter was answered.",
+            _ => "Reading …",
+        };
+        put(buf, body.x + 2, body.y + 1, body.width.saturating_sub(2), text, theme.faint);
+        return;
+    };
+    let (half, most) = (map.quantile(500), map.quantile(990));
+    let head = format!(
+        "{} requests   half within {}, 99 % within {}, the slowest {}",
+        grouped(map.total),
+        span(half.1),
+        span(most.1),
+        span(map.slowest)
+    );
+    put(buf, body.x + 1, body.y, body.width - 2, &head, theme.heading);
+    let area = plot(app);
+    let rows = height(map, area);
+    let (first, step) = scale(map, area.height);
+    let cells: Vec<(u16, u16, u64)> = (0..rows)
+        .flat_map(|y| (0..area.width).map(move |x| (x, y)))
+        .map(|(x, y)| {
+            let cell = cell(app, map, (x, y), (x, y));
+            (x, y, map.count(cell.columns, cell.rows))
+        })
+        .collect();
+    let greatest = cells.iter().map(|(.., n)| *n).max().unwrap_or(1).max(1);
+    for (x, y, n) in cells.into_iter().filter(|(.., n)| *n > 0) {
+        // by its logarithm: one request among thousands is seen
+        let shade = if n == 1 { 0 } else { (n.ilog2() as usize * 3).div_ceil(greatest.ilog2().max(1) as usize).min(3) };
+        let style = if shade == 3 { theme.upper } else { theme.text };
+        put(buf, area.x + x, area.y + rows - 1 - y, 1, SHADES[shade], style);
+    }
+    for y in 0..rows {
+        let is_labelled = y % 4 == 0 || y == rows - 1;
+        let label = if is_labelled { format!("{}┤", span(latency_of(first + usize::from(y) * step))) } else { "│".to_owned() };
+        put_right(buf, body.x, area.y + rows - 1 - y, AXIS, &label, theme.faint);
+    }
+    if let Some((_, chosen)) = chosen(app) {
+        let corner = state.brush.unwrap_or(state.at);
+        for y in corner.1.min(state.at.1)..=corner.1.max(state.at.1) {
+            let x = corner.0.min(state.at.0);
+            let width = corner.0.max(state.at.0) - x + 1;
+            buf.set_style(Rect { x: area.x + x, y: area.y + rows - 1 - y, width, height: 1 }, theme.selected);
+        }
+        legend(app, map, &chosen, buf, area.y + rows);
+    }
+}
+
+/// Below the map: the times, and what is chosen.
+fn legend(app: &App, map: &Map, cell: &Cell, buf: &mut Buffer, y: u16) {
+    let (body, theme, area) = (app.body(), &app.theme, plot(app));
+    let at = |column: usize| map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(app.first_time());
+    let columns = reached(app, map);
+    put(buf, area.x, y, area.width, &"─".repeat(usize::from(area.width)), theme.faint);
+    put(buf, area.x, y, area.width, &format!("{} ", seconds(at(0))), theme.faint);
+    put_right(buf, area.x, y, area.width, &format!(" {} s", seconds(at(columns))), theme.faint);
+    let count = map.count(cell.columns.clone(), cell.rows.clone());
+    let title = format!("sent {} … {} s", seconds(at(cell.columns.start)), seconds(at(cell.columns.end)));
+    let line = Rect { y: y + 1, height: 1, ..body };
+    rule(buf, line, y + 1, &title, "", theme, app.states.latency.brush.is_some());
+    let range = format!("took {} to {}", span(latency_of(cell.rows.start)), span(latency_of(cell.rows.end).min(map.slowest)));
+    let word = if count == 1 { "request" } else { "requests" };
+    let pieces: [(&str, Style); 2] = [(&format!("{} {word} ", grouped(count)), theme.text), (&range, theme.text)];
+    spans(buf, body.x + 1, y + 2, body.width - 2, &pieces);
+}
+
+/// The view.
+pub(crate) struct Latency;
+
+impl Screen for Latency {
+    fn hints(&self) -> &'static [(Action, &'static str)] {
+        &[(Action::Brush, "brush"), (Action::Open, "filter by it"), (Action::ZoomIn, "zoom"), (Action::ZoomAll, "all")]
+    }
+
+    fn prepare(&self, app: &mut App) {
+        prepare(app);
+    }
+
+    fn is_behind(&self, app: &App) -> bool {
+        is_behind(app)
+    }
+
+    fn draw(&self, app: &App, buf: &mut Buffer) {
+        draw(app, buf);
+    }
+
+    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
+        act(app, action)
+    }
+
+    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
+        click(app, x, y);
+        Vec::new()
+    }
+
+    fn back(&self, app: &mut App) -> Option<Vec<Effect>> {
+        app.states.latency.brush.take().map(|_| Vec::new())
+    }
+
+    fn changed(&self, app: &mut App, change: Change) {
+        match change {
+            Change::Sums => {}
+            Change::Narrowed => app.states.latency.map = None,
+            Change::Restarted => app.states.latency = State::default(),
+        }
+    }
+
+    fn selected_exchange(&self, app: &App) -> Option<Exchange> {
+        let (map, cell) = chosen(app)?;
+        slowest(app, map, &cell).cloned()
+    }
+
+    fn selected_frame(&self, app: &App) -> Option<u64> {
+        self.selected_exchange(app).map(|e| e.request.frame)
+    }
+
+    fn selected_connection(&self, app: &App) -> Option<u32> {
+        self.selected_exchange(app).map(|e| e.connection)
+    }
+
+    fn is_chosen(&self, app: &App) -> bool {
+        app.states.latency.at != (0, 0)
+    }
+
+    fn export(&self, app: &App) -> Vec<Vec<String>> {
+        let mut out = vec![["from", "upto", "least_latency", "greatest_latency", "requests"].map(str::to_owned).to_vec()];
+        let Some(map) = &app.states.latency.map else { return out };
+        let at = |column: usize| map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(app.first_time());
+        for column in 0..COLUMNS {
+            for row in 0..ROWS {
+                let count = map.counts[row * COLUMNS + column];
+                if count > 0 {
+                    let times = [at(column), at(column + 1), latency_of(row), latency_of(row + 1)];
+                    out.push(
+                        times
+                            .iter()
+                            .map(|ns| format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000))
+                            .chain([count.to_string()])
+                            .collect(),
+                    );
+                }
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_holds_the_latencies_between_its_bounds() {
+        for ns in [4, 5, 7, 8, 9, 1000, 1023, 1024, 1_000_000, 999_999_999, i64::MAX / 3] {
+            let row = row_of(ns);
+            assert!(latency_of(row) <= ns && ns < latency_of(row + 1), "{ns}: {} {}", latency_of(row), latency_of(row + 1));
+        }
+        assert!(row_of(i64::MAX) < ROWS && row_of(-5) < ROWS);
+    }
+
+    #[test]
+    fn a_map_that_grows_loses_no_request() {
+        let mut map = Map::new(0, 1, 0);
+        for time in 0..10_000 {
+            map.add(time, time * 100, true);
+        }
+        assert_eq!(map.count(0..COLUMNS, 0..ROWS), 10_000);
+        assert_eq!(map.total, 10_000);
+        let (least, most) = map.quantile(500);
+        assert!((least..=most).contains(&500_000), "{least} {most}");
+    }
+}
