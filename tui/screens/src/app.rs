@@ -4,6 +4,7 @@
 mod narrow;
 mod nothing_lost;
 
+use super::config::Keep;
 use super::credits_log::CreditsLog;
 use super::digest::{Digest, Joined};
 use super::exchanges::Exchanges;
@@ -150,8 +151,8 @@ pub(crate) enum Effect {
     ReadUpTo(u64),
     /// Saving, exporting, searching is to end.
     GiveUp,
-    KeepHistory(Vec<String>),
-    KeepTheme(theme::Name),
+    /// Something is to be remembered for the next time.
+    Keep(Keep),
 }
 
 /// What is to be read.
@@ -416,6 +417,10 @@ pub(crate) struct App {
     pub(crate) popup: Option<Popup>,
     pub(crate) note: Option<Note>,
     pub(crate) history: Vec<String>,
+    /// Captures opened before, the last one last.
+    pub(crate) recent: Vec<String>,
+    /// The file that is shown, where it is one that does not grow: its marks are kept.
+    pub(crate) path: Option<PathBuf>,
     /// Keep at the end of a file that grows.
     pub(crate) tailing: bool,
     /// Whether [`Msg::Continue`] was asked for.
@@ -472,6 +477,8 @@ impl App {
             popup: None,
             note: None,
             history: Vec::new(),
+            recent: Vec::new(),
+            path: None,
             tailing: false,
             continuing: false,
             states: States::default(),
@@ -724,6 +731,11 @@ impl App {
         effects
     }
 
+    /// Remembers the marks of a file.
+    fn keep_marks(&self) -> Vec<Effect> {
+        self.path.iter().map(|path| Effect::Keep(Keep::Marks(path.clone(), self.marks.iter().copied().collect()))).collect()
+    }
+
     /// Tells the views that what they show changed.
     pub(super) fn changed(&mut self, change: Change) {
         for view in View::ALL {
@@ -904,7 +916,7 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
             app.theme = Theme::new(app.theme.name.next(), app.theme.depth);
             app.changed(Change::Sums);
             app.say(app.theme.name.word());
-            return vec![Effect::KeepTheme(app.theme.name)];
+            return vec![Effect::Keep(Keep::Theme(app.theme.name))];
         }
         Action::TimeFormat => {
             app.time = app.time.next();
@@ -913,12 +925,12 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         Action::Filter => app.popup = Some(prompt::filter(app)),
         Action::Search => app.popup = Some(prompt::search(app)),
         Action::Goto => app.popup = Some(prompt::goto()),
-        Action::Columns => app.popup = Some(prompt::column()),
+        Action::Columns => app.popup = Some(prompt::column(app)),
         Action::Save => app.popup = Some(prompt::save(app)),
         Action::Export => app.popup = Some(prompt::export(app)),
         Action::Keys | Action::OpenFile if app.is_live => app.complain("not while frames are captured: give --keys at the start"),
         Action::Keys => app.popup = Some(prompt::keys()),
-        Action::OpenFile => app.popup = Some(prompt::open()),
+        Action::OpenFile => app.popup = Some(prompt::open(app)),
         Action::Copy => app.popup = Some(Popup::Copy),
         Action::Everything => return app.show_everything(),
         Action::Follow => {
@@ -935,10 +947,11 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
                 app.popup = Some(Popup::SortBy(names));
             }
         }
-        Action::Mark => mark(app),
+        Action::Mark => return mark(app),
         Action::Unmark => {
             app.marks.clear();
             app.say("no frame is marked any more");
+            return app.keep_marks();
         }
         Action::NextMark | Action::PreviousMark => return to_mark(app, action == Action::NextMark),
         Action::SearchNext | Action::SearchPrevious => return prompt::search_again(app, action == Action::SearchNext),
@@ -1024,8 +1037,8 @@ fn explain(app: &mut App) {
     }
 }
 
-fn mark(app: &mut App) {
-    let Some(number) = selected_frame(app).and_then(|n| u32::try_from(n).ok()) else { return };
+fn mark(app: &mut App) -> Vec<Effect> {
+    let Some(number) = selected_frame(app).and_then(|n| u32::try_from(n).ok()) else { return Vec::new() };
     if !app.marks.remove(&number) {
         app.marks.insert(number);
     }
@@ -1035,6 +1048,7 @@ fn mark(app: &mut App) {
         let (len, page) = (app.row_count(), frames::page(app));
         app.states.frames.list.moved(Action::Down, len, page);
     }
+    app.keep_marks()
 }
 
 fn to_mark(app: &mut App, forward: bool) -> Vec<Effect> {

@@ -1,5 +1,6 @@
-//! The configuration file, `$XDG_CONFIG_HOME/rdmascope/config.toml` (`~/.config` where that is not set), and the history of filters in
-//! `$XDG_STATE_HOME/rdmascope/filters` (`~/.local/state`).
+//! The configuration file, `$XDG_CONFIG_HOME/rdmascope/config.toml` (`~/.config` where that is not set), and what is kept from one time to
+//! the next in `$XDG_STATE_HOME/rdmascope/` (`~/.local/state`): `filters`, `recent` captures, the `marks` of captures, the `theme` and the
+//! `columns` chosen last. That something cannot be kept is no reason to disturb anybody.
 //!
 //! ```toml
 //! theme = "light"                 # dark, light, mono
@@ -11,12 +12,14 @@
 
 use super::theme;
 use super::time;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Filters remembered.
-const HISTORY_MAX: usize = 200;
+/// Filters, captures, and captures with marks that are remembered.
+const LINES_MAX: usize = 200;
+/// Marks of a capture that are remembered.
+const MARKS_MAX: usize = 10_000;
 
 /// What the user can choose for good.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -59,38 +62,128 @@ fn base(variable: &str, fallback: &str) -> Option<PathBuf> {
     Some(chosen.or_else(home)?.join("rdmascope"))
 }
 
-/// Filters used before, the last one last.
-pub(crate) fn history() -> Vec<String> {
-    let Some(path) = base("XDG_STATE_HOME", ".local/state").map(|d| d.join("filters")) else { return Vec::new() };
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let lines: Vec<String> = text.lines().filter(|l| !l.trim().is_empty()).map(str::to_owned).collect();
-    lines[lines.len().saturating_sub(HISTORY_MAX)..].to_vec()
+/// What is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Keep {
+    /// Filters, the last one last.
+    Filters(Vec<String>),
+    /// The theme that was chosen with its key.
+    Theme(theme::Name),
+    /// Names of the fields that are columns of the frame list.
+    Columns(Vec<String>),
+    /// The numbers (from 1) of the frames of a capture that are marked.
+    Marks(PathBuf, Vec<u32>),
+    /// A capture that was opened.
+    Opened(PathBuf),
 }
 
-/// The theme that was chosen with its key last.
-pub(crate) fn kept_theme() -> Option<theme::Name> {
-    let text = std::fs::read_to_string(base("XDG_STATE_HOME", ".local/state")?.join("theme")).ok()?;
-    theme::Name::ALL.into_iter().find(|name| name.word() == text.trim())
+/// What was kept, and keeps more.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    /// Nothing is kept where nobody knows where.
+    dir: Option<PathBuf>,
 }
 
-/// Keeps the theme. That it cannot be kept is no reason to disturb anybody.
-pub(crate) fn keep_theme(theme: theme::Name) {
-    let Some(dir) = base("XDG_STATE_HOME", ".local/state") else { return };
-    if std::fs::create_dir_all(&dir).is_ok() {
-        let _ = std::fs::write(dir.join("theme"), theme.word());
+impl Memory {
+    /// The user's own.
+    pub(crate) fn of_user() -> Self {
+        Self { dir: base("XDG_STATE_HOME", ".local/state") }
+    }
+
+    /// Keeps something.
+    pub(crate) fn keep(&self, what: &Keep) {
+        match what {
+            Keep::Filters(filters) => self.keep_lines("filters", filters.clone()),
+            Keep::Theme(theme) => self.keep_lines("theme", vec![theme.word().to_owned()]),
+            Keep::Columns(names) => self.keep_lines("columns", names.clone()),
+            Keep::Marks(path, marks) => {
+                let Some((path, size)) = identity(path) else { return };
+                let mut lines = self.lines("marks");
+                lines.retain(|line| marks_line(line).is_none_or(|(_, _, of)| of != path));
+                if !marks.is_empty() {
+                    let numbers: Vec<String> = marks.iter().take(MARKS_MAX).map(u32::to_string).collect();
+                    lines.push(format!("{size} {} {path}", numbers.join(",")));
+                }
+                self.keep_lines("marks", lines);
+            }
+            Keep::Opened(path) => {
+                let Some((path, _)) = identity(path) else { return };
+                let mut lines = self.lines("recent");
+                lines.retain(|line| *line != path);
+                lines.push(path);
+                self.keep_lines("recent", lines);
+            }
+        }
+    }
+
+    /// Filters used before, the last one last.
+    pub(crate) fn filters(&self) -> Vec<String> {
+        self.lines("filters")
+    }
+
+    /// Captures opened before that are still there, the last one last.
+    pub(crate) fn recent(&self) -> Vec<String> {
+        let mut paths = self.lines("recent");
+        paths.retain(|path| Path::new(path).is_file());
+        paths
+    }
+
+    /// The theme that was chosen with its key last.
+    pub(crate) fn theme(&self) -> Option<theme::Name> {
+        let kept = self.lines("theme");
+        theme::Name::ALL.into_iter().find(|name| kept.first().is_some_and(|word| word == name.word()))
+    }
+
+    /// Columns that were chosen last.
+    pub(crate) fn columns(&self) -> Vec<String> {
+        self.lines("columns")
+    }
+
+    /// The frames of a capture that were marked, where it still has the same size.
+    pub(crate) fn marks(&self, path: &Path) -> BTreeSet<u32> {
+        let Some((path, size)) = identity(path) else { return BTreeSet::new() };
+        let lines = self.lines("marks");
+        let line = lines.iter().filter_map(|line| marks_line(line)).find(|(of_size, _, of)| *of_size == size && *of == path);
+        line.map_or_else(BTreeSet::new, |(_, numbers, _)| numbers.split(',').filter_map(|n| n.parse().ok()).filter(|n| *n > 0).collect())
+    }
+
+    /// The lines of a file of what is kept.
+    fn lines(&self, name: &str) -> Vec<String> {
+        let Some(path) = self.dir.as_ref().map(|d| d.join(name)) else { return Vec::new() };
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let lines: Vec<String> = text.lines().filter(|l| !l.trim().is_empty()).map(str::to_owned).collect();
+        lines[lines.len().saturating_sub(LINES_MAX)..].to_vec()
+    }
+
+    /// Keeps the last of these lines: written beside and renamed, so that two programs at once leave one of the two lists whole.
+    fn keep_lines(&self, name: &str, lines: Vec<String>) {
+        let Some(dir) = &self.dir else { return };
+        let beside = dir.join(format!("{name}.{}", std::process::id()));
+        let text: String =
+            lines[lines.len().saturating_sub(LINES_MAX)..].iter().map(|line| format!("{}\n", line.replace(['\n', '\r'], " "))).collect();
+        let written = std::fs::create_dir_all(&dir).and_then(|()| {
+            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&beside)?;
+            file.write_all(text.as_bytes())
+        });
+        if written.and_then(|()| std::fs::rename(&beside, dir.join(name))).is_err() {
+            let _ = std::fs::remove_file(&beside);
+        }
     }
 }
 
-/// Keeps the history. That it cannot be kept is no reason to disturb anybody.
-pub(crate) fn keep_history(filters: &[String]) {
-    let Some(dir) = base("XDG_STATE_HOME", ".local/state") else { return };
-    if std::fs::create_dir_all(&dir).is_err() {
-        return;
-    }
-    if let Ok(mut file) = std::fs::File::create(dir.join("filters")) {
-        let recent = &filters[filters.len().saturating_sub(HISTORY_MAX)..];
-        let _ = recent.iter().try_for_each(|f| writeln!(file, "{}", f.replace(['\n', '\r'], " ")));
-    }
+/// Size in bytes, numbers, path.
+fn marks_line(line: &str) -> Option<(u64, &str, &str)> {
+    let (size, rest) = line.split_once(' ')?;
+    let (numbers, path) = rest.split_once(' ')?;
+    Some((size.parse().ok()?, numbers, path))
+}
+
+/// The whole path of a regular file, where it fits on a line, and its size in bytes.
+fn identity(path: &Path) -> Option<(String, u64)> {
+    let path = path.canonicalize().ok()?;
+    let about = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let text = path.to_str().filter(|text| !text.contains(['\n', '\r']))?;
+    Some((text.to_owned(), about.len()))
 }
 
 #[cfg(test)]
@@ -106,6 +199,44 @@ mod tests {
             (Some(theme::Name::Light), time::Format::Clock, 1, 2)
         );
         assert_eq!(Config::parse("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn a_line_of_marks_has_size_numbers_and_a_path_that_may_have_spaces() {
+        assert_eq!(marks_line("120 3,17 /tmp/a b.pcap"), Some((120, "3,17", "/tmp/a b.pcap")));
+        assert_eq!(marks_line("x 3 /tmp/a"), None);
+    }
+
+    #[test]
+    fn marks_stay_with_their_capture_until_it_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory { dir: Some(dir.path().join("state")) };
+        let [one, other] = ["one two.pcap", "other.pcap"].map(|name| dir.path().join(name));
+        std::fs::write(&one, "1234").unwrap();
+        std::fs::write(&other, "12").unwrap();
+        memory.keep(&Keep::Marks(one.clone(), vec![3, 17]));
+        memory.keep(&Keep::Marks(other.clone(), vec![5]));
+        memory.keep(&Keep::Marks(one.clone(), vec![3, 18]));
+        assert_eq!((memory.marks(&one), memory.marks(&other)), (BTreeSet::from([3, 18]), BTreeSet::from([5])));
+        std::fs::write(&one, "12345").unwrap();
+        assert!(memory.marks(&one).is_empty(), "another capture of the same name");
+        memory.keep(&Keep::Marks(other.clone(), Vec::new()));
+        assert!(memory.marks(&other).is_empty());
+    }
+
+    #[test]
+    fn captures_opened_before_are_remembered_once_while_they_are_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory { dir: Some(dir.path().to_owned()) };
+        let paths = ["a.pcap", "b.pcap"].map(|name| dir.path().join(name));
+        paths.iter().for_each(|path| std::fs::write(path, "").unwrap());
+        for path in [&paths[0], &paths[1], &paths[0]] {
+            memory.keep(&Keep::Opened(path.clone()));
+        }
+        let names = || memory.recent().iter().map(|p| p.rsplit('/').next().unwrap().to_owned()).collect::<Vec<_>>();
+        assert_eq!(names(), ["b.pcap", "a.pcap"]);
+        std::fs::remove_file(&paths[1]).unwrap();
+        assert_eq!(names(), ["a.pcap"]);
     }
 
     #[test]

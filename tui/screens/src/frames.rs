@@ -694,21 +694,27 @@ fn draw_bytes(app: &App, buf: &mut Buffer, area: Rect) {
     }
 }
 
-/// Adds a column, or takes all away where the name is empty.
-pub(crate) fn set_column(app: &mut App, name: &str) -> Result<(), String> {
-    let name = name.trim();
-    if name.is_empty() {
-        app.columns.clear();
-        app.sort_by_shown_columns();
-    } else {
-        let def = app.registry.find(name).ok_or_else(|| format!("there is no field \"{name}\""))?;
-        // a name given again takes the column away
-        match app.columns.iter().position(|c| c.name == def.name) {
-            Some(at) => drop(app.columns.remove(at)),
-            None => app.columns.push(def),
+/// Adds a column at a place (counted from 1; at the end where none is given), moves it, or takes it away where it stands there already;
+/// without a name all go.
+pub(crate) fn set_column(app: &mut App, text: &str) -> Result<(), String> {
+    let mut words = text.split_whitespace();
+    match words.next() {
+        None => app.columns.clear(),
+        Some(name) => {
+            let def = app.registry.find(name).ok_or_else(|| format!("there is no field \"{name}\""))?;
+            let place = words.next().map(|word| word.parse::<usize>().map_err(|_| format!("\"{word}\" is not a place: 1 is the first")));
+            let place = place.transpose()?;
+            let before = app.columns.iter().position(|c| c.name == def.name);
+            if let Some(at) = before {
+                app.columns.remove(at);
+            }
+            match (before, place) {
+                (Some(_), None) => {}
+                (_, place) => app.columns.insert(place.map_or(app.columns.len(), |p| p.saturating_sub(1).min(app.columns.len())), def),
+            }
         }
-        app.sort_by_shown_columns();
     }
+    app.sort_by_shown_columns();
     columns_changed(app);
     Ok(())
 }

@@ -166,7 +166,7 @@ table! {
     Screen: "sort" ["o"] Action::Sort, "sort by the next column (or click on a head)";
     Screen: "sort-by" ["S"] Action::SortBy, "sort by a column of your choice; the same again the other way round";
     Screen: "sort-reverse" ["O"] Action::SortReverse, "sort the other way round";
-    Screen: "columns" ["c"] Action::Columns, "add a field as a column; the empty name takes all away";
+    Screen: "columns" ["c"] Action::Columns, "columns: add a field, move it, take it away";
     Screen: "maximize" ["z"] Action::Maximize, "the pane alone, and back";
     Screen: "expand-all" ["*"] Action::ExpandAll, "open or close all subtrees";
     Screen: "theme" ["T"] Action::Theme, "dark, light, without colours";

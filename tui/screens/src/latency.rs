@@ -42,14 +42,18 @@ struct Map {
     /// Places of requests that were looked at; requests that pass the filter when it was made.
     scanned: usize,
     passing: usize,
-    /// Requests in it, and the longest latency in ns.
+    /// Requests of each row, in all, and the rows between which they are.
+    of_row: [u64; ROWS],
     total: u64,
+    rows: std::ops::Range<usize>,
+    /// The longest latency in ns.
     slowest: i64,
 }
 
 impl Map {
     fn new(start: i64, width: i64, from: usize) -> Self {
-        Self { start, width: width.max(1), counts: vec![0; COLUMNS * ROWS], scanned: from, passing: 0, total: 0, slowest: 0 }
+        let counts = vec![0; COLUMNS * ROWS];
+        Self { start, width: width.max(1), counts, scanned: from, passing: 0, of_row: [0; ROWS], total: 0, rows: 0..1, slowest: 0 }
     }
 
     /// The column of a time, where it has one.
@@ -69,8 +73,11 @@ impl Map {
             self.width = self.width.saturating_mul(2);
         }
         if let Some(column) = self.column(time).filter(|c| *c < COLUMNS) {
-            let count = &mut self.counts[row_of(latency) * COLUMNS + column];
+            let row = row_of(latency);
+            let count = &mut self.counts[row * COLUMNS + column];
             *count = count.saturating_add(1);
+            self.of_row[row] += 1;
+            self.rows = if self.total == 0 { row..row + 1 } else { self.rows.start.min(row)..self.rows.end.max(row + 1) };
             self.total += 1;
             self.slowest = self.slowest.max(latency);
         }
@@ -86,19 +93,12 @@ impl Map {
         let goal = (self.total.saturating_mul(thousandths)).div_ceil(1000).max(1);
         let mut seen = 0;
         for row in 0..ROWS {
-            seen += self.count(0..COLUMNS, row..row + 1);
+            seen += self.of_row[row];
             if seen >= goal {
                 return (latency_of(row), latency_of(row + 1).min(self.slowest));
             }
         }
         (0, self.slowest)
-    }
-
-    /// The rows between which all requests are.
-    fn rows(&self) -> std::ops::Range<usize> {
-        let has = |row: &usize| self.counts[row * COLUMNS..(row + 1) * COLUMNS].iter().any(|c| *c > 0);
-        let first = (0..ROWS).find(has).unwrap_or(0);
-        first..(0..ROWS).rev().find(has).unwrap_or(0) + 1
     }
 }
 
@@ -194,14 +194,14 @@ fn is_behind(app: &App) -> bool {
 
 /// How many rows of the map one row of the screen has, and the first row.
 fn scale(map: &Map, height: u16) -> (usize, usize) {
-    let rows = map.rows();
+    let rows = &map.rows;
     (rows.start, rows.len().div_ceil(usize::from(height).max(1)).max(1))
 }
 
 /// Rows of the screen that the map takes.
 fn height(map: &Map, area: Rect) -> u16 {
     let (_, step) = scale(map, area.height);
-    (map.rows().len().div_ceil(step) as u16).clamp(1, area.height)
+    (map.rows.len().div_ceil(step) as u16).clamp(1, area.height)
 }
 
 /// Columns of the map that have been reached.

@@ -9,6 +9,7 @@
 //! ```
 
 use super::app::{Answer, App, Effect, Output, Popup, Question, Reopen, selected_frame};
+use super::config::Keep;
 use super::draw::put;
 use super::frames::{self, Part};
 use super::keys::{Action, Context, bindings};
@@ -254,12 +255,21 @@ pub(crate) fn keys() -> Popup {
     Popup::Prompt(Box::new(prompt))
 }
 
-pub(crate) fn open() -> Popup {
-    Popup::Prompt(Box::new(Prompt::new(Kind::Open, "")))
+pub(crate) fn open(app: &App) -> Popup {
+    let mut prompt = Prompt::new(Kind::Open, "");
+    prompt.history.clone_from(&app.recent);
+    if !app.recent.is_empty() {
+        prompt.about = "Up has the captures opened before".to_owned();
+    }
+    Popup::Prompt(Box::new(prompt))
 }
 
-pub(crate) fn column() -> Popup {
-    Popup::Prompt(Box::new(Prompt::new(Kind::Column, "")))
+pub(crate) fn column(app: &App) -> Popup {
+    let mut prompt = Prompt::new(Kind::Column, "");
+    prompt.about = "a field and its place (smb2.msg_id 1); the same field again takes it away, nothing takes all away".to_owned();
+    // those that are there can be called back, to be moved or taken away
+    prompt.history = app.columns.iter().map(|def| def.name.to_owned()).collect();
+    Popup::Prompt(Box::new(prompt))
 }
 
 fn count(app: &App) -> (usize, &'static str) {
@@ -416,8 +426,8 @@ fn entered(app: &mut App, prompt: Box<Prompt>) -> Vec<Effect> {
                 app.popup = Some(Popup::Prompt(prompt));
                 return Vec::new();
             }
-            // the frames are what a filter is about
-            if !text.is_empty() && !matches!(app.view, View::Frames | View::Sequence) {
+            // every view obeys it; who looks at none yet wants to see the frames
+            if !text.is_empty() && app.view == View::Overview {
                 app.go(View::Frames);
             }
             app.filter_by(&text)
@@ -443,8 +453,9 @@ fn entered(app: &mut App, prompt: Box<Prompt>) -> Vec<Effect> {
         Kind::Column => {
             if let Err(e) = frames::set_column(app, &text) {
                 app.complain(e);
+                return Vec::new();
             }
-            Vec::new()
+            vec![Effect::Keep(Keep::Columns(app.columns.iter().map(|def| def.name.to_owned()).collect()))]
         }
         Kind::Save | Kind::Export | Kind::Keys | Kind::Open if text.is_empty() => {
             app.complain("a file needs a name");

@@ -8,7 +8,7 @@
 //! ```
 
 use crate::app::{App, Effect, Msg, Output, Reopen, Write, update};
-use crate::config::{self, Config};
+use crate::config::{Config, Keep, Memory};
 use crate::keys::Keys;
 use crate::loader::{self, Shared};
 use crate::replay::{self, NotWritten, Replayer, Which};
@@ -84,14 +84,18 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
     let registry = fields::registry();
     fields::filter(setup.filter.as_deref(), &registry)?;
     let config = Config::load()?;
+    let memory = Memory::of_user();
     let keys = Keys::new(&config.keys).map_err(|e| anyhow::anyhow!("configuration: keys: {e}"))?;
-    let columns: Vec<Def> = config.columns.iter().map(|name| fields::field(name, &registry)).collect::<Result<_>>()?;
+    let columns: Vec<Def> = match config.columns.is_empty() {
+        // those chosen last; a field that there is no more is no error
+        true => memory.columns().iter().filter_map(|name| registry.find(name)).collect(),
+        false => config.columns.iter().map(|name| fields::field(name, &registry)).collect::<Result<_>>()?,
+    };
     if !stdout().is_terminal() {
         bail!("the terminal UI needs a terminal to write to; rdmascope dissect and analyze write anywhere");
     }
     let plain = setup.color == Color::Never || setup.color == Color::Auto && std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-    let theme =
-        if plain { theme::Name::Mono } else { config.theme.or_else(config::kept_theme).unwrap_or_else(theme::Name::of_environment) };
+    let theme = if plain { theme::Name::Mono } else { config.theme.or_else(|| memory.theme()).unwrap_or_else(theme::Name::of_environment) };
     let theme = Theme::new(theme, Depth::of_environment());
     let (tx, mut rx) = channel();
     let to: To = Arc::new(Mutex::new(tx));
@@ -104,7 +108,11 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
         let Opened { input, name, paths, follow, grows, is_live, shared } = opened;
         let mut app = App::new(name, keys.clone(), theme.name);
         (app.theme, app.time, app.columns) = (theme, config.time, columns.clone());
-        app.history = config::history();
+        (app.history, app.recent) = (memory.filters(), memory.recent());
+        if let ([path], false, false) = (&paths[..], grows, is_live) {
+            (app.marks, app.path) = (memory.marks(path), Some(path.clone()));
+            memory.keep(&Keep::Opened(path.clone()));
+        }
         (app.grows, app.is_live, app.tailing) = (grows, is_live, grows);
         let mut filter = setup.filter.clone();
         if let Some(before) = before.take() {
@@ -347,12 +355,8 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
                     }
                 }
                 Effect::Write(write) => carry_out(&mut replayer, write, &shared, &mut progress),
-                Effect::KeepTheme(theme) => {
-                    config::keep_theme(theme);
-                    continue;
-                }
-                Effect::KeepHistory(filters) => {
-                    config::keep_history(&filters);
+                Effect::Keep(what) => {
+                    Memory::of_user().keep(&what);
                     continue;
                 }
                 _ => continue,

@@ -144,7 +144,7 @@ impl App {
             let text = self.filter.text.clone();
             self.history.retain(|h| *h != text);
             self.history.push(text);
-            effects.push(Effect::KeepHistory(self.history.clone()));
+            effects.push(Effect::Keep(Keep::Filters(self.history.clone())));
         }
         effects
     }
