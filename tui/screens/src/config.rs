@@ -161,7 +161,7 @@ impl Memory {
         let beside = dir.join(format!("{name}.{}", std::process::id()));
         let text: String =
             lines[lines.len().saturating_sub(LINES_MAX)..].iter().map(|line| format!("{}\n", line.replace(['\n', '\r'], " "))).collect();
-        let written = std::fs::create_dir_all(&dir).and_then(|()| {
+        let written = std::fs::create_dir_all(dir).and_then(|()| {
             let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&beside)?;
             file.write_all(text.as_bytes())
         });
