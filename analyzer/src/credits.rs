@@ -7,6 +7,7 @@
 use alloc::collections::VecDeque;
 use core::fmt;
 use hashbrown::HashMap;
+use rdmascope_dissector::wire::smb2::Command;
 
 /// Bytes that one credit pays for.
 pub const BYTES_PER_CREDIT: u32 = 65_536;
@@ -18,6 +19,22 @@ const WINDOW_MAX: u64 = 131_072;
 /// Credits that a message with so many bytes of payload takes, requested or answered, \[MS-SMB2\] 3.1.5.2.
 pub const fn charge_of(bytes: u32) -> u16 {
     if bytes == 0 { 1 } else { ((bytes - 1) / BYTES_PER_CREDIT + 1) as u16 }
+}
+
+/// Bytes of payload that a request sends or asks for, whichever is more, \[MS-SMB2\] 3.1.5.2 and 3.3.5.2.5; 0 for commands that are not charged by
+/// size. `pdu` begins with the header. What the capture cut off counts as 0.
+pub fn payload_of(command: Command, pdu: &[u8]) -> u32 {
+    let field = |at: usize| pdu.get(at..).and_then(|b| b.first_chunk::<4>()).map_or(0, |b| u32::from_le_bytes(*b));
+    match command {
+        Command::READ | Command::SET_INFO | Command::CHANGE_NOTIFY => field(68),
+        // without a channel RemainingBytes is a hint about requests to come
+        Command::WRITE if field(96) == 0 => field(68),
+        Command::WRITE => field(100),
+        Command::QUERY_INFO => field(68).max(field(76)),
+        Command::QUERY_DIRECTORY => field(92),
+        Command::IOCTL => field(92).saturating_add(field(104)).max(field(96).saturating_add(field(108))),
+        _ => 0,
+    }
 }
 
 /// What is wrong with a request or a reply.
@@ -35,8 +52,10 @@ pub enum Fault {
         /// The first that is not granted.
         end: u64,
     },
-    /// A reply is to no request, or to one that was answered.
+    /// A reply is to no request.
     NoRequest,
+    /// A reply is to a request that was answered.
+    Again,
     /// A reply is to another command than the request was.
     OtherCommand {
         /// The command of the request.
@@ -51,7 +70,8 @@ impl fmt::Display for Fault {
         match self {
             Self::Reused { id } => write!(f, "MessageId {id} was used before"),
             Self::NotGranted { id, end } => write!(f, "MessageId {id} was not granted: {end} is the first that is not"),
-            Self::NoRequest => f.write_str("the reply is to no open request"),
+            Self::NoRequest => f.write_str("the reply is to no request"),
+            Self::Again => f.write_str("the reply is to a request that was answered"),
             Self::OtherCommand { asked } => write!(f, "the request was of command {asked}"),
             Self::TooMany => f.write_str("more credits were granted than there can be"),
         }
@@ -69,6 +89,8 @@ pub struct Ledger {
     used_count: u64,
     /// The first id that is not granted.
     end: u64,
+    /// Ids below `end` that were not granted: the next grants are for them.
+    debt: u64,
     /// Commands of requests that were not answered.
     open: HashMap<u64, u16>,
 }
@@ -82,7 +104,7 @@ impl Default for Ledger {
 impl Ledger {
     /// A connection that begins.
     pub fn new() -> Self {
-        Self { base: 0, used: VecDeque::new(), used_count: 0, end: 1, open: HashMap::new() }
+        Self { base: 0, used: VecDeque::new(), used_count: 0, end: 1, debt: 0, open: HashMap::new() }
     }
 
     /// Credits that the client holds.
@@ -118,19 +140,43 @@ impl Ledger {
         if let Some(at) = (start..start + count as usize).find(|at| self.used.get(*at) == Some(&true)) {
             return Err(Fault::Reused { id: self.base + at as u64 });
         }
-        let room = start + count as usize;
+        self.take(id, behind);
+        self.open.insert(id, command);
+        Ok(())
+    }
+
+    /// Ids from `id` on to `behind` are used. Both lie in the window.
+    fn take(&mut self, id: u64, behind: u64) {
+        let (start, room) = ((id.max(self.base) - self.base) as usize, behind.saturating_sub(self.base) as usize);
         if self.used.len() < room {
             self.used.resize(room, false);
         }
-        self.used.range_mut(start..room).for_each(|used| *used = true);
-        self.used_count += count;
+        for used in self.used.range_mut(start.min(room)..room) {
+            self.used_count += u64::from(!*used);
+            *used = true;
+        }
         while self.used.front() == Some(&true) {
             self.used.pop_front();
             self.used_count -= 1;
             self.base += 1;
         }
+    }
+
+    /// A request that is a fault was sent all the same: for whoever only looks on. The ids that it takes without a grant are owed: the next grants
+    /// are for them.
+    pub fn request_anyway(&mut self, id: u64, charge: u16, command: u16) {
+        let behind = id.saturating_add(charge.max(1).into());
+        if behind.saturating_sub(self.base) <= WINDOW_MAX {
+            self.debt += behind.saturating_sub(self.end);
+            self.end = self.end.max(behind);
+            self.take(id, behind);
+        }
         self.open.insert(id, command);
-        Ok(())
+    }
+
+    /// Ids that were used and never granted.
+    pub fn debt(&self) -> u64 {
+        self.debt
     }
 
     /// A reply with this MessageId and so many credits granted; an `interim` one (STATUS_PENDING) leaves the request open. What it grants counts in any case.
@@ -138,11 +184,14 @@ impl Ledger {
     /// # Errors
     /// What is wrong with it.
     pub fn reply(&mut self, id: u64, granted: u16, command: u16, interim: bool) -> Result<(), Fault> {
-        let end = self.end + u64::from(granted);
+        let owed = self.debt.min(granted.into());
+        self.debt -= owed;
+        let end = self.end + u64::from(granted) - owed;
         let fits = end - self.base <= WINDOW_MAX;
         self.end = if fits { end } else { self.base + WINDOW_MAX };
         let asked = if interim { self.open.get(&id).copied() } else { self.open.remove(&id) };
         match asked {
+            None if id < self.base || self.used.get((id - self.base) as usize) == Some(&true) => Err(Fault::Again),
             None => Err(Fault::NoRequest),
             Some(asked) if asked != command => Err(Fault::OtherCommand { asked }),
             Some(_) if !fits => Err(Fault::TooMany),
@@ -195,10 +244,39 @@ mod tests {
         ledger.request(0, 1, 3).unwrap();
         ledger.reply(0, 5, 3, true).unwrap();
         ledger.reply(0, 0, 3, false).unwrap();
-        assert_eq!(ledger.reply(0, 1, 3, false), Err(Fault::NoRequest));
+        assert_eq!(ledger.reply(0, 1, 3, false), Err(Fault::Again));
+        assert_eq!(ledger.reply(3, 0, 3, false), Err(Fault::NoRequest));
         assert_eq!(ledger.held(), 6, "what it grants counts all the same");
         ledger.request(1, 1, 3).unwrap();
         assert_eq!(ledger.reply(1, 0, 4, false), Err(Fault::OtherCommand { asked: 3 }));
+    }
+
+    #[test]
+    fn what_was_taken_without_a_grant_is_owed() {
+        let mut ledger = Ledger::new();
+        ledger.request(0, 1, 0).unwrap();
+        assert!(ledger.request(1, 2, 8).is_err());
+        ledger.request_anyway(1, 2, 8);
+        assert_eq!((ledger.held(), ledger.debt(), ledger.open()), (0, 2, 2));
+        ledger.reply(0, 3, 0, false).unwrap();
+        assert_eq!((ledger.held(), ledger.debt(), ledger.next(1)), (1, 0, Some(3)));
+        ledger.reply(1, 0, 8, false).unwrap();
+        // far out, and what was used before
+        ledger.request_anyway(u64::MAX, 1, 8);
+        ledger.request_anyway(0, 1, 8);
+        assert_eq!((ledger.held(), ledger.debt(), ledger.open()), (1, 0, 2));
+    }
+
+    #[test]
+    fn the_payload_is_what_a_command_sends_or_asks_for() {
+        let mut pdu = [0; 112];
+        pdu[68..72].copy_from_slice(&70_000u32.to_le_bytes());
+        pdu[100..104].copy_from_slice(&9u32.to_le_bytes());
+        for (command, bytes) in [(Command::READ, 70_000), (Command::WRITE, 70_000), (Command::QUERY_INFO, 70_000), (Command::ECHO, 0)] {
+            assert_eq!(payload_of(command, &pdu), bytes, "{command}");
+        }
+        pdu[96] = 1;
+        assert_eq!((payload_of(Command::WRITE, &pdu), payload_of(Command::IOCTL, &pdu), payload_of(Command::READ, &pdu[..70])), (9, 1, 0));
     }
 
     #[test]

@@ -252,12 +252,19 @@ pub struct Delivery {
 pub struct Memory {
     map: MemoryMap,
     rdma: Rdma,
+    /// Operations of which it is not known for which exchange they are.
+    unattributed: u64,
 }
 
 impl Memory {
     /// The region of a key.
     pub fn find(&self, owner: End, key: u32) -> Option<&Region> {
         self.map.find(owner, key)
+    }
+
+    /// Operations with keys of which it is not known what they were advertised for.
+    pub fn unattributed(&self) -> u64 {
+        self.unattributed
     }
 
     /// What a report says of it.
@@ -359,6 +366,7 @@ impl Memory {
         let (by, owner) = (op.by, op.by.peer());
         let (what, purpose) = if op.verb == Verb::Write { ("wrote", "reading") } else { ("read", "writing") };
         let Some(region) = region else {
+            self.unattributed += 1;
             // where the messages are not understood, nobody knows what they advertise
             if cx.about.protocol != Protocol::Unknown && cx.missed.is_whole(Rests::START.of(owner)) {
                 self.rdma.outside_advertised += 1;

@@ -591,16 +591,25 @@ rules! {
 
     Smb2Channel "SMB2-CHANNEL" Error Smb2 "[MS-SMB2] 2.2.19, 2.2.21, 3.3.5.12, 3.3.5.13" {
         title: "The RDMA channel information of a READ or WRITE is inconsistent.",
-        says: "Offset and length of the channel information must lie inside the request and hold whole 16-byte buffer descriptors, whose lengths \
-               cover the I/O; both are 0 with Channel SMB2_CHANNEL_NONE. A channel is only valid on an RDMA connection with dialect 3.0 or later.",
+        says: "Channel is one of those defined. Offset and length of the channel information must lie inside the request and hold whole 16-byte \
+               buffer descriptors, which do not wrap around and whose lengths cover the I/O; there is none with SMB2_CHANNEL_NONE. A channel \
+               needs dialect 3.0 or later. (One on a TCP connection is BUG-KSMBD-CHANNEL-INFO.)",
         causes: ["A client that computes the offset from the wrong origin", "A compound request with the offset of its first member"],
         cure: "A server should fail this with STATUS_INVALID_PARAMETER. If the server crashed or went on, see BUG-KSMBD-CHANNEL-INFO.",
     }
     Smb2TransformDialect "SMB2-TRANSFORM-DIALECT" Error Smb2 "[MS-SMB2] 2.2.43, 2.2.3.1.6" {
         title: "An RDMA transform is used on a connection that did not negotiate it.",
-        says: "SMB2_RDMA_TRANSFORM is only valid for dialect 3.1.1 when both sides agreed on RDMA transforms in their negotiate contexts.",
+        says: "SMB2_RDMA_TRANSFORM is only valid for dialect 3.1.1 when both sides agreed on encryption, or signing, of RDMA data in their negotiate \
+               contexts.",
         causes: ["A client that ignores what the server's negotiate context left out", "The SMB2 NEGOTIATE is missing from the capture"],
         cure: "Check the SMB2_RDMA_TRANSFORM_CAPABILITIES context of the NEGOTIATE response.",
+    }
+    Smb2TransformType "SMB2-TRANSFORM-TYPE" Error Smb2 "[MS-SMB2] 2.2.43, 2.2.43.1" {
+        title: "An RDMA transform has a Channel or a TransformType that does not exist.",
+        says: "Channel must be SMB2_CHANNEL_NONE, _RDMA_V1 or _RDMA_V1_INVALIDATE: one transform does not hold another. TransformType is \
+               encryption (0x0001) or signing (0x0002).",
+        causes: ["A sender that repeats the request's own Channel", "Offsets counted from the wrong place, so that other bytes are read"],
+        cure: "Fix the sender. The receiver fails the request.",
     }
     Smb2TransformCount "SMB2-TRANSFORM-COUNT" Error Smb2 "[MS-SMB2] 2.2.43" {
         title: "The number of RDMA transforms is 0 or not what follows.",
@@ -623,21 +632,45 @@ rules! {
     }
     Smb2TransformLengths "SMB2-TRANSFORM-LENGTHS" Error Smb2 "[MS-SMB2] 2.2.43.1" {
         title: "Nonce or signature of an RDMA transform have the wrong length for its kind.",
-        says: "Each crypto transform is either for encryption or for signing, with the nonce of the cipher agreed (11 bytes for AES-CCM, 12 for \
-               AES-GCM) and a signature of 16 bytes.",
+        says: "Each transform has a signature of 16 bytes; one that encrypts has the nonce of the cipher agreed (11 bytes for AES-CCM, 12 for \
+               AES-GCM). Data is either encrypted or signed.",
         causes: ["The sender uses another cipher than was negotiated", "Both kinds are listed for one payload"],
         cure: "Compare with the cipher in the NEGOTIATE response. The peer will fail the request.",
     }
-    Smb2Credit "SMB2-CREDIT" Error Smb2 "[MS-SMB2] 3.2.4.1.2, 3.2.4.1.5, 3.3.5.2.3, 3.3.5.2.5" {
-        title: "SMB2 credits (not those of SMB Direct) are overdrawn, exhausted or charged too low.",
-        says: "A request uses message ids that the server has granted, and must charge one credit for each 64 KiB that it sends or asks for.",
+    Smb2Credit "SMB2-CREDIT" Error Smb2 "[MS-SMB2] 3.1.5.2, 3.2.4.1.2, 3.2.4.1.5, 3.3.1.2, 3.3.5.2.5" {
+        title: "SMB2 credits (not those of SMB Direct) are overdrawn, charged too low, or withheld until none are left.",
+        says: "A client holds a credit for each message id that it uses. READ, WRITE, IOCTL, QUERY_DIRECTORY, QUERY_INFO, SET_INFO and \
+               CHANGE_NOTIFY must charge one for each 64 KiB begun that they send or ask for; CreditCharge 0 pays for 64 KiB. A server must \
+               not leave a client without any.",
         causes: [
-            "CreditCharge left at 1 for I/O over 64 KiB",
-            "The server grants too few credits for the client's queue depth (exhausted: a warning, it only costs time)",
+            "CreditCharge left at 0 or 1 for I/O over 64 KiB",
+            "A client that counts its credits wrongly, or a server that forgets to grant",
             "A grant is missing from the capture",
         ],
-        cure: "Overdrawn: the server ends the connection, update the client. Exhausted: raise the server's limit (ksmbd: smb2 max credits; Windows: \
-               Smb2CreditsMax).",
+        cure: "Overdrawn: the server ends the connection. Charged too low: it answers STATUS_INVALID_PARAMETER. Update the client; if no credit \
+               is left, update the server.",
+    }
+    Smb2MessageId "SMB2-MESSAGE-ID" Error Smb2 "[MS-SMB2] 3.2.4.1.3, 3.3.1.1, 3.3.5.2.3" {
+        title: "A request has a message id that was used before, or that was not granted.",
+        says: "Each id may be used once, and only within the window that the server has granted; a request takes as many ids as it charges \
+               credits. A server must end the connection over any other. CANCEL repeats the id of the request that it cancels.",
+        causes: ["A client that gives two requests the same id, or counts on without regard to CreditCharge", "A request sent again as it was"],
+        cure: "Update the client. A server that goes on does not check, and may answer the wrong request.",
+    }
+    Smb2Reply "SMB2-REPLY" Error Smb2 "[MS-SMB2] 3.2.5.1.2, 3.3.4.1" {
+        title: "A reply is to no request, to one that was answered, or of another command than was asked.",
+        says: "A reply carries the MessageId and the command of its request. Each request gets one final reply, after an interim one \
+               (STATUS_PENDING) at most. Notifications of the server have the id 0xffffffffffffffff.",
+        causes: ["A server that answers twice, for example once when a request is canceled and again when it ends", "The request is missing from the capture"],
+        cure: "A client discards it or ends the connection. If the capture is complete, update the server.",
+    }
+    Smb2Unsigned "SMB2-UNSIGNED" Error Smb2 "[MS-SMB2] 3.2.4.1.1, 3.2.5.1.3, 3.3.4.1.1, 3.3.5.2.4, 3.3.5.7" {
+        title: "A message is not signed where it must be.",
+        says: "Where either side requires signing, every message of a session with a user must be signed or encrypted; so must a TREE_CONNECT in \
+               dialect 3.1.1, and the reply to a signed request. Left out are NEGOTIATE, SESSION_SETUP, CANCEL, interim replies, \
+               notifications, and errors of a server that knows no session.",
+        causes: ["A code path that builds its message apart from the others", "A middlebox that answers for the server, or an attack"],
+        cure: "The receiver must refuse it. Update the side that sent it; on a network that is not trusted look where the message came from.",
     }
     Smb2Unanswered "SMB2-UNANSWERED" Error Smb2 "[MS-SMB2] 3.2.6.1, 3.3.4.1" {
         title: "A request was never answered.",
@@ -698,7 +731,8 @@ rules! {
     }
     Smb2Malformed "SMB2-MALFORMED" Error Smb2 "[MS-SMB2] 2.2" {
         title: "An SMB2 message contradicts itself.",
-        says: "StructureSize is fixed for each message, and offsets and lengths lie inside of it.",
+        says: "StructureSize is fixed for the header and for each request; offsets and lengths lie inside of the message; NextCommand is a \
+               multiple of 8, and the first request of a compound is not related to one before it.",
         causes: ["A broken sender", "Fragments put together wrongly (see SMBD-FRAG-REMAINING)", "The payload is encrypted or not SMB2"],
         cure: "Look at the field named in the finding. If neighbouring messages are fine, report the sender.",
     }

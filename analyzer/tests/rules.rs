@@ -14,10 +14,10 @@ use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
 use rdmascope_dissector::wire::iwarp::mpa::{self, Startup, emit_fpdu, emit_fpdu_with_markers};
 use rdmascope_dissector::wire::iwarp::rdmap::{self, Terminate};
 use rdmascope_dissector::wire::smb2::encode;
-use rdmascope_dissector::wire::smb2::header::Command;
+use rdmascope_dissector::wire::smb2::header::{Command, Header, flags};
 use rdmascope_dissector::wire::smb2::rdma_channel::{CryptoTransformFixed, RdmaTransformFixed};
 use rdmascope_dissector::wire::smb2::session::SessionSetupRequestFixed;
-use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, NegotiateResponse};
+use rdmascope_dissector::wire::smbd::{BufferDescriptorV1, DataTransfer, NegotiateRequest, NegotiateResponse};
 
 type Make = fn(&mut Conversation);
 
@@ -111,10 +111,16 @@ fn smb2() -> Vec<u8> {
     message
 }
 
+/// An SMB2 message of 3000 bytes.
+fn long_echo() -> Vec<u8> {
+    let mut message = encode::empty(&Header::request(Command::ECHO, 0));
+    message.resize(3000, 0);
+    message
+}
+
 /// A message of 3000 bytes in three pieces, something else between the first and the second.
 fn between_fragments(c: &mut Conversation, other: fn(&mut Conversation)) {
-    let mut message = vec![0; 3000];
-    message[..4].copy_from_slice(b"\xfeSMB");
+    let message = long_echo();
     c.negotiate(request(), response());
     c.data(C, carrying(10, 1000, 2000), &message[..1000]);
     other(c);
@@ -124,8 +130,7 @@ fn between_fragments(c: &mut Conversation, other: fn(&mut Conversation)) {
 
 /// A message of 3000 bytes announced, its second piece as the caller has it.
 fn second_fragment(c: &mut Conversation, length: usize, remaining: usize) {
-    let mut message = vec![0; 3000];
-    message[..4].copy_from_slice(b"\xfeSMB");
+    let message = long_echo();
     c.negotiate(request(), response());
     c.data(C, carrying(10, 1000, 2000), &message[..1000]);
     c.data(C, carrying(1, length, remaining), &vec![0; length]);
@@ -292,7 +297,90 @@ fn two_echoes(c: &mut Conversation, credits: u16) {
     c.smb2_credits = credits;
     c.smb();
     let headers = [c.echo_request(), c.echo_request()];
+    c.wait(MILLISECOND);
     headers.iter().for_each(|h| c.reply(h, 0, &[4, 0, 0, 0]));
+}
+
+/// A request of `command` whose body, from its StructureSize on, is the caller's, with its reply.
+fn asked(c: &mut Conversation, command: Command, charge: u16, body: &[u8], answer: &[u8]) {
+    c.smb();
+    let header = Header { credit_charge: charge, ..c.header(command) };
+    let mut message = Vec::new();
+    header.emit(&mut message);
+    message.extend_from_slice(body);
+    c.message(C, &message);
+    c.reply(&header, 0, answer);
+}
+
+/// A QUERY_INFO for so many bytes.
+fn query_info(c: &mut Conversation, charge: u16, room: u32) {
+    let mut body = vec![41, 0, 1, 5];
+    body.extend(room.to_le_bytes());
+    body.resize(40, 0);
+    asked(c, Command::QUERY_INFO, charge, &body, &[9, 0, 72, 0, 0, 0, 0, 0]);
+}
+
+/// A CREATE with a name of 8 bytes at this offset.
+fn create(c: &mut Conversation, structure_size: u8, offset: u16) {
+    let mut body = vec![structure_size, 0];
+    body.resize(44, 0);
+    body.extend(offset.to_le_bytes());
+    body.extend([8, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    body.extend(b"n\0a\0m\0e\0");
+    let mut answer = vec![89, 0];
+    answer.resize(88, 0);
+    asked(c, Command::CREATE, 1, &body, &answer);
+}
+
+/// An ECHO with these changes to its header, and its reply.
+fn echo_with(c: &mut Conversation, change: impl Fn(&mut Header)) {
+    c.smb();
+    c.echo();
+    let mut header = c.header(Command::ECHO);
+    change(&mut header);
+    c.message(C, &encode::empty(&header));
+    c.reply(&Header { flags: 0, ..header }, 0, &[4, 0, 0, 0]);
+}
+
+/// A signed ECHO and its reply with these flags and this status.
+fn signed_echo(c: &mut Conversation, more: u32, status: u32) {
+    c.smb();
+    let header = Header { flags: flags::SIGNED, ..c.header(Command::ECHO) };
+    c.message(C, &encode::empty(&header));
+    let mut reply = Vec::new();
+    Header { status_or_channel_sequence: status, flags: flags::RESPONSE | more, credits: 1, ..header }.emit(&mut reply);
+    reply.extend(if status == 0 { vec![4, 0, 0, 0] } else { Conversation::error_body() });
+    c.message(S, &reply);
+}
+
+/// A logon to a server that requires signing (2) or does not, as a guest (1) or not, and a TREE_CONNECT with these flags, answered likewise.
+fn tree_connect(c: &mut Conversation, security_mode: u8, session_flags: u8, more: u32) {
+    c.security_mode = security_mode;
+    c.smb();
+    let setup = Header { session_id: 9, ..c.header(Command::SESSION_SETUP) };
+    let mut message = Vec::new();
+    setup.emit(&mut message);
+    message.extend([25, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 88, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4]);
+    c.message(C, &message);
+    c.reply(&setup, 0, &[9, 0, session_flags, 0, 72, 0, 0, 0]);
+    let header = Header { session_id: 9, flags: more, ..c.header(Command::TREE_CONNECT) };
+    c.message(C, &encode::tree_connect(&header, r"\\server\share"));
+    let mut reply = Vec::new();
+    Header { flags: flags::RESPONSE | more, credits: 1, ..header }.emit(&mut reply);
+    reply.extend([16, 0, 1, 0]);
+    reply.extend([0; 12]);
+    c.message(S, &reply);
+}
+
+/// A READ over RDMA whose reply says that 1024 bytes were written; whether that was done, after one that was.
+fn read_of_nothing(c: &mut Conversation, written: bool) {
+    c.smb();
+    c.rdma_read(5);
+    let header = c.smb2_read(1, 1024, &[descriptor(6, 1024)]);
+    if written {
+        c.write(S, 6, 1024);
+    }
+    c.reply(&header, 0, &Conversation::read_body(1024));
 }
 
 fn read_answered(c: &mut Conversation, status: u32, body: &[u8]) {
@@ -684,6 +772,10 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::Smb2TransformBounds, |c| transformed(c, &transform(|t| t.descriptor_offset = 64, |_| ())), transform_well),
     (Rule::Smb2TransformLengths, |c| transformed(c, &transform(|_| (), |k| k.nonce_length = 10)), transform_well),
     (Rule::Smb2Credit, |c| two_echoes(c, 1), |c| two_echoes(c, 2)),
+    (Rule::Smb2MessageId, |c| echo_with(c, |h| h.message_id = 1), |c| echo_with(c, |_| ())),
+    (Rule::Smb2Reply, |c| { c.smb(); let h = c.echo_request(); (0..2).for_each(|_| c.reply(&h, 0, &[4, 0, 0, 0])); }, |c| { c.smb(); c.echo(); }),
+    (Rule::Smb2Unsigned, |c| signed_echo(c, 0, 0), |c| signed_echo(c, flags::SIGNED, 0)),
+    (Rule::Smb2TransformType, |c| transformed(c, &transform(|_| (), |k| k.transform_type = 7)), transform_well),
     (Rule::Smb2Unanswered, |c| { c.smb(); c.echo_request(); c.wait(2 * SECOND); c.data(S, empty(1), &[]); }, |c| { c.smb(); c.echo(); c.wait(2 * SECOND); c.data(S, empty(1), &[]); }),
     (Rule::Smb2Session, |c| logon(c, 0xc000_006d), |c| logon(c, 0)),
     (Rule::Smb2Slow, |c| slow_echo(c, SECOND), |c| slow_echo(c, 0)),
@@ -780,6 +872,31 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::BugCve202440992, |c| datagram(c, 4100), |c| datagram(c, 4096)),
 ];
 
+/// More ways to break a rule, and to keep it, than the one of [`CASES`].
+#[rustfmt::skip]
+const MORE: &[(Rule, Make, Make)] = &[
+    (Rule::Smb2Credit, |c| query_info(c, 1, 65_537), |c| query_info(c, 2, 65_537)),
+    (Rule::Smb2Credit, |c| query_info(c, 0, 65_537), |c| query_info(c, 0, 65_536)),
+    (Rule::Smb2Credit, |c| { c.smb2_credits = 0; c.smb(); }, |c| { c.smb2_credits = 1; c.smb(); }),
+    (Rule::Smb2MessageId, |c| echo_with(c, |h| h.message_id = 500), |c| echo_with(c, |h| h.message_id = 20)),
+    (Rule::Smb2Reply, |c| { c.smb(); let h = c.echo_request(); c.reply(&Header { command: Command::LOGOFF, ..h }, 0, &[4, 0, 0, 0]); }, |c| { c.smb(); c.echo(); }),
+    (Rule::Smb2Reply, |c| { c.smb(); c.echo(); let h = Header::request(Command::ECHO, 40); c.reply(&h, 0, &[4, 0, 0, 0]); c.wait(MILLISECOND); c.echo(); }, |c| { c.smb(); c.echo(); c.reply(&Header { flags: 0, ..Header::request(Command::OPLOCK_BREAK, u64::MAX) }, 0, &[[24, 0].as_slice(), &[0; 22]].concat()); c.wait(MILLISECOND); c.echo(); }),
+    (Rule::Smb2Unsigned, |c| tree_connect(c, 3, 0, 0), |c| tree_connect(c, 3, 0, flags::SIGNED)),
+    (Rule::Smb2Unsigned, |c| tree_connect(c, 1, 0, 0), |c| tree_connect(c, 3, 1, 0)),
+    (Rule::Smb2Unsigned, |c| signed_echo(c, 0, 0xc000_0034), |c| signed_echo(c, 0, 0xc000_0203)),
+    (Rule::Smb2TransformDialect, |c| { c.transforms = &[]; transform_well(c); }, transform_well),
+    (Rule::Smb2TransformDialect, |c| { c.transforms = &[2]; transform_well(c); }, |c| { c.transforms = &[1]; transform_well(c); }),
+    (Rule::Smb2TransformLengths, |c| transformed(c, &transform(|_| (), |k| k.signature_length = 8)), transform_well),
+    (Rule::Smb2TransformType, |c| transformed(c, &transform(|t| t.channel = 3, |_| ())), transform_well),
+    (Rule::Smb2TransformBounds, |c| transformed(c, &transform(|t| t.channel = 0, |_| ())), transform_well),
+    (Rule::Smb2Channel, |c| { c.smb(); let h = c.smb2_read(1, 1024, &[BufferDescriptorV1 { offset: u64::MAX - 8, ..descriptor(5, 1024) }]); c.reply(&h, 0xc000_000d, &Conversation::error_body()); }, |c| { c.smb(); c.rdma_read(5); }),
+    (Rule::Smb2Channel, |c| { c.dialect = 0x0210; c.smb(); c.rdma_read(5); }, |c| { c.dialect = 0x0300; c.smb(); c.rdma_read(5); }),
+    (Rule::Smb2Malformed, |c| create(c, 56, 120), |c| create(c, 57, 120)),
+    (Rule::Smb2Malformed, |c| create(c, 57, 400), |c| create(c, 57, 120)),
+    (Rule::Smb2Malformed, |c| echo_with(c, |h| h.flags = flags::RELATED), |c| echo_with(c, |_| ())),
+    (Rule::RdmaLength, |c| read_of_nothing(c, false), |c| read_of_nothing(c, true)),
+];
+
 fn run(make: Make) -> Report {
     let mut conversation = Conversation::default();
     make(&mut conversation);
@@ -789,7 +906,7 @@ fn run(make: Make) -> Report {
 #[test]
 fn each_rule_finds_its_violation_and_nothing_where_there_is_none() {
     let mut wrong = Vec::new();
-    for (rule, bad, good) in CASES {
+    for (rule, bad, good) in CASES.iter().chain(MORE) {
         let (bad, good) = (run(*bad), run(*good));
         let fires = |report: &Report| report.findings.iter().any(|f| f.rule == *rule);
         if !fires(&bad) {

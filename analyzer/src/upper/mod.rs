@@ -1,7 +1,11 @@
 //! What messages mean: SMB2, and ONC RPC with NFS. Requests and replies become exchanges, with the payload that RDMA moved for them.
 
+pub mod channel;
+pub mod ids;
 pub mod payload;
 pub mod rpc;
+pub mod shape;
+pub mod signing;
 pub mod smb2;
 pub mod unseal;
 

@@ -1,10 +1,15 @@
 //! SMB2 on one connection: requests and replies matched to exchanges, descriptors to the memory map, files to names, and
 //! the rules of \[MS-SMB2\] that the RDMA channel adds.
 
+use super::channel::{self, Agreed};
+use super::ids::{Early, Ids, Wrong};
 use super::is_unanswered;
 use super::payload::Payload;
+use super::shape;
+use super::signing::{Setup, Signing};
 use super::unseal::Unseal;
 use crate::context::FrameContext;
+use crate::credits::{charge_of, payload_of};
 use crate::exchange::{Channel, Descriptor, Exchange, Family};
 use crate::finding::Rule;
 use crate::keys::session::{Direction, Verdict};
@@ -26,7 +31,9 @@ use hashbrown::HashMap;
 use rdmascope_dissector::fault::fault_of;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::smb2::compression;
+use rdmascope_dissector::wire::smb2::negotiate::Dialect;
 use rdmascope_dissector::wire::smb2::rdma_channel::{RdmaTransform, TransformType};
+use rdmascope_dissector::wire::smb2::smb1::Smb1Header;
 use rdmascope_dissector::wire::smb2::{
     self, Body, BodyForm, ChannelInfo, Command, FileId, Framing, Header, NtStatus, Pdu, RequestMemo, Severity, Visitor,
 };
@@ -39,8 +46,6 @@ const KEYS_MAX: usize = 64;
 const SESSIONS_MAX: usize = 64;
 /// Layers around a message: encryption, compression, and no more.
 const LAYERS_MAX: usize = 2;
-/// Dialect 3.1.1.
-const DIALECT_311: u16 = 0x0311;
 /// Dialect 3.0.2, the first with remote invalidation.
 const DIALECT_302: u16 = 0x0302;
 
@@ -57,6 +62,10 @@ struct Pending {
     /// What a WRITE's data goes through, where that is put together.
     protection: Option<Protection>,
     by: End,
+    /// Whether it was signed, in the clear.
+    signed: bool,
+    /// What a SESSION_SETUP says of signing.
+    setup: Setup,
     /// Bytes that Read Requests asked for; `None` where one did not say how many.
     asked: Option<u64>,
 }
@@ -114,8 +123,12 @@ pub struct Smb2 {
     /// Message ids by number of the exchange.
     by_exchange: HashMap<u64, u64>,
     files: Recent<FileId, Arc<str>>,
-    /// SMB2 credits the client has; `None` where the beginning was not seen.
-    credits: Option<i64>,
+    /// Message ids and credits.
+    ids: Ids,
+    /// What the NEGOTIATE reply says.
+    agreed: Agreed,
+    /// Which messages must be signed.
+    signing: Signing,
     negotiated: bool,
     missed: bool,
     unseal: Unseal,
@@ -136,6 +149,8 @@ struct Walk<'w, 'u, 'c, S> {
     /// The key that this message's Send invalidated, until a reply that asked for it is found.
     invalidate: Option<u32>,
     replied: bool,
+    /// Whether it was encrypted on its way.
+    sealed: bool,
     /// Whether another message of the compound should follow the last one seen.
     goes_on: bool,
 }
@@ -143,7 +158,7 @@ struct Walk<'w, 'u, 'c, S> {
 impl Smb2 {
     /// SMB2 credits that the client can still spend, where they are known.
     pub fn credits_left(&self) -> Option<i64> {
-        self.credits
+        self.ids.held()
     }
 
     /// The row of an exchange that is not complete.
@@ -155,7 +170,7 @@ impl Smb2 {
     /// Messages are missing.
     pub fn missed(&mut self) {
         self.missed = true;
-        self.credits = None;
+        self.ids.lost();
         self.unseal.missed();
     }
 
@@ -178,7 +193,7 @@ impl Smb2 {
         if T::ON && message.reassembled {
             t.source("Reassembled SMB Direct", message.bytes);
         }
-        self.layered(cx, memory, message, 0, t);
+        self.layered(cx, memory, message, 0, false, t);
         if T::ON && message.reassembled {
             t.end_source();
         }
@@ -191,13 +206,14 @@ impl Smb2 {
         memory: &mut Memory,
         message: &Smb2Message<'_>,
         depth: usize,
+        sealed: bool,
         t: &mut T,
     ) {
         let framing = Framing::of(message.bytes);
         let opaque = matches!(framing, Some(Framing::Encrypted | Framing::Compressed));
         // the key that comes invalidated is a matter of what is inside
         let outer = Smb2Message { invalidate: message.invalidate.filter(|_| !opaque), ..*message };
-        self.plain(cx, memory, &outer, opaque, t);
+        self.plain(cx, memory, &outer, opaque, sealed, t);
         let whole = message.bytes.len() as u64 >= u64::from(message.wire_length);
         if framing == Some(Framing::Encrypted) {
             self.smb.encrypted = true;
@@ -229,7 +245,8 @@ impl Smb2 {
                 t.source(name, &clear);
             }
             let inner = Smb2Message { bytes: &clear, wire_length: clear.len() as u32, reassembled: true, ..*message };
-            self.layered(cx, memory, &inner, depth + 1, t);
+            let sealed = sealed || framing == Some(Framing::Encrypted);
+            self.layered(cx, memory, &inner, depth + 1, sealed, t);
             if T::ON {
                 t.end_source();
             }
@@ -251,6 +268,7 @@ impl Smb2 {
             return;
         }
         // what it advertises, asks or answers is not known
+        self.ids.lost();
         cx.missed.sealed(message.by, cx.at);
         if let Some(key) = message.invalidate {
             memory.invalidated(cx, message.by.peer(), key);
@@ -268,6 +286,7 @@ impl Smb2 {
         memory: &mut Memory,
         message: &Smb2Message<'_>,
         opaque: bool,
+        sealed: bool,
         t: &mut T,
     ) {
         let by = message.by;
@@ -281,12 +300,14 @@ impl Smb2 {
             name: None,
             invalidate: message.invalidate,
             replied: false,
+            sealed,
             goes_on: true,
         };
         let result = smb2::parse_message(message.bytes, t, &mut walk);
         let (invalidate, replied) = (walk.invalidate, walk.replied);
         if walk.is_cut() && walk.goes_on {
             cx.missed.hidden(by, cx.at);
+            self.ids.lost();
         }
         // what cannot be looked into is not malformed
         if let Err(error) = result
@@ -311,6 +332,11 @@ impl Smb2 {
         let mut left: Vec<Pending> = self.pending.drain().map(|(_, p)| p).collect();
         left.sort_by_key(|p| p.exchange.id);
         self.by_exchange.clear();
+        if let Some(client) = cx.roles.client() {
+            let mut found = Vec::new();
+            self.ids.finish(|at, wrong| found.push((at, wrong)));
+            found.into_iter().for_each(|(at, wrong)| broken(cx, client, at, wrong));
+        }
         for mut pending in left {
             // what is still encrypted is no payload
             let encrypted = pending.protection.as_ref().is_some_and(|p| p.encrypts);
@@ -374,8 +400,46 @@ impl Smb2 {
         self.by_exchange.extend(from.by_exchange);
         self.files.extend(from.files, FILES_MAX);
         self.negotiated |= from.negotiated;
+        if self.agreed == Agreed::default() {
+            self.agreed = from.agreed;
+        }
         self.unseal.adopt(from.unseal);
         self.missed();
+    }
+}
+
+/// What is wrong with ids and credits, as a finding.
+fn broken<S: Sink>(cx: &mut FrameContext<'_, S>, client: End, at: At, wrong: Wrong) {
+    let server = client.peer();
+    match wrong {
+        Wrong::Reused { id } => {
+            let text = format_args!("sent a request with MessageId {id}, which was used before");
+            cx.report_at(at, Rule::Smb2MessageId, client, Rests::START.of(client), text);
+        }
+        Wrong::Outside { command, id, end } => {
+            let command = command_name(command);
+            let text = format_args!("sent {command} with MessageId {id}; ids below {end} were granted");
+            cx.report_at(at, Rule::Smb2MessageId, client, Rests::START.of(server), text);
+        }
+        Wrong::Overdrawn { command, charge, held } => {
+            let (command, charge) = (command_name(command), charge.max(1));
+            let text = format_args!("sent {command} (charge {charge}) without the SMB2 credits for it: it held {held}");
+            cx.report_at(at, Rule::Smb2Credit, client, Rests::START.of(server), text);
+        }
+        Wrong::Unasked { command, id } => {
+            let command = command_name(command);
+            let text = format_args!("sent a {command} reply with MessageId {id}, of which there is no request");
+            cx.report_at(at, Rule::Smb2Reply, server, Rests::START.of(client), text);
+        }
+        Wrong::Again { command, id, first } => {
+            let (command, frame) = (command_name(command), first.frame);
+            let text = format_args!("answered the {command} with MessageId {id} a second time (first in frame {frame})");
+            cx.report_at(at, Rule::Smb2Reply, server, Rests::since(first).of(server), text);
+        }
+        Wrong::Dry => {
+            let text = format_args!("left the client without an SMB2 credit and without a request that could bring one");
+            cx.report_at(at, Rule::Smb2Credit, server, Rests::START, text);
+        }
     }
 }
 
@@ -401,7 +465,25 @@ impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, '_, S> {
         if !self.cx.env.options.keyring.is_empty() {
             self.verify(pdu);
         }
+        if !self.is_cut() {
+            let (by, command) = (self.by, command_name(header.command));
+            let kind = if header.is_response() { "reply" } else { "request" };
+            shape::check(pdu, |wrong| {
+                // the fragment before it may be missing
+                let rests = if wrong == shape::Wrong::Related { Rests::START.of(by) } else { Rests::FRAME };
+                self.cx.report(Rule::Smb2Malformed, by, rests, format_args!("sent a {command} {kind} {wrong}"));
+            });
+        }
         if header.is_response() { self.reply(pdu) } else { self.request(pdu) }
+    }
+
+    fn smb1(&mut self, header: &Smb1Header) {
+        // the negotiation of several protocols takes the first id, 3.3.5.3.1
+        if !header.is_response() && !self.smb2.negotiated && !self.smb2.missed && !self.smb2.ids.is_known() {
+            let first = Header::request(Command::NEGOTIATE, 0);
+            self.smb2.ids.begin();
+            self.smb2.ids.request(&first, self.message.last, usize::MAX, |_, _| {});
+        }
     }
 }
 
@@ -472,12 +554,18 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         let header = &pdu.header;
         // a server's requests (oplock breaks) are replies in form, so whoever sends a request is the client
         self.cx.roles.learn(self.by, Source::Message);
-        if header.command == Command::NEGOTIATE && !self.smb2.negotiated && !self.smb2.missed {
-            self.smb2.credits = Some(1);
+        let first = header.command == Command::NEGOTIATE && header.message_id == 0;
+        if first && !self.smb2.negotiated && !self.smb2.missed && !self.smb2.ids.is_known() {
+            self.smb2.ids.begin();
         }
-        self.spend(pdu);
         if header.command == Command::CANCEL {
             return;
+        }
+        let early = self.spend(pdu);
+        if let Some(why) = self.smb2.signing.request(header).filter(|_| !self.sealed) {
+            let command = command_name(header.command);
+            let text = format_args!("sent a {command} {why} without a signature");
+            self.report(Rule::Smb2Unsigned, self.by, Rests::START.of(self.by.peer()), text);
         }
         let id = self.cx.env.number_exchange();
         self.cx.env.frame.belongs(id, 0);
@@ -491,6 +579,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             payload: None,
             protection: None,
             by: self.by,
+            signed: header.is_signed() && !self.sealed,
+            setup: pdu.body.as_ref().map(Setup::of).unwrap_or_default(),
             asked: Some(0),
         };
         match &pdu.body {
@@ -534,6 +624,13 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         } else if header.is_related() && pending.exchange.file.is_none() {
             pending.exchange.file = self.name.clone().or_else(|| self.file.and_then(|f| self.smb2.files.get(&f).cloned()));
         }
+        if let Some(early) = early {
+            let exchange = &mut pending.exchange;
+            (exchange.reply, exchange.reply_end, exchange.status) = (Some(early.at), Some(early.at), Some(early.status));
+            exchange.close(self.cx.about.retransmissions);
+            self.smb2.commands.add(exchange);
+            return self.cx.env.complete(exchange);
+        }
         let limit = self.cx.env.options.requests_max;
         if self.smb2.pending.len() >= limit {
             self.forget();
@@ -567,42 +664,22 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         }
     }
 
-    /// SMB2's own credits, \[MS-SMB2\] 3.2.4.1.5.
-    fn spend(&mut self, pdu: &Pdu<'_>) {
+    /// SMB2's own credits and ids, \[MS-SMB2\] 3.2.4.1.5 and 3.3.5.2.5. Returns the reply, where it was captured before.
+    fn spend(&mut self, pdu: &Pdu<'_>) -> Option<Early> {
         let header = &pdu.header;
-        if header.command == Command::CANCEL {
-            return;
+        let (limit, client) = (self.cx.env.options.requests_max, self.by);
+        let Self { smb2, cx, message, .. } = self;
+        let early = smb2.ids.request(header, message.last, limit, |at, wrong| broken(cx, client, at, wrong));
+        let (size, charge) = (payload_of(header.command, pdu.bytes), header.credit_charge);
+        let needed = charge_of(size);
+        // without multiple credits the field is reserved
+        let counts = if charge > 0 { smb2.agreed.multi_credit != Some(false) } else { smb2.agreed.multi_credit == Some(true) };
+        if charge < needed && needed > 1 && counts {
+            let command = command_name(header.command);
+            let text = format_args!("sent {command} for {size} bytes with CreditCharge {charge}; it needs {needed}");
+            cx.report(Rule::Smb2Credit, client, Rests::FRAME, text);
         }
-        let charge = i64::from(header.credit_charge.max(1));
-        if let Some(credits) = self.smb2.credits.as_mut() {
-            *credits -= charge;
-            if *credits < 0 {
-                let command = command_name(header.command);
-                *credits = 0;
-                self.report(
-                    Rule::Smb2Credit,
-                    self.by,
-                    Rests::START.of(self.by.peer()),
-                    format_args!("sent {command} (charge {charge}) without the SMB2 credits for it"),
-                );
-            }
-        }
-        let size = match &pdu.body {
-            Ok(Body::ReadRequest(r)) => r.fixed.length,
-            Ok(Body::WriteRequest(w)) => w.payload_length(),
-            _ => return,
-        };
-        // one credit for each 64 KiB begun (3.1.5.2); dialect 2.0.2 has no charge
-        let needed = i64::from(size.saturating_sub(1) / 65_536 + 1);
-        if header.credit_charge > 0 && charge < needed {
-            let command = header.command;
-            self.report(
-                Rule::Smb2Credit,
-                self.by,
-                Rests::FRAME,
-                format_args!("sent a {command} of {size} bytes with CreditCharge {charge}; it needs {needed}"),
-            );
-        }
+        early
     }
 
     /// Channel information of a READ or WRITE: the memory it advertises, and whether it makes sense.
@@ -610,51 +687,26 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         let sure = Rests::FRAME;
         let by = self.by;
         let command = command_name(pdu.header.command);
+        let (is_cut, agreed) = (self.is_cut(), self.smb2.agreed);
+        let is_tcp = self.cx.about.transport == Some(Transport::Tcp);
+        let cx = &mut *self.cx;
+        let mut tell = |rule: Rule, text: core::fmt::Arguments<'_>| cx.report(rule, by, sure, text);
+        if is_tcp && info.channel != smb2::Channel::NONE {
+            tell(Rule::BugKsmbdChannelInfo, format_args!("asked for the RDMA channel in a {command} on a TCP connection"));
+        } else if channel::check(info, length, command, &agreed, is_cut, &mut tell) {
+            tell(Rule::BugKsmbdChannelInfo, format_args!("sent a {command} with channel information that does not fit"));
+        }
         if info.channel == smb2::Channel::NONE {
-            if info.blob.length > 0 {
-                let bytes = info.blob.length;
-                self.report(
-                    Rule::Smb2Channel,
-                    by,
-                    sure,
-                    format_args!("sent {bytes} bytes of channel information in a {command} without a channel"),
-                );
-            }
             return;
+        }
+        if info.channel == smb2::Channel::RDMA_TRANSFORM && !is_cut {
+            channel::check_transform(info.transform().as_ref(), &agreed, &mut tell);
         }
         pending.exchange.channel = match info.channel {
             smb2::Channel::RDMA_V1 => Channel::Rdma,
             smb2::Channel::RDMA_V1_INVALIDATE => Channel::RdmaInvalidate,
             _ => Channel::RdmaTransform,
         };
-        let (offset, size) = (info.blob.offset, info.blob.length);
-        let mut bad = true;
-        if self.cx.about.transport == Some(Transport::Tcp) {
-            self.report(Rule::BugKsmbdChannelInfo, by, sure, format_args!("asked for the RDMA channel in a {command} on a TCP connection"));
-        } else if self.is_cut() && (!info.blob.inside || !info.is_whole()) {
-            // the descriptors are among what was cut off
-            bad = false;
-        } else if !info.blob.inside {
-            self.report(
-                Rule::Smb2Channel,
-                by,
-                sure,
-                format_args!("points to {size} bytes of channel information at {offset}, outside of the {command}"),
-            );
-        } else if !info.is_whole() || size == 0 {
-            self.report(Rule::Smb2Channel, by, sure, format_args!("sent {size} bytes of buffer descriptors in a {command}; each has 16"));
-        } else if info.described_length() < u64::from(length) && info.channel != smb2::Channel::RDMA_TRANSFORM {
-            let room = info.described_length();
-            self.report(Rule::Smb2Channel, by, sure, format_args!("described {room} bytes of memory for a {command} of {length}"));
-        } else {
-            bad = false;
-        }
-        if bad && self.cx.about.transport != Some(Transport::Tcp) {
-            self.report(Rule::BugKsmbdChannelInfo, by, sure, format_args!("sent a {command} with channel information that does not fit"));
-        }
-        if info.channel == smb2::Channel::RDMA_TRANSFORM {
-            self.transform(info);
-        }
         if info.asks_for_invalidation() && self.smb2.smb.dialect.is_some_and(|d| d < DIALECT_302) {
             let dialect = self.smb2.smb.dialect.unwrap_or(0);
             self.report(
@@ -695,65 +747,14 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         self.memory.advertised(self.cx, by);
     }
 
-    /// SMB2_RDMA_TRANSFORM, \[MS-SMB2\] 2.2.43.
-    fn transform(&mut self, info: &ChannelInfo<'_>) {
-        let (by, sure) = (self.by, Rests::FRAME);
-        if let Some(dialect) = self.smb2.smb.dialect.filter(|d| *d != DIALECT_311) {
-            self.report(Rule::Smb2TransformDialect, by, sure, format_args!("sent an RDMA transform in dialect {dialect:#06x}"));
-        }
-        if self.is_cut() {
-            return;
-        }
-        let Some(transform) = info.transform() else {
-            self.report(Rule::Smb2TransformBounds, by, sure, format_args!("sent an RDMA transform that is too short"));
-            return;
-        };
-        let count = transform.fixed.transform_count;
-        let (mut seen, mut encrypts, mut signs) = (0u16, false, false);
-        for crypto in transform.transforms() {
-            seen = seen.saturating_add(1);
-            let (kind, signature, nonce) = (crypto.fixed.transform_type, crypto.fixed.signature_length, crypto.fixed.nonce_length);
-            encrypts |= kind == TransformType::ENCRYPTION.0;
-            signs |= kind == TransformType::SIGNING.0;
-            if signature > 16 || (kind == TransformType::ENCRYPTION.0 && !matches!(nonce, 11 | 12)) {
-                self.report(
-                    Rule::Smb2TransformLengths,
-                    by,
-                    sure,
-                    format_args!("sent an RDMA transform with SignatureLength {signature} and NonceLength {nonce}"),
-                );
-            }
-            if crypto.fixed.reserved != 0 {
-                let reserved = crypto.fixed.reserved;
-                self.report(Rule::Smb2TransformReserved, by, sure, format_args!("set Reserved of a crypto transform to {reserved:#06x}"));
-            }
-        }
-        if encrypts && signs {
-            self.report(Rule::Smb2TransformLengths, by, sure, format_args!("asked for encryption and signing at once"));
-        }
-        if count == 0 || seen != count {
-            self.report(Rule::Smb2TransformCount, by, sure, format_args!("announced {count} transforms; {seen} follow"));
-        }
-        if transform.fixed.reserved1 != 0 || transform.fixed.reserved2 != 0 {
-            self.report(Rule::Smb2TransformReserved, by, sure, format_args!("set a reserved field of an RDMA transform"));
-        }
-        if !transform.descriptors.inside || transform.descriptors.length == 0 {
-            let (offset, length) = (transform.descriptors.offset, transform.descriptors.length);
-            self.report(
-                Rule::Smb2TransformBounds,
-                by,
-                sure,
-                format_args!("points to {length} bytes of descriptors at {offset}, outside of the RDMA transform"),
-            );
-        }
-    }
-
     fn reply(&mut self, pdu: &Pdu<'_>) {
         let header = &pdu.header;
         self.replied = true;
         self.cx.roles.learn(self.by.peer(), Source::Message);
-        if let Some(credits) = self.smb2.credits.as_mut() {
-            *credits += i64::from(header.credits);
+        let is_notice = header.message_id == u64::MAX;
+        if !is_notice {
+            let (client, Self { smb2, cx, message, .. }) = (self.by.peer(), &mut *self);
+            smb2.ids.reply(header, message.last, |at, wrong| broken(cx, client, at, wrong));
         }
         if pdu.form != BodyForm::Expected {
             let (command, status) = (command_name(header.command), Status(header.status().0));
@@ -767,6 +768,9 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         if let Ok(Body::NegotiateResponse(negotiate)) = &pdu.body {
             self.smb2.smb.dialect = Some(negotiate.dialect().0);
             self.smb2.negotiated = true;
+            if negotiate.dialect() != Dialect::WILDCARD {
+                self.smb2.agreed = Agreed::of(negotiate, !self.is_cut());
+            }
         }
         if header.is_interim() {
             if let Some(pending) = self.smb2.pending.get_mut(&header.message_id) {
@@ -777,6 +781,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         }
         let Some(mut pending) = self.smb2.pending.remove(&header.message_id) else { return };
         self.smb2.by_exchange.remove(&pending.exchange.id);
+        self.smb2.signing.learn(pdu, pending.setup);
+        self.answers(pdu, &pending);
         self.cx.env.sink.reply(pending.exchange.id, pdu.bytes);
         let status = header.status();
         let exchange = &mut pending.exchange;
@@ -812,8 +818,10 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                     self.report(Rule::SmbdFragCost, self.by.peer(), Rests::FRAME, text);
                 }
                 let (moved, seen) = (pending.exchange.bytes_moved, pending.exchange.writes.bytes);
-                if !inline && !failed && moved != seen && pending.exchange.writes.frames > 0 {
-                    let rests = Rests::since(pending.exchange.request).of(self.by).though_cut();
+                if let Some(rests) = self.moved(&pending, pending.exchange.writes.frames, self.memory.summary().write_bytes)
+                    && !failed
+                    && moved != seen
+                {
                     self.report(Rule::RdmaLength, self.by, rests, format_args!("says it wrote {moved} bytes for a READ; {seen} were seen"));
                 }
             }
@@ -821,15 +829,12 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 exchange.bytes_moved = u64::from(write.count);
                 // what was asked for: of the responses some may not have been captured
                 let (moved, seen) = (exchange.bytes_moved, pending.asked.unwrap_or(exchange.bytes_moved));
-                let rdma = exchange.channel != Channel::Inline;
-                if rdma && !failed && moved != seen && exchange.reads.frames > 0 {
-                    let rests = Rests::since(exchange.request).of(self.by).though_cut();
-                    self.report(
-                        Rule::RdmaLength,
-                        self.by,
-                        rests,
-                        format_args!("says it wrote {moved} bytes of a WRITE; {seen} were fetched by RDMA Read"),
-                    );
+                if let Some(rests) = self.moved(&pending, pending.exchange.reads.frames, self.memory.summary().reads)
+                    && !failed
+                    && moved != seen
+                {
+                    let text = format_args!("says it wrote {moved} bytes of a WRITE; {seen} were fetched by RDMA Read");
+                    self.report(Rule::RdmaLength, self.by, rests, text);
                 }
             }
             Ok(Body::CloseResponse(_)) => {
@@ -863,6 +868,41 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         self.smb2.commands.watch(&pending.exchange, pending.by.peer());
         self.smb2.commands.add(&pending.exchange);
         self.cx.env.complete(&pending.exchange);
+    }
+
+    /// What it rests on that a request moved as many bytes as were seen, in so many frames of its own and of the whole connection; `None` where
+    /// they cannot be told.
+    fn moved(&self, pending: &Pending, frames: u32, of_connection: u64) -> Option<Rests> {
+        let since = Rests::since(pending.exchange.request);
+        match frames {
+            _ if pending.exchange.channel == Channel::Inline => None,
+            // nothing at all: some Write of the connection must have been captured, and what it was for must be known of all
+            0 => (of_connection > 0 && self.memory.unattributed() == 0 && pending.exchange.descriptor_count > 0).then_some(since),
+            _ => Some(since.of(self.by).though_cut()),
+        }
+    }
+
+    /// Whether a reply is one to its request.
+    fn answers(&mut self, pdu: &Pdu<'_>, pending: &Pending) {
+        let header = &pdu.header;
+        let (rests, command) = (Rests::since(pending.exchange.request).of(self.by), command_name(header.command));
+        if pending.memo.command != header.command {
+            let (asked, id) = (command_name(pending.memo.command), header.message_id);
+            let text = format_args!("answered the {asked} with MessageId {id} as if it were a {command}");
+            self.report(Rule::Smb2Reply, self.by, rests, text);
+        }
+        if pending.signed && !self.sealed && Signing::reply(header) {
+            let text = format_args!("answered a signed {command} without a signature");
+            self.report(Rule::Smb2Unsigned, self.by, rests, text);
+        }
+        if let Ok(Body::ReadResponse(read)) = &pdu.body
+            && read.fixed.rdma_transform()
+            && !self.is_cut()
+        {
+            let (by, agreed) = (self.by, self.smb2.agreed);
+            let cx = &mut *self.cx;
+            channel::check_transform(read.transform().as_ref(), &agreed, &mut |rule, text| cx.report(rule, by, Rests::FRAME, text));
+        }
     }
 
     /// Undoes what data that RDMA moved went through. False where it stays encrypted.

@@ -58,6 +58,10 @@ pub struct Conversation {
     /// Credits in the reply to SMB2 NEGOTIATE.
     pub smb2_credits: u16,
     pub dialect: u16,
+    /// What the server's NEGOTIATE reply agrees to do with data that RDMA moves, in dialect 0x0311.
+    pub transforms: &'static [u16],
+    /// SecurityMode of the server.
+    pub security_mode: u8,
     first_data: bool,
     pub crc: bool,
     /// TSval and TSecr of TCP segments.
@@ -78,6 +82,8 @@ impl Default for Conversation {
             responder_resources: 16,
             smb2_credits: 64,
             dialect: 0x0311,
+            transforms: &[1, 2],
+            security_mode: 1,
             first_data: true,
             crc: true,
             timestamps: None,
@@ -566,15 +572,22 @@ impl Conversation {
         };
         let request = encode::negotiate(&header, fixed, &[Dialect(0x0302)], &[]);
         self.message(C, &request);
-        let mut body = vec![65, 0, 1, 0];
+        let contexts = self.dialect == 0x0311 && !self.transforms.is_empty();
+        let mut body = vec![65, 0, self.security_mode, 0];
         body.extend(self.dialect.to_le_bytes());
-        body.extend([0; 2]);
+        body.extend([u8::from(contexts), 0]);
         body.extend([2; 16]);
-        body.extend([0; 4]);
+        // SMB2_GLOBAL_CAP_LARGE_MTU
+        body.extend([4, 0, 0, 0]);
         (0..3).for_each(|_| body.extend((1_u32 << 20).to_le_bytes()));
         body.extend([0; 16]);
-        // no token, no contexts
-        body.extend([128, 0, 0, 0, 0, 0, 0, 0]);
+        // no token
+        body.extend([128, 0, 0, 0, if contexts { 128 } else { 0 }, 0, 0, 0]);
+        if contexts {
+            let count = self.transforms.len() as u8;
+            body.extend([7, 0, 8 + 2 * count, 0, 0, 0, 0, 0, count, 0, 0, 0, 0, 0, 0, 0]);
+            self.transforms.iter().for_each(|id| body.extend(id.to_le_bytes()));
+        }
         let reply = Self::reply_bytes(&header, 0, self.smb2_credits, &body);
         self.message(S, &reply);
     }

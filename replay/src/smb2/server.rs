@@ -9,7 +9,7 @@ use super::{ERROR_BODY, Writer, context, filetime, filetime_of, message, reply_h
 use crate::channel::{Channel, Config, Event, Lane};
 use crate::error::{Error, random};
 use crate::transport::{Handle, Request as Incoming, Rights, Time};
-use rdmascope_analyzer::credits::{Ledger, charge_of};
+use rdmascope_analyzer::credits::{Ledger, charge_of, payload_of};
 use rdmascope_analyzer::keys::cipher::{self, Cipher};
 use rdmascope_analyzer::keys::derive::{PreauthHash, derive_keys};
 use rdmascope_analyzer::keys::ntlm::{Authenticate, Challenge, emit_challenge, find};
@@ -1357,19 +1357,6 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.close_all();
         self.share.shared.bytes.fetch_sub(self.accounted, Ordering::Relaxed);
-    }
-}
-
-/// Bytes that a request carries or asks for, whichever is more, \[MS-SMB2\] 3.3.5.2.5.
-fn payload_of(command: Command, pdu: &[u8]) -> u32 {
-    let field = |at| number(pdu, at, 4) as u32;
-    match command {
-        Command::READ | Command::SET_INFO => field(68),
-        Command::WRITE => field(68).max(field(100)),
-        Command::QUERY_INFO => field(68).max(field(76)),
-        Command::QUERY_DIRECTORY => field(92),
-        Command::IOCTL => field(92).saturating_add(field(104)).max(field(96).saturating_add(field(108))),
-        _ => 0,
     }
 }
 

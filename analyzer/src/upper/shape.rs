@@ -1,0 +1,132 @@
+//! The shape of SMB2 messages: sizes that are fixed and places that lie inside, \[MS-SMB2\] 2.2 and 3.3.5.2.7. Where the decoder gets along with
+//! what is wrong, the receiver need not.
+
+use core::fmt;
+use rdmascope_dissector::wire::smb2::blob::Blob;
+use rdmascope_dissector::wire::smb2::{Body, Command, Header, Pdu};
+
+/// What is wrong with the shape of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// StructureSize of the header.
+    Header(u16),
+    /// StructureSize of a request's body, and what it must be.
+    Size(u16, u16),
+    /// NextCommand is not a multiple of 8.
+    Next(u32),
+    /// The first request of a message refers to the one before it.
+    Related,
+    /// What is named, its offset and length: not inside of the message.
+    Outside(&'static str, u32, u32),
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(size) => write!(f, "whose header has StructureSize {size}; it is 64"),
+            Self::Size(size, own) => write!(f, "with StructureSize {size}; it is {own}"),
+            Self::Next(next) => write!(f, "whose NextCommand {next} is not a multiple of 8"),
+            Self::Related => f.write_str("that is first in its message and related to the one before it"),
+            Self::Outside(what, offset, length) => write!(f, "whose {what}, {length} bytes at {offset}, lies outside of it"),
+        }
+    }
+}
+
+/// The StructureSize of a request; `None` where there are several or the command is not known.
+const fn size_of(command: Command) -> Option<u16> {
+    Some(match command {
+        Command::NEGOTIATE => 36,
+        Command::SESSION_SETUP => 25,
+        Command::TREE_CONNECT => 9,
+        Command::CREATE | Command::IOCTL => 57,
+        Command::CLOSE | Command::FLUSH => 24,
+        Command::READ | Command::WRITE => 49,
+        Command::LOCK => 48,
+        Command::QUERY_DIRECTORY | Command::SET_INFO => 33,
+        Command::CHANGE_NOTIFY => 32,
+        Command::QUERY_INFO => 41,
+        Command::LOGOFF | Command::TREE_DISCONNECT | Command::CANCEL | Command::ECHO => 4,
+        _ => return None,
+    })
+}
+
+/// What is wrong with a message of which nothing was cut off. `tell` is given each.
+pub fn check(pdu: &Pdu<'_>, mut tell: impl FnMut(Wrong)) {
+    let header = &pdu.header;
+    if usize::from(header.header_length) != Header::LEN {
+        tell(Wrong::Header(header.header_length));
+    }
+    if header.next_command % 8 != 0 {
+        tell(Wrong::Next(header.next_command));
+    }
+    if !header.is_response() {
+        if pdu.offset == 0 && header.is_related() {
+            tell(Wrong::Related);
+        }
+        let size = pdu.bytes.get(Header::LEN..).and_then(|b| b.first_chunk::<2>()).map(|b| u16::from_le_bytes(*b));
+        if let (Some(size), Some(own)) = (size, size_of(header.command))
+            && size != own
+        {
+            tell(Wrong::Size(size, own));
+        }
+    }
+    let mut inside = |what: &'static str, blob: &Blob<'_>| {
+        if !blob.inside {
+            tell(Wrong::Outside(what, blob.offset, blob.length));
+        }
+    };
+    let Ok(body) = &pdu.body else { return };
+    match body {
+        Body::NegotiateResponse(b) => inside("security buffer", &b.security),
+        Body::SessionSetupRequest(b) => inside("security buffer", &b.security),
+        Body::SessionSetupResponse(b) => inside("security buffer", &b.security),
+        Body::TreeConnectRequest(b) => inside("path", &b.path),
+        Body::CreateRequest(b) => {
+            inside("name", &b.name);
+            inside("list of contexts", &b.context_list);
+        }
+        Body::CreateResponse(b) => inside("list of contexts", &b.context_list),
+        Body::ReadResponse(b) => inside("data", &b.data),
+        Body::WriteRequest(b) => inside("data", &b.data),
+        Body::IoctlRequest(b) => inside("input", &b.input),
+        Body::IoctlResponse(b) => inside("output", &b.output),
+        Body::QueryDirectoryRequest(b) => inside("pattern", &b.pattern),
+        Body::QueryDirectoryResponse(b) => inside("output", &b.output),
+        Body::NotifyResponse(b) => inside("output", &b.output),
+        Body::QueryInfoRequest(b) => inside("input", &b.input),
+        Body::QueryInfoResponse(b) => inside("output", &b.output),
+        Body::SetInfoRequest(b) => inside("buffer", &b.buffer),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use rdmascope_dissector::trace::Off;
+    use rdmascope_dissector::wire::smb2::header::flags;
+    use rdmascope_dissector::wire::smb2::{Each, encode, parse_message};
+
+    fn wrong(message: &[u8]) -> Vec<Wrong> {
+        let mut all = Vec::new();
+        let _ = parse_message(message, &mut Off, &mut Each(|pdu: &Pdu<'_>| check(pdu, |wrong| all.push(wrong))));
+        all
+    }
+
+    #[test]
+    fn sizes_and_places() {
+        let echo = |header: Header| encode::empty(&header);
+        let header = Header::request(Command::ECHO, 1);
+        assert_eq!(wrong(&echo(header)), []);
+        assert_eq!(wrong(&echo(Header { flags: flags::RELATED, ..header })), [Wrong::Related]);
+        let mut odd = echo(header);
+        odd[64] = 5;
+        assert_eq!(wrong(&odd), [Wrong::Size(5, 4)]);
+        odd[4] = 60;
+        assert_eq!(wrong(&odd), [Wrong::Header(60), Wrong::Size(5, 4)]);
+        let mut pair = echo(Header { next_command: 68, ..header });
+        pair.extend(echo(header));
+        assert_eq!(wrong(&pair), [Wrong::Next(68)]);
+    }
+}

@@ -1,0 +1,131 @@
+//! Which SMB2 messages must be signed, \[MS-SMB2\] 3.2.4.1.1, 3.2.5.1.3, 3.2.5.3.1, 3.3.4.1.1, 3.3.5.5.3 and 3.3.5.7: what can be told without keys.
+//!
+//! A session signs everything where either end asks for it and the user is no guest. NEGOTIATE, SESSION_SETUP, CANCEL, interim replies and
+//! notifications of the server have rules of their own and are left alone, as is what travels encrypted.
+
+use alloc::vec::Vec;
+use rdmascope_dissector::wire::smb2::{Body, Command, Header, NtStatus, Pdu};
+
+/// Sessions remembered per connection at most.
+const SESSIONS_MAX: usize = 256;
+/// Dialect 3.1.1.
+const DIALECT_311: u16 = 0x0311;
+/// SecurityMode: signing is required.
+const REQUIRED: u8 = 0x02;
+/// SMB2_SESSION_FLAG_IS_GUEST and _IS_NULL: there is no key.
+const WITHOUT_KEY: u16 = 0x0003;
+/// SMB2_SESSION_FLAG_ENCRYPT_DATA.
+const ENCRYPTED: u16 = 0x0004;
+
+/// What a SESSION_SETUP request says of signing, kept until its reply comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Setup {
+    required: bool,
+    binding: bool,
+}
+
+impl Setup {
+    /// Of a request; nothing of other commands.
+    pub fn of(body: &Body<'_>) -> Self {
+        match body {
+            Body::SessionSetupRequest(r) => Self { required: r.fixed.security_mode & REQUIRED != 0, binding: r.fixed.binding() },
+            _ => Self::default(),
+        }
+    }
+}
+
+/// What is known of one session.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    id: u64,
+    /// Its messages must be signed.
+    required: bool,
+}
+
+/// The sessions of one connection that have a key.
+#[derive(Debug, Default)]
+pub struct Signing {
+    /// Whether the server requires it of every session.
+    server: bool,
+    dialect: u16,
+    sessions: Vec<Session>,
+}
+
+impl Signing {
+    /// The reply to a request, with what that said.
+    pub fn learn(&mut self, pdu: &Pdu<'_>, setup: Setup) {
+        let header = &pdu.header;
+        match &pdu.body {
+            Ok(Body::NegotiateResponse(r)) => {
+                self.server = r.fixed.security_mode & REQUIRED != 0;
+                self.dialect = r.dialect().0;
+            }
+            Ok(Body::SessionSetupResponse(r)) if header.status() == NtStatus::SUCCESS => {
+                self.sessions.retain(|s| s.id != header.session_id);
+                // another channel of a session takes over what was agreed on the first
+                if r.fixed.session_flags & (WITHOUT_KEY | ENCRYPTED) == 0 && !setup.binding && self.sessions.len() < SESSIONS_MAX {
+                    self.sessions.push(Session { id: header.session_id, required: self.server || setup.required });
+                }
+            }
+            Ok(Body::Empty) if header.command == Command::LOGOFF => self.sessions.retain(|s| s.id != header.session_id),
+            _ => {}
+        }
+    }
+
+    /// Why a request that travels in the clear must be signed, where it must and is not.
+    pub fn request(&self, header: &Header) -> Option<&'static str> {
+        if header.is_signed() || matches!(header.command, Command::NEGOTIATE | Command::SESSION_SETUP | Command::CANCEL) {
+            return None;
+        }
+        let session = self.sessions.iter().find(|s| s.id == header.session_id)?;
+        match session.required {
+            true => Some("of a session that must be signed"),
+            // 3.3.5.7: it is what proves that nobody changed the negotiation
+            false if header.command == Command::TREE_CONNECT && self.dialect == DIALECT_311 => Some("in dialect 0x0311"),
+            false => None,
+        }
+    }
+
+    /// Whether a reply in the clear to a signed request must be signed and is not.
+    pub fn reply(header: &Header) -> bool {
+        const SESSION_EXPIRED: NtStatus = NtStatus(0xc000_035c);
+        let without_session = [NtStatus::USER_SESSION_DELETED, SESSION_EXPIRED, NtStatus::ACCESS_DENIED].contains(&header.status());
+        let apart = matches!(header.command, Command::NEGOTIATE | Command::SESSION_SETUP | Command::CANCEL);
+        !header.is_signed() && !header.is_interim() && !without_session && !apart
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdmascope_dissector::wire::smb2::header::flags;
+
+    fn header(command: Command, flags: u32, status: u32) -> Header {
+        Header { flags, session_id: 7, status_or_channel_sequence: status, ..Header::request(command, 3) }
+    }
+
+    #[test]
+    fn a_session_that_must_be_signed_is() {
+        let mut signing = Signing { dialect: DIALECT_311, ..Signing::default() };
+        assert_eq!(signing.request(&header(Command::ECHO, 0, 0)), None, "nothing is known of the session");
+        signing.sessions.push(Session { id: 7, required: true });
+        for (command, flags, expected) in [
+            (Command::ECHO, 0, true),
+            (Command::ECHO, flags::SIGNED, false),
+            (Command::CANCEL, 0, false),
+            (Command::SESSION_SETUP, 0, false),
+        ] {
+            assert_eq!(signing.request(&header(command, flags, 0)).is_some(), expected, "{command}");
+        }
+        signing.sessions[0].required = false;
+        assert!(signing.request(&header(Command::TREE_CONNECT, 0, 0)).is_some());
+        assert_eq!(signing.request(&header(Command::ECHO, 0, 0)), None);
+    }
+
+    #[test]
+    fn replies_to_signed_requests_are_signed_where_there_is_a_session() {
+        let reply = |status, more| Signing::reply(&header(Command::READ, flags::RESPONSE | more, status));
+        assert!(reply(0, 0) && reply(0xc000_0034, 0) && !reply(0, flags::SIGNED));
+        assert!(!reply(0x103, flags::ASYNC) && reply(0, flags::ASYNC) && !reply(0xc000_0203, 0));
+    }
+}
