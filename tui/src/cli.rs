@@ -7,6 +7,7 @@ use clap_complete::Shell;
 use rdmascope_capture::Existing;
 pub(crate) use rdmascope_report::fields::{FilterError, filter, registry};
 use rdmascope_report::output::times::{self, Times};
+use rdmascope_report::report::Ignore;
 pub(crate) use rdmascope_report::stdout::Color;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ Examples:
   rdmascope analyze trace.pcapng --format json --exchanges
   rdmascope analyze trace.pcapng --format html -o report.html
   rdmascope analyze trace.pcapng --fail-on error   status 1 if there is one
+  rdmascope analyze trace.pcapng --fail-on warn --ignore RC-CNP,SMB2-ERROR-BODY:server
   rdmascope analyze -i eth0 --every 10s     what passes now, until Ctrl-C
 
 Exit status: 0 done; 1 done, and --fail-on found something; 2 wrong use, or input that cannot be read (to its end: what came before is \
@@ -272,6 +274,9 @@ pub(crate) struct Analyze {
     /// Exit with status 1 if there are findings of this severity or worse
     #[arg(long, value_name = "SEVERITY", value_enum)]
     pub(crate) fail_on: Option<FailOn>,
+    /// Leave out findings that you know about, for example RC-CNP,SMB2-ERROR:server: not shown, not counted by --fail-on; one line says how many there were
+    #[arg(long, value_name = "ID[:SIDE],...", value_delimiter = ',', value_parser = Ignore::parse)]
+    pub(crate) ignore: Vec<Ignore>,
     /// Two queue pairs that form one connection, if the capture does not show it; may be repeated
     #[arg(long = "pin", value_name = "QP=QP", value_parser = pin)]
     pub(crate) pins: Vec<Pin>,

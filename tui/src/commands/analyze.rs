@@ -85,7 +85,8 @@ fn live(args: &Analyze, options: Options, wanted: Wanted, color: Color) -> Resul
 }
 
 fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<WholeFile>, color: Color) -> Result<ExitCode> {
-    let (story, error) = Story::new(analysis);
+    let (mut story, error) = Story::new(analysis);
+    story.ignore(&args.ignore);
     let mut out = Out::new(color);
     let to_terminal = out.is_terminal && file.is_none();
     let rendered = match args.format {

@@ -174,8 +174,8 @@ fn head(out: &mut String, story: &Story, title: &str, entries: &[Entry<'_>]) {
     if let Some(let_go) = story.let_go() {
         let _ = writeln!(out, "<p class=\"bad\">{}</p>", text(&let_go));
     }
-    if let Some(filter) = super::filtered(story) {
-        let _ = writeln!(out, "<p>{}</p>", text(&filter));
+    for line in super::filtered(story).into_iter().chain(super::ignored(story)) {
+        let _ = writeln!(out, "<p>{}</p>", text(&line));
     }
     out.push_str(
         "<nav aria-label=\"Sections\"><a href=\"#findings\">Findings</a><a href=\"#connections\">Connections</a><a href=\"#slowest\">Slowest requests</a>\

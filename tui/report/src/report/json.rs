@@ -41,6 +41,8 @@ object! {
         capture: Capture,
         /// What -Y chose.
         filter?: Filter,
+        /// What --ignore took out, and how many findings that were.
+        ignored?: Vec<Ignored>,
         /// Connections, by number. With -Y, those with a frame that passes.
         connections: Vec<ConnectionJson>,
         /// Broken rules, what matters first.
@@ -161,6 +163,16 @@ object! {
         kind: &'static str,
         /// Its number.
         session: u32,
+    }
+}
+
+object! {
+    /// Findings that the reader knows about.
+    struct Ignored {
+        /// ID of a rule, or ID:SIDE, as it was asked for.
+        what: String,
+        /// Findings taken out.
+        findings: u64,
     }
 }
 
@@ -691,6 +703,9 @@ impl Root {
                 mirrors: capture.mirrors.list().iter().map(Mirror::of).collect(),
                 pauses: capture.pauses,
             },
+            ignored: Some(&story.ignored)
+                .filter(|i| !i.is_empty())
+                .map(|i| i.iter().map(|(what, n)| Ignored { what: what.to_string(), findings: *n }).collect()),
             filter: story.filter.as_ref().map(|(text, frames)| Filter { text: text.clone(), frames: *frames }),
             connections: connections.collect(),
             findings: findings(story),

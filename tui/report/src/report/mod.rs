@@ -9,12 +9,13 @@ pub mod words;
 
 use crate::analysis::{Analysis, InputStory};
 use rdmascope_analyzer::exchange::{Exchange, Family};
-use rdmascope_analyzer::finding::{Certainty, Severity};
+use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Rule, Severity};
 use rdmascope_analyzer::op::{At, End};
 use rdmascope_analyzer::outcome::Success;
 use rdmascope_analyzer::report::{self as analyzed, Connection, Protocol, Report, Sink, Transport};
 use rdmascope_analyzer::roots;
 use std::collections::HashMap;
+use std::fmt;
 use words::{and, count, duration, grouped};
 
 /// Rows of `--exchanges` and points of `--credits` kept at most, over all connections.
@@ -42,7 +43,51 @@ pub struct Story {
     pub wanted: Wanted,
     /// Rows and points that found no room.
     pub details_dropped: u64,
+    /// Findings that the reader knows about: what was to be ignored, and how many of them there were.
+    pub ignored: Vec<(Ignore, u64)>,
 }
+
+/// Findings that the reader knows about and does not want to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ignore {
+    /// Of which rule.
+    pub rule: Rule,
+    /// Whose doing; `None`: whoever did it.
+    pub by: Option<Blame>,
+}
+
+impl Ignore {
+    /// `ID` or `ID:SIDE`, where a side is client, server, network, capture or unknown.
+    ///
+    /// # Errors
+    /// Which part is not known.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (id, side) = text.split_once(':').map_or((text, None), |(id, side)| (id, Some(side)));
+        let rule = Rule::from_id(id).ok_or_else(|| format!("{id} is no rule; rdmascope explain lists them"))?;
+        let side_of = |name: &str| SIDES.into_iter().find(|b| b.name().eq_ignore_ascii_case(name));
+        let by = match side {
+            None => None,
+            Some(name) => Some(side_of(name).ok_or_else(|| format!("{name} is none of client, server, network, capture and unknown"))?),
+        };
+        Ok(Self { rule, by })
+    }
+
+    fn covers(&self, finding: &Finding) -> bool {
+        finding.rule == self.rule && self.by.is_none_or(|by| by == finding.by)
+    }
+}
+
+impl fmt::Display for Ignore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.by {
+            Some(by) => write!(f, "{}:{}", self.rule.id(), by.name()),
+            None => f.write_str(self.rule.id()),
+        }
+    }
+}
+
+/// Whose doing a finding can be.
+const SIDES: [Blame; 5] = [Blame::Client, Blame::Server, Blame::Network, Blame::Capture, Blame::Unknown];
 
 /// Lists that are made only when asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -218,7 +263,21 @@ impl Story {
                 detail
             })
             .collect();
-        (Self { report, inputs, lost_frames, hardware, filter, details, wanted: sink.wanted, details_dropped: sink.dropped }, error)
+        let (wanted, details_dropped) = (sink.wanted, sink.dropped);
+        (Self { report, inputs, lost_frames, hardware, filter, details, wanted, details_dropped, ignored: Vec::new() }, error)
+    }
+
+    /// Takes out findings that the reader knows about: they are counted and neither shown nor judged by.
+    pub fn ignore(&mut self, what: &[Ignore]) {
+        let mut ignored: Vec<(Ignore, u64)> = what.iter().map(|ignore| (*ignore, 0)).collect();
+        self.report.findings.retain(|finding| match ignored.iter_mut().find(|(ignore, _)| ignore.covers(finding)) {
+            Some((_, count)) => {
+                *count += 1;
+                false
+            }
+            None => true,
+        });
+        self.ignored = ignored;
     }
 
     /// Time of the first frame, ns since the Unix epoch.
@@ -354,6 +413,13 @@ pub(crate) fn filtered(story: &Story) -> Option<String> {
     let connections = count(story.report.connections.len() as u64, "connection");
     let findings = count(story.report.findings.len() as u64, "finding");
     Some(format!("Filter {}: {}, {connections}, {findings}.", shown(filter), count(*frames, "frame")))
+}
+
+/// What was ignored: "Ignored as asked: 3 findings (RC-CNP 2, SMB2-ERROR:server 1)."
+pub(crate) fn ignored(story: &Story) -> Option<String> {
+    let all: u64 = story.ignored.iter().map(|(_, n)| n).sum();
+    let list: Vec<String> = story.ignored.iter().map(|(ignore, n)| format!("{ignore} {}", grouped(*n))).collect();
+    (!list.is_empty()).then(|| format!("Ignored as asked: {} ({}).", count(all, "finding"), list.join(", ")))
 }
 
 /// The word for an end.

@@ -117,7 +117,7 @@ impl Page {
                 self.with_tail("Read only in part: ", "  ", Tone::Warn, &shown(error), "");
             }
         }
-        if let Some(text) = super::filtered(story) {
+        for text in super::filtered(story).into_iter().chain(super::ignored(story)) {
             self.with_tail("", "  ", Tone::Note, &text, "");
         }
         self.gap();
