@@ -65,6 +65,8 @@ pub struct Connection {
     /// Most Reads that each end may have outstanding, where the handshake said so.
     pub read_depth: [Option<u32>; 2],
     pub(crate) read_depths: [Option<(u32, u32)>; 2],
+    /// Of the MPA Request.
+    pub(crate) mpa_revision: Option<u8>,
     /// Bytes in frames over time.
     pub throughput: Series<Volume>,
     /// Retransmissions and their like over time.
@@ -122,6 +124,7 @@ impl Connection {
             transport: self.transport,
             protocol: self.messages.protocol(),
             opening_seen: self.handshake == Handshake::Seen,
+            established: self.established,
             port_hint: self.port_hint(),
             retransmissions: self.health.retransmissions,
         };

@@ -25,6 +25,8 @@ pub struct About {
     pub protocol: Protocol,
     /// Whether the handshake that opened it was seen.
     pub opening_seen: bool,
+    /// When that handshake was done, where it was seen.
+    pub established: Option<At>,
     /// What its ports are for: a hint that decides nothing alone.
     pub port_hint: Protocol,
     /// Packets of it that went out again.

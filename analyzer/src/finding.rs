@@ -323,6 +323,22 @@ impl Findings {
         }
     }
 
+    /// It is known now that a finding is less than it seemed: its severity, and what to add to its text.
+    pub fn lower(&mut self, rule: Rule, connection: Option<u32>, by: Blame, severity: Severity, more: fmt::Arguments<'_>) {
+        let Some(&at) = self.index.get(&(rule, connection, by)) else { return };
+        let finding = &mut self.kept[at];
+        if finding.severity <= severity {
+            return;
+        }
+        self.by_severity[finding.severity as usize] -= 1;
+        self.by_severity[severity as usize] += 1;
+        finding.severity = severity;
+        let more = more.to_string();
+        if !finding.text.ends_with(&more) {
+            finding.text.push_str(&more);
+        }
+    }
+
     /// Takes over what `other` counted beyond what it kept: these are its findings, put together anew.
     pub fn with_losses_of(mut self, other: &Findings) -> Self {
         self.dropped = self.dropped.saturating_add(other.dropped);

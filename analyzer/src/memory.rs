@@ -279,10 +279,6 @@ impl Memory {
             let text = format_args!("advertised key {key:#010x} again while it was live");
             cx.report(Rule::RdmaKeyReuse, owner, Rests::since(before.advertised), text);
         }
-    }
-
-    /// All regions of a message were advertised: whether the next keys can be guessed.
-    pub fn advertised<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, owner: End) {
         let (run, step) = self.map.predictable(owner);
         if run == PREDICTABLE_RUN {
             cx.guess(Rule::RdmaKeyPredictable, owner, format_args!("advertised {run} keys in a row each {step:#x} after the last"));
@@ -375,6 +371,8 @@ impl Memory {
             }
             return;
         };
+        // the bytes that an invalidated key was for may be those that come now; then they are late, and not new
+        let is_missing = |region: &Region| matches!(region.state, State::Ended(_)) || region.used <= region.length;
         // a message that was missed may have advertised the key anew
         let rests = Rests::since(region.advertised);
         match verdict {
@@ -387,7 +385,7 @@ impl Memory {
                 cx.report(Rule::RdmaKeyBounds, by, rests, text);
             }
             Verdict::Stale => match region.state {
-                State::Ended(end) if op.verb == Verb::Write && op.at.since(end) < LATE => {
+                State::Ended(end) | State::Invalidated(end) if op.verb == Verb::Write && op.at.since(end) < LATE && is_missing(&region) => {
                     let text = format_args!("wrote {length} bytes with key {key:#010x} after the reply that says they are there");
                     cx.report(Rule::RdmaOrder, by, rests, text);
                 }

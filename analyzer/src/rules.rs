@@ -568,10 +568,11 @@ rules! {
         causes: ["The RDMA device or its driver counts keys up, as software RDMA and several adapters do"],
         cure: "Nothing to do on a trusted network. Otherwise keep RDMA traffic on its own, and prefer short-lived registrations.",
     }
-    RdmaInvalidate "RDMA-INVALIDATE" Error Memory "[MS-SMB2] 2.2.19, 2.2.21, 3.3.5.12, 3.3.5.13; [MS-SMBD] 3.1.4.2" {
+    RdmaInvalidate "RDMA-INVALIDATE" Error Memory "[MS-SMB2] 2.2.19, 2.2.21, 3.3.5.12, 3.3.5.13; [MS-SMBD] 3.1.4.2; RFC 8166 3.2; RFC 8797 4.1" {
         title: "Remote invalidation was not done as it was asked.",
         says: "With Channel SMB2_CHANNEL_RDMA_V1_INVALIDATE (dialect 3.0.2 and later) the server is asked to invalidate the first descriptor's key \
-               with the reply's Send; without it no key may be invalidated by the reply.",
+               with the reply's Send; without it no key may be invalidated by the reply. With NFS the client must have said in \
+               the private data of the handshake that it takes it, and the key must be one of the call's.",
         causes: [
             "An error path that replies with a plain Send",
             "The device cannot send with invalidate: the request may then be ignored",
@@ -769,7 +770,7 @@ rules! {
         cure: "Find the call with the same XID. The application sees EIO or a retry; look for the size the reply would have had.",
     }
     RpcrdmaCreditZero "RPCRDMA-CREDIT-ZERO" Error RpcRdma "RFC 8166 3.3.1; RFC 8167 4.1" {
-        title: "A header grants or requests zero credits.",
+        title: "A reply grants zero credits.",
         says: "The granted value must not be zero, since such a value would result in deadlock.",
         causes: ["A broken responder", "A responder that is closing down"],
         cure: "Most peers take it for 1. Update the sender.",
@@ -795,7 +796,8 @@ rules! {
     }
     RpcrdmaNomsg "RPCRDMA-NOMSG" Error RpcRdma "RFC 8166 3.5.3, 4.5.2" {
         title: "RDMA_NOMSG carries no message.",
-        says: "With RDMA_NOMSG the RPC message itself is in a chunk: a Read chunk at position zero for a call, the Reply chunk for a reply.",
+        says: "With RDMA_NOMSG the RPC message itself is in a chunk: a Read chunk at position zero for a call, the Reply chunk for a reply, which \
+               then has a length.",
         causes: ["A broken sender"],
         cure: "The receiver answers ERR_CHUNK. Update the sender.",
     }
@@ -808,15 +810,15 @@ rules! {
     }
     RpcrdmaWriteShape "RPCRDMA-WRITE-SHAPE" Error RpcRdma "RFC 8166 3.4.6" {
         title: "The responder returned the Write list or Reply chunk in another shape.",
-        says: "The responder must not change the number of segments in a Write chunk. Lengths only shrink to what was written, and all segments of \
-               an unused chunk have length zero.",
+        says: "A reply returns the Write list as it was offered: the same chunks and segments, the same handles and offsets. Lengths shrink to what \
+               was written, segments are filled from the first on, and those of an unused chunk have length zero.",
         causes: ["A server that leaves out unused segments", "A server that leaves lengths untouched when it sent the data inline"],
         cure: "The client may take garbage for data: update the server.",
     }
     RpcrdmaChunkLength "RPCRDMA-CHUNK-LENGTH" Error RpcRdma "RFC 8166 3.4.4, 3.4.6" {
-        title: "The count in the RPC message differs from the bytes in the chunk.",
-        says: "Any byte count left in the payload must match the sum of the segment lengths, XDR padding aside. A responder must not write padding \
-               into a Write chunk.",
+        title: "The bytes in a chunk differ from what the RPC message or the returned chunk says.",
+        says: "The count of a READ or WRITE that is left in the payload must match the sum of the segment lengths; a Read chunk may have the XDR \
+               padding besides. What a reply says was written must be what was: a responder writes no padding into a Write chunk.",
         causes: ["A short read whose chunk lengths were not shortened", "Padding counted as data"],
         cure: "Compare the lengths in the finding. A difference of one to three bytes is padding; more is wrong data.",
     }
@@ -869,17 +871,19 @@ rules! {
 
     CmReject "CM-REJECT" Warn Connection "IBTA Vol 1 12.6.7, annex A11" {
         title: "A connection request was rejected.",
-        says: "A REJ carries a reason: 8 (invalid service id) means that nothing listens on that port, 28 (consumer reject) that the application said no.",
+        says: "A REJ carries a reason: 8 (invalid service id) means that nothing listens on that port, 28 (consumer reject) that the application \
+               said no. Where the server accepted the same client afterwards, on another port or at another try, this is a note.",
         causes: [
             "Nothing listens on that RDMA port: Linux clients try SMB Direct on 5445 (meant for iWARP) before 445",
             "The server's RDMA service is not started, or is bound to another interface",
             "The application refused: private data, version, or no resources",
         ],
-        cure: "Check the port and reason in the finding. If the next attempt on another port succeeds, this one is harmless.",
+        cure: "Check the port and reason in the finding.",
     }
     CmTimeout "CM-TIMEOUT" Error Connection "IBTA Vol 1 12.9.8" {
         title: "A connection request got no reply.",
-        says: "A REQ is answered with REP, REJ or MRA; the sender repeats it a few times and gives up.",
+        says: "A REQ is answered with REP, REJ or MRA; the sender repeats it a few times and gives up. One that was not repeated may have been \
+               answered outside of the capture: then this is a guess.",
         causes: [
             "The address is reachable by IP but its RDMA device is down, or a firewall drops UDP port 4791",
             "RoCE version 1 on one side and version 2 on the other, or different GID types",
@@ -920,11 +924,18 @@ rules! {
         cure: "Compare revision, flags and private data of request and reply.",
     }
     MpaIrdord "MPA-IRDORD" Warn Connection "RFC 6581; [MS-SMBD] 6.1, 6.2" {
-        title: "The read depths (IRD and ORD) in the MPA private data are missing, zero, too large or in another form.",
-        says: "Both depths must be greater than zero, and the accepting side answers with the smaller of its own and the peer's; with zero the \
-               connection is rejected. The form is that of RFC 6581, or 8 bytes of private data for providers without it.",
+        title: "The read depths (IRD and ORD) in the MPA private data are zero, too large or in another form.",
+        says: "The side that accepts answers with an ORD that the peer's IRD allows. In the 8 bytes of private data of SMB Direct's providers both \
+               depths must be greater than zero; in the form of RFC 6581 one of them may be 0 on a side that never reads, or is never read \
+               from, not both.",
         causes: ["A stack that writes the legacy form in little-endian", "One side at revision 1, the other at revision 2"],
         cure: "If Reads fail afterwards (RDMA-READ-DEPTH, RDMAP-TERMINATE) update the side with the odd form; otherwise no action.",
+    }
+    MpaRevision "MPA-REVISION" Error Connection "RFC 5044 7.1.1; RFC 6581 5, 6" {
+        title: "The MPA revision does not exist, or is higher than that of the request.",
+        says: "The revision is 1, or 2 for enhanced connection setup. A reply has the revision of its request, or a lower one.",
+        causes: ["A broken or very old iWARP stack", "Another protocol that happens to begin like MPA"],
+        cure: "Update the side that the finding names; set both stacks to revision 1 as a way around.",
     }
     RdmapTerminate "RDMAP-TERMINATE" Error Connection "RFC 5040 4.8, 7" {
         title: "The connection was ended by a Terminate message.",

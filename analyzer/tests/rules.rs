@@ -13,6 +13,7 @@ use rdmascope_analyzer::rules::{Rule, Severity};
 use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
 use rdmascope_dissector::wire::iwarp::mpa::{self, Startup, emit_fpdu, emit_fpdu_with_markers};
 use rdmascope_dissector::wire::iwarp::rdmap::{self, Terminate};
+use rdmascope_dissector::wire::rpcrdma::Segment;
 use rdmascope_dissector::wire::smb2::encode;
 use rdmascope_dissector::wire::smb2::header::{Command, Header, flags};
 use rdmascope_dissector::wire::smb2::rdma_channel::{CryptoTransformFixed, RdmaTransformFixed};
@@ -392,26 +393,75 @@ fn read_answered(c: &mut Conversation, status: u32, body: &[u8]) {
     c.reply(&header, status, body);
 }
 
-/// NFS, then one call with these chunks, and its reply.
-fn call_with(c: &mut Conversation, change: impl Fn(&mut Rpc<'_>)) {
+/// A WRITE of NFS 3 of so many bytes, up to where they stand: 68 bytes.
+fn write_call(xid: u32, count: u32) -> Vec<u8> {
+    words(&[xid, 0, 2, 100_003, 3, 7, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, count, 2, count])
+}
+
+/// NFS, then a WRITE of so many bytes, its chunks as the caller has them, and its reply.
+fn write_with(c: &mut Conversation, count: u32, change: impl Fn(&mut Rpc<'_>)) {
     c.nfs();
-    let payload = null_call(2);
+    let payload = write_call(2, count);
     let mut call = Rpc::msg(2, &payload);
     change(&mut call);
     c.send(C, &call.bytes());
+    let payload = words(&[2, 1, 0, 0, 0, 0, 0, 0, 0, count, 2, 0, 0]);
+    // what was offered and not used comes back empty
+    let empty = |chunk: &Vec<Segment>| chunk.iter().map(|s| Segment { length: 0, ..*s }).collect();
+    c.send(S, &Rpc { writes: call.writes.iter().map(empty).collect(), ..Rpc::msg(2, &payload) }.bytes());
+}
+
+/// The same of 64 bytes.
+fn call_with(c: &mut Conversation, change: impl Fn(&mut Rpc<'_>)) {
+    write_with(c, 64, change);
+}
+
+/// NFS, then a READ with a write chunk of two segments, and a reply with 512 bytes in the first one, which is the caller's.
+fn write_chunk(c: &mut Conversation, change: impl Fn(&mut Rpc<'_>)) {
+    read_chunk(c, 512, 512, change);
+}
+
+/// The same, of so many bytes written and so many that the message counts.
+fn read_chunk(c: &mut Conversation, written: u32, count: u32, change: impl Fn(&mut Rpc<'_>)) {
+    c.nfs();
+    let payload = words(&[2, 0, 2, 100_003, 3, 6, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, 1024]);
+    c.send(C, &Rpc { writes: vec![vec![segment(5, 512), segment(6, 512)]], ..Rpc::msg(2, &payload) }.bytes());
+    c.write(S, 5, written);
+    let payload = words(&[2, 1, 0, 0, 0, 0, 0, 0, count, 0, count]);
+    let mut reply = Rpc { writes: vec![vec![segment(5, 512), segment(6, 0)]], ..Rpc::msg(2, &payload) };
+    change(&mut reply);
+    c.send(S, &reply.bytes());
+}
+
+/// A call of NULL whose reply is the caller's.
+fn null_answered(c: &mut Conversation, change: impl Fn(&mut Rpc<'_>)) {
+    c.nfs();
+    c.send(C, &Rpc { reply: Some(vec![segment(5, 64)]), ..Rpc::msg(2, &null_call(2)) }.bytes());
+    let payload = null_reply(2);
+    let mut reply = Rpc::msg(2, &payload);
+    change(&mut reply);
+    c.send(S, &reply.bytes());
+}
+
+/// A call of NULL with a reply chunk at this address.
+fn null_answered_with(c: &mut Conversation, offset: u64) {
+    c.nfs();
+    c.send(C, &Rpc { reply: Some(vec![Segment { offset, ..segment(5, 64) }]), ..Rpc::msg(2, &null_call(2)) }.bytes());
     c.send(S, &Rpc::msg(2, &null_reply(2)).bytes());
 }
 
-/// NFS, then a call with a write chunk, and a reply which is the caller's.
-fn write_chunk(c: &mut Conversation, change: impl Fn(&mut Rpc<'_>)) {
+/// A READ of NFS whose reply invalidates this key.
+fn nfs_invalidating(c: &mut Conversation, key: Option<u32>) {
     c.nfs();
-    let payload = null_call(2);
-    c.send(C, &Rpc { writes: vec![vec![segment(5, 1024)]], ..Rpc::msg(2, &payload) }.bytes());
+    let payload = words(&[2, 0, 2, 100_003, 3, 6, 0, 0, 0, 0, 4, 0x1234_5678, 0, 0, 512]);
+    c.send(C, &Rpc { writes: vec![vec![segment(5, 512)]], ..Rpc::msg(2, &payload) }.bytes());
     c.write(S, 5, 512);
-    let payload = null_reply(2);
-    let mut reply = Rpc { writes: vec![vec![segment(5, 512)]], ..Rpc::msg(2, &payload) };
-    change(&mut reply);
-    c.send(S, &reply.bytes());
+    let payload = words(&[2, 1, 0, 0, 0, 0, 0, 0, 512, 0, 512]);
+    let reply = Rpc { writes: vec![vec![segment(5, 512)]], ..Rpc::msg(2, &payload) }.bytes();
+    match key {
+        Some(key) => c.send_invalidate(S, &reply, key),
+        None => c.send(S, &reply),
+    }
 }
 
 /// A call under RPCSEC_GSS with a service, whose reply has 512 bytes in its write chunk.
@@ -792,9 +842,9 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::RpcrdmaCreditFirst, |c| { c.connect(20049); (1..3).for_each(|x| c.send(C, &Rpc::msg(x, &null_call(x)).bytes())); }, |c| { c.connect(20049); (1..3).for_each(|x| c.null(x)); }),
     (Rule::RpcrdmaXid, |c| { c.nfs(); (0..2).for_each(|_| c.send(C, &Rpc::msg(2, &null_call(2)).bytes())); }, |c| { c.nfs(); (0..2).for_each(|_| c.null(2)); }),
     (Rule::RpcrdmaNomsg, |c| { c.nfs(); c.send(C, &Rpc { proc: 1, ..Rpc::msg(2, &[]) }.bytes()); }, |c| { c.nfs(); c.send(C, &Rpc { proc: 1, reads: vec![read_segment(0, 5, 40)], ..Rpc::msg(2, &[]) }.bytes()); }),
-    (Rule::RpcrdmaPosition, |c| call_with(c, |r| r.reads = vec![read_segment(38, 5, 64)]), |c| call_with(c, |r| r.reads = vec![read_segment(40, 5, 64)])),
-    (Rule::RpcrdmaWriteShape, |c| write_chunk(c, |r| r.writes = vec![vec![segment(5, 512), segment(6, 0)]]), |c| write_chunk(c, |_| ())),
-    (Rule::RpcrdmaChunkLength, |c| write_chunk(c, |r| r.writes = vec![vec![segment(5, 516)]]), |c| write_chunk(c, |_| ())),
+    (Rule::RpcrdmaPosition, |c| call_with(c, |r| r.reads = vec![read_segment(66, 5, 64)]), |c| call_with(c, |r| r.reads = vec![read_segment(68, 5, 64)])),
+    (Rule::RpcrdmaWriteShape, |c| write_chunk(c, |r| r.writes = vec![vec![segment(5, 512)]]), |c| write_chunk(c, |_| ())),
+    (Rule::RpcrdmaChunkLength, |c| write_chunk(c, |r| r.writes = vec![vec![segment(5, 512), segment(6, 4)]]), |c| write_chunk(c, |_| ())),
     (Rule::RpcrdmaInline, |c| { c.nfs(); let mut p = null_call(2); p.resize(1000, 0); c.send(C, &Rpc::msg(2, &p).bytes()); }, |c| { c.nfs(); let mut p = null_call(2); p.resize(996, 0); c.send(C, &Rpc::msg(2, &p).bytes()); }),
     (Rule::RpcrdmaBackward, |c| backward(c, |r| r.writes = vec![vec![segment(5, 64)]]), |c| backward(c, |_| ())),
     (Rule::RpcrdmaDdp, |c| gss(c, 2), |c| gss(c, 1)),
@@ -809,6 +859,7 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::TcpRefused, refused, |c| c.tcp_open()),
     (Rule::MpaReject, |c| mpa(c, Conversation::startup(false), Startup { reject: true, ..Conversation::startup(true) }), |c| mpa(c, Conversation::startup(false), Conversation::startup(true))),
     (Rule::MpaIrdord, |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[0, 1, 0, 16], true)), |c| mpa(c, enhanced(&[0, 1, 0, 1], false), enhanced(&[0, 1, 0, 1], true))),
+    (Rule::MpaRevision, |c| mpa(c, Conversation::startup(false), Startup { revision: 2, ..Conversation::startup(true) }), |c| mpa(c, Conversation::startup(false), Conversation::startup(true))),
     (Rule::RdmapTerminate, |c| {
         c.smb_iwarp();
         let mut out = Vec::new();
@@ -860,11 +911,11 @@ const CASES: &[(Rule, Make, Make)] = &[
     (Rule::BugKsmbdEarlyData, |c| { c.connect(445); c.smbd_request(request()); c.data(S, empty(1), &[]); c.smbd_response(response()); }, |c| answer(c, response())),
     (Rule::BugKsmbdChannelInfo, |c| read_into(c, 4095), |c| read_into(c, 4096)),
     (Rule::BugKsmbd2fd5dcb1c8ef, |c| invalidating(c, 0xc000_0011, None), |c| invalidating(c, 0xc000_0011, Some(5))),
-    (Rule::BugCve202689526, |c| call_with(c, |r| r.reads = vec![read_segment(44, 5, 64)]), |c| call_with(c, |r| r.reads = vec![read_segment(40, 5, 64)])),
-    (Rule::BugCve202689528, |c| call_with(c, |r| r.reads = vec![read_segment(40, 5, 3 << 20)]), |c| call_with(c, |r| r.reads = vec![read_segment(40, 5, 1 << 19)])),
+    (Rule::BugCve202689526, |c| call_with(c, |r| r.reads = vec![read_segment(72, 5, 64)]), |c| call_with(c, |r| r.reads = vec![read_segment(68, 5, 64)])),
+    (Rule::BugCve202689528, |c| write_with(c, 3 << 20, |r| r.reads = vec![read_segment(68, 5, 3 << 20)]), |c| write_with(c, 1 << 19, |r| r.reads = vec![read_segment(68, 5, 1 << 19)])),
     (Rule::BugCve202689532, |c| call_with(c, |r| r.writes = vec![vec![]]), |c| call_with(c, |r| r.writes = vec![vec![segment(5, 64)]])),
     (Rule::BugCve202693228, |c| call_with(c, |r| r.reply = Some(vec![])), |c| call_with(c, |r| r.reply = Some(vec![segment(5, 64)]))),
-    (Rule::BugCve202689533, |c| call_with(c, |r| { r.reads = vec![read_segment(40, 5, 64)]; r.reads[0].offset = u64::MAX - 8; }), |c| call_with(c, |r| r.reads = vec![read_segment(40, 5, 64)])),
+    (Rule::BugCve202689533, |c| call_with(c, |r| { r.reads = vec![read_segment(68, 5, 64)]; r.reads[0].offset = u64::MAX - 8; }), |c| call_with(c, |r| r.reads = vec![read_segment(68, 5, 64)])),
     (Rule::BugCve202664102, |c| { c.smb_iwarp(); c.fpdu(C, &[0x41, 0x43, 0, 0, 0, 0]); }, |c| iwarp_pieces(c, &[(true, 2, 0, 20)])),
     (Rule::BugCve202664268, |c| iwarp_read(c, false), |c| iwarp_read(c, true)),
     (Rule::BugCve202646043, |c| { c.smb(); let mut p = c.packet(C, 0x04, 0x12, 0, &[], &[1]); p.truncate(14 + 20 + 8 + 12 + 4); let n = (p.len() - 14) as u16; p[16..18].copy_from_slice(&n.to_be_bytes()); p[38..40].copy_from_slice(&(n - 20).to_be_bytes()); c.frame(p); }, |c| c.smb()),
@@ -895,6 +946,21 @@ const MORE: &[(Rule, Make, Make)] = &[
     (Rule::Smb2Malformed, |c| create(c, 57, 400), |c| create(c, 57, 120)),
     (Rule::Smb2Malformed, |c| echo_with(c, |h| h.flags = flags::RELATED), |c| echo_with(c, |_| ())),
     (Rule::RdmaLength, |c| read_of_nothing(c, false), |c| read_of_nothing(c, true)),
+    (Rule::RdmaOrder, |c| { c.smb(); let h = c.smb2_read(2, 1024, &[descriptor(5, 1024)]); c.message_invalidating(S, &Conversation::reply_bytes(&h, 0, 1, &Conversation::read_body(1024)), 5); c.write(S, 5, 1024); }, |c| invalidating(c, 0, Some(5))),
+    (Rule::RdmaInvalidate, |c| nfs_invalidating(c, Some(5)), |c| nfs_invalidating(c, None)),
+    (Rule::RpcrdmaXid, |c| { c.nfs(); c.send(C, &Rpc::msg(2, &null_call(2)).bytes()); c.send(S, &Rpc::msg(2, &null_reply(7)).bytes()); }, |c| { c.nfs(); c.null(2); }),
+    (Rule::RpcrdmaNomsg, |c| null_answered(c, |r| { r.proc = 1; r.payload = &[]; }), |c| null_answered(c, |_| ())),
+    (Rule::RpcrdmaWriteShape, |c| write_chunk(c, |r| r.writes.clear()), |c| write_chunk(c, |_| ())),
+    (Rule::RpcrdmaWriteShape, |c| write_chunk(c, |r| r.writes[0][0].handle = 9), |c| write_chunk(c, |_| ())),
+    (Rule::RpcrdmaWriteShape, |c| write_chunk(c, |r| r.writes = vec![vec![segment(5, 500), segment(6, 12)]]), |c| write_chunk(c, |_| ())),
+    (Rule::RpcrdmaChunkLength, |c| read_chunk(c, 512, 509, |_| ()), |c| read_chunk(c, 512, 512, |_| ())),
+    (Rule::RpcrdmaChunkLength, |c| read_chunk(c, 512, 509, |r| r.writes[0][0].length = 509), |c| read_chunk(c, 509, 509, |r| r.writes[0][0].length = 509)),
+    (Rule::RpcrdmaChunkLength, |c| write_with(c, 62, |r| r.reads = vec![read_segment(68, 5, 60)]), |c| write_with(c, 62, |r| r.reads = vec![read_segment(68, 5, 64)])),
+    (Rule::RpcrdmaDdp, |c| { c.nfs(); c.send(C, &Rpc { reads: vec![read_segment(40, 5, 64)], ..Rpc::msg(2, &null_call(2)) }.bytes()); c.send(S, &Rpc::msg(2, &null_reply(2)).bytes()); }, |c| call_with(c, |r| r.reads = vec![read_segment(68, 5, 64)])),
+    (Rule::BugCve202689526, |c| write_with(c, 128, |r| r.reads = vec![read_segment(68, 5, 64), read_segment(100, 6, 64)]), |c| write_with(c, 128, |r| r.reads = vec![read_segment(68, 5, 64), read_segment(68, 6, 64)])),
+    (Rule::SmbdNegTimeout, |c| { c.connect(445); c.wait(6 * SECOND); c.smbd_request(request()); c.smbd_response(response()); }, |c| { c.connect(445); c.wait(4 * SECOND); c.smbd_request(request()); c.smbd_response(response()); }),
+    (Rule::MpaRevision, |c| mpa(c, Startup { revision: 3, ..Conversation::startup(false) }, Conversation::startup(true)), |c| mpa(c, enhanced(&[0, 1, 0, 1], false), Conversation::startup(true))),
+    (Rule::BugCve202689533, |c| null_answered_with(c, u64::MAX - 8), |c| null_answered_with(c, 0x1000)),
 ];
 
 fn run(make: Make) -> Report {
@@ -925,6 +991,25 @@ fn each_rule_finds_its_violation_and_nothing_where_there_is_none() {
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_refusal_that_is_made_good_is_a_note() {
+    for (port, severity) in [(None, Severity::Warn), (Some(445), Severity::Note)] {
+        let mut c = Conversation::default();
+        c.cm_request(5445);
+        c.cm_reject();
+        if let Some(port) = port {
+            c.comm += 1;
+            c.connect(port);
+            c.smbd_request(request());
+            c.smbd_response(response());
+        }
+        let report = common::analyze_frames(&c.frames).0;
+        let found: Vec<_> = report.findings.iter().filter(|f| f.rule == Rule::CmReject).collect();
+        assert_eq!(found.iter().map(|f| f.severity).collect::<Vec<_>>(), [severity]);
+        assert_eq!(found[0].text.contains("one to port 445 was accepted"), port.is_some(), "{}", found[0].text);
+    }
 }
 
 #[test]

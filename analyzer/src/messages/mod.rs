@@ -72,6 +72,8 @@ pub struct Messages {
     probes: u32,
     /// Bytes of one Send to each end, where the handshake said so.
     inline_threshold: [Option<u32>; 2],
+    /// Whether the client of NFS takes Send with Invalidate, where the handshake was seen.
+    invalidation: Option<bool>,
     smbd: Option<Box<Smbd>>,
     rpcrdma: Option<Box<RpcRdma>>,
     credits: Series<Least>,
@@ -90,6 +92,8 @@ impl Messages {
 
     /// What NFS said in the private data of the handshake (RFC 8797), by end A and B.
     pub fn rpc_rdma_private(&mut self, private: [Option<RpcRdmaPrivate>; 2]) {
+        // it is the side that calls whose keys are invalidated
+        self.invalidation = Some(private[End::A.index()].is_some_and(|p| p.remote_invalidation()));
         // without it on both sides, each keeps to the default
         self.inline_threshold = match private {
             [Some(a), Some(b)] => [Some(a.receive_size()), Some(b.receive_size())],
@@ -106,7 +110,7 @@ impl Messages {
         t: &mut T,
         tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
     ) -> bool {
-        let Self { protocol, receive, probes, inline_threshold, smbd, rpcrdma, credits, .. } = self;
+        let Self { protocol, receive, probes, inline_threshold, invalidation, smbd, rpcrdma, credits, .. } = self;
         let send = match receive[op.by.index()].packet(op) {
             Received::More => {
                 if T::ON && op.part != Part::Only {
@@ -134,7 +138,7 @@ impl Messages {
                 cx.about.protocol = found;
                 match found {
                     Protocol::SmbDirect => *smbd = Some(Box::new(begin_smbd(cx, &send, *probes == 1))),
-                    _ => *rpcrdma = Some(Box::new(begin_rpcrdma(cx, *inline_threshold))),
+                    _ => *rpcrdma = Some(Box::new(begin_rpcrdma(cx, *inline_threshold, *invalidation))),
                 }
             }
         }
@@ -310,14 +314,21 @@ fn begin_smbd<S: Sink>(cx: &mut FrameContext<'_, S>, send: &Send<'_>, first: boo
         cx.missed.late();
         return Smbd::joined_late();
     }
-    Smbd::default()
+    let mut smbd = Smbd::default();
+    if let Some(at) = cx.about.established {
+        smbd.link.opened(at);
+    }
+    if let Some(client) = cx.roles.sure_client().filter(|_| cx.about.opening_seen) {
+        smbd.link.connected_by(client);
+    }
+    smbd
 }
 
-fn begin_rpcrdma<S: Sink>(cx: &mut FrameContext<'_, S>, inline_threshold: [Option<u32>; 2]) -> RpcRdma {
+fn begin_rpcrdma<S: Sink>(cx: &mut FrameContext<'_, S>, inline_threshold: [Option<u32>; 2], invalidation: Option<bool>) -> RpcRdma {
     if !cx.about.opening_seen {
         cx.missed.late();
     }
-    RpcRdma::new(inline_threshold, cx.missed.any())
+    RpcRdma::new(inline_threshold, invalidation, cx.missed.any())
 }
 
 #[expect(clippy::too_many_arguments, reason = "the parts of a layer that are lent apart")]

@@ -139,6 +139,8 @@ pub struct RpcRdma {
     credits: [Credits; 2],
     /// Bytes of one Send to each end, where the handshake said so.
     inline_threshold: [Option<u32>; 2],
+    /// Whether the client takes Send with Invalidate, where the handshake was seen.
+    invalidation: Option<bool>,
     /// Messages by sender.
     messages: [u64; 2],
     /// By the end that calls and transaction id.
@@ -148,11 +150,11 @@ pub struct RpcRdma {
 }
 
 impl RpcRdma {
-    /// A connection whose ends take so many bytes inline, where that is known; `late` where calls before the first one seen may be
-    /// outstanding.
-    pub fn new(inline_threshold: [Option<u32>; 2], late: bool) -> Self {
+    /// A connection whose ends take so many bytes inline and whose client takes remote invalidation or not, where that is known; `late` where calls
+    /// before the first one seen may be outstanding.
+    pub fn new(inline_threshold: [Option<u32>; 2], invalidation: Option<bool>, late: bool) -> Self {
         let credits = Credits { replied: late, ..Credits::default() };
-        Self { inline_threshold, credits: [credits; 2], ..Self::default() }
+        Self { inline_threshold, invalidation, credits: [credits; 2], ..Self::default() }
     }
 
     /// Calls that `caller` may still send before a reply comes, where that is known.
@@ -366,6 +368,13 @@ impl RpcRdma {
                 cx.report(Rule::RpcrdmaBackward, by, Rests::since(call.at).of(by), text);
             }
             shape(cx, by, header, &call);
+            if header.is_long() && header.reply.is_none_or(|chunk| chunk.length() == 0) {
+                let text = format_args!("sent RDMA_NOMSG with nothing in the Reply chunk");
+                cx.report(Rule::RpcrdmaNomsg, by, Rests::since(call.at).of(by), text);
+            }
+        }
+        if let Some(key) = send.invalidate {
+            self.invalidated(cx, memory, by, key, &call);
         }
         let is_long = header.is_long();
         let written = usize::try_from(header.reply.map_or(0, |c| c.length())).unwrap_or(usize::MAX);
@@ -409,6 +418,20 @@ impl RpcRdma {
         for key in &call.keys {
             memory.end(cx.at, caller, *key, call.exchange);
         }
+    }
+
+    /// A reply came as a Send with Invalidate: RFC 8166 3.2, RFC 8797 4.1.
+    fn invalidated<S: Sink>(&self, cx: &mut FrameContext<'_, S>, memory: &mut Memory, by: End, key: u32, call: &Call) {
+        let rests = Rests::since(cx.at).of(by).though_cut();
+        if self.invalidation == Some(false) {
+            let text =
+                format_args!("invalidated key {key:#010x}; the client did not say in the handshake that it takes remote invalidation");
+            cx.report(Rule::RdmaInvalidate, by, rests, text);
+        } else if call.exchange > 0 && !call.keys.contains(&key) {
+            let text = format_args!("invalidated key {key:#010x}, which is none of the call that it answers");
+            cx.report(Rule::RdmaInvalidate, by, Rests::since(call.at).of(by).though_cut(), text);
+        }
+        memory.invalidated_as_asked(cx, by.peer(), key);
     }
 
     fn take(&mut self, caller: End, xid: u32) -> Option<Box<Call>> {
@@ -473,7 +496,7 @@ fn unasked<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, xid: u32) {
 fn chunk_rules<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, is_whole: bool) {
     let sure = Rests::FRAME;
     let inline = if header.is_long() || !is_whole { u64::MAX } else { header.payload.len() as u64 };
-    let (mut last, mut removed) = (0u64, 0u64);
+    let (mut last, mut last_end, mut removed) = (0u64, 0u64, 0u64);
     for segment in header.reads.iter() {
         let position = u64::from(segment.position);
         if position % 4 != 0 {
@@ -484,13 +507,20 @@ fn chunk_rules<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'
             let text = format_args!("has a read chunk at position {position}, past the end of the message");
             cx.report(Rule::RpcrdmaPosition, by, sure, text);
             cx.report(Rule::BugCve202689526, by, sure, format_args!("has a read chunk at position {position}, past the inline body"));
+        } else if position > last && position < last_end {
+            let text = format_args!("has a read chunk at position {position}, inside of the one at {last}, which ends at {last_end}");
+            cx.report(Rule::RpcrdmaPosition, by, sure, text);
+            cx.report(Rule::BugCve202689526, by, sure, format_args!("has read chunks that overlap, at positions {last} and {position}"));
         }
+        last_end = if position == last { last_end.max(position) } else { position }.saturating_add(segment.length.into());
         last = last.max(position);
         if position > 0 {
             removed += u64::from(segment.length);
         }
-        if segment.offset.checked_add(segment.length.into()).is_none() {
-            let (offset, length) = (segment.offset, segment.length);
+    }
+    let written = header.writes.iter().chain(header.reply).flat_map(|chunk| chunk.segments());
+    for Segment { offset, length, .. } in header.reads.iter().map(|s| s.segment()).chain(written) {
+        if offset.checked_add(length.into()).is_none() {
             cx.report(Rule::BugCve202689533, by, sure, format_args!("has a segment of {length} bytes at {offset:#x}, which wraps"));
         }
     }
@@ -551,26 +581,49 @@ fn advertise<S: Sink>(cx: &mut FrameContext<'_, S>, memory: &mut Memory, by: End
     call
 }
 
-/// What the write list and the reply chunk of a reply must be, seen from the call.
+/// What the write list and the reply chunk of a reply must be, seen from the call: RFC 8166 3.4.6 and 4.3.
 fn shape<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, call: &Call) {
-    let sure = Rests::FRAME;
-    let mut offered = call.segments.iter();
-    for (index, chunk) in header.writes.iter().enumerate() {
-        if call.chunk_sizes.get(index).is_none_or(|n| *n as usize != chunk.len()) {
-            cx.report(Rule::RpcrdmaWriteShape, by, sure, format_args!("changed the number of segments of write chunk {index}"));
+    let rests = Rests::since(call.at).of(by).though_cut();
+    let (offered, returned) = (call.chunk_sizes.len(), header.writes.len());
+    if returned != offered {
+        let text = format_args!("returned a write list of {returned} chunks; {offered} were offered");
+        cx.report(Rule::RpcrdmaWriteShape, by, rests, text);
+    }
+    let mut rest = call.segments.as_slice();
+    for (index, (chunk, size)) in header.writes.iter().zip(&call.chunk_sizes).enumerate() {
+        let (offers, after) = rest.split_at_checked(*size as usize).unwrap_or((rest, &[]));
+        rest = after;
+        if offers.len() != chunk.len() {
+            cx.report(Rule::RpcrdmaWriteShape, by, rests, format_args!("changed the number of segments of write chunk {index}"));
             return;
         }
-        for segment in chunk.segments() {
-            let Some(offer) = offered.next() else { return };
-            if segment.length > offer.length {
-                let (got, room) = (segment.length, offer.length);
-                cx.report(Rule::RpcrdmaWriteShape, by, sure, format_args!("says it wrote {got} bytes into a segment of {room}"));
-            }
-        }
+        filled(cx, by, rests, chunk.segments().zip(offers.iter().copied()));
     }
-    if let Some(chunk) = header.reply.filter(|c| c.len() != call.reply_segments.len() && !c.is_empty()) {
+    let Some(chunk) = header.reply.filter(|c| !c.is_empty()) else { return };
+    if chunk.len() != call.reply_segments.len() {
         let (got, offered) = (chunk.len(), call.reply_segments.len());
-        cx.report(Rule::RpcrdmaWriteShape, by, sure, format_args!("returned a reply chunk of {got} segments; {offered} were offered"));
+        cx.report(Rule::RpcrdmaWriteShape, by, rests, format_args!("returned a reply chunk of {got} segments; {offered} were offered"));
+    } else {
+        filled(cx, by, rests, chunk.segments().zip(call.reply_segments.iter().copied()));
+    }
+}
+
+/// Segments of a chunk as they are returned, each with what was offered: the same memory, filled from the front.
+fn filled<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, rests: Rests, segments: impl Iterator<Item = (Segment, Segment)>) {
+    let mut room_left = false;
+    for (segment, offer) in segments {
+        let (got, room) = (segment.length, offer.length);
+        if (segment.handle, segment.offset) != (offer.handle, offer.offset) {
+            let (handle, offered) = (segment.handle, offer.handle);
+            let text =
+                format_args!("returned a segment of key {handle:#010x} in place of one of key {offered:#010x}, or at another offset");
+            cx.report(Rule::RpcrdmaWriteShape, by, rests, text);
+        } else if got > room {
+            cx.report(Rule::RpcrdmaWriteShape, by, rests, format_args!("says it wrote {got} bytes into a segment of {room}"));
+        } else if got > 0 && room_left {
+            cx.report(Rule::RpcrdmaWriteShape, by, rests, format_args!("says it wrote {got} bytes behind a segment that is not full"));
+        }
+        room_left |= got < room;
     }
 }
 

@@ -49,6 +49,10 @@ pub(super) struct Request {
     server_comm_id: Option<u32>,
     answered: bool,
     rejected: bool,
+    /// Whether the server refused it, and accepted a later one of the same client.
+    made_good: bool,
+    /// How often it was sent again.
+    repeats: u32,
     /// Whether anything that its server sent was captured.
     pub(super) heard: bool,
 }
@@ -57,6 +61,12 @@ impl Request {
     /// Whether nobody answered for so long that nobody will.
     pub(super) fn timed_out(&self, now: At) -> bool {
         !self.answered && now.time.saturating_sub(self.at.time) >= TIMEOUT
+    }
+
+    /// Whether it is sure that nobody answered: something of its server was captured, and the client sent it again, as one does that hears
+    /// nothing.
+    pub(super) fn is_surely_unanswered(&self) -> bool {
+        self.heard && self.repeats > 0
     }
 }
 
@@ -81,7 +91,8 @@ impl Requests {
     /// A REQ. Returns the oldest one where it takes its place.
     pub(super) fn request(&mut self, at: At, src: Addr, dst: Addr, message: &ConnectRequest<'_>) -> Option<Request> {
         let is_same = |r: &Request| r.client == src && r.comm_id == message.local_comm_id && r.qp == message.head.local_qpn;
-        if self.list.iter().any(is_same) {
+        if let Some(same) = self.list.iter_mut().find(|r| is_same(r)) {
+            same.repeats += 1;
             return None;
         }
         let oldest = if self.list.len() >= REQUESTS_MAX { self.list.pop_front() } else { None };
@@ -103,6 +114,8 @@ impl Requests {
             server_comm_id: None,
             answered: false,
             rejected: false,
+            made_good: false,
+            repeats: 0,
             heard: false,
         });
         oldest
@@ -119,6 +132,18 @@ impl Requests {
         request.server_comm_id = Some(rep.local_comm_id);
         let early = core::mem::take(&mut request.early);
         Some((request.clone(), early))
+    }
+
+    /// A client was accepted by a server: that makes good what the server refused it before. Whether all is made good that any server refused,
+    /// and this was some of it.
+    pub(super) fn make_good(&mut self, accepted: &Request) -> bool {
+        let mut some = false;
+        for request in self.list.iter_mut().filter(|r| r.rejected && r.at < accepted.at) {
+            let is_its = (request.client, request.server) == (accepted.client, accepted.server);
+            some |= is_its && !request.made_good;
+            request.made_good |= is_its;
+        }
+        some && self.list.iter().all(|r| !r.rejected || r.made_good)
     }
 
     /// The REQ of a client became a connection.
@@ -273,8 +298,28 @@ mod tests {
         let head = RejectHead { local_comm_id: 0, remote_comm_id: 2, ..RejectHead::parse(ZEROS, &mut Off).unwrap().1 };
         let rejected = requests.reject(SERVER, CLIENT, &head);
         assert_eq!(rejected, Some(Rejected { port: 5445, by_server: true, slot: None }));
+        assert!(requests.list.iter().all(|r| !r.is_surely_unanswered()), "none was sent again");
+        requests.heard(SERVER, CLIENT);
+        requests.request(at(4, 1), CLIENT, SERVER, &request(3, 3));
+        assert_eq!(requests.list.iter().filter(|r| r.is_surely_unanswered()).count(), 1);
         let silent = |now| requests.list.iter().filter(|r| r.timed_out(now)).map(|r| r.comm_id).collect::<Vec<_>>();
         assert_eq!((silent(at(9, 19)), silent(at(9, 20))), (alloc::vec![], alloc::vec![3]));
+    }
+
+    #[test]
+    fn what_a_server_refused_is_made_good_when_it_accepts_the_client() {
+        let mut requests = Requests::default();
+        for id in [1, 2, 3] {
+            requests.request(at(u64::from(id), 0), CLIENT, SERVER, &request(id, id));
+        }
+        for id in [1, 2] {
+            let head = RejectHead { local_comm_id: 0, remote_comm_id: id, ..RejectHead::parse(ZEROS, &mut Off).unwrap().1 };
+            requests.reject(SERVER, CLIENT, &head).expect("it was asked for");
+        }
+        let (accepted, _) = requests.reply(CLIENT, &reply(80, 3)).expect("its REP");
+        assert!(!requests.make_good(&Request { at: at(1, 0), ..accepted.clone() }), "it was before");
+        assert!(requests.make_good(&accepted));
+        assert!(!requests.make_good(&accepted), "once");
     }
 
     #[test]

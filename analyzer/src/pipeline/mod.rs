@@ -20,7 +20,7 @@ mod table;
 
 use crate::connection::Connection;
 use crate::env::{Env, Layer, Options};
-use crate::finding::{Blame, Certainty, Findings, Rule, Site};
+use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
 use crate::flow::iwarp::TcpFlow;
 use crate::flow::report::Listener;
 use crate::flow::{self, ib::IbFlow};
@@ -588,6 +588,10 @@ impl<S: Sink> Pipeline<S> {
         if let Some(s) = self.table.get(slot) {
             self.requests.connected(&request, slot, s.connection.id);
         }
+        if self.requests.make_good(&request) {
+            let more = format_args!("; one to port {} was accepted after it", request.port);
+            self.env.findings.lower(Rule::CmReject, None, Blame::Server, Severity::Note, more);
+        }
     }
 
     fn cm_reject(&mut self, at: At, packet: &Packet<'_>, reject: &wire::ConnectReject<'_>) {
@@ -618,7 +622,7 @@ impl<S: Sink> Pipeline<S> {
         let site = Site { connection: None, frame: request.at.frame, time_ns: request.at.time };
         let (server, port) = (request.server, request.port);
         // a server of which nothing was captured may have answered all the same: perhaps one direction only was captured
-        let certainty = if request.heard { Certainty::IfNothingWasMissed } else { Certainty::Guess };
+        let certainty = if request.is_surely_unanswered() { Certainty::IfNothingWasMissed } else { Certainty::Guess };
         let text = format_args!("RDMA-CM REQ to {} port {port} was never answered", Shown(server));
         self.env.report(Rule::CmTimeout, Blame::Server, site, certainty, text);
     }

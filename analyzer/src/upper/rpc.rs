@@ -48,12 +48,18 @@ struct Names {
     offset: Option<u64>,
     count: Option<u32>,
     status: Option<u32>,
+    /// Operations that read or write data, and whether the data of one is in a chunk.
+    transfers: u32,
+    reduced: bool,
+    /// Whether an operation of the compound may have its argument, or its result, in a chunk.
+    eligible: [bool; 2],
 }
 
 impl Names {
     /// Forgets what the call said and the reply will say again.
     fn begin_reply(&mut self) {
-        *self = Self { handle: self.handle.take(), name: self.name.take(), operation: self.operation, ..Self::default() };
+        let (operation, eligible) = (self.operation, self.eligible);
+        *self = Self { handle: self.handle.take(), name: self.name.take(), operation, eligible, ..Self::default() };
     }
 
     fn take(&mut self, op: &Op<'_>) {
@@ -67,6 +73,12 @@ impl Names {
         if let Some(io) = op.io {
             self.offset = Some(io.offset);
             self.count = Some(io.count);
+            self.transfers += 1;
+            self.reduced |= io.reduced;
+        }
+        if !op.callback {
+            let (argument, result) = v4_eligible(op.code);
+            self.eligible = [self.eligible[0] | argument, self.eligible[1] | result];
         }
         if let Some(file) = op.name {
             self.name = Some(String::from_utf8_lossy(file).into_owned());
@@ -164,13 +176,13 @@ impl Rpc {
             describe(&mut pending.exchange, header);
         }
         if let Some(stream) = stream {
-            decode(cx, &stream, &mut pending, t);
+            let is_whole = decode(cx, &stream, &mut pending, t);
             self.learn(cx, message, &pending);
-            let inner = stream.bytes.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
-            if let (Some(inner), Some(_), true) = (inner.filter(|inner| *inner != message.xid), pending.memo, message.header.is_some()) {
-                let xid = message.xid;
-                let text = format_args!("has XID {xid:#010x} in the header and {inner:#010x} in the RPC message");
-                cx.report(Rule::RpcrdmaXid, message.by, Rests::FRAME, text);
+            if pending.memo.is_some() {
+                same_xid(cx, message, &stream);
+            }
+            if let Some(header) = message.header.filter(|_| is_whole) {
+                reduced_argument(cx, message.by, header, &pending);
             }
         }
         self.name_call(&mut pending);
@@ -202,8 +214,8 @@ impl Rpc {
             return cx.layer(Layer::Rpc);
         };
         cx.env.frame.belongs(pending.exchange.id, pending.exchange.rdma_bytes());
-        if let Some(header) = message.header {
-            said_and_seen(cx, message.by, header, &pending);
+        if !is_long {
+            same_xid(cx, message, stream);
         }
         pending.names.begin_reply();
         if let Some(call) = call.filter(|_| pending.memo.is_none()) {
@@ -220,9 +232,12 @@ impl Rpc {
         if is_long && T::ON {
             t.source("Reply chunk", stream.bytes);
         }
-        decode(cx, stream, &mut pending, t);
+        let is_whole = decode(cx, stream, &mut pending, t);
         if is_long && T::ON {
             t.end_source();
+        }
+        if let Some(header) = message.header {
+            said_and_seen(cx, message.by, header, &pending, is_whole);
         }
         if let (Some(name), Some(got)) = (&pending.names.name, &pending.names.got) {
             self.handles.insert(got.clone(), Arc::from(name.as_str()), NAMES_MAX);
@@ -352,27 +367,105 @@ fn describe(exchange: &mut Exchange, header: &Header<'_>) {
     }
 }
 
-/// What the write list of a reply says was written, against what was seen.
-fn said_and_seen<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, pending: &Pending) {
-    let said: u64 = header.writes.iter().map(|c| c.length()).sum();
-    let wrote = pending.exchange.writes.bytes;
-    if said > wrote {
-        let rests = Rests::since(pending.exchange.request).of(by).though_cut();
-        let text = format_args!("says {said} bytes were written into the write list; {wrote} were seen");
-        cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
-    }
-    if pending.memo.is_some_and(|m| m.gss_service.0 >= GssService::INTEGRITY.0) && said > 0 {
-        cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, format_args!("reduced a data item under RPCSEC_GSS integrity or privacy"));
+/// Whether an operation of NFS 4 may have its argument, or its result, in a chunk (RFC 8267 5.3, and what later minor versions may add to it).
+const fn v4_eligible(code: u32) -> (bool, bool) {
+    use nfs::v4::Operation as Op;
+    match Op(code) {
+        // CREATE for the target of a link
+        Op::WRITE | Op::CREATE => (true, false),
+        Op::READ | Op::READLINK => (false, true),
+        // WRITE_SAME, SETXATTR; READ_PLUS, GETXATTR and all that came after
+        Op(70 | 73) => (true, false),
+        Op(68 | 72..) => (true, true),
+        _ => (false, false),
     }
 }
 
-/// Decodes an RPC message that belongs to a pending call.
-fn decode<T: Trace, S: Sink>(cx: &mut FrameContext<'_, S>, stream: &Stream<'_>, pending: &mut Pending, t: &mut T) {
+/// Whether the argument, or the result, of a call of NFS may be in a chunk; `None` where that is not known.
+fn eligible(pending: &Pending) -> Option<[bool; 2]> {
+    let memo = pending.memo.filter(|memo| memo.is_nfs())?;
+    match memo.version {
+        // WRITE and SYMLINK; READ and READLINK (RFC 8267 5.1, 5.2)
+        2 => Some([matches!(memo.procedure, 8 | 13), matches!(memo.procedure, 5 | 6)]),
+        3 => Some([matches!(memo.procedure, 7 | 10), matches!(memo.procedure, 5 | 6)]),
+        4 => Some(pending.names.eligible),
+        _ => None,
+    }
+}
+
+/// The XID stands in the header of RPC-over-RDMA and in the message.
+fn same_xid<S: Sink>(cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, stream: &Stream<'_>) {
+    let (xid, inner) = (message.xid, stream.bytes.first_chunk::<4>().map(|b| u32::from_be_bytes(*b)));
+    if let (Some(inner), true) = (inner.filter(|inner| *inner != xid), message.header.is_some()) {
+        let text = format_args!("has XID {xid:#010x} in the header and {inner:#010x} in the RPC message");
+        cx.report(Rule::RpcrdmaXid, message.by, Rests::FRAME, text);
+    }
+}
+
+/// What of a call is in read chunks: whether it may be, and whether the count in the stream is that of the chunk.
+fn reduced_argument<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, pending: &Pending) {
+    let mut positions = header.reads.iter().map(|segment| segment.position).filter(|position| *position > 0);
+    let Some(position) = positions.next() else { return };
+    if let Some([false, _]) = eligible(pending) {
+        let command = pending.names.operation.map_or("the call", |(name, _)| name);
+        let text = format_args!("has an argument of {command} in a read chunk, which may not be there");
+        cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, text);
+    }
+    let names = &pending.names;
+    if let (Some(count), true, 1) = (names.count, names.reduced, names.transfers)
+        && positions.all(|p| p == position)
+    {
+        let length: u64 = header.reads.at(position).map(|segment| u64::from(segment.length)).sum();
+        let count = u64::from(count);
+        // the round-up bytes may be there or not
+        if length < count || length > count.next_multiple_of(4) {
+            let text = format_args!("writes {count} bytes, and has {length} in the read chunk");
+            cx.report(Rule::RpcrdmaChunkLength, by, Rests::FRAME, text);
+        }
+    }
+}
+
+/// What the chunks of a reply say was written, against what was seen and what the message says. `is_whole` where all of it could be read.
+fn said_and_seen<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, pending: &Pending, is_whole: bool) {
+    let listed: u64 = header.writes.iter().map(|c| c.length()).sum();
+    let said = listed + header.reply.map_or(0, |c| c.length());
+    let wrote = pending.exchange.writes.bytes;
+    let rests = Rests::since(pending.exchange.request).of(by).though_cut();
+    if said > wrote {
+        let text = format_args!("says {said} bytes were written into the chunks; {wrote} were seen");
+        cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
+    } else if wrote > said && !pending.exchange.failed && pending.names.status.is_none() {
+        let text = format_args!("wrote {wrote} bytes into the chunks and says {said}");
+        cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
+    }
+    if listed == 0 {
+        return;
+    }
+    let names = &pending.names;
+    if let (Some(count), true, 1, 1) = (names.count, names.reduced, names.transfers, header.writes.len())
+        && u64::from(count) != listed
+    {
+        let text = format_args!("answers with {count} bytes, and has {listed} in the write chunk");
+        cx.report(Rule::RpcrdmaChunkLength, by, Rests::FRAME, text);
+    }
+    if pending.memo.is_some_and(|m| m.gss_service.0 >= GssService::INTEGRITY.0) {
+        cx.report(Rule::RpcrdmaDdp, by, Rests::FRAME, format_args!("reduced a data item under RPCSEC_GSS integrity or privacy"));
+    } else if let (Some([_, false]), true) = (eligible(pending), is_whole) {
+        let command = pending.exchange.command;
+        let text = format_args!("has a result of {command} in a write chunk, which may not be there");
+        cx.report(Rule::RpcrdmaDdp, by, rests, text);
+    }
+}
+
+/// Decodes an RPC message that belongs to a pending call. Whether all of it could be read.
+fn decode<T: Trace, S: Sink>(cx: &mut FrameContext<'_, S>, stream: &Stream<'_>, pending: &mut Pending, t: &mut T) -> bool {
     let names = &mut pending.names;
-    match rpc::dissect(stream, pending.memo, t, &mut |op: &Op<'_>| names.take(op)) {
+    let result = rpc::dissect(stream, pending.memo, t, &mut |op: &Op<'_>| names.take(op));
+    match result {
         Ok((_, Message::Call(call))) => pending.memo = Some(call.memo),
         Ok((_, Message::Reply(reply))) => pending.exchange.failed |= reply.outcome != Outcome::Success,
         Err(_) => {}
     }
     cx.layer(if pending.memo.is_some_and(|m| m.is_nfs()) { Layer::Nfs } else { Layer::Rpc });
+    result.is_ok()
 }

@@ -744,7 +744,6 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             }
             pending.exchange.descriptor_count += 1;
         }
-        self.memory.advertised(self.cx, by);
     }
 
     fn reply(&mut self, pdu: &Pdu<'_>) {

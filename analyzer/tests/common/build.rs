@@ -29,7 +29,8 @@ pub const C: usize = 0;
 pub const S: usize = 1;
 
 const QP: [u32; 2] = [0x11, 0x12];
-const COMM: [u32; 2] = [0xc0, 0xd0];
+/// Communication id of the server.
+const COMM: u32 = 0xd0;
 const STEP: i64 = 10_000;
 const MTU: usize = 1024;
 pub const MILLISECOND: i64 = 1_000_000;
@@ -53,6 +54,8 @@ pub struct Conversation {
     pub iwarp: bool,
     /// Whether IP says that congestion was experienced.
     pub marked: bool,
+    /// Communication id of the client.
+    pub comm: u32,
     /// Reads that the client answers at a time.
     pub responder_resources: u8,
     /// Credits in the reply to SMB2 NEGOTIATE.
@@ -79,6 +82,7 @@ impl Default for Conversation {
             msn: [1, 1],
             iwarp: false,
             marked: false,
+            comm: 0xc0,
             responder_resources: 16,
             smb2_credits: 64,
             dialect: 0x0311,
@@ -381,7 +385,7 @@ impl Conversation {
 
     pub fn cm_request(&mut self, port: u16) {
         let mut out = Vec::new();
-        RequestIds { local_comm_id: COMM[C], reserved: [0; 4] }.emit(&mut out);
+        RequestIds { local_comm_id: self.comm, reserved: [0; 4] }.emit(&mut out);
         out.extend((0x0106_0000 | u64::from(port)).to_be_bytes());
         RequestHead {
             local_ca_guid: 1,
@@ -411,8 +415,8 @@ impl Conversation {
     pub fn cm_reply(&mut self) {
         let mut out = Vec::new();
         ReplyHead {
-            local_comm_id: COMM[S],
-            remote_comm_id: COMM[C],
+            local_comm_id: COMM,
+            remote_comm_id: self.comm,
             local_q_key: 0,
             local_qpn: QP[S],
             reserved0: [0; 1],
@@ -432,13 +436,14 @@ impl Conversation {
 
     pub fn cm_reject(&mut self) {
         let mut out = Vec::new();
-        RejectHead { local_comm_id: 0, remote_comm_id: COMM[C], what: 0, length: 0, reason: 8 }.emit(&mut out);
+        RejectHead { local_comm_id: 0, remote_comm_id: self.comm, what: 0, length: 0, reason: 8 }.emit(&mut out);
         self.mad(S, 0x12, &out);
     }
 
     pub fn cm_disconnect(&mut self, by: usize) {
         let mut out = Vec::new();
-        DisconnectHead { local_comm_id: COMM[by], remote_comm_id: COMM[1 - by], remote_qpn: QP[1 - by], reserved: [0; 1] }.emit(&mut out);
+        let ids = [self.comm, COMM];
+        DisconnectHead { local_comm_id: ids[by], remote_comm_id: ids[1 - by], remote_qpn: QP[1 - by], reserved: [0; 1] }.emit(&mut out);
         self.mad(by, 0x15, &out);
     }
 

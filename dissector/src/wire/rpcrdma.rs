@@ -278,8 +278,8 @@ impl<'a> RpcRdma<'a> {
     }
 
     /// Decodes the header of a Send in a protocol subtree of its own. The rest is the payload stream, which is left to
-    /// the caller. Of another version, and of unknown message types, only the four fixed words are decoded, and the
-    /// bytes behind them are the payload.
+    /// the caller. Of another version, errors apart, and of unknown message types, only the four fixed words are decoded,
+    /// and the bytes behind them are the payload.
     ///
     /// # Errors
     /// Where the bytes end inside the header: the list that is cut is named. [`Fixed::parse_flat`] tells what is before it.
@@ -296,7 +296,10 @@ impl<'a> RpcRdma<'a> {
                 if T::ON {
                     t.info(format_args!("version {}", fixed.version));
                 }
-                return Ok((i, header));
+                // an error answers in the version of the call (RFC 8166 4.5)
+                if header.proc() != Proc::ERROR {
+                    return Ok((i, header));
+                }
             }
             let mut i = i;
             match header.proc() {
@@ -344,7 +347,7 @@ impl<'a> RpcRdma<'a> {
     pub fn emit(&self, out: &mut Vec<u8>) {
         let word = |out: &mut Vec<u8>, v: u32| out.extend_from_slice(&v.to_be_bytes());
         self.fixed.emit(out);
-        if self.fixed.version != VERSION {
+        if self.fixed.version != VERSION && self.error.is_none() {
             return;
         }
         if let Some(padding) = &self.padding {

@@ -219,11 +219,26 @@ impl<S: Sink> Listener<'_, S> {
             let site = Site { connection: Some(self.connection.id), frame: at.frame, time_ns: at.time };
             self.env.report_as(Severity::Note, Rule::MpaIrdord, blame, site, sure, format_args!("sent its read depths in little-endian"));
         }
+        // a client that only answers Reads may offer an ORD of 0 in the form of RFC 6581; that of SMB Direct's providers wants both (6.1)
         if let Some((ird, ord)) = startup.depths()
-            && ird == 0
-            && ord == 0
+            && ((ird == 0 && ord == 0) || (startup.legacy.is_some() && (ird == 0 || ord == 0)))
         {
-            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("offered read depths (IRD, ORD) of 0"));
+            self.wire(at, Rule::MpaIrdord, blame, sure, format_args!("offered read depths of 0 (IRD {ird}, ORD {ord})"));
+        }
+        let revision = startup.revision;
+        if !(1..=2).contains(&revision) {
+            self.wire(at, Rule::MpaRevision, blame, sure, format_args!("speaks MPA revision {revision}; there are 1 and 2"));
+        } else if let Some(asked) = self.connection.mpa_revision.filter(|asked| startup.reply && revision > *asked) {
+            self.wire(
+                at,
+                Rule::MpaRevision,
+                blame,
+                sure,
+                format_args!("answered an MPA Request of revision {asked} with revision {revision}"),
+            );
+        }
+        if !startup.reply {
+            self.connection.mpa_revision = Some(revision);
         }
         let asked = self.connection.read_depths[by.peer().index()];
         if let (true, Some((_, ord)), Some((ird, _))) = (startup.reply, startup.depths(), asked)
