@@ -580,6 +580,7 @@ const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 
 impl Drop for Channel {
     fn drop(&mut self) {
+        self.driver.leave(&self.clock, &mut *self.lane.transport);
         // what went wrong with it, the next one who flushes is told
         if let Some(wire) = self.end_record() {
             wire.push();

@@ -3,7 +3,7 @@
 //!
 //! | layer | module |
 //! | --- | --- |
-//! | carries SMB Direct: iWARP in user space, RDMA adapters | [`transport`], one folder and one row each |
+//! | carries SMB Direct: iWARP and RoCEv2 in user space, RDMA adapters | [`transport`], one folder and one row each |
 //! | SMB Direct, around the analyzer's rulebook | [`smbd`] |
 //! | both stacked, with a driver | [`channel`] |
 //! | SMB2: client, server, sessions | [`smb2`] |
@@ -23,4 +23,4 @@ pub mod smbd;
 pub mod transport;
 pub mod wire;
 
-pub use transport::iwarp;
+pub use transport::{iwarp, roce};

@@ -6,10 +6,12 @@
 //! | [`Kind`] | a row: name, default port, how to get a [`Fabric`], and the probe cases that only this transport can run |
 //! | [`Fabric`] | a transport with its options: connects and listens |
 //! | [`Transport`] | one connection, sans-IO: bytes and completions in, bytes and events out, RDMA operations; keeps its own wire |
-//! | [`Driver`] | what moves the bytes of a [`Transport`]: a TCP socket, or the completion channel of an adapter |
+//! | [`Driver`] | what moves the bytes of a [`Transport`]: a TCP socket, UDP port 4791, or the completion channel of an adapter |
 
 pub mod driver;
 pub mod iwarp;
+pub mod memory;
+pub mod roce;
 #[cfg(target_os = "linux")]
 pub mod verbs;
 
@@ -25,6 +27,8 @@ use thiserror::Error;
 /// All transports, the default first.
 pub static KINDS: &[Kind] = &[
     iwarp::KIND,
+    #[cfg(target_os = "linux")]
+    roce::KIND,
     #[cfg(target_os = "linux")]
     verbs::KIND,
 ];
@@ -308,7 +312,8 @@ pub enum Event {
 /// what the user wants ─▶ send write read poll_event    ─▶ what happened
 /// ```
 ///
-/// A transport without a stream, whose adapter moves the bytes, leaves the first line out and has [`Transport::completions`].
+/// A transport of datagrams leaves the first line out and has [`Transport::datagrams`]; one whose adapter moves the bytes has
+/// [`Transport::completions`].
 pub trait Transport: Any + Debug + Send {
     /// What it can do.
     fn capabilities(&self) -> Capabilities;
@@ -348,6 +353,11 @@ pub trait Transport: Any + Debug + Send {
 
     /// What there is in place of a stream.
     fn completions(&mut self) -> Option<&mut dyn Completions> {
+        None
+    }
+
+    /// The same for datagrams.
+    fn datagrams(&mut self) -> Option<&mut dyn Datagrams> {
         None
     }
 
@@ -427,6 +437,21 @@ pub trait Transport: Any + Debug + Send {
     }
 }
 
+/// One end of a connection of datagrams.
+pub trait Datagrams {
+    /// Takes a datagram of the peer; `congested` where its IP header carries the mark of congestion.
+    fn handle_datagram(&mut self, now: Time, source_port: u16, congested: bool, datagram: &[u8]);
+
+    /// Puts the next datagram behind what is in `out`.
+    fn poll_datagram(&mut self, now: Time, out: &mut Vec<u8>) -> Option<roce::Leaving>;
+
+    /// This one of [`Datagrams::poll_datagram`] has left.
+    fn datagram_sent(&mut self, now: Time, tos: u8, datagram: &[u8]);
+
+    /// Whether the peer knows that the connection is over, or cannot be told.
+    fn is_over(&self) -> bool;
+}
+
 /// What an adapter reports that moves the bytes itself.
 pub trait Completions {
     /// Takes over what was completed. Whether anything was.
@@ -488,6 +513,11 @@ pub trait Driver: Debug + Send {
 
     /// Ends the connection as it is.
     fn abort(&mut self) {}
+
+    /// The connection is given up: what a system does for a socket that is closed, and does not for this one.
+    fn leave(&mut self, clock: &Clock, transport: &mut dyn Transport) {
+        let _ = (clock, transport);
+    }
 
     /// Our address, where a socket carries the connection.
     fn local_address(&self) -> Option<SocketAddr> {

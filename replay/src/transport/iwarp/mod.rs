@@ -12,7 +12,7 @@
 mod carrier;
 mod cases;
 mod framing;
-pub mod memory;
+pub use super::memory;
 mod record;
 #[cfg(test)]
 mod tests;

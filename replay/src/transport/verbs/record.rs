@@ -14,33 +14,19 @@
 //! The reply of a READ is told after the RDMA Writes that it stands for, and so completions are held until those above have read the
 //! messages that they brought.
 
+use crate::transport::roce::cm::{self, Offer};
+use crate::transport::roce::packet::{self, ACK, DEFAULT_P_KEY, MASK_24 as PSN_MASK, NAK, PORT, Path, QP1, aeth, deth, opcode, part, reth};
 use crate::transport::{Handle, Time};
-use crate::wire::{ETHERNET, Wire, addresses, frame, octets, transport_checksum};
+use crate::wire::{ETHERNET, Wire, addresses, frame, transport_checksum};
 use rdmascope_dissector::trace::Off;
-use rdmascope_dissector::wire::ib::bth::{Bth, Opcode, Part};
-use rdmascope_dissector::wire::ib::cm::{
-    AlternatePath, Attribute, DisconnectHead, DisconnectReplyHead, IpCm, PrimaryPath, ReadyHead, ReplyHead, RequestHead, RequestIds,
-};
-use rdmascope_dissector::wire::ib::ext::Reth;
+use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
 use rdmascope_dissector::wire::ib::icrc::{self, Cover};
-use rdmascope_dissector::wire::ib::mad::{CLASS_CM, Mad};
 use rdmascope_dissector::wire::smb2::{Command, Header, NtStatus, read_write};
 use rdmascope_verbs::{Numbers, What};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 const UDP: u8 = 17;
-/// RoCEv2 (annex A17).
-const PORT: u16 = 4791;
-/// The queue pair of the communication manager, and its key.
-const QP1: u32 = 1;
-const QP1_KEY: u32 = 0x8001_0000;
-/// Bytes of a management datagram.
-const MAD_LEN: usize = 256;
-const PSN_MASK: u32 = 0x00ff_ffff;
-/// ACK without a count of credits (IBA volume 1, table 44).
-const ACK: u8 = 0x1f;
-const NAK: u8 = 0x60;
 /// Requests that wait for their replies at most.
 const GRANTS_MAX: usize = 65_536;
 
@@ -302,17 +288,11 @@ impl Card {
         for n in 0..count {
             let piece = &bytes[n * self.mtu..bytes.len().min((n + 1) * self.mtu)];
             let last = n + 1 == count;
-            let part = match (n, last) {
-                (0, true) => Part::Only,
-                (0, false) => Part::First,
-                (_, false) => Part::Middle,
-                (_, true) => Part::Last,
-            };
-            let opcode = opcode(kind, part);
+            let opcode = opcode(kind.into(), part(n as u64, count as u64));
             let ext = match kind {
                 Kind::Send { invalidate: Some(key), .. } if last => key.to_be_bytes().to_vec(),
                 Kind::Write { key, offset, whole } if n == 0 => reth(key, offset, whole),
-                Kind::Response { msn } if n == 0 || last => aeth(ACK, msn),
+                Kind::Response { msn } if n == 0 || last => aeth(ACK, msn).to_vec(),
                 _ => Vec::new(),
             };
             let solicited = last && matches!(kind, Kind::Send { solicited: true, .. });
@@ -334,7 +314,7 @@ impl Card {
         Bth {
             opcode: opcode.0,
             bits: u8::from(solicited) << 7,
-            p_key: 0xffff,
+            p_key: DEFAULT_P_KEY,
             resv8: 0,
             dest_qp: self.sides[to].qp,
             ack: u8::from(asks) << 7,
@@ -347,7 +327,7 @@ impl Card {
         head.bits |= (pad as u8) << 4;
         let mut udp = Vec::with_capacity(8 + Bth::LEN + ext.len() + payload.len() + 8);
         // the source port spreads connections over paths
-        let port = 0xc000 | (self.sides[0].qp ^ self.sides[1].qp) as u16 & 0x3fff;
+        let port = Path::source_port(self.sides[0].qp, self.sides[1].qp);
         udp.extend_from_slice(&port.to_be_bytes());
         udp.extend_from_slice(&PORT.to_be_bytes());
         udp.extend_from_slice(&[0; 4]);
@@ -381,86 +361,32 @@ impl Card {
 
     fn handshake(&mut self, now: Time, known: &Known) {
         let (client, server) = (self.client, 1 - self.client);
-        let gid = |at: usize| octets(self.ends[at].0);
-        let (client_depths, server_depths) = (known.depths[client], known.depths[server]);
-        let mtu_code = self.mtu.ilog2().saturating_sub(7) as u8;
-
-        let mut request = Vec::with_capacity(MAD_LEN);
-        RequestIds { local_comm_id: self.sides[client].comm_id, reserved: [0; 4] }.emit(&mut request);
-        // the TCP port space of the RDMA-CM (annex A11)
-        request.extend_from_slice(&(0x0106_0000 | u64::from(self.ends[server].1)).to_be_bytes());
-        RequestHead {
-            local_ca_guid: 0,
-            reserved: [0; 4],
-            local_q_key: 0,
-            local_qpn: self.sides[client].qp,
-            responder_resources: client_depths.0,
-            local_eecn: 0,
-            initiator_depth: client_depths.1,
-            remote_eecn: 0,
-            // 5 bits of timeout, reliable connection, end-to-end flow control
-            service: 20 << 3 | 1,
-            // where the other side is to begin
-            starting_psn: self.sides[server].psn,
-            retries: 20 << 3 | 7,
-            p_key: 0xffff,
-            mtu: mtu_code << 4 | 6,
-            cm: 15 << 4,
-            local_lid: 0xffff,
-            remote_lid: 0xffff,
-        }
-        .emit(&mut request);
-        request.extend_from_slice(&gid(client));
-        request.extend_from_slice(&gid(server));
-        PrimaryPath { flow: 0, traffic_class: 0, hop_limit: 64, level: 0, timeout: 19 << 3 }.emit(&mut request);
-        AlternatePath {
-            local_lid: 0,
-            remote_lid: 0,
-            local_gid: [0; 16],
-            remote_gid: [0; 16],
-            flow: 0,
-            traffic_class: 0,
-            hop_limit: 0,
-            level: 0,
-            timeout: 0,
-        }
-        .emit(&mut request);
-        let v6 = self.ends[0].0.is_ipv6();
-        IpCm { version: 0, ip: if v6 { 6 } else { 4 } << 4, source_port: self.ends[client].1 }.emit(&mut request);
-        for at in [client, server] {
-            let mut address = gid(at);
-            if !v6 {
-                address[..12].fill(0);
-            }
-            request.extend_from_slice(&address);
-        }
-        request.extend_from_slice(&known.private_data[client]);
-        self.datagram(now, client, Attribute::CONNECT_REQUEST, request, &[FIRST]);
-
-        let mut reply = Vec::with_capacity(MAD_LEN);
-        ReplyHead {
-            local_comm_id: self.sides[server].comm_id,
-            remote_comm_id: self.sides[client].comm_id,
-            local_q_key: 0,
-            local_qpn: self.sides[server].qp,
-            reserved0: [0],
-            local_eecn: 0,
-            reserved1: [0],
-            starting_psn: self.sides[client].psn,
-            reserved2: [0],
-            responder_resources: server_depths.0,
-            initiator_depth: server_depths.1,
-            flow: 1,
-            retries: 6 << 5,
-            local_ca_guid: 0,
-        }
-        .emit(&mut reply);
-        reply.extend_from_slice(&known.private_data[server]);
-        self.datagram(now, server, Attribute::CONNECT_REPLY, reply, &[]);
-
-        let mut ready = Vec::with_capacity(MAD_LEN);
-        ReadyHead { local_comm_id: self.sides[client].comm_id, remote_comm_id: self.sides[server].comm_id }.emit(&mut ready);
-        self.datagram(now, client, Attribute::READY_TO_USE, ready, &[]);
+        let offer = |at: usize, rnr_retry| Offer {
+            comm_id: self.sides[at].comm_id,
+            qp: self.sides[at].qp,
+            starting_psn: self.sides[1 - at].psn,
+            responder_resources: known.depths[at].0,
+            initiator_depth: known.depths[at].1,
+            rnr_retry,
+            guid: 0,
+        };
+        let request = cm::request(&cm::Request {
+            offer: offer(client, 6),
+            source: self.ends[client],
+            destination: self.ends[server],
+            path_mtu: self.mtu as u16,
+            p_key: DEFAULT_P_KEY,
+            retry_count: 7,
+            ack_timeout: 19,
+            cm_timeout: 20,
+            cm_retries: 15,
+            private_data: &known.private_data[client],
+        });
+        let reply = cm::reply(&offer(server, 6), self.sides[client].comm_id, &known.private_data[server]);
+        let (ours, theirs) = (self.sides[client].comm_id, self.sides[server].comm_id);
+        self.datagram(now, client, &request, &[FIRST]);
+        self.datagram(now, server, &reply, &[]);
+        self.datagram(now, client, &cm::ready(ours, theirs, ours.into()), &[]);
     }
 
     fn disconnect(&mut self, now: Time, by_peer: bool) {
@@ -468,72 +394,30 @@ impl Card {
             return;
         }
         let from = usize::from(by_peer);
-        let (local_comm_id, remote_comm_id) = (self.sides[from].comm_id, self.sides[1 - from].comm_id);
-        let mut bytes = Vec::with_capacity(MAD_LEN);
-        DisconnectHead { local_comm_id, remote_comm_id, remote_qpn: self.sides[1 - from].qp, reserved: [0] }.emit(&mut bytes);
-        self.datagram(now, from, Attribute::DISCONNECT_REQUEST, bytes, &[]);
+        let (local, remote) = (self.sides[from].comm_id, self.sides[1 - from].comm_id);
+        let transaction = self.sides[self.client].comm_id.into();
+        self.datagram(now, from, &cm::disconnect(local, remote, self.sides[1 - from].qp, transaction), &[]);
         // ours answers; whether the peer's does, nobody says
         if by_peer {
-            let mut bytes = Vec::with_capacity(MAD_LEN);
-            DisconnectReplyHead { local_comm_id: remote_comm_id, remote_comm_id: local_comm_id }.emit(&mut bytes);
-            self.datagram(now, 0, Attribute::DISCONNECT_REPLY, bytes, &[]);
+            self.datagram(now, 0, &cm::disconnect_reply(remote, local, transaction), &[]);
         }
     }
 
-    /// A message of the communication manager; private data that is longer than it has room for is cut off.
-    fn datagram(&mut self, now: Time, from: usize, attribute: Attribute, message: Vec<u8>, comments: &[&str]) {
-        let mut payload = Vec::with_capacity(MAD_LEN);
-        Mad {
-            base_version: 1,
-            class: CLASS_CM,
-            class_version: 2,
-            method: 3,
-            status: 0,
-            class_specific: 0,
-            transaction_id: self.sides[self.client].comm_id.into(),
-            attribute_id: attribute.0,
-            reserved: [0; 2],
-            attribute_modifier: 0,
-        }
-        .emit(&mut payload);
-        payload.extend_from_slice(&message);
-        payload.resize(MAD_LEN, 0);
-        // the datagram header: key and source queue pair
-        let deth = [QP1_KEY.to_be_bytes(), QP1.to_be_bytes()].concat();
+    /// A message of the communication manager.
+    fn datagram(&mut self, now: Time, from: usize, mad: &[u8], comments: &[&str]) {
         let head = Bth { dest_qp: QP1, ..self.bth(from, Opcode::UD_SEND_ONLY, self.mad_psn, false, false) };
         self.mad_psn = (self.mad_psn + 1) & PSN_MASK;
-        self.packet(now, from, head, &deth, &payload, comments);
+        self.packet(now, from, head, &deth(), mad, comments);
     }
 }
 
-/// The RDMA extended header.
-fn reth(key: u32, offset: u64, length: u32) -> Vec<u8> {
-    let mut out = Vec::with_capacity(Reth::LEN);
-    Reth { virtual_address: offset, r_key: key, dma_length: length }.emit(&mut out);
-    out
-}
-
-/// The ACK extended header.
-fn aeth(syndrome: u8, msn: u32) -> Vec<u8> {
-    (u32::from(syndrome) << 24 | msn & PSN_MASK).to_be_bytes().to_vec()
-}
-
-fn opcode(kind: Kind, part: Part) -> Opcode {
-    match (kind, part) {
-        (Kind::Send { .. }, Part::First) => Opcode::RC_SEND_FIRST,
-        (Kind::Send { .. }, Part::Middle) => Opcode::RC_SEND_MIDDLE,
-        (Kind::Send { invalidate: None, .. }, Part::Last) => Opcode::RC_SEND_LAST,
-        (Kind::Send { invalidate: None, .. }, Part::Only) => Opcode::RC_SEND_ONLY,
-        (Kind::Send { invalidate: Some(_), .. }, Part::Last) => Opcode::RC_SEND_LAST_INVALIDATE,
-        (Kind::Send { invalidate: Some(_), .. }, Part::Only) => Opcode::RC_SEND_ONLY_INVALIDATE,
-        (Kind::Write { .. }, Part::First) => Opcode::RC_RDMA_WRITE_FIRST,
-        (Kind::Write { .. }, Part::Middle) => Opcode::RC_RDMA_WRITE_MIDDLE,
-        (Kind::Write { .. }, Part::Last) => Opcode::RC_RDMA_WRITE_LAST,
-        (Kind::Write { .. }, Part::Only) => Opcode::RC_RDMA_WRITE_ONLY,
-        (Kind::Response { .. }, Part::First) => Opcode::RC_RDMA_READ_RESPONSE_FIRST,
-        (Kind::Response { .. }, Part::Middle) => Opcode::RC_RDMA_READ_RESPONSE_MIDDLE,
-        (Kind::Response { .. }, Part::Last) => Opcode::RC_RDMA_READ_RESPONSE_LAST,
-        (Kind::Response { .. }, Part::Only) => Opcode::RC_RDMA_READ_RESPONSE_ONLY,
+impl From<Kind> for packet::Kind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Send { invalidate, .. } => Self::Send { invalidate: invalidate.is_some(), immediate: false },
+            Kind::Write { .. } => Self::Write { immediate: false },
+            Kind::Response { .. } => Self::Response,
+        }
     }
 }
 

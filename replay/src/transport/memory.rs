@@ -1,4 +1,5 @@
-//! Registered memory: what a peer may read or write, under keys it cannot guess (RFC 5040 5.1, RFC 5042 6.3).
+//! Registered memory of the transports in user space: what a peer may read or write, under keys it cannot guess (RFC 5040 5.1, RFC 5042 6.3; IBA
+//! volume 1, 10.6).
 
 pub use crate::transport::{Handle, Rights};
 use hashbrown::HashMap;
@@ -99,6 +100,18 @@ impl Regions {
         }
         let range = range(region, offset, u64::from(length))?;
         Ok(&region.data[range])
+    }
+
+    /// Whether a peer may write so many bytes there.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub fn may_write(&self, key: u32, offset: u64, length: u32) -> Result<(), Refusal> {
+        let region = self.regions.get(&key).ok_or(Refusal::Key)?;
+        if !region.rights.write {
+            return Err(if region.rights == Rights::LOCAL { Refusal::Key } else { Refusal::Rights });
+        }
+        range(region, offset, length.into()).map(drop)
     }
 
     /// Places bytes of a peer's RDMA Write.

@@ -1,0 +1,663 @@
+//! UDP port 4791 for RoCEv2 in user space. All connections of this process at one address share the port: whoever reads hands what is not his to its
+//! owner. What we send leaves from a port of each connection's own.
+//!
+//! The sockets forbid fragments and are not connected: Linux then gives all packets IP identification 0, which the invariant CRC covers. That this is
+//! so is tried once for each port, by a datagram to ourselves.
+
+use crate::transport::roce::packet::{Check, PORT, Path, QP1, destination};
+use crate::transport::roce::{Addressed, Endpoint, Numbers, addressed};
+use crate::transport::{Clock, Driver, Transport};
+use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
+use rdmascope_dissector::wire::ib::bth::Opcode;
+use rdmascope_dissector::wire::ib::cm::RejectReason;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// Bytes that a mailbox holds at most: what comes then is lost, as the network loses it.
+const MAILBOX_MAX: usize = 8 << 20;
+/// Bytes that the system holds for us, where it lets us.
+const RECEIVE_BUFFER: usize = 8 << 20;
+/// Bytes handed to the system at a time.
+const BURST: usize = 1 << 17;
+/// How long the last words of a connection may take.
+const LEAVE_WITHIN: Duration = Duration::from_millis(1500);
+/// The same where its user did not ask for it.
+const DROP_WITHIN: Duration = Duration::from_millis(300);
+
+/// A datagram that came.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) remote: IpAddr,
+    pub(crate) local: IpAddr,
+    pub(crate) source_port: u16,
+    pub(crate) congested: bool,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What came for somebody who was not reading.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    arrived: Mutex<(VecDeque<Arrived>, usize)>,
+    bell: OwnedFd,
+}
+
+impl Mailbox {
+    pub(crate) fn new() -> io::Result<Arc<Self>> {
+        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Arc::new(Self { arrived: Mutex::default(), bell }))
+    }
+
+    fn put(&self, datagram: Arrived) {
+        let mut arrived = lock(&self.arrived);
+        if arrived.1 + datagram.bytes.len() <= MAILBOX_MAX {
+            arrived.1 += datagram.bytes.len();
+            arrived.0.push_back(datagram);
+            // one that is full rings already
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    pub(crate) fn take(&self) -> Option<Arrived> {
+        let mut arrived = lock(&self.arrived);
+        let next = arrived.0.pop_front();
+        match &next {
+            Some(datagram) => arrived.1 -= datagram.bytes.len(),
+            None => drop(rustix::io::read(&self.bell, &mut [0; 8])),
+        }
+        next
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // whoever panicked left whole entries
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who is to have what.
+#[derive(Debug, Default)]
+struct Routes {
+    queue_pairs: HashMap<u32, Arc<Mailbox>>,
+    comm_ids: HashMap<u32, Arc<Mailbox>>,
+    services: HashMap<u16, Arc<Mailbox>>,
+    /// By who asked: connections that were asked for, `None` while nobody has answered.
+    requests: HashMap<(IpAddr, u32), Option<Arc<Mailbox>>>,
+}
+
+/// Buffers to read into.
+struct Reader {
+    buffers: Vec<Vec<u8>>,
+    metas: Vec<RecvMeta>,
+}
+
+/// UDP port 4791 of one address of this host, or of all.
+pub(crate) struct UdpPort {
+    address: IpAddr,
+    socket: UdpSocket,
+    state: UdpSocketState,
+    reader: Mutex<Reader>,
+    routes: Mutex<Routes>,
+}
+
+impl std::fmt::Debug for UdpPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "UdpPort({})", self.address)
+    }
+}
+
+/// Those of this process that are open.
+static PORTS: Mutex<Vec<(IpAddr, Weak<UdpPort>)>> = Mutex::new(Vec::new());
+
+impl UdpPort {
+    /// That of this address; `0.0.0.0` and `::` stand for all.
+    pub(crate) fn open(address: IpAddr) -> io::Result<Arc<Self>> {
+        let mut ports = lock(&PORTS);
+        ports.retain(|(_, port)| port.strong_count() > 0);
+        let covers = |of: &IpAddr| *of == address || of.is_unspecified() && of.is_ipv4() == address.is_ipv4();
+        if let Some(port) = ports.iter().find(|(of, _)| covers(of)).and_then(|(_, port)| port.upgrade()) {
+            return Ok(port);
+        }
+        let port = Arc::new(Self::bind(address)?);
+        ports.push((address, Arc::downgrade(&port)));
+        Ok(port)
+    }
+
+    /// That of the address from which packets to `remote` leave. Where that is `remote` itself, on IPv4, and somebody has the port already, it is that
+    /// of another address of this host's loopback network.
+    pub(crate) fn towards(remote: IpAddr) -> io::Result<Arc<Self>> {
+        let probe = UdpSocket::bind((unspecified(remote), 0))?;
+        probe.connect((remote, PORT))?;
+        let local = probe.local_addr()?.ip().to_canonical();
+        match Self::open(local) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && local == remote && local.is_ipv4() && !driver_owns_port() => {
+                for _ in 0..16 {
+                    let mut random = [0; 3];
+                    getrandom::fill(&mut random).map_err(io::Error::other)?;
+                    let [b, c, d] = random;
+                    match Self::open(Ipv4Addr::new(127, b | 1, c, d | 1).into()) {
+                        Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
+                        other => return other,
+                    }
+                }
+                Err(e)
+            }
+            other => other,
+        }
+    }
+
+    fn bind(address: IpAddr) -> io::Result<Self> {
+        let socket = UdpSocket::bind((address, PORT)).map_err(|e| match e.kind() {
+            io::ErrorKind::AddrInUse => {
+                let who = if driver_owns_port() {
+                    "Soft-RoCE (the kernel's rdma_rxe) has it: remove that (rmmod rdma_rxe), or use --transport verbs"
+                } else {
+                    "another program has it, another rdmascope perhaps: give each an address of its own"
+                };
+                io::Error::new(e.kind(), format!("UDP port {PORT} of {address} is taken: {who}"))
+            }
+            _ => e,
+        })?;
+        let state = UdpSocketState::new((&socket).into())?;
+        // more than the limit of the system takes root
+        if sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {
+            let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER);
+        }
+        let reader = Reader { buffers: vec![vec![0; 65_536]; BATCH_SIZE], metas: vec![RecvMeta::default(); BATCH_SIZE] };
+        let port = Self { address, socket, state, reader: Mutex::new(reader), routes: Mutex::default() };
+        port.try_identification()?;
+        Ok(port)
+    }
+
+    /// Sends a datagram to ourselves, and looks at the identification that it got.
+    fn try_identification(&self) -> io::Result<()> {
+        let to = if self.address.is_unspecified() && self.address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { self.address };
+        if !to.is_ipv4() {
+            return Ok(());
+        }
+        let (socket, source_port) = flow(to, 0)?;
+        let path = Path { local: to, remote: to, source_port };
+        let mad = Endpoint::rejection(&path, &[], RejectReason::NO_RESOURCES);
+        socket.send_to(&mad, (to, PORT))?;
+        let until = Instant::now() + Duration::from_secs(1);
+        let mut seen = None;
+        while seen.is_none() && Instant::now() < until {
+            wait_for(&[&self.socket], Duration::from_millis(100))?;
+            self.read(&mut lock(&self.reader), |remote, local, port, _, bytes| {
+                if port == source_port && bytes.len() == mad.len() {
+                    seen = Some(Check::default().received(remote, local, port, bytes));
+                }
+            })?;
+        }
+        match seen.flatten() {
+            Some(hidden) if hidden.identification == 0 && !hidden.fragmentable => Ok(()),
+            Some(hidden) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!(
+                    "this system numbers IP packets (identification {:#06x}) where Linux leaves 0: the invariant CRC of RoCEv2 covers that, and cannot \
+                     be made here",
+                    hidden.identification
+                ),
+            )),
+            None => Err(io::Error::other(format!(
+                "a datagram to ourselves, UDP port {PORT} of {to}, does not come back: does a firewall drop it?"
+            ))),
+        }
+    }
+
+    /// The address; unspecified where it is all of them.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Hands the REQs for a service to a mailbox. False where somebody has them.
+    pub(crate) fn listen(&self, service: u16, mailbox: &Arc<Mailbox>) -> bool {
+        let mut routes = lock(&self.routes);
+        if routes.services.contains_key(&service) {
+            return false;
+        }
+        routes.services.insert(service, mailbox.clone());
+        true
+    }
+
+    pub(crate) fn forget(&self, service: u16) {
+        lock(&self.routes).services.remove(&service);
+    }
+
+    /// A REQ is looked at. False where it was before.
+    pub(crate) fn begin(&self, remote: IpAddr, comm_id: u32) -> bool {
+        let mut routes = lock(&self.routes);
+        if routes.requests.contains_key(&(remote, comm_id)) || routes.requests.len() >= REQUESTS_MAX {
+            return false;
+        }
+        routes.requests.insert((remote, comm_id), None);
+        true
+    }
+
+    /// A REQ was answered for good.
+    pub(crate) fn end(&self, remote: IpAddr, comm_id: u32) {
+        lock(&self.routes).requests.remove(&(remote, comm_id));
+    }
+
+    /// Sends one datagram from a port of its own.
+    pub(crate) fn answer(&self, local: IpAddr, remote: IpAddr, datagram: impl FnOnce(&Path) -> Option<Vec<u8>>) -> io::Result<()> {
+        let (socket, source_port) = flow(local, 0)?;
+        match datagram(&Path { local, remote, source_port }) {
+            Some(bytes) => socket.send_to(&bytes, (remote, PORT)).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads once, and hands everything on. Whether anything came.
+    pub(crate) fn receive(&self) -> io::Result<bool> {
+        self.receive_for(None, |_, _, _| {})
+    }
+
+    /// The same for the owner of `mailbox`, who takes his own at once: source port, mark of congestion, bytes. Where somebody else reads, nothing.
+    fn receive_for(&self, mailbox: Option<&Arc<Mailbox>>, mut own: impl FnMut(u16, bool, &[u8])) -> io::Result<bool> {
+        let Ok(mut reader) = self.reader.try_lock() else { return Ok(false) };
+        let mut last: Option<(u32, Arc<Mailbox>)> = None;
+        self.read(&mut reader, |remote, local, source_port, congested, bytes| {
+            let Some((opcode, qp)) = destination(bytes) else { return };
+            if qp == QP1 {
+                return self.manage(remote, local, source_port, congested, opcode, bytes);
+            }
+            if last.as_ref().is_none_or(|(of, _)| *of != qp) {
+                let Some(found) = lock(&self.routes).queue_pairs.get(&qp).cloned() else { return };
+                last = Some((qp, found));
+            }
+            let Some((_, to)) = &last else { return };
+            if mailbox.is_some_and(|mailbox| Arc::ptr_eq(mailbox, to)) {
+                own(source_port, congested, bytes);
+            } else {
+                to.put(Arrived { remote, local, source_port, congested, bytes: bytes.to_vec() });
+            }
+        })
+    }
+
+    /// A management datagram.
+    fn manage(&self, remote: IpAddr, local: IpAddr, source_port: u16, congested: bool, opcode: Opcode, bytes: &[u8]) {
+        let Some((to, mad)) = (opcode == Opcode::UD_SEND_ONLY).then(|| addressed(bytes)).flatten() else { return };
+        let routes = lock(&self.routes);
+        let mailbox = match to {
+            Addressed::Service { port, comm_id, .. } => match routes.requests.get(&(remote, comm_id)) {
+                Some(answered) => answered.clone(),
+                None => match port.and_then(|port| routes.services.get(&port)) {
+                    Some(mailbox) => Some(mailbox.clone()),
+                    None => {
+                        // an answer that is lost is asked for again
+                        let reject = |path: &Path| Some(Endpoint::rejection(path, mad, RejectReason::INVALID_SERVICE_ID));
+                        let _ = self.answer(local, remote, reject);
+                        None
+                    }
+                },
+            },
+            Addressed::Connection(id) => match routes.comm_ids.get(&id) {
+                Some(mailbox) => Some(mailbox.clone()),
+                None => {
+                    let _ = self.answer(local, remote, |path| Endpoint::disconnect_reply(path, mad));
+                    None
+                }
+            },
+        };
+        drop(routes);
+        if let Some(mailbox) = mailbox {
+            mailbox.put(Arrived { remote, local, source_port, congested, bytes: bytes.to_vec() });
+        }
+    }
+
+    /// Reads once; whether anything came.
+    fn read(&self, reader: &mut Reader, mut each: impl FnMut(IpAddr, IpAddr, u16, bool, &[u8])) -> io::Result<bool> {
+        let mut slices: Vec<IoSliceMut<'_>> = reader.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
+        let count = match self.state.recv((&self.socket).into(), &mut slices, &mut reader.metas) {
+            Ok(count) => count,
+            // what ICMP says of a datagram of ours is no end of anything
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused) => {
+                return Ok(false);
+            }
+            Err(e) => return Err(e),
+        };
+        for (meta, buffer) in reader.metas.iter().zip(&reader.buffers).take(count) {
+            let remote = meta.addr.ip().to_canonical();
+            let local = meta.dst_ip.map_or(self.address, |ip| ip.to_canonical());
+            let congested = meta.ecn == Some(quinn_udp::EcnCodepoint::Ce);
+            for bytes in buffer[..meta.len.min(buffer.len())].chunks(meta.stride.max(1)) {
+                each(remote, local, meta.addr.port(), congested, bytes);
+            }
+        }
+        Ok(count > 0)
+    }
+
+    /// Waits until something comes, for anybody, or into this mailbox.
+    pub(crate) fn wait(&self, mailbox: &Mailbox, at_most: Duration) -> io::Result<()> {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&mailbox.bell, PollFlags::IN)];
+        poll_for(&mut fds, at_most)
+    }
+}
+
+/// Connection requests at a time at most.
+const REQUESTS_MAX: usize = 4096;
+
+fn wait_for(sockets: &[&UdpSocket], at_most: Duration) -> io::Result<()> {
+    let mut fds: Vec<_> = sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
+    poll_for(&mut fds, at_most)
+}
+
+fn poll_for(fds: &mut [PollFd<'_>], at_most: Duration) -> io::Result<()> {
+    let timeout = Timespec { tv_sec: at_most.as_secs().min(3600) as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
+    match poll(fds, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn unspecified(like: IpAddr) -> IpAddr {
+    if like.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
+/// Whether the kernel's Soft-RoCE is there, which takes the port for itself.
+fn driver_owns_port() -> bool {
+    std::path::Path::new("/sys/module/rdma_rxe").exists()
+}
+
+/// A socket to send from: at this address, from the first port that is free behind `wish`, among those for RoCEv2.
+fn flow(local: IpAddr, wish: u16) -> io::Result<(UdpSocket, u16)> {
+    let mut random = [0; 2];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for n in 0..256 {
+        let port = 0xc000 | wish.wrapping_add(u16::from_le_bytes(random)).wrapping_add(n) & 0x3fff;
+        match UdpSocket::bind((local, port)) {
+            Ok(socket) => {
+                match local {
+                    IpAddr::V4(_) => sockopt::set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::DO)?,
+                    IpAddr::V6(_) => sockopt::set_ipv6_mtu_discover(&socket, Ipv6PathMtuDiscovery::DO)?,
+                }
+                socket.set_nonblocking(true)?;
+                let _ = sockopt::set_socket_send_buffer_size(&socket, RECEIVE_BUFFER);
+                return Ok((socket, port));
+            }
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => last = e,
+            Err(e) => return Err(e),
+        }
+    }
+    Err(last)
+}
+
+/// The largest path MTU that the interface from `local` to `remote` has room for: 4096 bytes on jumbo frames and within this host, 1024 on 1500.
+pub(crate) fn path_mtu(local: IpAddr, remote: IpAddr) -> u16 {
+    // headers: IP, UDP, BTH, the longest extension, padding and CRC
+    const HEADERS: usize = 40 + 8 + 12 + 28 + 4;
+    let room = if local == remote || remote.is_loopback() { usize::MAX } else { interface_mtu(local, remote).unwrap_or(1500) };
+    [4096u16, 2048, 1024, 512].into_iter().find(|mtu| usize::from(*mtu) + HEADERS <= room).unwrap_or(256)
+}
+
+/// The MTU of the interface that leads to `remote`, by the system's tables.
+fn interface_mtu(local: IpAddr, remote: IpAddr) -> Option<usize> {
+    let interface = match (local, remote) {
+        (_, IpAddr::V4(remote)) => {
+            let table = std::fs::read_to_string("/proc/net/route").ok()?;
+            // interface, destination, gateway, flags, …, the mask the eighth; numbers as they lie in memory
+            let rows = table.lines().skip(1).filter_map(|line| {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                let number = |n: usize| {
+                    words.get(n).and_then(|word| u32::from_str_radix(word, 16).ok()).map(|n| u32::from_be(n.swap_bytes().to_be()))
+                };
+                let (to, mask) = (number(1)?.swap_bytes(), number(7)?.swap_bytes());
+                (u32::from(remote) & mask == to).then(|| (mask, (*words.first().unwrap_or(&"")).to_owned()))
+            });
+            rows.max_by_key(|(mask, _)| *mask)?.1
+        }
+        (IpAddr::V6(local), _) => {
+            let table = std::fs::read_to_string("/proc/net/if_inet6").ok()?;
+            let address: String = local.octets().iter().map(|b| format!("{b:02x}")).collect();
+            table.lines().find(|line| line.starts_with(&address))?.split_whitespace().last()?.to_owned()
+        }
+        _ => return None,
+    };
+    if interface.contains(['/', '.']) && !interface.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c)) {
+        return None;
+    }
+    std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok()?.trim().parse().ok()
+}
+
+/// Moves one connection.
+#[derive(Debug)]
+pub struct UdpDriver {
+    port: Arc<UdpPort>,
+    mailbox: Arc<Mailbox>,
+    flow: UdpSocket,
+    source_port: u16,
+    remote: SocketAddr,
+    numbers: Numbers,
+    /// The REQ that it answers.
+    request: Option<(IpAddr, u32)>,
+    /// Made, and not taken by the system yet: bytes, and for each datagram its end and type of service.
+    out: Vec<u8>,
+    leaving: VecDeque<(usize, u8)>,
+    /// Where the first of them begins.
+    done: usize,
+    tos: u8,
+    /// Our address, as a stream would have one.
+    address: Option<SocketAddr>,
+    /// Nothing is sent any more.
+    silent: bool,
+    left: bool,
+}
+
+impl UdpDriver {
+    /// For the connection of these numbers, which nobody at the port has.
+    pub(crate) fn new(port: Arc<UdpPort>, local: IpAddr, remote: IpAddr, numbers: Numbers) -> io::Result<Self> {
+        let local = if local.is_unspecified() { route(remote)? } else { local };
+        let (flow, source_port) = flow(local, Path::source_port(numbers.qp, 0))?;
+        let mailbox = Mailbox::new()?;
+        let mut routes = lock(&port.routes);
+        if routes.queue_pairs.contains_key(&numbers.qp) || routes.comm_ids.contains_key(&numbers.comm_id) {
+            return Err(io::Error::other("no queue pair is free"));
+        }
+        routes.queue_pairs.insert(numbers.qp, mailbox.clone());
+        routes.comm_ids.insert(numbers.comm_id, mailbox.clone());
+        drop(routes);
+        Ok(Self {
+            port,
+            mailbox,
+            flow,
+            source_port,
+            remote: SocketAddr::new(remote, PORT),
+            numbers,
+            request: None,
+            out: Vec::new(),
+            leaving: VecDeque::new(),
+            done: 0,
+            tos: 0,
+            address: None,
+            silent: false,
+            left: false,
+        })
+    }
+
+    /// The port that our packets leave from.
+    pub(crate) fn source_port(&self) -> u16 {
+        self.source_port
+    }
+
+    pub(crate) fn set_addresses(&mut self, local: SocketAddr, _remote: SocketAddr) {
+        self.address = Some(local);
+    }
+
+    /// The connection answers this REQ: it is told where that comes again.
+    pub(crate) fn answers(&mut self, remote: IpAddr, comm_id: u32) {
+        lock(&self.port.routes).requests.insert((remote, comm_id), Some(self.mailbox.clone()));
+        self.request = Some((remote, comm_id));
+    }
+
+    /// Timers, moving, and waiting, while nobody else does.
+    pub(crate) fn round(&mut self, clock: &Clock, transport: &mut dyn Transport, at_most: Duration) -> io::Result<()> {
+        let now = clock.now();
+        if transport.poll_timeout().is_some_and(|at| now >= at) {
+            transport.handle_timeout(now);
+        }
+        if !self.drive(clock, transport)? {
+            let timer = transport.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(clock.now()).max(0) as u64));
+            self.wait(transport, timer.map_or(at_most, |timer| timer.min(at_most)))?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<bool> {
+        let Some(end) = transport.datagrams() else { return Ok(false) };
+        let mut moved = false;
+        let remote = self.remote.ip();
+        while let Some(arrived) = self.mailbox.take() {
+            moved = true;
+            if arrived.remote == remote {
+                end.handle_datagram(clock.now(), arrived.source_port, arrived.congested, &arrived.bytes);
+            }
+        }
+        let now = clock.now();
+        moved |= self.port.receive_for(Some(&self.mailbox), |source_port, congested, bytes| {
+            end.handle_datagram(now, source_port, congested, bytes);
+        })?;
+        Ok(moved)
+    }
+
+    /// Sends what there is; whether anything left.
+    fn transmit(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<bool> {
+        let Some(end) = transport.datagrams() else { return Ok(false) };
+        let mut moved = false;
+        loop {
+            if self.leaving.is_empty() {
+                self.out.clear();
+                self.done = 0;
+                let now = clock.now();
+                while self.out.len() < BURST
+                    && let Some(leaving) = end.poll_datagram(now, &mut self.out)
+                {
+                    self.leaving.push_back((self.out.len(), leaving.tos));
+                    debug_assert!(leaving.length > 0);
+                }
+                if self.leaving.is_empty() {
+                    return Ok(moved);
+                }
+            }
+            while let Some((to, tos)) = self.leaving.front().copied() {
+                let datagram = &self.out[self.done..to];
+                if tos != self.tos {
+                    match self.remote {
+                        SocketAddr::V4(_) => sockopt::set_ip_tos(&self.flow, tos)?,
+                        SocketAddr::V6(_) => sockopt::set_ipv6_tclass(&self.flow, tos.into())?,
+                    }
+                    self.tos = tos;
+                }
+                let sent = if self.silent { Ok(datagram.len()) } else { self.flow.send_to(datagram, self.remote) };
+                match sent {
+                    Ok(_) => end.datagram_sent(clock.now(), tos, datagram),
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(moved),
+                    Err(e) if e.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
+                        let text = format!("a packet of {} bytes is too long for the path to {}", datagram.len(), self.remote.ip());
+                        return Err(io::Error::new(e.kind(), text));
+                    }
+                    // lost, as far as anybody can tell
+                    Err(_) => {}
+                }
+                moved = true;
+                self.done = to;
+                self.leaving.pop_front();
+            }
+        }
+    }
+
+    fn last_words(&mut self, clock: &Clock, transport: &mut dyn Transport, within: Duration) {
+        if std::mem::replace(&mut self.left, true) {
+            return;
+        }
+        transport.close();
+        let until = Instant::now() + within;
+        while transport.datagrams().is_some_and(|end| !end.is_over()) && !self.silent {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.round(clock, transport, left).is_err() {
+                break;
+            }
+        }
+        // an answer to the peer's last words
+        let _ = self.transmit(clock, transport);
+    }
+}
+
+fn route(remote: IpAddr) -> io::Result<IpAddr> {
+    let probe = UdpSocket::bind((unspecified(remote), 0))?;
+    probe.connect((remote, PORT))?;
+    Ok(probe.local_addr()?.ip().to_canonical())
+}
+
+impl Drop for UdpDriver {
+    fn drop(&mut self) {
+        let mut routes = lock(&self.port.routes);
+        routes.queue_pairs.remove(&self.numbers.qp);
+        routes.comm_ids.remove(&self.numbers.comm_id);
+        if let Some(request) = &self.request {
+            routes.requests.remove(request);
+        }
+    }
+}
+
+impl Driver for UdpDriver {
+    fn drive(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<bool> {
+        let sent = self.transmit(clock, transport)?;
+        let received = self.receive(clock, transport)?;
+        // acknowledgements do not wait for the user
+        Ok(received && {
+            self.transmit(clock, transport)?;
+            true
+        } || sent)
+    }
+
+    fn wait(&mut self, _transport: &mut dyn Transport, at_most: Duration) -> io::Result<()> {
+        let mut fds = [
+            PollFd::new(&self.port.socket, PollFlags::IN),
+            PollFd::new(&self.mailbox.bell, PollFlags::IN),
+            PollFd::new(&self.flow, if self.leaving.is_empty() { PollFlags::empty() } else { PollFlags::OUT }),
+        ];
+        poll_for(&mut fds, at_most)
+    }
+
+    fn flush(&mut self, clock: &Clock, transport: &mut dyn Transport) {
+        self.last_words(clock, transport, LEAVE_WITHIN);
+    }
+
+    fn half_close(&mut self, clock: &Clock, transport: &mut dyn Transport) -> io::Result<()> {
+        self.last_words(clock, transport, LEAVE_WITHIN);
+        Ok(())
+    }
+
+    fn unsent(&self) -> usize {
+        self.out.len() - self.done
+    }
+
+    fn ignore(&mut self) {
+        self.silent = true;
+        // nobody says when a peer that hears nothing is gone
+        let until = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < until {
+            while self.mailbox.take().is_some() {}
+            let _ = self.port.receive_for(Some(&self.mailbox), |_, _, _| {});
+            let _ = self.port.wait(&self.mailbox, Duration::from_millis(100));
+        }
+    }
+
+    fn abort(&mut self) {
+        self.silent = true;
+    }
+
+    fn leave(&mut self, clock: &Clock, transport: &mut dyn Transport) {
+        self.last_words(clock, transport, DROP_WITHIN);
+    }
+
+    fn local_address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+}

@@ -1,0 +1,245 @@
+//! The communication manager's messages (IBA volume 1, 12.6 and annex A11) and one connection's part in them (12.9): what is sent, sent again, and
+//! answered once more where the answer was lost.
+//!
+//! ```text
+//! active   REQ ─▶ … ◀─ REP   RTU ─▶                  either   DREQ ─▶ … ◀─ DREP
+//! passive        ◀─ REJ, ◀─ MRA: wait
+//! ```
+
+use super::packet::{MASK_24, later};
+use crate::transport::Time;
+use rdmascope_dissector::wire::ib::cm::{
+    AlternatePath, Attribute, DisconnectHead, DisconnectReplyHead, IpCm, PrimaryPath, ReadyHead, RejectHead, RejectReason, ReplyHead,
+    RequestHead, RequestIds, timeout_nanos,
+};
+use rdmascope_dissector::wire::ib::mad::{CLASS_CM, Mad};
+use std::net::IpAddr;
+
+/// Bytes of a management datagram.
+pub const MAD_LEN: usize = 256;
+/// Bytes of private data that a REQ with the addresses of annex A11 has room for.
+pub const PRIVATE_DATA: usize = 56;
+/// The TCP port space of the RDMA-CM (annex A11).
+const SERVICE_TCP: u64 = 0x0106_0000;
+
+/// A management datagram around a message of the communication manager; private data that is longer than it has room for is cut off.
+pub(crate) fn mad(attribute: Attribute, transaction_id: u64, message: &[u8]) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(MAD_LEN);
+    Mad {
+        base_version: 1,
+        class: CLASS_CM,
+        class_version: 2,
+        method: 3,
+        status: 0,
+        class_specific: 0,
+        transaction_id,
+        attribute_id: attribute.0,
+        reserved: [0; 2],
+        attribute_modifier: 0,
+    }
+    .emit(&mut payload);
+    payload.extend_from_slice(message);
+    payload.resize(MAD_LEN, 0);
+    payload
+}
+
+/// What one end offers in its REQ or REP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Its communication identifier.
+    pub comm_id: u32,
+    /// Its queue pair.
+    pub qp: u32,
+    /// Where the other end is to begin.
+    pub starting_psn: u32,
+    /// RDMA Reads that it answers at a time.
+    pub responder_resources: u8,
+    /// RDMA Reads that it has outstanding at most.
+    pub initiator_depth: u8,
+    /// How often the other end is to try again after an RNR NAK; 7 for ever.
+    pub rnr_retry: u8,
+    /// Its adapter.
+    pub guid: u64,
+}
+
+/// What a REQ says beside that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// Of who connects.
+    pub offer: Offer,
+    /// Who connects, and the port that it connects from.
+    pub source: (IpAddr, u16),
+    /// To whom, and the port of the service.
+    pub destination: (IpAddr, u16),
+    /// Bytes of payload in a packet.
+    pub path_mtu: u16,
+    /// The partition.
+    pub p_key: u16,
+    /// How often the other end is to send again what was not acknowledged.
+    pub retry_count: u8,
+    /// The time after which it is: 4.096 µs times 2 to this power.
+    pub ack_timeout: u8,
+    /// How long the communication managers wait for each other, in the same code.
+    pub cm_timeout: u8,
+    /// How often they try again.
+    pub cm_retries: u8,
+    /// The consumer's.
+    pub private_data: &'a [u8],
+}
+
+/// The code of a path MTU: 1 for 256 bytes to 5 for 4096.
+pub(crate) const fn mtu_code(path_mtu: u16) -> u8 {
+    (path_mtu.ilog2() as u8).saturating_sub(7)
+}
+
+/// A REQ.
+pub(crate) fn request(request: &Request<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(MAD_LEN);
+    let gids = [request.source.0, request.destination.0].map(crate::wire::octets);
+    RequestIds { local_comm_id: request.offer.comm_id, reserved: [0; 4] }.emit(&mut out);
+    out.extend_from_slice(&(SERVICE_TCP | u64::from(request.destination.1)).to_be_bytes());
+    RequestHead {
+        local_ca_guid: request.offer.guid,
+        reserved: [0; 4],
+        local_q_key: 0,
+        local_qpn: request.offer.qp,
+        responder_resources: request.offer.responder_resources,
+        local_eecn: 0,
+        initiator_depth: request.offer.initiator_depth,
+        remote_eecn: 0,
+        // reliable connection, end-to-end flow control as the other end likes
+        service: request.cm_timeout << 3 | 1,
+        starting_psn: request.offer.starting_psn,
+        retries: request.cm_timeout << 3 | request.retry_count & 7,
+        p_key: request.p_key,
+        mtu: mtu_code(request.path_mtu) << 4 | request.offer.rnr_retry & 7,
+        cm: request.cm_retries << 4,
+        local_lid: 0xffff,
+        remote_lid: 0xffff,
+    }
+    .emit(&mut out);
+    out.extend_from_slice(&gids[0]);
+    out.extend_from_slice(&gids[1]);
+    PrimaryPath { flow: 0, traffic_class: 0, hop_limit: 64, level: 0, timeout: request.ack_timeout << 3 }.emit(&mut out);
+    AlternatePath {
+        local_lid: 0,
+        remote_lid: 0,
+        local_gid: [0; 16],
+        remote_gid: [0; 16],
+        flow: 0,
+        traffic_class: 0,
+        hop_limit: 0,
+        level: 0,
+        timeout: 0,
+    }
+    .emit(&mut out);
+    let v6 = request.source.0.is_ipv6();
+    IpCm { version: 0, ip: if v6 { 6 } else { 4 } << 4, source_port: request.source.1 }.emit(&mut out);
+    for mut address in gids {
+        if !v6 {
+            address[..12].fill(0);
+        }
+        out.extend_from_slice(&address);
+    }
+    out.extend_from_slice(request.private_data);
+    mad(Attribute::CONNECT_REQUEST, request.offer.comm_id.into(), &out)
+}
+
+/// A REP to the REQ of `remote_comm_id`.
+pub(crate) fn reply(offer: &Offer, remote_comm_id: u32, private_data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(MAD_LEN);
+    ReplyHead {
+        local_comm_id: offer.comm_id,
+        remote_comm_id,
+        local_q_key: 0,
+        local_qpn: offer.qp,
+        reserved0: [0],
+        local_eecn: 0,
+        reserved1: [0],
+        starting_psn: offer.starting_psn,
+        reserved2: [0],
+        responder_resources: offer.responder_resources,
+        initiator_depth: offer.initiator_depth,
+        flow: 1,
+        retries: offer.rnr_retry << 5,
+        local_ca_guid: offer.guid,
+    }
+    .emit(&mut out);
+    out.extend_from_slice(private_data);
+    mad(Attribute::CONNECT_REPLY, remote_comm_id.into(), &out)
+}
+
+/// An RTU.
+pub(crate) fn ready(local_comm_id: u32, remote_comm_id: u32, transaction_id: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(ReadyHead::LEN);
+    ReadyHead { local_comm_id, remote_comm_id }.emit(&mut out);
+    mad(Attribute::READY_TO_USE, transaction_id, &out)
+}
+
+/// A DREQ.
+pub(crate) fn disconnect(local_comm_id: u32, remote_comm_id: u32, remote_qpn: u32, transaction_id: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(DisconnectHead::LEN);
+    DisconnectHead { local_comm_id, remote_comm_id, remote_qpn, reserved: [0] }.emit(&mut out);
+    mad(Attribute::DISCONNECT_REQUEST, transaction_id, &out)
+}
+
+/// A DREP.
+pub(crate) fn disconnect_reply(local_comm_id: u32, remote_comm_id: u32, transaction_id: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(DisconnectReplyHead::LEN);
+    DisconnectReplyHead { local_comm_id, remote_comm_id }.emit(&mut out);
+    mad(Attribute::DISCONNECT_REPLY, transaction_id, &out)
+}
+
+/// A REJ of a REQ (`of_reply` false) or a REP.
+pub(crate) fn reject(local_comm_id: u32, remote_comm_id: u32, of_reply: bool, reason: RejectReason, transaction_id: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(MAD_LEN);
+    RejectHead { local_comm_id, remote_comm_id, what: u8::from(of_reply) << 6, length: 0, reason: reason.0 }.emit(&mut out);
+    mad(Attribute::CONNECT_REJECT, transaction_id, &out)
+}
+
+/// The transaction of a management datagram; 0 where it has none.
+pub(crate) fn transaction(payload: &[u8]) -> u64 {
+    Mad::parse(payload, &mut rdmascope_dissector::trace::Off).map_or(0, |(_, mad)| mad.transaction_id)
+}
+
+/// A message that waits for its answer, and is sent again until it comes.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) mad: Vec<u8>,
+    left: u8,
+    every: u64,
+    pub(super) deadline: Time,
+}
+
+impl Waiting {
+    pub(super) fn new(now: Time, mad: Vec<u8>, timeout_code: u8, retries: u8) -> Self {
+        let every = timeout_nanos(timeout_code);
+        Self { mad, left: retries, every, deadline: later(now, every) }
+    }
+
+    /// An MRA: the other end has it, and asks for so much more time.
+    pub(super) fn extend(&mut self, now: Time, timeout_code: u8) {
+        self.deadline = later(now, timeout_nanos(timeout_code).saturating_add(self.every));
+    }
+
+    /// Where the time is up: whether it is to be sent again. `Some(false)` where it was sent often enough.
+    pub(super) fn due(&mut self, now: Time) -> Option<bool> {
+        if now < self.deadline {
+            return None;
+        }
+        if self.left == 0 {
+            return Some(false);
+        }
+        self.left -= 1;
+        self.deadline = later(now, self.every);
+        Some(true)
+    }
+}
+
+/// A number of 24 bits that a queue pair may have: 0 and 1 are the managers'.
+pub(crate) const fn queue_pair(random: u32) -> u32 {
+    match random & MASK_24 {
+        n @ 0..=1 => n + 0x10,
+        n => n,
+    }
+}

@@ -1,0 +1,371 @@
+//! What an end can do wrong below its messages: one row each, made as packets leave, so that all above behaves as it should.
+
+use super::packet::{self, ICRC, MASK_24, NAK, Packet, Path, QP1, RNR_NAK};
+use crate::transport::Time;
+use rdmascope_dissector::wire::ib::bth::{Bth, Opcode, Verb};
+use rdmascope_dissector::wire::ib::cm::RejectReason;
+use rdmascope_dissector::wire::ib::ext::NakCode;
+use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
+
+/// One way to be wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its name, for a command line.
+    pub name: &'static str,
+    /// What is done, as a clause behind "the peer".
+    pub text: &'static str,
+    /// What the specification asks of the other end.
+    pub expected: &'static str,
+    kind: Kind,
+    act: Act,
+}
+
+/// Which packets count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// All but those of the communication manager.
+    Data,
+    /// Acknowledgements.
+    Acknowledge,
+    /// Packets of an answer to a read.
+    Response,
+    /// Management datagrams.
+    Management,
+    /// The first message of the communication manager that answers: a REP.
+    Reply,
+    /// Requests of the other end.
+    Request,
+    /// Once, when both ends agreed.
+    Established,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Lose,
+    Repeat,
+    /// It goes behind the next.
+    Reorder,
+    /// It goes so many ns later.
+    Delay(i64),
+    Psn(u32),
+    Crc,
+    PKey,
+    QueuePair,
+    /// In place of an answer.
+    Refuse(u8),
+    /// Bytes more or less of payload.
+    Length(i8),
+    Mark,
+    Notify,
+    Reject(RejectReason),
+    CommId,
+    Disconnect,
+}
+
+const fn row(name: &'static str, text: &'static str, expected: &'static str, kind: Kind, act: Act) -> Row {
+    Row { name, text, expected, kind, act }
+}
+
+/// All.
+#[rustfmt::skip]
+pub static ROWS: &[Row] = &[
+    row("lose", "loses a packet", "it is sent again after a NAK or a timeout", Kind::Data, Act::Lose),
+    row("repeat", "sends a packet twice", "the copy is acknowledged again and does nothing", Kind::Data, Act::Repeat),
+    row("reorder", "sends a packet behind the next one", "a NAK, and all from there on again", Kind::Data, Act::Reorder),
+    row("delay", "sends a packet 50 ms late", "a NAK or a timeout, and all from there on again", Kind::Data, Act::Delay(50_000_000)),
+    row("wrong-psn", "sends a packet with a number that is 1000 ahead", "a NAK for the number expected", Kind::Data, Act::Psn(1000)),
+    row("wrong-icrc", "sends a packet with a wrong invariant CRC", "it is dropped without a word", Kind::Data, Act::Crc),
+    row("wrong-pkey", "sends a packet of another partition", "it is dropped without a word", Kind::Data, Act::PKey),
+    row("wrong-qp", "sends a packet to a queue pair that is not there", "it is dropped without a word", Kind::Data, Act::QueuePair),
+    row("nak-sequence", "says that a packet is missing, which it has", "all from there on again", Kind::Request, Act::Refuse(NAK | NakCode::PSN_SEQUENCE_ERROR.0)),
+    row("nak-invalid", "refuses a request as invalid", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::INVALID_REQUEST.0)),
+    row("nak-access", "refuses a request as one for memory that was not given", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::REMOTE_ACCESS_ERROR.0)),
+    row("nak-operation", "refuses a request for a mishap of its own", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::REMOTE_OPERATIONAL_ERROR.0)),
+    row("rnr", "has no receive posted", "it waits and tries again, as often as agreed", Kind::Request, Act::Refuse(RNR_NAK | 14)),
+    row("no-ack", "does not acknowledge", "it sends again, and gives up as often as agreed", Kind::Acknowledge, Act::Lose),
+    row("ack-unsent", "acknowledges what was never sent", "that is no acknowledgement of anything", Kind::Acknowledge, Act::Psn(1000)),
+    row("short-response", "answers a read with 4 bytes too few in a packet", "the queue pair ends", Kind::Response, Act::Length(-4)),
+    row("long-response", "answers a read with 4 bytes too many in a packet", "the queue pair ends", Kind::Response, Act::Length(4)),
+    row("reorder-response", "answers a read with two packets in the wrong order", "what is missing is asked for again", Kind::Response, Act::Reorder),
+    row("lose-response", "loses a packet of an answer to a read", "what is missing is asked for again", Kind::Response, Act::Lose),
+    row("congested", "sends packets that carry the mark of congestion", "a CNP, at most one in 50 µs", Kind::Data, Act::Mark),
+    row("cnp-flood", "sends a CNP before every packet", "it sends slower, and goes on", Kind::Data, Act::Notify),
+    row("cm-silent", "leaves a message of the communication manager without an answer", "it is sent again as often as agreed", Kind::Management, Act::Lose),
+    row("cm-wrong-id", "answers for another connection", "the answer is not taken for one", Kind::Reply, Act::CommId),
+    row("cm-disconnect", "disconnects as soon as it is connected", "a DREP", Kind::Established, Act::Disconnect),
+    row("cm-reject-no-qp", "refuses: no queue pair", "the connection is given up", Kind::Reply, Act::Reject(RejectReason::NO_QP)),
+    row("cm-reject-resources", "refuses: no resources", "the connection is given up", Kind::Reply, Act::Reject(RejectReason::NO_RESOURCES)),
+    row("cm-reject-timeout", "refuses: too late", "the connection is given up", Kind::Reply, Act::Reject(RejectReason::TIMEOUT)),
+    row("cm-reject-service", "refuses: no such service", "the connection is given up", Kind::Reply, Act::Reject(RejectReason::INVALID_SERVICE_ID)),
+    row("cm-reject-stale", "refuses: the queue pair is known from before", "the connection is given up, or tried with another queue pair", Kind::Reply, Act::Reject(RejectReason::STALE_CONNECTION)),
+    row("cm-reject-mtu", "refuses: the path MTU", "the connection is given up, or tried with another path MTU", Kind::Reply, Act::Reject(RejectReason::PATH_MTU)),
+    row("cm-reject-consumer", "refuses: the program does not want it", "the connection is given up", Kind::Reply, Act::Reject(RejectReason::CONSUMER)),
+];
+
+impl Row {
+    /// By name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        ROWS.iter().find(|row| row.name == name)
+    }
+
+    /// Whether it is in the connection's set-up.
+    pub fn in_setup(&self) -> bool {
+        matches!(self.kind, Kind::Management | Kind::Reply | Kind::Established)
+    }
+}
+
+/// To which of the packets that count it is done: those behind the set-up, the first of which is 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// To this one.
+    Nth(u64),
+    /// To this one and all behind it.
+    From(u64),
+    /// To one in so many, by chance.
+    OneIn(u64),
+}
+
+/// A fault and when: `lose@3`, `lose@3-`, `lose@1/100`. Without `@`, the row's own.
+#[derive(Clone, Copy, Debug)]
+pub struct PacketFault {
+    /// What.
+    pub row: &'static Row,
+    /// When.
+    pub when: When,
+}
+
+/// What is wrong with the text of a [`PacketFault`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// No such row.
+    #[error("no packet fault \"{0}\"")]
+    Name(String),
+    /// Neither `N`, `N-` nor `1/N`.
+    #[error("behind @ is expected N, N- or 1/N, and not \"{0}\"")]
+    When(String),
+}
+
+impl FromStr for PacketFault {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (name, when) = text.split_once('@').map_or((text, None), |(name, when)| (name, Some(when)));
+        let row = Row::named(name).ok_or_else(|| ParseError::Name(name.to_owned()))?;
+        let number = |text: &str| text.parse().ok().filter(|n: &u64| *n > 0);
+        let when = match when {
+            // a middle of something; and what makes sense once only or always
+            None => match (row.kind, row.act) {
+                (_, Act::Refuse(code)) if code & 0xe0 == RNR_NAK => Some(When::From(5)),
+                (Kind::Acknowledge, _) | (_, Act::Mark | Act::Notify) => Some(When::From(5)),
+                (Kind::Management | Kind::Reply | Kind::Established, _) => Some(When::From(1)),
+                (Kind::Response, _) => Some(When::Nth(2)),
+                _ => Some(When::Nth(5)),
+            },
+            Some(when) => match (when.strip_prefix("1/"), when.strip_suffix('-')) {
+                (Some(n), _) => number(n).map(When::OneIn),
+                (None, Some(n)) => number(n).map(When::From),
+                (None, None) => number(when).map(When::Nth),
+            },
+        };
+        let when = when.ok_or_else(|| ParseError::When(text.split_once('@').map_or("", |(_, when)| when).to_owned()))?;
+        Ok(Self { row, when })
+    }
+}
+
+impl fmt::Display for PacketFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.row.name)?;
+        match self.when {
+            When::Nth(n) => write!(f, "@{n}"),
+            When::From(n) => write!(f, "@{n}-"),
+            When::OneIn(n) => write!(f, "@1/{n}"),
+        }
+    }
+}
+
+/// A fault at work on one connection.
+#[derive(Clone, Debug)]
+pub(super) struct Faults {
+    fault: PacketFault,
+    random: u64,
+    seen: u64,
+    /// What goes later: when, its type of service, its bytes.
+    held: VecDeque<(Time, u8, Vec<u8>)>,
+    /// How often it was done.
+    pub(super) done: u64,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It leaves, with this type of service.
+    Leaves(u8),
+    /// It does not, or not now.
+    Kept,
+}
+
+impl Faults {
+    pub(super) fn new(fault: PacketFault, seed: u64) -> Self {
+        Self { fault, random: seed | 1, seen: 0, held: VecDeque::new(), done: 0 }
+    }
+
+    /// One more packet that counts: whether it is done to this one.
+    fn hits(&mut self) -> bool {
+        self.seen += 1;
+        let hit = match self.fault.when {
+            When::Nth(n) => self.seen == n,
+            When::From(n) => self.seen >= n,
+            When::OneIn(n) => {
+                // xorshift64
+                self.random ^= self.random << 13;
+                self.random ^= self.random >> 7;
+                self.random ^= self.random << 17;
+                self.random.is_multiple_of(n)
+            }
+        };
+        self.done += u64::from(hit);
+        hit
+    }
+
+    /// The connection is established: whether it is to be ended at once.
+    pub(super) fn established(&mut self) -> bool {
+        self.fault.row.kind == Kind::Established && self.hits()
+    }
+
+    /// A request of the other end: the syndrome that refuses it.
+    pub(super) fn requested(&mut self) -> Option<u8> {
+        match self.fault.row.act {
+            Act::Refuse(syndrome) if self.fault.row.kind == Kind::Request => self.hits().then_some(syndrome),
+            _ => None,
+        }
+    }
+
+    /// A REQ is to be answered: the reason that it is refused for.
+    pub(super) fn rejects(&mut self) -> Option<RejectReason> {
+        match self.fault.row.act {
+            Act::Reject(reason) => self.hits().then_some(reason),
+            _ => None,
+        }
+    }
+
+    /// What was held and is due.
+    pub(super) fn due(&mut self, now: Time) -> Option<(u8, Vec<u8>)> {
+        let (at, ..) = self.held.front()?;
+        if now < *at {
+            return None;
+        }
+        self.held.pop_front().map(|(_, tos, bytes)| (tos, bytes))
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.held.front().map(|(at, ..)| *at)
+    }
+
+    /// A packet that stands at the end of `out`, from `start` on, is about to leave.
+    pub(super) fn leaving(&mut self, now: Time, path: &Path, start: usize, tos: u8, out: &mut Vec<u8>) -> Fate {
+        let Some(packet) = Packet::parse(&out[start..]) else { return Fate::Leaves(tos) };
+        let bth = packet.bth;
+        let counts = match self.fault.row.kind {
+            Kind::Data => bth.dest_qp != QP1,
+            Kind::Acknowledge => packet.row.verb == Verb::Acknowledge,
+            Kind::Response => packet.row.verb == Verb::ReadResponse,
+            Kind::Management => bth.dest_qp == QP1,
+            Kind::Reply => bth.dest_qp == QP1 && self.fault.row.act == Act::CommId,
+            Kind::Request | Kind::Established => false,
+        };
+        if !counts || !self.hits() {
+            // one that waits for its successor goes behind it
+            if let Some((at, ..)) = self.held.front_mut()
+                && self.fault.row.act == Act::Reorder
+            {
+                *at = now;
+            }
+            return Fate::Leaves(tos);
+        }
+        let (extensions, payload) = (usize::from(packet.row.length), packet.payload.len());
+        let headers = start + Bth::LEN + extensions;
+        match self.fault.row.act {
+            Act::Lose => {
+                out.truncate(start);
+                return Fate::Kept;
+            }
+            Act::Repeat => self.held.push_back((now, tos, out[start..].to_vec())),
+            Act::Reorder => {
+                // a packet without a successor goes a while later
+                self.held.push_back((now.saturating_add(2_000_000), tos, out.split_off(start)));
+                return Fate::Kept;
+            }
+            Act::Delay(nanos) => {
+                self.held.push_back((now.saturating_add(nanos), tos, out.split_off(start)));
+                return Fate::Kept;
+            }
+            Act::Psn(ahead) => rewrite(path, start, out, |head| Bth { psn: (head.psn + ahead) & MASK_24, ..head }, bth),
+            Act::PKey => rewrite(path, start, out, |head| Bth { p_key: head.p_key ^ 0x0123, ..head }, bth),
+            Act::QueuePair => rewrite(path, start, out, |head| Bth { dest_qp: (head.dest_qp ^ 0x5a_5a5a) | 2, ..head }, bth),
+            Act::Crc => {
+                if let Some(last) = out.last_mut() {
+                    *last ^= 0xa5;
+                }
+            }
+            Act::Length(more) => {
+                let mut body = out[headers..headers + payload].to_vec();
+                body.resize(payload.saturating_add_signed(isize::from(more)), 0x55);
+                let head = out[start + Bth::LEN..headers].to_vec();
+                out.truncate(start);
+                packet::emit(path, bth, &head, &body, out);
+            }
+            Act::Mark => return Fate::Leaves(tos | 3),
+            Act::Notify => {
+                let mut cnp = Vec::new();
+                let head = Bth { opcode: Opcode::CNP.0, bits: 0, resv8: 0x40, ack: 0, psn: 0, ..bth };
+                packet::emit(path, head, &[0; 16], &[], &mut cnp);
+                self.held.push_back((now, tos, cnp));
+            }
+            Act::CommId => {
+                // the remote communication identifier, the second word of every answer behind the common header
+                let at = headers + 24 + 4;
+                if let Some(byte) = out.get_mut(at + 3) {
+                    *byte ^= 0x5a;
+                }
+                out.truncate(out.len() - ICRC);
+                packet::seal(path, start, out);
+            }
+            Act::Refuse(_) | Act::Reject(_) | Act::Disconnect => {}
+        }
+        Fate::Leaves(tos)
+    }
+}
+
+/// Changes the header of the packet at the end of `out`, and makes its CRC anew.
+fn rewrite(path: &Path, start: usize, out: &mut Vec<u8>, change: impl FnOnce(Bth) -> Bth, bth: Bth) {
+    let mut head = Vec::with_capacity(Bth::LEN);
+    change(bth).emit(&mut head);
+    out[start..start + Bth::LEN].copy_from_slice(&head);
+    out.truncate(out.len() - ICRC);
+    packet::seal(path, start, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_their_own_and_read_back() {
+        let mut names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ROWS.len());
+        for row in ROWS {
+            for when in ["", "@1", "@7-", "@1/100"] {
+                let fault: PacketFault = format!("{}{when}", row.name).parse().unwrap();
+                assert_eq!(fault.to_string().parse::<PacketFault>().unwrap().when, fault.when);
+            }
+        }
+        for wrong in ["lose@", "lose@0", "lose@x", "lose@1/0", "lose@-1"] {
+            assert!(matches!(wrong.parse::<PacketFault>(), Err(ParseError::When(_))), "{wrong}");
+        }
+        assert!(matches!("nothing@1".parse::<PacketFault>(), Err(ParseError::Name(_))));
+    }
+}

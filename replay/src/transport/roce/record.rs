@@ -1,0 +1,57 @@
+//! The datagrams of a connection of ours, in frames made up around them: Ethernet addresses, the time to live, and the UDP checksum of what came. All
+//! from the type of service and the identification on is that of the wire.
+
+use super::packet::{Hidden, PORT};
+use crate::transport::Time;
+use crate::wire::{Ip, Wire, addresses, frame_with, transport_checksum};
+use std::net::{IpAddr, SocketAddr};
+
+const UDP: u8 = 17;
+const DESCRIPTION: &str = "Our own RoCEv2 connections: the datagrams, in frames made up around them";
+
+/// Writes one connection.
+#[derive(Debug)]
+pub(super) struct Packets {
+    pub(super) wire: Wire,
+    interface: u32,
+    /// Ours and the peer's.
+    ends: [(IpAddr, u16); 2],
+}
+
+impl Packets {
+    pub(super) fn new(wire: Wire, local: IpAddr, remote: IpAddr) -> Self {
+        let (interface, _) = wire.open("rdmascope roce", DESCRIPTION);
+        let ends = addresses(SocketAddr::new(local, PORT), SocketAddr::new(remote, PORT));
+        Self { wire, interface, ends }
+    }
+
+    /// A datagram that we sent.
+    pub(super) fn sent(&self, now: Time, source_port: u16, tos: u8, datagram: &[u8]) {
+        self.packet(now, 0, source_port, Ip { tos, ..Ip::default() }, datagram, true);
+    }
+
+    /// A datagram that came.
+    pub(super) fn received(&self, now: Time, source_port: u16, congested: bool, hidden: Hidden, datagram: &[u8]) {
+        let ip = Ip { id: hidden.identification, tos: if congested { 3 } else { 0 }, fragmentable: hidden.fragmentable };
+        // nobody told us its checksum: on IPv4 it may do without
+        self.packet(now, 1, source_port, ip, datagram, self.ends[0].0.is_ipv6());
+    }
+
+    fn packet(&self, now: Time, from: usize, source_port: u16, ip: Ip, datagram: &[u8], checksum: bool) {
+        let mut udp = Vec::with_capacity(8 + datagram.len());
+        udp.extend_from_slice(&source_port.to_be_bytes());
+        udp.extend_from_slice(&PORT.to_be_bytes());
+        udp.extend_from_slice(&((8 + datagram.len()) as u16).to_be_bytes());
+        udp.extend_from_slice(&[0; 2]);
+        udp.extend_from_slice(datagram);
+        if checksum {
+            let sum = match transport_checksum(&self.ends, from, UDP, &udp) {
+                0 => 0xffff,
+                sum => sum,
+            };
+            udp[6..8].copy_from_slice(&sum.to_be_bytes());
+        }
+        let frame = frame_with(&self.ends, from, UDP, ip, &udp);
+        self.wire.frame(self.interface, now, &frame, &[]);
+    }
+}
