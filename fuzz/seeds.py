@@ -288,6 +288,28 @@ def active(path):
             keep("peer", "session", b"\1" + b"".join(struct.pack("<H", len(m)) + m for m in messages[1:60]))
 
 
+def roce(path):
+    """Both directions of the first RoCEv2 connection of a capture, numbered from 0 on, for the receiver in user space."""
+    firsts, sides = {}, {}
+    for _, frame in frames(path):
+        if frame[12:14] != b"\x08\x00" or frame[23] != 17 or struct.unpack_from(">H", frame, 36)[0] != ROCE_PORT:
+            continue
+        bth, sender = bytearray(frame[42 : 14 + struct.unpack_from(">H", frame, 16)[0] - 4]), frame[26:30]
+        if bth[0] >= 0x20 or len(bth) > 700:
+            continue
+        answer = 0x0D <= bth[0] <= 0x12
+        numbered = frame[30:34] if answer else sender
+        psn = int.from_bytes(bth[9:12], "big")
+        if numbered not in firsts:
+            if answer:
+                continue
+            firsts[numbered] = psn
+        bth[9:12] = (psn - firsts[numbered] & 0xFFFFFF).to_bytes(3, "big")
+        sides.setdefault(sender, []).append(struct.pack("<HB", len(bth), 1) + bytes(bth))
+    for n, (_, datagrams) in enumerate(sides.items()):
+        keep("roce_receiver", ["client", "server"][n & 1], bytes([2 + (n & 1)]) + b"".join(datagrams[:24]))
+
+
 def main():
     tcp_flow_made()
     key_file()
@@ -302,6 +324,7 @@ def main():
             pipeline(pathlib.Path(path).stem, [all_frames[n] for n in piece])
         tcp_flow(path)
         active(path)
+        roce(path)
         seen, calls = set(), {}
         for _, frame in frames(path):
             by_frame(frame, seen, calls)

@@ -54,6 +54,80 @@ pub fn fuzz_iwarp_receiver(data: &[u8]) {
     }
 }
 
+/// Datagrams of a RoCEv2 peer, each with two bytes of length before it, little-endian, and a byte of how it comes: whether its header is made to fit the
+/// connection (bit 0), its CRC left as it is (bit 1), with the mark of congestion (bit 2), so many ms later (the upper four bits). The first byte of
+/// all says which end we are, and whether the connection is established.
+///
+/// # Panics
+/// Where memory is written that the peer has no right to.
+pub fn fuzz_roce_receiver(data: &[u8]) {
+    use crate::roce::packet::{self, Path};
+    use crate::roce::{Config, Endpoint, Numbers, addressed};
+    let Some((first, mut rest)) = data.split_first() else { return };
+    let bit = |n: u8| first >> n & 1 == 1;
+    let config = Config { path_mtu: 256, ..Config::default() };
+    let addresses = [[192, 0, 2, 1], [192, 0, 2, 2]].map(std::net::IpAddr::from);
+    let path = |us: usize| Path { local: addresses[us], remote: addresses[1 - us], source_port: 0xc000 };
+    let numbers = |end: u32| Numbers { qp: 0x11 + end, comm_id: 0x11 + end, psn: 0 };
+    let mut client = Endpoint::connect(0, config.clone(), path(0), numbers(0), 40_000, 445, &[]);
+    let mut out = Vec::new();
+    if client.poll_transmit(0, &mut out).is_none() {
+        return;
+    }
+    let Some(Ok(mut server)) = addressed(&out).map(|(_, mad)| Endpoint::accept(0, config, path(1), numbers(1), mad)) else { return };
+    if bit(1) {
+        for _ in 0..2 {
+            out.clear();
+            if server.poll_transmit(0, &mut out).is_some() {
+                client.handle_datagram(0, 0xc000, false, &out);
+            }
+            out.clear();
+            if client.poll_transmit(0, &mut out).is_some() {
+                server.handle_datagram(0, 0xc000, false, &out);
+            }
+        }
+    }
+    let (us, mut end) = if bit(0) { (0, client) } else { (1, server) };
+    let local = end.register(vec![0x11; 64], Rights::LOCAL);
+    let readable = end.register(vec![0x22; 64], Rights::REMOTE_READ);
+    if let (Some(local), Some(readable)) = (local, readable) {
+        // an answer is waited for, where one is possible at all
+        let _ = end.read(local.key, local.offset, readable.key, readable.offset, 16);
+        let _ = end.send(&[7; 600], None, false);
+    }
+    let mut now = 0;
+    while let Some(([low, high, how], more)) = rest.split_first_chunk::<3>() {
+        let (datagram, more) = more.split_at(usize::from(u16::from_le_bytes([*low, *high])).min(more.len()));
+        rest = more;
+        let mut datagram = datagram.to_vec();
+        if how & 1 != 0 && datagram.len() >= 12 {
+            datagram[1] &= 0xf0;
+            datagram[2..4].copy_from_slice(&packet::DEFAULT_P_KEY.to_be_bytes());
+            datagram[5..8].copy_from_slice(&[0, 0, 0x11 + us as u8]);
+            datagram.resize(datagram.len().next_multiple_of(4), 0);
+        }
+        if how & 2 == 0 {
+            packet::seal(&path(1 - us), 0, &mut datagram);
+        }
+        now += i64::from(how >> 4) * 1_000_000;
+        end.handle_datagram(now, 0xc000, how & 4 != 0, &datagram);
+        end.handle_timeout(now);
+        out.clear();
+        while end.poll_transmit(now, &mut out).is_some() {}
+        while end.poll_event().is_some() {}
+    }
+    for _ in 0..100 {
+        let Some(at) = end.poll_timeout() else { break };
+        now = now.max(at);
+        end.handle_timeout(now);
+        out.clear();
+        while end.poll_transmit(now, &mut out).is_some() {}
+    }
+    if let Some(readable) = readable {
+        assert!(end.memory().bytes(readable.key).is_some_and(|bytes| bytes.iter().all(|b| *b == 0x22)), "written without a right");
+    }
+}
+
 /// Messages of an SMB Direct client to the built-in peer. The first byte says whether they are whole SMB Direct messages (bit 0) or SMB2 messages that
 /// are wrapped here; each has two bytes of length before it, little-endian.
 pub fn fuzz_peer(data: &[u8]) {

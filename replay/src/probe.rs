@@ -8,7 +8,7 @@ use crate::smb2::client::{Client, Opened, Options, Pending, access, descriptor, 
 use crate::smb2::transform::{self, Crypto};
 use crate::smb2::{Writer, header, message};
 use crate::smbd::{data_header, data_message};
-use crate::transport::{KINDS, Kind, Rights};
+use crate::transport::{Fabric, KINDS, Kind, Rights};
 use crate::wire::Wire;
 use rdmascope_analyzer::keys::{CipherId, Dialect, SigningAlgorithm};
 use rdmascope_dissector::trace::Off;
@@ -598,18 +598,7 @@ const CASES: &[Case] = &[
         text: "a READ over RDMA brings what a READ inside of the messages brings",
         slow: false,
         dies_negotiating: false,
-        run: |r| {
-            r.with_file(Dialect::SMB_3_1_1, false, |_, client, file| {
-                let length = r_length(client, file);
-                let inline = client.read_inline(file.id, 0, length.min(65_536))?.data;
-                let read = client.read_rdma(file.id, 0, length, RdmaChannel::RDMA_V1)?.data;
-                Ok(if read.len() == length as usize && read.starts_with(&inline) {
-                    Verdict::Pass
-                } else {
-                    Verdict::Fail("other contents came".into())
-                })
-            })
-        },
+        run: |r| r.reads_large(),
     },
     Case {
         name: "BVT_Smb2OverRdmaChannel_WriteLargeFile",
@@ -1367,6 +1356,27 @@ impl Run<'_> {
         // the connection may be gone, by the case's own doing
         let _ = client.close(file.id).and_then(|()| client.leave());
         Ok(verdict)
+    }
+
+    /// A READ over RDMA of as much as goes, held against one inside of the messages.
+    pub(crate) fn reads_large(&mut self) -> Result<Verdict> {
+        self.with_file(Dialect::SMB_3_1_1, false, |_, client, file| {
+            let length = r_length(client, file);
+            let inline = client.read_inline(file.id, 0, length.min(65_536))?.data;
+            let read = client.read_rdma(file.id, 0, length, RdmaChannel::RDMA_V1)?.data;
+            Ok(if read.len() == length as usize && read.starts_with(&inline) {
+                Verdict::Pass
+            } else {
+                Verdict::Fail("other contents came".into())
+            })
+        })
+    }
+
+    /// A case over another transport, or the same with other options.
+    pub(crate) fn over(&self, transport: Arc<dyn Fabric>, case: impl FnOnce(&mut Run<'_>) -> Result<Verdict>) -> Result<Verdict> {
+        let mut target = self.target.clone();
+        target.config.transport = transport;
+        case(&mut Run { target: &target, wire: self.wire.clone() })
     }
 
     /// A READ that cannot succeed: it fails, or the connection ends, and the server serves on.

@@ -799,7 +799,7 @@ pub(crate) struct Replay {
     /// The capture: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The server [default port: 5445, over verbs 445]
+    /// The server [default port: 5445, over roce and verbs 445]
     #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "plan")]
     pub(crate) to: Option<String>,
     /// Show what differs and the sums only
@@ -949,7 +949,7 @@ fn pace(text: &str) -> Result<rdmascope_replay::script::Pace, String> {
 #[derive(Debug, Args)]
 #[command(after_help = PROBE_EXAMPLES)]
 pub(crate) struct Probe {
-    /// The server [default port: 5445, over verbs 445]
+    /// The server [default port: 5445, over roce and verbs 445]
     #[arg(value_name = "HOST[:PORT]", required_unless_present = "list")]
     pub(crate) host: Option<String>,
     /// What carries the connections
@@ -1003,9 +1003,9 @@ pub(crate) enum ProbeFormat {
 #[derive(Debug, Args)]
 #[command(after_help = PEER_EXAMPLES)]
 pub(crate) struct Peer {
-    /// Address to listen on
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5445")]
-    pub(crate) listen: std::net::SocketAddr,
+    /// Address to listen on [default: 127.0.0.1, with port 5445, or 445 over roce and verbs]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<std::net::SocketAddr>,
     /// What carries the sessions; over verbs, --listen is an address of the card's, or 0.0.0.0 for all cards
     #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
@@ -1033,16 +1033,34 @@ pub(crate) struct Peer {
     pub(crate) keep: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) force: Force,
-    /// Break this one rule, to see how a client reacts
-    #[arg(long, value_name = "NAME", value_parser = fault)]
-    pub(crate) fault: Option<&'static rdmascope_replay::fault::Fault>,
+    /// Break this one rule, to see how a client reacts; faults of packets (over roce) take @N for the Nth packet, @N- for it and all behind it,
+    /// or @1/N for one in N by chance
+    #[arg(long, value_name = "NAME[@WHEN]", value_parser = fault)]
+    pub(crate) fault: Option<PeerFault>,
+    /// The seed of chances: the same one loses the same packets
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) fault_seed: u64,
     /// List the faults
     #[arg(long)]
     pub(crate) list_faults: bool,
 }
 
-fn fault(name: &str) -> Result<&'static rdmascope_replay::fault::Fault, String> {
-    rdmascope_replay::fault::Fault::named(name).ok_or_else(|| "there is no such fault; --list-faults lists all".to_owned())
+/// What a peer is to do wrong: in its messages, or in its packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PeerFault {
+    Message(&'static rdmascope_replay::fault::Fault),
+    Packet(rdmascope_replay::roce::fault::PacketFault),
+}
+
+fn fault(name: &str) -> Result<PeerFault, String> {
+    use rdmascope_replay::roce::fault::{PacketFault, ParseError};
+    if let Some(fault) = rdmascope_replay::fault::Fault::named(name) {
+        return Ok(PeerFault::Message(fault));
+    }
+    name.parse::<PacketFault>().map(PeerFault::Packet).map_err(|e| match e {
+        ParseError::Name(_) => "there is no such fault; --list-faults lists all".to_owned(),
+        when => when.to_string(),
+    })
 }
 
 /// List every field, of frames and of the analysis, in the format of tshark -G fields

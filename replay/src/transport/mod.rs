@@ -81,6 +81,12 @@ pub trait Fabric: Any + Debug + Send + Sync {
     /// Those of the system.
     fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>>;
 
+    /// The same, with a fault in its packets, where it makes packets itself; the seed is that of chances.
+    fn with_packet_fault(&self, fault: roce::fault::PacketFault, seed: u64) -> Option<Arc<dyn Fabric>> {
+        let _ = (fault, seed);
+        None
+    }
+
     /// The same, with a checksum on every message where that is an option.
     fn with_checksums(&self) -> Option<Arc<dyn Fabric>> {
         None

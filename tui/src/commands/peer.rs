@@ -1,16 +1,17 @@
-//! `rdmascope peer`: an SMB Direct server of our own over userspace iWARP, or a card.
+//! `rdmascope peer`: an SMB Direct server of our own over iWARP or RoCEv2 in user space, or a card.
 
 use super::replay::keep;
-use crate::cli::{Peer, password};
+use crate::cli::{Peer, PeerFault, password};
 use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::keys::ntlm::nt_hash;
 use rdmascope_replay::channel::Config;
 use rdmascope_replay::fault::FAULTS;
+use rdmascope_replay::roce::fault::ROWS;
 use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -26,7 +27,11 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
         let mut out = io::stdout().lock();
         for fault in FAULTS {
             let only = if fault.below { " (below SMB Direct: not over every transport)" } else { "" };
-            writeln!(out, "{:17} {}{only}", fault.name, fault.text).context("standard output cannot be written")?;
+            writeln!(out, "{:20} {}{only}", fault.name, fault.text).context("standard output cannot be written")?;
+        }
+        for fault in ROWS {
+            let more = "in packets: over roce; takes @WHEN";
+            writeln!(out, "{:20} {} ({more})", fault.name, fault.text).context("standard output cannot be written")?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -35,13 +40,26 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
         None => memory(),
     };
     let users = users(args)?;
+    let mut transport = args.transport.open()?;
+    let fault = match args.fault {
+        None => None,
+        Some(PeerFault::Message(fault)) if fault.works_over(transport.kind()) => Some(fault),
+        Some(PeerFault::Message(fault)) => bail!("--fault {}: --transport {} cannot be made to do this", fault.name, transport.kind().name),
+        Some(PeerFault::Packet(fault)) => {
+            let name = transport.kind().name;
+            let faulty = transport.with_packet_fault(fault, args.fault_seed);
+            transport = faulty.with_context(|| format!("--fault {fault}: --transport {name} cannot be made to do this"))?;
+            None
+        }
+    };
+    let listen = args.listen.unwrap_or_else(|| SocketAddr::from((Ipv4Addr::LOCALHOST, transport.kind().port)));
     let writable = args.share.is_none() || args.allow_writes;
     let guests = matches!(users, Users::Guests);
-    if guests && args.allow_writes && !args.listen.ip().is_loopback() && !args.yes_guests_may_write {
+    if guests && args.allow_writes && !listen.ip().is_loopback() && !args.yes_guests_may_write {
         bail!(
             "{} can be reached from other hosts, and everybody who does could change {}: set RDMASCOPE_PASSWORD{}, or say \
              --yes-guests-may-write",
-            args.listen,
+            listen,
             args.share.as_deref().map_or_else(|| "the share".into(), |folder| folder.display().to_string()),
             if cfg!(feature = "kerberos") { ", or --keytab" } else { "" }
         );
@@ -51,11 +69,8 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
     share.log = |what| drop(writeln!(io::stderr(), "rdmascope: {what}"));
     let share = Arc::new(share);
     let wire = args.keep.as_deref().map(|path| keep(path, &[], args.force)).transpose()?;
-    let config = Config { wire, ..Config::patient(args.transport.open()?) };
-    if let Some(fault) = args.fault.filter(|fault| !fault.works_over(config.transport.kind())) {
-        bail!("--fault {}: --transport {} cannot be made to do this", fault.name, config.transport.kind().name);
-    }
-    let mut listener = config.transport.listen(args.listen).with_context(|| format!("cannot listen on {}", args.listen))?;
+    let config = Config { wire, ..Config::patient(transport) };
+    let mut listener = config.transport.listen(listen).with_context(|| format!("cannot listen on {listen}"))?;
     let mut out = io::stdout();
     writeln!(out, "listening on {}, share {}", listener.address(), args.name)?;
     out.flush()?;
@@ -67,7 +82,7 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
             let _ = writeln!(io::stderr(), "rdmascope: {}: refused: too many connections", client(peer));
             continue;
         };
-        let (share, config, fault) = (share.clone(), config.clone(), args.fault);
+        let (share, config, fault) = (share.clone(), config.clone(), fault);
         thread::spawn(move || {
             let _place = place;
             let served = match fault {

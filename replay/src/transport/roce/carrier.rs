@@ -1,5 +1,6 @@
 //! RoCEv2 in user space as a transport: the row's fabric, and a connection that keeps its own wire.
 
+use super::fault::PacketFault;
 use super::record::Packets;
 use super::{Closed, Config, Endpoint, Event, Leaving, Numbers, addressed};
 use crate::transport::driver::{Mailbox, UdpDriver, UdpPort, path_mtu};
@@ -93,6 +94,11 @@ impl Fabric for Roce {
         }
         let address = SocketAddr::new(port.address(), service);
         Ok(Box::new(RoceListener { options: self.clone(), port, mailbox, address }))
+    }
+
+    fn with_packet_fault(&self, fault: PacketFault, seed: u64) -> Option<Arc<dyn Fabric>> {
+        let config = Config { fault: Some((fault, seed)), ..self.config.clone() };
+        Some(Arc::new(Self { config, ..self.clone() }))
     }
 }
 

@@ -158,7 +158,8 @@ impl FromStr for PacketFault {
             // a middle of something; and what makes sense once only or always
             None => match (row.kind, row.act) {
                 (_, Act::Refuse(code)) if code & 0xe0 == RNR_NAK => Some(When::From(5)),
-                (Kind::Acknowledge, _) | (_, Act::Mark | Act::Notify) => Some(When::From(5)),
+                (Kind::Acknowledge, _) => Some(When::From(1)),
+                (_, Act::Mark | Act::Notify) => Some(When::From(5)),
                 (Kind::Management | Kind::Reply | Kind::Established, _) => Some(When::From(1)),
                 (Kind::Response, _) => Some(When::Nth(2)),
                 _ => Some(When::Nth(5)),

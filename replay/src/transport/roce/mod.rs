@@ -12,6 +12,7 @@
 //! | [`packet`] | packets and their invariant CRC |
 //! | [`cm`] | messages of the communication manager |
 //! | `requester`, `responder` | the two halves of a reliable connection |
+//! | [`fault`] | what an end can do wrong, packet by packet |
 //! | `congestion` | ECN: a sender's rate, a receiver's notifications |
 //! | [`Endpoint`] | one end of one connection: all of these |
 //!
@@ -19,8 +20,11 @@
 
 #[cfg(target_os = "linux")]
 mod carrier;
+#[cfg(target_os = "linux")]
+mod cases;
 pub mod cm;
 mod congestion;
+pub mod fault;
 pub mod packet;
 #[cfg(target_os = "linux")]
 mod record;
@@ -33,6 +37,7 @@ mod tests;
 pub use carrier::{Carrier, Roce};
 
 use self::cm::{Offer, Waiting};
+use self::fault::{Fate, Faults, PacketFault};
 use self::packet::{Check, DEFAULT_P_KEY, Hidden, MASK_24, Packet, Path, QP1, later, unwrap, wrap};
 use self::requester::{Failed, Limits, Read, Requester, Work};
 use self::responder::{Done, Responder};
@@ -54,7 +59,7 @@ pub const KIND: crate::transport::Kind = crate::transport::Kind {
     faults_below: false,
     private_data: cm::PRIVATE_DATA,
     open: || Ok(std::sync::Arc::new(Roce::default())),
-    cases: || &[],
+    cases: || cases::CASES,
 };
 
 /// How a connection is to be.
@@ -94,6 +99,8 @@ pub struct Config {
     pub ecn: bool,
     /// Bytes a second that the link carries: where a notification of congestion makes us begin.
     pub line_rate: u64,
+    /// What is done wrong on purpose, and the seed of its chances.
+    pub fault: Option<(PacketFault, u64)>,
 }
 
 impl Default for Config {
@@ -116,6 +123,7 @@ impl Default for Config {
             dscp: 26,
             ecn: true,
             line_rate: 1_250_000_000,
+            fault: None,
         }
     }
 }
@@ -287,6 +295,7 @@ pub struct Endpoint {
     next_read: u64,
     /// Whose turn it is, where both halves have something.
     answers_first: bool,
+    faults: Option<Faults>,
     counters: Counters,
 }
 
@@ -325,6 +334,9 @@ impl Endpoint {
         config.path_mtu = mtu;
         config.p_key = request.head.p_key;
         let mut endpoint = Self::new(config, path, numbers);
+        if let Some(reason) = endpoint.faults.as_mut().and_then(Faults::rejects) {
+            return Err(reason);
+        }
         let peer = offer_of(&request);
         let reply = cm::reply(&endpoint.us, peer.comm_id, &[]);
         endpoint.agree(peer, Some((request.head.retry_count(), request.primary.local_ack_timeout())));
@@ -394,6 +406,7 @@ impl Endpoint {
             told: false,
             next_read: 1,
             answers_first: true,
+            faults: config.fault.map(|(fault, seed)| Faults::new(fault, seed)),
             counters: Counters::default(),
             config,
         }
@@ -471,6 +484,11 @@ impl Endpoint {
         }
     }
 
+    /// How often the fault of the configuration was done.
+    pub fn faults_done(&self) -> u64 {
+        self.faults.as_ref().map_or(0, |faults| faults.done)
+    }
+
     /// Bytes a second that congestion limits us to.
     pub fn rate(&self) -> Option<u64> {
         self.sender.rate()
@@ -521,7 +539,7 @@ impl Endpoint {
         if let Phase::Accepting(_) = self.phase {
             // data says as much as an RTU (12.9.7.2)
             if packet.row.is_request() {
-                self.established();
+                self.established(now);
             }
         }
         if self.broken || !matches!(self.phase, Phase::Established | Phase::Closing(_)) {
@@ -536,6 +554,17 @@ impl Endpoint {
 
     fn handle_request(&mut self, now: Time, packet: &Packet<'_>) {
         let sequence = unwrap(packet.bth.psn, self.us.starting_psn, self.responder.expected());
+        if sequence == self.responder.expected()
+            && let Some(syndrome) = self.faults.as_mut().and_then(Faults::requested)
+        {
+            self.responder.acknowledge(sequence, syndrome);
+            if let Syndrome::Nak(code) = Syndrome::of(syndrome)
+                && code != NakCode::PSN_SEQUENCE_ERROR
+            {
+                self.fail(now, Closed::Violation(code, "on purpose"));
+            }
+            return;
+        }
         match self.responder.handle(sequence, packet, &mut self.memory) {
             Done::Nothing => {}
             Done::Received { message, invalidated, immediate } => {
@@ -576,10 +605,13 @@ impl Endpoint {
         }
     }
 
-    fn established(&mut self) {
+    fn established(&mut self, now: Time) {
         self.phase = Phase::Established;
         let private_data = std::mem::take(&mut self.private_data);
         self.events.push_back(Event::Established { private_data });
+        if self.faults.as_mut().is_some_and(Faults::established) {
+            self.close(now);
+        }
     }
 
     // ---- the communication manager
@@ -635,7 +667,7 @@ impl Endpoint {
                     self.private_data = reply.private.to_vec();
                     self.answer = cm::ready(self.us.comm_id, peer.comm_id, transaction);
                     self.mads.push_back(self.answer.clone());
-                    self.established();
+                    self.established(now);
                 }
                 // the RTU was lost
                 Phase::Established | Phase::Closing(_) if !self.answer.is_empty() => self.mads.push_back(self.answer.clone()),
@@ -643,7 +675,7 @@ impl Endpoint {
             },
             CmMessage::ReadyToUse(_) => {
                 if let Phase::Accepting(_) = self.phase {
-                    self.established();
+                    self.established(now);
                 }
             }
             CmMessage::MsgRcptAck(receipt) => {
@@ -736,7 +768,8 @@ impl Endpoint {
         let open = matches!(self.phase, Phase::Established | Phase::Closing(_));
         let ready = if self.responder.is_ready() { Some(Time::MIN) } else { self.requester.ready_at().filter(|_| !self.broken) };
         let paced = self.sender.next().zip(ready).filter(|_| open).map(|(next, ready)| next.max(ready));
-        [cm, requester, paced].into_iter().flatten().min()
+        let held = self.faults.as_ref().and_then(Faults::poll_timeout);
+        [cm, requester, paced, held].into_iter().flatten().min()
     }
 
     // ---- out
@@ -745,7 +778,23 @@ impl Endpoint {
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Leaving> {
         let start = out.len();
         let data = self.config.dscp << 2 | if self.config.ecn { 2 } else { 0 };
-        let tos = self.emit(now, data, out)?;
+        let tos = match self.faults.take() {
+            None => self.emit(now, data, out)?,
+            Some(mut faults) => {
+                let tos = loop {
+                    if let Some((tos, bytes)) = faults.due(now) {
+                        out.extend_from_slice(&bytes);
+                        break Some(tos);
+                    }
+                    let Some(tos) = self.emit(now, data, out) else { break None };
+                    if let Fate::Leaves(tos) = faults.leaving(now, &self.path, start, tos, out) {
+                        break Some(tos);
+                    }
+                };
+                self.faults = Some(faults);
+                tos?
+            }
+        };
         Some(Leaving { length: out.len() - start, tos })
     }
 

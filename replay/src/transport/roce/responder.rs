@@ -102,7 +102,8 @@ impl Responder {
         matches!(self.answers.front(), Some(Answer::Read { .. }))
     }
 
-    fn acknowledge(&mut self, sequence: u64, syndrome: u8) {
+    /// An acknowledgement, or a refusal.
+    pub(super) fn acknowledge(&mut self, sequence: u64, syndrome: u8) {
         let answer = Answer::Acknowledge { sequence, syndrome, msn: self.msn };
         // a later one stands for the earlier
         if let Some(Answer::Acknowledge { syndrome: ACK, .. }) = self.answers.back() {

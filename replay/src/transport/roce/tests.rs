@@ -228,9 +228,9 @@ fn traffic(net: &mut Net, operations: u64) {
     }
     net.quiet();
     assert_eq!((net.closed(0), net.closed(1)), (None, None));
-    for end in 0..2 {
+    for (end, expected) in expected.iter().enumerate() {
         let received: Vec<_> = net.events[end].iter().filter(|event| matches!(event, Event::Received { .. })).cloned().collect();
-        assert!(received == expected[end], "{} messages, and {} were sent", received.len(), expected[end].len());
+        assert!(received == *expected, "{} messages, and {} were sent", received.len(), expected.len());
         let reads: Vec<_> = net.events[end].iter().filter_map(|e| if let Event::ReadDone { id } = e { Some(*id) } else { None }).collect();
         assert_eq!(reads, (1..=reads.len() as u64).collect::<Vec<_>>(), "reads are done in their order");
     }
@@ -461,6 +461,52 @@ fn an_acknowledgement_of_what_was_not_sent_is_nothing() {
     }
     traffic(&mut net, 3);
     assert_eq!(PORT, 4791);
+}
+
+/// What a peer of ours bears, and what it ends for: with each fault of the table at the other end.
+#[test]
+fn every_packet_fault_is_done_and_comes_to_what_it_has_to() {
+    for row in fault::ROWS {
+        let fault: PacketFault = row.name.parse().unwrap();
+        let faulty = Config { fault: Some((fault, 7)), retry_count: 3, rnr_retry: 3, cm_retries: 2, ..config(1024) };
+        let mut net = Net::new(Config { retry_count: 3, rnr_retry: 3, cm_retries: 2, ..config(1024) }, faulty, Weather::default(), 1);
+        if let Some(reason) = Faults::new(fault, 1).rejects() {
+            let mut out = Vec::new();
+            net.ends[0].poll_transmit(0, &mut out).unwrap();
+            let refused = Endpoint::accept(0, net.config, paths()[1], numbers(1, 5), addressed(&out).unwrap().1);
+            assert_eq!(refused.unwrap_err(), reason, "{}", row.name);
+            continue;
+        }
+        net.run(|net| net.closed(0).is_some() || net.ends.len() == 2 && net.ends.iter().all(Endpoint::is_established));
+        if net.closed(0).is_none() && net.ends[0].is_established() && net.ends[1].is_established() {
+            let source = net.ends[1].register(bytes(20_000, 3), Rights::REMOTE_READ).unwrap();
+            let sink = net.ends[0].register(vec![0; 20_000], Rights::LOCAL).unwrap();
+            for n in 0..6u8 {
+                net.ends[0].send(&[n; 3000], None, false).unwrap();
+                net.ends[1].send(&[n; 3000], None, false).unwrap();
+            }
+            net.ends[0].read(sink.key, sink.offset, source.key, source.offset, 20_000).unwrap();
+            net.run(|net| net.closed(0).is_some() || net.on_the_way.is_empty() && net.ends.iter().all(Endpoint::is_quiet));
+            if net.closed(0).is_none() {
+                let messages = |end: usize| net.events[end].iter().filter(|e| matches!(e, Event::Received { .. })).count();
+                assert_eq!((messages(0), messages(1)), (6, 6), "{}", row.name);
+                assert!(net.ends[0].deregister(sink.key).unwrap() == bytes(20_000, 3), "{}", row.name);
+            }
+        }
+        let ended = match row.name {
+            "nak-invalid" => Some(Closed::Refused(NakCode::INVALID_REQUEST)),
+            "nak-access" => Some(Closed::Refused(NakCode::REMOTE_ACCESS_ERROR)),
+            "nak-operation" => Some(Closed::Refused(NakCode::REMOTE_OPERATIONAL_ERROR)),
+            "rnr" => Some(Closed::RnrRetries),
+            "no-ack" | "ack-unsent" => Some(Closed::Retries),
+            "short-response" | "long-response" => Some(Closed::BadResponse("it has not the length that was asked for")),
+            "cm-silent" | "cm-wrong-id" => Some(Closed::NoAnswer),
+            "cm-disconnect" => Some(Closed::ByPeer),
+            _ => None,
+        };
+        assert_eq!(net.closed(0), ended.as_ref(), "{}", row.name);
+        assert!(net.ends[1].faults_done() > 0, "{} was not done", row.name);
+    }
 }
 
 proptest! {
