@@ -404,10 +404,8 @@ fn interface_mtu(local: IpAddr, remote: IpAddr) -> Option<usize> {
             // interface, destination, gateway, flags, …, the mask the eighth; numbers as they lie in memory
             let rows = table.lines().skip(1).filter_map(|line| {
                 let words: Vec<&str> = line.split_whitespace().collect();
-                let number = |n: usize| {
-                    words.get(n).and_then(|word| u32::from_str_radix(word, 16).ok()).map(|n| u32::from_be(n.swap_bytes().to_be()))
-                };
-                let (to, mask) = (number(1)?.swap_bytes(), number(7)?.swap_bytes());
+                let number = |n: usize| u32::from_str_radix(words.get(n)?, 16).ok().map(u32::from_be);
+                let (to, mask) = (number(1)?, number(7)?);
                 (u32::from(remote) & mask == to).then(|| (mask, (*words.first().unwrap_or(&"")).to_owned()))
             });
             rows.max_by_key(|(mask, _)| *mask)?.1

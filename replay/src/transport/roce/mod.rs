@@ -338,8 +338,8 @@ impl Endpoint {
             return Err(reason);
         }
         let peer = offer_of(&request);
-        let reply = cm::reply(&endpoint.us, peer.comm_id, &[]);
         endpoint.agree(peer, Some((request.head.retry_count(), request.primary.local_ack_timeout())));
+        let reply = cm::reply(&endpoint.us, peer.comm_id, &[]);
         endpoint.mads.push_back(reply.clone());
         endpoint.answer.clone_from(&reply);
         let (code, retries) = (request.head.local_response_timeout(), request.head.max_cm_retries());

@@ -487,6 +487,11 @@ fn every_packet_fault_is_done_and_comes_to_what_it_has_to() {
             }
             net.ends[0].read(sink.key, sink.offset, source.key, source.offset, 20_000).unwrap();
             net.run(|net| net.closed(0).is_some() || net.on_the_way.is_empty() && net.ends.iter().all(Endpoint::is_quiet));
+            if net.closed(0).is_none() && matches!(row.name, "no-ack" | "ack-unsent") {
+                // the answer to the read stood for all before it
+                net.ends[0].send(b"once more", None, false).unwrap();
+                net.run(|net| net.closed(0).is_some());
+            }
             if net.closed(0).is_none() {
                 let messages = |end: usize| net.events[end].iter().filter(|e| matches!(e, Event::Received { .. })).count();
                 assert_eq!((messages(0), messages(1)), (6, 6), "{}", row.name);
