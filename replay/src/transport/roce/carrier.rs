@@ -2,8 +2,8 @@
 
 use super::fault::PacketFault;
 use super::record::Packets;
+use super::udp::{Mailbox, UdpDriver, UdpPort, path_mtu};
 use super::{Closed, Config, Endpoint, Event, Leaving, Numbers, addressed};
-use crate::transport::driver::{Mailbox, UdpDriver, UdpPort, path_mtu};
 use crate::transport::memory::{Handle, Rights};
 use crate::transport::{
     self, Capabilities, Datagrams, Ended, Fabric, Fault, Kind, Listener, OpError, Opened, Request, Setup, StartupFault, Time, Transport,

@@ -1,5 +1,5 @@
-//! RoCEv2 in user space (IBA volume 1, annex A17): the communication manager and a reliable connection over UDP datagrams. It has no socket and no
-//! clock.
+//! RoCEv2 in user space (IBA volume 1, annex A17): the communication manager and a reliable connection over UDP datagrams. But for the driver it has no
+//! socket and no clock.
 //!
 //! ```text
 //! datagrams           ─▶ handle_datagram  poll_transmit ─▶ datagrams
@@ -14,6 +14,7 @@
 //! | `requester`, `responder` | the two halves of a reliable connection |
 //! | [`fault`] | what an end can do wrong, packet by packet |
 //! | `congestion` | ECN: a sender's rate, a receiver's notifications |
+//! | `udp` | the driver: sockets, the only part that waits |
 //! | [`Endpoint`] | one end of one connection: all of these |
 //!
 //! A violation by the peer ends the connection with a NAK that names it; nothing outside registered memory is ever written.
@@ -32,9 +33,13 @@ mod requester;
 mod responder;
 #[cfg(test)]
 mod tests;
+#[cfg(target_os = "linux")]
+mod udp;
 
 #[cfg(target_os = "linux")]
 pub use carrier::{Carrier, Roce};
+#[cfg(target_os = "linux")]
+pub use udp::UdpDriver;
 
 use self::cm::{Offer, Waiting};
 use self::fault::{Fate, Faults, PacketFault};
@@ -114,7 +119,7 @@ impl Default for Config {
             retry_count: 7,
             rnr_retry: 7,
             rnr_timer: 12,
-            ack_timeout: 15,
+            ack_timeout: 17,
             cm_timeout: 18,
             cm_retries: 15,
             p_key: DEFAULT_P_KEY,

@@ -344,7 +344,7 @@ fn a_peer_that_falls_silent_is_given_up() {
     net.run(|net| net.closed(0).is_some());
     assert_eq!(net.closed(0), Some(&Closed::Retries));
     // the first time, twice it, and then six times four times it
-    let waited = (net.now - begun) as u64 / timeout_nanos(15);
+    let waited = (net.now - begun) as u64 / timeout_nanos(17);
     assert_eq!(waited, 1 + 2 + 6 * 4);
 }
 

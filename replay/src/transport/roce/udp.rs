@@ -4,8 +4,8 @@
 //! The sockets forbid fragments and are not connected: Linux then gives all packets IP identification 0, which the invariant CRC covers. That this is
 //! so is tried once for each port, by a datagram to ourselves.
 
-use crate::transport::roce::packet::{Check, PORT, Path, QP1, destination};
-use crate::transport::roce::{Addressed, Endpoint, Numbers, addressed};
+use super::packet::{Check, PORT, Path, QP1, destination};
+use super::{Addressed, Endpoint, Numbers, addressed};
 use crate::transport::{Clock, Driver, Transport};
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
 use rdmascope_dissector::wire::ib::bth::Opcode;
