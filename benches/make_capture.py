@@ -4,7 +4,11 @@
 KIND  roce-mixed   SMB Direct over RoCEv2: 12 small requests and replies, then a READ of 64 KiB by RDMA Write; 16 connections
       roce-one     the same on one connection
       roce-small   small requests and replies alone
-      iwarp-mixed  the same mix over iWARP, one connection, CRCs on
+      roce-bulk    READs alone, in packets of 1 KiB
+      roce-bulk-4k the same in packets of 4 KiB
+      roce-hosts   the first mix on 64 connections, each between hosts of its own
+      iwarp-mixed  the first mix over iWARP, one connection, CRCs on
+      iwarp-16     the same on 16 connections
 All checksums, PSNs, invariant CRCs and MPA CRCs are right. Nanosecond pcap.
 
 FIRST is the number of the first RoCE connection, for captures with no connection in common."""
@@ -72,8 +76,8 @@ class RoceEnd:
 class Roce:
     """One connection of two queue pairs."""
 
-    def __init__(self, capture, number):
-        self.capture = capture
+    def __init__(self, capture, number, mtu=MTU):
+        self.capture, self.mtu = capture, mtu
         self.client = RoceEnd(bytes([10, 9, 1 + number // 200, 1 + number % 200]), 0x100 + number, 0x10000 * (number + 1) & 0xFFFFFF)
         self.server = RoceEnd(SERVER, 0x8000 + number, 0x20000 * (number + 1) & 0xFFFFFF)
 
@@ -98,21 +102,21 @@ class Roce:
         self.packet(to, by, 0x11, psn, struct.pack("!I", 0x1F000000 | to.msn), 900)
 
     def write(self, by, to, key, address, length):
-        packets = length // MTU
+        packets = length // self.mtu
         for n in range(packets):
             opcode = 0x06 if n == 0 else 0x08 if n == packets - 1 else 0x07
             reth = struct.pack("!QII", address, key, length) if n == 0 else b""
             psn = self.next(by)
-            self.packet(by, to, opcode, psn, reth + bytes([n & 255]) * MTU, 300, n == packets - 1)
+            self.packet(by, to, opcode, psn, reth + bytes([n & 255]) * self.mtu, 300, n == packets - 1)
         self.packet(to, by, 0x11, psn, struct.pack("!I", 0x1F000000 | to.msn), 900)
 
 
 class Iwarp:
     """One connection over TCP, MPA with CRC."""
 
-    def __init__(self, capture):
+    def __init__(self, capture, number=0):
         self.capture = capture
-        self.client, self.server = (bytes([10, 9, 1, 1]), 40000), (SERVER, 5445)
+        self.client, self.server = (bytes([10, 9, 1, 1 + number]), 40000 + number), (SERVER, 5445)
         self.seq = {self.client: 1000, self.server: 5000}
         self.msn = {self.client: 0, self.server: 0}
         self.tcp(self.client, self.server, b"", 0x02)
@@ -178,15 +182,17 @@ def main():
     kind, wanted, path = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     first = int(sys.argv[4]) if len(sys.argv) > 4 else 0
     capture = Capture(path, wanted)
-    if kind == "iwarp-mixed":
-        talks = [Talk(Iwarp(capture))]
+    if kind.startswith("iwarp-"):
+        talks = [Talk(Iwarp(capture, first + n)) for n in range(16 if kind == "iwarp-16" else 1)]
     else:
-        talks = [Talk(Roce(capture, first + n)) for n in range(1 if kind == "roce-one" else 16)]
+        mtu = 4096 if kind == "roce-bulk-4k" else MTU
+        count = {"roce-one": 1, "roce-hosts": 64}.get(kind, 16)
+        talks = [Talk(Roce(capture, first + n, mtu)) for n in range(count)]
     turn = 0
     while not capture.full():
         talk = talks[turn % len(talks)]
         turn += 1
-        for _ in range(12):
+        for _ in range(0 if kind.startswith("roce-bulk") else 12):
             talk.small()
         if kind != "roce-small":
             talk.read()

@@ -4,9 +4,10 @@ use crate::exchange::Exchange;
 use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
 use crate::keys::Keyring;
 use crate::notes::{Broken, FrameNotes};
-use crate::sink::Sink;
+use crate::sink::{Parts, Sink};
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::fmt;
 
 /// How to analyze.
@@ -61,6 +62,8 @@ pub struct Env<S> {
     pub sink: S,
     /// What is made of the frame at hand.
     pub frame: FrameNotes,
+    /// The number of the frame at hand.
+    pub now: u64,
     /// The number that the next exchange gets.
     pub next_exchange: u64,
     /// Packets that the capture lost.
@@ -69,8 +72,8 @@ pub struct Env<S> {
     pub undecoded: u64,
     /// Requests forgotten because there were too many.
     pub requests_dropped: u64,
-    /// SMB sessions by id and the connections that carry them.
-    pub sessions: Vec<(u64, Vec<u32>)>,
+    /// SMB sessions and the connections that carry them, in the order in which they were first seen.
+    pub sessions: Vec<Session>,
     /// The slowest exchanges.
     pub slowest: Vec<Exchange>,
 }
@@ -83,6 +86,7 @@ impl<S: Sink> Env<S> {
             findings: Findings::default(),
             sink,
             frame: FrameNotes::default(),
+            now: 0,
             next_exchange: 1,
             lost_by_capture: 0,
             undecoded: 0,
@@ -127,27 +131,89 @@ impl<S: Sink> Env<S> {
 
     /// An SMB session was seen on a connection.
     pub fn session(&mut self, session: u64, connection: u32) {
-        const SESSIONS_MAX: usize = 1024;
-        if let Some((_, connections)) = self.sessions.iter_mut().find(|(s, _)| *s == session) {
-            if !connections.contains(&connection) && connections.len() < 64 {
+        if let Some(Session { connections, .. }) = self.sessions.iter_mut().find(|s| s.id == session) {
+            if !connections.contains(&connection) && connections.len() < CHANNELS_MAX {
                 connections.push(connection);
             }
         } else if self.sessions.len() < SESSIONS_MAX {
-            self.sessions.push((session, alloc::vec![connection]));
+            self.sessions.push(Session { id: session, first: self.now, connections: alloc::vec![connection] });
         }
     }
 
     /// An exchange is complete: kept if it is among the slowest.
     pub fn complete(&mut self, exchange: &Exchange) {
         self.sink.exchange(exchange);
-        let Some(latency) = exchange.latency() else { return };
+        if exchange.latency().is_none() {
+            return;
+        }
         let max = self.options.slowest_max;
-        let is_among = self.slowest.len() < max || self.slowest.last().and_then(Exchange::latency).is_none_or(|least| least < latency);
+        let is_among = self.slowest.len() < max || self.slowest.last().is_some_and(|last| slowness(exchange) < slowness(last));
         if max == 0 || !is_among {
             return;
         }
-        let place = self.slowest.partition_point(|e| e.latency().unwrap_or(0) >= latency);
+        let place = self.slowest.partition_point(|e| slowness(e) < slowness(exchange));
         self.slowest.insert(place, exchange.clone());
         self.slowest.truncate(max);
     }
+
+    /// Takes in what the connections of another part of the capture shared. Whether the two come to what the whole would have come to:
+    /// they do not where a limit was reached. What a connection is known by is not changed.
+    pub(crate) fn join(&mut self, part: Env<S>) -> bool
+    where
+        S: Parts,
+    {
+        let Env {
+            options: _,
+            findings,
+            sink,
+            frame: _,
+            now,
+            next_exchange: _,
+            lost_by_capture,
+            undecoded,
+            requests_dropped,
+            sessions,
+            slowest,
+        } = part;
+        self.now = self.now.max(now);
+        self.lost_by_capture += lost_by_capture;
+        self.undecoded += undecoded;
+        self.requests_dropped += requests_dropped;
+        self.slowest.extend(slowest);
+        self.slowest.sort_by(|a, b| slowness(a).cmp(&slowness(b)));
+        self.slowest.truncate(self.options.slowest_max);
+        for session in sessions {
+            match self.sessions.iter_mut().find(|s| s.id == session.id) {
+                Some(known) => {
+                    known.first = known.first.min(session.first);
+                    known.connections.extend(session.connections);
+                }
+                None => self.sessions.push(session),
+            }
+        }
+        self.sessions.sort_by_key(|s| s.first);
+        let has_room = self.sessions.len() <= SESSIONS_MAX && self.sessions.iter().all(|s| s.connections.len() <= CHANNELS_MAX);
+        self.findings.join(findings) && self.sink.join(sink) && has_room
+    }
+}
+
+/// SMB sessions that are remembered at most.
+const SESSIONS_MAX: usize = 1024;
+/// Connections of one session that are remembered at most.
+const CHANNELS_MAX: usize = 64;
+
+/// An SMB session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Its number on the wire.
+    pub id: u64,
+    /// The first frame of it.
+    pub first: u64,
+    /// The connections that carry it, by the numbers under which they are followed.
+    pub connections: Vec<u32>,
+}
+
+/// Orders exchanges: the slowest first, of equals the one whose reply ended first.
+fn slowness(exchange: &Exchange) -> (Reverse<Option<i64>>, Option<u64>, u64) {
+    (Reverse(exchange.latency()), exchange.reply_end.map(|at| at.frame), exchange.id)
 }

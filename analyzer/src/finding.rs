@@ -97,6 +97,15 @@ impl Frames {
         self.omitted
     }
 
+    /// Takes in those of another part of the capture, which has other frames; each part has its own in order.
+    fn join(&mut self, part: &Frames) {
+        self.omitted = self.omitted.saturating_add(part.omitted);
+        self.numbers.extend_from_slice(&part.numbers);
+        self.numbers.sort_unstable();
+        self.omitted = self.omitted.saturating_add(self.numbers.len().saturating_sub(Self::CAPACITY) as u64);
+        self.numbers.truncate(Self::CAPACITY);
+    }
+
     pub(crate) fn push(&mut self, frame: u64) {
         // Nearly always the last or a later one.
         let is_new = self.numbers.last().is_none_or(|&last| last < frame) || !self.numbers.contains(&frame);
@@ -195,6 +204,18 @@ impl Finding {
         self.count = self.count.saturating_add(count);
         self.last_time_ns = self.last_time_ns.max(time_ns);
         self.frames.push(frame);
+    }
+
+    /// The same finding in another part of the capture: both have their frames in the order of the capture.
+    fn join(&mut self, part: Finding) {
+        self.severity = self.severity.max(part.severity);
+        self.certainty = self.certainty.max(part.certainty);
+        self.count = self.count.saturating_add(part.count);
+        self.last_time_ns = self.last_time_ns.max(part.last_time_ns);
+        self.frames.join(&part.frames);
+        if part.frame < self.frame {
+            (self.frame, self.time_ns, self.text) = (part.frame, part.time_ns, part.text);
+        }
     }
 
     /// What matters first: severity, certainty, count, and among equals what came first.
@@ -344,6 +365,28 @@ impl Findings {
         self.dropped = self.dropped.saturating_add(other.dropped);
         self.occurrences.clone_from(&other.occurrences);
         self
+    }
+
+    /// Takes in those of another part of the same capture, of other connections. What both parts found has no connection; of that, what
+    /// came first tells the story. Whether there was room for all: where there was not, the parts are not what the whole would be.
+    pub(crate) fn join(&mut self, part: Findings) -> bool {
+        self.dropped = self.dropped.saturating_add(part.dropped);
+        for (rule, n) in Rule::ALL.iter().zip(&part.occurrences) {
+            self.count(*rule, *n);
+        }
+        for finding in part.kept {
+            if let Some(&at) = self.index.get(&finding.key()) {
+                let kept = &mut self.kept[at];
+                self.by_severity[kept.severity as usize] -= 1;
+                kept.join(finding);
+                self.by_severity[kept.severity as usize] += 1;
+            } else if self.kept.len() < self.limit {
+                self.insert(finding);
+            } else {
+                return false;
+            }
+        }
+        self.dropped == 0
     }
 
     fn count(&mut self, rule: Rule, n: u64) {
@@ -542,6 +585,34 @@ mod tests {
         assert_eq!((first.time_ns, first.last_time_ns), (1000, 20_000));
         assert_eq!((first.frames.first(), first.frames.len() as u64 + first.frames.omitted()), (Some(&1), 20));
         assert_eq!(findings.dropped(), 0);
+    }
+
+    #[test]
+    fn parts_of_a_capture_come_to_what_the_whole_would_have_found() {
+        let (mut whole, mut parts) = (Findings::default(), [Findings::default(), Findings::default()]);
+        for frame in 1..=3000 {
+            let part = &mut parts[(frame % 7 % 2) as usize];
+            let site = Site { connection: None, frame, time_ns: frame as i64 };
+            for findings in [&mut whole, &mut *part] {
+                findings.report(Rule::RcPfc, Blame::Network, site, Certainty::Certain, format_args!("frame {frame}"));
+            }
+            let connection = 1 + (frame % 7 % 2) as u32;
+            report(&mut whole, Rule::SmbdFlags, connection, frame);
+            report(part, Rule::SmbdFlags, connection, frame);
+        }
+        let [mut joined, other] = parts;
+        assert!(joined.join(other));
+        assert_eq!(joined.ranked(), whole.ranked());
+        assert_eq!(joined.occurrences(Rule::RcPfc), 3000);
+        assert_eq!((joined.len(), joined.count_of(Severity::Warn)), (whole.len(), whole.count_of(Severity::Warn)));
+    }
+
+    #[test]
+    fn parts_without_room_for_all_of_them_say_so() {
+        let (mut one, mut other) = (Findings::new(1), Findings::new(1));
+        report(&mut one, Rule::SmbdFlags, 1, 1);
+        report(&mut other, Rule::SmbdFlags, 2, 2);
+        assert!(!one.join(other));
     }
 
     #[test]

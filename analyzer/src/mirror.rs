@@ -37,6 +37,12 @@ impl Set {
         self.0 |= other.0;
     }
 
+    /// The same in a list in which each has another place.
+    #[must_use]
+    pub(crate) fn moved(self, to: &[u8]) -> Set {
+        Set(self.places().filter_map(|n| to.get(n)).fold(0, |bits, place| bits | 1 << place))
+    }
+
     /// Places in the list, lowest first.
     pub fn places(self) -> impl Iterator<Item = usize> {
         (0..MIRRORS_MAX).filter(move |n| self.0 >> n & 1 == 1)
@@ -47,6 +53,8 @@ impl Set {
 #[derive(Clone, Debug, Default)]
 pub struct Mirrors {
     list: Vec<Mirror>,
+    /// The first frame of each.
+    firsts: Vec<u64>,
     last: usize,
     /// Frames of sessions that found no room in the list.
     pub others: u64,
@@ -63,8 +71,33 @@ impl Mirrors {
         set.places().filter_map(|n| self.list.get(n))
     }
 
-    /// Counts a frame. The session it came through is in the set; none where there are too many of them.
-    pub fn count(&mut self, tunnel: &Tunnel) -> Set {
+    /// The lists of parts of one capture, as one list, and the place in it of each session of each part. `None` where there are too many.
+    pub(crate) fn join(parts: &[&Mirrors]) -> Option<(Mirrors, Vec<Vec<u8>>)> {
+        let mut all: Vec<(u64, Mirror)> = parts.iter().flat_map(|p| p.firsts.iter().copied().zip(p.list.iter().copied())).collect();
+        all.sort_by_key(|(first, _)| *first);
+        let mut joined = Mirrors::default();
+        for (first, mirror) in all {
+            match joined.list.iter_mut().find(|m| (m.kind, m.session) == (mirror.kind, mirror.session)) {
+                Some(known) => {
+                    known.frames += mirror.frames;
+                    known.truncated += mirror.truncated;
+                }
+                None => {
+                    joined.list.push(mirror);
+                    joined.firsts.push(first);
+                }
+            }
+        }
+        if joined.list.len() > MIRRORS_MAX || parts.iter().any(|p| p.others > 0) {
+            return None;
+        }
+        let place = |m: &Mirror| joined.list.iter().position(|k| (k.kind, k.session) == (m.kind, m.session)).unwrap_or(0) as u8;
+        let places = parts.iter().map(|p| p.list.iter().map(place).collect()).collect();
+        Some((joined, places))
+    }
+
+    /// Counts a frame, by its number. The session it came through is in the set; none where there are too many of them.
+    pub fn count(&mut self, tunnel: &Tunnel, frame: u64) -> Set {
         let is_this = |m: &Mirror| m.kind == tunnel.kind && m.session == tunnel.id;
         let place = match self.list.get(self.last).is_some_and(is_this) {
             true => Some(self.last),
@@ -78,6 +111,7 @@ impl Mirrors {
             }
             None => {
                 self.list.push(Mirror { kind: tunnel.kind, session: tunnel.id, frames: 0, truncated: 0 });
+                self.firsts.push(frame);
                 self.list.len() - 1
             }
         };
@@ -101,7 +135,7 @@ mod tests {
         let mut mirrors = Mirrors::default();
         let mut seen = Set::default();
         for (id, truncated) in [(17, false), (18, true), (17, true), (17, false)] {
-            seen.add(mirrors.count(&tunnel(id, truncated)));
+            seen.add(mirrors.count(&tunnel(id, truncated), 1));
         }
         let counted: Vec<_> = mirrors.list().iter().map(|m| (m.session, m.frames, m.truncated)).collect();
         assert_eq!(counted, [(17, 3, 1), (18, 1, 1)]);
@@ -113,7 +147,7 @@ mod tests {
     fn too_many_sessions_are_counted_together() {
         let mut mirrors = Mirrors::default();
         for id in 0..100 {
-            assert_eq!(mirrors.count(&tunnel(id, false)) == Set::default(), id >= 64);
+            assert_eq!(mirrors.count(&tunnel(id, false), 1) == Set::default(), id >= 64);
         }
         assert_eq!((mirrors.list().len(), mirrors.others), (64, 36));
     }

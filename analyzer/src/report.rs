@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use rdmascope_dissector::frame::Addr;
 
-pub use crate::sink::{Quiet, Sink};
+pub use crate::sink::{Parts, Quiet, Sink};
 
 /// The whole capture.
 #[derive(Clone, Debug, Default)]

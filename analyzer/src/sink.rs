@@ -26,6 +26,30 @@ pub trait Sink {
     fn finding(&mut self, _finding: &Finding) {}
 }
 
+/// What listens to one part of a capture while others listen to its other parts, each of connections of its own, and comes to the
+/// same as one that heard it all.
+pub trait Parts: Sink + Sized {
+    /// One that listens to another part, and has heard nothing yet.
+    fn part(&self) -> Self;
+    /// Takes in what another one heard. Whether both together are what one would be that heard all of it: where a limit was reached, they
+    /// are not.
+    fn join(&mut self, part: Self) -> bool;
+    /// Hands out the number of each exchange that it keeps: what was heard in parts was not numbered as the whole is.
+    fn exchange_numbers(&mut self, each: &mut dyn FnMut(&mut u64));
+}
+
+impl Parts for Quiet {
+    fn part(&self) -> Self {
+        Quiet
+    }
+
+    fn join(&mut self, _part: Self) -> bool {
+        true
+    }
+
+    fn exchange_numbers(&mut self, _each: &mut dyn FnMut(&mut u64)) {}
+}
+
 /// Listens to nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quiet;

@@ -214,6 +214,13 @@ impl Requests {
         }
     }
 
+    /// Takes in the REQs between other hosts, of another part of the capture that has ended. Whether all of them are remembered.
+    pub(super) fn join(&mut self, part: Requests) -> bool {
+        self.list.extend(part.list);
+        self.list.make_contiguous().sort_by_key(|r| r.at.frame);
+        self.list.len() < REQUESTS_MAX
+    }
+
     /// All of them, oldest first: the capture is over.
     pub(super) fn take_all(&mut self) -> VecDeque<Request> {
         core::mem::take(&mut self.list)

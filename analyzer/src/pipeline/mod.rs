@@ -11,15 +11,20 @@
 //!
 //! The table of connections (`table`), the two directions of queue pairs (`pairing`), connection management (`cm`), IP fragments
 //! (`datagrams`) and the numbers of the report (`numbering`) are files of their own; each knows nothing of the others' insides.
+//!
+//! Several of these can share the connections of one capture, each on a thread of its own: `route` says which frame goes to which, and
+//! `shards` puts together what they made of it.
 
 mod cm;
 mod datagrams;
 mod numbering;
 mod pairing;
+mod route;
+mod shards;
 mod table;
 
 use crate::connection::Connection;
-use crate::env::{Env, Layer, Options};
+use crate::env::{Env, Layer, Options, Session};
 use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
 use crate::flow::iwarp::TcpFlow;
 use crate::flow::report::Listener;
@@ -33,6 +38,9 @@ use crate::totals::Totals;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
+pub use route::{Route, Router};
+pub use shards::finish_all;
+
 use cm::{Rejected, Request, Requests};
 use datagrams::Datagrams;
 use hashbrown::HashSet;
@@ -43,6 +51,7 @@ use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, IbPacket, Lin
 use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::ib::bth::{self, Opcode, Service};
 use rdmascope_dissector::wire::ib::cm::{self as wire, CmMessage};
+use shards::Shard;
 use table::{Flow, Place, QpKey, Table, TcpEnd};
 
 /// What is known of a frame besides its bytes.
@@ -101,6 +110,8 @@ pub struct Pipeline<S = Quiet> {
     capture: report::Capture,
     layers: [u64; Layer::ALL.len()],
     connections_evicted: u64,
+    /// Where this is one of several that share the connections of a capture: what the others have to know of it in the end.
+    shard: Option<Shard>,
 }
 
 impl Pipeline<Quiet> {
@@ -137,6 +148,7 @@ impl<S: Sink> Pipeline<S> {
             capture: report::Capture::default(),
             layers: [0; Layer::ALL.len()],
             connections_evicted: 0,
+            shard: None,
         }
     }
 
@@ -251,6 +263,7 @@ impl<S: Sink> Pipeline<S> {
     pub fn packet<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
         let at = meta.at();
         self.env.frame.begin(T::ON.then_some(meta.number));
+        self.env.now = at.frame;
         self.capture.frames += 1;
         self.capture.bytes += u64::from(meta.wire_len);
         self.capture.first.get_or_insert(at);
@@ -260,13 +273,16 @@ impl<S: Sink> Pipeline<S> {
         }
         if let Some(tunnel) = &packet.tunnel {
             self.capture.tunnelled += 1;
-            self.env.frame.mirror = self.capture.mirrors.count(tunnel);
+            self.env.frame.mirror = self.capture.mirrors.count(tunnel, at.frame);
         }
         self.body(meta, packet, t);
         if T::ON {
             self.env.frame.tell(packet.tunnel.as_ref(), t);
         }
         self.layers[self.env.frame.layer() as usize] += 1;
+        if let Some(shard) = &mut self.shard {
+            shard.after(at.frame, self.env.next_exchange, self.env.lost_by_capture);
+        }
     }
 
     fn body<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
@@ -313,7 +329,7 @@ impl<S: Sink> Pipeline<S> {
     /// The capture is over. Nothing may be fed any more.
     pub fn finish(mut self) -> (Report, S) {
         let at = self.capture.last.unwrap_or_default();
-        for slot in 0..self.table.end() {
+        for slot in self.table.by_age() {
             self.close(slot, at);
         }
         for request in self.requests.take_all() {
@@ -336,7 +352,7 @@ impl<S: Sink> Pipeline<S> {
         mut connections: Vec<report::Connection>,
         mut capture: report::Capture,
         mut slowest: Vec<crate::exchange::Exchange>,
-        sessions: Vec<(u64, Vec<u32>)>,
+        sessions: Vec<Session>,
     ) -> Report {
         let numbers = self.joined.number(&mut connections);
         let findings = {
@@ -701,7 +717,12 @@ impl<S: Sink> Pipeline<S> {
 
     #[cold]
     fn fragment<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, fragment: &frame::IpFragment<'_>, t: &mut T) {
-        let Some(bytes) = self.datagrams.take(packet.src, packet.dst, fragment) else { return };
+        let whole = match &mut self.shard {
+            // who hands out the frames put it together
+            Some(shard) => shard.datagram.take(),
+            None => self.datagrams.take(packet.src, packet.dst, fragment),
+        };
+        let Some(bytes) = whole else { return };
         if T::ON {
             t.source("Reassembled IP datagram", &bytes);
         }
@@ -725,8 +746,8 @@ impl<S: Sink> Pipeline<S> {
             self.close(idlest, at);
         }
         connection.id = self.next_id;
-        self.next_id = self.next_id.wrapping_add(1);
-        self.table.insert(connection, flow)
+        self.next_id = self.next_id.wrapping_add(self.shard.as_ref().map_or(1, Shard::step));
+        self.table.insert(self.env.now, connection, flow)
     }
 
     /// A connection ends, or is not followed any more: what became of it goes to the report.
@@ -746,6 +767,9 @@ impl<S: Sink> Pipeline<S> {
             Flow::Ib(flow) => flow.is_unseen(end),
             Flow::Tcp(flow) => flow.is_unseen(end),
         });
+        if let Some(shard) = &mut self.shard {
+            shard.closes(self.env.now, self.env.lost_by_capture);
+        }
         gone.connection.finish(&mut self.env, at, unseen);
         let mut connection = gone.connection.summary();
         // frames lost at the very end show nowhere: a capture that lost others may have lost these
@@ -773,10 +797,10 @@ impl<S: Sink> Pipeline<S> {
         // and the halves that became theirs
         self.joined.forget(&mut ids, |half| self.env.sink.forgotten(half));
         self.env.findings.forget_connections(|id| ids.contains(&id));
-        for (_, channels) in &mut self.env.sessions {
-            channels.retain(|id| !ids.contains(id));
+        for session in &mut self.env.sessions {
+            session.connections.retain(|id| !ids.contains(id));
         }
-        self.env.sessions.retain(|(_, channels)| !channels.is_empty());
+        self.env.sessions.retain(|session| !session.connections.is_empty());
     }
 }
 

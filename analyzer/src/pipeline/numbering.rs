@@ -1,5 +1,6 @@
 //! The numbers of a report: small and in the order of the first frames, whatever was joined, evicted or dropped on the way.
 
+use crate::env::Session;
 use crate::finding::{Finding, Findings};
 use crate::report::Connection;
 use alloc::vec::Vec;
@@ -15,6 +16,11 @@ impl Joined {
     /// One connection became part of another.
     pub(super) fn add(&mut self, half: u32, into: u32) {
         self.into.insert(half, into);
+    }
+
+    /// Takes in what was joined in another part of the capture.
+    pub(super) fn join(&mut self, part: Joined) {
+        self.into.extend(part.into);
     }
 
     /// Forgets everything that became part of these, and says what that was. The numbers are added to `ids`.
@@ -46,6 +52,12 @@ impl Joined {
                 connection.followed_as.push(*half);
             }
         }
+        for connection in connections {
+            // the map has no order
+            if let Some((_, halves)) = connection.followed_as.split_first_mut() {
+                halves.sort_unstable();
+            }
+        }
         numbers
     }
 }
@@ -66,24 +78,25 @@ impl Numbers<'_> {
         self.of.get(&id).copied()
     }
 
-    /// Findings by the numbers of the report.
+    /// Findings by the numbers of the report, in the order of their first frames.
     pub(super) fn findings<'f>(&self, of: impl Iterator<Item = &'f Finding>) -> Findings {
+        let numbered = |finding: &Finding| Finding { connection: finding.connection.and_then(|id| self.of(id)), ..finding.clone() };
+        let mut all: Vec<Finding> = of.map(numbered).collect();
+        all.sort_by_key(|f| (f.frame, f.connection, f.rule, f.by));
         let mut findings = Findings::default();
-        for finding in of {
-            findings.add(Finding { connection: finding.connection.and_then(|id| self.of(id)), ..finding.clone() });
-        }
+        all.into_iter().for_each(|finding| findings.add(finding));
         findings
     }
 
     /// Sessions with the connections that carry them, by the numbers of the report.
-    pub(super) fn sessions(&self, of: Vec<(u64, Vec<u32>)>) -> Vec<(u64, Vec<u32>)> {
+    pub(super) fn sessions(&self, of: Vec<Session>) -> Vec<(u64, Vec<u32>)> {
         let channels = |ids: Vec<u32>| {
             let mut channels: Vec<u32> = ids.into_iter().filter_map(|id| self.of(id)).collect();
             channels.sort_unstable();
             channels.dedup();
             channels
         };
-        of.into_iter().map(|(id, ids)| (id, channels(ids))).collect()
+        of.into_iter().map(|session| (session.id, channels(session.connections))).collect()
     }
 }
 
@@ -105,7 +118,7 @@ mod tests {
         let mut connections = vec![connection(9, 30), connection(4, 10), connection(7, 20)];
         let numbers = joined.number(&mut connections);
         assert_eq!([4, 7, 9, 2, 5, 8].map(|id| numbers.of(id)), [Some(1), Some(2), Some(3), Some(3), Some(3), None]);
-        assert_eq!(numbers.sessions(vec![(77, vec![5, 4, 9, 8])]), [(77, vec![1, 3])]);
+        assert_eq!(numbers.sessions(vec![Session { id: 77, first: 1, connections: vec![5, 4, 9, 8] }]), [(77, vec![1, 3])]);
         let mut followed = connections[2].followed_as.clone();
         followed.sort_unstable();
         assert_eq!((connections[2].id, followed), (3, vec![2, 5, 9]));

@@ -125,7 +125,7 @@ mod tests {
         let slots = of.iter().map(|(qp, next)| {
             let mut flow = IbFlow::default();
             flow.starts_at(End::A, *next);
-            let slot = table.insert(Connection::default(), Flow::Ib(Box::new(flow)));
+            let slot = table.insert(1, Connection::default(), Flow::Ib(Box::new(flow)));
             table.add_qp(key(0, *qp), Place { slot, end: End::A });
             table.get_mut(slot).unwrap().half = true;
             halves.add(&key(0, *qp), slot);

@@ -70,6 +70,8 @@ pub(super) struct Slot {
     pub(super) half: bool,
     /// Packets that were looked at for its other direction.
     pub(super) tries: u32,
+    /// The frame at which it came into the table.
+    pub(super) born: u64,
 }
 
 /// No slot.
@@ -137,6 +139,7 @@ pub(super) struct Table {
     slots: Vec<Option<Box<Slot>>>,
     free: Vec<u32>,
     open: usize,
+    peak: usize,
     order: UseOrder,
     qps: HashMap<QpKey, Place>,
     tcps: HashMap<TcpKey, u32>,
@@ -150,6 +153,26 @@ impl Table {
     /// Connections in it.
     pub(super) fn len(&self) -> usize {
         self.open
+    }
+
+    /// The most there were in it at one time.
+    pub(super) fn peak(&self) -> usize {
+        self.peak
+    }
+
+    /// Where connections are, in the order in which they came.
+    pub(super) fn by_age(&self) -> Vec<u32> {
+        let aged = self.slots.iter().enumerate().filter_map(|(n, slot)| Some((slot.as_deref()?, n as u32)));
+        let mut all: Vec<(u64, u32, u32)> = aged.map(|(slot, n)| (slot.born, slot.connection.id, n)).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(.., n)| n).collect()
+    }
+
+    /// Takes in the connections of another part of the capture that has ended: no packet finds them.
+    pub(super) fn join(&mut self, part: Table) {
+        for slot in part.slots.into_iter().flatten() {
+            self.place(slot);
+        }
     }
 
     /// One more than the greatest slot.
@@ -180,15 +203,24 @@ impl Table {
         self.slots.iter().filter_map(|slot| slot.as_deref())
     }
 
+    /// All of them, to change.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
+        self.slots.iter_mut().filter_map(|slot| slot.as_deref_mut())
+    }
+
     /// The one without a packet for the longest time.
     pub(super) fn idlest(&self) -> Option<u32> {
         Some(self.order.oldest).filter(|slot| *slot != NONE)
     }
 
     /// Takes a connection in. It is found once it has keys.
-    pub(super) fn insert(&mut self, connection: Connection, flow: Flow) -> u32 {
-        let slot = Box::new(Slot { connection, flow, qp_keys: [None; 2], tcp_key: None, half: false, tries: 0 });
+    pub(super) fn insert(&mut self, born: u64, connection: Connection, flow: Flow) -> u32 {
+        self.place(Box::new(Slot { connection, flow, qp_keys: [None; 2], tcp_key: None, half: false, tries: 0, born }))
+    }
+
+    fn place(&mut self, slot: Box<Slot>) -> u32 {
         self.open += 1;
+        self.peak = self.peak.max(self.open);
         let at = match self.free.pop() {
             Some(free) => {
                 self.slots[free as usize] = Some(slot);
@@ -283,7 +315,7 @@ mod tests {
     }
 
     fn insert(table: &mut Table, qp: u32) -> u32 {
-        let slot = table.insert(Connection::default(), Flow::Ib(Box::default()));
+        let slot = table.insert(1, Connection::default(), Flow::Ib(Box::default()));
         table.add_qp(key(qp), Place { slot, end: End::A });
         slot
     }
@@ -312,14 +344,14 @@ mod tests {
         let slot = insert(&mut table, 7);
         assert_eq!(table.by_qp(&key(7)), Some(Place { slot, end: End::A }));
         let ports = ((Addr::V4([10, 0, 0, 1]), 999), (Addr::V4([10, 0, 0, 2]), 5445));
-        let tcp = table.insert(Connection::default(), Flow::Tcp(Box::default()));
+        let tcp = table.insert(1, Connection::default(), Flow::Tcp(Box::default()));
         table.add_tcp(ports.0, ports.1, tcp);
         assert_eq!((table.by_tcp(ports.1, ports.0), table.by_tcp(ports.0, ports.1)), (Some(tcp), Some(tcp)));
         table.remove(slot);
         table.remove(tcp);
         assert_eq!((table.by_qp(&key(7)), table.by_tcp(ports.0, ports.1), table.len()), (None, None, 0));
         // a key that went to another connection stays there
-        let (old, new) = (insert(&mut table, 7), table.insert(Connection::default(), Flow::Ib(Box::default())));
+        let (old, new) = (insert(&mut table, 7), table.insert(1, Connection::default(), Flow::Ib(Box::default())));
         table.add_qp(key(7), Place { slot: new, end: End::B });
         table.remove(old);
         assert_eq!(table.by_qp(&key(7)), Some(Place { slot: new, end: End::B }));

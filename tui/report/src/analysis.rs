@@ -1,7 +1,16 @@
 //! Captures through the analyzer: one loop for every command that wants a report.
 //!
-//! A file that is mapped is walked and decoded, checksums included, by other threads than the one that follows connections; anything
-//! else goes through one loop. Either way every frame before a damage is analysed, and the damage is told afterwards.
+//! A file that is mapped is worked on by several threads; anything else, and what is small, goes through one loop. Either way every frame
+//! before a damage is analysed, the damage is told afterwards, and the report is the same to the last byte.
+//!
+//! Where there are several connections, each worker follows whole ones of its own ([`Router`]); who has nothing to do walks the file on:
+//!
+//! ```text
+//!   file ─▶ walk, route ─┬▶ worker 0: decode, ICRC, Pipeline ─┐
+//!                        └▶ worker n: decode, ICRC, Pipeline ─┴▶ finish_all
+//! ```
+//!
+//! Where one connection has most of the frames, the others decode for the one that follows it:
 //!
 //! ```text
 //!   file ─▶ worker: walk, decode, ICRC, MPA CRC ─▶ batch ─▶ main thread: Pipeline, in the order of the file
@@ -10,13 +19,14 @@
 //! ```
 
 use crate::input::{Bar, Input};
+use crate::shards::{Board, Ended, GiveUpOnDrop, Next, Walk, fetch, share};
 use rdmascope_analyzer::connection::f::CONNECTION;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
-use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
-use rdmascope_analyzer::report::{Report, Sink};
-use rdmascope_capture::{CaptureFile, Hardware, LinkType, Metadata, Record, RecordIter, Source};
+use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline, finish_all};
+use rdmascope_analyzer::report::{Parts, Report, Sink};
+use rdmascope_capture::{CaptureFile, Hardware, LinkType, Metadata, Record, Source};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::frame::{self, Body, Packet};
 use rdmascope_dissector::probe::{Need, Probe};
@@ -28,16 +38,18 @@ use std::sync::mpsc::{SyncSender, TryRecvError, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// Records in a batch that goes from one thread to another, at most.
-const BATCH: usize = 512;
-/// Bytes of the file after which a batch ends: so few that what was fetched of them is near still when it is read.
-const BATCH_BYTES: u64 = 256 << 10;
+pub use crate::shards::meta_of;
+
 /// Packets whose upper headers are fetched together.
 const GROUP: usize = 16;
 /// Bytes at the beginning of a payload in which these are.
 const HEADERS: u64 = 128;
 /// Batches that a worker may be ahead.
 const AHEAD: usize = 4;
+/// Share of the frames that one worker may have; where its connections have more, the others decode for it.
+pub const SHARE_MAX: f64 = 0.64;
+/// A file with fewer bytes is done by one thread before a second one has begun.
+pub const SMALL: usize = 1 << 20;
 /// Link types of one input that are told apart.
 const LINK_TYPES_MAX: usize = 16;
 
@@ -149,6 +161,8 @@ pub struct Run {
     pub options: Options,
     /// Threads that work at the same time at most.
     pub threads: usize,
+    /// Bytes that a file has at least before more than one works: [`SMALL`].
+    pub small: usize,
     /// Limits what is reported to frames that it passes.
     pub filter: Option<Filter>,
 }
@@ -160,12 +174,98 @@ pub fn run<S: Sink>(input: impl Into<Option<Input>>, names: Vec<String>, run: Ru
     let Some(input) = input.into() else { return analysis.done(None, &Metadata::default(), None) };
     match (input, run.filter) {
         (Input::One(capture), None) => match capture.file() {
-            Some(file) if run.threads > 1 => analysis.threaded(file, run.threads - 1),
+            Some(file) if run.threads > 1 && file.bytes().len() >= run.small => analysis.threaded(file, run.threads - 1),
             _ => analysis.plain(capture, |_| 0),
         },
         (Input::One(capture), Some(filter)) => analysis.filtered(capture, |_| 0, filter),
         (Input::Many(merged), None) => analysis.plain(merged, |m| m.current_input().unwrap_or(0)),
         (Input::Many(merged), Some(filter)) => analysis.filtered(merged, |m| m.current_input().unwrap_or(0), filter),
+    }
+}
+
+/// The same, where what listens can be had in parts: then threads share the connections.
+pub fn run_in_parts<S: Parts + Send>(input: impl Into<Option<Input>>, names: Vec<String>, how: Run, sink: S) -> Analysis<S> {
+    let input = input.into();
+    if let (Some(Input::One(capture)), None) = (&input, &how.filter)
+        && let Some(file) = capture.file()
+        && how.threads > 1
+        && file.bytes().len() >= how.small
+        && share(file, how.threads, frame::Options::default()) <= SHARE_MAX
+        && let Some(analysis) = run_in_shards(file, &names, &how, &sink)
+    {
+        return analysis;
+    }
+    run(input, names, how, sink)
+}
+
+/// Shares the connections of a file among threads, whatever share each gets. `None` where connections have to know of each other: then one
+/// thread has to follow them all.
+pub fn run_in_shards<S: Parts + Send>(file: &CaptureFile, names: &[String], run: &Run, sink: &S) -> Option<Analysis<S>> {
+    let pipeline = |shard| Pipeline::shard(run.options.clone(), sink.part(), shard, run.threads);
+    let pipelines: Vec<Pipeline<S>> = (0..run.threads).map(pipeline).collect();
+    let options = pipelines.first()?.decode_options();
+    let mut story = InputStory::default();
+    let keep = |meta: &FrameMeta, record: &Record<'_>, _: &Metadata| story.frame(record, meta.time_ns);
+    let keep = with_bytes(keep);
+    let board = Board::new(file, run.threads, options, run.options.connections_max, keep);
+    let bar = Bar::before_output();
+    let total = file.bytes().len() as u64;
+    let pipelines = thread::scope(|scope| {
+        let mut pipelines = pipelines.into_iter().enumerate();
+        let first = pipelines.next();
+        let others: Vec<_> = pipelines
+            .map(|(shard, pipeline)| {
+                let board = &board;
+                scope.spawn(move || follow(board, shard, pipeline, |_| {}))
+            })
+            .collect();
+        let first = first.map(|(shard, pipeline)| follow(&board, shard, pipeline, |offset| bar.at(offset, total)));
+        let joined = others.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        first.into_iter().chain(joined).collect::<Vec<_>>()
+    });
+    drop(bar);
+    if board.is_given_up() {
+        return None;
+    }
+    let Ended { walk, router, .. } = board.end();
+    let (report, sink) = finish_all(pipelines, &router)?;
+    let mut input = InputStory { path: names.first().cloned().unwrap_or_default(), ..story };
+    input.error = walk.error.as_ref().map(ToString::to_string);
+    let metadata = walk.records.metadata();
+    let (lost_frames, hardware) = (metadata.lost_frames(), metadata.hardware.clone());
+    Some(Analysis { report, sink, inputs: vec![input], lost_frames, hardware, selection: None, error: walk.error })
+}
+
+/// Keeps the bytes of a frame that was told of.
+fn with_bytes<'f>(mut tell: impl FnMut(&FrameMeta, &Record<'f>, &Metadata)) -> impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> &'f [u8] {
+    move |meta, record, metadata| {
+        tell(meta, record, metadata);
+        record.bytes
+    }
+}
+
+/// What a worker does all its life: follows the connections that are its own.
+fn follow<'f, S: Parts, K>(board: &Board<'f, &'f [u8], K>, shard: usize, mut pipeline: Pipeline<S>, mut at: impl FnMut(u64)) -> Pipeline<S>
+where
+    K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> &'f [u8],
+{
+    let _panics = GiveUpOnDrop(board);
+    loop {
+        match board.next(shard) {
+            Next::Part(mut part) => {
+                at(part.offset);
+                let mut datagrams = part.datagrams();
+                for (meta, bytes) in &part.frames {
+                    if datagrams.front().is_some_and(|(number, _)| *number == meta.number) {
+                        pipeline.whole(datagrams.pop_front().map(|(_, datagram)| datagram));
+                    }
+                    pipeline.frame(meta, bytes, &mut Off);
+                }
+                board.done(shard, part, pipeline.most_connections());
+            }
+            Next::Full => board.nap(),
+            Next::End => return pipeline,
+        }
     }
 }
 
@@ -175,15 +275,6 @@ struct Loop<S> {
     bar: Bar,
     number: u64,
     time_ns: i64,
-}
-
-/// Number and time of a record; one without a time has that of the record before.
-#[inline]
-pub fn meta_of(record: &Record<'_>, number: u64, time_ns: &mut i64) -> FrameMeta {
-    if record.has_time() {
-        *time_ns = record.time_ns;
-    }
-    FrameMeta { number, time_ns: *time_ns, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface }
 }
 
 impl<S: Sink> Loop<S> {
@@ -253,8 +344,7 @@ impl<S: Sink> Loop<S> {
     /// The main thread follows connections; `workers` others walk the file, decode, and look at checksums. So does the main thread
     /// where it would wait for them.
     fn threaded(mut self, file: &CaptureFile, workers: usize) -> Analysis<S> {
-        let records = file.records();
-        let walk = Mutex::new(Walk { file: file.bytes(), records, turn: 0, number: 0, time_ns: 0, error: None, empty: Vec::new() });
+        let walk = Mutex::new(Ahead { walk: Walk::new(file), turn: 0, empty: Vec::new() });
         let options = self.pipeline.decode_options();
         let total = file.bytes().len() as u64;
         thread::scope(|scope| {
@@ -281,12 +371,12 @@ impl<S: Sink> Loop<S> {
                 self.batch(batch, total, &walk);
             }
         });
-        let walk = walk.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Ahead { walk, .. } = walk.into_inner().unwrap_or_else(PoisonError::into_inner);
         let metadata: &Metadata = walk.records.metadata();
         self.done(walk.error, metadata, None)
     }
 
-    fn batch<'f>(&mut self, mut batch: Batch<'f>, total: u64, walk: &Mutex<Walk<'f>>) {
+    fn batch<'f>(&mut self, mut batch: Batch<'f>, total: u64, walk: &Mutex<Ahead<'f>>) {
         self.bar.at(batch.offset, total);
         for group in batch.packets.chunks(GROUP) {
             for (_, packet) in group {
@@ -317,55 +407,28 @@ impl<S: Sink> Loop<S> {
     }
 }
 
-/// The file, as far as it was walked.
-struct Walk<'f> {
-    file: &'f [u8],
-    records: RecordIter<'f>,
+/// The file, as far as it was decoded ahead.
+struct Ahead<'f> {
+    walk: Walk<'f>,
     /// The number of the next batch.
     turn: u64,
-    number: u64,
-    time_ns: i64,
-    error: Option<rdmascope_capture::Error>,
     /// Batches to be filled again.
     empty: Vec<Batch<'f>>,
 }
 
-impl<'f> Walk<'f> {
-    /// The records of the next batch. The next record is found only from the one before, so what they lie in is asked of memory
-    /// first, all at once.
+impl<'f> Ahead<'f> {
+    /// The records of the next batch.
     fn next(&mut self) -> Option<Batch<'f>> {
         let mut batch = self.empty.pop().unwrap_or_default();
-        let end = self.records.offset() + BATCH_BYTES;
-        fetch(self.file, self.records.offset(), end);
-        while batch.records.len() < BATCH && self.records.offset() < end {
-            match self.records.next() {
-                Some(Ok(record)) => {
-                    self.number += 1;
-                    let meta = meta_of(&record, self.number, &mut self.time_ns);
-                    batch.story.frame(&record, meta.time_ns);
-                    batch.records.push((meta, record.bytes));
-                }
-                Some(Err(e)) => {
-                    self.error.get_or_insert(e);
-                    break;
-                }
-                None => break,
-            }
-        }
-        batch.offset = self.records.offset();
+        let any = self.walk.batch(|meta, record, _| {
+            batch.story.frame(record, meta.time_ns);
+            batch.records.push((meta, record.bytes));
+        });
+        batch.offset = self.walk.offset();
         batch.turn = self.turn;
         self.turn += 1;
-        (!batch.records.is_empty()).then_some(batch)
+        any.then_some(batch)
     }
-}
-
-/// Reads a byte of each line of memory from `start` to `end`: none of these reads waits for another.
-fn fetch(file: &[u8], start: u64, end: u64) {
-    const LINE: usize = 64;
-    let end = usize::try_from(end).unwrap_or(usize::MAX).min(file.len());
-    let bytes = usize::try_from(start).ok().and_then(|start| file.get(start..end)).unwrap_or(&[]);
-    let sum = bytes.chunks(LINE).fold(0, |sum, line| sum ^ line[0]);
-    std::hint::black_box(sum);
 }
 
 /// Frames that were decoded, and what they add to the story of the input.
@@ -379,14 +442,14 @@ struct Batch<'f> {
 }
 
 /// Walks and decodes the next batch. `None` at the end.
-fn look<'f>(walk: &Mutex<Walk<'f>>, options: &frame::Options) -> Option<Batch<'f>> {
+fn look<'f>(walk: &Mutex<Ahead<'f>>, options: &frame::Options) -> Option<Batch<'f>> {
     let mut batch = walk.lock().unwrap_or_else(PoisonError::into_inner).next()?;
     let decoded = batch.records.iter().map(|(meta, bytes)| (*meta, frame::decode_and_check(meta.link_type, bytes, meta.wire_len, options)));
     batch.packets.extend(decoded);
     Some(batch)
 }
 
-fn look_ahead<'f>(walk: &Mutex<Walk<'f>>, options: &frame::Options, full: &SyncSender<Batch<'f>>) {
+fn look_ahead<'f>(walk: &Mutex<Ahead<'f>>, options: &frame::Options, full: &SyncSender<Batch<'f>>) {
     while let Some(batch) = look(walk, options) {
         if full.send(batch).is_err() {
             return;

@@ -5,6 +5,7 @@ use crate::streams::{self, Streams};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+use rdmascope_analyzer::report::Quiet;
 use rdmascope_capture::{Interface, Record};
 use rdmascope_dissector::frame::{self, Addr, Packet};
 use rdmascope_dissector::trace::Trace;
@@ -21,6 +22,17 @@ pub struct Dissection {
     number: u64,
     first_ns: Option<i64>,
     previous_ns: i64,
+}
+
+/// What a frame shows of those before it, where it is not dissected after them by the same [`Dissection`].
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    /// Number of the frame, from 1.
+    pub number: u64,
+    /// Time of the first frame of the capture, ns since the Unix epoch.
+    pub first_ns: i64,
+    /// Time of the frame before; 0 for the first.
+    pub previous_ns: i64,
 }
 
 /// What is known of a frame when it was dissected.
@@ -63,6 +75,39 @@ impl Dissection {
             first_ns: None,
             previous_ns: 0,
         }
+    }
+
+    /// Number `shard` of so many that share the frames of a capture, as a [`Router`](rdmascope_analyzer::pipeline::Router) gives them out.
+    pub fn shard(keyring: Keyring, shard: usize, of: usize) -> Self {
+        let pipeline = Pipeline::shard(Options { keyring, ..Options::default() }, Quiet, shard, of);
+        Self { pipeline, ..Self::new(Keyring::new()) }
+    }
+
+    /// How it decodes.
+    pub fn decode_options(&self) -> frame::Options {
+        let options = self.pipeline.decode_options();
+        if self.roce_port == 0 { options } else { frame::Options { roce_port: self.roce_port, ..options } }
+    }
+
+    /// The most connections that were followed at one time.
+    pub fn most_connections(&self) -> usize {
+        self.pipeline.most_connections()
+    }
+
+    /// Dissects a frame of its shard. `datagram` is whole with it: [`Route`](rdmascope_analyzer::pipeline::Route).
+    pub fn part<T: Trace>(
+        &mut self,
+        record: &Record<'_>,
+        before: Before,
+        interfaces: &[Interface],
+        datagram: Option<Vec<u8>>,
+        t: &mut T,
+    ) -> Dissected {
+        self.number = before.number - 1;
+        self.first_ns = Some(before.first_ns);
+        self.previous_ns = before.previous_ns;
+        self.pipeline.whole(datagram);
+        self.frame(record, interfaces, t)
     }
 
     /// Looks for RoCEv2 on this UDP port too.
@@ -110,10 +155,7 @@ impl Dissection {
     }
 
     fn decode<'a, T: Trace>(&mut self, record: &Record<'a>, time_ns: i64, t: &mut T) -> Packet<'a> {
-        let mut options = self.pipeline.decode_options();
-        if self.roce_port != 0 {
-            options.roce_port = self.roce_port;
-        }
+        let options = self.decode_options();
         let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, t);
         if T::ON && t.wants(&streams::f::SET) {
             self.streams.frame(&packet, t);

@@ -3,6 +3,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`input`], [`analysis`] | captures opened and analysed, by several threads |
+//! | [`shards`] | a file handed out to workers by connection |
 //! | [`report`] | the analysis as text, JSON and HTML |
 //! | [`dissection`], [`output`] | frames as lines, trees, JSON, PDML and chosen fields |
 //! | [`live`] | what commands share about live captures |
@@ -17,6 +18,7 @@ pub mod live;
 pub mod output;
 pub mod pool;
 pub mod report;
+pub mod shards;
 pub mod stdout;
 pub mod streams;
 pub mod zone;

@@ -1,6 +1,6 @@
 //! `rdmascope analyze FILE…` and `-i IFACE`: follows every connection of the captures and says what went wrong.
 
-use crate::analysis::{self, Analysis, InputStory, Run};
+use crate::analysis::{self, Analysis, InputStory, Run, SMALL};
 use crate::cli::{self, Analyze, Color, FailOn, ReportFormat};
 use crate::input;
 use crate::live::monitor::Watch;
@@ -24,8 +24,8 @@ const FOUND: u8 = 1;
 const WIDTH: usize = 120;
 /// A report is not made wider than this, however wide the terminal.
 const WIDTH_MAX: usize = 160;
-/// More threads than these find nothing to do: one follows connections, the others decode for it.
-const THREADS_MAX: usize = 4;
+/// More threads than these find nothing to do: one of them has to walk the file.
+const THREADS_MAX: usize = 16;
 
 pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     if (args.exchanges || args.credits) && !matches!(args.format, ReportFormat::Json) {
@@ -51,8 +51,8 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     let opened = input::open_each(&args.files, signals.as_ref().map(|s| &s.stop))?;
     let file = create(args)?;
     let name = |place: &usize| args.files.get(*place).map(|path| path.display().to_string()).unwrap_or_default();
-    let run = Run { options, threads, filter };
-    let mut analysis = analysis::run(opened.input, opened.read.iter().map(name).collect(), run, Collector::new(wanted));
+    let run = Run { options, threads, small: SMALL, filter };
+    let mut analysis = analysis::run_in_parts(opened.input, opened.read.iter().map(name).collect(), run, Collector::new(wanted));
     for (place, error) in opened.damaged {
         let story = InputStory { path: name(&place), error: Some(error.to_string()), ..InputStory::default() };
         analysis.inputs.insert(place.min(analysis.inputs.len()), story);

@@ -1,13 +1,21 @@
 //! `rdmascope dissect`: frames as lines, trees, bytes, JSON, XML or columns.
 //!
-//! One thread decodes, since each frame needs what earlier ones said. What it keeps of a frame can be written by others:
+//! A frame needs what earlier ones of its connection said, and numbers need all of them. So one thread decodes, and what it keeps of a frame
+//! is written by others:
 //!
 //! ```text
 //!   frame ─▶ main thread: Pipeline ─▶ Kept … in a Sheet ─▶ helper: text ─▶ main thread: standard output, in order
 //! ```
+//!
+//! Where fields are wanted that a connection knows by itself, workers share the connections:
+//!
+//! ```text
+//!   frame ─▶ Board ─▶ worker: Pipeline, Probe, text ─▶ pages ─▶ main thread: standard output, in order
+//! ```
 
+use crate::analysis::{SHARE_MAX, SMALL};
 use crate::cli::{Color, DecodeAs, Dissect, Format, WriteFormat, filter};
-use crate::dissection::{Dissected, Dissection};
+use crate::dissection::{Before, Dissected, Dissection};
 use crate::input::{Bar, Input, open_all};
 use crate::output::ek::Ek;
 use crate::output::fields::{Fields, Options};
@@ -19,12 +27,17 @@ use crate::output::summary::Summary;
 use crate::output::taps::Taps;
 use crate::output::tree::Trees;
 use crate::pool::{CloseOnDrop, Pool};
+use crate::shards::{Board, GiveUpOnDrop, Next, Part, share};
 use crate::stdout::Out;
+use crate::streams;
 use anyhow::{Result, bail};
-use rdmascope_capture::{Access, Interface, PcapWriter, PcapngWriter, Record, Source, WholeFile};
+use rdmascope_analyzer::connection::f as connection;
+use rdmascope_analyzer::keys::Keyring;
+use rdmascope_analyzer::pipeline::FrameMeta;
+use rdmascope_capture::{Access, Capture, Interface, Metadata, PcapWriter, PcapngWriter, Record, Source, WholeFile};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::probe::Probe;
-use rdmascope_dissector::trace::{Line, Pair, Tree};
+use rdmascope_dissector::trace::{Line, Pair, Trace, Tree};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -108,10 +121,12 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     let input = open_all(&files)?;
     let name = files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
     let quiet = matches!(format, Format::Json | Format::Ek) && !probe.wants_line();
+    let keyring = crate::input::keyring(args.keys.as_deref())?;
     let roce_port = args.decode_as.iter().find_map(|d| match d {
         DecodeAs::Roce(port) => Some(*port),
         DecodeAs::Found => None,
     });
+    let roce_port = roce_port.unwrap_or(0);
     let writer = match &args.write {
         Some(path) => Some(Writer::new(path, args.write_format, &files, args.force.existing())?),
         None => None,
@@ -123,7 +138,9 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         probe,
         quiet,
         line: Line::default(),
-        dissection: Dissection::new(crate::input::keyring(args.keys.as_deref())?).with_roce_port(roce_port.unwrap_or(0)),
+        dissection: Dissection::new(keyring.clone()).with_roce_port(roce_port),
+        keyring,
+        roce_port,
         sink,
         taps,
         writer,
@@ -138,13 +155,27 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
             let at_once = at_once || out.is_terminal;
             job.run(&mut capture, &mut out, limits, &name, at_once)
         }
-        Input::One(mut capture) => job.run_with_helpers(&mut capture, &mut out, limits, &name),
+        Input::One(mut capture) => match job.run_in_shards(&capture, &mut out, limits)? {
+            Shared::All => Ok(()),
+            Shared::First(frames) => job.run_after(&mut capture, &mut out, limits, frames),
+            Shared::None => job.run_with_helpers(&mut capture, &mut out, limits, &name),
+        },
         Input::Many(mut merged) => {
             let at_once = at_once || out.is_terminal;
             job.run(&mut merged, &mut out, limits, &name, at_once)
         }
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What workers that share the connections did.
+enum Shared {
+    /// Nothing: one thread does it.
+    None,
+    /// So many frames; then connections turned out to have to do with each other.
+    First(u64),
+    /// All of it.
+    All,
 }
 
 /// How many frames are enough.
@@ -260,7 +291,7 @@ impl Writer {
     }
 }
 
-/// More threads than these find nothing to do: one decodes, and the others write faster than it does.
+/// More threads than these find nothing to do.
 const THREADS_MAX: usize = 4;
 /// Frames that are written by one thread in one go, at most.
 const SHEET: usize = 32;
@@ -360,6 +391,8 @@ struct Job {
     quiet: bool,
     line: Line,
     dissection: Dissection,
+    keyring: Keyring,
+    roce_port: u16,
     sink: Sink,
     taps: Taps,
     writer: Option<Writer>,
@@ -454,6 +487,121 @@ impl Job {
             Ok(damage)
         })?;
         self.end(&mut out.buffer);
+        out.finish()?;
+        damage.map_or(Ok(()), |e| Err(e.into()))
+    }
+
+    /// The same, by workers that share the connections, where the file and what is wanted of it allow that.
+    fn run_in_shards(&mut self, capture: &Capture, out: &mut Out, limits: Limits) -> Result<Shared> {
+        let Sink::Fields(fields) = &self.sink else { return Ok(Shared::None) };
+        let Some(file) = capture.file() else { return Ok(Shared::None) };
+        // numbers of connections, exchanges and streams are counted over all of them
+        let counted = self.probe.wants(&connection::SET) || self.probe.wants(&streams::f::SET) || self.probe.wants_line();
+        let is_plain = self.writer.is_none() && self.taps.is_empty() && !counted && fields.is_by_connection();
+        let options = self.dissection.decode_options();
+        if self.threads < 2 || !is_plain || file.bytes().len() < SMALL || share(file, self.threads, options) > SHARE_MAX {
+            return Ok(Shared::None);
+        }
+        fields.begin(&mut out.buffer);
+        let mut times: Option<(i64, i64)> = None;
+        let keep = |meta: &FrameMeta, record: &Record<'_>, metadata: &Metadata| {
+            let (first_ns, previous_ns) = times.unwrap_or((meta.time_ns, 0));
+            times = Some((first_ns, meta.time_ns));
+            (*record, Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
+        };
+        let connections_max = rdmascope_analyzer::env::Options::default().connections_max;
+        let board = Board::new(file, self.threads, options, connections_max, with_record(keep)).with_pages();
+        let mut workers: Vec<Worker> = (0..self.threads)
+            .map(|shard| Worker {
+                shard,
+                dissection: Dissection::shard(self.keyring.clone(), shard, self.threads).with_roce_port(self.roce_port),
+                probe: self.probe.clone(),
+                filter: self.filter.clone(),
+                fields: fields.clone(),
+            })
+            .collect();
+        let (mut left, mut frames) = (limits, 0);
+        let mut bar = Bar::new();
+        thread::scope(|scope| -> Result<()> {
+            let _ending = GiveUpAtEnd(|| board.give_up());
+            let mut own = workers.swap_remove(0);
+            for mut worker in workers.drain(..) {
+                let board = &board;
+                scope.spawn(move || {
+                    let _panics = GiveUpOnDrop(board);
+                    loop {
+                        match board.next(worker.shard) {
+                            Next::Part(part) => worker.part(board, part),
+                            Next::Full => board.nap(),
+                            Next::End => return,
+                        }
+                    }
+                });
+            }
+            let mut ended = false;
+            loop {
+                let mut wrote = false;
+                let mut error = Ok(());
+                while board
+                    .page(|text, shown| {
+                        if left.read == 0 || left.shown == 0 || error.is_err() {
+                            return;
+                        }
+                        frames += 1;
+                        left.read -= 1;
+                        left.shown -= u64::from(shown);
+                        error = out.pass(text);
+                    })
+                    .is_some()
+                {
+                    wrote = true;
+                    std::mem::replace(&mut error, Ok(()))?;
+                    if left.read == 0 || left.shown == 0 {
+                        return Ok(());
+                    }
+                }
+                match if ended { Next::End } else { board.next(own.shard) } {
+                    Next::Part(part) => {
+                        bar.at(part.offset, file.bytes().len() as u64);
+                        own.part(&board, part);
+                    }
+                    Next::Full => board.nap(),
+                    Next::End if board.is_given_up() || (!wrote && !board.has_pages()) => return Ok(()),
+                    Next::End => {
+                        ended = true;
+                        if !wrote {
+                            board.nap();
+                        }
+                    }
+                }
+            }
+        })?;
+        let is_done = left.read == 0 || left.shown == 0 || !board.has_pages() && board.is_at_end();
+        if !is_done {
+            return Ok(Shared::First(frames));
+        }
+        out.finish()?;
+        match board.end().walk.error.filter(|_| left.read > 0 && left.shown > 0) {
+            Some(error) => Err(error.into()),
+            None => Ok(Shared::All),
+        }
+    }
+
+    /// The frames after the first so many, which were written already.
+    fn run_after(&mut self, source: &mut impl Source, out: &mut Out, limits: Limits, written: u64) -> Result<()> {
+        let Sink::Fields(fields) = &mut self.sink else { return Ok(()) };
+        let mut number = 0;
+        let damage = each(source, limits, |source| {
+            number += 1;
+            self.probe.begin();
+            let d = self.dissection.frame(&source.record(), source.interfaces(), &mut self.probe);
+            let shown = self.filter.as_ref().is_none_or(|f| f.matches(&self.probe));
+            if shown && number > written {
+                fields.frame(&mut out.buffer, &d, &self.probe);
+                out.spill()?;
+            }
+            Ok(shown)
+        })?;
         out.finish()?;
         damage.map_or(Ok(()), |e| Err(e.into()))
     }
@@ -565,6 +713,61 @@ impl Job {
             }
             named(&self.protocols, layer) && (node.depth == 0 || named(&self.only, layer))
         });
+    }
+}
+
+/// What is kept of a frame that goes to a worker: the record, what it shows of frames before it, and how many interfaces there were then.
+type Handed<'f> = (Record<'f>, Before, usize);
+
+/// One that keeps whole records, whatever file they are of.
+fn with_record<'f, K>(keep: K) -> K
+where
+    K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
+{
+    keep
+}
+
+/// Writes the fields of the frames of its own connections.
+struct Worker {
+    shard: usize,
+    dissection: Dissection,
+    probe: Probe,
+    filter: Option<Filter>,
+    fields: Fields,
+}
+
+impl Worker {
+    fn part<'f, K>(&mut self, board: &Board<'f, Handed<'f>, K>, mut part: Part<Handed<'f>>)
+    where
+        K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
+    {
+        let mut text = board.text();
+        let mut datagrams = part.datagrams();
+        let interfaces = part.interfaces.clone();
+        for (meta, (record, before, seen)) in &part.frames {
+            let is_whole = datagrams.front().is_some_and(|(number, _)| *number == meta.number);
+            let datagram = if is_whole { datagrams.pop_front().map(|(_, datagram)| datagram) } else { None };
+            self.probe.begin();
+            let interfaces = interfaces.get(..*seen).unwrap_or(&interfaces);
+            let d = self.dissection.part(record, *before, interfaces, datagram, &mut self.probe);
+            let shown = self.filter.as_ref().is_none_or(|f| f.matches(&self.probe));
+            if shown {
+                self.fields.frame(&mut text.bytes, &d, &self.probe);
+            }
+            text.ends.push((text.bytes.len(), shown));
+        }
+        let batch = part.batch;
+        board.done(self.shard, part, self.dissection.most_connections());
+        board.put(batch, self.shard, text);
+    }
+}
+
+/// Does something in the end, whatever that is.
+struct GiveUpAtEnd<F: Fn()>(F);
+
+impl<F: Fn()> Drop for GiveUpAtEnd<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn run(args: &Export, color: Color) -> Result<ExitCode> {
 fn analyze<S: Sink>(file: &Path, options: Options, sink: S) -> Result<analysis::Analysis<S>> {
     let files = [PathBuf::from(file)];
     let captures = input::open_all(&files)?;
-    Ok(analysis::run(captures, vec![file.display().to_string()], Run { options, threads: 2, filter: None }, sink))
+    Ok(analysis::run(captures, vec![file.display().to_string()], Run { options, threads: 2, small: analysis::SMALL, filter: None }, sink))
 }
 
 fn annotate(capture: &Captured, output: &Path, force: Force, color: Color) -> Result<ExitCode> {

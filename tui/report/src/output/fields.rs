@@ -144,6 +144,7 @@ fn column(name: &str, registry: &Registry, probe: &mut Probe) -> Result<Column> 
 }
 
 /// Frames in the form of `-T fields` and `-T csv`.
+#[derive(Clone)]
 pub struct Fields {
     options: Options,
     columns: Vec<Column>,
@@ -174,6 +175,11 @@ impl Fields {
             text: String::new(),
             options,
         })
+    }
+
+    /// Whether what it says of a frame is in the frame, or in what its own connection said before.
+    pub fn is_by_connection(&self) -> bool {
+        self.columns.iter().all(|column| matches!(column, Column::Field(_)))
     }
 
     /// Appends the header, where one is wanted.

@@ -12,7 +12,7 @@ use rdmascope_analyzer::exchange::{Exchange, Family};
 use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Rule, Severity};
 use rdmascope_analyzer::op::{At, End};
 use rdmascope_analyzer::outcome::Success;
-use rdmascope_analyzer::report::{self as analyzed, Connection, Protocol, Report, Sink, Transport};
+use rdmascope_analyzer::report::{self as analyzed, Connection, Parts, Protocol, Report, Sink, Transport};
 use rdmascope_analyzer::roots;
 use std::collections::HashMap;
 use std::fmt;
@@ -204,6 +204,26 @@ impl Sink for Collector {
             return;
         }
         self.by_connection.entry(connection).or_default().credits.push((at, held));
+    }
+}
+
+impl Parts for Collector {
+    fn part(&self) -> Self {
+        Self::new(self.wanted)
+    }
+
+    fn join(&mut self, part: Self) -> bool {
+        self.by_connection.extend(part.by_connection);
+        self.kept += part.kept;
+        self.dropped += part.dropped;
+        self.dropped == 0 && self.kept <= DETAILS_MAX && self.by_connection.len() < analyzed_connections_max()
+    }
+
+    fn exchange_numbers(&mut self, each: &mut dyn FnMut(&mut u64)) {
+        for heard in self.by_connection.values_mut() {
+            heard.last.iter_mut().for_each(|last| each(&mut last.id));
+            heard.exchanges.iter_mut().for_each(|exchange| each(&mut exchange.id));
+        }
     }
 }
 

@@ -1,0 +1,223 @@
+//! Which of several analyses follows a frame: each has whole connections of its own, and nothing of what it does depends on the others.
+//!
+//! ```text
+//!   frame ─▶ a cheap look: IPv4, and UDP 4791 or TCP ─┐
+//!       └──▶ else it is peeled, without checksums ────┴▶ its hosts, of TCP its ports too ─▶ the shard that has them
+//! ```
+//!
+//! Pairing and connection management need all that two hosts said to each other, so their queue pairs stay together. IP fragments are put
+//! together here, since only the whole datagram tells whose it is. What comes to a shard of its own can be told only from what is in
+//! the packets; where two shards would have to know of each other, [`Router::is_separable`] says so.
+
+use super::FrameMeta;
+use super::datagrams::Datagrams;
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+use rdmascope_dissector::frame::{self, Addr, Body, IbPacket, LinkType, Packet};
+use rdmascope_dissector::trace::Off;
+use rdmascope_dissector::wire::ib::bth::{Opcode, Service};
+use rdmascope_dissector::wire::ib::cm::{self, CmMessage};
+
+/// Where a frame goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Route {
+    /// Which shard, from 0.
+    pub shard: usize,
+    /// Where the frame is the last fragment of an IP datagram: the datagram, with the header of its first fragment.
+    pub datagram: Option<Vec<u8>>,
+}
+
+/// What keeps frames together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// All InfiniBand packets between two hosts.
+    Hosts(Addr, Addr),
+    /// The segments between two TCP ports.
+    Ports((Addr, u16), (Addr, u16)),
+    /// A frame that belongs to nothing.
+    Alone,
+}
+
+impl Key {
+    fn hosts(a: Addr, b: Addr) -> Self {
+        if a <= b { Self::Hosts(a, b) } else { Self::Hosts(b, a) }
+    }
+
+    fn ports(a: (Addr, u16), b: (Addr, u16)) -> Self {
+        if a <= b { Self::Ports(a, b) } else { Self::Ports(b, a) }
+    }
+}
+
+/// The same of IPv4, in few bytes: addresses, and of TCP the ports.
+type Short = (u64, u32);
+
+/// Requests of connection management that are remembered, as many as an analysis remembers.
+const REQUESTS_MAX: usize = 4096;
+/// Keys at most: more than there are connections that one analysis follows.
+const KEYS_MAX: usize = 1 << 16;
+/// Short keys that are found at once.
+const RECENT: usize = 256;
+
+/// Hands out the frames of a capture, in order. See the [module](self).
+#[derive(Debug)]
+pub struct Router {
+    decode: frame::Options,
+    keys: HashMap<Key, u16>,
+    recent: Vec<(Short, u16)>,
+    /// By shard: frames that it has, and keys.
+    load: Vec<(u64, u32)>,
+    datagrams: Datagrams,
+    /// Clients and communication ids of requests, and the hosts that they are between.
+    requests: HashMap<(Addr, u32), Key>,
+    separable: bool,
+}
+
+impl Router {
+    /// For so many shards, which decode their frames with these options.
+    pub fn new(shards: usize, options: frame::Options) -> Self {
+        Self {
+            decode: frame::Options { check_crc: false, ..options },
+            keys: HashMap::new(),
+            recent: alloc::vec![((0, 0), 0); RECENT],
+            load: alloc::vec![(0, 0); shards.max(1)],
+            datagrams: Datagrams::default(),
+            requests: HashMap::new(),
+            separable: true,
+        }
+    }
+
+    /// Whether the connections so far have nothing to do with each other. Where they have, several analyses do not come to what one would.
+    pub fn is_separable(&self) -> bool {
+        self.separable
+    }
+
+    /// IP datagrams that were given up because there were too many.
+    pub fn dropped(&self) -> u64 {
+        self.datagrams.dropped
+    }
+
+    /// The greatest share of the frames so far that one shard has.
+    pub fn greatest_share(&self) -> f64 {
+        let all: u64 = self.load.iter().map(|(frames, _)| frames).sum();
+        let most = self.load.iter().map(|(frames, _)| *frames).max().unwrap_or(0);
+        most as f64 / all.max(1) as f64
+    }
+
+    /// Where the next frame goes.
+    #[inline]
+    pub fn route(&mut self, meta: &FrameMeta, bytes: &[u8]) -> Route {
+        if let Some(short) = look(meta.link_type, bytes) {
+            let place = (short.0 ^ short.0 >> 32 ^ u64::from(short.1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+            let (known, shard) = self.recent[place as usize % RECENT];
+            if known == short {
+                let shard = usize::from(shard);
+                self.load[shard].0 += 1;
+                return Route { shard, datagram: None };
+            }
+            let route = self.peel(meta, bytes);
+            self.recent[place as usize % RECENT] = (short, route.shard as u16);
+            return route;
+        }
+        self.peel(meta, bytes)
+    }
+
+    #[inline(never)]
+    fn peel(&mut self, meta: &FrameMeta, bytes: &[u8]) -> Route {
+        let packet = frame::decode(meta.link_type, bytes, meta.wire_len, &self.decode, &mut Off);
+        if let Body::Fragment(fragment) = &packet.body {
+            let Some(whole) = self.datagrams.take(packet.src, packet.dst, fragment) else {
+                return Route { shard: self.shard(Key::Alone), datagram: None };
+            };
+            let inner = frame::decode_ip(&whole, &self.decode, &mut Off);
+            let key = self.key(&inner);
+            return Route { shard: self.shard(key), datagram: Some(whole) };
+        }
+        let key = self.key(&packet);
+        Route { shard: self.shard(key), datagram: None }
+    }
+
+    fn key(&mut self, packet: &Packet<'_>) -> Key {
+        match &packet.body {
+            Body::Ib(ib) => {
+                let key = Key::hosts(packet.src, packet.dst);
+                if ib.bth.dest_qp <= 1 || Opcode(ib.bth.opcode).row().is_some_and(|row| row.service == Service::Ud) {
+                    self.management(packet, ib, key);
+                }
+                key
+            }
+            Body::Tcp(segment) => Key::ports((packet.src, segment.src_port), (packet.dst, segment.dst_port)),
+            Body::Udp(..) | Body::Pause(_) | Body::Fragment(_) | Body::Other(_) => Key::Alone,
+        }
+    }
+
+    /// A request is found again by its client and the client's id alone: between other hosts nobody may say the same.
+    #[cold]
+    fn management(&mut self, packet: &Packet<'_>, ib: &IbPacket<'_>, key: Key) {
+        let Ok((_, Some(message))) = cm::parse_mad(ib.payload, &mut Off) else { return };
+        let (local, remote) = message.comm_ids();
+        let named = [local.map(|id| (packet.src, id)), remote.map(|id| (packet.dst, id))];
+        for client in named.into_iter().flatten() {
+            self.separable &= self.requests.get(&client).is_none_or(|known| *known == key);
+        }
+        if let CmMessage::Request(request) = &message {
+            self.requests.insert((packet.src, request.local_comm_id), key);
+            self.separable &= self.requests.len() < REQUESTS_MAX;
+        }
+    }
+
+    /// The shard that has a key; one that is new goes where the least is.
+    fn shard(&mut self, key: Key) -> usize {
+        let known = if key == Key::Alone { None } else { self.keys.get(&key).copied().map(usize::from) };
+        let shard = known.unwrap_or_else(|| {
+            let least = self.load.iter().enumerate().min_by_key(|(_, (frames, keys))| (frames + 64 * u64::from(*keys), *keys));
+            let shard = least.map_or(0, |(shard, _)| shard);
+            if key != Key::Alone {
+                self.keys.insert(key, shard as u16);
+                self.separable &= self.keys.len() < KEYS_MAX;
+                self.load[shard].1 += 1;
+            }
+            shard
+        });
+        self.load[shard].0 += 1;
+        shard
+    }
+}
+
+/// The key of a RoCEv2 packet of a connection or of a TCP segment in IPv4 over Ethernet, at most one VLAN tag in front of it. `None` for
+/// all else, and where the frame has to be looked into.
+#[inline]
+fn look(link_type: LinkType, bytes: &[u8]) -> Option<Short> {
+    const IPV4: [u8; 2] = [0x08, 0x00];
+    const VLAN: [u8; 2] = [0x81, 0x00];
+    if link_type != LinkType::ETHERNET {
+        return None;
+    }
+    let mut ip = bytes.get(14..)?;
+    match *bytes.get(12..14)?.first_chunk::<2>()? {
+        IPV4 => {}
+        VLAN if *bytes.get(16..18)?.first_chunk::<2>()? == IPV4 => ip = bytes.get(18..)?,
+        _ => return None,
+    }
+    // the header, the ports, and of RoCEv2 what is up to the receiver's queue pair
+    let head = ip.first_chunk::<36>()?;
+    let is_whole = u16::from_be_bytes([head[6], head[7]]) & 0x3fff == 0;
+    if head[0] != 0x45 || !is_whole {
+        return None;
+    }
+    let source = u32::from_be_bytes([head[12], head[13], head[14], head[15]]);
+    let target = u32::from_be_bytes([head[16], head[17], head[18], head[19]]);
+    let (from, to) = (u16::from_be_bytes([head[20], head[21]]), u16::from_be_bytes([head[22], head[23]]));
+    let wide = |a: u32, b: u32| u64::from(a) << 32 | u64::from(b);
+    match head[9] {
+        17 if to == 4791 => {
+            let queue_pair = u32::from_be_bytes([0, head[33], head[34], head[35]]);
+            // no segment has these ports
+            (queue_pair > 1).then_some((wide(source.min(target), source.max(target)), 0))
+        }
+        6 if from != 0 && to != 0 => {
+            let (low, high) = if (source, from) <= (target, to) { ((source, from), (target, to)) } else { ((target, to), (source, from)) };
+            Some((wide(low.0, high.0), u32::from(low.1) << 16 | u32::from(high.1)))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,321 @@
+//! Several analyses that share the connections of one capture, and the one report that they come to: what a single analysis would have
+//! reported, to the last byte.
+//!
+//! ```text
+//!   frames ─▶ Router ─┬▶ Pipeline 0 ─┐
+//!                     ├▶ Pipeline 1 ─┼▶ finish_all ─▶ one Pipeline ─▶ the end of all connections ─▶ report
+//!                     └▶ Pipeline n ─┘
+//! ```
+//!
+//! While frames come, a shard needs nothing of another, but for three things, which are looked at in the end:
+//!
+//! - **Numbers.** Connections get numbers that no other shard gives; the report numbers them anew anyway. Exchanges are numbered within
+//!   their shard; each shard notes in which frames, and those that are told of get the numbers of the whole.
+//! - **Limits** of tables that all connections share. Where all shards together come near one, they give up.
+//! - **Loss**: how sure it is what a connection lacked at its end depends on whether the capture lost packets of any. At the end of the
+//!   capture that is known; where a connection ended earlier and another shard had lost something before, they give up.
+//!
+//! Giving up means that one analysis has to do it all again.
+
+use super::{Pipeline, Router};
+use crate::env::Options;
+use crate::mirror::Mirrors;
+use crate::report::{self, Report};
+use crate::sink::Parts;
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+
+/// Exchanges of a shard are numbered from its own place times this.
+const EXCHANGES: u64 = 1 << 48;
+
+/// What other shards have to know of one in the end.
+#[derive(Debug)]
+pub(super) struct Shard {
+    /// How many there are.
+    of: u32,
+    /// The next exchange, before the frame at hand.
+    next_exchange: u64,
+    /// Where exchanges were numbered.
+    numbered: Numbered,
+    /// The first frame after which the capture had lost something.
+    lost: Option<u64>,
+    /// The last frame at which a connection ended while nothing was known to be lost.
+    closed_in_trust: Option<u64>,
+    /// The datagram that the fragment at hand completes.
+    pub(super) datagram: Option<Vec<u8>>,
+}
+
+impl Shard {
+    /// From one of its connections to the next.
+    pub(super) fn step(&self) -> u32 {
+        self.of
+    }
+
+    /// A frame is done.
+    #[inline]
+    pub(super) fn after(&mut self, frame: u64, next_exchange: u64, lost: u64) {
+        if next_exchange != self.next_exchange {
+            self.numbered.add(frame, next_exchange - self.next_exchange);
+            self.next_exchange = next_exchange;
+        }
+        if lost > 0 && self.lost.is_none() {
+            self.lost = Some(frame);
+        }
+    }
+
+    /// A connection ends.
+    pub(super) fn closes(&mut self, frame: u64, lost: u64) {
+        if lost == 0 {
+            self.closed_in_trust = Some(frame);
+        }
+    }
+}
+
+/// In which frames exchanges were numbered, and how many: a byte or two for each frame that has some.
+#[derive(Debug, Default)]
+struct Numbered {
+    bytes: Vec<u8>,
+    last: u64,
+}
+
+impl Numbered {
+    /// `n` more in a frame, which comes after those before.
+    fn add(&mut self, frame: u64, n: u64) {
+        self.number((frame - self.last) << 1 | u64::from(n > 1));
+        if n > 1 {
+            self.number(n);
+        }
+        self.last = frame;
+    }
+
+    /// LEB128.
+    fn number(&mut self, mut n: u64) {
+        while n > 0x7f {
+            self.bytes.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        self.bytes.push(n as u8);
+    }
+
+    /// Each frame and how many.
+    fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut bytes = self.bytes.iter();
+        let mut number = move || {
+            let (mut n, mut shift) = (0, 0);
+            loop {
+                let byte = *bytes.next()?;
+                n |= u64::from(byte & 0x7f) << shift;
+                shift += 7;
+                if byte < 0x80 {
+                    return Some(n);
+                }
+            }
+        };
+        let mut frame = 0;
+        core::iter::from_fn(move || {
+            let head = number()?;
+            frame += head >> 1;
+            Some((frame, if head & 1 == 1 { number()? } else { 1 }))
+        })
+    }
+}
+
+/// The numbers of the whole for some exchanges, which are known by those of their shards. What was numbered after the last frame comes
+/// after all others.
+fn numbers(shards: &[Numbered], mut wanted: Vec<u64>) -> HashMap<u64, u64> {
+    wanted.sort_unstable();
+    wanted.dedup();
+    let mut of = HashMap::with_capacity(wanted.len());
+    // of each shard: what is wanted of it, what it has next, how many it had
+    let mut left: Vec<_> = (0..shards.len() as u64)
+        .map(|shard| {
+            let of_shard = |end: u64| wanted.partition_point(|id| id / EXCHANGES < end);
+            wanted[of_shard(shard)..of_shard(shard + 1)].iter().copied().peekable()
+        })
+        .collect();
+    let mut frames: Vec<_> = shards.iter().map(|numbered| numbered.iter().peekable()).collect();
+    let mut counts = alloc::vec![0; shards.len()];
+    let mut total = 0;
+    loop {
+        let next = frames.iter_mut().enumerate().filter_map(|(shard, frames)| Some((frames.peek()?.0, shard))).min();
+        let Some((_, shard)) = next else { break };
+        let Some((_, n)) = frames[shard].next() else { break };
+        let base = shard as u64 * EXCHANGES + counts[shard];
+        while let Some(id) = left[shard].next_if(|id| *id <= base + n) {
+            of.insert(id, total + id - base);
+        }
+        counts[shard] += n;
+        total += n;
+    }
+    let last = shards.len() as u64 * EXCHANGES;
+    for id in wanted.iter().filter(|id| **id > last) {
+        of.insert(*id, total + id - last);
+    }
+    of
+}
+
+impl<S: Parts> Pipeline<S> {
+    /// The analysis number `shard` of `of` that share a capture; it gets the frames that a [`Router`] gives it.
+    pub fn shard(options: Options, sink: S, shard: usize, of: usize) -> Self {
+        let mut pipeline = Self::with_sink(options, sink);
+        let (shard, of) = (shard as u32, of.max(1) as u32);
+        pipeline.next_id = shard + 1;
+        pipeline.env.next_exchange = u64::from(shard) * EXCHANGES + 1;
+        pipeline.shard = Some(Shard {
+            of,
+            next_exchange: pipeline.env.next_exchange,
+            numbered: Numbered::default(),
+            lost: None,
+            closed_in_trust: None,
+            datagram: None,
+        });
+        pipeline
+    }
+
+    /// The next frame is the last fragment of this IP datagram: [`super::Route::datagram`].
+    pub fn whole(&mut self, datagram: Option<Vec<u8>>) {
+        if let Some(shard) = &mut self.shard {
+            shard.datagram = datagram;
+        }
+    }
+
+    /// The most connections that were followed at one time, for those who watch limits of several analyses together.
+    pub fn most_connections(&self) -> usize {
+        self.table.peak()
+    }
+
+    /// Takes in another one, which had other connections. Whether both are what one would be that had them all.
+    fn join(&mut self, part: Self) -> bool {
+        let Pipeline {
+            env,
+            decode: _,
+            tcp: _,
+            table,
+            next_id: _,
+            halves: _,
+            requests,
+            datagrams: _,
+            joined,
+            done,
+            done_dropped,
+            folded: _,
+            capture,
+            layers,
+            connections_evicted,
+            shard: _,
+        } = part;
+        self.table.join(table);
+        self.joined.join(joined);
+        self.done.extend(done);
+        for (layer, n) in self.layers.iter_mut().zip(layers) {
+            *layer += n;
+        }
+        join_capture(&mut self.capture, capture);
+        self.requests.join(requests) && self.env.join(env) && done_dropped == 0 && connections_evicted == 0
+    }
+
+    /// Gives the mirror sessions of all connections their places in another list.
+    fn move_mirrors(&mut self, places: &[u8]) {
+        for slot in self.table.iter_mut() {
+            slot.connection.mirrors = slot.connection.mirrors.moved(places);
+        }
+        for connection in &mut self.done {
+            connection.mirrors = connection.mirrors.moved(places);
+        }
+    }
+}
+
+/// The capture is over: the report of all shards, and what listened. `None` where they had to know of each other: then one analysis has
+/// to do it again.
+pub fn finish_all<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Option<(Report, S)> {
+    let Options { connections_max, report_max, .. } = shards.first()?.env.options;
+    let most: usize = shards.iter().map(Pipeline::most_connections).sum();
+    let ended: usize = shards.iter().map(|shard| shard.done.len()).sum();
+    if !router.is_separable() || most > connections_max.max(2) || ended > report_max || lost_unknown(&shards) {
+        return None;
+    }
+    let lists: Vec<&Mirrors> = shards.iter().map(|shard| &shard.capture.mirrors).collect();
+    let (mirrors, places) = Mirrors::join(&lists)?;
+    for (shard, places) in shards.iter_mut().zip(&places) {
+        shard.move_mirrors(places);
+    }
+    let numbered: Vec<Numbered> =
+        shards.iter_mut().map(|pipeline| pipeline.shard.as_mut().map(|s| core::mem::take(&mut s.numbered)).unwrap_or_default()).collect();
+    let mut shards = shards.into_iter();
+    let mut whole = shards.next()?;
+    if whole.done_dropped > 0 || whole.connections_evicted > 0 || whole.env.findings.dropped() > 0 {
+        return None;
+    }
+    for part in shards {
+        if !whole.join(part) {
+            return None;
+        }
+    }
+    whole.capture.mirrors = mirrors;
+    whole.datagrams.dropped = router.dropped();
+    whole.shard = None;
+    whole.env.next_exchange = numbered.len() as u64 * EXCHANGES + 1;
+    let (mut report, mut sink) = whole.finish();
+    if report.findings.dropped() > 0 {
+        return None;
+    }
+    let mut wanted: Vec<u64> = report.slowest.iter().map(|e| e.id).collect();
+    sink.exchange_numbers(&mut |id| wanted.push(*id));
+    let numbers = numbers(&numbered, wanted);
+    let renumber = |id: &mut u64| *id = numbers.get(id).copied().unwrap_or(*id);
+    report.slowest.iter_mut().for_each(|e| renumber(&mut e.id));
+    sink.exchange_numbers(&mut |id| renumber(id));
+    Some((report, sink))
+}
+
+/// Whether a connection ended after another shard had lost packets that this one did not know of.
+fn lost_unknown<S>(shards: &[Pipeline<S>]) -> bool {
+    let told = |shard: &Pipeline<S>| shard.shard.as_ref().and_then(|s| s.closed_in_trust);
+    let lost = |shard: &Pipeline<S>| shard.shard.as_ref().and_then(|s| s.lost);
+    let first = shards.iter().filter_map(lost).min();
+    first.is_some_and(|first| shards.iter().filter_map(told).any(|closed| first < closed))
+}
+
+fn join_capture(whole: &mut report::Capture, part: report::Capture) {
+    let report::Capture {
+        frames,
+        bytes,
+        first,
+        last,
+        dissected: _,
+        undecoded: _,
+        cut,
+        lost_by_capture: _,
+        tunnelled,
+        mirrors: _,
+        pauses,
+        dropped: _,
+    } = part;
+    whole.frames += frames;
+    whole.bytes += bytes;
+    whole.first = [whole.first, first].into_iter().flatten().min_by_key(|at| at.frame);
+    whole.last = [whole.last, last].into_iter().flatten().max_by_key(|at| at.frame);
+    whole.cut += cut;
+    whole.tunnelled += tunnelled;
+    whole.pauses += pauses;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn exchanges_of_shards_get_the_numbers_of_the_whole() {
+        let mut shards = [Numbered::default(), Numbered::default()];
+        // frame 1: one of shard 0; frame 3: two of shard 1; frame 1000: three of shard 0; frame 1001: one of shard 1
+        shards[0].add(1, 1);
+        shards[1].add(3, 2);
+        shards[0].add(1000, 3);
+        shards[1].add(1001, 1);
+        assert_eq!(shards[0].iter().collect::<Vec<_>>(), [(1, 1), (1000, 3)]);
+        let wanted = vec![1, 2, 3, 4, EXCHANGES + 1, EXCHANGES + 2, EXCHANGES + 3, 2 * EXCHANGES + 1, 2 * EXCHANGES + 2];
+        let numbers = numbers(&shards, wanted.clone());
+        assert_eq!(wanted.iter().map(|id| numbers[id]).collect::<Vec<_>>(), [1, 4, 5, 6, 2, 3, 7, 8, 9]);
+    }
+}

@@ -1,0 +1,435 @@
+//! A capture file handed out to workers, each of which has whole connections of its own; and what they write, put in order again.
+//!
+//! ```text
+//!   file ─▶ walk, route ─┬▶ waiting 0 ─▶ worker 0 ─▶ text ─┐
+//!                        └▶ waiting n ─▶ worker n ─▶ text ─┴▶ pages, in the order of the file
+//! ```
+//!
+//! Whoever has nothing to do walks on. Frames borrow from the mapped file; what carries them is filled again and again.
+
+use rdmascope_analyzer::pipeline::{FrameMeta, Route, Router};
+use rdmascope_capture::{CaptureFile, Interface, Metadata, Record, RecordIter};
+use rdmascope_dissector::frame;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Records in a batch that goes from one thread to another, at most.
+const BATCH: u64 = 512;
+/// Bytes of the file after which a batch ends: so few that what was fetched of them is near still when it is read.
+const BATCH_BYTES: u64 = 256 << 10;
+/// Batches that wait for one worker, or to be written, at most.
+const WAITING: usize = 32;
+/// How long somebody who can do nothing sleeps before looking again.
+const NAP: Duration = Duration::from_millis(1);
+
+/// Number and time of a record; one without a time has that of the record before.
+#[inline]
+pub fn meta_of(record: &Record<'_>, number: u64, time_ns: &mut i64) -> FrameMeta {
+    if record.has_time() {
+        *time_ns = record.time_ns;
+    }
+    FrameMeta { number, time_ns: *time_ns, link_type: record.link_type, wire_len: record.wire_len, interface: record.interface }
+}
+
+/// A file, as far as it was walked.
+pub struct Walk<'f> {
+    file: &'f [u8],
+    /// What is left of it.
+    pub records: RecordIter<'f>,
+    number: u64,
+    time_ns: i64,
+    /// What ended it too early.
+    pub error: Option<rdmascope_capture::Error>,
+}
+
+impl<'f> Walk<'f> {
+    /// From its first record.
+    pub fn new(file: &'f CaptureFile) -> Self {
+        Self { file: file.bytes(), records: file.records(), number: 0, time_ns: 0, error: None }
+    }
+
+    /// Tells of the records of the next batch; whether there were any. The next record is found only from the one before, so what they
+    /// lie in is asked of memory first, all at once.
+    pub fn batch(&mut self, mut tell: impl FnMut(FrameMeta, &Record<'f>, &Metadata)) -> bool {
+        let end = self.records.offset() + BATCH_BYTES;
+        fetch(self.file, self.records.offset(), end);
+        let before = self.number;
+        while self.number - before < BATCH && self.records.offset() < end {
+            match self.records.next() {
+                Some(Ok(record)) => {
+                    self.number += 1;
+                    tell(meta_of(&record, self.number, &mut self.time_ns), &record, self.records.metadata());
+                }
+                Some(Err(e)) => {
+                    self.error.get_or_insert(e);
+                    break;
+                }
+                None => break,
+            }
+        }
+        self.number > before
+    }
+
+    /// Bytes walked.
+    pub fn offset(&self) -> u64 {
+        self.records.offset()
+    }
+}
+
+/// Reads a byte of each line of memory from `start` to `end`: none of these reads waits for another.
+pub fn fetch(file: &[u8], start: u64, end: u64) {
+    const LINE: usize = 64;
+    let end = usize::try_from(end).unwrap_or(usize::MAX).min(file.len());
+    let bytes = usize::try_from(start).ok().and_then(|start| file.get(start..end)).unwrap_or(&[]);
+    let sum = bytes.chunks(LINE).fold(0, |sum, line| sum ^ line[0]);
+    std::hint::black_box(sum);
+}
+
+/// What a worker gets.
+pub enum Next<T> {
+    /// Frames.
+    Part(Part<T>),
+    /// Others are too far behind: [`Board::nap`].
+    Full,
+    /// Nothing any more.
+    End,
+}
+
+/// What a batch has for one worker.
+#[derive(Debug)]
+pub struct Part<T> {
+    /// The how-manieth batch it is, from 0.
+    pub batch: u64,
+    /// The frames, in order, each as whoever made the board keeps it.
+    pub frames: Vec<(FrameMeta, T)>,
+    /// Bytes of the file up to the end of the batch.
+    pub offset: u64,
+    /// The interfaces that were known at its end, where text is written.
+    pub interfaces: Arc<[Interface]>,
+    datagrams: VecDeque<(u64, Vec<u8>)>,
+}
+
+impl<T> Default for Part<T> {
+    fn default() -> Self {
+        Self { batch: 0, frames: Vec::new(), offset: 0, interfaces: Arc::default(), datagrams: VecDeque::new() }
+    }
+}
+
+impl<T> Part<T> {
+    /// The IP datagrams that frames of this part complete, by number: [`Route::datagram`].
+    pub fn datagrams(&mut self) -> VecDeque<(u64, Vec<u8>)> {
+        std::mem::take(&mut self.datagrams)
+    }
+}
+
+/// What was told of the whole file in the end.
+pub struct Ended<'f, K> {
+    /// How far it was walked.
+    pub walk: Walk<'f>,
+    /// Who has which connections.
+    pub router: Router,
+    /// What kept the frames.
+    pub keep: K,
+}
+
+/// What workers take their frames from. `T` is what is kept of a frame, `K` makes it of the record.
+pub struct Board<'f, T, K> {
+    sorting: Mutex<Sorting<'f, K>>,
+    /// By worker: what waits for it.
+    waiting: Vec<Mutex<VecDeque<Part<T>>>>,
+    /// By worker: the most connections that it followed at one time.
+    most: Vec<AtomicUsize>,
+    /// To be filled again.
+    empty: Mutex<Vec<Part<T>>>,
+    /// What is written, where that is wanted.
+    pages: Option<Mutex<Pages>>,
+    /// Something became less.
+    moved: Condvar,
+    given_up: AtomicBool,
+    connections_max: usize,
+}
+
+struct Sorting<'f, K> {
+    walk: Walk<'f>,
+    router: Router,
+    keep: K,
+    batches: u64,
+    done: bool,
+    interfaces: Arc<[Interface]>,
+}
+
+/// What was written of frames, in their order.
+#[derive(Debug, Default)]
+pub struct Text {
+    /// All of it.
+    pub bytes: Vec<u8>,
+    /// Of each frame: where its text ends, and whether it is shown.
+    pub ends: Vec<(usize, bool)>,
+}
+
+#[derive(Default)]
+struct Pages {
+    first: u64,
+    pages: VecDeque<Page>,
+    /// To be written in again.
+    blank: Vec<Text>,
+}
+
+/// A batch that is being written.
+struct Page {
+    /// Whose each frame is.
+    order: Vec<u16>,
+    texts: Vec<Option<Text>>,
+    missing: usize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
+    /// For so many workers, which decode with these options and follow so many connections together at most.
+    pub fn new(file: &'f CaptureFile, workers: usize, options: frame::Options, connections_max: usize, keep: K) -> Self {
+        let workers = workers.max(1);
+        let sorting = Sorting {
+            walk: Walk::new(file),
+            router: Router::new(workers, options),
+            keep,
+            batches: 0,
+            done: false,
+            interfaces: Arc::default(),
+        };
+        Self {
+            sorting: Mutex::new(sorting),
+            waiting: (0..workers).map(|_| Mutex::default()).collect(),
+            most: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
+            empty: Mutex::default(),
+            pages: None,
+            moved: Condvar::new(),
+            given_up: AtomicBool::new(false),
+            connections_max: connections_max.max(2),
+        }
+    }
+
+    /// What workers write is put in order: [`Board::put`], [`Board::page`].
+    #[must_use]
+    pub fn with_pages(self) -> Self {
+        Self { pages: Some(Mutex::default()), ..self }
+    }
+
+    /// The next frames for a worker.
+    pub fn next(&self, worker: usize) -> Next<T> {
+        loop {
+            if self.is_given_up() {
+                return Next::End;
+            }
+            if let Some(part) = self.take(worker) {
+                return Next::Part(part);
+            }
+            let mut sorting = lock(&self.sorting);
+            // somebody else may have walked meanwhile
+            if let Some(part) = self.take(worker) {
+                return Next::Part(part);
+            }
+            if sorting.done {
+                return Next::End;
+            }
+            if self.is_full() {
+                return Next::Full;
+            }
+            self.sort(&mut sorting);
+        }
+    }
+
+    /// Sleeps until something moves, or for a moment.
+    pub fn nap(&self) {
+        let sorting = lock(&self.sorting);
+        drop(self.moved.wait_timeout(sorting, NAP).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// A worker is done with a part, and followed so many connections at most.
+    pub fn done(&self, worker: usize, mut part: Part<T>, connections: usize) {
+        part.frames.clear();
+        part.datagrams.clear();
+        lock(&self.empty).push(part);
+        self.most[worker].store(connections, Ordering::Release);
+    }
+
+    /// Nobody goes on.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+        self.moved.notify_all();
+    }
+
+    /// Whether connections turned out to have to do with each other, or are too many: then one worker has to do it all.
+    pub fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    /// All workers are done.
+    pub fn end(self) -> Ended<'f, K> {
+        let Sorting { walk, router, keep, .. } = self.sorting.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ended { walk, router, keep }
+    }
+
+    /// What a worker wrote of its frames of a batch.
+    pub fn put(&self, batch: u64, worker: usize, text: Text) {
+        let Some(pages) = &self.pages else { return };
+        let mut pages = lock(pages);
+        let Some(at) = batch.checked_sub(pages.first) else { return };
+        if let Some(page) = pages.pages.get_mut(at as usize) {
+            page.texts[worker] = Some(text);
+            page.missing -= 1;
+            if at == 0 && page.missing == 0 {
+                self.moved.notify_all();
+            }
+        }
+    }
+
+    /// The next batch that is written, frame by frame in order: its text, and whether the frame is shown. `None` where none is ready.
+    pub fn page(&self, mut frame: impl FnMut(&[u8], bool)) -> Option<()> {
+        let mut pages = lock(self.pages.as_ref()?);
+        pages.pages.front().filter(|page| page.missing == 0)?;
+        // what was followed until here was followed within the limits
+        self.check();
+        if self.is_given_up() {
+            return None;
+        }
+        let page = pages.pages.pop_front()?;
+        pages.first += 1;
+        drop(pages);
+        self.moved.notify_all();
+        let mut read: Vec<(usize, usize)> = vec![(0, 0); page.texts.len()];
+        for worker in &page.order {
+            let worker = *worker;
+            let worker = usize::from(worker);
+            let (n, start) = read[worker];
+            let Some((text, (end, shown))) = page.texts[worker].as_ref().and_then(|text| Some((text, *text.ends.get(n)?))) else {
+                continue;
+            };
+            frame(&text.bytes[start..end], shown);
+            read[worker] = (n + 1, end);
+        }
+        let blank = page.texts.into_iter().flatten().map(|mut text| {
+            text.bytes.clear();
+            text.ends.clear();
+            text
+        });
+        lock(self.pages.as_ref()?).blank.extend(blank);
+        Some(())
+    }
+
+    /// To write in.
+    pub fn text(&self) -> Text {
+        self.pages.as_ref().and_then(|pages| lock(pages).blank.pop()).unwrap_or_default()
+    }
+
+    /// Whether batches are still being written.
+    pub fn has_pages(&self) -> bool {
+        self.pages.as_ref().is_some_and(|pages| !lock(pages).pages.is_empty())
+    }
+
+    /// Whether the file was walked to its end.
+    pub fn is_at_end(&self) -> bool {
+        lock(&self.sorting).done
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting.iter().any(|waiting| lock(waiting).len() >= WAITING)
+            || self.pages.as_ref().is_some_and(|pages| lock(pages).pages.len() >= WAITING)
+    }
+
+    fn take(&self, worker: usize) -> Option<Part<T>> {
+        let mut waiting = lock(&self.waiting[worker]);
+        let part = waiting.pop_front()?;
+        let was_full = waiting.len() + 1 >= WAITING;
+        drop(waiting);
+        if was_full {
+            self.moved.notify_all();
+        }
+        Some(part)
+    }
+
+    /// Gives up where more connections are followed than one analysis would follow.
+    fn check(&self) {
+        if self.most.iter().map(|most| most.load(Ordering::Acquire)).sum::<usize>() > self.connections_max {
+            self.give_up();
+        }
+    }
+
+    /// Hands out the next batch.
+    fn sort(&self, sorting: &mut Sorting<'f, K>) {
+        let Sorting { walk, router, keep, batches, done, interfaces } = sorting;
+        let mut parts: Vec<Part<T>> = {
+            let mut empty = lock(&self.empty);
+            (0..self.waiting.len()).map(|_| empty.pop().unwrap_or_default()).collect()
+        };
+        let mut order = Vec::new();
+        let any = walk.batch(|meta, record, metadata| {
+            let Route { shard, datagram } = router.route(&meta, record.bytes);
+            let part = &mut parts[shard];
+            if let Some(datagram) = datagram {
+                part.datagrams.push_back((meta.number, datagram));
+            }
+            let kept = keep(&meta, record, metadata);
+            part.frames.push((meta, kept));
+            if self.pages.is_some() {
+                order.push(shard as u16);
+            }
+        });
+        let known = &walk.records.metadata().interfaces;
+        if self.pages.is_some() && known.len() != interfaces.len() {
+            *interfaces = known.as_slice().into();
+        }
+        let (batch, offset) = (*batches, walk.offset());
+        *batches += 1;
+        *done = !any;
+        if let (Some(pages), true) = (&self.pages, any) {
+            let missing = parts.iter().filter(|part| !part.frames.is_empty()).count();
+            lock(pages).pages.push_back(Page { order, texts: parts.iter().map(|_| None).collect(), missing });
+        }
+        for (part, waiting) in parts.into_iter().zip(&self.waiting) {
+            if part.frames.is_empty() {
+                lock(&self.empty).push(part);
+            } else {
+                lock(waiting).push_back(Part { batch, offset, interfaces: interfaces.clone(), ..part });
+            }
+        }
+        self.check();
+        if !router.is_separable() {
+            self.give_up();
+        }
+        if *done {
+            self.moved.notify_all();
+        }
+    }
+}
+
+/// Lets nobody wait for a worker that panicked.
+pub struct GiveUpOnDrop<'b, 'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T>(pub &'b Board<'f, T, K>);
+
+impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Drop for GiveUpOnDrop<'_, 'f, T, K> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.give_up();
+        }
+    }
+}
+
+/// The greatest share of the first frames that one of so many workers would have.
+pub fn share(file: &CaptureFile, workers: usize, options: frame::Options) -> f64 {
+    /// Frames that are looked at.
+    const LOOKED_AT: u32 = 4096;
+    let mut router = Router::new(workers, options);
+    let mut walk = Walk::new(file);
+    let mut left = LOOKED_AT;
+    while left > 0
+        && walk.batch(|meta, record, _| {
+            router.route(&meta, record.bytes);
+            left = left.saturating_sub(1);
+        })
+    {}
+    router.greatest_share()
+}
