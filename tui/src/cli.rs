@@ -294,7 +294,7 @@ pub(crate) struct Analyze {
     /// Maximum number of connections followed at a time; beyond it, the connection that was idle longest is dropped [default: 4096]
     #[arg(long, value_name = "N", value_parser = connections)]
     pub(crate) max_connections: Option<usize>,
-    /// Number of threads [default: one per processor, at most 4]
+    /// Number of threads; the report is the same for any [default: one per processor, at most 16]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
 }
@@ -524,7 +524,7 @@ pub(crate) struct Dissect {
     /// Count frames and bytes per protocol instead of showing frames; with -T json as one object
     #[arg(short = 's', long = "summary", conflicts_with_all = ["tree", "hex", "fields", "options"])]
     pub(crate) summary: bool,
-    /// Number of threads: one decodes, the others format the output (-T fields and CSV use one)
+    /// Number of threads: one decodes, the others format; for -T fields and CSV, they share the connections. The output is the same for any
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
 }

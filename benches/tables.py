@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Measures what README.md's tables say and writes them anew: tables.py [--frames N] [--runs N] [--print] [RDMASCOPE]
+
+Needs python3, tshark and two cores with nothing else to do; builds rdmascope with --release first unless a program is named. Everything
+between "<!-- table NAME -->" and "<!-- end -->" in README.md is replaced; --print only prints. Of several runs the best counts. tshark is
+RDMASCOPE_TSHARK, or that of the path, or interop/newest-tshark's; without one its columns are left out."""
+import argparse
+import datetime
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+README = os.path.join(HERE, "README.md")
+FIELDS = ["frame.number", "ip.src", "ip.dst", "infiniband.bth.opcode", "infiniband.bth.psn", "smb_direct.credits.granted", "smb2.cmd"]
+WANTED = [part for field in FIELDS for part in ("-e", field)]
+FORMS = {
+    "analysis": (["analyze"], ["-q", "-z", "io,stat,0"]),
+    "7 fields": (["dissect", "-T", "fields", *WANTED], ["-T", "fields", *WANTED]),
+    "JSON": (["dissect", "-T", "json"], ["-T", "json"]),
+    "-V": (["dissect", "-V"], ["-V"]),
+}
+KINDS = {
+    "roce-small": "small requests, 16 connections",
+    "roce-bulk": "bulk, MTU 1024, 16 connections",
+    "roce-mixed": "mixed, 16 connections",
+    "roce-one": "mixed, 1 connection",
+    "iwarp-16": "iWARP, mixed, 16 connections",
+    "iwarp-mixed": "iWARP, mixed, 1 connection",
+}
+
+
+def run(command):
+    """CPU seconds, wall seconds and peak KiB of a command."""
+    with open(os.devnull, "w") as nowhere:
+        start = time.monotonic()
+        child = subprocess.Popen(command, stdout=nowhere, stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        wall = time.monotonic() - start
+    if status != 0:
+        sys.exit(f"{' '.join(command)} failed")
+    return usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss
+
+
+def least(command, runs):
+    return tuple(map(min, zip(*(run(command) for _ in range(runs)))))
+
+
+def row(*cells):
+    return "| " + " | ".join(str(c) for c in cells) + " |"
+
+
+def head(*cells):
+    return [row(*cells), row(*("---" for _ in cells))]
+
+
+class Measure:
+    def __init__(self, program, tshark, folder, frames, runs):
+        self.program, self.tshark, self.folder, self.frames, self.runs = program, tshark, folder, frames, runs
+
+    def capture(self, kind, frames=None):
+        frames = frames or self.frames
+        path = os.path.join(self.folder, f"{kind}-{frames}.pcap")
+        if not os.path.exists(path):
+            subprocess.run([sys.executable, os.path.join(HERE, "make_capture.py"), kind, str(frames), path], check=True)
+        subprocess.run(["cat", path], stdout=subprocess.DEVNULL, check=True)
+        return path, os.path.getsize(path), count(path)
+
+    def threads(self):
+        """Each form on one thread and on two, beside tshark."""
+        lines = head("capture", "what", "1 thread, CPU s", "GB/s", "Gb/s", "M frames/s", "2 threads, wall s", "1 / 2", "tshark, CPU s", "times", "times on 2")
+        for kind, name in KINDS.items():
+            path, size, frames = self.capture(kind)
+            for form, (mine, theirs) in FORMS.items():
+                one, wall, _ = least([self.program, *mine, "--threads", "1", path], self.runs)
+                _, two, _ = least([self.program, *mine, "--threads", "2", path], self.runs)
+                them = run([self.tshark, "-r", path, *theirs]) if self.tshark else None
+                told = (f"{them[0]:.2f}", f"{them[0] / one:.0f}", f"{them[1] / two:.0f}") if them else ("", "", "")
+                rates = (f"{size / one / 1e9:.2f}", f"{size * 8 / one / 1e9:.1f}", f"{frames / one / 1e6:.2f}")
+                lines.append(row(name, form, f"{one:.3f}", *rates, f"{two:.3f}", f"{wall / two:.2f}", *told))
+                print(lines[-1], file=sys.stderr)
+            os.remove(path)
+        return lines
+
+    def bytes(self):
+        """Bytes per second and core by the size of the frames, with and without CRC."""
+        lines = head("frames", "bytes each", "checks", "CPU s", "GB/s per core", "Gb/s per core", "M frames/s per core")
+        for kind, name in (("roce-small", "small requests"), ("roce-bulk", "MTU 1024"), ("roce-bulk-4k", "MTU 4096")):
+            path, size, frames = self.capture(kind)
+            for option, checks in ((["--no-crc"], "none"), ([], "every ICRC")):
+                cpu, _, _ = least([self.program, "analyze", "--threads", "1", *option, path], self.runs)
+                rates = (f"{size / cpu / 1e9:.2f}", f"{size * 8 / cpu / 1e9:.1f}", f"{frames / cpu / 1e6:.2f}")
+                lines.append(row(name, size // frames, checks, f"{cpu:.3f}", *rates))
+            os.remove(path)
+        return lines
+
+    def memory(self):
+        """Peak resident memory by frames and threads."""
+        lines = head("frames", "1 thread, MiB", "2 threads", "4 threads")
+        for frames in (self.frames, self.frames * 4):
+            path, _, real = self.capture("roce-mixed", frames)
+            peaks = [run([self.program, "analyze", "--threads", n, path])[2] / 1024 for n in ("1", "2", "4")]
+            lines.append(row(f"{real:,}", *(f"{peak:.1f}" for peak in peaks)))
+            os.remove(path)
+        return lines
+
+    def split(self):
+        """The share of the largest of 8 shards: CPU of each, alone, beside that of the whole."""
+        path, _, frames = self.capture("roce-hosts")
+        whole, _, _ = least([self.program, "analyze", "--threads", "1", path], self.runs)
+        eight, wall, peak = least([self.program, "analyze", "--threads", "8", path], self.runs)
+        os.remove(path)
+        lines = head("64 pairs of hosts", "CPU s", "peak MiB")
+        return [*lines, row("1 thread", f"{whole:.3f}", ""), row("8 threads on these cores", f"{eight:.3f}", f"{peak / 1024:.1f}")]
+
+
+def count(path):
+    """Frames of a pcap."""
+    import struct
+    with open(path, "rb") as file:
+        data = file.read(24)
+        frames = 0
+        while True:
+            header = file.read(16)
+            if len(header) < 16:
+                return frames
+            file.seek(struct.unpack("<IIII", header)[2], 1)
+            frames += 1
+
+
+def about(program, tshark, frames, runs):
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    with open("/proc/cpuinfo") as file:
+        model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown processor")
+    version = subprocess.run([tshark, "--version"], capture_output=True, text=True).stdout.splitlines()[0] if tshark else "no tshark"
+    load = os.getloadavg()[0]
+    return [f"Measured on {datetime.date.today()} at commit {commit}, {os.cpu_count()} cores of an {model}, load {load:.1f} before; {frames:,} frames, "
+            f"best of {runs}; {version}."]
+
+
+def write(tables):
+    with open(README) as file:
+        text = file.read()
+    for name, lines in tables.items():
+        pattern = re.compile(rf"(<!-- table {name} -->\n).*?(<!-- end -->)", re.S)
+        if not pattern.search(text):
+            sys.exit(f"README.md has no table {name}")
+        text = pattern.sub(lambda found: found.group(1) + "\n".join(lines) + "\n" + found.group(2), text)
+    with open(README, "w") as file:
+        file.write(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frames", type=int, default=500_000)
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--print", action="store_true")
+    parser.add_argument("program", nargs="?")
+    options = parser.parse_args()
+    program = options.program
+    if not program:
+        subprocess.run(["cargo", "build", "--release", "--quiet", "--package", "rdmascope"], cwd=ROOT, check=True)
+        program = os.path.join(os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target")), "release", "rdmascope")
+    newest = os.path.join(ROOT, "interop", "newest-tshark")
+    tshark = os.environ.get("RDMASCOPE_TSHARK") or shutil.which("tshark") or (newest if os.path.exists(newest) else None)
+    with tempfile.TemporaryDirectory() as folder:
+        # a tshark that gives root up has to read them as well
+        os.chmod(folder, 0o755)
+        tables = {"about": about(program, tshark, options.frames, options.runs)}
+        measure = Measure(program, tshark, folder, options.frames, options.runs)
+        for name in ("bytes", "threads", "memory", "split"):
+            tables[name] = getattr(measure, name)()
+            print("\n".join(tables[name]), file=sys.stderr)
+    if options.print:
+        for lines in tables.values():
+            print("\n".join(lines) + "\n")
+    else:
+        write(tables)
+
+
+if __name__ == "__main__":
+    main()
