@@ -504,13 +504,13 @@ impl Job {
         }
         fields.begin(&mut out.buffer);
         let mut times: Option<(i64, i64)> = None;
-        let keep = |meta: &FrameMeta, record: &Record<'_>, metadata: &Metadata| {
+        let keep = with_record(|meta, record, metadata| {
             let (first_ns, previous_ns) = times.unwrap_or((meta.time_ns, 0));
             times = Some((first_ns, meta.time_ns));
             (*record, Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
-        };
+        });
         let connections_max = rdmascope_analyzer::env::Options::default().connections_max;
-        let board = Board::new(file, self.threads, options, connections_max, with_record(keep)).with_pages();
+        let board = Board::new(file, self.threads, options, connections_max, keep).with_pages();
         let mut workers: Vec<Worker> = (0..self.threads)
             .map(|shard| Worker {
                 shard,
@@ -521,7 +521,7 @@ impl Job {
             })
             .collect();
         let (mut left, mut frames) = (limits, 0);
-        let mut bar = Bar::new();
+        let bar = Bar::new();
         thread::scope(|scope| -> Result<()> {
             let _ending = GiveUpAtEnd(|| board.give_up());
             let mut own = workers.swap_remove(0);
