@@ -135,7 +135,7 @@ impl Requests {
     }
 
     /// A client was accepted by a server: that makes good what the server refused it before. Whether all is made good that any server refused,
-    /// and this was some of it.
+    /// and this was some of it. Whoever shares the hosts among several analyses knows that these are asked of all together.
     pub(super) fn make_good(&mut self, accepted: &Request) -> bool {
         let mut some = false;
         for request in self.list.iter_mut().filter(|r| r.rejected && r.at < accepted.at) {

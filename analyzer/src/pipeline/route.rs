@@ -69,6 +69,8 @@ pub struct Router {
     datagrams: Datagrams,
     /// Clients and communication ids of requests, and the hosts that they are between.
     requests: HashMap<(Addr, u32), Key>,
+    /// The hosts between which a request was refused.
+    refused: Option<Key>,
     separable: bool,
 }
 
@@ -82,6 +84,7 @@ impl Router {
             load: alloc::vec![(0, 0); shards.max(1)],
             datagrams: Datagrams::default(),
             requests: HashMap::new(),
+            refused: None,
             separable: true,
         }
     }
@@ -158,6 +161,10 @@ impl Router {
         let named = [local.map(|id| (packet.src, id)), remote.map(|id| (packet.dst, id))];
         for client in named.into_iter().flatten() {
             self.separable &= self.requests.get(&client).is_none_or(|known| *known == key);
+        }
+        if let CmMessage::Reject(_) = &message {
+            // whether all that was refused was made good later is asked of all hosts together
+            self.separable &= *self.refused.get_or_insert(key) == key;
         }
         if let CmMessage::Request(request) = &message {
             self.requests.insert((packet.src, request.local_comm_id), key);
