@@ -1200,6 +1200,76 @@ mod tests {
         assert!(tried > 50, "{tried} examples");
     }
 
+    /// Words of a line of a shell, as far as documentation has them: quotes, and what ends a command.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+        for c in line.chars() {
+            match (c, quote) {
+                (c, Some(q)) if c == q => quote = None,
+                (c, Some(_)) => word.get_or_insert_default().push(c),
+                ('\'' | '"', None) => {
+                    quote = Some(c);
+                    word.get_or_insert_default();
+                }
+                (' ', None) => words.extend(word.take()),
+                ('|' | '>' | '<' | ';' | '&' | '#', None) if word.is_none() => break,
+                (c, None) => word.get_or_insert_default().push(c),
+            }
+        }
+        words.extend(word);
+        words
+    }
+
+    /// Every command in a fence ` ```sh ` or ` ```console ` of the README and of the site is one that there is.
+    #[test]
+    fn commands_of_the_documentation_are_understood() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut folders = vec![root.join("docs")];
+        let mut pages = vec![root.join("README.md")];
+        while let Some(folder) = folders.pop() {
+            for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false if path.extension().is_some_and(|e| e == "md") => pages.push(path),
+                    false => {}
+                }
+            }
+        }
+        let mut tried = 0;
+        for page in pages {
+            let text = std::fs::read_to_string(&page).unwrap();
+            let mut fence = None;
+            for line in text.lines() {
+                if let Some(kind) = line.strip_prefix("```") {
+                    fence = if fence.is_none() { Some(kind) } else { None };
+                    continue;
+                }
+                let line = match fence {
+                    Some("sh") => line,
+                    Some("console") if line.starts_with("$ ") => &line[2..],
+                    _ => continue,
+                };
+                let words = words(line);
+                if words.iter().any(|w| w == "cargo") {
+                    let folder = words.iter().position(|w| w == "--path").map(|at| root.join(&words[at + 1]).join("Cargo.toml"));
+                    assert!(folder.is_none_or(|f| f.is_file()), "{}: {line}", page.display());
+                }
+                // behind cargo run, sudo, nsenter …
+                let own = if words.iter().any(|w| w == "cargo") { "--" } else { "rdmascope" };
+                let Some(at) = words.iter().position(|w| w == own) else { continue };
+                let arguments = std::iter::once("rdmascope".to_owned()).chain(words[at + 1..].iter().cloned());
+                if cfg!(not(feature = "kerberos")) && words.iter().any(|w| w == "--kerberos" || w == "--keytab") {
+                    continue;
+                }
+                match Cli::try_parse_from(arguments) {
+                    Err(e) if e.use_stderr() => panic!("{}: {line}: {e}", page.display()),
+                    _ => tried += 1,
+                }
+            }
+        }
+        assert!(tried > 40, "{tried} commands");
+    }
+
     #[test]
     fn filters_of_examples_are_filters() {
         let registry = registry();

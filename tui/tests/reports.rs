@@ -1,6 +1,8 @@
 //! `rdmascope analyze` from outside: what it prints for every sample stands beside the sample, and its JSON keeps its keys.
 //! `UPDATE=1 cargo test -p rdmascope --test reports` writes expectations anew; the difference is the review.
 
+mod site;
+
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -262,22 +264,6 @@ fn colours_come_when_asked_for() {
     let folder = samples().join("smb-roce");
     assert!(!text(&analyze(&folder, &["smb-roce.pcap"])).contains('\u{1b}'));
     assert!(text(&analyze(&folder, &["smb-roce.pcap", "--color", "always"])).contains('\u{1b}'));
-}
-
-/// The README begins with a report: the one that the command beside it prints. `UPDATE=1` writes it anew.
-#[test]
-fn the_readme_shows_what_the_command_prints() {
-    const CAPTURE: &str = "smb-roce-negotiate-refused.pcap";
-    let path = samples().join("../README.md");
-    let readme = fs::read_to_string(&path).expect("the README");
-    let begin = format!("```\n$ rdmascope analyze {CAPTURE}\n");
-    let from = readme.find(&begin).expect("a report in the README") + begin.len();
-    let to = from + readme[from..].find("```\n").expect("its end");
-    let report = text(&analyze(&samples().join("smb-roce-negotiate-refused"), &[CAPTURE]));
-    if std::env::var_os("UPDATE").is_some_and(|v| v == "1") {
-        return fs::write(&path, [&readme[..from], &report, &readme[to..]].concat()).expect("the README is written");
-    }
-    assert_eq!(readme[from..to], report, "UPDATE=1 cargo test -p rdmascope --test reports writes it anew");
 }
 
 /// What the tests of `rdmascope schema` are held to by others: a program in Python with a validator that is not ours.

@@ -21,6 +21,14 @@ const LINES_MAX: usize = 200;
 /// Marks of a capture that are remembered.
 const MARKS_MAX: usize = 10_000;
 
+/// Every key of the file, and what it takes: what the documentation says.
+pub const CONFIGURATION: &[(&str, &str)] = &[
+    ("theme", "dark, light or mono; without it, the one chosen last with its key, else that for the ground that the terminal says it has"),
+    ("time", "relative, delta, clock or date"),
+    ("columns", "fields beside the usual columns of the frame list"),
+    ("keys", "a table: an action of those below, and the keys that it gets instead of its own"),
+];
+
 /// What the user can choose for good.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -237,6 +245,26 @@ mod tests {
         assert_eq!(names(), ["b.pcap", "a.pcap"]);
         std::fs::remove_file(&paths[1]).unwrap();
         assert_eq!(names(), ["a.pcap"]);
+    }
+
+    #[test]
+    fn what_is_said_to_be_there_is_there() {
+        for (name, values) in CONFIGURATION {
+            let line = match *name {
+                "columns" => "columns = []".to_owned(),
+                "keys" => "[keys]".to_owned(),
+                // every word is taken
+                _ => values.split(';').next().unwrap_or_default().split([',', ' ']).filter(|w| !w.is_empty() && *w != "or").fold(
+                    String::new(),
+                    |_, word| {
+                        let line = format!("{name} = \"{word}\"");
+                        Config::parse(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
+                        line
+                    },
+                ),
+            };
+            Config::parse(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
+        }
     }
 
     #[test]

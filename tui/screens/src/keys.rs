@@ -188,6 +188,25 @@ pub(crate) fn bindings() -> impl Iterator<Item = Binding> {
     views.chain(TABLE.iter().copied())
 }
 
+/// A row of the table, for those who write about it.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyHelp {
+    /// Where the key has its meaning.
+    pub heading: &'static str,
+    /// Name in the configuration file.
+    pub name: &'static str,
+    /// Keys unless configured otherwise.
+    pub keys: &'static [&'static str],
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// All keys, in the order of the help.
+pub fn keys() -> impl Iterator<Item = KeyHelp> {
+    let of = |context: Context| bindings().filter(move |b| b.context == context);
+    Context::ALL.into_iter().flat_map(of).map(|b| KeyHelp { heading: b.context.title(), name: b.name, keys: b.keys, help: b.help })
+}
+
 /// A key with its modifiers.
 type Key = (KeyCode, KeyModifiers);
 

@@ -42,6 +42,8 @@ mod time;
 mod view;
 mod views;
 
+pub use config::CONFIGURATION;
+pub use keys::{KeyHelp, keys};
 pub use run::{From, Setup, run};
 
 #[cfg(test)]

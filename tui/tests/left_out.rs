@@ -1,0 +1,107 @@
+//! Says in one place what the tests of this workspace leave out on this machine, and why: `cargo test -p rdmascope --test left_out`. Has no
+//! harness of its own, so that what it says is seen. Where CI is set, something left out is a failure.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+/// A program that some tests need.
+struct Need {
+    name: &'static str,
+    is_there: fn() -> bool,
+    get: &'static str,
+    /// Files of tests, and what of them is left out.
+    tests: &'static [(&'static str, &'static str)],
+}
+
+const NEEDS: &[Need] = &[
+    Need {
+        name: "tshark",
+        is_there: || runs("tshark", &["--version"]),
+        get: "apt-get install tshark",
+        tests: &[
+            ("tui/tests/common/mod.rs", "wireshark_fields, wireshark_values: names, kinds and values of fields"),
+            ("tui/tests/export.rs", "annotated captures, read by tshark"),
+            ("tui/tests/extcap.rs", "our sources in Wireshark's list of interfaces"),
+            ("tui/tests/wireshark_plugin.rs", "the Lua plugin"),
+        ],
+    },
+    Need {
+        name: "the newest tshark",
+        is_there: || runs("interop/newest-tshark", &["--ready"]),
+        get: "interop/newest-tshark --get",
+        tests: &[
+            ("tui/tests/tshark_habits.rs", "options and outputs as tshark 4.6 has them"),
+            ("tui/tests/wireshark_filters.rs", "display filters as Wireshark 4.6 has them"),
+        ],
+    },
+    Need {
+        name: "tmux",
+        is_there: || runs("tmux", &["-V"]),
+        get: "apt-get install tmux",
+        tests: &[("tui/tests/tmux.rs", "the terminal UI in a real terminal"), ("tui/tests/live.rs", "the terminal UI while capturing")],
+    },
+    Need {
+        name: "chromium",
+        is_there: || ["chromium", "chromium-browser", "google-chrome"].iter().any(|name| runs(name, &["--version"])),
+        get: "apt-get install chromium",
+        tests: &[("tui/tests/html.rs", "the HTML report in a browser")],
+    },
+    Need {
+        name: "root",
+        is_there: || Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n"),
+        get: "run the tests as root, in a virtual machine or a container that you may lose",
+        tests: &[
+            ("tui/tests/live.rs", "giving up root; without namespaces for users, live capture"),
+            ("tui/tests/extcap.rs", "capture without root by a capability"),
+        ],
+    },
+    Need {
+        name: "cc with libibverbs-dev and librdmacm-dev",
+        is_there: || runs("cc", &["--version"]) && Path::new("/usr/include/infiniband/verbs.h").is_file(),
+        get: "apt-get install gcc libibverbs-dev librdmacm-dev",
+        tests: &[("capture/tests/card.rs", "capture from a card, played by a library")],
+    },
+    Need {
+        name: "python3 with jsonschema",
+        is_there: || runs("python3", &["-c", "import jsonschema"]),
+        get: "pip install jsonschema; .ci/run has an environment of its own for it",
+        tests: &[("tui/tests/reports.rs", "JSON, held to its schema by a validator that is not ours")],
+    },
+];
+
+/// What CI itself runs in another way: with an environment made for it, or with a feature.
+const ELSEWHERE: &[&str] = &["python3 with jsonschema"];
+
+fn runs(program: &str, arguments: &[&str]) -> bool {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let program = if program.contains('/') { root.join(program) } else { program.into() };
+    Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|s| s.success())
+}
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (file, what) in NEEDS.iter().flat_map(|need| need.tests) {
+        assert!(root.join(file).is_file(), "{file} ({what}) is gone: change NEEDS");
+    }
+    let missing: Vec<&Need> = NEEDS.iter().filter(|need| !(need.is_there)()).collect();
+    if missing.is_empty() {
+        println!("\nNothing is left out: all that tests use is there.");
+        return ExitCode::SUCCESS;
+    }
+    println!("\nLEFT OUT on this machine:");
+    for need in &missing {
+        println!("  {} is missing ({})", need.name, need.get);
+        for (file, what) in need.tests {
+            println!("    {file}: {what}");
+        }
+    }
+    let is_ci = std::env::var_os("CI").is_some();
+    let fails = is_ci && missing.iter().any(|need| !ELSEWHERE.contains(&need.name));
+    if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
