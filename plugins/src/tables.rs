@@ -173,6 +173,10 @@ tables! {
         "first_frame" Integer "the first frame";
         "last_frame" Integer "the last frame";
     }
+    "sessions" "an SMB session on one of its connections; one with several channels has several" {
+        "session" Text "its SessionId, in hexadecimal";
+        "connection" Integer "number of the connection in the report: `connections.report`";
+    }
 }
 
 /// The tables as a page of Markdown.
@@ -492,6 +496,7 @@ pub struct Tables {
     findings: Writer,
     credits: Writer,
     connections: Writer,
+    sessions: Writer,
     open: BTreeMap<(u32, usize, &'static str), Open>,
     error: Option<Error>,
 }
@@ -511,6 +516,7 @@ impl Tables {
             findings: writer("findings")?,
             credits: writer("credits")?,
             connections: writer("connections")?,
+            sessions: writer("sessions")?,
             open: BTreeMap::new(),
             error: None,
         })
@@ -583,10 +589,16 @@ impl Tables {
             ]);
             self.keep(done);
         }
+        for (session, connections) in &report.sessions {
+            for connection in connections {
+                let done = self.sessions.push([format!("{session:#018x}").into(), (*connection).into()]);
+                self.keep(done);
+            }
+        }
         if let Some(error) = self.error {
             return Err(error);
         }
-        [self.frames, self.messages, self.exchanges, self.findings, self.credits, self.connections]
+        [self.frames, self.messages, self.exchanges, self.findings, self.credits, self.connections, self.sessions]
             .into_iter()
             .map(Writer::finish)
             .collect()

@@ -1088,8 +1088,12 @@ pub(crate) struct Explain {
 #[command(after_help = SCHEMA_EXAMPLES)]
 pub(crate) struct Schema {
     /// Which output; without it the names of all are listed
-    #[arg(value_name = "NAME", value_parser = ["analyze"])]
+    #[arg(value_name = "NAME", value_parser = schema_name())]
     pub(crate) name: Option<String>,
+}
+
+fn schema_name() -> PossibleValuesParser {
+    PossibleValuesParser::new(crate::commands::schema::SCHEMAS.iter().map(|(name, ..)| *name))
 }
 
 /// Write shell completions to standard output

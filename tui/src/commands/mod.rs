@@ -12,7 +12,7 @@ mod man;
 mod peer;
 mod probe;
 mod replay;
-mod schema;
+pub(crate) mod schema;
 mod tui;
 
 use crate::cli::{Cli, Command};

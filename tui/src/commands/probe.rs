@@ -8,13 +8,62 @@ use rdmascope_replay::channel::Config;
 use rdmascope_replay::error::Error;
 use rdmascope_replay::probe::{Case, Target, Verdict, matching};
 use rdmascope_replay::smbd::SETTLE;
-use serde_json::json;
+use rdmascope_report::object;
+use rdmascope_report::report::schema::document;
 use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+
+/// Version of the JSON; within one, keys are only ever added.
+const VERSION: u32 = 1;
+
+/// The JSON Schema of `--format json`.
+pub(super) fn schema() -> serde_json::Value {
+    document::<Report>("rdmascope probe")
+}
+
+object! {
+    /// What a server did in the cases of the conformance suite.
+    struct Report {
+        /// Version of this form. Within one, keys are only ever added.
+        schema: u32,
+        /// Version of the program.
+        rdmascope: &'static str,
+        /// Address and port of the server.
+        address: String,
+        /// Cases that failed.
+        failed: u64,
+        /// Cases that passed.
+        passed: u64,
+        /// Cases that do not apply to this server, or were left out to spare it.
+        not_applicable: u64,
+        /// Cases that came to another end when run again.
+        unstable: u64,
+        /// Why the run ended before its time, if it did.
+        stopped: Option<String>,
+        /// Each case, in the order of the run.
+        cases: Vec<CaseJson>,
+    }
+}
+
+object! {
+    /// A case.
+    struct CaseJson {
+        /// Its name, as Microsoft's suite has it where that has the case.
+        case: &'static str,
+        /// pass, fail, unstable or n/a.
+        verdict: &'static str,
+        /// Document and section.
+        spec: String,
+        /// What is tried.
+        text: &'static str,
+        /// Why it did not pass.
+        why: Option<String>,
+    }
+}
 
 /// A case failed.
 const FAILED: u8 = 1;
@@ -75,9 +124,13 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
                 // a case takes seconds, and somebody may be waiting for it
                 out.finish()?;
             }
-            ProbeFormat::Json => rows.push(json!({
-                "case": case.name, "verdict": verdict.name(), "spec": case.spec(), "text": case.text, "why": verdict.why(),
-            })),
+            ProbeFormat::Json => rows.push(CaseJson {
+                case: case.name,
+                verdict: verdict.name(),
+                spec: case.spec(),
+                text: case.text,
+                why: verdict.why().map(ToString::to_string),
+            }),
         }
         // a server without places left fails all that follows, which is no verdict on other rules
         if failed && !target.answers() {
@@ -94,8 +147,17 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
             }
         }
         ProbeFormat::Json => {
-            let report = json!({"rdmascope": env!("CARGO_PKG_VERSION"), "address": address.to_string(), "failed": failed, "passed": counts.passed, "not_applicable": counts.not_applicable,
-                "unstable": counts.unstable, "stopped": gone, "cases": rows});
+            let report = Report {
+                schema: VERSION,
+                rdmascope: env!("CARGO_PKG_VERSION"),
+                address: address.to_string(),
+                failed: failed as u64,
+                passed: counts.passed as u64,
+                not_applicable: counts.not_applicable as u64,
+                unstable: counts.unstable as u64,
+                stopped: gone,
+                cases: rows,
+            };
             writeln!(out.buffer, "{}", rdmascope_report::output::pretty_json(&report)?)?;
         }
     }

@@ -11,7 +11,8 @@ use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::script::{Action, Outcome, Plan, Planned, Recording, Step, Wanted, Whole, prepare, run as play};
 use rdmascope_replay::smb2::client::{Client, Options, Signatures};
 use rdmascope_replay::wire::Wire;
-use serde_json::{Value, json};
+use rdmascope_report::object;
+use rdmascope_report::report::schema::{Seconds, document};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -110,14 +111,28 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     }
     out.finish()?;
     if let Some(path) = &args.report {
-        let report = json!({
-            "rdmascope": env!("CARGO_PKG_VERSION"), "input": name.to_string(), "connection": connection, "to": address.to_string(),
-            "dialect": format!("{dialect:?}"), "done": total.done, "skipped": total.skipped, "differ": total.differ,
-            "bytes": total.bytes, "recorded_seconds": total.recorded as f64 / 1e9, "live_seconds": total.live as f64 / 1e9,
-            "recorded_span": whole.recorded as f64 / 1e9, "live_span": whole.live as f64 / 1e9,
-            "verdict": total.verdict(), "most_recorded_at_once": whole.most_recorded, "most_live_at_once": whole.most_live,
-            "differs_first_at": total.first, "breaches": breaches, "operations": rows,
-        });
+        let report = Report {
+            schema: VERSION,
+            rdmascope: env!("CARGO_PKG_VERSION"),
+            input: name.to_string(),
+            connection: u64::from(connection),
+            to: address.to_string(),
+            dialect: format!("{dialect:?}"),
+            done: total.done,
+            skipped: total.skipped,
+            differ: total.differ,
+            bytes: total.bytes,
+            recorded_seconds: Seconds(total.recorded),
+            live_seconds: Seconds(total.live),
+            recorded_span: Seconds(whole.recorded),
+            live_span: Seconds(whole.live),
+            verdict: total.verdict(),
+            most_recorded_at_once: whole.most_recorded as u64,
+            most_live_at_once: whole.most_live as u64,
+            differs_first_at: total.first.clone(),
+            breaches,
+            operations: rows,
+        };
         let text = rdmascope_report::output::pretty_json(&report)? + "\n";
         let mut file = WholeFile::create(path, std::slice::from_ref(&args.file), args.force.existing(), Access::Umask)?;
         file.write_all(text.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;
@@ -220,27 +235,128 @@ fn came(step: &Step, outcome: &Outcome) -> String {
     format!("{was} -> {} {} {verdict}", Milliseconds(outcome.latency), Status(status.0))
 }
 
-fn row(step: &Step, outcome: &Outcome) -> Value {
+/// Version of the JSON; within one, keys are only ever added.
+const VERSION: u32 = 1;
+
+/// The JSON Schema of `--report`.
+pub(super) fn schema() -> serde_json::Value {
+    document::<Report>("rdmascope replay")
+}
+
+object! {
+    /// What became of a captured session that was done again.
+    struct Report {
+        /// Version of this form. Within one, keys are only ever added.
+        schema: u32,
+        /// Version of the program.
+        rdmascope: &'static str,
+        /// The capture.
+        input: String,
+        /// Number of the connection in it.
+        connection: u64,
+        /// Address and port of the server.
+        to: String,
+        /// The dialect of SMB that was agreed on.
+        dialect: String,
+        /// Operations that were done.
+        done: u64,
+        /// Operations that were left out.
+        skipped: u64,
+        /// Operations that came to another end than recorded.
+        differ: u64,
+        /// Payload bytes that were moved.
+        bytes: u64,
+        /// Latencies of all operations that were done, as recorded, added up, in seconds.
+        recorded_seconds: Seconds,
+        /// The same of this run.
+        live_seconds: Seconds,
+        /// From the first operation to the end of the last, as recorded, in seconds.
+        recorded_span: Seconds,
+        /// The same of this run.
+        live_span: Seconds,
+        /// faster, slower, or differs.
+        verdict: &'static str,
+        /// Operations under way at a time, as recorded.
+        most_recorded_at_once: u64,
+        /// The same of this run.
+        most_live_at_once: u64,
+        /// The first operation that differs, and how.
+        differs_first_at: Option<String>,
+        /// Rules of SMB Direct that the server broke.
+        breaches: Vec<String>,
+        /// Every operation, in the order of the capture.
+        operations: Vec<Operation>,
+    }
+}
+
+object! {
+    /// An operation.
+    struct Operation {
+        /// Its number among the requests of the connection.
+        id: u64,
+        /// CREATE, READ, …
+        command: String,
+        /// The name of its file.
+        file: Option<String>,
+        /// Offset in it.
+        offset: Option<u64>,
+        /// Length asked for.
+        length: Option<u64>,
+        /// Why it was not done.
+        skipped: Option<String>,
+        /// What the capture has.
+        recorded: Came,
+        /// What came now; null where it was not done.
+        live: Option<Came>,
+        /// How it differs.
+        differs: Option<String>,
+        /// skipped, differs, slower or faster.
+        verdict: &'static str,
+    }
+}
+
+object! {
+    /// What an operation came to.
+    struct Came {
+        /// NTSTATUS; null without a reply.
+        status: Option<u32>,
+        /// Payload bytes.
+        bytes: u64,
+        /// From request to reply, in seconds; null without a reply.
+        latency: Option<Seconds>,
+        /// SHA-256 of the payload, where it is whole.
+        sha256: Option<String>,
+    }
+}
+
+fn row(step: &Step, outcome: &Outcome) -> Operation {
     let hex = |hash: Option<[u8; 32]>| hash.map(|h| h.iter().map(|b| format!("{b:02x}")).collect::<String>());
     let e = &step.recorded;
-    json!({
-        "id": e.id, "command": e.command, "file": e.file.as_deref(), "offset": e.offset, "length": e.length,
-        "skipped": match &step.planned {
-            Planned::Skip(why) => Some(*why),
-            Planned::Do(_) => outcome.skipped,
+    Operation {
+        id: e.id,
+        command: e.command.to_string(),
+        file: e.file.as_deref().map(ToString::to_string),
+        offset: e.offset,
+        length: e.length.map(u64::from),
+        skipped: match &step.planned {
+            Planned::Skip(why) => Some(why.to_string()),
+            Planned::Do(_) => outcome.skipped.map(|why| why.to_string()),
         },
-        "recorded": {"status": e.status, "bytes": e.bytes_moved, "latency": e.latency().map(|l| l as f64 / 1e9), "sha256": hex(e.sha256)},
-        "live": outcome.status.map(|status| json!({
-            "status": status.0, "bytes": outcome.bytes, "latency": outcome.latency as f64 / 1e9, "sha256": hex(outcome.sha256),
-        })),
-        "differs": outcome.differs,
-        "verdict": match (outcome.status, &outcome.differs, e.latency()) {
+        recorded: Came { status: e.status, bytes: e.bytes_moved, latency: e.latency().map(Seconds), sha256: hex(e.sha256) },
+        live: outcome.status.map(|status| Came {
+            status: Some(status.0),
+            bytes: outcome.bytes,
+            latency: Some(Seconds(outcome.latency)),
+            sha256: hex(outcome.sha256),
+        }),
+        differs: outcome.differs.as_ref().map(ToString::to_string),
+        verdict: match (outcome.status, &outcome.differs, e.latency()) {
             (None, ..) => "skipped",
             (_, Some(_), _) => "differs",
             (_, None, Some(was)) if outcome.latency > was => "slower",
             _ => "faster",
         },
-    })
+    }
 }
 
 /// All steps together.

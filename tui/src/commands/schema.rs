@@ -1,17 +1,37 @@
 //! `rdmascope schema [NAME]`: what a program may rely on in an output, as JSON Schema.
 
 use crate::cli::{Color, Schema};
+use crate::output;
 use crate::report::json;
 use crate::stdout::Out;
 use anyhow::Result;
+use serde_json::Value;
 use std::io::Write;
 use std::process::ExitCode;
 
+/// An output that has a schema: its name, the command that writes it, the schema.
+type Row = (&'static str, &'static str, fn() -> Value);
+
+/// Every JSON that leaves this program.
+pub(crate) const SCHEMAS: &[Row] = &[
+    ("analyze", "rdmascope analyze --format json", json::schema),
+    ("dissect", "rdmascope dissect -T json", output::json::schema),
+    ("dissect-ek", "rdmascope dissect -T ek, each line", output::json::schema_of_ek),
+    ("dissect-summary", "rdmascope dissect -s -T json", output::summary::schema),
+    ("probe", "rdmascope probe --format json", super::probe::schema),
+    ("replay", "rdmascope replay --report OUT", super::replay::schema),
+];
+
 pub(super) fn run(args: &Schema, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
-    match &args.name {
-        Some(_) => writeln!(out.buffer, "{}", serde_json::to_string_pretty(&json::schema())?)?,
-        None => writeln!(out.buffer, "analyze    rdmascope analyze --format json")?,
+    match SCHEMAS.iter().find(|(name, ..)| Some(*name) == args.name.as_deref()) {
+        Some((.., schema)) => writeln!(out.buffer, "{}", serde_json::to_string_pretty(&schema())?)?,
+        None => {
+            let width = SCHEMAS.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+            for (name, command, _) in SCHEMAS {
+                writeln!(out.buffer, "{name:width$}    {command}")?;
+            }
+        }
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)

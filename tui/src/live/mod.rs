@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | [`attach`] | captures that others make, followed |
 //! | [`files`] | what is captured, as a file or a series of files |
+//! | [`rights`] | the copy of this program that may capture |
 //! | [`monitor`] | the analysis of what is captured: without an end, with lines now and then, with metrics |
 
 pub(crate) mod attach;
 pub(crate) mod files;
+mod rights;
 
 pub(crate) use rdmascope_report::live::{Signals, Status, counted, monitor, say, tell_events, tell_remarks};
 
@@ -19,6 +21,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Opens the interfaces and gives privileges up. There must be no other thread yet.
 pub(crate) fn open(args: &LiveArgs, stop: Arc<AtomicBool>) -> Result<(LiveSource, Dropped)> {
+    rights::take();
     let mut options = live::Options::new();
     if let Some(text) = &args.capture_filter {
         options.filter = text.parse::<Filter>().map_err(|e| anyhow!("capture filter: {e}"))?;

@@ -298,3 +298,59 @@ fn list(out: &mut Vec<u8>, items: &[usize], indent: usize, write: &mut dyn FnMut
     line(out, indent);
     out.push(b']');
 }
+/// The JSON Schema of `-T json`: the form is tshark's. Layers have the fields that their bytes have, under names of `rdmascope fields`, so that what
+/// stands in a layer is said by its form alone.
+pub fn schema() -> serde_json::Value {
+    let layer = |values: &[&str]| {
+        let values: Vec<_> = values.iter().map(|kind| serde_json::json!({"type": kind})).collect();
+        let one: Vec<_> = values.iter().cloned().chain([serde_json::json!({"$ref": "#/$defs/layer"})]).collect();
+        let any: Vec<_> = one.iter().cloned().chain([serde_json::json!({"type": "array", "items": {"anyOf": one}})]).collect();
+        serde_json::json!({"type": "object", "additionalProperties": {"anyOf": any}})
+    };
+    serde_json::json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "rdmascope dissect -T json", "type": "array",
+        "description": "Frames, as tshark writes them. A key that occurs several times is repeated, unless --no-duplicate-keys is given.",
+        "items": {
+            "type": "object", "additionalProperties": false, "required": ["_index", "_source"], "description": "A frame.",
+            "properties": {
+                "_index": {"type": "string", "pattern": "^packets-[0-9]{4}-[0-9]{2}-[0-9]{2}$", "description": "packets- and the day of the frame."},
+                "_type": {"const": "doc", "description": "Always doc."},
+                "_score": {"type": "null", "description": "Always null."},
+                "_source": {
+                    "type": "object", "additionalProperties": false, "required": ["layers"], "description": "What is in it.",
+                    "properties": {"layers": {"$ref": "#/$defs/layer", "description": "Layers by name."}},
+                },
+            },
+        },
+        "$defs": {"layer": layer(&["string"])},
+    })
+}
+
+/// The JSON Schema of each line of `-T ek`.
+pub fn schema_of_ek() -> serde_json::Value {
+    let one = serde_json::json!([{"type": "string"}, {"type": "boolean"}, {"type": "null"}, {"$ref": "#/$defs/layer"}]);
+    let mut any = one.clone();
+    if let serde_json::Value::Array(kinds) = &mut any {
+        kinds.push(serde_json::json!({"type": "array", "items": {"anyOf": one}}));
+    }
+    serde_json::json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "rdmascope dissect -T ek", "description": "A line: by turns an action, and a frame.",
+        "anyOf": [
+            {
+                "type": "object", "additionalProperties": false, "required": ["index"], "description": "The action of the bulk API.",
+                "properties": {"index": {
+                    "type": "object", "additionalProperties": false, "required": ["_index"], "description": "Where the frame goes.",
+                    "properties": {"_index": {"type": "string", "pattern": "^packets-[0-9]{4}-[0-9]{2}-[0-9]{2}$", "description": "packets- and the day of the frame."}},
+                }},
+            },
+            {
+                "type": "object", "additionalProperties": false, "required": ["timestamp", "layers"], "description": "A frame.",
+                "properties": {
+                    "timestamp": {"type": "string", "pattern": "^[0-9]+$", "description": "Milliseconds since 1970."},
+                    "layers": {"$ref": "#/$defs/layer", "description": "Layers by name; fields with the layer's name before theirs, and _ for a dot."},
+                },
+            },
+        ],
+        "$defs": {"layer": {"type": "object", "additionalProperties": {"anyOf": any}}},
+    })
+}

@@ -1,7 +1,7 @@
 //! `-s`: instead of frames, a table of protocols: how many frames name each in their line, and how many bytes these had on the wire.
 
 use crate::dissection::Dissected;
-use rdmascope_dissector::render::json_string;
+use crate::report::schema::{Named, document, object};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -47,22 +47,49 @@ impl Summary {
         }
     }
 
-    /// `{"frames", "bytes", "malformed", "cut", "protocols": {NAME: {"frames", "bytes", "malformed", "cut"}}}`
+    /// Appends the counts as one object.
     pub fn json(&self, out: &mut Vec<u8>) {
-        let members = |out: &mut Vec<u8>, row: &Row| {
-            let _ =
-                write!(out, "\"frames\": {}, \"bytes\": {}, \"malformed\": {}, \"cut\": {}", row.frames, row.bytes, row.malformed, row.cut);
-        };
-        out.push(b'{');
-        members(out, &self.all);
-        out.extend_from_slice(b", \"protocols\": {");
-        for (n, (name, row)) in self.rows.iter().enumerate() {
-            out.extend_from_slice(if n > 0 { b", \"" } else { b"\"" });
-            json_string(out, name);
-            out.extend_from_slice(b"\": {");
-            members(out, row);
-            out.push(b'}');
+        let of = |row: &Row| Counts { frames: row.frames, bytes: row.bytes, malformed: row.malformed, cut: row.cut };
+        let protocols = Named(self.rows.iter().map(|(name, row)| (*name, of(row))).collect());
+        let Counts { frames, bytes, malformed, cut } = of(&self.all);
+        // writing to a vector cannot fail
+        if serde_json::to_writer(&mut *out, &Report { frames, bytes, malformed, cut, protocols }).is_ok() {
+            out.push(b'\n');
         }
-        out.extend_from_slice(b"}}\n");
+    }
+}
+
+/// The JSON Schema of what [`Summary::json`] writes.
+pub fn schema() -> serde_json::Value {
+    document::<Report>("rdmascope dissect -s -T json")
+}
+
+object! {
+    /// Counts of frames.
+    struct Counts {
+        /// Frames.
+        frames: u64,
+        /// Their bytes on the wire.
+        bytes: u64,
+        /// Those with something that could not be decoded.
+        malformed: u64,
+        /// Those that the capture cut short.
+        cut: u64,
+    }
+}
+
+object! {
+    /// Counts of all frames, and by protocol.
+    struct Report {
+        /// Frames.
+        frames: u64,
+        /// Their bytes on the wire.
+        bytes: u64,
+        /// Those with something that could not be decoded.
+        malformed: u64,
+        /// Those that the capture cut short.
+        cut: u64,
+        /// The same by the protocol that the line of a frame names.
+        protocols: Named<Counts>,
     }
 }

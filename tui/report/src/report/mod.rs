@@ -3,7 +3,7 @@
 
 pub mod html;
 pub mod json;
-mod schema;
+pub mod schema;
 pub mod text;
 pub mod words;
 

@@ -13,13 +13,13 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 /// What a value of a type looks like in JSON.
-pub(super) trait Schema {
+pub trait Schema {
     /// Its JSON Schema.
     fn schema() -> Value;
 }
 
 /// A schema with a sentence about it.
-pub(super) fn described(mut schema: Value, text: &str) -> Value {
+fn described(mut schema: Value, text: &str) -> Value {
     if let Value::Object(map) = &mut schema {
         map.insert("description".to_owned(), json!(text.trim()));
     }
@@ -27,7 +27,7 @@ pub(super) fn described(mut schema: Value, text: &str) -> Value {
 }
 
 /// The schema of a whole document.
-pub(super) fn document<T: Schema>(title: &str) -> Value {
+pub fn document<T: Schema>(title: &str) -> Value {
     let mut schema = T::schema();
     if let Value::Object(map) = &mut schema {
         map.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
@@ -38,20 +38,21 @@ pub(super) fn document<T: Schema>(title: &str) -> Value {
 
 /// Declares an object: a struct that is written with its fields in this order, and its schema. A field with `?` behind its name is left
 /// out where it is `None`; every other one is always there.
+#[macro_export]
 macro_rules! object {
     ($(#[doc = $text:literal])* struct $name:ident { $($body:tt)* }) => {
-        object! { @field [$($text)*] $name {} {} $($body)* }
+        $crate::object! { @field [$($text)*] $name {} {} $($body)* }
     };
     (@field [$($text:literal)*] $name:ident { $($fields:tt)* } { $($rows:tt)* } $(#[doc = $doc:literal])* $field:ident?: $type:ty, $($rest:tt)*) => {
-        object! { @field [$($text)*] $name
+        $crate::object! { @field [$($text)*] $name
             { $($fields)* #[serde(skip_serializing_if = "Option::is_none")] $field: Option<$type>, }
-            { $($rows)* (stringify!($field), false, <$type as $crate::report::schema::Schema>::schema(), concat!($($doc),*)), }
+            { $($rows)* (stringify!($field).trim_start_matches("r#"), false, <$type as $crate::report::schema::Schema>::schema(), concat!($($doc),*)), }
             $($rest)* }
     };
     (@field [$($text:literal)*] $name:ident { $($fields:tt)* } { $($rows:tt)* } $(#[doc = $doc:literal])* $field:ident: $type:ty, $($rest:tt)*) => {
-        object! { @field [$($text)*] $name
+        $crate::object! { @field [$($text)*] $name
             { $($fields)* $field: $type, }
-            { $($rows)* (stringify!($field), true, <$type as $crate::report::schema::Schema>::schema(), concat!($($doc),*)), }
+            { $($rows)* (stringify!($field).trim_start_matches("r#"), true, <$type as $crate::report::schema::Schema>::schema(), concat!($($doc),*)), }
             $($rest)* }
     };
     (@field [$($text:literal)*] $name:ident { $($fields:tt)* } { $($rows:tt)* }) => {
@@ -65,10 +66,10 @@ macro_rules! object {
         }
     };
 }
-pub(super) use object;
+pub use crate::object;
 
 /// The schema of an object: of each key its name, whether it is always there, its schema, and what it is.
-pub(super) fn object_of(text: &str, rows: Vec<(&'static str, bool, Value, &str)>) -> Value {
+pub fn object_of(text: &str, rows: Vec<(&'static str, bool, Value, &str)>) -> Value {
     let required: Vec<&str> = rows.iter().filter(|(_, always, ..)| *always).map(|(name, ..)| *name).collect();
     let properties: Map<String, Value> =
         rows.into_iter().map(|(name, _, schema, text)| (name.to_owned(), described(schema, text))).collect();
@@ -115,7 +116,7 @@ impl<A: Schema, B: Schema> Schema for (A, B) {
 
 /// ns, written as seconds with nine decimals: a number, so that `.latency > 0.05` means what it says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seconds(pub(super) i64);
+pub struct Seconds(pub i64);
 
 impl Serialize for Seconds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -131,7 +132,7 @@ impl Schema for Seconds {
 
 /// ns since 1970, written as a date with nine decimals of a second, UTC.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Date(pub(super) i64);
+pub struct Date(pub i64);
 
 impl Serialize for Date {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -149,7 +150,7 @@ impl Schema for Date {
 
 /// 64 bits that are no count: an address, an id. Many a program that reads JSON knows only 53.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hex(pub(super) u64);
+pub struct Hex(pub u64);
 
 impl Serialize for Hex {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -164,15 +165,15 @@ impl Schema for Hex {
 }
 
 /// One of each end.
-#[derive(Serialize)]
-pub(super) struct Pair<T> {
+#[derive(Debug, Serialize)]
+pub struct Pair<T> {
     client: T,
     server: T,
 }
 
 impl<T> Pair<T> {
     /// The client is 0.
-    pub(super) fn of(mut each: impl FnMut(usize) -> T) -> Self {
+    pub fn of(mut each: impl FnMut(usize) -> T) -> Self {
         Self { client: each(0), server: each(1) }
     }
 }
@@ -184,7 +185,8 @@ impl<T: Schema> Schema for Pair<T> {
 }
 
 /// An object with a number for each name.
-pub(super) struct Counted(pub(super) Vec<(&'static str, u64)>);
+#[derive(Debug)]
+pub struct Counted(pub Vec<(&'static str, u64)>);
 
 impl Serialize for Counted {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -199,6 +201,26 @@ impl Serialize for Counted {
 impl Schema for Counted {
     fn schema() -> Value {
         json!({"type": "object", "additionalProperties": u64::schema()})
+    }
+}
+
+/// An object with an object for each name.
+#[derive(Debug)]
+pub struct Named<T>(pub Vec<(&'static str, T)>);
+
+impl<T: Serialize> Serialize for Named<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<T: Schema> Schema for Named<T> {
+    fn schema() -> Value {
+        json!({"type": "object", "additionalProperties": T::schema()})
     }
 }
 

@@ -1,0 +1,51 @@
+//! Who may not capture, and belongs to the group that may, goes on as the copy of this program that has the capability: packages make it with
+//! `rdmascope-capture-rights on`, so that a group captures without root.
+
+#[cfg(target_os = "linux")]
+use std::path::Path;
+
+/// The copy: of root and the group, and for nobody else to run.
+#[cfg(target_os = "linux")]
+const COPY: &str = "/usr/lib/rdmascope/rdmascope";
+/// The bit of CAP_NET_RAW in a set of capabilities (linux/capability.h).
+#[cfg(target_os = "linux")]
+const CAP_NET_RAW: u32 = 13;
+
+/// Whether a process with this `/proc/self/status` may capture.
+#[cfg(target_os = "linux")]
+fn may_capture(status: &str) -> bool {
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    // where nothing is said, the kernel shall say it
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_none_or(|set| set >> CAP_NET_RAW & 1 == 1)
+}
+
+/// Becomes the copy, with the same arguments, where that helps. Returns where it does not: then what is missing is told as ever.
+#[cfg(target_os = "linux")]
+pub(crate) fn take() {
+    use std::os::unix::process::CommandExt;
+    let copy = Path::new(COPY);
+    let is_copy = std::env::current_exe().is_ok_and(|path| path == copy);
+    if is_copy || !copy.exists() || may_capture(&std::fs::read_to_string("/proc/self/status").unwrap_or_default()) {
+        return;
+    }
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_else(|| COPY.into());
+    // comes back only where it may not be run
+    let _ = std::process::Command::new(copy).arg0(name).args(arguments).exec();
+}
+
+/// Nothing to become there.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn take() {}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bit_of_the_capability_tells() {
+        assert!(may_capture("Name:\tx\nCapEff:\t0000000000002000\n") && may_capture("CapEff:\t000001ffffffffff\n"));
+        assert!(!may_capture("CapEff:\t0000000000000000\n") && !may_capture("CapEff:\t0000000000001000\n"));
+        assert!(may_capture("") && may_capture("CapEff:\tx\n"));
+    }
+}
