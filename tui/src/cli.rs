@@ -1088,13 +1088,12 @@ pub(crate) struct Explain {
 #[command(after_help = SCHEMA_EXAMPLES)]
 pub(crate) struct Schema {
     /// Which output; without it the names of all are listed
-    #[arg(value_name = "NAME", value_parser = schema_name())]
+    #[arg(value_name = "NAME", value_parser = SCHEMAS)]
     pub(crate) name: Option<String>,
 }
 
-fn schema_name() -> PossibleValuesParser {
-    PossibleValuesParser::new(crate::commands::schema::SCHEMAS.iter().map(|(name, ..)| *name))
-}
+/// Names of outputs that have a schema.
+pub(crate) const SCHEMAS: [&str; 6] = ["analyze", "dissect", "dissect-ek", "dissect-summary", "probe", "replay"];
 
 /// Write shell completions to standard output
 #[derive(Debug, Args)]

@@ -626,7 +626,7 @@ impl Job {
         match &self.sink {
             Sink::Print(Printer::Json(json)) => json.end(out),
             Sink::Print(Printer::Pdml(pdml)) => pdml.end(out),
-            Sink::Summary(summary, true) => summary.json(out),
+            Sink::Summary(summary, true) => crate::report::summary::render(summary, out),
             Sink::Summary(summary, false) => summary.text(out),
             Sink::Lines(lines, _) => lines.end(out),
             Sink::Print(Printer::Tree(..) | Printer::Ek(_)) | Sink::Fields(_) | Sink::Nothing => {}

@@ -12,7 +12,7 @@ mod man;
 mod peer;
 mod probe;
 mod replay;
-pub(crate) mod schema;
+mod schema;
 mod tui;
 
 use crate::cli::{Cli, Command};

@@ -2,7 +2,7 @@
 
 use crate::cli::{Color, Schema};
 use crate::output;
-use crate::report::json;
+use crate::report::{self, json};
 use crate::stdout::Out;
 use anyhow::Result;
 use serde_json::Value;
@@ -13,11 +13,11 @@ use std::process::ExitCode;
 type Row = (&'static str, &'static str, fn() -> Value);
 
 /// Every JSON that leaves this program.
-pub(crate) const SCHEMAS: &[Row] = &[
+const SCHEMAS: &[Row] = &[
     ("analyze", "rdmascope analyze --format json", json::schema),
     ("dissect", "rdmascope dissect -T json", output::json::schema),
     ("dissect-ek", "rdmascope dissect -T ek, each line", output::json::schema_of_ek),
-    ("dissect-summary", "rdmascope dissect -s -T json", output::summary::schema),
+    ("dissect-summary", "rdmascope dissect -s -T json", report::summary::schema),
     ("probe", "rdmascope probe --format json", super::probe::schema),
     ("replay", "rdmascope replay --report OUT", super::replay::schema),
 ];
@@ -35,4 +35,15 @@ pub(super) fn run(args: &Schema, color: Color) -> Result<ExitCode> {
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_knows_every_schema() {
+        let names: Vec<&str> = SCHEMAS.iter().map(|(name, ..)| *name).collect();
+        assert_eq!(names, crate::cli::SCHEMAS);
+    }
 }

@@ -1,16 +1,20 @@
 //! `-s`: instead of frames, a table of protocols: how many frames name each in their line, and how many bytes these had on the wire.
 
 use crate::dissection::Dissected;
-use crate::report::schema::{Named, document, object};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-#[derive(Default)]
-struct Row {
-    frames: u64,
-    bytes: u64,
-    malformed: u64,
-    cut: u64,
+/// Counts of frames.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Row {
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Those with something that could not be decoded.
+    pub malformed: u64,
+    /// Those that the capture cut short.
+    pub cut: u64,
 }
 
 impl Row {
@@ -47,49 +51,8 @@ impl Summary {
         }
     }
 
-    /// Appends the counts as one object.
-    pub fn json(&self, out: &mut Vec<u8>) {
-        let of = |row: &Row| Counts { frames: row.frames, bytes: row.bytes, malformed: row.malformed, cut: row.cut };
-        let protocols = Named(self.rows.iter().map(|(name, row)| (*name, of(row))).collect());
-        let Counts { frames, bytes, malformed, cut } = of(&self.all);
-        // writing to a vector cannot fail
-        if serde_json::to_writer(&mut *out, &Report { frames, bytes, malformed, cut, protocols }).is_ok() {
-            out.push(b'\n');
-        }
-    }
-}
-
-/// The JSON Schema of what [`Summary::json`] writes.
-pub fn schema() -> serde_json::Value {
-    document::<Report>("rdmascope dissect -s -T json")
-}
-
-object! {
-    /// Counts of frames.
-    struct Counts {
-        /// Frames.
-        frames: u64,
-        /// Their bytes on the wire.
-        bytes: u64,
-        /// Those with something that could not be decoded.
-        malformed: u64,
-        /// Those that the capture cut short.
-        cut: u64,
-    }
-}
-
-object! {
-    /// Counts of all frames, and by protocol.
-    struct Report {
-        /// Frames.
-        frames: u64,
-        /// Their bytes on the wire.
-        bytes: u64,
-        /// Those with something that could not be decoded.
-        malformed: u64,
-        /// Those that the capture cut short.
-        cut: u64,
-        /// The same by the protocol that the line of a frame names.
-        protocols: Named<Counts>,
+    /// The counts of all frames, and by protocol.
+    pub fn counts(&self) -> (Row, impl Iterator<Item = (&'static str, Row)>) {
+        (self.all, self.rows.iter().map(|(name, row)| (*name, *row)))
     }
 }

@@ -4,6 +4,7 @@
 pub mod html;
 pub mod json;
 pub mod schema;
+pub mod summary;
 pub mod text;
 pub mod words;
 
