@@ -252,7 +252,7 @@ pub struct Delivery {
 pub struct Memory {
     map: MemoryMap,
     rdma: Rdma,
-    /// Operations of which it is not known for which exchange they are.
+    /// Operations that were for no memory that was advertised then: it is not known for which exchange they are.
     unattributed: u64,
 }
 
@@ -361,8 +361,9 @@ impl Memory {
         let Placement::Memory { key, address } = op.placement else { return };
         let (by, owner) = (op.by, op.by.peer());
         let (what, purpose) = if op.verb == Verb::Write { ("wrote", "reading") } else { ("read", "writing") };
+        // what a key was advertised for may be known only later, where the capture has frames in another order
+        self.unattributed += u64::from(verdict != Verdict::Inside);
         let Some(region) = region else {
-            self.unattributed += 1;
             // where the messages are not understood, nobody knows what they advertise
             if cx.about.protocol != Protocol::Unknown && cx.missed.is_whole(Rests::START.of(owner)) {
                 self.rdma.outside_advertised += 1;

@@ -54,6 +54,8 @@ pub struct RpcMessage<'a> {
     pub last: At,
     /// The header of RPC-over-RDMA; `None` on TCP.
     pub header: Option<&'a Header<'a>>,
+    /// Whether nothing of it was cut off by the capture.
+    pub is_whole: bool,
     /// What it is.
     pub kind: Kind<'a>,
 }
@@ -91,7 +93,7 @@ impl<'a> RpcMessage<'a> {
             0 => Kind::Call { exchange: cx.env.number_exchange(), message: Some(message) },
             _ => Kind::Reply { message, is_long: false, call: None },
         };
-        Some(Self { by, xid, first: record.first, last: record.last, header: None, kind })
+        Some(Self { by, xid, first: record.first, last: record.last, header: None, is_whole: true, kind })
     }
 }
 
@@ -299,7 +301,8 @@ impl RpcRdma {
             t.info(format_args!("the call is in a Position-Zero Read chunk"));
         }
         let kind = Kind::Call { exchange, message };
-        tell(cx, memory, &Message::Rpc(RpcMessage { by, xid, first: send.first, last: send.last, header: Some(header), kind }), t);
+        let (first, last, is_whole) = (send.first, send.last, send.bytes.len() as u64 >= u64::from(send.wire_length));
+        tell(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);
     }
 
     /// Credits of a call: RFC 8166 3.3.1.
@@ -382,7 +385,8 @@ impl RpcRdma {
         let message = if is_long { Stream::long(header, &call.long_reply) } else { Stream::inline(header) };
         let is_call_whole = call.long_want > 0 && call.long_have >= call.long_want;
         let kind = Kind::Reply { message, is_long, call: is_call_whole.then_some(call.long_call.as_slice()) };
-        tell(cx, memory, &Message::Rpc(RpcMessage { by, xid, first: send.first, last: send.last, header: Some(header), kind }), t);
+        let (first, last, is_whole) = (send.first, send.last, send.bytes.len() as u64 >= u64::from(send.wire_length));
+        tell(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);
         for key in &call.keys {
             memory.end(cx.at, caller, *key, call.exchange);
         }
@@ -413,8 +417,8 @@ impl RpcRdma {
         credits.outstanding = credits.outstanding.saturating_sub(1);
         credits.replied = true;
         let Some(call) = self.take(caller, xid) else { return unasked(cx, by, xid) };
-        let (first, last) = (send.first, send.last);
-        tell(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), kind: Kind::Error }), t);
+        let (first, last, kind) = (send.first, send.last, Kind::Error);
+        tell(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole: true, kind }), t);
         for key in &call.keys {
             memory.end(cx.at, caller, *key, call.exchange);
         }

@@ -34,6 +34,8 @@ struct Pending {
     memo: Option<Memo>,
     /// What was learnt of its file while it was decoded.
     names: Names,
+    /// Whether all of the call was decoded.
+    is_whole: bool,
     payload: Option<Box<Payload>>,
 }
 
@@ -171,17 +173,17 @@ impl Rpc {
             retransmissions: cx.about.retransmissions as u32,
             ..Exchange::begun(Family::Rpc, "RPC", message.first, message.last)
         };
-        let mut pending = Box::new(Pending { exchange, memo: None, names: Names::default(), payload: None });
+        let mut pending = Box::new(Pending { exchange, memo: None, names: Names::default(), is_whole: false, payload: None });
         if let Some(header) = message.header {
             describe(&mut pending.exchange, header);
         }
         if let Some(stream) = stream {
-            let is_whole = decode(cx, &stream, &mut pending, t);
+            pending.is_whole = decode(cx, &stream, &mut pending, t) && message.is_whole;
             self.learn(cx, message, &pending);
             if pending.memo.is_some() {
                 same_xid(cx, message, &stream);
             }
-            if let Some(header) = message.header.filter(|_| is_whole) {
+            if let Some(header) = message.header.filter(|_| pending.is_whole) {
                 reduced_argument(cx, message.by, header, &pending);
             }
         }
@@ -222,7 +224,7 @@ impl Rpc {
             if T::ON {
                 t.source("Reassembled call", call);
             }
-            decode(cx, &Stream::whole(call), &mut pending, t);
+            pending.is_whole = decode(cx, &Stream::whole(call), &mut pending, t);
             if T::ON {
                 t.end_source();
             }
@@ -232,7 +234,7 @@ impl Rpc {
         if is_long && T::ON {
             t.source("Reply chunk", stream.bytes);
         }
-        let is_whole = decode(cx, stream, &mut pending, t);
+        let is_whole = decode(cx, stream, &mut pending, t) && message.is_whole && pending.is_whole;
         if is_long && T::ON {
             t.end_source();
         }
@@ -425,7 +427,7 @@ fn reduced_argument<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Hea
     }
 }
 
-/// What the chunks of a reply say was written, against what was seen and what the message says. `is_whole` where all of it could be read.
+/// What the chunks of a reply say was written, against what was seen and what the message says. `is_whole` where all of it and of its call could be read.
 fn said_and_seen<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, pending: &Pending, is_whole: bool) {
     let listed: u64 = header.writes.iter().map(|c| c.length()).sum();
     let said = listed + header.reply.map_or(0, |c| c.length());
