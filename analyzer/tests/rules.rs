@@ -994,6 +994,18 @@ fn each_rule_finds_its_violation_and_nothing_where_there_is_none() {
 }
 
 #[test]
+fn a_version_that_is_refused_is_told_with_its_range() {
+    let mut c = Conversation::default();
+    c.nfs();
+    c.send(C, &Rpc { version: 2, ..Rpc::msg(2, &null_call(2)) }.bytes());
+    c.send(S, &words(&[2, 2, 32, 4, 1, 1, 1]));
+    let report = common::analyze_frames(&c.frames).0;
+    let texts = |rule| report.findings.iter().filter(|f| f.rule == rule).map(|f| f.text.clone()).collect::<Vec<_>>();
+    assert_eq!(texts(Rule::RpcrdmaVersion), ["sent RPC-over-RDMA version 2"]);
+    assert_eq!(texts(Rule::RpcrdmaError), ["refused XID 0x00000002: ERR_VERS, speaks versions 1 to 1"]);
+}
+
+#[test]
 fn a_refusal_that_is_made_good_is_a_note() {
     for (port, severity) in [(None, Severity::Warn), (Some(445), Severity::Note)] {
         let mut c = Conversation::default();

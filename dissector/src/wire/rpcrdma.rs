@@ -638,6 +638,19 @@ mod tests {
     }
 
     #[test]
+    fn an_error_is_read_in_the_version_of_its_call() {
+        let bytes = words(&[7, 2, 32, 4, 1, 1, 1]);
+        let (payload, header) = RpcRdma::parse(&bytes, &mut Off).unwrap();
+        assert_eq!((header.error, payload.len()), (Some(Error::Vers(Versions { low: 1, high: 1 })), 0));
+        let mut out = Vec::new();
+        header.emit(&mut out);
+        assert_eq!(out, bytes);
+        // what else stands in another version is not known
+        let (payload, header) = RpcRdma::parse(&words(&[7, 2, 32, 0, 9, 9]), &mut Off).map(|(i, h)| (i.len(), h.error)).unwrap();
+        assert_eq!((payload, header), (8, None));
+    }
+
+    #[test]
     fn the_tree_has_counts_before_their_elements() {
         let bytes = full();
         let mut tree = Tree::new();
