@@ -16,6 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rdmascope-plugins", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture"]),
     ("rdmascope-report", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-replay", "rdmascope-plugins"]),
     ("rdmascope-screens", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-report"]),
+    ("rdmascope-sim", &["rdmascope-dissector", "rdmascope-analyzer"]),
     (
         "rdmascope",
         &[

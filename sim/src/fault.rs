@@ -1,0 +1,165 @@
+//! What an end can do wrong, by name, and by which rules an analysis may tell of it. One row each.
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the rows say what each is")]
+pub enum Act {
+    NoNegotiate,
+    RefuseNegotiate,
+    ShortNegotiate,
+    NoCredits,
+    SmallFragments,
+    SmallReceive,
+    Version,
+    RefuseCredits,
+    GrantTooMuch,
+    Stall,
+    Deaf,
+    HalfClose,
+    Die,
+    Garbage,
+    BadCrc,
+    WrongMsn,
+    BadLengths,
+    BadOffset,
+    BadRemaining,
+    TooLong,
+    RequestZero,
+    NotSmb2,
+    WrongSignature,
+    WrongKey,
+    OutOfBounds,
+    WrongRights,
+    NotGiven,
+    StaleKey,
+    WrongInvalidate,
+    Lie,
+    TooMuch,
+}
+
+impl Act {
+    /// Done at a READ or WRITE.
+    pub fn is_transfer(self) -> bool {
+        !matches!(
+            self,
+            Self::NoNegotiate
+                | Self::RefuseNegotiate
+                | Self::ShortNegotiate
+                | Self::NoCredits
+                | Self::SmallFragments
+                | Self::SmallReceive
+                | Self::Version
+                | Self::RefuseCredits
+                | Self::GrantTooMuch
+        )
+    }
+
+    /// All else is done as it should be, after it too.
+    pub fn goes_on(self) -> bool {
+        matches!(self, Self::Lie | Self::TooMuch | Self::WrongInvalidate)
+    }
+
+    /// Done at one that has memory.
+    pub fn needs_memory(self) -> bool {
+        matches!(
+            self,
+            Self::WrongKey
+                | Self::OutOfBounds
+                | Self::WrongRights
+                | Self::NotGiven
+                | Self::StaleKey
+                | Self::WrongInvalidate
+                | Self::Lie
+                | Self::TooMuch
+        )
+    }
+}
+
+/// Ends that can do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The server.
+    Server,
+    /// Either.
+    Both,
+}
+
+/// A row.
+#[derive(Debug)]
+pub struct Fault {
+    /// Its name.
+    pub name: &'static str,
+    /// What is done.
+    pub act: Act,
+    /// Who can.
+    pub who: Who,
+    /// It needs a stream of bytes.
+    pub stream: bool,
+    /// Rules, one of which names it. Of the same side.
+    pub named: &'static [&'static str],
+    /// Rules that may be told besides, of either side: what follows from it.
+    pub besides: &'static [&'static str],
+}
+
+const fn row(
+    name: &'static str,
+    act: Act,
+    who: Who,
+    stream: bool,
+    named: &'static [&'static str],
+    besides: &'static [&'static str],
+) -> Fault {
+    Fault { name, act, who, stream, named, besides }
+}
+
+use Who::{Both, Server};
+
+/// How the end whose memory it is tells of it.
+const KEY: &[&str] = &["RC-NAK", "RDMAP-TERMINATE"];
+
+/// All, in the order of a connection's life.
+pub static FAULTS: &[Fault] = &[
+    row("no-negotiate", Act::NoNegotiate, Both, false, &["SMBD-NEG-TIMEOUT"], &[]),
+    row("refuse-negotiate", Act::RefuseNegotiate, Server, false, &["SMBD-NEG-RSP-STATUS"], &["SMBD-NEG-RSP-FAILURE-FIELDS"]),
+    row("short-negotiate", Act::ShortNegotiate, Both, false, &["SMBD-NEG-REQ-LENGTH", "SMBD-NEG-RSP-LENGTH"], &["SMBD-NEG-TIMEOUT"]),
+    row("no-credits", Act::NoCredits, Both, false, &["SMBD-NEG-REQ-CREDITS", "SMBD-NEG-RSP-GRANTED"], &["SMBD-NEG-ACCEPTED"]),
+    row("small-fragments", Act::SmallFragments, Both, false, &["SMBD-NEG-REQ-FRAGSIZE", "SMBD-NEG-RSP-FRAGSIZE"], &[]),
+    row("small-receive", Act::SmallReceive, Both, false, &["SMBD-NEG-REQ-RECVSIZE", "SMBD-NEG-RSP-RECVSIZE"], &[]),
+    row("version", Act::Version, Both, false, &["SMBD-NEG-REQ-VERSION", "SMBD-NEG-RSP-VERSION"], &[]),
+    row("refuse-credits", Act::RefuseCredits, Both, false, &["SMBD-CREDIT-EXHAUSTED", "SMBD-CREDIT-DEADLOCK"], &[]),
+    row("grant-too-much", Act::GrantTooMuch, Both, false, &["SMBD-CREDIT-OVERFLOW"], &[]),
+    row("stall", Act::Stall, Server, false, &["SMB2-UNANSWERED"], &[]),
+    row("deaf", Act::Deaf, Both, false, &["PEER-SILENT", "SMB2-UNANSWERED"], &[]),
+    row("half-close", Act::HalfClose, Server, false, &["SMB2-UNANSWERED", "CM-DISCONNECT"], &[]),
+    row("die", Act::Die, Both, true, &["TCP-RESET", "SMB2-UNANSWERED"], &[]),
+    row("garbage", Act::Garbage, Both, true, &["MPA-CRC", "MPA-RESYNC", "RDMAP-TERMINATE"], &[]),
+    row("bad-crc", Act::BadCrc, Both, true, &["MPA-CRC"], &["RDMAP-TERMINATE"]),
+    row("wrong-msn", Act::WrongMsn, Both, true, &["DDP-MSN"], &["RDMAP-TERMINATE", "SMB2-MALFORMED"]),
+    row("bad-lengths", Act::BadLengths, Both, false, &["SMBD-DATA-LENGTH", "BUG-CVE-2025-39943"], &["SMB2-MALFORMED"]),
+    row("bad-offset", Act::BadOffset, Both, false, &["SMBD-DATA-ALIGN"], &["BUG-CVE-2025-39943", "SMB2-MALFORMED"]),
+    row("bad-remaining", Act::BadRemaining, Both, false, &["SMBD-FRAG-REMAINING"], &["SMB2-MALFORMED"]),
+    row("too-long", Act::TooLong, Both, false, &["SMBD-DATA-TOO-BIG"], &["SMB2-MALFORMED"]),
+    row("request-zero", Act::RequestZero, Both, false, &["SMBD-DATA-CREDITS-REQUESTED"], &[]),
+    row("not-smb2", Act::NotSmb2, Both, false, &["SMB2-MALFORMED"], &[]),
+    row("wrong-signature", Act::WrongSignature, Server, false, &["SMB2-SIGNATURE", "SMB2-ERROR"], &["BUG-KSMBD-2FD5DCB1C8EF"]),
+    row("wrong-key", Act::WrongKey, Server, false, &["RDMA-KEY-UNKNOWN"], KEY),
+    row("out-of-bounds", Act::OutOfBounds, Server, false, &["RDMA-KEY-BOUNDS"], KEY),
+    row("wrong-rights", Act::WrongRights, Server, false, &["RDMA-KEY-DIRECTION"], KEY),
+    row("not-given", Act::NotGiven, Server, false, &["RDMA-KEY-UNKNOWN"], KEY),
+    row(
+        "stale-key",
+        Act::StaleKey,
+        Server,
+        false,
+        &["RDMA-KEY-STALE", "RDMA-ORDER"],
+        &["RC-NAK", "RDMAP-TERMINATE", "RDMA-LENGTH", "RDMA-INVALIDATE"],
+    ),
+    row("wrong-invalidate", Act::WrongInvalidate, Server, false, &["RDMA-INVALIDATE"], &["RDMA-LENGTH"]),
+    row("lie", Act::Lie, Server, false, &["RDMA-LENGTH"], &[]),
+    row("too-much", Act::TooMuch, Server, false, &["RDMA-LENGTH"], &[]),
+];
+
+/// By name.
+pub fn named(name: &str) -> Option<&'static Fault> {
+    FAULTS.iter().find(|f| f.name == name)
+}

@@ -1,0 +1,350 @@
+//! What an analysis said, held against what happened.
+
+use crate::fault::Act;
+use crate::host::Request;
+use crate::observer::{Observer, Record};
+use crate::plan::{Carrier, Plan};
+use crate::smb::Command;
+use crate::transport::{Class, Time};
+use crate::world::{Truth, What, World};
+use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::exchange::Exchange;
+use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Severity};
+use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+use rdmascope_analyzer::report::{Report, Sink};
+use rdmascope_dissector::frame::LinkType;
+use rdmascope_dissector::trace::Off;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+/// What is wrong with an analysis.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// The kind.
+    pub kind: Kind,
+    /// The rule, fault or count.
+    pub about: String,
+    /// In words.
+    pub text: String,
+}
+
+/// Kinds of problems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Somebody is blamed, as certain or likely, who did not do it.
+    FalseBlame,
+    /// What could be seen is not named.
+    Missed,
+    /// A number is wrong.
+    Count,
+}
+
+/// What was looked for, and whether it was found: by name.
+pub type Recall = BTreeMap<String, (u64, u64)>;
+
+/// A verdict.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+    /// What was looked for.
+    pub recall: Recall,
+}
+
+impl Verdict {
+    fn wrong(&mut self, kind: Kind, about: impl Into<String>, text: String) {
+        self.problems.push(Problem { kind, about: about.into(), text });
+    }
+
+    fn looked(&mut self, name: &str, found: bool, explain: impl FnOnce() -> String) {
+        let row = self.recall.entry(name.to_string()).or_default();
+        row.0 += 1;
+        row.1 += u64::from(found);
+        if !found {
+            let text = explain();
+            self.wrong(Kind::Missed, name, text);
+        }
+    }
+}
+
+/// Requests as the analysis tells them.
+#[derive(Default)]
+pub struct Kept {
+    /// All that ended.
+    pub exchanges: Vec<Exchange>,
+}
+
+impl Sink for Kept {
+    fn exchange(&mut self, exchange: &Exchange) {
+        self.exchanges.push(exchange.clone());
+    }
+}
+
+/// Analyzes a capture.
+pub fn analyze(records: &[Record]) -> (Report, Kept) {
+    let options = Options { payloads: true, ..Options::default() };
+    let mut pipeline = Pipeline::with_sink(options, Kept::default());
+    for (n, record) in records.iter().enumerate() {
+        let meta = FrameMeta {
+            number: n as u64 + 1,
+            time_ns: record.time,
+            link_type: LinkType::ETHERNET,
+            wire_len: record.length,
+            interface: record.interface,
+        };
+        pipeline.frame(&meta, &record.bytes, &mut Off);
+    }
+    pipeline.finish()
+}
+
+/// A finding that names a side and is more than a guess.
+pub fn names_somebody(f: &Finding) -> bool {
+    f.certainty > Certainty::Guess && matches!(f.by, Blame::Client | Blame::Server | Blame::Network)
+}
+
+/// The truth, asked.
+struct Asked<'a> {
+    plan: &'a Plan,
+    truth: &'a Truth,
+    world: &'a World,
+}
+
+impl Asked<'_> {
+    fn any(&self, what: impl Fn(What) -> bool) -> bool {
+        self.truth.happened.iter().any(|h| what(h.what))
+    }
+
+    fn lost(&self) -> bool {
+        self.any(|w| matches!(w, What::Lost | What::Damaged))
+    }
+
+    fn late(&self) -> bool {
+        self.any(|w| matches!(w, What::Late(_)))
+    }
+
+    fn late_behind(&self) -> bool {
+        self.truth.happened.iter().any(|h| h.behind && matches!(h.what, What::Late(_)))
+    }
+
+    /// Something that its receiver had already went again.
+    fn needless(&self, from: usize) -> bool {
+        self.truth.sent.iter().any(|s| s.from == from && s.again)
+    }
+
+    fn stalled(&self, by: usize) -> bool {
+        let d = &self.world.hosts[by].direct;
+        !d.stalls.is_empty() || d.dry.is_some()
+    }
+
+    /// Whether the side may be told to have broken the rule.
+    fn may(&self, f: &Finding) -> bool {
+        let id = f.rule.id();
+        if f.by == Blame::Network {
+            return match id {
+                // what comes late behind the tap is as good as lost to who stands before it
+                "RC-RETRANSMIT" | "RC-GAP" | "TCP-LOSS" => (self.lost() || self.late_behind()) && self.direction(&f.text),
+                "RC-REORDER" | "TCP-REORDER" | "TCP-HELD" => self.late(),
+                "RC-ICRC" | "TCP-CHECKSUM" | "MPA-CRC" => {
+                    self.truth.happened.iter().any(|h| h.what == What::Damaged && !h.behind) && self.direction(&f.text)
+                }
+                "RC-DUPLICATE" => self.any(|w| w == What::Copied),
+                "RC-ECN" | "RC-CNP" => self.any(|w| w == What::Marked),
+                "RC-NAK" | "RC-SPURIOUS" | "TCP-SPURIOUS" => self.lost() || self.late(),
+                "PEER-SILENT" => self.plan.link.cut.is_some(),
+                _ => false,
+            };
+        }
+        let side = usize::from(f.by == Blame::Server);
+        if let Some((by, fault, _)) = self.plan.fault
+            && self.world.hosts[by].failed_at.is_some()
+        {
+            if by == side && (fault.named.contains(&id) || fault.besides.contains(&id)) {
+                return true;
+            }
+            // an end that does nothing more owes what it owes
+            let stops = !fault.act.goes_on() && fault.act.is_transfer();
+            if by == side
+                && stops
+                && matches!(id, "SMB2-UNANSWERED" | "SMBD-CREDIT-EXHAUSTED" | "SMBD-CREDIT-STALL" | "CM-DISCONNECT" | "TCP-RESET")
+            {
+                return true;
+            }
+        }
+        // an end whose peer did something wrong may hang up
+        if self.plan.fault.is_some_and(|(by, ..)| by != side && self.world.hosts[by].failed_at.is_some())
+            && id == "CM-DISCONNECT"
+            && side == 0
+        {
+            return true;
+        }
+        match id {
+            // the ends' own sizes: few credits
+            "SMBD-NEG-REACH" | "SMBD-FRAG-COST" | "SMBD-CREDIT-STARVED" => true,
+            "SMBD-CREDIT-STALL" => self.stalled(1 - side),
+            "SMB2-SLOW" => side == 1 && self.plan.slow.is_some(),
+            "RC-RNR" => !self.plan.not_ready[side].is_empty(),
+            "RC-SPURIOUS" | "TCP-SPURIOUS" => self.needless(side),
+            "PEER-SILENT" => {
+                self.plan.rude || self.plan.link.cut.is_some() || self.plan.fault.is_some_and(|(by, f, _)| by == side && f.name == "deaf")
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether something was lost or damaged in the direction that a text names, or no direction is named.
+    fn direction(&self, text: &str) -> bool {
+        let from = match () {
+            () if text.contains("from the client to the server") => 0,
+            () if text.contains("from the server to the client") => 1,
+            () => return true,
+        };
+        self.truth.happened.iter().any(|h| {
+            (matches!(h.what, What::Lost | What::Damaged) || h.behind && matches!(h.what, What::Late(_)))
+                && (h.from == from || matches!(h.class, Class::Ack | Class::Nak) && text.contains("acknowledgment"))
+        })
+    }
+}
+
+/// Holds an analysis against the truth.
+pub fn judge(plan: &Plan, world: &World, report: &Report, kept: &Kept) -> Verdict {
+    let truth = &world.truth;
+    let asked = Asked { plan, truth, world };
+    let mut verdict = Verdict::default();
+    if truth.runaway {
+        verdict.wrong(Kind::Count, "runaway", "the simulation did not end".into());
+        return verdict;
+    }
+    let findings = report.findings.ranked();
+    for f in findings.iter().filter(|f| names_somebody(f)) {
+        if !asked.may(f) {
+            let text = format!("{} by {}, {}, {}: {}", f.rule.id(), f.by.name(), f.severity.name(), f.certainty.name(), f.text);
+            verdict.wrong(Kind::FalseBlame, format!("{} {}", f.rule.id(), f.by.name()), text);
+        } else if plan.clean && f.severity == Severity::Error {
+            verdict.wrong(Kind::FalseBlame, format!("{} {} on a clean run", f.rule.id(), f.by.name()), f.text.clone());
+        }
+    }
+    recall(plan, world, report, &mut verdict);
+    if matches!(plan.observer, Observer::Whole | Observer::Tunnel)
+        && !world.truth.happened.iter().any(|h| h.behind || h.what == What::Damaged)
+    {
+        counts(plan, world, report, kept, &mut verdict);
+    }
+    verdict
+}
+
+fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Verdict) {
+    if !plan.observer.sees_all() {
+        return;
+    }
+    let findings = report.findings.ranked();
+    let all = || findings.iter().map(|f| format!("{} {}", f.rule.id(), f.by.name())).collect::<Vec<_>>().join(", ");
+    let found = |ids: &[&str], side: Option<usize>| {
+        let by = side.map(|s| [Blame::Client, Blame::Server][s]);
+        findings.iter().any(|f| ids.contains(&f.rule.id()) && by.is_none_or(|by| f.by == by || f.by == Blame::Unknown))
+    };
+    if let Some((by, fault, _)) = plan.fault
+        && let Some(at) = world.hosts[by].failed_at
+        && world.truth.happened.iter().all(|h| matches!(h.what, What::Marked | What::Copied))
+        && world.truth.end > at
+        && !plan.rude
+        && !(fault.act == Act::RefuseCredits && world.hosts[1 - by].direct.dry.is_none())
+        && !(fault.act == Act::Deaf && world.truth.end < at + crate::transport::SECOND)
+        && (fault.act != Act::HalfClose || world.truth.requests.iter().any(|r| r.arrived.is_some() && r.replied.is_none()))
+    {
+        let name = format!("{} of the {}", fault.name, ["client", "server"][by]);
+        verdict.looked(&name, found(fault.named, Some(by)), || format!("expected one of {:?} of {by}; said {}", fault.named, all()));
+    }
+    // what was lost and went again
+    let lost = world.truth.happened.iter().filter(|h| h.what == What::Lost && matches!(h.class, Class::Data | Class::Response));
+    let again = |from| world.truth.sent.iter().any(|s| s.from == from && s.again && s.class != Class::Ack);
+    let mut seen = [false; 2];
+    for h in lost {
+        // lost behind the tap: it is seen twice. Before it: a gap is seen where later packets pass before it goes again
+        let next = world.truth.sent.iter().find(|s| s.from == h.from && s.again && s.id > h.id).map(|s| s.id);
+        let gap = || {
+            let is_later = |t: &&crate::world::Tapped| t.from == h.from && t.id > h.id && next.is_none_or(|n| t.id < n);
+            world.truth.tapped.iter().filter(is_later).any(|t| world.truth.sent[t.id as usize - 1].class == h.class)
+        };
+        seen[h.from] |= again(h.from) && (h.behind || gap());
+    }
+    for from in [0, 1] {
+        if seen[from] && plan.fault.is_none() {
+            let ids = match plan.carrier {
+                Carrier::Roce => &["RC-RETRANSMIT", "RC-GAP", "PEER-SILENT"][..],
+                Carrier::Iwarp => &["TCP-LOSS", "PEER-SILENT"],
+            };
+            verdict
+                .looked(&format!("loss, {:?}", plan.carrier), found(ids, None), || format!("packets of {from} were lost; said {}", all()));
+        }
+    }
+    if world.truth.happened.iter().any(|h| h.what == What::Damaged && !h.behind) {
+        let ids = ["RC-ICRC", "TCP-CHECKSUM", "MPA-CRC"];
+        verdict.looked(&format!("damage, {:?}", plan.carrier), found(&ids, None), || format!("said {}", all()));
+    }
+    if world.truth.happened.iter().any(|h| h.what == What::Marked) {
+        verdict.looked(&format!("congestion marks, {:?}", plan.carrier), found(&["RC-ECN"], None), || format!("said {}", all()));
+    }
+}
+
+fn counts(plan: &Plan, world: &World, report: &Report, kept: &Kept, verdict: &mut Verdict) {
+    // what was posted and did not get out is counted by the ends already
+    if plan.fault.is_some() || world.truth.requests.iter().any(|r| r.done.is_none()) || world.hosts.iter().any(|h| h.transport.failed()) {
+        return;
+    }
+    let Some(connection) = report.connections.first() else {
+        if !world.truth.tapped.is_empty() {
+            verdict.wrong(Kind::Count, "connections", "no connection is reported".into());
+        }
+        return;
+    };
+    for side in [0, 1] {
+        let (ours, theirs) = (world.hosts[side].direct.ledger, connection.sides[side]);
+        let mut same = |what: &str, truth: u64, said: u64| {
+            if truth != said {
+                verdict.wrong(Kind::Count, what.to_string(), format!("{what} of {side}: {said}, and it was {truth}"));
+            }
+        };
+        same("messages", ours.messages, theirs.messages);
+        same("fragments", ours.fragments, theirs.fragments);
+        same("fragmented messages", ours.fragmented, theirs.fragmented);
+    }
+    let done: Vec<&Request> = world.truth.requests.iter().filter(|r| r.done.is_some()).collect();
+    let said: BTreeMap<u64, &Exchange> = kept.exchanges.iter().filter(|e| e.reply_end.is_some()).map(|e| (e.message_id, e)).collect();
+    if done.len() != said.len() {
+        verdict.wrong(Kind::Count, "requests", format!("{} requests were answered, {} are told", done.len(), said.len()));
+    }
+    for request in done {
+        let Some(e) = said.get(&request.asked.id) else { continue };
+        if e.command != request.asked.command.name() {
+            verdict.wrong(
+                Kind::Count,
+                "command",
+                format!("{}: {} is told as {}", request.asked.id, request.asked.command.name(), e.command),
+            );
+        }
+        if matches!(request.asked.command, Command::Read | Command::Write) {
+            if e.bytes_moved != request.moved {
+                let text = format!("request {}: {} bytes moved, {} are told", request.asked.id, request.moved, e.bytes_moved);
+                verdict.wrong(Kind::Count, "bytes", text);
+            }
+            if let Some(data) = &request.data {
+                let hash: [u8; 32] = Sha256::digest(data).into();
+                if e.sha256 != Some(hash) {
+                    verdict.wrong(
+                        Kind::Count,
+                        "hash",
+                        format!("request {}: the hash is another: {:?} holes", request.asked.id, e.payload_holes),
+                    );
+                }
+            }
+        }
+        let (first, last): (Time, Time) = (request.posted, request.done.unwrap_or_default());
+        if e.latency().is_some_and(|l| l > last - first + 1) {
+            verdict.wrong(
+                Kind::Count,
+                "latency",
+                format!("request {}: {:?} ns are told, {} passed", request.asked.id, e.latency(), last - first),
+            );
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Storage over RDMA in virtual time, with a link that loses, copies, delays, damages and cuts, ends that break rules, and an observer who does not
+//! see all. What happened is known from the ends and the link alone; the analysis of `rdmascope-analyzer` is held against it.
+//!
+//! ```text
+//! seed ─▶ Plan ─▶ World (Host ⇄ Transport ⇄ Link ⇄ Transport ⇄ Host) ─▶ Truth
+//!                                     │ tap
+//!                                 Observer ─▶ capture ─▶ analysis ─▶ judge ◀─ Truth
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod fault;
+pub mod frame;
+pub mod host;
+pub mod judge;
+pub mod observer;
+pub mod packet;
+pub mod plan;
+pub mod random;
+pub mod rc;
+pub mod smb;
+pub mod tcp;
+pub mod transport;
+pub mod world;
+
+use judge::Verdict;
+use observer::Record;
+use plan::{Plan, Wish};
+use random::Random;
+use world::World;
+
+/// A seed, run.
+pub struct Run {
+    /// What it stood for.
+    pub plan: Plan,
+    /// The ends, and what happened.
+    pub world: World,
+    /// What was seen of it.
+    pub records: Vec<Record>,
+    /// What the analysis made of it.
+    pub report: rdmascope_analyzer::report::Report,
+    /// And whether that is right.
+    pub verdict: Verdict,
+}
+
+/// Runs a seed.
+pub fn run(seed: u64, wish: &Wish) -> Run {
+    let plan = Plan::new(seed, wish);
+    let mut world = plan.world();
+    world.run();
+    let records = plan.observer.look(&world.truth.tapped, &mut Random::new(seed, 6));
+    let (report, kept) = judge::analyze(&records);
+    let verdict = judge::judge(&plan, &world, &report, &kept);
+    Run { plan, world, records, report, verdict }
+}

@@ -1,0 +1,217 @@
+//! `rdmascope-sim`: runs seeds, and says where the analysis was wrong.
+
+use anyhow::Result;
+use clap::Parser;
+use rdmascope_sim::judge::{Kind, names_somebody};
+use rdmascope_sim::plan::{Carrier, Wish};
+use rdmascope_sim::{Run, fault, observer, run};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Storage over RDMA in virtual time: holds the analysis against what happened.
+#[derive(Parser)]
+#[command(name = "rdmascope-sim", version)]
+struct Cli {
+    /// Run this seed only, and say what happened
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Run so many seeds
+    #[arg(short = 'n', long, default_value_t = 1000)]
+    count: u64,
+    /// Begin with this one
+    #[arg(long, default_value_t = 1)]
+    first: u64,
+    /// Write the capture of --seed here, as pcapng
+    #[arg(short, long)]
+    write: Option<PathBuf>,
+    /// Tell every packet of --seed
+    #[arg(long)]
+    explain: bool,
+    /// Run over this only: roce or iwarp
+    #[arg(long)]
+    over: Option<String>,
+    /// Break this rule in every seed; none for no faults
+    #[arg(long)]
+    fault: Option<String>,
+    /// Let the capture see everything
+    #[arg(long)]
+    whole: bool,
+    /// Seeds to name for each kind of problem
+    #[arg(long, default_value_t = 3)]
+    examples: usize,
+    /// Threads
+    #[arg(short = 'j', long, default_value_t = 1)]
+    jobs: u64,
+}
+
+fn main() -> Result<ExitCode> {
+    let cli = Cli::parse();
+    let mut wish = Wish { whole: cli.whole, ..Wish::default() };
+    wish.carrier = match cli.over.as_deref() {
+        None => None,
+        Some("roce") => Some(Carrier::Roce),
+        Some("iwarp") => Some(Carrier::Iwarp),
+        Some(other) => anyhow::bail!("--over takes roce or iwarp, and not {other}"),
+    };
+    wish.fault = match cli.fault.as_deref() {
+        None => None,
+        Some("none") => Some(None),
+        Some(name) => Some(Some(fault::named(name).ok_or_else(|| anyhow::anyhow!("there is no fault {name}"))?)),
+    };
+    match cli.seed {
+        Some(seed) => one(&cli, &run(seed, &wish)),
+        None => many(&cli, &wish),
+    }
+}
+
+fn one(cli: &Cli, run: &Run) -> Result<ExitCode> {
+    println!("seed {}: {}", run.plan.seed, run.plan.line());
+    let truth = &run.world.truth;
+    println!(
+        "{} packets sent, {} seen, {} requests, {} answered, over at {} ns",
+        truth.sent.len(),
+        run.records.len(),
+        truth.requests.len(),
+        truth.requests.iter().filter(|r| r.done.is_some()).count(),
+        truth.end
+    );
+    if cli.explain {
+        let mut place = BTreeMap::new();
+        for (n, t) in truth.tapped.iter().enumerate() {
+            place.entry(t.id).or_insert(n + 1);
+        }
+        for s in &truth.sent {
+            let what: Vec<_> =
+                truth.happened.iter().filter(|h| h.id == s.id).map(|h| (h.what, if h.behind { "behind" } else { "before" })).collect();
+            let who = ["client", "server"][s.from];
+            let frame = place.get(&s.id).map_or("-".to_string(), usize::to_string);
+            println!(
+                "{:>12} {who} packet {} tapped as {frame} {:?}{} came {:?} {what:?}",
+                s.time,
+                s.id,
+                s.class,
+                if s.again { " again" } else { "" },
+                s.came
+            );
+        }
+        for (by, host) in run.world.hosts.iter().enumerate() {
+            println!("{by}: {:?} recoveries {:?} fault at {:?}", host.direct.ledger, host.transport.recoveries(), host.failed_at);
+        }
+    }
+    for f in run.report.findings.ranked() {
+        let mark = if names_somebody(f) { "*" } else { " " };
+        println!(
+            "{mark} {} {} {} {} frame {} x{}: {}",
+            f.rule.id(),
+            f.severity.name(),
+            f.by.name(),
+            f.certainty.name(),
+            f.frame,
+            f.count,
+            f.text
+        );
+    }
+    for p in &run.verdict.problems {
+        println!("WRONG {:?} {}: {}", p.kind, p.about, p.text);
+    }
+    if let Some(path) = &cli.write {
+        std::fs::write(path, observer::pcapng(&run.records))?;
+    }
+    Ok(if run.verdict.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[derive(Default)]
+struct Table {
+    seeds: u64,
+    failed: u64,
+    problems: BTreeMap<(Kind, String, &'static str), (u64, Vec<u64>)>,
+    recall: BTreeMap<String, (u64, u64)>,
+    observers: BTreeMap<&'static str, (u64, u64)>,
+    packets: u64,
+    requests: u64,
+}
+
+impl Table {
+    fn add(&mut self, run: &Run, examples: usize) {
+        self.seeds += 1;
+        self.failed += u64::from(!run.verdict.problems.is_empty());
+        self.packets += run.records.len() as u64;
+        self.requests += run.world.truth.requests.len() as u64;
+        let row = self.observers.entry(run.plan.observer.name()).or_default();
+        row.0 += 1;
+        row.1 += u64::from(run.verdict.problems.iter().any(|p| p.kind == Kind::FalseBlame));
+        for p in &run.verdict.problems {
+            let row = self.problems.entry((p.kind, p.about.clone(), run.plan.observer.name())).or_default();
+            row.0 += 1;
+            if row.1.len() < examples {
+                row.1.push(run.plan.seed);
+            }
+        }
+        for (name, (looked, found)) in &run.verdict.recall {
+            let row = self.recall.entry(name.clone()).or_default();
+            row.0 += looked;
+            row.1 += found;
+        }
+    }
+
+    fn merge(&mut self, other: Self, examples: usize) {
+        self.seeds += other.seeds;
+        self.failed += other.failed;
+        self.packets += other.packets;
+        self.requests += other.requests;
+        for (key, (count, seeds)) in other.problems {
+            let row = self.problems.entry(key).or_default();
+            row.0 += count;
+            row.1.extend(seeds);
+            row.1.truncate(examples);
+        }
+        for (key, (a, b)) in other.recall {
+            let row = self.recall.entry(key).or_default();
+            row.0 += a;
+            row.1 += b;
+        }
+        for (key, (a, b)) in other.observers {
+            let row = self.observers.entry(key).or_default();
+            row.0 += a;
+            row.1 += b;
+        }
+    }
+}
+
+fn many(cli: &Cli, wish: &Wish) -> Result<ExitCode> {
+    let started = std::time::Instant::now();
+    let jobs = cli.jobs.max(1);
+    let tables: Vec<Table> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..jobs)
+            .map(|job| {
+                let (cli, wish) = (&cli, wish.clone());
+                scope.spawn(move || {
+                    let mut table = Table::default();
+                    for seed in (cli.first..cli.first + cli.count).filter(|s| s % jobs == job) {
+                        table.add(&run(seed, &wish), cli.examples);
+                    }
+                    table
+                })
+            })
+            .collect();
+        handles.into_iter().map(|h| h.join().expect("a seed panicked")).collect()
+    });
+    let mut table = Table::default();
+    tables.into_iter().for_each(|t| table.merge(t, cli.examples));
+    println!("{} seeds, {} frames, {} requests, in {:.1} s", table.seeds, table.packets, table.requests, started.elapsed().as_secs_f64());
+    println!("\nobserver              seeds  with false blame");
+    for (name, (seeds, wrong)) in &table.observers {
+        println!("{name:20} {seeds:>6} {wrong:>6}");
+    }
+    println!("\nseen and named                           of   named");
+    for (name, (of, found)) in &table.recall {
+        println!("{name:38} {of:>6} {found:>6}  {:.1} %", *found as f64 * 100.0 / *of as f64);
+    }
+    println!("\nproblem                                   observer              seeds  run again with --seed");
+    for ((kind, about, observer), (count, seeds)) in &table.problems {
+        println!("{kind:?} {about:36} {observer:20} {count:>6}  {seeds:?}");
+    }
+    println!("\n{} of {} seeds have a problem", table.failed, table.seeds);
+    Ok(if table.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,250 @@
+//! What a seed stands for.
+
+use crate::fault::{self, Fault, Who};
+use crate::host::{Host, Io, PATIENCE, QUICK, SLOW, Script};
+use crate::observer::Observer;
+use crate::random::Random;
+use crate::rc::{self, Rdma};
+use crate::smb::{Command, Sizes};
+use crate::tcp::{self, Iwarp};
+use crate::transport::{MICROSECOND, MILLISECOND, SECOND, Stamp, Time, Transport};
+use crate::world::{Link, Trouble, World};
+
+/// What carries a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// RoCEv2.
+    Roce,
+    /// iWARP.
+    Iwarp,
+}
+
+/// What a seed stands for.
+#[derive(Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// What carries it.
+    pub carrier: Carrier,
+    /// The link.
+    pub link: Link,
+    /// Who breaks what, at which request.
+    pub fault: Option<(usize, &'static Fault, u64)>,
+    /// Who looks.
+    pub observer: Observer,
+    /// The server takes long for one request.
+    pub slow: Option<(u64, Time)>,
+    /// The ends take no messages for a while.
+    pub not_ready: [Vec<(Time, Time, u8)>; 2],
+    /// An end leaves without a word.
+    pub rude: bool,
+    /// Whether IP counts its packets.
+    pub counts: bool,
+    /// What is certain to be told by nobody: neither fault, nor loss, nor a slow server.
+    pub clean: bool,
+    /// The ns after which a packet goes again.
+    pub timeout: Time,
+}
+
+/// What a user asks for in place of what the seed would give.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// The carrier.
+    pub carrier: Option<Carrier>,
+    /// The fault; `Some(None)` for none.
+    pub fault: Option<Option<&'static Fault>>,
+    /// The whole capture.
+    pub whole: bool,
+}
+
+impl Plan {
+    /// Draws one.
+    pub fn new(seed: u64, wish: &Wish) -> Self {
+        let mut r = Random::new(seed, 1);
+        let carrier = if r.chance(1, 2) { Carrier::Roce } else { Carrier::Iwarp };
+        let carrier = wish.carrier.unwrap_or(carrier);
+        let at = r.below(3);
+        let far = r.pick(&[2 * MICROSECOND, 10 * MICROSECOND, 50 * MICROSECOND, 500 * MICROSECOND]);
+        let distance = match at {
+            0 => [0, far],
+            1 => [far, 0],
+            _ => [far / 2, far / 2],
+        };
+        let mut trouble = [[Trouble::default(); 2]; 2];
+        let (mut cut, mut pause) = (None, None);
+        let mut not_ready = [Vec::new(), Vec::new()];
+        let kind = r.below(16);
+        let (from, side) = (r.below(2) as usize, r.below(2) as usize);
+        // an end that is where the tap is loses nothing between the two
+        let side = match distance {
+            [0, _] if from == 0 => 1,
+            [0, _] => 0,
+            [_, 0] if from == 0 => 0,
+            [_, 0] => 1,
+            _ => side,
+        };
+        let spot = &mut trouble[from][side];
+        match kind {
+            0..=4 => {}
+            5..=8 => spot.lose = r.pick(&[10, 50, 100, 300]),
+            9 => spot.copy = r.pick(&[50, 200]),
+            10 => {
+                spot.delay = r.pick(&[50, 200]);
+                spot.delay_by = r.pick(&[20 * MICROSECOND, 200 * MICROSECOND, 4 * MILLISECOND, 30 * MILLISECOND]);
+            }
+            11 => spot.damage = r.pick(&[50, 200]),
+            12 => spot.mark = r.pick(&[100, 1000]),
+            13 => {
+                let begin = r.within(1, 20) * MILLISECOND;
+                cut = Some((from, begin, begin + r.pick(&[2 * MILLISECOND, 40 * MILLISECOND, 700 * MILLISECOND]), side == 1));
+            }
+            14 => {
+                let begin = r.within(1, 20) * MILLISECOND;
+                pause = Some((from, begin, begin + r.pick(&[500 * MICROSECOND, 5 * MILLISECOND])));
+            }
+            _ => {
+                let begin = r.within(1, 10) * MILLISECOND;
+                let code = r.pick(&[1, 6, 12, 14]);
+                not_ready[from].push((begin, begin + r.pick(&[100 * MICROSECOND, 3 * MILLISECOND]), code));
+            }
+        }
+        let fault = if r.chance(1, 3) { Some(r.pick(&fault::FAULTS.iter().collect::<Vec<_>>())) } else { None };
+        let fault = wish.fault.unwrap_or(fault).filter(|f| !f.stream || carrier == Carrier::Iwarp).map(|f| {
+            let by = if f.who == Who::Both { r.below(2) as usize } else { 1 };
+            (by, f, r.below(6))
+        });
+        let slow = r.chance(1, 10).then(|| (r.within(6, 30) as u64, SLOW));
+        let observer = Observer::any(&mut r);
+        let observer = if wish.whole { Observer::Whole } else { observer };
+        let rude = r.chance(1, 12);
+        let clean = fault.is_none() && slow.is_none() && !rude && !matches!(kind, 5..=11 | 13 | 15);
+        let timeout = r.pick(&[4 * MILLISECOND, 17 * MILLISECOND, 67 * MILLISECOND, 537 * MILLISECOND]);
+        let pace = r.pick(&[80, 320, 800]);
+        let link = Link { pace, distance, trouble, cut, pause };
+        Self { seed, carrier, link, fault, observer, slow, not_ready, rude, counts: r.chance(1, 2), clean, timeout }
+    }
+
+    /// The two ends and their link.
+    pub fn world(&self) -> World {
+        let mut r = Random::new(self.seed, 2);
+        let stamp = |r: &mut Random| Stamp { id: self.counts.then(|| r.next() as u16) };
+        let mtu = r.pick(&[(1024, 3), (2048, 4), (4096, 5)]);
+        let psn = [r.next() & 0xff_ffff, r.next() & 0xff_ffff];
+        let isn = [r.next() as u32, r.next() as u32];
+        let jumbo = r.chance(1, 2);
+        let aligned = r.chance(2, 3);
+        let window = r.pick(&[16, 64]);
+        let ask = r.pick(&[1, 4, 16]);
+        let coalesce = r.pick(&[1, 1, 4]);
+        let (hold, crc) = (r.pick(&[MILLISECOND, 40 * MILLISECOND]), r.chance(3, 4));
+        // of damaged bytes a receiver can tell by their checksum only
+        let crc = crc || self.fault.is_some_and(|(_, f, _)| f.stream);
+        let mut end = |me: usize| -> Box<dyn Transport> {
+            match self.carrier {
+                Carrier::Roce => Box::new(Rdma::new(
+                    me,
+                    rc::Config {
+                        mtu: mtu.0,
+                        mtu_code: mtu.1,
+                        psn,
+                        window,
+                        timeout: self.timeout,
+                        retries: 7,
+                        coalesce,
+                        hold: 20 * MICROSECOND,
+                        not_ready: self.not_ready[me].clone(),
+                        ask,
+                        stamp: stamp(&mut r),
+                        rude: self.rude,
+                    },
+                )),
+                Carrier::Iwarp => Box::new(Iwarp::new(
+                    me,
+                    tcp::Config {
+                        mss: if jumbo { 8948 } else { 1448 },
+                        isn,
+                        window: 1 << 17,
+                        rto: 200 * MILLISECOND,
+                        retries: 8,
+                        hold,
+                        mulpdu: if jumbo { 8900 } else { 1400 },
+                        crc,
+                        stamp: stamp(&mut r),
+                        aligned,
+                        rude: self.rude,
+                    },
+                )),
+            }
+        };
+        let ends = (end(0), end(1));
+        let sizes = |r: &mut Random| Sizes {
+            requested: r.pick(&[255, 32, 10]),
+            granted: 0,
+            send: r.pick(&[1364, 4096, 8136]),
+            receive: r.pick(&[1364, 4096, 8192]),
+            fragmented: r.pick(&[131_072, 1 << 20]),
+            version: 0x100,
+            status: 0,
+        };
+        let targets = [r.pick(&[255, 32, 8]), r.pick(&[255, 32, 8])];
+        let io = (0..r.within(8, 40))
+            .map(|_| Io {
+                command: r.pick(&[Command::Read, Command::Read, Command::Write, Command::Write, Command::Echo]),
+                length: r.pick(&[100, 4096, 4096, 16_384, 65_536]),
+                rdma: r.chance(3, 4),
+                invalidate: r.chance(1, 2),
+            })
+            .map(|io| if io.command == Command::Echo { Io { length: 0, rdma: false, ..io } } else { io })
+            .collect();
+        let script = Script {
+            io,
+            depth: r.pick(&[1, 2, 4, 8]),
+            think: r.pick(&[5 * MICROSECOND, 300 * MICROSECOND]),
+            patience: PATIENCE,
+            polite: r.chance(9, 10),
+        };
+        let (ours, theirs) = (sizes(&mut r), sizes(&mut r));
+        let client = Host::client(ends.0, ours, targets[0], script, Random::new(self.seed, 3));
+        let server =
+            Host::server(ends.1, theirs, targets[1], (QUICK, r.pick(&[60, 500]) * MICROSECOND), self.slow, Random::new(self.seed, 4));
+        let mut world = World::new([client, server], self.link.clone(), Random::new(self.seed, 5));
+        if let Some((by, fault, at)) = self.fault {
+            world.hosts[by].breaks(fault, at);
+        }
+        world
+    }
+
+    /// In a line.
+    pub fn line(&self) -> String {
+        let mut out = format!("{:?}, tap {:?} ns from the ends", self.carrier, self.link.distance);
+        for from in [0, 1] {
+            for side in [0, 1] {
+                let t = self.link.trouble[from][side];
+                if t.is_any() || t.mark > 0 {
+                    let place = if side == 0 { "before" } else { "behind" };
+                    out += &format!("; packets of {} {place} the tap: {t:?}", ["the client", "the server"][from]);
+                }
+            }
+        }
+        if let Some((from, a, b, behind)) = self.link.cut {
+            out += &format!("; cut of direction {from} {a}..{b} ns, behind {behind}");
+        }
+        if let Some((from, a, b)) = self.link.pause {
+            out += &format!("; pause of {from} {a}..{b} ns");
+        }
+        if let Some((by, fault, at)) = self.fault {
+            out += &format!("; {} of {} at its request {at}", fault.name, ["the client", "the server"][by]);
+        }
+        if let Some((at, by)) = self.slow {
+            out += &format!("; request {at} takes {} ms", by / MILLISECOND);
+        }
+        if !self.not_ready[0].is_empty() || !self.not_ready[1].is_empty() {
+            out += &format!("; not ready {:?}", self.not_ready);
+        }
+        if self.rude {
+            out += "; an end leaves without a word";
+        }
+        let _ = SECOND;
+        out + &format!("; observer {:?}, IP counts: {}", self.observer, self.counts)
+    }
+}

@@ -1,0 +1,587 @@
+//! One end of a reliable connection of RoCEv2, by the InfiniBand Architecture Specification, volume 1, 9.7: go-back-N, NAKs, RNR, RDMA Reads
+//! that are asked for again from where their answer broke off, acknowledgments that are held back, timeouts and retries.
+
+use crate::frame::{self, Bth, Cm, QP, aeth, reth};
+use crate::packet::{Body, Event, Op, Packet, Rc_, RcWhat};
+use crate::transport::{Class, MICROSECOND, MILLISECOND, Out, Stamp, Time, Transport};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// How an end behaves.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Bytes of a packet's payload.
+    pub mtu: usize,
+    /// The code of that in connection management.
+    pub mtu_code: u8,
+    /// First sequence numbers of both ends.
+    pub psn: [u64; 2],
+    /// Packets on the way at most.
+    pub window: u64,
+    /// ns without an acknowledgment after which all goes again.
+    pub timeout: Time,
+    /// How often in a row.
+    pub retries: u32,
+    /// Packets that ask for an acknowledgment before one is sent.
+    pub coalesce: u32,
+    /// How long it may be held back, in ns.
+    pub hold: Time,
+    /// Times at which no message can be taken: from, to, and the code of the RNR timer.
+    pub not_ready: Vec<(Time, Time, u8)>,
+    /// Every so many packets of a message an acknowledgment is asked for.
+    pub ask: u64,
+    /// The identification of IP.
+    pub stamp: Stamp,
+    /// The end that disconnects leaves without a word.
+    pub rude: bool,
+}
+
+struct Wqe {
+    op: Rc<Op>,
+    start: u64,
+    packets: u64,
+    /// Sequence numbers of its answer that came, of a read.
+    came: u64,
+}
+
+impl Wqe {
+    fn end(&self) -> u64 {
+        self.start + self.packets
+    }
+
+    fn is_read(&self) -> bool {
+        matches!(*self.op, Op::Read { .. })
+    }
+}
+
+enum Reply {
+    Ack { psn: u64, again: bool },
+    Nak { psn: u64, syndrome: u8, what: RcWhat },
+    Response { psn: u64, id: u64, place: (bool, bool), data: Rc<[u8]>, range: (usize, usize), again: bool },
+}
+
+/// One end.
+pub struct Rdma {
+    me: usize,
+    config: Config,
+    connected: bool,
+    closed: bool,
+    frozen: bool,
+    failed: bool,
+    manage: VecDeque<Cm>,
+    /// What of connection management waits for an answer, when it goes again, and how often it may.
+    asked: Option<(Cm, Time, u32)>,
+    events: VecDeque<Event>,
+    // requester
+    queue: VecDeque<Wqe>,
+    next: u64,
+    una: u64,
+    snd: u64,
+    high: u64,
+    deadline: Option<Time>,
+    tries: u32,
+    wait_until: Time,
+    again_from: Option<u64>,
+    by_timer: u64,
+    by_wish: u64,
+    // responder
+    expected: u64,
+    msn: u32,
+    complained: bool,
+    /// A NAK that ends the connection is on its way.
+    refused: bool,
+    owed: u32,
+    owed_again: bool,
+    ack_at: Option<Time>,
+    replies: VecDeque<Reply>,
+}
+
+/// IBTA volume 1, table 45: the RNR NAK timer, in units of 10 µs.
+const RNR_TIMER: [Time; 32] = [
+    65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12_288,
+    16_384, 24_576, 32_768, 49_152,
+];
+
+fn rnr_ns(code: u8) -> Time {
+    RNR_TIMER[usize::from(code & 31)] * 10 * MICROSECOND
+}
+
+impl Rdma {
+    /// The end `me`.
+    pub fn new(me: usize, config: Config) -> Self {
+        let (first, expected) = (config.psn[me], config.psn[1 - me]);
+        Self {
+            me,
+            config,
+            connected: false,
+            closed: false,
+            frozen: false,
+            failed: false,
+            manage: VecDeque::new(),
+            asked: None,
+            events: VecDeque::new(),
+            queue: VecDeque::new(),
+            next: first,
+            una: first,
+            snd: first,
+            high: first,
+            deadline: None,
+            tries: 0,
+            wait_until: 0,
+            again_from: None,
+            by_timer: 0,
+            by_wish: 0,
+            expected,
+            msn: 0,
+            complained: false,
+            refused: false,
+            owed: 0,
+            owed_again: false,
+            ack_at: None,
+            replies: VecDeque::new(),
+        }
+    }
+
+    fn ask(&mut self, now: Time, what: Cm) {
+        self.manage.push_back(what);
+        self.asked = Some((what, now + 400 * MILLISECOND, 6));
+    }
+
+    fn handle_cm(&mut self, now: Time, what: Cm) {
+        match what {
+            Cm::Request => self.ask(now, Cm::Reply),
+            Cm::Reply => {
+                self.manage.push_back(Cm::Ready);
+                if !self.connected && !self.closed {
+                    self.asked = None;
+                    self.connect();
+                }
+            }
+            Cm::Ready => {
+                self.asked = None;
+                self.connect();
+            }
+            Cm::Disconnect => {
+                self.manage.push_back(Cm::Disconnected);
+                self.end();
+            }
+            Cm::Disconnected => {
+                self.asked = None;
+                self.end();
+            }
+        }
+    }
+
+    fn connect(&mut self) {
+        if !self.connected && !self.closed {
+            self.connected = true;
+            self.events.push_back(Event::Connected);
+        }
+    }
+
+    fn end(&mut self) {
+        if !self.closed {
+            self.closed = true;
+            self.connected = false;
+            self.events.push_back(Event::Closed);
+        }
+    }
+
+    // ---- requester
+
+    fn acknowledge(&mut self, now: Time, upto: u64) {
+        // an acknowledgment of what follows a read whose answer is not there: the answer was lost
+        let hole = self.queue.iter().find(|w| w.is_read() && w.came < w.packets && w.start + w.came < upto).map(|w| w.start + w.came);
+        if let Some(hole) = hole
+            && self.again_from != Some(hole)
+            && self.snd > hole
+        {
+            self.go_back(hole);
+        }
+        let upto = hole.map_or(upto, |h| upto.min(h)).min(self.high);
+        if upto > self.una {
+            self.una = upto;
+            self.tries = 0;
+            self.snd = self.snd.max(self.una);
+            self.deadline = if self.una < self.snd { Some(now + self.config.timeout) } else { None };
+            while self.queue.front().is_some_and(|w| w.end() <= self.una) {
+                self.queue.pop_front();
+            }
+        }
+    }
+
+    fn go_back(&mut self, to: u64) {
+        self.snd = to;
+        self.again_from = Some(to);
+        self.by_wish += 1;
+    }
+
+    fn handle_response(&mut self, now: Time, psn: u64, id: u64) {
+        // answers are taken in order: one that is ahead says that what is before it was lost
+        let Some(wqe) = self.queue.iter_mut().find(|w| w.is_read() && w.came < w.packets) else { return };
+        let next = wqe.start + wqe.came;
+        if psn == next && matches!(*wqe.op, Op::Read { id: of, .. } if of == id) {
+            wqe.came += 1;
+            let done = wqe.came == wqe.packets;
+            self.again_from = None;
+            self.acknowledge(now, psn + 1);
+            if done {
+                self.events.push_back(Event::ReadDone(id));
+            }
+        } else if psn > next && self.again_from != Some(next) && self.snd > next {
+            self.go_back(next);
+        }
+    }
+
+    fn packet_at(&mut self, psn: u64) -> Option<(Out, u64)> {
+        let me = self.me;
+        let mtu = self.config.mtu;
+        let wqe = self.queue.iter().find(|w| w.start <= psn && psn < w.end())?;
+        let (place, last) = ((psn - wqe.start) as usize, psn + 1 == wqe.end());
+        let first = place == 0;
+        let again = psn < self.high;
+        let mut ack = last || (psn + 1).is_multiple_of(self.config.ask);
+        let mut used = 1;
+        let (opcode, extensions, payload, what): (u8, Vec<u8>, &[u8], RcWhat) = match &*wqe.op {
+            Op::Send { message, invalidate } => {
+                let bytes = &message.bytes[(place * mtu).min(message.bytes.len())..(place * mtu + mtu).min(message.bytes.len())];
+                let (opcode, key) = match (first, last, invalidate) {
+                    (true, true, Some(key)) => (0x17, Some(*key)),
+                    (false, true, Some(key)) => (0x16, Some(*key)),
+                    (true, true, None) => (0x04, None),
+                    (true, false, _) => (0x00, None),
+                    (false, true, None) => (0x02, None),
+                    (false, false, _) => (0x01, None),
+                };
+                let extensions = key.map_or(Vec::new(), |k| k.to_be_bytes().to_vec());
+                (opcode, extensions, bytes, RcWhat::Part { op: wqe.op.clone(), first, last })
+            }
+            Op::Write { memory, data, .. } => {
+                let bytes = &data[place * mtu..(place * mtu + mtu).min(data.len())];
+                let opcode = match (first, last) {
+                    (true, true) => 0x0a,
+                    (true, false) => 0x06,
+                    (false, true) => 0x08,
+                    (false, false) => 0x07,
+                };
+                let extensions = if first { reth(memory.key, memory.address, data.len() as u32) } else { Vec::new() };
+                (opcode, extensions, bytes, RcWhat::Part { op: wqe.op.clone(), first, last })
+            }
+            Op::Read { id, memory, data, .. } => {
+                let skipped = place * mtu;
+                let length = (data.len() - skipped) as u32;
+                used = wqe.end() - psn;
+                ack = true;
+                let extensions = reth(memory.key, memory.address + skipped as u64, length);
+                (0x0c, extensions, &[], RcWhat::Read { op: wqe.op.clone(), id: *id, packets: used, data: data.clone(), offset: skipped })
+            }
+        };
+        // nothing more may go: an acknowledgment is wanted
+        ack |= psn + used >= self.una + self.config.window;
+        let ip = self.config.stamp.stamp();
+        let frame = frame::roce(me, ip, Bth { opcode, qp: QP[1 - me], psn: psn as u32, ack }, &extensions, payload);
+        Some((Out { frame, body: Body::Rc(Rc_ { psn, what, ack }), class: Class::Data, again }, used))
+    }
+
+    // ---- responder
+
+    fn owe(&mut self, now: Time, at_once: bool) {
+        self.owed += 1;
+        if at_once || self.owed >= self.config.coalesce {
+            self.pay();
+        } else if self.ack_at.is_none() {
+            self.ack_at = Some(now + self.config.hold);
+        }
+    }
+
+    fn pay(&mut self) {
+        if self.owed > 0 {
+            self.owed = 0;
+            self.ack_at = None;
+            let again = core::mem::take(&mut self.owed_again);
+            self.replies.push_back(Reply::Ack { psn: self.expected - 1, again });
+        }
+    }
+
+    fn handle_request(&mut self, now: Time, psn: u64, what: &RcWhat, ack: bool) {
+        if self.refused {
+            return;
+        }
+        if psn > self.expected {
+            if !self.complained {
+                self.complained = true;
+                self.pay();
+                self.replies.push_back(Reply::Nak { psn: self.expected, syndrome: 0x60, what: RcWhat::Nak });
+            }
+            return;
+        }
+        if psn < self.expected {
+            match what {
+                RcWhat::Read { id, packets, data, offset, .. } => self.answer(psn, *id, *packets, data, *offset, true),
+                _ => {
+                    self.owed_again = true;
+                    if ack {
+                        self.owe(now, true);
+                    }
+                }
+            }
+            return;
+        }
+        if let RcWhat::Part { op, first: true, .. } = what
+            && matches!(**op, Op::Send { .. })
+            && let Some((_, _, code)) = self.config.not_ready.iter().find(|(from, to, _)| (*from..*to).contains(&now))
+        {
+            let code = *code;
+            self.complained = true;
+            self.pay();
+            self.replies.push_back(Reply::Nak { psn, syndrome: 0x20 | code, what: RcWhat::NotReady(rnr_ns(code)) });
+            return;
+        }
+        self.complained = false;
+        if let RcWhat::Part { op, .. } | RcWhat::Read { op, .. } = what
+            && let Op::Write { wrong: Some(_), .. } | Op::Read { wrong: Some(_), .. } = **op
+        {
+            // a remote access error, and the queue pair is of no more use
+            self.complained = true;
+            self.pay();
+            self.replies.push_back(Reply::Nak { psn, syndrome: 0x62, what: RcWhat::Refused(2) });
+            self.refused = true;
+            return;
+        }
+        match what {
+            RcWhat::Read { id, packets, data, offset, .. } => {
+                // what came before is acknowledged first: this is by its answer
+                self.pay();
+                self.expected += packets;
+                self.msn += 1;
+                self.answer(psn, *id, *packets, data, *offset, false);
+            }
+            RcWhat::Part { op, last, .. } => {
+                self.expected += 1;
+                if *last {
+                    self.msn += 1;
+                    if let Op::Send { message, .. } = &**op {
+                        self.events.push_back(Event::Received(message.clone()));
+                    }
+                }
+                if ack {
+                    self.owe(now, false);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn answer(&mut self, psn: u64, id: u64, packets: u64, data: &Rc<[u8]>, offset: usize, again: bool) {
+        let mtu = self.config.mtu;
+        for n in 0..packets {
+            let at = (offset + n as usize * mtu).min(data.len());
+            let range = (at, (at + mtu).min(data.len()));
+            let place = (n == 0, n + 1 == packets);
+            self.replies.push_back(Reply::Response { psn: psn + n, id, place, data: data.clone(), range, again });
+        }
+    }
+}
+
+/// Packets that so many bytes take.
+pub fn packets(length: usize, mtu: usize) -> u64 {
+    length.div_ceil(mtu).max(1) as u64
+}
+
+impl Transport for Rdma {
+    fn open(&mut self, now: Time) {
+        self.ask(now, Cm::Request);
+    }
+
+    fn post(&mut self, _now: Time, op: Op) {
+        let packets = packets(op.length(), self.config.mtu);
+        self.queue.push_back(Wqe { op: Rc::new(op), start: self.next, packets, came: 0 });
+        self.next += packets;
+    }
+
+    fn handle(&mut self, now: Time, packet: &Packet) {
+        if self.frozen {
+            return;
+        }
+        match &packet.body {
+            Body::Cm(what) => self.handle_cm(now, *what),
+            Body::Rc(rc) => {
+                if self.closed {
+                    return;
+                }
+                // a packet of the peer stands for a ReadyToUse that was lost
+                if !self.connected {
+                    match self.asked {
+                        Some((Cm::Reply, ..)) => {
+                            self.asked = None;
+                            self.connect();
+                        }
+                        _ => return,
+                    }
+                }
+                match &rc.what {
+                    RcWhat::Ack => self.acknowledge(now, rc.psn + 1),
+                    RcWhat::Nak => {
+                        self.acknowledge(now, rc.psn);
+                        if rc.psn >= self.una && self.snd > rc.psn {
+                            self.go_back(rc.psn);
+                            self.deadline = None;
+                        }
+                    }
+                    RcWhat::NotReady(wait) => {
+                        self.acknowledge(now, rc.psn);
+                        if rc.psn >= self.una && self.snd > rc.psn {
+                            self.go_back(rc.psn);
+                            self.deadline = None;
+                            self.wait_until = now + wait;
+                        }
+                    }
+                    RcWhat::Refused(_) => {
+                        self.failed = true;
+                        self.ask(now, Cm::Disconnect);
+                        self.connected = false;
+                    }
+                    RcWhat::Response { id, .. } => self.handle_response(now, rc.psn, *id),
+                    RcWhat::Part { .. } | RcWhat::Read { .. } => {
+                        self.handle_request(now, rc.psn, &rc.what, rc.ack);
+                    }
+                }
+            }
+            Body::Tcp(_) => {}
+        }
+    }
+
+    fn timeout(&mut self, now: Time) {
+        if let Some((what, at, left)) = self.asked
+            && now >= at
+        {
+            if left == 0 {
+                self.asked = None;
+                self.failed = true;
+                self.end();
+            } else {
+                self.manage.push_back(what);
+                self.asked = Some((what, now + 400 * MILLISECOND, left - 1));
+            }
+        }
+        if self.ack_at.is_some_and(|at| now >= at) {
+            self.pay();
+        }
+        if now >= self.wait_until {
+            self.wait_until = 0;
+        }
+        if self.deadline.is_some_and(|at| now >= at) && self.connected {
+            self.tries += 1;
+            self.by_timer += 1;
+            self.deadline = None;
+            if self.tries > self.config.retries {
+                self.failed = true;
+                self.ask(now, Cm::Disconnect);
+                self.connected = false;
+            } else {
+                self.snd = self.una;
+                self.again_from = None;
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        if self.frozen {
+            return None;
+        }
+        let waits = (self.connected && self.snd < self.next && self.wait_until > 0).then_some(self.wait_until);
+        let deadline = self.deadline.filter(|_| self.connected);
+        [self.asked.map(|(_, at, _)| at), self.ack_at, deadline, waits].into_iter().flatten().min()
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Out> {
+        if self.frozen {
+            return None;
+        }
+        if let Some(what) = self.manage.pop_front() {
+            let psn = self.config.psn.map(|p| p as u32 & 0xff_ffff);
+            let frame = frame::cm(self.me, self.config.stamp.stamp(), what, psn, self.config.mtu_code);
+            return Some(Out { frame, body: Body::Cm(what), class: Class::Manage, again: false });
+        }
+        if !self.connected {
+            return None;
+        }
+        let (me, msn) = (self.me, self.msn);
+        if let Some(reply) = self.replies.pop_front() {
+            let ip = self.config.stamp.stamp();
+            let bth = |opcode, psn: u64| Bth { opcode, qp: QP[1 - me], psn: psn as u32, ack: false };
+            return Some(match reply {
+                Reply::Ack { psn, again } => Out {
+                    frame: frame::roce(me, ip, bth(0x11, psn), &aeth(0x1f, msn), &[]),
+                    body: Body::Rc(Rc_ { psn, what: RcWhat::Ack, ack: false }),
+                    class: Class::Ack,
+                    again,
+                },
+                Reply::Nak { psn, syndrome, what } => Out {
+                    frame: frame::roce(me, ip, bth(0x11, psn), &aeth(syndrome, msn), &[]),
+                    body: Body::Rc(Rc_ { psn, what, ack: false }),
+                    class: Class::Nak,
+                    again: false,
+                },
+                Reply::Response { psn, id, place, data, range, again } => {
+                    let opcode = match place {
+                        (true, true) => 0x10,
+                        (true, false) => 0x0d,
+                        (false, true) => 0x0f,
+                        (false, false) => 0x0e,
+                    };
+                    let extensions = if opcode == 0x0e { Vec::new() } else { aeth(0x1f, msn).to_vec() };
+                    let length = (range.1 - range.0) as u32;
+                    Out {
+                        frame: frame::roce(me, ip, bth(opcode, psn), &extensions, &data[range.0..range.1]),
+                        body: Body::Rc(Rc_ { psn, what: RcWhat::Response { id, length }, ack: false }),
+                        class: Class::Response,
+                        again,
+                    }
+                }
+            });
+        }
+        if now < self.wait_until || self.snd >= self.next || self.snd >= self.una + self.config.window {
+            return None;
+        }
+        let (out, used) = self.packet_at(self.snd)?;
+        self.snd += used;
+        self.high = self.high.max(self.snd);
+        if self.deadline.is_none() {
+            self.deadline = Some(now + self.config.timeout);
+        }
+        Some(out)
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn close(&mut self, now: Time) {
+        if !self.closed && self.connected {
+            if self.config.rude {
+                self.frozen = true;
+                self.end();
+            } else {
+                self.ask(now, Cm::Disconnect);
+            }
+            self.connected = false;
+        }
+    }
+
+    fn freeze(&mut self) {
+        self.frozen = true;
+    }
+
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    fn recoveries(&self) -> (u64, u64) {
+        (self.by_timer, self.by_wish)
+    }
+
+    fn failed(&self) -> bool {
+        self.failed
+    }
+}

@@ -1,0 +1,295 @@
+//! Two ends, the link between them, and a tap on it, in virtual time.
+
+use crate::host::{Host, Request};
+use crate::packet::Packet;
+use crate::random::Random;
+use crate::transport::{Class, MICROSECOND, Time};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// What a link does to packets of one direction on one side of the tap; chances of 10,000.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trouble {
+    /// Loses it.
+    pub lose: u64,
+    /// Delivers it twice.
+    pub copy: u64,
+    /// Holds it up.
+    pub delay: u64,
+    /// For so long, in ns.
+    pub delay_by: Time,
+    /// Changes a bit.
+    pub damage: u64,
+    /// Says that there was congestion.
+    pub mark: u64,
+}
+
+impl Trouble {
+    /// Whether it does anything but mark.
+    pub fn is_any(&self) -> bool {
+        self.lose + self.copy + self.delay + self.damage > 0
+    }
+}
+
+/// The link.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// ns for 1,000 bytes.
+    pub pace: Time,
+    /// ns from each end to the tap.
+    pub distance: [Time; 2],
+    /// By direction (who sends), before and behind the tap.
+    pub trouble: [[Trouble; 2]; 2],
+    /// Nothing passes in this time, by direction; before the tap or behind it.
+    pub cut: Option<(usize, Time, Time, bool)>,
+    /// Nothing leaves an end in this time; it waits.
+    pub pause: Option<(usize, Time, Time)>,
+}
+
+/// What happened to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It is gone.
+    Lost,
+    /// It came twice.
+    Copied,
+    /// It came so much later, in ns, than those around it.
+    Late(Time),
+    /// A bit of it is wrong.
+    Damaged,
+    /// It says that there was congestion.
+    Marked,
+}
+
+/// A thing that the link did.
+#[derive(Clone, Copy, Debug)]
+pub struct Happened {
+    /// When.
+    pub time: Time,
+    /// To which packet.
+    pub id: u64,
+    /// Who had sent it.
+    pub from: usize,
+    /// What it was for.
+    pub class: Class,
+    /// What.
+    pub what: What,
+    /// Behind the tap.
+    pub behind: bool,
+}
+
+/// A packet that an end sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Its number.
+    pub id: u64,
+    /// Who.
+    pub from: usize,
+    /// When.
+    pub time: Time,
+    /// What for.
+    pub class: Class,
+    /// It went before.
+    pub again: bool,
+    /// When its receiver had it whole, where it did.
+    pub came: Option<Time>,
+}
+
+/// A packet as it passed the tap.
+#[derive(Clone, Debug)]
+pub struct Tapped {
+    /// When.
+    pub time: Time,
+    /// Its number.
+    pub id: u64,
+    /// Who sent it.
+    pub from: usize,
+    /// The frame, with what was done to it before.
+    pub frame: Vec<u8>,
+}
+
+/// Everything that happened.
+#[derive(Debug, Default)]
+pub struct Truth {
+    /// Packets by number, from 1.
+    pub sent: Vec<Sent>,
+    /// What the link did.
+    pub happened: Vec<Happened>,
+    /// What passed the tap, in order.
+    pub tapped: Vec<Tapped>,
+    /// Requests of the client, in order.
+    pub requests: Vec<Request>,
+    /// When it was over.
+    pub end: Time,
+    /// It did not end by itself.
+    pub runaway: bool,
+}
+
+enum Event {
+    Tap(Packet),
+    Arrive(Packet),
+}
+
+/// Two ends and their link.
+pub struct World {
+    /// Client and server.
+    pub hosts: [Host; 2],
+    link: Link,
+    random: Random,
+    queue: BinaryHeap<Reverse<(Time, u64)>>,
+    events: BTreeMap<u64, Event>,
+    sequence: u64,
+    free: [Time; 2],
+    last: [[Time; 2]; 2],
+    /// What happened.
+    pub truth: Truth,
+}
+
+const STEPS_MAX: u32 = 400_000;
+/// The longest that a conversation takes.
+const TIME_MAX: Time = 200 * crate::transport::SECOND;
+
+impl World {
+    /// Before anything happened.
+    pub fn new(hosts: [Host; 2], link: Link, random: Random) -> Self {
+        Self {
+            hosts,
+            link,
+            random,
+            queue: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            sequence: 0,
+            free: [0; 2],
+            last: [[0; 2]; 2],
+            truth: Truth::default(),
+        }
+    }
+
+    /// From the first packet to the last.
+    pub fn run(&mut self) {
+        let mut now = 0;
+        self.hosts[0].transport.open(now);
+        for step in 0.. {
+            let mut wake: Option<Time> = None;
+            for me in [0, 1] {
+                self.hosts[me].turn(now, &mut self.truth.requests);
+                if self.free[me] <= now
+                    && !self.is_paused(me, now)
+                    && let Some(out) = self.hosts[me].transport.poll_transmit(now)
+                {
+                    let bytes = out.frame.len() as Time;
+                    let left = now + (bytes * self.link.pace / 1000).max(1);
+                    self.free[me] = left;
+                    let id = self.truth.sent.len() as u64 + 1;
+                    self.truth.sent.push(Sent { id, from: me, time: left, class: out.class, again: out.again, came: None });
+                    let packet = Packet { id, from: me, frame: out.frame, body: out.body, damaged: false };
+                    self.carry(left, packet, false);
+                }
+                let mut next = self.hosts[me].poll_timeout();
+                if self.free[me] > now {
+                    next = Some(next.map_or(self.free[me], |n| n.min(self.free[me])));
+                }
+                if let Some((of, _, to)) = self.link.pause
+                    && of == me
+                    && self.is_paused(me, now)
+                {
+                    next = Some(next.map_or(to, |n| n.min(to)));
+                }
+                wake = [wake, next].into_iter().flatten().min();
+            }
+            let arrives = self.queue.peek().map(|Reverse((at, _))| *at);
+            let Some(next) = [wake, arrives].into_iter().flatten().min() else { break };
+            if step > STEPS_MAX || next > TIME_MAX {
+                self.truth.runaway = true;
+                break;
+            }
+            now = next.max(now + i64::from(arrives.is_none_or(|a| a > now)));
+            while let Some(Reverse((at, key))) = self.queue.peek().copied()
+                && at <= now
+            {
+                self.queue.pop();
+                match self.events.remove(&key) {
+                    Some(Event::Tap(packet)) => {
+                        self.truth.tapped.push(Tapped { time: at, id: packet.id, from: packet.from, frame: packet.frame.clone() });
+                        self.carry(at, packet, true);
+                    }
+                    Some(Event::Arrive(packet)) if !packet.damaged => {
+                        let sent = &mut self.truth.sent[packet.id as usize - 1];
+                        sent.came.get_or_insert(at);
+                        self.hosts[1 - packet.from].transport.handle(at, &packet);
+                        // what it makes of it is seen to before the next packet
+                        self.hosts[1 - packet.from].turn(at, &mut self.truth.requests);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.truth.end = now;
+    }
+
+    fn is_paused(&self, me: usize, now: Time) -> bool {
+        self.link.pause.is_some_and(|(of, from, to)| of == me && (from..to).contains(&now))
+    }
+
+    fn push(&mut self, at: Time, event: Event) {
+        self.sequence += 1;
+        self.queue.push(Reverse((at, self.sequence)));
+        self.events.insert(self.sequence, event);
+    }
+
+    fn happen(&mut self, time: Time, packet: &Packet, what: What, behind: bool) {
+        let class = self.truth.sent[packet.id as usize - 1].class;
+        self.truth.happened.push(Happened { time, id: packet.id, from: packet.from, class, what, behind });
+    }
+
+    /// One side of the tap: from the sender to it, or from it to the receiver.
+    fn carry(&mut self, now: Time, mut packet: Packet, behind: bool) {
+        let from = packet.from;
+        let side = usize::from(behind);
+        let trouble = self.link.trouble[from][side];
+        if let Some((of, begin, end, side)) = self.link.cut
+            && of == from
+            && side == behind
+            && (begin..end).contains(&now)
+        {
+            return self.happen(now, &packet, What::Lost, behind);
+        }
+        let hit = |random: &mut Random, chance: u64| chance > 0 && random.chance(chance, 10_000);
+        if hit(&mut self.random, trouble.lose) {
+            return self.happen(now, &packet, What::Lost, behind);
+        }
+        if hit(&mut self.random, trouble.damage) && !packet.damaged && packet.frame.len() > 66 {
+            // behind the headers that switches look at
+            let at = 46 + self.random.below(packet.frame.len() as u64 - 46 - 4) as usize;
+            packet.frame[at] ^= 1 << self.random.below(8);
+            packet.damaged = true;
+            self.happen(now, &packet, What::Damaged, behind);
+        }
+        if hit(&mut self.random, trouble.mark) && packet.frame.len() > 34 && packet.frame[15] & 3 == 2 && !behind {
+            packet.frame[15] |= 1;
+            packet.frame[24..26].fill(0);
+            let sum: u32 = packet.frame[14..34].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+            let sum = (sum & 0xffff) + (sum >> 16);
+            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+            packet.frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            self.happen(now, &packet, What::Marked, behind);
+        }
+        let distance = self.link.distance[if behind { 1 - from } else { from }];
+        let mut at = now + distance;
+        let late = hit(&mut self.random, trouble.delay);
+        if late {
+            at += trouble.delay_by;
+            self.happen(now, &packet, What::Late(trouble.delay_by), behind);
+        } else {
+            at = at.max(self.last[from][side]);
+            self.last[from][side] = at;
+        }
+        let make = |packet: Packet| if behind { Event::Arrive(packet) } else { Event::Tap(packet) };
+        if hit(&mut self.random, trouble.copy) {
+            self.happen(now, &packet, What::Copied, behind);
+            self.push(at + 2 * MICROSECOND, make(packet.clone()));
+            self.last[from][side] = self.last[from][side].max(at + 2 * MICROSECOND);
+        }
+        self.push(at, make(packet));
+    }
+}
