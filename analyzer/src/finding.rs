@@ -360,6 +360,15 @@ impl Findings {
         }
     }
 
+    /// These findings are guesses, as far as they are not certain.
+    pub fn doubt(&mut self, is_doubted: impl Fn(&Finding) -> bool) {
+        for finding in &mut self.kept {
+            if finding.certainty == Certainty::IfNothingWasMissed && is_doubted(finding) {
+                finding.certainty = Certainty::Guess;
+            }
+        }
+    }
+
     /// Takes over what `other` counted beyond what it kept: these are its findings, put together anew.
     pub fn with_losses_of(mut self, other: &Findings) -> Self {
         self.dropped = self.dropped.saturating_add(other.dropped);

@@ -487,6 +487,11 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
     let is_end = |f: &Finding| f.connection == Some(connection.id) && f.rule == Rule::RdmapTerminate;
     let terminated = connection.transport == Some(Transport::Iwarp) && findings.iter().any(is_end);
     let Some(mut outcome) = of(&Facts::of(connection, terminated, end)) else { return };
+    if let Ending::OutOfCredits { .. } = outcome.ending {
+        // who had no credit left could not answer
+        let id = Some(connection.id);
+        findings.doubt(|f| f.connection == id && is_silence(f.rule) && Some(f.by) != Some(outcome.blame()));
+    }
     if outcome.failed() {
         outcome.cause = cause(connection, &outcome, findings);
         if outcome.cause.is_none() {

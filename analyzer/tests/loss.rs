@@ -6,7 +6,7 @@ mod common;
 
 use build::*;
 use common::{Frame, analyze_frames, ids};
-use rdmascope_analyzer::finding::{Blame, Finding, Severity};
+use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Severity};
 use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_analyzer::report::Report;
 use rdmascope_dissector::trace::Tree;
@@ -271,4 +271,55 @@ fn without_a_nak_a_packet_that_goes_out_again_or_its_acknowledgment_was_lost() {
     let report = report(&c);
     let lost = finding(&report, "RC-RETRANSMIT");
     assert!(lost.text.contains("lost behind the capture point, or the acknowledgment was lost before it"), "{}", lost.text);
+}
+
+/// Neighbours that a capture swapped: the receiver had them in order, and the network did nothing.
+#[test]
+fn what_the_receiver_had_in_order_is_out_of_order_in_the_capture_only() {
+    let mut c = Conversation::default();
+    c.smb();
+    let (packets, psn, headers) = requests(&mut c, 4);
+    for n in [0, 2, 1, 3] {
+        c.frame(packets[n].clone());
+    }
+    c.acknowledge(C, psn + 3, 0x1f);
+    answers(&mut c, &headers);
+    c.echo();
+    let report = report(&c);
+    assert_eq!(finding(&report, "RC-REORDER").by, Blame::Capture);
+    blames_nobody(&report);
+}
+
+/// A packet that stands behind its acknowledgment makes the order of the capture doubtful: what rests on it is a guess.
+#[test]
+fn behind_its_acknowledgment_a_packet_is_misplaced_by_the_capture() {
+    let mut c = Conversation::default();
+    c.smb();
+    let (packets, psn, headers) = requests(&mut c, 2);
+    c.frame(packets[0].clone());
+    c.acknowledge(C, psn + 1, 0x1f);
+    c.frame(packets[1].clone());
+    answers(&mut c, &headers);
+    c.echo();
+    let report = report(&c);
+    let likely: Vec<_> = report.findings.iter().filter(|f| f.by != Blame::Capture).filter(|f| f.certainty > Certainty::Guess).collect();
+    assert!(likely.is_empty(), "{likely:?}");
+}
+
+#[test]
+fn what_goes_out_again_because_the_receiver_was_not_ready_was_not_lost() {
+    let mut c = Conversation::default();
+    c.smb();
+    let (packets, psn, headers) = requests(&mut c, 3);
+    packets[..2].iter().for_each(|p| c.frame(p.clone()));
+    c.acknowledge(C, psn, 0x2e);
+    c.frame(packets[2].clone());
+    c.wait(2 * MILLISECOND);
+    packets.iter().for_each(|p| c.frame(p.clone()));
+    c.acknowledge(C, psn + 2, 0x1f);
+    answers(&mut c, &headers);
+    let report = report(&c);
+    for id in ["RC-RETRANSMIT", "RC-SPURIOUS"] {
+        assert!(!ids(&report).iter().any(|(said, _)| *said == id), "{id}: {:?}", ids(&report));
+    }
 }

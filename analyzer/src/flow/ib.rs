@@ -16,7 +16,7 @@
 
 use super::copies::{Copies, mark};
 use super::psn;
-use super::recovery::{Recovery, Sent};
+use super::recovery::{Late, Recovery, Sent};
 use super::report::Told;
 use super::story::{Story, Unanswered};
 use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
@@ -99,6 +99,8 @@ pub enum IbFact {
         /// Whether a message was open before it.
         open: bool,
     },
+    /// The capture has packets in another order than the ends.
+    Misplaced,
     /// Responses to Reads that the requester had, and the capture has not.
     ResponsesMissed(u32),
     /// A stretch of packets will not come any more.
@@ -182,6 +184,10 @@ struct Sender {
     is_whole: bool,
     /// The recovery that is under way.
     recovery: Option<Box<Recovery>>,
+    /// Packets that came late by themselves, until their receiver says whether it noticed.
+    late: Option<Late>,
+    /// Packets that were acknowledged, but not captured so far: the first, and how many.
+    skipped: Option<(u32, u32)>,
     /// Packets that were missing and came with a round: the PSN, and when it was missed.
     filled: VecDeque<(u32, At)>,
     held: VecDeque<Held>,
@@ -393,6 +399,9 @@ impl IbFlow {
         }
         for by in End::BOTH {
             self.end_recovery(at, by, true, sink);
+            if let Some(late) = self.senders[by.index()].late.take() {
+                late.misplaced(self.story(by));
+            }
         }
     }
 
@@ -415,7 +424,11 @@ impl IbFlow {
         let told = recovery.is_under_way();
         // where nothing of the peer was captured at all, its silence says nothing
         let peer_is_seen = self.senders[by.index()].acked.is_some() || self.senders[by.peer().index()].last != At::default();
-        recovery.end(at, over, self.story(by));
+        if let Some(late) = recovery.end(at, over, self.story(by))
+            && let Some(known) = self.senders[by.index()].late.replace(late)
+        {
+            known.misplaced(self.story(by));
+        }
         if !peer_is_seen {
             self.story(by).unanswered = None;
         }
@@ -466,6 +479,10 @@ impl IbFlow {
         };
         let follows = number == sender.cursor;
         if ahead == 0 || (ahead > 0 && ahead as u32 <= sender.slack) {
+            if sender.acked_ahead.is_some_and(|acked| psn::ahead(acked, number) >= 0) {
+                self.misplaced(at, by, sink);
+            }
+            let sender = &mut self.senders[by.index()];
             if sender.recovery.is_some() {
                 return self.recovers(&request, follows, mark_of(packet), t, sink);
             }
@@ -515,6 +532,28 @@ impl IbFlow {
         }
     }
 
+    /// A packet stands behind its acknowledgment.
+    #[cold]
+    fn misplaced<S: IbSink>(&mut self, at: At, by: End, sink: &mut S) {
+        self.story(by).misplaced.add(at, 1);
+        sink.fact(at, by, IbFact::Misplaced);
+    }
+
+    /// What came late by itself: whether its receiver, who acknowledges up to `number` or asks for it, noticed.
+    #[cold]
+    fn settle_late<S: IbSink>(&mut self, at: At, by: End, number: u32, asked: bool, sink: &mut S) {
+        let sender = &mut self.senders[by.index()];
+        let Some(late) = sender.late else { return };
+        if asked && late.psn == number {
+            sender.late = None;
+            self.recovery(at, by, sink).came_late(late);
+        } else if !asked && psn::ahead(number, late.psn) >= 0 {
+            sender.late = None;
+            late.misplaced(self.story(by));
+            sink.fact(at, by, IbFact::Misplaced);
+        }
+    }
+
     /// The request that is next, while a recovery is under way.
     #[cold]
     fn recovers<T: Trace, S: IbSink>(&mut self, request: &Request<'_>, follows: bool, mark: u32, t: &mut T, sink: &mut S) {
@@ -527,7 +566,11 @@ impl IbFlow {
         if is_again {
             sink.fact(at, by, IbFact::Retransmission);
         }
-        self.sent_in_recovery(at, by, number, follows, !is_again, request.row);
+        let mended = self.senders[by.index()].held.front().is_some_and(|h| h.psn == number && h.is_damaged);
+        if mended && let Some(recovery) = self.senders[by.index()].recovery.as_mut() {
+            recovery.mends();
+        }
+        self.sent_in_recovery(at, by, number, follows, !is_again && !mended, request.row);
         let goes_back = self.senders[by.index()].recovery.as_ref().is_some_and(|r| r.goes_back(number));
         self.take(request, t, sink);
         let sender = &mut self.senders[by.index()];
@@ -549,6 +592,13 @@ impl IbFlow {
     fn again<T: Trace, S: IbSink>(&mut self, request: &Request<'_>, follows: bool, mark: u32, t: &mut T, sink: &mut S) {
         let (at, by, number, row) = (request.at, request.by, request.psn, request.row);
         let sender = &mut self.senders[by.index()];
+        if let Some((first, count)) = sender.skipped
+            && (0..count as i32).contains(&psn::ahead(number, first))
+        {
+            // given up as not captured: here it is, behind its acknowledgment
+            sender.skipped = (number != first).then_some((first, psn::ahead(number, first) as u32)).filter(|(_, count)| *count > 0);
+            return self.misplaced(at, by, sink);
+        }
         let next = sender.next.unwrap_or(number);
         let close = at.time.saturating_sub(sender.last.time) <= COPY_TIME_MAX;
         let copy = psn::ahead(number, next) == -1 && sender.recovery.is_none() && close;
@@ -620,7 +670,10 @@ impl IbFlow {
     /// A packet was taken: whether the sender is back where it was before.
     #[cold]
     fn is_back<S: IbSink>(&mut self, at: At, by: End, number: u32, sink: &mut S) {
-        let sender = &self.senders[by.index()];
+        let sender = &mut self.senders[by.index()];
+        if let Some(recovery) = sender.recovery.as_mut().filter(|r| r.awaits_round()) {
+            return recovery.reach(psn::add(number, 1));
+        }
         if sender.held.is_empty() && sender.recovery.as_ref().is_some_and(|r| psn::ahead(number, r.newest()) >= 0) {
             self.end_recovery(at, by, false, sink);
         }
@@ -653,6 +706,8 @@ impl IbFlow {
         let newest = self.senders[by.index()].recovery.as_ref().map_or(self.senders[by.index()].cursor, |r| r.newest());
         let jump = psn::ahead(number, newest);
         if jump > 0 || self.senders[by.index()].recovery.is_none() {
+            let next = self.senders[by.index()].next.unwrap_or(number);
+            self.recovery(at, by, sink).misses(next);
             self.recovery(at, by, sink).jumped(at, jump.max(0) as u32, psn::add(number, 1));
         } else if jump < 0 {
             self.sent_in_recovery(at, by, number, follows, is_first, request.row);
@@ -689,6 +744,9 @@ impl IbFlow {
         let (Some(next), Some(first)) = (sender.next, sender.held.front()) else { return };
         let missing = psn::ahead(first.psn, next);
         if missing > 0 {
+            if receiver_had_them {
+                sender.skipped = Some((next, missing as u32));
+            }
             sink.fact(at, by, IbFact::Gap(Gap { at: first.at, by, count: missing as u32, receiver_had_them }));
             sender.next = Some(first.psn);
             sender.is_whole = false;
@@ -874,6 +932,7 @@ impl IbFlow {
             Some(Syndrome::Nak(code)) => {
                 sink.fact(at, by, IbFact::Nak { code: code.0, psn: number });
                 if code.0 == 0 {
+                    self.settle_late(at, requester, number, true, sink);
                     self.recovery(at, requester, sink).asked(number);
                 }
                 // everything before it arrived
@@ -884,7 +943,12 @@ impl IbFlow {
                 self.recovery(at, requester, sink).not_ready();
                 self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
             }
-            Some(Syndrome::Ack { .. }) | None => self.acknowledged(at, requester, number, t, sink),
+            Some(Syndrome::Ack { .. }) | None => {
+                if self.senders[requester.index()].late.is_some() {
+                    self.settle_late(at, requester, number, false, sink);
+                }
+                self.acknowledged(at, requester, number, t, sink);
+            }
             Some(_) => {}
         }
     }
@@ -897,7 +961,9 @@ impl IbFlow {
         }
         if let Some(recovery) = sender.recovery.as_mut() {
             let silence = recovery.answered(at);
-            let is_back = recovery.is_under_way() && sender.held.is_empty() && psn::ahead(number, recovery.newest()) == -1;
+            let is_back = (recovery.is_under_way() || recovery.is_not_ready())
+                && sender.held.is_empty()
+                && psn::ahead(number, recovery.newest()) == -1;
             if let Some(silence) = silence {
                 self.story(requester).unanswered(silence);
                 sink.fact(at, requester, IbFact::Silent(silence));

@@ -59,6 +59,8 @@ pub trait FlowSink {
 /// What a connection has to say besides its operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FlowFact<'a> {
+    /// The capture has segments in another order than the ends.
+    Misplaced,
     /// The connection is opened.
     MpaRequest(Startup<'a>),
     /// The connection is accepted, or refused ([`Startup::reject`]).
@@ -351,13 +353,22 @@ impl TcpFlow {
             self.framers[by.index()].vouch(segment.payload, segment.checked);
             let mark = mark(segment.ip_id, segment.checksum);
             let copy = seq != self.streams[by.index()].next_seq() && self.copies[by.index()].has(at, seq, mark, false);
+            let misplaced = self.streams[by.index()].is_misplaced(seq, segment.payload_length);
+            if misplaced {
+                self.stories[by.index()].get_or_insert_default().misplaced.add(at, 1);
+                out.fact(at, by, FlowFact::Misplaced);
+            }
+            let copy = copy || misplaced && seq != self.streams[by.index()].next_seq();
             let (stream, mut follow) = self.parts(at, by, segment.payload, options, t, out);
             follow.said.copy = copy;
             stream.data(at, seq, segment.payload, segment.payload_length, limit, &mut |e| follow.event(e));
             let was = follow.said.was;
             self.framers[by.index()].vouch(&[], 0);
             self.copies[by.index()].add(at, seq, mark);
+            let mended = matches!(was, Was::Filled { .. }) && self.doubtful[by.index()].iter().any(|(_, of, _)| *of == seq);
             if !copy {
+                // what had come damaged was neither lost nor overtaken
+                let was = if mended { Was::New } else { was };
                 let sent = Sent {
                     at,
                     seq,

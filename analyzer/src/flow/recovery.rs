@@ -13,6 +13,8 @@ use crate::op::At;
 
 /// Rounds without any answer after which a peer is said to be silent.
 const SILENT_ROUNDS: u32 = 3;
+/// The same, where no answer came any more, however soon they followed each other.
+const SILENT_AT_LAST: u32 = 5;
 /// ns without any answer after which a peer is said to be silent.
 const SILENT_TIME: i64 = 1_000_000_000;
 
@@ -45,6 +47,8 @@ pub struct Recovery {
     filled: u32,
     overtaken: u32,
     delay: i64,
+    /// The PSN of the first packet that was missing.
+    missing_from: u32,
     naks: u32,
     /// Packets that NAKs asked for.
     asked_for: u32,
@@ -52,6 +56,8 @@ pub struct Recovery {
     /// A NAK came that no round has answered yet.
     pending_nak: bool,
     not_ready: bool,
+    /// What went out again had come damaged.
+    mended: bool,
     rounds: u32,
     rounds_acknowledged: u32,
     rounds_reread: u32,
@@ -61,6 +67,23 @@ pub struct Recovery {
     unanswered_rounds: u32,
     last_sent: At,
     run: Option<Run>,
+}
+
+/// Packets that came late by themselves, of which it is not known yet whether their receiver noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Late {
+    /// The PSN of the first.
+    pub psn: u32,
+    at: At,
+    count: u32,
+    delay: i64,
+}
+
+impl Late {
+    /// The receiver took them without a word, in the order of their numbers: only the capture has them in another.
+    pub fn misplaced(self, story: &mut Story) {
+        story.misplaced.add(self.at, self.count.into());
+    }
 }
 
 /// A request packet, as recovery sees it.
@@ -89,11 +112,13 @@ impl Recovery {
             filled: 0,
             overtaken: 0,
             delay: 0,
+            missing_from: newest,
             naks: 0,
             asked_for: 0,
             last_nak: None,
             pending_nak: false,
             not_ready: false,
+            mended: false,
             rounds: 0,
             rounds_acknowledged: 0,
             rounds_reread: 0,
@@ -156,12 +181,41 @@ impl Recovery {
         self.unanswered_rounds = 0;
     }
 
+    /// Where the packets begin that are missing.
+    pub fn misses(&mut self, psn: u32) {
+        if self.gap.is_none() {
+            self.missing_from = psn;
+        }
+    }
+
+    /// The NAK is about packets that have come meanwhile, late.
+    pub fn came_late(&mut self, late: Late) {
+        self.overtaken += late.count;
+        self.delay = self.delay.max(late.delay);
+        self.gap.get_or_insert(late.at);
+    }
+
     /// The receiver was not ready: what goes out again was not lost.
     pub fn not_ready(&mut self) {
         self.end_run();
         self.not_ready = true;
         self.pending_nak = true;
         self.unanswered_rounds = 0;
+    }
+
+    /// Whether the sender was asked for packets that it has not sent again yet: what it sends meanwhile was on its way already.
+    pub fn awaits_round(&self) -> bool {
+        self.pending_nak
+    }
+
+    /// A packet goes out again that had come damaged.
+    pub fn mends(&mut self) {
+        self.mended = true;
+    }
+
+    /// Whether the receiver asked for time.
+    pub fn is_not_ready(&self) -> bool {
+        self.not_ready
     }
 
     /// Anything came back from the receiver. Returns the silence that it ends.
@@ -174,7 +228,9 @@ impl Recovery {
 
     fn silence(&self, to: At, answered: bool) -> Option<Unanswered> {
         let found = Unanswered { from: self.begin, to, times: self.unanswered_rounds + 1, answered };
-        (self.unanswered_rounds >= SILENT_ROUNDS && found.lasted() >= SILENT_TIME).then_some(found)
+        // senders try seven times at most, and then give up
+        let gives_up = !answered && self.unanswered_rounds >= SILENT_AT_LAST;
+        (gives_up || self.unanswered_rounds >= SILENT_ROUNDS && found.lasted() >= SILENT_TIME).then_some(found)
     }
 
     /// A packet goes out that is before the newest.
@@ -203,7 +259,7 @@ impl Recovery {
 
     fn end_run(&mut self) {
         let Some(run) = self.run.take() else { return };
-        if run.repeats == 0 && !run.asked && !self.not_ready {
+        if run.repeats == 0 && !run.asked && !self.not_ready && self.naks == 0 && self.rounds == 0 {
             self.overtaken += run.firsts;
             let gap = self.gap.unwrap_or(run.begin);
             self.delay = self.delay.max(run.begin.time.saturating_sub(gap.time));
@@ -221,14 +277,18 @@ impl Recovery {
     }
 
     /// The sender is back, or the capture is over (`over`). Tells the story what it was.
-    pub fn end(mut self, at: At, over: bool, story: &mut Story) {
+    pub fn end(mut self, at: At, over: bool, story: &mut Story) -> Option<Late> {
         self.end_run();
         let first = self.gap.unwrap_or(if self.repeated > 0 { self.first_repeat } else { self.begin });
-        if over && let Some(silence) = self.silence(self.last_sent, false) {
+        let silence = if over { self.silence(self.last_sent, false) } else { None };
+        if let Some(silence) = silence {
             story.unanswered(silence);
         }
         story.repeated.add(if self.repeated > 0 { self.first_repeat } else { first }, self.repeated.into());
         story.naks += u64::from(self.naks);
+        if self.overtaken > 0 && self.naks == 0 && self.rounds == 0 {
+            return Some(Late { psn: self.missing_from, at: first, count: self.overtaken, delay: self.delay });
+        }
         story.overtaken.add(first, self.overtaken.into());
         story.delay = story.delay.max(self.delay);
         let lost = self.filled;
@@ -237,12 +297,12 @@ impl Recovery {
         }
         if over && self.rounds == 0 && self.missing > 0 {
             // what was missing never came: that is told where it is given up
-            return;
+            return None;
         }
         if lost > 0 {
             story.lost_before.add(first, lost.into());
-        } else if self.overtaken > 0 || self.not_ready {
-            // what went out again was not lost
+        } else if self.overtaken > 0 || self.not_ready || self.mended || silence.is_some() {
+            // what went out again was not lost, or nobody was there to take it
         } else if self.asked_for > 0 {
             story.lost_behind.add(first, self.asked_for.into());
         } else if self.rounds > self.rounds_reread {
@@ -251,6 +311,7 @@ impl Recovery {
             // one packet, however often it was tried: it or its acknowledgment was lost
             story.unacknowledged.add(first, u64::from(self.rounds - self.rounds_reread > needless));
         }
+        None
     }
 }
 
@@ -271,7 +332,7 @@ mod tests {
 
     fn end(recovery: Recovery, frame: u64) -> Story {
         let mut story = Story::default();
-        recovery.end(at(frame), false, &mut story);
+        assert_eq!(recovery.end(at(frame), false, &mut story), None);
         story
     }
 
@@ -302,8 +363,11 @@ mod tests {
         let mut r = Recovery::new(at(1), 10);
         r.jumped(at(2), 1, 12);
         r.sent(&sent(700, false, true));
-        let story = end(r, 701);
-        assert_eq!((story.lost(), story.overtaken.count, story.delay, story.repeated.count), (0, 1, 698 * MS, 0));
+        let mut story = Story::default();
+        let late = r.end(at(701), false, &mut story).expect("it came late");
+        assert_eq!((late.count, late.delay), (1, 698 * MS));
+        late.misplaced(&mut story);
+        assert_eq!((story.lost(), story.misplaced.count, story.overtaken.count, story.repeated.count), (0, 1, 0, 0), "nobody noticed");
         assert_eq!(story.recoveries, 0, "nobody had to recover");
     }
 
@@ -330,7 +394,7 @@ mod tests {
         r.end(at(9000), true, &mut story);
         let silent = story.unanswered.unwrap();
         assert_eq!((silent.answered, silent.times, silent.lasted()), (false, 7, 3000 * MS));
-        assert_eq!((story.unacknowledged.count, story.lost()), (1, 0), "one packet, however often it was tried");
+        assert_eq!((story.unacknowledged.count, story.lost()), (0, 0), "nobody was there to take it");
     }
 
     #[test]

@@ -13,6 +13,8 @@ use alloc::collections::VecDeque;
 
 /// Segments sent again whose fate is open, at most.
 const OPEN_MAX: usize = 256;
+/// Reports of the same hole that make a sender send again (RFC 5681 3.2).
+const DUPLICATES: u32 = 3;
 /// ns after the acknowledgment within which a D-SACK may still come.
 const SETTLED_AFTER: i64 = 1_000_000_000;
 /// Copies without anything from the receiver after which it is said to be silent.
@@ -169,6 +171,8 @@ pub enum Over {
     },
     /// The receiver was silent.
     Silence(Unanswered),
+    /// Nothing: a segment came late that its receiver had in order.
+    Misplaced,
 }
 
 /// The repairs of one direction.
@@ -184,6 +188,10 @@ pub struct Repair {
     says_sack: bool,
     /// The receiver said that something is missing at this sequence number.
     hole: Option<u32>,
+    /// How often it said so.
+    reports: u32,
+    /// A segment that came late, of which it is not known yet whether the receiver noticed: begin and end, when, by how much.
+    late: Option<(u32, u32, At, i64)>,
     copies: u32,
     silent_since: Option<At>,
     /// A delayed acknowledgment of all that had been sent: when the data went out, when it came, its timestamp.
@@ -241,10 +249,18 @@ impl Repair {
                 let gap = self.gap.unwrap_or((at, None));
                 // an earlier clock of the sender than the one of what overtook it: it was sent before
                 let is_older = gap.1.zip(timestamp).is_some_and(|(newer, this)| before(this, newer));
+                let is_reported = self.hole == Some(sent.seq);
+                // asked for often enough: a sender that sees that sends again, however soon (RFC 5681 3.2)
+                let is_asked = is_reported && self.reports >= DUPLICATES;
+                let delay = at.time.saturating_sub(gap.0.time);
                 let story = story.get_or_insert_default();
-                if is_late || is_older {
+                if is_older || is_late && is_reported && !is_asked {
                     story.overtaken.add(at, 1);
-                    story.delay = story.delay.max(at.time.saturating_sub(gap.0.time));
+                    story.delay = story.delay.max(delay);
+                } else if is_late && !is_asked {
+                    if self.late.replace((sent.seq, end, at, delay)).is_some() {
+                        story.misplaced.add(at, 1);
+                    }
                 } else {
                     story.lost_before.add(at, 1);
                     story.repeated.add(at, 1);
@@ -254,6 +270,14 @@ impl Repair {
             Was::Again => {
                 let story = story.get_or_insert_default();
                 story.repeated.add(at, 1);
+                // what was taken for sent again had only come late: this is what was sent again
+                let filled = |again: &&mut Again| again.is_filled && again.seq == sent.seq && again.end == end;
+                if let Some(known) = self.again.iter_mut().find(filled) {
+                    story.lost_before.retract();
+                    story.overtaken.add(known.at, 1);
+                    story.delay = story.delay.max(known.at.time.saturating_sub(known.since.time));
+                    known.is_filled = false;
+                }
                 self.copies += 1;
                 self.silent_since.get_or_insert(self.newest.map_or(at, |(newest, _)| newest));
                 if self.acked.is_some_and(|acked| !before(acked, end)) {
@@ -311,6 +335,7 @@ impl Repair {
         if self.acked.is_none_or(|acked| before(acked, ack)) {
             self.acked = Some(ack);
             self.hole = None;
+            self.reports = 0;
         }
         if let Some((newest, _)) = self.newest.filter(|(_, end)| *end == ack && self.since_data && self.again.is_empty()) {
             let took = at.time.saturating_sub(newest.time);
@@ -322,6 +347,18 @@ impl Repair {
         self.delayed_acknowledgment(at, ack, timestamp, has_data);
         if !sacks.is_empty() {
             self.selective(ack, sacks, story);
+        }
+        if let Some((seq, end, late, delay)) = self.late {
+            if self.hole == Some(seq) {
+                let story = story.get_or_insert_default();
+                story.overtaken.add(late, 1);
+                story.delay = story.delay.max(delay);
+                self.late = None;
+            } else if !before(ack, end) {
+                story.get_or_insert_default().misplaced.add(late, 1);
+                self.late = None;
+                tell(Over::Misplaced);
+            }
         }
         if self.again.is_empty() {
             return;
@@ -369,6 +406,7 @@ impl Repair {
         let inside_second = sacks.get(1).is_some_and(|(l, r)| !before(left, *l) && !before(*r, right));
         let is_twice = before(left, ack) || inside_second;
         if !is_twice || sacks.len() > 1 {
+            self.reports = if self.hole == Some(ack) { self.reports + 1 } else { 1 };
             self.hole = Some(ack);
         }
         if !is_twice {
@@ -403,6 +441,9 @@ impl Repair {
 
     /// No more segments come; the last of either end was at `last`.
     pub fn finish(&mut self, last: At, story: &mut Option<Box<Story>>) {
+        if let Some((_, _, late, _)) = self.late.take() {
+            story.get_or_insert_default().misplaced.add(late, 1);
+        }
         for again in core::mem::take(&mut self.again) {
             self.settle(&again, story.get_or_insert_default());
         }

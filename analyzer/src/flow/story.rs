@@ -59,6 +59,8 @@ pub struct Story {
     pub overtaken: Tally,
     /// The longest delay of those.
     pub delay: i64,
+    /// Out of order in the capture only: the receiver had them in order, or had acknowledged them before they stand there.
+    pub misplaced: Tally,
     /// Sent again although the receiver had them.
     pub needless: Tally,
     /// All that went out again, for whatever reason.

@@ -110,6 +110,8 @@ pub struct Stream {
     held_bytes: usize,
     /// When the first segment beyond the open gap came.
     gap_since: i64,
+    /// The last bytes that were skipped because the receiver had them: from, to.
+    skipped: (u64, u64),
     fin: Option<u64>,
     /// Sequence number of the first byte.
     first: u32,
@@ -185,6 +187,16 @@ impl Stream {
     fn position(&self, seq: u32) -> u64 {
         let distance = seq.wrapping_sub(self.next as u32) as i32;
         self.next.wrapping_add_signed(distance.into())
+    }
+
+    /// Whether a segment stands behind its acknowledgment: it is new to the capture, and the peer has it.
+    pub fn is_misplaced(&self, seq: u32, length: u32) -> bool {
+        if !self.started {
+            return false;
+        }
+        let pos = self.position(seq);
+        let end = pos + u64::from(length);
+        pos == self.next && self.acked >= end || self.skipped.0 <= pos && end <= self.skipped.1
     }
 
     /// The peer has acknowledged all before this sequence number.
@@ -385,6 +397,9 @@ impl Stream {
 
     fn skip_to(&mut self, to: u64, receiver_had_them: bool, tell: &mut impl FnMut(Event<'_>)) {
         let count = u32::try_from(to - self.next).unwrap_or(u32::MAX);
+        if receiver_had_them {
+            self.skipped = (self.next, to);
+        }
         self.next = to;
         self.counts.gaps += 1;
         self.counts.gap_bytes += u64::from(count);

@@ -359,7 +359,13 @@ impl<S: Sink> Pipeline<S> {
             // of those that are open, what is told when they end
             let mut open = Findings::default();
             self.table.iter().for_each(|slot| flow::report::told(&slot.connection, &slot.flow.told(), &mut |finding| open.add(finding)));
-            numbers.findings(self.env.findings.iter().chain(open.iter())).with_losses_of(&self.env.findings)
+            let mut findings = numbers.findings(self.env.findings.iter().chain(open.iter())).with_losses_of(&self.env.findings);
+            if !self.env.doubted.is_empty() {
+                let doubted: Vec<u32> = self.env.doubted.iter().filter_map(|id| numbers.of(*id)).collect();
+                // the order of packets is what they rest on
+                findings.doubt(|finding| finding.connection.is_some_and(|id| doubted.contains(&id)));
+            }
+            findings
         };
         capture.lost_by_capture = self.env.lost_by_capture;
         capture.undecoded = self.env.undecoded;

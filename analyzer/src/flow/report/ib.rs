@@ -51,6 +51,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                     format_args!("the same packet stands in the capture twice"),
                 );
             }
+            IbFact::Misplaced => self.env.doubt(self.connection.id),
             IbFact::Damaged => self.env.frame.is_damaged = true,
             IbFact::Recovering { since } => self.connection.waits.recovering(by, since),
             IbFact::Recovered { since } => self.connection.waits.recovered(by, since, at),

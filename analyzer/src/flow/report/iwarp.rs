@@ -36,7 +36,8 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
             FlowFact::MpaReply(startup) => self.startup(at, by, &startup),
             FlowFact::CrcBad => {
                 health.crc_bad += 1;
-                self.wire(at, Rule::MpaCrc, Blame::Network, sure, format_args!("the CRC of an FPDU is wrong"));
+                // TCP found the segment whole: made wrong, or changed where TCP does not look
+                self.wire(at, Rule::MpaCrc, Blame::Unknown, sure, format_args!("the CRC of an FPDU is wrong"));
             }
             FlowFact::MarkerBad { pointer, expected } => {
                 self.wire(at, Rule::MpaMarker, blame, sure, format_args!("sent a marker of {pointer} where {expected} belongs"));
@@ -105,6 +106,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 self.connection.trouble.add(at.time, Trouble::RETRANSMISSION);
                 self.env.frame.retransmission = true;
             }
+            FlowFact::Misplaced | FlowFact::Over(Over::Misplaced) => self.env.doubt(self.connection.id),
             FlowFact::Damaged => self.env.frame.is_damaged = true,
             FlowFact::Dropped | FlowFact::Cut => self.connection.gap(self.env, at, by),
             FlowFact::Over(Over::Recovery { since, until }) => self.connection.waits.add(Cause::Recovery, since.time, until.time),
@@ -172,7 +174,7 @@ impl<S: Sink> Listener<'_, S> {
         match (terminate.layer, terminate.error_type, terminate.code) {
             (LLP, _, MPA_CRC) => {
                 let text = format_args!("an FPDU arrived damaged, and its receiver ended the connection: {terminate}");
-                self.wire(at, Rule::RdmapTerminate, Blame::Network, Certainty::IfNothingWasMissed, text);
+                self.wire(at, Rule::RdmapTerminate, Blame::Unknown, Certainty::IfNothingWasMissed, text);
             }
             (0 | 1, LOCAL_CATASTROPHIC, _) => {
                 let text = format_args!("ended the connection for an error of its own: {terminate}");

@@ -115,6 +115,7 @@ pub fn told(connection: &Connection, flow: &Told<'_>, tell: &mut impl FnMut(Find
     slow(connection, tell);
     lost(connection, stories(), rules, tell);
     overtaken(connection, stories(), rules, tell);
+    misplaced(connection, stories(), rules, tell);
     needless(connection, stories(), rules, tell);
     damaged(connection, flow, stories(), rules, tell);
     for (by, story) in stories() {
@@ -201,6 +202,16 @@ fn overtaken<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'
         }
     }
     told.finish(rules.overtaken, Blame::Network, Certainty::IfNothingWasMissed, tell);
+}
+
+fn misplaced<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Story)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+    let mut told = Both::new(connection);
+    for (by, story) in stories {
+        let (count, way) = (Many(story.misplaced.count, rules.unit), Way(connection, by));
+        let stand = if story.misplaced.count == 1 { "stands" } else { "stand" };
+        told.say(&story.misplaced, format_args!("{count} {way} {stand} out of order in the capture; the receiver had them in order"));
+    }
+    told.finish(rules.overtaken, Blame::Capture, Certainty::IfNothingWasMissed, &mut |finding| tell(finding.with_severity(Severity::Note)));
 }
 
 fn needless<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Story)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {

@@ -420,9 +420,13 @@ impl Link {
             _ => {}
         }
         self.refusable[1] = refusable_response(response, self.request.map(|(_, request)| request));
+        // what must be refused with this status is the fault of the request
+        let must = self.refusable[0].is_some_and(|wrong| wrong.status == Some(response.status));
         if response.status != 0 {
             let status = Status(response.status);
-            judge.judge(Rule::SmbdNegRspStatus, by, sure, format_args!("refused the connection with {status}"));
+            if !must {
+                judge.judge(Rule::SmbdNegRspStatus, by, sure, format_args!("refused the connection with {status}"));
+            }
             let rest = [
                 u32::from(response.negotiated_version),
                 response.credits_requested.into(),
@@ -774,6 +778,10 @@ impl Link {
                 );
             }
         }
+        // one that was never given any
+        if data.credits_granted == 0 && peer.messages == 0 && peer.credits == Seen::Known(0) && peer.dry_since.is_none() {
+            peer.dry_since = Some(at);
+        }
         if data.credits_granted > 0 && peer.dry_since.is_some() && peer.wet_since.is_none() {
             peer.wet_since = Some(at);
         }
@@ -792,8 +800,11 @@ impl Link {
         }
         for end in End::BOTH {
             let side = &self.sides[end.index()];
+            // an end that got no credits could not go on
+            let held_up = matches!(side.credits, Seen::Known(credits) if credits <= 1);
             if let (Seen::Known(left), Some(_)) = (side.remaining, by)
                 && left > 0
+                && !held_up
             {
                 judge.judge(
                     Rule::SmbdFragRemaining,
