@@ -58,6 +58,11 @@ impl<'a> Record<'a> {
         Record { bytes: self.bytes.get(..len).unwrap_or(self.bytes), ..self }
     }
 
+    /// The same record with other bytes, and without its options: for a writer of something else in its place.
+    pub fn holding<'b>(&self, bytes: &'b [u8]) -> Record<'b> {
+        Record { bytes, options: &[], ..*self }
+    }
+
     /// Whether the file gives a time for this frame. A pcapng Simple Packet Block does not.
     pub fn has_time(&self) -> bool {
         self.flags.0 & Flags::NO_TIME == 0

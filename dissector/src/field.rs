@@ -178,6 +178,67 @@ pub struct FieldDef {
     pub values: Values,
     /// Where the field is specified: document and section.
     pub spec: &'static str,
+    /// What it gives away of people, machines and files.
+    pub privacy: Privacy,
+}
+
+/// What the bytes of a field give away, and so what becomes of them in a capture that is to be handed on. Its [`Kind`] says it for most
+/// fields ([`Privacy::of`]); the declaration says it for the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Privacy {
+    /// Nothing: numbers of the protocol, sizes, times, flags.
+    Keep,
+    /// Nothing by itself: the fields inside of it say it of their bytes. Bytes that no field inside of it claims are not known, and
+    /// are blanked.
+    Inside,
+    /// The same, in BER or DER: tags and lengths are the protocol's.
+    Ber,
+    /// A hardware address, six bytes or the EUI-64 made of them.
+    Mac,
+    /// A network address, four or sixteen bytes; a GID.
+    Address,
+    /// A name of a host, share, user, domain or file; a path.
+    Name,
+    /// Bytes that stand for something and mean nothing: GUIDs, file handles, state ids, verifiers. Equal ones stay equal.
+    Id,
+    /// A security identifier.
+    Sid,
+    /// The number of a user or a group.
+    User,
+    /// A key, a hash, a signature, a ticket.
+    Secret,
+    /// Contents of a file.
+    Data,
+}
+
+impl Privacy {
+    /// What fields of a kind give away where their declaration says nothing.
+    pub const fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::None | Kind::Protocol | Kind::Bytes => Self::Inside,
+            Kind::Str | Kind::Utf16 => Self::Name,
+            Kind::Ipv4 | Kind::Ipv6 => Self::Address,
+            Kind::Ether | Kind::Eui64 => Self::Mac,
+            Kind::Guid => Self::Id,
+            _ => Self::Keep,
+        }
+    }
+
+    /// The word of command lines and reports.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Keep => "structure",
+            Self::Inside | Self::Ber => "unknown",
+            Self::Mac => "mac",
+            Self::Address => "address",
+            Self::Name => "name",
+            Self::Id => "id",
+            Self::Sid => "sid",
+            Self::User => "user",
+            Self::Secret => "secret",
+            Self::Data => "data",
+        }
+    }
 }
 
 impl PartialEq for FieldDef {

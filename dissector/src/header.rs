@@ -30,7 +30,8 @@
 //!
 //! Integer types: `u8 le16 le24 le32 le64 be16 be24 be32 be48 be64`. Byte types: `bytes[N] ipv4 ipv6 ether guid eui64`.
 //! Times: `filetime` (100 ns since 1601, little-endian). After the label: base (`dec` where left out, `hex`, `oct`,
-//! `dechex`, `hexdec`), then `values TABLE`, then `bits { … }`. A field named `_` in quotes (`"_"`) has only its bits in the tree.
+//! `dechex`, `hexdec`), then `values TABLE`, then `bits { … }`. Between type and name `as` says what the field gives
+//! away ([`Privacy`](crate::field::Privacy)), where its kind does not say it. A field named `_` in quotes (`"_"`) has only its bits in the tree.
 //! The subtree of a header is of kind `None`; where Wireshark gives it another, write `[NODE: Bytes = "name", …]`.
 
 /// A header of fixed length. See the [module](self).
@@ -40,7 +41,7 @@ macro_rules! header {
         $(#[$meta:meta])*
         pub struct $Name:ident [$NODE:ident $(: $nkind:ident)? = $node:literal, $title:literal, $spec:literal] {
             $( $(#[$fmeta:meta])*
-               $f:ident : $ty:ident $([$n:literal])? = $fname:literal, $flabel:literal $(, $base:ident)? $(, values $vals:expr)?
+               $f:ident : $ty:ident $([$n:literal])? $(as $privacy:ident)? = $fname:literal, $flabel:literal $(, $base:ident)? $(, values $vals:expr)?
                $(, bits { $( $(#[$bmeta:meta])* $b:ident : $bty:ident & $mask:literal = $bname:literal, $blabel:literal $(, $bbase:ident)? $(, values $bvals:expr)? ; )+ })? ;
             )+
         }
@@ -51,18 +52,19 @@ macro_rules! header {
 
         #[allow(non_upper_case_globals, missing_docs)]
         const _: () = {
-            use $crate::field::{Base, FieldDef, Fields, Kind, id_of};
+            use $crate::field::{Base, FieldDef, Fields, Kind, Privacy, id_of};
             /// The bit fields: methods of the same names read them, so their declarations need a place of their own.
             #[allow(dead_code)]
             struct Bits;
             impl $Name {
                 pub const $NODE: $crate::field::Def = {
-                    static DEF: FieldDef = FieldDef { name: $node, id: id_of($node), label: $title, kind: $crate::header!(@nodekind $($nkind)?), base: Base::None, mask: 0, width: 0, values: &[], spec: $spec };
+                    static DEF: FieldDef = FieldDef { name: $node, id: id_of($node), label: $title, kind: $crate::header!(@nodekind $($nkind)?), base: Base::None, mask: 0, width: 0, values: &[], spec: $spec, privacy: Privacy::Inside };
                     &DEF
                 };
                 $( pub const $f: $crate::field::Def = {
                        static DEF: FieldDef = FieldDef { name: $fname, id: id_of($fname), label: $flabel, kind: $crate::header!(@kind $ty),
-                           base: $crate::header!(@base $ty $($base)?), mask: 0, width: 0, values: $crate::header!(@vals $($vals)?), spec: $spec };
+                           base: $crate::header!(@base $ty $($base)?), mask: 0, width: 0, values: $crate::header!(@vals $($vals)?), spec: $spec,
+                           privacy: $crate::header!(@privacy $crate::header!(@kind $ty) $(, $privacy)?) };
                        &DEF
                    }; )+
             }
@@ -70,7 +72,7 @@ macro_rules! header {
                 $( $($( const $b: $crate::field::Def = {
                        static DEF: FieldDef = FieldDef { name: $bname, id: id_of($bname), label: $blabel, kind: $crate::header!(@bitkind $bty $ty),
                            base: $crate::header!(@bitbase $bty $($bbase)?), mask: $mask, width: 8 * $crate::header!(@len $ty) as u8,
-                           values: $crate::header!(@vals $($bvals)?), spec: $spec };
+                           values: $crate::header!(@vals $($bvals)?), spec: $spec, privacy: Privacy::Keep };
                        &DEF
                    }; )+)? )+
             }
@@ -114,6 +116,8 @@ macro_rules! header {
                        if $fname != "_" {
                            t.field(Self::$f, at, $crate::header!(@len $ty $([$n])?), $crate::header!(@value at, $f, $ty $([$n])?));
                            $crate::header!(@down t $($($b)+)?);
+                       } else {
+                           t.unshown(at, $crate::header!(@len $ty $([$n])?));
                        }
                        $($( t.field(Bits::$b, at, $crate::header!(@len $ty), $crate::trace::Value::U((u64::from($f) & $mask) >> u64::trailing_zeros($mask))); )+)?
                        if $fname != "_" { $crate::header!(@up t $($($b)+)?); }
@@ -164,6 +168,8 @@ macro_rules! header {
     (@bitbase bool) => {Base::None}; (@bitbase $bty:ident $($base:ident)?) => {$crate::header!(@base u8 $($base)?)};
     (@bitrust bool) => {bool}; (@bitrust u8) => {u8}; (@bitrust u16) => {u16}; (@bitrust u24) => {u32}; (@bitrust u32) => {u32}; (@bitrust u64) => {u64};
     (@bitget bool, $e:expr) => {$e != 0}; (@bitget u24, $e:expr) => {($e) as u32}; (@bitget $bty:ident, $e:expr) => {($e) as $bty};
+
+    (@privacy $kind:expr) => {$crate::field::Privacy::of($kind)}; (@privacy $kind:expr, $privacy:ident) => {$crate::field::Privacy::$privacy};
 
     (@nodekind) => {Kind::None}; (@nodekind $k:ident) => {Kind::$k};
     (@vals) => {&[]}; (@vals $v:expr) => {$v};
@@ -221,7 +227,7 @@ macro_rules! fields {
     (
         $(#[$meta:meta])*
         pub mod $module:ident [$spec:literal] {
-            $( $(#[$fmeta:meta])* $F:ident : $kind:ident $(& $mask:literal / $width:literal)? = $name:literal, $label:literal $(, $base:ident)? $(, values $vals:expr)? ; )+
+            $( $(#[$fmeta:meta])* $F:ident : $kind:ident $(as $privacy:ident)? $(& $mask:literal / $width:literal)? = $name:literal, $label:literal $(, $base:ident)? $(, values $vals:expr)? ; )+
         }
     ) => {
         $(#[$meta])*
@@ -232,7 +238,8 @@ macro_rules! fields {
             $( $(#[$fmeta])* #[doc = concat!("`", $name, "`")]
                pub const $F: Def = {
                    static DEF: FieldDef = FieldDef { name: $name, id: id_of($name), label: $label, kind: Kind::$kind, base: $crate::fields!(@base $kind $($base)?),
-                       mask: 0 $(+ $mask)?, width: 0 $(+ $width)?, values: $crate::header!(@vals $($vals)?), spec: $spec };
+                       mask: 0 $(+ $mask)?, width: 0 $(+ $width)?, values: $crate::header!(@vals $($vals)?), spec: $spec,
+                       privacy: $crate::header!(@privacy Kind::$kind $(, $privacy)?) };
                    &DEF
                }; )+
             /// The fields of this block.

@@ -689,6 +689,7 @@ mod tests {
         width: 8,
         values: &[(0, "Not set"), (1, "Set")],
         spec: "test",
+        privacy: crate::field::Privacy::Keep,
     };
 
     fn all(def: Def, v: Stored<'_>) -> [String; 4] {

@@ -53,6 +53,10 @@ pub trait Trace {
     /// A field of `len` bytes that begins at the start of `at`. `len` 0 marks a value that was computed, not read.
     fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>);
 
+    /// `len` bytes at the start of `at` were read, and no field shows them.
+    #[inline(always)]
+    fn unshown(&mut self, _at: &[u8], _len: usize) {}
+
     /// Opens a subtree that begins at the start of `at`; fields that follow are inside, until [`Trace::close`].
     /// Use [`scope`], which cannot forget to close.
     fn open(&mut self, def: Def, at: &[u8]);
@@ -105,6 +109,11 @@ impl<A: Trace, B: Trace> Trace for Pair<'_, A, B> {
     fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
         self.0.field(def, at, len, value);
         self.1.field(def, at, len, value);
+    }
+    #[inline]
+    fn unshown(&mut self, at: &[u8], len: usize) {
+        self.0.unshown(at, len);
+        self.1.unshown(at, len);
     }
     #[inline]
     fn open(&mut self, def: Def, at: &[u8]) {

@@ -11,7 +11,7 @@
 //! connections or over many exchanges (latencies, leaks, statistics), and checksums, need the report, or an annotated capture.
 
 use rdmascope_analyzer::finding::{Rule, explain};
-use rdmascope_dissector::field::{Base, Def, FieldDef, Kind, Values, id_of};
+use rdmascope_dissector::field::{Base, Def, FieldDef, Kind, Privacy, Values, id_of};
 use rdmascope_dissector::registry::{DECLARED, Registry};
 use rdmascope_dissector::wire::smb2::NtStatus;
 use std::fmt::Write as _;
@@ -50,7 +50,7 @@ static ONLY_THERE: [FieldDef; 2] = [
 ];
 
 const fn extra(name: &'static str, label: &'static str, kind: Kind, base: Base) -> FieldDef {
-    FieldDef { name, id: id_of(name), label, kind, base, mask: 0, width: 0, values: &[], spec: "rdmascope" }
+    FieldDef { name, id: id_of(name), label, kind, base, mask: 0, width: 0, values: &[], spec: "rdmascope", privacy: Privacy::Keep }
 }
 
 /// The plugin.

@@ -99,10 +99,10 @@ fields! {
         AH: Protocol = "ah", "Authentication Header";
         AH_NXT: U8 = "ah.next_header", "Next header", dec, values PROTOCOLS;
         AH_LEN: U8 = "ah.length", "Length", dec;
-        AH_RESERVED: Bytes = "ah.reserved", "Reserved";
+        AH_RESERVED: Bytes as Keep = "ah.reserved", "Reserved";
         AH_SPI: U32 = "ah.spi", "AH SPI", hex;
         AH_SEQUENCE: U32 = "ah.sequence", "AH Sequence", dec;
-        AH_ICV: Bytes = "ah.icv", "AH ICV";
+        AH_ICV: Bytes as Secret = "ah.icv", "AH ICV";
     }
 }
 

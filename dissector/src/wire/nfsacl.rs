@@ -59,7 +59,7 @@ fields! {
         DEFAULT_ENTRIES: None = "nfsacl.default_entries", "Default ACL entries";
         ENTRY: None = "nfsacl.aclent", "ACL Entry";
         ENTRY_TYPE: U32 = "nfsacl.aclent.type", "Type", dec, values EntryType::VALUES;
-        ENTRY_UID: U32 = "nfsacl.aclent.uid", "UID", dec;
+        ENTRY_UID: U32 as User = "nfsacl.aclent.uid", "UID", dec;
         ENTRY_PERM: U32 = "nfsacl.aclent.perm", "Permissions", dec;
         PERM_READ: Bool & 0x4 / 32 = "nfsacl.aclent.perm.read", "READ";
         PERM_WRITE: Bool & 0x2 / 32 = "nfsacl.aclent.perm.write", "WRITE";

@@ -58,7 +58,7 @@ fields! {
         PROCEDURE_V2: U32 = "nlm.procedure_v2", "V2 Procedure", dec, values Procedure::VALUES;
         PROCEDURE_V3: U32 = "nlm.procedure_v3", "V3 Procedure", dec, values Procedure::VALUES;
         PROCEDURE_V4: U32 = "nlm.procedure_v4", "V4 Procedure", dec, values Procedure::VALUES;
-        COOKIE: Bytes = "nlm.cookie", "cookie";
+        COOKIE: Bytes as Id = "nlm.cookie", "cookie";
         BLOCK: Bool = "nlm.block", "block";
         EXCLUSIVE: Bool = "nlm.exclusive", "exclusive";
         RECLAIM: Bool = "nlm.reclaim", "reclaim";
@@ -70,7 +70,7 @@ fields! {
         LOCK: None = "nlm.lock", "lock";
         CALLER_NAME: Str = "nlm.lock.caller_name", "caller_name";
         FHANDLE: None = "nlm.lock.fh", "fh";
-        OWNER: Bytes = "nlm.lock.owner", "owner";
+        OWNER: Bytes as Id = "nlm.lock.owner", "owner";
         SVID: U32 = "nlm.lock.svid", "svid", dec;
         L_OFFSET: U32 = "nlm.lock.l_offset", "l_offset", dec;
         L_LEN: U32 = "nlm.lock.l_len", "l_len", dec;

@@ -58,7 +58,7 @@ fields! {
         RPCB: None = "portmap.rpcb", "RPCB";
         RPCB_PROG: U32 = "portmap.rpcb.prog", "Program", dec, values Program::VALUES;
         RPCB_VERSION: U32 = "portmap.rpcb.version", "Version", dec;
-        RPCB_NETID: Str = "portmap.rpcb.netid", "Network Id";
+        RPCB_NETID: Str as Keep = "portmap.rpcb.netid", "Network Id";
         RPCB_ADDR: Str = "portmap.rpcb.addr", "Universal Address";
         RPCB_OWNER: Str = "portmap.rpcb.owner", "Owner of this Service";
         TIME: U32 = "portmap.time", "Time", dec;
@@ -67,10 +67,10 @@ fields! {
         TADDR_BUF: Bytes = "portmap.taddr.buf", "Address";
         ENTRY: None = "portmap.entry", "Address Entry";
         MADDR: Str = "portmap.entry.maddr", "Universal Address";
-        NC_NETID: Str = "portmap.entry.netid", "Network Id";
+        NC_NETID: Str as Keep = "portmap.entry.netid", "Network Id";
         NC_SEMANTICS: U32 = "portmap.entry.semantics", "Semantics", dec, values &[(1, "connectionless"), (2, "connection oriented"), (3, "connection oriented, orderly")];
-        NC_PROTOFMLY: Str = "portmap.entry.family", "Protocol family";
-        NC_PROTO: Str = "portmap.entry.protocol", "Protocol";
+        NC_PROTOFMLY: Str as Keep = "portmap.entry.family", "Protocol family";
+        NC_PROTO: Str as Keep = "portmap.entry.protocol", "Protocol";
         STAT: None = "portmap.stat", "Statistics";
         STAT_CALLS: U32 = "portmap.stat.calls", "Calls of the procedure", dec;
         STAT_SETS: I32 = "portmap.stat.sets", "Successful SETs", dec;

@@ -23,7 +23,7 @@ fields! {
     /// The protocol and what is variable in it.
     pub mod f ["[MS-SMBD] 2.2"] {
         PROTOCOL: Protocol = "smb_direct", "SMB-Direct (SMB RDMA Transport)";
-        PADDING: Bytes = "smb_direct.padding", "Padding";
+        PADDING: Bytes as Keep = "smb_direct.padding", "Padding";
         DATA: Bytes = "smb_direct.data_message.data", "Data";
         TRAILING: Bytes = "smb_direct.trailing", "Bytes behind the message";
     }

@@ -25,7 +25,7 @@ fields! {
     /// What XDR itself puts between the fields of the protocols, and where reduced items are.
     pub mod f ["RFC 4506 4"] {
         LENGTH: U32 = "rpc.opaque_length", "length", dec;
-        FILL: Bytes = "rpc.fill_bytes", "fill bytes";
+        FILL: Bytes as Keep = "rpc.fill_bytes", "fill bytes";
         COUNT: U32 = "rdmascope.xdr.count", "count", dec;
         ARRAY_LENGTH: U32 = "rpc.array.len", "num", dec;
         FOLLOWS: Bool = "rpc.value_follows", "Value Follows";

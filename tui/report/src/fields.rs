@@ -1,6 +1,6 @@
 //! Fields and filters as a command line names them.
 
-use rdmascope_dissector::field::{Base, Def, FieldDef, Fields, Kind, id_of};
+use rdmascope_dissector::field::{Base, Def, FieldDef, Fields, Kind, Privacy, id_of};
 use rdmascope_dissector::filter::{Filter, closest};
 use rdmascope_dissector::registry::Registry;
 use std::fmt;
@@ -71,6 +71,7 @@ pub fn field(name: &str, registry: &Registry) -> anyhow::Result<Def> {
             width: 0,
             values: &[],
             spec: "",
+            privacy: Privacy::Keep,
         })));
     }
     Err(match closest(name, registry.all().iter().map(|d| d.name)) {

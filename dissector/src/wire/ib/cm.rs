@@ -103,9 +103,9 @@ fields! {
     /// Subtrees, service identifiers, addresses and private data.
     pub mod f ["IBA Vol 1, 12.6"] {
         MESSAGE: None = "infiniband.cm", "CM";
-        RESERVED: Bytes = "infiniband.reserved", "Reserved";
+        RESERVED: Bytes as Keep = "infiniband.reserved", "Reserved";
         SERVICE_ID: U64 = "infiniband.cm.req.serviceid", "ServiceID", hex;
-        SERVICE_PREFIX: Bytes = "infiniband.cm.req.serviceid.prefix", "Prefix";
+        SERVICE_PREFIX: Bytes as Keep = "infiniband.cm.req.serviceid.prefix", "Prefix";
         SERVICE_PROTOCOL: U8 = "infiniband.cm.req.serviceid.protocol", "Protocol", hex, values &[(0x06, "TCP"), (0x11, "UDP"), (0x3f, "InfiniBand")];
         SERVICE_PORT: U16 = "infiniband.cm.req.serviceid.dport", "Destination Port", hex;
         PRIM_LOCAL_GID: Ipv6 = "infiniband.cm.req.prim_localgid", "Primary Local Port GID";
@@ -138,8 +138,8 @@ fields! {
 header! {
     /// A Connect Request behind its service identifier, up to the primary path's GIDs.
     pub struct RequestHead [NODE = "infiniband.cm.req.head", "ConnectRequest", "IBA Vol 1, 12.6.5"] {
-        local_ca_guid: be64 = "infiniband.cm.req.localcaguid", "Local CA GUID", hex;
-        reserved: bytes[4] = "infiniband.reserved", "Reserved";
+        local_ca_guid: be64 as Mac = "infiniband.cm.req.localcaguid", "Local CA GUID", hex;
+        reserved: bytes[4] as Keep = "infiniband.reserved", "Reserved";
         local_q_key: be32 = "infiniband.cm.req.localqkey", "Local Q_Key", hex;
         local_qpn: be24 = "infiniband.cm.req.localqpn", "Local QPN", hex;
         /// RDMA Reads and atomics that the sender can answer at a time.
@@ -202,8 +202,8 @@ header! {
     pub struct AlternatePath [NODE = "infiniband.cm.req.alternate", "Alternate path", "IBA Vol 1, 12.6.5"] {
         local_lid: be16 = "infiniband.cm.req.alt_locallid", "Alternate Local Port LID", dec;
         remote_lid: be16 = "infiniband.cm.req.alt_remotelid", "Alternate Remote Port LID", dec;
-        local_gid: bytes[16] = "infiniband.cm.req.alt_localgid", "Alternate Local Port GID";
-        remote_gid: bytes[16] = "infiniband.cm.req.alt_remotegid", "Alternate Remote Port GID";
+        local_gid: bytes[16] as Address = "infiniband.cm.req.alt_localgid", "Alternate Local Port GID";
+        remote_gid: bytes[16] as Address = "infiniband.cm.req.alt_remotegid", "Alternate Remote Port GID";
         flow: be32 = "_", "Flow", hex, bits {
             flow_label: u32 & 0xfffff000 = "infiniband.cm.req.alt_flowlabel", "Alternate Flow Label", hex;
             reserved0: u32 & 0x00000fc0 = "infiniband.cm.req.alt_reserved0", "Reserved", hex;
@@ -227,7 +227,7 @@ header! {
     /// What opens a Connect Request.
     pub struct RequestIds [NODE = "infiniband.cm.req.ids", "Identifiers", "IBA Vol 1, 12.6.5"] {
         local_comm_id: be32 = "infiniband.cm.req", "Local Communication ID", hex;
-        reserved: bytes[4] = "infiniband.reserved", "Reserved";
+        reserved: bytes[4] as Keep = "infiniband.reserved", "Reserved";
     }
 }
 
@@ -253,12 +253,12 @@ header! {
         remote_comm_id: be32 = "infiniband.cm.rep.remotecommid", "Remote Communication ID", hex;
         local_q_key: be32 = "infiniband.cm.rep.localqkey", "Local Q_Key", hex;
         local_qpn: be24 = "infiniband.cm.rep.localqpn", "Local QPN", hex;
-        reserved0: bytes[1] = "infiniband.reserved", "Reserved";
+        reserved0: bytes[1] as Keep = "infiniband.reserved", "Reserved";
         local_eecn: be24 = "infiniband.cm.rep.localeecn", "Local EE Context Number", hex;
-        reserved1: bytes[1] = "infiniband.reserved", "Reserved";
+        reserved1: bytes[1] as Keep = "infiniband.reserved", "Reserved";
         /// The number of the first packet that the receiver of this is to send.
         starting_psn: be24 = "infiniband.cm.rep.startpsn", "Starting PSN", hex;
-        reserved2: bytes[1] = "infiniband.reserved", "Reserved";
+        reserved2: bytes[1] as Keep = "infiniband.reserved", "Reserved";
         responder_resources: u8 = "infiniband.cm.rep.respres", "Responder Resources", hex;
         initiator_depth: u8 = "infiniband.cm.rep.initdepth", "Initiator Depth", hex;
         flow: u8 = "_", "Flow", hex, bits {
@@ -271,7 +271,7 @@ header! {
             srq: u8 & 0x10 = "infiniband.cm.rep.srq", "SRQ", hex;
             reserved: u8 & 0x0f = "infiniband.cm.rep.reserved", "Reserved", hex;
         };
-        local_ca_guid: be64 = "infiniband.cm.rep.localcaguid", "Local CA GUID", hex;
+        local_ca_guid: be64 as Mac = "infiniband.cm.rep.localcaguid", "Local CA GUID", hex;
     }
 }
 
@@ -320,7 +320,7 @@ header! {
         local_comm_id: be32 = "infiniband.cm.dreq.localcommid", "Local Communication ID", hex;
         remote_comm_id: be32 = "infiniband.cm.dreq.remotecommid", "Remote Communication ID", hex;
         remote_qpn: be24 = "infiniband.cm.req.remoteqpneecn", "Remote QPN/EECN", hex;
-        reserved: bytes[1] = "infiniband.reserved", "Reserved";
+        reserved: bytes[1] as Keep = "infiniband.reserved", "Reserved";
     }
 }
 
@@ -337,16 +337,16 @@ header! {
     pub struct LoadPath [NODE = "infiniband.cm.lap.head", "LoadAlternatePath", "IBA Vol 1, 12.8.1"] {
         local_comm_id: be32 = "infiniband.cm.lap.localcommid", "Local Communication ID", hex;
         remote_comm_id: be32 = "infiniband.cm.lap.remotecommid", "Remote Communication ID", hex;
-        reserved0: bytes[4] = "infiniband.reserved", "Reserved";
+        reserved0: bytes[4] as Keep = "infiniband.reserved", "Reserved";
         remote_qpn: be24 = "infiniband.cm.lap.remoteqpneecn", "Remote QPN/EECN", hex;
         timeout: u8 = "_", "Timeout", hex, bits {
             remote_response_timeout: u8 & 0xf8 = "infiniband.cm.lap.remoteresptout", "Remote CM Response Timeout", hex;
         };
-        reserved1: bytes[4] = "infiniband.reserved", "Reserved";
+        reserved1: bytes[4] as Keep = "infiniband.reserved", "Reserved";
         local_lid: be16 = "infiniband.cm.lap.alt_locallid", "Alternate Local Port LID", dec;
         remote_lid: be16 = "infiniband.cm.lap.alt_remotelid", "Alternate Remote Port LID", dec;
-        local_gid: bytes[16] = "infiniband.cm.lap.alt_localgid", "Alternate Local Port GID";
-        remote_gid: bytes[16] = "infiniband.cm.lap.alt_remotegid", "Alternate Remote Port GID";
+        local_gid: bytes[16] as Address = "infiniband.cm.lap.alt_localgid", "Alternate Local Port GID";
+        remote_gid: bytes[16] as Address = "infiniband.cm.lap.alt_remotegid", "Alternate Remote Port GID";
         flow: be32 = "_", "Flow", hex, bits {
             flow_label: u32 & 0xfffff000 = "infiniband.cm.lap.alt_flowlabel", "Alternate Flow Label", hex;
             traffic_class: u32 & 0x000000ff = "infiniband.cm.lap.alt_tfcclass", "Alternate Traffic Class", hex;
@@ -372,7 +372,7 @@ header! {
         remote_comm_id: be32 = "infiniband.cm.apr.remotecommid", "Remote Communication ID", hex;
         info_length: u8 = "infiniband.cm.apr.infolen", "Additional Information Length", dec;
         status: u8 = "infiniband.cm.apr.status", "AP Status", hex, values APR_STATUS;
-        reserved: bytes[2] = "infiniband.reserved", "Reserved";
+        reserved: bytes[2] as Keep = "infiniband.reserved", "Reserved";
     }
 }
 
@@ -381,7 +381,7 @@ header! {
     pub struct SidrRequestHead [NODE = "infiniband.cm.sidr_req.head", "ServiceIDResReq", "IBA Vol 1, 12.11.1"] {
         request_id: be32 = "infiniband.cm.sidr_req.requestid", "Request ID", hex;
         p_key: be16 = "infiniband.cm.sidr_req.pkey", "Partition Key", hex;
-        reserved: bytes[2] = "infiniband.reserved", "Reserved";
+        reserved: bytes[2] as Keep = "infiniband.reserved", "Reserved";
     }
 }
 
@@ -391,9 +391,9 @@ header! {
         request_id: be32 = "infiniband.cm.sidr_rep.requestid", "Request ID", hex;
         status: u8 = "infiniband.cm.sidr_rep.status", "Status", hex, values SIDR_STATUS;
         info_length: u8 = "infiniband.cm.sidr_rep.infolen", "Additional Information Length", dec;
-        reserved0: bytes[2] = "infiniband.reserved", "Reserved";
+        reserved0: bytes[2] as Keep = "infiniband.reserved", "Reserved";
         qpn: be24 = "infiniband.cm.sidr_rep.qpn", "QPN", hex;
-        reserved1: bytes[1] = "infiniband.reserved", "Reserved";
+        reserved1: bytes[1] as Keep = "infiniband.reserved", "Reserved";
         service_id: be64 = "infiniband.cm.req.serviceid", "ServiceID", hex;
         q_key: be32 = "infiniband.cm.sidr_rep.qkey", "Q_Key", hex;
     }
@@ -692,6 +692,7 @@ fn gid<'a, T: Trace>([v6, v4]: [Def; 2], i: &'a [u8], t: &mut T) -> PResult<'a, 
     let Ok((rest, gid)) = leaf::array::<16>(i) else { return crate::fault::Fault::short(Some(v6), i, 16).fail() };
     if T::ON {
         if gid.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]) {
+            t.unshown(i, 12);
             t.field(v4, &i[12..], 4, Value::Bytes(&i[12..16]));
         } else {
             t.field(v6, i, 16, Value::Bytes(&i[..16]));

@@ -31,7 +31,7 @@ fields! {
     /// Extension headers whose fields Wireshark types wider than they are, or names by their value.
     pub mod f ["IBA Vol 1, 9.3"] {
         RDETH: Bytes = "infiniband.rdeth", "Reliable Datagram Extended Transport Header";
-        RESERVED: Bytes = "infiniband.reserved", "Reserved";
+        RESERVED: Bytes as Keep = "infiniband.reserved", "Reserved";
         EECNXT: U24 = "infiniband.rdeth.eecnxt", "E2E Context", dec;
         DETH: Bytes = "infiniband.deth", "Datagram Extended Transport Header";
         Q_KEY: U64 = "infiniband.deth.q_key", "Queue Key", hex;
@@ -49,8 +49,8 @@ fields! {
         MSN: U24 = "infiniband.aeth.msn", "Message Sequence Number", dec;
         ATOMICACKETH: Bytes = "infiniband.atomicacketh", "Atomic ACK Extended Transport Header";
         ORIGREMDT: U64 = "infiniband.atomicacketh.origremdt", "Original Remote Data", dec;
-        IMMDT: Bytes = "infiniband.immdt", "Immediate Data";
-        IETH: Bytes = "infiniband.ieth", "RKey";
+        IMMDT: Bytes as Keep = "infiniband.immdt", "Immediate Data";
+        IETH: Bytes as Keep = "infiniband.ieth", "RKey";
         CNP: Bytes = "infiniband.cnp", "Congestion Notification (reserved bytes)";
     }
 }

@@ -51,7 +51,7 @@ header! {
         class_specific: be16 = "infiniband.mad.classspecific", "Class Specific", hex;
         transaction_id: be64 = "infiniband.mad.transactionid", "Transaction ID", hex;
         attribute_id: be16 = "infiniband.mad.attributeid", "Attribute ID", hex;
-        reserved: bytes[2] = "infiniband.reserved", "Reserved";
+        reserved: bytes[2] as Keep = "infiniband.reserved", "Reserved";
         attribute_modifier: be32 = "infiniband.mad.attributemodifier", "Attribute Modifier", hex;
     }
 }

@@ -39,7 +39,7 @@ fields! {
         PROTOCOL: Protocol = "iwarp_mpa", "iWARP Marker Protocol data unit Aligned framing";
         FPDU: None = "iwarp_mpa.fpdu", "FPDU";
         ULPDU_LENGTH: U16 = "iwarp_mpa.ulpdulength", "ULPDU length", dec;
-        PAD: Bytes = "iwarp_mpa.pad", "Padding";
+        PAD: Bytes as Keep = "iwarp_mpa.pad", "Padding";
         CRC: U32 = "iwarp_mpa.crc", "CRC", hex;
         CRC_CHECK: U32 = "iwarp_mpa.crc_check", "CRC check", hex;
         CRC_STATUS: U8 = "iwarp_mpa.crc.status", "CRC status", dec, values CRC_STATUS_VALUES;
@@ -58,7 +58,7 @@ const CRC_STATUS_VALUES: crate::field::Values = &[(0, "Bad"), (1, "Good"), (2, "
 header! {
     /// Opens the connection; sent by the end that connected.
     pub struct RequestHeader [NODE = "iwarp_mpa.req", "Request frame header", "RFC 5044 7.1.1"] {
-        key: bytes[16] = "iwarp_mpa.key.req", "ID Req frame";
+        key: bytes[16] as Keep = "iwarp_mpa.key.req", "ID Req frame";
         flags: u8 = "_", "Flags", hex, bits {
             /// The sender wants markers in what it receives.
             markers: bool & 0x80 = "iwarp_mpa.marker_flag", "Marker flag";
@@ -78,7 +78,7 @@ header! {
 header! {
     /// Answers the Request, or refuses it.
     pub struct ReplyHeader [NODE = "iwarp_mpa.rep", "Reply frame header", "RFC 5044 7.1.1"] {
-        key: bytes[16] = "iwarp_mpa.key.rep", "ID Rep frame";
+        key: bytes[16] as Keep = "iwarp_mpa.key.rep", "ID Rep frame";
         flags: u8 = "_", "Flags", hex, bits {
             /// The sender wants markers in what it receives.
             markers: bool & 0x80 = "iwarp_mpa.marker_flag", "Marker flag";

@@ -89,10 +89,10 @@ fields! {
     /// Fields that are not part of a fixed header.
     pub mod f ["RFC 5040 4"] {
         HEADER: None = "iwarp_rdma", "RDMAP header";
-        RESERVED: Bytes = "iwarp_rdma.reserved", "Reserved";
+        RESERVED: Bytes as Keep = "iwarp_rdma.reserved", "Reserved";
         INVALIDATE_STAG: U32 = "iwarp_rdma.inval_stag", "Invalidate STag", dec;
         DATA: Bytes = "iwarp_rdma.data", "Data";
-        IMMEDIATE: Bytes = "iwarp_rdma.immediate", "Immediate data";
+        IMMEDIATE: Bytes as Keep = "iwarp_rdma.immediate", "Immediate data";
         TERMINATE: None = "iwarp_rdma.terminate", "Terminate";
         TERM_CONTROL: None = "iwarp_rdma.term_ctrl", "Terminate Control";
         TERM_LAYER: U8 & 0xf0 / 8 = "iwarp_rdma.term_layer", "Layer", hex, values LAYERS;
@@ -105,7 +105,7 @@ fields! {
         TERM_CODE_DDP_UNTAGGED: U8 = "iwarp_rdma.term_errcode_ddp_untagged", "Error Code for DDP Untagged Buffer", hex, values CODES_UNTAGGED;
         TERM_CODE_LLP: U8 = "iwarp_rdma.term_errcode_llp", "Error Code for LLP layer", hex, values CODES_LLP;
         TERM_CODE: U8 = "iwarp_rdma.term_errcode", "Error Code", hex;
-        TERM_SEGMENT_LENGTH: Bytes = "iwarp_rdma.term_ddp_seg_len", "DDP Segment Length";
+        TERM_SEGMENT_LENGTH: Bytes as Keep = "iwarp_rdma.term_ddp_seg_len", "DDP Segment Length";
         TERM_DDP: Bytes = "iwarp_rdma.term_ddp_h", "Terminated DDP Header";
         TERM_RDMAP: Bytes = "iwarp_rdma.term_rdma_h", "Terminated RDMA Header";
         TERM_OPCODE: U8 = "iwarp_rdma.term.opcode", "Terminated OpCode", hex, values OPCODES;

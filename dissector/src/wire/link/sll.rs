@@ -28,8 +28,8 @@ fields! {
         SRC_ETH: Ether = "sll.src.eth", "Source";
         SRC_IPV4: Ipv4 = "sll.src.ipv4", "Source";
         SRC_OTHER: Bytes = "sll.src.other", "Source";
-        UNUSED: Bytes = "sll.unused", "Unused";
-        RESERVED: Bytes = "sll.reserved", "Reserved";
+        UNUSED: Bytes as Keep = "sll.unused", "Unused";
+        RESERVED: Bytes as Keep = "sll.reserved", "Reserved";
         LTYPE: U16 = "sll.ltype", "Protocol", hex, values &[(0x0001, "802.3"), (0x0004, "802.2 LLC")];
         ETYPE: U16 = "sll.etype", "Protocol", hex, values ETHERTYPES;
         IFINDEX: U32 = "sll.ifindex", "Interface index", dec;

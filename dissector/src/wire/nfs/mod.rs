@@ -26,7 +26,7 @@ fields! {
         PROTOCOL: Protocol = "nfs", "Network File System";
         FH_LENGTH: U32 = "nfs.fh.length", "length", dec;
         FH_HASH: U32 = "nfs.fh.hash", "hash (CRC-32)", hex;
-        FHANDLE: Bytes = "nfs.fhandle", "FileHandle";
+        FHANDLE: Bytes as Id = "nfs.fhandle", "FileHandle";
         OBJECT: None = "nfs.object", "object";
         NAME: Str = "nfs.name", "Name";
         STATUS: U32 = "nfs.status", "Status", dec;

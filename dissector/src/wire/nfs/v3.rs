@@ -156,8 +156,8 @@ fields! {
         MODE_WOTH: Bool & 0x02 / 32 = "nfs.mode3.woth", "S_IWOTH";
         MODE_XOTH: Bool & 0x01 / 32 = "nfs.mode3.xoth", "S_IXOTH";
         NLINK: U32 = "nfs.fattr3.nlink", "nlink", dec;
-        UID: U32 = "nfs.fattr3.uid", "uid", dec;
-        GID: U32 = "nfs.fattr3.gid", "gid", dec;
+        UID: U32 as User = "nfs.fattr3.uid", "uid", dec;
+        GID: U32 as User = "nfs.fattr3.gid", "gid", dec;
         SIZE: U64 = "nfs.fattr3.size", "size", dec;
         USED: U64 = "nfs.fattr3.used", "used", dec;
         RDEV: None = "nfs.rdev", "rdev";
@@ -185,8 +185,8 @@ fields! {
         SET_ATIME: None = "nfs.set_atime", "atime";
         SET_MTIME: None = "nfs.set_mtime", "mtime";
         SET_IT: U32 = "nfs.set_it", "set_it", dec, values TimeHow::VALUES;
-        NEW_UID: U32 = "nfs.uid3", "uid", dec;
-        NEW_GID: U32 = "nfs.gid3", "gid", dec;
+        NEW_UID: U32 as User = "nfs.uid3", "uid", dec;
+        NEW_GID: U32 as User = "nfs.gid3", "gid", dec;
         NEW_SIZE: U64 = "nfs.set_size", "size", dec;
         GUARD: None = "nfs.guard", "guard";
         GUARD_CHECK: U32 = "nfs.sattrguard3", "check", dec, values FOLLOW;
@@ -204,11 +204,11 @@ fields! {
         OFFSET: U64 = "nfs.offset3", "offset", dec;
         COUNT: U32 = "nfs.count3", "count", dec;
         READ_EOF: Bool = "nfs.read.eof", "EOF";
-        DATA: Bytes = "nfs.data", "Data";
+        DATA: Bytes as Data = "nfs.data", "Data";
         READLINK_DATA: Str = "nfs.readlink.data", "Data";
         STABLE: U32 = "nfs.write.stable", "Stable", dec, values Stable::VALUES;
         COMMITTED: U32 = "nfs.write.committed", "Committed", dec, values Stable::VALUES;
-        VERIFIER: Bytes = "nfs.verifier", "Verifier";
+        VERIFIER: Bytes as Id = "nfs.verifier", "Verifier";
         CREATEMODE: U32 = "nfs.createmode", "Create Mode", dec, values CreateMode::VALUES;
         SYMLINK_TO: Str = "nfs.symlink.to", "To";
         MKNOD_TYPE: U32 = "nfs.ftype", "type", dec, values FileType::VALUES;

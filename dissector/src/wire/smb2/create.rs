@@ -75,7 +75,7 @@ header! {
         impersonation_level: le32 = "smb2.impersonation.level", "Impersonation level", dec, values ImpersonationLevel::VALUES;
         /// Should be 0.
         create_flags: le64 = "smb2.create_flags", "Create Flags", hex;
-        reserved: bytes[8] = "smb2.reserved", "Reserved";
+        reserved: bytes[8] as Keep = "smb2.reserved", "Reserved";
         desired_access: le32 = "smb.access_mask", "Access Mask", hex, bits {
             read: bool & 0x00000001 = "smb.access.read", "Read";
             write: bool & 0x00000002 = "smb.access.write", "Write";
@@ -186,7 +186,7 @@ header! {
             integrity_stream: bool & 0x00008000 = "smb2.file_attribute.integrity_stream", "Integrity Stream";
             no_scrub_data: bool & 0x00020000 = "smb2.file_attribute.no_scrub_data", "No Scrub Data";
         };
-        reserved: bytes[4] = "smb2.reserved", "Reserved";
+        reserved: bytes[4] as Keep = "smb2.reserved", "Reserved";
         file_id: guid = "smb2.fid", "File Id";
         contexts_offset: le32 = "_", "Create Contexts Offset";
         contexts_length: le32 = "_", "Create Contexts Length";

@@ -71,7 +71,7 @@ fields! {
     pub mod f ["[MS-SMB2] 2.2.13.2"] {
         ELEMENT: None = "smb2.create.chain_element", "Chain Element";
         NEXT: U32 = "smb2.create.chain_offset", "Chain Offset", hex;
-        TAG: Str = "smb2.tag", "Tag";
+        TAG: Str as Keep = "smb2.tag", "Tag";
         DATA: None = "smb2.create.chain_data", "Data";
         FILE_ID: Guid = "smb2.fid", "File Id";
         DURABLE_RESERVED: U64 = "smb2.dhnq_buffer_reserved", "Reserved", hex;
@@ -81,7 +81,7 @@ fields! {
         TWRP: AbsTime = "smb2.twrp_timestamp", "Timestamp";
         QFID: Bytes = "smb2.qfid_fid", "Opaque File ID";
         QFID_FILE: U64 = "smb2.qfid.disk_file_id", "DiskFileId", hex;
-        QFID_VOLUME: U64 = "smb2.qfid.volume_id", "VolumeId", hex;
+        QFID_VOLUME: U64 as Id = "smb2.qfid.volume_id", "VolumeId", hex;
         LEASE_KEY: Guid = "smb2.lease.lease_key", "Lease Key";
         LEASE_STATE: U32 = "smb2.lease.lease_state", "Lease State", hex;
         LEASE_READ: Bool & 0x1 / 32 = "smb2.lease.lease_state.read_caching", "Read Caching";
@@ -110,7 +110,7 @@ fields! {
         VERSION_LOW: U64 = "smb2.app_instance_version.version.low", "AppInstanceVersionLow", dec;
         SVHDX_VERSION: U32 = "smb2.svhdx_open_device_context.version", "Version", dec;
         SVHDX_HAS_ID: Bool & 0x0 / 8 = "smb2.svhdx_open_device_context.initiator_has_id", "HasInitiatorId";
-        SVHDX_RESERVED: Bytes = "smb2.svhdx_open_device_context.reserved", "Reserved";
+        SVHDX_RESERVED: Bytes as Keep = "smb2.svhdx_open_device_context.reserved", "Reserved";
         SVHDX_ID: Guid = "smb2.svhdx_open_device_context.initiator_id", "InitiatorId";
         SVHDX_FLAGS: U32 = "smb2.svhdx_open_device_context.flags", "Flags", hex;
         SVHDX_ORIGINATOR: U32 = "smb2.svhdx_open_device_context.originator_flags", "OriginatorFlags", hex, values &[(1, "SVHDX_ORIGINATOR_PVHDPARSER"), (4, "SVHDX_ORIGINATOR_VHDMP")];

@@ -16,7 +16,7 @@ header! {
             /// The reply shall carry the attributes.
             post_query_attributes: bool & 0x0001 = "smb2.close.pq_attrib", "PostQuery Attrib";
         };
-        reserved: bytes[4] = "smb2.reserved", "Reserved";
+        reserved: bytes[4] as Keep = "smb2.reserved", "Reserved";
         file_id: guid = "smb2.fid", "File Id";
     }
 }
@@ -32,7 +32,7 @@ header! {
         flags: le16 = "smb2.close.flags", "Close Flags", hex, bits {
             post_query_attributes: bool & 0x0001 = "smb2.close.pq_attrib", "PostQuery Attrib";
         };
-        reserved: bytes[4] = "smb2.reserved", "Reserved";
+        reserved: bytes[4] as Keep = "smb2.reserved", "Reserved";
         creation_time: filetime = "smb2.create.time", "Create";
         last_access_time: filetime = "smb2.last_access.time", "Last Access";
         last_write_time: filetime = "smb2.last_write.time", "Last Write";
@@ -67,8 +67,8 @@ header! {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
             has_dynamic_part: bool & 0x0001 = "smb2.buffer_code.dynamic", "Dynamic Part";
         };
-        reserved1: bytes[2] = "smb2.reserved", "Reserved";
-        reserved2: bytes[4] = "smb2.reserved", "Reserved";
+        reserved1: bytes[2] as Keep = "smb2.reserved", "Reserved";
+        reserved2: bytes[4] as Keep = "smb2.reserved", "Reserved";
         file_id: guid = "smb2.fid", "File Id";
     }
 }

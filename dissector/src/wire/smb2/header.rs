@@ -53,7 +53,7 @@ fields! {
         CREDIT_CHARGE: U16 = "smb2.credit.charge", "Credit Charge", dec;
         NT_STATUS: U32 = "smb2.nt_status", "NT Status", hex, values NtStatus::VALUES;
         CHANNEL_SEQUENCE: U16 = "smb2.channel_sequence", "Channel Sequence", dec;
-        RESERVED: Bytes = "smb2.reserved", "Reserved";
+        RESERVED: Bytes as Keep = "smb2.reserved", "Reserved";
         COMMAND: U16 = "smb2.cmd", "Command", dec, values Command::VALUES;
         CREDITS_REQUESTED: U16 = "smb2.credits.requested", "Credits requested", dec;
         CREDITS_GRANTED: U16 = "smb2.credits.granted", "Credits granted", dec;
@@ -71,7 +71,7 @@ fields! {
         TREE_ID: U32 = "smb2.tid", "Tree Id", hex;
         ASYNC_ID: U64 = "smb2.aid", "Async Id", hex;
         SESSION_ID: U64 = "smb2.sesid", "Session Id", hex;
-        SIGNATURE: Bytes = "smb2.signature", "Signature";
+        SIGNATURE: Bytes as Secret = "smb2.signature", "Signature";
     }
 }
 

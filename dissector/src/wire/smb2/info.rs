@@ -168,7 +168,7 @@ fields! {
         CHANGE: AbsTime = "smb2.last_change.time", "Last Change";
         EOF: U64 = "smb2.eof", "End Of File", dec;
         NEW_EOF: U64 = "smb.end_of_file", "End Of File", dec;
-        RENAME_RESERVED: Bytes = "smb2.reserved.random", "Reserved (Random)";
+        RENAME_RESERVED: Bytes as Keep = "smb2.reserved.random", "Reserved (Random)";
         ALLOCATION_SIZE: U64 = "smb2.allocation_size", "Allocation Size", dec;
         NAME_LENGTH: U32 = "smb2.filename.len", "Filename Length", dec;
         FILENAME: Utf16 = "smb2.filename", "Filename";
@@ -176,7 +176,7 @@ fields! {
         SHORT_LENGTH: U8 = "smb2.short_name_len", "Short Name Length", dec;
         SHORT_NAME: Utf16 = "smb2.shortname", "Short Name";
         FILE_ID: U64 = "smb2.file_id", "File Id", hex;
-        FILE_ID_128: Bytes = "smb2.file_id_128", "File Id (128 bits)";
+        FILE_ID_128: Bytes as Id = "smb2.file_id_128", "File Id (128 bits)";
         TX_ID: Guid = "smb2.find.locking_transaction_id", "LockingTransactionId";
         TX_FLAGS: U32 = "smb2.find.tx_info_flags", "TxInfoFlags", hex;
         NLINKS: U32 = "smb2.nlinks", "Number of Links", dec;
@@ -196,7 +196,7 @@ fields! {
         RENAME_FLAGS: U32 = "smb2.rename.flags", "Flags", hex;
         RENAME_REPLACE: Bool & 0x1 / 32 = "smb2.rename.flags.replace_if_exists", "Replace if exists";
         RENAME_POSIX: Bool & 0x2 / 32 = "smb2.rename.flags.posix_semantics", "POSIX semantics";
-        ROOT_DIRECTORY: Bytes = "smb2.root_directory", "Root Dir Handle (MBZ)";
+        ROOT_DIRECTORY: Bytes as Keep = "smb2.root_directory", "Root Dir Handle (MBZ)";
         DELETE_ON_CLOSE: Bool & 0x1 / 8 = "smb2.disposition.delete_on_close", "Delete on close";
         DISPOSITION_FLAGS: U32 = "smb2.disposition.flags", "Flags", hex;
         DISPOSITION_DELETE: Bool & 0x1 / 32 = "smb2.disposition.flags.delete", "Delete";
@@ -206,7 +206,7 @@ fields! {
         EA_NAME_LENGTH: U8 = "smb2.ea.name_len", "EA Name Length", dec;
         EA_DATA_LENGTH: U16 = "smb2.ea.data_len", "EA Data Length", dec;
         EA_NAME: Str = "smb2.ea.name", "EA Name";
-        EA_DATA: Bytes = "smb2.ea.data", "EA Data";
+        EA_DATA: Bytes as Data = "smb2.ea.data", "EA Data";
         STREAM_NAME_LENGTH: U32 = "smb.stream_name_len", "Stream Name Length", dec;
         STREAM_SIZE: U64 = "smb.stream_size", "Stream Size", dec;
         STREAM_ALLOCATION: U64 = "smb.alloc_size64", "Allocation Size", dec;
@@ -237,7 +237,7 @@ fields! {
         LINK_ENTRY: None = "smb2.hard_links.entry", "Link";
         PARENT_ID: U64 = "smb2.hard_links.parent_file_id", "Parent File Id", hex;
         CASE_FLAGS: U32 = "smb2.case_sensitive.flags", "Flags", hex, values &[(1, "FILE_CS_FLAG_CASE_SENSITIVE_DIR")];
-        VOLUME_SERIAL_64: U64 = "smb2.volume_serial", "Volume Serial Number", hex;
+        VOLUME_SERIAL_64: U64 as Id = "smb2.volume_serial", "Volume Serial Number", hex;
         MOVE_CLUSTERS: Bytes = "smb2.file_info.data", "Data";
         POSIX_INODE: U64 = "smb2.inode", "Inode", hex;
         POSIX_DEVICE: U32 = "smb2.dev", "Device", hex;
@@ -266,10 +266,10 @@ fields! {
         POSIX: None = "smb2.fs_posix_info", "FileFsPosixInformation";
         OTHER: None = "smb2.fs_info", "File system information";
         CREATION: AbsTime = "smb.create.time", "Created";
-        SERIAL: U32 = "smb.volume.serial", "Volume Serial Number", hex;
+        SERIAL: U32 as Id = "smb.volume.serial", "Volume Serial Number", hex;
         LABEL_LENGTH: U32 = "smb.volume.label.len", "Label Length", dec;
         SUPPORTS_OBJECTS: U8 = "smb2.fs_volume_info.supports_objects", "Supports Objects", dec;
-        RESERVED: Bytes = "smb.reserved", "Reserved";
+        RESERVED: Bytes as Keep = "smb.reserved", "Reserved";
         LABEL: Utf16 = "smb.volume.label", "Label";
         UNITS: U64 = "smb.alloc_size64", "Total Allocation Units", dec;
         FREE_UNITS: U64 = "smb.free_alloc_units", "Free Units", dec;
@@ -315,7 +315,7 @@ fields! {
         SPARSE_VDL: Bool & 0x10000000 / 32 = "smb.fs_attr.ssv", "Sparse VDL";
         MAX_NAME: U32 = "smb.fs_max_name_len", "Max name length", dec;
         NAME_LENGTH: U32 = "smb.fs_name.len", "Label Length", dec;
-        NAME: Utf16 = "smb.fs_name", "FS Name";
+        NAME: Utf16 as Keep = "smb.fs_name", "FS Name";
         FILTER_START: U64 = "smb2.fs_control_info.free_space_start_filtering", "FreeSpaceStartFiltering", dec;
         FILTER_THRESHOLD: U64 = "smb2.fs_control_info.free_space_threshold", "FreeSpaceThreshold", dec;
         FILTER_STOP: U64 = "smb2.fs_control_info.free_space_stop_filtering", "FreeSpaceStopFiltering", dec;

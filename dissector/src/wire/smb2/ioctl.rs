@@ -227,7 +227,7 @@ fields! {
     pub mod f ["[MS-SMB2] 2.2.31"] {
         IN: None = "smb2.ioctl.in", "In Data";
         OUT: None = "smb2.ioctl.out", "Out Data";
-        PIPE_DATA: Bytes = "smb2.pipe.data", "Pipe data";
+        PIPE_DATA: Bytes as Data = "smb2.pipe.data", "Pipe data";
         INTERFACE: None = "smb2.ioctl.network_interfaces", "Network Interface";
         INTERFACE_NEXT: U32 = "smb2.ioctl.network_interfaces.next_offset", "Next Offset", hex;
         INTERFACE_INDEX: U32 = "smb2.ioctl.network_interfaces.index", "Interface Index", dec;
@@ -257,7 +257,7 @@ fields! {
         SIGN_REQUIRED: Bool & 0x2 / 8 = "smb2.sec_mode.sign_required", "Signing required";
         DIALECT_COUNT: U16 = "smb2.dialect_count", "Dialect count", dec;
         DIALECT: U16 = "smb2.dialect", "Dialect", hex, values Dialect::VALUES;
-        RESUME_KEY: Bytes = "smb2.fsctl.cchunk.resume_key", "ResumeKey";
+        RESUME_KEY: Bytes as Id = "smb2.fsctl.cchunk.resume_key", "ResumeKey";
         RESUME_CONTEXT_LENGTH: U32 = "smb2.fsctl.cchunk.context_length", "Context Length", dec;
         RESUME_CONTEXT: Bytes = "smb2.fsctl.cchunk.context", "Context";
         CHUNK: None = "smb2.fsctl.cchunk", "Chunk";
@@ -271,7 +271,7 @@ fields! {
         SNAPSHOTS: U32 = "smb2.ioctl.enumerate_snapshots.num_snapshots", "Number of snapshots", dec;
         SNAPSHOTS_RETURNED: U32 = "smb2.ioctl.enumerate_snapshots.num_snapshots_returned", "Number of snapshots returned", dec;
         SNAPSHOTS_SIZE: U32 = "smb2.ioctl.enumerate_snapshots.array_size", "Array size", dec;
-        SNAPSHOT: Utf16 = "smb2.ioctl.enumerate_snapshots.snapshot", "Snapshot";
+        SNAPSHOT: Utf16 as Keep = "smb2.ioctl.enumerate_snapshots.snapshot", "Snapshot";
         HASH_TYPE: U32 = "smb2.ioctl.hash.type", "Hash Type", hex;
         HASH_VERSION: U32 = "smb2.ioctl.hash.version", "Hash Version", dec;
         HASH_RETRIEVAL: U32 = "smb2.ioctl.hash.retrieval_type", "Hash Retrieval Type", dec, values &[(1, "SRV_HASH_RETRIEVE_HASH_BASED"), (2, "SRV_HASH_RETRIEVE_FILE_BASED")];
@@ -315,7 +315,7 @@ fields! {
         ODX_TOKEN: None = "smb2.fsctl.odx.token", "Token";
         ODX_TYPE: U32 = "smb2.fsctl.odx.token.type", "TokenType", hex, values TOKEN_TYPES;
         ODX_ID_LENGTH: U16 = "smb2.fsctl.odx.token.idlen", "TokenIdLength", dec;
-        ODX_ID: Bytes = "smb2.fsctl.odx.token.id", "TokenId";
+        ODX_ID: Bytes as Id = "smb2.fsctl.odx.token.id", "TokenId";
         TRIM_KEY: U32 = "smb2.fsctl.trim.key", "Key", dec;
         TRIM_COUNT: U32 = "smb2.fsctl.trim.count", "NumRanges", dec;
         DUPLICATE_SIZE: U64 = "smb2.fsctl.duplicate_extents.size", "StructureSize", dec;
@@ -409,7 +409,7 @@ header! {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
             has_dynamic_part: bool & 0x0001 = "smb2.buffer_code.dynamic", "Dynamic Part";
         };
-        reserved: bytes[2] = "smb2.reserved", "Reserved";
+        reserved: bytes[2] as Keep = "smb2.reserved", "Reserved";
         control_code: le32 = "smb2.ioctl.function", "Function", hex, values ControlCode::VALUES, bits {
             device: u32 & 0xffff0000 = "smb2.ioctl.function.device", "Device", hex;
             access: u32 & 0x0000c000 = "smb2.ioctl.function.access", "Access", hex;
@@ -426,7 +426,7 @@ header! {
         flags: le32 = "smb2.ioctl.flags", "Flags", hex, bits {
             is_fsctl: bool & 0x00000001 = "smb2.ioctl.is_fsctl", "Is FSCTL";
         };
-        reserved2: bytes[4] = "smb2.reserved", "Reserved";
+        reserved2: bytes[4] as Keep = "smb2.reserved", "Reserved";
     }
 }
 
@@ -438,7 +438,7 @@ header! {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
             has_dynamic_part: bool & 0x0001 = "smb2.buffer_code.dynamic", "Dynamic Part";
         };
-        reserved: bytes[2] = "smb2.reserved", "Reserved";
+        reserved: bytes[2] as Keep = "smb2.reserved", "Reserved";
         control_code: le32 = "smb2.ioctl.function", "Function", hex, values ControlCode::VALUES, bits {
             device: u32 & 0xffff0000 = "smb2.ioctl.function.device", "Device", hex;
             access: u32 & 0x0000c000 = "smb2.ioctl.function.access", "Access", hex;
@@ -453,7 +453,7 @@ header! {
         flags: le32 = "smb2.ioctl.flags", "Flags", hex, bits {
             is_fsctl: bool & 0x00000001 = "smb2.ioctl.is_fsctl", "Is FSCTL";
         };
-        reserved2: bytes[4] = "smb2.reserved", "Reserved";
+        reserved2: bytes[4] as Keep = "smb2.reserved", "Reserved";
     }
 }
 

@@ -37,7 +37,7 @@ header! {
             unlock: bool & 0x00000004 = "smb2.lock_flags.unlock", "Unlock";
             fail_immediately: bool & 0x00000010 = "smb2.lock_flags.fail_immediately", "Fail Immediately";
         };
-        reserved: bytes[4] = "smb2.reserved", "Reserved";
+        reserved: bytes[4] as Keep = "smb2.reserved", "Reserved";
     }
 }
 

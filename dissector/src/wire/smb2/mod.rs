@@ -69,7 +69,7 @@ fields! {
         BLOB_OFFSET: U32 = "smb2.olb.offset", "Blob Offset", hex;
         BLOB_LENGTH: U32 = "smb2.olb.length", "Blob Length", dec;
         FILE_ID: Guid = "smb2.fid", "File Id";
-        RESERVED: Bytes = "smb2.reserved", "Reserved";
+        RESERVED: Bytes as Keep = "smb2.reserved", "Reserved";
         UNKNOWN: Bytes = "smb2.unknown", "Unknown";
         BODY: None = "smb2.body", "Body";
         BODY_DATA: Bytes = "smb2.body.data", "Data (request not captured)";

@@ -96,7 +96,7 @@ fields! {
     /// What is variable in the two messages.
     pub mod f ["[MS-SMB2] 2.2.3.1"] {
         DIALECT: U16 = "smb2.dialect", "Dialect", hex, values Dialect::VALUES;
-        SECURITY_BLOB: Bytes = "smb2.security_blob", "Security Blob";
+        SECURITY_BLOB: Bytes as Ber = "smb2.security_blob", "Security Blob";
         BOOT_TIME_OF_CLIENT: AbsTime = "smb2.client_start_time", "Client Start Time";
         CONTEXT_OFFSET: U32 = "smb2.negotiate_context.offset", "NegotiateContextOffset", hex;
         CONTEXT_COUNT: U16 = "smb2.negotiate_context.count", "NegotiateContextCount", dec;
@@ -106,7 +106,7 @@ fields! {
         HASH_COUNT: U16 = "smb2.negotiate_context.hash_alg_count", "HashAlgorithmCount", dec;
         SALT_LENGTH: U16 = "smb2.negotiate_context.salt_length", "SaltLength", dec;
         HASH: U16 = "smb2.negotiate_context.hash_algorithm", "HashAlgorithm", hex, values &[(1, "SHA-512")];
-        SALT: Bytes = "smb2.negotiate_context.salt", "Salt";
+        SALT: Bytes as Id = "smb2.negotiate_context.salt", "Salt";
         CIPHER_COUNT: U16 = "smb2.negotiate_context.cipher_count", "CipherCount", dec;
         CIPHER: U16 = "smb2.negotiate_context.cipher_id", "CipherId", hex, values Cipher::VALUES;
         COMPRESSION_COUNT: U16 = "smb2.negotiate_context.comp_alg_count", "CompressionAlgorithmCount", dec;
@@ -122,7 +122,7 @@ fields! {
         RDMA_ID: U16 = "smb2.negotiate_context.rdma_transform_id", "RDMATransformId", hex, values RdmaTransformId::VALUES;
         SIGNING_COUNT: U16 = "smb2.negotiate_context.signing_alg_count", "SigningAlgorithmCount", dec;
         SIGNING: U16 = "smb2.negotiate_context.signing_id", "SigningAlgorithmId", hex, values SigningAlgorithm::VALUES;
-        POSIX_RESERVED: Bytes = "smb2.negotiate_context.posix_reserved", "POSIX Reserved";
+        POSIX_RESERVED: Bytes as Keep = "smb2.negotiate_context.posix_reserved", "POSIX Reserved";
     }
 }
 
@@ -140,8 +140,8 @@ header! {
             signing_required: bool & 0x02 = "smb2.sec_mode.sign_required", "Signing required";
         };
         /// The upper half of the 16 bits of SecurityMode.
-        security_mode_high: bytes[1] = "smb2.reserved", "Reserved";
-        reserved: bytes[2] = "smb2.reserved", "Reserved";
+        security_mode_high: bytes[1] as Keep = "smb2.reserved", "Reserved";
+        reserved: bytes[2] as Keep = "smb2.reserved", "Reserved";
         capabilities: le32 = "smb2.capabilities", "Capabilities", hex, bits {
             dfs: bool & 0x00000001 = "smb2.capabilities.dfs", "DFS";
             leasing: bool & 0x00000002 = "smb2.capabilities.leasing", "LEASING";
@@ -170,7 +170,7 @@ header! {
             signing_required: bool & 0x02 = "smb2.sec_mode.sign_required", "Signing required";
         };
         /// The upper half of the 16 bits of SecurityMode.
-        security_mode_high: bytes[1] = "smb2.reserved", "Reserved";
+        security_mode_high: bytes[1] as Keep = "smb2.reserved", "Reserved";
         dialect: le16 = "smb2.dialect", "Dialect", hex, values Dialect::VALUES;
         /// In SMB 3.1.1; reserved before.
         context_count: le16 = "smb2.negotiate_context.count", "NegotiateContextCount", dec;

@@ -66,7 +66,7 @@ header! {
             stream_size: bool & 0x00000400 = "smb.nt.notify.stream_size", "Stream Size Change";
             stream_write: bool & 0x00000800 = "smb.nt.notify.stream_write", "Stream Write";
         };
-        reserved: bytes[4] = "smb2.reserved", "Reserved";
+        reserved: bytes[4] as Keep = "smb2.reserved", "Reserved";
     }
 }
 
@@ -91,7 +91,7 @@ header! {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
             has_dynamic_part: bool & 0x0001 = "smb2.buffer_code.dynamic", "Dynamic Part";
         };
-        reserved: bytes[2] = "smb2.reserved", "Reserved";
+        reserved: bytes[2] as Keep = "smb2.reserved", "Reserved";
         notification_type: le32 = "smb2.notification.type", "NotificationType", hex, values &[(0, "SmbNotifySessionClosed")];
     }
 }

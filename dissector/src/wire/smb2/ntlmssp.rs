@@ -50,7 +50,7 @@ fields! {
     /// The fields of the three messages.
     pub mod f ["[MS-NLMP] 2.2.1"] {
         PROTOCOL: Protocol = "ntlmssp", "NTLM Secure Service Provider";
-        IDENTIFIER: Str = "ntlmssp.identifier", "NTLMSSP identifier";
+        IDENTIFIER: Str as Keep = "ntlmssp.identifier", "NTLMSSP identifier";
         MESSAGE_TYPE: U32 = "ntlmssp.messagetype", "NTLM Message Type", hex, values MessageType::VALUES;
         FLAGS: U32 = "ntlmssp.negotiateflags", "Negotiate Flags", hex;
         FLAG_UNICODE: Bool & 0x00000001 / 32 = "ntlmssp.negotiateunicode", "Negotiate UNICODE";
@@ -99,9 +99,9 @@ fields! {
         VERSION_BUILD: U16 = "ntlmssp.version.build_number", "Build Number", dec;
         VERSION_REVISION: U8 = "ntlmssp.version.ntlm_current_revision", "NTLM Current Revision", dec;
         TARGET_NAME: Str = "ntlmssp.challenge.target_name", "Target Name";
-        SERVER_CHALLENGE: Bytes = "ntlmssp.ntlmserverchallenge", "NTLM Server Challenge";
-        CLIENT_CHALLENGE: Bytes = "ntlmssp.ntlmclientchallenge", "LMv2 Client Challenge";
-        RESERVED: Bytes = "ntlmssp.reserved", "Reserved";
+        SERVER_CHALLENGE: Bytes as Id = "ntlmssp.ntlmserverchallenge", "NTLM Server Challenge";
+        CLIENT_CHALLENGE: Bytes as Id = "ntlmssp.ntlmclientchallenge", "LMv2 Client Challenge";
+        RESERVED: Bytes as Keep = "ntlmssp.reserved", "Reserved";
         INFO: None = "ntlmssp.challenge.target_info", "Target Info";
         INFO_LENGTH: U16 = "ntlmssp.challenge.target_info.length", "Length", dec;
         INFO_MAXLEN: U16 = "ntlmssp.challenge.target_info.maxlen", "Maxlen", dec;
@@ -116,24 +116,24 @@ fields! {
         INFO_DNS_TREE: Utf16 = "ntlmssp.challenge.target_info.dns_tree_name", "DNS Tree Name";
         INFO_FLAGS: U32 = "ntlmssp.challenge.target_info.flags", "Flags", hex;
         INFO_TIMESTAMP: AbsTime = "ntlmssp.challenge.target_info.timestamp", "Timestamp";
-        INFO_RESTRICTIONS: Bytes = "ntlmssp.challenge.target_info.restrictions", "Restrictions";
+        INFO_RESTRICTIONS: Bytes as Id = "ntlmssp.challenge.target_info.restrictions", "Restrictions";
         INFO_TARGET: Utf16 = "ntlmssp.challenge.target_info.target_name", "Target Name";
-        INFO_BINDINGS: Bytes = "ntlmssp.challenge.target_info.channel_bindings", "Channel Bindings";
-        LM_RESPONSE: Bytes = "ntlmssp.auth.lmresponse", "Lan Manager Response";
+        INFO_BINDINGS: Bytes as Secret = "ntlmssp.challenge.target_info.channel_bindings", "Channel Bindings";
+        LM_RESPONSE: Bytes as Secret = "ntlmssp.auth.lmresponse", "Lan Manager Response";
         NT_RESPONSE: Bytes = "ntlmssp.auth.ntresponse", "NTLM Response";
         DOMAIN: Str = "ntlmssp.auth.domain", "Domain name";
         USER: Str = "ntlmssp.auth.username", "User name";
         HOST: Str = "ntlmssp.auth.hostname", "Host name";
-        SESSION_KEY: Bytes = "ntlmssp.auth.sesskey", "Session Key";
-        MIC: Bytes = "ntlmssp.authenticate.mic", "MIC";
+        SESSION_KEY: Bytes as Secret = "ntlmssp.auth.sesskey", "Session Key";
+        MIC: Bytes as Secret = "ntlmssp.authenticate.mic", "MIC";
         RESPONSE: Bytes = "ntlmssp.ntlmv2_response", "NTLMv2 Response";
-        RESPONSE_PROOF: Bytes = "ntlmssp.ntlmv2_response.ntproofstr", "NTProofStr";
+        RESPONSE_PROOF: Bytes as Secret = "ntlmssp.ntlmv2_response.ntproofstr", "NTProofStr";
         RESPONSE_VERSION: U8 = "ntlmssp.ntlmv2_response.rversion", "Response Version", dec;
         RESPONSE_HI_VERSION: U8 = "ntlmssp.ntlmv2_response.hirversion", "Hi Response Version", dec;
-        RESPONSE_Z: Bytes = "ntlmssp.ntlmv2_response.z", "Z";
+        RESPONSE_Z: Bytes as Keep = "ntlmssp.ntlmv2_response.z", "Z";
         RESPONSE_TIME: AbsTime = "ntlmssp.ntlmv2_response.time", "Time";
-        RESPONSE_CHALLENGE: Bytes = "ntlmssp.ntlmv2_response.chal", "NTLMv2 Client Challenge";
-        RESPONSE_PAD: Bytes = "ntlmssp.ntlmv2_response.pad", "padding";
+        RESPONSE_CHALLENGE: Bytes as Id = "ntlmssp.ntlmv2_response.chal", "NTLMv2 Client Challenge";
+        RESPONSE_PAD: Bytes as Keep = "ntlmssp.ntlmv2_response.pad", "padding";
         PAIR: None = "ntlmssp.ntlmv2_response.item", "Attribute";
         PAIR_TYPE: U16 = "ntlmssp.ntlmv2_response.item.type", "NTLMV2 Response Item Type", hex, values AvId::VALUES;
         PAIR_LENGTH: U16 = "ntlmssp.ntlmv2_response.item.length", "NTLMV2 Response Item Length", dec;
@@ -144,9 +144,9 @@ fields! {
         PAIR_DNS_TREE: Utf16 = "ntlmssp.ntlmv2_response.dns_tree_name", "DNS Tree Name";
         PAIR_FLAGS: U32 = "ntlmssp.ntlmv2_response.flags", "Flags", hex;
         PAIR_TIMESTAMP: AbsTime = "ntlmssp.ntlmv2_response.timestamp", "Timestamp";
-        PAIR_RESTRICTIONS: Bytes = "ntlmssp.ntlmv2_response.restrictions", "Restrictions";
+        PAIR_RESTRICTIONS: Bytes as Id = "ntlmssp.ntlmv2_response.restrictions", "Restrictions";
         PAIR_TARGET: Utf16 = "ntlmssp.ntlmv2_response.target_name", "Target Name";
-        PAIR_BINDINGS: Bytes = "ntlmssp.ntlmv2_response.channel_bindings", "Channel Bindings";
+        PAIR_BINDINGS: Bytes as Secret = "ntlmssp.ntlmv2_response.channel_bindings", "Channel Bindings";
     }
 }
 

@@ -19,8 +19,8 @@ header! {
         };
         /// What remains of it.
         oplock_level: u8 = "smb2.create.oplock", "Oplock", hex, values OplockLevel::VALUES;
-        reserved: bytes[1] = "smb2.reserved", "Reserved";
-        reserved2: bytes[4] = "smb2.reserved", "Reserved";
+        reserved: bytes[1] as Keep = "smb2.reserved", "Reserved";
+        reserved2: bytes[4] as Keep = "smb2.reserved", "Reserved";
         file_id: guid = "smb2.fid", "File Id";
     }
 }
@@ -65,7 +65,7 @@ header! {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
             has_dynamic_part: bool & 0x0001 = "smb2.buffer_code.dynamic", "Dynamic Part";
         };
-        reserved: bytes[2] = "smb2.reserved", "Reserved";
+        reserved: bytes[2] as Keep = "smb2.reserved", "Reserved";
         flags: le32 = "smb2.lease.lease_flags", "Lease Flags", hex, bits {
             ack_required: bool & 0x00000001 = "smb2.lease.lease_state.break_ack_required", "Break Ack Required";
             break_in_progress: bool & 0x00000002 = "smb2.lease.lease_state.break_in_progress", "Break In Progress";

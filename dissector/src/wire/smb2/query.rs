@@ -52,7 +52,7 @@ header! {
         /// Bytes of the reply's buffer at most.
         output_buffer_length: le32 = "smb2.max_response_size", "Max Response Size", dec;
         input_buffer_offset: le16 = "smb2.getinfo_input_offset", "Getinfo Input Offset", hex;
-        reserved: bytes[2] = "smb2.reserved", "Reserved";
+        reserved: bytes[2] as Keep = "smb2.reserved", "Reserved";
         input_buffer_length: le32 = "smb2.getinfo_input_size", "Getinfo Input Size", dec;
         /// Which parts of a security descriptor; an index of extended attributes.
         additional_information: le32 = "_", "Additional Info", hex;

@@ -38,8 +38,8 @@ fields! {
     pub mod f ["[MS-SMB2] 2.2.19"] {
         INFO: None = "smb2.channel_info_blob", "Channel Info Blob";
         REST: Bytes = "smb2.channel_info.rest", "Bytes that are no whole descriptor";
-        SIGNATURE: Bytes = "smb2.rdma_crypto_transform.signature", "Signature";
-        NONCE: Bytes = "smb2.rdma_crypto_transform.nonce", "Nonce";
+        SIGNATURE: Bytes as Secret = "smb2.rdma_crypto_transform.signature", "Signature";
+        NONCE: Bytes as Id = "smb2.rdma_crypto_transform.nonce", "Nonce";
     }
 }
 

@@ -17,8 +17,8 @@ const BODY: usize = Header::LEN;
 fields! {
     /// The data.
     pub mod f ["[MS-SMB2] 2.2.20"] {
-        READ_DATA: Bytes = "smb2.read_data", "Read Data";
-        WRITE_DATA: Bytes = "smb2.write_data", "Write Data";
+        READ_DATA: Bytes as Data = "smb2.read_data", "Read Data";
+        WRITE_DATA: Bytes as Data = "smb2.write_data", "Write Data";
     }
 }
 
@@ -60,7 +60,7 @@ header! {
             has_dynamic_part: bool & 0x0001 = "smb2.buffer_code.dynamic", "Dynamic Part";
         };
         data_offset: u8 = "_", "Data Offset";
-        reserved: bytes[1] = "smb2.reserved", "Reserved";
+        reserved: bytes[1] as Keep = "smb2.reserved", "Reserved";
         data_length: le32 = "_", "Data Length";
         /// Bytes sent by RDMA Write.
         data_remaining: le32 = "smb2.read_remaining", "Read Remaining", dec;
@@ -106,7 +106,7 @@ header! {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
             has_dynamic_part: bool & 0x0001 = "smb2.buffer_code.dynamic", "Dynamic Part";
         };
-        reserved: bytes[2] = "smb2.reserved", "Reserved";
+        reserved: bytes[2] as Keep = "smb2.reserved", "Reserved";
         /// Bytes written.
         count: le32 = "smb2.write.count", "Write Count", dec;
         /// Should be 0.

@@ -123,11 +123,11 @@ fields! {
         GROUP: None = "nt.sec_desc.group", "Group";
         DACL: None = "nt.sec_desc.dacl", "NT User (DACL) ACL";
         SACL: None = "nt.sec_desc.sacl", "NT System (SACL) ACL";
-        SID: Str = "nt.sid", "SID";
+        SID: Str as Sid = "nt.sid", "SID";
         SID_REVISION: U8 = "nt.sid.revision", "Revision", dec;
         SID_COUNT: U8 = "nt.sid.num_auth", "Num Auth", dec;
         SID_AUTHORITY: U64 = "nt.sid.auth", "Authority", dec;
-        SID_SUBAUTHORITIES: Str = "nt.sid.subauth", "Subauthorities";
+        SID_SUBAUTHORITIES: Str as Inside = "nt.sid.subauth", "Subauthorities";
         SID_RID: U32 = "nt.sid.rid", "RID", dec;
         SID_NAME: Str = "nt.sid.wkwn", "Well-known SID";
         ACL_REVISION: U16 = "nt.acl.revision", "Revision", dec;

@@ -11,7 +11,7 @@ const BODY: usize = Header::LEN;
 fields! {
     /// Of the two messages.
     pub mod f ["[MS-SMB2] 2.2.5"] {
-        SECURITY_BLOB: Bytes = "smb2.security_blob", "Security Blob";
+        SECURITY_BLOB: Bytes as Ber = "smb2.security_blob", "Security Blob";
         EMPTY: None = "smb2.empty_body", "Body";
     }
 }
@@ -78,7 +78,7 @@ header! {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
             has_dynamic_part: bool & 0x0001 = "smb2.buffer_code.dynamic", "Dynamic Part";
         };
-        reserved: bytes[2] = "smb2.reserved", "Reserved";
+        reserved: bytes[2] as Keep = "smb2.reserved", "Reserved";
     }
 }
 

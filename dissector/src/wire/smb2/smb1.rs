@@ -15,7 +15,7 @@ fields! {
         WORD_COUNT: U8 = "smb.wct", "Word Count (WCT)", dec;
         BYTE_COUNT: U16 = "smb.bcc", "Byte Count (BCC)", dec;
         BUFFER_FORMAT: U8 = "smb.buffer_format", "Buffer Format", dec;
-        DIALECT: Str = "smb.dialect.name", "Name";
+        DIALECT: Str as Keep = "smb.dialect.name", "Name";
     }
 }
 
@@ -23,7 +23,7 @@ header! {
     /// The SMB1 header.
     pub struct Smb1Header [NODE = "smb.header", "SMB Header", "[MS-CIFS] 2.2.3.1"] {
         /// `\xffSMB`
-        protocol_id: bytes[4] = "smb.protocol_id", "Server Component";
+        protocol_id: bytes[4] as Keep = "smb.protocol_id", "Server Component";
         command: u8 = "smb.cmd", "SMB Command", hex, values &[(0x72, "Negotiate Protocol")];
         status: le32 = "smb.nt_status", "NT Status", hex;
         flags: u8 = "smb.flags", "Flags", hex, bits {
@@ -31,8 +31,8 @@ header! {
         };
         flags2: le16 = "smb.flags2", "Flags2", hex;
         process_id_high: le16 = "smb.pid.high", "Process ID High", dec;
-        signature: bytes[8] = "smb.signature", "Signature";
-        reserved: bytes[2] = "smb.reserved", "Reserved";
+        signature: bytes[8] as Secret = "smb.signature", "Signature";
+        reserved: bytes[2] as Keep = "smb.reserved", "Reserved";
         tree_id: le16 = "smb.tid", "Tree ID", dec;
         process_id: le16 = "smb.pid", "Process ID", dec;
         user_id: le16 = "smb.uid", "User ID", dec;

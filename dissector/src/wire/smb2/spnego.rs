@@ -46,23 +46,23 @@ fields! {
     /// The fields of SPNEGO and of the GSS-API token.
     pub mod f ["RFC 4178 4.2"] {
         GSS_API: Protocol = "gss-api", "GSS-API Generic Security Service Application Program Interface";
-        OID: Str = "gss-api.OID", "OID";
+        OID: Str as Keep = "gss-api.OID", "OID";
         PROTOCOL: Protocol = "spnego", "Simple Protected Negotiation";
         INIT: None = "spnego.negTokenInit_element", "negTokenInit";
         TARG: None = "spnego.negTokenTarg_element", "negTokenTarg";
         MECH_TYPES: U32 = "spnego.mechTypes", "mechTypes", dec;
-        MECH_TYPE: Str = "spnego.MechType", "MechType";
-        REQ_FLAGS: Bytes = "spnego.reqFlags", "reqFlags";
-        MECH_TOKEN: Bytes = "spnego.mechToken", "mechToken";
-        MECH_LIST_MIC: Bytes = "spnego.mechListMIC", "mechListMIC";
+        MECH_TYPE: Str as Keep = "spnego.MechType", "MechType";
+        REQ_FLAGS: Bytes as Keep = "spnego.reqFlags", "reqFlags";
+        MECH_TOKEN: Bytes as Ber = "spnego.mechToken", "mechToken";
+        MECH_LIST_MIC: Bytes as Secret = "spnego.mechListMIC", "mechListMIC";
         HINTS: None = "spnego.negHints_element", "negHints";
         HINT_NAME: Str = "spnego.hintName", "hintName";
         HINT_ADDRESS: Bytes = "spnego.hintAddress", "hintAddress";
         NEG_RESULT: U32 = "spnego.negResult", "negResult", dec, values NEG_STATES;
-        SUPPORTED_MECH: Str = "spnego.supportedMech", "supportedMech";
-        RESPONSE_TOKEN: Bytes = "spnego.responseToken", "responseToken";
-        KRB5_BLOB: Bytes = "spnego.krb5.blob", "krb5_blob";
-        KRB5_OID: Str = "spnego.krb5_oid", "KRB5 OID";
+        SUPPORTED_MECH: Str as Keep = "spnego.supportedMech", "supportedMech";
+        RESPONSE_TOKEN: Bytes as Ber = "spnego.responseToken", "responseToken";
+        KRB5_BLOB: Bytes as Secret = "spnego.krb5.blob", "krb5_blob";
+        KRB5_OID: Str as Keep = "spnego.krb5_oid", "KRB5 OID";
         KRB5_TOKEN: U16 = "spnego.krb5.tok_id", "krb5_tok_id", hex, values KRB5_TOKENS;
         OTHER: Bytes = "spnego.unknown", "Unknown";
     }

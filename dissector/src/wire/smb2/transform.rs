@@ -42,12 +42,12 @@ header! {
         /// `\xfdSMB`
         protocol_id: be32 = "smb2.protocol_id", "ProtocolId", hex;
         /// The authentication tag.
-        signature: bytes[16] = "smb2.header.transform.signature", "Signature";
+        signature: bytes[16] as Secret = "smb2.header.transform.signature", "Signature";
         /// CCM uses the first 11 bytes, GCM the first 12.
-        nonce: bytes[16] = "smb2.header.transform.nonce", "Nonce";
+        nonce: bytes[16] as Id = "smb2.header.transform.nonce", "Nonce";
         /// Bytes of the message before encryption; the same behind it.
         original_message_size: le32 = "smb2.header.transform.msg_size", "Message size", dec;
-        reserved: bytes[2] = "smb2.header.transform.reserved", "Reserved";
+        reserved: bytes[2] as Keep = "smb2.header.transform.reserved", "Reserved";
         /// In SMB 3.0 and 3.0.2 the encryption algorithm, always 1.
         flags: le16 = "smb2.header.transform.flags", "Flags", hex, bits {
             encrypted: bool & 0x0001 = "smb2.header.transform.flags.encrypted", "Encrypted";

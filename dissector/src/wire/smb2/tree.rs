@@ -75,7 +75,7 @@ header! {
             has_dynamic_part: bool & 0x0001 = "smb2.buffer_code.dynamic", "Dynamic Part";
         };
         share_type: u8 = "smb2.share_type", "Share Type", hex, values ShareType::VALUES;
-        reserved: bytes[1] = "smb2.reserved", "Reserved";
+        reserved: bytes[1] as Keep = "smb2.reserved", "Reserved";
         share_flags: le32 = "smb2.share_flags", "Share flags", hex, bits {
             dfs: bool & 0x00000001 = "smb2.share_flags.dfs", "DFS";
             dfs_root: bool & 0x00000002 = "smb2.share_flags.dfs_root", "DFS root";

@@ -208,7 +208,7 @@ fields! {
         MAXNAME: U32 = "nfs.fattr4.maxname", "maxname", dec;
         MAXREAD: U64 = "nfs.fattr4.maxread", "maxread", dec;
         MAXWRITE: U64 = "nfs.fattr4.maxwrite", "maxwrite", dec;
-        MIMETYPE: Str = "nfs.fattr4_mimetype", "fattr4_mimetype";
+        MIMETYPE: Str as Keep = "nfs.fattr4_mimetype", "fattr4_mimetype";
         MODE: U32 = "nfs.mode", "mode", oct;
         MODE_NAME: U32 & 0xe000 / 32 = "nfs.mode.name", "Name", dec;
         MODE_SUID: Bool & 0x800 / 32 = "nfs.mode.set_user_id", "Set user id on exec";

@@ -54,7 +54,7 @@ fields! {
         PATTERN_RELOFF: U64 = "nfs.adb.reloff_pattern", "Relative Offset Pattern", dec;
         PATTERN: Bytes = "nfs.adb.pattern", "Pattern";
         XATTR_KEY: Str = "nfs.xattr.key", "Name";
-        XATTR_VALUE: Bytes = "nfs.xattr.value", "Value";
+        XATTR_VALUE: Bytes as Data = "nfs.xattr.value", "Value";
         XATTR_OPTIONS: U32 = "nfs.setxattr.options", "setxattr options", dec, values &[(0, "SETXATTR4_EITHER"), (1, "SETXATTR4_CREATE"), (2, "SETXATTR4_REPLACE")];
         LIST_COOKIE: U64 = "nfs.lisxtattr.cookie", "cookie", dec;
         LIST_MAXCOUNT: U32 = "nfs.lisxtattr.maxcount", "maxcount", dec;

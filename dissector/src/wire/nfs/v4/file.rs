@@ -84,7 +84,7 @@ fields! {
         RECLAIM: Bool = "nfs.lock.reclaim", "reclaim?";
         NEW_LOCK_OWNER: Bool = "nfs.lock.locker.new_lock_owner", "new lock owner?";
         LOCK_SEQID: U32 = "nfs.lock_seqid", "lock_seqid", hex;
-        LOCK_OWNER: Bytes = "nfs.lock_owner4", "owner";
+        LOCK_OWNER: Bytes as Id = "nfs.lock_owner4", "owner";
         DENIED: None = "nfs.lock.denied", "lock denied";
         SHARE_ACCESS: U32 = "nfs.open4.share_access", "share_access", dec, values &[(1, "OPEN4_SHARE_ACCESS_READ"), (2, "OPEN4_SHARE_ACCESS_WRITE"), (3, "OPEN4_SHARE_ACCESS_BOTH")];
         /// What of the access word is in the second byte, where it stands there.
@@ -93,7 +93,7 @@ fields! {
         WANT_PUSH: Bool & 0x2_0000 / 32 = "nfs.want_push_deleg_when_uncontended", "want_push_deleg_when_uncontended";
         WANT_TIMESTAMPS: Bool & 0x10_0000 / 32 = "nfs.want_deleg_timestamps", "want_deleg_timestamps";
         SHARE_DENY: U32 = "nfs.open4.share_deny", "share_deny", dec, values &[(0, "OPEN4_SHARE_DENY_NONE"), (1, "OPEN4_SHARE_DENY_READ"), (2, "OPEN4_SHARE_DENY_WRITE"), (3, "OPEN4_SHARE_DENY_BOTH")];
-        OPEN_OWNER: Bytes = "nfs.open_owner4", "owner";
+        OPEN_OWNER: Bytes as Id = "nfs.open_owner4", "owner";
         OPENTYPE: U32 = "nfs.open.opentype", "Open Type", dec, values &[(0, "OPEN4_NOCREATE"), (1, "OPEN4_CREATE")];
         CREATEMODE: U32 = "nfs.createmode4", "Create Mode", dec, values CreateMode::VALUES;
         CLAIM: U32 = "nfs.open.claim_type", "Claim Type", dec, values ClaimType::VALUES;
@@ -127,10 +127,10 @@ fields! {
         DIRLIST_EOF: Bool = "nfs.dirlist4.eof", "EOF";
         FLAVORS: None = "nfs.flavors.info", "Flavors Info";
         FLAVOR: U32 = "nfs.secinfo.flavor", "flavor", dec, values rpc::Flavor::VALUES;
-        OID: Bytes = "nfs.secinfo.flavor_info.rpcsec_gss_info.oid", "oid";
+        OID: Bytes as Keep = "nfs.secinfo.flavor_info.rpcsec_gss_info.oid", "oid";
         QOP: U32 = "nfs.secinfo.flavor_info.rpcsec_gss_info.qop", "qop", dec;
         SERVICE: U32 = "nfs.secinfo.rpcsec_gss_info.service", "service", dec, values rpc::GssService::VALUES;
-        CLIENT_ID: Bytes = "nfs.nfs_client_id4.id", "id";
+        CLIENT_ID: Bytes as Name = "nfs.nfs_client_id4.id", "id";
         CB_PROGRAM: U32 = "nfs.cb_program", "cb_program", hex;
     }
 }

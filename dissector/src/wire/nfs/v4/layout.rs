@@ -24,7 +24,7 @@ fields! {
     /// Fields of pNFS.
     pub mod f ["RFC 8881 12"] {
         LAYOUTTYPE: U32 = "nfs.layouttype", "layout type", dec, values LayoutType::VALUES;
-        DEVICEID: Bytes = "nfs.deviceid", "device ID";
+        DEVICEID: Bytes as Id = "nfs.deviceid", "device ID";
         MAXCOUNT: U32 = "nfs.maxcount", "maxcount", dec;
         MINCOUNT: U32 = "nfs.mincount", "mincount", dec;
         DEVICES_MAX: U32 = "nfs.devicenum4", "num devices", dec;
@@ -108,15 +108,15 @@ fields! {
         VOLUME: None = "nfs.devaddr.volume", "volume";
         VOLUME_TYPE: U32 = "nfs.devaddr.scsi_volume_type", "SCSI volume type", dec, values VOLUME_TYPES;
         SIGNATURE_OFFSET: U64 = "nfs.devaddr.signature_offset", "signature offset", dec;
-        SIGNATURE: Bytes = "nfs.devaddr.signature", "signature";
+        SIGNATURE: Bytes as Id = "nfs.devaddr.signature", "signature";
         SLICE_START: U64 = "nfs.devaddr.slice_start", "slice start", dec;
         SLICE_LENGTH: U64 = "nfs.devaddr.slice_length", "slice length", dec;
         STRIPE_UNIT: U64 = "nfs.devaddr.stripe_unit", "stripe size", dec;
         VOLUME_REF: U32 = "nfs.devaddr.scsi_volume_ref_index", "volume index ref", dec;
         VPD_CODE_SET: U32 = "nfs.devaddr.scsi_vpd_code_set", "VPD code set", dec;
         VPD_DESIGNATOR_TYPE: U32 = "nfs.devaddr.scsi_vpd_designator_type", "VPD designator type", dec;
-        VPD_DESIGNATOR: Bytes = "nfs.devaddr.scsi_vpd_designator", "VPD designator";
-        PRIVATE_KEY: Bytes = "nfs.devaddr.scsi_private_key", "private key";
+        VPD_DESIGNATOR: Bytes as Id = "nfs.devaddr.scsi_vpd_designator", "VPD designator";
+        PRIVATE_KEY: Bytes as Secret = "nfs.devaddr.scsi_private_key", "private key";
     }
 }
 

@@ -273,12 +273,12 @@ fields! {
         STATEID: Bytes = "nfs.stateid", "StateID";
         STATEID_HASH: U16 = "nfs.stateid.hash", "StateID Hash", hex;
         STATEID_SEQID: U32 = "nfs.stateid.seqid", "StateID seqid", dec;
-        STATEID_OTHER: Bytes = "nfs.stateid.other", "StateID Other";
+        STATEID_OTHER: Bytes as Id = "nfs.stateid.other", "StateID Other";
         STATEID_OTHER_HASH: U32 = "nfs.stateid.other_hash", "StateID Other hash", hex;
         CLIENTID: U64 = "nfs.clientid", "clientid", hex;
         SEQID: U32 = "nfs.seqid", "seqid", hex;
         VERIFIER: U64 = "nfs.verifier4", "verifier", hex;
-        DATA: Bytes = "nfs.data", "Data";
+        DATA: Bytes as Data = "nfs.data", "Data";
         OFFSET: U64 = "nfs.offset4", "offset", dec;
         LENGTH: U64 = "nfs.length4", "length", dec;
         COUNT: U32 = "nfs.count4", "count", dec;
@@ -292,7 +292,7 @@ fields! {
         SECONDS: U64 = "nfs.nfstime4.seconds", "seconds", dec;
         NSECONDS: U32 = "nfs.nfstime4.nseconds", "nseconds", dec;
         TIME: None = "nfs.nfstime4", "time";
-        R_NETID: Str = "nfs.r_netid", "r_netid";
+        R_NETID: Str as Keep = "nfs.r_netid", "r_netid";
         R_ADDR: Str = "nfs.r_addr", "r_addr";
         NETADDR: None = "nfs.netaddr4", "netaddr";
         FSID_MAJOR: U64 = "nfs.fsid4.major", "fsid4.major", dec;

@@ -25,7 +25,7 @@ pub(super) const NOTIFICATIONS: Values = &[
 fields! {
     /// Fields of sessions.
     pub mod f ["RFC 8881 18.33"] {
-        SESSION_ID: Bytes = "nfs.session_id4", "sessionid";
+        SESSION_ID: Bytes as Id = "nfs.session_id4", "sessionid";
         SLOT: U32 = "nfs.slotid", "slot id", dec;
         HIGH_SLOT: U32 = "nfs.high_slotid", "high slot id", dec;
         TARGET_HIGH_SLOT: U32 = "nfs.target_high_slotid", "target high slot id", dec;
@@ -62,21 +62,21 @@ fields! {
         PROTECTED_OP: U32 = "nfs.state_protect.op", "operation", dec, values Operation::VALUES;
         HASH_ALGS: None = "nfs.sp_parms4_hash_algs", "State Protect hash algorithms";
         ENCR_ALGS: None = "nfs.sp_parms4_encr_algs", "State Protect encryption algorithms";
-        ALG_OID: Bytes = "nfs.state_protect.oid", "oid";
+        ALG_OID: Bytes as Keep = "nfs.state_protect.oid", "oid";
         WINDOW: U32 = "nfs.state_protect_window", "State Protect window", hex;
         GSS_HANDLES: U32 = "nfs.state_protect_num_gss_handles", "State Protect num gss handles", hex;
         HASH_ALG: U32 = "nfs.prot_info4_hash_alg", "Prot Info hash algorithm", hex;
         ENCR_ALG: U32 = "nfs.prot_info4_encr_alg", "Prot Info encryption algorithm", hex;
         SSV_LENGTH: U32 = "nfs.prot_info4_svv_length", "Prot Info svv_length", hex;
         SPI_WINDOW: U32 = "nfs.prot_info4_spi_window", "Prot Info spi window", hex;
-        GSS_HANDLE: Bytes = "nfs.gsshandle4", "gsshandle4";
+        GSS_HANDLE: Bytes as Id = "nfs.gsshandle4", "gsshandle4";
         SERVER_OWNER: None = "nfs.server_owner", "eir_server_owner";
         MINOR_ID: U64 = "nfs.minorid4", "minor ID", dec;
-        MAJOR_ID: Bytes = "nfs.majorid4", "major ID";
-        SCOPE: Bytes = "nfs.scope", "server scope";
+        MAJOR_ID: Bytes as Id = "nfs.majorid4", "major ID";
+        SCOPE: Bytes as Id = "nfs.scope", "server scope";
         IMPL_ID: None = "nfs.impl_id4", "impl_id";
-        NII_DOMAIN: Str = "nfs.nii_domain4", "Implementor DNS domain name(nii_domain)";
-        NII_NAME: Str = "nfs.nii_name4", "Implementation product name(nii_name)";
+        NII_DOMAIN: Str as Keep = "nfs.nii_domain4", "Implementor DNS domain name(nii_domain)";
+        NII_NAME: Str as Keep = "nfs.nii_name4", "Implementation product name(nii_name)";
         SESSION_FLAGS: U32 = "nfs.create_session_flags", "csa_flags", hex;
         SESSION_PERSIST: Bool & 0x1 / 32 = "nfs.create_session.flags.persist", "CREATE_SESSION4_FLAG_PERSIST";
         SESSION_BACK_CHAN: Bool & 0x2 / 32 = "nfs.create_session.flags.conn_back_chan", "CREATE_SESSION4_FLAG_CONN_BACK_CHAN";
@@ -93,8 +93,8 @@ fields! {
         SEC_FLAVOR: U32 = "nfs.flavor4", "flavor", dec, values rpc::Flavor::VALUES;
         STAMP: U32 = "nfs.stamp4", "stamp", dec;
         MACHINE: Str = "nfs.machinename4", "machine name";
-        UID: U32 = "nfs.uid4", "uid", dec;
-        GID: U32 = "nfs.gid4", "gid", dec;
+        UID: U32 as User = "nfs.uid4", "uid", dec;
+        GID: U32 as User = "nfs.gid4", "gid", dec;
         SERVICE: U32 = "nfs.service4", "gid", dec, values rpc::GssService::VALUES;
         BCTSA_DIR: U32 = "nfs.bctsa_dir", "bctsa_dir", hex, values DIRECTIONS;
         BCTSA_RDMA: Bool = "nfs.bctsa_use_conn_in_rdma_mode", "bctsa_use_conn_in_rdma_mode";
@@ -109,8 +109,8 @@ fields! {
         GDD_STATUS: U32 = "nfs.gdd_status", "status", dec, values &[(0, "GDD4_OK"), (1, "GDD4_UNAVAIL")];
         WILL_SIGNAL: Bool = "nfs.gdd_will_signal", "will signal";
         STYLE: U32 = "nfs.secinfo.style", "Secinfo Style", dec, values &[(0, "SECINFO_STYLE4_CURRENT_FH"), (1, "SECINFO_STYLE4_PARENT")];
-        SSV: Bytes = "nfs.ssv", "ssv";
-        DIGEST: Bytes = "nfs.ssv.digest", "digest";
+        SSV: Bytes as Secret = "nfs.ssv", "ssv";
+        DIGEST: Bytes as Secret = "nfs.ssv.digest", "digest";
         STATEIDS: None = "nfs.test_stateid.stateids", "StateID List";
         RESULTS: None = "nfs.test_stateid.results", "StateID Result List";
         WANT: U32 = "nfs.want_delegation", "wants", hex, values WANTS;
