@@ -1,0 +1,163 @@
+//! Frames in, frames out that say the same to an analysis and nothing about people, machines and files.
+
+use crate::watch::{Blanker, Watch};
+use rdmascope_analyzer::env;
+use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+use rdmascope_dissector::field::Privacy;
+use rdmascope_dissector::frame::{self, Body, LinkType};
+use std::collections::BTreeMap;
+
+/// Bytes of frames that are held because a later frame may tell of them.
+const HELD_BYTES: usize = 48 << 20;
+
+/// What becomes of contents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Payload {
+    /// Zeros.
+    #[default]
+    Zero,
+    /// Bytes that the same contents always become: hashes of payloads that went alike still compare.
+    Stream,
+}
+
+/// How to anonymize.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The key of the mapping: with the same one the same names become the same ones.
+    pub key: Vec<u8>,
+    /// What becomes of contents.
+    pub payload: Payload,
+    /// What is kept as it is.
+    pub keep: Vec<Privacy>,
+}
+
+/// A frame on its way in.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// When it was captured, ns since the Unix epoch.
+    pub time_ns: i64,
+    /// What its first bytes are.
+    pub link_type: LinkType,
+    /// Its length on the wire in bytes.
+    pub wire_len: u32,
+    /// Which interface of the capture it came from.
+    pub interface: u32,
+    /// What was captured of it.
+    pub bytes: &'a [u8],
+}
+
+/// What is counted while listening.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    replaced: BTreeMap<Privacy, (u64, u64)>,
+    untraced: BTreeMap<&'static str, (u64, u64)>,
+    pub(crate) sealed: u64,
+    pub(crate) compressed: u64,
+    pub(crate) sums: u64,
+}
+
+impl Counts {
+    pub(crate) fn replaced(&mut self, privacy: Privacy, bytes: usize) {
+        let (times, all) = self.replaced.entry(privacy).or_default();
+        *times += 1;
+        *all += bytes as u64;
+    }
+
+    pub(crate) fn untraced(&mut self, name: &'static str, bytes: usize) {
+        let (times, all) = self.untraced.entry(name).or_default();
+        *times += 1;
+        *all += bytes as u64;
+    }
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Frames.
+    pub frames: u64,
+    /// By kind: values that were replaced, and their bytes.
+    pub replaced: Vec<(Privacy, u64, u64)>,
+    /// By the field that holds them: runs of bytes that no field claims and that were blanked, and their bytes. Zeros are not counted.
+    pub blanked: Vec<(&'static str, u64, u64)>,
+    /// Messages put together whose bytes were not found in the frames, by what they were, and their bytes: they are blanked there.
+    pub untraced: Vec<(&'static str, u64, u64)>,
+    /// Encrypted messages: blanked.
+    pub sealed: u64,
+    /// Compressed messages: blanked.
+    pub compressed: u64,
+    /// Checksums of datagrams in fragments, which were not made anew.
+    pub sums: u64,
+}
+
+/// Anonymizes a capture frame by frame. `M` is whatever the caller wants back with each frame.
+pub struct Anonymizer<M> {
+    pipeline: Pipeline,
+    watch: Watch<M>,
+    payload: Payload,
+    frames: u64,
+    blanked: BTreeMap<&'static str, (u64, u64)>,
+}
+
+impl<M> Anonymizer<M> {
+    /// At the beginning of a capture.
+    pub fn new(options: Options) -> Self {
+        Self::with_limit(options, HELD_BYTES)
+    }
+
+    /// The same, holding so many bytes of frames at most: a message whose pieces are farther apart is blanked.
+    pub fn with_limit(options: Options, held_bytes: usize) -> Self {
+        Self {
+            pipeline: Pipeline::new(env::Options::default()),
+            payload: options.payload,
+            watch: Watch::new(options, held_bytes),
+            frames: 0,
+            blanked: BTreeMap::new(),
+        }
+    }
+
+    /// The next frame; those that nothing can change any more go `out`, in their order.
+    pub fn frame(&mut self, meta: M, frame: &Frame<'_>, mut out: impl FnMut(M, Vec<u8>)) {
+        self.frames += 1;
+        let of_frame = FrameMeta {
+            number: self.frames,
+            time_ns: frame.time_ns,
+            link_type: frame.link_type,
+            wire_len: frame.wire_len,
+            interface: frame.interface,
+        };
+        self.watch.begin(meta, frame.bytes);
+        let packet = frame::decode(frame.link_type, frame.bytes, frame.wire_len, &self.pipeline.decode_options(), &mut self.watch);
+        if let Body::Fragment(fragment) = &packet.body {
+            self.watch.fragment(fragment.id, fragment.offset, fragment.payload);
+        }
+        self.pipeline.packet(&of_frame, &packet, &mut self.watch);
+        self.leave(false, &mut out);
+    }
+
+    fn leave(&mut self, at_the_end: bool, out: &mut impl FnMut(M, Vec<u8>)) {
+        let mut blanker = Blanker { mapping: &mut self.watch.mapping, payload: self.payload, blanked: &mut self.blanked };
+        self.watch.window.leave(at_the_end, &mut blanker, out);
+    }
+
+    /// A name, as it is in the frames: for what is said beside them.
+    pub fn name(&mut self, name: &str) -> String {
+        self.watch.mapping.name(name)
+    }
+
+    /// The capture is over: the other frames, and what was done.
+    pub fn finish(mut self, mut out: impl FnMut(M, Vec<u8>)) -> Tally {
+        self.leave(true, &mut out);
+        let counts = self.watch.counts;
+        let mut blanked: Vec<_> = self.blanked.into_iter().map(|(name, (times, bytes))| (name, times, bytes)).collect();
+        blanked.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
+        Tally {
+            frames: self.frames,
+            replaced: counts.replaced.into_iter().map(|(kind, (times, bytes))| (kind, times, bytes)).collect(),
+            blanked,
+            untraced: counts.untraced.into_iter().map(|(name, (times, bytes))| (name, times, bytes)).collect(),
+            sealed: counts.sealed,
+            compressed: counts.compressed,
+            sums: counts.sums,
+        }
+    }
+}

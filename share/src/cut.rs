@@ -1,0 +1,219 @@
+//! Whole connections out of a capture, so that what is cut out analyses as before.
+//!
+//! A first pass says which connection each frame is of, its handshake and the fragments of its datagrams included. Then connections are
+//! chosen: by number, by a finding, by frames that a filter passes, by time. Connections that carry one SMB session are chosen together.
+
+use rdmascope_analyzer::env;
+use rdmascope_analyzer::finding::Rule;
+use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+use rdmascope_analyzer::report::Report;
+use rdmascope_dissector::frame::{self, Addr, Body};
+use rdmascope_dissector::trace::Trace;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Datagrams in fragments, and queue pairs, remembered at most.
+const REMEMBERED: usize = 1 << 16;
+
+/// What is to be cut out: what any of these chooses. Nothing chooses everything.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Connections by the numbers of the report.
+    pub connections: Vec<u32>,
+    /// Connections with a finding of these rules, and the frames of findings that are of no connection.
+    pub findings: Vec<Rule>,
+    /// Connections with one of these frames, by number from 1.
+    pub frames: Option<BTreeSet<u64>>,
+    /// From when to when, ns since the Unix epoch: connections with a frame in it, from their beginning to its end.
+    pub span: Option<(i64, i64)>,
+    /// Leave out the other connections of a session.
+    pub alone: bool,
+}
+
+/// What a capture consists of.
+pub struct Cutter {
+    pipeline: Pipeline,
+    /// By frame: the number under which its connection is followed; 0 for none.
+    places: Vec<u32>,
+    times: Vec<i64>,
+    fragments: HashMap<(Addr, Addr, u32), Vec<u64>>,
+    queues: HashMap<(Addr, Addr, u32), u32>,
+    pauses: Vec<u64>,
+}
+
+impl Default for Cutter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Cutter {
+    /// At the beginning of a capture.
+    pub fn new() -> Self {
+        Self {
+            pipeline: Pipeline::new(env::Options::default()),
+            places: Vec::new(),
+            times: Vec::new(),
+            fragments: HashMap::new(),
+            queues: HashMap::new(),
+            pauses: Vec::new(),
+        }
+    }
+
+    /// The next frame, told to an observer. Frames are numbered from 1.
+    pub fn frame<T: Trace>(&mut self, meta: &FrameMeta, bytes: &[u8], t: &mut T) {
+        let packet = frame::decode(meta.link_type, bytes, meta.wire_len, &self.pipeline.decode_options(), t);
+        self.pipeline.packet(meta, &packet, t);
+        let number = self.places.len() as u64 + 1;
+        let mut place = self.pipeline.facts().place.map_or(0, |(connection, _)| connection);
+        match &packet.body {
+            Body::Ib(ib) => {
+                let key = (packet.src, packet.dst, ib.bth.dest_qp);
+                if place == 0 && ib.bth.dest_qp > 1 {
+                    // congestion notifications are of a queue pair, and of no flow
+                    place = self.queues.get(&key).copied().unwrap_or(0);
+                } else if place != 0 && self.queues.len() < REMEMBERED {
+                    self.queues.insert(key, place);
+                }
+            }
+            Body::Fragment(fragment) => {
+                let key = (packet.src, packet.dst, fragment.id);
+                if place != 0 {
+                    for earlier in self.fragments.remove(&key).unwrap_or_default() {
+                        self.put(earlier, place);
+                    }
+                } else if self.fragments.len() < REMEMBERED {
+                    self.fragments.entry(key).or_default().push(number);
+                }
+            }
+            Body::Pause(_) => self.pauses.push(number),
+            _ => {}
+        }
+        self.places.push(place);
+        self.times.push(meta.time_ns);
+        let earlier: Vec<(u64, u32)> = self.pipeline.earlier().iter().map(|(frame, _)| (*frame, place)).collect();
+        for (frame, place) in earlier {
+            self.put(frame, place);
+        }
+    }
+
+    fn put(&mut self, frame: u64, place: u32) {
+        if let Some(known) = frame.checked_sub(1).and_then(|at| self.places.get_mut(at as usize)).filter(|known| **known == 0) {
+            *known = place;
+        }
+    }
+
+    /// The capture is over.
+    pub fn finish(self) -> Cuts {
+        let Self { pipeline, places, times, pauses, .. } = self;
+        Cuts { report: pipeline.finish().0, places, times, pauses }
+    }
+}
+
+/// A capture of which every frame's connection is known.
+pub struct Cuts {
+    /// What its analysis says.
+    pub report: Report,
+    places: Vec<u32>,
+    times: Vec<i64>,
+    pauses: Vec<u64>,
+}
+
+/// What was chosen.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// Connections by the numbers of the report.
+    pub connections: BTreeSet<u32>,
+    /// Those among them that came along because they carry the same session.
+    pub along: BTreeSet<u32>,
+    /// How many frames.
+    pub frames: u64,
+    chosen: Vec<bool>,
+}
+
+impl Choice {
+    /// Whether a frame is to be cut out; `frame` counts from 1.
+    pub fn has(&self, frame: u64) -> bool {
+        frame.checked_sub(1).and_then(|at| self.chosen.get(usize::try_from(at).ok()?)).is_some_and(|chosen| *chosen)
+    }
+}
+
+impl Cuts {
+    /// Which frames are wanted.
+    pub fn choose(&self, wanted: &Wanted) -> Choice {
+        let report = &self.report;
+        let of: HashMap<u32, u32> = report.connections.iter().flat_map(|c| c.followed_as.iter().map(|id| (*id, c.id))).collect();
+        let connection = |frame: u64| {
+            let place = frame.checked_sub(1).and_then(|at| self.places.get(usize::try_from(at).ok()?)).copied().unwrap_or(0);
+            of.get(&place).copied()
+        };
+        let mut choice = Choice::default();
+        let mut single: HashSet<u64> = HashSet::new();
+        let all = wanted.connections.is_empty() && wanted.findings.is_empty() && wanted.frames.is_none();
+        choice.connections.extend(wanted.connections.iter().filter(|id| report.connections.iter().any(|c| c.id == **id)));
+        for finding in report.findings.iter().filter(|f| wanted.findings.contains(&f.rule)) {
+            choice.connections.extend(finding.connection);
+            for frame in finding.frames.iter().chain([&finding.frame]) {
+                choice.connections.extend(connection(*frame));
+                single.insert(*frame);
+            }
+        }
+        for frame in wanted.frames.iter().flatten() {
+            match connection(*frame) {
+                Some(id) => _ = choice.connections.insert(id),
+                None => _ = single.insert(*frame),
+            }
+        }
+        if let Some((from, to)) = wanted.span {
+            let in_span = |at: usize| self.times.get(at).is_some_and(|t| (from..=to).contains(t));
+            let active: BTreeSet<u32> =
+                (0..self.places.len()).filter(|at| in_span(*at)).filter_map(|at| of.get(&self.places[at]).copied()).collect();
+            if all {
+                choice.connections = active;
+            } else {
+                choice.connections.retain(|id| active.contains(id));
+            }
+        } else if all {
+            choice.connections = report.connections.iter().map(|c| c.id).collect();
+        }
+        if !wanted.alone {
+            self.sessions(&mut choice);
+        }
+        let until = wanted.span.map_or(i64::MAX, |(_, to)| to);
+        choice.chosen = self
+            .places
+            .iter()
+            .zip(&self.times)
+            .enumerate()
+            .map(|(at, (place, time))| {
+                *time <= until && (of.get(place).is_some_and(|id| choice.connections.contains(id)) || single.contains(&(at as u64 + 1)))
+            })
+            .collect();
+        // who was asked to pause, and how the network did, matters to all that passed then
+        if let (Some(first), Some(last)) = (choice.chosen.iter().position(|c| *c), choice.chosen.iter().rposition(|c| *c)) {
+            for pause in self.pauses.iter().map(|frame| *frame as usize - 1).filter(|at| (first..=last).contains(at)) {
+                choice.chosen[pause] = true;
+            }
+        }
+        choice.frames = choice.chosen.iter().filter(|c| **c).count() as u64;
+        choice
+    }
+
+    /// Connections that carry a session with one that was chosen.
+    fn sessions(&self, choice: &mut Choice) {
+        loop {
+            let more: Vec<u32> = self
+                .report
+                .sessions
+                .iter()
+                .filter(|(_, channels)| channels.iter().any(|id| choice.connections.contains(id)))
+                .flat_map(|(_, channels)| channels.iter().copied())
+                .filter(|id| !choice.connections.contains(id))
+                .collect();
+            if more.is_empty() {
+                return;
+            }
+            choice.connections.extend(&more);
+            choice.along.extend(more);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Checksums and CRCs after bytes were replaced. Each is changed by the difference that the bytes make, so one that was right is right
+//! again and one that was wrong stays wrong.
+
+use rdmascope_dissector::wire::ib::icrc::{self, Cover};
+use rdmascope_dissector::wire::iwarp::mpa;
+
+/// Something to be made anew in a frame; places are bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fix {
+    /// The checksum of the IPv4 header that begins at `start`.
+    Ip { start: usize },
+    /// The checksum at `at` of TCP, UDP or ICMP, whose header begins at `start`, in the IP datagram at `ip`.
+    Transport { ip: Ip, start: usize, at: usize, protocol: u8 },
+    /// The invariant CRC at `at`.
+    Icrc { cover: Cover, start: usize, at: usize },
+    /// The variant CRC at `at`, of what begins with the LRH at `start`.
+    Vcrc { start: usize, at: usize },
+}
+
+/// An IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ip {
+    pub(crate) start: usize,
+    pub(crate) is_v6: bool,
+}
+
+impl Fix {
+    /// What covers others comes later.
+    fn turn(self) -> u8 {
+        match self {
+            Self::Icrc { .. } => 0,
+            Self::Vcrc { .. } => 1,
+            Self::Ip { .. } | Self::Transport { .. } => 2,
+        }
+    }
+}
+
+/// Makes all of them anew: inner ones first. `fixes` in the order in which their headers stand.
+pub(crate) fn mend(fixes: &[Fix], old: &[u8], new: &mut [u8]) {
+    for turn in 0..3 {
+        for fix in fixes.iter().rev().filter(|fix| fix.turn() == turn) {
+            // what is not all there has no sum that anybody could check
+            let _ = one(*fix, old, new);
+        }
+    }
+}
+
+fn one(fix: Fix, old: &[u8], new: &mut [u8]) -> Option<()> {
+    match fix {
+        Fix::Ip { start } => {
+            let length = usize::from(old.get(start)? & 0x0f) * 4;
+            let end = start.checked_add(length)?;
+            let (was, is) = (old.get(start..end)?, new.get(start..end)?);
+            let stated = be16(was.get(10..)?)?;
+            put16(new, start + 10, changed(stated, sum(was, 10), sum(is, 10)))
+        }
+        Fix::Transport { ip, start, at, protocol } => {
+            let end = ip_end(ip, old)?.min(old.len());
+            let (was, is) = (old.get(start..end)?, new.get(start..end)?);
+            let field = at.checked_sub(start)?;
+            let stated = be16(was.get(field..)?)?;
+            if stated == 0 && protocol == 17 {
+                // none was sent
+                return put16(new, at, 0);
+            }
+            let (pseudo_was, pseudo_is) = match protocol {
+                1 => (0, 0),
+                _ => (pseudo(ip, old, was.len(), protocol)?, pseudo(ip, new, is.len(), protocol)?),
+            };
+            if protocol != 1 && fold(pseudo_was) == stated {
+                // left to the adapter: the sum of the pseudo-header stands in its place
+                return put16(new, at, fold(pseudo_is));
+            }
+            let made = changed(stated, pseudo_was + sum(was, field), pseudo_is + sum(is, field));
+            put16(new, at, if made == 0 && protocol == 17 { 0xffff } else { made })
+        }
+        Fix::Icrc { cover, start, at } => {
+            let stated = u32::from_le_bytes(*old.get(at..)?.first_chunk()?);
+            let difference = icrc::invariant(cover, old.get(start..at)?)? ^ icrc::invariant(cover, new.get(start..at)?)?;
+            put(new, at, &(stated ^ difference).to_le_bytes())
+        }
+        Fix::Vcrc { start, at } => {
+            let stated = u16::from_le_bytes(*old.get(at..)?.first_chunk()?);
+            let difference = icrc::variant(old.get(start..at)?) ^ icrc::variant(new.get(start..at)?);
+            put(new, at, &(stated ^ difference).to_le_bytes())
+        }
+    }
+}
+
+/// The MPA CRC that stood as `stated` behind the bytes `old`, which became `new`.
+pub(crate) fn mpa(stated: [u8; 4], old: &[u8], new: &[u8]) -> [u8; 4] {
+    let difference = mpa::crc(old) ^ mpa::crc(new);
+    // no CRC is in use where it is 0 and should not be
+    if stated == [0; 4] && mpa::crc(old) != 0 {
+        return stated;
+    }
+    (u32::from_le_bytes(stated) ^ difference).to_le_bytes()
+}
+
+/// Where the datagram ends, as its header says.
+fn ip_end(ip: Ip, bytes: &[u8]) -> Option<usize> {
+    let header = bytes.get(ip.start..)?;
+    let (stated, fixed) = if ip.is_v6 { (be16(header.get(4..)?)?, 40) } else { (be16(header.get(2..)?)?, 0) };
+    // 0 is what segmentation offload leaves there
+    if stated == 0 { Some(bytes.len()) } else { ip.start.checked_add(fixed + usize::from(stated)) }
+}
+
+fn pseudo(ip: Ip, bytes: &[u8], length: usize, protocol: u8) -> Option<u64> {
+    let header = bytes.get(ip.start..)?;
+    let addresses = if ip.is_v6 { header.get(8..40)? } else { header.get(12..20)? };
+    let length = length as u64;
+    Some(sum(addresses, usize::MAX) + (length >> 16) + (length & 0xffff) + u64::from(protocol))
+}
+
+/// The sum of 16-bit words, without the one at `except`.
+fn sum(bytes: &[u8], except: usize) -> u64 {
+    let (words, rest) = bytes.as_chunks::<2>();
+    let all: u64 = words.iter().map(|w| u64::from(u16::from_be_bytes(*w))).sum::<u64>() + rest.first().map_or(0, |b| u64::from(*b) << 8);
+    all - bytes.get(except..).filter(|_| except.is_multiple_of(2)).and_then(be16).map_or(0, u64::from)
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum >> 16) + (sum & 0xffff);
+    }
+    sum as u16
+}
+
+/// RFC 1624, equation 3.
+fn changed(stated: u16, was: u64, is: u64) -> u16 {
+    !fold(u64::from(!stated) + u64::from(!fold(was)) + u64::from(fold(is)))
+}
+
+fn be16(bytes: &[u8]) -> Option<u16> {
+    bytes.first_chunk().map(|b| u16::from_be_bytes(*b))
+}
+
+fn put16(new: &mut [u8], at: usize, value: u16) -> Option<()> {
+    put(new, at, &value.to_be_bytes())
+}
+
+fn put(new: &mut [u8], at: usize, value: &[u8]) -> Option<()> {
+    new.get_mut(at..)?.get_mut(..value.len())?.copy_from_slice(value);
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An IPv4 header and a TCP segment whose sums are right.
+    fn segment() -> Vec<u8> {
+        let mut bytes = vec![0x45, 0, 0, 45, 0, 1, 0, 0, 64, 6, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2];
+        bytes.extend([0x30, 0x39, 0x15, 0x45, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
+        bytes.extend(b"hello");
+        let header = !fold(sum(&bytes[..20], 10));
+        bytes[10..12].copy_from_slice(&header.to_be_bytes());
+        let ip = Ip { start: 0, is_v6: false };
+        let tcp = !fold(pseudo(ip, &bytes, 25, 6).unwrap() + sum(&bytes[20..], 16));
+        bytes[36..38].copy_from_slice(&tcp.to_be_bytes());
+        bytes
+    }
+
+    fn good(bytes: &[u8]) -> (bool, bool) {
+        let ip = Ip { start: 0, is_v6: false };
+        let tcp = pseudo(ip, bytes, bytes.len() - 20, 6).unwrap() + sum(&bytes[20..], usize::MAX);
+        (fold(sum(&bytes[..20], usize::MAX)) == 0xffff, fold(tcp) == 0xffff)
+    }
+
+    #[test]
+    fn right_sums_are_right_again_and_wrong_ones_stay_wrong() {
+        let old = segment();
+        assert_eq!(good(&old), (true, true));
+        let fixes = [Fix::Ip { start: 0 }, Fix::Transport { ip: Ip { start: 0, is_v6: false }, start: 20, at: 36, protocol: 6 }];
+        let mut new = old.clone();
+        new[12] = 203;
+        new[44] = b'x';
+        mend(&fixes, &old, &mut new);
+        assert_eq!(good(&new), (true, true));
+        let mut wrong = old.clone();
+        (wrong[11], wrong[37]) = (wrong[11] ^ 1, wrong[37] ^ 1);
+        let mut new = wrong.clone();
+        new[12] = 203;
+        new[44] = b'x';
+        mend(&fixes, &wrong, &mut new);
+        assert_eq!(good(&new), (false, false));
+    }
+
+    #[test]
+    fn crcs_follow_their_bytes() {
+        let (old, new) = (b"what was there".to_vec(), b"something else".to_vec());
+        let right = mpa::crc(&old).to_le_bytes();
+        assert_eq!(mpa(right, &old, &new), mpa::crc(&new).to_le_bytes());
+        assert_ne!(mpa([1, 2, 3, 4], &old, &new), mpa::crc(&new).to_le_bytes());
+        assert_eq!(mpa([0; 4], &old, &new), [0; 4]);
+    }
+
+    #[test]
+    fn sums_of_what_is_cut_do_no_harm() {
+        let old = segment();
+        let fixes = [
+            Fix::Ip { start: 40 },
+            Fix::Transport { ip: Ip { start: 30, is_v6: true }, start: 90, at: 44, protocol: 17 },
+            Fix::Icrc { cover: Cover::Ipv4, start: 0, at: 44 },
+            Fix::Vcrc { start: 50, at: 3 },
+        ];
+        let mut new = old.clone();
+        mend(&fixes, &old, &mut new);
+        assert_eq!(new.len(), old.len());
+    }
+}

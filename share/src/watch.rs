@@ -1,0 +1,817 @@
+//! Listens to decoding, and knows of each field which bytes of which frames it was read from.
+//!
+//! Fields of a message that was put together lie in a buffer of the analysis. Its bytes came from frames before: payloads that were told
+//! as such (`infiniband.payload`, `smb_direct.data_message.data`, …), or a stretch of a TCP stream. They are found again by what they
+//! are: the pieces, one behind the other, must be the message byte by byte.
+
+use crate::anonymize::{Counts, Options, Payload};
+use crate::mapping::Mapping;
+use crate::sums::{Fix, Ip};
+use crate::window::{Blank, Span, Window};
+use rdmascope_dissector::field::{Def, FieldDef, Kind, Privacy, id_of};
+use rdmascope_dissector::trace::{Trace, Value};
+use rdmascope_dissector::wire::ib::icrc::Cover;
+use rdmascope_dissector::wire::smb2;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Pieces remembered of two hosts at most.
+const PIECES_MAX: usize = 1 << 16;
+/// Pieces looked at for one message at most.
+const LOOKED_AT_MAX: usize = 1 << 14;
+/// Pairs of hosts, and streams, remembered at most.
+const FLOWS_MAX: usize = 1 << 14;
+/// Stretch of a stream that is searched for where a message begins, in bytes.
+const PROBE: usize = 24;
+/// A marker of MPA, a record mark of RPC, a length of SMB over TCP: what is taken out of a stream on the way up.
+const TAKEN_OUT: usize = 4;
+
+mod id {
+    use super::id_of;
+    pub(super) const IP_VERSION: u32 = id_of("ip.version");
+    pub(super) const IP6_VERSION: u32 = id_of("ipv6.version");
+    pub(super) const IP_SRC: u32 = id_of("ip.src");
+    pub(super) const IP_DST: u32 = id_of("ip.dst");
+    pub(super) const IP6_SRC: u32 = id_of("ipv6.src");
+    pub(super) const IP6_DST: u32 = id_of("ipv6.dst");
+    pub(super) const SGID: u32 = id_of("infiniband.grh.sgid");
+    pub(super) const DGID: u32 = id_of("infiniband.grh.dgid");
+    pub(super) const GRH_VERSION: u32 = id_of("infiniband.grh.ipver");
+    pub(super) const LRH_LANE: u32 = id_of("infiniband.lrh.vl");
+    pub(super) const SLID: u32 = id_of("infiniband.lrh.slid");
+    pub(super) const DLID: u32 = id_of("infiniband.lrh.dlid");
+    pub(super) const DEST_QP: u32 = id_of("infiniband.bth.destqp");
+    pub(super) const PSN: u32 = id_of("infiniband.bth.psn");
+    pub(super) const ICRC: u32 = id_of("infiniband.invariant.crc");
+    pub(super) const VCRC: u32 = id_of("infiniband.variant.crc");
+    pub(super) const IP_CHECKSUM: u32 = id_of("ip.checksum");
+    pub(super) const TCP_CHECKSUM: u32 = id_of("tcp.checksum");
+    pub(super) const UDP_CHECKSUM: u32 = id_of("udp.checksum");
+    pub(super) const ICMP_CHECKSUM: u32 = id_of("icmp.checksum");
+    pub(super) const ICMP6_CHECKSUM: u32 = id_of("icmpv6.checksum");
+    pub(super) const SRC_PORT: u32 = id_of("tcp.srcport");
+    pub(super) const DST_PORT: u32 = id_of("tcp.dstport");
+    pub(super) const SEQ: u32 = id_of("tcp.seq_raw");
+    pub(super) const SEQ_ALONE: u32 = id_of("tcp.seq");
+    pub(super) const TCP_PAYLOAD: u32 = id_of("tcp.payload");
+    pub(super) const IB_PAYLOAD: u32 = id_of("infiniband.payload");
+    pub(super) const RDMAP_DATA: u32 = id_of("iwarp_rdma.data");
+    pub(super) const SMBD_DATA: u32 = id_of("smb_direct.data_message.data");
+    pub(super) const ULPDU_LENGTH: u32 = id_of("iwarp_mpa.ulpdulength");
+    pub(super) const MPA_CRC: u32 = id_of("iwarp_mpa.crc");
+    pub(super) const MPA_CRC_CHECK: u32 = id_of("iwarp_mpa.crc_check");
+    pub(super) const DDP_OFFSET: u32 = id_of("iwarp_ddp.mo");
+    pub(super) const SMB2: u32 = id_of("smb2");
+    pub(super) const RPC: u32 = id_of("rpc");
+    pub(super) const SMB_DIRECT: u32 = id_of("smb_direct");
+    pub(super) const RPC_RDMA: u32 = id_of("rpcordma");
+    pub(super) const ENCRYPTED: u32 = id_of("smb2.header.transform.enc_data");
+    pub(super) const COMPRESSED: u32 = id_of("smb2.header.comp_transform");
+}
+
+/// Bytes that fields lie in: the frame, or a message put together.
+#[derive(Debug)]
+struct Source {
+    base: usize,
+    length: usize,
+    /// Where each stretch of it came from, in order; nothing where that is not known.
+    from: Vec<(usize, Span)>,
+}
+
+/// A payload that a message may be put together from.
+#[derive(Debug)]
+struct Piece {
+    spans: Vec<Span>,
+    length: usize,
+    /// Of which queue pair, or ports, it is.
+    queue: (u64, (u16, u16)),
+    serial: u64,
+    /// A message was put together of it.
+    used: bool,
+}
+
+/// One direction of a TCP connection.
+#[derive(Debug, Default)]
+struct Stream {
+    /// Segments by place in the stream.
+    segments: VecDeque<(i64, Span)>,
+    /// Where the last segment that was told began, for what comes next.
+    last: i64,
+    /// Where the next message is to begin.
+    next: Option<i64>,
+}
+
+/// The two hosts and ports of the packet at hand.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Way {
+    from: Vec<u8>,
+    to: Vec<u8>,
+    ports: (u16, u16),
+}
+
+impl Way {
+    fn hosts(&self) -> (Vec<u8>, Vec<u8>) {
+        if self.from <= self.to { (self.from.clone(), self.to.clone()) } else { (self.to.clone(), self.from.clone()) }
+    }
+}
+
+/// The headers of the packet at hand.
+#[derive(Debug, Default)]
+struct Headers {
+    way: Way,
+    ip: Option<Ip>,
+    lrh: Option<usize>,
+    grh: Option<usize>,
+    queue: u64,
+    psn: u64,
+    seq: u32,
+    /// Where the payload of the TCP segment begins in the stream.
+    stream: Option<(i64, Span)>,
+    /// Address at which the FPDU begins, and at which its ULPDU ends.
+    fpdu: (usize, usize),
+    is_rdma: bool,
+}
+
+impl Headers {
+    fn place(&self) -> (u64, (u16, u16)) {
+        (self.queue, self.way.ports)
+    }
+}
+
+/// What listens.
+pub(crate) struct Watch<M> {
+    pub(crate) window: Window<M>,
+    pub(crate) mapping: Mapping,
+    pub(crate) counts: Counts,
+    options: Options,
+    frame: u64,
+    sources: Vec<Source>,
+    headers: Headers,
+    pieces: HashMap<(Vec<u8>, Vec<u8>), VecDeque<Piece>>,
+    streams: HashMap<Way, Stream>,
+    /// The last packet of a queue pair with a PSN: where its payload is.
+    packets: HashMap<(Way, u64, u64), Span>,
+    fragments: HashMap<(Vec<u8>, u32), Vec<(u32, Span)>>,
+    serial: u64,
+}
+
+impl<M> Watch<M> {
+    pub(crate) fn new(options: Options, limit: usize) -> Self {
+        Self {
+            window: Window::new(limit),
+            mapping: Mapping::new(&options.key),
+            counts: Counts::default(),
+            options,
+            frame: 0,
+            sources: Vec::new(),
+            headers: Headers::default(),
+            pieces: HashMap::new(),
+            streams: HashMap::new(),
+            packets: HashMap::new(),
+            fragments: HashMap::new(),
+            serial: 0,
+        }
+    }
+
+    /// A new frame, of these bytes.
+    pub(crate) fn begin(&mut self, meta: M, bytes: &[u8]) {
+        self.frame = self.window.push(meta, bytes);
+        self.headers = Headers::default();
+        self.sources.clear();
+        let whole = Span { frame: self.frame, at: 0, length: bytes.len() as u32 };
+        self.sources.push(Source { base: bytes.as_ptr().addr(), length: bytes.len(), from: vec![(0, whole)] });
+        // what is only remembered to find pieces again costs memory too
+        if self.pieces.len() > FLOWS_MAX {
+            self.pieces.clear();
+        }
+        if self.streams.len() > FLOWS_MAX {
+            self.streams.clear();
+        }
+        if self.packets.len() > PIECES_MAX {
+            let oldest = self.window.oldest();
+            self.packets.retain(|_, span| span.frame >= oldest);
+            if self.packets.len() > PIECES_MAX {
+                self.packets.clear();
+            }
+        }
+        if self.fragments.len() > FLOWS_MAX {
+            self.fragments.clear();
+        }
+    }
+
+    /// The payload of a fragment of an IP datagram, and the header that the datagram gets.
+    pub(crate) fn fragment(&mut self, id: u32, offset: u32, payload: &[u8]) {
+        let spans = self.locate(payload);
+        let key = ([self.headers.way.from.as_slice(), &self.headers.way.to].concat(), id);
+        let known = self.fragments.entry(key).or_default();
+        if known.len() < 1 << 10 {
+            known.extend(spans.into_iter().map(|span| (offset, span)));
+        }
+    }
+
+    /// Where these bytes, told by a decoder, lie in frames; empty where that is not known.
+    fn locate(&self, bytes: &[u8]) -> Vec<Span> {
+        self.locate_at(bytes.as_ptr().addr(), bytes.len())
+    }
+
+    fn locate_at(&self, address: usize, length: usize) -> Vec<Span> {
+        let Some(source) = self.sources.iter().rev().find(|s| address >= s.base && address.saturating_add(length) <= s.base + s.length)
+        else {
+            return Vec::new();
+        };
+        source.locate(address - source.base, length)
+    }
+
+    fn in_frame(&self, bytes: &[u8]) -> Option<usize> {
+        match self.locate(bytes)[..] {
+            [span] if span.frame == self.frame && span.length as usize == bytes.len() => Some(span.at as usize),
+            _ => None,
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        for span in self.locate(bytes) {
+            self.window.keep(span);
+        }
+    }
+
+    fn replace(&mut self, privacy: Privacy, bytes: &[u8], with: &[u8]) {
+        let (mut done, mut any) = (0, false);
+        for span in self.locate(bytes) {
+            let end = (done + span.length as usize).min(with.len());
+            any |= self.window.replace(span, &with[done..end]);
+            done = end;
+        }
+        if any {
+            self.counts.replaced(privacy, bytes.len());
+        }
+    }
+
+    fn told(&mut self, def: Def, bytes: &[u8], value: &Value<'_>) {
+        let privacy = def.privacy;
+        if self.options.keep.contains(&privacy) {
+            return self.keep(bytes);
+        }
+        let mut made = bytes.to_vec();
+        match privacy {
+            Privacy::Keep => return self.keep(bytes),
+            Privacy::Inside | Privacy::Ber => {
+                for span in self.locate(bytes) {
+                    self.window.inside(span, def);
+                }
+                if privacy == Privacy::Ber {
+                    self.ber(bytes, 0);
+                }
+                return;
+            }
+            Privacy::Mac => self.mapping.mac(&mut made),
+            Privacy::Address => self.mapping.address(&mut made),
+            Privacy::Name if is_utf16(def, bytes) => self.mapping.name16(&mut made),
+            // text that was made of other bytes, which other fields tell of
+            Privacy::Name if matches!(value, Value::Text(_)) && std::str::from_utf8(bytes).is_err() => return,
+            Privacy::Name => self.mapping.name8(&mut made),
+            Privacy::Id | Privacy::Secret => self.mapping.id(&mut made),
+            Privacy::Sid => self.mapping.sid(&mut made),
+            // numbers of users are XDR's
+            Privacy::User => self.mapping.user(&mut made, true),
+            Privacy::Data => match self.options.payload {
+                Payload::Zero => made.fill(0),
+                Payload::Stream => self.mapping.stream(bytes, &mut made),
+            },
+        }
+        self.replace(privacy, bytes, &made);
+    }
+
+    /// Tags and lengths of BER are the protocol's; contents are not.
+    fn ber(&mut self, mut i: &[u8], depth: u8) {
+        while let [tag, length, rest @ ..] = i {
+            let (header, length) = match length {
+                ..=0x7f => (2, usize::from(*length)),
+                0x81..=0x84 => {
+                    let bytes = usize::from(*length & 0x7f);
+                    let Some(value) = rest.get(..bytes) else { return };
+                    (2 + bytes, value.iter().fold(0, |n, b| n << 8 | usize::from(*b)))
+                }
+                _ => return,
+            };
+            let Some(contents) = i.get(header..).and_then(|c| c.get(..length)) else { return };
+            self.keep(&i[..header]);
+            match tag {
+                // constructed
+                _ if tag & 0x20 != 0 && depth < 8 => self.ber(contents, depth + 1),
+                // object identifiers and enumerations
+                0x06 | 0x0a => self.keep(contents),
+                _ => {}
+            }
+            i = &i[header + length..];
+        }
+    }
+
+    /// What fields say of the packet itself: who sends it, where its sums stand, what is its payload.
+    fn structure(&mut self, def: Def, bytes: &[u8], value: &Value<'_>) {
+        let number = if let Value::U(n) = value { *n } else { 0 };
+        match def.id {
+            id::IP_VERSION | id::IP6_VERSION => {
+                self.headers.ip = self.in_frame(bytes).map(|start| Ip { start, is_v6: def.id == id::IP6_VERSION });
+                (self.headers.lrh, self.headers.grh) = (None, None);
+            }
+            id::IP_SRC | id::IP6_SRC | id::SGID | id::SLID => self.headers.way.from = bytes.to_vec(),
+            id::IP_DST | id::IP6_DST | id::DGID | id::DLID => self.headers.way.to = bytes.to_vec(),
+            id::GRH_VERSION => self.headers.grh = self.in_frame(bytes),
+            id::LRH_LANE => self.headers.lrh = self.in_frame(bytes),
+            id::DEST_QP => (self.headers.queue, self.headers.is_rdma) = (number, true),
+            id::PSN => self.headers.psn = number,
+            id::ICRC => {
+                let Some(at) = self.in_frame(bytes) else { return };
+                let Headers { lrh, grh, ip, .. } = self.headers;
+                let cover = match (lrh, grh, ip) {
+                    (Some(start), Some(_), _) => (Cover::LrhGrh, start),
+                    (Some(start), None, _) => (Cover::Lrh, start),
+                    (None, Some(start), _) => (Cover::Grh, start),
+                    (None, None, Some(ip)) => (if ip.is_v6 { Cover::Ipv6 } else { Cover::Ipv4 }, ip.start),
+                    _ => return,
+                };
+                self.window.fix(self.frame, Fix::Icrc { cover: cover.0, start: cover.1, at });
+            }
+            id::VCRC => {
+                if let (Some(at), Some(start)) = (self.in_frame(bytes), self.headers.lrh) {
+                    self.window.fix(self.frame, Fix::Vcrc { start, at });
+                }
+            }
+            id::IP_CHECKSUM => {
+                if let Some(ip) = self.headers.ip {
+                    self.window.fix(self.frame, Fix::Ip { start: ip.start });
+                }
+            }
+            id::TCP_CHECKSUM => self.transport(bytes, 16, 6),
+            id::UDP_CHECKSUM => self.transport(bytes, 6, 17),
+            id::ICMP_CHECKSUM => self.transport(bytes, 2, 1),
+            id::ICMP6_CHECKSUM => self.transport(bytes, 2, 58),
+            id::SRC_PORT => self.headers.way.ports.0 = number as u16,
+            id::DST_PORT => (self.headers.way.ports.1, self.headers.stream) = (number as u16, None),
+            id::SEQ | id::SEQ_ALONE if bytes.len() == 4 => {
+                self.headers.seq = bytes.first_chunk().map_or(0, |b| u32::from_be_bytes(*b));
+            }
+            id::TCP_PAYLOAD => self.segment(bytes),
+            id::IB_PAYLOAD => {
+                self.piece(self.locate(bytes), bytes.len());
+                self.again(bytes);
+            }
+            id::RDMAP_DATA => self.piece(self.locate(bytes), bytes.len()),
+            id::SMBD_DATA => {
+                self.piece(self.locate(bytes), bytes.len());
+                // the first fragment of a message that may never be whole: its header at least is told
+                if bytes.starts_with(&smb2::header::PROTOCOL_ID) {
+                    let _ = smb2::Header::parse(bytes, self);
+                }
+            }
+            id::ULPDU_LENGTH => {
+                let start = bytes.as_ptr().addr();
+                self.headers.fpdu = (start, start.saturating_add(2).saturating_add(number as usize));
+                self.headers.is_rdma = true;
+            }
+            id::SMB_DIRECT | id::RPC_RDMA => self.headers.is_rdma = true,
+            id::ENCRYPTED => self.counts.sealed += 1,
+            _ => {}
+        }
+    }
+
+    fn transport(&mut self, bytes: &[u8], field: usize, protocol: u8) {
+        match (self.in_frame(bytes), self.headers.ip) {
+            (Some(at), Some(ip)) if at >= field => {
+                self.window.fix(self.frame, Fix::Transport { ip, start: at - field, at, protocol });
+            }
+            _ => self.counts.sums += 1,
+        }
+    }
+
+    /// The payload of an untagged DDP segment begins behind its offset field.
+    fn untagged(&mut self, at: &[u8]) {
+        let begins = at.as_ptr().addr().saturating_add(4);
+        let length = self.headers.fpdu.1.saturating_sub(begins);
+        let spans = self.locate_at(begins, length);
+        self.piece(spans, length);
+    }
+
+    fn piece(&mut self, spans: Vec<Span>, length: usize) {
+        if spans.is_empty() || length == 0 {
+            return;
+        }
+        self.serial += 1;
+        let (serial, oldest, queue) = (self.serial, self.window.oldest(), self.headers.place());
+        let pieces = self.pieces.entry(self.headers.way.hosts()).or_default();
+        while pieces.front().is_some_and(|p| pieces.len() >= PIECES_MAX || p.spans.iter().any(|s| s.frame < oldest)) {
+            pieces.pop_front();
+        }
+        pieces.push_back(Piece { spans, length, queue, serial, used: false });
+    }
+
+    /// A packet that has been there before, or stands in the capture twice.
+    fn again(&mut self, bytes: &[u8]) {
+        let Some(at) = self.in_frame(bytes) else { return };
+        let span = Span { frame: self.frame, at: at as u32, length: bytes.len() as u32 };
+        let key = (self.headers.way.clone(), self.headers.queue, self.headers.psn);
+        if let Some(before) = self.packets.insert(key, span)
+            && before.length == span.length
+        {
+            self.window.same(before, span);
+        }
+    }
+
+    fn segment(&mut self, bytes: &[u8]) {
+        let [span] = self.locate(bytes)[..] else { return };
+        let oldest = self.window.oldest();
+        let stream = self.streams.entry(self.headers.way.clone()).or_default();
+        let begins = stream.last + i64::from(self.headers.seq.wrapping_sub(stream.last as u32) as i32);
+        stream.last = begins;
+        while stream.segments.front().is_some_and(|(_, s)| s.frame < oldest || stream.segments.len() >= PIECES_MAX) {
+            stream.segments.pop_front();
+        }
+        let ends = begins + i64::from(span.length);
+        for (other, before) in stream.segments.iter().rev().take(64) {
+            let from = begins.max(*other);
+            let length = ends.min(other + i64::from(before.length)) - from;
+            if length > 0 {
+                let part = |start: i64, s: Span| Span { frame: s.frame, at: s.at + (from - start) as u32, length: length as u32 };
+                self.window.same(part(*other, *before), part(begins, span));
+            }
+        }
+        let place = stream.segments.iter().rposition(|(other, _)| *other <= begins).map_or(0, |n| n + 1);
+        stream.segments.insert(place, (begins, span));
+        self.headers.stream = Some((begins, span));
+    }
+
+    /// A message on TCP begins here, behind its length.
+    fn message(&mut self, at: &[u8]) {
+        if self.headers.is_rdma {
+            return;
+        }
+        let Some(first) = self.locate(&at[..at.len().min(1)]).first().copied() else { return };
+        let Some(stream) = self.streams.get_mut(&self.headers.way) else { return };
+        let Some(begins) = stream.segments.iter().rev().find_map(|(begins, s)| {
+            (s.frame == first.frame && (s.at..s.at + s.length).contains(&first.at)).then(|| begins + i64::from(first.at - s.at))
+        }) else {
+            return;
+        };
+        let head = begins - TAKEN_OUT as i64;
+        if stream.next.is_some_and(|next| head < next) {
+            return;
+        }
+        let spans = stream.spans(head, TAKEN_OUT);
+        let bytes: Vec<u8> = spans.iter().filter_map(|s| self.window.old(*s)).flatten().copied().collect();
+        let Ok(word) = <[u8; 4]>::try_from(bytes) else { return };
+        let length = u32::from_be_bytes(word) & 0x7fff_ffff;
+        stream.next = Some(begins + i64::from(length.min(1 << 24)));
+        for span in spans {
+            self.window.keep(span);
+        }
+    }
+
+    /// Where a message that was put together came from.
+    fn origin(&mut self, name: &str, bytes: &[u8]) -> Vec<(usize, Span)> {
+        match name {
+            "Decrypted SMB2" => Vec::new(),
+            "Decompressed SMB2" => {
+                self.counts.compressed += 1;
+                Vec::new()
+            }
+            "Reassembled IP datagram" => self.of_fragments(bytes),
+            "Reassembled FPDU" | "Reassembled MPA frame" | "Reassembled TCP" => self.of_stream(bytes),
+            _ => {
+                let found = self.of_pieces(bytes);
+                if found.is_empty() { self.of_stream(bytes) } else { found }
+            }
+        }
+    }
+
+    fn of_fragments(&self, bytes: &[u8]) -> Vec<(usize, Span)> {
+        let hosts = [self.headers.way.from.as_slice(), &self.headers.way.to].concat();
+        let header = if bytes.first().is_some_and(|b| b >> 4 == 6) { 40 } else { usize::from(bytes.first().map_or(0, |b| b & 0x0f)) * 4 };
+        let mut found = Vec::new();
+        for ((key, _), parts) in &self.fragments {
+            if *key != hosts {
+                continue;
+            }
+            let mut these = Vec::new();
+            for (offset, span) in parts {
+                let at = header + *offset as usize;
+                if bytes.get(at..).and_then(|b| b.get(..span.length as usize)) == self.window.old(*span) {
+                    these.push((at, *span));
+                }
+            }
+            if these.iter().map(|(_, s)| s.length as usize).sum::<usize>() + header >= bytes.len() {
+                these.sort_unstable_by_key(|(at, _)| *at);
+                found = these;
+            }
+        }
+        found
+    }
+
+    /// From the end on: the piece that ends it, the one before, … A few passes, for those that came in another order.
+    fn of_pieces(&mut self, bytes: &[u8]) -> Vec<(usize, Span)> {
+        let hosts = self.headers.way.hosts();
+        let queue = self.headers.place();
+        let Some(pieces) = self.pieces.get(&hosts) else { return Vec::new() };
+        let mut left = bytes.len();
+        let mut found = Vec::new();
+        let mut used = Vec::new();
+        // those of this queue pair first: others may say the same
+        for pass in 0..6 {
+            let before = left;
+            for piece in pieces.iter().rev().take(LOOKED_AT_MAX) {
+                if left == 0 {
+                    break;
+                }
+                // the piece may go on behind the end, where padding was cut off
+                let Some(start) = left.checked_sub(piece.length) else { continue };
+                let is_other = piece.used || piece.queue != queue;
+                if (pass < 2 && is_other) || used.contains(&piece.serial) || !self.is(piece, &bytes[start..left]) {
+                    continue;
+                }
+                used.push(piece.serial);
+                let mut at = left;
+                for span in piece.spans.iter().rev() {
+                    at -= span.length as usize;
+                    found.push((at, *span));
+                }
+                left = start;
+            }
+            if left == 0 || (pass >= 2 && left == before) {
+                break;
+            }
+        }
+        if left > 0 {
+            return Vec::new();
+        }
+        let newest = used.iter().max().copied().unwrap_or(0);
+        let oldest = used.iter().min().copied().unwrap_or(0);
+        for piece in self.pieces.get_mut(&hosts).into_iter().flatten().rev().skip_while(|p| p.serial > newest) {
+            if piece.serial < oldest {
+                break;
+            }
+            piece.used |= used.contains(&piece.serial);
+        }
+        found.reverse();
+        found
+    }
+
+    fn is(&self, piece: &Piece, bytes: &[u8]) -> bool {
+        let mut rest = bytes;
+        for span in &piece.spans {
+            let Some((mine, after)) = rest.split_at_checked(span.length as usize) else { return false };
+            if self.window.old(*span) != Some(mine) {
+                return false;
+            }
+            rest = after;
+        }
+        rest.is_empty()
+    }
+
+    /// A stretch of the stream at hand, with what was taken out of it.
+    fn of_stream(&mut self, bytes: &[u8]) -> Vec<(usize, Span)> {
+        let way = self.headers.way.clone();
+        let Some(stream) = self.streams.get(&way) else { return Vec::new() };
+        let probe = &bytes[..bytes.len().min(PROBE)];
+        // it ends in this segment, or in a later one that was held back; so it does not begin long before
+        let near = self.headers.stream.map_or(i64::MAX, |(begins, s)| begins + i64::from(s.length));
+        let reach = (bytes.len() as i64).saturating_mul(2).saturating_add(1 << 17);
+        let window = &self.window;
+        let after = stream.segments.partition_point(|(begins, s)| begins + i64::from(s.length) < near.saturating_sub(reach));
+        for (n, (begins, span)) in stream.segments.iter().enumerate().skip(after).rev().take(LOOKED_AT_MAX) {
+            let Some(old) = window.old(*span) else { continue };
+            for at in (0..old.len()).rev() {
+                let whole = &old[at..];
+                let common = whole.len().min(probe.len());
+                if whole[..common] != probe[..common] {
+                    continue;
+                }
+                if let Some(found) = stream.follow(window, n, begins + at as i64, bytes) {
+                    for (_, taken_out) in &found.1 {
+                        self.window.keep(*taken_out);
+                    }
+                    return found.0;
+                }
+            }
+        }
+        Vec::new()
+    }
+}
+
+/// Stretches of a message with where they came from, and what was taken out of the stream between them.
+type Followed = (Vec<(usize, Span)>, Vec<(usize, Span)>);
+
+impl Stream {
+    /// The bytes of the stream from `begins` on.
+    fn spans(&self, begins: i64, length: usize) -> Vec<Span> {
+        let (mut at, end) = (begins, begins + length as i64);
+        let mut found = Vec::new();
+        let from = self.segments.partition_point(|(start, s)| start + i64::from(s.length) <= begins);
+        for (start, span) in self.segments.iter().skip(from).take(LOOKED_AT_MAX) {
+            if at >= end || *start > at {
+                break;
+            }
+            let stop = end.min(start + i64::from(span.length));
+            if stop > at {
+                found.push(Span { frame: span.frame, at: span.at + (at - start) as u32, length: (stop - at) as u32 });
+                at = stop;
+            }
+        }
+        if at < end { Vec::new() } else { found }
+    }
+
+    /// `bytes`, from `begins` on, which is in segment `n`; four bytes at a time may stand between that are not among them.
+    fn follow<M>(&self, window: &Window<M>, n: usize, begins: i64, bytes: &[u8]) -> Option<Followed> {
+        let (mut found, mut taken_out) = (Vec::new(), Vec::new());
+        let (mut at, mut done) = (begins, 0);
+        let mut skipped = 0;
+        for (start, span) in self.segments.iter().skip(n).take(LOOKED_AT_MAX) {
+            if *start > at {
+                return None;
+            }
+            let Ok(offset) = usize::try_from(at - start) else { return None };
+            let old = window.old(*span)?;
+            let mut here = offset;
+            while here < old.len() && done < bytes.len() {
+                if skipped > 0 {
+                    let now = (old.len() - here).min(skipped);
+                    taken_out.push((done, Span { frame: span.frame, at: span.at + here as u32, length: now as u32 }));
+                    (here, skipped) = (here + now, skipped - now);
+                    continue;
+                }
+                let same = old[here..].iter().zip(&bytes[done..]).take_while(|(a, b)| a == b).count();
+                if same > 0 {
+                    found.push((done, Span { frame: span.frame, at: span.at + here as u32, length: same as u32 }));
+                    (here, done) = (here + same, done + same);
+                } else if taken_out.last().is_some_and(|(place, _)| *place == done) {
+                    // it is something else that stands here
+                    return None;
+                } else {
+                    skipped = TAKEN_OUT;
+                }
+            }
+            at = start + here as i64;
+            if done == bytes.len() {
+                return Some((found, taken_out));
+            }
+        }
+        None
+    }
+}
+
+impl Source {
+    fn locate(&self, at: usize, length: usize) -> Vec<Span> {
+        let end = at + length;
+        let from = self.from.partition_point(|(start, span)| start + span.length as usize <= at);
+        let mut found = Vec::new();
+        for (start, span) in &self.from[from..] {
+            if *start >= end {
+                break;
+            }
+            let (a, b) = (at.max(*start), end.min(start + span.length as usize));
+            if a < b {
+                found.push(Span { frame: span.frame, at: span.at + (a - start) as u32, length: (b - a) as u32 });
+            }
+        }
+        // a value that is only partly where it is known from would be torn
+        if found.iter().map(|s| s.length as usize).sum::<usize>() == length { found } else { Vec::new() }
+    }
+}
+
+/// Where `part` begins in `whole`, where it lies in it.
+fn offset(whole: &[u8], part: &[u8]) -> Option<usize> {
+    let before = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
+    (before + part.len() <= whole.len()).then_some(before)
+}
+
+/// Whether text is UTF-16: told as such, or made of it.
+fn is_utf16(def: &FieldDef, bytes: &[u8]) -> bool {
+    def.kind == Kind::Utf16
+        || bytes.len() >= 2
+            && bytes.len().is_multiple_of(2)
+            && bytes.chunks_exact(2).any(|b| b[1] == 0)
+            && bytes.chunks_exact(2).all(|b| b[0] != 0)
+}
+
+impl<M> Trace for Watch<M> {
+    const ON: bool = true;
+
+    fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
+        let bytes = &at[..len.min(at.len())];
+        if bytes.is_empty() {
+            return;
+        }
+        // where the value is only a part of the field, what is around it is the protocol's: the length of a string
+        let bytes = match value {
+            Value::Bytes(part) if !part.is_empty() && part.len() < bytes.len() => match offset(bytes, part) {
+                Some(before) => {
+                    self.keep(&bytes[..before]);
+                    part
+                }
+                None => bytes,
+            },
+            _ => bytes,
+        };
+        self.structure(def, bytes, &value);
+        if def.id == id::DDP_OFFSET {
+            self.untagged(at);
+        }
+        if matches!(def.id, id::MPA_CRC | id::MPA_CRC_CHECK) {
+            self.crc(bytes);
+        }
+        self.told(def, bytes, &value);
+    }
+
+    fn unshown(&mut self, at: &[u8], len: usize) {
+        self.keep(&at[..len.min(at.len())]);
+    }
+
+    fn open(&mut self, def: Def, at: &[u8]) {
+        match def.id {
+            id::SMB2 | id::RPC => self.message(at),
+            id::SMB_DIRECT | id::RPC_RDMA => self.headers.is_rdma = true,
+            id::COMPRESSED => self.counts.compressed += 1,
+            _ => {}
+        }
+    }
+
+    fn close(&mut self, _: &[u8]) {}
+
+    fn source(&mut self, name: &'static str, bytes: &[u8]) {
+        let from = self.origin(name, bytes);
+        if from.is_empty() && !bytes.is_empty() && !name.starts_with("Dec") {
+            self.counts.untraced(name, bytes.len());
+        }
+        self.sources.push(Source { base: bytes.as_ptr().addr(), length: bytes.len(), from });
+    }
+
+    fn end_source(&mut self) {
+        if self.sources.len() > 1 {
+            self.sources.pop();
+        }
+    }
+}
+
+impl<M> Watch<M> {
+    /// The CRC of the FPDU at hand.
+    fn crc(&mut self, bytes: &[u8]) {
+        let (start, end) = (self.headers.fpdu.0, bytes.as_ptr().addr());
+        let Some(source) = self.sources.iter().rev().find(|s| start >= s.base && end.saturating_add(4) <= s.base + s.length) else {
+            return;
+        };
+        let Some(length) = end.checked_sub(start).filter(|_| bytes.len() == 4) else { return };
+        let over = source.locate(start - source.base, length);
+        let at = source.locate(end - source.base, 4);
+        if over.is_empty() || at.is_empty() {
+            return;
+        }
+        // markers are covered too
+        let mut whole: Vec<Span> = Vec::with_capacity(over.len());
+        let stream = self.streams.get(&self.headers.way);
+        for span in over.iter().chain(&at) {
+            match whole.last_mut() {
+                Some(last) if last.frame == span.frame && span.at >= last.at + last.length => {
+                    last.length = span.at + span.length - last.at;
+                }
+                Some(_) => {
+                    // a marker may begin the segment, or end the one before
+                    let payload = stream.and_then(|s| s.segments.iter().rev().find(|(_, p)| p.frame == span.frame));
+                    let before = payload.map_or(0, |(_, p)| span.at.saturating_sub(p.at)).min(TAKEN_OUT as u32);
+                    whole.push(Span { at: span.at - before, length: span.length + before, ..*span });
+                }
+                None => whole.push(*span),
+            }
+        }
+        // the CRC itself is at the end
+        let mut cut = 4;
+        while cut > 0
+            && let Some(last) = whole.last_mut()
+        {
+            let now = last.length.min(cut);
+            last.length -= now;
+            cut -= now;
+            if last.length == 0 {
+                whole.pop();
+            }
+        }
+        self.window.crc(whole, at);
+    }
+}
+
+/// Fills what no field claims, and keeps count.
+pub(crate) struct Blanker<'a> {
+    pub(crate) mapping: &'a mut Mapping,
+    pub(crate) payload: Payload,
+    pub(crate) blanked: &'a mut BTreeMap<&'static str, (u64, u64)>,
+}
+
+impl Blank for Blanker<'_> {
+    fn blank(&mut self, inside: Option<Def>, was: &[u8], to: &mut [u8]) {
+        if self.payload == Payload::Stream && inside.is_some() {
+            self.mapping.stream(was, to);
+        }
+        if was.iter().any(|b| *b != 0) {
+            let (times, bytes) = self.blanked.entry(inside.map_or("outside of any field", |def| def.name)).or_default();
+            *times += 1;
+            *bytes += was.len() as u64;
+        }
+    }
+}

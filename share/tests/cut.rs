@@ -1,0 +1,123 @@
+//! Every connection of every sample, cut out: the analysis says the same of it.
+
+use rdmascope_analyzer::exchange::Exchange;
+use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+use rdmascope_analyzer::report::{Report, Sink};
+use rdmascope_capture::{OpenOptions, Source, open};
+use rdmascope_dissector::trace::Off;
+use rdmascope_share::cut::{Cutter, Wanted};
+use std::path::{Path, PathBuf};
+
+fn samples() -> Vec<PathBuf> {
+    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+        for path in std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()) {
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|e| e == "pcap" || e == "pcapng") {
+                found.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples"), &mut found);
+    found.sort();
+    found
+}
+
+#[derive(Default)]
+struct Rows(Vec<Exchange>);
+impl Sink for Rows {
+    fn exchange(&mut self, exchange: &Exchange) {
+        self.0.push(exchange.clone());
+    }
+}
+
+/// The frames that `passes`, with numbers of their own.
+fn frames(path: &Path, mut passes: impl FnMut(u64) -> bool, mut each: impl FnMut(&FrameMeta, &[u8])) {
+    let mut source = open(path, OpenOptions::new()).unwrap();
+    let (mut n, mut number) = (0, 0);
+    while matches!(source.advance(), Ok(true)) {
+        let r = source.record();
+        n += 1;
+        if passes(n) {
+            number += 1;
+            let meta = FrameMeta { number, time_ns: r.time_ns, link_type: r.link_type, wire_len: r.wire_len, interface: r.interface };
+            each(&meta, r.bytes);
+        }
+    }
+}
+
+/// What is said of these connections, without the numbers of frames, connections and requests.
+fn said(report: &Report, rows: &[Exchange], wanted: impl Fn(u32) -> bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    let followed: Vec<u32> = report.connections.iter().filter(|c| wanted(c.id)).flat_map(|c| c.followed_as.clone()).collect();
+    for c in report.connections.iter().filter(|c| wanted(c.id)) {
+        let mut c = c.clone();
+        (c.id, c.followed_as) = (0, Vec::new());
+        lines.push(format!("{c:#?}"));
+    }
+    for f in report.findings.iter().filter(|f| f.connection.is_some_and(&wanted)) {
+        lines.push(format!("{:?} {:?} {:?} {:?} {} {} {}", f.rule, f.severity, f.certainty, f.by, f.time_ns, f.count, f.text));
+    }
+    for row in rows.iter().filter(|r| followed.contains(&r.connection)) {
+        let mut row = row.clone();
+        (row.id, row.connection) = (0, 0);
+        lines.push(format!("{row:#?}"));
+    }
+    let numbered = |line: &&str| !line.trim_start().starts_with("frame:") && !line.contains(" frame ") && !line.contains("frames ");
+    lines.join("\n").lines().filter(numbered).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_connection_that_was_cut_out_analyses_as_before() {
+    for path in samples() {
+        let mut cutter = Cutter::new();
+        let mut whole = Pipeline::with_sink(Default::default(), Rows::default());
+        frames(
+            &path,
+            |_| true,
+            |meta, bytes| {
+                cutter.frame(meta, bytes, &mut Off);
+                whole.frame(meta, bytes, &mut Off);
+            },
+        );
+        let (report, rows) = whole.finish();
+        let cuts = cutter.finish();
+        for connection in report.connections.iter().map(|c| c.id) {
+            let choice = cuts.choose(&Wanted { connections: vec![connection], ..Wanted::default() });
+            assert!(choice.connections.contains(&connection) && choice.frames > 0);
+            let mut part = Pipeline::with_sink(Default::default(), Rows::default());
+            frames(&path, |n| choice.has(n), |meta, bytes| part.frame(meta, bytes, &mut Off));
+            let (part, part_rows) = part.finish();
+            assert_eq!(part.connections.len(), choice.connections.len(), "{}", path.display());
+            let was = said(&report, &rows.0, |id| choice.connections.contains(&id));
+            let is = said(&part, &part_rows.0, |_| true);
+            for (a, b) in was.iter().zip(&is) {
+                assert_eq!(a, b, "{} connection {connection}", path.display());
+            }
+            assert_eq!(was.len(), is.len(), "{} connection {connection}", path.display());
+        }
+    }
+}
+
+#[test]
+fn nothing_wanted_is_every_connection_and_a_span_ends_it() {
+    let path = samples().into_iter().find(|p| p.ends_with("smb-roce.pcap")).unwrap();
+    let mut cutter = Cutter::new();
+    let mut times = Vec::new();
+    frames(
+        &path,
+        |_| true,
+        |meta, bytes| {
+            cutter.frame(meta, bytes, &mut Off);
+            times.push(meta.time_ns);
+        },
+    );
+    let cuts = cutter.finish();
+    assert_eq!(cuts.choose(&Wanted::default()).connections.len(), cuts.report.connections.len());
+    let middle = times[times.len() / 2];
+    let half = cuts.choose(&Wanted { span: Some((times[0], middle)), ..Wanted::default() });
+    let last = (1..=times.len() as u64).filter(|n| half.has(*n)).max().unwrap();
+    assert!(half.frames > 0 && times[last as usize - 1] <= middle);
+    assert!(cuts.choose(&Wanted { connections: vec![9999], ..Wanted::default() }).frames == 0);
+}
