@@ -34,7 +34,7 @@ fields! {
         HELD: None = "rdmascope.early", "Packets before this one are missing";
         DAMAGED: None = "rdmascope.damaged", "Damaged: its receiver dropped it";
         KEY_STATE: Str = "rdmascope.key.state", "Remote key";
-        DATA: Bytes = "rdmascope.data", "Data";
+        DATA: Bytes as Data = "rdmascope.data", "Data";
         MIRROR: Str = "rdmascope.mirror", "Came through";
         MIRROR_SESSION: U32 = "rdmascope.mirror.session", "Mirror session", dec;
         MIRROR_TRUNCATED: Bool = "rdmascope.mirror.truncated", "Cut by the mirror";

@@ -32,9 +32,15 @@ Examples:
   rdmascope analyze trace.pcapng --format html -o report.html
   rdmascope analyze trace.pcapng --fail-on error   status 1 if there is one
   rdmascope analyze trace.pcapng --fail-on warn --ignore RC-CNP,SMB2-ERROR-BODY:server
+  rdmascope analyze good.pcapng --write-expect expect.toml
+  rdmascope analyze trace.pcapng --expect expect.toml --verdicts junit
   rdmascope analyze -i eth0 --every 10s     what passes now, until Ctrl-C
 
-Exit status: 0 done; 1 done, and --fail-on found something; 2 wrong use, or input that cannot be read (to its end: what came before is \
+--expect names requests (READ, \"READ >= 64K\", \"*\") with count, errors, unanswered, bytes, by_rdma, min, median, p90, p99, p999, max; findings \
+with a severity or an id; agreed with signing, encryption, dialect; transport, credits, messages and rdma with their counters. Tables [[allow]] \
+with rule and by leave findings out.
+
+Exit status: 0 done; 1 done, and --fail-on found something or an expectation does not hold; 2 wrong use, or input that cannot be read (to its end: what came before is \
 reported all the same).";
 
 const DISSECT_EXAMPLES: &str = "\
@@ -93,6 +99,34 @@ const PAYLOADS_EXAMPLES: &str = "\
 Examples:
   rdmascope export payloads trace.pcap files
   rdmascope export payloads sealed.pcap files --keys keys.txt";
+
+const ANONYMIZE_EXAMPLES: &str = "\
+Examples:
+  rdmascope anonymize trace.pcapng to-send.pcapng
+  rdmascope anonymize trace.pcapng to-send.pcapng --key-file key
+  rdmascope anonymize trace.pcapng to-send.pcapng --keep mac --keep id
+
+A byte is kept only where a field claims it that gives nothing away; every other one is replaced or blanked. Names, addresses and ids become \
+others of the same length, equal ones the same; a report of the new capture says what that of the old one says. Read both before you send it.";
+
+const CUT_EXAMPLES: &str = "\
+Examples:
+  rdmascope cut trace.pcapng one.pcapng --connection 3
+  rdmascope cut trace.pcapng late.pcapng --finding SMBD-CREDIT-LAST
+  rdmascope cut trace.pcapng host.pcapng -Y 'ip.addr == 192.0.2.7'
+  rdmascope cut trace.pcapng begin.pcapng --to 2.5
+
+Connections are cut out whole, with their handshakes, so that the new capture analyses as before.";
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  rdmascope diff before.pcapng after.pcapng
+  rdmascope diff good-host.pcap bad-host.pcap --format json
+  rdmascope diff yesterday.pcap today.pcap --fail      status 1 if something differs
+
+A difference is told where it is sure (1 % over all questions asked) and large enough to matter. Nothing is printed where nothing differs.
+
+Exit status: 0 done; 1 done, and --fail found a difference; 2 wrong use, or input that cannot be read.";
 
 const CAPTURE_EXAMPLES: &str = "\
 Examples:
@@ -223,6 +257,9 @@ pub(crate) enum Command {
     Fields(Fields),
     Explain(Explain),
     Export(Export),
+    Diff(Diff),
+    Anonymize(Anonymize),
+    Cut(Cut),
     Schema(Schema),
     Completions(Completions),
     Man(Man),
@@ -277,6 +314,15 @@ pub(crate) struct Analyze {
     /// Leave out findings that you know about, for example RC-CNP,SMB2-ERROR:server: not shown, not counted by --fail-on; one line says how many there were
     #[arg(long, value_name = "ID[:SIDE],...", value_delimiter = ',', value_parser = Ignore::parse)]
     pub(crate) ignore: Vec<Ignore>,
+    /// Hold the capture against what this file expects of it (TOML: READ.p99 = "< 2ms"), print verdicts, and exit with status 1 if one does not hold; the report is written only with -o
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["interfaces", "filter"])]
+    pub(crate) expect: Option<PathBuf>,
+    /// Form of the verdicts
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Verdicts::Text, requires = "expect")]
+    pub(crate) verdicts: Verdicts,
+    /// Write what this capture fulfils into this file, for --expect to ask of others
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["interfaces", "filter"])]
+    pub(crate) write_expect: Option<PathBuf>,
     /// Two queue pairs that form one connection, if the capture does not show it; may be repeated
     #[arg(long = "pin", value_name = "QP=QP", value_parser = pin)]
     pub(crate) pins: Vec<Pin>,
@@ -297,6 +343,126 @@ pub(crate) struct Analyze {
     /// Number of threads; the report is the same for any [default: one per processor, at most 16]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
+}
+
+/// Say what of the second capture is not as in the first: what was agreed, latencies, findings, losses, commands
+#[derive(Debug, Args)]
+#[command(after_help = DIFF_EXAMPLES)]
+pub(crate) struct Diff {
+    /// The capture before, or of the good host
+    #[arg(value_name = "A")]
+    pub(crate) a: PathBuf,
+    /// The capture after, or of the bad host
+    #[arg(value_name = "B")]
+    pub(crate) b: PathBuf,
+    /// Format of what differs
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
+    pub(crate) format: TextOrJson,
+    /// Write it to this file
+    #[arg(short = 'o', long = "output", value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) force: Force,
+    /// Exit with status 1 if something differs
+    #[arg(long)]
+    pub(crate) fail: bool,
+    #[arg(long, value_name = "KEYFILE", help = KEYS)]
+    pub(crate) keys: Option<PathBuf>,
+}
+
+/// Copy a capture so that it can be sent to somebody: addresses, names, ids, secrets and contents replaced
+#[derive(Debug, Args)]
+#[command(after_help = ANONYMIZE_EXAMPLES)]
+pub(crate) struct Anonymize {
+    /// The capture: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input
+    #[arg(value_name = "IN")]
+    pub(crate) input: PathBuf,
+    /// The capture to write, as pcapng
+    #[arg(value_name = "OUT.pcapng")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) force: Force,
+    /// Replace by the key in this file: with the same key, the same names become the same ones in every capture [default: a random key]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// What becomes of contents: zeros, or bytes that the same contents always become
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Contents::Zero)]
+    pub(crate) payload: Contents,
+    /// Keep what is of this kind as it is; may be repeated
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub(crate) keep: Vec<Kept>,
+    /// Format of the report of what was replaced
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
+    pub(crate) format: TextOrJson,
+}
+
+/// Copy whole connections of a capture into a smaller one that analyses as before
+#[derive(Debug, Args)]
+#[command(after_help = CUT_EXAMPLES)]
+pub(crate) struct Cut {
+    /// The capture: pcap or pcapng, also inside gzip, zstd or lz4
+    #[arg(value_name = "IN")]
+    pub(crate) input: PathBuf,
+    /// The capture to write, as pcapng; - is standard output
+    #[arg(value_name = "OUT.pcapng")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) force: Force,
+    /// Connections with a frame that passes this display filter
+    #[arg(short = 'Y', long = "filter", value_name = "FILTER")]
+    pub(crate) filter: Option<String>,
+    /// The connection of this number in the report; may be repeated
+    #[arg(long = "connection", value_name = "N")]
+    pub(crate) connections: Vec<u32>,
+    /// Connections with this finding, or with findings whose names begin so; may be repeated
+    #[arg(long = "finding", value_name = "ID")]
+    pub(crate) findings: Vec<String>,
+    /// Of these, connections with a frame from this time on, in seconds since the first frame
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    pub(crate) from: Option<f64>,
+    /// Frames up to this time, in seconds since the first frame
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) to: Option<f64>,
+    /// Leave out the other connections of the same SMB session
+    #[arg(long)]
+    pub(crate) alone: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|s: &f64| s.is_finite() && s.abs() < 1e9).ok_or_else(|| "a number of seconds".to_owned())
+}
+
+/// What becomes of contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Contents {
+    Zero,
+    Stream,
+}
+
+/// Kinds of what gives somebody away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kept {
+    /// Hardware addresses
+    Mac,
+    /// IP addresses and GIDs
+    Address,
+    /// Names of hosts, shares, users, domains and files
+    Name,
+    /// GUIDs, file handles, state ids
+    Id,
+    /// Security identifiers
+    Sid,
+    /// Numbers of users and groups
+    User,
+}
+
+/// Form of a short report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TextOrJson {
+    /// For a person
+    Text,
+    /// For programs: one object
+    Json,
 }
 
 /// Write results in formats of other tools
@@ -381,6 +547,19 @@ pub(crate) enum ReportFormat {
     Json,
     /// One page with tables and plots that opens without a network
     Html,
+}
+
+/// Form of what became of expectations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Verdicts {
+    /// For a person
+    Text,
+    /// JUnit's XML
+    Junit,
+    /// The Test Anything Protocol
+    Tap,
+    /// SARIF 2.1.0
+    Sarif,
 }
 
 /// Severity of a finding, from which on `analyze` fails.
@@ -1093,7 +1272,7 @@ pub(crate) struct Schema {
 }
 
 /// Names of outputs that have a schema.
-pub(crate) const SCHEMAS: [&str; 6] = ["analyze", "dissect", "dissect-ek", "dissect-summary", "probe", "replay"];
+pub(crate) const SCHEMAS: [&str; 8] = ["analyze", "anonymize", "diff", "dissect", "dissect-ek", "dissect-summary", "probe", "replay"];
 
 /// Write shell completions to standard output
 #[derive(Debug, Args)]

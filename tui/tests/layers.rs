@@ -15,6 +15,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rdmascope-replay", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-verbs"]),
     ("rdmascope-plugins", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture"]),
     ("rdmascope-report", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-replay", "rdmascope-plugins"]),
+    ("rdmascope-share", &["rdmascope-dissector", "rdmascope-analyzer"]),
+    ("rdmascope-compare", &["rdmascope-dissector", "rdmascope-analyzer"]),
     ("rdmascope-screens", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-report"]),
     ("rdmascope-sim", &["rdmascope-dissector", "rdmascope-analyzer"]),
     (
@@ -28,6 +30,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "rdmascope-plugins",
             "rdmascope-report",
             "rdmascope-screens",
+            "rdmascope-share",
+            "rdmascope-compare",
         ],
     ),
 ];
@@ -86,7 +90,8 @@ fn has_attribute(path: &str, attribute: &str) -> bool {
 }
 
 /// What the tests of a crate use of one beside it: captures to analyze.
-const BESIDE: &[(&str, &str)] = &[("rdmascope-analyzer", "rdmascope-capture")];
+const BESIDE: &[(&str, &str)] =
+    &[("rdmascope-analyzer", "rdmascope-capture"), ("rdmascope-share", "rdmascope-capture"), ("rdmascope-compare", "rdmascope-capture")];
 
 #[test]
 fn dependencies_point_down_only() {

@@ -1,7 +1,7 @@
 //! `rdmascope analyze FILE…` and `-i IFACE`: follows every connection of the captures and says what went wrong.
 
 use crate::analysis::{self, Analysis, InputStory, Run, SMALL};
-use crate::cli::{self, Analyze, Color, FailOn, ReportFormat};
+use crate::cli::{self, Analyze, Color, FailOn, ReportFormat, Verdicts};
 use crate::input;
 use crate::live::monitor::Watch;
 use crate::live::{Signals, say};
@@ -10,8 +10,13 @@ use crate::report::{Collector, Story, Wanted, html, json, text};
 use crate::stdout::Out;
 use anyhow::{Context, Result};
 use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Severity;
+use rdmascope_analyzer::op::At;
+use rdmascope_analyzer::report::Sink;
 use rdmascope_capture::{Access, WholeFile};
+use rdmascope_compare::expect::{self, Expectations};
+use rdmascope_compare::profile::{Profile, Profiler};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -49,10 +54,16 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     let threads = args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX));
     let signals = if input::has_pipe(&args.files) { Some(Signals::listen()?) } else { None };
     let opened = input::open_each(&args.files, signals.as_ref().map(|s| &s.stop))?;
+    let expectations = args.expect.as_deref().map(expectations).transpose()?;
     let file = create(args)?;
     let name = |place: &usize| args.files.get(*place).map(|path| path.display().to_string()).unwrap_or_default();
     let run = Run { options, threads, small: SMALL, filter };
-    let mut analysis = analysis::run_in_parts(opened.input, opened.read.iter().map(name).collect(), run, Collector::new(wanted));
+    let names = opened.read.iter().map(name).collect();
+    if args.expect.is_some() || args.write_expect.is_some() {
+        let done = analysis::run(opened.input, names, run, Both(Collector::new(wanted), Profiler::default()));
+        return judged(args, done, expectations, file, color);
+    }
+    let mut analysis = analysis::run_in_parts(opened.input, names, run, Collector::new(wanted));
     for (place, error) in opened.damaged {
         let story = InputStory { path: name(&place), error: Some(error.to_string()), ..InputStory::default() };
         analysis.inputs.insert(place.min(analysis.inputs.len()), story);
@@ -62,6 +73,64 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
         say("interrupted: the report is of the frames that came until then");
     }
     show(args, analysis, file, color)
+}
+
+/// Listens for the report and for what is expected.
+struct Both(Collector, Profiler);
+
+impl Sink for Both {
+    fn exchange(&mut self, exchange: &Exchange) {
+        self.0.exchange(exchange);
+        self.1.exchange(exchange);
+    }
+    fn credits(&mut self, connection: u32, at: At, held: [Option<i64>; 2]) {
+        self.0.credits(connection, at, held);
+    }
+}
+
+fn expectations(path: &Path) -> Result<Expectations> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    Expectations::read(&text).with_context(|| format!("{} cannot be expected", path.display()))
+}
+
+/// Holds a capture against what is expected of it, or writes what can be.
+fn judged(
+    args: &Analyze,
+    done: Analysis<Both>,
+    expectations: Option<Expectations>,
+    file: Option<WholeFile>,
+    color: Color,
+) -> Result<ExitCode> {
+    let Analysis { report, sink: Both(collector, profiler), inputs, lost_frames, hardware, selection, error } = done;
+    let profile = Profile::new(&report, profiler);
+    if let Some(path) = &args.write_expect {
+        let inputs: Vec<PathBuf> = args.files.iter().chain(&args.keys).chain(&args.expect).cloned().collect();
+        let mut out = WholeFile::create(path, &inputs, args.force.existing(), Access::Umask)?;
+        out.write_all(Expectations::write(&profile).as_bytes())?;
+        out.finish()?;
+    }
+    let verdicts = expectations.map(|e| e.judge(&profile));
+    let analysis = Analysis { report, sink: collector, inputs, lost_frames, hardware, selection, error };
+    let Some(verdicts) = verdicts else { return show(args, analysis, file, color) };
+    let holds = verdicts.iter().all(|v| v.holds);
+    let capture = args.files.first().map(|p| p.display().to_string()).unwrap_or_default();
+    let failed = match file {
+        Some(file) => Some(show(args, analysis, Some(file), color)?),
+        None => match analysis.error {
+            Some(e) => return Err(e.into()),
+            None => None,
+        },
+    };
+    let mut out = Out::new(color);
+    let text = match args.verdicts {
+        Verdicts::Text => expect::text(&verdicts),
+        Verdicts::Junit => expect::junit(&verdicts),
+        Verdicts::Tap => expect::tap(&verdicts),
+        Verdicts::Sarif => format!("{}\n", serde_json::to_string_pretty(&expect::sarif(&verdicts, &capture))?),
+    };
+    out.buffer.extend_from_slice(text.as_bytes());
+    out.finish()?;
+    Ok(if holds { failed.unwrap_or(ExitCode::SUCCESS) } else { ExitCode::from(FOUND) })
 }
 
 /// Analyses interfaces until it is told to end.
@@ -118,7 +187,7 @@ fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<WholeFil
 /// The file of the report, where it is not standard output: made before the work is done, so that what stands in its way is known then.
 fn create(args: &Analyze) -> Result<Option<WholeFile>> {
     let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) else { return Ok(None) };
-    let inputs: Vec<PathBuf> = args.files.iter().chain(&args.keys).cloned().collect();
+    let inputs: Vec<PathBuf> = args.files.iter().chain(&args.keys).chain(&args.expect).cloned().collect();
     Ok(Some(WholeFile::create(path, &inputs, args.force.existing(), Access::Umask)?))
 }
 

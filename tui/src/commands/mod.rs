@@ -1,8 +1,11 @@
 //! One file per verb. Each takes its part of the command line and gives the exit status, or the error that ends it.
 
 mod analyze;
+mod anonymize;
 mod capture;
 mod completions;
+mod cut;
+mod diff;
 mod dissect;
 mod explain;
 mod export;
@@ -26,6 +29,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Dissect(args) => dissect::run(&args, cli.color),
         Command::Fields(args) => fields::run(&args, cli.color),
         Command::Explain(args) => explain::run(&args, cli.color),
+        Command::Anonymize(args) => anonymize::run(&args, cli.color),
+        Command::Cut(args) => cut::run(&args, cli.color),
+        Command::Diff(args) => diff::run(&args, cli.color),
         Command::Export(args) => export::run(&args, cli.color),
         Command::Schema(args) => schema::run(&args, cli.color),
         Command::Completions(args) => completions::run(&args, cli.color),

@@ -15,6 +15,8 @@ type Row = (&'static str, &'static str, fn() -> Value);
 /// Every JSON that leaves this program.
 const SCHEMAS: &[Row] = &[
     ("analyze", "rdmascope analyze --format json", json::schema),
+    ("anonymize", "rdmascope anonymize --format json", super::anonymize::schema),
+    ("diff", "rdmascope diff --format json", rdmascope_compare::diff::schema),
     ("dissect", "rdmascope dissect -T json", output::json::schema),
     ("dissect-ek", "rdmascope dissect -T ek, each line", output::json::schema_of_ek),
     ("dissect-summary", "rdmascope dissect -s -T json", report::summary::schema),

@@ -1,0 +1,417 @@
+//! Two profiles held against each other: before and after, two kernels, a good host and a bad one.
+//!
+//! A difference is told where it is sure (Mann and Whitney's test, or a test of two rates, at 1 % over all questions asked) and large
+//! enough to matter. The first sentence names the most important ones: causes before effects.
+
+use crate::profile::{Profile, Requests};
+use crate::statistics::{Test, counts, holm, mann_whitney};
+use rdmascope_analyzer::finding::Severity;
+use rdmascope_dissector::text::{Elapsed, Grouped, escaped};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// How sure all differences together are to be.
+const LEVEL: f64 = 0.01;
+/// The least effect that is told (Cliff's delta; 0.147 is where "negligible" ends, Romano and others, 2006).
+const EFFECT: f64 = 0.147;
+/// The least ratio of medians, or of 99th percentiles, that is told.
+const RATIO: f64 = 1.1;
+/// The least ratio of rates that is told.
+const RATE: f64 = 2.0;
+/// Differences that the first sentence names.
+const NAMED: usize = 3;
+
+/// What differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// What was agreed on.
+    Agreed,
+    /// How connections ended.
+    Outcome,
+    /// A counter, by what there was to count.
+    Counter,
+    /// How much went by RDMA.
+    Share,
+    /// How long requests took.
+    Latency,
+    /// A finding that one has and the other not.
+    Finding,
+    /// A command that one has and the other not.
+    Operation,
+}
+
+impl Kind {
+    /// The word of the JSON.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Agreed => "agreed",
+            Self::Outcome => "outcome",
+            Self::Counter => "counter",
+            Self::Share => "rdma_share",
+            Self::Latency => "latency",
+            Self::Finding => "finding",
+            Self::Operation => "operation",
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Agreed => "What was agreed",
+            Self::Outcome => "How connections ended",
+            Self::Counter => "Counters",
+            Self::Share => "Payload by RDMA",
+            Self::Latency => "Latency",
+            Self::Finding => "Findings",
+            Self::Operation => "Commands",
+        }
+    }
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// What kind.
+    pub kind: Kind,
+    /// What it is about: `READ, 64 KiB to 1 MiB`.
+    pub what: String,
+    /// What holds of the first.
+    pub a: String,
+    /// What holds of the second.
+    pub b: String,
+    /// What changed, as part of a sentence.
+    pub sentence: String,
+    /// How sure and how large, where that was tested.
+    pub test: Option<Test>,
+    /// For the order: the greater, the more important.
+    weight: u32,
+}
+
+/// All differences, the most important first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Diff {
+    /// The differences.
+    pub differences: Vec<Difference>,
+}
+
+/// Sizes that are put together: up to so many bytes.
+const SIZES: [(u32, &str); 4] = [(4096, "up to 4 KiB"), (65_536, "4 to 64 KiB"), (1 << 20, "64 KiB to 1 MiB"), (u32::MAX, "above 1 MiB")];
+
+type Class = (&'static str, Option<usize>);
+
+fn class(command: &'static str, length: Option<u32>) -> Class {
+    let sized = matches!(command, "READ" | "WRITE" | "READ_PLUS");
+    (command, length.filter(|_| sized).map(|n| SIZES.iter().position(|(to, _)| n <= *to).unwrap_or(SIZES.len() - 1)))
+}
+
+fn named((command, size): Class) -> String {
+    size.map_or_else(|| command.to_owned(), |size| format!("{command}, {}", SIZES[size].1))
+}
+
+fn of_class(profile: &Profile, wanted: Class) -> Requests {
+    let mut all = Requests::default();
+    for ((command, length), requests) in &profile.requests {
+        if class(command, *length) == wanted {
+            all.join(requests);
+        }
+    }
+    all
+}
+
+impl Diff {
+    /// What of `b` is not as in `a`.
+    pub fn new(a: &Profile, b: &Profile) -> Self {
+        let mut diff = Self::default();
+        diff.agreed(a, b);
+        diff.outcomes(a, b);
+        diff.operations(a, b);
+        diff.tested(a, b);
+        diff.findings(a, b);
+        diff.differences.sort_by(|x, y| y.weight.cmp(&x.weight).then_with(|| x.what.cmp(&y.what)));
+        diff
+    }
+
+    fn add(&mut self, kind: Kind, weight: u32, what: String, [a, b]: [String; 2], sentence: String) {
+        self.differences.push(Difference { kind, what, a, b, sentence, test: None, weight });
+    }
+
+    fn agreed(&mut self, a: &Profile, b: &Profile) {
+        let keys: BTreeSet<&'static str> = a.agreed.keys().chain(b.agreed.keys()).copied().collect();
+        for what in keys {
+            let values = |p: &Profile| p.agreed.get(what).map(|v| v.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+            let (was, is) = (values(a), values(b));
+            // what one never got as far as is told by its outcome
+            if was == is || was.is_empty() || is.is_empty() {
+                continue;
+            }
+            let weight = match what {
+                "signing" | "encryption" => 950,
+                "protocol" | "transport" | "dialect" => 940,
+                _ if what.starts_with("credits") => 930,
+                _ => 700,
+            };
+            let (was, is) = (was.join(" and "), is.join(" and "));
+            let sentence = match what {
+                "signing" => format!("messages are {is} (before: {was})"),
+                "encryption" => format!("messages are {is} (before: {was})"),
+                _ => format!("{what}: {is} instead of {was}"),
+            };
+            self.add(Kind::Agreed, weight, what.to_owned(), [was, is], sentence);
+        }
+    }
+
+    fn outcomes(&mut self, a: &Profile, b: &Profile) {
+        let keys: BTreeSet<&String> = a.outcomes.keys().chain(b.outcomes.keys()).collect();
+        for what in keys {
+            let count = |p: &Profile| p.outcomes.get(what).copied().unwrap_or(0);
+            let (was, is) = (count(a), count(b));
+            // an open end and a closed one are both good
+            if (was == 0) == (is == 0) || matches!(what.as_str(), "open" | "closed") {
+                continue;
+            }
+            let words = what.replace('_', " ");
+            let sentence =
+                if was == 0 { format!("{is} connections end new: {words}") } else { format!("no connection ends any more: {words}") };
+            self.add(Kind::Outcome, if was == 0 { 980 } else { 970 }, words, [was.to_string(), is.to_string()], sentence);
+        }
+    }
+
+    fn operations(&mut self, a: &Profile, b: &Profile) {
+        let commands = |p: &Profile| p.requests.keys().map(|(command, _)| *command).collect::<BTreeSet<_>>();
+        let (was, is) = (commands(a), commands(b));
+        if was.is_empty() || is.is_empty() {
+            if was.is_empty() != is.is_empty() {
+                let sentence = if was.is_empty() { "there are requests at all" } else { "there are no requests any more" };
+                let count = |p: &Profile| Grouped(p.all_requests()).to_string();
+                self.add(Kind::Operation, 990, "requests".to_owned(), [count(a), count(b)], sentence.to_owned());
+            }
+            return;
+        }
+        for command in was.symmetric_difference(&is) {
+            let count = |p: &Profile| p.those(Some(command), |_| true).count;
+            let (n, m) = (count(a), count(b));
+            let sentence = if n == 0 { format!("{command} is new") } else { format!("{command} is gone") };
+            self.add(Kind::Operation, 300, (*command).to_owned(), [n.to_string(), m.to_string()], sentence);
+        }
+    }
+
+    /// What is told only where it is sure: all questions are asked first.
+    fn tested(&mut self, a: &Profile, b: &Profile) {
+        let mut asked: Vec<Difference> = Vec::new();
+        let classes: BTreeSet<Class> = a.requests.keys().chain(b.requests.keys()).map(|(c, l)| class(c, *l)).collect();
+        for class in classes {
+            let (was, is) = (of_class(a, class), of_class(b, class));
+            asked.extend(latency(class, &was, &is));
+            asked.extend(share(class, &was, &is));
+        }
+        let keys: BTreeSet<&'static str> = a.counters.keys().chain(b.counters.keys()).copied().collect();
+        for what in keys {
+            asked.extend(counter(what, a, b));
+        }
+        let sure = holm(&asked.iter().filter_map(|d| d.test).map(|t| t.p).collect::<Vec<_>>(), LEVEL);
+        let large = |d: &Difference| d.weight > 0;
+        self.differences.extend(asked.into_iter().zip(sure).filter(|(d, sure)| *sure && large(d)).map(|(d, _)| d));
+    }
+
+    fn findings(&mut self, a: &Profile, b: &Profile) {
+        let keys: BTreeSet<_> = a.findings.keys().chain(b.findings.keys()).copied().collect();
+        for (rule, by) in keys {
+            let (was, is) = (a.findings.get(&(rule, by)), b.findings.get(&(rule, by)));
+            let Some(found) = was.xor(is) else { continue };
+            let weight = match found.severity {
+                Severity::Error => 600,
+                Severity::Warn => 400,
+                _ => 100,
+            };
+            let count = |f: Option<&crate::profile::Found>| f.map_or("none".to_owned(), |f| Grouped(f.count).to_string());
+            let title = rule.row().title.trim_end_matches('.');
+            let state = if is.is_some() { "new" } else { "gone" };
+            let what = format!("{} {} by {by}", found.severity.name(), rule.id());
+            self.add(Kind::Finding, weight, what, [count(was), count(is)], format!("{} is {state} ({title})", rule.id()));
+        }
+    }
+
+    /// What changed, in a sentence.
+    pub fn sentence(&self) -> String {
+        if self.differences.is_empty() {
+            return "Nothing differs that is sure and large enough to matter.".to_owned();
+        }
+        let named: Vec<&str> = self.differences.iter().take(NAMED).map(|d| d.sentence.as_str()).collect();
+        let more = self.differences.len().saturating_sub(NAMED);
+        let more = match more {
+            0 => String::new(),
+            1 => "; and 1 more difference".to_owned(),
+            n => format!("; and {n} more differences"),
+        };
+        format!("In B, {}{more}.", named.join("; "))
+    }
+
+    /// For a person. Empty where nothing differs.
+    pub fn text(&self) -> String {
+        if self.differences.is_empty() {
+            return String::new();
+        }
+        let mut out = self.sentence();
+        out.push('\n');
+        let kinds = [Kind::Agreed, Kind::Outcome, Kind::Finding, Kind::Latency, Kind::Share, Kind::Counter, Kind::Operation];
+        for kind in kinds {
+            let rows: Vec<&Difference> = self.differences.iter().filter(|d| d.kind == kind).collect();
+            if rows.is_empty() {
+                continue;
+            }
+            let _ = writeln!(out, "\n{}", kind.title());
+            let width = |of: fn(&Difference) -> &str| rows.iter().map(|d| of(d).chars().count()).max().unwrap_or(0);
+            let (first, second) = (width(|d| &d.what), width(|d| &d.a));
+            for d in rows {
+                let _ = write!(out, "  {:<first$}  {:>second$} → {}", escaped(&d.what), escaped(&d.a), escaped(&d.b));
+                if let Some(test) = d.test {
+                    let p = if test.p < 1e-6 { "p < 0.000001".to_owned() } else { format!("p = {:.6}", test.p) };
+                    let _ = write!(out, "  ({p}");
+                    if kind == Kind::Latency {
+                        let _ = write!(out, ", effect {:+.2}", test.effect);
+                    }
+                    out.push(')');
+                }
+                out.push('\n');
+            }
+        }
+        out
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let row = |d: &Difference| {
+            let mut row = json!({"kind": d.kind.key(), "what": d.what, "a": d.a, "b": d.b, "text": d.sentence});
+            if let Some(test) = d.test {
+                row["p"] = json!(test.p);
+                row["effect"] = json!(test.effect);
+            }
+            row
+        };
+        json!({
+            "rdmascope": env!("CARGO_PKG_VERSION"),
+            "schema": 1,
+            "differ": !self.differences.is_empty(),
+            "sentence": self.sentence(),
+            "differences": self.differences.iter().map(row).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// The JSON Schema of [`Diff::json`].
+pub fn schema() -> Value {
+    let kinds = [Kind::Agreed, Kind::Outcome, Kind::Counter, Kind::Share, Kind::Latency, Kind::Finding, Kind::Operation].map(Kind::key);
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "rdmascope diff --format json",
+        "type": "object",
+        "properties": {
+            "rdmascope": {"type": "string", "description": "Version of the program."},
+            "schema": {"const": 1},
+            "differ": {"type": "boolean"},
+            "sentence": {"type": "string", "description": "The most important differences."},
+            "differences": {"type": "array", "items": {
+                "type": "object",
+                "properties": {
+                    "kind": {"enum": kinds},
+                    "what": {"type": "string"},
+                    "a": {"type": "string"},
+                    "b": {"type": "string"},
+                    "text": {"type": "string"},
+                    "p": {"type": "number", "description": "How probable such a difference is where there is none."},
+                    "effect": {"type": "number", "description": "From -1 to 1: Cliff's delta of latencies, the difference of rates or shares."},
+                },
+                "required": ["kind", "what", "a", "b", "text"],
+            }},
+        },
+        "required": ["rdmascope", "schema", "differ", "sentence", "differences"],
+    })
+}
+
+fn latency(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
+    let test = mann_whitney(&was.latency, &is.latency)?;
+    let at = |r: &Requests, part: f64| r.latency.quantile(part).unwrap_or(0);
+    let ratio = |part: f64| (at(is, part).max(1) as f64) / (at(was, part).max(1) as f64);
+    let (median, tail) = (ratio(0.5), ratio(0.99));
+    let far = |r: f64| r.max(1.0 / r) >= RATIO;
+    let large = test.effect.abs() >= EFFECT && (far(median) || far(tail));
+    let shown = |r: &Requests| {
+        let p = |part| Elapsed(at(r, part));
+        format!("median {}, p99 {} ({})", p(0.5), p(0.99), Grouped(r.latency.count()))
+    };
+    let name = named(class);
+    let words = if median >= 1.0 { "longer" } else { "less long" };
+    let sentence = if far(median) {
+        format!("{name} takes {} times {}", two_digits(median.max(1.0 / median)), if median >= 1.0 { "as long" } else { "less" })
+    } else {
+        format!("{name} takes {words}")
+    };
+    // what takes most of the time matters most
+    let weight = if large { 800 + (100.0 * test.effect.abs()) as u32 } else { 0 };
+    Some(Difference { kind: Kind::Latency, what: name, a: shown(was), b: shown(is), sentence, test: Some(test), weight })
+}
+
+fn two_digits(x: f64) -> String {
+    if x >= 10.0 { format!("{x:.0}") } else { format!("{x:.1}") }
+}
+
+fn share(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
+    // only what moves a payload can move it by RDMA
+    if was.bytes == 0 || is.bytes == 0 {
+        return None;
+    }
+    let part = |r: &Requests| r.by_rdma as f64 / r.count as f64;
+    let (a, b) = (part(was), part(is));
+    let p = counts(was.by_rdma, was.count, is.by_rdma, is.count).min(counts(
+        was.count - was.by_rdma,
+        was.count,
+        is.count - is.by_rdma,
+        is.count,
+    ));
+    let weight = if (a - b).abs() >= 0.05 { 920 } else { 0 };
+    let name = named(class);
+    let percent = |x: f64| format!("{:.0} %", x * 100.0);
+    let sentence = format!("{} of {name} go by RDMA (before: {})", percent(b), percent(a));
+    Some(Difference {
+        kind: Kind::Share,
+        what: name,
+        a: percent(a),
+        b: percent(b),
+        sentence,
+        test: Some(Test { p, effect: b - a }),
+        weight,
+    })
+}
+
+fn counter(what: &'static str, a: &Profile, b: &Profile) -> Option<Difference> {
+    let count = |p: &Profile| p.counters.get(what).copied().unwrap_or(0);
+    let (was, is) = (count(a), count(b));
+    // times are told with what they make of latencies, volumes follow from what was asked for
+    if was == is || what.ends_with("_ns") || what.starts_with("messages.") || matches!(what, "rdma.reads" | "rdma.writes") {
+        return None;
+    }
+    let p = counts(was, a.frames, is, b.frames);
+    let rate = |n: u64, p: &Profile| n as f64 / p.frames.max(1) as f64;
+    let (x, y) = (rate(was, a), rate(is, b));
+    let large = was == 0 || is == 0 || (x / y).max(y / x) >= RATE;
+    let words = what.rsplit('.').next().unwrap_or(what).replace('_', " ");
+    let whose = what.split('.').nth(1).filter(|s| what.matches('.').count() > 1 && matches!(*s, "client" | "server"));
+    let words = whose.map_or(words.clone(), |side| format!("{words} of the {side}"));
+    let sentence = format!("{} {words} in {} frames (before: {} in {})", Grouped(is), Grouped(b.frames), Grouped(was), Grouped(a.frames));
+    let weight = match what {
+        _ if !large => 0,
+        _ if what.starts_with("transport.retr") || what.starts_with("transport.sequence") => 910,
+        _ if what.starts_with("credits") => 900,
+        _ => 500,
+    };
+    let test = Test { p, effect: (y - x) / (x + y) };
+    Some(Difference {
+        kind: Kind::Counter,
+        what: what.to_owned(),
+        a: Grouped(was).to_string(),
+        b: Grouped(is).to_string(),
+        sentence,
+        test: Some(test),
+        weight,
+    })
+}

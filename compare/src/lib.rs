@@ -1,0 +1,7 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod diff;
+pub mod expect;
+pub mod profile;
+mod statistics;

@@ -1,0 +1,208 @@
+//! What of an analysis can be held against something: what was agreed, requests by command and size, counters, findings.
+
+pub use crate::statistics::Histogram;
+use rdmascope_analyzer::exchange::{Channel, Exchange};
+use rdmascope_analyzer::finding::{Certainty, Rule, Severity};
+use rdmascope_analyzer::report::{Connection, Report, Sink};
+use std::collections::BTreeMap;
+
+/// Commands with their lengths that are told apart at most; beyond it lengths are rounded down to powers of two.
+const KINDS_MAX: usize = 4096;
+
+/// All requests of one command and length.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Requests {
+    /// How many.
+    pub count: u64,
+    /// Of those, with a failing status.
+    pub errors: u64,
+    /// Of those, without a reply.
+    pub unanswered: u64,
+    /// Payload bytes moved.
+    pub bytes: u64,
+    /// Of those, whose payload went by RDMA.
+    pub by_rdma: u64,
+    /// First frame of the request to last frame of the reply.
+    pub latency: Histogram,
+    /// Where the time went, summed, in ns: credit, wire, server, RDMA.
+    pub split: [i64; 4],
+}
+
+impl Requests {
+    fn add(&mut self, exchange: &Exchange) {
+        self.count += 1;
+        self.errors += u64::from(exchange.failed);
+        self.bytes += exchange.bytes_moved;
+        self.by_rdma += u64::from(exchange.channel != Channel::Inline);
+        match exchange.latency() {
+            Some(ns) => self.latency.add(ns),
+            None => self.unanswered += 1,
+        }
+        let split = exchange.split();
+        for (sum, ns) in self.split.iter_mut().zip([split.credit, split.wire, split.server, split.rdma]) {
+            *sum = sum.saturating_add(ns);
+        }
+    }
+
+    /// Takes over what others are.
+    pub fn join(&mut self, other: &Self) {
+        self.count += other.count;
+        self.errors += other.errors;
+        self.unanswered += other.unanswered;
+        self.bytes += other.bytes;
+        self.by_rdma += other.by_rdma;
+        self.latency.join(&other.latency);
+        for (sum, ns) in self.split.iter_mut().zip(other.split) {
+            *sum = sum.saturating_add(ns);
+        }
+    }
+}
+
+/// Listens to an analysis.
+#[derive(Clone, Debug, Default)]
+pub struct Profiler {
+    requests: BTreeMap<(&'static str, Option<u32>), Requests>,
+}
+
+impl Sink for Profiler {
+    fn exchange(&mut self, exchange: &Exchange) {
+        let mut kind = (exchange.command, exchange.length);
+        if self.requests.len() >= KINDS_MAX && !self.requests.contains_key(&kind) {
+            kind.1 = kind.1.map(|length| if length == 0 { 0 } else { 1 << length.ilog2() });
+        }
+        self.requests.entry(kind).or_default().add(exchange);
+    }
+}
+
+/// A finding, as often as it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its severity.
+    pub severity: Severity,
+    /// How sure it is.
+    pub certainty: Certainty,
+    /// Occurrences.
+    pub count: u64,
+    /// The first frame of the first one.
+    pub frame: u64,
+}
+
+/// What of an analysis can be compared.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profile {
+    /// Frames.
+    pub frames: u64,
+    /// From the first to the last, ns.
+    pub span: i64,
+    /// Connections.
+    pub connections: u64,
+    /// What connections agreed on: the values, and how many connections have each.
+    pub agreed: BTreeMap<&'static str, BTreeMap<String, u64>>,
+    /// Requests by command and length asked for, in bytes.
+    pub requests: BTreeMap<(&'static str, Option<u32>), Requests>,
+    /// Counters, over all connections.
+    pub counters: BTreeMap<&'static str, u64>,
+    /// Findings by rule and who is to blame.
+    pub findings: BTreeMap<(Rule, &'static str), Found>,
+    /// Outcomes of connections, and how many had each.
+    pub outcomes: BTreeMap<String, u64>,
+}
+
+impl Profile {
+    /// Of a report, and of who listened to the same analysis.
+    pub fn new(report: &Report, heard: Profiler) -> Self {
+        let mut profile = Self { requests: heard.requests, frames: report.capture.frames, ..Self::default() };
+        if let (Some(first), Some(last)) = (report.capture.first, report.capture.last) {
+            profile.span = last.time.saturating_sub(first.time);
+        }
+        profile.connections = report.connections.len() as u64;
+        profile.counters.insert("capture.lost", report.capture.lost_by_capture);
+        profile.counters.insert("capture.cut", report.capture.cut);
+        profile.counters.insert("capture.pauses", report.capture.pauses);
+        for connection in &report.connections {
+            profile.connection(connection);
+        }
+        for finding in report.findings.iter() {
+            let new = Found { severity: finding.severity, certainty: finding.certainty, count: 0, frame: finding.frame };
+            let found = profile.findings.entry((finding.rule, finding.by.name())).or_insert(new);
+            found.count = found.count.saturating_add(finding.count);
+            found.severity = found.severity.max(finding.severity);
+            found.certainty = found.certainty.max(finding.certainty);
+            found.frame = found.frame.min(finding.frame);
+        }
+        profile
+    }
+
+    fn connection(&mut self, c: &Connection) {
+        let mut agreed = |what: &'static str, value: Option<String>| {
+            if let Some(value) = value {
+                *self.agreed.entry(what).or_default().entry(value).or_default() += 1;
+            }
+        };
+        let number = |n: Option<u32>| n.map(|n| n.to_string());
+        agreed("transport", c.transport.map(|t| t.name().to_owned()));
+        agreed("protocol", Some(c.protocol.name().to_owned()));
+        agreed("dialect", c.smb.dialect.map(|d| format!("{}.{}.{}", d >> 8, d >> 4 & 0xf, d & 0xf)));
+        if c.smb.dialect.is_some() {
+            agreed("signing", Some(if c.smb.signed { "signed" } else { "not signed" }.to_owned()));
+            agreed("encryption", Some(if c.smb.encrypted { "encrypted" } else { "not encrypted" }.to_owned()));
+        }
+        let n = &c.negotiated;
+        agreed("client's MaxSendSize", number(n.max_send_size[0]));
+        agreed("server's MaxSendSize", number(n.max_send_size[1]));
+        agreed("client's MaxReceiveSize", number(n.max_receive_size[0]));
+        agreed("server's MaxReceiveSize", number(n.max_receive_size[1]));
+        agreed("client's MaxFragmentedSize", number(n.max_fragmented_size[0]));
+        agreed("server's MaxFragmentedSize", number(n.max_fragmented_size[1]));
+        agreed("MaxReadWriteSize", number(n.max_read_write_size));
+        agreed("credits that the client asks for", number(Some(c.sides[0].requested_max).filter(|n| *n > 0)));
+        agreed("credits that the server asks for", number(Some(c.sides[1].requested_max).filter(|n| *n > 0)));
+        if let Some(outcome) = &c.outcome {
+            *self.outcomes.entry(outcome.ending.name().to_owned()).or_default() += 1;
+        }
+        let (h, r, [client, server]) = (&c.health, &c.rdma, &c.sides);
+        for (what, n) in [
+            ("transport.retransmissions", h.retransmissions),
+            ("transport.naks", h.naks),
+            ("transport.rnr_naks", h.rnr_naks),
+            ("transport.sequence_gaps", h.sequence_gaps),
+            ("transport.duplicates", h.duplicates),
+            ("transport.icrc_bad", h.icrc_bad),
+            ("transport.crc_bad", h.crc_bad),
+            ("transport.ecn_marked", h.ecn_marked),
+            ("transport.cnps", h.cnps),
+            ("credits.client.stalls", client.stalls),
+            ("credits.server.stalls", server.stalls),
+            ("credits.client.overruns", client.overruns),
+            ("credits.server.overruns", server.overruns),
+            ("credits.client.stalled_ns", client.stalled_time.max(0) as u64),
+            ("credits.server.stalled_ns", server.stalled_time.max(0) as u64),
+            ("messages.client", client.messages),
+            ("messages.server", server.messages),
+            ("messages.fragmented", client.fragmented + server.fragmented),
+            ("messages.keepalives", client.keepalives + server.keepalives),
+            ("rdma.reads", r.reads),
+            ("rdma.writes", r.writes),
+            ("rdma.outside_advertised", r.outside_advertised),
+        ] {
+            let sum = self.counters.entry(what).or_default();
+            *sum = sum.saturating_add(n);
+        }
+    }
+
+    /// How many requests there are.
+    pub fn all_requests(&self) -> u64 {
+        self.requests.values().map(|r| r.count).sum()
+    }
+
+    /// The requests of a command, or of all, whose length is within.
+    pub fn those(&self, command: Option<&str>, within: impl Fn(Option<u32>) -> bool) -> Requests {
+        let mut all = Requests::default();
+        for ((name, length), requests) in &self.requests {
+            if command.is_none_or(|c| c.eq_ignore_ascii_case(name)) && within(*length) {
+                all.join(requests);
+            }
+        }
+        all
+    }
+}

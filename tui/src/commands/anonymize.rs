@@ -1,0 +1,262 @@
+//! `rdmascope anonymize IN OUT`: a capture that can be sent to somebody.
+
+use crate::analysis::meta_of;
+use crate::cli::{Anonymize, Color, Contents, Kept, TextOrJson};
+use crate::input::Bar;
+use crate::report::words::{grouped, size as bytes};
+use crate::stdout::Out;
+use anyhow::{Context, Result, bail};
+use rdmascope_capture::{Access, Interface, Metadata, Name, OpenOptions, PcapngWriter, Record, Section, Source, WholeFile, open};
+use rdmascope_dissector::field::Privacy;
+use rdmascope_dissector::render::escaped;
+use rdmascope_share::{Anonymizer, Frame, Options, Payload, Tally};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Bytes of a key that is made up.
+const KEY: usize = 32;
+/// Rows of what was blanked that the text shows.
+const SHOWN: usize = 12;
+
+pub(super) fn run(args: &Anonymize, color: Color) -> Result<ExitCode> {
+    let key = match &args.key_file {
+        Some(path) => {
+            let key = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+            if key.is_empty() {
+                bail!("{} is empty: a key has bytes", path.display());
+            }
+            key
+        }
+        None => {
+            let mut key = vec![0; KEY];
+            getrandom::fill(&mut key).map_err(|e| anyhow::anyhow!("the system gives no random bytes for a key: {e}"))?;
+            key
+        }
+    };
+    let options = Options {
+        key,
+        payload: match args.payload {
+            Contents::Zero => Payload::Zero,
+            Contents::Stream => Payload::Stream,
+        },
+        keep: args.keep.iter().map(|kind| privacy(*kind)).collect(),
+    };
+    let inputs: Vec<PathBuf> = [Some(&args.input), args.key_file.as_ref()].into_iter().flatten().cloned().collect();
+    let mut source = open(&args.input, OpenOptions::new())?;
+    let section = Section { application: Some("rdmascope anonymize".to_owned()), ..Section::default() };
+    if args.output == Path::new("-") {
+        let done = copy(&mut source, options, PcapngWriter::create("-", &section)?)?;
+        return done.error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was written"));
+    }
+    let whole = WholeFile::create(&args.output, &inputs, args.force.existing(), Access::Private)?;
+    let done = copy(&mut source, options, PcapngWriter::new(whole, &args.output, &section)?)?;
+    done.output.finish()?;
+    let mut out = Out::new(color);
+    match args.format {
+        TextOrJson::Text => text(&done.tally, done.left_out, &args.output, &mut out.buffer)?,
+        TextOrJson::Json => writeln!(out.buffer, "{}", serde_json::to_string_pretty(&object(&done.tally, done.left_out))?)?,
+    }
+    out.finish()?;
+    done.error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was written"))
+}
+
+fn privacy(kind: Kept) -> Privacy {
+    match kind {
+        Kept::Mac => Privacy::Mac,
+        Kept::Address => Privacy::Address,
+        Kept::Name => Privacy::Name,
+        Kept::Id => Privacy::Id,
+        Kept::Sid => Privacy::Sid,
+        Kept::User => Privacy::User,
+    }
+}
+
+struct Done<W> {
+    tally: Tally,
+    /// Comments, names, secrets and descriptions that were not copied.
+    left_out: u64,
+    output: W,
+    error: Option<rdmascope_capture::Error>,
+}
+
+/// Copies the frames up to where the capture is damaged.
+fn copy<S: Source, W: Write>(source: &mut S, options: Options, mut writer: PcapngWriter<W>) -> Result<Done<W>> {
+    let mut anonymizer: Anonymizer<Record<'static>> = Anonymizer::new(options);
+    let mut bar = Bar::before_output();
+    let (mut number, mut time_ns, mut left_out) = (0, 0, 0);
+    let mut failed = None;
+    let error = loop {
+        match source.advance() {
+            Ok(true) => {}
+            Ok(false) => break None,
+            Err(e) => break Some(e),
+        }
+        describe(source.metadata(), &mut writer)?;
+        let record = source.record();
+        number += 1;
+        let meta = meta_of(&record, number, &mut time_ns);
+        left_out += record.comments().count() as u64;
+        let frame = Frame {
+            time_ns: meta.time_ns,
+            link_type: meta.link_type,
+            wire_len: meta.wire_len,
+            interface: meta.interface,
+            bytes: record.bytes,
+        };
+        anonymizer.frame(record.holding(&[]), &frame, |record, bytes| put(&mut writer, &record.holding(&bytes), &mut failed));
+        if let Some(e) = failed {
+            return Err(e.into());
+        }
+        bar.frame(source);
+    };
+    let tally = anonymizer.finish(|record, bytes| put(&mut writer, &record.holding(&bytes), &mut failed));
+    if let Some(e) = failed {
+        return Err(e.into());
+    }
+    let metadata = source.metadata();
+    describe(metadata, &mut writer)?;
+    for (n, interface) in metadata.interfaces.iter().enumerate() {
+        if let Some(statistics) = &interface.statistics {
+            writer.write_statistics(n as u32, statistics)?;
+        }
+    }
+    left_out += told(metadata);
+    Ok(Done { tally, left_out, output: writer.finish()?, error })
+}
+
+fn put<W: Write>(writer: &mut PcapngWriter<W>, record: &Record<'_>, failed: &mut Option<rdmascope_capture::Error>) {
+    if failed.is_none() {
+        *failed = writer.write(record).err();
+    }
+}
+
+/// Describes interfaces that are new: how their frames begin, and nothing of the machine.
+fn describe<W: Write>(metadata: &Metadata, writer: &mut PcapngWriter<W>) -> Result<()> {
+    for interface in metadata.interfaces.get(writer.described()..).unwrap_or(&[]) {
+        let plain = Interface {
+            snap_len: interface.snap_len,
+            fcs_len: interface.fcs_len,
+            speed: interface.speed,
+            ..Interface::new(interface.link_type)
+        };
+        let name = interface.name.as_ref().map(|_| format!("if{}", writer.described()));
+        writer.add_interface(&Interface { name, ..plain })?;
+    }
+    Ok(())
+}
+
+/// What the file says beside its frames, and is not copied.
+fn told(metadata: &Metadata) -> u64 {
+    let section = |s: &Section| s.comments.len() + [&s.hardware, &s.os, &s.application].into_iter().flatten().count();
+    let interface =
+        |i: &Interface| i.comments.len() + [&i.name, &i.description, &i.hardware, &i.os, &i.filter].into_iter().flatten().count();
+    let names: &[Name] = &metadata.names;
+    let all = metadata.sections.iter().map(section).sum::<usize>()
+        + metadata.interfaces.iter().map(interface).sum::<usize>()
+        + names.len()
+        + metadata.secrets.len();
+    all as u64
+}
+
+/// A kind in the words of a sentence.
+fn words(kind: Privacy) -> &'static str {
+    match kind {
+        Privacy::Mac => "hardware addresses",
+        Privacy::Address => "IP addresses and GIDs",
+        Privacy::Name => "names and paths",
+        Privacy::Id => "ids: GUIDs, handles, states",
+        Privacy::Sid => "security identifiers",
+        Privacy::User => "numbers of users and groups",
+        Privacy::Secret => "secrets: hashes, signatures, tickets",
+        Privacy::Data => "contents of files",
+        Privacy::Keep | Privacy::Inside | Privacy::Ber => "others",
+    }
+}
+
+fn text(tally: &Tally, left_out: u64, output: &Path, out: &mut Vec<u8>) -> Result<()> {
+    writeln!(out, "{}: {} frames", escaped(&output.display().to_string()), grouped(tally.frames))?;
+    writeln!(out, "\nReplaced")?;
+    for (kind, times, all) in &tally.replaced {
+        writeln!(out, "  {:<38} {:>12} times, {}", words(*kind), grouped(*times), bytes(*all))?;
+    }
+    if left_out > 0 {
+        writeln!(out, "  {:<38} {:>12} left out", "comments, descriptions, names, keys", grouped(left_out))?;
+    }
+    if !tally.blanked.is_empty() {
+        writeln!(out, "\nBlanked: bytes that no field claims, by the field that holds them")?;
+        for (name, times, all) in tally.blanked.iter().take(SHOWN) {
+            writeln!(out, "  {name:<38} {:>12} runs, {}", grouped(*times), bytes(*all))?;
+        }
+        if let Some(more) = tally.blanked.len().checked_sub(SHOWN).filter(|n| *n > 0) {
+            writeln!(out, "  and {more} others: --format json has all")?;
+        }
+    }
+    for (name, times, all) in &tally.untraced {
+        writeln!(out, "\n{} × {name} ({}) could not be traced to its frames, where it is blanked.", grouped(*times), bytes(*all))?;
+    }
+    if tally.sealed > 0 {
+        writeln!(out, "\n{} encrypted messages are blanked: no key opens them any more.", grouped(tally.sealed))?;
+    }
+    if tally.compressed > 0 {
+        writeln!(out, "\n{} compressed messages are blanked: an analysis cannot read them.", grouped(tally.compressed))?;
+    }
+    if tally.replaced.iter().any(|(kind, ..)| *kind == Privacy::Secret) {
+        writeln!(out, "\nSignatures are replaced and cannot be verified.")?;
+    }
+    if tally.sums > 0 {
+        writeln!(out, "\n{} checksums of datagrams in fragments are wrong now.", grouped(tally.sums))?;
+    }
+    Ok(())
+}
+
+/// The JSON Schema of the report.
+pub(super) fn schema() -> Value {
+    let count = json!({"type": "integer", "minimum": 0});
+    let row = |name: &str| {
+        json!({"type": "array", "items": {
+            "type": "object",
+            "properties": {name: {"type": "string"}, "times": count, "bytes": count},
+            "required": [name, "times", "bytes"],
+        }})
+    };
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "rdmascope anonymize --format json",
+        "type": "object",
+        "properties": {
+            "rdmascope": {"type": "string", "description": "Version of the program."},
+            "schema": {"const": 1},
+            "frames": count,
+            "replaced": row("kind"),
+            "left_out": {"type": "integer", "minimum": 0, "description": "Comments, descriptions, names and keys beside the frames."},
+            "blanked": row("name"),
+            "untraced": row("name"),
+            "encrypted": count,
+            "compressed": count,
+            "checksums_not_mended": count,
+        },
+        "required": [
+            "rdmascope", "schema", "frames", "replaced", "left_out", "blanked", "untraced", "encrypted", "compressed", "checksums_not_mended",
+        ],
+    })
+}
+
+fn object(tally: &Tally, left_out: u64) -> Value {
+    let rows = |rows: &[(&'static str, u64, u64)]| -> Vec<Value> {
+        rows.iter().map(|(name, times, bytes)| json!({"name": name, "times": times, "bytes": bytes})).collect()
+    };
+    json!({
+        "rdmascope": env!("CARGO_PKG_VERSION"),
+        "schema": 1,
+        "frames": tally.frames,
+        "replaced": tally.replaced.iter().map(|(kind, times, bytes)| json!({"kind": kind.key(), "times": times, "bytes": bytes})).collect::<Vec<_>>(),
+        "left_out": left_out,
+        "blanked": rows(&tally.blanked),
+        "untraced": rows(&tally.untraced),
+        "encrypted": tally.sealed,
+        "compressed": tally.compressed,
+        "checksums_not_mended": tally.sums,
+    })
+}

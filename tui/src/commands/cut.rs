@@ -1,0 +1,148 @@
+//! `rdmascope cut IN OUT`: whole connections out of a capture.
+
+use crate::analysis::meta_of;
+use crate::cli::{self, Color, Cut};
+use crate::input::{self, Bar};
+use crate::report::words::grouped;
+use crate::stdout::Out;
+use anyhow::{Context, Result, bail};
+use rdmascope_analyzer::finding::Rule;
+use rdmascope_capture::{Access, OpenOptions, PcapngWriter, Source, WholeFile, open};
+use rdmascope_dissector::filter::Filter;
+use rdmascope_dissector::probe::Probe;
+use rdmascope_dissector::render::escaped;
+use rdmascope_dissector::trace::{Off, Trace};
+use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
+use rdmascope_share::cut::{Cuts, Cutter, Wanted};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(super) fn run(args: &Cut, color: Color) -> Result<ExitCode> {
+    if input::has_pipe(std::slice::from_ref(&args.input)) {
+        bail!("a pipe cannot be read twice: cut needs a file");
+    }
+    let registry = cli::registry();
+    let filter = cli::filter(args.filter.as_deref(), &registry)?;
+    let findings = args.findings.iter().map(|id| rules(id)).collect::<Result<Vec<_>>>()?.concat();
+    let whole = match args.output == Path::new("-") {
+        true => None,
+        false => Some(WholeFile::create(&args.output, std::slice::from_ref(&args.input), args.force.existing(), Access::Private)?),
+    };
+    let (cuts, frames, first_ns, error) = follow(&args.input, filter)?;
+    let at = |seconds: f64| first_ns.saturating_add((seconds * 1e9) as i64);
+    let span = (args.from.is_some() || args.to.is_some()).then(|| (args.from.map_or(i64::MIN, at), args.to.map_or(i64::MAX, at)));
+    let wanted = Wanted { connections: args.connections.clone(), findings, frames, span, alone: args.alone };
+    if wanted.connections.is_empty() && wanted.findings.is_empty() && wanted.frames.is_none() && span.is_none() {
+        bail!("say what to cut out: -Y FILTER, --connection N, --finding ID, --from or --to");
+    }
+    if let Some(id) = args.connections.iter().find(|id| cuts.report.connections.iter().all(|c| c.id != **id)) {
+        bail!("there is no connection {id}: rdmascope analyze lists {} of them", cuts.report.connections.len());
+    }
+    let choice = cuts.choose(&wanted);
+    if choice.frames == 0 {
+        bail!("nothing in {} is what was asked for", args.input.display());
+    }
+    let mut source = open(&args.input, OpenOptions::new())?;
+    let section = source.metadata().sections.first().cloned().unwrap_or_default();
+    let Some(whole) = whole else {
+        write(&mut source, PcapngWriter::create("-", &section)?, |n| choice.has(n))?;
+        return error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was written"));
+    };
+    write(&mut source, PcapngWriter::new(whole, &args.output, &section)?, |n| choice.has(n))?.finish()?;
+    let mut out = Out::new(color);
+    let name = escaped(&args.output.display().to_string());
+    writeln!(out.buffer, "{name}: {} frames, {}", grouped(choice.frames), connections(choice.connections.len()))?;
+    if !choice.along.is_empty() {
+        let along: Vec<String> = choice.along.iter().map(u32::to_string).collect();
+        writeln!(out.buffer, "connection {} came along: the same session (--alone leaves it out)", along.join(", "))?;
+    }
+    out.finish()?;
+    error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was written"))
+}
+
+fn connections(n: usize) -> String {
+    if n == 1 { "1 connection".to_owned() } else { format!("{n} connections") }
+}
+
+/// The rule of this id, or those whose ids begin so.
+fn rules(id: &str) -> Result<Vec<Rule>> {
+    let upper = id.trim().to_ascii_uppercase();
+    if let Some(rule) = Rule::from_id(&upper) {
+        return Ok(vec![rule]);
+    }
+    let found: Vec<Rule> = Rule::ALL.iter().copied().filter(|rule| !upper.is_empty() && rule.id().starts_with(&upper)).collect();
+    if found.is_empty() {
+        bail!("no finding \"{id}\"; rdmascope explain lists all");
+    }
+    Ok(found)
+}
+
+type Followed = (Cuts, Option<BTreeSet<u64>>, i64, Option<rdmascope_capture::Error>);
+
+/// Which connection each frame is of, and which frames the filter passes; when the first one came, and what ended reading too early.
+fn follow(input: &Path, filter: Option<Filter>) -> Result<Followed> {
+    let mut source = open(input, OpenOptions::new())?;
+    let mut cutter = Cutter::new();
+    let mut bar = Bar::before_output();
+    let mut filter = filter;
+    let mut probe = Probe::new();
+    if let Some(filter) = &mut filter {
+        filter.bind(&mut probe);
+    }
+    let mut passed = filter.as_ref().map(|_| BTreeSet::new());
+    let (mut number, mut time_ns, mut first_ns, mut previous_ns) = (0, 0, None, 0);
+    let error = loop {
+        match source.advance() {
+            Ok(true) => {}
+            Ok(false) => break None,
+            Err(e) => break Some(e),
+        }
+        let record = source.record();
+        number += 1;
+        let meta = meta_of(&record, number, &mut time_ns);
+        let first_ns = *first_ns.get_or_insert(meta.time_ns);
+        match (&filter, &mut passed) {
+            (Some(filter), Some(passed)) => {
+                probe.begin();
+                let interface = source.interfaces().get(record.interface as usize);
+                let info = FrameInfo {
+                    number,
+                    time_ns: record.has_time().then_some(record.time_ns),
+                    first_ns,
+                    previous_ns: (number > 1).then_some(previous_ns),
+                    wire_len: record.wire_len,
+                    interface: interface.map(|_| record.interface),
+                    interface_name: interface.and_then(|i| i.name.as_deref()),
+                };
+                frame_fields::tell(&info, record.comments(), record.bytes, &mut probe);
+                cutter.frame(&meta, record.bytes, &mut probe);
+                probe.end();
+                if filter.matches(&probe) {
+                    passed.insert(number);
+                }
+            }
+            _ => cutter.frame(&meta, record.bytes, &mut Off),
+        }
+        previous_ns = meta.time_ns;
+        bar.frame(&source);
+    };
+    Ok((cutter.finish(), passed, first_ns.unwrap_or(0), error))
+}
+
+fn write<S: Source, W: Write>(source: &mut S, mut writer: PcapngWriter<W>, has: impl Fn(u64) -> bool) -> Result<W> {
+    let mut revision = None;
+    let mut number = 0;
+    while matches!(source.advance(), Ok(true)) {
+        if revision != Some(source.metadata().revision) {
+            revision = Some(source.metadata().revision);
+            writer.catch_up(source.metadata())?;
+        }
+        number += 1;
+        if has(number) {
+            writer.write(&source.record())?;
+        }
+    }
+    Ok(writer.finish()?)
+}

@@ -1,0 +1,64 @@
+//! `rdmascope diff A B`: what of the second capture is not as in the first.
+
+use crate::analysis::{self, Run, SMALL};
+use crate::cli::{Color, Diff, TextOrJson};
+use crate::input;
+use crate::live::say;
+use crate::stdout::Out;
+use anyhow::Result;
+use rdmascope_analyzer::env::Options;
+use rdmascope_capture::{Access, WholeFile};
+use rdmascope_compare::diff::Diff as Differences;
+use rdmascope_compare::profile::{Profile, Profiler};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Something differs, and `--fail` asks for it.
+const DIFFERS: u8 = 1;
+/// Threads of one analysis.
+const THREADS: usize = 2;
+
+pub(super) fn run(args: &Diff, color: Color) -> Result<ExitCode> {
+    let file = create(args)?;
+    let (a, damaged_a) = profile(&args.a, args)?;
+    let (b, damaged_b) = profile(&args.b, args)?;
+    let diff = Differences::new(&a, &b);
+    let rendered = match args.format {
+        TextOrJson::Text => diff.text(),
+        TextOrJson::Json => format!("{}\n", serde_json::to_string_pretty(&diff.json())?),
+    };
+    match file {
+        Some(mut file) => {
+            file.write_all(rendered.as_bytes())?;
+            file.finish()?;
+        }
+        None => {
+            let mut out = Out::new(color);
+            out.buffer.extend_from_slice(rendered.as_bytes());
+            out.finish()?;
+        }
+    }
+    if diff.differences.is_empty() && args.format == TextOrJson::Text {
+        say("nothing differs that is sure and large enough to matter");
+    }
+    if let Some(e) = damaged_a.or(damaged_b) {
+        return Err(e.into());
+    }
+    Ok(if args.fail && !diff.differences.is_empty() { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
+}
+
+fn create(args: &Diff) -> Result<Option<WholeFile>> {
+    let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) else { return Ok(None) };
+    let inputs: Vec<PathBuf> = [&args.a, &args.b].into_iter().chain(&args.keys).cloned().collect();
+    Ok(Some(WholeFile::create(path, &inputs, args.force.existing(), Access::Umask)?))
+}
+
+/// What can be compared of a capture, up to where it is damaged.
+fn profile(path: &PathBuf, args: &Diff) -> Result<(Profile, Option<rdmascope_capture::Error>)> {
+    let options = Options { keyring: input::keyring(args.keys.as_deref())?, ..Options::default() };
+    let input = input::open_all(std::slice::from_ref(path))?;
+    let run = Run { options, threads: THREADS, small: SMALL, filter: None };
+    let done = analysis::run(input, vec![path.display().to_string()], run, Profiler::default());
+    Ok((Profile::new(&done.report, done.sink), done.error))
+}
