@@ -170,8 +170,11 @@ impl Diff {
                 continue;
             }
             let words = what.replace('_', " ");
-            let sentence =
-                if was == 0 { format!("{is} connections end new: {words}") } else { format!("no connection ends any more: {words}") };
+            let many = |n: u64| if n == 1 { "1 connection".to_owned() } else { format!("{n} connections") };
+            let sentence = match was {
+                0 => format!("{} ended as none did before: {words}", many(is)),
+                _ => format!("no connection ended as {} did before: {words}", many(was)),
+            };
             self.add(Kind::Outcome, if was == 0 { 980 } else { 970 }, words, [was.to_string(), is.to_string()], sentence);
         }
     }

@@ -3,5 +3,6 @@
 
 pub mod diff;
 pub mod expect;
+pub mod points;
 pub mod profile;
 mod statistics;

@@ -3,10 +3,14 @@
 
 mod anonymize;
 pub mod cut;
+#[doc(hidden)]
+pub mod fuzzing;
 mod mapping;
 mod sums;
+mod tally;
 mod watch;
 mod window;
 
-pub use anonymize::{Anonymizer, Frame, Options, Payload, Tally};
+pub use anonymize::{Anonymizer, Frame};
 pub use mapping::Mapping;
+pub use tally::{Options, Payload, Tally};

@@ -21,6 +21,8 @@ use std::collections::HashMap;
 const ROUNDS: u8 = 8;
 /// Values remembered for speed.
 const REMEMBERED: usize = 1 << 16;
+/// Longest value that is remembered.
+const REMEMBERED_BYTES: usize = 256;
 /// Longest value that is mapped one to one; longer ones in pieces of this size.
 const LONGEST: usize = 1 << 12;
 
@@ -138,6 +140,9 @@ impl Mapping {
     }
 
     fn remembered(&mut self, domain: Domain, bytes: &[u8], make: impl FnOnce(&Self) -> Vec<u8>) -> Vec<u8> {
+        if bytes.len() > REMEMBERED_BYTES {
+            return make(self);
+        }
         if let Some(known) = self.known.get(&(domain, bytes.to_vec())) {
             return known.clone();
         }

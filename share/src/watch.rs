@@ -4,9 +4,9 @@
 //! as such (`infiniband.payload`, `smb_direct.data_message.data`, …), or a stretch of a TCP stream. They are found again by what they
 //! are: the pieces, one behind the other, must be the message byte by byte.
 
-use crate::anonymize::{Counts, Options, Payload};
 use crate::mapping::Mapping;
 use crate::sums::{Fix, Ip};
+use crate::tally::{Counts, Options, Payload};
 use crate::window::{Blank, Span, Window};
 use rdmascope_dissector::field::{Def, FieldDef, Kind, Privacy, id_of};
 use rdmascope_dissector::trace::{Trace, Value};
@@ -17,7 +17,11 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 /// Pieces remembered of two hosts at most.
 const PIECES_MAX: usize = 1 << 16;
 /// Pieces looked at for one message at most.
-const LOOKED_AT_MAX: usize = 1 << 14;
+const LOOKED_AT_MAX: usize = 1 << 12;
+/// Places of a stream at which a message may seem to begin that are followed.
+const FOLLOWED_MAX: usize = 64;
+/// Frames after which what is only remembered of frames that left is forgotten.
+const FORGET: u64 = 1 << 14;
 /// Pairs of hosts, and streams, remembered at most.
 const FLOWS_MAX: usize = 1 << 14;
 /// Stretch of a stream that is searched for where a message begins, in bytes.
@@ -180,6 +184,16 @@ impl<M> Watch<M> {
         let whole = Span { frame: self.frame, at: 0, length: bytes.len() as u32 };
         self.sources.push(Source { base: bytes.as_ptr().addr(), length: bytes.len(), from: vec![(0, whole)] });
         // what is only remembered to find pieces again costs memory too
+        if self.frame.is_multiple_of(FORGET) {
+            let oldest = self.window.oldest();
+            self.pieces.retain(|_, pieces| {
+                pieces.retain(|p| p.spans.iter().all(|s| s.frame >= oldest));
+                !pieces.is_empty()
+            });
+            for stream in self.streams.values_mut() {
+                stream.segments.retain(|(_, s)| s.frame >= oldest);
+            }
+        }
         if self.pieces.len() > FLOWS_MAX {
             self.pieces.clear();
         }
@@ -576,6 +590,7 @@ impl<M> Watch<M> {
         let reach = (bytes.len() as i64).saturating_mul(2).saturating_add(1 << 17);
         let window = &self.window;
         let after = stream.segments.partition_point(|(begins, s)| begins + i64::from(s.length) < near.saturating_sub(reach));
+        let mut followed = 0;
         for (n, (begins, span)) in stream.segments.iter().enumerate().skip(after).rev().take(LOOKED_AT_MAX) {
             let Some(old) = window.old(*span) else { continue };
             for at in (0..old.len()).rev() {
@@ -583,6 +598,10 @@ impl<M> Watch<M> {
                 let common = whole.len().min(probe.len());
                 if whole[..common] != probe[..common] {
                     continue;
+                }
+                followed += 1;
+                if followed > FOLLOWED_MAX {
+                    return Vec::new();
                 }
                 if let Some(found) = stream.follow(window, n, begins + at as i64, bytes) {
                     for (_, taken_out) in &found.1 {

@@ -69,7 +69,7 @@ pub(crate) struct Window<M> {
 /// Frames in the window at most.
 const FRAMES_MAX: usize = 1 << 17;
 /// Runs of one frame that are remembered for the report.
-const INSIDE_MAX: usize = 1 << 12;
+const INSIDE_MAX: usize = 1 << 8;
 
 impl<M> Window<M> {
     pub(crate) fn new(limit: usize) -> Self {

@@ -118,6 +118,16 @@ Examples:
 
 Connections are cut out whole, with their handshakes, so that the new capture analyses as before.";
 
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  rdmascope compare client.pcapng server.pcapng
+  rdmascope compare client.pcapng switch.pcapng server.pcapng    each with the first
+  rdmascope compare client.pcapng server.pcapng -w both.pcapng   on one clock
+  rdmascope compare client.pcapng server.pcapng --format json
+
+A packet is known again by what routers do not change: queue pair, PSN, opcode and invariant CRC, or TCP sequence and bytes. Segments that an \
+adapter splits or joins between the points are not known again.";
+
 const DIFF_EXAMPLES: &str = "\
 Examples:
   rdmascope diff before.pcapng after.pcapng
@@ -257,6 +267,7 @@ pub(crate) enum Command {
     Fields(Fields),
     Explain(Explain),
     Export(Export),
+    Compare(Compare),
     Diff(Diff),
     Anonymize(Anonymize),
     Cut(Cut),
@@ -343,6 +354,26 @@ pub(crate) struct Analyze {
     /// Number of threads; the report is the same for any [default: one per processor, at most 16]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
+}
+
+/// Find the packets of one capture in another that was made elsewhere: what was lost between, changed on the way, how long it took
+#[derive(Debug, Args)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub(crate) struct Compare {
+    /// The captures: at the client, at the server, and perhaps more; each is held against the first
+    #[arg(required = true, num_args = 2.., value_name = "CAPTURE")]
+    pub(crate) captures: Vec<PathBuf>,
+    /// Format of what was found
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
+    pub(crate) format: TextOrJson,
+    /// Write it to this file
+    #[arg(short = 'o', long = "output", value_name = "OUT")]
+    pub(crate) output: Option<PathBuf>,
+    /// Write all frames into this capture, by the clock of the first, an interface for each
+    #[arg(short = 'w', long = "write", value_name = "OUT.pcapng")]
+    pub(crate) write: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) force: Force,
 }
 
 /// Say what of the second capture is not as in the first: what was agreed, latencies, findings, losses, commands
@@ -1272,7 +1303,8 @@ pub(crate) struct Schema {
 }
 
 /// Names of outputs that have a schema.
-pub(crate) const SCHEMAS: [&str; 8] = ["analyze", "anonymize", "diff", "dissect", "dissect-ek", "dissect-summary", "probe", "replay"];
+pub(crate) const SCHEMAS: [&str; 9] =
+    ["analyze", "anonymize", "compare", "diff", "dissect", "dissect-ek", "dissect-summary", "probe", "replay"];
 
 /// Write shell completions to standard output
 #[derive(Debug, Args)]

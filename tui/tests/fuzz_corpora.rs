@@ -5,6 +5,7 @@ use rdmascope_analyzer::fuzzing as analyzer;
 use rdmascope_capture::fuzzing as capture;
 use rdmascope_dissector::fuzzing as dissector;
 use rdmascope_replay::fuzzing as replay;
+use rdmascope_share::fuzzing as share;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,7 @@ type Target = fn(&[u8]);
 
 /// The fuzz targets, by the names of their files in `fuzz/fuzz_targets/` and of their folders in `fuzz/corpus/`.
 const TARGETS: &[(&str, Target)] = &[
+    ("anonymize", share::fuzz_anonymize),
     ("capture_file", capture::fuzz_capture_file),
     ("create_contexts", dissector::fuzz_create_contexts),
     ("decompress", dissector::fuzz_decompress),
@@ -110,7 +112,7 @@ fn every_target_has_its_file_its_seeds_and_its_place_here() {
 fn every_function_for_fuzzers_is_a_target() {
     let root = fuzz().join("..");
     let mut found = BTreeSet::new();
-    for krate in ["dissector", "analyzer", "capture", "replay"] {
+    for krate in ["dissector", "analyzer", "capture", "replay", "share"] {
         let text = std::fs::read_to_string(root.join(krate).join("src/fuzzing.rs")).unwrap_or_default();
         found.extend(text.split("pub fn fuzz_").skip(1).filter_map(|rest| rest.split('(').next()).map(str::to_owned));
     }

@@ -3,6 +3,7 @@
 mod analyze;
 mod anonymize;
 mod capture;
+mod compare;
 mod completions;
 mod cut;
 mod diff;
@@ -31,6 +32,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Explain(args) => explain::run(&args, cli.color),
         Command::Anonymize(args) => anonymize::run(&args, cli.color),
         Command::Cut(args) => cut::run(&args, cli.color),
+        Command::Compare(args) => compare::run(&args, cli.color),
         Command::Diff(args) => diff::run(&args, cli.color),
         Command::Export(args) => export::run(&args, cli.color),
         Command::Schema(args) => schema::run(&args, cli.color),

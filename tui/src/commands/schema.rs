@@ -16,6 +16,7 @@ type Row = (&'static str, &'static str, fn() -> Value);
 const SCHEMAS: &[Row] = &[
     ("analyze", "rdmascope analyze --format json", json::schema),
     ("anonymize", "rdmascope anonymize --format json", super::anonymize::schema),
+    ("compare", "rdmascope compare --format json", rdmascope_compare::points::schema),
     ("diff", "rdmascope diff --format json", rdmascope_compare::diff::schema),
     ("dissect", "rdmascope dissect -T json", output::json::schema),
     ("dissect-ek", "rdmascope dissect -T ek, each line", output::json::schema_of_ek),

@@ -1,0 +1,145 @@
+//! `rdmascope compare CLIENT SERVER…`: the same packets at two points, or more.
+
+use crate::analysis::meta_of;
+use crate::cli::{Color, Compare, TextOrJson};
+use crate::input::Bar;
+use crate::stdout::Out;
+use anyhow::{Context, Result, bail};
+use rdmascope_analyzer::pipeline::Pipeline;
+use rdmascope_capture::{Access, Interface, OpenOptions, PcapngWriter, Record, Section, Source, WholeFile, open};
+use rdmascope_compare::points::{Clock, Comparison, Hop, Point};
+use rdmascope_dissector::frame;
+use rdmascope_dissector::trace::Off;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
+    if args.write.is_some() && args.captures.iter().any(|path| path == Path::new("-")) {
+        bail!("standard input cannot be read twice: -w needs files");
+    }
+    let file = create(args.output.as_deref(), args, Access::Umask)?;
+    let merged = create(args.write.as_deref(), args, Access::Private)?;
+    let names: Vec<String> = args.captures.iter().map(|path| name(path)).collect();
+    let mut points = Vec::new();
+    let mut damaged = None;
+    for path in &args.captures {
+        let (point, error) = read(path)?;
+        points.push(point);
+        damaged = damaged.or(error);
+    }
+    let [first, others @ ..] = &points[..] else { bail!("two captures are needed") };
+    let compared: Vec<Comparison> = others.iter().map(|other| Comparison::new(first, other)).collect();
+    let pairs = || compared.iter().zip(names.iter().skip(1)).map(|(c, other)| (c, [names[0].as_str(), other.as_str()]));
+    let mut rendered = match args.format {
+        TextOrJson::Text => pairs().map(|(c, names)| c.text(names)).collect::<Vec<_>>().join("\n"),
+        TextOrJson::Json if compared.len() == 1 => {
+            format!("{}\n", serde_json::to_string_pretty(&pairs().map(|(c, names)| c.json(names)).next())?)
+        }
+        TextOrJson::Json => format!("{}\n", serde_json::to_string_pretty(&pairs().map(|(c, names)| c.json(names)).collect::<Vec<_>>())?),
+    };
+    if let Some(left_out) = points.iter().map(|p| p.left_out).find(|n| *n > 0) {
+        rendered.push_str(&format!("{left_out} packets of a capture were too many to be compared.\n"));
+    }
+    if let Some(whole) = merged {
+        let clocks: Vec<Option<Clock>> = std::iter::once(None).chain(compared.iter().map(|c| c.clock)).collect();
+        if clocks[1..].iter().any(|c| c.is_none_or(|c| !c.both_ways)) {
+            bail!("the clocks are not known: no packets were seen at both points in both directions");
+        }
+        merge(&args.captures, &clocks, PcapngWriter::new(whole, args.write.as_deref().unwrap_or(Path::new("")), &section())?)?.finish()?;
+    }
+    match file {
+        Some(mut file) => {
+            file.write_all(rendered.as_bytes())?;
+            file.finish()?;
+        }
+        None => {
+            let mut out = Out::new(color);
+            out.buffer.extend_from_slice(rendered.as_bytes());
+            out.finish()?;
+        }
+    }
+    damaged.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was compared"))
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn section() -> Section {
+    Section { application: Some("rdmascope compare".to_owned()), ..Section::default() }
+}
+
+fn create(path: Option<&Path>, args: &Compare, access: Access) -> Result<Option<WholeFile>> {
+    let Some(path) = path.filter(|path| *path != Path::new("-")) else { return Ok(None) };
+    let inputs: &[PathBuf] = &args.captures;
+    Ok(Some(WholeFile::create(path, inputs, args.force.existing(), access)?))
+}
+
+/// A capture up to where it is damaged.
+fn read(path: &Path) -> Result<(Point, Option<rdmascope_capture::Error>)> {
+    let mut source = open(path, OpenOptions::new())?;
+    let mut pipeline = Pipeline::with_sink(Default::default(), Point::default());
+    let decode = pipeline.decode_options();
+    let mut bar = Bar::before_output();
+    let (mut number, mut time_ns) = (0, 0);
+    let error = loop {
+        match source.advance() {
+            Ok(true) => {}
+            Ok(false) => break None,
+            Err(e) => break Some(e),
+        }
+        let record = source.record();
+        number += 1;
+        let meta = meta_of(&record, number, &mut time_ns);
+        let mut hop = Hop::default();
+        let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &decode, &mut hop);
+        pipeline.sink().packet(number, meta.time_ns, &packet, &hop, record.bytes);
+        pipeline.packet(&meta, &packet, &mut Off);
+        bar.frame(&source);
+    };
+    let (report, mut point) = pipeline.finish();
+    point.findings(report.findings.iter().map(|f| (f.rule, f.by.name(), f.certainty, f.count)));
+    Ok((point, error))
+}
+
+/// A capture on its way into another one.
+struct Input<S> {
+    source: S,
+    clock: Option<Clock>,
+    /// The numbers of its interfaces in the new capture.
+    interfaces: Vec<u32>,
+    /// When its next frame came, by the clock of the first capture.
+    next: Option<i64>,
+}
+
+impl<S: Source> Input<S> {
+    fn advance(&mut self) {
+        let more = matches!(self.source.advance(), Ok(true));
+        let time = self.source.record().time_ns;
+        self.next = more.then(|| self.clock.map_or(time, |clock| clock.first(time)).max(0));
+    }
+}
+
+/// All captures in one, by the clock of the first: an interface each.
+fn merge<W: Write>(paths: &[PathBuf], clocks: &[Option<Clock>], mut writer: PcapngWriter<W>) -> Result<W> {
+    let mut inputs = Vec::new();
+    for (path, clock) in paths.iter().zip(clocks) {
+        let mut input = Input { source: open(path, OpenOptions::new())?, clock: *clock, interfaces: Vec::new(), next: None };
+        input.advance();
+        inputs.push(input);
+    }
+    while let Some((n, time)) = inputs.iter().enumerate().filter_map(|(n, i)| Some((n, i.next?))).min_by_key(|(_, time)| *time) {
+        let input = &mut inputs[n];
+        for interface in input.source.metadata().interfaces.get(input.interfaces.len()..).unwrap_or(&[]) {
+            let own = interface.name.as_deref().unwrap_or("interface");
+            let name = Some(format!("{}: {own}", name(&paths[n])));
+            input.interfaces.push(writer.add_interface(&Interface { name, ..interface.clone() })?);
+        }
+        let record = input.source.record();
+        let interface = input.interfaces.get(record.interface as usize).copied().unwrap_or(0);
+        writer.write(&Record::new(time, interface, record.link_type, record.wire_len, record.bytes))?;
+        input.advance();
+    }
+    Ok(writer.finish()?)
+}
