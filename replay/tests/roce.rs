@@ -9,6 +9,7 @@ use rdmascope_analyzer::keys::Dialect;
 use rdmascope_analyzer::report::Handshake;
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use rdmascope_replay::channel::{Channel, Config};
+use rdmascope_replay::probe::{Target, Verdict, matching};
 use rdmascope_replay::roce::Roce;
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
@@ -29,7 +30,7 @@ fn big() -> Vec<u8> {
 /// An address of the loopback network that no other test program has.
 fn host(test: u8) -> String {
     let process = std::process::id();
-    format!("127.{}.{}.{}", 64 | process >> 14 & 0x3f, process >> 6 & 0xff, (process & 0x3f) << 2 | u32::from(test))
+    format!("127.{}.{}.{}", 64 | process >> 13 & 0x3f, process >> 5 & 0xff, (process & 0x1f) << 3 | u32::from(test))
 }
 
 fn peer(test: u8, password: Option<&str>, config: &Config) -> SocketAddr {
@@ -124,4 +125,18 @@ fn clients_at_the_same_time_share_the_port() {
             });
         }
     });
+}
+
+#[test]
+fn our_peer_gets_over_every_packet_fault_of_the_probe() {
+    let config = Config::over(Roce::default());
+    let share = Share::new("share", Storage::memory([("big.bin".to_owned(), vec![0x5a; 300_000])]), false, Users::Guests);
+    let address = serving_over(share, &config, &host(4));
+    let target = Target { config, ..Target::new(address) };
+    let cases = matching("Roce_");
+    assert!(cases.len() > 15);
+    for case in cases {
+        let (verdict, wire) = case.run(&target).unwrap();
+        assert_eq!((verdict, wire.len() > 100), (Verdict::Pass, true), "{}", case.name);
+    }
 }

@@ -253,7 +253,7 @@ fn the_probe_runs_over_a_card() {
     for case in all().filter(|c| !c.name.contains("Timer") && !c.slow) {
         let (verdict, wire) = case.run(&target).unwrap();
         assert!(!matches!(verdict, Verdict::Fail(_)), "{}: {verdict:?}", case.name);
-        if case.name.starts_with("Iwarp_") {
+        if case.name.starts_with("Iwarp_") || case.name.starts_with("Roce_") {
             assert!(wire.is_empty(), "{}", case.name);
             continue;
         }

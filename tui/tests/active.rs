@@ -81,6 +81,41 @@ fn a_sample_is_done_again_on_our_peer() {
     }
 }
 
+/// The same over RoCEv2 in user space, where packets are lost on top; and what the client says of packets that are wrong.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_sample_is_done_again_over_rocev2() {
+    // an address of the loopback network that no other test has
+    let process = std::process::id();
+    let host = format!("127.{}.{}.{}", 128 | process >> 14 & 0x3f, process >> 6 & 0xff, (process & 0x3f) << 2 | 1);
+    let folder = tempfile::tempdir().expect("a folder");
+    let wire = folder.path().join("wire.pcapng");
+    let serving = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rdmascope"));
+        command.args(["peer", "--transport", "roce", "--listen", &format!("{host}:0")]).args(more).env_remove("RDMASCOPE_PASSWORD");
+        Peer::of(command)
+    };
+    for fault in [&[][..], &["--fault", "lose@1/50", "--fault-seed", "3"]] {
+        let peer = serving(fault);
+        let path = wire.display().to_string();
+        let output = rdmascope(&["replay", &sample("smb-roce"), "--to", &peer.1, "--transport", "roce", "--force", "-w", &path]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains("0 differ") && said.contains("same, contents too"), "{said}");
+        let known = ["SMB2-ERROR", "SMBD-FRAG-COST", "SMB2-SLOW"];
+        let said = findings(&wire);
+        // what is lost on purpose, and what a busy machine is late with, is sent again
+        assert!(said.iter().all(|id| known.contains(&&id[..]) || id.starts_with("RC-")), "{said:?}");
+        assert!(!said.iter().any(|id| id == "RC-ICRC"), "{said:?}");
+    }
+    let peer = serving(&["--fault", "nak-access@4"]);
+    let output = rdmascope(&["replay", &sample("smb-roce"), "--to", &peer.1, "--transport", "roce"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && said.contains("NAK Remote Access Error"), "{said}");
+    assert_eq!(rdmascope(&["peer", "--fault", "lose@"]).status.code(), Some(2));
+    assert_eq!(rdmascope(&["peer", "--fault", "lose@3", "--listen", "127.0.0.1:0"]).status.code(), Some(2), "not over iWARP");
+}
+
 #[test]
 fn a_fault_is_named_and_the_client_says_what_it_met() {
     let listed = rdmascope(&["peer", "--list-faults"]);

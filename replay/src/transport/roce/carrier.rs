@@ -1,8 +1,9 @@
 //! RoCEv2 in user space as a transport: the row's fabric, and a connection that keeps its own wire.
 
 use super::fault::PacketFault;
+use super::packet::{Check, Hidden, Path};
 use super::record::Packets;
-use super::udp::{Mailbox, UdpDriver, UdpPort, path_mtu};
+use super::udp::{Arrived, Mailbox, UdpDriver, UdpPort, path_mtu};
 use super::{Closed, Config, Endpoint, Event, Leaving, Numbers, addressed};
 use crate::transport::memory::{Handle, Rights};
 use crate::transport::{
@@ -15,8 +16,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use super::packet::Path;
 
 /// RoCEv2 in user space, with its options.
 #[derive(Clone, Debug, Default)]
@@ -125,22 +124,25 @@ impl Listener for RoceListener {
         let until = Instant::now() + wait;
         loop {
             while let Some(arrived) = self.mailbox.take() {
+                let checked = Check::default().received(arrived.remote, arrived.local, arrived.source_port, &arrived.bytes);
+                let Some(hidden) = checked else { continue };
                 let Some((super::Addressed::Service { comm_id, source_port, .. }, mad)) = addressed(&arrived.bytes) else { continue };
                 if !self.port.begin(arrived.remote, comm_id) {
                     continue;
                 }
                 let peer = SocketAddr::new(arrived.remote, source_port.unwrap_or(0));
-                let (mad, local) = (mad.to_vec(), arrived.local);
+                let mad = mad.to_vec();
                 let (options, port, service) = (self.options.clone(), self.port.clone(), self.address.port());
                 return Ok(Some(Box::new(RoceRequest {
                     options,
                     port,
-                    local,
+                    local: arrived.local,
                     peer,
                     comm_id,
                     service,
                     mad,
-                    arrived: arrived.bytes,
+                    arrived,
+                    hidden,
                     done: false,
                 })));
             }
@@ -165,8 +167,9 @@ struct RoceRequest {
     comm_id: u32,
     service: u16,
     mad: Vec<u8>,
-    /// The datagram.
-    arrived: Vec<u8>,
+    /// The datagram, and what of its IP header was not shown.
+    arrived: Arrived,
+    hidden: Hidden,
     done: bool,
 }
 
@@ -214,7 +217,7 @@ impl Request for RoceRequest {
         let mut carrier = Carrier::new(endpoint, now);
         carrier.keep(setup.wire.clone());
         if let Some(record) = &carrier.record {
-            record.received(now, path.source_port, false, Default::default(), &self.arrived);
+            record.received(now, self.arrived.source_port, self.arrived.congested, self.hidden, &self.arrived.bytes);
         }
         Ok(Opened { transport: Box::new(carrier), driver: Box::new(driver) })
     }
