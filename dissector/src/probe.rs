@@ -179,6 +179,11 @@ impl Probe {
         self.layer_stack.get_or_insert_default();
     }
 
+    /// The fields that are wanted.
+    pub fn wanted(&self) -> impl Iterator<Item = Def> + '_ {
+        self.wanted.iter().map(|wanted| wanted.def)
+    }
+
     /// Whether protocol and text of the frame's line are wanted.
     pub fn wants_line(&self) -> bool {
         self.line.is_some()

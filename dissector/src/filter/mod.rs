@@ -177,6 +177,26 @@ impl Filter {
         self.wants.iter().map(|w| w.def)
     }
 
+    /// The number of the last frame that can pass, where the filter says so, as `frame.number == 7` does: nothing behind it need be read.
+    pub fn last_frame(&self) -> Option<u64> {
+        self.last(&self.root)
+    }
+
+    fn last(&self, test: &Test) -> Option<u64> {
+        let is_number = |operand: &Operand| matches!(operand, Operand::Field(i) if self.wants.get(usize::from(*i)).is_some_and(|w| w.def.name == "frame.number" && !w.raw));
+        let value = |operand: &Operand| if let Operand::Literal(Literal::U(n)) = operand { Some(*n) } else { None };
+        match test {
+            Test::And(tests) => tests.iter().filter_map(|test| self.last(test)).min(),
+            Test::Or(tests) => tests.iter().map(|test| self.last(test)).collect::<Option<Vec<_>>>()?.into_iter().max(),
+            Test::Compare { op: Op::Eq | Op::Le, left, right, .. } if is_number(left) => value(right),
+            Test::Compare { op: Op::Lt, left, right, .. } if is_number(left) => Some(value(right)?.saturating_sub(1)),
+            Test::In { not: false, left, set, .. } if is_number(left) => {
+                set.iter().map(|(first, last)| value(last.as_ref().unwrap_or(first))).collect::<Option<Vec<_>>>()?.into_iter().max()
+            }
+            _ => None,
+        }
+    }
+
     /// Asks a probe for the fields. A probe may serve several filters; a filter is bound to one probe, the last.
     pub fn bind(&mut self, probe: &mut Probe) {
         if self.wants.iter().any(|w| w.layers) {

@@ -770,3 +770,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_filter_that_ends_with_a_frame_says_so() {
+    let last = |text: &str| Filter::parse(text, &registry()).unwrap().last_frame();
+    assert_eq!(last("frame.number == 7"), Some(7));
+    assert_eq!(last("frame.number <= 7 && t.cmd == 8"), Some(7));
+    assert_eq!(last("frame.number < 7 or frame.number in {3, 9..12}"), Some(12));
+    assert_eq!(last("t.cmd == 8 && frame.number > 2 && frame.number <= 20"), Some(20));
+    for open in ["frame.number > 7", "frame.number == 7 or t.cmd == 8", "!(frame.number == 7)", "frame.number != 7", "t.port == 445", ""] {
+        assert_eq!(last(open), None, "{open}");
+    }
+}

@@ -31,13 +31,14 @@ use crate::shards::{Board, GiveUpOnDrop, Next, Part, share};
 use crate::stdout::Out;
 use crate::streams;
 use anyhow::{Result, bail};
-use rdmascope_analyzer::connection::f as connection;
+use rdmascope_analyzer::connection;
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_analyzer::pipeline::FrameMeta;
 use rdmascope_capture::{Access, Capture, Interface, Metadata, PcapWriter, PcapngWriter, Record, Source, WholeFile};
+use rdmascope_dissector::field::{Def, Fields as AllFields};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::probe::Probe;
-use rdmascope_dissector::trace::{Line, Pair, Trace, Tree};
+use rdmascope_dissector::trace::{Line, Pair, Tree};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -131,7 +132,9 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         Some(path) => Some(Writer::new(path, args.write_format, &files, args.force.existing())?),
         None => None,
     };
-    let limits = Limits { read: args.count.unwrap_or(u64::MAX), shown: args.limit.unwrap_or(u64::MAX) };
+    // tables count what the filter does not pass, too
+    let last = filter.as_ref().and_then(Filter::last_frame).filter(|_| taps.is_empty()).unwrap_or(u64::MAX);
+    let limits = Limits { read: args.count.unwrap_or(u64::MAX).min(last), shown: args.limit.unwrap_or(u64::MAX) };
     let at_once = args.line_buffered;
     let mut job = Job {
         filter,
@@ -496,8 +499,9 @@ impl Job {
         let Sink::Fields(fields) = &self.sink else { return Ok(Shared::None) };
         let Some(file) = capture.file() else { return Ok(Shared::None) };
         // numbers of connections, exchanges and streams are counted over all of them
-        let counted = self.probe.wants(&connection::SET) || self.probe.wants(&streams::f::SET) || self.probe.wants_line();
-        let is_plain = self.writer.is_none() && self.taps.is_empty() && !counted && fields.is_by_connection();
+        let counted = |def: &Def| connection::FIELDS.iter().chain(<streams::f::All as AllFields>::FIELDS).any(|f| f.id == def.id);
+        let counts = self.probe.wants_line() || self.probe.wanted().any(|def| counted(&def));
+        let is_plain = self.writer.is_none() && self.taps.is_empty() && !counts && fields.is_by_connection();
         let options = self.dissection.decode_options();
         if self.threads < 2 || !is_plain || file.bytes().len() < SMALL || share(file, self.threads, options) > SHARE_MAX {
             return Ok(Shared::None);
