@@ -163,7 +163,7 @@ fn packets_whose_crc_is_never_finished_are_followed() {
 
 #[test]
 fn every_frame_twice_is_a_mirror_and_no_loss() {
-    for distance in [1_000, 50_000] {
+    for distance in [1_000, 50_000, 600_000, 5 * MILLISECOND, 10 * MILLISECOND] {
         let mut c = Conversation::default();
         c.smb();
         (0..10).for_each(|_| c.echo());

@@ -18,9 +18,6 @@ fn wrong(seeds: std::ops::Range<u64>, wish: &Wish, kinds: &[Kind]) -> Vec<String
 
 /// What is still told of somebody who did not do it: rule and side, and how the capture was made. This list is to become empty.
 const OPEN: &[(&str, &str)] = &[
-    ("RC-RETRANSMIT network", "every frame twice"),
-    ("RC-SPURIOUS client", "every frame twice"),
-    ("RC-SPURIOUS server", "every frame twice"),
     ("TCP-SPURIOUS client", "every frame twice"),
     ("TCP-SPURIOUS server", "every frame twice"),
     ("RC-RETRANSMIT network", "jitter"),

@@ -62,6 +62,15 @@ impl Copies {
     }
 }
 
+/// Packets of a direction that must have been seen before a mirror is recognised.
+const ENOUGH: u64 = 8;
+
+/// Whether a mirror shows every packet twice: about half of what both directions sent stands in the capture again. Recovery repeats packets
+/// of one direction, and never all of them. `of` and `again` by direction.
+pub fn is_mirrored(of: [u64; 2], again: [u64; 2]) -> bool {
+    of.iter().sum::<u64>() >= 2 * ENOUGH && of.iter().zip(again).all(|(of, again)| *of >= ENOUGH / 2 && again * 20 >= of * 9)
+}
+
 fn micros(at: At) -> u32 {
     (at.time / 1000) as u32
 }
@@ -72,6 +81,14 @@ mod tests {
 
     fn at(time: i64) -> At {
         At { frame: 1, time }
+    }
+
+    #[test]
+    fn a_mirror_shows_both_directions_twice() {
+        assert!(is_mirrored([200, 40], [100, 19]));
+        assert!(!is_mirrored([200, 40], [100, 2]), "one direction repeats itself");
+        assert!(!is_mirrored([200, 40], [80, 20]), "not all of it");
+        assert!(!is_mirrored([8, 6], [4, 3]), "too few to tell");
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! - is acknowledged all the same: the receiver had it, the capture lost it;
 //! - is given up (time, or the limit of what is held): nobody knows.
 
-use super::copies::{Copies, mark};
+use super::copies::{Copies, is_mirrored, mark};
 use super::psn;
 use super::recovery::{Late, Recovery, Sent};
 use super::report::Told;
@@ -153,6 +153,8 @@ pub struct IbFlow {
     /// By sender: packets whose invariant CRC is wrong, and that the receiver took all the same.
     taken_bad: [u32; 2],
     stories: [Option<Box<Story>>; 2],
+    /// By sender: packets of requests, and those of them that had stood in the capture before.
+    requests: [(u64, u64); 2],
     /// By end: the shortest time from a request to its acknowledgment, in ns.
     round_trip: [Option<i64>; 2],
 }
@@ -376,7 +378,12 @@ impl IbFlow {
 
     /// What became of the packets.
     pub fn told(&self) -> Told<'_> {
-        Told { stories: [self.stories[0].as_deref(), self.stories[1].as_deref()], good: self.icrc_good, is_tcp: false }
+        Told {
+            stories: [self.stories[0].as_deref(), self.stories[1].as_deref()],
+            good: self.icrc_good,
+            is_tcp: false,
+            is_mirrored: is_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again)),
+        }
     }
 
     fn story(&mut self, by: End) -> &mut Story {
@@ -456,6 +463,7 @@ impl IbFlow {
 
     fn request<T: Trace, S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, row: &'static Row, t: &mut T, sink: &mut S) {
         let number = packet.bth.psn;
+        self.requests[by.index()].0 += 1;
         if matches!(row.part, bth::Part::First | bth::Part::Middle) && self.mtu.is_none() && packet.payload_length > 0 {
             self.mtu = Some(packet.payload_length);
         }
@@ -509,6 +517,7 @@ impl IbFlow {
             return;
         }
         if ahead < 0 {
+            self.requests[by.index()].1 += 1;
             self.again(&request, follows, mark_of(packet), t, sink);
             return;
         }
@@ -560,6 +569,7 @@ impl IbFlow {
         let (at, by, number) = (request.at, request.by, request.psn);
         // the receiver threw the first copy away, behind what was missing: this is the one that it takes
         let is_again = self.senders[by.index()].held.front().is_some_and(|h| h.psn == number && !h.is_damaged);
+        self.requests[by.index()].1 += u64::from(is_again);
         if is_again && self.copies[by.index()].has(at, number, mark, false) {
             return sink.fact(at, by, IbFact::Duplicate);
         }
@@ -686,6 +696,7 @@ impl IbFlow {
         let follows = number == sender.cursor;
         let known = sender.held.iter().position(|h| h.psn == number);
         let is_first = known.is_none_or(|place| sender.held[place].is_damaged);
+        self.requests[by.index()].1 += u64::from(known.is_some());
         if copy && !is_first {
             return sink.fact(at, by, IbFact::Duplicate);
         }

@@ -9,7 +9,7 @@
 //! RFC 5040 says how operations use DDP: Sends count up the messages of queue 0, Read Requests those of queue 1; a Read
 //! Response is tagged with the sink that its request named, in the order of the requests.
 
-use super::copies::{Copies, mark};
+use super::copies::{Copies, is_mirrored, mark};
 use super::mpa::{Found, Framed, Framer, Verdict};
 use super::repair::{Acknowledged, Over, Repair, Sent, Was};
 use super::report::Told;
@@ -233,7 +233,13 @@ impl TcpFlow {
 
     /// What became of the segments.
     pub fn told(&self) -> Told<'_> {
-        Told { stories: [self.stories[0].as_deref(), self.stories[1].as_deref()], good: self.checked_good, is_tcp: true }
+        let counts = |of: fn(&tcp::Counts) -> u64| [of(self.streams[0].counts()), of(self.streams[1].counts())];
+        Told {
+            stories: [self.stories[0].as_deref(), self.stories[1].as_deref()],
+            good: self.checked_good,
+            is_tcp: true,
+            is_mirrored: is_mirrored(counts(|c| c.segments), counts(|c| c.retransmitted.into())),
+        }
     }
 
     /// What the connection is.

@@ -20,6 +20,8 @@ pub struct Told<'f> {
     pub good: [u32; 2],
     /// Whether it is TCP: segments instead of packets.
     pub is_tcp: bool,
+    /// Whether a mirror shows everything twice: then what stands there again was not sent again.
+    pub is_mirrored: bool,
 }
 
 /// The rules that the two carriers have for the same story.
@@ -113,6 +115,10 @@ pub fn told(connection: &Connection, flow: &Told<'_>, tell: &mut impl FnMut(Find
     let rules = if flow.is_tcp { &TCP } else { &RC };
     let stories = || End::BOTH.into_iter().filter_map(|by| Some((by, flow.stories[by.index()]?)));
     slow(connection, tell);
+    if flow.is_mirrored {
+        damaged(connection, flow, stories(), rules, tell);
+        return mirrored(connection, tell);
+    }
     lost(connection, stories(), rules, tell);
     overtaken(connection, stories(), rules, tell);
     misplaced(connection, stories(), rules, tell);
@@ -202,6 +208,13 @@ fn overtaken<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'
         }
     }
     told.finish(rules.overtaken, Blame::Network, Certainty::IfNothingWasMissed, tell);
+}
+
+fn mirrored(connection: &Connection, tell: &mut impl FnMut(Finding)) {
+    let At { frame, time } = connection.first;
+    let site = Site { connection: Some(connection.id), frame, time_ns: time };
+    let text = "every packet stands in the capture twice: a mirror shows it on two ports, or there were two capture points";
+    tell(Finding::new(Rule::RcDuplicate, Blame::Capture, site, Certainty::IfNothingWasMissed, text));
 }
 
 fn misplaced<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Story)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
