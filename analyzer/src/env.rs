@@ -197,7 +197,7 @@ impl<S: Sink> Env<S> {
         self.undecoded += undecoded;
         self.requests_dropped += requests_dropped;
         self.slowest.extend(slowest);
-        self.slowest.sort_by(|a, b| slowness(a).cmp(&slowness(b)));
+        self.slowest.sort_by_key(slowness);
         self.slowest.truncate(self.options.slowest_max);
         for session in sessions {
             match self.sessions.iter_mut().find(|s| s.id == session.id) {

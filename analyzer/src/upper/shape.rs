@@ -56,7 +56,7 @@ pub fn check(pdu: &Pdu<'_>, mut tell: impl FnMut(Wrong)) {
     if usize::from(header.header_length) != Header::LEN {
         tell(Wrong::Header(header.header_length));
     }
-    if header.next_command % 8 != 0 {
+    if !header.next_command.is_multiple_of(8) {
         tell(Wrong::Next(header.next_command));
     }
     if !header.is_response() {
