@@ -195,6 +195,23 @@ fn exit_status_tells_of_findings() {
 }
 
 #[test]
+fn findings_that_are_known_are_left_out_and_counted() {
+    let folder = samples().join("nfs-roce-v3");
+    let whole = json(&folder, &["nfs-roce-v3.pcap"]);
+    assert!(whole.get("ignored").is_none());
+    let ids: Vec<&str> = whole["findings"].as_array().expect("an array").iter().filter_map(|f| f["id"].as_str()).collect();
+    let list = ids.join(",");
+    let arguments = ["nfs-roce-v3.pcap", "--ignore", list.as_str(), "--fail-on", "note"];
+    let output = analyze(&folder, &arguments);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("Ignored as asked: "));
+    let report = json(&folder, &["nfs-roce-v3.pcap", "--ignore", ids[0]]);
+    assert_eq!((&report["ignored"][0]["what"], &report["ignored"][0]["findings"]), (&Value::from(ids[0]), &Value::from(1)));
+    assert_eq!(report["findings"].as_array().map(Vec::len), Some(ids.len() - 1));
+    assert_eq!(analyze(&folder, &["nfs-roce-v3.pcap", "--ignore", "RC-NOTHING"]).status.code(), Some(2));
+}
+
+#[test]
 fn a_filter_limits_what_is_reported() {
     let folder = samples().join("smb-roce-negotiate-refused");
     let report = json(&folder, &["smb-roce-negotiate-refused.pcap", "-Y", "frame.number == 39"]);

@@ -622,6 +622,25 @@ mod tests {
     }
 
     #[test]
+    fn findings_that_are_known_are_counted_and_not_judged() {
+        let mut story = Story::default();
+        for (rule, by, frame) in
+            [(Rule::RcCnp, Blame::Network, 1), (Rule::SmbdFlags, Blame::Client, 2), (Rule::SmbdFlags, Blame::Server, 3)]
+        {
+            let site = Site { connection: Some(1), frame, time_ns: 0 };
+            story.report.findings.report(rule, by, site, Certainty::Certain, format_args!("did something"));
+        }
+        assert_eq!(ignored(&story), None);
+        let what: Vec<Ignore> = ["rc-cnp", "SMBD-FLAGS:server", "RC-ECN"].iter().map(|text| Ignore::parse(text).unwrap()).collect();
+        story.ignore(&what);
+        assert_eq!(ignored(&story).unwrap(), "Ignored as asked: 2 findings (RC-CNP 1, SMBD-FLAGS:server 1, RC-ECN 0).");
+        let left: Vec<_> = story.report.findings.iter().map(|f| (f.rule, f.by)).collect();
+        assert_eq!((left, story.report.findings.worst()), (vec![(Rule::SmbdFlags, Blame::Client)], Some(Severity::Warn)));
+        assert!(Ignore::parse("RC-NOTHING").unwrap_err().contains("explain"));
+        assert!(Ignore::parse("RC-CNP:nobody").unwrap_err().contains("client, server"));
+    }
+
+    #[test]
     fn connections_are_listed_up_to_eight() {
         assert_eq!(numbers(&[3]), "connection 3");
         assert_eq!(numbers(&[1, 2, 3]), "connections 1, 2 and 3");
