@@ -10,9 +10,10 @@
 //! [`FrameContext`]; what a report says of them they tell themselves, as plain data.
 
 use crate::context::{self, About, FrameContext};
+use crate::devices::Device;
 use crate::env::Env;
+use crate::episodes::{Cause, Episode, Episodes, Kind};
 use crate::finding::{Certainty, Rule};
-use crate::flow::waits::{Cause, Waits};
 use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::messages::smbd::Smbd;
@@ -21,15 +22,19 @@ use crate::op::{At, End, RdmaOp, StreamBytes, Verb};
 use crate::report::{self, Handshake, Health, Negotiated, Peer, Progress, Protocol, Smb, Transport};
 use crate::roles::Roles;
 use crate::series::{Series, Trouble, Volume};
+use crate::settle::{Settling, Waiting};
 use crate::sink::Sink;
 use crate::stats::Commands;
-use crate::upper::Upper;
+use crate::upper::{Shown, Upper};
 use alloc::string::String;
 use core::fmt;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
 
 pub use crate::notes::{FIELDS, f};
+
+/// ns without a packet in the middle of a message after which its sender is said to have stopped.
+const INTERRUPTED: i64 = 2_000_000;
 
 /// One connection above its flow.
 #[derive(Debug, Default)]
@@ -71,8 +76,15 @@ pub struct Connection {
     pub throughput: Series<Volume>,
     /// Retransmissions and their like over time.
     pub trouble: Series<Trouble>,
-    /// What held it up below.
-    pub(crate) waits: Waits,
+    /// What held it up.
+    pub(crate) episodes: Episodes,
+    /// By sender: the sequence number of the packet at hand.
+    pub(crate) sequence: [Option<u32>; 2],
+    /// By sender: the last packet that was told.
+    pub(crate) heard: [At; 2],
+    /// By end: what its adapter did when something went wrong.
+    pub(crate) devices: [Device; 2],
+    settling: Settling,
     /// The first packet whose invariant CRC was not right.
     pub icrc_first_bad: Option<At>,
     memory: Memory,
@@ -127,9 +139,10 @@ impl Connection {
             established: self.established,
             port_hint: self.port_hint(),
             retransmissions: self.health.retransmissions,
+            sequence: sender.and_then(|by| self.sequence[by.index()]),
         };
-        let Self { roles, missed, memory, messages, upper, .. } = self;
-        (FrameContext { at, sender, about, roles, missed, env }, memory, messages, upper)
+        let Self { roles, missed, settling, memory, messages, upper, .. } = self;
+        (FrameContext { at, sender, about, roles, missed, settling, env }, memory, messages, upper)
     }
 
     /// `by` broke a rule of its flow at `at`.
@@ -168,6 +181,10 @@ impl Connection {
             self.seen(env, op.by, op.at);
         }
         let stalled = self.stalled(op.by);
+        let before = core::mem::replace(&mut self.heard[op.by.index()], op.at);
+        if op.at.time.saturating_sub(before.time) > INTERRUPTED && before != At::default() {
+            self.interrupted(op, before);
+        }
         let (mut cx, memory, messages, upper) = self.parts(env, op.at, Some(op.by));
         match op.verb {
             Verb::Send | Verb::SendInvalidate => {
@@ -176,7 +193,12 @@ impl Connection {
                     upper.missed();
                 }
                 let waited = self.stalled(op.by).saturating_sub(stalled);
-                self.waits.add(Cause::Credit, op.at.time.saturating_sub(waited), op.at.time);
+                if waited > 0 {
+                    self.stall(op.by, op.at, waited);
+                }
+                if self.settling.is_full(op.by) {
+                    self.settle_oldest(env, op.by);
+                }
             }
             Verb::Write => {
                 if let Some(delivery) = memory.write(&mut cx, op, t) {
@@ -207,6 +229,67 @@ impl Connection {
             upper.missed();
         }
         messages.stream(&mut cx, memory, piece, t, &mut |cx, memory, message, t| upper.message(cx, memory, message, t));
+        if self.settling.is_full(piece.by) {
+            self.settle_oldest(env, piece.by);
+        }
+    }
+
+    /// Nothing was heard of the sender since `before`: whether that was in the middle of a message.
+    #[cold]
+    fn interrupted(&mut self, op: &RdmaOp<'_>, before: At) {
+        let sends = matches!(op.verb, Verb::Send | Verb::SendInvalidate);
+        if sends && (!op.part.begins() || self.messages.is_inside(op.by)) {
+            let (kind, by, end) = (Kind::Interrupted, Some(op.by), Some(op.at));
+            self.episodes.add(Episode { kind, by, begin: before, end, ..Episode::default() });
+        }
+    }
+
+    /// `by` waited for credits of SMB Direct until `at`.
+    #[cold]
+    fn stall(&mut self, by: End, at: At, waited: i64) {
+        let begin = At { frame: at.frame, time: at.time.saturating_sub(waited) };
+        let cause = Cause::SmbDirectCredits;
+        self.episodes.add(Episode { kind: Kind::Credit, cause, by: Some(by), begin, end: Some(at), ..Episode::default() });
+    }
+
+    /// Everything that `by` sent up to a sequence number has arrived: requests that it answered are done.
+    #[inline]
+    pub fn acknowledged<S: Sink>(&mut self, env: &mut Env<S>, by: End, sequence: u32) {
+        while let Some(waiting) = self.settling.arrived(by, sequence) {
+            self.settled(env, by, waiting);
+        }
+    }
+
+    /// A packet of `by` goes out again, and its receiver takes this copy.
+    #[cold]
+    pub fn again(&mut self, by: End, at: At, from: u32, is_behind: bool, is_asked: bool) {
+        // who goes on speaking may well have had what was answered
+        let spoke = if is_asked { At::default() } else { self.heard[by.peer().index()] };
+        self.settling.again(by, at, from, is_behind, spoke);
+    }
+
+    #[cold]
+    fn settle_oldest<S: Sink>(&mut self, env: &mut Env<S>, by: End) {
+        if let Some(waiting) = self.settling.oldest(by) {
+            self.settled(env, by, waiting);
+        }
+    }
+
+    /// A request is done: whose its time was can be said.
+    fn settled<S: Sink>(&mut self, env: &mut Env<S>, replier: End, waiting: Waiting) {
+        let Waiting { mut exchange, sequence, copy } = waiting;
+        if let Some(copy) = copy.filter(|copy| exchange.reply_end.is_some_and(|end| end.time < copy.time)) {
+            exchange.reply_seen = exchange.reply_end;
+            exchange.reply_end = Some(copy);
+        }
+        let way = self.episodes.shortest_round_trip(replier).unwrap_or(0);
+        if let Some(request) = exchange.request(replier.peer(), sequence, way) {
+            let cut = self.episodes.cut(&request, exchange.counts());
+            exchange.behind = cut.behind();
+            exchange.time = cut.time;
+        }
+        self.upper.settled(&exchange, replier);
+        env.complete(&exchange);
     }
 
     /// Whether all that a Send completes is shown with [`Connection::show`].
@@ -215,8 +298,11 @@ impl Connection {
     }
 
     /// A Send that is shown without being counted: it was sent before, or is held back.
-    pub fn show<T: Trace>(&self, bytes: &[u8], t: &mut T) {
-        self.messages.show(bytes, t);
+    /// The exchanges that it belongs to, the first few.
+    pub fn show<T: Trace>(&self, bytes: &[u8], t: &mut T) -> Shown {
+        let mut visitor = self.upper.shown();
+        self.messages.show(bytes, &mut visitor, t);
+        visitor.exchanges
     }
 
     /// Packets of `by` are missing before `at`.
@@ -234,13 +320,33 @@ impl Connection {
         for by in End::BOTH.into_iter().filter(|by| unseen[by.index()]) {
             self.gap(env, At { frame: u64::MAX, time: end.time }, by);
         }
-        let (mut cx, memory, messages, upper) = self.parts(env, end, None);
+        let (mut cx, memory, messages, _) = self.parts(env, end, None);
         memory.finish(&mut cx, end);
         messages.finish(&mut cx, by);
+        for replier in End::BOTH {
+            while let Some(waiting) = self.settling.oldest(replier) {
+                self.settled(env, replier, waiting);
+            }
+        }
+        self.episodes.finish();
+        let (mut cx, _, _, upper) = self.parts(env, end, None);
         upper.finish(&mut cx, end, closed.is_some());
         let Self { id, roles, missed, .. } = self;
         let certainty = context::at_the_end(env);
         missed.finish(|evidence| evidence.report(env, *id, roles, certainty));
+    }
+
+    /// Whether a request was answered, so that it is known what cost requests time.
+    pub(crate) fn is_answered(&self) -> bool {
+        let (smb2, rpc) = self.commands();
+        smb2.into_iter().chain(rpc).any(|commands| commands.time().sum() > 0)
+    }
+
+    /// Time of the requests that the server itself was slow to answer.
+    fn slow_time(&self) -> i64 {
+        let (smb2, rpc) = self.commands();
+        let slow = smb2.into_iter().chain(rpc).flat_map(Commands::slow);
+        slow.fold(0, |sum: i64, (long, median)| sum.saturating_add(long.server.saturating_sub(median)))
     }
 
     /// What goes into the report.
@@ -301,6 +407,11 @@ impl Connection {
             failures: upper.commands.failures().to_vec(),
             progress,
             outcome: None,
+            episodes: self.episodes.summary(client, self.last.time),
+            time: *upper.commands.time(),
+            slow_time: self.slow_time(),
+            devices: paired(client, self.devices),
+            round_trip: paired(client, End::BOTH.map(|end| self.episodes.shortest_round_trip(end))),
             throughput: self
                 .throughput
                 .points()
@@ -328,6 +439,12 @@ impl Connection {
         };
         self.mirrors.add(from.mirrors);
         self.missed.adopt(by, &mut from.missed, from_end);
+        self.episodes.adopt(&mut from.episodes, swapped);
+        for end in End::BOTH {
+            let mine = if swapped { end.peer() } else { end };
+            self.devices[mine.index()].join(&from.devices[end.index()]);
+        }
+        self.settling.adopt(&mut from.settling, swapped);
         self.memory.adopt(by, &mut from.memory, from_end);
         self.messages.adopt(by, &mut from.messages, from_end);
         self.upper.adopt(by, &mut from.upper, from_end);

@@ -4,12 +4,14 @@
 //! of decoding goes beside it, as everywhere.
 
 use crate::env::Env;
+use crate::exchange::Exchange;
 use crate::finding::{Blame, Certainty, Judge, Rule, Site};
 use crate::missed::{Evidence, Missed, Rests, Verdict};
 use crate::notes::{Broken, Layer};
 use crate::op::{At, End};
 use crate::report::{Protocol, Transport};
 use crate::roles::Roles;
+use crate::settle::Settling;
 use crate::sink::Sink;
 use alloc::string::ToString;
 use core::fmt;
@@ -31,6 +33,8 @@ pub struct About {
     pub port_hint: Protocol,
     /// Packets of it that went out again.
     pub retransmissions: u64,
+    /// Sequence number of the packet at hand.
+    pub sequence: Option<u32>,
 }
 
 /// What every layer of a connection needs of the frame at hand.
@@ -46,6 +50,8 @@ pub struct FrameContext<'e, S> {
     pub roles: &'e mut Roles,
     /// What was not seen.
     pub missed: &'e mut Missed,
+    /// Requests whose reply is not yet known to have arrived.
+    pub settling: &'e mut Settling,
     /// What all connections share.
     pub env: &'e mut Env<S>,
 }
@@ -93,6 +99,11 @@ impl<S: Sink> FrameContext<'_, S> {
     /// have lost these.
     pub fn at_the_end(&self) -> Certainty {
         at_the_end(self.env)
+    }
+
+    /// A request was answered in the frame at hand by `replier`. It is done when the reply is known to have arrived.
+    pub fn answered(&mut self, exchange: Exchange, replier: End) {
+        self.settling.push(exchange, replier, self.about.sequence);
     }
 
     /// A frame of this connection.

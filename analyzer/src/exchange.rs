@@ -1,7 +1,8 @@
 //! One row an I/O: request, the memory it advertised, the RDMA operations it caused, reply; what it moved and where the
 //! time went.
 
-use crate::op::At;
+use crate::episodes::time::{Behind, Owner, Request, Time};
+use crate::op::{At, End};
 use alloc::string::String;
 pub use rdmascope_dissector::text::escaped;
 
@@ -123,16 +124,26 @@ pub struct Exchange {
     pub sha256: Option<[u8; 32]>,
     /// What the payload hash could not cover, where it is not whole.
     pub payload_holes: Option<u64>,
+    /// Whether it is a part of a compound behind the first one: it waited together with that.
+    pub is_related: bool,
+    /// The last frame of the reply as it was first seen, where the client took a later copy: [`Exchange::reply_end`].
+    pub reply_seen: Option<At>,
+    /// Sequence number of the last packet of the request, where it is known.
+    pub sequence: Option<u32>,
+    /// Whose the time of its latency was.
+    pub time: Time,
+    /// What it waited for longest, beside its own server.
+    pub behind: Option<Behind>,
 }
 
-/// Where the time of an exchange went; the parts add up to its latency.
+/// Where the time of an exchange went, in four parts: see [`Time`] for all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
-    /// Waiting for a credit, before the request. Not part of the latency.
+    /// Waiting for a credit: before the request, which is no part of the latency, and within it.
     pub credit: i64,
-    /// First to last frame of the request, and of the reply.
+    /// First to last frame of the request, and of the reply; and the way to the server and back.
     pub wire: i64,
-    /// From the request to the first RDMA operation and from the last one to the reply; all of it without RDMA.
+    /// The server's own.
     pub server: i64,
     /// From the first to the last RDMA operation.
     pub rdma: i64,
@@ -167,6 +178,11 @@ impl Exchange {
             pending: false,
             sha256: None,
             payload_holes: None,
+            is_related: false,
+            reply_seen: None,
+            sequence: None,
+            time: Time::default(),
+            behind: None,
         }
     }
 
@@ -187,17 +203,47 @@ impl Exchange {
 
     /// Where that time went.
     pub fn split(&self) -> Split {
-        let (Some(reply), Some(end)) = (self.reply, self.reply_end) else {
-            return Split { credit: self.wait_for_credit, ..Split::default() };
-        };
-        let wire = self.request_end.since(self.request).max(0).saturating_add(end.since(reply).max(0));
+        Split {
+            credit: self.wait_for_credit.saturating_add(self.time.of(Owner::Credit)),
+            wire: self.time.of(Owner::Wire),
+            server: self.time.of(Owner::Server),
+            rdma: self.time.of(Owner::Rdma),
+        }
+    }
+
+    /// Whether it waits for something to happen, for as long as that takes: its latency is nobody's slowness.
+    pub fn is_poll(&self) -> bool {
+        match self.command {
+            "CHANGE_NOTIFY" | "OPLOCK_BREAK" | "CANCEL" => true,
+            // a lock that another holds; an answer of a pipe
+            "LOCK" | "IOCTL" => self.pending,
+            _ => false,
+        }
+    }
+
+    /// Whether its time counts: a compound counts once, and what waits for something to happen not at all.
+    pub fn counts(&self) -> bool {
+        !self.is_poll() && !self.is_related
+    }
+
+    /// As it is cut by owner; `None` without a reply. `client` asked, `way` is the shortest way to the server and back in ns.
+    pub fn request(&self, client: End, sequence: Option<u32>, way: i64) -> Option<Request> {
+        let (reply, end) = (self.reply?, self.reply_end?);
         let moved = [&self.reads, &self.writes].into_iter().filter(|m| m.frames > 0);
-        let span = moved.fold(None, |span: Option<(i64, i64)>, m| {
+        let rdma = moved.fold(None, |span: Option<(i64, i64)>, m| {
             Some(span.map_or((m.first.time, m.last.time), |(from, to)| (from.min(m.first.time), to.max(m.last.time))))
         });
-        let between = reply.since(self.request_end).max(0);
-        let rdma = span.map_or(0, |(from, to)| to.min(reply.time).saturating_sub(from.max(self.request_end.time)).clamp(0, between));
-        Split { credit: self.wait_for_credit, wire, server: between - rdma, rdma }
+        Some(Request {
+            client,
+            begin: self.request.time,
+            sent: self.request_end.time,
+            rdma,
+            reply: reply.time,
+            seen: self.reply_seen.unwrap_or(end).time,
+            end: end.time,
+            sequence: [self.sequence, sequence],
+            way,
+        })
     }
 
     /// The file's name for people, escaped for a terminal.

@@ -7,10 +7,13 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod answer;
 pub mod connection;
 pub mod context;
 pub mod credits;
+pub mod devices;
 pub mod env;
+pub mod episodes;
 pub mod exchange;
 pub mod finding;
 pub mod flow;
@@ -32,6 +35,7 @@ pub mod roles;
 pub mod roots;
 pub mod rules;
 pub mod series;
+pub mod settle;
 pub mod sink;
 pub mod stats;
 pub mod totals;

@@ -31,6 +31,7 @@ fields! {
         RPC_REQUEST: FrameNum = "rpc.reqframe", "Request Frame";
         RPC_TIME: RelTime = "rpc.time", "Time from request";
         RETRANSMISSION: None = "rdmascope.retransmission", "Sent before";
+        COPY_OF: FrameNum = "rdmascope.retransmission.of", "Sent before in frame";
         HELD: None = "rdmascope.early", "Packets before this one are missing";
         DAMAGED: None = "rdmascope.damaged", "Damaged: its receiver dropped it";
         KEY_STATE: Str = "rdmascope.key.state", "Remote key";
@@ -172,6 +173,8 @@ pub struct FrameNotes {
     pub earlier: Vec<(u64, End)>,
     /// Whether the packet came before.
     pub retransmission: bool,
+    /// The frame that the packet stood in before, where that is still known.
+    pub copy_of: Option<u64>,
     /// Whether it was damaged on the way, so that its receiver dropped it.
     pub is_damaged: bool,
 }
@@ -193,6 +196,7 @@ impl FrameNotes {
         self.place = None;
         self.earlier.clear();
         self.retransmission = false;
+        self.copy_of = None;
         self.is_damaged = false;
     }
 
@@ -258,6 +262,9 @@ impl FrameNotes {
         t.open(f::PROTOCOL, at);
         if let Some((id, _)) = self.place {
             t.field(f::CONNECTION, at, 0, Value::U(id.into()));
+        }
+        if let Some(of) = self.copy_of {
+            t.field(f::COPY_OF, at, 0, Value::U(of));
         }
         if let Some(tunnel) = tunnel {
             t.field(f::MIRROR, at, 0, Value::Text(format_args!("{}", tunnel.kind.name())));

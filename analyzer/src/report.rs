@@ -1,5 +1,7 @@
 //! What an analysis found, as plain data: the views (text, JSON, HTML, terminal UI, metrics) are made from it.
 
+use crate::episodes;
+use crate::episodes::time::{Owner, Time};
 use crate::exchange::{Exchange, Family};
 use crate::finding::{Blame, Finding, Findings};
 use crate::latency::Latency;
@@ -218,6 +220,16 @@ pub struct Connection {
     pub progress: Progress,
     /// What became of it; `None` while it goes on, and where it has nothing to do with storage.
     pub outcome: Option<crate::outcome::Outcome>,
+    /// What held it up.
+    pub episodes: episodes::Summary,
+    /// Whose the time of its requests was: a compound counts once, and what waits for something to happen not at all.
+    pub time: Time,
+    /// Time of requests that the server itself was slow to answer, in ns.
+    pub slow_time: i64,
+    /// By end: what its adapter did when something went wrong.
+    pub devices: [crate::devices::Device; 2],
+    /// By end: the shortest way from the capture point to it and back, in ns, where it was measured.
+    pub round_trip: [Option<i64>; 2],
     /// Throughput over time: (time, bytes in frames from the client, from the server), thinned to a bounded number of points.
     pub throughput: Vec<(i64, u64, u64)>,
     /// Trouble on the wire over time: (time, retransmissions, negative acknowledgments, congestion marks), where there was any.
@@ -381,7 +393,7 @@ impl Health {
 }
 
 /// All exchanges of one command on a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Command {
     /// `READ`, `CREATE`, …
     pub name: &'static str,
@@ -395,8 +407,20 @@ pub struct Command {
     pub bytes: u64,
     /// Request to reply.
     pub latency: Latency,
-    /// Where the time went, summed, in ns: credit, wire, server, RDMA.
-    pub split: [i64; 4],
+    /// Whose that time was.
+    pub time: Time,
+    /// Request to reply without what held them up: credits, recovery, and the like.
+    pub calm: Latency,
+    /// How long requests waited for credits before they were sent, in ns.
+    pub waited: i64,
+}
+
+impl Command {
+    /// Where the time went, in ns: credit (before the request as well), server, RDMA, wire.
+    pub fn waits(&self) -> [i64; 4] {
+        let of = |owner| self.time.of(owner);
+        [self.waited.saturating_add(of(Owner::Credit)), of(Owner::Server), of(Owner::Rdma), of(Owner::Wire)]
+    }
 }
 
 /// Writes an address as people write it.

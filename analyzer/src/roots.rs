@@ -5,6 +5,8 @@
 //! follows from another is one of its effects; connections that failed because of it are counted. All views call this, so that all count
 //! alike.
 
+use crate::answer;
+use crate::episodes::cost::is_of_the_wire;
 use crate::exchange::Family;
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
 use crate::op::At;
@@ -143,7 +145,7 @@ pub struct Root<'r> {
     pub fatal: Option<Fatal>,
     /// What followed from it.
     pub effects: Vec<Root<'r>>,
-    /// Time it cost, in ns, where that is known.
+    /// Requests' time that it cost, in ns, where that is known.
     pub cost: i64,
     /// Failed requests by command and status, the most frequent first: of rules that count those.
     failures: Vec<(&'static str, String, u64)>,
@@ -235,9 +237,12 @@ pub fn of<'r>(report: &'r Report, ranked: &[&'r Finding]) -> Vec<Root<'r>> {
         }
         root.effects.sort_by_key(|e| (Reverse(e.severity), e.first));
     }
+    let waited = report.connections.iter().map(|c| c.time.sum()).fold(0, i64::saturating_add);
     roots.sort_by_key(|r| {
-        let last = r.severity == Severity::Note && is_quirk(r.rule);
-        let weight = (Reverse(r.severity), last, Reverse(r.fatal.is_some()), Reverse(r.certainty));
+        // what cost a hundredth of all requests' time comes first, by cost; then the rules that were broken
+        let costly = if r.cost.saturating_mul(100) >= waited { r.cost } else { 0 };
+        let last = r.severity == Severity::Note && (is_quirk(r.rule) || r.is_free());
+        let weight = (Reverse(r.fatal.is_some()), Reverse(costly), Reverse(r.severity), last, Reverse(r.certainty));
         (weight, Reverse(r.cost), Reverse(r.count), r.first, r.rule)
     });
     roots
@@ -287,11 +292,7 @@ impl<'r> Root<'r> {
             let of = report.connections.iter().filter(|c| c.outcome.as_ref().is_some_and(|o| o.purpose == first.purpose)).count() as u64;
             self.fatal = Some(Fatal { outcome: first, ended, of, same_side });
         }
-        if self.rule == Rule::SmbdCreditStall {
-            // who was kept waiting is the peer of who is blamed
-            let waiter = if self.by == Blame::Server { 0 } else { 1 };
-            self.cost = here().map(|c| c.sides[waiter].stalled_time).fold(0, i64::saturating_add);
-        }
+        self.cost = here().map(|c| answer::cost(c, self.rule, self.by)).fold(0, i64::saturating_add);
         if matches!(self.rule, Rule::Smb2Error | Rule::RpcError) {
             let family = if self.rule == Rule::Smb2Error { Family::Smb2 } else { Family::Rpc };
             let mut sums: Vec<(&'static str, String, u64)> = Vec::new();
@@ -305,6 +306,11 @@ impl<'r> Root<'r> {
             sums.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (a.0, &a.1).cmp(&(b.0, &b.1))));
             self.failures = sums;
         }
+    }
+
+    /// Whether it is something that goes on below and cost no request anything.
+    pub fn is_free(&self) -> bool {
+        self.severity == Severity::Note && self.cost == 0 && self.fatal.is_none() && is_of_the_wire(self.rule)
     }
 
     /// What happened, in one sentence: where connections failed by it, that. `start` is the time of the first frame of the capture.

@@ -1,8 +1,7 @@
 //! Exchanges counted by command.
 
+use crate::episodes::time::{Owner, Time};
 use crate::exchange::{Exchange, Family};
-use crate::flow::waits::Waits;
-use crate::latency::Latency;
 use crate::op::{At, End};
 use crate::report::Command;
 use alloc::vec::Vec;
@@ -22,6 +21,7 @@ pub struct Commands {
     failures: Vec<(&'static str, Family, u32, u64)>,
     /// The first request of those that were not answered, and that must be.
     oldest_open: Option<At>,
+    time: Time,
 }
 
 /// An exchange that took long.
@@ -35,9 +35,7 @@ pub struct Long {
     pub replier: End,
     /// The last frame of its reply.
     pub reply: At,
-    /// From the last frame of the request to the first of the reply: times in ns.
-    pub between: (i64, i64),
-    /// How much of that was not RDMA, in ns.
+    /// How much of it was the server's own, in ns.
     pub server: i64,
 }
 
@@ -56,7 +54,14 @@ impl Commands {
         let row = self.row(exchange.command);
         row.bytes += exchange.bytes_moved;
         match exchange.latency() {
-            Some(latency) => row.latency.add(latency),
+            Some(latency) => {
+                row.latency.add(latency);
+                row.time += &exchange.time;
+                row.calm.add(latency.saturating_sub(exchange.time.held_up()));
+                if exchange.counts() {
+                    self.time += &exchange.time;
+                }
+            }
             None => {
                 row.unanswered += 1;
                 if !may_wait(exchange.command) {
@@ -65,10 +70,7 @@ impl Commands {
             }
         }
         let row = self.row(exchange.command);
-        let split = exchange.split();
-        for (sum, part) in row.split.iter_mut().zip([split.credit, split.wire, split.server, split.rdma]) {
-            *sum = sum.saturating_add(part);
-        }
+        row.waited = row.waited.saturating_add(exchange.wait_for_credit);
     }
 
     /// Adds what another connection counted of a command.
@@ -79,9 +81,9 @@ impl Commands {
         row.unanswered += command.unanswered;
         row.bytes += command.bytes;
         row.latency.join(&command.latency);
-        for (sum, part) in row.split.iter_mut().zip(command.split) {
-            *sum = sum.saturating_add(part);
-        }
+        row.calm.join(&command.calm);
+        row.time += &command.time;
+        row.waited = row.waited.saturating_add(command.waited);
     }
 
     /// Adds what others counted: those of another layer, or of the other half of a connection.
@@ -90,6 +92,7 @@ impl Commands {
         for &(command, family, status, count) in &other.failures {
             self.fail(command, family, status, count);
         }
+        self.time += &other.time;
         self.oldest_open = [self.oldest_open, other.oldest_open].into_iter().flatten().min();
     }
 
@@ -104,8 +107,7 @@ impl Commands {
     /// The row of a command, made where there is none.
     fn row(&mut self, name: &'static str) -> &mut Command {
         let index = self.rows.iter().position(|r| r.name == name).unwrap_or_else(|| {
-            let (latency, split) = (Latency::default(), [0; 4]);
-            self.rows.push(Command { name, count: 0, errors: 0, unanswered: 0, bytes: 0, latency, split });
+            self.rows.push(Command { name, ..Command::default() });
             self.rows.len() - 1
         });
         &mut self.rows[index]
@@ -116,10 +118,9 @@ impl Commands {
         const LEAST: i64 = 20_000_000;
         const LONG_MAX: usize = 1024;
         let Some(latency) = exchange.latency().filter(|l| *l > LEAST && !exchange.pending) else { return };
-        let (Some(first), Some(reply)) = (exchange.reply, exchange.reply_end) else { return };
-        let between = (exchange.request_end.time, first.time);
-        let server = exchange.split().server;
-        let long = Long { command: exchange.command, latency, replier, reply, between, server };
+        let Some(reply) = exchange.reply_end else { return };
+        let server = exchange.time.of(Owner::Server);
+        let long = Long { command: exchange.command, latency, replier, reply, server };
         if self.long.len() < LONG_MAX {
             self.long.push(long);
         } else if let Some(least) = self.long.iter_mut().min_by_key(|long| long.latency).filter(|least| least.latency < latency) {
@@ -128,18 +129,20 @@ impl Commands {
     }
 
     /// Exchanges that took far longer than others of the same command, with the median of these in ns, where most of the time was the
-    /// server's own: not recovery, silence or another wait of `waits`, nor the way there and back.
-    pub fn slow<'s>(&'s self, waits: &'s Waits) -> impl Iterator<Item = (&'s Long, i64)> {
+    /// server's own.
+    pub fn slow(&self) -> impl Iterator<Item = (&Long, i64)> {
         const TIMES: i64 = 20;
         const ENOUGH: u64 = 16;
         self.long.iter().filter_map(move |long| {
             let row = self.find(long.command).filter(|r| r.latency.count() > ENOUGH)?;
             let median = row.latency.quantile(500).filter(|m| long.latency > m.saturating_mul(TIMES))?;
-            let (from, to) = long.between;
-            let way = waits.shortest_round_trip(long.replier).unwrap_or(0);
-            let own = long.server.saturating_sub(waits.between(from, to)).saturating_sub(way);
-            (own.saturating_mul(2) >= long.latency).then_some((long, median))
+            (long.server.saturating_mul(2) >= long.latency).then_some((long, median))
         })
+    }
+
+    /// Whose the time of all requests was: a compound counts once, and what waits for something to happen not at all.
+    pub fn time(&self) -> &Time {
+        &self.time
     }
 
     /// The row of a command.

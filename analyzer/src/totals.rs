@@ -116,6 +116,7 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::episodes::time::Time;
     use crate::latency::Latency;
     use crate::report::{Command, SideReport};
     use alloc::vec;
@@ -124,7 +125,8 @@ mod tests {
     fn connections_of_one_kind_are_one_row() {
         let mut latency = Latency::default();
         latency.add(1000);
-        let command = Command { name: "READ", count: 1, errors: 0, unanswered: 0, bytes: 7, latency, split: [1, 2, 3, 4] };
+        let time = Time([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let command = Command { name: "READ", count: 1, bytes: 7, latency, time, ..Command::default() };
         let side = |held| SideReport { messages: 3, stalls: 1, stalled_time: 50, held_last: held, ..SideReport::default() };
         let connection = |held| Connection {
             transport: Some(Transport::RoceV2),
@@ -147,6 +149,6 @@ mod tests {
             (9, 150, Some(7), None)
         );
         let reads = &row.commands.rows()[0];
-        assert_eq!((reads.count, reads.bytes, reads.latency.count(), reads.split), (3, 21, 3, [3, 6, 9, 12]));
+        assert_eq!((reads.count, reads.bytes, reads.latency.count(), reads.time.sum()), (3, 21, 3, 165));
     }
 }

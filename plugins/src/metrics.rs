@@ -58,6 +58,7 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("rdmascope_requests_unanswered_total", "counter", "Requests without a reply, by command"),
     ("rdmascope_request_bytes_total", "counter", "Payload that requests moved, by command"),
     ("rdmascope_request_duration_seconds", "histogram", "Request to reply, by command"),
+    ("rdmascope_request_time_seconds_total", "counter", "Whose the time from request to reply was, by command and owner"),
     ("rdmascope_findings_total", "counter", "Broken rules, by finding (rdmascope explain ID)"),
     ("rdmascope_rdma_hw_counter", "untyped", "hw_counters of RDMA devices, as the driver has them"),
 ];
@@ -207,6 +208,15 @@ pub fn render(view: &View<'_>) -> String {
     for (labels, row) in &rows {
         for command in row.commands.rows() {
             out.histogram("rdmascope_request_duration_seconds", &kind(labels, &[("command", command.name)]), &command.latency);
+        }
+    }
+    out.head("rdmascope_request_time_seconds_total");
+    for (labels, row) in &rows {
+        for command in row.commands.rows() {
+            for (owner, time) in command.time.parts() {
+                let labels = kind(labels, &[("command", command.name), ("owner", owner.key())]);
+                out.row("rdmascope_request_time_seconds_total", &labels, &seconds(time));
+            }
         }
     }
     out.head("rdmascope_findings_total");
@@ -426,7 +436,7 @@ mod tests {
         for ns in [5_000, 90_000, 90_000, 20_000_000_000] {
             latency.add(ns);
         }
-        let command = Command { name: "READ", count: 4, errors: 1, unanswered: 0, bytes: 7, latency, split: [0; 4] };
+        let command = Command { name: "READ", count: 4, errors: 1, bytes: 7, latency, ..Command::default() };
         Connection { transport: Some(Transport::RoceV2), protocol: Protocol::SmbDirect, commands: vec![command], ..Connection::default() }
     }
 

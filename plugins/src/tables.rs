@@ -16,6 +16,7 @@ use parquet::file::properties::{WriterProperties, WriterPropertiesPtr};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::TypePtr;
+use rdmascope_analyzer::episodes::time::{Behind, Owner};
 use rdmascope_analyzer::exchange::{Exchange, Transfer};
 use rdmascope_analyzer::op::{At, End, Placement, RdmaOp, Verb};
 use rdmascope_analyzer::report::{Report, Sink};
@@ -132,11 +133,35 @@ tables! {
         "write_bytes" Integer "bytes they moved";
         "bytes_moved" Integer "payload bytes, by RDMA or inline";
         "latency" Integer ?null "from the first frame of the request to the last of the reply, in ns";
-        "latency_wire" Integer ?null "of it, in the packets of request and reply";
+        "latency_wire" Integer ?null "of it, on the wire, and the way to the server and back; the ten parts add up to the latency";
         "latency_server" Integer ?null "of it, in the server";
         "latency_rdma" Integer ?null "of it, in RDMA";
+        "latency_client" Integer ?null "of it, the client's between its own dependent parts";
+        "latency_credit" Integer ?null "of it, waiting for credits or for the receive window";
+        "latency_send_queue" Integer ?null "of it, in the sender's queue, or between that and the capture point";
+        "latency_recovery" Integer ?null "of it, while packets went out again";
+        "latency_rnr" Integer ?null "of it, waiting for a receiver that was not ready";
+        "latency_pause" Integer ?null "of it, under pause frames";
+        "latency_unknown" Integer ?null "of it, where the capture lost what would tell";
+        "behind_episode" Integer ?null "the episode of the connection that it waited for longest: `episodes.episode`";
         "wait_for_credit" Integer "what the request waited for a credit before, in ns";
         "retransmissions" Integer "packets of it that went out again";
+    }
+    "episodes" "an interval in which a direction of a connection was held up" {
+        "connection" Integer "number of the connection in the report: `connections.report`";
+        "episode" Integer "its number on the connection";
+        "kind" Text "recovery, rnr, credit, pause, zero_window, silence, nagle, held_up, interrupted, gap";
+        "cause" Text "why, as far as is known";
+        "from" Text ?null "client or server: whose packets were held up";
+        "begin" Time "when it began";
+        "end" Time ?null "when it ended";
+        "first_frame" Integer "the frame in which it began";
+        "last_frame" Integer ?null "the frame in which it ended";
+        "packets" Integer "packets that were lost, late or missing";
+        "repeated" Integer "packets that went out again";
+        "bytes" Integer "their bytes";
+        "cost" Integer "requests' time that was spent in it, in ns";
+        "requests" Integer "requests that waited";
     }
     "findings" "a rule that was broken, with all its occurrences on a connection by one side" {
         "finding" Text "id of the rule";
@@ -493,6 +518,7 @@ pub struct Tables {
     frames: Writer,
     messages: Writer,
     exchanges: Writer,
+    episodes: Writer,
     findings: Writer,
     credits: Writer,
     connections: Writer,
@@ -513,6 +539,7 @@ impl Tables {
             frames: writer("frames")?,
             messages: writer("messages")?,
             exchanges: writer("exchanges")?,
+            episodes: writer("episodes")?,
             findings: writer("findings")?,
             credits: writer("credits")?,
             connections: writer("connections")?,
@@ -573,6 +600,27 @@ impl Tables {
                 self.keep(done);
             }
         }
+        for connection in &report.connections {
+            for e in &connection.episodes.list {
+                let done = self.episodes.push([
+                    connection.id.into(),
+                    e.id.into(),
+                    e.kind.key().into(),
+                    e.cause.key().into(),
+                    e.by.map(|by| ["client", "server"][by.index()]).into(),
+                    e.begin.time.into(),
+                    e.end.map(|at| at.time).into(),
+                    e.begin.frame.into(),
+                    e.end.map(|at| at.frame).into(),
+                    e.packets.into(),
+                    e.repeated.into(),
+                    e.bytes.into(),
+                    e.cost.into(),
+                    e.requests.into(),
+                ]);
+                self.keep(done);
+            }
+        }
         for finding in report.findings.ranked() {
             let done = self.findings.push([
                 finding.rule.id().into(),
@@ -598,7 +646,7 @@ impl Tables {
         if let Some(error) = self.error {
             return Err(error);
         }
-        [self.frames, self.messages, self.exchanges, self.findings, self.credits, self.connections, self.sessions]
+        [self.frames, self.messages, self.exchanges, self.episodes, self.findings, self.credits, self.connections, self.sessions]
             .into_iter()
             .map(Writer::finish)
             .collect()
@@ -672,7 +720,8 @@ impl Sink for Tables {
     }
 
     fn exchange(&mut self, e: &Exchange) {
-        let split = e.reply_end.map(|_| e.split());
+        let part = |owner: Owner| e.reply_end.map(|_| e.time.of(owner));
+        let episode = e.behind.and_then(|behind| if let Behind::Episode(id) = behind { Some(id) } else { None });
         let operations = |t: &Transfer| t.operations;
         let family = match e.family {
             rdmascope_analyzer::exchange::Family::Smb2 => "smb2",
@@ -700,9 +749,17 @@ impl Sink for Tables {
             e.writes.bytes.into(),
             e.bytes_moved.into(),
             e.latency().into(),
-            split.map(|s| s.wire).into(),
-            split.map(|s| s.server).into(),
-            split.map(|s| s.rdma).into(),
+            part(Owner::Wire).into(),
+            part(Owner::Server).into(),
+            part(Owner::Rdma).into(),
+            part(Owner::Client).into(),
+            part(Owner::Credit).into(),
+            part(Owner::SendQueue).into(),
+            part(Owner::Recovery).into(),
+            part(Owner::Rnr).into(),
+            part(Owner::Pause).into(),
+            part(Owner::Unknown).into(),
+            episode.into(),
             e.wait_for_credit.into(),
             e.retransmissions.into(),
         ]);

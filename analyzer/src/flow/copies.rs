@@ -28,11 +28,13 @@ struct Seen {
     mark: u32,
     /// µs, the lower 32 bits.
     time: u32,
+    /// The frame, the lower 32 bits.
+    frame: u32,
 }
 
 impl Default for Copies {
     fn default() -> Self {
-        Self { last: [Seen { number: 0, mark: 0, time: 0 }; REMEMBERED], next: 0 }
+        Self { last: [Seen { number: 0, mark: 0, time: 0, frame: 0 }; REMEMBERED], next: 0 }
     }
 }
 
@@ -45,9 +47,16 @@ impl Copies {
     /// Remembers a packet with this sequence number.
     #[inline]
     pub fn add(&mut self, at: At, number: u32, mark: u32) {
-        self.last[usize::from(self.next) % REMEMBERED] = Seen { number, mark, time: micros(at) };
+        self.last[usize::from(self.next) % REMEMBERED] = Seen { number, mark, time: micros(at), frame: at.frame as u32 };
         // beyond all places the numbers go round above them
         self.next = if usize::from(self.next) == 2 * REMEMBERED - 1 { REMEMBERED as u8 } else { self.next + 1 };
+    }
+
+    /// The last frame before `at` in which a packet with this sequence number stood.
+    pub fn frame_of(&self, at: At, number: u32) -> Option<u64> {
+        let known = &self.last[..usize::from(self.next).min(REMEMBERED)];
+        let ago = known.iter().filter(|seen| seen.number == number).map(|seen| (at.frame as u32).wrapping_sub(seen.frame)).min()?;
+        at.frame.checked_sub(ago.into()).filter(|_| ago > 0)
     }
 
     /// Whether a packet is the copy of one of the last. `calm`: nobody asked for it again, and it is sent again after a timeout only.

@@ -16,9 +16,11 @@
 
 use super::copies::{Copies, is_mirrored, mark};
 use super::psn;
-use super::recovery::{Late, Recovery, Sent};
+use super::recovery::{Ended, Late, Recovery, Sent};
 use super::report::Told;
 use super::story::{Story, Unanswered};
+use crate::devices::Measure;
+use crate::episodes::{Kind, sequence_of_psn};
 use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -26,7 +28,7 @@ use alloc::vec::Vec;
 use rdmascope_dissector::frame::{Check, IbPacket};
 use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::ib::bth::{self, Row, Service};
-use rdmascope_dissector::wire::ib::ext::{Extensions, Syndrome};
+use rdmascope_dissector::wire::ib::ext::{Extensions, Syndrome, rnr_timer};
 
 /// Packets held back per direction at most.
 pub const HELD_PACKETS_MAX: usize = 512;
@@ -60,8 +62,11 @@ pub enum IbFact {
         /// How many.
         missing: u32,
     },
-    /// A request came that had come before.
-    Retransmission,
+    /// A packet came that had come before: in which frame, where that is still known.
+    Retransmission {
+        /// The frame.
+        of: Option<u64>,
+    },
     /// A copy of the packet just seen: capture or mirror doubled it.
     Duplicate,
     /// A packet whose invariant CRC is wrong, which a receiver drops.
@@ -70,12 +75,24 @@ pub enum IbFact {
     Recovering {
         /// When.
         since: At,
+        /// The first packet that it concerns, as a PSN.
+        psn: u32,
+        /// Whether packets are recovered, or the receiver was not ready.
+        kind: Kind,
+        /// Whether nothing was seen of it but a gap.
+        is_gap: bool,
     },
-    /// It is over.
+    /// It is over, or the capture is.
     Recovered {
-        /// When it began.
-        since: At,
+        /// What it was.
+        ended: Ended,
+        /// Whether it went on until the capture was over.
+        over: bool,
     },
+    /// What looked like the beginning of one was none.
+    NotRecovering,
+    /// What the adapter of this end did.
+    Measured(Measure),
     /// The shortest way from the capture point to this end and back so far, in ns.
     RoundTrip(i64),
     /// Nothing came back for long, while the same packets went out again.
@@ -129,6 +146,14 @@ pub trait IbSink {
     fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T);
     /// Something else.
     fn fact(&mut self, at: At, by: End, fact: IbFact);
+    /// The operation that is told next ends with this packet, by its sequence number.
+    #[inline]
+    fn sequence(&mut self, _by: End, _sequence: u32) {}
+    /// Everything that `by` requested up to here has arrived. `is_ack`: an acknowledgment says so, and not a Read Response.
+    #[inline]
+    fn acknowledged(&mut self, _by: End, _sequence: u32, _is_ack: bool) {}
+    /// A packet that was told as an operation goes out again; `is_asked` where the receiver asked for it, and so had thrown it away.
+    fn again(&mut self, _at: At, _by: End, _sequence: u32, _is_asked: bool) {}
     /// A packet that is not told as an operation now (it was told before, or is held): only to be shown.
     fn show<T: Trace>(&mut self, _verb: Verb, _part: Part, _bytes: &[u8], _t: &mut T) {}
     /// Whether all that a held packet completes was shown with the packet itself.
@@ -427,11 +452,11 @@ impl IbFlow {
     #[cold]
     fn end_recovery<S: IbSink>(&mut self, at: At, by: End, over: bool, sink: &mut S) {
         let Some(recovery) = self.senders[by.index()].recovery.take() else { return };
-        let since = recovery.begin();
-        let told = recovery.is_under_way();
+        let told = recovery.is_under_way() || recovery.is_not_ready();
         // where nothing of the peer was captured at all, its silence says nothing
         let peer_is_seen = self.senders[by.index()].acked.is_some() || self.senders[by.peer().index()].last != At::default();
-        if let Some(late) = recovery.end(at, over, self.story(by))
+        let (ended, late) = recovery.end(at, over, self.story(by));
+        if let Some(late) = late
             && let Some(known) = self.senders[by.index()].late.replace(late)
         {
             known.misplaced(self.story(by));
@@ -439,19 +464,19 @@ impl IbFlow {
         if !peer_is_seen {
             self.story(by).unanswered = None;
         }
-        if told {
-            sink.fact(at, by, IbFact::Recovered { since });
-        }
+        sink.fact(at, by, if told { IbFact::Recovered { ended, over } } else { IbFact::NotRecovering });
     }
 
     /// The recovery that is under way, or one that begins.
     #[cold]
-    fn recovery<S: IbSink>(&mut self, at: At, by: End, sink: &mut S) -> &mut Recovery {
+    fn recovery<S: IbSink>(&mut self, at: At, by: End, first: u32, kind: Kind, sink: &mut S) -> &mut Recovery {
         let sender = &mut self.senders[by.index()];
-        let since = if sender.last == At::default() { at } else { sender.last };
+        // what shows a gap was sent behind what is missing; what is asked for, or goes out again, was sent by the last packet at the latest
+        let shows_gap = sender.next == Some(first) && sender.cursor == first;
+        let since = if sender.last == At::default() || shows_gap { at } else { sender.last };
         let newest = sender.cursor;
         if sender.recovery.is_none() {
-            sink.fact(at, by, IbFact::Recovering { since });
+            sink.fact(at, by, IbFact::Recovering { since, psn: first, kind, is_gap: shows_gap });
         }
         sender.recovery.get_or_insert_with(|| Box::new(Recovery::new(since, newest)))
     }
@@ -510,7 +535,9 @@ impl IbFlow {
             sender.is_whole = false;
             sender.next = Some(number);
             sender.acked = None;
-            sender.recovery = None;
+            if sender.recovery.take().is_some() {
+                sink.fact(at, by, IbFact::NotRecovering);
+            }
             self.take(&request, t, sink);
             let sender = &mut self.senders[by.index()];
             sender.cursor = sender.next.unwrap_or(number);
@@ -555,7 +582,7 @@ impl IbFlow {
         let Some(late) = sender.late else { return };
         if asked && late.psn == number {
             sender.late = None;
-            self.recovery(at, by, sink).came_late(late);
+            self.recovery(at, by, number, Kind::Recovery, sink).came_late(late);
         } else if !asked && psn::ahead(number, late.psn) >= 0 {
             sender.late = None;
             late.misplaced(self.story(by));
@@ -574,13 +601,14 @@ impl IbFlow {
             return sink.fact(at, by, IbFact::Duplicate);
         }
         if is_again {
-            sink.fact(at, by, IbFact::Retransmission);
+            let of = self.copies[by.index()].frame_of(at, number);
+            sink.fact(at, by, IbFact::Retransmission { of });
         }
         let mended = self.senders[by.index()].held.front().is_some_and(|h| h.psn == number && h.is_damaged);
         if mended && let Some(recovery) = self.senders[by.index()].recovery.as_mut() {
             recovery.mends();
         }
-        self.sent_in_recovery(at, by, number, follows, !is_again && !mended, request.row);
+        self.sent_in_recovery(request, follows, !is_again && !mended, sink);
         let goes_back = self.senders[by.index()].recovery.as_ref().is_some_and(|r| r.goes_back(number));
         self.take(request, t, sink);
         let sender = &mut self.senders[by.index()];
@@ -614,7 +642,8 @@ impl IbFlow {
         let copy = psn::ahead(number, next) == -1 && sender.recovery.is_none() && close;
         let calm = sender.recovery.as_ref().is_none_or(|r| !r.is_under_way());
         let copy = copy || self.copies[by.index()].has(at, number, mark, calm);
-        sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
+        let of = self.copies[by.index()].frame_of(at, number);
+        sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
         if T::ON {
             sink.show(verb_of(row), part_of(row), request.payload, t);
         }
@@ -635,14 +664,17 @@ impl IbFlow {
             story.delay = story.delay.max(at.time.saturating_sub(gap.time));
             return;
         }
-        self.recovery(at, by, sink);
-        self.sent_in_recovery(at, by, number, follows, false, row);
+        let recovery = self.recovery(at, by, number, Kind::Recovery, sink);
+        let is_asked = recovery.is_asked();
+        sink.again(at, by, sequence_of_psn(number), is_asked);
+        self.sent_in_recovery(request, follows, false, sink);
         self.senders[by.index()].cursor = psn::add(number, 1);
     }
 
     /// A request while a recovery is under way.
     #[cold]
-    fn sent_in_recovery(&mut self, at: At, by: End, number: u32, follows: bool, is_first: bool, row: &Row) {
+    fn sent_in_recovery<S: IbSink>(&mut self, request: &Request<'_>, follows: bool, is_first: bool, sink: &mut S) {
+        let Request { at, by, psn: number, row, payload_length: bytes, .. } = *request;
         let sender = &mut self.senders[by.index()];
         let acknowledged = sender.acked.is_some_and(|acked| psn::ahead(acked, number) >= 0);
         let mut reread = false;
@@ -661,19 +693,24 @@ impl IbFlow {
                 self.story(by.peer()).lost_behind.add(at, 1);
             }
         }
+        let heard = self.senders[by.peer().index()].last;
         let sender = &mut self.senders[by.index()];
+        let spoke = heard.time > sender.last.time;
         let Some(recovery) = sender.recovery.as_mut() else { return };
         if psn::ahead(number, recovery.newest()) >= 0 {
             // new: the recovery ends when it is taken
             return;
         }
-        recovery.sent(&Sent { at, follows, is_first, acknowledged, reread });
+        let measure = recovery.sent(&Sent { at, follows, is_first, acknowledged, reread, spoke, bytes });
         if is_first {
             let begin = recovery.begin();
             if sender.filled.len() >= FILLED_MAX {
                 sender.filled.pop_front();
             }
             sender.filled.push_back((number, begin));
+        }
+        if let Some(measure) = measure {
+            sink.fact(at, by, IbFact::Measured(measure));
         }
     }
 
@@ -708,7 +745,8 @@ impl IbFlow {
             } else {
                 // the receiver threw the first one away: this is the one that it takes
                 sender.held[place].at = at;
-                sink.fact(at, by, IbFact::Retransmission);
+                let of = self.copies[by.index()].frame_of(at, number);
+                sink.fact(at, by, IbFact::Retransmission { of });
             }
         }
         if self.senders[by.index()].held.iter().all(|h| h.is_damaged) {
@@ -717,11 +755,12 @@ impl IbFlow {
         let newest = self.senders[by.index()].recovery.as_ref().map_or(self.senders[by.index()].cursor, |r| r.newest());
         let jump = psn::ahead(number, newest);
         if jump > 0 || self.senders[by.index()].recovery.is_none() {
-            let next = self.senders[by.index()].next.unwrap_or(number);
-            self.recovery(at, by, sink).misses(next);
-            self.recovery(at, by, sink).jumped(at, jump.max(0) as u32, psn::add(number, 1));
+            let first = self.senders[by.index()].next.unwrap_or(number);
+            let recovery = self.recovery(at, by, first, Kind::Recovery, sink);
+            recovery.misses(first);
+            recovery.jumped(at, jump.max(0) as u32, psn::add(number, 1));
         } else if jump < 0 {
-            self.sent_in_recovery(at, by, number, follows, is_first, request.row);
+            self.sent_in_recovery(request, follows, is_first, sink);
         } else if let Some(recovery) = self.senders[by.index()].recovery.as_mut() {
             recovery.reach(psn::add(number, 1));
         }
@@ -933,6 +972,7 @@ impl IbFlow {
             in_frame: request.in_frame,
             read,
         };
+        sink.sequence(request.by, sequence_of_psn(request.psn));
         sink.op(&op, t);
     }
 
@@ -944,14 +984,17 @@ impl IbFlow {
                 sink.fact(at, by, IbFact::Nak { code: code.0, psn: number });
                 if code.0 == 0 {
                     self.settle_late(at, requester, number, true, sink);
-                    self.recovery(at, requester, sink).asked(number);
+                    if let Some(took) = self.recovery(at, requester, number, Kind::Recovery, sink).asked(at, number) {
+                        sink.fact(at, by, IbFact::Measured(Measure::Nak(took)));
+                    }
                 }
                 // everything before it arrived
                 self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
             }
             Some(Syndrome::RnrNak { timer }) => {
                 sink.fact(at, by, IbFact::RnrNak { timer, psn: number });
-                self.recovery(at, requester, sink).not_ready();
+                let wait = i64::from(rnr_timer(timer)) * 1000;
+                self.recovery(at, requester, number, Kind::Rnr, sink).not_ready(at, wait);
                 self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
             }
             Some(Syndrome::Ack { .. }) | None => {
@@ -983,6 +1026,7 @@ impl IbFlow {
                 self.end_recovery(at, requester, false, sink);
             }
         }
+        sink.acknowledged(requester, sequence_of_psn(number), true);
         let sender = &mut self.senders[requester.index()];
         let ahead = psn::ahead(number, next);
         if ahead == -1 && sender.recovery.is_none() {
@@ -1017,6 +1061,7 @@ impl IbFlow {
         if sender.acked.is_none_or(|acked| (0..JUMP_MAX).contains(&psn::ahead(number, acked))) {
             sender.acked = Some(number);
         }
+        sink.acknowledged(requester, sequence_of_psn(number), false);
         let mut op = RdmaOp {
             at,
             by,
@@ -1040,7 +1085,8 @@ impl IbFlow {
         let Some(index) = found else {
             if sender.reads_done.is_some_and(|done| (-JUMP_MAX..0).contains(&psn::ahead(number, done))) {
                 let copy = copies.has(at, number, mark_of(packet), !read_again);
-                sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
+                let of = copies.frame_of(at, number);
+                sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
                 if !copy {
                     story.get_or_insert_default().repeated.add(at, 1);
                 }
@@ -1058,7 +1104,8 @@ impl IbFlow {
         if ahead < 0 {
             let Some(place) = read.missing.iter().position(|psn| *psn == number) else {
                 let copy = copies.has(at, number, mark_of(packet), !read_again);
-                sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission });
+                let of = copies.frame_of(at, number);
+                sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
                 if !copy {
                     story.get_or_insert_default().repeated.add(at, 1);
                 }
@@ -1069,7 +1116,7 @@ impl IbFlow {
             if read.is_again {
                 story.lost_before.add(read.gap, 1);
                 story.repeated.add(at, 1);
-                sink.fact(at, by, IbFact::Retransmission);
+                sink.fact(at, by, IbFact::Retransmission { of: copies.frame_of(at, number) });
             } else {
                 // nobody asked for it again: it was overtaken
                 story.overtaken.add(at, 1);

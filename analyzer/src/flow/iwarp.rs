@@ -52,6 +52,14 @@ pub trait FlowSink {
     /// Something that a rule or a report wants to know.
     fn fact(&mut self, at: At, by: End, fact: FlowFact<'_>);
 
+    /// What is told next ends before this sequence number.
+    #[inline]
+    fn sequence(&mut self, _by: End, _sequence: u32) {}
+
+    /// Everything that `by` sent before this sequence number has arrived.
+    #[inline]
+    fn acknowledged(&mut self, _by: End, _sequence: u32) {}
+
     /// Bytes in order of a connection that is not iWARP.
     fn bytes<T: Trace>(&mut self, bytes: &StreamBytes<'_>, t: &mut T);
 }
@@ -140,6 +148,8 @@ pub enum FlowFact<'a> {
         bytes: u32,
         /// Whether the first copy was lost on its way to the capture.
         filled: bool,
+        /// The frame that it stood in before, where that is still known.
+        of: Option<u64>,
     },
     /// A segment whose checksum is wrong, which a receiver drops.
     Damaged,
@@ -342,6 +352,7 @@ impl TcpFlow {
             };
             let (repair, story) = (&mut self.repairs[by.peer().index()], &mut self.stories[by.peer().index()]);
             repair.acknowledged(&said, story, &mut |over| out.fact(at, by.peer(), FlowFact::Over(over)));
+            out.acknowledged(by.peer(), segment.ack);
         }
         if segment.payload_length > 0 {
             self.checked_good[by.index()] += u32::from(segment.check == Check::Good);
@@ -358,15 +369,19 @@ impl TcpFlow {
             }
             self.framers[by.index()].vouch(segment.payload, segment.checked);
             let mark = mark(segment.ip_id, segment.checksum);
-            let copy = seq != self.streams[by.index()].next_seq() && self.copies[by.index()].has(at, seq, mark, false);
+            let is_next = seq == self.streams[by.index()].next_seq();
+            let of = if is_next { None } else { self.copies[by.index()].frame_of(at, seq) };
+            let copy = !is_next && self.copies[by.index()].has(at, seq, mark, false);
             let misplaced = self.streams[by.index()].is_misplaced(seq, segment.payload_length);
             if misplaced {
                 self.stories[by.index()].get_or_insert_default().misplaced.add(at, 1);
                 out.fact(at, by, FlowFact::Misplaced);
             }
-            let copy = copy || misplaced && seq != self.streams[by.index()].next_seq();
+            let copy = copy || misplaced && !is_next;
+            out.sequence(by, seq.wrapping_add(segment.payload_length));
             let (stream, mut follow) = self.parts(at, by, segment.payload, options, t, out);
             follow.said.copy = copy;
+            follow.said.of = of;
             stream.data(at, seq, segment.payload, segment.payload_length, limit, &mut |e| follow.event(e));
             let was = follow.said.was;
             self.framers[by.index()].vouch(&[], 0);
@@ -503,6 +518,7 @@ impl TcpFlow {
             learned: false,
             fpdus: 0,
             copy: false,
+            of: None,
             was: Was::New,
             is_late: false,
         };
@@ -592,6 +608,8 @@ struct Said<'f, T, S> {
     fpdus: u32,
     /// The segment stands in the capture twice.
     copy: bool,
+    /// The frame that it stood in before.
+    of: Option<u64>,
     /// By sender: FPDUs whose CRC is right.
     crc_good: &'f mut [u32; 2],
     /// What the segment was to the stream.
@@ -621,7 +639,7 @@ impl<T: Trace, S: FlowSink> Said<'_, T, S> {
             Event::Retransmission { bytes, filled } => {
                 self.was = if filled { Was::Filled { is_late: false } } else { Was::Again };
                 self.t.info(format_args!("TCP retransmission"));
-                self.fact(FlowFact::Retransmission { bytes, filled });
+                self.fact(FlowFact::Retransmission { bytes, filled, of: self.of.filter(|_| !filled) });
             }
             Event::Held { missing } => {
                 if self.was == Was::New {

@@ -10,4 +10,3 @@ pub mod report;
 pub mod story;
 pub mod tcp;
 pub mod violation;
-pub mod waits;

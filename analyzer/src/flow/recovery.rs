@@ -9,6 +9,8 @@
 
 use super::psn;
 use super::story::{Story, Unanswered};
+use crate::devices::Measure;
+use crate::episodes::Cause;
 use crate::op::At;
 
 /// Rounds without any answer after which a peer is said to be silent.
@@ -34,6 +36,19 @@ struct Run {
     reread: bool,
 }
 
+/// What a recovery was, now that it is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Why it came to it.
+    pub cause: Cause,
+    /// Packets that were lost, late or not taken.
+    pub packets: u32,
+    /// Packets that went out again.
+    pub repeated: u32,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
 /// One recovery.
 #[derive(Clone, Debug)]
 pub struct Recovery {
@@ -55,6 +70,8 @@ pub struct Recovery {
     last_nak: Option<u32>,
     /// A NAK came that no round has answered yet.
     pending_nak: bool,
+    /// When it came, and how long it asked to wait, in ns: where the receiver was not ready.
+    asked_at: Option<(At, Option<i64>)>,
     not_ready: bool,
     /// What went out again had come damaged.
     mended: bool,
@@ -62,6 +79,9 @@ pub struct Recovery {
     rounds_acknowledged: u32,
     rounds_reread: u32,
     repeated: u32,
+    bytes: u64,
+    /// The receiver had gone on sending when it was first tried again.
+    spoke: bool,
     first_repeat: At,
     /// Rounds since anything came back.
     unanswered_rounds: u32,
@@ -99,6 +119,10 @@ pub struct Sent {
     pub acknowledged: bool,
     /// Whether it is a Read Request whose Response had begun to come.
     pub reread: bool,
+    /// Whether its receiver had gone on sending since.
+    pub spoke: bool,
+    /// Bytes of its payload.
+    pub bytes: u32,
 }
 
 impl Recovery {
@@ -117,12 +141,15 @@ impl Recovery {
             asked_for: 0,
             last_nak: None,
             pending_nak: false,
+            asked_at: None,
             not_ready: false,
             mended: false,
             rounds: 0,
             rounds_acknowledged: 0,
             rounds_reread: 0,
             repeated: 0,
+            bytes: 0,
+            spoke: false,
             first_repeat: At::default(),
             unanswered_rounds: 0,
             last_sent: begin,
@@ -171,14 +198,17 @@ impl Recovery {
         }
     }
 
-    /// A NAK of a sequence error.
-    pub fn asked(&mut self, number: u32) {
+    /// A NAK of a sequence error. How long it took the receiver to ask, in ns, where that can be told.
+    pub fn asked(&mut self, at: At, number: u32) -> Option<i64> {
         self.end_run();
+        self.asked_at = Some((at, None));
+        let took = self.gap.filter(|_| self.naks == 0).map(|gap| at.since(gap));
         self.naks += 1;
         self.asked_for += u32::from(self.last_nak != Some(number));
         self.last_nak = Some(number);
         self.pending_nak = true;
         self.unanswered_rounds = 0;
+        took
     }
 
     /// Where the packets begin that are missing.
@@ -195,9 +225,10 @@ impl Recovery {
         self.gap.get_or_insert(late.at);
     }
 
-    /// The receiver was not ready: what goes out again was not lost.
-    pub fn not_ready(&mut self) {
+    /// The receiver was not ready, and asked for so many ns: what goes out again was not lost.
+    pub fn not_ready(&mut self, at: At, wait: i64) {
         self.end_run();
+        self.asked_at = Some((at, Some(wait)));
         self.not_ready = true;
         self.pending_nak = true;
         self.unanswered_rounds = 0;
@@ -233,8 +264,16 @@ impl Recovery {
         (gives_up || self.unanswered_rounds >= SILENT_ROUNDS && found.lasted() >= SILENT_TIME).then_some(found)
     }
 
-    /// A packet goes out that is before the newest.
-    pub fn sent(&mut self, sent: &Sent) {
+    /// A packet goes out that is before the newest. What it tells of the sender's adapter.
+    pub fn sent(&mut self, sent: &Sent) -> Option<Measure> {
+        let measure = match self.asked_at.take() {
+            Some((asked, None)) => Some(Measure::Resend(sent.at.since(asked))),
+            Some((asked_at, Some(asked))) => Some(Measure::Rnr { asked, kept: sent.at.since(asked_at) }),
+            None if !sent.is_first && !sent.follows && self.naks == 0 && !self.not_ready => {
+                Some(Measure::Timeout(sent.at.since(self.last_sent)))
+            }
+            None => None,
+        };
         if !sent.follows || self.run.is_none() {
             self.end_run();
             self.run = Some(Run {
@@ -246,15 +285,18 @@ impl Recovery {
             });
         }
         self.last_sent = sent.at;
-        let Some(run) = self.run.as_mut() else { return };
+        self.bytes = self.bytes.saturating_add(sent.bytes.into());
+        let Some(run) = self.run.as_mut() else { return measure };
         if sent.is_first {
             run.firsts += 1;
         } else {
             if self.repeated == 0 && run.repeats == 0 {
                 self.first_repeat = sent.at;
+                self.spoke = sent.spoke;
             }
             run.repeats += 1;
         }
+        measure
     }
 
     fn end_run(&mut self) {
@@ -277,7 +319,7 @@ impl Recovery {
     }
 
     /// The sender is back, or the capture is over (`over`). Tells the story what it was.
-    pub fn end(mut self, at: At, over: bool, story: &mut Story) -> Option<Late> {
+    pub fn end(mut self, at: At, over: bool, story: &mut Story) -> (Ended, Option<Late>) {
         self.end_run();
         let first = self.gap.unwrap_or(if self.repeated > 0 { self.first_repeat } else { self.begin });
         let silence = if over { self.silence(self.last_sent, false) } else { None };
@@ -287,7 +329,8 @@ impl Recovery {
         story.repeated.add(if self.repeated > 0 { self.first_repeat } else { first }, self.repeated.into());
         story.naks += u64::from(self.naks);
         if self.overtaken > 0 && self.naks == 0 && self.rounds == 0 {
-            return Some(Late { psn: self.missing_from, at: first, count: self.overtaken, delay: self.delay });
+            let ended = Ended { cause: Cause::Reordered, packets: self.overtaken, ..Ended::default() };
+            return (ended, Some(Late { psn: self.missing_from, at: first, count: self.overtaken, delay: self.delay }));
         }
         story.overtaken.add(first, self.overtaken.into());
         story.delay = story.delay.max(self.delay);
@@ -297,21 +340,39 @@ impl Recovery {
         }
         if over && self.rounds == 0 && self.missing > 0 {
             // what was missing never came: that is told where it is given up
-            return None;
+            return (Ended { packets: self.missing, ..Ended::default() }, None);
         }
-        if lost > 0 {
+        let (cause, packets) = if lost > 0 {
             story.lost_before.add(first, lost.into());
-        } else if self.overtaken > 0 || self.not_ready || self.mended || silence.is_some() {
-            // what went out again was not lost, or nobody was there to take it
+            (Cause::LostBefore, lost)
+        } else if self.overtaken > 0 {
+            // what went out again was not lost
+            (Cause::Reordered, self.overtaken)
+        } else if self.mended {
+            (Cause::Damaged, 1)
+        } else if self.not_ready || silence.is_some() {
+            // nobody was there to take it
+            (Cause::Unknown, 1)
         } else if self.asked_for > 0 {
             story.lost_behind.add(first, self.asked_for.into());
+            (Cause::LostBehind, self.asked_for)
         } else if self.rounds > self.rounds_reread {
             let needless = self.rounds_acknowledged.min(self.rounds);
             story.needless.add(first, needless.into());
             // one packet, however often it was tried: it or its acknowledgment was lost
-            story.unacknowledged.add(first, u64::from(self.rounds - self.rounds_reread > needless));
-        }
-        None
+            let unsure = self.rounds - self.rounds_reread > needless;
+            story.unacknowledged.add(first, u64::from(unsure));
+            let cause = match (unsure, self.spoke) {
+                (false, _) => Cause::Needless,
+                (true, true) => Cause::AckLost,
+                (true, false) => Cause::Unacknowledged,
+            };
+            (cause, 1)
+        } else {
+            // responses to Reads were lost
+            (Cause::ResponseLost, self.rounds_reread)
+        };
+        (Ended { cause, packets, repeated: self.repeated, bytes: self.bytes }, None)
     }
 }
 
@@ -327,12 +388,12 @@ mod tests {
 
     /// A packet that follows the one before, or not.
     fn sent(frame: u64, follows: bool, is_first: bool) -> Sent {
-        Sent { at: at(frame), follows, is_first, acknowledged: false, reread: false }
+        Sent { at: at(frame), follows, is_first, acknowledged: false, reread: false, spoke: false, bytes: 1 }
     }
 
     fn end(recovery: Recovery, frame: u64) -> Story {
         let mut story = Story::default();
-        assert_eq!(recovery.end(at(frame), false, &mut story), None);
+        assert_eq!(recovery.end(at(frame), false, &mut story).1, None);
         story
     }
 
@@ -340,9 +401,9 @@ mod tests {
     fn one_packet_lost_is_one_however_many_go_out_again_behind_it() {
         let mut r = Recovery::new(at(1), 10);
         r.jumped(at(2), 1, 12);
-        r.asked(10);
+        r.asked(at(2), 10);
         r.sent(&sent(3, false, true));
-        (4..9).for_each(|f| r.sent(&sent(f, true, false)));
+        (4..9).for_each(|f| _ = r.sent(&sent(f, true, false)));
         let story = end(r, 10);
         assert_eq!((story.lost_before.count, story.lost_behind.count, story.repeated.count), (1, 0, 6));
         assert_eq!((story.naks, story.overtaken.count, story.recovery), (1, 0, 9 * MS));
@@ -351,9 +412,9 @@ mod tests {
     #[test]
     fn what_was_seen_and_asked_for_was_lost_behind_the_capture() {
         let mut r = Recovery::new(at(1), 10);
-        r.asked(7);
-        r.asked(7);
-        (3..6).for_each(|f| r.sent(&sent(f, f > 3, false)));
+        r.asked(at(2), 7);
+        r.asked(at(2), 7);
+        (3..6).for_each(|f| _ = r.sent(&sent(f, f > 3, false)));
         let story = end(r, 7);
         assert_eq!((story.lost_before.count, story.lost_behind.count, story.repeated.count, story.naks), (0, 1, 3, 2));
     }
@@ -364,7 +425,7 @@ mod tests {
         r.jumped(at(2), 1, 12);
         r.sent(&sent(700, false, true));
         let mut story = Story::default();
-        let late = r.end(at(701), false, &mut story).expect("it came late");
+        let late = r.end(at(701), false, &mut story).1.expect("it came late");
         assert_eq!((late.count, late.delay), (1, 698 * MS));
         late.misplaced(&mut story);
         assert_eq!((story.lost(), story.misplaced.count, story.overtaken.count, story.repeated.count), (0, 1, 0, 0), "nobody noticed");
@@ -376,8 +437,8 @@ mod tests {
         let mut r = Recovery::new(at(1), 10);
         r.jumped(at(2), 1, 12);
         r.sent(&sent(3, false, true));
-        r.asked(10);
-        (4..8).for_each(|f| r.sent(&sent(f, f > 4, false)));
+        r.asked(at(2), 10);
+        (4..8).for_each(|f| _ = r.sent(&sent(f, f > 4, false)));
         let story = end(r, 8);
         assert_eq!((story.lost(), story.overtaken.count, story.repeated.count, story.naks), (0, 1, 4, 1));
     }
@@ -391,7 +452,7 @@ mod tests {
         let mut story = Story::default();
         let mut answered = r.clone();
         assert!(answered.answered(at(3100)).is_some_and(|u| u.answered && u.times == 7));
-        r.end(at(9000), true, &mut story);
+        let _ = r.end(at(9000), true, &mut story);
         let silent = story.unanswered.unwrap();
         assert_eq!((silent.answered, silent.times, silent.lasted()), (false, 7, 3000 * MS));
         assert_eq!((story.unacknowledged.count, story.lost()), (0, 0), "nobody was there to take it");

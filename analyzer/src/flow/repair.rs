@@ -92,6 +92,13 @@ struct Again {
     acked_at: Option<At>,
 }
 
+impl Again {
+    fn over(&self, until: At) -> Over {
+        let Self { since, seq: sequence, end, at: copy, is_filled, is_reported, .. } = *self;
+        Over::Recovery { since, until, sequence, bytes: end.wrapping_sub(sequence), copy, is_filled, is_reported }
+    }
+}
+
 /// What a sender's segment was to the stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Was {
@@ -152,6 +159,16 @@ pub enum Over {
         since: At,
         /// When it was acknowledged.
         until: At,
+        /// Its first sequence number.
+        sequence: u32,
+        /// Its bytes.
+        bytes: u32,
+        /// When the copy went out that was acknowledged.
+        copy: At,
+        /// Whether the first one was never seen.
+        is_filled: bool,
+        /// Whether the receiver had said that it was missing.
+        is_reported: bool,
     },
     /// The way from the sender's TCP to the capture point.
     HeldUp {
@@ -337,7 +354,7 @@ impl Repair {
             self.hole = None;
             self.reports = 0;
         }
-        if let Some((newest, _)) = self.newest.filter(|(_, end)| *end == ack && self.since_data && self.again.is_empty()) {
+        if let Some((newest, _)) = self.newest.filter(|(_, end)| *end == ack && self.since_data && !has_data && self.again.is_empty()) {
             let took = at.time.saturating_sub(newest.time);
             if took >= 0 && self.round_trip.is_none_or(|known| took < known) {
                 self.round_trip = Some(took);
@@ -369,12 +386,12 @@ impl Repair {
             let is_first = again.timestamp.zip(echo).is_some_and(|(sent, echo)| before(echo, sent));
             if again.is_filled {
                 story.get_or_insert_default().recovered(again.since, at);
-                tell(Over::Recovery { since: again.since, until: at });
+                tell(again.over(at));
             } else if is_first && !again.is_reported {
                 story.get_or_insert_default().needless.add(again.at, 1);
                 again.end = again.seq;
             } else if again.is_reported || self.says_sack {
-                tell(Over::Recovery { since: again.since, until: at });
+                tell(again.over(at));
             }
         }
         self.again.retain(|again| again.end != again.seq);
@@ -394,7 +411,9 @@ impl Repair {
         }
         let Some(acked) = again.acked_at else { return };
         if again.is_reported || self.says_sack {
-            story.lost_behind.add(again.at, 1);
+            // who was not told of a hole does not know whether the segment was lost, or what acknowledged it
+            let tally = if again.is_reported { &mut story.lost_behind } else { &mut story.unacknowledged };
+            tally.add(again.at, 1);
             story.recovered(again.since, acked);
         }
     }
@@ -543,7 +562,8 @@ mod tests {
         tap.send(0, 100, Was::New).send(1, 300, Was::Early).ack(2, 200, &[(300, 400)], 1);
         tap.send(9, 200, Was::Filled { is_late: false }).ack(10, 400, &[], 9);
         assert_eq!(tap.counts(20), [1, 0, 0, 0]);
-        assert_eq!(tap.over, [Over::Recovery { since: At { frame: 2, time: MS }, until: At { frame: 5, time: 10 * MS } }]);
+        let [Over::Recovery { since, until, is_filled: true, .. }] = tap.over[..] else { panic!("{:?}", tap.over) };
+        assert_eq!((since, until), (At { frame: 2, time: MS }, At { frame: 5, time: 10 * MS }));
     }
 
     #[test]

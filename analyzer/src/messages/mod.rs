@@ -8,6 +8,7 @@
 //!
 //! What a connection carries is found out from what its first messages look like; the port decides nothing alone.
 
+pub mod known;
 pub mod receive;
 pub mod rpcrdma;
 pub mod smbd;
@@ -24,6 +25,7 @@ use crate::series::{Least, Series};
 use crate::sink::Sink;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use known::Known;
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
 use receive::{Receive, Received, Send};
@@ -230,6 +232,11 @@ impl Messages {
         }
     }
 
+    /// Whether a message of several Sends has begun that is not over.
+    pub fn is_inside(&self, by: End) -> bool {
+        self.smbd.as_ref().is_some_and(|smbd| smbd.is_inside(by))
+    }
+
     /// Whether all that a Send completes is shown with [`Messages::show`].
     pub fn is_shown(&self, by: End, bytes: &[u8]) -> bool {
         match self.protocol {
@@ -240,10 +247,10 @@ impl Messages {
     }
 
     /// A Send that is shown without being counted: it was sent before, or is held back.
-    pub fn show<T: Trace>(&self, bytes: &[u8], t: &mut T) {
+    pub fn show<T: Trace>(&self, bytes: &[u8], known: &mut dyn Known, t: &mut T) {
         match self.protocol {
-            Protocol::SmbDirect => smbd::show(bytes, t),
-            Protocol::RpcRdma => rpcrdma::show(bytes, t),
+            Protocol::SmbDirect => smbd::show(bytes, known, t),
+            Protocol::RpcRdma => rpcrdma::show(bytes, known, t),
             _ => {}
         }
     }

@@ -9,6 +9,7 @@
 //! ```
 
 use super::Message;
+use super::known::Known;
 use super::receive::Send;
 use super::stream;
 use crate::context::FrameContext;
@@ -632,11 +633,11 @@ fn filled<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, rests: Rests, segments
 }
 
 /// Shows a Send without counting it.
-pub fn show<T: Trace>(bytes: &[u8], t: &mut T) {
+pub fn show<T: Trace>(bytes: &[u8], known: &mut dyn Known, t: &mut T) {
     if let Ok((_, header)) = Header::parse(bytes, t)
         && !header.is_long()
         && header.error.is_none()
     {
-        let _ = rpc::dissect(&Stream::inline(&header), None, t, &mut ());
+        let _ = rpc::dissect(&Stream::inline(&header), known.rpc(header.fixed.xid), t, &mut ());
     }
 }

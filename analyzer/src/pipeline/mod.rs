@@ -768,7 +768,6 @@ impl<S: Sink> Pipeline<S> {
             Flow::Ib(flow) => flow.finish(at, &mut listener),
             Flow::Tcp(flow) => flow.finish(at, &self.tcp, &mut Off, &mut listener),
         }
-        flow::report::told(&gone.connection, &gone.flow.told(), &mut |finding| self.env.findings.add(finding));
         let unseen = End::BOTH.map(|end| match &gone.flow {
             Flow::Ib(flow) => flow.is_unseen(end),
             Flow::Tcp(flow) => flow.is_unseen(end),
@@ -777,6 +776,8 @@ impl<S: Sink> Pipeline<S> {
             shard.closes(self.env.now, self.env.lost_by_capture);
         }
         gone.connection.finish(&mut self.env, at, unseen);
+        // what it cost is known now
+        flow::report::told(&gone.connection, &gone.flow.told(), &mut |finding| self.env.findings.add(finding));
         let mut connection = gone.connection.summary();
         // frames lost at the very end show nowhere: a capture that lost others may have lost these
         connection.progress.missed |= self.env.lost_by_capture > 0;

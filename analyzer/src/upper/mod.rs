@@ -10,16 +10,20 @@ pub mod smb2;
 pub mod unseal;
 
 use crate::context::FrameContext;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Family};
 use crate::memory::{Delivery, Memory, Verdict};
 use crate::messages::Message;
+use crate::messages::known::Known;
 use crate::missed::Rests;
 use crate::op::{At, End, RdmaOp, Verb};
 use crate::report::Smb;
 use crate::sink::Sink;
 use crate::stats::Commands;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use rdmascope_dissector::trace::Trace;
+use rdmascope_dissector::wire::rpc::Memo;
+use rdmascope_dissector::wire::smb2::RequestMemo;
 use rpc::Rpc;
 use smb2::Smb2;
 
@@ -35,6 +39,66 @@ pub struct Summary {
     pub messages: [u64; 2],
     /// Exchanges by command.
     pub commands: Commands,
+}
+
+/// The newest answers of a connection, so that a copy of one can be shown with what it answers.
+#[derive(Clone, Debug)]
+pub struct Answers<K, M>(VecDeque<(K, M, u64)>);
+
+impl<K, M> Default for Answers<K, M> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<K: PartialEq, M: Copy> Answers<K, M> {
+    /// Answers remembered.
+    const MAX: usize = 64;
+
+    /// An answer: by what its request is found, what is known of that, and the number of the exchange.
+    fn add(&mut self, key: K, memo: M, exchange: u64) {
+        if self.0.len() >= Self::MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((key, memo, exchange));
+    }
+
+    fn find(&self, key: &K) -> Option<(M, u64)> {
+        self.0.iter().rev().find(|(known, ..)| known == key).map(|(_, memo, exchange)| (*memo, *exchange))
+    }
+}
+
+/// Exchanges that a message belongs to which is shown once more, the first few.
+pub type Shown = [Option<u64>; 8];
+
+/// What is known of requests while messages are shown once more.
+#[derive(Debug)]
+pub struct Showing<'u> {
+    upper: &'u Upper,
+    /// The exchanges that were met.
+    pub exchanges: Shown,
+}
+
+impl Showing<'_> {
+    fn met(&mut self, exchange: u64) {
+        if let Some(place) = self.exchanges.iter_mut().find(|place| place.is_none_or(|known| known == exchange)) {
+            *place = Some(exchange);
+        }
+    }
+}
+
+impl Known for Showing<'_> {
+    fn smb2(&mut self, message_id: u64) -> Option<RequestMemo> {
+        let (memo, exchange) = self.upper.smb2.as_deref()?.known(message_id)?;
+        self.met(exchange);
+        Some(memo)
+    }
+
+    fn rpc(&mut self, xid: u32) -> Option<Memo> {
+        let (memo, exchange) = self.upper.rpc.as_deref()?.known(xid)?;
+        self.met(exchange);
+        memo
+    }
 }
 
 /// The upper layer of one connection.
@@ -128,6 +192,22 @@ impl Upper {
         if let Some(rpc) = self.rpc.as_mut() {
             rpc.finish(cx, end);
         }
+    }
+
+    /// What is known of requests while messages are shown once more.
+    pub fn shown(&self) -> Showing<'_> {
+        Showing { upper: self, exchanges: Shown::default() }
+    }
+
+    /// An exchange is done: it was answered by `replier`, and the answer arrived.
+    pub fn settled(&mut self, exchange: &Exchange, replier: End) {
+        let commands = match exchange.family {
+            Family::Smb2 => self.smb2.as_deref_mut().map(Smb2::commands_mut),
+            Family::Rpc => self.rpc.as_deref_mut().map(Rpc::commands_mut),
+        };
+        let Some(commands) = commands else { return };
+        commands.watch(exchange, replier);
+        commands.add(exchange);
     }
 
     /// SMB2's exchanges by command, and RPC's.

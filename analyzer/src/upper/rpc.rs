@@ -1,7 +1,7 @@
 //! ONC RPC and NFS on one connection: calls and replies matched to exchanges, file handles to names, and the rules that need both.
 
-use super::is_unanswered;
 use super::payload::Payload;
+use super::{Answers, is_unanswered};
 use crate::context::FrameContext;
 use crate::exchange::{Channel, Descriptor, Exchange, Family};
 use crate::finding::Rule;
@@ -119,6 +119,7 @@ pub struct Rpc {
     /// Messages by sender.
     messages: [u64; 2],
     commands: Commands,
+    answers: Answers<u32, Option<Memo>>,
     /// By the end that calls and transaction id.
     pending: HashMap<(End, u32), Box<Pending>>,
     /// Transaction ids by number of the exchange.
@@ -151,7 +152,7 @@ impl Rpc {
                     pending.exchange.reply = Some(message.first);
                     pending.exchange.reply_end = Some(message.last);
                     pending.exchange.failed = true;
-                    self.complete(cx, message.by.peer(), *pending);
+                    Self::complete(cx, message.by.peer(), *pending);
                 }
             }
         }
@@ -171,6 +172,7 @@ impl Rpc {
             connection: cx.about.id,
             message_id: message.xid.into(),
             retransmissions: cx.about.retransmissions as u32,
+            sequence: cx.about.sequence,
             ..Exchange::begun(Family::Rpc, "RPC", message.first, message.last)
         };
         let mut pending = Box::new(Pending { exchange, memo: None, names: Names::default(), is_whole: false, payload: None });
@@ -258,7 +260,8 @@ impl Rpc {
             let (command, status) = (exchange.command, exchange.status.unwrap_or(0));
             cx.report(Rule::RpcError, message.by, Rests::FRAME, format_args!("answered {command} with status {status}"));
         }
-        self.complete(cx, caller, *pending);
+        self.answers.add(message.xid, pending.memo, pending.exchange.id);
+        Self::complete(cx, caller, *pending);
     }
 
     fn take(&mut self, caller: End, xid: u32) -> Option<Box<Pending>> {
@@ -297,15 +300,14 @@ impl Rpc {
         };
     }
 
-    fn complete<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, caller: End, mut pending: Pending) {
+    /// A call was answered.
+    fn complete<S: Sink>(cx: &mut FrameContext<'_, S>, caller: End, mut pending: Pending) {
         if let Some(payload) = pending.payload.take() {
             let length = pending.exchange.bytes_moved;
             payload.finish(&mut pending.exchange, length, &mut cx.env.sink);
         }
-        self.commands.watch(&pending.exchange, caller.peer());
         pending.exchange.close(cx.about.retransmissions);
-        self.commands.add(&pending.exchange);
-        cx.env.complete(&pending.exchange);
+        cx.answered(pending.exchange, caller.peer());
     }
 
     /// The connection ends: what has no reply never will have.
@@ -326,9 +328,20 @@ impl Rpc {
         }
     }
 
+    /// What is known of a call that was answered lately, or not yet; and the number of its exchange.
+    pub fn known(&self, xid: u32) -> Option<(Option<Memo>, u64)> {
+        let open = End::BOTH.iter().find_map(|by| self.pending.get(&(*by, xid)));
+        open.map(|pending| (pending.memo, pending.exchange.id)).or_else(|| self.answers.find(&xid))
+    }
+
     /// Exchanges by command.
     pub fn commands(&self) -> &Commands {
         &self.commands
+    }
+
+    /// The same, to add to.
+    pub fn commands_mut(&mut self) -> &mut Commands {
+        &mut self.commands
     }
 
     /// What a report says of it.

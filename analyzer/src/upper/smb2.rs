@@ -3,11 +3,11 @@
 
 use super::channel::{self, Agreed};
 use super::ids::{Early, Ids, Wrong};
-use super::is_unanswered;
 use super::payload::Payload;
 use super::shape;
 use super::signing::{Setup, Signing};
 use super::unseal::Unseal;
+use super::{Answers, is_unanswered};
 use crate::context::FrameContext;
 use crate::credits::{charge_of, payload_of};
 use crate::exchange::{Channel, Descriptor, Exchange, Family};
@@ -131,6 +131,7 @@ pub struct Smb2 {
     signing: Signing,
     negotiated: bool,
     missed: bool,
+    answers: Answers<u64, RequestMemo>,
     unseal: Unseal,
     /// Text of encrypted and compressed messages, one buffer a layer.
     clear: [Vec<u8>; LAYERS_MAX],
@@ -151,6 +152,8 @@ struct Walk<'w, 'u, 'c, S> {
     replied: bool,
     /// Whether it was encrypted on its way.
     sealed: bool,
+    /// Whether a request came before in the same message.
+    behind_first: bool,
     /// Whether another message of the compound should follow the last one seen.
     goes_on: bool,
 }
@@ -301,6 +304,7 @@ impl Smb2 {
             invalidate: message.invalidate,
             replied: false,
             sealed,
+            behind_first: false,
             goes_on: true,
         };
         let result = smb2::parse_message(message.bytes, t, &mut walk);
@@ -358,9 +362,20 @@ impl Smb2 {
         }
     }
 
+    /// What is known of a request that was answered lately, or not yet; and the number of its exchange.
+    pub fn known(&self, message_id: u64) -> Option<(RequestMemo, u64)> {
+        let open = self.pending.get(&message_id).map(|pending| (pending.memo, pending.exchange.id));
+        open.or_else(|| self.answers.find(&message_id))
+    }
+
     /// Exchanges by command.
     pub fn commands(&self) -> &Commands {
         &self.commands
+    }
+
+    /// The same, to add to.
+    pub fn commands_mut(&mut self) -> &mut Commands {
+        &mut self.commands
     }
 
     /// What a report says of it.
@@ -570,8 +585,10 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         let id = self.cx.env.number_exchange();
         self.cx.env.frame.belongs(id, 0);
         self.cx.env.sink.request(id, pdu.bytes);
+        let exchange = self.row(id, header);
+        self.behind_first = true;
         let mut pending = Pending {
-            exchange: self.row(id, header),
+            exchange,
             memo: pdu.memo(),
             file_id: None,
             keys: KeyList::default(),
@@ -660,6 +677,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             message_id: header.message_id,
             retransmissions: self.cx.about.retransmissions as u32,
             wait_for_credit: self.message.waited,
+            is_related: self.behind_first,
+            sequence: self.cx.about.sequence,
             ..Exchange::begun(Family::Smb2, command_name(header.command), self.message.first, self.message.last)
         }
     }
@@ -864,9 +883,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             }
         }
         pending.exchange.close(self.cx.about.retransmissions);
-        self.smb2.commands.watch(&pending.exchange, pending.by.peer());
-        self.smb2.commands.add(&pending.exchange);
-        self.cx.env.complete(&pending.exchange);
+        self.smb2.answers.add(header.message_id, pending.memo, pending.exchange.id);
+        self.cx.answered(pending.exchange, pending.by.peer());
     }
 
     /// What it rests on that a request moved as many bytes as were seen, in so many frames of its own and of the whole connection; `None` where

@@ -58,6 +58,8 @@ pub(crate) struct Digest {
     places: HashMap<u32, usize>,
     /// Findings, ranked.
     ranked: Vec<Finding>,
+    /// How long requests waited and what for, in words.
+    pub(crate) answer: Option<String>,
     /// All of them, joined.
     pub(crate) found: Joined,
     /// By the report's number of a connection, the worst that was found on it.
@@ -91,6 +93,7 @@ impl Digest {
             places: report.connections.iter().enumerate().flat_map(|(i, c)| c.followed_as.iter().map(move |id| (*id, i))).collect(),
             found: Joined::new(&report, &ranked.iter().collect::<Vec<_>>()),
             sums: Arc::new(Sums::of(report.connections.iter())),
+            answer: rdmascope_report::report::answer::text(&report),
             ranked,
             worst,
             busiest,

@@ -21,6 +21,7 @@ use super::views::View;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
+use rdmascope_analyzer::episodes::time::{Behind, Owner};
 use rdmascope_analyzer::exchange::{Channel, Exchange, Family};
 use rdmascope_dissector::wire::smb2::NtStatus;
 use std::cmp::Ordering;
@@ -186,20 +187,32 @@ pub(crate) fn status(exchange: &Exchange) -> String {
     }
 }
 
-/// Where the time went, as a bar: credit, server, RDMA, wire.
+/// How an owner of time is drawn.
+const fn sign(owner: Owner) -> char {
+    match owner {
+        Owner::Server => '▒',
+        Owner::Rdma => '▓',
+        Owner::Wire => '█',
+        Owner::Recovery => '×',
+        Owner::Credit => '░',
+        Owner::Rnr | Owner::Pause => '‖',
+        Owner::Client | Owner::SendQueue => '·',
+        Owner::Unknown => '?',
+    }
+}
+
+/// Whose its time was, as a bar.
 pub(crate) fn bar(exchange: &Exchange, width: usize) -> String {
-    let split = exchange.split();
-    let parts = [(split.credit, '░'), (split.server, '▒'), (split.rdma, '▓'), (split.wire, '█')];
-    let all: i64 = parts.iter().map(|(ns, _)| *ns).sum();
+    let all = exchange.time.sum();
     if all <= 0 {
         return String::new();
     }
     let mut out = String::new();
     let (mut so_far, mut drawn) = (0_i128, 0);
-    for (ns, sign) in parts {
+    for (owner, ns) in exchange.time.parts() {
         so_far += i128::from(ns);
         let upto = (so_far * width as i128 / i128::from(all)) as usize;
-        out.extend(std::iter::repeat_n(sign, upto.saturating_sub(drawn)));
+        out.extend(std::iter::repeat_n(sign(owner), upto.saturating_sub(drawn)));
         drawn = upto.max(drawn);
     }
     out
@@ -252,6 +265,25 @@ const fn how(channel: Channel) -> &'static str {
     }
 }
 
+/// What it waited for longest, where that was not its own server.
+fn behind(app: &App, e: &Exchange) -> Option<Vec<(String, Style)>> {
+    let theme = &app.theme;
+    let text = match e.behind? {
+        Behind::Exchange(id) => format!("request {id}"),
+        Behind::Episode(id) => {
+            let episode = app.connection(e.connection)?.episodes.list.iter().find(|episode| episode.id == id)?;
+            let from = episode.by.map_or("", |by| if by.index() == 0 { " of the client's packets" } else { " of the server's packets" });
+            let lasted = episode.end.map_or_else(|| "not over".to_owned(), |end| span(end.time.saturating_sub(episode.begin.time)));
+            let frames = episode.end.map_or_else(
+                || format!("from frame {}", episode.begin.frame),
+                |end| format!("frames {} to {}", episode.begin.frame, end.frame),
+            );
+            format!("{}{from}, {frames}, {lasted}", episode.kind.name())
+        }
+    };
+    Some(vec![("behind  ".into(), theme.faint), (text, theme.warn)])
+}
+
 /// The exchange in full.
 fn lines(app: &App, e: &Exchange) -> Vec<Vec<(String, Style)>> {
     let theme = &app.theme;
@@ -267,15 +299,16 @@ fn lines(app: &App, e: &Exchange) -> Vec<Vec<(String, Style)>> {
         ("reply ".into(), theme.faint),
         (format!("{reply}{pending}"), if e.failed { theme.error } else { theme.server }),
     ]);
-    let split = e.split();
-    let part = |sign: &str, name: &str, ns: i64| (format!("{sign} {name} {}   ", span(ns)), theme.text);
-    out.push(vec![
-        ("time    ".into(), theme.faint),
-        part("░", "credit", split.credit),
-        part("▒", "server", split.server),
-        part("▓", "RDMA", split.rdma),
-        part("█", "wire", split.wire),
-    ]);
+    let mut time = vec![("time    ".into(), theme.faint)];
+    for (owner, ns) in e.time.parts() {
+        let style = if matches!(owner, Owner::Server | Owner::Rdma | Owner::Wire) { theme.text } else { theme.warn };
+        time.push((format!("{} {} {}   ", sign(owner), owner.name(), span(ns)), style));
+    }
+    if e.wait_for_credit > 0 {
+        time.push((format!("before it, waiting for a credit {}", span(e.wait_for_credit)), theme.warn));
+    }
+    out.push(time);
+    out.extend(behind(app, e));
     for d in e.descriptors.iter().take(e.descriptor_count as usize) {
         out.push(vec![
             ("memory  ".into(), theme.faint),

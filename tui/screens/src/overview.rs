@@ -160,6 +160,14 @@ fn top_lines(app: &App, width: u16) -> Vec<(String, String, Style)> {
             lines.push((if i == 0 { "✗".to_owned() } else { String::new() }, line, theme.error));
         }
     }
+    // the answer first: how long requests waited, and what for
+    if app.done
+        && let Some(answer) = &app.report.answer
+    {
+        for line in wrap(answer, width + 7) {
+            lines.push((String::new(), line, theme.upper));
+        }
+    }
     let Some(worst) = findings.first().filter(|f| f.severity > Severity::Note) else {
         let text = match (app.done, findings.len()) {
             (false, _) if !app.grows => "Reading …".to_owned(),
@@ -358,7 +366,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     if findings_shown.is_empty() {
         put(buf, found.x + 3, found.y + 1, found.width, if app.done { "none" } else { "none so far" }, theme.faint);
     }
-    rule(buf, slow, slow.y, "slowest I/O", "░ credit  ▒ server  ▓ RDMA  █ wire", theme, pane == Pane::Slowest);
+    rule(buf, slow, slow.y, "slowest I/O", "▒ server  ▓ RDMA  █ wire  × recovery  ░ credit", theme, pane == Pane::Slowest);
     let list = slowest(app);
     for line in 0..usize::from(slow.height.saturating_sub(1)) {
         let at = app.states.overview.slowest.top + line;

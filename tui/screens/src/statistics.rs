@@ -112,8 +112,8 @@ fn lines(app: &App) -> Vec<Line> {
     }
     let time = |v: Option<i64>| v.map_or_else(|| "–".to_owned(), span);
     for r in rows {
-        let [credit, wire, server, rdma] = r.split;
-        let all = (wire + server + rdma).max(1);
+        let [credit, server, rdma, wire] = r.waits();
+        let all = r.time.sum().max(1);
         let share = |ns: i64| format!("{:>5} %", (ns.max(0) as i128 * 100 + i128::from(all) / 2) / i128::from(all));
         let bad = r.errors + r.unanswered;
         let mut pieces = vec![
@@ -311,7 +311,8 @@ pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
             optional(r.latency.quantile(990)),
             optional(r.latency.max()),
         ];
-        row.extend(r.split.iter().map(i64::to_string));
+        let [credit, server, rdma, wire] = r.waits();
+        row.extend([credit, wire, server, rdma].iter().map(i64::to_string));
         out.push(row);
     }
     out

@@ -2,9 +2,9 @@
 
 use super::{Listener, Many};
 use crate::connection::f;
+use crate::episodes::{Episode, Kind, sequence_of_psn};
 use crate::finding::{Blame, Certainty, Rule};
 use crate::flow::ib::{IbFact, IbSink};
-use crate::flow::waits::Cause;
 use crate::missed::Rests;
 use crate::op::{At, End, Part, RdmaOp, Verb};
 use crate::series::Trouble;
@@ -36,10 +36,14 @@ impl<S: Sink> IbSink for Listener<'_, S> {
         let sure = Certainty::Certain;
         match fact {
             IbFact::SequenceGap { .. } => health.sequence_gaps += 1,
-            IbFact::Retransmission => {
+            IbFact::Retransmission { of } => {
+                if let Some(episode) = self.connection.episodes.under_way(Kind::Recovery, by) {
+                    episode.repeated += 1;
+                }
                 health.retransmissions += 1;
                 self.connection.trouble.add(at.time, Trouble::RETRANSMISSION);
                 self.env.frame.retransmission = true;
+                self.env.frame.copy_of = of;
             }
             IbFact::Duplicate => {
                 health.duplicates += 1;
@@ -53,8 +57,25 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             }
             IbFact::Misplaced => self.env.doubt(self.connection.id),
             IbFact::Damaged => self.env.frame.is_damaged = true,
-            IbFact::Recovering { since } => self.connection.waits.recovering(by, since),
-            IbFact::Recovered { since } => self.connection.waits.recovered(by, since, at),
+            IbFact::Recovering { since, psn, kind, is_gap } => {
+                let (sequence, packets) = (Some(sequence_of_psn(psn)), u32::from(!is_gap));
+                self.connection.episodes.add(Episode { kind, by: Some(by), begin: since, sequence, packets, ..Episode::default() });
+            }
+            IbFact::Recovered { ended, over } => {
+                for kind in [Kind::Recovery, Kind::Rnr] {
+                    let change = |e: &mut Episode| {
+                        (e.cause, e.packets, e.repeated, e.bytes) = (ended.cause, ended.packets, ended.repeated, ended.bytes);
+                    };
+                    match self.connection.episodes.under_way(kind, by) {
+                        Some(episode) if over => change(episode),
+                        _ => self.connection.episodes.end(kind, by, at, change),
+                    }
+                }
+            }
+            IbFact::NotRecovering => {
+                [Kind::Recovery, Kind::Rnr].into_iter().for_each(|kind| self.connection.episodes.retract(kind, by, at))
+            }
+            IbFact::Measured(measure) => self.connection.devices[by.index()].measured(measure),
             IbFact::Version(version) => {
                 let blame = self.blame(by);
                 self.wire(at, Rule::RcVersion, blame, sure, format_args!("sent transport header version {version}; there is only 0"));
@@ -69,8 +90,8 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                 let state = if open { "inside another message" } else { "of a message that had not begun" };
                 self.wire(at, Rule::RcOpcode, blame, Certainty::IfNothingWasMissed, format_args!("sent a {verb:?} {part:?} {state}"));
             }
-            IbFact::RoundTrip(took) => self.connection.waits.round_trip(by, took),
-            IbFact::Silent(found) => self.connection.waits.add(Cause::Silence, found.from.time, found.to.time),
+            IbFact::RoundTrip(took) => self.connection.episodes.round_trip(by, took),
+            IbFact::Silent(found) => self.silence(by, &found),
             IbFact::ResponsesMissed(count) => {
                 self.connection.missed.gap(by, at);
                 self.env.lost_by_capture += u64::from(count);
@@ -81,6 +102,9 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             IbFact::Nak { code, psn } => {
                 health.naks += 1;
                 self.connection.trouble.add(at.time, Trouble::NAK);
+                if let Some(episode) = self.connection.episodes.under_way(Kind::Recovery, by.peer()) {
+                    episode.packets = episode.packets.max(1);
+                }
                 // a sequence error asks for what was lost: it is part of that story
                 let doer = match code {
                     0 => return,
@@ -119,6 +143,23 @@ impl<S: Sink> IbSink for Listener<'_, S> {
         }
     }
 
+    #[inline]
+    fn sequence(&mut self, by: End, sequence: u32) {
+        self.connection.sequence[by.index()] = Some(sequence);
+    }
+
+    #[inline]
+    fn acknowledged(&mut self, by: End, sequence: u32, is_ack: bool) {
+        if is_ack {
+            self.connection.devices[by.peer().index()].acknowledged(sequence >> 8);
+        }
+        self.connection.acknowledged(self.env, by, sequence);
+    }
+
+    fn again(&mut self, at: At, by: End, sequence: u32, is_asked: bool) {
+        self.connection.again(by, at, sequence, false, is_asked);
+    }
+
     fn show<T: Trace>(&mut self, verb: Verb, part: Part, bytes: &[u8], t: &mut T) {
         let def = match (self.env.frame.is_damaged, self.env.frame.retransmission) {
             (true, _) => f::DAMAGED,
@@ -130,7 +171,8 @@ impl<S: Sink> IbSink for Listener<'_, S> {
             return;
         }
         // shown as what it is, without being counted
-        self.connection.show(bytes, t);
+        let exchanges = self.connection.show(bytes, t);
+        exchanges.into_iter().flatten().for_each(|id| self.env.frame.belongs(id, 0));
     }
 
     fn is_shown(&self, by: End, verb: Verb, part: Part, bytes: &[u8]) -> bool {

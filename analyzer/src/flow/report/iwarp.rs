@@ -2,10 +2,10 @@
 
 use super::Listener;
 use crate::env::Layer;
+use crate::episodes::{Cause, Episode, Kind};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::flow::iwarp::{FlowFact, FlowSink};
 use crate::flow::repair::Over;
-use crate::flow::waits::Cause;
 use crate::messages::smbd::link::Milliseconds;
 use crate::missed::Rests;
 use crate::op::{At, End, RdmaOp, StreamBytes};
@@ -101,20 +101,17 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 let text = format_args!("sent a Read Response to {stag:#010x} at {offset:#x} that no request asked for");
                 self.connection.report(self.env, at, Rule::BugCve202664268, by, Rests::START.of(by.peer()), text);
             }
-            FlowFact::Retransmission { .. } => {
+            FlowFact::Retransmission { of, .. } => {
                 health.retransmissions += 1;
                 self.connection.trouble.add(at.time, Trouble::RETRANSMISSION);
                 self.env.frame.retransmission = true;
+                self.env.frame.copy_of = of;
             }
             FlowFact::Misplaced | FlowFact::Over(Over::Misplaced) => self.env.doubt(self.connection.id),
             FlowFact::Damaged => self.env.frame.is_damaged = true,
             FlowFact::Dropped | FlowFact::Cut => self.connection.gap(self.env, at, by),
-            FlowFact::Over(Over::Recovery { since, until }) => self.connection.waits.add(Cause::Recovery, since.time, until.time),
-            FlowFact::Over(Over::Nagle { since, until }) => self.connection.waits.add(Cause::Nagle, since.time, until.time),
-            FlowFact::Over(Over::RoundTrip(took)) => self.connection.waits.round_trip(by.peer(), took),
-            FlowFact::Over(Over::HeldUp { since, until }) => self.connection.waits.add(Cause::HeldUp, since.time, until.time),
-            FlowFact::Over(Over::Silence(found)) => self.connection.waits.add(Cause::Silence, found.from.time, found.to.time),
-            FlowFact::RoundTrip(took) => self.connection.waits.round_trip(by, took),
+            FlowFact::Over(over) => self.over(by, over),
+            FlowFact::RoundTrip(took) => self.connection.episodes.round_trip(by, took),
             FlowFact::OutOfOrder { .. } => {
                 health.sequence_gaps += 1;
             }
@@ -126,7 +123,8 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 let took = at.time.saturating_sub(since.time);
                 let closed = Milliseconds(took);
                 if is_open {
-                    self.connection.waits.add(Cause::Window, since.time, at.time);
+                    let (kind, by) = (Kind::ZeroWindow, Some(by.peer()));
+                    self.connection.episodes.add(Episode { kind, by, begin: since, end: Some(at), ..Episode::default() });
                     self.wire(at, Rule::TcpZeroWindow, blame, sure, format_args!("kept its receive window closed for {closed}"));
                 } else if took >= NEVER_OPENED {
                     let text = format_args!("closed its receive window and did not open it again: {closed} to the last segment");
@@ -159,12 +157,51 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
         }
     }
 
+    #[inline]
+    fn sequence(&mut self, by: End, sequence: u32) {
+        self.connection.sequence[by.index()] = Some(sequence);
+    }
+
+    #[inline]
+    fn acknowledged(&mut self, by: End, sequence: u32) {
+        self.connection.acknowledged(self.env, by, sequence);
+    }
+
     fn bytes<T: Trace>(&mut self, bytes: &StreamBytes<'_>, t: &mut T) {
         self.connection.stream(self.env, bytes, t);
     }
 }
 
 impl<S: Sink> Listener<'_, S> {
+    /// Something that held `by` up is over.
+    #[cold]
+    fn over(&mut self, by: End, over: Over) {
+        let episodes = &mut self.connection.episodes;
+        let held = |kind: Kind, since: At, until: At| Episode { kind, by: Some(by), begin: since, end: Some(until), ..Episode::default() };
+        match over {
+            Over::Recovery { since, until, sequence, bytes, copy, is_filled, is_reported } => {
+                let cause = match (is_filled, is_reported) {
+                    (true, _) => Cause::LostBefore,
+                    (false, true) => Cause::LostBehind,
+                    (false, false) => Cause::Unacknowledged,
+                };
+                let (sequence, bytes, packets) = (Some(sequence), bytes.into(), 1);
+                let found = Episode { cause, sequence, bytes, packets, repeated: 1, ..held(Kind::Recovery, since, until) };
+                episodes.add(found);
+                // what lies behind a hole is taken when that is filled
+                self.connection.again(by, copy, found.sequence.unwrap_or(0), true, true);
+            }
+            Over::Nagle { since, until } => {
+                episodes.add(held(Kind::Nagle, since, until));
+            }
+            Over::HeldUp { since, until } => {
+                episodes.add(held(Kind::HeldUp, since, until));
+            }
+            Over::RoundTrip(took) => episodes.round_trip(by.peer(), took),
+            Over::Silence(found) => self.silence(by, &found),
+        }
+    }
+
     /// `by` ends the connection for something that its peer did, unless it says that the fault is its own, or the wire's.
     fn terminated(&mut self, at: At, by: End, terminate: &Terminate) {
         const LLP: u8 = 2;

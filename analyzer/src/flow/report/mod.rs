@@ -11,7 +11,9 @@ mod stories;
 
 use crate::connection::Connection;
 use crate::env::Env;
+use crate::episodes::{Episode, Kind};
 use crate::finding::{Blame, Certainty, Rule, Site};
+use crate::flow::story::Unanswered;
 use crate::op::{At, End, Gap};
 use crate::sink::Sink;
 use core::fmt;
@@ -37,8 +39,20 @@ impl<S: Sink> Listener<'_, S> {
         crate::context::blame(&self.connection.roles, end)
     }
 
+    /// `by` sent the same again and again, and nothing came back.
+    fn silence(&mut self, by: End, found: &Unanswered) {
+        let (begin, end, repeated) = (found.from, Some(found.to), found.times);
+        self.connection.episodes.add(Episode { kind: Kind::Silence, by: Some(by), begin, end, repeated, ..Episode::default() });
+    }
+
     /// A stretch that will not come any more: packets, or bytes of the stream.
     fn lost(&mut self, gap: &Gap, unit: &'static str) {
+        let heard = self.connection.heard[gap.by.index()];
+        if heard != At::default() {
+            // the receiver had them: the capture did not
+            let (kind, by, end, packets) = (Kind::Gap, Some(gap.by), Some(gap.at), if unit == "packet" { gap.count } else { 0 });
+            self.connection.episodes.add(Episode { kind, by, begin: heard, end, packets, ..Episode::default() });
+        }
         self.connection.gap(self.env, gap.at, gap.by);
         let count = Many(gap.count.into(), unit);
         if gap.receiver_had_them {

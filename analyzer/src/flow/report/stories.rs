@@ -3,6 +3,7 @@
 
 use super::Many;
 use crate::connection::Connection;
+use crate::episodes::cost::{cost_in, is_of_the_wire};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::flow::story::{Story, Tally};
 use crate::op::{At, End};
@@ -114,6 +115,13 @@ impl<'c> Both<'c> {
 pub fn told(connection: &Connection, flow: &Told<'_>, tell: &mut impl FnMut(Finding)) {
     let rules = if flow.is_tcp { &TCP } else { &RC };
     let stories = || End::BOTH.into_iter().filter_map(|by| Some((by, flow.stories[by.index()]?)));
+    let sums = connection.episodes.sums(connection.last.time);
+    let answered = connection.is_answered();
+    let tell = &mut |finding: Finding| {
+        // what was repaired and cost no request anything is no more than a note
+        let is_free = answered && is_of_the_wire(finding.rule) && cost_in(&sums, finding.rule, None) == 0;
+        tell(if is_free { finding.with_severity(Severity::Note) } else { finding });
+    };
     slow(connection, tell);
     if flow.is_mirrored {
         damaged(connection, flow, stories(), rules, tell);
@@ -139,7 +147,7 @@ fn slow(connection: &Connection, tell: &mut impl FnMut(Finding)) {
     for (rule, commands) in smb2.into_iter().chain(rpc) {
         for replier in End::BOTH {
             let (mut tally, mut longest) = (Tally::default(), None::<(&Long, i64)>);
-            for (long, median) in commands.slow(&connection.waits).filter(|(long, _)| long.replier == replier) {
+            for (long, median) in commands.slow().filter(|(long, _)| long.replier == replier) {
                 tally.add(long.reply, 1);
                 if longest.is_none_or(|(known, _)| known.latency < long.latency) {
                     longest = Some((long, median));

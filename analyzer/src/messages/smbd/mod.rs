@@ -3,6 +3,7 @@
 pub mod link;
 
 use crate::finding::{Certainty, Rule};
+use crate::messages::known::Known;
 use crate::messages::receive::Send;
 use crate::messages::stream::Record;
 use crate::op::{At, End};
@@ -10,6 +11,7 @@ use crate::report::{Negotiated, SideReport};
 use alloc::vec::Vec;
 use link::{Judge, Link, Phase};
 use rdmascope_dissector::trace::{Off, Trace};
+use rdmascope_dissector::wire::smb2::{Header, RequestMemo, Visitor};
 use rdmascope_dissector::wire::smbd::{self, Data, DataTransfer, NegotiateRequest, NegotiateResponse};
 
 /// Bytes of one SMB2 message put together from fragments at most.
@@ -151,6 +153,11 @@ impl Smbd {
     pub fn is_whole(&self, by: End, bytes: &[u8]) -> bool {
         let data = smbd::parse_data(bytes, bytes.len() as u32, &mut Off);
         !self.fragments[by.index()].open && data.is_ok_and(|(_, data)| data.header.remaining_data_length == 0)
+    }
+
+    /// Whether `by` is in the middle of a message that it sends in fragments.
+    pub fn is_inside(&self, by: End) -> bool {
+        self.fragments[by.index()].open
     }
 
     /// Sends of `by` were missed.
@@ -415,7 +422,7 @@ pub fn begins_connection(bytes: &[u8], wire_length: u32) -> bool {
 }
 
 /// Shows a Send without counting it.
-pub fn show<T: Trace>(bytes: &[u8], t: &mut T) {
+pub fn show<T: Trace>(bytes: &[u8], known: &mut dyn Known, t: &mut T) {
     let wire_length = bytes.len() as u32;
     if is_negotiate_request(bytes, wire_length) {
         let _ = smbd::parse_negotiate_request(bytes, t);
@@ -425,9 +432,19 @@ pub fn show<T: Trace>(bytes: &[u8], t: &mut T) {
         && data.header.remaining_data_length == 0
         && begins_like_smb2(data.data)
     {
-        let _ = rdmascope_dissector::wire::smb2::parse_message(data.data, t, &mut ());
+        let _ = rdmascope_dissector::wire::smb2::parse_message(data.data, t, &mut Again(known));
     }
 }
+
+/// Replies that are shown once more.
+struct Again<'k>(&'k mut dyn Known);
+
+impl Visitor<'_> for Again<'_> {
+    fn memo(&mut self, header: &Header) -> Option<RequestMemo> {
+        self.0.smb2(header.message_id)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,9 @@
 //! The report as one HTML page: it opens offline, refers to nothing, and holds tables that sort and plots that zoom. Plots are
 //! SVG made here; the script only moves their view. Everything that came from the network goes through `text`.
 
-use super::words::{and, count, duration, grouped, grouped_signed, share, size, times};
-use super::{Detail, Entry, Story, ending, ends, handles, last_words, shown, stack, waits};
+use super::words::{and, count, duration, grouped, grouped_signed, size, times};
+use super::{Detail, Entry, Story, ending, ends, handles, last_words, shown, stack};
+use rdmascope_analyzer::episodes::time::{Owner, Time};
 use rdmascope_analyzer::finding::{Blame, Severity};
 use rdmascope_analyzer::report::{self as analyzed, Connection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,6 +169,9 @@ fn head(out: &mut String, story: &Story, title: &str, entries: &[Entry<'_>]) {
         text(&facts.join(" · ")),
         if capture.frames > 0 { text(&format!("Captured {dates}")) } else { String::new() }
     );
+    if let Some(answer) = super::answer::text(&story.report) {
+        let _ = writeln!(out, "<p class=\"answer\">{}</p>", text(&answer));
+    }
     for error in story.inputs.iter().filter_map(|i| i.error.as_deref()) {
         let _ = writeln!(out, "<p class=\"bad\">Read only in part: {}</p>", text(error));
     }
@@ -209,6 +213,7 @@ fn findings(out: &mut String, story: &Story, page: &Page, entries: &[Entry<'_>])
             }
         };
         pair("What", &super::sentence(entry, story));
+        pair("Cost", &super::answer::cost(entry));
         pair("Led to", &super::text::consequence(entry).unwrap_or_default());
         pair("With it", super::effects(entry).trim_start_matches("With it: "));
         let mut places = vec![frame_links(entry)];
@@ -307,7 +312,7 @@ fn article(out: &mut String, story: &Story, c: &Connection, detail: &Detail) {
         ("p99", false),
         ("max", false),
         ("bytes", false),
-        ("waits", true),
+        ("whose time", true),
     ]);
     let mut rows: Vec<_> = c.commands.iter().collect();
     rows.sort_by_key(|r| std::cmp::Reverse(r.latency.sum()));
@@ -322,11 +327,15 @@ fn article(out: &mut String, story: &Story, c: &Connection, detail: &Detail) {
             time(r.latency.quantile(990)),
             time(r.latency.max()),
             number(r.bytes),
-            bar(waits(r.split)),
+            bar(&r.time),
         ]);
     }
     table.write(out, &format!("Requests of connection {}", c.id));
-    out.push_str("<p class=\"key soft\">waits: <i class=\"w0\"></i>credit <i class=\"w1\"></i>server <i class=\"w2\"></i>RDMA <i class=\"w3\"></i>wire</p>\n</article>\n");
+    out.push_str("<p class=\"key soft\">whose time:");
+    for owner in Owner::ALL.into_iter().filter(|owner| c.commands.iter().any(|row| row.time.of(*owner) > 0)) {
+        let _ = write!(out, " <i class=\"w{}\"></i>{}", owner as usize, owner.name());
+    }
+    out.push_str("</p>\n</article>\n");
 }
 
 fn slowest(out: &mut String, story: &Story, page: &Page) {
@@ -337,21 +346,20 @@ fn slowest(out: &mut String, story: &Story, page: &Page) {
         ("offset", false),
         ("bytes", false),
         ("took", false),
-        ("waits", true),
+        ("whose time", true),
         ("status", true),
         ("frame", false),
         ("connection", false),
         ("retransmitted", false),
     ]);
     for e in &story.report.slowest {
-        let split = e.split();
         table.row(vec![
             plain(e.command),
             plain(e.file.as_deref().unwrap_or_default()),
             e.offset.map_or(Cell::default(), number),
             e.length.map_or(Cell::default(), |l| number(l.into())),
             time(e.latency()),
-            bar([split.credit, split.server, split.rdma, split.wire]),
+            bar(&e.time),
             Cell {
                 class: if e.failed { "warned l" } else { "l" },
                 ..plain(&e.status.map_or(String::new(), |s| super::status(e.family, s)))
@@ -457,15 +465,14 @@ fn time(ns: Option<i64>) -> Cell {
     })
 }
 
-/// A bar of four parts. Sorts by the whole.
-fn bar(parts: [i64; 4]) -> Cell {
-    let whole: i64 = parts.iter().sum();
+/// A bar of whose time it was. Sorts by the whole.
+fn bar(time: &Time) -> Cell {
+    let whole = time.sum();
     let mut html = String::new();
     if whole > 0 {
-        let words = ["credit", "server", "RDMA", "wire"].iter().zip(parts).map(|(w, p)| format!("{w} {}", share(p, whole)));
-        let _ = write!(html, "<span class=\"waits\" title=\"{}\">", words.collect::<Vec<_>>().join(", "));
-        for (i, part) in parts.iter().enumerate().filter(|(_, p)| **p > 0) {
-            let _ = write!(html, "<i class=\"w{i}\" style=\"width:{:.1}%\"></i>", *part as f64 * 100.0 / whole as f64);
+        let _ = write!(html, "<span class=\"waits\" title=\"{}\">", super::owners(time));
+        for (owner, part) in time.parts() {
+            let _ = write!(html, "<i class=\"w{}\" style=\"width:{:.1}%\"></i>", owner as usize, part as f64 * 100.0 / whole as f64);
         }
         html.push_str("</span>");
     }
@@ -813,9 +820,10 @@ mod tests {
 
     #[test]
     fn wait_bars_add_up() {
-        let cell = bar([0, 75, 25, 0]);
+        let cell = bar(&Time([0, 0, 0, 25, 0, 0, 0, 0, 75, 0]));
         assert_eq!(cell.value, Some(100));
+        assert!(cell.html.contains("title=\"server 75 %, wire 25 %\""), "{}", cell.html);
         assert!(cell.html.contains("width:75.0%") && cell.html.contains("width:25.0%") && !cell.html.contains("w0"), "{}", cell.html);
-        assert_eq!(bar([0; 4]).html, "");
+        assert_eq!(bar(&Time::default()).html, "");
     }
 }

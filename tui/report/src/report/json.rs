@@ -5,6 +5,9 @@
 
 use super::schema::{Counted, Date, Hex, Pair, Seconds, object};
 use super::{Detail, Story, ending, side};
+use rdmascope_analyzer::devices::{Device, Spread};
+use rdmascope_analyzer::episodes::time::{Behind, Owner, Time};
+use rdmascope_analyzer::episodes::{Cause, Episode};
 use rdmascope_analyzer::exchange::{Exchange, Family};
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::outcome::Outcome;
@@ -39,6 +42,8 @@ object! {
         inputs: Vec<Input>,
         /// All frames of them.
         capture: Capture,
+        /// How long requests waited, and what for; null where none was answered.
+        answer: Option<AnswerJson>,
         /// What -Y chose.
         filter?: Filter,
         /// What --ignore took out, and how many findings that were.
@@ -237,6 +242,16 @@ object! {
         transport_health: Health,
         /// Mirror sessions that it came through.
         mirrors: Vec<MirrorName>,
+        /// What held it up, in the order in which it began: those that cost most.
+        episodes: Vec<EpisodeJson>,
+        /// Episodes that are not in that list.
+        episodes_omitted: u64,
+        /// What the adapters did when something went wrong; null where nothing did.
+        devices: Pair<Option<DeviceJson>>,
+        /// The shortest way from the capture point to each end and back, where it was measured.
+        round_trip: Pair<Option<Seconds>>,
+        /// Whose the time of its requests was; a compound counts once, and what waits for something to happen not at all.
+        time_by_owner: TimeJson,
         /// Requests by command.
         exchanges: Vec<Command>,
         /// Failed requests by command and status.
@@ -440,6 +455,277 @@ object! {
         latency: Latency,
         /// What they waited for, all together.
         waits: Waits,
+        /// Whose the time of their latency was, all together.
+        time_by_owner: TimeJson,
+        /// From request to reply without what held them up: credits, recovery and the like.
+        latency_undisturbed: Latency,
+    }
+}
+
+object! {
+    /// How long requests waited, and what for.
+    struct AnswerJson {
+        /// All this in words.
+        text: String,
+        /// All together.
+        waited: Seconds,
+        /// Whose that time was.
+        time_by_owner: TimeJson,
+        /// What held requests up, what cost most first.
+        hindrances: Vec<HindranceJson>,
+        /// What the command that suffered most would take without that.
+        relief: Option<ReliefJson>,
+    }
+}
+
+object! {
+    /// What held requests up: episodes of one kind and direction, on all connections.
+    struct HindranceJson {
+        /// As in `episodes`.
+        kind: &'static str,
+        /// As in `episodes`; all ways to lose packets are lost.
+        cause: &'static str,
+        /// client or server: whose packets were held up; null where it is not known.
+        from: Option<&'static str>,
+        /// How often.
+        count: u64,
+        /// How long altogether.
+        lasted: Seconds,
+        /// Time of requests that was spent in it.
+        cost: Seconds,
+        /// Packets that were lost, late or missing.
+        packets: u64,
+        /// Of those, the ones that, or the acknowledgment of which, were lost: nobody saw which.
+        unsure: u64,
+        /// Of those, the ones that seem to be acknowledgments.
+        acknowledgments: u64,
+        /// When it first began.
+        first: Seconds,
+        /// When it last began.
+        last: Seconds,
+        /// Connections that it was on.
+        connections: u64,
+    }
+}
+
+object! {
+    /// What a command would take without what held it up.
+    struct ReliefJson {
+        /// The command.
+        command: &'static str,
+        /// p99, or max where there are too few.
+        of: &'static str,
+        /// As it was.
+        with: Seconds,
+        /// As it would be.
+        without: Seconds,
+    }
+}
+
+impl AnswerJson {
+    fn of(story: &Story) -> Option<Self> {
+        let found = rdmascope_analyzer::answer::answer(&story.report)?;
+        let since = |ns: i64| Seconds(ns.saturating_sub(story.start()));
+        let hindrances = found.hindrances.iter().map(|h| HindranceJson {
+            kind: h.kind.key(),
+            cause: if h.cause == Cause::LostBefore { "lost" } else { h.cause.key() },
+            from: h.from.map(|by| super::side(by.index())),
+            count: h.count,
+            lasted: Seconds(h.lasted),
+            cost: Seconds(h.cost),
+            packets: h.packets,
+            unsure: h.unsure,
+            acknowledgments: h.acks,
+            first: since(h.first.time),
+            last: since(h.last.time),
+            connections: h.connections,
+        });
+        Some(Self {
+            text: super::answer::text(&story.report)?,
+            waited: Seconds(found.waited),
+            time_by_owner: TimeJson::of(&found.time),
+            hindrances: hindrances.collect(),
+            relief: found.relief.map(|r| ReliefJson {
+                command: r.command,
+                of: if r.is_p99 { "p99" } else { "max" },
+                with: Seconds(r.with),
+                without: Seconds(r.without),
+            }),
+        })
+    }
+}
+
+object! {
+    /// Whose time it was; adds up to the whole.
+    struct TimeJson {
+        /// The client, between its own dependent parts.
+        client: Seconds,
+        /// Waiting for credits, or for the receive window.
+        credit: Seconds,
+        /// Waiting in the sender's queue, or between that and the capture point.
+        send_queue: Seconds,
+        /// On the wire, and the way to the server and back.
+        wire: Seconds,
+        /// Packets went out again.
+        recovery: Seconds,
+        /// The receiver was not ready.
+        rnr: Seconds,
+        /// Pause frames stopped the sender.
+        pause: Seconds,
+        /// RDMA moved data.
+        rdma: Seconds,
+        /// The server worked on it.
+        server: Seconds,
+        /// The capture lost what would tell.
+        unknown: Seconds,
+    }
+}
+
+impl TimeJson {
+    fn of(time: &Time) -> Self {
+        let of = |owner| Seconds(time.of(owner));
+        Self {
+            client: of(Owner::Client),
+            credit: of(Owner::Credit),
+            send_queue: of(Owner::SendQueue),
+            wire: of(Owner::Wire),
+            recovery: of(Owner::Recovery),
+            rnr: of(Owner::Rnr),
+            pause: of(Owner::Pause),
+            rdma: of(Owner::Rdma),
+            server: of(Owner::Server),
+            unknown: of(Owner::Unknown),
+        }
+    }
+}
+
+object! {
+    /// An interval in which a direction of a connection was held up.
+    struct EpisodeJson {
+        /// Its number on the connection.
+        id: u32,
+        /// recovery, rnr, credit, pause, zero_window, silence, nagle, held_up, interrupted or gap.
+        kind: &'static str,
+        /// Why: lost_before_capture, lost_behind_capture, unacknowledged, acknowledgment_lost, response_lost, damaged, reordered, needless, smb_direct_credits, rpcrdma_credits,
+        /// smb2_credits, read_depth or unknown.
+        cause: &'static str,
+        /// client or server: whose packets were held up; null where it is of both.
+        from: Option<&'static str>,
+        /// When it began.
+        begin: Seconds,
+        /// When it ended; null where it did not.
+        end: Option<Seconds>,
+        /// The frame in which it began.
+        first_frame: u64,
+        /// The frame in which it ended.
+        last_frame: Option<u64>,
+        /// Packets that were lost, late or missing.
+        packets: u32,
+        /// Packets that went out again.
+        repeated: u32,
+        /// Their bytes.
+        bytes: u64,
+        /// Time of requests that was spent in it; requests that waited at the same time count each.
+        cost: Seconds,
+        /// Requests that waited.
+        requests: u32,
+    }
+}
+
+impl EpisodeJson {
+    fn of(e: &Episode, start: i64) -> Self {
+        let since = |ns: i64| Seconds(ns.saturating_sub(start));
+        Self {
+            id: e.id,
+            kind: e.kind.key(),
+            cause: e.cause.key(),
+            from: e.by.map(|by| super::side(by.index())),
+            begin: since(e.begin.time),
+            end: e.end.map(|end| since(end.time)),
+            first_frame: e.begin.frame,
+            last_frame: e.end.map(|end| end.frame),
+            packets: e.packets,
+            repeated: e.repeated,
+            bytes: e.bytes,
+            cost: Seconds(e.cost),
+            requests: e.requests,
+        }
+    }
+}
+
+object! {
+    /// Durations.
+    struct SpreadJson {
+        /// How many.
+        count: u64,
+        /// The shortest.
+        min: Seconds,
+        /// In the mean.
+        mean: Seconds,
+        /// The longest.
+        max: Seconds,
+    }
+}
+
+object! {
+    /// What the adapter of an end did when something went wrong, as the capture point saw it; null where it was not seen.
+    struct DeviceJson {
+        /// From a packet that showed a gap to its NAK for it.
+        nak: Option<SpreadJson>,
+        /// From a NAK to the first packet that it sent again.
+        resend: Option<SpreadJson>,
+        /// From its last packet to the first that it sent again though nobody asked.
+        timeout: Option<SpreadJson>,
+        /// The least and the greatest n that this fits, where a timeout of 4.096 µs × 2^n is over after one to four times that.
+        timeout_exponents: Option<(u32, u32)>,
+        /// From an RNR NAK to the Send that it sent again.
+        rnr: Option<SpreadJson>,
+        /// The longest time that RNR NAKs asked it to wait.
+        rnr_asked: Seconds,
+        /// Sends that it repeated before that time was over.
+        rnr_early: u64,
+        /// Acknowledgments that it sent.
+        acks: u64,
+        /// Packets that those acknowledged.
+        acked: u64,
+    }
+}
+
+impl DeviceJson {
+    fn of(device: Device) -> Self {
+        let of = |s: Spread| {
+            s.mean().map(|mean| SpreadJson { count: s.count, min: Seconds(s.least), mean: Seconds(mean), max: Seconds(s.most) })
+        };
+        Self {
+            nak: of(device.nak),
+            resend: of(device.resend),
+            timeout: of(device.timeout),
+            timeout_exponents: device.timeout_exponents(),
+            rnr: of(device.rnr),
+            rnr_asked: Seconds(device.rnr_asked),
+            rnr_early: device.rnr_early,
+            acks: device.acks,
+            acked: device.acked,
+        }
+    }
+}
+
+object! {
+    /// What a request waited for longest, beside the server's own work on it: an episode of its connection, or another request.
+    struct BehindJson {
+        /// Number of the episode.
+        episode: Option<u32>,
+        /// Number of the request.
+        exchange: Option<u64>,
+    }
+}
+
+impl BehindJson {
+    fn of(behind: Behind) -> Self {
+        match behind {
+            Behind::Episode(id) => Self { episode: Some(id), exchange: None },
+            Behind::Exchange(id) => Self { episode: None, exchange: Some(id) },
+        }
     }
 }
 
@@ -460,7 +746,7 @@ object! {
 object! {
     /// Where time went.
     struct Waits {
-        /// Waiting for a credit, before the request.
+        /// Waiting for a credit, before the request and within it.
         credit: Seconds,
         /// Waiting for the server.
         server: Seconds,
@@ -534,6 +820,10 @@ object! {
         latency: Option<Seconds>,
         /// Where that went.
         waits: Waits,
+        /// Whose that time was.
+        time_by_owner: TimeJson,
+        /// What it waited for longest.
+        behind: Option<BehindJson>,
         /// Waiting for a credit, before the request.
         wait_for_credit: Seconds,
         /// Payload moved.
@@ -628,6 +918,8 @@ object! {
         last_time: Seconds,
         /// The finding on the same connection that it follows from.
         root: Option<RootJson>,
+        /// Time of requests that it cost, where that is known.
+        cost: Seconds,
     }
 }
 
@@ -706,6 +998,7 @@ impl Root {
             ignored: Some(&story.ignored)
                 .filter(|i| !i.is_empty())
                 .map(|i| i.iter().map(|(what, n)| Ignored { what: what.to_string(), findings: *n }).collect()),
+            answer: AnswerJson::of(story),
             filter: story.filter.as_ref().map(|(text, frames)| Filter { text: text.clone(), frames: *frames }),
             connections: connections.collect(),
             findings: findings(story),
@@ -794,6 +1087,11 @@ fn connection(story: &Story, c: &Connection, detail: &Detail) -> ConnectionJson 
             ecn_marked: h.ecn_marked,
             cnps: h.cnps,
         },
+        episodes: c.episodes.list.iter().map(|e| EpisodeJson::of(e, start)).collect(),
+        episodes_omitted: c.episodes.omitted,
+        devices: Pair::of(|end| Some(c.devices[end]).filter(Device::is_known).map(DeviceJson::of)),
+        round_trip: Pair::of(|end| c.round_trip[end].map(Seconds)),
+        time_by_owner: TimeJson::of(&c.time),
         exchanges: c.commands.iter().map(command).collect(),
         failures: detail
             .failures
@@ -835,20 +1133,23 @@ fn credits(side: &SideReport) -> Credits {
 }
 
 fn command(c: &analyzed::Command) -> Command {
-    let [credit, wire, server, rdma] = c.split.map(Seconds);
+    let [credit, server, rdma, wire] = c.waits().map(Seconds);
+    let latency = |of: &rdmascope_analyzer::latency::Latency| Latency {
+        min: of.min().map(Seconds),
+        median: of.quantile(500).map(Seconds),
+        p99: of.quantile(990).map(Seconds),
+        max: of.max().map(Seconds),
+    };
     Command {
         command: c.name,
         count: c.count,
         errors: c.errors,
         unanswered: c.unanswered,
         bytes: c.bytes,
-        latency: Latency {
-            min: c.latency.min().map(Seconds),
-            median: c.latency.quantile(500).map(Seconds),
-            p99: c.latency.quantile(990).map(Seconds),
-            max: c.latency.max().map(Seconds),
-        },
+        latency: latency(&c.latency),
         waits: Waits { credit, server, rdma, wire },
+        time_by_owner: TimeJson::of(&c.time),
+        latency_undisturbed: latency(&c.calm),
     }
 }
 
@@ -885,6 +1186,8 @@ fn row(e: &Exchange, start: i64) -> Row {
             .collect(),
         latency: e.latency().map(Seconds),
         waits: Waits { credit: Seconds(split.credit), server: Seconds(split.server), rdma: Seconds(split.rdma), wire: Seconds(split.wire) },
+        time_by_owner: TimeJson::of(&e.time),
+        behind: e.behind.map(BehindJson::of),
         wait_for_credit: Seconds(e.wait_for_credit),
         bytes_moved: e.bytes_moved,
         retransmissions: e.retransmissions,
@@ -930,5 +1233,6 @@ fn finding(story: &Story, f: &Finding, root: Option<RootJson>) -> FindingJson {
         frames_omitted: f.frames.omitted(),
         last_time: Seconds(f.last_time_ns.saturating_sub(start)),
         root,
+        cost: Seconds(f.connection.and_then(|id| story.connection(id)).map_or(0, |c| rdmascope_analyzer::answer::cost(c, f.rule, f.by))),
     }
 }

@@ -1,6 +1,7 @@
 //! What an analysis has to say, made ready for a reader: the same findings of several connections as one, how connections ended,
 //! which of them matter. The forms are in [`text`], [`json`] and [`html`]; they only arrange.
 
+pub mod answer;
 pub mod html;
 pub mod json;
 pub mod schema;
@@ -589,11 +590,7 @@ pub fn shown(text: &str) -> String {
     rdmascope_analyzer::exchange::escaped(text)
 }
 
-/// Time spent in an exchange by kind, in the order of the reports: credit, server, RDMA, wire.
-pub fn waits(split: [i64; 4]) -> [i64; 4] {
-    let [credit, wire, server, rdma] = split;
-    [credit, server, rdma, wire]
-}
+pub use answer::owners;
 
 #[cfg(test)]
 mod tests {

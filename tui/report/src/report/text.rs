@@ -1,10 +1,11 @@
 //! The report for a person: what broke first, then each connection.
 
 use super::words::{
-    Align, Column, Paint, Table, Tone, columns, count, dates, duration, flow, frames, grouped, grouped_signed, limit, mirror, share, size,
+    Align, Column, Paint, Table, Tone, columns, count, dates, duration, flow, frames, grouped, grouped_signed, limit, mirror, size,
     sparkline, times, wrap,
 };
-use super::{Detail, Entry, FEW, Story, came_to_nothing, ending, ends, handles, last_words, numbers, requests, shown, side, stack, waits};
+use super::{Detail, Entry, FEW, Story, came_to_nothing, ending, ends, handles, last_words, numbers, owners, requests, shown, side, stack};
+use rdmascope_analyzer::devices::Spread;
 use rdmascope_analyzer::finding::Severity;
 use rdmascope_analyzer::outcome::{Ending, Purpose, Stage};
 use rdmascope_analyzer::report::{Connection, Protocol, Transport};
@@ -27,6 +28,7 @@ pub fn render(story: &Story, width: usize, paint: Paint) -> String {
     let mut page = Page { out: String::new(), width: width.max(40), paint };
     let entries = story.entries();
     page.head(story);
+    page.answer(story);
     page.verdict(story, &entries);
     page.findings(story, &entries);
     page.connections(story);
@@ -167,6 +169,14 @@ impl Page {
         self.gap();
     }
 
+    /// How long requests waited, and what for.
+    fn answer(&mut self, story: &Story) {
+        if let Some(text) = super::answer::text(&story.report) {
+            self.with_tail(" ", " ", Tone::Strong, &text, "");
+            self.gap();
+        }
+    }
+
     fn marked(&mut self, mark: &str, tone: Tone, text: &str) {
         let line = format!(" {} {}", self.paint.paint(tone, mark), self.paint.paint(Tone::Strong, text));
         self.line(&line);
@@ -175,8 +185,15 @@ impl Page {
     // ── Findings ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     fn findings(&mut self, story: &Story, entries: &[Entry<'_>]) {
-        for entry in entries.iter().take(ENTRIES_MAX) {
+        let shown = &entries[..entries.len().min(ENTRIES_MAX)];
+        for entry in shown.iter().filter(|e| !e.is_free()) {
             if entry.severity == Severity::Note { self.note(story, entry) } else { self.entry(story, entry) }
+        }
+        for (n, entry) in shown.iter().filter(|e| e.is_free()).enumerate() {
+            if n == 0 {
+                self.with_tail("   ", "   ", Tone::Faint, "What cost no request anything:", "");
+            }
+            self.note(story, entry);
         }
         if entries.len() > ENTRIES_MAX {
             let text = format!("… and {} more; --format json has all.", count((entries.len() - ENTRIES_MAX) as u64, "finding"));
@@ -197,7 +214,7 @@ impl Page {
             self.with_tail("   ", "   ", Tone::Plain, &text, "");
         }
         let mut more = extent(entry);
-        for text in [super::doubt(entry.certainty).to_owned(), super::effects(entry)] {
+        for text in [super::answer::cost(entry), super::doubt(entry.certainty).to_owned(), super::effects(entry)] {
             if !text.is_empty() {
                 more = format!("{more} {text}");
             }
@@ -319,16 +336,13 @@ impl Page {
             Column::right("p99", 4),
             Column::right("max", 0),
             Column::right("bytes", 3),
-            Column { heading: "waits: credit / server / rdma / wire", align: Align::Left, rank: 2 },
+            Column { heading: "whose time", align: Align::Left, rank: 2 },
         ]);
         let mut rows: Vec<_> = c.commands.iter().collect();
         rows.sort_by_key(|r| std::cmp::Reverse(r.latency.sum()));
         for row in rows {
             let time = |ns: Option<i64>| (Tone::Plain, ns.map_or("–".to_owned(), duration));
             let counted = |n: u64, tone| if n > 0 { (tone, grouped(n)) } else { (Tone::Plain, String::new()) };
-            let waits = waits(row.split);
-            let whole = waits.iter().sum();
-            let waits = if whole > 0 { waits.map(|w| share(w, whole)).join(" / ") } else { String::new() };
             table.row([
                 (Tone::Plain, row.name.to_owned()),
                 (Tone::Plain, grouped(row.count)),
@@ -338,7 +352,7 @@ impl Page {
                 time(row.latency.quantile(990)),
                 time(row.latency.max()),
                 (Tone::Plain, if row.bytes > 0 { grouped(row.bytes) } else { String::new() }),
-                (Tone::Plain, waits),
+                (Tone::Plain, owners(&row.time)),
             ]);
         }
         for line in table.lines(self.width, 4, self.paint) {
@@ -410,16 +424,13 @@ impl Page {
             Column::right("at", 5),
             Column::right("bytes", 4),
             Column::right("took", 0),
-            Column { heading: "waits: credit / server / rdma / wire", align: Align::Left, rank: 2 },
+            Column { heading: "whose time", align: Align::Left, rank: 2 },
             Column::left("frames", 0),
             Column::right("connection", 6),
             Column::left("", 1),
         ]);
         let several = story.storage().count() > 1;
         for e in slow {
-            let split = e.split();
-            let whole = split.credit + split.wire + split.server + split.rdma;
-            let parts = [split.credit, split.server, split.rdma, split.wire].map(|p| share(p, whole)).join(" / ");
             let last = e.reply_end.map_or(String::new(), |at| format!("–{}", grouped(at.frame)));
             let mut notes = Vec::new();
             if e.failed {
@@ -437,7 +448,7 @@ impl Page {
                 (Tone::Plain, e.offset.map_or(String::new(), grouped)),
                 (Tone::Plain, e.length.map_or(String::new(), |l| grouped(l.into()))),
                 (Tone::Strong, e.latency().map_or(String::new(), duration)),
-                (Tone::Plain, parts),
+                (Tone::Plain, owners(&e.time)),
                 (Tone::Plain, format!("{}{last}", grouped(e.request.frame))),
                 (Tone::Plain, if several { e.connection.to_string() } else { String::new() }),
                 (Tone::Warn, notes.join(", ")),
@@ -584,6 +595,7 @@ fn facts_painted(story: &Story, c: &Connection, detail: &Detail, paint: Paint) -
         ("credits", credits(c, paint)),
         ("rdma", if used_rdma { rdma(c, paint) } else { Vec::new() }),
         ("transport", transport(c, paint)),
+        ("adapters", adapters(c)),
         ("mirror", story.report.capture.mirrors.of(c.mirrors).map(mirror).collect()),
         ("smb", smb(story, c)),
         ("at last", last_words(c, detail).into_iter().collect()),
@@ -699,6 +711,36 @@ fn transport(c: &Connection, paint: Paint) -> Vec<String> {
     add(is_iwarp, "CRC bad", h.crc_bad, Tone::Bad);
     add(is_ib, "ECN", h.ecn_marked, Tone::Warn);
     add(is_ib, "CNP", h.cnps, Tone::Warn);
+    pieces
+}
+
+/// What the adapters did when something went wrong.
+fn adapters(c: &Connection) -> Vec<String> {
+    let mut pieces = Vec::new();
+    for (end, device) in c.devices.iter().enumerate() {
+        let side = side(end);
+        let mean = |spread: &Spread| spread.mean().map(|mean| (duration(mean), grouped(spread.count)));
+        if let Some((took, n)) = mean(&device.nak) {
+            pieces.push(format!("{side} NAKs a gap after {took} (×{n})"));
+        }
+        if let Some((took, n)) = mean(&device.resend) {
+            pieces.push(format!("{side} resends {took} after a NAK (×{n})"));
+        }
+        if let Some((took, n)) = mean(&device.timeout) {
+            let fits = device.timeout_exponents().map_or(String::new(), |(a, b)| match a == b {
+                true => format!(", 4.096 µs × 2^{a}"),
+                false => format!(", 4.096 µs × 2^n, n {a} to {b}"),
+            });
+            pieces.push(format!("{side} resends unasked after {took} (×{n}{fits})"));
+        }
+        if let Some((took, n)) = mean(&device.rnr) {
+            let early = if device.rnr_early > 0 { format!(", {} too early", grouped(device.rnr_early)) } else { String::new() };
+            pieces.push(format!("{side} resends {took} after an RNR NAK that asked for {} (×{n}{early})", duration(device.rnr_asked)));
+        }
+        if device.is_known() && device.acks > 0 {
+            pieces.push(format!("{side} ACKs {:.1} packets at a time", device.acked as f64 / device.acks as f64));
+        }
+    }
     pieces
 }
 

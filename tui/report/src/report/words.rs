@@ -137,7 +137,8 @@ fn day(ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-fn clock(ns: i64) -> String {
+/// The time of the day, UTC: "22:08:09".
+pub fn clock(ns: i64) -> String {
     let DateTime { hour, minute, second, .. } = DateTime::of_unix_seconds(ns.div_euclid(1_000_000_000));
     format!("{hour:02}:{minute:02}:{second:02}")
 }

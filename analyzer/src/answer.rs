@@ -1,0 +1,220 @@
+//! The answer that a report begins with: how long requests waited in all, what for, and how long they would take without it.
+//!
+//! ```text
+//!   episodes of all connections ── kind, cause, direction ──▶ hindrances, by what they cost
+//!   commands of all connections ── with them, without ──────▶ relief
+//! ```
+
+use crate::episodes::cost::cost_in;
+use crate::episodes::time::Time;
+use crate::episodes::{Cause, Kind, Sum};
+use crate::finding::{Blame, Rule};
+use crate::op::{At, End};
+use crate::report::{Connection, Report};
+use crate::stats::Commands;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// Requests of a command without which its p99 means nothing.
+const ENOUGH: u64 = 100;
+
+/// Something that held requests up, on all connections. Times in ns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hindrance {
+    /// What.
+    pub kind: Kind,
+    /// Why; all ways to lose packets are one.
+    pub cause: Cause,
+    /// Whose packets, where that is known: A is the client.
+    pub from: Option<End>,
+    /// How often.
+    pub count: u64,
+    /// How long altogether.
+    pub lasted: i64,
+    /// Requests' time in it.
+    pub cost: i64,
+    /// Packets that were lost, late or missing.
+    pub packets: u64,
+    /// Of those, the ones that, or the acknowledgment of which, were lost: nobody saw which.
+    pub unsure: u64,
+    /// Of those, the ones that seem to be acknowledgments.
+    pub acks: u64,
+    /// When it first began.
+    pub first: At,
+    /// When it last began.
+    pub last: At,
+    /// Connections it was on.
+    pub connections: u64,
+}
+
+/// What a command would take without what held it up, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relief {
+    /// The command.
+    pub command: &'static str,
+    /// Whether it is of the p99; of the longest where there are too few.
+    pub is_p99: bool,
+    /// As it was.
+    pub with: i64,
+    /// As it would be.
+    pub without: i64,
+}
+
+/// The answer. Times in ns.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// How long requests waited, all together.
+    pub waited: i64,
+    /// Whose that time was.
+    pub time: Time,
+    /// What held them up, what cost most first; what cost nothing is there, too.
+    pub hindrances: Vec<Hindrance>,
+    /// The command that suffered most.
+    pub relief: Option<Relief>,
+    /// The longest way to a server and back, of those that were measured.
+    pub round_trip: Option<i64>,
+}
+
+impl Answer {
+    /// What held requests up most: what packets tell, before what is known only of a sender's clock.
+    pub fn main(&self) -> Option<&Hindrance> {
+        let costly = || self.hindrances.iter().filter(|h| h.cost > 0 && !matches!(h.kind, Kind::Gap | Kind::Interrupted));
+        costly().find(|h| h.kind != Kind::HeldUp).or_else(|| costly().next())
+    }
+
+    /// Packets of clients that came late to the capture point, as far as their clocks tell: how many, and by how much in the mean.
+    pub fn late_clients(&self) -> Option<(u64, i64)> {
+        const ENOUGH: u64 = 10;
+        const MUCH: i64 = 5_000_000;
+        let held = self.hindrances.iter().find(|h| h.kind == Kind::HeldUp && h.from == Some(End::A) && h.count >= ENOUGH)?;
+        let mean = held.lasted / i64::try_from(held.count).ok()?;
+        (mean >= MUCH).then_some((held.count, mean))
+    }
+}
+
+/// The answer to a capture; `None` where no request was answered in it.
+pub fn answer(report: &Report) -> Option<Answer> {
+    let mut time = Time::default();
+    let mut hindrances: Vec<Hindrance> = Vec::new();
+    let mut commands = Commands::default();
+    for connection in &report.connections {
+        time += &connection.time;
+        connection.commands.iter().for_each(|command| commands.join(command));
+        let mut here: Vec<usize> = Vec::new();
+        for sum in &connection.episodes.sums {
+            let place = add(&mut hindrances, sum, connection.client_known);
+            if !here.contains(&place) {
+                here.push(place);
+                hindrances[place].connections += 1;
+            }
+        }
+    }
+    let waited = time.sum();
+    if waited <= 0 {
+        return None;
+    }
+    hindrances.sort_by_key(|h| (Reverse(h.cost), h.first));
+    let round_trip = report.connections.iter().filter_map(|c| c.round_trip[1]).max();
+    Some(Answer { waited, time, relief: relief(&commands), hindrances, round_trip })
+}
+
+/// Adds what happened on a connection; its place.
+fn add(hindrances: &mut Vec<Hindrance>, sum: &Sum, client_known: bool) -> usize {
+    let cause = if sum.cause.is_loss() { Cause::LostBefore } else { sum.cause };
+    let from = sum.by.filter(|_| client_known).map(|by| if sum.cause.is_of_the_peer() { by.peer() } else { by });
+    let place = hindrances.iter().position(|h| (h.kind, h.cause, h.from) == (sum.kind, cause, from)).unwrap_or_else(|| {
+        let Sum { kind, first, last, .. } = *sum;
+        hindrances.push(Hindrance {
+            kind,
+            cause,
+            from,
+            count: 0,
+            lasted: 0,
+            cost: 0,
+            packets: 0,
+            unsure: 0,
+            acks: 0,
+            first,
+            last,
+            connections: 0,
+        });
+        hindrances.len() - 1
+    });
+    let found = &mut hindrances[place];
+    found.count = found.count.saturating_add(sum.count);
+    found.lasted = found.lasted.saturating_add(sum.lasted);
+    found.cost = found.cost.saturating_add(sum.cost);
+    found.packets = found.packets.saturating_add(sum.packets);
+    found.unsure = found.unsure.saturating_add(if sum.cause == Cause::Unacknowledged { sum.packets } else { 0 });
+    found.acks = found.acks.saturating_add(if sum.cause == Cause::AckLost { sum.packets } else { 0 });
+    found.first = found.first.min(sum.first);
+    found.last = found.last.max(sum.last);
+    place
+}
+
+/// What the command that was held up longest would take.
+fn relief(commands: &Commands) -> Option<Relief> {
+    let most = commands.rows().iter().max_by_key(|row| row.time.held_up())?;
+    let is_p99 = most.latency.count() >= ENOUGH;
+    let of = |latency: &crate::latency::Latency| if is_p99 { latency.quantile(990) } else { latency.max() };
+    let (with, without) = (of(&most.latency)?, of(&most.calm)?);
+    // less than a fifth is not worth a word
+    (without.saturating_mul(6) < with.saturating_mul(5)).then_some(Relief { command: most.name, is_p99, with, without })
+}
+
+/// Requests' time that what a finding is of cost them on a connection, in ns.
+pub fn cost(connection: &Connection, rule: Rule, by: Blame) -> i64 {
+    let end = match by {
+        Blame::Client => Some(End::A),
+        Blame::Server => Some(End::B),
+        _ => None,
+    };
+    let cost = cost_in(&connection.episodes.sums, rule, end);
+    match rule {
+        Rule::Smb2Slow | Rule::RpcSlow => connection.slow_time,
+        // who waits before it asks does not see that in its latency
+        Rule::SmbdCreditStall => cost.max(connection.sides[if by == Blame::Server { 0 } else { 1 }].stalled_time),
+        _ => cost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(cost: i64) -> Connection {
+        let mut connection = Connection { client_known: true, ..Connection::default() };
+        let at = At { frame: 1, time: 5 };
+        let sum = |kind, cause, by, cost| Sum {
+            kind,
+            cause,
+            by: Some(by),
+            count: 1,
+            lasted: 9,
+            cost,
+            packets: 2,
+            repeated: 3,
+            first: at,
+            last: at,
+        };
+        connection.episodes.sums.push(sum(Kind::Recovery, Cause::LostBefore, End::A, cost));
+        connection.episodes.sums.push(sum(Kind::Recovery, Cause::Unacknowledged, End::A, 1));
+        connection.episodes.sums.push(sum(Kind::Recovery, Cause::LostBefore, End::B, 0));
+        connection.time.0[4] = cost + 1;
+        connection.time.0[8] = 100;
+        connection
+    }
+
+    #[test]
+    fn losses_of_a_direction_are_one_hindrance_on_all_connections() {
+        let mut report = Report::default();
+        assert!(answer(&report).is_none(), "nobody asked for anything");
+        report.connections = alloc::vec![connection(50), connection(70)];
+        let answer = answer(&report).unwrap();
+        assert_eq!((answer.waited, answer.hindrances.len()), (322, 2));
+        let main = answer.main().unwrap();
+        assert_eq!((main.from, main.cost, main.packets, main.connections), (Some(End::A), 122, 8, 2));
+        assert_eq!(cost(&report.connections[0], Rule::RcRetransmit, Blame::Network), 51);
+        assert_eq!(cost(&report.connections[0], Rule::RcRnr, Blame::Server), 0);
+    }
+}

@@ -1,0 +1,44 @@
+//! Which episodes a rule is about, so that a finding can say what it cost.
+
+use super::{Cause, Kind, Sum};
+use crate::finding::Rule;
+use crate::op::End;
+
+/// Whether a rule is about what transport repairs: how bad it is depends on what it cost.
+pub const fn is_of_the_wire(rule: Rule) -> bool {
+    matches!(
+        rule,
+        Rule::RcRetransmit
+            | Rule::TcpLoss
+            | Rule::RcReorder
+            | Rule::TcpReorder
+            | Rule::RcSpurious
+            | Rule::TcpSpurious
+            | Rule::RcIcrc
+            | Rule::TcpChecksum
+            | Rule::TcpHeld
+            | Rule::TcpNagle
+    )
+}
+
+/// Requests' time that what a rule is about cost them, in ns. `end` is who is blamed, as it is called in the episodes; `None` for both.
+pub fn cost_in(sums: &[Sum], rule: Rule, end: Option<End>) -> i64 {
+    let sums = sums.iter().filter(|sum| {
+        let sender = end.is_none() || sum.by.is_none() || sum.by == end;
+        let receiver = end.is_none() || sum.by.is_none() || sum.by.map(End::peer) == end;
+        match rule {
+            Rule::RcRetransmit | Rule::TcpLoss => sum.kind == Kind::Recovery && (sum.cause.is_loss() || sum.cause == Cause::Unknown),
+            Rule::RcReorder | Rule::TcpReorder => sum.kind == Kind::Recovery && sum.cause == Cause::Reordered,
+            Rule::RcIcrc | Rule::TcpChecksum => sum.kind == Kind::Recovery && sum.cause == Cause::Damaged,
+            Rule::RcRnr => sum.kind == Kind::Rnr && receiver,
+            Rule::SmbdCreditStall => sum.kind == Kind::Credit && receiver,
+            Rule::TcpZeroWindow => sum.kind == Kind::ZeroWindow && receiver,
+            Rule::PeerSilent => sum.kind == Kind::Silence && receiver,
+            Rule::TcpNagle => sum.kind == Kind::Nagle && sender,
+            Rule::TcpHeld => sum.kind == Kind::HeldUp,
+            Rule::RcPfc => sum.kind == Kind::Pause,
+            _ => false,
+        }
+    });
+    sums.map(|sum| sum.cost).fold(0, i64::saturating_add)
+}

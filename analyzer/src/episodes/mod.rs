@@ -1,0 +1,513 @@
+//! What held traffic up: intervals of a direction of a connection, with their cause and what they cost the requests behind them.
+//!
+//! ```text
+//!   flow, messages, pipeline ── begin, end ──▶ Episodes ──▶ time::cut   whose time a request's was
+//!                                                     └───▶ report      roots by cost, one list a connection
+//! ```
+//!
+//! Flows and messages tell what they see; nothing here looks at packets.
+
+pub mod cost;
+pub mod time;
+
+use crate::op::{At, End};
+use alloc::vec::Vec;
+use time::{Cut, Owner, Request, Time};
+
+/// Episodes of one connection that are kept. Beyond that the cheapest of the older half are only counted.
+pub const EPISODES_MAX: usize = 512;
+
+/// Episodes of one connection in a report.
+pub const TOLD_MAX: usize = 256;
+
+/// What held a direction up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// Packets went out again: from the packet that was lost, or the gap seen, until the sender was back at its newest packet.
+    #[default]
+    Recovery,
+    /// The receiver had no receive posted (RNR NAK), until the Send went out again.
+    Rnr,
+    /// The sender had no credit, until it was granted one.
+    Credit,
+    /// Ethernet pause frames stopped the sender.
+    Pause,
+    /// The TCP receive window was closed.
+    ZeroWindow,
+    /// Nothing came back from the receiver, not even acknowledgments.
+    Silence,
+    /// The sender held data back until its peer's delayed acknowledgment came (Nagle).
+    Nagle,
+    /// What was sent was held up before it passed the capture point.
+    HeldUp,
+    /// The sender stopped in the middle of a message, and nobody saw why.
+    Interrupted,
+    /// The capture lost packets: what happened in between nobody knows.
+    Gap,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Recovery,
+        Self::Rnr,
+        Self::Credit,
+        Self::Pause,
+        Self::ZeroWindow,
+        Self::Silence,
+        Self::Nagle,
+        Self::HeldUp,
+        Self::Interrupted,
+        Self::Gap,
+    ];
+
+    /// The word of the reports for programs.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Recovery => "recovery",
+            Self::Rnr => "rnr",
+            Self::Credit => "credit",
+            Self::Pause => "pause",
+            Self::ZeroWindow => "zero_window",
+            Self::Silence => "silence",
+            Self::Nagle => "nagle",
+            Self::HeldUp => "held_up",
+            Self::Interrupted => "interrupted",
+            Self::Gap => "gap",
+        }
+    }
+
+    /// The words for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Recovery => "recovery",
+            Self::Rnr => "receiver not ready",
+            Self::Credit => "credit stall",
+            Self::Pause => "pause",
+            Self::ZeroWindow => "receive window closed",
+            Self::Silence => "silent peer",
+            Self::Nagle => "Nagle and delayed ACK",
+            Self::HeldUp => "held up on the way",
+            Self::Interrupted => "stopped within a message",
+            Self::Gap => "capture gap",
+        }
+    }
+
+    /// Whose the time is that a request spends in it.
+    pub const fn owner(self) -> Owner {
+        match self {
+            Self::Recovery | Self::Silence => Owner::Recovery,
+            Self::Rnr => Owner::Rnr,
+            Self::Credit | Self::ZeroWindow => Owner::Credit,
+            Self::Pause => Owner::Pause,
+            Self::Nagle | Self::HeldUp => Owner::SendQueue,
+            Self::Interrupted | Self::Gap => Owner::Unknown,
+        }
+    }
+
+    /// Of several at the same time the lowest counts.
+    const fn rank(self) -> u8 {
+        match self {
+            Self::Silence => 0,
+            Self::Rnr => 1,
+            Self::Recovery => 2,
+            Self::Credit => 3,
+            Self::ZeroWindow => 4,
+            Self::Pause => 5,
+            Self::Nagle => 6,
+            Self::HeldUp => 7,
+            Self::Interrupted => 8,
+            Self::Gap => 9,
+        }
+    }
+}
+
+/// Why it came to it, as far as is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cause {
+    /// Not known, or not yet.
+    #[default]
+    Unknown,
+    /// Packets were lost before the capture point.
+    LostBefore,
+    /// Packets were lost behind the capture point.
+    LostBehind,
+    /// Packets or their acknowledgment were lost: nobody saw which.
+    Unacknowledged,
+    /// The same, and the receiver went on as if it had them: the acknowledgment was lost.
+    AckLost,
+    /// Responses to the sender's RDMA Reads were lost, and it asked again.
+    ResponseLost,
+    /// Packets were damaged, and dropped by their receiver.
+    Damaged,
+    /// Packets were overtaken, which the receiver took for loss.
+    Reordered,
+    /// Packets went out again although the receiver had them.
+    Needless,
+    /// Credits of SMB Direct.
+    SmbDirectCredits,
+    /// Credits of RPC-over-RDMA.
+    RpcRdmaCredits,
+    /// Credits of SMB2.
+    Smb2Credits,
+    /// RDMA Reads that may be outstanding.
+    ReadDepth,
+}
+
+impl Cause {
+    /// The word of the reports for programs.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::LostBefore => "lost_before_capture",
+            Self::LostBehind => "lost_behind_capture",
+            Self::Unacknowledged => "unacknowledged",
+            Self::AckLost => "acknowledgment_lost",
+            Self::ResponseLost => "response_lost",
+            Self::Damaged => "damaged",
+            Self::Reordered => "reordered",
+            Self::Needless => "needless",
+            Self::SmbDirectCredits => "smb_direct_credits",
+            Self::RpcRdmaCredits => "rpcrdma_credits",
+            Self::Smb2Credits => "smb2_credits",
+            Self::ReadDepth => "read_depth",
+        }
+    }
+
+    /// Whether packets were lost.
+    pub const fn is_loss(self) -> bool {
+        matches!(self, Self::LostBefore | Self::LostBehind | Self::Unacknowledged) || self.is_of_the_peer()
+    }
+
+    /// Whether what was lost went the other way: the peer had sent it.
+    pub const fn is_of_the_peer(self) -> bool {
+        matches!(self, Self::AckLost | Self::ResponseLost)
+    }
+}
+
+/// An interval in which a direction was held up. Times in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Episode {
+    /// Counted from 1 on its connection, in the order in which they were noticed.
+    pub id: u32,
+    /// What it was.
+    pub kind: Kind,
+    /// Why.
+    pub cause: Cause,
+    /// Whose packets were held up; `None` where it is of both directions.
+    pub by: Option<End>,
+    /// When it began.
+    pub begin: At,
+    /// When it ended; `None` where it had not when the capture, or the connection, was over.
+    pub end: Option<At>,
+    /// The first sequence number that it concerns, as [`sequence_of_psn`] or TCP give it.
+    pub sequence: Option<u32>,
+    /// Packets concerned: of a loss those that were lost, of a gap those that are missing.
+    pub packets: u32,
+    /// Packets that went out again because of it.
+    pub repeated: u32,
+    /// Bytes that went out again because of it.
+    pub bytes: u64,
+    /// ns of requests' time that was spent in it. Requests that waited at the same time count each.
+    pub cost: i64,
+    /// Requests that waited.
+    pub requests: u32,
+}
+
+impl Episode {
+    /// Whether it is no more than packets that were not seen so far: they may come again, or the capture lost them.
+    pub fn is_a_guess(&self) -> bool {
+        self.end.is_none() && self.kind == Kind::Recovery && self.repeated == 0 && self.packets == 0
+    }
+
+    /// When it ended, or the end of time.
+    pub fn until(&self) -> i64 {
+        self.end.map_or(i64::MAX, |end| end.time)
+    }
+
+    /// How long it lasted, in ns; of one that did not end, until `now`.
+    pub fn lasted(&self, now: i64) -> i64 {
+        self.end.map_or(now, |end| end.time).saturating_sub(self.begin.time).max(0)
+    }
+}
+
+/// A packet sequence number (24 bits) as a sequence number of 32 bits that compares as one of TCP does.
+pub const fn sequence_of_psn(psn: u32) -> u32 {
+    psn << 8
+}
+
+/// Whether a sequence number is not before another, on the circle.
+pub const fn not_before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) >= 0
+}
+
+/// Episodes of one kind, cause and direction, added up. Times in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sum {
+    /// What.
+    pub kind: Kind,
+    /// Why.
+    pub cause: Cause,
+    /// Whose packets.
+    pub by: Option<End>,
+    /// How many.
+    pub count: u64,
+    /// How long altogether.
+    pub lasted: i64,
+    /// Requests' time in them.
+    pub cost: i64,
+    /// Packets concerned.
+    pub packets: u64,
+    /// Packets that went out again.
+    pub repeated: u64,
+    /// When the first began.
+    pub first: At,
+    /// When the last began.
+    pub last: At,
+}
+
+/// What a report says of the episodes of a connection; ends are by role: A is the client.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Those that are kept, in the order in which they began.
+    pub list: Vec<Episode>,
+    /// How many are not.
+    pub omitted: u64,
+    /// All of them, by kind, cause and direction.
+    pub sums: Vec<Sum>,
+}
+
+/// The episodes of one connection.
+#[derive(Clone, Debug, Default)]
+pub struct Episodes {
+    kept: Vec<Episode>,
+    next_id: u32,
+    /// The latest end of those that are over.
+    latest_end: i64,
+    /// How many are not over.
+    open: u32,
+    /// Those that are not kept any more.
+    dropped: Vec<Sum>,
+    /// By end: the shortest way from the capture point to it and back, in ns.
+    round_trip: [Option<i64>; 2],
+}
+
+impl Episodes {
+    /// One begins. Its number.
+    pub fn begin(&mut self, kind: Kind, by: End, begin: At, sequence: Option<u32>) -> u32 {
+        self.add(Episode { kind, by: Some(by), begin, sequence, ..Episode::default() })
+    }
+
+    /// One that is under way, of a kind and direction.
+    pub fn under_way(&mut self, kind: Kind, by: End) -> Option<&mut Episode> {
+        if self.open == 0 {
+            return None;
+        }
+        self.kept.iter_mut().rev().find(|e| e.end.is_none() && e.kind == kind && e.by == Some(by))
+    }
+
+    /// The one of a kind and direction that is under way is over; `change` says what it was.
+    pub fn end(&mut self, kind: Kind, by: End, end: At, change: impl FnOnce(&mut Episode)) {
+        let Some(episode) = self.under_way(kind, by) else { return };
+        let end = if end.time < episode.begin.time { episode.begin } else { end };
+        episode.end = Some(end);
+        change(episode);
+        self.open -= 1;
+        self.latest_end = self.latest_end.max(end.time);
+    }
+
+    /// What was under way was nothing that the sender repaired: what is missing was missed by the capture.
+    pub fn retract(&mut self, kind: Kind, by: End, end: At) {
+        let Some(place) = self.kept.iter().rposition(|e| e.end.is_none() && e.kind == kind && e.by == Some(by)) else { return };
+        if self.kept[place].requests > 0 {
+            self.end(kind, by, end, |e| e.kind = Kind::Gap);
+        } else {
+            self.kept.remove(place);
+            self.open -= 1;
+        }
+    }
+
+    /// Adds one; where its end is known, that is over. Its number.
+    pub fn add(&mut self, mut episode: Episode) -> u32 {
+        if let Some(end) = episode.end {
+            if end.time <= episode.begin.time {
+                return 0;
+            }
+            self.latest_end = if self.kept.is_empty() { end.time } else { self.latest_end.max(end.time) };
+        } else {
+            self.open += 1;
+        }
+        if self.kept.len() >= EPISODES_MAX {
+            self.make_room();
+        }
+        self.next_id += 1;
+        episode.id = self.next_id;
+        self.kept.push(episode);
+        self.next_id
+    }
+
+    /// Of the older half the cheaper half are added up.
+    #[cold]
+    fn make_room(&mut self) {
+        let half = self.kept.len() / 2;
+        let mut costs: Vec<(i64, i64)> = self.kept[..half].iter().map(|e| (e.cost, e.lasted(e.begin.time))).collect();
+        costs.sort_unstable();
+        let limit = costs[half / 2];
+        let mut place = 0;
+        let Self { kept, dropped, open, .. } = self;
+        kept.retain(|e| {
+            place += 1;
+            let goes = place <= half && (e.cost, e.lasted(e.begin.time)) <= limit;
+            if goes {
+                *open -= u32::from(e.end.is_none());
+                sum_into(dropped, e, e.begin.time);
+            }
+            !goes
+        });
+    }
+
+    /// A packet reached `end` and its acknowledgment came back to the capture point in `ns`.
+    #[inline]
+    pub fn round_trip(&mut self, end: End, ns: i64) {
+        let known = &mut self.round_trip[end.index()];
+        if ns >= 0 && known.is_none_or(|known| ns < known) {
+            *known = Some(ns);
+        }
+    }
+
+    /// The shortest way from the capture point to an end and back, in ns, where it was seen.
+    pub fn shortest_round_trip(&self, end: End) -> Option<i64> {
+        self.round_trip[end.index()]
+    }
+
+    /// All that are kept, in the order in which they were noticed.
+    pub fn iter(&self) -> core::slice::Iter<'_, Episode> {
+        self.kept.iter()
+    }
+
+    /// How many are not kept any more.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.iter().map(|sum| sum.count).sum()
+    }
+
+    /// All there were, added up by kind, cause and direction; those under way until `now`.
+    pub fn sums(&self, now: i64) -> Vec<Sum> {
+        let mut sums = self.dropped.clone();
+        self.kept.iter().for_each(|e| sum_into(&mut sums, e, now));
+        sums
+    }
+
+    /// Whose time a request's was; what episodes cost it is put down to them, where it counts.
+    pub fn cut(&mut self, request: &Request, counts: bool) -> Cut {
+        if self.open == 0 && self.latest_end <= request.begin {
+            return time::cut(request, &[]);
+        }
+        let cut = time::cut(request, &self.kept);
+        for share in cut.shares().iter().filter(|_| counts) {
+            if let Some(episode) = self.kept.iter_mut().rev().find(|e| e.id == share.episode) {
+                episode.cost = episode.cost.saturating_add(share.time);
+                episode.requests = episode.requests.saturating_add(1);
+            }
+        }
+        cut
+    }
+
+    /// What a report says of them. `client` is who is called A in it, `now` the last frame.
+    pub fn summary(&self, client: End, now: i64) -> Summary {
+        let role = |by: Option<End>| by.map(|by| if client == End::A { by } else { by.peer() });
+        let mut list: Vec<Episode> = self.kept.iter().map(|e| Episode { by: role(e.by), ..*e }).collect();
+        let mut omitted = self.dropped();
+        if list.len() > TOLD_MAX {
+            list.sort_by_key(|e| core::cmp::Reverse((e.cost, e.lasted(now))));
+            omitted += (list.len() - TOLD_MAX) as u64;
+            list.truncate(TOLD_MAX);
+        }
+        list.sort_by_key(|e| (e.begin.time, e.id));
+        let mut sums = self.sums(now);
+        sums.iter_mut().for_each(|sum| sum.by = role(sum.by));
+        Summary { list, omitted, sums }
+    }
+
+    /// The connection, or the capture, is over.
+    pub fn finish(&mut self) {
+        self.open = 0;
+    }
+
+    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` where their ends have other names.
+    pub fn adopt(&mut self, from: &mut Self, swapped: bool) {
+        for mut episode in core::mem::take(&mut from.kept) {
+            episode.by = episode.by.map(|by| if swapped { by.peer() } else { by });
+            self.add(episode);
+        }
+        for end in End::BOTH {
+            if let Some(ns) = from.round_trip[end.index()] {
+                self.round_trip(if swapped { end.peer() } else { end }, ns);
+            }
+        }
+        self.dropped.append(&mut from.dropped);
+    }
+}
+
+fn sum_into(sums: &mut Vec<Sum>, e: &Episode, now: i64) {
+    let place = sums.iter().position(|s| (s.kind, s.cause, s.by) == (e.kind, e.cause, e.by)).unwrap_or_else(|| {
+        let Episode { kind, cause, by, begin, .. } = *e;
+        sums.push(Sum { kind, cause, by, count: 0, lasted: 0, cost: 0, packets: 0, repeated: 0, first: begin, last: begin });
+        sums.len() - 1
+    });
+    let sum = &mut sums[place];
+    sum.count += 1;
+    sum.lasted = sum.lasted.saturating_add(e.lasted(now));
+    sum.cost = sum.cost.saturating_add(e.cost);
+    sum.packets = sum.packets.saturating_add(e.packets.into());
+    sum.repeated = sum.repeated.saturating_add(e.repeated.into());
+    if e.begin.time < sum.first.time {
+        sum.first = e.begin;
+    }
+    if e.begin.time > sum.last.time {
+        sum.last = e.begin;
+    }
+}
+
+/// Time by owner of several requests, added up.
+impl core::ops::AddAssign<&Time> for Time {
+    fn add_assign(&mut self, other: &Time) {
+        for (sum, part) in self.0.iter_mut().zip(other.0) {
+            *sum = sum.saturating_add(part);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(time: i64) -> At {
+        At { frame: time as u64, time }
+    }
+
+    #[test]
+    fn an_episode_is_open_until_it_ends() {
+        let mut episodes = Episodes::default();
+        episodes.begin(Kind::Recovery, End::A, at(10), Some(7));
+        assert!(episodes.under_way(Kind::Recovery, End::B).is_none());
+        episodes.end(Kind::Recovery, End::A, at(30), |e| (e.cause, e.packets) = (Cause::LostBefore, 2));
+        let found: Vec<_> = episodes.iter().map(|e| (e.kind, e.cause, e.lasted(99), e.packets)).collect();
+        assert_eq!(found, [(Kind::Recovery, Cause::LostBefore, 20, 2)]);
+        episodes.begin(Kind::Recovery, End::A, at(50), None);
+        episodes.retract(Kind::Recovery, End::A, at(60));
+        assert_eq!(episodes.iter().count(), 1);
+    }
+
+    #[test]
+    fn what_costs_most_is_kept_and_nothing_is_lost_from_the_sums() {
+        let mut episodes = Episodes::default();
+        for n in 0..4000 {
+            let (begin, end) = (at(n * 10), Some(at(n * 10 + 5)));
+            episodes.add(Episode { kind: Kind::Credit, by: Some(End::A), begin, end, cost: i64::from(n == 3), ..Episode::default() });
+        }
+        assert!(episodes.iter().count() <= EPISODES_MAX);
+        assert!(episodes.iter().any(|e| e.cost == 1), "what cost something is kept");
+        let sums = episodes.sums(0);
+        assert_eq!((sums.len(), sums[0].count, sums[0].lasted, sums[0].cost), (1, 4000, 20_000, 1));
+    }
+}

@@ -1,0 +1,407 @@
+//! Whose time a request's was: one pure function that cuts the time from its first frame to the last frame of its reply along what was
+//! seen of it and along the episodes that held it up. The parts are integers of ns and always add up to the whole.
+//!
+//! ```text
+//!   begin      sent        first RDMA   last RDMA      reply    seen        end
+//!     │  wire    │   server    │  rdma      │  server    │ wire   │ recovery │     where nothing held it up
+//!        client's     either         either      server's   server's           whose direction an episode must be of
+//! ```
+//!
+//! An episode of the server's direction held a request up if what came next of it came out while the episode lasted, or right behind it;
+//! one of the client's direction, if the request had gone out behind what was lost, until the server was seen to work on it.
+
+use super::{Cause, Episode, Kind, not_before};
+use crate::op::End;
+use alloc::vec::Vec;
+
+/// Whose a stretch of a request's time is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Owner {
+    /// The client, between its own dependent parts.
+    Client,
+    /// Waiting for credits, or for the receive window.
+    Credit,
+    /// Waiting in the sender's queue, or between that and the capture point.
+    SendQueue,
+    /// On the wire, and the way there and back.
+    Wire,
+    /// Packets went out again.
+    Recovery,
+    /// The receiver was not ready.
+    Rnr,
+    /// Pause frames stopped the sender.
+    Pause,
+    /// RDMA Reads and Writes moved data.
+    Rdma,
+    /// The server worked on it.
+    Server,
+    /// The capture lost what would tell.
+    Unknown,
+}
+
+impl Owner {
+    /// How many there are.
+    pub const COUNT: usize = 10;
+    /// All of them, in the order of [`Time`].
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Client,
+        Self::Credit,
+        Self::SendQueue,
+        Self::Wire,
+        Self::Recovery,
+        Self::Rnr,
+        Self::Pause,
+        Self::Rdma,
+        Self::Server,
+        Self::Unknown,
+    ];
+
+    /// The word of the reports for programs.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Credit => "credit",
+            Self::SendQueue => "send_queue",
+            Self::Wire => "wire",
+            Self::Recovery => "recovery",
+            Self::Rnr => "rnr",
+            Self::Pause => "pause",
+            Self::Rdma => "rdma",
+            Self::Server => "server",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The word for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SendQueue => "send queue",
+            Self::Rnr => "RNR",
+            Self::Rdma => "RDMA",
+            other => other.key(),
+        }
+    }
+}
+
+/// Time by owner, in ns, in the order of [`Owner::ALL`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Time(pub [i64; Owner::COUNT]);
+
+impl Time {
+    /// That of one owner.
+    pub const fn of(&self, owner: Owner) -> i64 {
+        self.0[owner as usize]
+    }
+
+    /// All together.
+    pub fn sum(&self) -> i64 {
+        self.0.iter().fold(0, |sum, part| sum.saturating_add(*part))
+    }
+
+    /// Owner and time, where there is any.
+    pub fn parts(&self) -> impl Iterator<Item = (Owner, i64)> + '_ {
+        Owner::ALL.into_iter().zip(self.0).filter(|(_, time)| *time != 0)
+    }
+
+    /// What neither client, server and wire needed, nor RDMA.
+    pub fn held_up(&self) -> i64 {
+        [Owner::Credit, Owner::SendQueue, Owner::Recovery, Owner::Rnr, Owner::Pause]
+            .iter()
+            .fold(0i64, |sum, owner| sum.saturating_add(self.of(*owner)))
+    }
+
+    /// Who has most of it.
+    pub fn largest(&self) -> Option<(Owner, i64)> {
+        self.parts().reduce(|most, part| if part.1 > most.1 { part } else { most })
+    }
+
+    fn add(&mut self, owner: Owner, time: i64) {
+        let part = &mut self.0[owner as usize];
+        *part = part.saturating_add(time);
+    }
+}
+
+/// What a request, or one that is behind it, waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// An episode of its connection, by number.
+    Episode(u32),
+    /// Another request, by number.
+    Exchange(u64),
+}
+
+/// One request, as cutting sees it. Times in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who asked.
+    pub client: End,
+    /// First frame of the request.
+    pub begin: i64,
+    /// Its last frame.
+    pub sent: i64,
+    /// First and last packet of the RDMA that it caused.
+    pub rdma: Option<(i64, i64)>,
+    /// First frame of the reply.
+    pub reply: i64,
+    /// Its last frame, the first time.
+    pub seen: i64,
+    /// The last frame of the copy that the client took.
+    pub end: i64,
+    /// Sequence numbers of the last packets of request and reply, where they are known.
+    pub sequence: [Option<u32>; 2],
+    /// The shortest way from the capture point to the server and back.
+    pub way: i64,
+}
+
+/// What one episode has of a request's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Its number.
+    pub episode: u32,
+    /// In ns.
+    pub time: i64,
+}
+
+/// What came of cutting.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// The time by owner: adds up to `end - begin`, or to 0 where that is negative.
+    pub time: Time,
+    /// What episodes have of it.
+    shares: Vec<Share>,
+}
+
+impl Cut {
+    /// What episodes have of it.
+    pub fn shares(&self) -> &[Share] {
+        &self.shares
+    }
+
+    /// The episode that has most of it.
+    pub fn behind(&self) -> Option<Behind> {
+        self.shares.iter().max_by_key(|share| share.time).map(|share| Behind::Episode(share.episode))
+    }
+}
+
+/// ns behind the end of an episode within which what was held up comes out.
+const RELEASE: i64 = 500_000;
+/// The same as a part of the time since it began.
+const RELEASE_SHARE: i64 = 32;
+/// Episodes that one request is cut along at most.
+const OVERLAPS_MAX: usize = 64;
+
+/// An episode as far as it concerns a request.
+#[derive(Clone, Copy, Debug)]
+struct Overlap {
+    from: i64,
+    to: i64,
+    rank: u8,
+    owner: Owner,
+    episode: u32,
+}
+
+/// Cuts the time of a request.
+pub fn cut(request: &Request, episodes: &[Episode]) -> Cut {
+    // a capture's clock may go back: the points are put in order
+    let begin = request.begin;
+    let end = request.end.clamp(begin, begin.saturating_add(i64::MAX));
+    let sent = request.sent.clamp(begin, end);
+    let reply = request.reply.clamp(sent, end);
+    let seen = request.seen.clamp(reply, end);
+    let rdma = request.rdma.map(|(first, last)| (first.clamp(sent, reply), last.clamp(sent, reply))).filter(|(first, last)| first <= last);
+    let (first, last) = rdma.unwrap_or((reply, reply));
+    let phases = [
+        (begin, sent, Owner::Wire),
+        (sent, first, Owner::Server),
+        (first, last, Owner::Rdma),
+        (last, reply, Owner::Server),
+        (reply, seen, Owner::Wire),
+        (seen, end, Owner::Recovery),
+    ];
+    let mut cut = Cut::default();
+    if episodes.is_empty() {
+        for (from, to, owner) in phases {
+            cut.time.add(owner, to.saturating_sub(from));
+        }
+        return way(request, cut);
+    }
+    let mut overlaps: Vec<Overlap> = Vec::new();
+    for (number, (from, to, _)) in phases.into_iter().enumerate().filter(|(_, (from, to, _))| from < to) {
+        for episode in episodes.iter().rev() {
+            if overlaps.len() >= OVERLAPS_MAX {
+                break;
+            }
+            let (begins, ends) = (episode.begin.time.max(from), episode.until().min(to));
+            if begins < ends && concerns(request, episode, number, from, to) {
+                let (rank, owner) = (episode.kind.rank(), if episode.is_a_guess() { Owner::Unknown } else { episode.kind.owner() });
+                overlaps.push(Overlap { from: begins, to: ends, rank, owner, episode: episode.id });
+            }
+        }
+    }
+    let mut points: Vec<i64> = overlaps.iter().flat_map(|o| [o.from, o.to]).chain([begin, sent, first, last, reply, seen, end]).collect();
+    points.sort_unstable();
+    points.dedup();
+    for pair in points.windows(2) {
+        let (from, to) = (pair[0], pair[1]);
+        let time = to.saturating_sub(from);
+        let base = phases.iter().find(|(b, e, _)| *b <= from && to <= *e).map_or(Owner::Unknown, |(.., owner)| *owner);
+        let over = overlaps.iter().filter(|o| o.from <= from && to <= o.to).min_by_key(|o| (o.rank, o.episode));
+        let Some(over) = over else {
+            cut.time.add(base, time);
+            continue;
+        };
+        cut.time.add(over.owner, time);
+        match cut.shares.iter_mut().find(|share| share.episode == over.episode) {
+            Some(share) => share.time += time,
+            None => cut.shares.push(Share { episode: over.episode, time }),
+        }
+    }
+    way(request, cut)
+}
+
+/// The way to the server and back is the wire's.
+fn way(request: &Request, mut cut: Cut) -> Cut {
+    let way = request.way.clamp(0, cut.time.of(Owner::Server));
+    cut.time.add(Owner::Server, -way);
+    cut.time.add(Owner::Wire, way);
+    cut
+}
+
+/// Whether an episode that overlaps a phase of a request held it up in it.
+fn concerns(request: &Request, episode: &Episode, phase: usize, from: i64, to: i64) -> bool {
+    /// The phases by number.
+    const SENDING: usize = 0;
+    const RDMA: usize = 2;
+    const REPLYING: usize = 4;
+    let of_client = episode.by.is_none_or(|by| by == request.client);
+    let of_server = episode.by.is_none_or(|by| by == request.client.peer());
+    if episode.cause == Cause::Needless && episode.kind == Kind::Recovery {
+        // what went out again without need held nobody up
+        return false;
+    }
+    if episode.kind == Kind::Gap {
+        return of_server && phase > SENDING && phase < REPLYING;
+    }
+    match phase {
+        // what is late as a whole began late
+        SENDING => of_client && episode.kind != Kind::HeldUp,
+        RDMA => !matches!(episode.kind, Kind::Credit | Kind::Interrupted) && (of_server || of_client),
+        REPLYING.. => of_server,
+        _ => {
+            // the request is on its way
+            let is_behind = match (episode.sequence, request.sequence[0]) {
+                (Some(lost), Some(mine)) => not_before(mine, lost),
+                _ => episode.begin.time <= from,
+            };
+            // it comes out with what was held up
+            let comes_out = to <= episode.until().saturating_add(RELEASE + (to.saturating_sub(episode.begin.time) / RELEASE_SHARE).max(0));
+            (of_client && phase < RDMA && is_behind) || (of_server && comes_out)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::At;
+    use proptest::prelude::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn at(time: i64) -> At {
+        At { frame: 1, time }
+    }
+
+    fn episode(id: u32, kind: Kind, by: End, begin: i64, end: i64) -> Episode {
+        Episode { id, kind, by: Some(by), begin: at(begin), end: Some(at(end)), ..Episode::default() }
+    }
+
+    /// Sent at 0, answered at 100 ms.
+    fn request() -> Request {
+        let (sent, reply, end) = (MS, 100 * MS, 101 * MS);
+        Request { client: End::A, begin: 0, sent, rdma: None, reply, seen: end, end, sequence: [None; 2], way: 0 }
+    }
+
+    fn parts(cut: &Cut) -> Vec<(Owner, i64)> {
+        cut.time.parts().map(|(owner, time)| (owner, time / MS)).collect()
+    }
+
+    #[test]
+    fn without_episodes_it_is_the_servers_the_wires_and_rdmas() {
+        assert_eq!(parts(&cut(&request(), &[])), [(Owner::Wire, 2), (Owner::Server, 99)]);
+        let moving = Request { rdma: Some((20 * MS, 70 * MS)), way: 9 * MS, ..request() };
+        assert_eq!(parts(&cut(&moving, &[])), [(Owner::Wire, 11), (Owner::Rdma, 50), (Owner::Server, 40)]);
+    }
+
+    #[test]
+    fn a_reply_that_comes_with_a_recovery_waited_for_it() {
+        let lost = episode(7, Kind::Recovery, End::B, 40 * MS, 100 * MS);
+        let cut = cut(&request(), &[lost]);
+        assert_eq!(parts(&cut), [(Owner::Wire, 2), (Owner::Recovery, 60), (Owner::Server, 39)]);
+        assert_eq!(cut.behind(), Some(Behind::Episode(7)));
+    }
+
+    #[test]
+    fn a_recovery_of_other_replies_while_the_server_works_held_nothing_up() {
+        let others = episode(7, Kind::Recovery, End::B, 10 * MS, 40 * MS);
+        assert_eq!(parts(&cut(&request(), &[others])), [(Owner::Wire, 2), (Owner::Server, 99)]);
+    }
+
+    #[test]
+    fn a_request_behind_what_was_lost_waits_for_it_and_one_before_it_does_not() {
+        let lost = Episode { sequence: Some(500), ..episode(1, Kind::Recovery, End::A, MS / 2, 60 * MS) };
+        let behind = Request { sequence: [Some(501), None], ..request() };
+        assert_eq!(parts(&cut(&behind, &[lost])), [(Owner::Wire, 1), (Owner::Recovery, 59), (Owner::Server, 40)]);
+        let before = Request { begin: 0, sent: 0, sequence: [Some(499), None], ..request() };
+        assert_eq!(cut(&before, &[lost]).time.of(Owner::Recovery), 0);
+    }
+
+    #[test]
+    fn what_was_repeated_without_need_costs_nothing() {
+        let needless = Episode { cause: Cause::Needless, ..episode(1, Kind::Recovery, End::B, 40 * MS, 100 * MS) };
+        assert_eq!(cut(&request(), &[needless]).time.of(Owner::Recovery), 0);
+    }
+
+    #[test]
+    fn what_the_capture_lost_is_nobodys() {
+        let gap = episode(1, Kind::Gap, End::B, 30 * MS, 50 * MS);
+        assert_eq!(parts(&cut(&request(), &[gap])), [(Owner::Wire, 2), (Owner::Server, 79), (Owner::Unknown, 20)]);
+    }
+
+    #[test]
+    fn the_time_until_the_copy_that_was_taken_is_recoverys() {
+        let late = Request { end: 301 * MS, ..request() };
+        assert_eq!(cut(&late, &[]).time.of(Owner::Recovery), 200 * MS);
+    }
+
+    fn any_episode() -> impl Strategy<Value = Episode> {
+        let (kinds, causes) = (0..Kind::ALL.len(), [Cause::Unknown, Cause::LostBefore, Cause::Needless]);
+        (kinds, 0..3usize, 0..3u8, any::<i64>(), -50..2000i64, proptest::option::of(0..2000i64), proptest::option::of(0..900u32)).prop_map(
+            move |(kind, cause, by, wild, begin, lasts, sequence)| {
+                let begin = if wild % 97 == 0 { wild } else { begin };
+                let by = [Some(End::A), Some(End::B), None][usize::from(by)];
+                let end = lasts.map(|lasts| at(begin.saturating_add(lasts)));
+                Episode { kind: Kind::ALL[kind], cause: causes[cause], by, begin: at(begin), end, sequence, ..Episode::default() }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn the_parts_add_up_to_the_whole(
+            points in proptest::array::uniform7(prop_oneof![9 => 0..1500i64, 1 => any::<i64>()]),
+            moved in any::<bool>(), way in prop_oneof![0..400i64, any::<i64>()], mine in proptest::option::of(0..900u32),
+            mut episodes in proptest::collection::vec(any_episode(), 0..90),
+        ) {
+            (1..).zip(&mut episodes).for_each(|(id, e)| e.id = id);
+            let [begin, sent, first, last, reply, seen, end] = points;
+            let rdma = moved.then_some((first, last));
+            let request = Request { client: End::A, begin, sent, rdma, reply, seen, end, sequence: [mine; 2], way };
+            let cut = cut(&request, &episodes);
+            prop_assert_eq!(cut.time.sum(), end.max(begin).saturating_sub(begin));
+            prop_assert!(cut.time.0.iter().all(|part| *part >= 0), "{:?}", cut);
+            let held: i64 = cut.shares().iter().map(|share| share.time).sum();
+            prop_assert!(held <= cut.time.sum());
+        }
+    }
+}

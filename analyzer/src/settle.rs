@@ -1,0 +1,111 @@
+//! Requests that were answered, until it is known that the answer arrived: an exchange ends with the copy of its reply that the client
+//! took, and whose its time was is known only when what held it up is.
+
+use crate::episodes::not_before;
+use crate::exchange::Exchange;
+use crate::op::{At, End};
+use alloc::collections::VecDeque;
+
+/// Requests that wait for each direction at most: where one direction only acknowledges, or none, they do not wait for ever.
+const WAITING_MAX: usize = 256;
+
+/// A request whose reply was seen.
+#[derive(Debug)]
+pub struct Waiting {
+    /// The request.
+    pub exchange: Exchange,
+    /// Sequence number of the last packet of the reply.
+    pub sequence: Option<u32>,
+    /// A later copy of the reply, which the client took.
+    pub copy: Option<At>,
+}
+
+/// Requests of one connection whose reply is not yet known to have arrived, by who replied.
+#[derive(Debug, Default)]
+pub struct Settling {
+    waiting: [VecDeque<Waiting>; 2],
+}
+
+impl Settling {
+    /// A reply was seen.
+    pub fn push(&mut self, exchange: Exchange, replier: End, sequence: Option<u32>) {
+        self.waiting[replier.index()].push_back(Waiting { exchange, sequence, copy: None });
+    }
+
+    /// The next of those whose reply has arrived, as all has that `replier` sent up to this sequence number.
+    #[inline]
+    pub fn arrived(&mut self, replier: End, sequence: u32) -> Option<Waiting> {
+        let waiting = &mut self.waiting[replier.index()];
+        let front = waiting.front()?;
+        if front.sequence.is_some_and(|mine| !not_before(sequence, mine)) {
+            return None;
+        }
+        waiting.pop_front()
+    }
+
+    /// A packet of `by` goes out again; `is_behind`: what lies behind it was not taken before it either. Who spoke since the reply had it.
+    pub fn again(&mut self, by: End, at: At, from: u32, is_behind: bool, spoke: At) {
+        for waiting in &mut self.waiting[by.index()] {
+            let is_meant = waiting.sequence.is_some_and(|mine| if is_behind { not_before(mine, from) } else { mine == from });
+            let seen = waiting.exchange.reply_end.unwrap_or(at);
+            if is_meant && seen.time < at.time && spoke.time <= seen.time {
+                waiting.copy = Some(at);
+            }
+        }
+    }
+
+    /// Whether there are too many.
+    #[inline]
+    pub fn is_full(&self, replier: End) -> bool {
+        self.waiting[replier.index()].len() > WAITING_MAX
+    }
+
+    /// The one that has waited longest.
+    pub fn oldest(&mut self, replier: End) -> Option<Waiting> {
+        self.waiting[replier.index()].pop_front()
+    }
+
+    /// Takes over the other half of a connection whose directions were first taken for two; `swapped` where their ends have other names.
+    pub fn adopt(&mut self, from: &mut Self, swapped: bool) {
+        for end in End::BOTH {
+            let mine = if swapped { end.peer() } else { end };
+            self.waiting[mine.index()].append(&mut from.waiting[end.index()]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exchange::Family;
+
+    fn at(time: i64) -> At {
+        At { frame: time as u64, time }
+    }
+
+    fn answered(id: u64, time: i64) -> Exchange {
+        Exchange { id, reply: Some(at(time)), reply_end: Some(at(time)), ..Exchange::begun(Family::Smb2, "READ", at(0), at(0)) }
+    }
+
+    #[test]
+    fn a_reply_that_was_not_taken_is_settled_with_the_copy_that_was() {
+        let mut settling = Settling::default();
+        settling.push(answered(1, 10), End::B, Some(100));
+        settling.push(answered(2, 11), End::B, Some(200));
+        assert!(settling.arrived(End::B, 99).is_none());
+        settling.again(End::B, at(500), 150, true, At::default());
+        let first = settling.arrived(End::B, 200).unwrap();
+        let second = settling.arrived(End::B, 200).unwrap();
+        assert_eq!((first.exchange.id, first.copy), (1, None));
+        assert_eq!((second.exchange.id, second.copy), (2, Some(at(500))));
+        assert!(settling.arrived(End::B, 200).is_none());
+    }
+
+    #[test]
+    fn who_went_on_speaking_had_the_first_copy() {
+        let mut settling = Settling::default();
+        settling.push(answered(1, 10), End::B, Some(100));
+        settling.again(End::B, at(500), 100, false, at(20));
+        assert_eq!(settling.oldest(End::B).unwrap().copy, None);
+    }
+}

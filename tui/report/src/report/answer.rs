@@ -1,0 +1,198 @@
+//! The first sentences of a report: how long requests waited, for what, since when, and what it would be without.
+
+use super::words::{clock, count, duration, share, times};
+use rdmascope_analyzer::answer::{self, Answer, Hindrance};
+use rdmascope_analyzer::episodes::time::{Owner, Time};
+use rdmascope_analyzer::episodes::{Cause, Kind};
+use rdmascope_analyzer::op::End;
+use rdmascope_analyzer::report::{Report, Transport};
+
+/// The answer in words; `None` where no request was answered.
+pub fn text(report: &Report) -> Option<String> {
+    let answer = answer::answer(report)?;
+    let unit = if report.connections.iter().any(|c| matches!(c.transport, Some(Transport::RoceV2 | Transport::Infiniband))) {
+        "packet"
+    } else {
+        "segment"
+    };
+    let waited = duration(answer.waited);
+    let late = answer.late_clients().map_or(String::new(), |(n, mean)| {
+        let packets = count(n, unit);
+        format!(" By its clock {packets} of the client took {} in the mean to the capture point, which comes on top.", duration(mean))
+    });
+    let Some(main) = answer.main() else {
+        return Some(format!("Requests waited {waited} in all: {}.{}{late}", owners(&answer.time), way(&answer)));
+    };
+    let (cost, part) = (duration(main.cost), share(main.cost, answer.waited));
+    let mut text = format!("Requests waited {waited} in all; {cost} ({part}) of it {}{}.", what(main, unit), when(main, report));
+    if let Some(relief) = answer.relief.filter(|_| main.cost.saturating_mul(10) >= answer.time.held_up().saturating_mul(9)) {
+        let it = if main.packets.max(main.count) > 1 { "them" } else { "it" };
+        let (with, without) = (duration(relief.with), duration(relief.without));
+        let which = if relief.is_p99 { format!("{} p99", relief.command) } else { format!("the longest {}", relief.command) };
+        text.push_str(&format!(" Without {it} {which} would be {without}, not {with}."));
+    }
+    if main.cost.saturating_mul(20) < answer.waited {
+        text.push_str(&format!(" By owner: {}.{}", owners(&answer.time), way(&answer)));
+    } else if let Some((owner, part)) = answer.time.largest().filter(|(owner, _)| *owner != main.kind.owner()) {
+        text.push_str(&format!(" Most of the time, {}, was {}.{}", share(part, answer.waited), of(owner), way(&answer)));
+    }
+    text.push_str(&late);
+    Some(text)
+}
+
+/// Whose time it was, the largest part first: "recovery 84 %, server 12 %, wire 4 %". What is less than a percent is left out.
+pub fn owners(time: &Time) -> String {
+    let whole = time.sum();
+    let mut parts: Vec<_> = time.parts().filter(|(_, part)| part.saturating_mul(100) >= whole).collect();
+    parts.sort_by_key(|(_, part)| std::cmp::Reverse(*part));
+    let words: Vec<String> = parts.into_iter().map(|(owner, part)| format!("{} {}", owner.name(), share(part, whole))).collect();
+    words.join(", ")
+}
+
+const fn of(owner: Owner) -> &'static str {
+    match owner {
+        Owner::Client => "the client's",
+        Owner::Credit => "waiting for credits",
+        Owner::SendQueue => "in the sender's queue",
+        Owner::Wire => "the wire's",
+        Owner::Recovery => "recovery",
+        Owner::Rnr => "waiting for a receiver that was not ready",
+        Owner::Pause => "under pause frames",
+        Owner::Rdma => "moving data by RDMA",
+        Owner::Server => "the server's own",
+        Owner::Unknown => "not to be told: the capture lost what would tell",
+    }
+}
+
+/// How long the way is, where much of the time is the wire's.
+fn way(answer: &Answer) -> String {
+    let is_much = answer.time.of(Owner::Wire).saturating_mul(3) >= answer.waited;
+    match answer.round_trip.filter(|_| is_much) {
+        Some(ns) => format!(" The way to the server and back takes {}.", duration(ns)),
+        None => String::new(),
+    }
+}
+
+fn what(main: &Hindrance, unit: &str) -> String {
+    let side = |end: End| if end == End::A { "client" } else { "server" };
+    let way = main.from.map_or(String::new(), |from| format!(" from {} to {}", side(from), side(from.peer())));
+    let sender = main.from.map_or("the sender".to_owned(), |from| format!("the {}", side(from)));
+    let receiver = main.from.map_or("the receiver".to_owned(), |from| format!("the {}", side(from.peer())));
+    let packets = count(main.packets.max(1), unit);
+    let often = times(main.count);
+    match (main.kind, main.cause) {
+        (Kind::Recovery, Cause::LostBefore) if main.unsure * 2 > main.packets => {
+            let were = if main.packets > 1 { "were" } else { "was" };
+            format!("recovering from {packets}{way} that {were} not acknowledged in time")
+        }
+        (Kind::Recovery, Cause::LostBefore) => {
+            let acks = match main.acks {
+                0 => String::new(),
+                n if n == main.packets => {
+                    if n == 1 { ", which seems to be an acknowledgment" } else { ", which seem to be acknowledgments" }.to_owned()
+                }
+                n => format!(
+                    ", of which {n} {} to be {}",
+                    if n == 1 { "seems" } else { "seem" },
+                    if n == 1 { "an acknowledgment" } else { "acknowledgments" }
+                ),
+            };
+            format!("recovering from {packets} lost{way}{acks}")
+        }
+        (Kind::Recovery, Cause::Damaged) => format!("recovering from {packets} damaged{way}"),
+        (Kind::Recovery, Cause::Reordered) => format!("because of {packets} overtaken{way}, which the receiver took for lost"),
+        (Kind::Recovery, _) => format!("while {unit}s{way} went out again"),
+        (Kind::Rnr, _) => format!("waiting for {receiver} to post a receive ({often})"),
+        (Kind::Credit, _) => format!("in which {sender} waited for credits of {receiver} ({often})"),
+        (Kind::Pause, _) => format!("while pause frames stopped {sender} ({often})"),
+        (Kind::ZeroWindow, _) => format!("while {receiver} kept its receive window closed ({often})"),
+        (Kind::Silence, _) => format!("while {receiver} sent nothing, not even an acknowledgment ({often}, {})", duration(main.lasted)),
+        (Kind::Nagle, _) => format!("held back by {sender} until the delayed acknowledgment of {receiver} came ({often})"),
+        (Kind::HeldUp, _) => {
+            format!("held up between {sender} and the capture point, by its own timestamps ({})", count(main.count, unit))
+        }
+        (Kind::Interrupted, _) => format!("while {sender} had stopped in the middle of a message ({often})"),
+        (Kind::Gap, _) => format!("nobody knows where: the capture lost {packets}{way}"),
+    }
+}
+
+/// Since when, or until when, where that tells something.
+fn when(main: &Hindrance, report: &Report) -> String {
+    let (Some(first), Some(last)) = (report.capture.first, report.capture.last) else { return String::new() };
+    let length = last.time.saturating_sub(first.time);
+    // clocks are told in seconds
+    if length < 8_000_000_000 {
+        return String::new();
+    }
+    let (from, to) = (main.first.time.saturating_sub(first.time), main.last.time.saturating_sub(first.time));
+    let all = if main.count > 1 { "all " } else { "" };
+    if main.count == 1 {
+        format!(", at {}", clock(main.first.time))
+    } else if from > length / 4 && to > length / 4 * 3 {
+        format!(", {all}after {}", clock(main.first.time))
+    } else if from <= length / 4 && to < length / 4 * 3 {
+        format!(", {all}before {}", clock(main.last.time.saturating_add(1_000_000_000)))
+    } else if from > length / 4 {
+        format!(", {all}between {} and {}", clock(main.first.time), clock(main.last.time.saturating_add(1_000_000_000)))
+    } else {
+        String::new()
+    }
+}
+
+/// What an entry cost, in words; empty where it cost nothing.
+pub fn cost(entry: &super::Entry<'_>) -> String {
+    if entry.cost <= 0 { String::new() } else { format!("It cost requests {}.", duration(entry.cost)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rdmascope_analyzer::episodes::Sum;
+    use rdmascope_analyzer::op::At;
+    use rdmascope_analyzer::report::{Command, Connection};
+
+    const MS: i64 = 1_000_000;
+    const S: i64 = 1000 * MS;
+
+    fn report(kind: Kind, cause: Cause, cost: i64) -> Report {
+        let at = |time| At { frame: 1, time };
+        let mut read = Command { name: "READ", count: 200, ..Command::default() };
+        let mut time = Time::default();
+        (time.0[Owner::Server as usize], time.0[kind.owner() as usize]) = (200 * MS, cost);
+        for n in 0..200 {
+            let held = if n < 10 { cost / 10 } else { 0 };
+            read.latency.add(MS + held);
+            read.calm.add(MS);
+        }
+        read.time = time;
+        let mut c =
+            Connection { transport: Some(Transport::RoceV2), client_known: true, time, commands: vec![read], ..Connection::default() };
+        let (by, first, last) = (Some(End::A), at(30 * S), at(55 * S));
+        c.episodes.sums.push(Sum { kind, cause, by, count: 4, lasted: S, cost, packets: 37, repeated: 90, first, last });
+        let mut report = Report { connections: vec![c], ..Report::default() };
+        (report.capture.first, report.capture.last) = (Some(at(0)), Some(at(60 * S)));
+        report
+    }
+
+    #[test]
+    fn the_answer_says_how_long_what_for_since_when_and_what_it_would_be_without() {
+        let lost = report(Kind::Recovery, Cause::LostBehind, 8600 * MS);
+        assert_eq!(
+            text(&lost).unwrap(),
+            "Requests waited 8.80 s in all; 8.60 s (98 %) of it recovering from 37 packets lost from client to server, all after 00:00:30. \
+             Without them READ p99 would be 1.00 ms, not 861 ms."
+        );
+        let credits = report(Kind::Credit, Cause::SmbDirectCredits, 50 * MS);
+        assert_eq!(
+            text(&credits).unwrap(),
+            "Requests waited 250 ms in all; 50.0 ms (20 %) of it in which the client waited for credits of the server (4 times), all after \
+             00:00:30. Without them READ p99 would be 1.00 ms, not 6.00 ms. Most of the time, 80 %, was the server's own."
+        );
+    }
+
+    #[test]
+    fn where_nothing_held_requests_up_it_says_whose_time_it_was() {
+        assert_eq!(text(&report(Kind::Recovery, Cause::Needless, 0)).unwrap(), "Requests waited 200 ms in all: server 100 %.");
+        assert_eq!(text(&Report::default()), None);
+    }
+}
