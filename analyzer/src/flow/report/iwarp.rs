@@ -199,6 +199,7 @@ impl<S: Sink> Listener<'_, S> {
             }
             Over::RoundTrip(took) => episodes.round_trip(by.peer(), took),
             Over::Silence(found) => self.silence(by, &found),
+            Over::Misplaced => {}
         }
     }
 
