@@ -27,6 +27,8 @@ import time
 import uuid
 
 TABLES = ["frames", "messages", "exchanges", "findings", "credits", "connections", "sessions"]
+# Times have nanoseconds, which Spark reads as numbers only.
+NANOS = "spark.sql.legacy.parquet.nanosAsLong"
 # Spark hands over a fetched file as one value, which may have 2 GiB at most.
 FETCHED_MAX = (1 << 31) - 1
 
@@ -182,8 +184,13 @@ def register(spark, tables):
     """The tables as views of this session; `captures` tells what became of each file."""
     for table in TABLES:
         place = os.path.join(tables, table)
-        if os.path.isdir(place):
-            spark.read.option("basePath", place).parquet(place).createOrReplaceTempView(table)
+        if not os.path.isdir(place):
+            continue
+        rows = spark.read.option("basePath", place).parquet(place)
+        for name in [name for name in ("time", "last_time") if name in rows.columns]:
+            # Spark knows microseconds; the nanoseconds stay beside, and conditions on those skip row groups
+            rows = rows.withColumnRenamed(name, name + "_ns").selectExpr("*", f"timestamp_micros({name}_ns div 1000) AS {name}")
+        rows.createOrReplaceTempView(table)
     spark.read.json(os.path.join(tables, "_captures", "*.json")).createOrReplaceTempView("captures")
 
 
@@ -224,7 +231,7 @@ def main():
     args = parser.parse_args()
     from pyspark.sql import SparkSession
 
-    spark = SparkSession.builder.appName("rdmascope fleet").config("spark.sql.session.timeZone", "UTC").getOrCreate()
+    spark = SparkSession.builder.appName("rdmascope fleet").config("spark.sql.session.timeZone", "UTC").config(NANOS, "true").getOrCreate()
     try:
         return {"export": export, "ask": ask}[args.verb](spark, args)
     finally:

@@ -96,8 +96,8 @@ def main():
 
         os.environ["PYSPARK_PYTHON"] = sys.executable
         cluster = os.environ.get("RDMASCOPE_SPARK_MASTER", "local-cluster[2,1,1024]")
-        builder = SparkSession.builder.master(cluster).config("spark.sql.session.timeZone", "UTC").config("spark.ui.enabled", "false")
-        builder = builder.config("spark.executor.memory", "1g").config("spark.driver.memory", "1g").config("spark.python.worker.reuse", "true")
+        builder = SparkSession.builder.master(cluster).config("spark.sql.session.timeZone", "UTC").config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+        builder = builder.config(fleet.NANOS, "true").config("spark.executor.memory", "1g").config("spark.driver.memory", "1g").config("spark.python.worker.reuse", "true")
         spark = builder.config("spark.executorEnv.PYTHONPATH", HERE).appName("test").getOrCreate()
         spark.sparkContext.setLogLevel("OFF")
         spark.sparkContext.addPyFile(os.path.join(HERE, "fleet.py"))

@@ -93,7 +93,7 @@ const PARQUET_EXAMPLES: &str = "\
 Examples:
   rdmascope export parquet monday.pcap tables
   rdmascope export parquet tuesday.pcap tables    a partition more
-  duckdb -c \"SELECT id, text FROM 'tables/findings/*/*.parquet'\"";
+  duckdb -c \"SELECT finding, text FROM 'tables/findings/*/*.parquet'\"";
 
 const PAYLOADS_EXAMPLES: &str = "\
 Examples:

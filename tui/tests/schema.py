@@ -89,6 +89,11 @@ def main():
         for line in run("dissect", "-T", "ek", "-c", FRAMES, sample).splitlines():
             hold("dissect-ek", json.loads(line), sample)
         hold("dissect-summary", ask("dissect", "-s", "-T", "json", sample), sample)
+    with tempfile.TemporaryDirectory() as folder:
+        hold("anonymize", ask("anonymize", "--format", "json", samples[0], os.path.join(folder, "sent.pcap")), "anonymize")
+    here, there = (os.path.join(HERE, f"../../samples/{name}/{name}.pcap") for name in ("smb-roce", "smb-roce-loss"))
+    hold("compare", ask("compare", "--format", "json", here, there), "compare")
+    hold("diff", ask("diff", "--format", "json", here, there), "diff")
     live(hold)
     for name in ("analyze", "dissect-summary", "probe", "replay"):
         assert validators[name].schema["additionalProperties"] is False, name

@@ -485,7 +485,7 @@ fn links_between_pages_lead_somewhere() {
     let mut pages = pages_below(&root().join("docs"));
     let folders =
         ["", "analyzer", "benches", "capture", "capture/verbs", "dissector", "fuzz", "interop", "packaging", "plugins", "plugins/metrics"];
-    let more = ["plugins/parquet", "plugins/spark", "replay", "samples", "tui"];
+    let more = ["compare", "plugins/parquet", "plugins/spark", "replay", "samples", "share", "sim", "tui"];
     for folder in folders.into_iter().chain(more) {
         let here = fs::read_dir(root().join(folder)).into_iter().flatten().flatten().map(|entry| entry.path());
         pages.extend(here.filter(|path| path.extension().is_some_and(|e| e == "md")));
