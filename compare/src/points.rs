@@ -706,6 +706,9 @@ fn flow(packet: &Seen) -> Flow {
     (packet.way, packet.outside.src, packet.outside.dst, packet.outside.ports)
 }
 
+/// Of two hosts: the sender of the last packet with its difference, and how often each sender had the greater one.
+type Votes = (Option<(Addr, i64)>, BTreeMap<Addr, u64>);
+
 /// Which flows go from the first point to the second.
 #[derive(Debug, Default)]
 struct Flows {
@@ -724,7 +727,7 @@ fn directions(a: &Point, b: &Point, pairs: &[Option<usize>]) -> Flows {
     let mut flows = Flows::default();
     // of two packets that pass each other, the one to the second point has the greater difference
     let hosts = |f: &Flow| if f.1 <= f.2 { (f.1, f.2) } else { (f.2, f.1) };
-    let mut votes: BTreeMap<(Addr, Addr), (Option<(Addr, i64)>, BTreeMap<Addr, u64>)> = BTreeMap::new();
+    let mut votes: BTreeMap<(Addr, Addr), Votes> = BTreeMap::new();
     for (packet, pair) in a.packets.iter().zip(pairs) {
         let Some(other) = pair.map(|place| &b.packets[place]) else { continue };
         let (f, difference) = (flow(packet), other.time.saturating_sub(packet.time));

@@ -93,6 +93,9 @@ struct Piece {
     used: bool,
 }
 
+/// By hosts and identification: the offsets of the fragments of a datagram, and where their payloads are.
+type Fragments = HashMap<(Vec<u8>, u32), Vec<(u32, Span)>>;
+
 /// One direction of a TCP connection.
 #[derive(Debug, Default)]
 struct Stream {
@@ -154,7 +157,7 @@ pub(crate) struct Watch<M> {
     streams: HashMap<Way, Stream>,
     /// The last packet of a queue pair with a PSN: where its payload is.
     packets: HashMap<(Way, u64, u64), Span>,
-    fragments: HashMap<(Vec<u8>, u32), Vec<(u32, Span)>>,
+    fragments: Fragments,
     serial: u64,
 }
 
