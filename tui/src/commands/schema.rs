@@ -25,10 +25,25 @@ const SCHEMAS: &[Row] = &[
     ("replay", "rdmascope replay --report OUT", super::replay::schema),
 ];
 
+/// The schema with every object closed: what it does not name is not there.
+fn closed(mut schema: Value) -> Value {
+    match &mut schema {
+        Value::Object(map) => {
+            if map.get("properties").is_some_and(Value::is_object) && map.get("type").is_some_and(|kind| kind == "object") {
+                map.entry("additionalProperties").or_insert(Value::Bool(false));
+            }
+            map.values_mut().for_each(|value| *value = closed(value.take()));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|value| *value = closed(value.take())),
+        _ => {}
+    }
+    schema
+}
+
 pub(super) fn run(args: &Schema, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
     match SCHEMAS.iter().find(|(name, ..)| Some(*name) == args.name.as_deref()) {
-        Some((.., schema)) => writeln!(out.buffer, "{}", serde_json::to_string_pretty(&schema())?)?,
+        Some((.., schema)) => writeln!(out.buffer, "{}", serde_json::to_string_pretty(&closed(schema()))?)?,
         None => {
             let width = SCHEMAS.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
             for (name, command, _) in SCHEMAS {
