@@ -397,6 +397,7 @@ impl Connection {
                 max_fragmented_size: paired(client, max_fragmented_size),
                 ..messages.negotiated
             },
+            nfs: upper.nfs,
             smb: Smb { sealed: paired(client, upper.smb.sealed), ..upper.smb },
             sides,
             credit_story: credit_story.collect(),

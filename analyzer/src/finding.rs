@@ -187,6 +187,15 @@ impl Finding {
         if is_predicate(&self.text) { sentence(&format!("{} {}", subject.unwrap_or(side), self.text)) } else { sentence(&self.text) }
     }
 
+    /// The same with more frames of the same occurrence.
+    #[must_use]
+    pub fn with_frames(mut self, frames: impl IntoIterator<Item = u64>) -> Self {
+        for frame in frames {
+            self.frames.push(frame);
+        }
+        self
+    }
+
     /// The same with another severity than the rule's.
     #[must_use]
     pub fn with_severity(mut self, severity: Severity) -> Self {

@@ -31,6 +31,8 @@ pub struct Report {
     pub slowest: Vec<Exchange>,
     /// SMB sessions by session id, with the connections (channels) that carry them.
     pub sessions: Vec<(u64, Vec<u32>)>,
+    /// How far each pair of hosts got on the way to RDMA.
+    pub paths: Vec<crate::path::Path>,
 }
 
 /// Frames.
@@ -202,6 +204,8 @@ pub struct Connection {
     pub negotiated: Negotiated,
     /// The SMB layer.
     pub smb: Smb,
+    /// NFS.
+    pub nfs: crate::session::Nfs,
     /// Messages and credits, by end.
     pub sides: [SideReport; 2],
     /// Credit ledger story: (time, client holds, server holds), thinned to a bounded number of points.
@@ -287,6 +291,8 @@ pub struct Smb {
     pub verified: u64,
     /// By end: encrypted messages it sent, and the last of them.
     pub sealed: [(u64, Option<At>); 2],
+    /// What its messages say of the way to RDMA.
+    pub heard: crate::path::Heard,
 }
 
 /// One end's messages and credits.

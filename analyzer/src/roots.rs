@@ -12,6 +12,7 @@ use crate::finding::{Blame, Certainty, Finding, Rule, Severity};
 use crate::op::At;
 use crate::outcome::{Ending, Outcome, layer};
 use crate::report::{Connection, Report};
+use crate::rules::Group;
 use crate::smbd::link::Grouped;
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -54,6 +55,7 @@ const FOLLOWS: &[(Rule, Place, &[Rule])] = &[
     (Rule::SmbdNegAccepted, Place::After, NEGOTIATION),
     (Rule::SmbdNegRspFailureFields, Place::Same, &[Rule::SmbdNegRspStatus]),
     (Rule::SmbdNegFirst, Place::After, &[Rule::BugKsmbdEarlyData]),
+    (Rule::SmbdFragCost, Place::After, &[Rule::SmbPathInline]),
     // an announcement that does not come true
     (Rule::SmbdFragRemaining, Place::After, &[Rule::BugKsmbdSealedLength, Rule::SmbdFragTooBig]),
     // bytes that went elsewhere are missing where they belong
@@ -96,6 +98,18 @@ const ENDS: &[Rule] = &[
     Rule::RpcUnanswered,
     Rule::SmbdKeepalive,
     Rule::SmbdCreditDeadlock,
+    Rule::SmbdNegTimeout,
+];
+
+/// Rules that tell of an attempt to connect by RDMA: where none succeeded, they are part of why the path to RDMA ended.
+const TRIES: &[Rule] = &[
+    Rule::CmReject,
+    Rule::CmTimeout,
+    Rule::MpaReject,
+    Rule::MpaStartup,
+    Rule::TcpRefused,
+    Rule::TcpReset,
+    Rule::CmDisconnect,
     Rule::SmbdNegTimeout,
 ];
 
@@ -159,8 +173,26 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
     }
     let failed: HashMap<u32, (Rule, Blame)> =
         report.connections.iter().filter_map(|c| Some((c.id, c.outcome.as_ref().filter(|o| o.failed())?.cause?))).collect();
+    // findings about the path to RDMA, with the connections that were tried in vain
+    let paths: Vec<(usize, &[u32])> = report
+        .paths
+        .iter()
+        .filter_map(|p| p.verdict.as_ref().filter(|v| !v.told))
+        .filter_map(|v| {
+            let is_it = |f: &&Finding| (f.rule, f.by, f.connection) == (v.rule, v.by, v.connection);
+            Some((ranked.iter().position(is_it)?, &v.tries[..]))
+        })
+        .collect();
     let direct = |place: usize| -> Option<usize> {
         let effect = ranked[place];
+        if TRIES.contains(&effect.rule)
+            && let Some((path, _)) = paths.iter().find(|(path, tries)| {
+                let is_there = effect.frames.iter().any(|frame| ranked[*path].frames.contains(frame));
+                is_there || effect.connection.is_some_and(|id| tries.contains(&id))
+            })
+        {
+            return Some(*path);
+        }
         let here = on.get(&effect.connection)?;
         if ENDS.contains(&effect.rule)
             && let Some((rule, by)) = effect.connection.and_then(|id| failed.get(&id))
@@ -242,7 +274,10 @@ pub fn of<'r>(report: &'r Report, ranked: &[&'r Finding]) -> Vec<Root<'r>> {
         // what cost a hundredth of all requests' time comes first, by cost; then the rules that were broken
         let costly = if r.cost.saturating_mul(100) >= waited { r.cost } else { 0 };
         let last = r.severity == Severity::Note && (is_quirk(r.rule) || r.is_free());
-        let weight = (Reverse(r.fatal.is_some()), Reverse(costly), Reverse(r.severity), last, Reverse(r.certainty));
+        // why there is no RDMA comes before what else went on
+        let is_path = r.rule.row().group == Group::Path;
+        let first = (Reverse(r.fatal.is_some()), Reverse(is_path && r.severity > Severity::Note), Reverse(costly));
+        let weight = (first, Reverse(r.severity), last, Reverse(is_path), Reverse(r.certainty));
         (weight, Reverse(r.cost), Reverse(r.count), r.first, r.rule)
     });
     roots

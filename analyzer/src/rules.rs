@@ -60,6 +60,8 @@ pub enum Group {
     Transport,
     /// Setting up and ending a connection.
     Connection,
+    /// Why SMB or NFS does not use RDMA.
+    Path,
     /// What the capture itself missed.
     Capture,
     /// Published implementation bugs that a capture can name.
@@ -75,6 +77,7 @@ impl Group {
         Group::Memory,
         Group::Smb2,
         Group::RpcRdma,
+        Group::Path,
         Group::Connection,
         Group::Transport,
         Group::Capture,
@@ -92,6 +95,7 @@ impl Group {
             Group::RpcRdma => "RPC-over-RDMA and NFS",
             Group::Transport => "RDMA transport",
             Group::Connection => "Connections",
+            Group::Path => "The path to RDMA",
             Group::Capture => "The capture itself",
             Group::KnownBug => "Known implementation bugs",
         }
@@ -1172,6 +1176,173 @@ rules! {
 
     // ---- Known bugs -----------------------------------------------------------------------------------------------
 
+    // ── The path to RDMA ────────────────────────────────────────────────────────────────────────────────────────────
+    SmbPathDialect "SMB-PATH-DIALECT" Note Path "[MS-SMB2] 3.2.4.1.7; [MS-SMBD] 1.5" {
+        title: "SMB runs over TCP: the dialect is older than SMB 3.0.",
+        says: "SMB Direct and multiple channels exist in the SMB 3 dialects only.",
+        causes: [
+            "The mount asks for an old dialect (Linux: vers=2.1 or older)",
+            "The server is limited to an old dialect (server max protocol in ksmbd.conf or smb.conf)",
+        ],
+        cure: "Linux client: mount with vers=3.1.1, or without vers. ksmbd and Samba: set server max protocol to SMB3. \
+               Windows: Get-SmbConnection shows the dialect in use.",
+    }
+    SmbPathClient "SMB-PATH-CLIENT" Note Path "[MS-SMB2] 2.2.3, 3.2.5.2" {
+        title: "SMB runs over TCP: the client does not announce multichannel, without which it adds no RDMA channel.",
+        says: "A client that can use several channels sets SMB2_GLOBAL_CAP_MULTI_CHANNEL. Only where both sides set it does it add \
+               channels, over RDMA or TCP.",
+        causes: [
+            "Linux: the mount has neither the option rdma nor multichannel",
+            "Windows: EnableMultiChannel is off at the client",
+        ],
+        cure: "Linux: mount with the option rdma, which connects by SMB Direct at once; multichannel alone stays on TCP. \
+               Windows: Set-SmbClientConfiguration -EnableMultiChannel $true.",
+    }
+    SmbPathServer "SMB-PATH-SERVER" Note Path "[MS-SMB2] 2.2.4, 3.2.5.2" {
+        title: "SMB runs over TCP: the server does not offer multichannel.",
+        says: "A server that can use several channels sets SMB2_GLOBAL_CAP_MULTI_CHANNEL. Without it a client adds no channels, \
+               over RDMA or TCP.",
+        causes: [
+            "ksmbd or Samba: server multi channel support is off",
+            "Windows: EnableMultiChannel is off at the server",
+            "The server cannot do it",
+        ],
+        cure: "ksmbd.conf or smb.conf: server multi channel support = yes, then restart the server. \
+               Windows: Set-SmbServerConfiguration -EnableMultiChannel $true. A Linux client with the mount option rdma needs none of this.",
+    }
+    SmbPathAsk "SMB-PATH-ASK" Note Path "[MS-SMB2] 3.2.4.20.10" {
+        title: "SMB runs over TCP: the client never asked which interfaces the server has.",
+        says: "A client learns of RDMA interfaces by FSCTL_QUERY_NETWORK_INTERFACE_INFO.",
+        causes: [
+            "The client found no interface of its own that is worth a second channel, or none with RDMA",
+            "Windows: a constraint (New-SmbMultichannelConstraint) keeps it from other interfaces",
+        ],
+        cure: "Windows: Get-SmbClientNetworkInterface and Get-NetAdapterRdma say whether the client has an interface with RDMA, \
+               Get-SmbMultichannelConstraint what it is kept from. Linux: mount with the option rdma.",
+    }
+    SmbPathAnswer "SMB-PATH-ANSWER" Note Path "[MS-SMB2] 3.3.5.15.11" {
+        title: "SMB runs over TCP: the server did not say which interfaces it has.",
+        says: "A server that offers multichannel answers FSCTL_QUERY_NETWORK_INTERFACE_INFO with its interfaces.",
+        causes: ["The server lists no interface of those it serves on", "The server refuses the request"],
+        cure: "ksmbd.conf and smb.conf: the option interfaces names those that are served. Windows: Get-SmbServerNetworkInterface.",
+    }
+    SmbPathInterface "SMB-PATH-INTERFACE" Note Path "[MS-SMB2] 2.2.32.5" {
+        title: "SMB runs over TCP: none of the interfaces that the server lists has RDMA.",
+        says: "The server marks an interface with RDMA by RDMA_CAPABLE in its NETWORK_INTERFACE_INFO.",
+        causes: [
+            "The server serves an interface without RDMA: a bridge, a bond or a plain network card",
+            "Linux: no RDMA device is there for that interface (rdma link), or ksmbd was built without CONFIG_SMB_SERVER_SMBDIRECT",
+            "Samba: it does not offer SMB Direct",
+            "Windows: RDMA is disabled on the server's network card",
+        ],
+        cure: "Linux: rdma link must show an active device with the netdev that is served, and interfaces in ksmbd.conf must name that \
+               netdev. Windows: Get-NetAdapterRdma, Enable-NetAdapterRdma and Get-SmbServerNetworkInterface on the server.",
+    }
+    SmbPathAddress "SMB-PATH-ADDRESS" Note Path "[MS-SMB2] 2.2.32.5" {
+        title: "SMB runs over TCP: the server lists RDMA only at an address that the client may not reach.",
+        says: "A client connects to the addresses that the server lists. RDMA at an address that it has no route to is of no use to it.",
+        causes: [
+            "The interface with RDMA is in another subnet than the one the client came from",
+            "The interface with RDMA has a link-local address only, or no link",
+        ],
+        cure: "Give client and server RDMA interfaces in one subnet, or a route between them. ksmbd.conf: interfaces names those that are \
+               listed. Linux: ip route get ADDRESS on the client says whether it has a route. Windows: Get-SmbServerNetworkInterface.",
+    }
+    SmbPathTry "SMB-PATH-TRY" Warn Path "[MS-SMB2] 3.2.4.1.7, 3.2.5.5" {
+        title: "SMB runs over TCP although the server lists RDMA: the client never tried it.",
+        says: "A client that has RDMA itself, and learns of an RDMA interface of the server, connects to it by SMB Direct.",
+        causes: [
+            "Linux: the mount lacks the option rdma: cifs.ko does not move a mount from TCP to RDMA",
+            "The client has no RDMA interface, or RDMA is disabled on it",
+            "Windows: a constraint (New-SmbMultichannelConstraint) keeps it from that interface",
+        ],
+        cure: "Linux: mount with the option rdma; rdma link must show an active device on the client. Windows: \
+               Get-SmbClientNetworkInterface must say RDMA Capable True, else Enable-NetAdapterRdma; then \
+               Update-SmbMultichannelConnection.",
+    }
+    SmbPathRefused "SMB-PATH-REFUSED" Warn Path "[MS-SMBD] 3.1.4.1; IBTA Vol 1 12.6.7" {
+        title: "SMB does not use RDMA: the server refused every RDMA connection.",
+        says: "A server of SMB Direct listens on the RDMA port 445, and for iWARP on TCP port 5445.",
+        causes: [
+            "Nothing on the server listens for SMB Direct: ksmbd built without CONFIG_SMB_SERVER_SMBDIRECT, a server without SMB Direct",
+            "Samba with capability=RDMA in its option interfaces announces RDMA, and has no SMB Direct",
+            "The server's interface has RDMA, and the server is bound to another one",
+            "A firewall rejects TCP port 5445 (iWARP) or UDP port 4791 (RoCEv2)",
+        ],
+        cure: "ksmbd: the kernel needs CONFIG_SMB_SERVER_SMBDIRECT, and the RDMA device must be there before ksmbd starts. rdma resource \
+               show cm_id on the server lists who listens. Windows: netstat -xan shows the listener on port 445.",
+    }
+    SmbPathSilent "SMB-PATH-SILENT" Warn Path "[MS-SMBD] 3.1.4.1; IBTA Vol 1 12.9.7" {
+        title: "SMB does not use RDMA: nobody answered the client's RDMA connection requests.",
+        says: "An RDMA connection request is answered: it is accepted or rejected.",
+        causes: [
+            "A firewall drops UDP port 4791 (RoCEv2) or TCP port 5445 (iWARP)",
+            "The server has no RDMA device on the interface with that address",
+            "Client and server use different kinds of RDMA: RoCEv2 here, iWARP there",
+        ],
+        cure: "On the server, rdma link must show an active device whose netdev has the address asked for. Let UDP port 4791 and TCP \
+               port 5445 through the firewall (nft list ruleset; Windows with iWARP: Enable-NetFirewallRule FPSSMBD-iWARP-In-TCP).",
+    }
+    SmbPathBind "SMB-PATH-BIND" Warn Path "[MS-SMB2] 3.3.5.5.2" {
+        title: "The RDMA connection stands, and the session could not be bound to it.",
+        says: "A channel joins a session by SESSION_SETUP with SMB2_SESSION_FLAG_BINDING: same dialect, same client, signed with the \
+               session's key.",
+        causes: [
+            "The server does not allow several channels",
+            "Dialect, signing or user differ between the channels",
+        ],
+        cure: "Look at the status in the finding. ksmbd.conf: server multi channel support = yes. Update both ends: binding had bugs.",
+    }
+    SmbPathInline "SMB-PATH-INLINE" Warn Path "[MS-SMB2] 3.2.4.6, 3.2.4.7" {
+        title: "There is an RDMA connection, and READ and WRITE do not use RDMA: their data goes in messages.",
+        says: "On a connection over SMB Direct a client may let the server move data by RDMA: Channel SMB2_CHANNEL_RDMA_V1 in READ and WRITE.",
+        causes: [
+            "The session is signed or encrypted: cifs.ko then sends data in messages",
+            "The I/O is smaller than the client's threshold (Linux: /proc/fs/cifs/rdma_readwrite_threshold)",
+        ],
+        cure: "Linux: mount without sign and seal, where that is allowed, and compare the size of the I/O with \
+               /proc/fs/cifs/rdma_readwrite_threshold. Windows: SMB encryption with SMB Direct keeps RDMA from Windows Server 2022 on.",
+    }
+    SmbPathFallback "SMB-PATH-FALLBACK" Warn Path "[MS-SMB2] 3.2.5.5" {
+        title: "SMB used RDMA and fell back to TCP.",
+        says: "A client that loses its RDMA channels goes on over TCP, and returns when RDMA is there again.",
+        causes: ["The RDMA connection broke: see how it ended", "The RDMA interface of one side went away"],
+        cure: "Find why the RDMA connection ended. Windows: Update-SmbMultichannelConnection makes the client try RDMA again. \
+               Linux: mount again with the option rdma.",
+    }
+    NfsPathRefused "NFS-PATH-REFUSED" Warn Path "RFC 8267 6; IBTA Vol 1 12.6.7" {
+        title: "NFS does not use RDMA: the server refused the RDMA connection.",
+        says: "An NFS server listens for RPC-over-RDMA on port 20049 unless it says otherwise.",
+        causes: [
+            "The NFS server does not listen for RDMA",
+            "It listens on another port than the mount asks for",
+            "A firewall rejects the port",
+        ],
+        cure: "Server: rdma=yes in the section [nfsd] of /etc/nfs.conf, or rpc.nfsd --rdma; /proc/fs/nfsd/portlist must then show rdma \
+               20049. Client: mount with proto=rdma,port=20049.",
+    }
+    NfsPathSilent "NFS-PATH-SILENT" Warn Path "RFC 8267 6; IBTA Vol 1 12.9.7" {
+        title: "NFS does not use RDMA: nobody answered the client's RDMA connection requests.",
+        says: "An RDMA connection request is answered: it is accepted or rejected.",
+        causes: [
+            "A firewall drops UDP port 4791 (RoCEv2) or TCP port 20049 (iWARP)",
+            "The server has no RDMA device on the interface with that address",
+        ],
+        cure: "On the server, rdma link must show an active device whose netdev has the address asked for. Let UDP port 4791 and TCP \
+               port 20049 through the firewall (nft list ruleset).",
+    }
+    NfsPathTcp "NFS-PATH-TCP" Note Path "RFC 8267 6" {
+        title: "NFS runs over TCP although this server serves others by RDMA.",
+        says: "A client uses RDMA where it is told to: it does not look for it by itself.",
+        causes: ["Linux: the mount lacks proto=rdma", "The client has no RDMA interface"],
+        cure: "Linux: mount with proto=rdma,port=20049 (or the option rdma, which is the same); rdma link must show an active device.",
+    }
+    NfsPathFallback "NFS-PATH-FALLBACK" Warn Path "RFC 8267 6" {
+        title: "NFS used RDMA and went on over TCP.",
+        says: "A mount keeps its transport: one over TCP beside one over RDMA was made later, by a user or by an automounter.",
+        causes: ["The RDMA connection broke, and the file system was mounted again without proto=rdma"],
+        cure: "Find why the RDMA connection ended, then mount with proto=rdma,port=20049.",
+    }
     BugCve202539943 "BUG-CVE-2025-39943" Error KnownBug "[MS-SMBD] 3.1.5.8; CVE-2025-39943" {
         title: "Data fields that point outside of the message: they make an unfixed ksmbd read out of bounds.",
         says: "DataOffset must be 8-byte aligned and DataOffset + DataLength must lie within the message. ksmbd used both unchecked.",
@@ -1402,8 +1573,23 @@ mod tests {
             let row = rule.row();
             for text in [row.title, row.says, row.cure].iter().chain(row.causes) {
                 for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')) {
-                    let prefixes =
-                        ["SMBD-", "RDMA-", "SMB2-", "RPCRDMA-", "RPC-", "RC-", "CM-", "MPA-", "DDP-", "RDMAP-", "TCP-", "CAPTURE-", "BUG-"];
+                    let prefixes = [
+                        "SMBD-",
+                        "RDMA-",
+                        "SMB2-",
+                        "SMB-PATH-",
+                        "NFS-PATH-",
+                        "RPCRDMA-",
+                        "RPC-",
+                        "RC-",
+                        "CM-",
+                        "MPA-",
+                        "DDP-",
+                        "RDMAP-",
+                        "TCP-",
+                        "CAPTURE-",
+                        "BUG-",
+                    ];
                     let looks_like_one = word.bytes().all(|b| !b.is_ascii_lowercase()) && prefixes.iter().any(|p| word.starts_with(p));
                     if looks_like_one && word != "RDMA-KEY" {
                         assert!(Rule::from_id(word).is_some(), "{} names {word}", row.id);

@@ -18,6 +18,7 @@ use crate::wire::ib::bth::{Bth, Opcode};
 use crate::wire::ib::icrc::{self, Cover};
 use crate::wire::ib::net::{Grh, Lrh};
 use crate::wire::ib::{self, ext};
+pub use crate::wire::icmp::Unreachable;
 use crate::wire::iwarp::mpa;
 use crate::wire::link::{erf, ethernet, mpls, null, pause, sll, vlan};
 pub use crate::wire::tcp::Segment;
@@ -200,6 +201,8 @@ pub enum Body<'a> {
     Udp(u16, u16, &'a [u8]),
     /// An Ethernet pause frame, 802.3x or priority flow control.
     Pause(Pause),
+    /// An ICMP message: a TCP segment or a UDP datagram could not be delivered.
+    Unreachable(Unreachable),
     /// A fragment of an IP datagram: to be put together by the caller, and decoded again with [`decode_ip`].
     Fragment(IpFragment<'a>),
     /// Something else, by name ("ARP", "LLDP", "SCTP", "ethertype 0x1234" is `Other("Ethernet")`).
@@ -214,6 +217,7 @@ impl Body<'_> {
             Self::Tcp(_) => "TCP",
             Self::Udp(..) => "UDP",
             Self::Pause(_) => "Pause",
+            Self::Unreachable(_) => "ICMP",
             Self::Fragment(_) => "IP fragment",
             Self::Other(name) => name,
         }
@@ -510,6 +514,11 @@ impl<'a> Peel<'a> {
         Ok((i, Next::End))
     }
 
+    fn icmp(&mut self, name: &'static str, unreachable: Option<Unreachable>, i: &'a [u8]) -> Step<'a> {
+        self.packet.body = unreachable.map_or(Body::Other(name), Body::Unreachable);
+        Ok((i, Next::End))
+    }
+
     /// The same, for what has a name on the frame's line though nothing of it is decoded.
     fn named<T: Trace>(&mut self, name: &'static str, i: &'a [u8], t: &mut T) -> Step<'a> {
         t.protocol(name);
@@ -740,14 +749,14 @@ impl<'a> Peel<'a> {
             1 => {
                 t.protocol("ICMP");
                 let _ = icmp::parse(i, t);
-                self.other("ICMP", i)
+                self.icmp("ICMP", icmp::unreachable(i), i)
             }
             2 => self.named("IGMP", i, t),
             50 => self.named("ESP", i, t),
             58 => {
                 t.protocol("ICMPv6");
                 let _ = icmp::parse_v6(i, t);
-                self.other("ICMPv6", i)
+                self.icmp("ICMPv6", icmp::unreachable_v6(i), i)
             }
             132 => self.named("SCTP", i, t),
             _ => Ok((i, Next::End)),

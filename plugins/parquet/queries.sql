@@ -8,6 +8,7 @@ CREATE OR REPLACE VIEW exchanges AS SELECT * FROM read_parquet('tables/exchanges
 CREATE OR REPLACE VIEW findings AS SELECT * FROM read_parquet('tables/findings/*/*.parquet', hive_partitioning = true);
 CREATE OR REPLACE VIEW credits AS SELECT * FROM read_parquet('tables/credits/*/*.parquet', hive_partitioning = true);
 CREATE OR REPLACE VIEW connections AS SELECT * FROM read_parquet('tables/connections/*/*.parquet', hive_partitioning = true);
+CREATE OR REPLACE VIEW sessions AS SELECT * FROM read_parquet('tables/sessions/*/*.parquet', hive_partitioning = true);
 
 -- name: captures
 -- What there is: frames and bytes by capture.

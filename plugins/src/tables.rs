@@ -198,9 +198,22 @@ tables! {
         "first_frame" Integer "the first frame";
         "last_frame" Integer "the last frame";
     }
-    "sessions" "an SMB session on one of its connections; one with several channels has several" {
-        "session" Text "its SessionId, in hexadecimal";
+    "sessions" "a connection of an SMB session, an NFS session or an NFS mount; one that carries several sessions has a row of each" {
+        "session" Text "its id in hexadecimal; empty for an NFS mount";
+        "kind" Text "smb, nfs_session, nfs_mount";
         "connection" Integer "number of the connection in the report: `connections.report`";
+        "role" Text "first, bound, member: how the connection came to the session";
+        "requests" Integer "requests on the connection";
+        "errors" Integer "of those, with a failing status";
+        "unanswered" Integer "of those, without a reply";
+        "opens" Integer "files opened";
+        "locks" Integer "locks asked for";
+        "bytes_read" Integer "bytes of files read";
+        "bytes_written" Integer "bytes of files written";
+        "bytes_by_rdma" Integer "bytes that RDMA moved";
+        "latency_median" Integer ?null "ns from request to reply, the median";
+        "retransmissions" Integer "packets or segments that went out again";
+        "broke" Bool "whether it was ended otherwise than by the client's own orderly end";
     }
 }
 
@@ -637,9 +650,25 @@ impl Tables {
             ]);
             self.keep(done);
         }
-        for (session, connections) in &report.sessions {
-            for connection in connections {
-                let done = self.sessions.push([format!("{session:#018x}").into(), (*connection).into()]);
+        for session in rdmascope_analyzer::session::sessions(report) {
+            for channel in &session.channels {
+                let done = self.sessions.push([
+                    session.id.text().into(),
+                    session.id.kind().into(),
+                    channel.connection.into(),
+                    channel.role.key().into(),
+                    channel.requests.into(),
+                    channel.errors.into(),
+                    channel.unanswered.into(),
+                    channel.opens.into(),
+                    channel.locks.into(),
+                    channel.read.into(),
+                    channel.written.into(),
+                    channel.rdma.into(),
+                    channel.latency.quantile(500).into(),
+                    channel.retransmissions.into(),
+                    channel.broke.into(),
+                ]);
                 self.keep(done);
             }
         }

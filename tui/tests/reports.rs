@@ -296,3 +296,51 @@ fn every_report_keeps_to_its_schema() {
     let output = Command::new("python3").arg(script).arg(env!("CARGO_BIN_EXE_rdmascope")).output().expect("python3 runs");
     assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
 }
+
+/// What `/proc/fs/cifs/Stats` of the client counted, by the words before the number.
+fn counted(folder: &Path, what: &str) -> u64 {
+    let stats = fs::read_to_string(folder.join("client.txt")).expect("client.txt is text");
+    let number = stats.split(what).nth(1).and_then(|rest| rest.split_whitespace().next()).and_then(|n| n.parse().ok());
+    number.unwrap_or_else(|| panic!("no {what:?} in {}", folder.display()))
+}
+
+#[test]
+fn sessions_moved_what_the_client_counted() {
+    let mut compared = 0;
+    for (folder, capture) in folders().into_iter().filter(|(folder, _)| folder.join("client.txt").is_file()) {
+        let report = json(&folder, &[&capture]);
+        let sum = |key: &str| report["sessions"].as_array().unwrap().iter().map(|s| s[key].as_u64().unwrap()).sum::<u64>();
+        assert_eq!(sum("bytes_read"), counted(&folder, "Bytes read:"), "{capture}");
+        assert_eq!(sum("bytes_written"), counted(&folder, "Bytes written:"), "{capture}");
+        compared += 1;
+    }
+    assert!(compared >= 10, "{compared}");
+}
+
+#[test]
+fn the_first_finding_says_why_it_is_not_rdma() {
+    let causes = [
+        ("smb-tcp-dialect", "SMB-PATH-DIALECT"),
+        ("smb-tcp-no-multichannel", "SMB-PATH-CLIENT"),
+        ("smb-tcp-multichannel-off", "SMB-PATH-SERVER"),
+        ("smb-tcp-rdma-not-tried", "SMB-PATH-TRY"),
+        ("smb-samba-capability-rdma", "SMB-PATH-TRY"),
+        ("smb-tcp-no-rdma-interface", "SMB-PATH-INTERFACE"),
+        ("smb-tcp-bridge", "SMB-PATH-INTERFACE"),
+        ("smb-tcp-ksmbd-no-smbdirect", "SMB-PATH-INTERFACE"),
+        ("smb-roce-firewall-reject", "SMB-PATH-REFUSED"),
+        ("smb-iwarp-firewall-reject", "SMB-PATH-REFUSED"),
+        ("smb-samba-rdma-refused", "SMB-PATH-REFUSED"),
+        ("smb-roce-firewall-drop", "SMB-PATH-SILENT"),
+        ("smb-iwarp-firewall-drop", "SMB-PATH-SILENT"),
+        ("nfs-iwarp-not-listening", "NFS-PATH-REFUSED"),
+        ("nfs-roce-not-listening", "NFS-PATH-REFUSED"),
+        ("nfs-roce-firewall-drop", "NFS-PATH-SILENT"),
+    ];
+    for (name, cause) in causes {
+        let report = json(&samples().join(name), &[&format!("{name}.pcap")]);
+        assert_eq!(report["findings"][0]["id"], cause, "{name}");
+        let first_no = report["paths"][0]["rungs"].as_array().unwrap().iter().find(|r| r["state"] == "no");
+        assert!(first_no.is_some() && report["paths"][0]["carried"] == "tcp", "{name}");
+    }
+}

@@ -9,7 +9,10 @@
 //! Nothing here knows connections: a REQ keeps the slot and the number that its connection was given.
 
 use crate::op::{At, End};
+use crate::path::{Answer, Attempt};
+use crate::report::Transport;
 use alloc::collections::VecDeque;
+use alloc::string::String;
 use alloc::vec::Vec;
 use rdmascope_dissector::frame::Addr;
 use rdmascope_dissector::wire::ib::cm::{ConnectReply, ConnectRequest, RejectHead, RpcRdmaPrivate};
@@ -53,6 +56,11 @@ pub(super) struct Request {
     made_good: bool,
     /// How often it was sent again.
     repeats: u32,
+    transport: Transport,
+    /// When a REP came.
+    accepted: Option<At>,
+    /// When it was refused and why, or taken back.
+    refused: Option<(At, String, bool)>,
     /// Whether anything that its server sent was captured.
     pub(super) heard: bool,
 }
@@ -89,9 +97,15 @@ pub(super) struct Requests {
 
 impl Requests {
     /// A REQ. Returns the oldest one where it takes its place.
-    pub(super) fn request(&mut self, at: At, src: Addr, dst: Addr, message: &ConnectRequest<'_>) -> Option<Request> {
-        let is_same = |r: &Request| r.client == src && r.comm_id == message.local_comm_id && r.qp == message.head.local_qpn;
-        if let Some(same) = self.list.iter_mut().find(|r| is_same(r)) {
+    pub(super) fn request(
+        &mut self,
+        at: At,
+        (src, dst): (Addr, Addr),
+        transport: Transport,
+        message: &ConnectRequest<'_>,
+    ) -> Option<Request> {
+        let is_same = |r: &&mut Request| r.client == src && r.comm_id == message.local_comm_id && r.qp == message.head.local_qpn;
+        if let Some(same) = self.list.iter_mut().find(is_same) {
             same.repeats += 1;
             return None;
         }
@@ -116,19 +130,23 @@ impl Requests {
             rejected: false,
             made_good: false,
             repeats: 0,
+            transport,
+            accepted: None,
+            refused: None,
             heard: false,
         });
         oldest
     }
 
     /// A REP. Returns the REQ that it answers for the first time, and the frames that came before it.
-    pub(super) fn reply(&mut self, dst: Addr, reply: &ConnectReply<'_>) -> Option<(Request, Vec<(u64, End)>)> {
+    pub(super) fn reply(&mut self, at: At, dst: Addr, reply: &ConnectReply<'_>) -> Option<(Request, Vec<(u64, End)>)> {
         let rep = &reply.head;
         let request = self.list.iter_mut().rev().find(|r| r.client == dst && r.comm_id == rep.remote_comm_id)?;
         if request.answered && request.server_comm_id == Some(rep.local_comm_id) {
             return None;
         }
         request.answered = true;
+        request.accepted.get_or_insert(at);
         request.server_comm_id = Some(rep.local_comm_id);
         let early = core::mem::take(&mut request.early);
         Some((request.clone(), early))
@@ -156,7 +174,7 @@ impl Requests {
     }
 
     /// A REJ: it answers a REQ, or takes a REP back.
-    pub(super) fn reject(&mut self, src: Addr, dst: Addr, head: &RejectHead) -> Option<Rejected> {
+    pub(super) fn reject(&mut self, at: At, (src, dst): (Addr, Addr), head: &RejectHead, reason: String) -> Option<Rejected> {
         let request = self
             .list
             .iter_mut()
@@ -167,7 +185,9 @@ impl Requests {
             // a copy of it, or sent again
             return None;
         }
-        Some(Rejected { port: request.port, by_server: request.client == dst, slot: request.slot })
+        let by_server = request.client == dst;
+        request.refused = Some((at, reason, by_server));
+        Some(Rejected { port: request.port, by_server, slot: request.slot })
     }
 
     /// A DREQ with the ids of its sender and its receiver. Returns the connection that it ends, and who sent it.
@@ -221,6 +241,25 @@ impl Requests {
         self.list.len() < REQUESTS_MAX
     }
 
+    /// What became of each.
+    pub(super) fn attempts(&self) -> impl Iterator<Item = Attempt> + '_ {
+        self.list.iter().map(|r| Attempt {
+            at: r.at,
+            client: r.client,
+            server: r.server,
+            port: r.port,
+            transport: r.transport,
+            sent: r.repeats.saturating_add(1),
+            heard: r.heard,
+            answer: match (&r.refused, r.accepted) {
+                (Some((at, reason, true)), _) => Answer::Rejected(*at, reason.clone()),
+                (_, Some(at)) => Answer::Accepted(at),
+                (Some((at, ..)), None) => Answer::TakenBack(*at),
+                (None, None) => Answer::None,
+            },
+        })
+    }
+
     /// All of them, oldest first: the capture is over.
     pub(super) fn take_all(&mut self) -> VecDeque<Request> {
         core::mem::take(&mut self.list)
@@ -267,17 +306,17 @@ mod tests {
     #[test]
     fn a_reply_is_matched_once_and_brings_the_frames_before_it() {
         let mut requests = Requests::default();
-        assert!(requests.request(at(1, 0), CLIENT, SERVER, &request(70, 3)).is_none());
+        assert!(requests.request(at(1, 0), (CLIENT, SERVER), Transport::RoceV2, &request(70, 3)).is_none());
         assert_eq!(requests.place(1, CLIENT, SERVER, (Some(70), None)), None);
         // the same REQ again
-        requests.request(at(2, 1), CLIENT, SERVER, &request(70, 3));
+        requests.request(at(2, 1), (CLIENT, SERVER), Transport::RoceV2, &request(70, 3));
         assert_eq!(requests.place(2, CLIENT, SERVER, (Some(70), None)), None);
-        assert!(requests.reply(CLIENT, &reply(80, 71)).is_none(), "another id");
-        assert!(requests.reply(SERVER, &reply(80, 70)).is_none(), "another receiver");
-        let (matched, early) = requests.reply(CLIENT, &reply(80, 70)).expect("its REP");
+        assert!(requests.reply(at(3, 0), CLIENT, &reply(80, 71)).is_none(), "another id");
+        assert!(requests.reply(at(3, 0), SERVER, &reply(80, 70)).is_none(), "another receiver");
+        let (matched, early) = requests.reply(at(3, 0), CLIENT, &reply(80, 70)).expect("its REP");
         assert_eq!((matched.at.frame, matched.qp, matched.psn, early), (1, 3, 500, alloc::vec![(1, End::A), (2, End::A)]));
         requests.connected(&matched, 5, 1);
-        assert!(requests.reply(CLIENT, &reply(80, 70)).is_none(), "the same REP again");
+        assert!(requests.reply(at(3, 0), CLIENT, &reply(80, 70)).is_none(), "the same REP again");
         assert_eq!(requests.place(3, SERVER, CLIENT, (Some(80), Some(70))), Some((1, End::B)));
         assert_eq!(requests.place(4, CLIENT, SERVER, (Some(70), Some(80))), Some((1, End::A)));
     }
@@ -285,8 +324,8 @@ mod tests {
     #[test]
     fn a_disconnect_ends_the_connection_of_both_ids() {
         let mut requests = Requests::default();
-        requests.request(at(1, 0), CLIENT, SERVER, &request(70, 3));
-        let (matched, _) = requests.reply(CLIENT, &reply(80, 70)).expect("its REP");
+        requests.request(at(1, 0), (CLIENT, SERVER), Transport::RoceV2, &request(70, 3));
+        let (matched, _) = requests.reply(at(3, 0), CLIENT, &reply(80, 70)).expect("its REP");
         requests.connected(&matched, 5, 1);
         assert_eq!(requests.disconnect(SERVER, CLIENT, 80, 70), Some((5, End::B)));
         assert_eq!(requests.disconnect(CLIENT, SERVER, 70, 80), Some((5, End::A)));
@@ -299,15 +338,17 @@ mod tests {
     fn a_request_times_out_unless_somebody_answers() {
         let mut requests = Requests::default();
         for id in [1, 2, 3] {
-            requests.request(at(u64::from(id), 0), CLIENT, SERVER, &request(id, id));
+            requests.request(at(u64::from(id), 0), (CLIENT, SERVER), Transport::RoceV2, &request(id, id));
         }
-        requests.reply(CLIENT, &reply(80, 1));
+        requests.reply(at(3, 0), CLIENT, &reply(80, 1));
         let head = RejectHead { local_comm_id: 0, remote_comm_id: 2, ..RejectHead::parse(ZEROS, &mut Off).unwrap().1 };
-        let rejected = requests.reject(SERVER, CLIENT, &head);
+        let rejected = requests.reject(at(4, 0), (SERVER, CLIENT), &head, String::from("No"));
         assert_eq!(rejected, Some(Rejected { port: 5445, by_server: true, slot: None }));
+        let answers: Vec<Answer> = requests.attempts().map(|a| a.answer).collect();
+        assert_eq!(answers, [Answer::Accepted(at(3, 0)), Answer::Rejected(at(4, 0), String::from("No")), Answer::None]);
         assert!(requests.list.iter().all(|r| !r.is_surely_unanswered()), "none was sent again");
         requests.heard(SERVER, CLIENT);
-        requests.request(at(4, 1), CLIENT, SERVER, &request(3, 3));
+        requests.request(at(4, 1), (CLIENT, SERVER), Transport::RoceV2, &request(3, 3));
         assert_eq!(requests.list.iter().filter(|r| r.is_surely_unanswered()).count(), 1);
         let silent = |now| requests.list.iter().filter(|r| r.timed_out(now)).map(|r| r.comm_id).collect::<Vec<_>>();
         assert_eq!((silent(at(9, 19)), silent(at(9, 20))), (alloc::vec![], alloc::vec![3]));
@@ -317,13 +358,13 @@ mod tests {
     fn what_a_server_refused_is_made_good_when_it_accepts_the_client() {
         let mut requests = Requests::default();
         for id in [1, 2, 3] {
-            requests.request(at(u64::from(id), 0), CLIENT, SERVER, &request(id, id));
+            requests.request(at(u64::from(id), 0), (CLIENT, SERVER), Transport::RoceV2, &request(id, id));
         }
         for id in [1, 2] {
             let head = RejectHead { local_comm_id: 0, remote_comm_id: id, ..RejectHead::parse(ZEROS, &mut Off).unwrap().1 };
-            requests.reject(SERVER, CLIENT, &head).expect("it was asked for");
+            requests.reject(at(4, 0), (SERVER, CLIENT), &head, String::from("No")).expect("it was asked for");
         }
-        let (accepted, _) = requests.reply(CLIENT, &reply(80, 3)).expect("its REP");
+        let (accepted, _) = requests.reply(at(5, 0), CLIENT, &reply(80, 3)).expect("its REP");
         assert!(!requests.make_good(&Request { at: at(1, 0), ..accepted.clone() }), "it was before");
         assert!(requests.make_good(&accepted));
         assert!(!requests.make_good(&accepted), "once");
@@ -333,7 +374,7 @@ mod tests {
     fn the_oldest_gives_way_when_there_are_too_many() {
         let mut requests = Requests::default();
         let gone: Vec<u32> = (0..REQUESTS_MAX as u32 + 2)
-            .filter_map(|id| requests.request(at(1, 0), CLIENT, SERVER, &request(id, id)).map(|r| r.comm_id))
+            .filter_map(|id| requests.request(at(1, 0), (CLIENT, SERVER), Transport::RoceV2, &request(id, id)).map(|r| r.comm_id))
             .collect();
         assert_eq!((gone, requests.list.len()), (alloc::vec![0, 1], REQUESTS_MAX));
     }

@@ -30,6 +30,7 @@ use crate::flow::iwarp::TcpFlow;
 use crate::flow::report::Listener;
 use crate::flow::{self, ib::IbFlow};
 use crate::op::{At, End};
+use crate::path::{self, Attempt};
 use crate::report::{self, Handshake, Peer, Report, Transport};
 use crate::roles::Source;
 use crate::series::{Trouble, Volume};
@@ -47,7 +48,7 @@ use hashbrown::HashSet;
 use numbering::Joined;
 use pairing::Halves;
 use rdmascope_dissector::fault::FaultKind;
-use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, IbPacket, LinkType, Packet, Segment};
+use rdmascope_dissector::frame::{self, Addr, Body, Carrier, Check, IbPacket, LinkType, Packet, Segment, Unreachable};
 use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::ib::bth::{self, Opcode, Service};
 use rdmascope_dissector::wire::ib::cm::{self as wire, CmMessage};
@@ -89,6 +90,8 @@ pub struct FrameFacts {
     pub retransmission: bool,
 }
 
+/// ICMP messages about datagrams that could not be delivered, remembered at most.
+const UNREACHABLE_MAX: usize = 1024;
 /// Connections that are added up together.
 const FOLD: usize = 64;
 
@@ -102,6 +105,8 @@ pub struct Pipeline<S = Quiet> {
     next_id: u32,
     halves: Halves,
     requests: Requests,
+    /// Datagrams that could not be delivered, and who was told.
+    unreachable: Vec<(At, Addr, Unreachable)>,
     datagrams: Datagrams,
     joined: Joined,
     done: Vec<report::Connection>,
@@ -140,6 +145,7 @@ impl<S: Sink> Pipeline<S> {
             next_id: 1,
             halves: Halves::default(),
             requests: Requests::default(),
+            unreachable: Vec::new(),
             datagrams: Datagrams::default(),
             joined: Joined::default(),
             done: Vec::new(),
@@ -195,7 +201,11 @@ impl<S: Sink> Pipeline<S> {
         let open = self.table.iter().map(|slot| slot.connection.summary());
         let mut capture = self.capture.clone();
         capture.lost_by_capture = self.env.lost_by_capture;
-        self.assemble(self.done.iter().cloned().chain(open).collect(), capture, self.env.slowest.clone(), self.env.sessions.clone())
+        let connections = self.done.iter().cloned().chain(open).collect();
+        let mut report = self.assemble(connections, capture, self.env.slowest.clone(), self.env.sessions.clone());
+        let attempts: Vec<Attempt> = self.requests.attempts().collect();
+        report.paths = path::paths(&report, &attempts, &self.unreachable);
+        report
     }
 
     /// For an analysis without an end: lets go of connections that were ended `closed_after` ns before `now`, and of those without a frame
@@ -307,6 +317,11 @@ impl<S: Sink> Pipeline<S> {
                     );
                 }
             }
+            Body::Unreachable(unreachable) => {
+                if self.unreachable.len() < UNREACHABLE_MAX {
+                    self.unreachable.push((at, packet.dst, *unreachable));
+                }
+            }
             Body::Other(name) => {
                 if *name == "ARP" {
                     self.env.layer(Layer::Arp);
@@ -332,18 +347,21 @@ impl<S: Sink> Pipeline<S> {
         for slot in self.table.by_age() {
             self.close(slot, at);
         }
+        let attempts: Vec<Attempt> = self.requests.attempts().collect();
         for request in self.requests.take_all() {
             self.unanswered_request(at, &request);
         }
-        self.report()
+        self.report(&attempts)
     }
 
-    fn report(mut self) -> (Report, S) {
+    fn report(mut self, attempts: &[Attempt]) -> (Report, S) {
         let connections = core::mem::take(&mut self.done);
         let capture = core::mem::take(&mut self.capture);
         let slowest = core::mem::take(&mut self.env.slowest);
         let sessions = core::mem::take(&mut self.env.sessions);
-        (self.assemble(connections, capture, slowest, sessions), self.env.sink)
+        let mut report = self.assemble(connections, capture, slowest, sessions);
+        path::conclude(&mut report, attempts, &self.unreachable);
+        (report, self.env.sink)
     }
 
     /// Puts a report together, with numbers that are small and in order.
@@ -375,7 +393,8 @@ impl<S: Sink> Pipeline<S> {
             exchange.connection = numbers.of(exchange.connection).unwrap_or(0);
         }
         let sessions = numbers.sessions(sessions);
-        Report { capture, connections, connections_dropped: self.done_dropped, folded: self.folded.clone(), findings, slowest, sessions }
+        let (connections_dropped, folded) = (self.done_dropped, self.folded.clone());
+        Report { capture, connections, connections_dropped, folded, findings, slowest, sessions, paths: Vec::new() }
     }
 
     // ── InfiniBand ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -484,12 +503,8 @@ impl<S: Sink> Pipeline<S> {
             return Place { slot, end: End::B };
         }
         self.requests.heard(packet.src, packet.dst);
-        let transport = match ib.carrier {
-            Carrier::RoceV2 { .. } => Transport::RoceV2,
-            Carrier::RoceV1 | Carrier::Infiniband => Transport::Infiniband,
-        };
         // a flow that begins at its first message looks no different from one that began long ago; the protocol may know better
-        let mut connection = Connection::new(transport, at);
+        let mut connection = Connection::new(carrier(ib), at);
         connection.peers[0].address = packet.src;
         connection.peers[1] = Peer { address: packet.dst, port: 0, qp: Some(key.qp) };
         let slot = self.insert(at, connection, Flow::Ib(Box::default()));
@@ -554,7 +569,7 @@ impl<S: Sink> Pipeline<S> {
         self.env.layer(Layer::Cm);
         match message {
             CmMessage::Request(request) => {
-                if let Some(oldest) = self.requests.request(at, packet.src, packet.dst, &request) {
+                if let Some(oldest) = self.requests.request(at, (packet.src, packet.dst), carrier(ib), &request) {
                     self.unanswered_request(at, &oldest);
                 }
             }
@@ -570,7 +585,7 @@ impl<S: Sink> Pipeline<S> {
 
     fn cm_reply(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>, reply: &wire::ConnectReply<'_>) {
         let rep = &reply.head;
-        let Some((request, early)) = self.requests.reply(packet.dst, reply) else { return };
+        let Some((request, early)) = self.requests.reply(at, packet.dst, reply) else { return };
         self.env.frame.earlier = early;
         let to_server = QpKey { src: packet.dst, dst: packet.src, qp: rep.local_qpn };
         let to_client = QpKey { src: packet.src, dst: packet.dst, qp: request.qp };
@@ -580,11 +595,7 @@ impl<S: Sink> Pipeline<S> {
                 self.close(place.slot, at);
             }
         }
-        let transport = match ib.carrier {
-            Carrier::RoceV2 { .. } => Transport::RoceV2,
-            Carrier::RoceV1 | Carrier::Infiniband => Transport::Infiniband,
-        };
-        let mut connection = Connection::new(transport, request.at);
+        let mut connection = Connection::new(carrier(ib), request.at);
         connection.last = at;
         connection.handshake = Handshake::Seen;
         connection.roles.learn(End::A, Source::Handshake);
@@ -618,7 +629,8 @@ impl<S: Sink> Pipeline<S> {
 
     fn cm_reject(&mut self, at: At, packet: &Packet<'_>, reject: &wire::ConnectReject<'_>) {
         let reason = reject.reason();
-        let Some(Rejected { port, by_server, slot }) = self.requests.reject(packet.src, packet.dst, &reject.head) else { return };
+        let rejected = self.requests.reject(at, (packet.src, packet.dst), &reject.head, reason.to_string());
+        let Some(Rejected { port, by_server, slot }) = rejected else { return };
         let blame = if by_server { Blame::Server } else { Blame::Client };
         let connection = slot.and_then(|s| self.table.get_mut(s)).map(|s| {
             s.connection.rejected = Some(reason.to_string());
@@ -808,6 +820,13 @@ impl<S: Sink> Pipeline<S> {
             session.connections.retain(|id| !ids.contains(id));
         }
         self.env.sessions.retain(|session| !session.connections.is_empty());
+    }
+}
+
+fn carrier(ib: &IbPacket<'_>) -> Transport {
+    match ib.carrier {
+        Carrier::RoceV2 { .. } => Transport::RoceV2,
+        Carrier::RoceV1 | Carrier::Infiniband => Transport::Infiniband,
     }
 }
 

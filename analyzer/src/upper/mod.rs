@@ -35,6 +35,8 @@ const UNANSWERED_AFTER: i64 = 1_000_000_000;
 pub struct Summary {
     /// The SMB layer; what is by end is by end A and B.
     pub smb: Smb,
+    /// The NFS layer.
+    pub nfs: crate::session::Nfs,
     /// Messages by sender, end A and B.
     pub messages: [u64; 2],
     /// Exchanges by command.

@@ -55,6 +55,8 @@ struct Names {
     reduced: bool,
     /// Whether an operation of the compound may have its argument, or its result, in a chunk.
     eligible: [bool; 2],
+    /// The session that a compound of NFS 4.1 runs in.
+    session: Option<[u8; 16]>,
 }
 
 impl Names {
@@ -72,6 +74,7 @@ impl Names {
                 self.operation = Some((name, rank));
             }
         }
+        self.session = op.slot.map(|slot| slot.session).or(self.session);
         if let Some(io) = op.io {
             self.offset = Some(io.offset);
             self.count = Some(io.count);
@@ -126,6 +129,8 @@ pub struct Rpc {
     by_exchange: HashMap<u64, (End, u32)>,
     /// Names of files by handle.
     handles: Recent<Vec<u8>, Arc<str>>,
+    /// What a report says of it.
+    nfs: crate::session::Nfs,
 }
 
 impl Rpc {
@@ -194,10 +199,18 @@ impl Rpc {
     }
 
     /// Who is the client, by what is called.
-    fn learn<S: Sink>(&self, cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, pending: &Pending) {
+    fn learn<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, pending: &Pending) {
         if let Some(memo) = pending.memo {
             let client = if memo.is_callback() { message.by.peer() } else { message.by };
             cx.roles.learn(client, Source::Message);
+            if memo.is_callback() {
+                self.nfs.callbacks += 1;
+            } else if memo.is_nfs() {
+                self.nfs.version = memo.version;
+            }
+            if let Some(session) = pending.names.session {
+                self.nfs.ran_in(session);
+            }
         }
     }
 
@@ -347,6 +360,7 @@ impl Rpc {
     /// What a report says of it.
     pub fn summary(&self, summary: &mut super::Summary) {
         summary.messages = self.messages;
+        summary.nfs = self.nfs.clone();
         summary.commands.absorb(&self.commands);
     }
 
@@ -364,6 +378,7 @@ impl Rpc {
         }
         self.messages = [self.messages[0] + from.messages[0], self.messages[1] + from.messages[1]];
         self.commands.absorb(&from.commands);
+        self.nfs.join(&from.nfs);
         self.pending.extend(from.pending);
         self.by_exchange.extend(from.by_exchange);
     }

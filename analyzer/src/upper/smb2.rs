@@ -31,6 +31,7 @@ use hashbrown::HashMap;
 use rdmascope_dissector::fault::fault_of;
 use rdmascope_dissector::trace::Trace;
 use rdmascope_dissector::wire::smb2::compression;
+use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
 use rdmascope_dissector::wire::smb2::negotiate::Dialect;
 use rdmascope_dissector::wire::smb2::rdma_channel::{RdmaTransform, TransformType};
 use rdmascope_dissector::wire::smb2::smb1::Smb1Header;
@@ -380,7 +381,7 @@ impl Smb2 {
 
     /// What a report says of it.
     pub fn summary(&self) -> super::Summary {
-        super::Summary { smb: self.smb.clone(), messages: self.messages, commands: self.commands.clone() }
+        super::Summary { smb: self.smb.clone(), messages: self.messages, commands: self.commands.clone(), ..super::Summary::default() }
     }
 
     /// What was called end A is end B.
@@ -401,6 +402,7 @@ impl Smb2 {
         mine.encrypted |= theirs.encrypted;
         mine.decrypted += theirs.decrypted;
         mine.verified += theirs.verified;
+        mine.heard.join(theirs.heard);
         for session in theirs.sessions {
             if !mine.sessions.contains(&session) {
                 mine.sessions.push(session);
@@ -626,6 +628,13 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 }
                 self.channel(pdu, &write.channel, write.payload_length(), Right::Read, &mut pending);
             }
+            Ok(Body::NegotiateRequest(negotiate)) => self.smb2.smb.heard.offer(negotiate, self.message.first),
+            Ok(Body::SessionSetupRequest(setup)) if setup.fixed.binding() => {
+                self.smb2.smb.heard.binding = Some((self.message.first, None));
+            }
+            Ok(Body::IoctlRequest(ioctl)) if ioctl.code() == ControlCode::QUERY_NETWORK_INTERFACE_INFO => {
+                self.smb2.smb.heard.asked.get_or_insert(self.message.first);
+            }
             Ok(Body::CreateRequest(create)) => {
                 let name: Arc<str> = Arc::from(create.name().to_string().as_str());
                 pending.exchange.file = Some(name.clone());
@@ -785,6 +794,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         }
         if let Ok(Body::NegotiateResponse(negotiate)) = &pdu.body {
             self.smb2.smb.dialect = Some(negotiate.dialect().0);
+            self.smb2.smb.heard.agree(self.message.first, negotiate);
             self.smb2.negotiated = true;
             if negotiate.dialect() != Dialect::WILDCARD {
                 self.smb2.agreed = Agreed::of(negotiate, !self.is_cut());
@@ -812,6 +822,14 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         let failed = exchange.failed;
         self.cx.env.frame.answers(exchange, self.message.last);
         let command = command_name(header.command);
+        let answer = self.message.first;
+        match (header.command, &mut self.smb2.smb.heard) {
+            (Command::SESSION_SETUP, heard) if !more => heard.set_up(answer, status.0),
+            (Command::IOCTL, heard) if pending.memo.asks_for_interfaces() => {
+                heard.answer(answer, status.0, if let Ok(Body::IoctlResponse(ioctl)) = &pdu.body { Some(ioctl) } else { None });
+            }
+            _ => {}
+        }
         match &pdu.body {
             Ok(Body::CreateResponse(create)) => {
                 let file = create.file();
@@ -881,6 +899,9 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             } else if length > 0 {
                 pending.exchange.payload_holes = Some(length);
             }
+        }
+        if matches!(header.command, Command::READ | Command::WRITE) && !failed {
+            self.smb2.smb.heard.moved(&pending.exchange);
         }
         pending.exchange.close(self.cx.about.retransmissions);
         self.smb2.answers.add(header.message_id, pending.memo, pending.exchange.id);

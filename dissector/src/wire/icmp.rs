@@ -1,6 +1,7 @@
-//! ICMP and ICMPv6 (RFC 792, RFC 4443): kind, code and checksum, and of an echo its numbers. Nothing is followed in them; they are named so
-//! that filters can leave them out.
+//! ICMP and ICMPv6 (RFC 792, RFC 4443): kind, code and checksum, and of an echo its numbers. They are named so that filters can leave them
+//! out; of those that say that a destination cannot be reached it is told which: [`unreachable`].
 
+use crate::address::Addr;
 use crate::fault::PResult;
 use crate::leaf::read;
 use crate::trace::{Trace, scope};
@@ -75,9 +76,75 @@ pub fn parse_v6<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     })
 }
 
+/// A datagram that came to nobody, as a host or a router on its way told its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreachable {
+    /// Why, in a few words.
+    pub reason: &'static str,
+    /// Protocol of the datagram: 6 TCP, 17 UDP.
+    pub protocol: u8,
+    /// Where it was to go.
+    pub to: Addr,
+    /// The port there.
+    pub port: u16,
+}
+
+/// What an ICMP message (RFC 792; `i` begins with its type) says of a TCP segment or a UDP datagram that could not be delivered.
+pub fn unreachable(i: &[u8]) -> Option<Unreachable> {
+    let (&kind, &code) = (i.first()?, i.get(1)?);
+    let reason = match code {
+        0 => "network unreachable",
+        1 => "host unreachable",
+        2 => "protocol unreachable",
+        3 => "port unreachable",
+        9 | 10 | 13 => "administratively prohibited",
+        _ => "unreachable",
+    };
+    let inner = i.get(8..).filter(|inner| kind == 3 && inner.first().is_some_and(|b| b >> 4 == 4))?;
+    let header = usize::from(inner[0] & 0xf) * 4;
+    undelivered(reason, *inner.get(9)?, Addr::V4(*inner.get(16..)?.first_chunk()?), inner.get(header..)?)
+}
+
+/// The same of an ICMPv6 message (RFC 4443 3.1).
+pub fn unreachable_v6(i: &[u8]) -> Option<Unreachable> {
+    let (&kind, &code) = (i.first()?, i.get(1)?);
+    let reason = match code {
+        0 => "no route",
+        1 => "administratively prohibited",
+        3 => "address unreachable",
+        4 => "port unreachable",
+        _ => "unreachable",
+    };
+    let inner = i.get(8..).filter(|inner| kind == 1 && inner.first().is_some_and(|b| b >> 4 == 6))?;
+    undelivered(reason, *inner.get(6)?, Addr::V6(*inner.get(24..)?.first_chunk()?), inner.get(40..)?)
+}
+
+fn undelivered(reason: &'static str, protocol: u8, to: Addr, ports: &[u8]) -> Option<Unreachable> {
+    let port = u16::from_be_bytes(*ports.get(2..)?.first_chunk()?);
+    matches!(protocol, 6 | 17).then_some(Unreachable { reason, protocol, to, port })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_could_not_be_delivered_is_told() {
+        let mut message = alloc::vec![3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1];
+        message.extend_from_slice(&[0xc0, 0, 0x12, 0xb7]);
+        let told = Unreachable { reason: "port unreachable", protocol: 17, to: Addr::V4([192, 0, 2, 1]), port: 4791 };
+        assert_eq!(unreachable(&message), Some(told));
+        for cut in 0..message.len() {
+            assert_eq!(unreachable(&message[..cut]), None);
+        }
+        message[0] = 8;
+        assert_eq!(unreachable(&message), None, "an echo");
+        let mut six = alloc::vec![0; 52];
+        (six[0], six[1], six[8], six[14], six[47], six[50], six[51]) = (1, 4, 0x60, 6, 1, 1, 0xbd);
+        let told = unreachable_v6(&six).map(|u| (u.reason, u.protocol, u.port));
+        assert_eq!(told, Some(("port unreachable", 6, 445)));
+        assert_eq!(unreachable_v6(&six[..51]), None);
+    }
     use crate::trace::Tree;
 
     #[test]

@@ -140,6 +140,13 @@ pub struct RequestMemo {
     pub asked: Asked,
 }
 
+impl RequestMemo {
+    /// Whether it is an IOCTL that asks for the network interfaces of the server.
+    pub fn asks_for_interfaces(&self) -> bool {
+        self.asked == Asked::Ioctl { code: ioctl::ControlCode::QUERY_NETWORK_INTERFACE_INFO.0 }
+    }
+}
+
 /// What a request asked for, where the reply does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Asked {

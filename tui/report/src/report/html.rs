@@ -1,10 +1,12 @@
 //! The report as one HTML page: it opens offline, refers to nothing, and holds tables that sort and plots that zoom. Plots are
 //! SVG made here; the script only moves their view. Everything that came from the network goes through `text`.
 
+use super::sessions::{HEADS, headline, row, sums};
 use super::words::{and, count, duration, grouped, grouped_signed, size, times};
 use super::{Detail, Entry, Story, ending, ends, handles, last_words, shown, stack};
 use rdmascope_analyzer::episodes::time::{Owner, Time};
 use rdmascope_analyzer::finding::{Blame, Severity};
+use rdmascope_analyzer::path::State;
 use rdmascope_analyzer::report::{self as analyzed, Connection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -43,6 +45,8 @@ pub fn render(story: &Story) -> String {
     head(&mut out, story, &title, &entries);
     out.push_str("<main>\n");
     findings(&mut out, story, &page, &entries);
+    ladders(&mut out, story);
+    sessions_shown(&mut out, story, &page);
     connections(&mut out, story, &page);
     slowest(&mut out, story, &page);
     frames_listed(&mut out, story, &page, &entries);
@@ -182,7 +186,7 @@ fn head(out: &mut String, story: &Story, title: &str, entries: &[Entry<'_>]) {
         let _ = writeln!(out, "<p>{}</p>", text(&line));
     }
     out.push_str(
-        "<nav aria-label=\"Sections\"><a href=\"#findings\">Findings</a><a href=\"#connections\">Connections</a><a href=\"#slowest\">Slowest requests</a>\
+        "<nav aria-label=\"Sections\"><a href=\"#findings\">Findings</a><a href=\"#path\">Path to RDMA</a><a href=\"#sessions\">Sessions</a><a href=\"#connections\">Connections</a><a href=\"#slowest\">Slowest requests</a>\
          <a href=\"#frames\">Frames</a>\
          <label class=\"search\">Search <input type=\"search\" id=\"search\" autocomplete=\"off\"></label><output id=\"hits\" class=\"soft\"></output></nav>\n</header>\n",
     );
@@ -243,6 +247,68 @@ fn findings(out: &mut String, story: &Story, page: &Page, entries: &[Entry<'_>])
     }
     if entries.len() > FINDINGS_MAX {
         let _ = writeln!(out, "<p class=\"soft\">… and {} more.</p>", grouped((entries.len() - FINDINGS_MAX) as u64));
+    }
+    out.push_str("</section>\n");
+}
+
+/// How far each pair of hosts got on the way to RDMA.
+fn ladders(out: &mut String, story: &Story) {
+    if story.report.paths.is_empty() {
+        return;
+    }
+    let wanted: Vec<_> = super::ladder::asked_for(story).map(|p| (p.kind, p.client, p.server)).collect();
+    out.push_str("<section id=\"path\">\n<h2>Path to RDMA</h2>\n");
+    for path in story.report.paths.iter().take(ARTICLES_MAX) {
+        let open = if wanted.contains(&(path.kind, path.client, path.server)) { " open" } else { "" };
+        let _ = write!(
+            out,
+            "<details class=\"ladder\"{open}>\n<summary>{}</summary>\n<table>\n<tbody>\n",
+            text(&super::ladder::headline(path))
+        );
+        for rung in &path.rungs {
+            let frame = rung.at.map_or_else(String::new, |at| frame_link(at.frame));
+            let class = match rung.state {
+                State::Yes => "good",
+                State::No => "bad",
+                State::NotSeen | State::NotNeeded => "soft",
+            };
+            let _ = writeln!(
+                out,
+                "<tr><td class=\"{class}\">{}</td><th scope=\"row\">{}</th><td>{}</td><td>{frame}</td></tr>",
+                super::ladder::mark(rung.state),
+                rung.step.name(),
+                text(&super::ladder::said(rung))
+            );
+        }
+        out.push_str("</tbody>\n</table>\n</details>\n");
+    }
+    out.push_str("</section>\n");
+}
+
+/// Sessions and mounts, and what each of their connections carried.
+fn sessions_shown(out: &mut String, story: &Story, page: &Page) {
+    if story.sessions.is_empty() {
+        return;
+    }
+    out.push_str("<section id=\"sessions\">\n<h2>Sessions</h2>\n");
+    for session in story.sessions.iter().take(ARTICLES_MAX) {
+        let _ = writeln!(out, "<h3>{}</h3>\n<p class=\"soft\">{}</p>", text(&headline(session)), text(&sums(session)));
+        for remark in &session.remarks {
+            let _ = writeln!(out, "<p class=\"warned\">{}</p>", text(remark));
+        }
+        let heads: Vec<(&'static str, bool)> = HEADS.iter().enumerate().map(|(i, head)| (*head, matches!(i, 1 | 2))).collect();
+        let mut table = Sortable::new(&heads);
+        for channel in &session.channels {
+            let mut cells: Vec<Cell> = row(session, channel).iter().map(|cell| plain(cell)).collect();
+            let numbers = [channel.requests, channel.opens, channel.locks, channel.read, channel.written, channel.rdma];
+            cells.splice(3..9, numbers.map(number));
+            cells[0] = page.connection_cell(channel.connection);
+            cells[9] = time(channel.latency.quantile(500));
+            cells[10] = number(channel.retransmissions);
+            cells[11] = Cell { html: format!("{} %", session.share(channel)), ..number(session.share(channel)) };
+            table.row(cells);
+        }
+        table.write(out, "Connections of the session");
     }
     out.push_str("</section>\n");
 }

@@ -54,8 +54,10 @@ object! {
         findings: Vec<FindingJson>,
         /// The requests that took longest, over all connections.
         slowest: Vec<Row>,
-        /// SMB sessions and the connections that they used.
+        /// SMB sessions, NFS sessions and NFS mounts, and the connections that they used.
         sessions: Vec<Session>,
+        /// How far each client and server got on the way to RDMA.
+        paths: Vec<PathJson>,
         /// Counters of RDMA devices that grew meanwhile, where the capture has them.
         hardware: Vec<HardwareJson>,
         /// What limits left out.
@@ -178,6 +180,90 @@ object! {
         what: String,
         /// Findings taken out.
         findings: u64,
+    }
+}
+
+object! {
+    /// How far a client and a server got on the way to moving data by RDMA.
+    struct PathJson {
+        /// smb or nfs.
+        kind: &'static str,
+        /// Address of the client.
+        client: String,
+        /// Address of the server.
+        server: String,
+        /// Their connections.
+        connections: Vec<u32>,
+        /// rdma, tcp, both or nothing: what carried data.
+        carried: &'static str,
+        /// The questions on the way, in order.
+        rungs: Vec<RungJson>,
+        /// The interfaces that the server listed, SMB only.
+        interfaces: Vec<InterfaceJson>,
+        /// The rule of the finding that tells of the first no.
+        finding: Option<&'static str>,
+    }
+}
+
+object! {
+    /// A question on the way to RDMA.
+    struct RungJson {
+        /// dialect, client_multichannel, server_multichannel, interfaces_asked, interfaces_answered, rdma_listed, address, rdma_tried,
+        /// rdma_accepted, negotiated, session, rdma_used or rdma_kept.
+        step: &'static str,
+        /// yes, no, not_seen or not_needed.
+        state: &'static str,
+        /// What that rests on, in words.
+        text: String,
+        /// Where it was seen.
+        frame: Option<u64>,
+        /// Time of that.
+        time: Option<Seconds>,
+    }
+}
+
+object! {
+    /// An interface that an SMB server lists.
+    struct InterfaceJson {
+        /// Its index at the server.
+        index: u32,
+        /// Its address.
+        address: Option<String>,
+        /// Bits a second.
+        link_speed: u64,
+        /// Whether it can spread its receive load.
+        rss: bool,
+        /// Whether it has RDMA.
+        rdma: bool,
+    }
+}
+
+impl PathJson {
+    fn of(path: &rdmascope_analyzer::path::Path, start: i64) -> Self {
+        let rungs = path.rungs.iter().map(|rung| RungJson {
+            step: rung.step.key(),
+            state: rung.state.key(),
+            text: rung.text.clone(),
+            frame: rung.at.map(|at| at.frame),
+            time: rung.at.map(|at| Seconds(at.time.saturating_sub(start))),
+        });
+        let interfaces = path.interfaces.iter().map(|i| InterfaceJson {
+            index: i.index,
+            address: i.address.map(|a| a.to_string()),
+            link_speed: i.link_speed,
+            rss: i.rss,
+            rdma: i.rdma,
+        });
+        Self {
+            kind: path.kind.key(),
+            client: analyzed::address(&path.client),
+            server: analyzed::address(&path.server),
+            connections: path.connections.clone(),
+            carried: path.carried.key(),
+            rungs: rungs.collect(),
+            interfaces: interfaces.collect(),
+            finding: path.verdict.as_ref().map(|v| v.rule.id()),
+        }
     }
 }
 
@@ -936,12 +1022,123 @@ object! {
 }
 
 object! {
-    /// An SMB session.
+    /// An SMB session, an NFS session (4.1 and later), or an NFS mount (3, 4.0), over all its connections.
     struct Session {
-        /// Its id.
-        id: Hex,
+        /// Its id in hexadecimal; empty for an NFS mount, which has none.
+        id: String,
+        /// smb, nfs_session or nfs_mount.
+        kind: &'static str,
+        /// Address of the client.
+        client: String,
+        /// Address of the server.
+        server: String,
+        /// Dialect of SMB2 (0x0311 as 785) or version of NFS; null where it was not seen.
+        version: Option<u32>,
+        /// Whether messages were signed.
+        signed: bool,
+        /// Whether messages were encrypted.
+        encrypted: bool,
         /// Connections that it used.
         connections: Vec<u32>,
+        /// Requests on all of them.
+        requests: u64,
+        /// Bytes of files read.
+        bytes_read: u64,
+        /// Bytes of files written.
+        bytes_written: u64,
+        /// Each connection, and what it carried.
+        channels: Vec<ChannelJson>,
+        /// What stands out, in sentences.
+        remarks: Vec<String>,
+    }
+}
+
+object! {
+    /// A connection of a session. It counts all of the connection, also where that carries several sessions.
+    struct ChannelJson {
+        /// The connection.
+        connection: u32,
+        /// rocev2, infiniband, iwarp or tcp.
+        transport: &'static str,
+        /// first, bound or member: how it came to the session.
+        role: &'static str,
+        /// Requests.
+        requests: u64,
+        /// Of those, with a failing status.
+        errors: u64,
+        /// Of those, without a reply.
+        unanswered: u64,
+        /// Files opened on it.
+        opens: u64,
+        /// Locks asked for on it.
+        locks: u64,
+        /// Bytes of files read.
+        bytes_read: u64,
+        /// Bytes of files written.
+        bytes_written: u64,
+        /// Bytes that RDMA moved.
+        bytes_by_rdma: u64,
+        /// Calls of the server to the client.
+        callbacks: u64,
+        /// Of 100, its part of the session's bytes; of requests where there are no bytes.
+        share: u64,
+        /// Median from request to reply.
+        latency_median: Option<Seconds>,
+        /// 99 % of the requests took no longer.
+        latency_p99: Option<Seconds>,
+        /// Packets or segments that went out again.
+        retransmissions: u64,
+        /// The least that the client held of the transport's credits.
+        credits_min: Option<i64>,
+        /// What it held at the end.
+        credits_last: Option<i64>,
+        /// Whether it was ended otherwise than by the client's own orderly end.
+        broke: bool,
+        /// Whether it carries other sessions, too.
+        shared: bool,
+    }
+}
+
+impl Session {
+    fn of(session: &rdmascope_analyzer::session::Session) -> Self {
+        let (read, written) = session.bytes();
+        let channel = |c: &rdmascope_analyzer::session::Channel| ChannelJson {
+            connection: c.connection,
+            transport: c.transport.map_or("unknown", analyzed::Transport::key),
+            role: c.role.key(),
+            requests: c.requests,
+            errors: c.errors,
+            unanswered: c.unanswered,
+            opens: c.opens,
+            locks: c.locks,
+            bytes_read: c.read,
+            bytes_written: c.written,
+            bytes_by_rdma: c.rdma,
+            callbacks: c.callbacks,
+            share: session.share(c),
+            latency_median: c.latency.quantile(500).map(Seconds),
+            latency_p99: c.latency.quantile(990).map(Seconds),
+            retransmissions: c.retransmissions,
+            credits_min: c.credits.map(|(least, _)| least),
+            credits_last: c.credits.map(|(_, last)| last),
+            broke: c.broke,
+            shared: c.shared,
+        };
+        Self {
+            id: session.id.text(),
+            kind: session.id.kind(),
+            client: analyzed::address(&session.client),
+            server: analyzed::address(&session.server),
+            version: Some(session.version).filter(|v| *v > 0),
+            signed: session.protected.0,
+            encrypted: session.protected.1,
+            connections: session.channels.iter().map(|c| c.connection).collect(),
+            requests: session.requests(),
+            bytes_read: read,
+            bytes_written: written,
+            channels: session.channels.iter().map(channel).collect(),
+            remarks: session.remarks.clone(),
+        }
     }
 }
 
@@ -976,7 +1173,7 @@ impl Root {
             error: input.error.clone(),
         });
         let connections = story.report.connections.iter().zip(&story.details).map(|(c, detail)| connection(story, c, detail));
-        let sessions = story.report.sessions.iter().map(|(id, connections)| Session { id: Hex(*id), connections: connections.clone() });
+        let sessions = story.sessions.iter().map(Session::of);
         Self {
             schema: VERSION,
             rdmascope: env!("CARGO_PKG_VERSION"),
@@ -1004,6 +1201,7 @@ impl Root {
             findings: findings(story),
             slowest: story.report.slowest.iter().map(|e| row(e, start)).collect(),
             sessions: sessions.collect(),
+            paths: story.report.paths.iter().map(|path| PathJson::of(path, story.start())).collect(),
             hardware: story.hardware.grown().into_iter().map(|row| HardwareJson::of(&story.hardware, row, start)).collect(),
             dropped: Dropped {
                 connections_not_reported: story.report.connections_dropped + story.forgotten("connections"),

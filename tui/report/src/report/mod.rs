@@ -4,7 +4,9 @@
 pub mod answer;
 pub mod html;
 pub mod json;
+pub mod ladder;
 pub mod schema;
+pub mod sessions;
 pub mod summary;
 pub mod text;
 pub mod words;
@@ -16,6 +18,7 @@ use rdmascope_analyzer::op::{At, End};
 use rdmascope_analyzer::outcome::Success;
 use rdmascope_analyzer::report::{self as analyzed, Connection, Parts, Protocol, Report, Sink, Transport};
 use rdmascope_analyzer::roots;
+use rdmascope_analyzer::session::{self, Session};
 use std::collections::HashMap;
 use std::fmt;
 use words::{and, count, duration, grouped};
@@ -39,6 +42,8 @@ pub struct Story {
     pub hardware: rdmascope_capture::Hardware,
     /// The display filter and how many frames it passes.
     pub filter: Option<(String, u64)>,
+    /// Sessions and mounts over their connections.
+    pub sessions: Vec<Session>,
     /// By place in [`Report::connections`].
     pub details: Vec<Detail>,
     /// Whether `--exchanges` and `--credits` were asked for.
@@ -245,11 +250,13 @@ impl Story {
             report.findings.retain(|f| selection.has_finding(f, f.connection.is_some_and(|id| chosen.contains(&id))));
             report.slowest.retain(|e| selection.has_exchange(e));
             report.sessions.retain(|(_, channels)| channels.iter().any(|id| chosen.contains(id)));
+            report.paths.retain(|path| path.connections.iter().any(|id| chosen.contains(id)));
             for heard in sink.by_connection.values_mut() {
                 heard.exchanges.retain(|e| selection.has_exchange(e));
             }
             filter = Some((selection.text, selection.frames));
         }
+        let sessions = session::sessions(&report);
         // a session id that comes again on a later connection is a new session with an old number
         let spans: HashMap<u32, (At, At)> = report.connections.iter().map(|c| (c.id, (c.first, c.last))).collect();
         for (_, channels) in &mut report.sessions {
@@ -286,7 +293,7 @@ impl Story {
             })
             .collect();
         let (wanted, details_dropped) = (sink.wanted, sink.dropped);
-        (Self { report, inputs, lost_frames, hardware, filter, details, wanted, details_dropped, ignored: Vec::new() }, error)
+        (Self { sessions, report, inputs, lost_frames, hardware, filter, details, wanted, details_dropped, ignored: Vec::new() }, error)
     }
 
     /// Takes out findings that the reader knows about: they are counted and neither shown nor judged by.

@@ -4,11 +4,16 @@ use super::words::{
     Align, Column, Paint, Table, Tone, columns, count, dates, duration, flow, frames, grouped, grouped_signed, limit, mirror, size,
     sparkline, times, wrap,
 };
-use super::{Detail, Entry, FEW, Story, came_to_nothing, ending, ends, handles, last_words, numbers, owners, requests, shown, side, stack};
+use super::{
+    Detail, Entry, FEW, Story, came_to_nothing, ending, ends, handles, ladder, last_words, numbers, owners, requests, sessions, shown, side,
+    stack,
+};
 use rdmascope_analyzer::devices::Spread;
 use rdmascope_analyzer::finding::Severity;
 use rdmascope_analyzer::outcome::{Ending, Purpose, Stage};
+use rdmascope_analyzer::path::{Path, State};
 use rdmascope_analyzer::report::{Connection, Protocol, Transport};
+use rdmascope_analyzer::session::Session;
 
 /// Findings shown in full; of notes there are seldom so many.
 const ENTRIES_MAX: usize = 24;
@@ -18,6 +23,10 @@ const BLOCKS_MAX: usize = 16;
 const ROWS_MAX: usize = 40;
 /// Slow requests shown.
 const SLOWEST_MAX: usize = 5;
+/// Sessions on several connections shown.
+const SESSIONS_SHOWN: usize = 8;
+/// Paths to RDMA shown.
+const LADDERS_MAX: usize = 4;
 /// Counters of RDMA devices named.
 const COUNTERS_SHOWN: usize = 8;
 /// Characters of a credit curve.
@@ -31,6 +40,8 @@ pub fn render(story: &Story, width: usize, paint: Paint) -> String {
     page.answer(story);
     page.verdict(story, &entries);
     page.findings(story, &entries);
+    page.ladders(story);
+    page.sessions(story);
     page.connections(story);
     page.slowest(story);
     page.rest(story);
@@ -256,6 +267,76 @@ impl Page {
         self.out.replace_range(start..start + 3, &mark);
     }
 
+    // ── The path to RDMA ────────────────────────────────────────────────────────────────────────────────────────────
+
+    fn ladders(&mut self, story: &Story) {
+        let all: Vec<&Path> = ladder::asked_for(story).collect();
+        for path in all.iter().take(LADDERS_MAX) {
+            let lead = self.paint.paint(Tone::Strong, "Path to RDMA");
+            self.line(&format!(" {lead}   {}", ladder::headline(path)));
+            let mut silent: Vec<&str> = Vec::new();
+            for rung in &path.rungs {
+                if rung.text.is_empty() && matches!(rung.state, State::NotSeen | State::NotNeeded) {
+                    silent.push(rung.step.name());
+                    continue;
+                }
+                let tone = match rung.state {
+                    State::Yes => Tone::Good,
+                    State::No => Tone::Bad,
+                    State::NotSeen | State::NotNeeded => Tone::Faint,
+                };
+                let frame = rung.at.map_or_else(String::new, |at| frames(&[at.frame], 1, 1));
+                let lead = format!("   {} {:<22}", self.paint.paint(tone, ladder::mark(rung.state)), rung.step.name());
+                let start = self.out.len();
+                let blank = " ".repeat(27);
+                self.with_tail(&blank, &blank, Tone::Plain, &ladder::said(rung), &frame);
+                self.out.replace_range(start..start + blank.len(), &lead);
+            }
+            if !silent.is_empty() {
+                let text = format!("not seen or not needed: {}", silent.join(", "));
+                self.with_tail("   ? ", "     ", Tone::Faint, &text, "");
+            }
+            self.gap();
+        }
+        if all.len() > LADDERS_MAX {
+            self.line(&format!(" … and {}", count((all.len() - LADDERS_MAX) as u64, "more path")));
+            self.gap();
+        }
+    }
+
+    // ── Sessions ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    fn sessions(&mut self, story: &Story) {
+        let all: Vec<&Session> = sessions::asked_for(story).collect();
+        for session in all.iter().take(SESSIONS_SHOWN) {
+            let headline = self.paint.paint(Tone::Strong, &sessions::headline(session));
+            self.line(&format!(" {headline}"));
+            self.with_tail("    ", "    ", Tone::Plain, &sessions::sums(session), "");
+            let ranks = [0, 0, 1, 0, 4, 5, 0, 0, 2, 3, 3, 0];
+            let heads: Vec<Column> = sessions::HEADS
+                .iter()
+                .zip(ranks)
+                .enumerate()
+                .map(|(i, (head, rank))| if matches!(i, 1 | 2) { Column::left(head, rank) } else { Column::right(head, rank) })
+                .collect();
+            let mut table = Table::new(&heads);
+            for channel in &session.channels {
+                table.row(sessions::row(session, channel).map(|text| (Tone::Plain, text)));
+            }
+            for line in table.lines(self.width, 4, self.paint) {
+                self.line(&line);
+            }
+            for remark in &session.remarks {
+                self.with_tail("    ", "    ", Tone::Warn, remark, "");
+            }
+            self.gap();
+        }
+        if all.len() > SESSIONS_SHOWN {
+            self.line(&format!(" … and {}", count((all.len() - SESSIONS_SHOWN) as u64, "more session")));
+            self.gap();
+        }
+    }
+
     // ── Connections ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     fn connections(&mut self, story: &Story) {
@@ -474,9 +555,6 @@ impl Page {
 pub(super) fn remarks(story: &Story) -> Vec<String> {
     let capture = &story.report.capture;
     let mut lines = Vec::new();
-    for (session, channels) in story.report.sessions.iter().filter(|(_, channels)| channels.len() > 1) {
-        lines.push(format!("SMB session {session:#x} uses several channels: {}.", numbers(channels)));
-    }
     match story.others() as u64 {
         0 => {}
         1 => lines.push("1 more TCP connection carried no storage traffic.".to_owned()),

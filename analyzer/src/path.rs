@@ -1,0 +1,1495 @@
+//! The path to RDMA: how far a client and a server got on the way to moving their data by RDMA, and what stopped them.
+//!
+//! ```text
+//!   SMB   dialect ▸ multichannel, both sides ▸ interfaces asked ▸ answered ▸ one has RDMA ▸ at an address in reach
+//!         ▸ RDMA tried ▸ accepted ▸ SMB Direct negotiated ▸ session set up or bound ▸ READ and WRITE use RDMA ▸ it stayed so
+//!   NFS   RDMA tried ▸ accepted ▸ RPC-over-RDMA answered ▸ data moved by RDMA ▸ it stayed so
+//! ```
+//!
+//! Each is a [`Rung`] of a ladder: yes, no, not seen, or not needed. The first *no* is what stopped them; what was not seen says nothing.
+//! [`paths`] is a function of what a [`Report`] has and of the RDMA connections that were asked for; [`conclude`] reports what it finds.
+//! \[MS-SMB2\] 3.2.4.1.7, 3.2.5.2, 3.2.5.5; \[MS-SMBD\] 3.1.4.1; RFC 8267.
+
+use crate::exchange::{Channel, Exchange};
+use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
+use crate::op::At;
+use crate::outcome::Purpose;
+use crate::report::{Connection, Handshake, Protocol, Report, Transport};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+use rdmascope_dissector::frame::{Addr, Unreachable};
+use rdmascope_dissector::text::Grouped;
+use rdmascope_dissector::wire::smb2::NtStatus;
+use rdmascope_dissector::wire::smb2::ioctl::{IoctlResponse, NetworkInterface};
+use rdmascope_dissector::wire::smb2::negotiate::{ContextType, NegotiateRequest, NegotiateResponse};
+
+/// SMB2_GLOBAL_CAP_MULTI_CHANNEL, \[MS-SMB2\] 2.2.3.
+const MULTI_CHANNEL: u32 = 0x0000_0008;
+/// The first dialect with SMB Direct.
+const DIALECT_30: u16 = 0x0300;
+/// The dialect whose contexts may allow encryption of what RDMA moves.
+const DIALECT_311: u16 = 0x0311;
+/// Interfaces of one server that are kept.
+const INTERFACES_MAX: usize = 64;
+/// Pairs of hosts of which a ladder is made.
+const PATHS_MAX: usize = 256;
+/// ns without an answer after which a connection request counts as unanswered.
+const PATIENCE: i64 = 3_000_000_000;
+/// ns after which a session that did not do something will not do it.
+const SETTLED: i64 = 10_000_000_000;
+/// Bytes up to which nobody expects RDMA: cifs.ko's default threshold.
+const SMALL: u32 = 4096;
+/// The UDP port of RoCEv2.
+const ROCE: u16 = 4791;
+
+/// What became of a connection request of RDMA-CM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing came.
+    None,
+    /// A REP.
+    Accepted(At),
+    /// A REJ of the server, with its reason.
+    Rejected(At, String),
+    /// The client gave up waiting, and said so.
+    TakenBack(At),
+}
+
+/// A REQ of RDMA-CM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// When it was first sent.
+    pub at: At,
+    /// Who sent it.
+    pub client: Addr,
+    /// To whom.
+    pub server: Addr,
+    /// The port of the service; 0 where it has none.
+    pub port: u16,
+    /// What carries it.
+    pub transport: Transport,
+    /// How often it was sent.
+    pub sent: u32,
+    /// Whether anything that its server sent was captured.
+    pub heard: bool,
+    /// What became of it.
+    pub answer: Answer,
+}
+
+/// Data that READs or WRITEs of one connection moved, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Requests whose data RDMA moved.
+    pub by_rdma: u64,
+    /// Their bytes.
+    pub rdma_bytes: u64,
+    /// The smallest of them.
+    pub rdma_least: Option<u32>,
+    /// Requests with the data in the message.
+    pub inline: u64,
+    /// Their bytes.
+    pub inline_bytes: u64,
+    /// The largest of them.
+    pub inline_most: u32,
+    /// When the first and the last were answered.
+    pub span: Option<(At, At)>,
+}
+
+/// What the messages of one SMB2 connection say of the way to RDMA. Pairs are `[client, server]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// The highest dialect that the client offered, and where.
+    pub offered: Option<(At, u16)>,
+    /// Capabilities of the NEGOTIATE messages.
+    pub capabilities: [Option<u32>; 2],
+    /// ClientGuid and ServerGuid.
+    pub guids: [Option<[u8; 16]>; 2],
+    /// When the server chose a dialect.
+    pub agreed: Option<At>,
+    /// Whether both may encrypt or sign what RDMA moves.
+    pub transforms: bool,
+    /// When a session was set up.
+    pub set_up: Option<At>,
+    /// When one was refused, and why (NTSTATUS).
+    pub refused: Option<(At, u32)>,
+    /// When the client asked to bind this connection to a session as a channel, and the server's NTSTATUS.
+    pub binding: Option<(At, Option<u32>)>,
+    /// When the client asked for the interfaces of the server.
+    pub asked: Option<At>,
+    /// When the server answered that, and its NTSTATUS.
+    pub answered: Option<(At, u32)>,
+    /// What it listed.
+    pub interfaces: Vec<NetworkInterface>,
+    /// READ and WRITE.
+    pub moved: [Moved; 2],
+}
+
+impl Heard {
+    pub(crate) fn offer(&mut self, request: &NegotiateRequest<'_>, at: At) {
+        // the wildcard 0x02ff is of SMB1's negotiation
+        let highest = request.dialects().map(|d| d.0).max().unwrap_or(0);
+        self.offered = Some((at, highest));
+        self.capabilities[0] = Some(request.fixed.capabilities);
+        self.guids[0] = Some(request.fixed.client_guid);
+    }
+
+    pub(crate) fn agree(&mut self, at: At, response: &NegotiateResponse<'_>) {
+        self.agreed = Some(at);
+        self.capabilities[1] = Some(response.fixed.capabilities);
+        self.guids[1] = Some(response.fixed.server_guid);
+        self.transforms = response.dialect().0 == DIALECT_311
+            && response.contexts.into_iter().any(|c| c.context_type == ContextType::RDMA_TRANSFORM && c.ids().any(|id| id != 0));
+    }
+
+    pub(crate) fn set_up(&mut self, at: At, status: u32) {
+        match self.binding.as_mut() {
+            Some((_, answer @ None)) => *answer = Some(status),
+            _ if status == 0 => {}
+            _ => self.refused = Some((at, status)),
+        }
+        if status == 0 {
+            self.set_up.get_or_insert(at);
+        }
+    }
+
+    pub(crate) fn answer(&mut self, at: At, status: u32, reply: Option<&IoctlResponse<'_>>) {
+        self.answered = Some((at, status));
+        if let Some(reply) = reply {
+            self.interfaces = reply.network_interfaces().take(INTERFACES_MAX).collect();
+        }
+    }
+
+    pub(crate) fn moved(&mut self, exchange: &Exchange) {
+        let Some(moved) = self.moved.get_mut(usize::from(exchange.command == "WRITE")) else { return };
+        let size = exchange.length.unwrap_or(0);
+        let at = exchange.reply_end.unwrap_or(exchange.request);
+        if exchange.channel == Channel::Inline {
+            moved.inline += 1;
+            moved.inline_bytes = moved.inline_bytes.saturating_add(exchange.bytes_moved);
+            moved.inline_most = moved.inline_most.max(u32::try_from(exchange.bytes_moved).unwrap_or(u32::MAX));
+        } else {
+            moved.by_rdma += 1;
+            moved.rdma_bytes = moved.rdma_bytes.saturating_add(exchange.bytes_moved);
+            moved.rdma_least = Some(moved.rdma_least.map_or(size, |least| least.min(size)));
+        }
+        moved.span = Some(moved.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
+    }
+
+    /// Takes over what the other half of the connection heard.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.offered = self.offered.or(other.offered);
+        for end in 0..2 {
+            self.capabilities[end] = self.capabilities[end].or(other.capabilities[end]);
+            self.guids[end] = self.guids[end].or(other.guids[end]);
+        }
+        self.agreed = self.agreed.or(other.agreed);
+        self.transforms |= other.transforms;
+        self.set_up = self.set_up.or(other.set_up);
+        self.refused = self.refused.or(other.refused);
+        self.binding = self.binding.or(other.binding);
+        self.asked = self.asked.or(other.asked);
+        self.answered = self.answered.or(other.answered);
+        if self.interfaces.is_empty() {
+            self.interfaces = other.interfaces;
+        }
+        for (mine, theirs) in self.moved.iter_mut().zip(other.moved) {
+            mine.join(&theirs);
+        }
+    }
+}
+
+impl Moved {
+    /// Adds what another connection moved.
+    pub fn join(&mut self, other: &Self) {
+        self.by_rdma += other.by_rdma;
+        self.rdma_bytes = self.rdma_bytes.saturating_add(other.rdma_bytes);
+        self.rdma_least = self.rdma_least.into_iter().chain(other.rdma_least).min();
+        self.inline += other.inline;
+        self.inline_bytes = self.inline_bytes.saturating_add(other.inline_bytes);
+        self.inline_most = self.inline_most.max(other.inline_most);
+        self.span = match (self.span, other.span) {
+            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+            (mine, theirs) => mine.or(theirs),
+        };
+    }
+}
+
+/// What is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// SMB.
+    Smb,
+    /// NFS.
+    Nfs,
+}
+
+impl Kind {
+    /// Name in JSON.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Smb => "smb",
+            Self::Nfs => "nfs",
+        }
+    }
+
+    /// Name for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Smb => "SMB",
+            Self::Nfs => "NFS",
+        }
+    }
+}
+
+/// A rung of the ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Step {
+    /// The dialect is 3.0 or later.
+    Dialect,
+    /// The client announces multichannel.
+    ClientMultichannel,
+    /// The server does.
+    ServerMultichannel,
+    /// The client asked for the server's interfaces.
+    Asked,
+    /// The server listed them.
+    Answered,
+    /// One of them has RDMA.
+    RdmaListed,
+    /// At an address that the client may reach.
+    Address,
+    /// The client asked for an RDMA connection.
+    Tried,
+    /// It was accepted.
+    Accepted,
+    /// SMB Direct agreed on its parameters; RPC-over-RDMA answered.
+    Negotiated,
+    /// A session was set up on it, or it was bound to one.
+    Session,
+    /// Data moves by RDMA.
+    Used,
+    /// And went on to.
+    Kept,
+}
+
+impl Step {
+    /// Name in JSON.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Dialect => "dialect",
+            Self::ClientMultichannel => "client_multichannel",
+            Self::ServerMultichannel => "server_multichannel",
+            Self::Asked => "interfaces_asked",
+            Self::Answered => "interfaces_answered",
+            Self::RdmaListed => "rdma_listed",
+            Self::Address => "address",
+            Self::Tried => "rdma_tried",
+            Self::Accepted => "rdma_accepted",
+            Self::Negotiated => "negotiated",
+            Self::Session => "session",
+            Self::Used => "rdma_used",
+            Self::Kept => "rdma_kept",
+        }
+    }
+
+    /// The question, in few words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dialect => "dialect",
+            Self::ClientMultichannel => "client: multichannel",
+            Self::ServerMultichannel => "server: multichannel",
+            Self::Asked => "interfaces asked for",
+            Self::Answered => "interfaces listed",
+            Self::RdmaListed => "one has RDMA",
+            Self::Address => "address in reach",
+            Self::Tried => "RDMA tried",
+            Self::Accepted => "RDMA accepted",
+            Self::Negotiated => "negotiated",
+            Self::Session => "session on it",
+            Self::Used => "data by RDMA",
+            Self::Kept => "stayed on RDMA",
+        }
+    }
+}
+
+/// Whether a rung was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// It was.
+    Yes,
+    /// It was not.
+    No,
+    /// The capture does not tell.
+    NotSeen,
+    /// The client took another way: it connected by RDMA without asking for interfaces.
+    NotNeeded,
+}
+
+impl State {
+    /// Name in JSON.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::NotSeen => "not_seen",
+            Self::NotNeeded => "not_needed",
+        }
+    }
+}
+
+/// One question and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rung {
+    /// Which.
+    pub step: Step,
+    /// The answer.
+    pub state: State,
+    /// What it rests on, in a few words.
+    pub text: String,
+    /// Where it was seen.
+    pub at: Option<At>,
+}
+
+/// What carried the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Carried {
+    /// RDMA connections only.
+    Rdma,
+    /// TCP only.
+    Tcp,
+    /// Both.
+    Both,
+    /// Nothing was carried.
+    Nothing,
+}
+
+impl Carried {
+    /// Name in JSON.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Rdma => "rdma",
+            Self::Tcp => "tcp",
+            Self::Both => "both",
+            Self::Nothing => "nothing",
+        }
+    }
+
+    /// As people say it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rdma => "over RDMA",
+            Self::Tcp => "over TCP",
+            Self::Both => "over RDMA and TCP",
+            Self::Nothing => "never set up",
+        }
+    }
+}
+
+/// What stopped a client and a server on their way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The rung.
+    pub step: Step,
+    /// The rule that tells of it.
+    pub rule: Rule,
+    /// Whose doing it is.
+    pub by: Blame,
+    /// How much it matters.
+    pub severity: Severity,
+    /// How sure it is.
+    pub certainty: Certainty,
+    /// What happened, in one clause.
+    pub text: String,
+    /// Where.
+    pub at: At,
+    /// The connection that runs without RDMA, or that failed.
+    pub connection: Option<u32>,
+    /// Frames of the attempts that came to nothing.
+    pub frames: Vec<u64>,
+    /// Connections of those attempts.
+    pub tries: Vec<u32>,
+    /// Whether it is another finding, of a connection that failed, and is not to be told again.
+    pub told: bool,
+}
+
+/// How far a client and a server got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// What is mounted.
+    pub kind: Kind,
+    /// The client's address, of the first connection.
+    pub client: Addr,
+    /// The server's.
+    pub server: Addr,
+    /// Their connections, by number.
+    pub connections: Vec<u32>,
+    /// What carried data.
+    pub carried: Carried,
+    /// The questions in order.
+    pub rungs: Vec<Rung>,
+    /// The interfaces that the server listed.
+    pub interfaces: Vec<NetworkInterface>,
+    /// What stopped them; `None` where nothing did, or it is not known.
+    pub verdict: Option<Verdict>,
+}
+
+impl Path {
+    /// The first question that was answered with no.
+    pub fn first_no(&self) -> Option<&Rung> {
+        self.rungs.iter().find(|r| r.state == State::No)
+    }
+}
+
+/// How an RDMA connection request ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fate {
+    Accepted,
+    Rejected(String),
+    /// By a TCP reset.
+    Reset,
+    Unreachable(&'static str),
+    /// Answered in another protocol.
+    Otherwise,
+    Silent,
+    /// Too young to tell.
+    Open,
+}
+
+/// An RDMA connection request.
+#[derive(Clone, Debug)]
+struct Try {
+    at: At,
+    to: Addr,
+    port: u16,
+    transport: Transport,
+    fate: Fate,
+    heard: bool,
+    connection: Option<u32>,
+    frames: Vec<u64>,
+}
+
+/// All that was seen between a client and a server.
+#[derive(Debug)]
+struct Group<'r> {
+    kind: Kind,
+    client: Addr,
+    servers: Vec<Addr>,
+    connections: Vec<&'r Connection>,
+    attempts: Vec<&'r Attempt>,
+}
+
+/// The ladders of a report.
+pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[(At, Addr, Unreachable)]) -> Vec<Path> {
+    let end = report.capture.last.unwrap_or_default();
+    let groups = groups(report, attempts);
+    let rdma_servers: Vec<(Kind, Addr)> = report
+        .connections
+        .iter()
+        .filter(|c| c.transport.is_some_and(|t| t != Transport::Tcp) && c.progress.connected)
+        .filter_map(|c| Some((kind_of(c)?, c.peers[1].address)))
+        .collect();
+    let mut paths: Vec<Path> =
+        groups.iter().filter_map(|group| Ladder::of(group, unreachable, &rdma_servers, end).climb()).take(PATHS_MAX).collect();
+    paths.sort_by_key(|p| (p.connections.first().copied().unwrap_or(u32::MAX), p.kind));
+    paths
+}
+
+/// Puts the ladders into a report, and what they find.
+pub(crate) fn conclude(report: &mut Report, attempts: &[Attempt], unreachable: &[(At, Addr, Unreachable)]) {
+    report.paths = paths(report, attempts, unreachable);
+    for verdict in report.paths.iter().filter_map(|p| p.verdict.as_ref()).filter(|v| !v.told) {
+        // connections that failed on the way failed of this
+        for connection in &mut report.connections {
+            let is_try = verdict.tries.contains(&connection.id);
+            if let Some(outcome) = connection.outcome.as_mut().filter(|o| is_try && o.failed()) {
+                outcome.cause = Some((verdict.rule, verdict.by));
+            }
+        }
+        let site = Site { connection: verdict.connection, frame: verdict.at.frame, time_ns: verdict.at.time };
+        let finding = Finding::new(verdict.rule, verdict.by, site, verdict.certainty, verdict.text.as_str());
+        report.findings.add(finding.with_severity(verdict.severity).with_frames(verdict.frames.iter().copied()));
+    }
+}
+
+/// Which kind of mount a connection is of; `None` for another, and where it is not known who is the client.
+fn kind_of(c: &Connection) -> Option<Kind> {
+    if !c.client_known {
+        return None;
+    }
+    match (c.protocol, c.peers[1].port) {
+        (Protocol::SmbDirect | Protocol::Smb2, _) => Some(Kind::Smb),
+        (Protocol::RpcRdma, _) | (Protocol::Rpc, 2049 | 20049) => Some(Kind::Nfs),
+        (Protocol::Unknown, 445 | 5445) => Some(Kind::Smb),
+        (Protocol::Unknown, 20049) => Some(Kind::Nfs),
+        _ => match c.outcome.as_ref()?.purpose {
+            Purpose::SmbDirect | Purpose::SmbTcp => Some(Kind::Smb),
+            Purpose::NfsRdma => Some(Kind::Nfs),
+            Purpose::RpcTcp | Purpose::Rdma => None,
+        },
+    }
+}
+
+/// Who talked to whom: by addresses, and for SMB also by the GUIDs of both ends and by the addresses that a server lists.
+fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
+    let mut groups: Vec<Group<'r>> = Vec::new();
+    let mut by_hosts: HashMap<(Kind, Addr, Addr), usize> = HashMap::new();
+    let mut by_guids: HashMap<([u8; 16], [u8; 16]), usize> = HashMap::new();
+    let mut place = |kind: Kind, client: Addr, server: Addr, groups: &mut Vec<Group<'r>>| {
+        *by_hosts.entry((kind, client, server)).or_insert_with(|| {
+            groups.push(Group { kind, client, servers: alloc::vec![server], connections: Vec::new(), attempts: Vec::new() });
+            groups.len() - 1
+        })
+    };
+    for connection in &report.connections {
+        let Some(kind) = kind_of(connection) else { continue };
+        let [client, server] = connection.peers.map(|p| p.address);
+        let at = place(kind, client, server, &mut groups);
+        groups[at].connections.push(connection);
+    }
+    for attempt in attempts {
+        let kind = match attempt.port {
+            445 | 5445 => Kind::Smb,
+            20049 => Kind::Nfs,
+            _ => continue,
+        };
+        let at = place(kind, attempt.client, attempt.server, &mut groups);
+        groups[at].attempts.push(attempt);
+    }
+    // one mount on several addresses
+    for at in 0..groups.len().min(4 * PATHS_MAX) {
+        let guids: Vec<_> = groups[at].connections.iter().filter_map(|c| Some((c.smb.heard.guids[0]?, c.smb.heard.guids[1]?))).collect();
+        let mut into = at;
+        for guid in guids.into_iter().filter(|(client, server)| *client != [0; 16] && *server != [0; 16]) {
+            into = into.min(*by_guids.entry(guid).or_insert(into));
+        }
+        if into != at {
+            merge(&mut groups, into, at);
+        }
+    }
+    let listed: Vec<(usize, Addr)> = groups
+        .iter()
+        .enumerate()
+        .flat_map(|(at, g)| g.connections.iter().map(move |c| (at, c)))
+        .flat_map(|(at, c)| c.smb.heard.interfaces.iter().filter_map(move |i| Some((at, addr(i)?))))
+        .take(4 * PATHS_MAX)
+        .collect();
+    for (at, address) in listed {
+        let client = groups[at].client;
+        let other = groups.iter().position(|g| g.kind == Kind::Smb && g.client == client && g.servers.contains(&address));
+        if let Some(other) = other.filter(|other| *other != at && !groups[at].servers.contains(&address)) {
+            merge(&mut groups, at, other);
+        }
+    }
+    groups.retain(|g| !g.connections.is_empty() || !g.attempts.is_empty());
+    groups
+}
+
+/// What `from` has goes to `into`; it stays, empty.
+fn merge(groups: &mut [Group<'_>], into: usize, from: usize) {
+    let (connections, attempts, servers) = {
+        let gone = &mut groups[from];
+        (core::mem::take(&mut gone.connections), core::mem::take(&mut gone.attempts), core::mem::take(&mut gone.servers))
+    };
+    let group = &mut groups[into];
+    group.connections.extend(connections);
+    group.connections.sort_by_key(|c| c.id);
+    group.attempts.extend(attempts);
+    for server in servers {
+        if !group.servers.contains(&server) {
+            group.servers.push(server);
+        }
+    }
+}
+
+/// The address of an interface.
+pub fn addr(interface: &NetworkInterface) -> Option<Addr> {
+    Some(match interface.address? {
+        core::net::IpAddr::V4(a) => Addr::V4(a.octets()),
+        core::net::IpAddr::V6(a) => Addr::V6(a.octets()),
+    })
+}
+
+fn is_link_local(address: &Addr) -> bool {
+    match address {
+        Addr::V4([169, 254, ..]) => true,
+        Addr::V6([0xfe, b, ..]) => b & 0xc0 == 0x80,
+        _ => false,
+    }
+}
+
+/// Whether two addresses begin alike as addresses of one subnet mostly do: /24, /64.
+fn may_be_near(a: &Addr, b: &Addr) -> bool {
+    match (a, b) {
+        (Addr::V4(a), Addr::V4(b)) => a[..3] == b[..3],
+        (Addr::V6(a), Addr::V6(b)) => a[..8] == b[..8],
+        _ => false,
+    }
+}
+
+const fn dialect_name(code: u16) -> &'static str {
+    match code {
+        0x0202 => "SMB 2.0.2",
+        0x0210 | 0x02ff => "SMB 2.1",
+        0x0300 => "SMB 3.0",
+        0x0302 => "SMB 3.0.2",
+        0x0311 => "SMB 3.1.1",
+        _ => "another dialect",
+    }
+}
+
+fn status_name(status: u32) -> String {
+    NtStatus(status).name().map_or_else(|| format!("{status:#010x}"), ToString::to_string)
+}
+
+/// What a rung rests on, before it is one.
+struct Draft {
+    rung: Rung,
+    no: Option<(Rule, Blame, Certainty, String)>,
+}
+
+struct Ladder<'g, 'r> {
+    group: &'g Group<'r>,
+    tcp: Vec<&'r Connection>,
+    rdma: Vec<&'r Connection>,
+    tries: Vec<Try>,
+    end: At,
+    /// Whether the same server serves somebody by RDMA.
+    serves_rdma: bool,
+    drafts: Vec<Draft>,
+}
+
+impl<'g, 'r> Ladder<'g, 'r> {
+    fn of(group: &'g Group<'r>, unreachable: &[(At, Addr, Unreachable)], rdma_servers: &[(Kind, Addr)], end: At) -> Self {
+        let is_rdma = |c: &Connection| matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma) || is_try(c);
+        let (rdma, tcp): (Vec<&Connection>, Vec<&Connection>) = group.connections.iter().partition(|c| is_rdma(c));
+        let undelivered = |protocol: u8, client: Addr, to: Addr, port: u16, since: At| {
+            let is_it = |(at, told, u): &&(At, Addr, Unreachable)| {
+                *at >= since && *told == client && u.protocol == protocol && u.to == to && u.port == port
+            };
+            unreachable.iter().find(is_it).map(|(at, _, u)| (*at, u.reason))
+        };
+        let mut tries: Vec<Try> = Vec::new();
+        for a in &group.attempts {
+            let waited = end.time.saturating_sub(a.at.time);
+            let icmp = undelivered(17, a.client, a.server, ROCE, a.at);
+            let mut frames = alloc::vec![a.at.frame];
+            if let Answer::TakenBack(at) = a.answer {
+                frames.push(at.frame);
+            }
+            let fate = match (&a.answer, icmp) {
+                (Answer::Accepted(_), _) => Fate::Accepted,
+                (Answer::Rejected(at, reason), _) => {
+                    frames.push(at.frame);
+                    Fate::Rejected(reason.clone())
+                }
+                (_, Some((at, reason))) => {
+                    frames.push(at.frame);
+                    Fate::Unreachable(reason)
+                }
+                (Answer::TakenBack(_), None) => Fate::Silent,
+                (Answer::None, None) if waited >= PATIENCE => Fate::Silent,
+                (Answer::None, None) => Fate::Open,
+            };
+            let (at, to, port, transport) = (a.at, a.server, a.port, a.transport);
+            tries.push(Try { at, to, port, transport, fate, heard: a.heard, connection: None, frames });
+        }
+        for c in rdma.iter().filter(|c| is_try(c) || c.transport == Some(Transport::Iwarp)) {
+            let [client, server] = c.peers.map(|p| p.address);
+            let port = c.peers[1].port;
+            let icmp = undelivered(6, client, server, port, c.first);
+            let mut frames = alloc::vec![c.first.frame];
+            frames.extend(c.closed.map(|(.., at)| at.frame));
+            let waited = c.closed.map_or(end, |(.., at)| at).time.saturating_sub(c.first.time);
+            let fate = if matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma) {
+                Fate::Accepted
+            } else if let Some(reason) = &c.rejected {
+                Fate::Rejected(reason.clone())
+            } else if let Some((at, reason)) = icmp {
+                frames.push(at.frame);
+                Fate::Unreachable(reason)
+            } else if c.closed.is_some_and(|(by, how, _)| by == Some(1) && how == "RST") && !c.progress.connected {
+                Fate::Reset
+            } else if c.progress.spoke_otherwise {
+                Fate::Otherwise
+            } else if c.transport == Some(Transport::Iwarp) && c.progress.connected {
+                Fate::Accepted
+            } else if waited >= PATIENCE || c.closed.is_some() {
+                Fate::Silent
+            } else {
+                Fate::Open
+            };
+            let heard = c.closed.is_some() || c.progress.connected;
+            let transport = Transport::Iwarp;
+            tries.push(Try { at: c.first, to: server, port, transport, fate, heard, connection: Some(c.id), frames });
+        }
+        tries.sort_by_key(|t| t.at);
+        let serves_rdma = group.servers.iter().any(|s| rdma_servers.contains(&(group.kind, *s)));
+        Self { group, tcp, rdma, tries, end, serves_rdma, drafts: Vec::new() }
+    }
+
+    fn add(&mut self, step: Step, state: State, text: impl Into<String>, at: Option<At>) {
+        self.drafts.push(Draft { rung: Rung { step, state, text: text.into(), at }, no: None });
+    }
+
+    fn no(&mut self, step: Step, text: impl Into<String>, at: Option<At>, why: (Rule, Blame, Certainty, String)) {
+        self.drafts.push(Draft { rung: Rung { step, state: State::No, text: text.into(), at }, no: Some(why) });
+    }
+
+    /// What an RDMA connection of the two has reached.
+    fn worked(&self) -> bool {
+        self.rdma.iter().any(|c| has_session(c))
+    }
+
+    fn climb(mut self) -> Option<Path> {
+        let group = self.group;
+        match group.kind {
+            Kind::Smb => self.smb(),
+            Kind::Nfs => self.nfs()?,
+        }
+        let worked = self.worked();
+        let has_tcp = self.tcp.iter().any(|c| has_session(c));
+        let carried = match (worked, has_tcp) {
+            (true, true) => Carried::Both,
+            (true, false) => Carried::Rdma,
+            (false, true) => Carried::Tcp,
+            (false, false) => Carried::Nothing,
+        };
+        let verdict = self.verdict(worked, has_tcp);
+        let mut connections: Vec<u32> = group.connections.iter().map(|c| c.id).collect();
+        connections.sort_unstable();
+        let server = self.tcp.first().or(self.rdma.first()).map(|c| c.peers[1].address).or_else(|| group.servers.first().copied());
+        let heard = group.connections.iter().map(|c| &c.smb.heard).find(|h| !h.interfaces.is_empty());
+        Some(Path {
+            kind: group.kind,
+            client: group.client,
+            server: server.unwrap_or_default(),
+            connections,
+            carried,
+            rungs: self.drafts.into_iter().map(|d| d.rung).collect(),
+            interfaces: heard.map(|h| h.interfaces.clone()).unwrap_or_default(),
+            verdict,
+        })
+    }
+
+    /// Whether anything in sight lets one expect RDMA.
+    fn is_hinted(&self) -> bool {
+        let listed = self.group.connections.iter().any(|c| c.smb.heard.interfaces.iter().any(|i| i.rdma));
+        !self.tries.is_empty() || listed || !self.rdma.is_empty() || self.serves_rdma
+    }
+
+    /// The first no, where it is one that stopped them.
+    fn verdict(&self, worked: bool, has_tcp: bool) -> Option<Verdict> {
+        let draft = self.drafts.iter().find(|d| {
+            let is_late = d.rung.step >= Step::Used;
+            d.rung.state == State::No && (is_late || !worked)
+        })?;
+        let step = draft.rung.step;
+        let failed: Vec<&Try> = self.tries.iter().filter(|t| !matches!(t.fate, Fate::Accepted | Fate::Open)).collect();
+        let first = match step {
+            Step::Accepted => failed.first().map(|t| t.at),
+            _ => None,
+        };
+        let running = self.tcp.iter().find(|c| has_session(c)).or(self.tcp.first()).copied();
+        let at = first.or(draft.rung.at).or_else(|| running.map(|c| c.first)).or_else(|| self.rdma.first().map(|c| c.first))?;
+        let Some((rule, by, certainty, text)) = draft.no.clone() else {
+            // a connection failed of what another finding tells
+            let broken = self.rdma.iter().find(|c| c.outcome.as_ref().is_some_and(|o| o.failed() && o.cause.is_some()))?;
+            let outcome = broken.outcome.as_ref()?;
+            let (rule, by) = outcome.cause?;
+            return Some(Verdict {
+                step,
+                rule,
+                by,
+                severity: rule.row().severity,
+                certainty: outcome.certainty,
+                text: outcome.sentence(self.end.time),
+                at: outcome.at,
+                connection: Some(broken.id),
+                frames: Vec::new(),
+                tries: Vec::new(),
+                told: true,
+            });
+        };
+        let own = rule.row().severity;
+        let severity = match step {
+            // nothing in sight lets one expect RDMA
+            _ if step < Step::Tried && !self.is_hinted() => Severity::Note,
+            Step::Used | Step::Kept => own,
+            // the mount failed
+            _ if !has_tcp && !worked && step >= Step::Accepted && certainty > Certainty::Guess => Severity::Error,
+            _ if self.group.kind == Kind::Nfs => own,
+            _ => Severity::Warn,
+        };
+        let connection = match step {
+            Step::Used | Step::Kept => self.rdma.iter().find(|c| has_session(c)).map(|c| c.id),
+            _ => running.map(|c| c.id).or_else(|| failed.iter().find_map(|t| t.connection)),
+        };
+        let frames = if step < Step::Used { failed.iter().flat_map(|t| t.frames.iter().copied()).collect() } else { Vec::new() };
+        let tries = if step < Step::Used { failed.iter().filter_map(|t| t.connection).collect() } else { Vec::new() };
+        Some(Verdict { step, rule, by, severity, certainty, text, at, connection, frames, tries, told: false })
+    }
+
+    // ── SMB ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    fn smb(&mut self) {
+        self.interfaces();
+        self.tried();
+        self.accepted((Rule::SmbPathRefused, Rule::SmbPathSilent));
+        self.session();
+        self.used();
+        self.kept(Rule::SmbPathFallback);
+    }
+
+    /// What leads a client from TCP to the RDMA interfaces of its server.
+    fn interfaces(&mut self) {
+        use State::{NotNeeded, NotSeen, Yes};
+        let all: Vec<&'r Connection> = self.tcp.iter().chain(&self.rdma).copied().collect();
+        let direct = !self.tries.is_empty() || !self.rdma.is_empty();
+        // a client that connects by RDMA at once needs no list; only what a list says can tell why that failed
+        let end = self.end.time;
+        let settled = |c: &Connection| c.closed.is_some() || end.saturating_sub(c.first.time) >= SETTLED;
+        let heard = |f: fn(&Heard) -> bool| all.iter().copied().find(|c| f(&c.smb.heard));
+        let mut stopped = false;
+        let dialect = all.iter().find_map(|c| Some((c.smb.dialect?, c.smb.heard.agreed)));
+        match dialect {
+            Some((code, at)) if code >= DIALECT_30 => self.add(Step::Dialect, Yes, dialect_name(code), at),
+            Some((code, at)) => {
+                let offered = all.iter().find_map(|c| c.smb.heard.offered);
+                let name = dialect_name(code);
+                let why = match offered {
+                    Some((_, highest)) if highest >= DIALECT_30 && highest != 0x02ff => (
+                        Blame::Server,
+                        format!("chose {name}, though the client offers {}; SMB Direct needs SMB 3.0", dialect_name(highest)),
+                    ),
+                    _ => (Blame::Client, format!("offers nothing above {name}; SMB Direct needs SMB 3.0")),
+                };
+                self.no(Step::Dialect, name, at, (Rule::SmbPathDialect, why.0, Certainty::Certain, why.1));
+                stopped = true;
+            }
+            None => self.add(Step::Dialect, NotSeen, "", None),
+        }
+        let has_cap = |c: &Connection, end: usize| c.smb.heard.capabilities[end].map(|caps| caps & MULTI_CHANNEL != 0);
+        for (end, step) in [(0, Step::ClientMultichannel), (1, Step::ServerMultichannel)] {
+            let told: Vec<(bool, Option<At>)> = all
+                .iter()
+                .filter_map(|c| {
+                    let at = if end == 0 { c.smb.heard.offered.map(|(at, _)| at) } else { c.smb.heard.agreed };
+                    Some((has_cap(c, end)?, at))
+                })
+                .collect();
+            match told.iter().find(|(yes, _)| *yes).or(told.first()) {
+                Some((true, at)) => self.add(step, Yes, "announced", *at),
+                Some((false, at)) if direct || dialect.is_some_and(|(code, _)| code < DIALECT_30) => {
+                    self.add(step, NotNeeded, "not announced", *at);
+                }
+                Some((false, at)) if end == 0 => {
+                    let text = "does not announce multichannel (SMB2_GLOBAL_CAP_MULTI_CHANNEL), so it adds no channel over RDMA";
+                    stopped = true;
+                    self.no(step, "not announced", *at, (Rule::SmbPathClient, Blame::Client, Certainty::Certain, text.into()));
+                }
+                Some((false, at)) => {
+                    let text = "does not offer multichannel (SMB2_GLOBAL_CAP_MULTI_CHANNEL), so no client adds a channel over RDMA";
+                    stopped = true;
+                    self.no(step, "not offered", *at, (Rule::SmbPathServer, Blame::Server, Certainty::Certain, text.into()));
+                }
+                None => self.add(step, if direct { NotNeeded } else { NotSeen }, "", None),
+            }
+        }
+        let asked = all.iter().find_map(|c| c.smb.heard.asked);
+        let sealed = all.iter().any(|c| c.smb.encrypted && c.smb.decrypted == 0);
+        let whole =
+            self.tcp.iter().any(|c| c.handshake == Handshake::Seen && !c.progress.missed && c.smb.heard.set_up.is_some() && settled(c));
+        match asked {
+            Some(at) => self.add(Step::Asked, Yes, "", Some(at)),
+            None if sealed => self.add(Step::Asked, NotSeen, "encrypted", None),
+            None if direct => self.add(Step::Asked, NotNeeded, "", None),
+            None if whole && !stopped => {
+                let text = "never asked for the server's interfaces (FSCTL_QUERY_NETWORK_INTERFACE_INFO), though both offer multichannel";
+                self.no(Step::Asked, "never", None, (Rule::SmbPathAsk, Blame::Client, Certainty::IfNothingWasMissed, text.into()));
+            }
+            None => self.add(Step::Asked, NotSeen, "", None),
+        }
+        let answered = heard(|h| h.answered.is_some_and(|(_, status)| status == 0)).or_else(|| heard(|h| h.answered.is_some()));
+        let unseen = if direct && asked.is_none() { NotNeeded } else { NotSeen };
+        let Some((connection, (at, status))) = answered.and_then(|c| Some((c, c.smb.heard.answered?))) else {
+            for step in [Step::Answered, Step::RdmaListed, Step::Address] {
+                self.add(step, unseen, "", None);
+            }
+            return;
+        };
+        let listed = &connection.smb.heard.interfaces;
+        if status != 0 || listed.is_empty() {
+            let said = if status == 0 { String::from("an empty list") } else { status_name(status) };
+            let text = format!("answered the question for its interfaces with {said}");
+            self.no(Step::Answered, said, Some(at), (Rule::SmbPathAnswer, Blame::Server, Certainty::Certain, text));
+            self.add(Step::RdmaListed, unseen, "", None);
+            self.add(Step::Address, unseen, "", None);
+            return;
+        }
+        self.add(Step::Answered, Yes, plural(listed.len(), "entry", "entries"), Some(at));
+        self.listed(listed, at);
+    }
+
+    fn listed(&mut self, listed: &[NetworkInterface], at: At) {
+        let able: Vec<&NetworkInterface> = listed.iter().filter(|i| i.rdma).collect();
+        let shown = |i: &NetworkInterface| addr(i).map_or_else(|| String::from("no address"), |a| a.to_string());
+        if able.is_empty() {
+            let text = match listed {
+                [one] => format!("lists one interface, {}, without RDMA", shown(one)),
+                many => format!("lists {} interface addresses, none of them with RDMA", many.len()),
+            };
+            self.no(Step::RdmaListed, "none", Some(at), (Rule::SmbPathInterface, Blame::Server, Certainty::Certain, text));
+            self.add(Step::Address, State::NotSeen, "", None);
+            return;
+        }
+        let addresses: Vec<String> = able.iter().map(|i| shown(i)).collect();
+        self.add(Step::RdmaListed, State::Yes, addresses.join(", "), Some(at));
+        let client = self.group.client;
+        let is_known = |a: &Addr| self.group.servers.contains(a) || may_be_near(a, &client);
+        let usable: Vec<&&NetworkInterface> = able
+            .iter()
+            .filter(|i| i.link_speed > 0 && addr(i).is_some_and(|a| !is_link_local(&a) || self.group.servers.contains(&a)))
+            .collect();
+        let near = usable.iter().filter_map(|i| addr(i)).find(is_known);
+        if let Some(near) = near {
+            self.add(Step::Address, State::Yes, near.to_string(), Some(at));
+        } else if !self.tries.is_empty() {
+            self.add(Step::Address, State::NotNeeded, "", None);
+        } else if usable.is_empty() {
+            let why = if able.iter().all(|i| i.link_speed == 0) { "with link speed 0" } else { "at link-local addresses" };
+            let text = format!("lists RDMA only {why}: {}", addresses.join(", "));
+            self.no(Step::Address, why, Some(at), (Rule::SmbPathAddress, Blame::Server, Certainty::IfNothingWasMissed, text));
+        } else {
+            let far: Vec<String> = usable.iter().map(|i| shown(i)).collect();
+            let far = far.join(", ");
+            let text = format!("lists RDMA only at {far}, which seems to be another subnet than the client's ({client})");
+            self.no(Step::Address, "another subnet", Some(at), (Rule::SmbPathAddress, Blame::Server, Certainty::Guess, text));
+        }
+    }
+
+    /// Whether the client asked for an RDMA connection.
+    fn tried(&mut self) {
+        if let Some(first) = self.tries.first() {
+            let mut said: Vec<String> = Vec::new();
+            for t in &self.tries {
+                let what = if t.transport == Transport::Iwarp { "iWARP" } else { "CM REQ" };
+                let text = format!("{what} to {} port {}", t.to, t.port);
+                if !said.contains(&text) && said.len() < 4 {
+                    said.push(text);
+                }
+            }
+            let at = first.at;
+            return self.add(Step::Tried, State::Yes, said.join(", "), Some(at));
+        }
+        if let Some(c) = self.rdma.first() {
+            let at = c.first;
+            return self.add(Step::Tried, State::Yes, "before the capture began", Some(at));
+        }
+        let listed = self.tcp.iter().find(|c| c.smb.heard.interfaces.iter().any(|i| i.rdma)).copied();
+        let Some(c) = listed else { return self.add(Step::Tried, State::NotSeen, "", None) };
+        let since = c.smb.heard.answered.map_or(c.last, |(at, _)| at);
+        // a capture on the host does not see what an RDMA card moves; but then no data goes by TCP
+        let moved = c.smb.heard.moved.iter().filter_map(|m| m.span).map(|(_, last)| last).max().filter(|last| *last > since);
+        if moved.is_some() && !c.progress.missed {
+            let text = "never tried RDMA, which the server lists, and reads and writes over TCP";
+            self.no(Step::Tried, "no", Some(since), (Rule::SmbPathTry, Blame::Client, Certainty::IfNothingWasMissed, text.into()));
+        } else {
+            self.add(Step::Tried, State::NotSeen, "", None);
+        }
+    }
+
+    /// Whether an RDMA connection was accepted.
+    fn accepted(&mut self, (refused, silent): (Rule, Rule)) {
+        let is_there = self.rdma.iter().any(|c| matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma));
+        if is_there || self.tries.iter().any(|t| t.fate == Fate::Accepted) {
+            let kind = self.rdma.iter().find_map(|c| c.transport).map_or("", Transport::name);
+            let at = self.rdma.first().map(|c| c.first);
+            return self.add(Step::Accepted, State::Yes, kind, at);
+        }
+        let told: Vec<&Try> = self.tries.iter().filter(|t| t.fate != Fate::Open).collect();
+        let Some(first) = told.first() else { return self.add(Step::Accepted, State::NotSeen, "", None) };
+        // the clearest answer there was
+        let clearest = told.iter().min_by_key(|t| match &t.fate {
+            Fate::Rejected(_) => 0,
+            Fate::Unreachable(_) => 1,
+            Fate::Reset => 2,
+            Fate::Otherwise => 3,
+            _ => 4,
+        });
+        let clearest = clearest.unwrap_or(first);
+        let at = Some(clearest.at);
+        let mut ports: Vec<u16> = told.iter().map(|t| t.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
+        let ports = format!("{} {}", if ports.len() == 1 { "port" } else { "ports" }, ports.join(" and "));
+        let to = clearest.to;
+        let rest =
+            if self.tcp.iter().any(|c| has_session(c)) { format!("; {} runs over TCP", self.group.kind.name()) } else { String::new() };
+        match &clearest.fate {
+            Fate::Rejected(reason) => {
+                let text = format!("rejected RDMA on {ports}: {reason}{rest}");
+                let short = format!("rejected: {reason}");
+                self.no(Step::Accepted, short, at, (refused, Blame::Server, Certainty::Certain, text));
+            }
+            Fate::Unreachable(reason) => {
+                let what = if clearest.transport == Transport::Iwarp { ports } else { format!("UDP port {ROCE} (RoCEv2)") };
+                let text = format!("{to} let it be known that {what} cannot be reached ({reason}){rest}");
+                self.no(Step::Accepted, *reason, at, (refused, Blame::Server, Certainty::Certain, text));
+            }
+            Fate::Reset => {
+                let text = format!("reset the connection to {ports}{rest}");
+                self.no(Step::Accepted, "reset", at, (refused, Blame::Server, Certainty::Certain, text));
+            }
+            Fate::Otherwise => {
+                let text = format!("answered the MPA Request on {ports} with something that is no MPA Reply{rest}");
+                self.no(Step::Accepted, "no MPA Reply", at, (refused, Blame::Server, Certainty::Certain, text));
+            }
+            _ => {
+                let heard = told.iter().any(|t| t.heard) || !self.tcp.is_empty();
+                let certainty = if heard { Certainty::IfNothingWasMissed } else { Certainty::Guess };
+                let n = told.len();
+                let text = if n == 1 {
+                    format!("the RDMA connection request to {to} {ports} was never answered{rest}")
+                } else {
+                    format!("the {n} RDMA connection requests to {to} {ports} were never answered{rest}")
+                };
+                self.no(Step::Accepted, "no answer", at, (silent, Blame::Unknown, certainty, text));
+            }
+        }
+    }
+
+    /// SMB Direct and the session on it.
+    fn session(&mut self) {
+        let direct: Vec<&'r Connection> = self.rdma.iter().copied().filter(|c| c.protocol == Protocol::SmbDirect).collect();
+        let agreed = direct.iter().find(|c| c.negotiated.status == Some(0) && !refused_by_client(c) || has_session(c));
+        if let Some(c) = agreed {
+            let sizes = c.negotiated.max_receive_size.map(|s| s.map_or_else(|| String::from("?"), |s| Grouped(s.into()).to_string()));
+            let at = c.progress.negotiation[1];
+            let text = if at.is_some() { format!("receive sizes {} and {}", sizes[0], sizes[1]) } else { String::new() };
+            self.add(Step::Negotiated, State::Yes, text, at);
+        } else if let Some(c) = direct.iter().find(|c| c.outcome.as_ref().is_some_and(crate::outcome::Outcome::failed)) {
+            let at = c.outcome.as_ref().map(|o| o.at);
+            self.add(Step::Negotiated, State::No, "failed", at);
+        } else {
+            self.add(Step::Negotiated, State::NotSeen, "", None);
+        }
+        let bound = direct.iter().find_map(|c| Some((c.smb.heard.binding?, *c)));
+        if let Some(c) = direct.iter().find(|c| has_session(c)) {
+            let text = if bound.is_some() { "bound as a channel" } else { "" };
+            let at = c.smb.heard.set_up;
+            self.add(Step::Session, State::Yes, text, at);
+        } else if let Some(((at, Some(status)), _)) = bound.filter(|((_, status), _)| status.is_some_and(|s| s != 0)) {
+            let said = status_name(status);
+            let text = format!("refused to bind the RDMA connection to the session: {said}");
+            self.no(Step::Session, said, Some(at), (Rule::SmbPathBind, Blame::Server, Certainty::Certain, text));
+        } else if let Some((at, status)) = direct.iter().find_map(|c| c.smb.heard.refused) {
+            self.add(Step::Session, State::No, status_name(status), Some(at));
+        } else {
+            self.add(Step::Session, State::NotSeen, "", None);
+        }
+    }
+
+    /// Whether READ and WRITE let RDMA move their data.
+    fn used(&mut self) {
+        let direct: Vec<&'r Connection> = self.rdma.iter().copied().filter(|c| c.protocol == Protocol::SmbDirect).collect();
+        let mut moved = [Moved::default(); 2];
+        for c in &direct {
+            moved.iter_mut().zip(&c.smb.heard.moved).for_each(|(sum, m)| sum.join(m));
+        }
+        let mut said: Vec<String> = Vec::new();
+        for (m, name) in moved.iter().zip(["READ", "WRITE"]) {
+            if let Some(least) = m.rdma_least {
+                said.push(format!("{name} from {} B", Grouped(least.into())));
+            }
+            if m.inline > 0 && m.inline_bytes > 0 {
+                said.push(format!("{name} to {} B in messages", Grouped(m.inline_most.into())));
+            }
+        }
+        let (by_rdma, inline) = (moved[0].by_rdma + moved[1].by_rdma, moved[0].inline + moved[1].inline);
+        let at = moved.iter().filter_map(|m| m.span).map(|(first, _)| first).min();
+        let most = moved[0].inline_most.max(moved[1].inline_most);
+        if by_rdma > 0 {
+            return self.add(Step::Used, State::Yes, said.join(", "), at);
+        }
+        let raw: u64 = direct.iter().map(|c| c.rdma.reads + c.rdma.writes).sum();
+        if raw > 0 {
+            return self.add(Step::Used, State::Yes, "requests not seen or encrypted", None);
+        }
+        if inline == 0 || most < SMALL {
+            let text = if inline == 0 { String::new() } else { format!("nothing larger than {} B", Grouped(most.into())) };
+            return self.add(Step::Used, State::NotSeen, text, at);
+        }
+        let encrypted = direct.iter().any(|c| c.smb.encrypted);
+        let signed = direct.iter().any(|c| c.smb.signed);
+        let transforms = direct.iter().any(|c| c.smb.heard.transforms);
+        let why = match (encrypted, signed) {
+            (true, _) if !transforms => ": the session is encrypted, and no RDMA transform was negotiated",
+            (true, _) => ": the session is encrypted",
+            (false, true) => ": the session is signed",
+            (false, false) => "",
+        };
+        let text =
+            format!("moves the data of {}, up to {} B each, in messages and not by RDMA{why}", plural_io(inline), Grouped(most.into()));
+        let short = format!("{}{why}", said.join(", "));
+        self.no(Step::Used, short, at, (Rule::SmbPathInline, Blame::Client, Certainty::IfNothingWasMissed, text));
+    }
+
+    /// Whether data went on to go by RDMA.
+    fn kept(&mut self, rule: Rule) {
+        let used: Vec<&'r Connection> = self.rdma.iter().copied().filter(|c| has_session(c)).collect();
+        if used.is_empty() {
+            return self.add(Step::Kept, State::NotSeen, "", None);
+        }
+        let last = used.iter().map(|c| c.closed.map_or(c.last, |(.., at)| at)).max().unwrap_or_default();
+        let all_over = used.iter().all(|c| c.closed.is_some());
+        let later = self.tcp.iter().copied().find(|c| has_session(c) && c.first > last && does_work(c));
+        match later.filter(|_| all_over) {
+            Some(c) => {
+                let id = c.id;
+                let name = self.group.kind.name();
+                let text = format!("{name} went on over TCP (connection {id}) after its RDMA connection had ended");
+                self.no(Step::Kept, "went on over TCP", Some(last), (rule, Blame::Unknown, Certainty::IfNothingWasMissed, text));
+            }
+            None => self.add(Step::Kept, State::Yes, "", None),
+        }
+    }
+
+    // ── NFS ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    /// `None` where nothing lets one expect RDMA.
+    fn nfs(&mut self) -> Option<()> {
+        if !self.is_hinted() {
+            return None;
+        }
+        if self.tries.is_empty() && self.rdma.is_empty() {
+            let c = self.tcp.iter().copied().find(|c| does_work(c) && c.handshake == Handshake::Seen)?;
+            let text = "mounts over TCP from a server that serves others by RDMA";
+            let why = (Rule::NfsPathTcp, Blame::Client, Certainty::IfNothingWasMissed, text.into());
+            self.no(Step::Tried, "no", Some(c.first), why);
+            return Some(());
+        }
+        self.tried();
+        self.accepted((Rule::NfsPathRefused, Rule::NfsPathSilent));
+        let rpc: Vec<&'r Connection> = self.rdma.iter().copied().filter(|c| c.protocol == Protocol::RpcRdma).collect();
+        let answered = rpc.iter().find(|c| has_session(c)).map(|c| c.first);
+        self.add(Step::Negotiated, if answered.is_some() { State::Yes } else { State::NotSeen }, "", answered);
+        let moved: u64 = rpc.iter().map(|c| c.rdma.reads + c.rdma.writes).sum();
+        let text = if moved > 0 { plural(moved as usize, "RDMA operation", "RDMA operations") } else { String::new() };
+        self.add(Step::Used, if moved > 0 { State::Yes } else { State::NotSeen }, text, None);
+        self.kept(Rule::NfsPathFallback);
+        Some(())
+    }
+}
+
+/// A TCP connection that was to carry RDMA, and did not come so far that it does.
+fn is_try(c: &Connection) -> bool {
+    let unknown = c.protocol == Protocol::Unknown;
+    c.transport == Some(Transport::Iwarp) && unknown
+        || c.transport == Some(Transport::Tcp) && unknown && matches!(c.peers[1].port, 5445 | 20049)
+}
+
+/// Whether requests were answered on it, of a session where one is needed.
+fn has_session(c: &Connection) -> bool {
+    let done = |r: &crate::report::Command| r.count > r.errors + r.unanswered;
+    let is_smb = matches!(c.protocol, Protocol::SmbDirect | Protocol::Smb2);
+    let sealed = c.smb.sealed.iter().all(|(n, _)| *n > 0);
+    sealed || c.commands.iter().any(|r| done(r) && (!is_smb || r.name != "NEGOTIATE"))
+}
+
+/// Whether files were worked with on it.
+fn does_work(c: &Connection) -> bool {
+    let sealed = c.smb.sealed.iter().all(|(n, _)| *n > 4);
+    sealed || c.commands.iter().any(|r| matches!(r.name, "READ" | "WRITE" | "CREATE" | "OPEN" | "GETATTR") && r.count > r.unanswered)
+}
+
+/// Whether the client left after the negotiation that the server accepted.
+fn refused_by_client(c: &Connection) -> bool {
+    c.outcome.as_ref().is_some_and(|o| o.ending == crate::outcome::Ending::NoNegotiation)
+}
+
+fn plural(n: usize, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+fn plural_io(n: u64) -> String {
+    format!("{} {}", Grouped(n), if n == 1 { "READ or WRITE" } else { "READs and WRITEs" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::Latency;
+    use crate::report::{Command, Peer, Progress};
+    use alloc::vec;
+
+    const CLIENT: Addr = Addr::V4([192, 0, 2, 2]);
+    const SERVER: Addr = Addr::V4([192, 0, 2, 1]);
+    const SECOND: i64 = 1_000_000_000;
+
+    fn at(seconds: i64) -> At {
+        At { frame: seconds.unsigned_abs() + 1, time: seconds * SECOND }
+    }
+
+    fn row(name: &'static str, count: u64) -> Command {
+        Command { name, count, errors: 0, unanswered: 0, bytes: 0, latency: Latency::default(), split: [0; 4] }
+    }
+
+    fn interface(address: [u8; 4], rdma: bool) -> NetworkInterface {
+        NetworkInterface { index: 1, rss: false, rdma, link_speed: 10_000_000_000, address: Some(address.into()) }
+    }
+
+    fn connection(id: u32, transport: Transport, protocol: Protocol, port: u16, first: i64) -> Connection {
+        let peer = |address, port| Peer { address, port, qp: None };
+        Connection {
+            id,
+            transport: Some(transport),
+            protocol,
+            peers: [peer(CLIENT, 40_000), peer(SERVER, port)],
+            client_known: true,
+            first: at(first),
+            last: at(first + 5),
+            handshake: Handshake::Seen,
+            closed: Some((Some(0), "FIN", at(first + 5))),
+            progress: Progress { connected: true, ..Progress::default() },
+            ..Connection::default()
+        }
+    }
+
+    /// A session over TCP whose server lists an RDMA interface, and which reads and writes.
+    fn over_tcp() -> Connection {
+        let mut c = connection(1, Transport::Tcp, Protocol::Smb2, 445, 20);
+        c.commands = vec![row("SESSION_SETUP", 2), row("CREATE", 2), row("READ", 4)];
+        c.smb.dialect = Some(0x0311);
+        c.smb.heard = Heard {
+            offered: Some((at(20), 0x0311)),
+            capabilities: [Some(MULTI_CHANNEL), Some(MULTI_CHANNEL)],
+            agreed: Some(at(20)),
+            set_up: Some(at(21)),
+            asked: Some(at(21)),
+            answered: Some((at(21), 0)),
+            interfaces: vec![interface([192, 0, 2, 1], true)],
+            moved: [Moved { inline: 4, inline_bytes: 65_536, inline_most: 16_384, span: Some((at(22), at(24))), ..Moved::default() }; 2],
+            ..Heard::default()
+        };
+        c
+    }
+
+    /// A session over SMB Direct whose READs and WRITEs use RDMA.
+    fn over_rdma() -> Connection {
+        let mut c = connection(2, Transport::RoceV2, Protocol::SmbDirect, 445, 5);
+        c.commands = vec![row("SESSION_SETUP", 2), row("READ", 4)];
+        c.smb.dialect = Some(0x0311);
+        c.negotiated.status = Some(0);
+        c.rdma.writes = 4;
+        c.smb.heard.moved[0] = Moved { by_rdma: 4, rdma_bytes: 65_536, rdma_least: Some(4096), ..Moved::default() };
+        c
+    }
+
+    fn attempt(port: u16, seconds: i64, answer: Answer) -> Attempt {
+        Attempt { at: at(seconds), client: CLIENT, server: SERVER, port, transport: Transport::RoceV2, sent: 1, heard: true, answer }
+    }
+
+    fn report(connections: Vec<Connection>) -> Report {
+        let mut report = Report { connections, ..Report::default() };
+        report.capture.last = Some(at(60));
+        report
+    }
+
+    fn climb(connections: Vec<Connection>, attempts: &[Attempt]) -> Path {
+        let mut paths = paths(&report(connections), attempts, &[]);
+        assert_eq!(paths.len(), 1);
+        paths.remove(0)
+    }
+
+    fn verdict(connections: Vec<Connection>, attempts: &[Attempt]) -> Option<(Rule, Blame, Severity)> {
+        climb(connections, attempts).verdict.map(|v| (v.rule, v.by, v.severity))
+    }
+
+    fn changed(change: impl FnOnce(&mut Connection)) -> Vec<Connection> {
+        let mut c = over_tcp();
+        change(&mut c);
+        vec![c]
+    }
+
+    #[test]
+    fn a_server_that_lists_rdma_and_a_client_that_does_not_try_it() {
+        let path = climb(vec![over_tcp()], &[]);
+        assert_eq!((path.carried, path.first_no().map(|r| r.step)), (Carried::Tcp, Some(Step::Tried)));
+        assert_eq!(verdict(vec![over_tcp()], &[]), Some((Rule::SmbPathTry, Blame::Client, Severity::Warn)));
+        // without data over TCP RDMA may carry it where the capture does not see it
+        assert_eq!(verdict(changed(|c| c.smb.heard.moved = [Moved::default(); 2]), &[]), None);
+    }
+
+    #[test]
+    fn the_first_no_is_what_stopped_them() {
+        let plain = |change: fn(&mut Connection)| {
+            verdict(
+                changed(|c| {
+                    c.smb.heard.interfaces[0].rdma = false;
+                    change(c);
+                }),
+                &[],
+            )
+        };
+        assert_eq!(plain(|_| ()), Some((Rule::SmbPathInterface, Blame::Server, Severity::Note)));
+        assert_eq!(plain(|c| c.smb.heard.interfaces.clear()), Some((Rule::SmbPathAnswer, Blame::Server, Severity::Note)));
+        assert_eq!(
+            plain(|c| c.smb.heard.answered = Some((at(21), 0xc000_00bb))),
+            Some((Rule::SmbPathAnswer, Blame::Server, Severity::Note))
+        );
+        let unasked = |c: &mut Connection| (c.smb.heard.asked, c.smb.heard.answered) = (None, None);
+        assert_eq!(plain(unasked), Some((Rule::SmbPathAsk, Blame::Client, Severity::Note)));
+        assert_eq!(plain(|c| c.smb.heard.capabilities[1] = Some(0)), Some((Rule::SmbPathServer, Blame::Server, Severity::Note)));
+        assert_eq!(plain(|c| c.smb.heard.capabilities[0] = Some(0)), Some((Rule::SmbPathClient, Blame::Client, Severity::Note)));
+        let old = |c: &mut Connection| (c.smb.dialect, c.smb.heard.offered) = (Some(0x0210), Some((at(20), 0x0210)));
+        assert_eq!(plain(old), Some((Rule::SmbPathDialect, Blame::Client, Severity::Note)));
+        assert_eq!(plain(|c| c.smb.dialect = Some(0x0210)), Some((Rule::SmbPathDialect, Blame::Server, Severity::Note)));
+    }
+
+    #[test]
+    fn what_was_not_seen_blames_nobody() {
+        // the capture began after the session did
+        let late = changed(|c| {
+            c.handshake = Handshake::Inferred;
+            c.progress.missed = true;
+            c.smb.dialect = None;
+            c.smb.heard = Heard { moved: c.smb.heard.moved, ..Heard::default() };
+        });
+        let path = climb(late, &[]);
+        assert!(path.rungs.iter().all(|r| r.state != State::No), "{path:?}");
+        // what is encrypted cannot be looked into
+        let sealed = changed(|c| {
+            (c.smb.encrypted, c.smb.heard.asked, c.smb.heard.answered) = (true, None, None);
+            c.smb.heard.interfaces.clear();
+        });
+        assert_eq!(verdict(sealed, &[]), None);
+        // nor is a young session one that did not ask
+        let young = changed(|c| {
+            (c.closed, c.first, c.smb.heard.asked, c.smb.heard.answered) = (None, at(55), None, None);
+            c.smb.heard.interfaces.clear();
+        });
+        assert_eq!(verdict(young, &[]), None);
+    }
+
+    #[test]
+    fn addresses_out_of_reach() {
+        let at_address = |address: [u8; 4], speed| {
+            changed(|c| {
+                c.smb.heard.interfaces = vec![interface([192, 0, 2, 1], false), interface(address, true)];
+                c.smb.heard.interfaces[1].link_speed = speed;
+            })
+        };
+        let found = Some((Rule::SmbPathAddress, Blame::Server, Severity::Warn));
+        assert_eq!(verdict(at_address([198, 51, 100, 1], 1), &[]), found);
+        assert_eq!(verdict(at_address([169, 254, 0, 1], 1), &[]), found);
+        assert_eq!(verdict(at_address([192, 0, 2, 9], 0), &[]), found);
+        assert_eq!(verdict(at_address([192, 0, 2, 9], 1), &[]).map(|v| v.0), Some(Rule::SmbPathTry));
+        let guess = climb(at_address([198, 51, 100, 1], 1), &[]).verdict.map(|v| v.certainty);
+        assert_eq!(guess, Some(Certainty::Guess), "there may be a route");
+    }
+
+    #[test]
+    fn attempts_that_came_to_nothing() {
+        let rejected = [attempt(5445, 1, Answer::Rejected(at(2), "Invalid service ID".into())), attempt(445, 3, Answer::TakenBack(at(8)))];
+        assert_eq!(verdict(vec![over_tcp()], &rejected), Some((Rule::SmbPathRefused, Blame::Server, Severity::Warn)));
+        assert_eq!(verdict(Vec::new(), &rejected), Some((Rule::SmbPathRefused, Blame::Server, Severity::Error)));
+        let silent = [attempt(445, 3, Answer::TakenBack(at(8)))];
+        assert_eq!(verdict(vec![over_tcp()], &silent), Some((Rule::SmbPathSilent, Blame::Unknown, Severity::Warn)));
+        // a server that has no RDMA at all says so
+        let none = changed(|c| c.smb.heard.interfaces[0].rdma = false);
+        assert_eq!(verdict(none, &silent), Some((Rule::SmbPathInterface, Blame::Server, Severity::Warn)));
+        // a client that goes to RDMA at once needs no list
+        let unasked = changed(|c| (c.smb.heard.asked, c.smb.heard.answered, c.smb.heard.capabilities[0]) = (None, None, Some(0)));
+        assert_eq!(verdict(unasked, &rejected).map(|v| v.0), Some(Rule::SmbPathRefused));
+        // too young to tell, and one that got through
+        assert_eq!(verdict(Vec::new(), &[attempt(445, 59, Answer::None)]), None);
+        let through = [attempt(5445, 1, Answer::Rejected(at(2), "No".into())), attempt(445, 3, Answer::Accepted(at(4)))];
+        assert_eq!(verdict(vec![over_rdma()], &through), None);
+    }
+
+    #[test]
+    fn a_datagram_that_could_not_be_delivered_is_no_silence() {
+        let told = Unreachable { reason: "port unreachable", protocol: 17, to: SERVER, port: ROCE };
+        let silent = [attempt(445, 3, Answer::None)];
+        let of = |told: Unreachable| {
+            let mut paths = paths(&report(vec![over_tcp()]), &silent, &[(at(4), CLIENT, told)]);
+            paths.remove(0).verdict.map(|v| v.rule)
+        };
+        assert_eq!(of(told), Some(Rule::SmbPathRefused));
+        assert_eq!(of(Unreachable { port: 53, ..told }), Some(Rule::SmbPathSilent));
+    }
+
+    #[test]
+    fn rdma_that_moves_no_data() {
+        assert_eq!(climb(vec![over_rdma()], &[]).carried, Carried::Rdma);
+        assert_eq!(verdict(vec![over_rdma()], &[]), None);
+        let inline = |most: u32| {
+            let mut c = over_rdma();
+            (c.smb.signed, c.rdma.writes) = (true, 0);
+            c.smb.heard.moved[0] = Moved { inline: 9, inline_bytes: 90_000, inline_most: most, ..Moved::default() };
+            c.smb.heard.moved[0].span = Some((at(6), at(7)));
+            verdict(vec![c], &[])
+        };
+        assert_eq!(inline(16_384), Some((Rule::SmbPathInline, Blame::Client, Severity::Warn)));
+        assert_eq!(inline(1000), None, "small");
+    }
+
+    #[test]
+    fn a_session_that_could_not_be_bound() {
+        let bound = |status| {
+            let mut c = over_rdma();
+            c.commands = vec![row("NEGOTIATE", 1)];
+            c.smb.heard = Heard { binding: Some((at(6), Some(status))), ..Heard::default() };
+            verdict(vec![over_tcp(), c], &[]).map(|v| v.0)
+        };
+        assert_eq!(bound(0xc000_00d0), Some(Rule::SmbPathBind));
+        assert_ne!(bound(0), Some(Rule::SmbPathBind));
+    }
+
+    #[test]
+    fn what_went_on_over_tcp() {
+        assert_eq!(verdict(vec![over_tcp(), over_rdma()], &[]), Some((Rule::SmbPathFallback, Blame::Unknown, Severity::Warn)));
+        let before = changed(|c| (c.first, c.last) = (at(1), at(4)));
+        assert_eq!(verdict(vec![before.into_iter().next().unwrap(), over_rdma()], &[]), None);
+    }
+
+    #[test]
+    fn nfs_is_told_of_only_where_rdma_was_in_sight() {
+        let mut tcp = connection(1, Transport::Tcp, Protocol::Rpc, 2049, 20);
+        tcp.commands = vec![row("GETATTR", 5)];
+        assert_eq!(paths(&report(vec![tcp.clone()]), &[], &[]), []);
+        let refused = [attempt(20_049, 1, Answer::Rejected(at(2), "Invalid service ID".into()))];
+        assert_eq!(verdict(vec![tcp.clone()], &refused), Some((Rule::NfsPathRefused, Blame::Server, Severity::Warn)));
+        let silent = [attempt(20_049, 1, Answer::TakenBack(at(5)))];
+        assert_eq!(verdict(vec![tcp.clone()], &silent), Some((Rule::NfsPathSilent, Blame::Unknown, Severity::Warn)));
+        let mut rdma = connection(2, Transport::RoceV2, Protocol::RpcRdma, 20_049, 1);
+        rdma.commands = vec![row("READ", 5)];
+        assert_eq!(verdict(vec![rdma.clone()], &[]), None);
+        assert_eq!(verdict(vec![rdma.clone(), tcp.clone()], &[]).map(|v| v.0), Some(Rule::NfsPathFallback));
+        // another client of the same server has RDMA
+        rdma.peers[0].address = Addr::V4([192, 0, 2, 3]);
+        let all = paths(&report(vec![rdma, tcp]), &[], &[]);
+        let found: Vec<Rule> = all.iter().filter_map(|p| Some(p.verdict.as_ref()?.rule)).collect();
+        assert_eq!(found, [Rule::NfsPathTcp]);
+    }
+
+    #[test]
+    fn hosts_are_one_by_guid_and_by_listed_address() {
+        let mut tcp = over_tcp();
+        let mut rdma = over_rdma();
+        let away = Addr::V4([198, 51, 100, 1]);
+        rdma.peers[1].address = away;
+        assert_eq!(paths(&report(vec![tcp.clone(), rdma.clone()]), &[], &[]).len(), 2);
+        tcp.smb.heard.interfaces = vec![interface([198, 51, 100, 1], true)];
+        assert_eq!(paths(&report(vec![tcp.clone(), rdma.clone()]), &[], &[]).len(), 1);
+        tcp.smb.heard.interfaces.clear();
+        for c in [&mut tcp, &mut rdma] {
+            c.smb.heard.guids = [Some([1; 16]), Some([2; 16])];
+        }
+        let one = paths(&report(vec![tcp, rdma]), &[], &[]);
+        assert_eq!((one.len(), one[0].connections.clone()), (1, vec![1, 2]));
+    }
+}

@@ -1,0 +1,40 @@
+//! The path to RDMA in words that all forms share: a line for each question, a mark for each answer.
+
+use super::Story;
+use rdmascope_analyzer::path::{Carried, Kind, Path, Rung, State};
+
+/// The mark of an answer: a tick, a cross, a question mark where the capture does not tell, a dash where it was not needed.
+pub const fn mark(state: State) -> &'static str {
+    match state {
+        State::Yes => "✓",
+        State::No => "✗",
+        State::NotSeen => "?",
+        State::NotNeeded => "–",
+    }
+}
+
+/// What a rung says beside its name.
+pub fn said(rung: &Rung) -> String {
+    let alone = match rung.state {
+        State::Yes => "yes",
+        State::No => "no",
+        State::NotSeen => "not seen",
+        State::NotNeeded => "not needed",
+    };
+    match (rung.state, rung.text.as_str()) {
+        (_, "") => alone.to_owned(),
+        (State::NotSeen | State::NotNeeded, text) => format!("{alone}: {text}"),
+        (_, text) => text.to_owned(),
+    }
+}
+
+/// "SMB from 192.0.2.2 to 192.0.2.1 runs over TCP".
+pub fn headline(path: &Path) -> String {
+    let verb = if path.carried == Carried::Nothing { "was" } else { "runs" };
+    format!("{} from {} to {} {verb} {}", path.kind.name(), path.client, path.server, path.carried.name())
+}
+
+/// The ladders that a reader asks for: where RDMA is not what carries everything, or does not do what it could.
+pub fn asked_for(story: &Story) -> impl Iterator<Item = &Path> {
+    story.report.paths.iter().filter(|p| p.verdict.is_some() || p.kind == Kind::Smb && p.carried == Carried::Tcp)
+}

@@ -1,0 +1,161 @@
+//! Sessions: each SMB session, NFS session or mount with its connections and what they carried; and how far each client and server got
+//! on the way to RDMA.
+//!
+//! ```text
+//! ── SMB session 0x1, SMB 3.1.1, 192.0.2.2 → 192.0.2.1 ────────── 2 connections, 412 requests ──
+//!    #  over    role           requests  opens  locks       read    written    by RDMA    median  sent again  share
+//!    1  iWARP   set up on it        212      9      0  1,048,576          0  1,048,576   0.62 ms           0   51 %
+//! ── path to RDMA: SMB from 192.0.2.2 to 192.0.2.1 runs over TCP ──────────────────────────────
+//!  ✓ dialect               SMB 3.1.1
+//!  ✗ server: multichannel  not offered
+//! ```
+
+use super::app::{App, Cursor, Effect};
+use super::draw::{self, put, rule};
+use super::keys::Action;
+use super::screen::{Change, Screen};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use rdmascope_analyzer::path::State as Answer;
+use rdmascope_analyzer::session;
+use rdmascope_report::report::{ladder, sessions as words};
+
+/// What is shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    cursor: Cursor,
+    /// What is on the page; `None` where it has to be made.
+    lines: Option<Vec<Line>>,
+}
+
+impl State {
+    /// Something that is on the page changed.
+    pub(crate) fn outdated(&mut self) {
+        self.lines = None;
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Line {
+    Head(String),
+    Pieces(Vec<(String, Style)>),
+}
+
+/// Widths of the columns of [`words::HEADS`]; those with 0 give way where there is little room.
+const WIDTHS: [usize; 12] = [4, 11, 13, 9, 7, 7, 13, 13, 13, 10, 11, 7];
+/// Columns that give way first.
+const WIDE_ONLY: [usize; 5] = [2, 4, 5, 8, 10];
+
+fn cells(row: &[String; 12], wide: bool) -> String {
+    let mut out = String::new();
+    for (i, (cell, width)) in row.iter().zip(WIDTHS).enumerate() {
+        if !wide && WIDE_ONLY.contains(&i) {
+            continue;
+        }
+        let is_left = matches!(i, 1 | 2);
+        out.push_str(&if is_left { format!("  {cell:<w$}", w = width - 2) } else { format!("{cell:>width$}") });
+    }
+    out
+}
+
+fn lines(app: &App) -> Vec<Line> {
+    let theme = &app.theme;
+    let wide = app.size.0 >= 120;
+    let mut out = Vec::new();
+    for session in session::sessions(&app.report) {
+        out.push(Line::Head(words::headline(&session)));
+        out.push(Line::Pieces(vec![(words::sums(&session), theme.text)]));
+        out.push(Line::Pieces(vec![(cells(&words::HEADS.map(str::to_owned), wide), theme.faint)]));
+        for channel in &session.channels {
+            let style = if channel.broke { theme.warn } else { theme.text };
+            out.push(Line::Pieces(vec![(cells(&words::row(&session, channel), wide), style)]));
+        }
+        out.extend(session.remarks.iter().map(|remark| Line::Pieces(vec![(remark.clone(), theme.warn)])));
+    }
+    if out.is_empty() {
+        out.push(Line::Pieces(vec![("no session of SMB or NFS was seen".to_owned(), theme.faint)]));
+    }
+    for path in &app.report.paths {
+        out.push(Line::Head(format!("path to RDMA: {}", ladder::headline(path))));
+        for rung in &path.rungs {
+            let style = match rung.state {
+                Answer::Yes => theme.good,
+                Answer::No => theme.error,
+                Answer::NotSeen | Answer::NotNeeded => theme.faint,
+            };
+            let frame = rung.at.map_or_else(String::new, |at| format!("   frame {}", at.frame));
+            out.push(Line::Pieces(vec![
+                (format!("{} ", ladder::mark(rung.state)), style),
+                (format!("{:<24}", rung.step.name()), theme.text),
+                (ladder::said(rung), if rung.state == Answer::No { theme.error } else { theme.text }),
+                (frame, theme.faint),
+            ]));
+        }
+    }
+    out
+}
+
+/// The view.
+pub(crate) struct Sessions;
+
+impl Screen for Sessions {
+    fn hints(&self) -> &'static [(Action, &'static str)] {
+        &[(Action::Export, "export")]
+    }
+
+    fn prepare(&self, app: &mut App) {
+        if app.states.sessions.lines.is_none() {
+            app.states.sessions.lines = Some(lines(app));
+        }
+    }
+
+    fn draw(&self, app: &App, buf: &mut Buffer) {
+        let body = app.body();
+        let lines = app.states.sessions.lines.as_deref().unwrap_or(&[]);
+        let top = app.states.sessions.cursor.top.min(lines.len().saturating_sub(1));
+        for (i, line) in lines.iter().skip(top).take(usize::from(body.height)).enumerate() {
+            let y = body.y + i as u16;
+            match line {
+                Line::Head(title) => rule(buf, Rect { y, height: 1, ..body }, y, title, "", &app.theme, true),
+                Line::Pieces(pieces) => {
+                    let pieces: Vec<(&str, Style)> = pieces.iter().map(|(t, s)| (t.as_str(), *s)).collect();
+                    draw::spans(buf, body.x + 1, y, body.width.saturating_sub(2), &pieces);
+                }
+            }
+        }
+        draw::scrollbar(buf, body, top, lines.len(), &app.theme);
+        if lines.is_empty() {
+            put(buf, body.x + 1, body.y, body.width, "Reading …", app.theme.faint);
+        }
+    }
+
+    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
+        // the page turns, not a cursor
+        let (len, page) = (app.states.sessions.lines.as_ref().map_or(0, Vec::len), usize::from(app.body().height));
+        let last = len.saturating_sub(page);
+        let mut cursor = Cursor { at: app.states.sessions.cursor.top, top: 0 };
+        cursor.moved(action, last + 1, page);
+        app.states.sessions.cursor.top = cursor.at;
+        Vec::new()
+    }
+
+    fn selected_connection(&self, app: &App) -> Option<u32> {
+        app.subject().and_then(|c| c.followed_as.first().copied())
+    }
+
+    fn changed(&self, app: &mut App, _change: Change) {
+        app.states.sessions.outdated();
+    }
+
+    fn export(&self, app: &App) -> Vec<Vec<String>> {
+        let mut out = vec![std::iter::once("session").chain(words::HEADS).map(str::to_owned).collect::<Vec<_>>()];
+        for session in session::sessions(&app.report) {
+            let name = words::headline(&session);
+            out.extend(
+                session.channels.iter().map(|c| std::iter::once(name.clone()).chain(words::row(&session, c)).collect::<Vec<String>>()),
+            );
+        }
+        out
+    }
+}
