@@ -5,8 +5,8 @@ use super::words::{
     sparkline, times, wrap,
 };
 use super::{
-    Detail, Entry, FEW, Story, came_to_nothing, ending, ends, handles, ladder, last_words, numbers, owners, requests, sessions, shown, side,
-    stack,
+    Detail, Entry, FEW, Story, came_to_nothing, ending, ends, handles, ladder, last_words, numbers, owners, requests, sessions, shown,
+    side, stack,
 };
 use rdmascope_analyzer::devices::Spread;
 use rdmascope_analyzer::finding::Severity;
