@@ -756,7 +756,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
             (false, true) => Carried::Tcp,
             (false, false) => Carried::Nothing,
         };
-        let verdict = self.verdict(worked, has_tcp);
+        let verdict = self.verdict(worked);
         let mut connections: Vec<u32> = group.connections.iter().map(|c| c.id).collect();
         connections.sort_unstable();
         let server = self.tcp.first().or(self.rdma.first()).map(|c| c.peers[1].address).or_else(|| group.servers.first().copied());
@@ -780,7 +780,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
     }
 
     /// The first no, where it is one that stopped them.
-    fn verdict(&self, worked: bool, has_tcp: bool) -> Option<Verdict> {
+    fn verdict(&self, worked: bool) -> Option<Verdict> {
         let draft = self.drafts.iter().find(|d| {
             let is_late = d.rung.step >= Step::Used;
             d.rung.state == State::No && (is_late || !worked)
@@ -818,7 +818,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
             _ if step < Step::Tried && !self.is_hinted() => Severity::Note,
             Step::Used | Step::Kept => own,
             // the mount failed
-            _ if !has_tcp && !worked && step >= Step::Accepted && certainty > Certainty::Guess => Severity::Error,
+            _ if self.tcp.is_empty() && !worked && step >= Step::Accepted && certainty > Certainty::Guess => Severity::Error,
             _ if self.group.kind == Kind::Nfs => own,
             _ => Severity::Warn,
         };

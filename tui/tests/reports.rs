@@ -321,6 +321,7 @@ fn sessions_moved_what_the_client_counted() {
 fn the_first_finding_says_why_it_is_not_rdma() {
     let causes = [
         ("smb-tcp-dialect", "SMB-PATH-DIALECT"),
+        ("smb-tcp-server-dialect", "SMB-PATH-DIALECT"),
         ("smb-tcp-no-multichannel", "SMB-PATH-CLIENT"),
         ("smb-tcp-multichannel-off", "SMB-PATH-SERVER"),
         ("smb-tcp-rdma-not-tried", "SMB-PATH-TRY"),
@@ -342,5 +343,10 @@ fn the_first_finding_says_why_it_is_not_rdma() {
         assert_eq!(report["findings"][0]["id"], cause, "{name}");
         let first_no = report["paths"][0]["rungs"].as_array().unwrap().iter().find(|r| r["state"] == "no");
         assert!(first_no.is_some() && report["paths"][0]["carried"] == "tcp", "{name}");
+    }
+    for (name, cause) in [("smb-iwarp-fallback", "SMB-PATH-FALLBACK"), ("smb-roce-sign", "SMB-PATH-INLINE")] {
+        let report = json(&samples().join(name), &[&format!("{name}.pcap")]);
+        let warnings = report["findings"].as_array().unwrap().iter().filter(|f| f["severity"] == "warn");
+        assert!(warnings.into_iter().any(|f| f["id"] == cause), "{name}");
     }
 }
