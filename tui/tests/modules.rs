@@ -19,7 +19,7 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "analyzer",
-        &["connection", "context", "flow", "memory", "messages", "outcome", "report", "stats", "totals", "upper"],
+        &["connection", "context", "flow", "memory", "messages", "outcome", "path", "report", "session", "stats", "totals", "upper"],
         "the plain data of a report is declared beside the report that is made of it, and the rules of a flow are told to the connection",
     ),
     ("analyzer/flow", &["ib", "iwarp", "report"], "what a flow tells is declared beside those who listen"),

@@ -112,7 +112,7 @@ fn tabs(app: &App) -> Vec<(View, u16, String)> {
                 name.push_str(&format!(" !{warnings}"));
             }
         }
-        format!(" {} {name} ", view as usize + 1)
+        format!(" {} {name} ", view.key().first().copied().unwrap_or_default())
     };
     let lay = |length: usize| {
         let mut x = 0;
