@@ -194,6 +194,7 @@ impl<S: Parts> Pipeline<S> {
             next_id: _,
             halves: _,
             requests,
+            unreachable,
             datagrams: _,
             joined,
             done,
@@ -211,6 +212,9 @@ impl<S: Parts> Pipeline<S> {
             *layer += n;
         }
         join_capture(&mut self.capture, capture);
+        self.unreachable.extend(unreachable);
+        self.unreachable.sort_by_key(|(at, ..)| at.frame);
+        self.unreachable.truncate(super::UNREACHABLE_MAX);
         self.requests.join(requests) && self.env.join(env) && done_dropped == 0 && connections_evicted == 0
     }
 
