@@ -149,7 +149,7 @@ impl Router {
                 key
             }
             Body::Tcp(segment) => Key::ports((packet.src, segment.src_port), (packet.dst, segment.dst_port)),
-            Body::Udp(..) | Body::Pause(_) | Body::Fragment(_) | Body::Other(_) => Key::Alone,
+            Body::Udp(..) | Body::Pause(_) | Body::Fragment(_) | Body::Unreachable(_) | Body::Other(_) => Key::Alone,
         }
     }
 
