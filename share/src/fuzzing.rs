@@ -27,3 +27,29 @@ pub fn fuzz_anonymize(data: &[u8]) {
     assert_eq!(tally.frames, frames);
     assert_eq!(came, sent.into_iter().enumerate().collect::<Vec<_>>());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn seeds() -> Vec<Vec<u8>> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/pipeline");
+        std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn captures_that_are_damaged_come_out_whole(seed in 0..1000usize, at in 0..5000usize, bits in any::<u8>(), cut in 0..5000usize) {
+            let all = seeds();
+            let mut bytes = all[seed % all.len()].clone();
+            fuzz_anonymize(&bytes);
+            let length = bytes.len();
+            bytes[at % length] ^= bits;
+            fuzz_anonymize(&bytes);
+            bytes.truncate(cut.max(1));
+            fuzz_anonymize(&bytes);
+        }
+    }
+}
