@@ -231,7 +231,9 @@ pub fn clock(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> Option<Clock> {
     const MOST: f64 = 1e-3;
     let best = peak(gap, -MOST, MOST);
     let room = gap(best);
-    if room < 0.0 {
+    // what is lost in a double, and what a clock drifts while a packet is on the way, is less than this
+    const SLACK: f64 = 20.0;
+    if room < -SLACK {
         let (offset, drift) = ((top(best) + bottom(best)) / 2.0, best);
         return Some(Clock { at, offset, uncertainty: -room, drift, drift_uncertainty: -room / half, uneven: true, both_ways });
     }
@@ -249,10 +251,8 @@ pub fn clock(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> Option<Clock> {
         let told = offset + drift * t;
         (high - told).max(told - low)
     });
-    // what is lost in a double, and what a clock drifts while a packet is on the way, is less than this
-    let slack = 20.0;
-    let uncertainty = worst.into_iter().fold(0.0, f64::max) + slack;
-    Some(Clock { at, offset, uncertainty, drift, drift_uncertainty: (most - least) / 2.0 + slack / half, uneven: false, both_ways })
+    let uncertainty = worst.into_iter().fold(0.0, f64::max) + SLACK;
+    Some(Clock { at, offset, uncertainty, drift, drift_uncertainty: (most - least) / 2.0 + SLACK / half, uneven: false, both_ways })
 }
 
 /// The lower hull of points (`side` 1), or the upper one (`side` −1).
@@ -855,6 +855,13 @@ mod tests {
         let found = Comparison::new(&Point::default(), &Point::default());
         assert!(found.clock.is_none() && found.text(["a", "b"]).contains("nothing in common"));
         assert_eq!(found.json(["a", "b"])["clock"], Json::Null);
+    }
+
+    #[test]
+    fn a_capture_held_against_itself_has_one_even_clock() {
+        let points: Vec<(i64, i64)> = (0..100).map(|n| (n * 1_234_567, 0)).collect();
+        let same = clock(&points, &points).unwrap();
+        assert!(!same.uneven && same.offset.abs() < 1.0, "{same:?}");
     }
 
     #[test]
