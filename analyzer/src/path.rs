@@ -1234,7 +1234,17 @@ mod tests {
     }
 
     fn row(name: &'static str, count: u64) -> Command {
-        Command { name, count, errors: 0, unanswered: 0, bytes: 0, latency: Latency::default(), split: [0; 4] }
+        Command {
+            name,
+            count,
+            errors: 0,
+            unanswered: 0,
+            bytes: 0,
+            latency: Latency::default(),
+            time: Default::default(),
+            calm: Latency::default(),
+            waited: 0,
+        }
     }
 
     fn interface(address: [u8; 4], rdma: bool) -> NetworkInterface {

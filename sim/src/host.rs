@@ -2,9 +2,9 @@
 //! truth that an analysis is held against.
 
 use crate::fault::{Act, Fault};
-use crate::packet::{Event, Mark, Memory, Op, Wrong};
+use crate::packet::{Event, Mark, Op, Wrong};
 use crate::random::Random;
-use crate::smb::{self, Asked, Command, Content, DataHeader, Message, Sizes, Smb};
+use crate::smb::{self, Asked, Command, Content, DataHeader, Memory, Message, Sizes, Smb};
 use crate::transport::{MICROSECOND, MILLISECOND, SECOND, Time, Transport};
 use std::collections::VecDeque;
 use std::rc::Rc;

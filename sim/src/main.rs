@@ -1,5 +1,7 @@
 //! `rdmascope-sim`: runs seeds, and says where the analysis was wrong.
 
+#![forbid(unsafe_code)]
+
 use anyhow::Result;
 use clap::Parser;
 use rdmascope_sim::judge::{Kind, names_somebody};

@@ -1,7 +1,7 @@
 //! What goes over the link: a frame, and beside it what it means to the endpoints.
 
 use crate::frame::Cm;
-use crate::smb::Message;
+use crate::smb::{Memory, Message};
 use std::rc::Rc;
 
 /// A packet on its way.
@@ -145,17 +145,6 @@ impl Op {
             Self::Write { data, .. } | Self::Read { data, .. } => data.len(),
         }
     }
-}
-
-/// Memory of an end that the other end may use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// Remote key.
-    pub key: u32,
-    /// Address of its first byte.
-    pub address: u64,
-    /// Bytes.
-    pub length: u32,
 }
 
 /// A TCP segment. Positions are counted on from the SYN, which is 0.

@@ -3,6 +3,17 @@
 
 use std::rc::Rc;
 
+/// Memory of an end that the other end may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Remote key.
+    pub key: u32,
+    /// Address of its first byte.
+    pub address: u64,
+    /// Bytes.
+    pub length: u32,
+}
+
 /// What a message is, beside its bytes.
 #[derive(Clone, Debug)]
 pub struct Message {
@@ -117,7 +128,7 @@ pub struct Asked {
     /// Bytes to read or write.
     pub length: u32,
     /// Memory for them; inline where there is none.
-    pub memory: Option<crate::packet::Memory>,
+    pub memory: Option<Memory>,
     /// The reply is to invalidate it.
     pub invalidate: bool,
 }

@@ -2,7 +2,8 @@
 //! fast retransmit, a retransmission timer (RFC 6298) and delayed acknowledgments.
 
 use crate::frame::{self, Tcp as Head};
-use crate::packet::{Body, Event, Mark, Memory, Op, Packet, Segment};
+use crate::packet::{Body, Event, Mark, Op, Packet, Segment};
+use crate::smb::Memory;
 use crate::transport::{Class, MILLISECOND, Out, Stamp, Time, Transport};
 use std::collections::{BTreeMap, VecDeque};
 

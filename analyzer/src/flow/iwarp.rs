@@ -1270,7 +1270,7 @@ mod tests {
         let mut talk = Talk::new();
         talk.both(&a, &b, 30);
         talk.flow.trim();
-        assert!(talk.flow.memory() < 2048, "{}", talk.flow.memory());
+        assert!(talk.flow.memory() < 2304, "{}", talk.flow.memory());
     }
 
     #[test]
