@@ -77,7 +77,7 @@ pub fn fuzz_pipeline(data: &[u8]) {
     assert_eq!(without.findings.ranked(), with.findings.ranked());
     assert_eq!(without.connections.len(), with.connections.len());
     for finding in &without.findings {
-        assert!(finding.count >= finding.frames.len() as u64 && !finding.text.is_empty(), "{finding:?}");
+        assert!(finding.count > 0 && !finding.text.is_empty(), "{finding:?}");
         assert!(finding.frames.iter().all(|&frame| frame <= meta.number), "{finding:?} of {} frames", meta.number);
     }
 }

@@ -271,8 +271,8 @@ pub fn of<'r>(report: &'r Report, ranked: &[&'r Finding]) -> Vec<Root<'r>> {
     }
     let waited = report.connections.iter().map(|c| c.time.sum()).fold(0, i64::saturating_add);
     roots.sort_by_key(|r| {
-        // what cost a hundredth of all requests' time comes first, by cost; then the rules that were broken
-        let costly = if r.cost.saturating_mul(100) >= waited { r.cost } else { 0 };
+        // what cost a hundredth of all requests' time comes first, by cost; then the rules that were broken; then notes
+        let costly = if r.severity > Severity::Note && r.cost.saturating_mul(100) >= waited { r.cost } else { 0 };
         let last = r.severity == Severity::Note && (is_quirk(r.rule) || r.is_free());
         // why there is no RDMA comes before what else went on
         let is_path = r.rule.row().group == Group::Path;

@@ -10,7 +10,7 @@ const ACTIONS: &str = r#"
 const said = [];
 const check = (what, ok) => said.push((ok ? "ok " : "FAILED ") + what);
 window.addEventListener("error", e => check("script error: " + e.message, false));
-const tables = [...document.querySelectorAll("table")];
+const tables = [...document.querySelectorAll("table.data")];
 check("tables", tables.length >= 3);
 for (const table of tables) {
   const heads = [...table.tHead.rows[0].cells];
@@ -55,7 +55,7 @@ check("fits the screen", document.documentElement.scrollWidth <= window.innerWid
 for (const box of document.querySelectorAll(".scroll")) {
   if (box.scrollWidth > box.clientWidth + 1) check("a table is cut: " + box.getAttribute("aria-label") + " " + box.scrollWidth + " > " + box.clientWidth, false);
 }
-check("landmarks", document.querySelector("main") && [...document.querySelectorAll("th")].every(t => t.scope === "col") && [...document.querySelectorAll("table.data")].every(t => t.caption));
+check("landmarks", document.querySelector("main") && [...document.querySelectorAll("th")].every(t => t.scope === "col" || t.scope === "row") && [...document.querySelectorAll("table.data")].every(t => t.caption));
 const findings = () => [...document.querySelectorAll("details.finding:not(.hidden)")].length;
 const search = document.getElementById("search");
 const typed = text => { search.value = text; search.dispatchEvent(new Event("input")); };

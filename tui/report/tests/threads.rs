@@ -117,12 +117,12 @@ fn write(path: &Path, frames: &[Frame]) {
 
 /// Pieces of samples, by turns: some lost, some twice, some between other hosts, some cut, some damaged.
 fn merged(samples: &[Vec<Frame>], random: &mut Random) -> Vec<Frame> {
-    let mut pieces: Vec<(u8, std::vec::IntoIter<Frame>)> = (0..1 + random.below(4))
+    let mut pieces: Vec<(u8, std::iter::Cloned<std::slice::Iter<Frame>>)> = (0..1 + random.below(4))
         .map(|_| {
             let sample = &samples[random.below(samples.len() as u64) as usize];
             let start = random.below(sample.len() as u64) as usize * usize::from(random.below(3) > 0);
             let end = (start + random.below(400) as usize).min(sample.len());
-            (random.below(4) as u8, sample[start..end].to_vec().into_iter())
+            (random.below(4) as u8, sample[start..end].iter().cloned())
         })
         .collect();
     let (lost, twice, cut, damaged) = (random.below(40), random.below(40), random.below(60), random.below(60));
@@ -158,7 +158,7 @@ fn merged(samples: &[Vec<Frame>], random: &mut Random) -> Vec<Frame> {
             all.push(frame);
         }
         if pieces[at].1.len() == 0 {
-            pieces.remove(at);
+            drop(pieces.remove(at));
         }
     }
     all
@@ -217,7 +217,7 @@ fn fragments_and_tunnels_have_one_report_whatever_the_threads() {
 fn fragments(frame: &Frame, id: u16) -> Vec<Frame> {
     const HEADERS: usize = 34;
     let payload = &frame.bytes[HEADERS.min(frame.bytes.len())..];
-    let half = payload.len() / 2 & !7;
+    let half = (payload.len() / 2) & !7;
     if half == 0 {
         return vec![frame.clone()];
     }
