@@ -490,8 +490,11 @@ pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[(At, Addr, Un
         .filter(|c| c.transport.is_some_and(|t| t != Transport::Tcp) && c.progress.connected)
         .filter_map(|c| Some((kind_of(c)?, c.peers[1].address)))
         .collect();
-    let mut paths: Vec<Path> =
-        groups.iter().filter_map(|group| Ladder::of(group, unreachable, &rdma_servers, end).climb()).take(PATHS_MAX).collect();
+    let mut paths: Vec<Path> = groups
+        .iter()
+        .filter_map(|group| Ladder::of(group, unreachable, &rdma_servers, end, report.capture.cut == 0).climb())
+        .take(PATHS_MAX)
+        .collect();
     paths.sort_by_key(|p| (p.connections.first().copied().unwrap_or(u32::MAX), p.kind));
     paths
 }
@@ -655,13 +658,16 @@ struct Ladder<'g, 'r> {
     rdma: Vec<&'r Connection>,
     tries: Vec<Try>,
     end: At,
+    /// Whether no frame was cut short: what was cut may have been the answer, or what runs over TCP.
+    is_whole: bool,
     /// Whether the same server serves somebody by RDMA.
     serves_rdma: bool,
     drafts: Vec<Draft>,
 }
 
 impl<'g, 'r> Ladder<'g, 'r> {
-    fn of(group: &'g Group<'r>, unreachable: &[(At, Addr, Unreachable)], rdma_servers: &[(Kind, Addr)], end: At) -> Self {
+    /// `is_whole`: no frame was cut short. What was cut may have been the answer.
+    fn of(group: &'g Group<'r>, unreachable: &[(At, Addr, Unreachable)], rdma_servers: &[(Kind, Addr)], end: At, is_whole: bool) -> Self {
         let is_rdma = |c: &Connection| matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma) || is_try(c);
         let (rdma, tcp): (Vec<&Connection>, Vec<&Connection>) = group.connections.iter().partition(|c| is_rdma(c));
         let undelivered = |protocol: u8, client: Addr, to: Addr, port: u16, since: At| {
@@ -688,9 +694,9 @@ impl<'g, 'r> Ladder<'g, 'r> {
                     frames.push(at.frame);
                     Fate::Unreachable(reason)
                 }
-                (Answer::TakenBack(_), None) => Fate::Silent,
-                (Answer::None, None) if waited >= PATIENCE => Fate::Silent,
-                (Answer::None, None) => Fate::Open,
+                (Answer::TakenBack(_), None) if is_whole => Fate::Silent,
+                (Answer::None, None) if waited >= PATIENCE && is_whole => Fate::Silent,
+                (Answer::TakenBack(_) | Answer::None, None) => Fate::Open,
             };
             let (at, to, port, transport) = (a.at, a.server, a.port, a.transport);
             tries.push(Try { at, to, port, transport, fate, heard: a.heard, connection: None, frames });
@@ -715,7 +721,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
                 Fate::Otherwise
             } else if c.transport == Some(Transport::Iwarp) && c.progress.connected {
                 Fate::Accepted
-            } else if waited >= PATIENCE || c.closed.is_some() {
+            } else if is_whole && (waited >= PATIENCE || c.closed.is_some()) {
                 Fate::Silent
             } else {
                 Fate::Open
@@ -726,7 +732,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         }
         tries.sort_by_key(|t| t.at);
         let serves_rdma = group.servers.iter().any(|s| rdma_servers.contains(&(group.kind, *s)));
-        Self { group, tcp, rdma, tries, end, serves_rdma, drafts: Vec::new() }
+        Self { group, tcp, rdma, tries, end, is_whole, serves_rdma, drafts: Vec::new() }
     }
 
     fn add(&mut self, step: Step, state: State, text: impl Into<String>, at: Option<At>) {
@@ -818,7 +824,9 @@ impl<'g, 'r> Ladder<'g, 'r> {
             _ if step < Step::Tried && !self.is_hinted() => Severity::Note,
             Step::Used | Step::Kept => own,
             // the mount failed
-            _ if self.tcp.is_empty() && !worked && step >= Step::Accepted && certainty > Certainty::Guess => Severity::Error,
+            _ if self.is_whole && self.tcp.is_empty() && !worked && step >= Step::Accepted && certainty > Certainty::Guess => {
+                Severity::Error
+            }
             _ if self.group.kind == Kind::Nfs => own,
             _ => Severity::Warn,
         };

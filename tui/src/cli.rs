@@ -121,7 +121,7 @@ Connections are cut out whole, with their handshakes, so that the new capture an
 const COMPARE_EXAMPLES: &str = "\
 Examples:
   rdmascope compare client.pcapng server.pcapng
-  rdmascope compare client.pcapng switch.pcapng server.pcapng    each with the first
+  rdmascope compare client.pcapng switch.pcapng server.pcapng   more points
   rdmascope compare client.pcapng server.pcapng -w both.pcapng   on one clock
   rdmascope compare client.pcapng server.pcapng --format json
 
@@ -132,7 +132,7 @@ const DIFF_EXAMPLES: &str = "\
 Examples:
   rdmascope diff before.pcapng after.pcapng
   rdmascope diff good-host.pcap bad-host.pcap --format json
-  rdmascope diff yesterday.pcap today.pcap --fail      status 1 if something differs
+  rdmascope diff yesterday.pcap today.pcap --fail   status 1 if they differ
 
 A difference is told where it is sure (1 % over all questions asked) and large enough to matter. Nothing is printed where nothing differs.
 

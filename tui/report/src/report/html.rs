@@ -185,10 +185,20 @@ fn head(out: &mut String, story: &Story, title: &str, entries: &[Entry<'_>]) {
     for line in super::filtered(story).into_iter().chain(super::ignored(story)) {
         let _ = writeln!(out, "<p>{}</p>", text(&line));
     }
+    out.push_str("<nav aria-label=\"Sections\">");
+    let sections = [
+        ("findings", "Findings", true),
+        ("path", "Path to RDMA", !story.report.paths.is_empty()),
+        ("sessions", "Sessions", !story.sessions.is_empty()),
+        ("connections", "Connections", true),
+        ("slowest", "Slowest requests", true),
+        ("frames", "Frames", true),
+    ];
+    for (id, name, _) in sections.into_iter().filter(|(.., is_there)| *is_there) {
+        let _ = write!(out, "<a href=\"#{id}\">{name}</a>");
+    }
     out.push_str(
-        "<nav aria-label=\"Sections\"><a href=\"#findings\">Findings</a><a href=\"#path\">Path to RDMA</a><a href=\"#sessions\">Sessions</a><a href=\"#connections\">Connections</a><a href=\"#slowest\">Slowest requests</a>\
-         <a href=\"#frames\">Frames</a>\
-         <label class=\"search\">Search <input type=\"search\" id=\"search\" autocomplete=\"off\"></label><output id=\"hits\" class=\"soft\"></output></nav>\n</header>\n",
+        "<label class=\"search\">Search <input type=\"search\" id=\"search\" autocomplete=\"off\"></label><output id=\"hits\" class=\"soft\"></output></nav>\n</header>\n",
     );
 }
 
@@ -469,6 +479,11 @@ fn frames_listed(out: &mut String, story: &Story, page: &Page, entries: &[Entry<
         say(e.request.frame, Some(e.request.time), Some(e.connection), format!("{}, the request", e.command));
         if let Some(at) = e.reply {
             say(at.frame, Some(at.time), Some(e.connection), format!("{}, the reply to frame {}", e.command, grouped(e.request.frame)));
+        }
+    }
+    for rung in story.report.paths.iter().take(ARTICLES_MAX).flat_map(|path| &path.rungs) {
+        if let Some(at) = rung.at {
+            say(at.frame, Some(at.time), None, format!("Path to RDMA: {}", rung.step.name()));
         }
     }
     out.push_str("<section id=\"frames\">\n<h2>Frames referred to</h2>\n");
