@@ -372,7 +372,7 @@ impl Connection {
         let progress = Progress {
             connected: self.established.is_some() || self.protocol() != Protocol::Unknown,
             missed: self.missed.anything(),
-            spoke_otherwise: self.spoke_otherwise,
+            spoke_otherwise: self.spoke_otherwise && self.handshake == Handshake::Seen,
             negotiation: messages.negotiation,
             last_sent: paired(client, messages.last_sent),
             dry: paired(client, messages.dry),

@@ -358,6 +358,10 @@ fn no_negotiation(f: &Facts, closed_by: Option<usize>, waited: i64, fail: &mut i
 /// somebody gave up then or the capture ended.
 fn is_starved(f: &Facts, side: usize, waited: i64) -> bool {
     let Some(dry) = f.dry[side] else { return false };
+    // a server has its first credits from the client's first message after the negotiation: before that nothing ran out
+    if side == 1 && f.messages[0] <= 1 {
+        return false;
+    }
     let silent = waited >= PATIENCE && f.end.time.saturating_sub(dry.time) >= PATIENCE;
     silent && (f.closed.is_some() || waited >= STUCK)
 }

@@ -215,6 +215,9 @@ fn rows(text: &str) -> Vec<Vec<String>> {
     text.lines().map(|l| l.split('\t').map(value).chain(std::iter::repeat(String::new())).take(FIELDS.len()).collect()).collect()
 }
 
+/// The column of the exchange.
+const EXCHANGE: usize = 4;
+
 /// Findings of a row, in an order of their own.
 fn findings(row: &[String]) -> Vec<(String, String, String)> {
     let list = |n: usize| row[FINDINGS + n].split(',').map(str::to_owned).collect::<Vec<_>>();
@@ -244,7 +247,12 @@ fn the_plugin_says_of_every_frame_what_we_say() {
             assert_eq!(ours.len(), theirs.len(), "{path} in {}", tshark.name);
             for (a, b) in ours.iter().zip(&theirs) {
                 let place = format!("{path} frame {} in {}", a[0], tshark.name);
-                if a[..FINDINGS] != b[..FINDINGS] {
+                // a packet that was sent again has the exchange of the first one in the report, which the plugin does not look up
+                let mut a_shown = a[..FINDINGS].to_vec();
+                if b[EXCHANGE].is_empty() && a[1..FINDINGS].iter().enumerate().all(|(i, v)| i + 1 == EXCHANGE || v.is_empty()) {
+                    a_shown[EXCHANGE].clear();
+                }
+                if a_shown[..] != b[..FINDINGS] {
                     differ.push(format!("{place}: {:?}, not {:?}", &b[..FINDINGS], &a[..FINDINGS]));
                 }
                 values += a[1..FINDINGS].iter().filter(|v| !v.is_empty()).count();

@@ -175,6 +175,10 @@ fn compare(folder: &Path, registry: &Registry, wrong: &mut BTreeMap<String, Wron
             misread += 1;
             continue;
         }
+        // of a packet that ICMP quotes we read what it was about, and Wireshark every field
+        if ours.protocols.contains("icmp") {
+            continue;
+        }
         // Wireshark dissects a reply with chunks twice: before and after it put it together
         let count = |f: &Frame, name: &str| f.values.get(name).map_or(0, Vec::len);
         let twice = count(theirs, "rpc.xid") == 2 * count(ours, "rpc.xid") && count(ours, "rpc.xid") > 0;
