@@ -168,7 +168,7 @@ fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
         let mut keyring = Keyring::new();
         keyring.add_password(Some("user"), "secret");
         let tap = analyze(&path, PipelineOptions { keyring, payloads: true, ..Default::default() });
-        assert_eq!(tap.said_but(&["SMBD-FRAG-COST"]), [""; 0], "{n}");
+        assert_eq!(tap.said_but(&["SMBD-FRAG-COST", "SMB-PATH-INLINE"]), [""; 0], "{n}");
         let hash = |bytes: &[u8]| <[u8; 32]>::from(Sha256::digest(bytes));
         let of = |command| tap.exchanges.iter().filter(move |e| e.command == command);
         assert_eq!((of("READ").count(), of("WRITE").count()), (3, 1), "{n}");

@@ -152,7 +152,8 @@ fn what_if_runs_are_clean_on_the_wire() {
         run(&plan, &mut client, Pace::Asap, |step, outcome| assert_eq!(outcome.differs, None, "{:?}", step.recorded)).unwrap();
         client.leave().unwrap();
         // what was asked for in vain is in the recording, and few credits are what this tries
-        let known = ["SMB2-ERROR", "SMBD-FRAG-COST", "SMBD-CREDIT-STALL", "SMBD-CREDIT-STARVED", "SMBD-NEG-REACH", "SMB2-SLOW"];
+        let known =
+            ["SMB2-ERROR", "SMB-PATH-INLINE", "SMBD-FRAG-COST", "SMBD-CREDIT-STALL", "SMBD-CREDIT-STARVED", "SMBD-NEG-REACH", "SMB2-SLOW"];
         let tap = analyze(&wire, Default::default());
         assert_eq!(tap.report.connections.len(), 1);
         assert_eq!(tap.said_but(&known), [""; 0], "{n}");

@@ -1,8 +1,10 @@
 //! Every connection of every sample, cut out: the analysis says the same of it.
 
 use rdmascope_analyzer::exchange::Exchange;
+use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::{Report, Sink};
+use rdmascope_analyzer::rules::Group;
 use rdmascope_capture::{OpenOptions, Source, open};
 use rdmascope_dissector::trace::Off;
 use rdmascope_share::cut::{Cutter, Wanted};
@@ -54,9 +56,13 @@ fn said(report: &Report, rows: &[Exchange], wanted: impl Fn(u32) -> bool) -> Vec
     for c in report.connections.iter().filter(|c| wanted(c.id)) {
         let mut c = c.clone();
         (c.id, c.followed_as) = (0, Vec::new());
+        // a connection that nobody answers is waited for until the capture ends, and a cut one ends sooner
+        c.outcome = None;
         lines.push(format!("{c:#?}"));
     }
-    for f in report.findings.iter().filter(|f| f.connection.is_some_and(&wanted)) {
+    // why there is no RDMA is told of all connections of two hosts
+    let is_own = |f: &&Finding| f.rule.row().group != Group::Path && f.connection.is_some_and(&wanted);
+    for f in report.findings.iter().filter(is_own) {
         lines.push(format!("{:?} {:?} {:?} {:?} {} {} {}", f.rule, f.severity, f.certainty, f.by, f.time_ns, f.count, f.text));
     }
     for row in rows.iter().filter(|r| followed.contains(&r.connection)) {

@@ -1,5 +1,5 @@
 //! ICMP and ICMPv6 (RFC 792, RFC 4443): kind, code and checksum, and of an echo its numbers. They are named so that filters can leave them
-//! out; of those that say that a destination cannot be reached it is told which: [`unreachable`].
+//! out; of those that say that a destination cannot be reached it is told which: [`unreachable()`].
 
 use crate::address::Addr;
 use crate::fault::PResult;

@@ -180,13 +180,13 @@ mod tests {
         assert_eq!(
             text(&lost).unwrap(),
             "Requests waited 8.80 s in all; 8.60 s (98 %) of it recovering from 37 packets lost from client to server, all after 00:00:30. \
-             Without them READ p99 would be 1.00 ms, not 861 ms."
+             Without them READ p99 would be 1.0 ms, not 861 ms."
         );
         let credits = report(Kind::Credit, Cause::SmbDirectCredits, 50 * MS);
         assert_eq!(
             text(&credits).unwrap(),
             "Requests waited 250 ms in all; 50.0 ms (20 %) of it in which the client waited for credits of the server (4 times), all after \
-             00:00:30. Without them READ p99 would be 1.00 ms, not 6.00 ms. Most of the time, 80 %, was the server's own."
+             00:00:30. Without them READ p99 would be 1.0 ms, not 6.0 ms. Most of the time, 80 %, was the server's own."
         );
     }
 
