@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each is a [`Rung`] of a ladder: yes, no, not seen, or not needed. The first *no* is what stopped them; what was not seen says nothing.
-//! [`paths`] is a function of what a [`Report`] has and of the RDMA connections that were asked for; [`conclude`] reports what it finds.
+//! [`paths`] is a function of what a [`Report`] has and of the RDMA connections that were asked for; `conclude` reports what it finds.
 //! \[MS-SMB2\] 3.2.4.1.7, 3.2.5.2, 3.2.5.5; \[MS-SMBD\] 3.1.4.1; RFC 8267.
 
 use crate::exchange::{Channel, Exchange};

@@ -58,7 +58,7 @@ const KEYS_MAX: usize = 1 << 16;
 /// Short keys that are found at once.
 const RECENT: usize = 256;
 
-/// Hands out the frames of a capture, in order. See the [module](self).
+/// Hands out the frames of a capture, in order. See the module.
 #[derive(Debug)]
 pub struct Router {
     decode: frame::Options,

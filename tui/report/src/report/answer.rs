@@ -185,7 +185,7 @@ mod tests {
         let credits = report(Kind::Credit, Cause::SmbDirectCredits, 50 * MS);
         assert_eq!(
             text(&credits).unwrap(),
-            "Requests waited 250 ms in all; 50.0 ms (20 %) of it in which the client waited for credits of the server (4 times), all after \
+            "Requests waited 250 ms in all; 50 ms (20 %) of it in which the client waited for credits of the server (4 times), all after \
              00:00:30. Without them READ p99 would be 1.0 ms, not 6.0 ms. Most of the time, 80 %, was the server's own."
         );
     }
