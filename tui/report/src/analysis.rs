@@ -3,7 +3,7 @@
 //! A file that is mapped is worked on by several threads; anything else, and what is small, goes through one loop. Either way every frame
 //! before a damage is analysed, the damage is told afterwards, and the report is the same to the last byte.
 //!
-//! Where there are several connections, each worker follows whole ones of its own ([`Router`]); who has nothing to do walks the file on:
+//! Where there are several connections, each worker follows whole ones of its own (`Router`); who has nothing to do walks the file on:
 //!
 //! ```text
 //!   file ─▶ walk, route ─┬▶ worker 0: decode, ICRC, Pipeline ─┐
