@@ -267,10 +267,12 @@ fn a_session_is_signed_and_encrypted_with_the_key_of_the_ticket() {
         assert!(read.data.iter().enumerate().all(|(n, byte)| *byte == (n + 1) as u8));
         assert_eq!((client.signatures.wrong, client.signatures.right > 0), (0, !encrypt));
         client.leave().unwrap();
-        // a tap with the server's keytab sees all of it, and has nothing to say
+        // a tap with the server's keytab sees all of it, and has nothing to say, but that data under encryption goes inline where no RDMA transform is agreed
         let tap = analyze(&wire, PipelineOptions { keyring: keyring.clone(), ..Default::default() });
-        let said = tap.said_but(&["SMBD-FRAG-COST"]);
+        let said = tap.said_but(&["SMBD-FRAG-COST", "SMB-PATH-INLINE"]);
         assert!(said.is_empty(), "{host} {dialect:?} {encrypt}: {said:#?}");
+        let inline = tap.said().iter().any(|said| said.starts_with("SMB-PATH-INLINE"));
+        assert_eq!(inline, encrypt && read.transform.is_none(), "{host} {dialect:?} {encrypt} {:?}", read.transform);
         assert_eq!(tap.exchanges.iter().filter(|e| e.command == "READ").count(), 1, "{host} {dialect:?} {encrypt}");
         // without it, it does not see into what was encrypted
         let tap = analyze(&wire, PipelineOptions::default());
