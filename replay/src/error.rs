@@ -70,12 +70,15 @@ pub enum Error {
     #[error("no more memory can be registered: too many regions, or, on a card, too little that may be locked (ulimit -l)")]
     Memory,
     /// The system gives no random numbers.
-    #[error("the system gives no random numbers")]
-    Random,
+    #[error(transparent)]
+    Random(#[from] crate::random::Unavailable),
+    /// The cipher or the signing algorithm takes no such key, nonce or length.
+    #[error("a message or its data cannot be encrypted or signed")]
+    Protect,
     /// There is no Kerberos session.
     #[cfg(feature = "kerberos")]
     #[error("Kerberos: {0}")]
-    Kerberos(#[from] crate::smb2::kerberos::Error),
+    Kerberos(#[from] crate::kerberos::Error),
     /// A capture cannot be read or written.
     #[error(transparent)]
     Capture(#[from] rdmascope_capture::Error),
@@ -97,14 +100,4 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// An NTSTATUS by name, in hexadecimal where it has none.
 pub fn status_name(status: NtStatus) -> String {
     status.name().map_or_else(|| format!("{:#010x}", status.0), str::to_owned)
-}
-
-/// Random bytes.
-///
-/// # Errors
-/// Where the system has none.
-pub fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|_| Error::Random)?;
-    Ok(bytes)
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Kerberos tokens, tickets, answers of a KDC, credential caches and keytabs; nothing where the feature is not built in.
 pub fn fuzz_kerberos(data: &[u8]) {
     #[cfg(feature = "kerberos")]
-    crate::smb2::kerberos::fuzz(data);
+    crate::kerberos::fuzz(data);
     #[cfg(not(feature = "kerberos"))]
     let _ = data;
 }

@@ -6,17 +6,21 @@
 //! | carries SMB Direct: iWARP and RoCEv2 in user space, RDMA adapters | [`transport`], one folder and one row each |
 //! | SMB Direct, around the analyzer's rulebook | [`smbd`] |
 //! | both stacked, with a driver | [`channel`] |
-//! | SMB2: client, server, sessions | [`smb2`] |
+//! | SMB2: client, server, sessions; tickets (feature `kerberos`) | [`smb2`], `kerberos` |
 //! | built on a client: a captured session done again, a conformance test | [`script`], [`probe`] |
 //! | built on the server: what a peer can do wrong | [`fault`] |
 //! | our own wire, kept as a capture | [`wire`] |
+//! | random numbers of the system | [`random`] |
 #![forbid(unsafe_code)]
 
 pub mod channel;
 pub mod error;
 pub mod fault;
 pub mod fuzzing;
+#[cfg(feature = "kerberos")]
+pub mod kerberos;
 pub mod probe;
+pub mod random;
 pub mod script;
 pub mod smb2;
 pub mod smbd;

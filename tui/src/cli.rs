@@ -1095,7 +1095,7 @@ impl Logon {
         #[cfg(feature = "kerberos")]
         if self.kerberos {
             use anyhow::Context as _;
-            use rdmascope_replay::smb2::kerberos::{Credential, Wanted};
+            use rdmascope_replay::kerberos::{Credential, Wanted};
             let mut wanted = Wanted { service: self.spn.clone(), kdc: self.kdc.clone(), ..Wanted::of_environment(host) };
             if let Some(user) = &self.user {
                 wanted = wanted.with_password(user, &password).context("--user")?;

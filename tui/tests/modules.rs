@@ -24,11 +24,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     ),
     ("analyzer/flow", &["ib", "iwarp", "report"], "what a flow tells is declared beside those who listen"),
     (
-        "replay",
-        &["channel", "error", "probe", "smb2", "smbd", "transport"],
-        "a transport's folder has the cases of the probe that only it can run, and the one error type names the errors of all",
-    ),
-    (
         "tui/screens",
         &[
             "app",

@@ -1,12 +1,13 @@
 //! An SMB2 client session over SMB Direct, \[MS-SMB2\] 3.2: dialects 3.0, 3.0.2 and 3.1.1, NTLMv2, Kerberos or nobody, signed, and encrypted where the
 //! server or the user asks for it; what RDMA moves as well, where both ends can ([`super::transform`]).
 
-#[cfg(feature = "kerberos")]
-use super::kerberos::{Credential, Initiator};
 use super::transform::{self, Crypto};
 use super::{Credentials, Writer, context, filetime, header, message, utf16};
 use crate::channel::{Channel, Event};
-use crate::error::{Error, Result, random};
+use crate::error::{Error, Result};
+#[cfg(feature = "kerberos")]
+use crate::kerberos::{Credential, Initiator};
+use crate::random::random;
 use crate::smbd::Endpoint;
 use crate::transport::{Handle, Rights};
 use rdmascope_analyzer::credits::{Fault, Ledger, charge_of as charge};
@@ -609,7 +610,7 @@ impl Client {
         } else {
             return Ok(None);
         };
-        crypto.ok_or(Error::Random).map(Some)
+        crypto.ok_or(Error::Protect).map(Some)
     }
 
     /// Encrypts data as [`Client::protect`] does, whatever was agreed on.
@@ -1225,7 +1226,7 @@ impl Client {
                 let mut nonce = [0; 12];
                 nonce[..8].copy_from_slice(&self.nonce.to_le_bytes());
                 let mut out = Vec::new();
-                cipher.encrypt(&nonce[..cipher.nonce_len()], self.session_id, bytes, &mut out).ok_or(Error::Random)?;
+                cipher.encrypt(&nonce[..cipher.nonce_len()], self.session_id, bytes, &mut out).ok_or(Error::Protect)?;
                 out
             }
             _ => bytes.to_vec(),

@@ -2,8 +2,6 @@
 
 pub mod client;
 pub mod guard;
-#[cfg(feature = "kerberos")]
-pub mod kerberos;
 pub mod server;
 pub mod storage;
 pub mod transform;
@@ -23,7 +21,7 @@ pub enum Credentials {
     Password(ntlm::Account),
     /// A user, by a ticket for the server.
     #[cfg(feature = "kerberos")]
-    Kerberos(Box<kerberos::Credential>),
+    Kerberos(Box<crate::kerberos::Credential>),
 }
 
 impl Credentials {

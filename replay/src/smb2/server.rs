@@ -7,7 +7,8 @@ use super::storage::{File, Stat, Storage, Times};
 use super::transform::{self, Crypto};
 use super::{ERROR_BODY, Writer, context, filetime, filetime_of, message, reply_header, unix_ns_of, utf16};
 use crate::channel::{Channel, Config, Event, Lane};
-use crate::error::{Error, random};
+use crate::error::Error;
+use crate::random::random;
 use crate::transport::{Handle, Request as Incoming, Rights, Time};
 use rdmascope_analyzer::credits::{Ledger, charge_of, payload_of};
 use rdmascope_analyzer::keys::cipher::{self, Cipher};
@@ -94,7 +95,7 @@ pub enum Users {
     Password([u8; 16]),
     /// Any user with a ticket for one of these keys.
     #[cfg(feature = "kerberos")]
-    Kerberos(super::kerberos::keytab::Keytab),
+    Kerberos(crate::kerberos::keytab::Keytab),
 }
 
 #[derive(Debug)]
@@ -210,7 +211,7 @@ impl Users {
         match self {
             Self::Guests | Self::Password(_) => spnego::emit_init(&[spnego::NTLMSSP], None),
             #[cfg(feature = "kerberos")]
-            Self::Kerberos(_) => spnego::emit_init(&super::kerberos::MECHANISMS, None),
+            Self::Kerberos(_) => spnego::emit_init(&crate::kerberos::MECHANISMS, None),
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! | part | what it is |
 //! | --- | --- |
-//! | [`Kind`] | a row: name, default port, how to get a [`Fabric`], and the probe cases that only this transport can run |
+//! | [`Kind`] | a row: name, default port, how to get a [`Fabric`] |
 //! | [`Fabric`] | a transport with its options: connects and listens |
 //! | [`Transport`] | one connection, sans-IO: bytes and completions in, bytes and events out, RDMA operations; keeps its own wire |
 //! | [`Driver`] | what moves the bytes of a [`Transport`]: a TCP socket, UDP port 4791, or the completion channel of an adapter |
@@ -53,8 +53,6 @@ pub struct Kind {
     pub private_data: usize,
     /// Makes it ready with its default options.
     pub open: fn() -> io::Result<Arc<dyn Fabric>>,
-    /// Cases of the probe that only this transport can run.
-    pub cases: fn() -> &'static [crate::probe::Case],
 }
 
 impl Kind {

@@ -88,7 +88,7 @@ const KEYTAB: [u8; 2] = [5, 2];
 
 #[cfg(feature = "kerberos")]
 fn open_tickets(keyring: &mut Keyring, path: &Path) -> Result<()> {
-    keyring.set_tickets(std::sync::Arc::new(rdmascope_replay::smb2::kerberos::keytab::Keytab::read(path)?));
+    keyring.set_tickets(std::sync::Arc::new(rdmascope_replay::kerberos::keytab::Keytab::read(path)?));
     Ok(())
 }
 

@@ -138,7 +138,7 @@ impl Drop for Place {
 fn users(args: &Peer) -> Result<Users> {
     #[cfg(feature = "kerberos")]
     if let Some(path) = &args.keytab {
-        return Ok(Users::Kerberos(rdmascope_replay::smb2::kerberos::keytab::Keytab::read(path)?));
+        return Ok(Users::Kerberos(rdmascope_replay::kerberos::keytab::Keytab::read(path)?));
     }
     #[cfg(not(feature = "kerberos"))]
     let _ = args;

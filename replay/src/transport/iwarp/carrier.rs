@@ -245,7 +245,7 @@ impl Transport for Carrier {
 }
 
 /// A DDP segment of RDMAP (RFC 5041 4, RFC 5040 4.1), last of its message or not.
-pub(super) fn segment(opcode: Opcode, buffer: Buffer, last: bool, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn segment(opcode: Opcode, buffer: Buffer, last: bool, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let tagged = if matches!(buffer, Buffer::Tagged(_)) { 0x80 } else { 0 };
     let control = ddp::Control { flags: 0x01 | tagged | if last { 0x40 } else { 0 } };

@@ -10,13 +10,13 @@
 //! A violation by the peer ends the connection with a Terminate that names it; nothing outside registered memory is ever written.
 
 mod carrier;
-mod cases;
 mod framing;
 pub use super::memory;
 mod record;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use carrier::segment;
 pub use carrier::{Carrier, Iwarp};
 
 pub use crate::transport::{OpError, Time};
@@ -40,7 +40,6 @@ pub const KIND: crate::transport::Kind = crate::transport::Kind {
     faults_below: true,
     private_data: mpa::PRIVATE_DATA_MAX,
     open: || Ok(std::sync::Arc::new(Iwarp::for_soft_iwarp())),
-    cases: || cases::CASES,
 };
 
 /// How a connection is to be.

@@ -21,8 +21,6 @@
 
 #[cfg(target_os = "linux")]
 mod carrier;
-#[cfg(target_os = "linux")]
-mod cases;
 pub mod cm;
 mod congestion;
 pub mod fault;
@@ -64,7 +62,6 @@ pub const KIND: crate::transport::Kind = crate::transport::Kind {
     faults_below: false,
     private_data: cm::PRIVATE_DATA,
     open: || Ok(std::sync::Arc::new(Roce::default())),
-    cases: || cases::CASES,
 };
 
 /// How a connection is to be.

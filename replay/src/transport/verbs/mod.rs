@@ -24,7 +24,6 @@ pub const KIND: Kind = Kind {
     // 56 bytes of the RDMA-CM's REQ on InfiniBand and RoCE (IBA annex A11)
     private_data: 56,
     open: || Ok(Arc::new(Verbs::load().map_err(io::Error::other)?)),
-    cases: || &[],
 };
 
 /// Receives posted beyond the credits granted: for what comes before there are any.

@@ -1,10 +1,10 @@
-//! Cases of the probe that need RoCEv2 in user space: what a card never sends. Each is a fault of [`super::fault`], and what is to come of it.
+//! Cases of the probe that need RoCEv2 in user space: what a card never sends. Each is a fault of [`crate::transport::roce::fault`], and what is to come of it.
 
-use super::fault::PacketFault;
+use super::{Case, Run, Verdict, closed, encoded, request};
 use crate::channel;
 use crate::error::{Error, Result};
-use crate::probe::{Case, Run, Verdict, closed, encoded, request};
 use crate::transport::Fabric;
+use crate::transport::roce::fault::PacketFault;
 use std::sync::Arc;
 
 /// A fault that the server has to get over: everything comes to what was asked for.
@@ -22,7 +22,7 @@ macro_rules! ends {
 }
 
 #[rustfmt::skip]
-pub(super) static CASES: &[Case] = &[
+pub(super) const CASES: &[Case] = &[
     goes_on!("Roce_Plain", "[IBA 1] 9.7", "a connection without a fault", "lose@1000000"),
     goes_on!("Roce_LostPackets", "[IBA 1] 9.7.5.2", "one packet in 20 is lost: a NAK or a timeout, and it is sent again", "lose@1/20"),
     goes_on!("Roce_RepeatedPackets", "[IBA 1] 9.7.1", "every packet comes twice: the copy does nothing", "repeat@1-"),

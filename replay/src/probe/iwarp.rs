@@ -1,12 +1,10 @@
 //! Cases of the probe that need iWARP in user space: what an adapter never sends.
 
-use super::carrier::{Carrier, Iwarp, segment};
-use super::memory::Rights;
-use super::{Config, Connection};
+use super::{Case, Run, Verdict, closed, encoded, next, request};
 use crate::channel::{self, Channel, End};
 use crate::error::{Error, Result};
-use crate::probe::{Case, Run, Verdict, closed, encoded, next, request};
-use crate::transport::{Fault, Why};
+use crate::transport::iwarp::{Carrier, Config, Connection, Iwarp, segment};
+use crate::transport::{Fault, Rights, Why};
 use rdmascope_dissector::wire::iwarp::ddp::{Buffer, Tagged, Untagged};
 use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
 use std::any::Any;
@@ -20,7 +18,7 @@ const fn case(name: &'static str, section: &'static str, text: &'static str, run
 /// An STag that was never given, or only by chance.
 const UNKNOWN: Tagged = Tagged { stag: 0x1234_5678, offset: 0 };
 
-pub(super) static CASES: &[Case] = &[
+pub(super) const CASES: &[Case] = &[
     case("Iwarp_Revision1", "6.1", "MPA revision 1 is spoken, or refused in the MPA Reply", |r| agreed(r, |c| c.revision = 1)),
     case("Iwarp_Crc", "6.1", "MPA with CRC", |r| agreed(r, |c| c.crc = true)),
     case("Iwarp_NoCrc", "6.1", "MPA without asking for CRC", |r| agreed(r, |c| c.crc = false)),

@@ -2,7 +2,7 @@
 //! HMAC over what was encrypted.
 
 use super::{Error, Result};
-use crate::error::random;
+use crate::random::random;
 use aes::{Aes128, Aes256};
 use cts::{CbcCs3, Decrypt, Encrypt, KeyIvInit};
 use hmac::{Hmac, KeyInit, Mac};

@@ -1,6 +1,10 @@
 //! The conformance probe: cases that an SMB Direct server is put to, by the names of Microsoft's MS-SMBD server suite, so that results can be
 //! compared, and some of our own. Each opens connections of its own; only those that say so write, into a file that they make and remove.
 
+mod iwarp;
+#[cfg(target_os = "linux")]
+mod roce;
+
 use crate::channel::{Channel, Config, Event};
 use crate::error::{Error, Result};
 use crate::smb2::Credentials;
@@ -130,12 +134,23 @@ const SCRATCH: &str = "rdmascope-probe.tmp";
 
 /// All cases, in order, and behind them those of each transport.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    CASES.iter().chain(KINDS.iter().flat_map(|kind| (kind.cases)()))
+    CASES.iter().chain(KINDS.iter().flat_map(|kind| of_transport(kind.name)))
 }
 
 /// The transport that a case needs; `None` where any will do.
 fn transport_of(case: &Case) -> Option<&'static Kind> {
-    KINDS.iter().find(|kind| (kind.cases)().iter().any(|own| own.name == case.name))
+    KINDS.iter().find(|kind| of_transport(kind.name).iter().any(|own| own.name == case.name))
+}
+
+/// Cases that only one transport can run, by its name: what its packets can be made to do.
+const OF_TRANSPORT: &[(&str, &[Case])] = &[
+    ("iwarp", iwarp::CASES),
+    #[cfg(target_os = "linux")]
+    ("roce", roce::CASES),
+];
+
+fn of_transport(name: &str) -> &'static [Case] {
+    OF_TRANSPORT.iter().find(|(own, _)| *own == name).map_or(&[], |(_, cases)| cases)
 }
 
 /// The cases that need no particular transport.

@@ -14,7 +14,7 @@ pub mod credential_cache;
 pub mod kdc;
 pub mod keytab;
 
-use crate::error::random;
+use crate::random::random;
 use aes_sha2::AesSha2;
 use picky_asn1::bit_string::BitString;
 use picky_asn1::restricted_string::Ia5String;
