@@ -37,7 +37,7 @@ pub use crate::notes::{FIELDS, f};
 const INTERRUPTED: i64 = 2_000_000;
 
 /// One connection above its flow.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Connection {
     /// Its number, from 1.
     pub id: u32,

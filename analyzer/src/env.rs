@@ -53,7 +53,7 @@ impl Default for Options {
 pub use crate::notes::Layer;
 
 /// Shared by all connections of an analysis.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Env<S> {
     /// How to analyze.
     pub options: Options,

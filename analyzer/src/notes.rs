@@ -158,7 +158,7 @@ pub struct InFrame {
 }
 
 /// What is made of one frame.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FrameNotes {
     layer: Layer,
     observed: Option<u64>,

@@ -10,7 +10,7 @@ use alloc::collections::VecDeque;
 const WAITING_MAX: usize = 256;
 
 /// A request whose reply was seen.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Waiting {
     /// The request.
     pub exchange: Exchange,
@@ -21,7 +21,7 @@ pub struct Waiting {
 }
 
 /// Requests of one connection whose reply is not yet known to have arrived, by who replied.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Settling {
     waiting: [VecDeque<Waiting>; 2],
 }

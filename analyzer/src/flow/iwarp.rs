@@ -205,7 +205,7 @@ const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
 /// One TCP connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct TcpFlow {
     streams: [Stream; 2],
     framers: [Framer; 2],
@@ -755,14 +755,14 @@ impl<T: Trace, S: FlowSink> Said<'_, T, S> {
 }
 
 /// What DDP and RDMAP need to remember of a connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Messages {
     halves: [Half; 2],
     /// Read Requests so far.
     reads: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Half {
     queues: [Queue; 4],
     /// A Write of several segments: its STag, and where the next one begins.

@@ -113,7 +113,7 @@ enum CrcUse {
 }
 
 /// One direction.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Framer {
     phase: Phase,
     crc: CrcUse,
@@ -719,7 +719,7 @@ fn is_something_else(b: &[u8]) -> bool {
 }
 
 /// What the search may rely on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Terms {
     known: bool,
     crc: CrcUse,
@@ -728,7 +728,7 @@ struct Terms {
 }
 
 /// The search for framing in mid-stream.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Search {
     /// Only the first byte may begin an FPDU.
     anchored: bool,

@@ -90,7 +90,7 @@ pub struct Counts {
     pub cut_bytes: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Held {
     bytes: Vec<u8>,
     /// On the wire.
@@ -98,7 +98,7 @@ struct Held {
 }
 
 /// One direction of a connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Stream {
     /// Position of the next byte to tell. Its lower half is the sequence number.
     next: u64,

@@ -64,7 +64,7 @@ pub struct Summary {
 }
 
 /// The message layer of one connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Messages {
     protocol: Protocol,
     receive: [Receive; 2],

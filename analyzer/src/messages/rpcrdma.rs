@@ -117,7 +117,7 @@ struct Credits {
 }
 
 /// A call without its reply.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Call {
     exchange: u64,
     at: At,
@@ -136,7 +136,7 @@ struct Call {
 }
 
 /// The RPC-over-RDMA side of one connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RpcRdma {
     /// By the end that calls.
     credits: [Credits; 2],

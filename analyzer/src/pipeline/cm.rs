@@ -90,7 +90,7 @@ pub(super) struct Rejected {
 }
 
 /// The REQs of a capture.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Requests {
     list: VecDeque<Request>,
 }

@@ -12,7 +12,7 @@ const FRAGMENTS_MAX: usize = 128;
 /// Source, destination, identification, protocol.
 type Key = (Addr, Addr, u32, u8);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Datagram {
     key: Key,
     /// The IP header of the first fragment.
@@ -25,7 +25,7 @@ struct Datagram {
 }
 
 /// Datagrams of which fragments are missing, the oldest first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Datagrams {
     open: VecDeque<Datagram>,
     /// Datagrams given up because there were too many.

@@ -96,7 +96,7 @@ const UNREACHABLE_MAX: usize = 1024;
 const FOLD: usize = 64;
 
 /// The analysis of one capture.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pipeline<S = Quiet> {
     env: Env<S>,
     decode: frame::Options,
@@ -161,6 +161,11 @@ impl<S: Sink> Pipeline<S> {
     /// Who listens.
     pub fn sink(&mut self) -> &mut S {
         &mut self.env.sink
+    }
+
+    /// The same, to look at.
+    pub fn listener(&self) -> &S {
+        &self.env.sink
     }
 
     /// Findings so far.

@@ -17,7 +17,7 @@ const HALVES_MAX: usize = 64;
 pub(super) const TRIES_MAX: u32 = 512;
 
 /// Connections of which only one direction is known, by sender and receiver of that direction.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Halves {
     by_hosts: HashMap<(Addr, Addr), Vec<u32>>,
 }

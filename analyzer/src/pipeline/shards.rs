@@ -29,7 +29,7 @@ use hashbrown::HashMap;
 const EXCHANGES: u64 = 1 << 48;
 
 /// What other shards have to know of one in the end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Shard {
     /// How many there are.
     of: u32,
@@ -72,7 +72,7 @@ impl Shard {
 }
 
 /// In which frames exchanges were numbered, and how many: a byte or two for each frame that has some.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Numbered {
     bytes: Vec<u8>,
     last: u64,

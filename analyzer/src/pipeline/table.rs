@@ -42,7 +42,7 @@ pub(super) struct Place {
 }
 
 /// What carries a connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Flow {
     Ib(Box<IbFlow>),
     Tcp(Box<TcpFlow>),
@@ -59,7 +59,7 @@ impl Flow {
 }
 
 /// A connection that is followed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) connection: Connection,
     pub(super) flow: Flow,
@@ -85,7 +85,7 @@ struct Links {
 }
 
 /// Slots in the order in which they were used last: a list through a table.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct UseOrder {
     links: Vec<Links>,
     newest: u32,
@@ -134,7 +134,7 @@ impl UseOrder {
 }
 
 /// All connections that are followed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     slots: Vec<Option<Box<Slot>>>,
     free: Vec<u32>,

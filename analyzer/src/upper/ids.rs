@@ -75,7 +75,7 @@ pub struct Early {
 }
 
 /// Ids and credits of one connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Ids {
     /// `None` where the beginning, or anything since, was not seen.
     ledger: Option<Ledger>,

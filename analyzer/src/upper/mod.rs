@@ -104,7 +104,7 @@ impl Known for Showing<'_> {
 }
 
 /// The upper layer of one connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Upper {
     smb2: Option<Box<Smb2>>,
     rpc: Option<Box<Rpc>>,

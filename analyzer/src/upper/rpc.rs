@@ -28,7 +28,7 @@ use rdmascope_dissector::wire::xdr::Stream;
 const NAMES_MAX: usize = 4096;
 
 /// A call without its reply.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Pending {
     exchange: Exchange,
     memo: Option<Memo>,
@@ -117,7 +117,7 @@ fn rank_of(name: &str) -> u8 {
 }
 
 /// The RPC side of one connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rpc {
     /// Messages by sender.
     messages: [u64; 2],

@@ -43,7 +43,7 @@ struct Session {
 }
 
 /// The sessions of one connection that have a key.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Signing {
     /// Whether the server requires it of every session.
     server: bool,

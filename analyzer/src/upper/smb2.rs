@@ -51,7 +51,7 @@ const LAYERS_MAX: usize = 2;
 const DIALECT_302: u16 = 0x0302;
 
 /// A request without its reply.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Pending {
     exchange: Exchange,
     memo: RequestMemo,
@@ -72,7 +72,7 @@ struct Pending {
 }
 
 /// What data that RDMA moves goes through, \[MS-SMB2\] 2.2.43.1.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Protection {
     encrypts: bool,
     signature: Box<[u8]>,
@@ -111,7 +111,7 @@ impl KeyList {
 }
 
 /// The SMB2 side of a connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Smb2 {
     /// What a report says of it; what is by end is by end A and B.
     smb: Smb,

@@ -11,7 +11,7 @@ use rdmascope_dissector::wire::smb2::{Body, Pdu};
 const SESSIONS_MAX: usize = 256;
 
 /// The cryptographic side of one SMB2 connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Unseal {
     connection: ConnectionCrypto,
     sessions: HashMap<u64, SessionCrypto>,

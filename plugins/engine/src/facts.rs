@@ -1,0 +1,596 @@
+//! What is said of one frame, as one flat buffer; all numbers are little-endian.
+//!
+//! ```text
+//!  head   u16 layout (1) │ u8 layer │ u8 flags │ u32 how many items
+//!  item   u16 field │ u8 kind │ u8 depth │ u32 length │ value, so many bytes
+//! ```
+//!
+//! `field` is a place in [`fields`], `depth` nests items as a tree does, in pre-order. `kind` says what the value is; with [`PLACED`] in it, the value
+//! begins with u32 offset and u32 length of the bytes of the frame that the item was read from. Other items were computed.
+
+use rdmascope_analyzer::connection;
+use rdmascope_dissector::field::{Base, Def, FieldDef, FieldSet, Kind, Privacy, id_of};
+use rdmascope_dissector::registry::{DECLARED, Registry};
+use rdmascope_dissector::trace::{Trace, Value};
+use rdmascope_dissector::wire::iwarp::mpa::Enhanced;
+use rdmascope_dissector::wire::smb2::rdma_channel::{CryptoTransformFixed, RdmaTransformFixed};
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+/// The layout that this file describes.
+pub const LAYOUT: u16 = 1;
+/// Bytes of the head.
+pub const HEAD: usize = 8;
+/// Bytes of an item before its value.
+pub const ITEM: usize = 8;
+
+/// No value: a subtree, or a field whose presence is all there is to know.
+pub const NONE: u8 = 0;
+/// u64.
+pub const UNSIGNED: u8 = 1;
+/// i64.
+pub const SIGNED: u8 = 2;
+/// Bytes.
+pub const BYTES: u8 = 3;
+/// Text in UTF-8, unescaped.
+pub const TEXT: u8 = 4;
+/// i64 seconds, u32 nanoseconds counted forward from there.
+pub const TIME: u8 = 5;
+/// A message whose bytes are not in the frame in one piece: u32 number of it in the frame, u32 1 where a reader that counts every copy and
+/// joins what a gap parted has put it together wrongly.
+pub const APART: u8 = 6;
+/// Added to the kind of an item that was read from the frame.
+pub const PLACED: u8 = 0x80;
+
+/// Flag: the packet went out before.
+pub const AGAIN: u8 = 1;
+/// Flag: a TCP segment in which MPA's framing was found.
+pub const MPA: u8 = 2;
+/// Flag: a TCP segment that opens a connection.
+pub const SYN: u8 = 4;
+/// Flag: findings are as they are at the end of what was fed.
+pub const SETTLED: u8 = 8;
+/// Flag: there is a finding among the items.
+pub const FINDING: u8 = 16;
+/// Flag: there is something that stock Wireshark leaves undecoded.
+pub const DECODED: u8 = 32;
+
+/// Fields that stand beside the analysis': of what is settled later, and of frames that other programs do not decode.
+static MORE: [FieldDef; 8] = [
+    more("rdmascope.exchange.reply", "Answered in frame", Kind::FrameNum, Base::None),
+    more("rdmascope.exchange.owner", "Most of that time was", Kind::Str, Base::None),
+    more("rdmascope.exchange.owner.time", "Its part", Kind::RelTime, Base::None),
+    more("rdmascope.session", "SMB session", Kind::U64, Base::Hex),
+    more("rdmascope.session.channel", "Channel of the session", Kind::U32, Base::Dec),
+    more("rdmascope.session.channels", "Channels of the session", Kind::U32, Base::Dec),
+    more("rdmascope.episode", "Held the connection up", Kind::Str, Base::None),
+    more("rdmascope.cnp", "Congestion notification for queue pair", Kind::U32, Base::Hex),
+];
+
+const fn more(name: &'static str, label: &'static str, kind: Kind, base: Base) -> FieldDef {
+    FieldDef { name, id: id_of(name), label, kind, base, mask: 0, width: 0, values: &[], spec: "rdmascope", privacy: Privacy::Keep }
+}
+
+/// Fields of protocols that Wireshark does not decode everywhere, by the beginning of their names.
+const OTHERS: [&str; 7] = [
+    "smb_direct",
+    "smb2.rdma_transform",
+    "smb2.rdma_crypto_transform",
+    "smb2.rdma_v1_descriptor",
+    "smb2.buffer_descriptor.",
+    "iwarp_mpa.enhanced",
+    "iwarp_mpa.legacy",
+];
+/// Subtrees among them that are told wherever they stand.
+const SUBTREES: [&str; 3] = ["smb2.rdma_transform", "iwarp_mpa.enhanced", "iwarp_mpa.legacy"];
+/// The headers of those.
+const HEADERS: [FieldSet; 3] = [RdmaTransformFixed::SET, CryptoTransformFixed::SET, Enhanced::SET];
+
+/// The payload of a packet is in the frame for everybody to see.
+const LEFT_OUT: &str = "rdmascope.data";
+
+struct Table {
+    defs: Vec<Def>,
+    /// Open-addressed by id: place in `defs` and how it is told.
+    slots: Vec<(u32, u16, Told)>,
+    mask: u32,
+    smb_direct: Named,
+    smb2: Named,
+    analysis: u32,
+    mpa: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// There is nothing in this slot.
+    Empty,
+    /// Wherever it stands.
+    Always,
+    /// With all that is in it.
+    Subtree,
+    /// In such a subtree.
+    Inside,
+}
+
+#[derive(Clone, Copy)]
+struct Named {
+    id: u32,
+    field: u16,
+}
+
+impl Table {
+    fn new() -> Self {
+        let ours = connection::FIELDS;
+        let registry = Registry::of(DECLARED.iter().copied().chain([ours]));
+        let mut defs: Vec<Def> = registry
+            .all()
+            .iter()
+            .copied()
+            .filter(|def| def.name != LEFT_OUT && (def.name.starts_with("rdmascope") || OTHERS.iter().any(|o| def.name.starts_with(o))))
+            .collect();
+        defs.extend(MORE.iter());
+        let smb2 = registry.find("smb2").unwrap_or(&MORE[0]);
+        defs.push(smb2);
+        let size = (defs.len() * 4).next_power_of_two();
+        let mut table = Self {
+            slots: vec![(0, 0, Told::Empty); size],
+            mask: size as u32 - 1,
+            smb_direct: Named { id: id_of("smb_direct"), field: 0 },
+            smb2: Named { id: smb2.id, field: defs.len() as u16 - 1 },
+            analysis: id_of("rdmascope"),
+            mpa: id_of("iwarp_mpa"),
+            defs,
+        };
+        for (n, def) in table.defs.iter().enumerate() {
+            let told = match def.name {
+                name if SUBTREES.contains(&name) || name == "rdmascope.finding" => Told::Subtree,
+                name if name.starts_with("rdmascope.") => Told::Always,
+                _ => Told::Inside,
+            };
+            if def.name == "smb_direct" {
+                table.smb_direct.field = n as u16;
+            }
+            let mut at = def.id & table.mask;
+            while table.slots[at as usize].2 != Told::Empty {
+                at = (at + 1) & table.mask;
+            }
+            table.slots[at as usize] = (def.id, n as u16, told);
+        }
+        table
+    }
+
+    #[inline]
+    fn find(&self, id: u32) -> Option<(u16, Told)> {
+        let mut at = id & self.mask;
+        loop {
+            let (found, field, told) = self.slots[at as usize];
+            if told == Told::Empty {
+                return None;
+            }
+            if found == id {
+                return Some((field, told));
+            }
+            at = (at + 1) & self.mask;
+        }
+    }
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
+
+/// All fields that items may be of; an item names its place in this list, which is the same in all engines of a version.
+pub fn fields() -> &'static [Def] {
+    &TABLE.defs
+}
+
+/// The place of a field.
+pub(crate) fn field(name: &str) -> u16 {
+    TABLE.find(id_of(name)).map_or(u16::MAX, |(field, _)| field)
+}
+
+/// One item.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Item<'a> {
+    /// Its place in [`fields`].
+    pub field: u16,
+    /// See [`NONE`] and those that follow it; without [`PLACED`].
+    pub kind: u8,
+    /// How deep it stands, from 0.
+    pub depth: u8,
+    /// Offset and length in the frame, where it was read there.
+    pub place: Option<(u32, u32)>,
+    /// The value.
+    pub value: &'a [u8],
+}
+
+impl Item<'_> {
+    /// The value as a number.
+    pub fn number(&self) -> u64 {
+        self.value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// The second part of the value of [`TIME`], and both of [`APART`].
+    pub fn words(&self) -> (u32, u32) {
+        let word = |at: usize| self.value.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes);
+        match self.kind {
+            TIME => (word(8), 0),
+            _ => (word(0), word(4)),
+        }
+    }
+
+    /// The value as text; nothing where it is none.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(self.value).unwrap_or("")
+    }
+}
+
+/// The flags of a buffer of facts.
+pub fn flags(facts: &[u8]) -> u8 {
+    facts.get(3).copied().unwrap_or(0)
+}
+
+/// The items of a buffer of facts; they end where it does, and where it is not one.
+pub fn items(facts: &[u8]) -> impl Iterator<Item = Item<'_>> {
+    let mut rest = facts.get(HEAD..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let (head, behind) = rest.split_first_chunk::<ITEM>()?;
+        let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        let (value, behind) = behind.split_at_checked(length)?;
+        rest = behind;
+        let (place, value) = match (head[2] & PLACED != 0, value.split_first_chunk::<8>()) {
+            (true, Some((place, value))) => {
+                let [a, b, c, d, e, f, g, h] = *place;
+                (Some((u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))), value)
+            }
+            _ => (None, value),
+        };
+        Some(Item { field: u16::from_le_bytes([head[0], head[1]]), kind: head[2] & !PLACED, depth: head[3], place, value })
+    })
+}
+
+/// Writes a buffer of facts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Writer {
+    out: Vec<u8>,
+    items: u32,
+}
+
+impl Writer {
+    pub(crate) fn begin(&mut self) {
+        self.out.clear();
+        self.out.extend_from_slice(&[0; HEAD]);
+        self.items = 0;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items == 0
+    }
+
+    pub(crate) fn finish(&mut self, layer: u8, flags: u8) -> &[u8] {
+        let [a, b] = LAYOUT.to_le_bytes();
+        let [c, d, e, f] = self.items.to_le_bytes();
+        self.out[..HEAD].copy_from_slice(&[a, b, layer, flags, c, d, e, f]);
+        &self.out
+    }
+
+    /// Adds an item; where it begins.
+    pub(crate) fn item(&mut self, field: u16, kind: u8, depth: u8, place: Option<(u32, u32)>, value: &[u8]) -> usize {
+        let at = self.head(field, kind, depth, place);
+        self.out.extend_from_slice(value);
+        self.ends(at);
+        at
+    }
+
+    pub(crate) fn text(&mut self, field: u16, depth: u8, text: std::fmt::Arguments<'_>) {
+        let at = self.head(field, TEXT, depth, None);
+        let _ = self.write_fmt(text);
+        self.ends(at);
+    }
+
+    pub(crate) fn number(&mut self, field: u16, depth: u8, number: u64) {
+        self.item(field, UNSIGNED, depth, None, &number.to_le_bytes());
+    }
+
+    pub(crate) fn time(&mut self, field: u16, depth: u8, ns: i64) {
+        const SECOND: i64 = 1_000_000_000;
+        self.seconds(field, depth, None, ns.div_euclid(SECOND), ns.rem_euclid(SECOND) as u32);
+    }
+
+    fn seconds(&mut self, field: u16, depth: u8, place: Option<(u32, u32)>, seconds: i64, nanos: u32) {
+        let at = self.head(field, TIME, depth, place);
+        self.out.extend_from_slice(&seconds.to_le_bytes());
+        self.out.extend_from_slice(&nanos.to_le_bytes());
+        self.ends(at);
+    }
+
+    pub(crate) fn copy(&mut self, item: &Item<'_>) {
+        self.item(item.field, item.kind, item.depth, item.place, item.value);
+    }
+
+    fn head(&mut self, field: u16, kind: u8, depth: u8, place: Option<(u32, u32)>) -> usize {
+        let at = self.out.len();
+        let [a, b] = field.to_le_bytes();
+        let placed = if place.is_some() { PLACED } else { 0 };
+        self.out.extend_from_slice(&[a, b, kind | placed, depth, 0, 0, 0, 0]);
+        if let Some((offset, length)) = place {
+            self.out.extend_from_slice(&offset.to_le_bytes());
+            self.out.extend_from_slice(&length.to_le_bytes());
+        }
+        self.items += 1;
+        at
+    }
+
+    fn ends(&mut self, at: usize) {
+        let length = (self.out.len() - at - ITEM) as u32;
+        self.out[at + 4..at + 8].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// The item that begins here, and has a place, ends at `end` of the frame.
+    fn reaches(&mut self, at: usize, end: u32) {
+        if self.out[at + 2] & PLACED != 0
+            && let Some(place) = self.out.get_mut(at + ITEM..at + ITEM + 8)
+        {
+            let offset = u32::from_le_bytes([place[0], place[1], place[2], place[3]]);
+            place[4..].copy_from_slice(&end.saturating_sub(offset).to_le_bytes());
+        }
+    }
+}
+
+impl Writer {
+    fn mark_apart(&mut self, field: u16) {
+        let mut at = HEAD;
+        while let Some(head) = self.out.get(at..at + ITEM) {
+            let is_it = head[..2] == field.to_le_bytes() && head[2] == APART;
+            let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+            if is_it && length == 8 {
+                self.out[at + ITEM + 4] = 1;
+            }
+            at += ITEM + length;
+        }
+    }
+}
+
+impl std::fmt::Write for Writer {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.out.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Depths that are told apart.
+const DEPTH_MAX: usize = 64;
+/// Items of one frame at most.
+const ITEMS_MAX: u32 = 4096;
+
+/// An observer that writes facts. Reused from frame to frame, it stops allocating.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) writer: Writer,
+    /// Of each open subtree: where its item begins, where it is told.
+    open: Vec<Option<usize>>,
+    depth: u8,
+    /// Address and length of the frame.
+    frame: (usize, usize),
+    /// Everything that is declared here is told: these bytes are decoded on their own.
+    alone: bool,
+    pub(crate) has_decoded: bool,
+    pub(crate) has_finding: bool,
+    /// Whether the packet came before, or before its time.
+    pub(crate) has_trouble: bool,
+    has_smb_direct: bool,
+    /// Whether MPA was seen.
+    pub(crate) has_mpa: bool,
+    /// Which open subtree is the SMB Direct message at hand, and its item.
+    smb_direct: Option<(usize, usize)>,
+    /// Where the SMB2 message at hand stands in the frame, or its number among those apart.
+    smb2: Option<Whole>,
+    smb2_open: u32,
+    /// Sources that are open: whether they are the frame's own message put together.
+    sources: Vec<bool>,
+    /// Messages that are not in the frame in one piece.
+    pub(crate) apart: Vec<Vec<u8>>,
+    /// Whether a whole SMB2 message ended, and whether it was put together of fragments.
+    pub(crate) ended: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Whole {
+    Frame(u32, u32),
+    Apart(u32),
+}
+
+impl Facts {
+    /// A new frame; `alone`: it is one message, of which all is told.
+    pub(crate) fn begin(&mut self, bytes: &[u8], alone: bool) {
+        self.writer.begin();
+        self.open.clear();
+        self.depth = 0;
+        self.frame = (bytes.as_ptr() as usize, bytes.len());
+        self.alone = alone;
+        (self.has_decoded, self.has_finding, self.has_trouble) = (false, false, false);
+        (self.has_smb_direct, self.has_mpa) = (false, false);
+        (self.smb_direct, self.smb2, self.smb2_open, self.ended) = (None, None, 0, None);
+        self.sources.clear();
+        self.apart.clear();
+    }
+
+    fn offset(&self, at: &[u8]) -> Option<u32> {
+        let offset = (at.as_ptr() as usize).checked_sub(self.frame.0)?;
+        (offset <= self.frame.1).then_some(offset as u32)
+    }
+
+    fn is_inside(&self) -> bool {
+        self.alone || self.depth > 0
+    }
+
+    /// The SMB2 message at hand is over.
+    pub(crate) fn tell_smb2(&mut self) {
+        let field = TABLE.smb2.field;
+        match self.smb2.take() {
+            Some(Whole::Frame(from, to)) => {
+                self.ended.get_or_insert(false);
+                self.writer.item(field, NONE, 0, Some((from, to.saturating_sub(from))), &[]);
+            }
+            Some(Whole::Apart(number)) => {
+                let value = u64::from(number).to_le_bytes();
+                self.writer.item(field, APART, 0, None, &value);
+            }
+            None => {}
+        }
+    }
+
+    /// A message that was not captured whole is not told.
+    pub(crate) fn leave_smb2(&mut self) {
+        self.smb2 = None;
+    }
+
+    /// The messages apart in this frame are put together wrongly by whoever counts every copy.
+    pub(crate) fn mark_apart(&mut self) {
+        self.writer.mark_apart(TABLE.smb2.field);
+    }
+
+    fn keep_apart(&mut self, bytes: &[u8]) -> u32 {
+        self.apart.push(bytes.to_vec());
+        self.apart.len() as u32 - 1
+    }
+}
+
+impl Trace for Facts {
+    const ON: bool = true;
+
+    #[inline]
+    fn wants(&self, fields: &FieldSet) -> bool {
+        self.is_inside() || HEADERS.contains(fields)
+    }
+
+    #[inline]
+    fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
+        let Some((field, told)) = TABLE.find(def.id) else { return };
+        if self.alone && !def.name.starts_with("smb_direct") {
+            return;
+        }
+        if !(told == Told::Always || self.is_inside()) || self.writer.items >= ITEMS_MAX {
+            return;
+        }
+        let place = if len > 0 { self.offset(at).map(|offset| (offset, len as u32)) } else { None };
+        let depth = self.depth;
+        let writer = &mut self.writer;
+        match value {
+            Value::None => {
+                self.has_trouble |= matches!(def.name, "rdmascope.retransmission" | "rdmascope.early" | "rdmascope.damaged");
+                writer.item(field, NONE, depth, place, &[]);
+            }
+            Value::U(v) => {
+                writer.item(field, UNSIGNED, depth, place, &v.to_le_bytes());
+            }
+            Value::I(v) => {
+                writer.item(field, SIGNED, depth, place, &v.to_le_bytes());
+            }
+            Value::Bytes(bytes) => {
+                writer.item(field, BYTES, depth, place, bytes);
+            }
+            Value::Text(text) => writer.text(field, depth, text),
+            Value::Time { seconds, nanos } => writer.seconds(field, depth, place, seconds, nanos),
+        }
+    }
+
+    fn open(&mut self, def: Def, at: &[u8]) {
+        let mut told = None;
+        self.has_mpa |= def.id == TABLE.mpa;
+        if def.id == TABLE.smb_direct.id && !self.alone {
+            self.tell_smb2();
+            let field = TABLE.smb_direct.field;
+            let item = match self.offset(at) {
+                Some(offset) => self.writer.item(field, NONE, 0, Some((offset, at.len() as u32)), &[]),
+                None => {
+                    let number = self.keep_apart(at);
+                    self.writer.item(field, APART, 0, None, &u64::from(number).to_le_bytes())
+                }
+            };
+            self.has_smb_direct = true;
+            self.smb_direct = Some((self.open.len(), item));
+        } else if def.id == TABLE.smb2.id && self.has_smb_direct && !self.alone {
+            if self.sources.last().is_none_or(|own| !own)
+                && self.smb2_open == 0
+                && let Some(from) = self.offset(at)
+                && !matches!(self.smb2, Some(Whole::Apart(_)))
+            {
+                let from = if let Some(Whole::Frame(from, _)) = self.smb2 { from } else { from };
+                self.smb2 = Some(Whole::Frame(from, from));
+            }
+            self.smb2_open = self.open.len() as u32 + 1;
+        } else if def.id != TABLE.analysis
+            && self.writer.items < ITEMS_MAX
+            && self.open.len() < DEPTH_MAX
+            && let Some((field, how)) = TABLE.find(def.id)
+            && (self.is_inside() || how == Told::Subtree)
+            && !(self.alone && !def.name.starts_with("smb_direct"))
+        {
+            let place = self.offset(at).filter(|_| !at.is_empty()).map(|offset| (offset, 0));
+            told = Some(self.writer.item(field, NONE, self.depth, place, &[]));
+            self.depth += 1;
+            match def.name {
+                "rdmascope.finding" => self.has_finding = true,
+                _ => self.has_decoded = true,
+            }
+        }
+        self.open.push(told);
+    }
+
+    fn close(&mut self, rest: &[u8]) {
+        let end = self.offset(rest);
+        self.closes(end);
+    }
+
+    fn abort(&mut self) {
+        let end = self.frame.1 as u32;
+        self.closes(Some(end));
+    }
+
+    fn down(&mut self) {
+        self.depth += u8::from(self.is_inside());
+    }
+
+    fn up(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    fn source(&mut self, name: &'static str, bytes: &[u8]) {
+        let own = name == "Reassembled SMB Direct";
+        if own && !self.alone {
+            self.tell_smb2();
+            self.smb2 = Some(Whole::Apart(self.keep_apart(bytes)));
+            self.ended = Some(true);
+        }
+        self.sources.push(own);
+    }
+
+    fn end_source(&mut self) {
+        self.sources.pop();
+    }
+}
+
+impl Facts {
+    fn closes(&mut self, end: Option<u32>) {
+        let Some(told) = self.open.pop() else { return };
+        if let Some(at) = told {
+            self.depth = self.depth.saturating_sub(1);
+            if let Some(end) = end {
+                self.writer.reaches(at, end);
+            }
+        }
+        if let Some((level, item)) = self.smb_direct
+            && level == self.open.len()
+        {
+            self.smb_direct = None;
+            if let Some(end) = end {
+                self.writer.reaches(item, end);
+            }
+        }
+        if self.smb2_open == self.open.len() as u32 + 1 {
+            self.smb2_open = 0;
+            if let (Some(Whole::Frame(from, to)), Some(end)) = (self.smb2, end) {
+                self.smb2 = Some(Whole::Frame(from, to.max(end)));
+            }
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! One function for Lua 5.2 to 5.4: `package.loadlib(path, "luaopen_rdmascope_engine")`. It calls the Lua that its host has, whose functions are
+//! looked up in the process by name: those that are functions, and not macros, in all three versions.
+//!
+//! | call | answer |
+//! | --- | --- |
+//! | `f("version")` | version |
+//! | `f("fields")` | as `rdmascope_fields` |
+//! | `f("open", memory_max, keys)` | a handle; or nil and why |
+//! | `f("close", handle)` | |
+//! | `f(handle, number, time, length, bytes, look)` | the next frame (time in seconds as a number): layer * 256 + flags, then items where `look`; or nil and why |
+//! | `f(handle, number, look)` | the same of a frame that was fed, with what is known by now |
+//! | `f("settle", handle, at_end)` | how many frames that is of |
+//! | `f("report", handle)` | the report in words |
+//! | `f("message", handle, number, index)` | bytes, or nil |
+//! | `f("smb_direct", handle, bytes)` | as a frame's |
+//! | `f("forget", handle, number)` | |
+//! | `f("status", handle)` | frames, bytes remembered, frames not kept, messages dropped |
+//!
+//! An item is five values: field (from 1), depth, place in the frame (length * 2^32 + offset; or false), then its value as two: number and false;
+//! text or bytes and false; seconds and nanoseconds; low and high 32 bits of a 64-bit integer; of a message apart its number (from 0) and
+//! whether it misleads; false and false for nothing. A message of SMB2 that is not apart has a place and no value.
+//!
+//! Handles are addresses: only a plugin that keeps them to itself, as ours does, can call this safely, as with any library that is loaded.
+#![allow(unsafe_code)]
+
+use crate::c::{Handle, fields};
+use crate::engine::{Frame, Options};
+use crate::{VERSION, facts};
+use libloading::os::unix::Library;
+use rdmascope_dissector::field::Kind;
+use std::ffi::{c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+/// `lua_State`
+#[derive(Debug)]
+#[repr(C)]
+struct State {
+    _private: [u8; 0],
+}
+
+/// What is used of the Lua that loaded us. All of them are functions of the same shape in Lua 5.2, 5.3 and 5.4 on machines of 64 bits.
+#[derive(Clone, Copy)]
+struct Lua {
+    gettop: unsafe extern "C" fn(*mut State) -> c_int,
+    checkstack: unsafe extern "C" fn(*mut State, c_int) -> c_int,
+    is_type: unsafe extern "C" fn(*mut State, c_int) -> c_int,
+    tolstring: unsafe extern "C" fn(*mut State, c_int, *mut usize) -> *const c_char,
+    tonumberx: unsafe extern "C" fn(*mut State, c_int, *mut c_int) -> f64,
+    toboolean: unsafe extern "C" fn(*mut State, c_int) -> c_int,
+    touserdata: unsafe extern "C" fn(*mut State, c_int) -> *mut c_void,
+    pushnil: unsafe extern "C" fn(*mut State),
+    pushnumber: unsafe extern "C" fn(*mut State, f64),
+    pushinteger: unsafe extern "C" fn(*mut State, isize),
+    pushboolean: unsafe extern "C" fn(*mut State, c_int),
+    pushlstring: unsafe extern "C" fn(*mut State, *const c_char, usize) -> *const c_char,
+    pushlightuserdata: unsafe extern "C" fn(*mut State, *mut c_void),
+}
+
+/// `LUA_TLIGHTUSERDATA` and `LUA_TSTRING`
+const LIGHT_USERDATA: c_int = 2;
+const STRING: c_int = 4;
+
+impl Lua {
+    fn of_host() -> Option<Self> {
+        let process = Library::this();
+        // SAFETY: the names are those of Lua's interface, whose functions have these types in every version that it is for
+        unsafe {
+            macro_rules! find {
+                ($name:literal) => {
+                    *process.get($name).ok()?
+                };
+            }
+            Some(Self {
+                gettop: find!(b"lua_gettop\0"),
+                checkstack: find!(b"lua_checkstack\0"),
+                is_type: find!(b"lua_type\0"),
+                tolstring: find!(b"lua_tolstring\0"),
+                tonumberx: find!(b"lua_tonumberx\0"),
+                toboolean: find!(b"lua_toboolean\0"),
+                touserdata: find!(b"lua_touserdata\0"),
+                pushnil: find!(b"lua_pushnil\0"),
+                pushnumber: find!(b"lua_pushnumber\0"),
+                pushinteger: find!(b"lua_pushinteger\0"),
+                pushboolean: find!(b"lua_pushboolean\0"),
+                pushlstring: find!(b"lua_pushlstring\0"),
+                pushlightuserdata: find!(b"lua_pushlightuserdata\0"),
+            })
+        }
+    }
+}
+
+/// One call from Lua. It lives no longer than that call.
+struct Call {
+    lua: Lua,
+    state: *mut State,
+    pushed: c_int,
+}
+
+impl Call {
+    fn arguments(&self) -> c_int {
+        // SAFETY: Lua called us with this state
+        unsafe { (self.lua.gettop)(self.state) }
+    }
+
+    fn has_type(&self, at: c_int, kind: c_int) -> bool {
+        // SAFETY: as above; any place may be asked for
+        unsafe { (self.lua.is_type)(self.state, at) == kind }
+    }
+
+    /// The string at this place, which is on the stack as long as the call lasts. Numbers are none: turning them into strings might move them.
+    fn bytes(&self, at: c_int) -> Option<&[u8]> {
+        if !self.has_type(at, STRING) {
+            return None;
+        }
+        let mut length = 0;
+        // SAFETY: it is a string, so that Lua gives its bytes and their number, and keeps them as long as it is on the stack
+        unsafe {
+            let bytes = (self.lua.tolstring)(self.state, at, &mut length);
+            (!bytes.is_null()).then(|| std::slice::from_raw_parts(bytes.cast(), length))
+        }
+    }
+
+    fn text(&self, at: c_int) -> &str {
+        self.bytes(at).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or("")
+    }
+
+    fn number(&self, at: c_int) -> f64 {
+        // SAFETY: any place may be asked for; what is no number is 0
+        unsafe { (self.lua.tonumberx)(self.state, at, std::ptr::null_mut()) }
+    }
+
+    fn boolean(&self, at: c_int) -> bool {
+        // SAFETY: any place may be asked for
+        unsafe { (self.lua.toboolean)(self.state, at) != 0 }
+    }
+
+    fn address(&self, at: c_int) -> *mut Handle {
+        if !self.has_type(at, LIGHT_USERDATA) {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: any place may be asked for
+        unsafe { (self.lua.touserdata)(self.state, at).cast() }
+    }
+
+    /// The engine at this place.
+    fn handle<'h>(&self, at: c_int) -> Option<&'h mut Handle> {
+        // SAFETY: such an address came of "open"; the plugin keeps it to itself, and lets go of it with "close". Lua has one thread
+        unsafe { self.address(at).as_mut() }
+    }
+
+    fn room(&mut self, n: usize) -> bool {
+        // SAFETY: as above; asked for before anything is pushed
+        c_int::try_from(n).is_ok_and(|n| unsafe { (self.lua.checkstack)(self.state, n + 8) != 0 })
+    }
+
+    fn push(&mut self, value: Pushed<'_>) {
+        self.pushed += 1;
+        // SAFETY: there is room on the stack: Lua gives every call room for 20 values, and `room` was asked for more
+        unsafe {
+            match value {
+                Pushed::Nil => (self.lua.pushnil)(self.state),
+                Pushed::Bool(value) => (self.lua.pushboolean)(self.state, value.into()),
+                Pushed::Integer(value) => (self.lua.pushinteger)(self.state, value as isize),
+                Pushed::Number(value) => (self.lua.pushnumber)(self.state, value),
+                Pushed::Bytes(bytes) => {
+                    (self.lua.pushlstring)(self.state, bytes.as_ptr().cast(), bytes.len());
+                }
+                Pushed::Address(address) => (self.lua.pushlightuserdata)(self.state, address.cast()),
+            }
+        }
+    }
+}
+
+enum Pushed<'p> {
+    Nil,
+    Bool(bool),
+    Integer(i64),
+    Number(f64),
+    Bytes(&'p [u8]),
+    Address(*mut Handle),
+}
+
+static LUA: OnceLock<Option<Lua>> = OnceLock::new();
+
+/// What Lua calls.
+///
+/// # Safety
+/// Only Lua may call it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn luaopen_rdmascope_engine(state: *mut State) -> c_int {
+    // which functions the host has does not change: this is no state
+    let Some(lua) = *LUA.get_or_init(|| catch_unwind(Lua::of_host).ok().flatten()) else { return 0 };
+    let mut call = Call { lua, state, pushed: 0 };
+    let answered = catch_unwind(AssertUnwindSafe(|| answer(&mut call)));
+    if answered.is_err() {
+        call.push(Pushed::Nil);
+        call.push(Pushed::Bytes(b"the engine failed"));
+        return 2;
+    }
+    call.pushed
+}
+
+/// Items of one frame that are handed to Lua at most: its stack has an end.
+const ITEMS_MAX: usize = 2048;
+
+fn answer(call: &mut Call) {
+    if let Some(handle) = call.handle(1) {
+        return frame(call, handle);
+    }
+    let word = call.text(1).to_owned();
+    match &*word {
+        "version" => call.push(Pushed::Bytes(VERSION.as_bytes())),
+        "fields" => call.push(Pushed::Bytes(fields().as_bytes())),
+        "open" => {
+            let mut options = Options { keys: call.text(3).to_owned(), ..Options::default() };
+            if call.number(2) >= 1.0 {
+                options.memory_max = call.number(2) as u64;
+            }
+            match Handle::new(options) {
+                Ok(handle) => call.push(Pushed::Address(Box::into_raw(Box::new(handle)))),
+                Err(why) => fails(call, &why),
+            }
+        }
+        "close" => {
+            let address = call.address(2);
+            // SAFETY: it came of "open", where it was a box, and the plugin lets go of it
+            unsafe { crate::c::rdmascope_close(address) }
+        }
+        _ => match call.handle(2) {
+            Some(handle) => asked(call, &word, handle),
+            None => fails(call, "no engine"),
+        },
+    }
+}
+
+fn fails(call: &mut Call, why: &str) {
+    call.push(Pushed::Nil);
+    call.push(Pushed::Bytes(why.as_bytes()));
+}
+
+fn asked(call: &mut Call, word: &str, handle: &mut Handle) {
+    let number = call.number(3) as u64;
+    let done = match word {
+        "settle" => {
+            let at_end = call.boolean(3);
+            handle.guarded(|engine| {
+                engine.settle(at_end);
+                call.push(Pushed::Integer(engine.settled() as i64));
+                Ok(())
+            })
+        }
+        "report" => handle.guarded(|engine| {
+            call.push(Pushed::Bytes(engine.report().as_bytes()));
+            Ok(())
+        }),
+        "message" => {
+            let index = call.number(4) as u32;
+            handle.guarded(|engine| {
+                match engine.message(number, index) {
+                    Some(bytes) => call.push(Pushed::Bytes(bytes)),
+                    None => call.push(Pushed::Nil),
+                }
+                Ok(())
+            })
+        }
+        "smb_direct" => {
+            let message = call.bytes(3).unwrap_or_default().to_vec();
+            handle.guarded(|engine| {
+                let said = engine.smb_direct(&message);
+                push_facts(call, said, true);
+                Ok(())
+            })
+        }
+        "forget" => handle.guarded(|engine| {
+            engine.forget(number);
+            Ok(())
+        }),
+        "status" => handle.guarded(|engine| {
+            let status = engine.status();
+            for n in [status.frames, status.memory, status.not_kept, status.messages_dropped] {
+                call.push(Pushed::Number(n as f64));
+            }
+            Ok(())
+        }),
+        _ => return fails(call, "no such call"),
+    };
+    if done.is_err() {
+        call.pushed = 0;
+        let why = handle.error().to_owned();
+        fails(call, &why);
+    }
+}
+
+fn frame(call: &mut Call, handle: &mut Handle) {
+    let number = call.number(2) as u64;
+    let done = if call.arguments() < 5 {
+        let look = call.boolean(3);
+        handle.guarded(|engine| {
+            let said = engine.facts(number)?;
+            push_facts(call, said, look);
+            Ok(())
+        })
+    } else {
+        let look = call.boolean(6);
+        let (time, length) = (call.number(3), call.number(4));
+        let captured = call.bytes(5).unwrap_or_default();
+        // SAFETY: they are those of a string that is on the stack until this call is over, whatever is pushed behind it
+        let bytes = unsafe { std::slice::from_raw_parts(captured.as_ptr(), captured.len()) };
+        let frame = Frame { number, time_ns: nanoseconds(time), link_type: None, wire_len: length as u32, bytes };
+        handle.guarded(|engine| {
+            let said = engine.frame(&frame)?;
+            push_facts(call, said, look);
+            Ok(())
+        })
+    };
+    if done.is_err() {
+        call.pushed = 0;
+        let why = handle.error().to_owned();
+        fails(call, &why);
+    }
+}
+
+/// Seconds, as a number of Lua has them, in ns: whole ones apart, since 2^53 ns are a hundred days.
+fn nanoseconds(seconds: f64) -> i64 {
+    let whole = seconds.floor();
+    (whole as i64).saturating_mul(1_000_000_000).saturating_add(((seconds - whole) * 1e9).round() as i64)
+}
+
+fn push_facts(call: &mut Call, said: &[u8], look: bool) {
+    let (layer, flags) = (said.get(2).copied().unwrap_or(0), facts::flags(said));
+    call.push(Pushed::Integer(i64::from(layer) * 256 + i64::from(flags)));
+    let defs = facts::fields();
+    let count = facts::items(said).take(ITEMS_MAX).count();
+    if !look || count == 0 || !call.room(count * 5) {
+        return;
+    }
+    for item in facts::items(said).take(ITEMS_MAX) {
+        call.push(Pushed::Integer(i64::from(item.field) + 1));
+        call.push(Pushed::Integer(item.depth.into()));
+        match item.place {
+            Some((offset, length)) => call.push(Pushed::Number(f64::from(length) * 4_294_967_296.0 + f64::from(offset))),
+            None => call.push(Pushed::Bool(false)),
+        }
+        let number = item.number();
+        let is_wide = defs.get(usize::from(item.field)).is_some_and(|def| matches!(def.kind, Kind::U64 | Kind::I64));
+        let (a, b) = match item.kind {
+            facts::UNSIGNED | facts::SIGNED if is_wide => {
+                (Pushed::Integer((number & 0xffff_ffff) as i64), Pushed::Integer((number >> 32) as i64))
+            }
+            facts::UNSIGNED | facts::SIGNED => (Pushed::Integer(number as i64), Pushed::Bool(false)),
+            facts::TEXT | facts::BYTES => (Pushed::Bytes(item.value), Pushed::Bool(false)),
+            facts::TIME => (Pushed::Integer(number as i64), Pushed::Integer(item.words().0.into())),
+            facts::APART => (Pushed::Integer(item.words().0.into()), Pushed::Bool(item.words().1 != 0)),
+            _ => (Pushed::Bool(false), Pushed::Bool(false)),
+        };
+        call.push(a);
+        call.push(b);
+    }
+}

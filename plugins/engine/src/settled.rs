@@ -1,0 +1,154 @@
+//! What is known of frames only behind them: findings with the certainty and the words that they have at the end, sessions, what held
+//! connections up. Made of a report, which is made whenever somebody asks and more was fed.
+
+use rdmascope_analyzer::finding::{Blame, Certainty, Rule, Severity};
+use rdmascope_analyzer::report::Report;
+use rdmascope_dissector::text::Elapsed;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+
+/// A finding of the report.
+#[derive(Clone, Debug)]
+pub(crate) struct Late {
+    pub(crate) rule: Rule,
+    pub(crate) severity: Severity,
+    pub(crate) certainty: Certainty,
+    pub(crate) by: Blame,
+    pub(crate) text: String,
+    pub(crate) frame: u64,
+}
+
+/// A session of a connection, and the how-manieth channel of it the connection is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Channel {
+    pub(crate) session: u64,
+    pub(crate) channel: u32,
+    pub(crate) of: u32,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct Settled {
+    pub(crate) findings: Vec<Late>,
+    /// Frame and place in `findings`, in order.
+    by_frame: Vec<(u64, u32)>,
+    /// By rule, who did it and the number a connection is followed by: the finding, whichever its frames are.
+    by_key: HashMap<(Rule, Blame, u32), u32>,
+    /// Findings that are of no connection.
+    of_none: HashMap<(Rule, Blame), u32>,
+    channels: HashMap<u32, Vec<Channel>>,
+    episodes: Vec<(u64, u32, String)>,
+    pub(crate) text: String,
+}
+
+impl Settled {
+    pub(crate) fn of(report: &Report) -> Self {
+        let mut settled = Self::default();
+        let followed: HashMap<u32, &[u32]> = report.connections.iter().map(|c| (c.id, &c.followed_as[..])).collect();
+        for finding in report.findings.iter() {
+            let place = settled.findings.len() as u32;
+            settled.by_frame.extend(finding.frames.iter().map(|frame| (*frame, place)));
+            match finding.connection {
+                Some(id) => {
+                    for as_number in followed.get(&id).copied().unwrap_or_default() {
+                        settled.by_key.insert((finding.rule, finding.by, *as_number), place);
+                    }
+                }
+                None => {
+                    settled.of_none.insert((finding.rule, finding.by), place);
+                }
+            }
+            settled.findings.push(Late {
+                rule: finding.rule,
+                severity: finding.severity,
+                certainty: finding.certainty,
+                by: finding.by,
+                text: finding.text.clone(),
+                frame: finding.frame,
+            });
+        }
+        settled.by_frame.sort_unstable();
+        settled.by_frame.dedup();
+        let mut counted: HashSet<(u64, u32)> = HashSet::new();
+        for (session, connections) in &report.sessions {
+            for (n, id) in connections.iter().enumerate() {
+                for as_number in followed.get(id).copied().unwrap_or_default() {
+                    if counted.insert((*session, *as_number)) {
+                        let channel = Channel { session: *session, channel: n as u32 + 1, of: connections.len() as u32 };
+                        settled.channels.entry(*as_number).or_default().push(channel);
+                    }
+                }
+            }
+        }
+        for connection in &report.connections {
+            for episode in connection.episodes.list.iter().filter(|e| !e.is_a_guess()) {
+                let lasted = episode.lasted(connection.last.time);
+                let cause = episode.cause.key().replace('_', " ");
+                let mut text = format!("{}, {cause}, {}", episode.kind.name(), Elapsed(lasted));
+                if episode.requests > 0 {
+                    let _ = write!(text, "; {} requests waited {}", episode.requests, Elapsed(episode.cost));
+                }
+                for as_number in &connection.followed_as {
+                    settled.episodes.push((episode.begin.frame, *as_number, text.clone()));
+                }
+            }
+        }
+        settled.episodes.sort_unstable();
+        settled.text = text(report);
+        settled
+    }
+
+    /// The findings that have this frame.
+    pub(crate) fn at(&self, frame: u64) -> impl Iterator<Item = &Late> {
+        let from = self.by_frame.partition_point(|(number, _)| *number < frame);
+        self.by_frame[from..].iter().take_while(move |(number, _)| *number == frame).filter_map(|(_, n)| self.findings.get(*n as usize))
+    }
+
+    /// What became of a finding that a frame of this connection was told of.
+    pub(crate) fn of_frame(&self, frame: u64, rule: Rule, by: Blame, connection: Option<u32>) -> Option<&Late> {
+        let here = self.at(frame).find(|late| late.rule == rule && late.by == by);
+        here.or_else(|| {
+            let key = connection.and_then(|id| self.by_key.get(&(rule, by, id)));
+            key.or_else(|| self.of_none.get(&(rule, by))).and_then(|n| self.findings.get(*n as usize))
+        })
+    }
+
+    pub(crate) fn channels(&self, connection: u32) -> &[Channel] {
+        self.channels.get(&connection).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn episodes(&self, frame: u64, connection: u32) -> impl Iterator<Item = &str> {
+        let from = self.episodes.partition_point(|(number, ..)| *number < frame);
+        let here = self.episodes[from..].iter().take_while(move |(number, ..)| *number == frame);
+        here.filter(move |(_, id, _)| *id == connection).map(|(.., text)| &**text)
+    }
+}
+
+/// The report in words: connections, sessions, findings, what matters first.
+fn text(report: &Report) -> String {
+    let mut out = String::new();
+    let capture = &report.capture;
+    let _ =
+        writeln!(out, "{} frames, {} connections, {} findings", capture.frames, report.connections.len(), report.findings.ranked().len());
+    for connection in &report.connections {
+        let [a, b] = connection.peers.map(|peer| format!("{}:{}", peer.address, peer.port));
+        let (id, handshake) = (connection.id, connection.first.frame);
+        let requests: u64 = connection.commands.iter().map(|c| c.count).sum();
+        let _ = writeln!(
+            out,
+            "connection {id} from frame {handshake}: {a} and {b}, {requests} requests, {} retransmissions",
+            connection.health.retransmissions
+        );
+    }
+    for (session, connections) in &report.sessions {
+        let ids: Vec<String> = connections.iter().map(u32::to_string).collect();
+        let _ = writeln!(out, "session {session:#018x}: connections {}", ids.join(", "));
+    }
+    for finding in report.findings.ranked() {
+        let row = finding.rule.row();
+        let (severity, certainty, times) = (finding.severity.name(), finding.certainty.name(), finding.count);
+        let _ = writeln!(out, "frame {:<8} {severity:6} {} ({certainty}), {times} times", finding.frame, row.id);
+        let _ = writeln!(out, "    {} {}", report.sentence(finding), row.spec);
+    }
+    out
+}
