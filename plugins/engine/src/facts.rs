@@ -384,12 +384,23 @@ pub(crate) struct Facts {
     /// Where the SMB2 message at hand stands in the frame, or its number among those apart.
     smb2: Option<Whole>,
     smb2_open: u32,
-    /// Sources that are open: whether they are the frame's own message put together.
-    sources: Vec<bool>,
+    /// Sources that are open.
+    sources: Vec<From>,
     /// Messages that are not in the frame in one piece.
     pub(crate) apart: Vec<Vec<u8>>,
     /// Whether a whole SMB2 message ended, and whether it was put together of fragments.
     pub(crate) ended: Option<bool>,
+}
+
+/// What bytes that are not in the frame are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// The frame's own SMB2 message put together of fragments.
+    Fragments,
+    /// A Send put together of packets or segments.
+    Packets,
+    /// What was encrypted or compressed, and the like.
+    Other,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -509,13 +520,14 @@ impl Trace for Facts {
             self.has_smb_direct = true;
             self.smb_direct = Some((self.open.len(), item));
         } else if def.id == TABLE.smb2.id && self.has_smb_direct && !self.alone {
-            if self.sources.last().is_none_or(|own| !own)
-                && self.smb2_open == 0
-                && let Some(from) = self.offset(at)
-                && !matches!(self.smb2, Some(Whole::Apart(_)))
-            {
-                let from = if let Some(Whole::Frame(from, _)) = self.smb2 { from } else { from };
-                self.smb2 = Some(Whole::Frame(from, from));
+            let source = self.sources.last().copied();
+            if self.smb2_open == 0 && self.smb2.is_none_or(|whole| matches!(whole, Whole::Frame(..))) {
+                match (self.offset(at), source, self.smb2) {
+                    (Some(_), None, Some(Whole::Frame(..))) => {}
+                    (Some(from), None, _) => self.smb2 = Some(Whole::Frame(from, from)),
+                    (None, Some(From::Packets), None) => self.smb2 = Some(Whole::Apart(self.keep_apart(at))),
+                    _ => {}
+                }
             }
             self.smb2_open = self.open.len() as u32 + 1;
         } else if def.id != TABLE.analysis
@@ -555,13 +567,17 @@ impl Trace for Facts {
     }
 
     fn source(&mut self, name: &'static str, bytes: &[u8]) {
-        let own = name == "Reassembled SMB Direct";
-        if own && !self.alone {
+        let from = match name {
+            "Reassembled SMB Direct" => From::Fragments,
+            "Reassembled Send" | "Reassembled FPDU" | "Reassembled MPA frame" | "Reassembled IP datagram" => From::Packets,
+            _ => From::Other,
+        };
+        if from == From::Fragments && !self.alone {
             self.tell_smb2();
             self.smb2 = Some(Whole::Apart(self.keep_apart(bytes)));
             self.ended = Some(true);
         }
-        self.sources.push(own);
+        self.sources.push(from);
     }
 
     fn end_source(&mut self) {
