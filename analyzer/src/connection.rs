@@ -65,6 +65,8 @@ pub struct Connection {
     pub missed: Missed,
     /// The mirror sessions that its frames came through.
     pub mirrors: crate::mirror::Set,
+    /// How its packets are marked.
+    pub network: crate::marking::Network,
     /// Counters of the wire.
     pub health: Health,
     /// Most Reads that each end may have outstanding, where the handshake said so.
@@ -404,6 +406,7 @@ impl Connection {
             rdma: self.memory.summary(),
             health: self.health,
             mirrors: self.mirrors,
+            network: self.network.summary(client),
             commands: upper.commands.rows().to_vec(),
             failures: upper.commands.failures().to_vec(),
             progress,
@@ -419,7 +422,7 @@ impl Connection {
                 .map(|(time, volume)| (time, paired(client, volume.0)))
                 .map(|(t, [c, s])| (t, c, s))
                 .collect(),
-            trouble: self.trouble.points().map(|(time, trouble)| (time, trouble.0)).filter(|(_, n)| *n != [0; 3]).collect(),
+            trouble: self.trouble.points().filter(|(_, trouble)| *trouble != Trouble::default()).collect(),
         }
     }
 
@@ -431,6 +434,7 @@ impl Connection {
         self.first = self.first.min(from.first);
         self.last = self.last.max(from.last);
         self.health.join(&from.health);
+        self.network.adopt(&from.network, swapped);
         let volumes = from.throughput.points().map(|(time, Volume([a, b]))| (time, Volume(if swapped { [b, a] } else { [a, b] })));
         self.throughput.merge(volumes);
         self.trouble.merge(from.trouble.points());

@@ -60,6 +60,10 @@ pub struct Capture {
     pub mirrors: crate::mirror::Mirrors,
     /// Ethernet pause frames.
     pub pauses: u64,
+    /// Who paused which class for how long.
+    pub paused: crate::pauses::Pauses,
+    /// Packets by class: the priority of their VLAN tag, else the upper three bits of their DSCP.
+    pub classes: [u64; 8],
     /// What was forgotten to stay within limits: the table, and how often.
     pub dropped: Vec<(&'static str, u64)>,
 }
@@ -220,6 +224,8 @@ pub struct Connection {
     pub commands: Vec<Command>,
     /// Failed requests: command, protocol, status, how many; bounded.
     pub failures: Vec<(&'static str, Family, u32, u64)>,
+    /// How its packets are marked, and what answers congestion.
+    pub network: crate::marking::Network,
     /// How far it got.
     pub progress: Progress,
     /// What became of it; `None` while it goes on, and where it has nothing to do with storage.
@@ -236,8 +242,8 @@ pub struct Connection {
     pub round_trip: [Option<i64>; 2],
     /// Throughput over time: (time, bytes in frames from the client, from the server), thinned to a bounded number of points.
     pub throughput: Vec<(i64, u64, u64)>,
-    /// Trouble on the wire over time: (time, retransmissions, negative acknowledgments, congestion marks), where there was any.
-    pub trouble: Vec<(i64, [u64; 3])>,
+    /// Trouble on the wire over time, where there was any.
+    pub trouble: Vec<(i64, crate::series::Trouble)>,
 }
 
 /// How far a connection got. Pairs are `[client, server]`.

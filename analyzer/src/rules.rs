@@ -1070,6 +1070,153 @@ rules! {
         causes: ["A slow receiver: the host cannot drain its device", "Congestion that spreads backwards through the network"],
         cure: "Find the port where pauses begin: the device behind it is slow. Make ECN act before PFC does.",
     }
+    // ── The lossless network ────────────────────────────────────────────────────────────────────────────────────────
+    RcMarking "RC-MARKING" Warn Transport "RFC 2474; IEEE 802.1Q 6.9; IBTA Vol 1 7.6.5" {
+        title: "The two directions of a connection are marked differently.",
+        says: "Both ends mark their packets for the same class (DSCP, priority of the VLAN tag, service level), or one direction runs \
+               without the protection of the other.",
+        causes: ["One host was configured and the other was not", "A switch, a router or the mirror marks packets anew"],
+        cure: "Linux, NVIDIA: cma_roce_tos -d DEVICE -t TOS on both hosts (TOS is four times the DSCP), then connect again. \
+               Windows: compare Get-NetQosPolicy of both hosts. Then capture at both hosts: the mark may be changed on the way.",
+    }
+    RcClass "RC-CLASS" Warn Transport "IEEE 802.1Q 36; RFC 2474" {
+        title: "RoCE runs in a class that flow control does not pause.",
+        says: "Priority flow control protects the classes that it is enabled for. RoCE in another one is dropped when a queue is full. The \
+               class is the priority of the VLAN tag; without a tag it is taken to be the upper three bits of the DSCP.",
+        causes: [
+            "The hosts do not mark RoCE for the lossless class (DSCP 0)",
+            "Flow control is enabled for another class than the hosts use",
+            "The switch maps this DSCP to another class than the usual one: then nothing is wrong",
+        ],
+        cure: "Linux, NVIDIA: mlnx_qos -i NETDEV shows which priorities have PFC, the map from DSCP to priority, and which is trusted; \
+               --trust dscp and --pfc 0,0,0,1,0,0,0,0 set priority 3; cma_roce_tos sets the mark. Windows: Get-NetQosFlowControl and \
+               Get-NetQosPolicy. Compare with the switch.",
+    }
+    RcBestEffort "RC-BEST-EFFORT" Warn Transport "RFC 2474; IEEE 802.1Q 36" {
+        title: "RoCE runs in the default class, while other RoCE has one of its own.",
+        says: "DSCP 0 without a VLAN priority is the class of all other traffic: it is not protected from loss, and it waits behind TCP.",
+        causes: ["This host, or this program, does not mark its packets", "A switch or the mirror removed the mark"],
+        cure: "Linux, NVIDIA: cma_roce_tos -d DEVICE shows and sets the type of service that connections get. Windows: \
+               New-NetQosPolicy with -NetDirectPortMatchCondition 445 marks SMB Direct.",
+    }
+    RcPfcIdle "RC-PFC-IDLE" Note Transport "IEEE 802.1Q 36" {
+        title: "Flow control pauses a class that carries nothing.",
+        says: "Each class with priority flow control takes headroom from the buffers of every switch port. One that nobody uses is a \
+               leftover, or a mistake in the map from DSCP to priority.",
+        causes: ["Flow control is enabled for more priorities than are used", "The class is used, but its packets are not in this capture"],
+        cure: "Linux, NVIDIA: mlnx_qos -i NETDEV shows the priorities; Windows: Get-NetQosFlowControl, Disable-NetQosFlowControl.",
+    }
+    RcEct "RC-ECT" Warn Transport "RFC 3168 5; IBTA annex A17.9" {
+        title: "RoCE packets are not ECN-capable where congestion is told by marks.",
+        says: "Switches mark only packets that say that they are ECN-capable; others they drop instead.",
+        causes: ["ECN for RoCE is off at this sender, or its device has none", "A device on the way, or the mirror, clears the ECN field"],
+        cure: "NVIDIA on Linux: /sys/class/net/NETDEV/ecn/roce_np/enable/PRIORITY and roce_rp/enable/PRIORITY are 1 for the priority of RoCE \
+               at both hosts.",
+    }
+    RcCnpMissing "RC-CNP-MISSING" Warn Transport "IBTA annex A17.9.3" {
+        title: "Marked packets arrived, and the receiver did not answer with CNPs.",
+        says: "A receiver with congestion control answers marked packets with congestion notification packets. Looked for is one within 10 ms.",
+        causes: [
+            "The notification point is off at the receiver, or its device has none (Soft-RoCE)",
+            "CNPs take another path than the one that was captured",
+        ],
+        cure: "NVIDIA on Linux: /sys/class/net/NETDEV/ecn/roce_np/enable/PRIORITY is 1 at the receiver, and its hw_counters \
+               np_ecn_marked_roce_packets and np_cnp_sent rise together.",
+    }
+    RcCnpUnmarked "RC-CNP-UNMARKED" Note Transport "IBTA annex A17.9.3" {
+        title: "CNPs came, though no packet was marked where this was captured.",
+        says: "CNPs answer marks. Marks that are not in the capture were made behind it.",
+        causes: ["The switch that marks is between the capture point and the receiver"],
+        cure: "Nothing is wrong. To find the congested port capture nearer to the receiver too: it is between the two points.",
+    }
+    RcCnpClass "RC-CNP-CLASS" Note Transport "IBTA annex A17.9.3" {
+        title: "CNPs travel in the class of the data that they are to slow down.",
+        says: "A CNP is of use when it is fast. In the data's own class it waits in the queue that is full, and may be paused.",
+        causes: ["No class of their own was configured for CNPs"],
+        cure: "NVIDIA on Linux: /sys/class/net/NETDEV/ecn/roce_np/cnp_dscp sets the DSCP of CNPs (cnp_802p_prio the priority of their tag); \
+               give it a strict priority on the switches.",
+    }
+    RcCnpPace "RC-CNP-PACE" Note Transport "IBTA annex A17.9.3" {
+        title: "A receiver sends CNPs one right behind the other.",
+        says: "One CNP for each span of time is enough: a sender slows down once for each span as well. Adapters keep 4 microseconds or more between two \
+               CNPs of a flow.",
+        causes: ["The pacing of CNPs is off, or set very low, at the receiver", "A receiver that sends a CNP for each marked packet"],
+        cure: "NVIDIA on Linux: min_time_between_cnps in /sys/class/net/NETDEV/ecn/roce_np.",
+    }
+    RcCnpIgnored "RC-CNP-IGNORED" Warn Transport "IBTA annex A17.9.3" {
+        title: "A sender did not slow down after CNPs.",
+        says: "A sender with congestion control lowers its rate for CNPs. Compared are the rate before a burst of CNPs and the rate in it.",
+        causes: [
+            "The reaction point is off at the sender",
+            "It sends far less than its limit, so that a lower limit changes nothing: then nothing is wrong",
+        ],
+        cure: "NVIDIA on Linux: /sys/class/net/NETDEV/ecn/roce_rp/enable/PRIORITY is 1 at the sender, and its hw_counter rp_cnp_handled rises, \
+               not rp_cnp_ignored.",
+    }
+    RcPauseStorm "RC-PAUSE-STORM" Warn Transport "IEEE 802.1Q 36" {
+        title: "A device pauses a class for much of the time.",
+        says: "Pauses are for short bursts. A device that pauses for long stops all senders of that class, and those behind them. A pause that \
+               nobody takes back counts until its quanta run out, as at 100 Gbit/s.",
+        causes: ["A host that cannot drain its device: slow PCIe, a CPU or a disk that is busy", "A device or driver that hangs"],
+        cure: "Find the device by the address in the finding. Linux: ethtool -S NETDEV counts pause frames by priority; NVIDIA adapters count \
+               tx_pause_storm_warning_events. A watchdog for pause storms on the switch keeps the rest alive.",
+    }
+    RcMtu "RC-MTU" Note Transport "IBTA Vol 1 12.6.5" {
+        title: "RoCE uses a small path MTU where jumbo frames pass.",
+        says: "The path MTU is 256, 512, 1024, 2048 or 4096 bytes: the largest that fits into the Ethernet MTU with its headers. 1500 gives \
+               1024, 4200 gives 4096.",
+        causes: ["The Ethernet MTU of one of the two RDMA interfaces is 1500"],
+        cure: "Set an MTU of 4200 or more on both RDMA interfaces and on the switch ports (ip link set NETDEV mtu 9000), then connect again: \
+               ibv_devinfo shows active_mtu.",
+    }
+    RcEntropy "RC-ENTROPY" Note Transport "IBTA annex A17.9; RFC 7424 2.2" {
+        title: "All RoCE connections of two hosts have the same UDP source port.",
+        says: "Switches choose among equal paths by a hash, in which the UDP source port is what differs between queue pairs. One port for all \
+               of them is one path for all of them.",
+        causes: ["A device or driver that does not vary the source port", "A gateway or a tunnel that writes one of its own"],
+        cure: "Look for the source port setting of the device's driver. Where it cannot be changed, the switch may hash over the destination \
+               queue pair instead.",
+    }
+    RcHops "RC-HOPS" Note Transport "RFC 791 3.2; RFC 8200 3" {
+        title: "Packets of one direction came over paths of different length.",
+        says: "Each router takes one off the TTL. Packets of one sender with several values took several paths: packets that overtake each other \
+               are lost ones to RoCE.",
+        causes: ["A route that changed during the capture", "Packets of one flow spread over paths of different length"],
+        cure: "Compare the times of the values with the log of the routers. Hash by flow, not by packet.",
+    }
+    RcGid "RC-GID" Note Transport "IBTA annex A16, A17" {
+        title: "RoCE version 1 is used beside version 2.",
+        says: "Version 1 has an Ethertype of its own and no IP header: it stays in its VLAN, has no DSCP and no ECN. Which one is used follows \
+               from the GID that a connection is opened with.",
+        causes: ["A host whose connection manager (rdma_cm) defaults to version 1", "A program that takes a GID by its index"],
+        cure: "Linux: /sys/class/infiniband/DEVICE/ports/1/gid_attrs/types/INDEX tells the version of each GID; NVIDIA: cma_roce_mode -d DEVICE \
+               -p 1 -m 2 makes rdma_cm use version 2.",
+    }
+    IwarpMss "IWARP-MSS" Note Transport "RFC 9293 3.7.1; RFC 5044 4.1" {
+        title: "iWARP uses a small segment size where jumbo frames pass.",
+        says: "Each FPDU fits into a segment: small segments are more headers, more CRCs and more placements for the same bytes.",
+        causes: ["The Ethernet MTU of one of the two RDMA interfaces is 1500"],
+        cure: "Set the same large MTU on both RDMA interfaces and on the switch ports (ip link set NETDEV mtu 9000), then connect again.",
+    }
+    IwarpEcn "IWARP-ECN" Note Transport "RFC 3168 6.1.1" {
+        title: "An iWARP connection runs without ECN where a switch marks.",
+        says: "Who does not agree on ECN in the SYNs is told of congestion by loss alone.",
+        causes: ["ECN is off at one of the hosts, or in the TCP of its adapter"],
+        cure: "Linux, software iWARP: net.ipv4.tcp_ecn=1 asks for ECN and accepts it (2, the default, only accepts). Windows: \
+               Set-NetTCPSetting -EcnCapability Enabled. An adapter with a TCP of its own has its own setting.",
+    }
+    IwarpEce "IWARP-ECE" Warn Transport "RFC 3168 6.1.3" {
+        title: "Marked segments arrived, and the receiver did not echo the marks.",
+        says: "A receiver of marked segments sets ECE in its acknowledgments until the sender answers with CWR.",
+        causes: ["A broken TCP at the receiver", "A device on the way that clears the flag"],
+        cure: "Capture at the receiver: if the flag is there, the path clears it.",
+    }
+    IwarpWindow "IWARP-WINDOW" Note Transport "RFC 7323 2" {
+        title: "TCP's window is not scaled: 65,535 bytes at most are under way.",
+        says: "Both SYNs must carry the window scale option. Without it a round trip of 100 microseconds allows no more than 5 Gbit/s.",
+        causes: ["Window scaling is off at one host", "A firewall removes the option"],
+        cure: "Linux: net.ipv4.tcp_window_scaling=1. Capture the SYN at both hosts: one that lost the option on the way met a firewall.",
+    }
     MpaCrc "MPA-CRC" Error Transport "RFC 5044 4.4, 8" {
         title: "The CRC of an FPDU is wrong.",
         says: "If CRCs are in use, an FPDU whose CRC does not match must not be delivered, and the connection is ended. The analysis does not \
@@ -1184,7 +1331,7 @@ rules! {
             "The mount asks for an old dialect (Linux: vers=2.1 or older)",
             "The server is limited to an old dialect (server max protocol in ksmbd.conf or smb.conf)",
         ],
-        cure: "Linux client: mount with vers=3.1.1, or without vers. ksmbd and Samba: set server max protocol to SMB3. \
+        cure: "Linux client: mount with vers=3.1.1, or without vers. ksmbd and Samba: set server max protocol to SMB3_11 (its default). \
                Windows: Get-SmbConnection shows the dialect in use.",
     }
     SmbPathClient "SMB-PATH-CLIENT" Note Path "[MS-SMB2] 2.2.3, 3.2.5.2" {
@@ -1207,7 +1354,7 @@ rules! {
             "Windows: EnableMultiChannel is off at the server",
             "The server cannot do it",
         ],
-        cure: "ksmbd.conf or smb.conf: server multi channel support = yes, then restart the server. \
+        cure: "ksmbd.conf or smb.conf: server multi channel support = yes, then restart the server; ksmbd.conf(5) calls that experimental. \
                Windows: Set-SmbServerConfiguration -EnableMultiChannel $true. A Linux client with the mount option rdma needs none of this.",
     }
     SmbPathAsk "SMB-PATH-ASK" Note Path "[MS-SMB2] 3.2.4.20.10" {
@@ -1224,7 +1371,8 @@ rules! {
         title: "SMB runs over TCP: the server did not say which interfaces it has.",
         says: "A server that offers multichannel answers FSCTL_QUERY_NETWORK_INTERFACE_INFO with its interfaces.",
         causes: ["The server lists no interface of those it serves on", "The server refuses the request"],
-        cure: "ksmbd.conf and smb.conf: the option interfaces names those that are served. Windows: Get-SmbServerNetworkInterface.",
+        cure: "ksmbd.conf and smb.conf: with bind interfaces only = yes, interfaces names those that are served. Windows: \
+               Get-SmbServerNetworkInterface.",
     }
     SmbPathInterface "SMB-PATH-INTERFACE" Note Path "[MS-SMB2] 2.2.32.5" {
         title: "SMB runs over TCP: none of the interfaces that the server lists has RDMA.",
@@ -1235,8 +1383,8 @@ rules! {
             "Samba: it does not offer SMB Direct",
             "Windows: RDMA is disabled on the server's network card",
         ],
-        cure: "Linux: rdma link must show an active device with the netdev that is served, and interfaces in ksmbd.conf must name that \
-               netdev. Windows: Get-NetAdapterRdma, Enable-NetAdapterRdma and Get-SmbServerNetworkInterface on the server.",
+        cure: "Linux: rdma link must show an active device with the netdev that is served; with bind interfaces only = yes in ksmbd.conf, \
+               interfaces must name that netdev. Windows: Get-NetAdapterRdma, Enable-NetAdapterRdma and Get-SmbServerNetworkInterface on the server.",
     }
     SmbPathAddress "SMB-PATH-ADDRESS" Note Path "[MS-SMB2] 2.2.32.5" {
         title: "SMB runs over TCP: the server lists RDMA only at an address that the client may not reach.",
@@ -1245,8 +1393,8 @@ rules! {
             "The interface with RDMA is in another subnet than the one the client came from",
             "The interface with RDMA has a link-local address only, or no link",
         ],
-        cure: "Give client and server RDMA interfaces in one subnet, or a route between them. ksmbd.conf: interfaces names those that are \
-               listed. Linux: ip route get ADDRESS on the client says whether it has a route. Windows: Get-SmbServerNetworkInterface.",
+        cure: "Give client and server RDMA interfaces in one subnet, or a route between them. ksmbd.conf: with bind interfaces \
+               only = yes, interfaces names those that are served. Linux: ip route get ADDRESS on the client says whether it has a route. Windows: Get-SmbServerNetworkInterface.",
     }
     SmbPathTry "SMB-PATH-TRY" Warn Path "[MS-SMB2] 3.2.4.1.7, 3.2.5.5" {
         title: "SMB runs over TCP although the server lists RDMA: the client never tried it.",

@@ -34,17 +34,19 @@ impl Join for Least {
     }
 }
 
-/// Retransmissions, negative acknowledgments, congestion marks: joined by addition.
+/// Retransmissions, negative acknowledgments, congestion marks, CNPs: joined by addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Trouble(pub [u64; 3]);
+pub struct Trouble(pub [u64; 4]);
 
 impl Trouble {
     /// A packet or segment went out again.
-    pub const RETRANSMISSION: Self = Self([1, 0, 0]);
+    pub const RETRANSMISSION: Self = Self([1, 0, 0, 0]);
     /// A NAK, an RNR NAK among them.
-    pub const NAK: Self = Self([0, 1, 0]);
+    pub const NAK: Self = Self([0, 1, 0, 0]);
     /// A packet was marked congestion experienced.
-    pub const CONGESTION: Self = Self([0, 0, 1]);
+    pub const CONGESTION: Self = Self([0, 0, 1, 0]);
+    /// A congestion notification packet.
+    pub const CNP: Self = Self([0, 0, 0, 1]);
 }
 
 impl Join for Trouble {

@@ -161,8 +161,16 @@ pub struct Packet<'a> {
     pub ecn: u8,
     /// Differentiated services code point of the innermost IP header (traffic class on native InfiniBand).
     pub dscp: u8,
+    /// Time to live of the innermost IP header, hop limit of IPv6 and of a GRH; 0 without one.
+    pub ttl: u8,
+    /// Service level of a native InfiniBand packet; 0 on Ethernet.
+    pub service_level: u8,
+    /// Virtual lane of a native InfiniBand packet; 0 on Ethernet.
+    pub virtual_lane: u8,
     /// The innermost VLAN identifier.
     pub vlan: Option<u16>,
+    /// Priority (PCP) of the innermost VLAN tag.
+    pub priority: Option<u8>,
     /// The outermost tunnel.
     pub tunnel: Option<Tunnel>,
     /// What is inside.
@@ -277,6 +285,10 @@ pub struct Pause {
     pub priorities: u8,
     /// Longest pause time in the frame, in quanta of 512 bit times.
     pub quanta: u16,
+    /// Pause times by priority; 0 ends a pause, and says nothing of a priority that [`Pause::priorities`] leaves out.
+    pub times: [u16; 8],
+    /// Whether it is a plain 802.3x pause, of the whole link.
+    pub whole_link: bool,
 }
 
 /// The header of a datagram made from that of one of its fragments: 20 or more bytes of IPv4, 40 of IPv6. It says nothing of
@@ -432,7 +444,11 @@ impl<'a> Peel<'a> {
             dst: Addr::None,
             ecn: 0,
             dscp: 0,
+            ttl: 0,
+            service_level: 0,
+            virtual_lane: 0,
             vlan: None,
+            priority: None,
             tunnel: None,
             body: Body::Other("Frame"),
             cut: 0,
@@ -585,8 +601,9 @@ impl<'a> Peel<'a> {
             if tags == TAGS_MAX {
                 return Fault::limit(vlan::Vlan::NODE, i).fail();
             }
-            let (rest, (id, next)) = vlan::parse(kind, i, t)?;
+            let (rest, (id, priority, next)) = vlan::parse(kind, i, t)?;
             self.packet.vlan = Some(id);
+            self.packet.priority = Some(priority);
             (i, kind, tags) = (rest, next, tags + 1);
         }
         match kind {
@@ -600,8 +617,10 @@ impl<'a> Peel<'a> {
             }
             0x8808 => {
                 self.packet.body = Body::Other("MAC Control");
-                let (i, (priorities, quanta)) = pause::parse(i, t)?;
-                self.packet.body = Body::Pause(Pause { source: self.mac, priorities, quanta });
+                let (i, (priorities, times)) = pause::parse(i, t)?;
+                let (whole_link, priorities) = (priorities.is_none(), priorities.unwrap_or(0xff));
+                let quanta = (0..8).filter(|n| priorities >> n & 1 != 0).map(|n: usize| times[n]).max().unwrap_or(0);
+                self.packet.body = Body::Pause(Pause { source: self.mac, priorities, quanta, times, whole_link });
                 Ok((i, Next::End))
             }
             length if length < 0x0600 => {
@@ -661,6 +680,7 @@ impl<'a> Peel<'a> {
         let (_, header) = ip::parse_v4(i, t)?;
         self.packet.src = Addr::V4(header.src);
         self.packet.dst = Addr::V4(header.dst);
+        self.packet.ttl = header.ttl;
         self.packet.ecn = header.tos & 0x03;
         self.packet.dscp = header.tos >> 2;
         self.ip_id = header.id;
@@ -694,6 +714,7 @@ impl<'a> Peel<'a> {
         let (payload, (header, extensions)) = ip::parse_v6(i, t, |header, rest| {
             self.packet.src = Addr::V6(header.src);
             self.packet.dst = Addr::V6(header.dst);
+            self.packet.ttl = header.hop_limit;
             self.packet.ecn = header.traffic_class & 0x03;
             self.packet.dscp = header.traffic_class >> 2;
             if whole || header.payload_length == 0 { rest } else { self.bound(rest, usize::from(header.payload_length)) }
@@ -844,7 +865,7 @@ impl<'a> Peel<'a> {
     /// Goes into a tunnel: what is inside counts from here on.
     fn enter(&mut self, kind: TunnelKind, id: u32, truncated: bool, i: &'a [u8]) -> PResult<'a, ()> {
         self.packet.tunnel.get_or_insert(Tunnel { kind, id, truncated }).truncated |= truncated;
-        self.packet.vlan = None;
+        (self.packet.vlan, self.packet.priority) = (None, None);
         self.tunnels(i)
     }
 
@@ -886,6 +907,7 @@ impl<'a> Peel<'a> {
         let (i, lrh) = Lrh::parse(at, t)?;
         self.packet.src = Addr::Lid(lrh.slid);
         self.packet.dst = Addr::Lid(lrh.dlid);
+        (self.packet.service_level, self.packet.virtual_lane) = (lrh.sl(), lrh.vl());
         t.info(format_args!("LID {} → {}", lrh.slid, lrh.dlid));
         let length = usize::from(lrh.pktlen()) * 4;
         // a length that does not even hold this header says nothing of where the packet ends
@@ -918,6 +940,7 @@ impl<'a> Peel<'a> {
         let (i, grh) = Grh::parse(packet.get(before..).unwrap_or(&[]), t)?;
         self.packet.src = Addr::V6(grh.sgid);
         self.packet.dst = Addr::V6(grh.dgid);
+        self.packet.ttl = grh.hoplmt;
         self.packet.ecn = (grh.tclass() & 0x03) as u8;
         self.packet.dscp = (grh.tclass() >> 2) as u8;
         if grh.nxthdr != 0x1b {

@@ -283,8 +283,9 @@ mod tests {
         let readme = include_str!("../README.md");
         let (before, list) = readme.split_once("## What the plugin leaves out").unwrap();
         let judged = judged();
+        let listed: BTreeSet<&str> = list.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).collect();
         for rule in Rule::ALL {
-            assert_eq!(list.contains(rule.id()), !judged.contains(rule), "{}", rule.id());
+            assert_eq!(listed.contains(rule.id()), !judged.contains(rule), "{}", rule.id());
         }
         assert!(!before.is_empty());
     }

@@ -32,6 +32,9 @@ pub(crate) const TERMS: &[Term] = &[
     term("chunk", &["read chunk", "write chunk", "reply chunk"], "RFC 8166 3.4",
         "Memory that an RPC-over-RDMA header describes, so that a large argument or result moves by RDMA and not inside of the message. \
          Read chunks carry arguments, Write chunks results, a Reply chunk a whole reply."),
+    term("class", &["traffic class", "priority", "PCP", "DSCP", "service level"], "IEEE 802.1Q 6.9; RFC 2474",
+        "Of the eight queues of a switch port, the one that a packet goes through: by the priority of its VLAN tag (PCP), or by its DSCP. \
+         Priority flow control pauses one class at a time. On native InfiniBand service levels and virtual lanes are that."),
     term("CM", &["connection manager", "REQ", "REP", "RTU", "REJ", "DREQ"], "IBTA Vol 1 12",
         "Sets up and ends connections of InfiniBand and RoCE: REQ, REP and RTU connect, REJ refuses, DREQ and DREP disconnect."),
     term("CNP", &["congestion notification", "ECN"], "IBTA annex A17",

@@ -23,6 +23,7 @@ mod route;
 mod shards;
 mod table;
 
+use crate::audit;
 use crate::connection::Connection;
 use crate::env::{Env, Layer, Options, Session};
 use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
@@ -302,6 +303,9 @@ impl<S: Sink> Pipeline<S> {
 
     fn body<T: Trace>(&mut self, meta: &FrameMeta, packet: &Packet<'_>, t: &mut T) {
         let at = meta.at();
+        if matches!(packet.src, Addr::V4(_) | Addr::V6(_)) {
+            self.capture.classes[usize::from(packet.priority.unwrap_or(packet.dscp >> 3) & 7)] += 1;
+        }
         match &packet.body {
             Body::Ib(ib) => self.ib(at, meta.wire_len, packet, ib, t),
             Body::Tcp(segment) => self.tcp(at, meta.wire_len, packet, segment, t),
@@ -310,6 +314,7 @@ impl<S: Sink> Pipeline<S> {
             Body::Pause(pause) => {
                 self.env.layer(Layer::Pause);
                 self.capture.pauses += 1;
+                self.capture.paused.add(at, pause);
                 if pause.quanta > 0 {
                     let (priorities, quanta) = (pause.priorities, pause.quanta);
                     let site = Site { connection: None, frame: at.frame, time_ns: at.time };
@@ -366,6 +371,7 @@ impl<S: Sink> Pipeline<S> {
         let sessions = core::mem::take(&mut self.env.sessions);
         let mut report = self.assemble(connections, capture, slowest, sessions);
         path::conclude(&mut report, attempts, &self.unreachable);
+        audit::conclude(&mut report);
         (report, self.env.sink)
     }
 
@@ -449,6 +455,7 @@ impl<S: Sink> Pipeline<S> {
         let mut volume = Volume::default();
         volume.0[place.end.index()] = u64::from(wire_len);
         connection.throughput.add(at.time, volume);
+        connection.network.packet(at, place.end, wire_len, packet, ib);
         if packet.ecn == 3 {
             connection.health.ecn_marked += 1;
             connection.trouble.add(at.time, Trouble::CONGESTION);
@@ -492,8 +499,10 @@ impl<S: Sink> Pipeline<S> {
     fn congestion(&mut self, at: At, packet: &Packet<'_>, ib: &IbPacket<'_>) {
         let key = QpKey { src: packet.src, dst: packet.dst, qp: ib.bth.dest_qp };
         let mut site = Site { connection: None, frame: at.frame, time_ns: at.time };
-        if let Some(slot) = self.table.find_qp(&key).and_then(|p| self.table.get_mut(p.slot)) {
+        if let Some((end, slot)) = self.table.find_qp(&key).and_then(|p| Some((p.end, self.table.get_mut(p.slot)?))) {
             slot.connection.health.cnps += 1;
+            slot.connection.trouble.add(at.time, Trouble::CNP);
+            slot.connection.network.notified(at, end, packet);
             site.connection = Some(slot.connection.id);
         }
         let qp = ib.bth.dest_qp;
@@ -617,6 +626,7 @@ impl<S: Sink> Pipeline<S> {
         // each side says where the other one is to begin (12.6.5, 12.6.8)
         flow.starts_at(End::A, rep.starting_psn);
         flow.starts_at(End::B, request.psn);
+        connection.network.path_mtu_asked = request.path_mtu;
         if let Some(mtu) = request.path_mtu {
             flow.path_mtu(mtu.into());
         }
@@ -694,7 +704,9 @@ impl<S: Sink> Pipeline<S> {
         let mut volume = Volume::default();
         volume.0[end.index()] = u64::from(wire_len);
         s.connection.throughput.add(at.time, volume);
+        s.connection.network.segment(at, end, wire_len, packet, segment);
         if packet.ecn == 3 {
+            s.connection.trouble.add(at.time, Trouble::CONGESTION);
             s.connection.health.ecn_marked += 1;
         }
         if segment.flags & (SYN | ACK) == SYN | ACK {

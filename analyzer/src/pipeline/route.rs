@@ -135,6 +135,11 @@ impl Router {
             let key = self.key(&inner);
             return Route { shard: self.shard(key), datagram: Some(whole) };
         }
+        if let Body::Pause(_) = &packet.body {
+            // one that follows another ends it
+            self.load[0].0 += 1;
+            return Route::default();
+        }
         let key = self.key(&packet);
         Route { shard: self.shard(key), datagram: None }
     }

@@ -293,6 +293,8 @@ fn join_capture(whole: &mut report::Capture, part: report::Capture) {
         tunnelled,
         mirrors: _,
         pauses,
+        paused,
+        classes,
         dropped: _,
     } = part;
     whole.frames += frames;
@@ -302,6 +304,11 @@ fn join_capture(whole: &mut report::Capture, part: report::Capture) {
     whole.cut += cut;
     whole.tunnelled += tunnelled;
     whole.pauses += pauses;
+    // the router gives all pause frames to one
+    if whole.paused.is_empty() {
+        whole.paused = paused;
+    }
+    whole.classes.iter_mut().zip(classes).for_each(|(sum, n)| *sum += n);
 }
 
 #[cfg(test)]

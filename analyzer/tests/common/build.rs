@@ -54,6 +54,8 @@ pub struct Conversation {
     pub iwarp: bool,
     /// Whether IP says that congestion was experienced.
     pub marked: bool,
+    /// Whether the SYNs of TCP agree on ECN.
+    pub ecn: bool,
     /// Communication id of the client.
     pub comm: u32,
     /// Reads that the client answers at a time.
@@ -82,6 +84,7 @@ impl Default for Conversation {
             msn: [1, 1],
             iwarp: false,
             marked: false,
+            ecn: false,
             comm: 0xc0,
             responder_resources: 16,
             smb2_credits: 64,
@@ -771,9 +774,10 @@ impl Conversation {
     pub fn tcp_open(&mut self) {
         self.iwarp = true;
         let [c, s] = self.seq;
-        self.segment(C, c, 0x02, 0xffff, &[]);
+        let [asked, agreed] = if self.ecn { [0xc0, 0x40] } else { [0; 2] };
+        self.segment(C, c, 0x02 | asked, 0xffff, &[]);
         self.seq[C] += 1;
-        self.segment(S, s, 0x12, 0xffff, &[]);
+        self.segment(S, s, 0x12 | agreed, 0xffff, &[]);
         self.seq[S] += 1;
         self.tcp_ack(C, 0xffff);
     }

@@ -119,6 +119,8 @@ pub struct Ipv4 {
     pub id: u16,
     /// Flags in the upper 3 bits, fragment offset in units of 8 bytes in the lower 13.
     pub fragment: u16,
+    /// Time to live.
+    pub ttl: u8,
     /// Protocol of the payload.
     pub protocol: u8,
     /// Sender.
@@ -170,6 +172,7 @@ pub fn parse_v4<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ipv4> {
             total_length: u16::from_be_bytes([h[2], h[3]]),
             id: u16::from_be_bytes([h[4], h[5]]),
             fragment: u16::from_be_bytes([h[6], h[7]]),
+            ttl: h[8],
             protocol: h[9],
             src: [h[12], h[13], h[14], h[15]],
             dst: [h[16], h[17], h[18], h[19]],
@@ -241,6 +244,8 @@ pub struct Ipv6 {
     pub payload_length: u16,
     /// What follows the header.
     pub next: u8,
+    /// Hop limit.
+    pub hop_limit: u8,
     /// Sender.
     pub src: [u8; 16],
     /// Receiver.
@@ -281,6 +286,7 @@ pub fn parse_v6<'a, T: Trace>(i: &'a [u8], t: &mut T, bound: impl FnOnce(&Ipv6, 
             flow: word & 0x000f_ffff,
             payload_length: u16::from_be_bytes([head[4], head[5]]),
             next: head[6],
+            hop_limit: head[7],
             src,
             dst,
         };

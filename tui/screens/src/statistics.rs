@@ -21,6 +21,8 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rdmascope_analyzer::report::{Command, Connection, Health, Rdma};
 use rdmascope_analyzer::stats::Commands;
+use rdmascope_analyzer::timeline::Timeline;
+use rdmascope_dissector::frame::Addr;
 use std::cmp::Reverse;
 
 /// What is shown.
@@ -47,6 +49,9 @@ pub(crate) fn prepare(app: &mut App) {
         app.states.statistics.lines = Some(lines(app));
     }
 }
+
+/// Devices and classes shown of those that paused others.
+const PAUSES_SHOWN: usize = 4;
 
 const SORTS: [&str; 5] = ["count", "errors", "median", "longest", "bytes"];
 
@@ -186,6 +191,7 @@ fn lines(app: &App) -> Vec<Line> {
         }
     }
     out.push(Line::Pieces(pieces));
+    over_time(app, wide, &mut out);
     let capture = &app.report.capture;
     let dropped: Vec<String> = capture.dropped.iter().map(|(what, n)| format!("{what} {}", grouped(*n))).collect();
     let mut about = format!(
@@ -238,6 +244,40 @@ fn lines(app: &App) -> Vec<Line> {
     );
     out.push(Line::Pieces(vec![(text, theme.faint)]));
     out
+}
+
+/// Rate, marks, CNPs, pauses and retransmissions on one axis, where there was more than a rate.
+fn over_time(app: &App, wide: bool, out: &mut Vec<Line>) {
+    let theme = &app.theme;
+    let columns = if wide { 60 } else { 30 };
+    let capture = &app.report.capture;
+    let Some(timeline) = Timeline::new(app.connections(), capture, columns) else { return };
+    if timeline.rows().next().is_none() {
+        return;
+    }
+    let length = timeline.step.saturating_mul(columns as i64);
+    out.push(Line::Head(format!("the network over time, {} of {} each", grouped(columns as u64), span(timeline.step))));
+    let mut row = |name: &str, sum: String, values: &[u64], style: Style| {
+        out.push(Line::Pieces(vec![(format!("{name:<16}{sum:>14}  "), theme.text), (sparkline(values, columns), style)]));
+    };
+    let rates: Vec<u64> = timeline.points.iter().map(|p| timeline.rate(p)).collect();
+    row("rate, most", format!("{}/s", bytes(rates.iter().copied().max().unwrap_or(0))), &rates, theme.server);
+    for (name, value) in timeline.rows() {
+        let values: Vec<u64> = timeline.points.iter().map(value).collect();
+        let sum: u64 = values.iter().fold(0, |sum, n| sum.saturating_add(*n));
+        let sum = if name == "paused" { span(i64::try_from(sum).unwrap_or(i64::MAX)) } else { grouped(sum) };
+        row(name, sum, &values, theme.warn);
+    }
+    let end = capture.last.map_or(0, |at| at.time);
+    let mut rows = capture.paused.rows(end);
+    rows.sort_by_key(|row| Reverse(row.time));
+    for row in rows.iter().take(PAUSES_SHOWN) {
+        let what = row.priority.map_or_else(|| "the whole link".to_owned(), |p| format!("class {p}"));
+        let share = row.time as f64 * 100.0 / length.max(1) as f64;
+        let text =
+            format!("{} paused {what} for {} ({share:.1} %), {} at the longest", Addr::Mac(row.source), span(row.time), span(row.longest));
+        out.push(Line::Pieces(vec![(text, theme.faint)]));
+    }
 }
 
 pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {

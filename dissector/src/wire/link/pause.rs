@@ -46,8 +46,8 @@ impl Cbfc {
     }
 }
 
-/// Decodes a MAC control message: the priorities that are to pause (0xff for a plain pause) and the longest of their times.
-pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (u8, u16)> {
+/// Decodes a MAC control message: the priorities that it concerns and their times; none for a plain pause, whose time is that of all.
+pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (Option<u8>, [u16; 8])> {
     t.protocol("MAC CTRL");
     scope(f::PROTOCOL, i, t, |i, t| {
         let (rest, opcode) = read::be16(f::OPCODE, i, t)?;
@@ -55,7 +55,7 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (u8, u16)> {
             0x0001 => {
                 let (rest, quanta) = read::be16(f::PAUSE_TIME, rest, t)?;
                 t.info(format_args!("Pause: pause_time: {quanta} quanta"));
-                Ok((rest, (0xff, quanta)))
+                Ok((rest, (None, [quanta; 8])))
             }
             0x0101 => {
                 let (rest, cbfc) = Cbfc::parse(rest, t)?;
@@ -63,7 +63,7 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, (u8, u16)> {
                 let enabled = cbfc.times().into_iter().enumerate().filter(|(n, _)| priorities >> n & 1 != 0);
                 let quanta = enabled.map(|(_, time)| time).max().unwrap_or(0);
                 t.info(format_args!("Class Based Flow Control [CBFC] Pause: priorities {priorities:#04x}, up to {quanta} quanta"));
-                Ok((rest, (priorities, quanta)))
+                Ok((rest, (Some(priorities), cbfc.times())))
             }
             _ => Fault::value(f::OPCODE, i).fail(),
         }

@@ -45,12 +45,13 @@ pub const fn is_tag(ethertype: u16) -> bool {
     matches!(ethertype, 0x8100 | 0x88a8 | 0x9100 | 0x9200)
 }
 
-/// Decodes the tag that follows `ethertype`: the VLAN identifier, and what follows the tag (an ethertype, or a length).
-pub fn parse<'a, T: Trace>(ethertype: u16, i: &'a [u8], t: &mut T) -> PResult<'a, (u16, u16)> {
+/// Decodes the tag that follows `ethertype`: the VLAN identifier, the priority, and what follows the tag (an ethertype, or a
+/// length).
+pub fn parse<'a, T: Trace>(ethertype: u16, i: &'a [u8], t: &mut T) -> PResult<'a, (u16, u8, u16)> {
     if ethertype == 0x88a8 {
         let (i, tag) = Provider::parse(i, t)?;
-        return Ok((i, (tag.id(), tag.ethertype)));
+        return Ok((i, (tag.id(), tag.priority() as u8, tag.ethertype)));
     }
     let (i, tag) = Vlan::parse(i, t)?;
-    Ok((i, (tag.id(), tag.ethertype)))
+    Ok((i, (tag.id(), tag.priority() as u8, tag.ethertype)))
 }

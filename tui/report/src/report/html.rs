@@ -8,6 +8,8 @@ use rdmascope_analyzer::episodes::time::{Owner, Time};
 use rdmascope_analyzer::finding::{Blame, Severity};
 use rdmascope_analyzer::path::State;
 use rdmascope_analyzer::report::{self as analyzed, Connection};
+use rdmascope_analyzer::timeline::{Point, Timeline};
+use rdmascope_dissector::frame::Addr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -23,6 +25,8 @@ const LINKS_MAX: usize = 12;
 const COUNTERS_MAX: usize = 4;
 /// Findings listed.
 const FINDINGS_MAX: usize = 500;
+/// Stretches of time that the network is told in.
+const STRETCHES: usize = 200;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -47,6 +51,7 @@ pub fn render(story: &Story) -> String {
     findings(&mut out, story, &page, &entries);
     ladders(&mut out, story);
     sessions_shown(&mut out, story, &page);
+    network(&mut out, story, &page);
     connections(&mut out, story, &page);
     slowest(&mut out, story, &page);
     frames_listed(&mut out, story, &page, &entries);
@@ -190,6 +195,7 @@ fn head(out: &mut String, story: &Story, title: &str, entries: &[Entry<'_>]) {
         ("findings", "Findings", true),
         ("path", "Path to RDMA", !story.report.paths.is_empty()),
         ("sessions", "Sessions", !story.sessions.is_empty()),
+        ("network", "Network", story.storage().next().is_some()),
         ("connections", "Connections", true),
         ("slowest", "Slowest requests", true),
         ("frames", "Frames", true),
@@ -650,6 +656,102 @@ struct Plot<'p> {
     series: Vec<(&'static str, Vec<f64>)>,
 }
 
+/// How packets are marked, who paused whom, and what happened on the network over time.
+fn network(out: &mut String, story: &Story, page: &Page) {
+    if story.storage().next().is_none() {
+        return;
+    }
+    out.push_str("<section id=\"network\">\n<h2>Network</h2>\n");
+    if let Some(timeline) = Timeline::new(story.report.connections.iter(), &story.report.capture, STRETCHES) {
+        over_time(out, story, &timeline);
+    }
+    let head = [
+        ("Connection", true),
+        ("From", true),
+        ("Packets", false),
+        ("DSCP", true),
+        ("Priority", true),
+        ("ECN-capable", false),
+        ("Marked", false),
+        ("CNPs", false),
+        ("TTL", true),
+        ("Source ports", true),
+        ("Path MTU", false),
+    ];
+    let mut table = Sortable::new(&head);
+    let list = |values: &[(u16, u64)]| values.iter().map(|(v, _)| v.to_string()).collect::<Vec<_>>().join(", ");
+    for (c, _) in story.storage().take(ARTICLES_MAX) {
+        for (end, d) in c.network.directions.iter().enumerate() {
+            let capable = d.ecn[1] + d.ecn[2] + d.ecn[3];
+            let path_mtu = c.network.path_mtu().map_or_else(String::new, |mtu| mtu.to_string());
+            table.row(vec![
+                page.connection_cell(c.id),
+                plain(super::side(end)),
+                number(d.packets),
+                plain(&list(d.dscp.rows())),
+                plain(&list(d.priority.rows())),
+                number(capable),
+                number(d.ecn[3]),
+                number(d.cnps.count),
+                plain(&list(d.ttl.rows())),
+                plain(&list(d.ports.rows())),
+                plain(&path_mtu),
+            ]);
+        }
+    }
+    table.write(out, "How packets are marked");
+    let end = story.report.capture.last.map_or(0, |at| at.time);
+    let rows = story.report.capture.paused.rows(end);
+    if !rows.is_empty() {
+        let head = [("Device", true), ("Class", true), ("Frames", false), ("Paused", false), ("Longest", false), ("First", false)];
+        let mut table = Sortable::new(&head);
+        for row in &rows {
+            table.row(vec![
+                plain(&Addr::Mac(row.source).to_string()),
+                plain(&row.priority.map_or_else(|| "all".to_owned(), |p| p.to_string())),
+                number(row.frames),
+                time(Some(row.time)),
+                time(Some(row.longest)),
+                number(row.first.frame),
+            ]);
+        }
+        table.write(out, "Who paused whom");
+    }
+    out.push_str("</section>\n");
+}
+
+/// Rate, marks, CNPs, pauses and retransmissions of the whole capture, all on one axis.
+fn over_time(out: &mut String, story: &Story, timeline: &Timeline) {
+    if timeline.rows().next().is_none() {
+        out.push_str("<p class=\"soft\">No marks, CNPs, pauses or retransmissions.</p>\n");
+        return;
+    }
+    let start = story.start();
+    let second = |ns: i64| (ns.saturating_sub(start)) as f64 / 1e9;
+    let (from, to) = (second(timeline.begin), second(timeline.time(timeline.points.len())));
+    let x: Vec<f64> = (0..timeline.points.len()).map(|place| second(timeline.time(place))).collect();
+    let step = (timeline.step as f64 / 1e9).max(1e-9);
+    let mut one = |title: &str, unit, draw, series: Vec<(&'static str, Vec<f64>)>| {
+        plot(out, &Plot { title, unit, draw, from, to, log: false, x: x.clone(), series });
+    };
+    let rate = |end: usize| timeline.points.iter().map(|p| p.bytes[end] as f64 / step).collect();
+    one("Rate of all connections", "B/s", Draw::Steps, vec![("clients", rate(0)), ("servers", rate(1))]);
+    for (name, value) in timeline.rows() {
+        if name == "paused" {
+            let share = |p: &Point| p.paused as f64 * 100.0 / timeline.step as f64;
+            one("Time paused, of each device and class", "%", Draw::Bars, vec![(name, timeline.points.iter().map(share).collect())]);
+        } else {
+            one(&sentence_case(name), "", Draw::Bars, vec![(name, timeline.points.iter().map(|p| value(p) as f64).collect())]);
+        }
+    }
+}
+
+/// With its first letter large.
+fn sentence_case(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 fn plots(out: &mut String, story: &Story, c: &Connection) {
     let start = story.start();
     let second = |ns: i64| (ns.saturating_sub(start)) as f64 / 1e9;
@@ -715,8 +817,8 @@ fn plots(out: &mut String, story: &Story, c: &Connection) {
     }
     if !c.trouble.is_empty() {
         let x = c.trouble.iter().map(|(t, _)| second(*t)).collect();
-        let of = |i: usize| c.trouble.iter().map(|(_, n)| n[i] as f64).collect();
-        let series = [("retransmissions", 0), ("NAKs", 1), ("congestion marks", 2)];
+        let of = |i: usize| c.trouble.iter().map(|(_, trouble)| trouble.0[i] as f64).collect();
+        let series = [("retransmissions", 0), ("NAKs", 1), ("congestion marks", 2), ("CNPs", 3)];
         plot(
             out,
             &Plot {
@@ -778,6 +880,7 @@ fn plot(out: &mut String, p: &Plot<'_>) {
     );
     let label = |v: f64| match p.unit {
         "B/s" => format!("{}/s", size(v as u64)),
+        "%" => format!("{v:.1} %"),
         _ => grouped_signed(v.round() as i64),
     };
     let _ = write!(

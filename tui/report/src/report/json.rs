@@ -12,7 +12,10 @@ use rdmascope_analyzer::exchange::{Exchange, Family};
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::outcome::Outcome;
 use rdmascope_analyzer::report::{self as analyzed, Connection, SideReport};
+use rdmascope_analyzer::timeline::{self, Timeline};
 
+/// Stretches of time that the network is told in.
+const STRETCHES: usize = 60;
 /// The version of this form.
 const VERSION: u32 = 2;
 
@@ -54,6 +57,8 @@ object! {
         findings: Vec<FindingJson>,
         /// The requests that took longest, over all connections.
         slowest: Vec<Row>,
+        /// What happened on the network over time, all connections together; null where nothing did but traffic.
+        timeline: Option<TimelineJson>,
         /// SMB sessions, NFS sessions and NFS mounts, and the connections that they used.
         sessions: Vec<Session>,
         /// How far each client and server got on the way to RDMA.
@@ -140,6 +145,10 @@ object! {
         mirrors: Vec<Mirror>,
         /// Ethernet pause frames.
         pauses: u64,
+        /// Who paused which class for how long.
+        paused: Vec<PausedJson>,
+        /// Packets by class, 0 to 7: the priority of their VLAN tag, else the upper three bits of their DSCP.
+        classes: Vec<u64>,
     }
 }
 
@@ -160,6 +169,277 @@ object! {
 impl Mirror {
     fn of(mirror: &rdmascope_analyzer::mirror::Mirror) -> Self {
         Self { kind: mirror.kind.key(), session: mirror.session, frames: mirror.frames, truncated: mirror.truncated }
+    }
+}
+
+object! {
+    /// Pauses of one class by one device. A pause that nobody takes back counts until its quanta run out, as at 100 Gbit/s.
+    struct PausedJson {
+        /// Ethernet address of the device.
+        source: String,
+        /// The priority; null for the whole link (802.3x).
+        priority: Option<u16>,
+        /// Frames that asked to pause.
+        frames: u64,
+        /// Time of the first.
+        first: Seconds,
+        /// Its frame.
+        first_frame: u64,
+        /// How long together.
+        paused: Seconds,
+        /// The longest.
+        longest: Seconds,
+    }
+}
+
+impl PausedJson {
+    fn all(capture: &analyzed::Capture, start: i64) -> Vec<Self> {
+        let end = capture.last.map_or(start, |at| at.time);
+        let row = |row: &rdmascope_analyzer::pauses::Paused| Self {
+            source: analyzed::address(&rdmascope_dissector::frame::Addr::Mac(row.source)),
+            priority: row.priority.map(u16::from),
+            frames: row.frames,
+            first: Seconds(row.first.time.saturating_sub(start)),
+            first_frame: row.first.frame,
+            paused: Seconds(row.time),
+            longest: Seconds(row.longest),
+        };
+        capture.paused.rows(end).iter().map(row).collect()
+    }
+}
+
+object! {
+    /// Rate, marks, CNPs, pauses and retransmissions on one axis: of each list one value for each stretch of time.
+    struct TimelineJson {
+        /// When the first stretch begins.
+        begin: Seconds,
+        /// How long each is.
+        step: Seconds,
+        /// Bytes in frames, of clients and of servers.
+        bytes: Pair<Vec<u64>>,
+        /// Packets marked congestion experienced.
+        marks: Vec<u64>,
+        /// Congestion notification packets.
+        cnps: Vec<u64>,
+        /// Time paused; several devices and classes count each.
+        paused: Vec<Seconds>,
+        /// Packets and segments that went out again.
+        retransmissions: Vec<u64>,
+        /// Negative acknowledgments, receiver not ready among them.
+        naks: Vec<u64>,
+    }
+}
+
+impl TimelineJson {
+    fn of(story: &Story) -> Option<Self> {
+        let timeline = Timeline::new(story.report.connections.iter(), &story.report.capture, STRETCHES)?;
+        timeline.rows().next()?;
+        let list = |value: fn(&timeline::Point) -> u64| timeline.points.iter().map(value).collect();
+        Some(Self {
+            begin: Seconds(timeline.begin.saturating_sub(story.start())),
+            step: Seconds(timeline.step),
+            bytes: Pair::of(|end| timeline.points.iter().map(|p| p.bytes[end]).collect()),
+            marks: list(|p| p.marks),
+            cnps: list(|p| p.cnps),
+            paused: timeline.points.iter().map(|p| Seconds(p.paused)).collect(),
+            retransmissions: list(|p| p.retransmissions),
+            naks: list(|p| p.naks),
+        })
+    }
+}
+
+object! {
+    /// How the packets of a connection are marked below its transport, and what answers congestion.
+    struct NetworkJson {
+        /// roce_v1, roce_v2_ipv4, roce_v2_ipv6 or infiniband; null on TCP.
+        gid: Option<&'static str>,
+        /// Bytes of the path MTU in use: what was seen, else what the client asked for.
+        path_mtu: Option<u16>,
+        /// Bytes of the path MTU that the client asked for (CM REQ).
+        path_mtu_asked: Option<u16>,
+        /// Whether both ends of TCP agreed on ECN; null where their SYNs were not captured, and on RoCE.
+        tcp_ecn: Option<bool>,
+        /// By end.
+        by: Pair<MarkingJson>,
+    }
+}
+
+object! {
+    /// How the packets of one end are marked.
+    struct MarkingJson {
+        /// Packets.
+        packets: u64,
+        /// Differentiated services code points.
+        dscp: Vec<ValueJson>,
+        /// Packets by ECN field.
+        ecn: EcnJson,
+        /// Priorities of VLAN tags.
+        priority: Vec<ValueJson>,
+        /// Times to live where it was captured.
+        ttl: Vec<ValueJson>,
+        /// UDP source ports of RoCEv2, the first eight of them.
+        udp_source_ports: Vec<ValueJson>,
+        /// Packets with other UDP source ports.
+        other_udp_source_ports: u64,
+        /// Partition keys.
+        p_keys: Vec<ValueJson>,
+        /// Service levels of native InfiniBand.
+        service_levels: Vec<ValueJson>,
+        /// Virtual lanes of native InfiniBand.
+        virtual_lanes: Vec<ValueJson>,
+        /// Bytes of the largest frame.
+        largest_frame: u32,
+        /// Congestion notification packets that it sent.
+        cnps: CnpsJson,
+        /// Its marked packets, and how soon the receiver answered them.
+        marks: MarksJson,
+        /// Its rate before a burst of CNPs and in it; null without one.
+        rate: Option<RateJson>,
+        /// What its TCP says; null on RoCE and InfiniBand.
+        tcp: Option<TcpJson>,
+    }
+}
+
+object! {
+    /// A value, and how often it came.
+    struct ValueJson {
+        /// The value.
+        value: u16,
+        /// How often it came.
+        packets: u64,
+    }
+}
+
+object! {
+    /// Packets by ECN field.
+    struct EcnJson {
+        /// Not capable.
+        not_ect: u64,
+        /// Capable, ECT(1).
+        ect_1: u64,
+        /// Capable, ECT(0).
+        ect_0: u64,
+        /// Congestion experienced.
+        ce: u64,
+    }
+}
+
+object! {
+    /// Congestion notification packets.
+    struct CnpsJson {
+        /// How many.
+        sent: u64,
+        /// Their code points.
+        dscp: Vec<ValueJson>,
+        /// Priorities of their VLAN tags.
+        priority: Vec<ValueJson>,
+        /// The shortest time between two.
+        shortest_interval: Option<Seconds>,
+        /// The mean time between two.
+        mean_interval: Option<Seconds>,
+    }
+}
+
+object! {
+    /// Marks, and how soon a CNP answered them.
+    struct MarksJson {
+        /// Time of the first.
+        first: Option<Seconds>,
+        /// Time of the last.
+        last: Option<Seconds>,
+        /// CNPs that came after a mark.
+        answered: u64,
+        /// Of those, later than 10 ms.
+        late: u64,
+        /// The longest time until a CNP came.
+        longest: Seconds,
+    }
+}
+
+object! {
+    /// The rate of a sender before it was told to slow down, and while it was. Bytes a second.
+    struct RateJson {
+        /// Time of the first CNP.
+        time: Seconds,
+        /// How many.
+        cnps: u64,
+        /// Before them.
+        before: u64,
+        /// While they came.
+        during: u64,
+    }
+}
+
+object! {
+    /// What TCP says of itself.
+    struct TcpJson {
+        /// Maximum segment size that it announced.
+        mss: Option<u16>,
+        /// Window scale that it announced.
+        window_scale: Option<u16>,
+        /// The largest window that it announced, not scaled.
+        largest_window: u16,
+        /// Segments that echo a mark (ECE).
+        ece: u64,
+        /// Segments that answer such an echo (CWR).
+        cwr: u64,
+    }
+}
+
+fn values(rows: &[(u16, u64)]) -> Vec<ValueJson> {
+    rows.iter().map(|(value, packets)| ValueJson { value: *value, packets: *packets }).collect()
+}
+
+impl NetworkJson {
+    fn of(network: &rdmascope_analyzer::marking::Network, start: i64) -> Self {
+        Self {
+            gid: network.gid.map(|gid| gid.key()),
+            path_mtu: network.path_mtu(),
+            path_mtu_asked: network.path_mtu_asked,
+            tcp_ecn: network.tcp_ecn(),
+            by: Pair::of(|end| MarkingJson::of(&network.directions[end], network.gid.is_none(), start)),
+        }
+    }
+}
+
+impl MarkingJson {
+    fn of(d: &rdmascope_analyzer::marking::Direction, is_tcp: bool, start: i64) -> Self {
+        let since = |at: rdmascope_analyzer::op::At| Seconds(at.time.saturating_sub(start));
+        Self {
+            packets: d.packets,
+            dscp: values(d.dscp.rows()),
+            ecn: EcnJson { not_ect: d.ecn[0], ect_1: d.ecn[1], ect_0: d.ecn[2], ce: d.ecn[3] },
+            priority: values(d.priority.rows()),
+            ttl: values(d.ttl.rows()),
+            udp_source_ports: values(d.ports.rows()),
+            other_udp_source_ports: d.ports.others(),
+            p_keys: values(d.p_keys.rows()),
+            service_levels: values(d.service_levels.rows()),
+            virtual_lanes: values(d.lanes.rows()),
+            largest_frame: d.largest,
+            cnps: CnpsJson {
+                sent: d.cnps.count,
+                dscp: values(d.cnps.dscp.rows()),
+                priority: values(d.cnps.priority.rows()),
+                shortest_interval: d.cnps.shortest.map(Seconds),
+                mean_interval: d.cnps.mean().map(Seconds),
+            },
+            marks: MarksJson {
+                first: d.marked.map(|(first, _)| since(first)),
+                last: d.marked.map(|(_, last)| since(last)),
+                answered: d.answers.count,
+                late: d.answers.late,
+                longest: Seconds(d.answers.longest),
+            },
+            rate: d.pace.reaction().map(|r| RateJson { time: since(r.at), cnps: r.cnps.into(), before: r.before, during: r.after }),
+            tcp: is_tcp.then(|| TcpJson {
+                mss: d.tcp.mss,
+                window_scale: d.tcp.window_scale.map(u16::from),
+                largest_window: d.tcp.window_most,
+                ece: d.tcp.ece,
+                cwr: d.tcp.cwr,
+            }),
+        }
     }
 }
 
@@ -326,6 +606,8 @@ object! {
         rdma: Rdma,
         /// What went wrong below.
         transport_health: Health,
+        /// How its packets are marked below the transport, and what answers congestion.
+        network: NetworkJson,
         /// Mirror sessions that it came through.
         mirrors: Vec<MirrorName>,
         /// What held it up, in the order in which it began: those that cost most.
@@ -1191,6 +1473,8 @@ impl Root {
                 tunnelled: capture.tunnelled,
                 mirrors: capture.mirrors.list().iter().map(Mirror::of).collect(),
                 pauses: capture.pauses,
+                paused: PausedJson::all(capture, start),
+                classes: capture.classes.to_vec(),
             },
             ignored: Some(&story.ignored)
                 .filter(|i| !i.is_empty())
@@ -1200,6 +1484,7 @@ impl Root {
             connections: connections.collect(),
             findings: findings(story),
             slowest: story.report.slowest.iter().map(|e| row(e, start)).collect(),
+            timeline: TimelineJson::of(story),
             sessions: sessions.collect(),
             paths: story.report.paths.iter().map(|path| PathJson::of(path, story.start())).collect(),
             hardware: story.hardware.grown().into_iter().map(|row| HardwareJson::of(&story.hardware, row, start)).collect(),
@@ -1273,6 +1558,7 @@ fn connection(story: &Story, c: &Connection, detail: &Detail) -> ConnectionJson 
             keys_invalidated_remotely: r.keys_invalidated_remotely,
             outside_advertised: r.outside_advertised,
         },
+        network: NetworkJson::of(&c.network, start),
         mirrors: story.report.capture.mirrors.of(c.mirrors).map(|m| MirrorName { kind: m.kind.key(), session: m.session }).collect(),
         transport_health: Health {
             retransmissions: h.retransmissions,

@@ -10,11 +10,17 @@ use super::{
 };
 use rdmascope_analyzer::devices::Spread;
 use rdmascope_analyzer::finding::Severity;
+use rdmascope_analyzer::marking::Direction;
 use rdmascope_analyzer::outcome::{Ending, Purpose, Stage};
 use rdmascope_analyzer::path::{Path, State};
-use rdmascope_analyzer::report::{Connection, Protocol, Transport};
+use rdmascope_analyzer::pauses::Paused;
+use rdmascope_analyzer::report::{Capture, Connection, Protocol, Transport};
 use rdmascope_analyzer::session::Session;
+use rdmascope_dissector::frame::Addr;
+use rdmascope_dissector::text::Elapsed;
 
+/// Devices and classes shown of those that paused others.
+const PAUSES_SHOWN: usize = 8;
 /// Findings shown in full; of notes there are seldom so many.
 const ENTRIES_MAX: usize = 24;
 /// Connections shown in full.
@@ -594,6 +600,7 @@ pub(super) fn remarks(story: &Story) -> Vec<String> {
     }
     if capture.pauses > 0 {
         lines.push(format!("{} (priority flow control).", count(capture.pauses, "pause frame")));
+        lines.extend(paused(capture));
     }
     if story.report.connections_dropped > 0 {
         lines.push(format!("{} not listed: the report has room for no more.", count(story.report.connections_dropped, "connection")));
@@ -651,6 +658,67 @@ fn extent(entry: &Entry<'_>) -> String {
     }
 }
 
+/// Who paused what for how long; the longest first.
+fn paused(capture: &Capture) -> Vec<String> {
+    let end = capture.last.map_or(0, |at| at.time);
+    let length = end.saturating_sub(capture.first.map_or(end, |at| at.time)).max(1);
+    let mut rows = capture.paused.rows(end);
+    rows.sort_by_key(|row| (std::cmp::Reverse(row.time), row.first));
+    let more = rows.len().saturating_sub(PAUSES_SHOWN);
+    let line = |row: &Paused| {
+        let what = row.priority.map_or_else(|| "the whole link".to_owned(), |p| format!("class {p}"));
+        let share = row.time as f64 * 100.0 / length as f64;
+        let (mac, times) = (Addr::Mac(row.source), count(row.frames, "frame"));
+        format!("  {mac} paused {what} for {} ({share:.1} %) with {times}, {} at the longest.", Elapsed(row.time), Elapsed(row.longest))
+    };
+    let mut lines: Vec<String> = rows.iter().take(PAUSES_SHOWN).map(line).collect();
+    if more > 0 {
+        lines.push(format!("  {more} more devices and classes paused others."));
+    }
+    lines
+}
+
+/// How packets are marked, where anybody marks them.
+fn network(c: &Connection) -> Vec<String> {
+    let network = &c.network;
+    let is_said = |d: &Direction| {
+        let marked = d.dscp.rows().iter().chain(d.service_levels.rows()).any(|(v, _)| *v > 0);
+        marked || !d.priority.rows().is_empty() || d.ecn[3] > 0 || d.cnps.count > 0
+    };
+    if !network.directions.iter().any(is_said) {
+        return Vec::new();
+    }
+    let list = |values: &[(u16, u64)]| values.iter().map(|(v, _)| v.to_string()).collect::<Vec<_>>().join(", ");
+    let one = |end: usize| {
+        let d = &network.directions[end];
+        let mut text = side(end).to_owned();
+        match d.service_levels.rows() {
+            [] => text.push_str(&format!(" DSCP {}", list(d.dscp.rows()))),
+            levels => text.push_str(&format!(" service level {}, virtual lane {}", list(levels), list(d.lanes.rows()))),
+        }
+        if !d.priority.rows().is_empty() {
+            text.push_str(&format!(", priority {}", list(d.priority.rows())));
+        }
+        if d.service_levels.rows().is_empty() {
+            text.push_str(if d.ecn[1] + d.ecn[2] + d.ecn[3] == 0 { ", not ECN-capable" } else { ", ECN-capable" });
+        }
+        if d.ecn[3] > 0 {
+            text.push_str(&format!(", {} marked", grouped(d.ecn[3])));
+        }
+        if d.cnps.count > 0 {
+            text.push_str(&format!(", {} with DSCP {}", count(d.cnps.count, "CNP"), list(d.cnps.dscp.rows())));
+        }
+        if let Some(reaction) = d.pace.reaction() {
+            let rate = |bytes: u64| format!("{}/s", size(bytes));
+            text.push_str(&format!(", {} before CNPs, {} under them", rate(reaction.before), rate(reaction.after)));
+        }
+        text
+    };
+    let mut pieces = vec![one(0), one(1)];
+    pieces.extend(network.path_mtu().map(|mtu| format!("path MTU {}", grouped(mtu.into()))));
+    pieces
+}
+
 /// Whether there is nothing to say of it but that it is there.
 fn is_idle(c: &Connection) -> bool {
     c.commands.is_empty() && c.sides.iter().all(|s| s.messages <= 2) && c.rdma.reads + c.rdma.writes == 0 && !c.smb.encrypted
@@ -674,6 +742,7 @@ fn facts_painted(story: &Story, c: &Connection, detail: &Detail, paint: Paint) -
         ("rdma", if used_rdma { rdma(c, paint) } else { Vec::new() }),
         ("transport", transport(c, paint)),
         ("adapters", adapters(c)),
+        ("network", network(c)),
         ("mirror", story.report.capture.mirrors.of(c.mirrors).map(mirror).collect()),
         ("smb", smb(story, c)),
         ("at last", last_words(c, detail).into_iter().collect()),

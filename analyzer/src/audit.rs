@@ -1,0 +1,551 @@
+//! The audit of a lossless network: what the packets of each direction say below their transport ([`crate::marking`]) and who paused whom
+//! ([`crate::pauses`]), held against each other, over the whole capture.
+//!
+//! ```text
+//!   one connection      directions in different classes, marks without CNPs, CNPs without effect, paths of different length
+//!   all connections     classes that flow control pauses and that are in use; ECN in use and not; path MTU and what passes; entropy
+//! ```
+//!
+//! A mirror, and every switch, may rewrite what is judged here: nothing of it is certain, and nothing is said of what came through a
+//! mirror that is not certain by itself. Which class a DSCP is in is a switch's own setting; the usual one (DSCP / 8) is a guess.
+//!
+//! RFC 2474, RFC 3168, RFC 7323; IEEE 802.1Q 36 (priority flow control); InfiniBand volume 1 and annex A17 (RoCEv2).
+
+use crate::finding::{Blame, Certainty, Finding, Rule, Site};
+use crate::marking::{CNP_PACE, CNP_TIME, Direction, Gid};
+use crate::op::At;
+use crate::report::{Connection, Report, Transport};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+use rdmascope_dissector::frame::Addr;
+use rdmascope_dissector::text::{Elapsed, Grouped};
+
+/// Packets from which the marking of a direction can be told.
+const ENOUGH: u64 = 32;
+/// Marks that a receiver must answer.
+const MARKS: u64 = 5;
+/// Bytes of an Ethernet frame that only jumbo frames have.
+const JUMBO: u32 = 2200;
+/// Bytes of payload of a frame of 1500 bytes in RoCE, and of the MSS that goes with it.
+const SMALL: (u16, u16) = (1024, 1460);
+/// Connections of two hosts from which one UDP source port for all is no accident.
+const FLOWS: usize = 4;
+/// CNPs from which their pace can be told.
+const CNPS: u64 = 32;
+/// Bytes that a connection must have moved to be held up by its window.
+const MUCH: u64 = 1 << 20;
+/// ns of a pause that is too long, and of a capture whose share of pauses can be told.
+const LONG: (i64, i64) = (50_000_000, 100_000_000);
+/// Pauses from which their share can be told.
+const PAUSES: u64 = 10;
+
+/// Reports what contradicts itself.
+pub(crate) fn conclude(report: &mut Report) {
+    for finding in findings(report) {
+        report.findings.add(finding);
+    }
+}
+
+const fn is_roce(c: &Connection) -> bool {
+    matches!(c.network.gid, Some(Gid::RoceV1 | Gid::RoceV2Ipv4 | Gid::RoceV2Ipv6))
+}
+
+fn is_rdma(c: &Connection) -> bool {
+    c.transport.is_some_and(|t| t != Transport::Tcp)
+}
+
+fn is_iwarp(c: &Connection) -> bool {
+    c.transport == Some(Transport::Iwarp)
+}
+
+/// What of the whole capture each connection is held against.
+struct Around<'r> {
+    report: &'r Report,
+    /// Priorities that anybody paused.
+    paused: Vec<u8>,
+    /// Whether packets of RoCE were marked, or CNPs sent.
+    marks_roce: bool,
+    /// Whether segments were marked.
+    marks_tcp: bool,
+    /// DSCP and tag of RoCE in another class than the default one.
+    class: Option<(u32, u8)>,
+    /// The largest frame between two hosts that passed as it is for sure.
+    largest: HashMap<(Addr, Addr), u32>,
+}
+
+impl<'r> Around<'r> {
+    fn new(report: &'r Report) -> Self {
+        let mut around = Self { report, paused: Vec::new(), marks_roce: false, marks_tcp: false, class: None, largest: HashMap::new() };
+        let mut paused: Vec<u8> = report.capture.paused.rows(i64::MAX).iter().filter_map(|row| row.priority).collect();
+        paused.sort_unstable();
+        paused.dedup();
+        around.paused = paused;
+        for c in &report.connections {
+            for d in &c.network.directions {
+                around.marks_roce |= is_roce(c) && (d.cnps.count > 0 || d.ecn[3] > 0);
+                around.marks_tcp |= c.network.gid.is_none() && d.ecn[3] > 0;
+                if around.class.is_none() && is_roce(c) && d.packets >= ENOUGH {
+                    around.class = d.class().filter(|(class, _)| *class > 0).map(|(class, _)| (c.id, class));
+                }
+                let passed = if is_roce(c) { d.largest } else { d.tcp.largest };
+                let row = around.largest.entry(pair(c)).or_default();
+                *row = (*row).max(passed);
+            }
+        }
+        around
+    }
+
+    /// Findings about a connection rest on its headers: surer where it was seen whole, and not through a mirror.
+    fn certainty(&self, c: &Connection) -> Certainty {
+        let mirrored = c.mirrors.places().next().is_some();
+        if mirrored || c.progress.missed || self.report.capture.cut > 0 { Certainty::Guess } else { Certainty::IfNothingWasMissed }
+    }
+}
+
+fn findings(report: &Report) -> Vec<Finding> {
+    let mut out = Vec::new();
+    let around = Around::new(report);
+    for c in &report.connections {
+        let mut told = Told { c, out: &mut out };
+        if is_rdma(c) {
+            directions(&mut told, &around);
+        }
+        if is_roce(c) {
+            roce(&mut told, &around);
+        }
+        if is_iwarp(c) {
+            iwarp(&mut told, &around);
+        }
+    }
+    of_all(report, &around, &mut out);
+    pauses(report, &around, &mut out);
+    out
+}
+
+/// Takes findings about one connection.
+struct Told<'r> {
+    c: &'r Connection,
+    out: &'r mut Vec<Finding>,
+}
+
+impl Told<'_> {
+    fn add(&mut self, rule: Rule, by: Blame, at: At, certainty: Certainty, text: String) {
+        let site = Site { connection: Some(self.c.id), frame: at.frame, time_ns: at.time };
+        self.out.push(Finding::new(rule, by, site, certainty, text));
+    }
+}
+
+fn side(end: usize) -> (&'static str, Blame) {
+    if end == 0 { ("client", Blame::Client) } else { ("server", Blame::Server) }
+}
+
+/// What both directions of an RDMA connection should have in common.
+fn directions(told: &mut Told<'_>, around: &Around<'_>) {
+    let c = told.c;
+    let [client, server] = &c.network.directions;
+    if client.packets.min(server.packets) < ENOUGH {
+        return;
+    }
+    let certainty = around.certainty(c);
+    let differ = |a: Option<u16>, b: Option<u16>| a.zip(b).filter(|(a, b)| a != b);
+    let what = differ(client.dscp.usual(), server.dscp.usual())
+        .map(|(a, b)| format!("DSCP {a}, the server's {b}"))
+        .or_else(|| differ(client.priority.usual(), server.priority.usual()).map(|(a, b)| format!("priority {a}, the server's {b}")))
+        .or_else(|| {
+            differ(client.service_levels.usual(), server.service_levels.usual())
+                .map(|(a, b)| format!("service level {a}, the server's {b}"))
+        });
+    if let Some(what) = what {
+        let text = format!("the client's packets have {what}: the two directions run in different classes");
+        told.add(Rule::RcMarking, Blame::Unknown, c.first, certainty, text);
+    }
+    let mirrored = c.mirrors.places().next().is_some();
+    for (end, direction) in c.network.directions.iter().enumerate() {
+        let often: Vec<u16> = direction.ttl.rows().iter().filter(|(_, n)| n * 20 >= direction.packets).map(|(ttl, _)| *ttl).collect();
+        // of a capture at several points the same packet has several
+        let near = often.iter().max().zip(often.iter().min()).is_some_and(|(a, b)| a - b <= 8);
+        if often.len() > 1 && near && !mirrored && c.health.duplicates == 0 {
+            let list: Vec<String> = often.iter().map(ToString::to_string).collect();
+            let (name, _) = side(end);
+            let text = format!("packets of the {name} came with a TTL of {}: they took paths of different length", list.join(" and "));
+            told.add(Rule::RcHops, Blame::Network, c.first, Certainty::Guess, text);
+        }
+    }
+}
+
+/// What is known of RoCE: classes, ECN, CNPs, path MTU.
+fn roce(told: &mut Told<'_>, around: &Around<'_>) {
+    let c = told.c;
+    let certainty = around.certainty(c);
+    let same = c.network.directions[0].class() == c.network.directions[1].class();
+    for (end, direction) in c.network.directions.iter().enumerate() {
+        let (name, by) = side(end);
+        let other = &c.network.directions[1 - end];
+        match (same, end) {
+            (true, 0) => class(told, around, direction, "both ends"),
+            (true, _) => {}
+            (false, _) => class(told, around, direction, if end == 0 { "the client" } else { "the server" }),
+        }
+        if around.marks_roce && direction.packets >= ENOUGH && direction.ecn[0] * 10 >= direction.packets * 9 {
+            let text = "sends RoCE that is not ECN-capable, while packets here are marked or senders told to slow down";
+            told.add(Rule::RcEct, by, c.first, certainty, text.to_string());
+        }
+        unanswered(told, direction, other, end, certainty);
+        let cnps = &direction.cnps;
+        let Some((first, _)) = cnps.span else { continue };
+        if other.ecn[3] == 0 && other.packets >= ENOUGH {
+            let text = format!("the {name} sent {}, and no packet was marked where this was captured", many(cnps.count, "CNP"));
+            told.add(Rule::RcCnpUnmarked, Blame::Network, first, Certainty::Guess, text);
+        }
+        let is_classed = direction.dscp.usual() != Some(0) || !around.paused.is_empty();
+        if cnps.dscp.usual().is_some() && cnps.dscp.usual() == direction.dscp.usual() && direction.packets >= ENOUGH && is_classed {
+            let dscp = cnps.dscp.usual().unwrap_or(0);
+            let text = format!("sends its CNPs with DSCP {dscp}, as its data: they wait in the queue that is full");
+            told.add(Rule::RcCnpClass, by, first, certainty, text);
+        }
+        if cnps.count >= CNPS && cnps.close * 2 >= cnps.count {
+            let (close, all) = (Grouped(cnps.close), Grouped(cnps.count));
+            let text = format!("sent {close} of its {all} CNPs within {} of the one before", Elapsed(CNP_PACE));
+            told.add(Rule::RcCnpPace, by, first, certainty, text);
+        }
+        if let Some(reaction) = other.pace.reaction().filter(crate::marking::Reaction::is_ignored) {
+            let (_, sender) = side(1 - end);
+            let (before, after) = (Grouped(reaction.before), Grouped(reaction.after));
+            let text = format!("did not slow down: {before} bytes a second before {} CNPs, {after} while they came", reaction.cnps);
+            told.add(Rule::RcCnpIgnored, sender, reaction.at, Certainty::Guess, text);
+        }
+    }
+    if let (Some(mtu), Some(bytes)) = (c.network.path_mtu(), around.largest.get(&pair(c)))
+        && mtu <= SMALL.0
+        && *bytes >= JUMBO
+    {
+        let text = format!("RoCE uses a path MTU of {mtu}, while frames of {} bytes pass between the two hosts", Grouped((*bytes).into()));
+        told.add(Rule::RcMtu, Blame::Unknown, c.first, certainty, text);
+    }
+}
+
+/// Whether flow control protects the class of a direction, that of `whose`.
+fn class(told: &mut Told<'_>, around: &Around<'_>, direction: &Direction, whose: &str) {
+    let c = told.c;
+    let Some((class, tagged)) = direction.class().filter(|_| direction.packets >= ENOUGH) else { return };
+    let dscp = direction.dscp.usual().unwrap_or(0);
+    let how = if tagged { String::from("by its VLAN tag") } else { format!("by its DSCP {dscp}") };
+    if !around.paused.is_empty() && !around.paused.contains(&class) {
+        let list = classes(&around.paused);
+        let text = format!("RoCE of {whose} is in class {class} {how}; pause frames are seen for {list} only");
+        told.add(Rule::RcClass, Blame::Unknown, c.first, Certainty::Guess, text);
+    } else if let Some((_, used)) = around.class.filter(|(id, _)| *id != c.id && class == 0 && around.paused.is_empty()) {
+        let text = format!("RoCE of {whose} is in the default class {how}, while other RoCE here is in class {used}");
+        told.add(Rule::RcBestEffort, Blame::Unknown, c.first, Certainty::Guess, text);
+    }
+}
+
+/// Marks of `direction` that its receiver did not answer, or late.
+fn unanswered(told: &mut Told<'_>, direction: &Direction, receiver: &Direction, end: usize, certainty: Certainty) {
+    let c = told.c;
+    let (name, _) = side(end);
+    let (_, by) = side(1 - end);
+    let marks = direction.ecn[3];
+    let Some((first, _)) = direction.marked.filter(|_| marks >= MARKS && receiver.packets > 0) else { return };
+    if receiver.cnps.count == 0 {
+        if c.last.since(first) >= CNP_TIME {
+            let n = Grouped(marks);
+            let text = format!("sent no CNP, though {n} packets of the {name} reached it marked as having met congestion");
+            told.add(Rule::RcCnpMissing, by, first, certainty, text);
+        }
+        return;
+    }
+    let answers = &direction.answers;
+    let open = answers.open.filter(|open| c.last.since(*open) > CNP_TIME);
+    let late = answers.late + u64::from(open.is_some());
+    if let Some(at) = answers.first_late.or(open).filter(|_| late * 2 > answers.count) {
+        let text = format!("answered marked packets of the {name} late or not at all, {}", many(late, "time"));
+        told.add(Rule::RcCnpMissing, by, at, Certainty::Guess, text);
+    }
+}
+
+/// iWARP, on TCP.
+fn iwarp(told: &mut Told<'_>, around: &Around<'_>) {
+    let c = told.c;
+    let certainty = around.certainty(c);
+    let tcp = c.network.directions.map(|d| d.tcp);
+    let mss = tcp[0].mss.zip(tcp[1].mss).map(|(a, b)| a.min(b));
+    if let (Some(mss), Some(bytes)) = (mss, around.largest.get(&pair(c)))
+        && mss <= SMALL.1
+        && *bytes >= JUMBO
+    {
+        let text = format!("iWARP uses an MSS of {mss}, while frames of {} bytes pass between the two hosts", Grouped((*bytes).into()));
+        told.add(Rule::IwarpMss, Blame::Unknown, c.first, certainty, text);
+    }
+    if around.marks_tcp && c.network.tcp_ecn() == Some(false) {
+        let by = if tcp[0].ecn_setup == 0 { Blame::Client } else { Blame::Server };
+        let how = if by == Blame::Client { "asked for no ECN" } else { "refused ECN" };
+        told.add(Rule::IwarpEcn, by, c.first, certainty, format!("{how}, while a switch marks other TCP connections here"));
+    }
+    for (end, direction) in c.network.directions.iter().enumerate() {
+        let (name, _) = side(end);
+        let (_, by) = side(1 - end);
+        let echoes = tcp[1 - end].ece;
+        let is_due = direction.ecn[3] >= MARKS && echoes == 0 && c.network.directions[1 - end].packets > 0;
+        if let Some((first, _)) = direction.marked.filter(|(first, _)| is_due && c.last.since(*first) >= CNP_TIME)
+            && c.network.tcp_ecn() == Some(true)
+        {
+            let n = Grouped(direction.ecn[3]);
+            let text = format!("echoed none of {n} segments of the {name} that reached it marked as having met congestion");
+            told.add(Rule::IwarpEce, by, first, certainty, text);
+        }
+    }
+    let moved = tcp.iter().map(|t| t.bytes).max().unwrap_or(0);
+    if let Some(limit) = c.network.window_limit().filter(|_| moved >= MUCH) {
+        let by = match tcp.map(|t| t.window_scale.is_some()) {
+            [false, true] => Blame::Client,
+            [true, false] => Blame::Server,
+            _ => Blame::Unknown,
+        };
+        let text = format!("did not agree to scale TCP's window: at most {} bytes are under way", Grouped(limit.into()));
+        let text = if by == Blame::Unknown { format!("the two ends {text}") } else { text };
+        told.add(Rule::IwarpWindow, by, c.first, certainty, text);
+    }
+}
+
+/// What only several connections tell.
+fn of_all(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
+    let mut flows: HashMap<(Addr, Addr), Vec<&Connection>> = HashMap::new();
+    let mut versions: [Option<&Connection>; 2] = [None; 2];
+    for c in &report.connections {
+        match c.network.gid {
+            Some(Gid::RoceV1) => versions[0] = versions[0].or(Some(c)),
+            Some(Gid::RoceV2Ipv4 | Gid::RoceV2Ipv6) => versions[1] = versions[1].or(Some(c)),
+            _ => {}
+        }
+        let [client, server] = &c.network.directions;
+        if c.transport == Some(Transport::RoceV2) && client.packets.min(server.packets) >= ENOUGH {
+            flows.entry(pair(c)).or_default().push(c);
+        }
+    }
+    let mut pairs: Vec<&Vec<&Connection>> = flows.values().filter(|all| all.len() >= FLOWS).collect();
+    pairs.sort_by_key(|all| all[0].id);
+    for all in pairs {
+        let port = |c: &Connection| {
+            let ports = c.network.directions.each_ref().map(|d| if d.ports.others() == 0 { d.ports.rows() } else { &[] });
+            let [[(a, _)], [(b, _)]] = ports else { return None };
+            Some([*a, *b])
+        };
+        let Some(first) = port(all[0]) else { continue };
+        if all.iter().all(|c| port(c) == Some(first)) {
+            let text = format!(
+                "all {} RoCE connections of the two hosts have the same UDP source port ({}): a switch that hashes has one path for them",
+                all.len(),
+                if first[0] == first[1] { first[0].to_string() } else { format!("{}, back {}", first[0], first[1]) }
+            );
+            let mut told = Told { c: all[0], out };
+            told.add(Rule::RcEntropy, Blame::Unknown, all[0].first, around.certainty(all[0]), text);
+        }
+    }
+    if let [Some(old), Some(new)] = versions {
+        let text = format!(
+            "RoCE v1 is used beside RoCE v2 ({}): no router passes it, and no DSCP marks it",
+            format_args!("connection {}", new.id)
+        );
+        let mut told = Told { c: old, out };
+        told.add(Rule::RcGid, Blame::Unknown, old.first, around.certainty(old), text);
+    }
+}
+
+/// Who paused whom, and classes that are paused for nothing.
+fn pauses(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
+    let capture = &report.capture;
+    let start = capture.first.map_or(0, |at| at.time);
+    let end = capture.last.map_or(0, |at| at.time);
+    let span = end.saturating_sub(start);
+    let rows = capture.paused.rows(end);
+    let mut add = |rule: Rule, by: Blame, at: At, certainty: Certainty, text: String| {
+        let site = Site { connection: None, frame: at.frame, time_ns: at.time };
+        out.push(Finding::new(rule, by, site, certainty, text));
+    };
+    for row in &rows {
+        let is_much = span >= LONG.1 && row.frames >= PAUSES && row.time >= span / 10;
+        if !is_much && row.longest < LONG.0 {
+            continue;
+        }
+        let what = row.priority.map_or_else(|| String::from("the whole link"), |p| format!("class {p}"));
+        let share = (i128::from(row.time) * 100 / i128::from(span.max(1))) as i64;
+        let (mac, total, longest) = (Addr::Mac(row.source), Elapsed(row.time), Elapsed(row.longest));
+        let text = format!("{mac} paused {what} for {total}, {share} % of the capture, {longest} at a time at the longest");
+        // how long a pause lasts that runs out depends on the speed of the link
+        add(Rule::RcPauseStorm, Blame::Network, row.first, Certainty::IfNothingWasMissed, text);
+    }
+    let used = |class: u8| capture.classes[usize::from(class & 7)] > 0;
+    let all: u64 = capture.classes.iter().sum();
+    // where RoCE itself is in a class that nobody pauses, that is what is wrong
+    if all < ENOUGH || !around.paused.iter().any(|p| used(*p)) {
+        return;
+    }
+    let mut idle: Vec<u8> = around.paused.iter().copied().filter(|p| !used(*p)).collect();
+    idle.dedup();
+    if let Some(row) = rows.iter().filter(|row| row.priority.is_some_and(|p| idle.contains(&p))).min_by_key(|row| row.first) {
+        let text = format!("pause frames are sent for {}, of which no packet is in the capture", classes(&idle));
+        add(Rule::RcPfcIdle, Blame::Network, row.first, Certainty::Guess, text);
+    }
+}
+
+/// "1 CNP", "2 CNPs".
+fn many(n: u64, what: &str) -> String {
+    format!("{} {what}{}", Grouped(n), if n == 1 { "" } else { "s" })
+}
+
+/// "class 3", "classes 3 and 4".
+fn classes(list: &[u8]) -> String {
+    let names: Vec<String> = list.iter().map(ToString::to_string).collect();
+    match names.as_slice() {
+        [one] => format!("class {one}"),
+        [rest @ .., last] => format!("classes {} and {last}", rest.join(", ")),
+        [] => String::new(),
+    }
+}
+
+/// Both hosts of a connection, in one order.
+fn pair(c: &Connection) -> (Addr, Addr) {
+    let [a, b] = c.peers.map(|p| p.address);
+    if a <= b { (a, b) } else { (b, a) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::marking::Network;
+    use crate::report::Peer;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    /// A connection of two hosts with a thousand packets each way.
+    fn connection(id: u32, transport: Transport, gid: Option<Gid>) -> Connection {
+        let at = |seconds: i64| At { frame: u64::from(id), time: seconds * SECOND };
+        let mut direction = Direction::default();
+        (direction.packets, direction.ecn, direction.largest) = (1000, [0, 0, 1000, 0], 1100);
+        direction.dscp.add(0, 1000);
+        direction.ports.add(0xc000, 1000);
+        direction.tcp.syn = gid.is_none();
+        let peer = |last| Peer { address: Addr::V4([192, 0, 2, last]), ..Peer::default() };
+        Connection {
+            id,
+            transport: Some(transport),
+            peers: [peer(2), peer(1)],
+            first: at(1),
+            last: at(9),
+            network: Network { directions: [direction; 2], gid, path_mtu_asked: None },
+            ..Connection::default()
+        }
+    }
+
+    fn roce(id: u32) -> Connection {
+        connection(id, Transport::RoceV2, Some(Gid::RoceV2Ipv4))
+    }
+
+    fn iwarp(id: u32) -> Connection {
+        connection(id, Transport::Iwarp, None)
+    }
+
+    fn with(mut c: Connection, change: impl Fn(&mut Direction)) -> Connection {
+        c.network.directions.iter_mut().for_each(change);
+        c
+    }
+
+    fn rules(connections: Vec<Connection>) -> Vec<Rule> {
+        let mut rules: Vec<Rule> = findings(&Report { connections, ..Report::default() }).iter().map(|f| f.rule).collect();
+        rules.dedup();
+        rules
+    }
+
+    #[test]
+    fn roce_in_the_default_class_beside_roce_in_its_own() {
+        let marked = with(roce(1), |d| {
+            d.dscp = Default::default();
+            d.dscp.add(26, 1000);
+        });
+        assert_eq!(rules(alloc::vec![marked.clone(), roce(2)]), [Rule::RcBestEffort]);
+        assert_eq!(rules(alloc::vec![marked.clone(), Connection { id: 2, ..marked }]), []);
+        assert_eq!(rules(alloc::vec![roce(1), roce(2)]), []);
+    }
+
+    #[test]
+    fn a_small_path_mtu_where_jumbo_frames_pass() {
+        let small = with(roce(1), |d| d.path_mtu = Some(1024));
+        let large = with(roce(2), |d| (d.path_mtu, d.largest) = (Some(4096), 4170));
+        assert_eq!(rules(alloc::vec![small.clone(), large.clone()]), [Rule::RcMtu]);
+        assert_eq!(rules(alloc::vec![small.clone(), roce(2)]), []);
+        // segments that the capturing host had not cut yet are no frames of the wire
+        let offloaded = with(iwarp(2), |d| d.largest = 65_000);
+        assert_eq!(rules(alloc::vec![small.clone(), offloaded]), []);
+        // nor is another host's link this one's
+        let mut away = large;
+        away.peers[0].address = Addr::V4([192, 0, 2, 9]);
+        assert_eq!(rules(alloc::vec![small, away]), []);
+        let mss = |id, mss, largest| with(iwarp(id), |d| (d.tcp.mss, d.tcp.largest) = (Some(mss), largest));
+        assert_eq!(rules(alloc::vec![mss(1, 1460, 1514), mss(2, 8960, 9014)]), [Rule::IwarpMss]);
+        assert_eq!(rules(alloc::vec![mss(1, 8960, 9014), mss(2, 8960, 9014)]), []);
+    }
+
+    #[test]
+    fn one_source_port_for_all_queue_pairs() {
+        let other = with(roce(4), |d| {
+            d.ports = Default::default();
+            d.ports.add(0xc001, 1000);
+        });
+        assert_eq!(rules((1..=4).map(roce).collect()), [Rule::RcEntropy]);
+        assert_eq!(rules((1..=3).map(roce).collect()), []);
+        assert_eq!(rules((1..=3).map(roce).chain([other]).collect()), []);
+    }
+
+    #[test]
+    fn both_versions_of_roce() {
+        let old = connection(1, Transport::Infiniband, Some(Gid::RoceV1));
+        assert_eq!(rules(alloc::vec![old.clone(), roce(2)]), [Rule::RcGid]);
+        assert_eq!(rules(alloc::vec![old.clone(), Connection { id: 2, ..old }]), []);
+        assert_eq!(rules(alloc::vec![connection(1, Transport::Infiniband, Some(Gid::Infiniband)), roce(2)]), []);
+    }
+
+    #[test]
+    fn iwarp_without_ecn_where_a_switch_marks() {
+        let mut asking = iwarp(1);
+        asking.network.directions[0].tcp.ecn_setup = 0xc0;
+        asking.network.directions[1].tcp.ecn_setup = 0x40;
+        let marked = |c| with(c, |d| (d.ecn, d.marked) = ([0, 0, 990, 10], None));
+        assert_eq!(rules(alloc::vec![marked(asking.clone()), iwarp(2)]), [Rule::IwarpEcn]);
+        assert_eq!(rules(alloc::vec![asking.clone(), iwarp(2)]), []);
+        assert_eq!(rules(alloc::vec![marked(asking.clone()), Connection { id: 2, ..asking }]), []);
+        // accurate ECN says something else in these bits
+        let mut accurate = iwarp(2);
+        accurate.network.directions[0].tcp.ecn_setup = 0x80;
+        assert_eq!(accurate.network.tcp_ecn(), None);
+    }
+
+    #[test]
+    fn a_window_that_is_not_scaled() {
+        let moved = |bytes, scales: [Option<u8>; 2]| {
+            let mut c = iwarp(1);
+            c.network.directions.iter_mut().zip(scales).for_each(|(d, scale)| (d.tcp.bytes, d.tcp.window_scale) = (bytes, scale));
+            let found = findings(&Report { connections: alloc::vec![c], ..Report::default() });
+            found.iter().map(|f| (f.rule, f.by)).collect::<Vec<_>>()
+        };
+        assert_eq!(moved(MUCH, [Some(7), None]), [(Rule::IwarpWindow, Blame::Server)]);
+        assert_eq!(moved(MUCH, [None, None]), [(Rule::IwarpWindow, Blame::Unknown)]);
+        assert_eq!(moved(MUCH, [Some(7), Some(0)]), []);
+        assert_eq!(moved(MUCH - 1, [None, None]), []);
+    }
+
+    #[test]
+    fn what_came_through_a_mirror_is_a_guess() {
+        let mut c = with(roce(1), |d| d.ecn = [1000, 0, 0, 0]);
+        c.network.directions[0].cnps.count = 1;
+        let certainty = |c: &Connection| {
+            let found = findings(&Report { connections: alloc::vec![c.clone()], ..Report::default() });
+            found.iter().map(|f| (f.rule, f.certainty)).collect::<Vec<_>>()
+        };
+        assert_eq!(certainty(&c)[0], (Rule::RcEct, Certainty::IfNothingWasMissed));
+        c.progress.missed = true;
+        assert_eq!(certainty(&c)[0], (Rule::RcEct, Certainty::Guess));
+    }
+}

@@ -1,0 +1,690 @@
+//! How the packets of a connection are marked below its transport, and what answers congestion: facts by direction, which
+//! [`crate::audit`] holds against each other.
+//!
+//! ```text
+//!   packet ─▶ Direction: DSCP, PCP, ECN, TTL, UDP source port, P_Key, service level, virtual lane, path MTU, largest frame
+//!   mark   ─▶ Answers: how long until the receiver sends a CNP
+//!   CNP    ─▶ Notices: in which class, how far apart;  Pace: the rate of the sender before, and while they come
+//!   SYN    ─▶ TcpFacts: MSS, window scale, ECN
+//! ```
+//!
+//! RFC 2474 (DSCP), RFC 3168 (ECN), IEEE 802.1Q (PCP), InfiniBand volume 1, 7.7 and annex A17 (RoCEv2), RFC 7323 (window scale).
+
+use crate::op::{At, End};
+use rdmascope_dissector::frame::{Addr, Carrier, IbPacket, Packet, Segment};
+use rdmascope_dissector::wire::ib::bth::{Opcode, Part};
+
+/// ns within which a receiver must have answered a mark.
+pub const CNP_TIME: i64 = 10_000_000;
+/// ns between CNPs below which they are not paced: the least that adapters are set to.
+pub const CNP_PACE: i64 = 4_000;
+/// log2 of the ns of a bucket of the rate.
+const BUCKET_SHIFT: u32 = 20;
+/// Buckets of the rate that are kept: a power of two.
+const BUCKETS: usize = 16;
+/// ns without a CNP after which the next one begins a new burst.
+const QUIET: i64 = 50_000_000;
+/// CNPs of a burst, and ns that it lasts, from which a sender must have slowed down.
+const BURST: (u32, i64) = (10, 20_000_000);
+
+/// Values of a small field and how often each came; those beyond the first `N` are added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Values<const N: usize> {
+    rows: [(u16, u64); N],
+    length: usize,
+    others: u64,
+}
+
+impl<const N: usize> Default for Values<N> {
+    fn default() -> Self {
+        Self { rows: [(0, 0); N], length: 0, others: 0 }
+    }
+}
+
+impl<const N: usize> Values<N> {
+    /// Counts a value `n` times.
+    pub fn add(&mut self, value: u16, n: u64) {
+        for row in &mut self.rows[..self.length] {
+            if row.0 == value {
+                row.1 += n;
+                return;
+            }
+        }
+        match self.rows.get_mut(self.length) {
+            Some(row) => {
+                *row = (value, n);
+                self.length += 1;
+            }
+            None => self.others += n,
+        }
+    }
+
+    /// Each value and how often it came, in the order in which they came.
+    pub fn rows(&self) -> &[(u16, u64)] {
+        &self.rows[..self.length]
+    }
+
+    /// How often other values came.
+    pub fn others(&self) -> u64 {
+        self.others
+    }
+
+    /// How often any value came.
+    pub fn count(&self) -> u64 {
+        self.others + self.rows().iter().map(|(_, n)| n).sum::<u64>()
+    }
+
+    /// The value that nine of ten have, where there is one.
+    pub fn usual(&self) -> Option<u16> {
+        let all = self.count();
+        self.rows().iter().find(|(_, n)| *n > 0 && n * 10 >= all * 9).map(|(value, _)| *value)
+    }
+
+    fn join(&mut self, other: &Self) {
+        other.rows().iter().for_each(|(value, n)| self.add(*value, *n));
+        self.others += other.others;
+    }
+}
+
+/// What the headers of a packet below its transport say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marking {
+    /// Differentiated services code point.
+    pub dscp: u8,
+    /// The ECN field.
+    pub ecn: u8,
+    /// Priority of the VLAN tag.
+    pub priority: Option<u8>,
+    /// Time to live.
+    pub ttl: u8,
+    /// Service level and virtual lane, of native InfiniBand.
+    pub lane: Option<(u8, u8)>,
+    /// UDP source port, of RoCEv2.
+    pub port: Option<u16>,
+    /// Partition key, of InfiniBand and RoCE.
+    pub p_key: Option<u16>,
+}
+
+impl Marking {
+    /// Of a packet; `ib` where it is one of InfiniBand or RoCE.
+    #[inline]
+    pub fn of(packet: &Packet<'_>, ib: Option<&IbPacket<'_>>) -> Self {
+        let mut marking = Self { dscp: packet.dscp, ecn: packet.ecn, priority: packet.priority, ttl: packet.ttl, ..Self::default() };
+        if let Some(ib) = ib {
+            marking.p_key = Some(ib.bth.p_key);
+            match ib.carrier {
+                Carrier::RoceV2 { src_port } => marking.port = Some(src_port),
+                Carrier::Infiniband => marking.lane = Some((packet.service_level, packet.virtual_lane)),
+                Carrier::RoceV1 => {}
+            }
+        }
+        marking
+    }
+}
+
+/// How a host is addressed: which kind of GID, where it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Gid {
+    /// RoCE version 1: Ethertype 0x8915.
+    RoceV1,
+    /// RoCE version 2 over IPv4.
+    RoceV2Ipv4,
+    /// RoCE version 2 over IPv6.
+    RoceV2Ipv6,
+    /// Native InfiniBand.
+    Infiniband,
+}
+
+impl Gid {
+    /// Of a packet.
+    pub const fn of(packet: &Packet<'_>, ib: &IbPacket<'_>) -> Self {
+        match (ib.carrier, packet.src) {
+            (Carrier::RoceV1, _) => Self::RoceV1,
+            (Carrier::Infiniband, _) => Self::Infiniband,
+            (Carrier::RoceV2 { .. }, Addr::V6(_)) => Self::RoceV2Ipv6,
+            (Carrier::RoceV2 { .. }, _) => Self::RoceV2Ipv4,
+        }
+    }
+
+    /// Name in JSON.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::RoceV1 => "roce_v1",
+            Self::RoceV2Ipv4 => "roce_v2_ipv4",
+            Self::RoceV2Ipv6 => "roce_v2_ipv6",
+            Self::Infiniband => "infiniband",
+        }
+    }
+
+    /// Name for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RoceV1 => "RoCE v1",
+            Self::RoceV2Ipv4 => "RoCE v2 (IPv4)",
+            Self::RoceV2Ipv6 => "RoCE v2 (IPv6)",
+            Self::Infiniband => "InfiniBand",
+        }
+    }
+}
+
+/// How soon marks were answered by CNPs. A mark counts from the first that is not answered yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// How often.
+    pub count: u64,
+    /// How often it took longer than [`CNP_TIME`].
+    pub late: u64,
+    /// The longest time, in ns.
+    pub longest: i64,
+    /// The first mark of those that waited too long.
+    pub first_late: Option<At>,
+    /// The first mark since the last CNP.
+    pub open: Option<At>,
+}
+
+impl Answers {
+    #[inline]
+    fn marked(&mut self, at: At) {
+        self.open.get_or_insert(at);
+    }
+
+    fn answered(&mut self, at: At) {
+        let Some(since) = self.open.take() else { return };
+        let took = at.since(since).max(0);
+        self.count += 1;
+        self.longest = self.longest.max(took);
+        if took > CNP_TIME {
+            self.late += 1;
+            self.first_late.get_or_insert(since);
+        }
+    }
+}
+
+/// The CNPs of one end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Notices {
+    /// How many.
+    pub count: u64,
+    /// Their code points.
+    pub dscp: Values<4>,
+    /// Priorities of their VLAN tags.
+    pub priority: Values<2>,
+    /// The first and the last of them.
+    pub span: Option<(At, At)>,
+    /// The shortest time between two, in ns.
+    pub shortest: Option<i64>,
+    /// How many followed the one before within [`CNP_PACE`].
+    pub close: u64,
+}
+
+impl Notices {
+    fn add(&mut self, at: At, packet: &Packet<'_>) {
+        self.count += 1;
+        self.dscp.add(packet.dscp.into(), 1);
+        if let Some(priority) = packet.priority {
+            self.priority.add(priority.into(), 1);
+        }
+        let first = self.span.map_or(at, |(first, last)| {
+            let apart = at.since(last).max(0);
+            self.shortest = Some(self.shortest.map_or(apart, |least| least.min(apart)));
+            self.close += u64::from(apart < CNP_PACE);
+            first
+        });
+        self.span = Some((first, at));
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.count += other.count;
+        self.dscp.join(&other.dscp);
+        self.priority.join(&other.priority);
+        self.span = joined(self.span, other.span);
+        self.shortest = self.shortest.into_iter().chain(other.shortest).min();
+        self.close += other.close;
+    }
+
+    /// The mean time between two, in ns.
+    pub fn mean(&self) -> Option<i64> {
+        let (first, last) = self.span?;
+        let between = i64::try_from(self.count.checked_sub(1)?).unwrap_or(i64::MAX);
+        last.since(first).checked_div(between)
+    }
+}
+
+fn joined(a: Option<(At, At)>, b: Option<(At, At)>) -> Option<(At, At)> {
+    match (a, b) {
+        (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+        (a, b) => a.or(b),
+    }
+}
+
+/// The rate of a sender before it was told to slow down, and while it was. Bytes a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reaction {
+    /// The first CNP.
+    pub at: At,
+    /// How many.
+    pub cnps: u32,
+    /// The rate before them.
+    pub before: u64,
+    /// The rate while they came.
+    pub after: u64,
+    /// Whether it sent all the time before, so that both can be compared.
+    pub steady: bool,
+}
+
+impl Reaction {
+    /// Whether it went on as fast as before.
+    pub const fn is_ignored(&self) -> bool {
+        self.steady && self.after >= self.before
+    }
+}
+
+/// How fast an end sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// Bytes by bucket of time, the last ones.
+    recent: [u64; BUCKETS],
+    /// Number of the last bucket.
+    bucket: i64,
+    total: u64,
+    burst: Option<Burst>,
+    worst: Option<Reaction>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Burst {
+    since: At,
+    last: i64,
+    count: u32,
+    /// Bytes of the whole buckets before it, and how many of them had some.
+    before: u64,
+    busy: u32,
+    from: u64,
+    to: u64,
+}
+
+impl Pace {
+    #[inline]
+    fn sent(&mut self, time: i64, bytes: u32) {
+        if time >> BUCKET_SHIFT > self.bucket {
+            self.turn(time >> BUCKET_SHIFT);
+        }
+        self.recent[(self.bucket & (BUCKETS as i64 - 1)) as usize] += u64::from(bytes);
+        self.total += u64::from(bytes);
+    }
+
+    fn turn(&mut self, bucket: i64) {
+        let gone = bucket.saturating_sub(self.bucket).min(BUCKETS as i64);
+        for step in 0..gone {
+            self.recent[((bucket - step) & (BUCKETS as i64 - 1)) as usize] = 0;
+        }
+        self.bucket = bucket;
+    }
+
+    fn told(&mut self, at: At) {
+        if at.time >> BUCKET_SHIFT > self.bucket {
+            self.turn(at.time >> BUCKET_SHIFT);
+        }
+        if let Some(burst) = self.burst.as_mut().filter(|b| at.time.saturating_sub(b.last) <= QUIET) {
+            (burst.last, burst.to) = (at.time, self.total);
+            burst.count = burst.count.saturating_add(1);
+            return;
+        }
+        self.worst = self.reaction();
+        // the bucket at hand is not over
+        let current = (self.bucket & (BUCKETS as i64 - 1)) as usize;
+        let whole = || self.recent.iter().enumerate().filter(|(place, _)| *place != current).map(|(_, bytes)| *bytes);
+        let (before, busy) = (whole().sum(), whole().filter(|bytes| *bytes > 0).count() as u32);
+        self.burst = Some(Burst { since: at, last: at.time, count: 1, before, busy, from: self.total, to: self.total });
+    }
+
+    /// How it answered a burst of CNPs: the one that it answered worst.
+    pub fn reaction(&self) -> Option<Reaction> {
+        let last = self.burst.and_then(|b| {
+            let span = b.last.saturating_sub(b.since.time);
+            if b.count < BURST.0 || span < BURST.1 || b.before == 0 {
+                return None;
+            }
+            let rate = |bytes: u64, ns: i64| (u128::from(bytes) * 1_000_000_000 / (ns.max(1) as u128)) as u64;
+            let before = rate(b.before, (BUCKETS as i64 - 1) << BUCKET_SHIFT);
+            let after = rate(b.to - b.from, span);
+            Some(Reaction { at: b.since, cnps: b.count, before, after, steady: b.busy as usize >= BUCKETS - 3 })
+        });
+        match (self.worst, last) {
+            (Some(worst), Some(last)) if last.is_ignored() && !worst.is_ignored() => Some(last),
+            (worst, last) => worst.or(last),
+        }
+    }
+}
+
+/// What TCP says of itself in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpFacts {
+    /// Whether its SYN was captured.
+    pub syn: bool,
+    /// Maximum segment size that it announced, in bytes.
+    pub mss: Option<u16>,
+    /// Window scale that it announced.
+    pub window_scale: Option<u8>,
+    /// ECE and CWR flags of its SYN (0x40, 0x80).
+    pub ecn_setup: u8,
+    /// Segments with ECE, SYNs aside.
+    pub ece: u64,
+    /// Segments with CWR, SYNs aside.
+    pub cwr: u64,
+    /// The largest window that it announced, not scaled.
+    pub window_most: u16,
+    /// Bytes of payload.
+    pub bytes: u64,
+    /// Bytes of its largest frame of those that are one segment for sure: not longer than the peer's MSS.
+    pub largest: u32,
+}
+
+/// How one end's packets are marked, and what it says of congestion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Direction {
+    /// The marking of the last packets, which are not counted below yet, and how many they are.
+    last: (Marking, u64),
+    /// Packets.
+    pub packets: u64,
+    /// Differentiated services code points.
+    pub dscp: Values<4>,
+    /// By ECN field: not capable, ECT(1), ECT(0), congestion experienced.
+    pub ecn: [u64; 4],
+    /// Priorities of the VLAN tag, of frames that have one.
+    pub priority: Values<4>,
+    /// Times to live where it was captured.
+    pub ttl: Values<4>,
+    /// UDP source ports (RoCEv2), by which switches choose a path.
+    pub ports: Values<8>,
+    /// Partition keys.
+    pub p_keys: Values<2>,
+    /// Service levels, of native InfiniBand.
+    pub service_levels: Values<2>,
+    /// Virtual lanes, of native InfiniBand.
+    pub lanes: Values<2>,
+    /// Bytes of its largest frame.
+    pub largest: u32,
+    /// Bytes of payload of the largest packet that is not the last of its message: the path MTU in use.
+    pub path_mtu: Option<u16>,
+    /// Where the first and the last packet was marked congestion experienced.
+    pub marked: Option<(At, At)>,
+    /// How soon its receiver answered those.
+    pub answers: Answers,
+    /// CNPs that it sent.
+    pub cnps: Notices,
+    /// How fast it sends.
+    pub pace: Pace,
+    /// Of TCP.
+    pub tcp: TcpFacts,
+}
+
+impl Direction {
+    #[inline]
+    fn packet(&mut self, at: At, length: u32, marking: Marking) {
+        self.packets += 1;
+        if self.last.0 == marking {
+            self.last.1 += 1;
+        } else {
+            self.settle();
+            self.last = (marking, 1);
+        }
+        self.largest = self.largest.max(length);
+        self.pace.sent(at.time, length);
+        if marking.ecn == 3 {
+            self.marked = Some((self.marked.map_or(at, |(first, _)| first), at));
+            self.answers.marked(at);
+        }
+    }
+
+    /// Counts what the last packets had in common.
+    fn settle(&mut self) {
+        let (marking, n) = core::mem::take(&mut self.last);
+        if n == 0 {
+            return;
+        }
+        self.dscp.add(marking.dscp.into(), n);
+        self.ecn[usize::from(marking.ecn & 3)] += n;
+        self.ttl.add(marking.ttl.into(), n);
+        if let Some(priority) = marking.priority {
+            self.priority.add(priority.into(), n);
+        }
+        if let Some(port) = marking.port {
+            self.ports.add(port, n);
+        }
+        if let Some(p_key) = marking.p_key {
+            self.p_keys.add(p_key, n);
+        }
+        if let Some((level, lane)) = marking.lane {
+            self.service_levels.add(level.into(), n);
+            self.lanes.add(lane.into(), n);
+        }
+    }
+
+    /// The class that its packets are in: by their VLAN tag, else the usual one for their DSCP (the upper three bits). Whether by the tag.
+    pub fn class(&self) -> Option<(u8, bool)> {
+        match self.priority.usual() {
+            Some(priority) if self.priority.count() * 10 >= self.packets * 9 => Some((priority as u8, true)),
+            _ => self.dscp.usual().map(|dscp| ((dscp >> 3) as u8, false)),
+        }
+    }
+
+    fn join(&mut self, other: &Self) {
+        let mut other = *other;
+        self.settle();
+        other.settle();
+        self.packets += other.packets;
+        self.dscp.join(&other.dscp);
+        self.ecn.iter_mut().zip(other.ecn).for_each(|(a, b)| *a += b);
+        self.priority.join(&other.priority);
+        self.ttl.join(&other.ttl);
+        self.ports.join(&other.ports);
+        self.p_keys.join(&other.p_keys);
+        self.service_levels.join(&other.service_levels);
+        self.lanes.join(&other.lanes);
+        self.largest = self.largest.max(other.largest);
+        self.path_mtu = self.path_mtu.max(other.path_mtu);
+        self.marked = joined(self.marked, other.marked);
+        self.cnps.join(&other.cnps);
+        // marks and CNPs of the two halves were not held against each other
+        self.answers = Answers::default();
+        if self.pace.total == 0 {
+            self.pace = other.pace;
+        }
+    }
+}
+
+/// Both directions of a connection: by end A and B, in a report by client and server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// Each end's packets.
+    pub directions: [Direction; 2],
+    /// How its hosts are addressed; `None` on TCP.
+    pub gid: Option<Gid>,
+    /// Bytes of the path MTU that the client asked for (CM REQ).
+    pub path_mtu_asked: Option<u16>,
+}
+
+impl Network {
+    /// An InfiniBand or RoCE packet of `by`, in a frame of `length` bytes.
+    #[inline]
+    pub fn packet(&mut self, at: At, by: End, length: u32, packet: &Packet<'_>, ib: &IbPacket<'_>) {
+        let direction = &mut self.directions[by.index()];
+        direction.packet(at, length, Marking::of(packet, Some(ib)));
+        let is_full = |row: &rdmascope_dissector::wire::ib::bth::Row| matches!(row.part, Part::First | Part::Middle);
+        let length = ib.payload_length as u16;
+        if direction.path_mtu < Some(length) && ib.payload_length <= 4096 && Opcode(ib.bth.opcode).row().is_some_and(is_full) {
+            direction.path_mtu = Some(length);
+        }
+        if self.gid.is_none() {
+            self.gid = Some(Gid::of(packet, ib));
+        }
+    }
+
+    /// A TCP segment of `by`, in a frame of `length` bytes.
+    #[inline]
+    pub fn segment(&mut self, at: At, by: End, length: u32, packet: &Packet<'_>, segment: &Segment<'_>) {
+        const SYN: u8 = 0x02;
+        const RST: u8 = 0x04;
+        const ECE: u8 = 0x40;
+        const CWR: u8 = 0x80;
+        let peer_mss = self.directions[by.peer().index()].tcp.mss;
+        let direction = &mut self.directions[by.index()];
+        direction.packet(at, length, Marking::of(packet, None));
+        let tcp = &mut direction.tcp;
+        tcp.bytes += u64::from(segment.payload_length);
+        if segment.flags & (SYN | RST | ECE | CWR) == 0 {
+            tcp.window_most = tcp.window_most.max(segment.window);
+            if length > tcp.largest && peer_mss.is_some_and(|mss| segment.payload_length <= mss.into()) {
+                tcp.largest = length;
+            }
+            return;
+        }
+        if segment.flags & SYN != 0 {
+            let ecn_setup = segment.flags & (ECE | CWR);
+            *tcp = TcpFacts { syn: true, mss: segment.mss, window_scale: segment.window_scale, ecn_setup, ..TcpFacts::default() };
+        } else {
+            tcp.ece += u64::from(segment.flags & ECE != 0);
+            tcp.cwr += u64::from(segment.flags & CWR != 0);
+        }
+    }
+
+    /// `by` sent a CNP.
+    pub fn notified(&mut self, at: At, by: End, packet: &Packet<'_>) {
+        self.directions[by.index()].cnps.add(at, packet);
+        let sender = &mut self.directions[by.peer().index()];
+        sender.answers.answered(at);
+        sender.pace.told(at);
+    }
+
+    /// Both ends by role.
+    pub(crate) fn summary(&self, client: End) -> Self {
+        let mut summary = *self;
+        if client == End::B {
+            summary.directions.swap(0, 1);
+        }
+        summary.directions.iter_mut().for_each(Direction::settle);
+        summary
+    }
+
+    /// Takes over the other half of a connection.
+    pub(crate) fn adopt(&mut self, other: &Self, swapped: bool) {
+        let [a, b] = &other.directions;
+        let theirs = if swapped { [b, a] } else { [a, b] };
+        self.directions.iter_mut().zip(theirs).for_each(|(mine, theirs)| mine.join(theirs));
+        self.gid = self.gid.or(other.gid);
+        self.path_mtu_asked = self.path_mtu_asked.or(other.path_mtu_asked);
+    }
+
+    /// The path MTU in use, in bytes: what was seen, else what the client asked for.
+    pub fn path_mtu(&self) -> Option<u16> {
+        self.directions.iter().filter_map(|d| d.path_mtu).max().or(self.path_mtu_asked)
+    }
+
+    /// Whether both ends of TCP agreed on ECN (RFC 3168 6.1.1); `None` where their SYNs were not seen, or say more than that.
+    pub fn tcp_ecn(&self) -> Option<bool> {
+        let [client, server] = self.directions.map(|d| d.tcp);
+        if !client.syn || !server.syn {
+            return None;
+        }
+        match (client.ecn_setup, server.ecn_setup) {
+            (0xc0, 0x40) => Some(true),
+            (0xc0, 0x00) | (0x00, _) => Some(false),
+            // accurate ECN (RFC 9768) says more in these bits
+            _ => None,
+        }
+    }
+
+    /// Most bytes that TCP's windows allow to be under way to each end, where both SYNs were seen: 65,535 where one did not scale.
+    pub fn window_limit(&self) -> Option<u32> {
+        let tcp = self.directions.map(|d| d.tcp);
+        let scaled = tcp.iter().all(|t| t.window_scale.is_some());
+        (tcp.iter().all(|t| t.syn) && !scaled).then_some(0xffff)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1 << BUCKET_SHIFT;
+
+    fn at(time: i64) -> At {
+        At { frame: 1, time }
+    }
+
+    #[test]
+    fn values_beyond_the_room_are_counted() {
+        let mut values = Values::<2>::default();
+        [26, 26, 0, 48, 26].into_iter().for_each(|v| values.add(v, 1));
+        assert_eq!((values.rows(), values.others(), values.usual()), (&[(26, 3), (0, 1)][..], 1, None));
+        values.add(26, 30);
+        assert_eq!(values.usual(), Some(26));
+        assert_eq!(Values::<2>::default().usual(), None);
+    }
+
+    #[test]
+    fn packets_alike_are_counted_together_and_none_is_forgotten() {
+        let mut direction = Direction::default();
+        let marking = |dscp, ecn| Marking { dscp, ecn, ttl: 64, port: Some(0xc000), ..Marking::default() };
+        for (n, of) in [(5, marking(26, 2)), (2, marking(26, 3)), (1, marking(0, 2))] {
+            (0..n).for_each(|_| direction.packet(at(0), 100, of));
+        }
+        let mut network = Network { directions: [direction, Direction::default()], ..Network::default() };
+        let told = network.summary(End::B).directions[1];
+        assert_eq!((told.packets, told.dscp.rows(), told.ecn), (8, &[(26, 7), (0, 1)][..], [0, 0, 6, 2]));
+        let other = network;
+        network.adopt(&other, false);
+        assert_eq!(network.summary(End::A).directions[0].dscp.count(), 16);
+    }
+
+    #[test]
+    fn marks_are_answered_in_time_or_late() {
+        let mut answers = Answers::default();
+        [0, 5].into_iter().for_each(|t| answers.marked(at(t)));
+        answers.answered(at(50_000));
+        assert_eq!((answers.count, answers.late, answers.longest, answers.open), (1, 0, 50_000, None));
+        answers.answered(at(60_000));
+        answers.marked(at(100_000));
+        answers.answered(at(100_000 + CNP_TIME + 1));
+        assert_eq!((answers.count, answers.late, answers.first_late), (2, 1, Some(at(100_000))));
+    }
+
+    /// A sender that is told to slow down, `after` bytes a bucket from then on.
+    fn pace(after: u32) -> Pace {
+        let mut pace = Pace::default();
+        for n in 0..20 {
+            pace.sent(n * MS, 10_000);
+        }
+        for n in 20..60 {
+            pace.told(at(n * MS));
+            pace.sent(n * MS, after);
+        }
+        pace
+    }
+
+    #[test]
+    fn a_sender_that_slows_down_is_told_from_one_that_does_not() {
+        let reaction = pace(5_000).reaction().expect("it was told often enough");
+        assert!(!reaction.is_ignored() && reaction.after < reaction.before, "{reaction:?}");
+        let ignored = pace(12_000).reaction().filter(Reaction::is_ignored).expect("it went on");
+        assert_eq!((ignored.cnps, ignored.before / 1_000_000, ignored.after / 1_000_000), (40, 9, 11));
+        // a few CNPs say nothing
+        let mut few = Pace::default();
+        few.sent(0, 1000);
+        (1..4).for_each(|n| few.told(at(n * MS)));
+        assert_eq!(few.reaction(), None);
+        // one that had just begun cannot be compared
+        let mut young = Pace::default();
+        young.sent(19 * MS, 10_000);
+        for n in 20..60 {
+            young.told(at(n * MS));
+            young.sent(n * MS, 12_000);
+        }
+        assert!(young.reaction().is_some_and(|r| !r.is_ignored()));
+        // nor does a clock that goes back do harm
+        few.sent(i64::MIN, 1);
+        few.told(at(i64::MAX));
+        few.told(at(i64::MIN));
+    }
+}
