@@ -282,7 +282,7 @@ pub struct Findings {
     by_severity: [usize; 3],
     limit: usize,
     dropped: u64,
-    /// By place in [`Rule::ALL`]: all occurrences, whatever became of the findings.
+    /// By place in [`Rule::all`]: all occurrences, whatever became of the findings.
     occurrences: Vec<u64>,
 }
 
@@ -339,7 +339,7 @@ impl Findings {
 
     /// How often a rule was broken, dropped findings included.
     pub fn occurrences(&self, rule: Rule) -> u64 {
-        self.occurrences.get(rule as usize).copied().unwrap_or(0)
+        self.occurrences.get(rule.place()).copied().unwrap_or(0)
     }
 
     /// Connections that are not kept one by one any more: what was found on them stays, without their numbers.
@@ -389,8 +389,8 @@ impl Findings {
     /// came first tells the story. Whether there was room for all: where there was not, the parts are not what the whole would be.
     pub(crate) fn join(&mut self, part: Findings) -> bool {
         self.dropped = self.dropped.saturating_add(part.dropped);
-        for (rule, n) in Rule::ALL.iter().zip(&part.occurrences) {
-            self.count(*rule, *n);
+        for (rule, n) in Rule::all().zip(&part.occurrences) {
+            self.count(rule, *n);
         }
         for finding in part.kept {
             if let Some(&at) = self.index.get(&finding.key()) {
@@ -408,10 +408,11 @@ impl Findings {
     }
 
     fn count(&mut self, rule: Rule, n: u64) {
-        if self.occurrences.is_empty() {
-            self.occurrences.resize(Rule::ALL.len(), 0);
+        let place = rule.place();
+        if self.occurrences.len() <= place {
+            self.occurrences.resize(Rule::ALL.len().max(place + 1), 0);
         }
-        if let Some(count) = self.occurrences.get_mut(rule as usize) {
+        if let Some(count) = self.occurrences.get_mut(place) {
             *count = count.saturating_add(n);
         }
     }
@@ -540,9 +541,9 @@ pub fn explain(rule: Rule) -> String {
     }
     section(&mut out, "What to do");
     paragraph(&mut out, "  ", "  ", row.cure);
-    if !row.hits.is_empty() {
+    if !row.hits.product.is_empty() {
         section(&mut out, "Versions hit");
-        paragraph(&mut out, "  ", "  ", row.hits);
+        paragraph(&mut out, "  ", "  ", &row.hits.to_string());
     }
     out
 }
@@ -793,7 +794,7 @@ mod tests {
             assert!(text.starts_with(row.id));
             assert!(text.lines().all(|line| line.len() <= 79 && line.trim_end() == line), "{text}");
             let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            for part in [row.title, row.says, row.cure, row.spec, row.hits, row.severity.name()].iter().chain(row.causes) {
+            for part in [row.title, row.says, row.cure, row.spec, &row.hits.to_string(), row.severity.name()].iter().chain(row.causes) {
                 assert!(flat.contains(part), "{}: {part}", row.id);
             }
         }

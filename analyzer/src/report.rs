@@ -289,6 +289,8 @@ pub struct Smb {
     pub sessions: Vec<u64>,
     /// Whether messages were signed.
     pub signed: bool,
+    /// Messages without and with a signature of their own.
+    pub signatures: [u64; 2],
     /// Whether messages were encrypted.
     pub encrypted: bool,
     /// Messages that could be decrypted with the keys given.

@@ -9,7 +9,11 @@
 //! Specification volume 1 ("IBTA") with annex A17 (RoCEv2). Sections 3.1.5.x are those of [MS-SMBD] unless said.
 //! The drafts of RFC 8166 number sections 3, 4, 6 and 8 of the RFC as 4, 5, 8 and 10.
 
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::fmt;
+use once_cell::race::OnceBox;
 
 /// How much a finding matters. Ordered: `Error` is the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -121,30 +125,153 @@ pub struct Row {
     pub causes: &'static [&'static str],
     /// What to do about it.
     pub cure: &'static str,
-    /// For a known bug: the fix and the versions hit. Empty for all others.
-    pub hits: &'static str,
+    /// For a known bug: the versions hit, and the fix. [`Hits::NONE`] for all others.
+    pub hits: Hits,
+}
+
+/// Which versions have a known bug, and which are repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hits {
+    /// What has it: `Linux ksmbd`. Empty for a rule that is no known bug.
+    pub product: &'static str,
+    /// The first version with it: `5.15`. Empty where that is not known.
+    pub since: &'static str,
+    /// The first repaired version of each series, oldest first: `6.1.154`, `6.17`.
+    pub fixed: &'static [&'static str],
+    /// The commit that repairs it. Empty where that is not known.
+    pub commit: &'static str,
+    /// What else is known of the versions, as a sentence; all there is where no versions are known.
+    pub note: &'static str,
+}
+
+/// Whether a version has a known bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hit {
+    /// It has it.
+    Yes,
+    /// Nobody wrote down when it was repaired.
+    Unknown,
+    /// It was made before the bug, or repaired.
+    No,
+}
+
+/// `6.12.49` in numbers; `None` for what is no version.
+pub fn version(text: &str) -> Option<[u32; 3]> {
+    let mut numbers = [0; 3];
+    let mut parts = text.split('.');
+    for (place, number) in numbers.iter_mut().enumerate() {
+        match parts.next() {
+            Some(part) if !part.is_empty() && part.len() <= 6 && part.bytes().all(|b| b.is_ascii_digit()) => *number = part.parse().ok()?,
+            None if place == 2 => {}
+            _ => return None,
+        }
+    }
+    parts.next().is_none().then_some(numbers)
+}
+
+impl Hits {
+    /// Of a rule that is no known bug.
+    pub const NONE: Hits = Hits { product: "", since: "", fixed: &[], commit: "", note: "" };
+
+    const fn of(product: &'static str, since: &'static str, fixed: &'static [&'static str]) -> Self {
+        Self { product, since, fixed, ..Self::NONE }
+    }
+
+    const fn noted(product: &'static str, note: &'static str) -> Self {
+        Self { product, note, ..Self::NONE }
+    }
+
+    const fn by(self, commit: &'static str) -> Self {
+        Self { commit, ..self }
+    }
+
+    /// Whether this version has the bug: it is not older than the first that has it, and its series was not repaired by then. A series
+    /// that is newer than the newest repaired one never had it.
+    pub fn hit(&self, asked: [u32; 3]) -> Hit {
+        if version(self.since).is_some_and(|since| asked < since) {
+            return Hit::No;
+        }
+        let fixed = || self.fixed.iter().filter_map(|text| version(text));
+        let Some(newest) = fixed().max() else { return Hit::Unknown };
+        if asked >= newest || fixed().any(|f| f[..2] == asked[..2] && asked >= f) {
+            return Hit::No;
+        }
+        if self.note.is_empty() { Hit::Yes } else { Hit::Unknown }
+    }
+}
+
+impl fmt::Display for Hits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.since.is_empty() && self.fixed.is_empty() {
+            return f.write_str(self.note);
+        }
+        f.write_str(self.product)?;
+        if !self.since.is_empty() {
+            write!(f, " {} and later", self.since)?;
+        }
+        f.write_str(".")?;
+        if let [others @ .., last] = self.fixed {
+            f.write_str(" Fixed in ")?;
+            for (n, version) in others.iter().enumerate() {
+                write!(f, "{}{version}", if n > 0 { ", " } else { "" })?;
+            }
+            write!(f, "{}{last}", if others.is_empty() { "" } else { " and " })?;
+            if !self.commit.is_empty() {
+                write!(f, " ({})", self.commit)?;
+            }
+            f.write_str(".")?;
+        }
+        if !self.note.is_empty() {
+            write!(f, " {}", self.note)?;
+        }
+        Ok(())
+    }
+}
+
+macro_rules! hits {
+    () => {
+        Hits::NONE
+    };
+    ($hits:expr) => {
+        $hits
+    };
 }
 
 /// Declares [`Rule`] and the table behind it from the same rows.
 macro_rules! rules {
     ($($name:ident $id:literal $severity:ident $group:ident $spec:literal {
-        title: $title:literal, says: $says:literal, causes: [$($cause:literal),+ $(,)?], cure: $cure:literal $(, hits: $hits:literal)? $(,)?
+        title: $title:literal, says: $says:literal, causes: [$($cause:literal),+ $(,)?], cure: $cure:literal $(, hits: $hits:expr)? $(,)?
     })+) => {
         /// Every rule. The variant's name is its id in camel case.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Rule { $(#[doc = $title] $name,)+ }
+        pub enum Rule {
+            $(#[doc = $title] $name,)+
+            /// A known bug that was added at run time ([`give`]), by its place among these.
+            Given(u8),
+        }
+
+        enum Place { $($name,)+ Given }
 
         impl Rule {
-            /// All rules, in the order of the table.
+            /// All rules that are built in, in the order of the table.
             pub const ALL: &[Rule] = &[$(Rule::$name),+];
 
-            /// What was declared for this rule.
-            pub fn row(self) -> &'static Row {
+            /// Its place in [`Rule::all`].
+            pub const fn place(self) -> usize {
                 match self {
+                    $(Rule::$name => Place::$name as usize,)+
+                    Rule::Given(n) => Place::Given as usize + n as usize,
+                }
+            }
+
+            /// What is built in for this rule.
+            pub fn declared(self) -> &'static Row {
+                match self {
+                    Rule::Given(_) => &UNKNOWN,
                     $(Rule::$name => {
                         const ROW: Row = Row {
                             id: $id, severity: Severity::$severity, group: Group::$group, spec: $spec, title: $title, says: $says,
-                            causes: &[$($cause),+], cure: $cure, hits: concat!($($hits)?),
+                            causes: &[$($cause),+], cure: $cure, hits: hits!($($hits)?),
                         };
                         &ROW
                     })+
@@ -154,7 +281,67 @@ macro_rules! rules {
     };
 }
 
+/// The row of a bug that nobody gave.
+const UNKNOWN: Row = Row {
+    id: "BUG-UNKNOWN",
+    severity: Severity::Note,
+    group: Group::KnownBug,
+    spec: "",
+    title: "A known bug that is not known here.",
+    says: "",
+    causes: &[],
+    cure: "",
+    hits: Hits::NONE,
+};
+
+/// Known bugs that [`give`] adds at most.
+pub const GIVEN_MAX: usize = 100;
+
+/// Rows of known bugs that were given at run time.
+struct Given {
+    /// By place in [`Rule::all`].
+    rows: Vec<Option<&'static Row>>,
+    added: u8,
+}
+
+static GIVEN: OnceBox<Given> = OnceBox::new();
+
+/// Takes rows of known bugs in place of those with the same id that are built in, and adds the others. The rules of the rows, in their
+/// order. Once, before anything is analysed: `None` where it was done before, or where more than [`GIVEN_MAX`] are new.
+pub fn give(rows: &[&'static Row]) -> Option<Vec<Rule>> {
+    let mut given = Given { rows: vec![None; Rule::ALL.len()], added: 0 };
+    let mut rules = Vec::with_capacity(rows.len());
+    for row in rows {
+        let rule = match Rule::ALL.iter().copied().find(|rule| rule.declared().id == row.id) {
+            Some(rule) => rule,
+            None if usize::from(given.added) < GIVEN_MAX => {
+                given.added += 1;
+                given.rows.push(None);
+                Rule::Given(given.added - 1)
+            }
+            None => return None,
+        };
+        given.rows[rule.place()] = Some(row);
+        rules.push(rule);
+    }
+    GIVEN.set(Box::new(given)).ok().map(|()| rules)
+}
+
 impl Rule {
+    /// What holds for this rule: what was given at run time, else what is built in.
+    pub fn row(self) -> &'static Row {
+        match GIVEN.get() {
+            Some(given) => given.rows.get(self.place()).copied().flatten().unwrap_or_else(|| self.declared()),
+            None => self.declared(),
+        }
+    }
+
+    /// The rules that are built in and those that were added, in the order of their places.
+    pub fn all() -> impl Iterator<Item = Rule> {
+        let added = GIVEN.get().map_or(0, |given| given.added);
+        Self::ALL.iter().copied().chain((0..added).map(Rule::Given))
+    }
+
     /// The stable id.
     pub fn id(self) -> &'static str {
         self.row().id
@@ -162,7 +349,7 @@ impl Rule {
 
     /// The rule with this id, in any case; `None` if there is none.
     pub fn from_id(id: &str) -> Option<Rule> {
-        Self::ALL.iter().copied().find(|rule| rule.id().eq_ignore_ascii_case(id))
+        Self::all().find(|rule| rule.id().eq_ignore_ascii_case(id))
     }
 }
 
@@ -1496,21 +1683,21 @@ rules! {
         says: "DataOffset must be 8-byte aligned and DataOffset + DataLength must lie within the message. ksmbd used both unchecked.",
         causes: ["An attack or a fuzzer on an SMB Direct server", "A broken client"],
         cure: "Update the server's kernel. If the connection went on after this frame, the server does not check.",
-        hits: "Linux ksmbd 5.15 and later. Fixed in 5.15.194, 6.1.154, 6.6.108, 6.12.49, 6.16.9 and 6.17 (5282491fc49d).",
+        hits: Hits::of("Linux ksmbd", "5.15", &["5.15.194", "6.1.154", "6.6.108", "6.12.49", "6.16.9", "6.17"]).by("5282491fc49d"),
     }
     BugCve202539942 "BUG-CVE-2025-39942" Error KnownBug "[MS-SMBD] 3.1.5.8; CVE-2025-39942" {
         title: "More data announced than MaxFragmentedSize: an unfixed ksmbd accepts it.",
         says: "DataLength + RemainingDataLength must not exceed the receiver's MaxFragmentedSize. ksmbd did not check it.",
         causes: ["An attack or a fuzzer on an SMB Direct server", "A client that ignores the server's limit"],
         cure: "Update the server's kernel. If the connection went on after this frame, the server does not check.",
-        hits: "Linux ksmbd 5.15 and later. Fixed in 6.1.154, 6.6.108, 6.12.49, 6.16.9 and 6.17 (e1868ba37fd2).",
+        hits: Hits::of("Linux ksmbd", "5.15", &["6.1.154", "6.6.108", "6.12.49", "6.16.9", "6.17"]).by("e1868ba37fd2"),
     }
     BugCve202643185 "BUG-CVE-2026-43185" Error KnownBug "[MS-SMBD] 2.2.1; CVE-2026-43185" {
         title: "PreferredSendSize of 0x80000000 or more: an unfixed ksmbd takes it for a negative number and overflows its heap.",
         says: "PreferredSendSize is unsigned. ksmbd compared it as a signed number, and so used it as the limit for the next message.",
         causes: ["An attack or a fuzzer on an SMB Direct server"],
         cure: "Update the server's kernel. Treat the sender as hostile unless it is your own test.",
-        hits: "Linux ksmbd 5.15 and later. Fixed in 6.18.16, 6.19.6 and 7.0.",
+        hits: Hits::of("Linux ksmbd", "5.15", &["6.18.16", "6.19.6", "7.0"]),
     }
     BugCve202631538 "BUG-CVE-2026-31538" Error KnownBug "[MS-SMBD] 3.1.5.9; CVE-2026-31538" {
         title: "The server granted credits for which it had posted no receive: an RNR NAK followed.",
@@ -1518,7 +1705,7 @@ rules! {
                grant one too many while a message was arriving.",
         causes: ["ksmbd of an affected kernel under load"],
         cure: "Update the server's kernel.",
-        hits: "Linux ksmbd 6.18. Fixed in 6.18.11, 6.19.1 and 7.0.",
+        hits: Hits::of("Linux ksmbd", "6.18", &["6.18.11", "6.19.1", "7.0"]),
     }
     BugCve202631539 "BUG-CVE-2026-31539" Error KnownBug "[MS-SMBD] 3.1.5.9; CVE-2026-31539" {
         title: "A Linux peer granted credits for which it had posted no receive: an RNR NAK followed.",
@@ -1526,21 +1713,21 @@ rules! {
                receives not yet granted.",
         causes: ["A client or server with an affected kernel under load"],
         cure: "Update the kernel of the side that granted.",
-        hits: "Linux smbdirect 6.18. Fixed in 6.18.11, 6.19.1 and 7.0.",
+        hits: Hits::of("Linux smbdirect", "6.18", &["6.18.11", "6.19.1", "7.0"]),
     }
     BugSmbdirectLastCredit "BUG-SMBDIRECT-LAST-CREDIT" Warn KnownBug "[MS-SMBD] 3.1.5.1" {
         title: "A Linux peer spent its last credit without granting any, as its smbdirect code did until 2026.",
         says: "The last credit is kept for a message that grants.",
         causes: ["Linux client or ksmbd from before the repair, with few credits agreed"],
         cure: "Raise the credits on both sides, or update the kernel.",
-        hits: "Linux cifs.ko and ksmbd before the smbdirect credit repairs of 2026.",
+        hits: Hits::noted("Linux cifs.ko and ksmbd", "Linux cifs.ko and ksmbd before the smbdirect credit repairs of 2026."),
     }
     BugSmbdirectBatchInterleave "BUG-SMBDIRECT-BATCH-INTERLEAVE" Error KnownBug "[MS-SMBD] 3.1.5.4" {
         title: "Another message stands between the fragments of one, as in a Linux smbdirect bug of 2026.",
         says: "The fragments of a message are sent in strict order, with nothing between them.",
         causes: ["Two threads of the sender flushed their batches at the same time while one waited for credits"],
         cure: "Update the sender's kernel. Contents of the two messages are mixed at the receiver.",
-        hits: "Linux smbdirect before its repair in 2026.",
+        hits: Hits::noted("Linux smbdirect", "Linux smbdirect before its repair in 2026."),
     }
     BugKsmbdSealedLength "BUG-KSMBD-SEALED-LENGTH" Error KnownBug "[MS-SMBD] 3.1.5.4; [MS-SMB2] 2.2.41" {
         title: "Encrypted messages are announced 52 bytes longer than they are.",
@@ -1548,7 +1735,7 @@ rules! {
                and OriginalMessageSize.",
         causes: ["ksmbd announces the transform header of an encrypted reply over SMB Direct and does not send it"],
         cure: "Update the server's kernel. Until then do not ask for encryption over SMB Direct: the client waits for the missing bytes and hangs up.",
-        hits: "Linux ksmbd, seen with 6.12.",
+        hits: Hits::noted("Linux ksmbd", "Linux ksmbd, seen with 6.12."),
     }
     BugCifsMaxFragmentedSize "BUG-CIFS-MAX-FRAGMENTED-SIZE" Warn KnownBug "[MS-SMBD] 2.2.1, 3.1.5.9" {
         title: "A Linux client offers to reassemble 1 MiB although its credits cannot carry that at once.",
@@ -1556,98 +1743,98 @@ rules! {
                that, 173,910, is what newer kernels use.",
         causes: ["cifs.ko with its old fixed default"],
         cure: "Lower /proc/fs/cifs/smbd_max_fragmented_recv_size to 173910, raise the receive size, or update the client.",
-        hits: "Linux cifs.ko before its default became half of credits times receive size.",
+        hits: Hits::noted("Linux cifs.ko", "Linux cifs.ko before its default became half of credits times receive size."),
     }
     BugKsmbdEarlyData "BUG-KSMBD-EARLY-DATA" Error KnownBug "[MS-SMBD] 3.1.5.2, 3.1.5.3" {
         title: "The server sent data or a grant before its Negotiate Response.",
         says: "The Negotiate Response is the second message of the connection and the first from the server.",
         causes: ["ksmbd starts granting credits while its negotiation is still being prepared"],
         cure: "Connect again; update the server's kernel.",
-        hits: "Linux ksmbd; the exact versions are not known.",
+        hits: Hits::noted("Linux ksmbd", "Linux ksmbd; the exact versions are not known."),
     }
     BugKsmbdChannelInfo "BUG-KSMBD-CHANNEL-INFO" Error KnownBug "[MS-SMB2] 2.2.19, 2.2.21, 3.3.5.12, 3.3.5.13" {
         title: "Channel information that older ksmbd used unchecked: outside of the request, or RDMA asked for over TCP.",
         says: "Offset, length and number of descriptors have to be checked, and a channel other than none is invalid on a TCP connection.",
         causes: ["An attack or a fuzzer on the server", "A broken client"],
         cure: "Update the server's kernel. A checking server answers STATUS_INVALID_PARAMETER.",
-        hits: "Linux ksmbd from 5.15; the checks came one by one with later stable kernels.",
+        hits: Hits { note: "The checks came one by one with later stable kernels.", ..Hits::of("Linux ksmbd", "5.15", &[]) },
     }
     BugKsmbd2fd5dcb1c8ef "BUG-KSMBD-2FD5DCB1C8EF" Warn KnownBug "[MS-SMB2] 3.3.5.12, 3.3.5.13" {
         title: "Invalidation was asked for, and the error reply came as a plain Send.",
         says: "The key is to be invalidated with the reply whether the operation succeeded or failed.",
         causes: ["ksmbd forgot the key on its error paths"],
         cure: "Update the server's kernel. A client that relies on it keeps memory open to the server.",
-        hits: "Linux ksmbd 5.15 and 5.16. Fixed in 5.17 and backported to 5.15 and 5.16 stable (2fd5dcb1c8ef).",
+        hits: Hits { note: "Backported to 5.15 and 5.16 stable.", ..Hits::of("Linux ksmbd", "5.15", &["5.17"]).by("2fd5dcb1c8ef") },
     }
     BugCve202689526 "BUG-CVE-2026-89526" Error KnownBug "RFC 8166 3.4.5; CVE-2026-89526" {
         title: "Read chunks that overlap or lie past the inline body: an unfixed NFS server reads out of bounds.",
         says: "Positions rise without overlap and lie within the message. svcrdma rebuilt the message from positions that it had not checked.",
         causes: ["An attack or a fuzzer on an NFS/RDMA server"],
         cure: "Update the server's kernel (\"svcrdma: Validate Read chunk positions before reconstruction\").",
-        hits: "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions.",
+        hits: Hits::noted("Linux nfsd over RDMA", "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions."),
     }
     BugCve202689528 "BUG-CVE-2026-89528" Note KnownBug "RFC 8166 3.4.5; CVE-2026-89528" {
         title: "Read segments add up to more than a Linux server's budget of 1 MiB and some slack.",
         says: "No document limits the sum. svcrdma had pages for its maximum request only, and did not check.",
         causes: ["A client with a larger maximum write size than the server's", "An attack or a fuzzer on an NFS/RDMA server"],
         cure: "Update the server's kernel; check wsize on the client.",
-        hits: "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions.",
+        hits: Hits::noted("Linux nfsd over RDMA", "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions."),
     }
     BugCve202689532 "BUG-CVE-2026-89532" Error KnownBug "RFC 8166 3.4.6; CVE-2026-89532" {
         title: "A Write or Reply chunk has no segments: an unfixed NFS server mishandles it.",
         says: "A chunk is an array of one or more segments; an absent one is left out of the list.",
         causes: ["An attack or a fuzzer on an NFS/RDMA server", "A client that keeps an empty chunk as a placeholder"],
         cure: "Update the server's kernel (\"svcrdma: Reject Write/Reply chunks with segcount 0\").",
-        hits: "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions.",
+        hits: Hits::noted("Linux nfsd over RDMA", "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions."),
     }
     BugCve202693228 "BUG-CVE-2026-93228" Error KnownBug "RFC 8166 3.4.6; CVE-2026-93228" {
         title: "A chunk without segments: an unfixed NFS server walks past the end of its list.",
         says: "A chunk is an array of one or more segments. svcrdma's loop over the segments of a chunk took for granted that there is one.",
         causes: ["An attack or a fuzzer on an NFS/RDMA server"],
         cure: "Update the server's kernel; the same frame also breaks BUG-CVE-2026-89532.",
-        hits: "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions.",
+        hits: Hits::noted("Linux nfsd over RDMA", "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions."),
     }
     BugCve202689533 "BUG-CVE-2026-89533" Error KnownBug "RFC 8166 3.4.3; CVE-2026-89533" {
         title: "Offset plus length of a segment wraps around.",
         says: "A segment is a contiguous range of memory, so that its end cannot lie before its beginning.",
         causes: ["An attack or a fuzzer on an NFS/RDMA server", "A broken client"],
         cure: "Update the server's kernel. Treat the sender as hostile unless it is your own test.",
-        hits: "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions.",
+        hits: Hits::noted("Linux nfsd over RDMA", "Linux nfsd over RDMA before the svcrdma repairs of 2026; see the CVE for the stable versions."),
     }
     BugCve202664102 "BUG-CVE-2026-64102" Error KnownBug "RFC 5044 4.1, 8; CVE-2026-64102" {
         title: "An MPA length below its own DDP/RDMAP header: an unfixed siw copies gigabytes.",
         says: "The ULPDU length covers at least the header of the opcode that it carries. siw subtracted without looking and went negative.",
         causes: ["An attack or a fuzzer on a software iWARP host"],
         cure: "Update the receiver's kernel. A fixed one answers with a Terminate (MPA, FPDU start).",
-        hits: "Linux siw 5.3 and later. Fixed in 5.10.258, 5.15.209, 6.1.175, 6.6.142, 6.12.92, 6.18.34 and 7.0.11.",
+        hits: Hits::of("Linux siw", "5.3", &["5.10.258", "5.15.209", "6.1.175", "6.6.142", "6.12.92", "6.18.34", "7.0.11"]),
     }
     BugCve202664268 "BUG-CVE-2026-64268" Error KnownBug "RFC 5040 4.5; RFC 5041 7.1; CVE-2026-64268" {
         title: "A Read Response is longer than the Read Request asked for: an unfixed siw writes past its buffer.",
         says: "The response carries exactly as many bytes as were requested. siw compared the sum only at the last segment.",
         causes: ["An attack or a fuzzer on a software iWARP host", "A broken responder"],
         cure: "Update the requester's kernel. A fixed one answers with a Terminate (DDP, base or bounds).",
-        hits: "Linux siw 5.3 and later. Fixed in 5.10.261, 5.15.212, 6.1.178, 6.6.145, 6.12.96, 6.18.39 and 7.1.4.",
+        hits: Hits::of("Linux siw", "5.3", &["5.10.261", "5.15.212", "6.1.178", "6.6.145", "6.12.96", "6.18.39", "7.1.4"]),
     }
     BugCve202646043 "BUG-CVE-2026-46043" Error KnownBug "IBTA Vol 1 9.2; CVE-2026-46043" {
         title: "A packet is too short for its pad count and ICRC: an unfixed rxe computes a negative payload.",
         says: "Behind the headers come payload, 0 to 3 pad bytes and the 4-byte ICRC. rxe subtracted pad and ICRC without looking.",
         causes: ["An attack or a fuzzer on a software RoCE host"],
         cure: "Update the receiver's kernel.",
-        hits: "Linux rxe 4.8 and later. Fixed in 5.10.258, 5.15.209, 6.1.175, 6.6.140, 6.12.86, 6.18.27 and 7.0.4.",
+        hits: Hits::of("Linux rxe", "4.8", &["5.10.258", "5.15.209", "6.1.175", "6.6.140", "6.12.86", "6.18.27", "7.0.4"]),
     }
     BugRxe4c6f86d "BUG-RXE-4C6F86D" Error KnownBug "IBTA Vol 1 9.2.1" {
         title: "A BTH opcode that is not assigned: an unfixed rxe looks it up past its checks.",
         says: "Opcodes outside of the table are to be dropped before anything of the packet is used.",
         causes: ["An attack or a fuzzer on a software RoCE host", "A vendor's private opcode that reached the wrong host"],
         cure: "Update the receiver's kernel.",
-        hits: "Linux rxe before commit 4c6f86d; the exact stable versions are not known.",
+        hits: Hits::noted("Linux rxe", "Linux rxe before commit 4c6f86d; the exact stable versions are not known."),
     }
     BugCve202440992 "BUG-CVE-2024-40992" Error KnownBug "IBTA Vol 1 9.8.3; CVE-2024-40992" {
         title: "A datagram is longer than the path MTU: an unfixed rxe receives it.",
         says: "A UD request of invalid length is silently dropped by the responder. rxe checked too late.",
         causes: ["An attack or a fuzzer on a software RoCE host", "MTU settings that differ between the hosts"],
         cure: "Update the receiver's kernel; set the same MTU on both sides.",
-        hits: "Linux rxe 6.2 and later. Fixed in 6.6.36, 6.9.7 and 6.10.",
+        hits: Hits::of("Linux rxe", "6.2", &["6.6.36", "6.9.7", "6.10"]),
     }
 }
 
@@ -1670,6 +1857,36 @@ mod tests {
             }
         }
         assert!(seen.len() > 100);
+    }
+
+    #[test]
+    fn versions_are_hit_from_the_first_to_the_repair_of_their_series() {
+        let hits = Rule::BugCve202539943.declared().hits;
+        let hit = |text: &str| hits.hit(version(text).unwrap());
+        for (asked, expected) in [
+            ("5.14.21", Hit::No),
+            ("5.15", Hit::Yes),
+            ("5.15.193", Hit::Yes),
+            ("5.15.194", Hit::No),
+            ("6.2.16", Hit::Yes),
+            ("6.12.48", Hit::Yes),
+            ("6.12.117", Hit::No),
+            ("6.17", Hit::No),
+            ("7.1.2", Hit::No),
+        ] {
+            assert_eq!(hit(asked), expected, "{asked}");
+        }
+        assert_eq!(Rule::BugKsmbdEarlyData.declared().hits.hit([6, 12, 0]), Hit::Unknown);
+        assert_eq!((version("6.12.0-rc1"), version("6"), version("6.1.2.3"), version("6..1"), version("")), (None, None, None, None, None));
+        let said = format!("{hits}");
+        assert_eq!(said, "Linux ksmbd 5.15 and later. Fixed in 5.15.194, 6.1.154, 6.6.108, 6.12.49, 6.16.9 and 6.17 (5282491fc49d).");
+    }
+
+    #[test]
+    fn places_are_those_of_the_table() {
+        assert!(Rule::ALL.iter().enumerate().all(|(n, rule)| rule.place() == n));
+        assert_eq!(Rule::Given(3).place(), Rule::ALL.len() + 3);
+        assert!(Rule::all().eq(Rule::ALL.iter().copied()), "nothing was given");
     }
 
     #[test]
@@ -1706,11 +1923,16 @@ mod tests {
             assert!(row.title.len() <= 130 && !row.title.trim_end_matches('.').contains(". "), "{}: title is one sentence", row.id);
             assert!(!row.causes.is_empty() && row.causes.iter().all(|cause| cause.len() > 10 && !cause.ends_with('.')), "{}", row.id);
             assert!(!row.spec.is_empty(), "{}", row.id);
-            for text in [row.title, row.says, row.cure, row.spec, row.hits].iter().chain(row.causes) {
+            let hits = format!("{}", row.hits);
+            for text in [row.title, row.says, row.cure, row.spec, &hits].iter().chain(row.causes) {
                 assert!(!text.contains("  ") && !text.contains('\n') && text.trim() == *text && text.is_ascii(), "{}: {text:?}", row.id);
             }
             assert_eq!(row.group == Group::KnownBug, row.id.starts_with("BUG-"), "{}", row.id);
-            assert_eq!(row.group == Group::KnownBug, !row.hits.is_empty(), "{}", row.id);
+            assert_eq!(row.group == Group::KnownBug, !row.hits.product.is_empty(), "{}", row.id);
+            assert_eq!(row.group == Group::KnownBug, !hits.is_empty(), "{}", row.id);
+            let versions: Vec<_> =
+                row.hits.fixed.iter().map(|text| version(text).unwrap_or_else(|| panic!("{}: {text}", row.id))).collect();
+            assert!(versions.is_sorted() && (row.hits.since.is_empty() || version(row.hits.since).is_some()), "{}", row.id);
         }
     }
 

@@ -40,6 +40,7 @@ use crate::totals::Totals;
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::fmt;
 pub use route::{Route, Router};
 pub use shards::finish_all;
 
@@ -188,6 +189,13 @@ impl<S: Sink> Pipeline<S> {
     /// came before the answer that makes the connection.
     pub fn earlier(&self) -> &[(u64, End)] {
         &self.env.frame.earlier
+    }
+
+    /// A known bug that the last frame shows, by a condition of the caller's: for those of [`crate::rules::give`].
+    pub fn known_bug(&mut self, meta: &FrameMeta, rule: Rule, by: Blame, certainty: Certainty, text: fmt::Arguments<'_>) {
+        let connection = self.env.frame.place.map(|(connection, _)| connection);
+        let site = Site { connection, frame: meta.number, time_ns: meta.time_ns };
+        self.env.report_later(rule.row().severity, rule, by, site, certainty, text);
     }
 
     /// What is numbered next gets these numbers, where they are not 0. For those who feed only a part of a capture again and want

@@ -399,6 +399,7 @@ impl Smb2 {
         let (mine, theirs) = (&mut self.smb, from.smb);
         mine.dialect = mine.dialect.or(theirs.dialect);
         mine.signed |= theirs.signed;
+        mine.signatures.iter_mut().zip(theirs.signatures).for_each(|(mine, theirs)| *mine += theirs);
         mine.encrypted |= theirs.encrypted;
         mine.decrypted += theirs.decrypted;
         mine.verified += theirs.verified;
@@ -475,6 +476,7 @@ impl<'a, S: Sink> Visitor<'a> for Walk<'_, '_, '_, S> {
         self.goes_on = header.next_command != 0;
         let smb = &mut self.smb2.smb;
         smb.signed |= header.is_signed();
+        smb.signatures[usize::from(header.is_signed())] += 1;
         if header.session_id != 0 && !smb.sessions.contains(&header.session_id) && smb.sessions.len() < SESSIONS_MAX {
             smb.sessions.push(header.session_id);
             self.cx.env.session(header.session_id, self.cx.about.id);

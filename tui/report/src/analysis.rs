@@ -19,6 +19,7 @@
 //! ```
 
 use crate::input::{Bar, Input};
+use crate::known_bugs::{self, Condition};
 use crate::shards::{Board, Ended, GiveUpOnDrop, Next, Walk, fetch, share};
 use rdmascope_analyzer::connection::f::CONNECTION;
 use rdmascope_analyzer::env::Options;
@@ -172,14 +173,16 @@ pub fn run<S: Sink>(input: impl Into<Option<Input>>, names: Vec<String>, run: Ru
     let inputs = names.into_iter().map(|path| InputStory { path, ..InputStory::default() }).collect();
     let analysis = Loop { pipeline: Pipeline::with_sink(run.options, sink), inputs, bar: Bar::before_output(), number: 0, time_ns: 0 };
     let Some(input) = input.into() else { return analysis.done(None, &Metadata::default(), None) };
-    match (input, run.filter) {
-        (Input::One(capture), None) => match capture.file() {
+    let conditions = known_bugs::conditions();
+    let plain = run.filter.is_none() && conditions.is_empty();
+    match (input, plain) {
+        (Input::One(capture), true) => match capture.file() {
             Some(file) if run.threads > 1 && file.bytes().len() >= run.small => analysis.threaded(file, run.threads - 1),
             _ => analysis.plain(capture, |_| 0),
         },
-        (Input::One(capture), Some(filter)) => analysis.filtered(capture, |_| 0, filter),
-        (Input::Many(merged), None) => analysis.plain(merged, |m| m.current_input().unwrap_or(0)),
-        (Input::Many(merged), Some(filter)) => analysis.filtered(merged, |m| m.current_input().unwrap_or(0), filter),
+        (Input::One(capture), false) => analysis.filtered(capture, |_| 0, run.filter, conditions),
+        (Input::Many(merged), true) => analysis.plain(merged, |m| m.current_input().unwrap_or(0)),
+        (Input::Many(merged), false) => analysis.filtered(merged, |m| m.current_input().unwrap_or(0), run.filter, conditions),
     }
 }
 
@@ -187,6 +190,7 @@ pub fn run<S: Sink>(input: impl Into<Option<Input>>, names: Vec<String>, run: Ru
 pub fn run_in_parts<S: Parts + Send>(input: impl Into<Option<Input>>, names: Vec<String>, how: Run, sink: S) -> Analysis<S> {
     let input = input.into();
     if let (Some(Input::One(capture)), None) = (&input, &how.filter)
+        && known_bugs::conditions().is_empty()
         && let Some(file) = capture.file()
         && how.threads > 1
         && file.bytes().len() >= how.small
@@ -295,10 +299,20 @@ impl<S: Sink> Loop<S> {
         self.done(error, source.metadata(), None)
     }
 
-    fn filtered<R: Source>(mut self, mut source: R, which: impl Fn(&R) -> usize, mut filter: Filter) -> Analysis<S> {
-        let mut selection = Selection { text: filter.text().to_owned(), ..Selection::default() };
+    /// Looks at the fields of every frame: for a filter, and for bugs that are known by theirs.
+    fn filtered<R: Source>(
+        mut self,
+        mut source: R,
+        which: impl Fn(&R) -> usize,
+        filter: Option<Filter>,
+        mut conditions: Vec<Condition>,
+    ) -> Analysis<S> {
         let mut probe = Probe::new();
-        filter.bind(&mut probe);
+        let mut selected = filter.map(|mut filter| {
+            filter.bind(&mut probe);
+            (Selection { text: filter.text().to_owned(), ..Selection::default() }, filter)
+        });
+        conditions.iter_mut().for_each(|condition| condition.bind(&mut probe));
         let connection = probe.want(CONNECTION, Need::Value);
         let (mut first_ns, mut previous_ns) = (None, 0);
         let error = loop {
@@ -329,7 +343,10 @@ impl<S: Sink> Loop<S> {
             frame_fields::tell(&info, record.comments(), record.bytes, &mut probe);
             self.pipeline.frame(&meta, record.bytes, &mut probe);
             probe.end();
-            if filter.matches(&probe) {
+            conditions.iter().for_each(|condition| condition.judge(&meta, &probe, &mut self.pipeline));
+            if let Some((selection, filter)) = &mut selected
+                && filter.matches(&probe)
+            {
                 let id = probe
                     .values(connection)
                     .next()
@@ -338,7 +355,7 @@ impl<S: Sink> Loop<S> {
             }
             self.bar.frame(&source);
         };
-        self.done(error, source.metadata(), Some(selection))
+        self.done(error, source.metadata(), selected.map(|(selection, _)| selection))
     }
 
     /// The main thread follows connections; `workers` others walk the file, decode, and look at checksums. So does the main thread

@@ -6,6 +6,7 @@
 //! | [`shards`] | a file handed out to workers by connection |
 //! | [`report`] | the analysis as text, JSON and HTML |
 //! | [`dissection`], [`output`] | frames as lines, trees, JSON, PDML and chosen fields |
+//! | [`known_bugs`] | known bugs of implementations, as a file |
 //! | [`live`] | what commands share about live captures |
 //! | [`fields`], [`stdout`], [`pool`], [`zone`], [`streams`] | names of fields and filters, standard output, work in threads that comes back in order, local time, numbers of streams |
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@ pub mod analysis;
 pub mod dissection;
 pub mod fields;
 pub mod input;
+pub mod known_bugs;
 pub mod live;
 pub mod output;
 pub mod pool;

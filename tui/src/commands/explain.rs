@@ -14,7 +14,7 @@ pub(super) fn run(args: &Explain, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
     match &args.finding {
         Some(wanted) => write(wanted, out.width(), &mut out.buffer)?,
-        None => list(Rule::ALL, out.width(), &mut out.buffer),
+        None => list(&Rule::all().collect::<Vec<_>>(), out.width(), &mut out.buffer),
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)
@@ -24,7 +24,7 @@ pub(super) fn run(args: &Explain, color: Color) -> Result<ExitCode> {
 /// one in full, several as a list.
 fn write(wanted: &str, columns: usize, out: &mut Vec<u8>) -> Result<()> {
     let upper = wanted.trim().to_ascii_uppercase();
-    let those = |fits: &dyn Fn(&str) -> bool| -> Vec<Rule> { Rule::ALL.iter().copied().filter(|rule| fits(rule.id())).collect() };
+    let those = |fits: &dyn Fn(&str) -> bool| -> Vec<Rule> { Rule::all().filter(|rule| fits(rule.id())).collect() };
     let exact = those(&|id| id == upper);
     if let (true, Some(term)) = (exact.is_empty(), glossary::find(wanted)) {
         out.extend_from_slice(glossary::shown(term, columns).as_bytes());
@@ -33,12 +33,12 @@ fn write(wanted: &str, columns: usize, out: &mut Vec<u8>) -> Result<()> {
     let found = [exact, those(&|id| id.starts_with(&upper)), those(&|id| id.contains(&upper))];
     let found = found.into_iter().find(|rules| !rules.is_empty()).unwrap_or_default();
     match found[..] {
-        [] => match closest(&upper, Rule::ALL.iter().map(|rule| rule.id()))
-            .or_else(|| closest(wanted, glossary::TERMS.iter().map(|t| t.name)))
-        {
-            Some(near) => bail!("no finding or term \"{wanted}\"; did you mean {near}?"),
-            None => bail!("no finding or term \"{wanted}\"; rdmascope explain lists all findings, and docs/glossary.md all terms"),
-        },
+        [] => {
+            match closest(&upper, Rule::all().map(|rule| rule.id())).or_else(|| closest(wanted, glossary::TERMS.iter().map(|t| t.name))) {
+                Some(near) => bail!("no finding or term \"{wanted}\"; did you mean {near}?"),
+                None => bail!("no finding or term \"{wanted}\"; rdmascope explain lists all findings, and docs/glossary.md all terms"),
+            }
+        }
         [rule] => out.extend_from_slice(explain(rule).as_bytes()),
         _ => list(&found, columns, out),
     }

@@ -101,8 +101,8 @@ fn finding_page(rule: Rule, shown: Option<&Shown>) -> String {
         let _ = writeln!(page, "- {}", md(cause));
     }
     let _ = writeln!(page, "\n## What to do\n{}\n", md(row.cure));
-    if !row.hits.is_empty() {
-        let _ = writeln!(page, "## Versions hit\n{}\n", md(row.hits));
+    if !row.hits.product.is_empty() {
+        let _ = writeln!(page, "## Versions hit\n{}\n", md(&row.hits.to_string()));
     }
     page.push_str("## How sure\n");
     match shown {
