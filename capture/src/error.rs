@@ -165,6 +165,7 @@ pub enum Problem {
     #[error("libpcap: {0}")]
     Libpcap(String),
     /// An RDMA card cannot be captured from.
+    #[cfg(target_os = "linux")]
     #[error("{}", .0.without_device())]
     Verbs(rdmascope_verbs::Error),
     /// A frame of a live capture was asked for by offset that is kept no longer.
