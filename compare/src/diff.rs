@@ -3,8 +3,9 @@
 //! A difference is told where it is sure (Mann and Whitney's test, or a test of two rates, at 1 % over all questions asked) and large
 //! enough to matter. The first sentence names the most important ones: causes before effects.
 
-use crate::profile::{Profile, Requests};
+use crate::profile::{Histogram, Profile, Requests};
 use crate::statistics::{Test, counts, holm, mann_whitney};
+use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_analyzer::finding::Severity;
 use rdmascope_dissector::text::{Elapsed, Grouped, escaped};
 use serde_json::{Value, json};
@@ -35,6 +36,8 @@ pub enum Kind {
     Share,
     /// How long requests took.
     Latency,
+    /// Whose that time was.
+    Time,
     /// A finding that one has and the other not.
     Finding,
     /// A command that one has and the other not.
@@ -50,6 +53,7 @@ impl Kind {
             Self::Counter => "counter",
             Self::Share => "rdma_share",
             Self::Latency => "latency",
+            Self::Time => "time_by_owner",
             Self::Finding => "finding",
             Self::Operation => "operation",
         }
@@ -62,6 +66,7 @@ impl Kind {
             Self::Counter => "Counters",
             Self::Share => "Payload by RDMA",
             Self::Latency => "Latency",
+            Self::Time => "Time by owner",
             Self::Finding => "Findings",
             Self::Operation => "Commands",
         }
@@ -206,6 +211,7 @@ impl Diff {
             let (was, is) = (of_class(a, class), of_class(b, class));
             asked.extend(latency(class, &was, &is));
             asked.extend(share(class, &was, &is));
+            asked.extend(Owner::ALL.into_iter().filter_map(|owner| time(class, owner, &was, &is)));
         }
         let keys: BTreeSet<&'static str> = a.counters.keys().chain(b.counters.keys()).copied().collect();
         for what in keys {
@@ -256,7 +262,7 @@ impl Diff {
         }
         let mut out = self.sentence();
         out.push('\n');
-        let kinds = [Kind::Agreed, Kind::Outcome, Kind::Finding, Kind::Latency, Kind::Share, Kind::Counter, Kind::Operation];
+        let kinds = [Kind::Agreed, Kind::Outcome, Kind::Finding, Kind::Latency, Kind::Time, Kind::Share, Kind::Counter, Kind::Operation];
         for kind in kinds {
             let rows: Vec<&Difference> = self.differences.iter().filter(|d| d.kind == kind).collect();
             if rows.is_empty() {
@@ -270,7 +276,7 @@ impl Diff {
                 if let Some(test) = d.test {
                     let p = if test.p < 1e-6 { "p < 0.000001".to_owned() } else { format!("p = {:.6}", test.p) };
                     let _ = write!(out, "  ({p}");
-                    if kind == Kind::Latency {
+                    if matches!(kind, Kind::Latency | Kind::Time) {
                         let _ = write!(out, ", effect {:+.2}", test.effect);
                     }
                     out.push(')');
@@ -303,7 +309,8 @@ impl Diff {
 
 /// The JSON Schema of [`Diff::json`].
 pub fn schema() -> Value {
-    let kinds = [Kind::Agreed, Kind::Outcome, Kind::Counter, Kind::Share, Kind::Latency, Kind::Finding, Kind::Operation].map(Kind::key);
+    let kinds =
+        [Kind::Agreed, Kind::Outcome, Kind::Counter, Kind::Share, Kind::Latency, Kind::Time, Kind::Finding, Kind::Operation].map(Kind::key);
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "rdmascope diff --format json",
@@ -352,6 +359,25 @@ fn latency(class: Class, was: &Requests, is: &Requests) -> Option<Difference> {
     // what takes most of the time matters most
     let weight = if large { 800 + (100.0 * test.effect.abs()) as u32 } else { 0 };
     Some(Difference { kind: Kind::Latency, what: name, a: shown(was), b: shown(is), sentence, test: Some(test), weight })
+}
+
+/// Whose the time of requests is: an owner whose part is another one than before, by a tenth of all the time at least.
+fn time(class: Class, owner: Owner, was: &Requests, is: &Requests) -> Option<Difference> {
+    // of requests whose time counts
+    let of = |r: &Requests| (r.owners[owner as usize].mean(), r.owners.iter().map(Histogram::mean).sum::<f64>());
+    let ((a, all_a), (b, all_b)) = (of(was), of(is));
+    if a == 0.0 && b == 0.0 {
+        return None;
+    }
+    let test = mann_whitney(&was.owners[owner as usize], &is.owners[owner as usize])?;
+    let change = (a - b).abs();
+    let large = test.effect.abs() >= EFFECT && change >= all_a.max(all_b) / 10.0 && a.max(b) >= RATIO * a.min(b);
+    let shown = |mean: f64, all: f64| format!("{} each, {:.0} %", Elapsed(mean as i64), 100.0 * mean / all.max(1.0));
+    let name = format!("{}: {}", named(class), owner.name());
+    let sentence = format!("of {}, {} is {} each (before: {})", named(class), owner.name(), Elapsed(b as i64), Elapsed(a as i64));
+    // what changed most of the time matters most; all of it explains a latency, and stands behind it
+    let weight = if large { 700 + (90.0 * change / all_a.max(all_b).max(1.0)).min(90.0) as u32 } else { 0 };
+    Some(Difference { kind: Kind::Time, what: name, a: shown(a, all_a), b: shown(b, all_b), sentence, test: Some(test), weight })
 }
 
 fn two_digits(x: f64) -> String {

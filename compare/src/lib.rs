@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod clock;
 pub mod diff;
 pub mod expect;
+pub mod page;
 pub mod points;
 pub mod profile;
 mod statistics;

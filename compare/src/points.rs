@@ -3,21 +3,20 @@
 //!
 //! A packet is known again by what routers do not change: on RoCE by queue pair, PSN, opcode and the invariant CRC, which is end to end by
 //! design; on TCP by sequence and acknowledgment number, flags and bytes. So addresses, VLANs and tunnels may differ.
-//!
-//! Clocks: a packet cannot arrive before it was sent. With `f` the differences of times of packets one way and `r` of those the other way,
-//! the offset `o(t)` of the clocks obeys `−r ≤ o(t) ≤ f` for all of them. Of all straight lines that do, the one in the middle is told, and
-//! half of what is between the outermost as its uncertainty: it holds whatever the delays were, as long as the clocks drift evenly.
 
+pub use crate::clock::{Clock, clock};
 use crate::profile::Histogram;
 use rdmascope_analyzer::exchange::Exchange;
-use rdmascope_analyzer::finding::{Certainty, Rule};
-use rdmascope_analyzer::report::Sink;
+use rdmascope_analyzer::finding::{Blame, Certainty, Rule, Severity};
+use rdmascope_analyzer::report::{Report, Sink};
+use rdmascope_analyzer::rules::Group;
 use rdmascope_dissector::field::{Def, id_of};
 use rdmascope_dissector::frame::{Addr, Body, IbPacket, Packet, Segment, Tunnel};
 use rdmascope_dissector::text::{Elapsed, Grouped};
 use rdmascope_dissector::trace::{Trace, Value};
 use serde_json::{Value as Json, json};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -27,6 +26,10 @@ pub const PACKETS_MAX: usize = 1 << 23;
 const LISTED: usize = 100;
 /// Copies of one packet that are told apart by their times.
 const COPIES_MAX: usize = 32;
+/// Marks of one direction that are kept.
+const MARKS_MAX: usize = 1000;
+/// Segments that are looked at for one that was split or joined.
+const NEAR: usize = 64;
 /// Points of a delay over time that are kept.
 const STORY: usize = 512;
 /// ns at both ends of a capture in which a packet may be missing because the other one began later or ended earlier.
@@ -56,7 +59,19 @@ struct Seen {
     way: u64,
     frame: u64,
     time: i64,
+    /// Of a TCP segment with a payload: where it is in its stream, and how long.
+    stretch: Option<(u32, u32)>,
     outside: Outside,
+}
+
+/// What an analysis found of one rule by one side.
+#[derive(Clone, Debug)]
+struct Found {
+    certainty: Certainty,
+    /// All its frames; empty where they are more than a finding keeps.
+    frames: Vec<u64>,
+    /// The side's address.
+    address: Option<Addr>,
 }
 
 /// Hears of a frame what only its fields tell.
@@ -92,7 +107,7 @@ impl Trace for Hop {
 pub struct Point {
     packets: Vec<Seen>,
     exchanges: Vec<(u64, &'static str, i64, u64)>,
-    findings: BTreeMap<(Rule, &'static str), (Certainty, u64)>,
+    findings: BTreeMap<(Rule, &'static str), Found>,
     span: Option<(i64, i64)>,
     /// Whether packets were cut by the capture.
     is_cut: bool,
@@ -139,14 +154,39 @@ impl Point {
             priority: hop.priority,
             tunnel: packet.tunnel,
         };
-        self.packets.push(Seen { key, plain, way, frame, time, outside });
+        let stretch = match &packet.body {
+            Body::Tcp(segment) => Some((segment.seq, segment.payload_length as u32)).filter(|(_, length)| *length > 0),
+            _ => None,
+        };
+        self.packets.push(Seen { key, plain, way, frame, time, stretch, outside });
     }
 
     /// What its analysis found.
-    pub fn findings(&mut self, findings: impl IntoIterator<Item = (Rule, &'static str, Certainty, u64)>) {
-        for (rule, by, certainty, count) in findings {
-            let known = self.findings.entry((rule, by)).or_insert((certainty, 0));
-            *known = (known.0.max(certainty), known.1.saturating_add(count));
+    pub fn findings(&mut self, report: &Report) {
+        for finding in report.findings.iter() {
+            let side = match finding.by {
+                Blame::Client => Some(0),
+                Blame::Server => Some(1),
+                _ => None,
+            };
+            let connection = finding.connection.and_then(|id| report.connections.iter().find(|c| c.id == id));
+            let address = side.zip(connection).map(|(side, c)| c.peers[side].address);
+            let frames = if finding.frames.omitted() > 0 { Vec::new() } else { finding.frames.to_vec() };
+            match self.findings.entry((finding.rule, finding.by.name())) {
+                Entry::Vacant(place) => _ = place.insert(Found { certainty: finding.certainty, frames, address }),
+                Entry::Occupied(mut place) => {
+                    let known = place.get_mut();
+                    known.certainty = known.certainty.max(finding.certainty);
+                    if known.frames.is_empty() || frames.is_empty() {
+                        known.frames.clear();
+                    } else {
+                        known.frames.extend(frames);
+                    }
+                    if known.address != address {
+                        known.address = None;
+                    }
+                }
+            }
         }
     }
 }
@@ -166,133 +206,6 @@ fn tcp_keys(s: &Segment<'_>) -> [u64; 2] {
     [hash((plain, s.payload)), plain]
 }
 
-/// A straight line through the differences of two clocks.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Clock {
-    /// When it was measured: ns since the Unix epoch, by the first clock.
-    pub at: i64,
-    /// The second clock minus the first one then, ns.
-    pub offset: f64,
-    /// By how much it may be off, ns, over the whole capture.
-    pub uncertainty: f64,
-    /// How much faster the second one goes: parts of one.
-    pub drift: f64,
-    /// By how much that may be off.
-    pub drift_uncertainty: f64,
-    /// Whether no even drift explains the times: one of the clocks was set meanwhile, or is uneven.
-    pub uneven: bool,
-    /// Whether packets were seen in both directions; of one alone the offset is only bounded on one side.
-    pub both_ways: bool,
-}
-
-impl Clock {
-    /// What the first clock showed when the second one showed this.
-    pub fn first(&self, second: i64) -> i64 {
-        let since = second.saturating_sub(self.at) as f64 - self.offset;
-        second.saturating_sub((self.offset + self.drift * since) as i64)
-    }
-
-    fn offset_at(&self, time: i64) -> f64 {
-        self.offset + self.drift * time.saturating_sub(self.at) as f64
-    }
-}
-
-/// The clocks of two captures, of packets that went from the first to the second and the other way: times at the first, and how much
-/// later the second one has them.
-pub fn clock(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> Option<Clock> {
-    let times = || forward.iter().chain(backward).map(|(t, _)| *t);
-    let (first, last) = (times().min()?, times().max()?);
-    let at = first.saturating_add(last.saturating_sub(first) / 2);
-    let relative = |points: &[(i64, i64)]| points.iter().map(|(t, d)| (t.saturating_sub(at) as f64, *d as f64)).collect::<Vec<_>>();
-    // the offset is below every difference of the one way, and above every one of the other
-    let upper = hull(relative(forward), 1.0);
-    let lower = hull(relative(backward), -1.0);
-    let both_ways = !upper.is_empty() && !lower.is_empty();
-    let half = (last.saturating_sub(first) as f64 / 2.0).max(1.0);
-    if !both_ways {
-        // the least delay is taken for none
-        let all = if upper.is_empty() { &lower } else { &upper };
-        let sign = if upper.is_empty() { -1.0 } else { 1.0 };
-        let best = all.iter().map(|(_, d)| d * sign).fold(f64::INFINITY, f64::min) * sign;
-        return Some(Clock {
-            at,
-            offset: best,
-            uncertainty: f64::INFINITY,
-            drift: 0.0,
-            drift_uncertainty: f64::INFINITY,
-            uneven: false,
-            both_ways,
-        });
-    }
-    let top = |drift: f64| upper.iter().map(|(t, d)| d - drift * t).fold(f64::INFINITY, f64::min);
-    let bottom = |drift: f64| lower.iter().map(|(t, d)| d - drift * t).fold(f64::NEG_INFINITY, f64::max);
-    let gap = |drift: f64| top(drift) - bottom(drift);
-    // concave: the drift that leaves most room, within what clocks do
-    const MOST: f64 = 1e-3;
-    let best = peak(gap, -MOST, MOST);
-    let room = gap(best);
-    // what is lost in a double, and what a clock drifts while a packet is on the way, is less than this
-    const SLACK: f64 = 20.0;
-    if room < -SLACK {
-        let (offset, drift) = ((top(best) + bottom(best)) / 2.0, best);
-        return Some(Clock { at, offset, uncertainty: -room, drift, drift_uncertainty: -room / half, uneven: true, both_ways });
-    }
-    let (least, most) = (edge(gap, best, -MOST), edge(gap, best, MOST));
-    // the outermost lines at the middle and at both ends
-    let reach = |t: f64| {
-        let high = peak(|drift| top(drift) + drift * t, least, most);
-        let low = peak(|drift| -(bottom(drift) + drift * t), least, most);
-        (top(high) + high * t, bottom(low) + low * t)
-    };
-    let (high, low) = reach(0.0);
-    let (offset, drift) = ((high + low) / 2.0, (least + most) / 2.0);
-    let worst = [-half, 0.0, half].map(|t| {
-        let (high, low) = reach(t);
-        let told = offset + drift * t;
-        (high - told).max(told - low)
-    });
-    let uncertainty = worst.into_iter().fold(0.0, f64::max) + SLACK;
-    Some(Clock { at, offset, uncertainty, drift, drift_uncertainty: (most - least) / 2.0 + SLACK / half, uneven: false, both_ways })
-}
-
-/// The lower hull of points (`side` 1), or the upper one (`side` −1).
-fn hull(mut points: Vec<(f64, f64)>, side: f64) -> Vec<(f64, f64)> {
-    points.sort_by(|a, b| a.0.total_cmp(&b.0).then((side * a.1).total_cmp(&(side * b.1))));
-    let mut kept: Vec<(f64, f64)> = Vec::new();
-    for p in points {
-        while let [.., a, b] = kept[..] {
-            if side * ((b.0 - a.0) * (p.1 - a.1) - (b.1 - a.1) * (p.0 - a.0)) > 0.0 {
-                break;
-            }
-            kept.pop();
-        }
-        kept.push(p);
-    }
-    kept
-}
-
-/// Where a concave function is greatest.
-fn peak(f: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
-    for _ in 0..200 {
-        let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
-        if f(a) < f(b) { low = a } else { high = b }
-    }
-    (low + high) / 2.0
-}
-
-/// Where a concave function that is not negative at `inside` becomes so on the way to `outside`.
-fn edge(f: impl Fn(f64) -> f64, inside: f64, outside: f64) -> f64 {
-    if f(outside) >= 0.0 {
-        return outside;
-    }
-    let (mut good, mut bad) = (inside, outside);
-    for _ in 0..100 {
-        let middle = (good + bad) / 2.0;
-        if f(middle) >= 0.0 { good = middle } else { bad = middle }
-    }
-    good
-}
-
 /// What was found of one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Way {
@@ -310,6 +223,88 @@ pub struct Way {
     pub delay: Histogram,
     /// Delay over time: when, by the first clock, and how long, thinned.
     pub story: Vec<(i64, i64)>,
+    /// Where packets were lost between the points, sent again, overtaken: when, by the first clock, which, and the frame.
+    pub marks: Vec<(i64, Mark, u64)>,
+}
+
+/// What happened to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mark {
+    /// Lost between the points.
+    Lost,
+    /// It arrived at the second point and was sent again.
+    SentAgain,
+    /// Later ones overtook it.
+    Overtaken,
+}
+
+/// What two analyses make of a finding together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Both have it.
+    Both,
+    /// Both have it, and only this one (0 or 1) is certain of it: so it is certain.
+    Certain(usize),
+    /// Only this one has it, for a reason that the other does not refute: it sees the place of it, or is certain.
+    Only(usize),
+    /// Only this one had it, if nothing was missed; the other one saw the same frames, and what was missed, and does not have it.
+    Withdrawn(usize),
+}
+
+impl Verdict {
+    /// The word of the JSON.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Both => "both",
+            Self::Certain(_) => "certain",
+            Self::Only(_) => "only",
+            Self::Withdrawn(_) => "withdrawn",
+        }
+    }
+}
+
+/// A finding of one capture or of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The rule.
+    pub rule: Rule,
+    /// Who is to blame.
+    pub by: &'static str,
+    /// How sure each of the two is.
+    pub at: [Option<Certainty>; 2],
+    /// What follows from both.
+    pub verdict: Verdict,
+}
+
+impl Way {
+    fn mark(&mut self, time: i64, mark: Mark, frame: u64) {
+        if self.marks.len() < MARKS_MAX {
+            self.marks.push((time, mark, frame));
+        }
+    }
+
+    fn lost(&mut self, time: i64, frame: u64) {
+        note(&mut self.lost, frame);
+        self.mark(time, Mark::Lost, frame);
+    }
+}
+
+impl Told {
+    fn words(&self, names: [&str; 2]) -> String {
+        match self.verdict {
+            Verdict::Both => "at both points".to_owned(),
+            Verdict::Certain(at) => format!("at both points; certain by {}", names[at]),
+            Verdict::Only(at) => format!("only at {}", names[at]),
+            Verdict::Withdrawn(at) => format!("{} told it; {} saw these frames and does not", names[at], names[1 - at]),
+        }
+    }
+}
+
+/// Whether a rule is about what a side did, whoever watches from wherever: not about time, the network or the capture.
+fn refutable(rule: Rule) -> bool {
+    let row = rule.row();
+    row.severity == Severity::Error
+        && matches!(row.group, Group::Negotiate | Group::Data | Group::Credits | Group::Memory | Group::Smb2 | Group::RpcRdma)
 }
 
 /// What was changed on the way: what, from, to; and how many packets.
@@ -339,8 +334,10 @@ pub struct Comparison {
     pub changes: Changes,
     /// Requests by command.
     pub times: BTreeMap<&'static str, Times>,
-    /// Findings: rule and side; whether the first, whether the second has it.
-    pub findings: Vec<(Rule, &'static str, bool, bool)>,
+    /// TCP segments that an adapter split or joined between the points (TSO, GRO, LRO).
+    pub resized: u64,
+    /// Findings of both.
+    pub findings: Vec<Told>,
 }
 
 fn note(list: &mut (u64, Vec<u64>), frame: u64) {
@@ -375,9 +372,10 @@ impl Comparison {
             }
         }
         let flows = directions(a, b, &pairs);
+        this.resized = resized(a, b, &flows, &mut pairs, &mut taken);
         this.clock = clocks(a, b, &pairs, &flows);
         let Some(clock) = this.clock else {
-            this.compare_findings(a, b);
+            this.compare_findings(a, b, &pairs, &flows, &HashSet::new());
             return this;
         };
         // copies and packets that were sent again: each with the one that is nearest in time
@@ -409,13 +407,23 @@ impl Comparison {
                 }
             }
         }
-        this.ways(a, b, &pairs, &taken, &flows, &clock);
+        let missed = this.ways(a, b, &pairs, &taken, &flows, &clock);
         this.requests(a, b, &pairs);
-        this.compare_findings(a, b);
+        this.compare_findings(a, b, &pairs, &flows, &missed);
         this
     }
 
-    fn ways(&mut self, a: &Point, b: &Point, pairs: &[Option<usize>], taken: &[bool], flows: &Flows, clock: &Clock) {
+    /// Of each direction, what became of its packets. Which point (0 or 1) missed packets of which two hosts: by their addresses at the other one.
+    fn ways(
+        &mut self,
+        a: &Point,
+        b: &Point,
+        pairs: &[Option<usize>],
+        taken: &[bool],
+        flows: &Flows,
+        clock: &Clock,
+    ) -> HashSet<(usize, (Addr, Addr))> {
+        let mut missed = HashSet::new();
         // lost is only what the other capture would have had: as far as the clocks are known
         let margin = MARGIN.saturating_add(if clock.both_ways { clock.uncertainty as i64 } else { 0 });
         let within = |span: Option<(i64, i64)>, time: i64| {
@@ -429,11 +437,17 @@ impl Comparison {
             let Some(other) = pairs[place] else {
                 let there = packet.time.saturating_add(clock.offset_at(packet.time) as i64);
                 if within(b.span, there) {
-                    note(if from_a { &mut way.lost } else { &mut way.unseen }, packet.frame);
+                    if from_a {
+                        way.lost(packet.time, packet.frame);
+                    } else {
+                        note(&mut way.unseen, packet.frame);
+                        missed.insert((1, hosts(&flow(packet))));
+                    }
                 }
                 // it is the one that is sent again, if it is
                 if from_a && *again.entry((packet.way, packet.key)).or_insert(false) {
                     note(&mut way.sent_again, packet.frame);
+                    way.mark(packet.time, Mark::SentAgain, packet.frame);
                 }
                 continue;
             };
@@ -446,27 +460,37 @@ impl Comparison {
             let arrived = again.insert((packet.way, packet.key), true);
             if from_a && arrived == Some(true) {
                 note(&mut way.sent_again, packet.frame);
+                way.mark(packet.time, Mark::SentAgain, packet.frame);
             }
             let latest = newest.entry(flow(packet)).or_insert(other);
             if other < *latest {
                 note(&mut way.reordered, packet.frame);
+                way.mark(packet.time, Mark::Overtaken, packet.frame);
             }
             *latest = (*latest).max(other);
             self.changed(&packet.outside, &there.outside, from_a);
         }
         for (place, packet) in b.packets.iter().enumerate() {
             let Some(&from_a) = flows.of_b.get(&flow(packet)).filter(|_| !taken[place]) else { continue };
-            if within(a.span, clock.first(packet.time)) {
+            let sent = clock.first(packet.time);
+            if within(a.span, sent) {
                 let way = &mut self.ways[usize::from(!from_a)];
-                note(if from_a { &mut way.unseen } else { &mut way.lost }, packet.frame);
+                if from_a {
+                    note(&mut way.unseen, packet.frame);
+                    missed.insert((0, hosts(&flow(packet))));
+                } else {
+                    way.lost(sent, packet.frame);
+                }
             }
         }
         for way in &mut self.ways {
+            way.marks.sort_unstable();
             way.story.sort_unstable();
             let step = way.story.len().div_ceil(STORY).max(1);
             // the longest of each step: spikes are what is looked for
             way.story = way.story.chunks(step).filter_map(|c| c.iter().max_by_key(|(_, d)| *d).copied()).collect();
         }
+        missed
     }
 
     fn changed(&mut self, here: &Outside, there: &Outside, from_a: bool) {
@@ -506,9 +530,50 @@ impl Comparison {
         }
     }
 
-    fn compare_findings(&mut self, a: &Point, b: &Point) {
+    /// What the two analyses make of each finding together. Nothing that is certain is withdrawn, nor what depends on where one looks.
+    fn compare_findings(&mut self, a: &Point, b: &Point, pairs: &[Option<usize>], flows: &Flows, missed: &HashSet<(usize, (Addr, Addr))>) {
         let all: BTreeSet<_> = a.findings.keys().chain(b.findings.keys()).copied().collect();
-        self.findings = all.into_iter().map(|key| (key.0, key.1, a.findings.contains_key(&key), b.findings.contains_key(&key))).collect();
+        if all.is_empty() {
+            return;
+        }
+        // by point: the place of a frame there, and of the same packet at the other one
+        let mut seen: [HashMap<u64, (usize, usize)>; 2] = Default::default();
+        for (place, other) in pairs.iter().enumerate().filter_map(|(place, pair)| Some((place, (*pair)?))) {
+            seen[0].insert(a.packets[place].frame, (place, other));
+            seen[1].insert(b.packets[other].frame, (other, place));
+        }
+        let points = [a, b];
+        for key @ (rule, by) in all {
+            let found = points.map(|point| point.findings.get(&key));
+            let verdict = match found {
+                [Some(x), Some(y)] => match (x.certainty == Certainty::Certain, y.certainty == Certainty::Certain) {
+                    (true, false) => Verdict::Certain(0),
+                    (false, true) => Verdict::Certain(1),
+                    _ => Verdict::Both,
+                },
+                _ => {
+                    let at = usize::from(found[0].is_none());
+                    let is_refuted = found[at].is_some_and(|f| {
+                        f.certainty != Certainty::Certain
+                            && refutable(rule)
+                            && !f.frames.is_empty()
+                            && f.frames.iter().all(|frame| {
+                                seen[at].get(frame).is_some_and(|(here, there)| {
+                                    let (here, there) = (&points[at].packets[*here], &points[1 - at].packets[*there]);
+                                    let of_a = if at == 0 { here } else { there };
+                                    let from_a = flows.of_a.get(&flow(of_a)).copied().unwrap_or(true);
+                                    // whether the side that is to blame stands behind the other point
+                                    let is_sender = f.address.map(|address| here.outside.src == address);
+                                    let is_behind = is_sender.is_some_and(|is_sender| (is_sender == from_a) == (at == 1));
+                                    is_behind || missed.contains(&(at, hosts(&flow(there))))
+                                })
+                            })
+                    });
+                    if is_refuted { Verdict::Withdrawn(at) } else { Verdict::Only(at) }
+                }
+            };
+            self.findings.push(Told { rule, by, at: found.map(|f| f.map(|f| f.certainty)), verdict });
+        }
     }
 
     /// For a person.
@@ -557,6 +622,10 @@ impl Comparison {
                 }
             }
         }
+        if self.resized > 0 {
+            let _ =
+                writeln!(out, "\n{} TCP segments were split or joined by an adapter between the points (TSO, GRO).", Grouped(self.resized));
+        }
         if !self.changes.is_empty() {
             let _ = writeln!(out, "\nChanged on the way");
             for ((what, was, is), count) in &self.changes {
@@ -577,15 +646,13 @@ impl Comparison {
                 let _ = writeln!(out, "  {command} × {count}: {} {first}; {} {second}; between {between}", names[0], names[1]);
             }
         }
-        type Row = (Rule, &'static str, bool, bool);
-        let (both, one): (Vec<Row>, Vec<Row>) = self.findings.iter().copied().partition(|(_, _, a, b)| *a && *b);
-        if !self.findings.is_empty() {
-            let _ = writeln!(out, "\nFindings");
-            for (rule, by, ..) in both {
-                let _ = writeln!(out, "  {} by {by}: at both points", rule.id());
+        let (withdrawn, told): (Vec<&Told>, Vec<&Told>) = self.findings.iter().partition(|t| matches!(t.verdict, Verdict::Withdrawn(_)));
+        for (title, rows) in [("Findings", told), ("Withdrawn: one capture missed what the other has", withdrawn)] {
+            if !rows.is_empty() {
+                let _ = writeln!(out, "\n{title}");
             }
-            for (rule, by, a, _) in one {
-                let _ = writeln!(out, "  {} by {by}: only at {}", rule.id(), names[usize::from(!a)]);
+            for t in rows {
+                let _ = writeln!(out, "  {} by {}: {}", t.rule.id(), t.by, t.words(names));
             }
         }
         out
@@ -619,6 +686,7 @@ impl Comparison {
             "points": names,
             "packets": self.packets,
             "clock": self.clock.map(|c| json!({
+                "at": c.at as f64 / 1e9,
                 "offset": seconds(c.offset),
                 "uncertainty": seconds(c.uncertainty),
                 "drift_ppm": c.drift * 1e6,
@@ -634,7 +702,15 @@ impl Comparison {
                 "second": quantiles(&t.second),
                 "between": quantiles(&t.between),
             })).collect::<Vec<_>>(),
-            "findings": self.findings.iter().map(|(rule, by, a, b)| json!({"id": rule.id(), "by": by, "first": a, "second": b})).collect::<Vec<_>>(),
+            "resized": self.resized,
+            "findings": self.findings.iter().map(|t| json!({
+                "id": t.rule.id(),
+                "by": t.by,
+                "first": t.at[0].is_some(),
+                "second": t.at[1].is_some(),
+                "certainty": t.at.iter().flatten().max().map(|c| c.name()),
+                "verdict": t.verdict.key(),
+            })).collect::<Vec<_>>(),
         })
     }
 }
@@ -662,6 +738,7 @@ pub fn schema() -> Json {
             "points": {"type": "array", "items": {"type": "string"}},
             "packets": {"type": "array", "items": count},
             "clock": {"type": ["object", "null"], "properties": {
+                "at": {"type": "number", "description": "When the offset was this one, by the first clock: seconds since the Unix epoch."},
                 "offset": {"type": ["number", "null"], "description": "Seconds that the second clock is ahead, in the middle of the capture."},
                 "uncertainty": number,
                 "drift_ppm": {"type": "number"},
@@ -688,7 +765,13 @@ pub fn schema() -> Json {
             }}},
             "findings": {"type": "array", "items": {"type": "object", "properties": {
                 "id": {"type": "string"}, "by": {"type": "string"}, "first": {"type": "boolean"}, "second": {"type": "boolean"},
+                "certainty": {"enum": ["certain", "if_nothing_was_missed", "guess"], "description": "That of the surer one."},
+                "verdict": {
+                    "enum": ["both", "certain", "only", "withdrawn"],
+                    "description": "Withdrawn: one had it if nothing was missed, and the other has what was missed and not the finding.",
+                },
             }}},
+            "resized": {"type": "integer", "minimum": 0, "description": "TCP segments that an adapter split or joined between the points."},
         },
         "required": ["rdmascope", "schema", "points", "packets", "clock", "ways", "changes", "requests", "findings"],
     });
@@ -714,6 +797,76 @@ type Votes = (Option<(Addr, i64)>, BTreeMap<Addr, u64>);
 struct Flows {
     of_a: HashMap<Flow, bool>,
     of_b: HashMap<Flow, bool>,
+    /// Each flow of the first point as it is at the second.
+    same: HashMap<Flow, Flow>,
+}
+
+/// Two hosts, whoever sent.
+fn hosts(flow: &Flow) -> (Addr, Addr) {
+    if flow.1 <= flow.2 { (flow.1, flow.2) } else { (flow.2, flow.1) }
+}
+
+/// A segment of a stream: where it begins, counted on beyond 2^32, where it ends, and its place among the packets.
+type Stretch = (i64, i64, usize);
+
+/// The segments with a payload of each flow, in the order in which they came, and where the first one begins.
+fn stretches(packets: &[Seen], wanted: impl Fn(&Flow) -> bool) -> HashMap<Flow, Vec<(u32, u32, usize)>> {
+    let mut found: HashMap<Flow, Vec<(u32, u32, usize)>> = HashMap::new();
+    for (place, packet) in packets.iter().enumerate() {
+        let flow = flow(packet);
+        if let Some((seq, length)) = packet.stretch.filter(|_| wanted(&flow)) {
+            found.entry(flow).or_default().push((seq, length, place));
+        }
+    }
+    found
+}
+
+/// Those that no packet of the other point is known to be, by place in the stream.
+fn left(all: &[(u32, u32, usize)], begin: u32, is_known: impl Fn(usize) -> bool) -> Vec<Stretch> {
+    let mut at = i64::from(begin);
+    let mut left = Vec::new();
+    for (seq, length, place) in all {
+        at += i64::from(seq.wrapping_sub(at as u32) as i32);
+        if !is_known(*place) {
+            left.push((at, at + i64::from(*length), *place));
+        }
+    }
+    left
+}
+
+/// Segments of TCP that an adapter split or joined between the points: those whose bytes others of the same stream have, from their first to
+/// their last. Each is tied to the first of these. A packet cannot come before what it was made of, so that they tell of the clocks too.
+fn resized(a: &Point, b: &Point, flows: &Flows, pairs: &mut [Option<usize>], taken: &mut [bool]) -> u64 {
+    let of_a = stretches(&a.packets, |flow| flows.same.contains_key(flow));
+    let mut of_b = stretches(&b.packets, |flow| flows.of_b.contains_key(flow));
+    let mut resized = 0;
+    for (flow, here) in &of_a {
+        let Some(there) = flows.same.get(flow).and_then(|flow| of_b.remove(flow)) else { continue };
+        let begin = here[0].0;
+        let mine = left(here, begin, |place| pairs[place].is_some());
+        let mut theirs = left(&there, begin, |place| taken[place]);
+        theirs.sort_unstable();
+        for (from, to, place) in mine {
+            let first = theirs.partition_point(|(_, end, _)| *end <= from);
+            let mut reach = from;
+            let mut parts = Vec::new();
+            for (start, end, other) in theirs.iter().skip(first).take(NEAR) {
+                if *start > reach || reach >= to {
+                    break;
+                }
+                if *end > reach {
+                    reach = *end;
+                    parts.push(*other);
+                }
+            }
+            if reach >= to && !parts.is_empty() {
+                pairs[place] = Some(parts[0]);
+                parts.iter().for_each(|other| taken[*other] = true);
+                resized += 1;
+            }
+        }
+    }
+    resized
 }
 
 /// The directions: what of two hosts' packets comes sooner at which point is known but for the clocks, and both ways together tell them.
@@ -724,9 +877,8 @@ fn directions(a: &Point, b: &Point, pairs: &[Option<usize>]) -> Flows {
             same.entry(flow(packet)).or_insert_with(|| flow(other));
         }
     }
-    let mut flows = Flows::default();
+    let mut flows = Flows { same: same.iter().map(|(here, there)| (*here, *there)).collect(), ..Flows::default() };
     // of two packets that pass each other, the one to the second point has the greater difference
-    let hosts = |f: &Flow| if f.1 <= f.2 { (f.1, f.2) } else { (f.2, f.1) };
     let mut votes: BTreeMap<(Addr, Addr), Votes> = BTreeMap::new();
     for (packet, pair) in a.packets.iter().zip(pairs) {
         let Some(other) = pair.map(|place| &b.packets[place]) else { continue };
@@ -778,7 +930,7 @@ mod tests {
         let (client, server) = (Addr::V4([10, 0, 0, if nat { 99 } else { 1 }]), Addr::V4([10, 0, 0, 2]));
         let (src, dst) = if sent.by_client { (client, server) } else { (server, client) };
         let outside = Outside { src, dst, dscp: if nat { 0 } else { 26 }, ..Outside::default() };
-        Seen { key: n as u64, plain: n as u64, way: u64::from(sent.by_client), frame: n as u64 + 1, time, outside }
+        Seen { key: n as u64, plain: n as u64, way: u64::from(sent.by_client), frame: n as u64 + 1, time, stretch: None, outside }
     }
 
     /// What the client's and the server's capture have, the server's clock being `offset` ahead and drifting.
@@ -857,17 +1009,72 @@ mod tests {
         assert_eq!(found.json(["a", "b"])["clock"], Json::Null);
     }
 
-    #[test]
-    fn a_capture_held_against_itself_has_one_even_clock() {
-        let points: Vec<(i64, i64)> = (0..100).map(|n| (n * 1_234_567, 0)).collect();
-        let same = clock(&points, &points).unwrap();
-        assert!(!same.uneven && same.offset.abs() < 1.0, "{same:?}");
+    fn segment(sent: &Sent, time: i64, seq: u32, length: u32, frame: u64) -> Seen {
+        Seen { key: hash((seq, length)), plain: 0, frame, stretch: Some((seq, length)), ..seen(frame as usize, sent, time, false) }
     }
 
     #[test]
-    fn a_clock_that_is_set_meanwhile_is_uneven() {
-        let forward: Vec<(i64, i64)> = (0..100).map(|n| (n * 1_000_000, if n < 50 { 10_000 } else { 5_000_000 })).collect();
-        let backward: Vec<(i64, i64)> = (0..100).map(|n| (n * 1_000_000 + 5, if n < 50 { -10_000 } else { 4_980_000 })).collect();
-        assert!(clock(&forward, &backward).unwrap().uneven);
+    fn segments_that_an_adapter_split_or_joined_are_known_again() {
+        let client = Sent { time: 0, by_client: true, delay: 0, lost: false };
+        let server = Sent { by_client: false, ..client.clone() };
+        let ms = 1_000_000;
+        let (mut a, mut b) = (Point::default(), Point::default());
+        // bare acknowledgments, which nobody splits
+        for n in 0..40 {
+            a.packets.push(seen(n, &client, n as i64 * ms, false));
+            b.packets.push(seen(n, &client, n as i64 * ms + 20_000, false));
+            a.packets.push(seen(100 + n, &server, n as i64 * ms + 500_000, false));
+            b.packets.push(seen(100 + n, &server, n as i64 * ms + 480_000, false));
+        }
+        // one of 4,344 bytes, over the end of the sequence numbers, leaves as three; three come as one
+        let first = u32::MAX - 1000;
+        a.packets.push(segment(&client, 20 * ms, first, 4344, 1001));
+        for n in 0..3 {
+            b.packets.push(segment(&client, 20 * ms + 30_000 + i64::from(n), first.wrapping_add(1448 * n), 1448, 2001 + u64::from(n)));
+            a.packets.push(segment(&client, 21 * ms + i64::from(n), first.wrapping_add(4344 + 1448 * n), 1448, 1002 + u64::from(n)));
+        }
+        b.packets.push(segment(&client, 21 * ms + 40_000, first.wrapping_add(4344), 4344, 2010));
+        // and one is lost
+        a.packets.push(segment(&client, 22 * ms, first.wrapping_add(8688), 1448, 1010));
+        for point in [&mut a, &mut b] {
+            point.packets.sort_by_key(|p| p.time);
+            point.span = Some((-10 * ms, 60 * ms));
+        }
+        let found = Comparison::new(&a, &b);
+        assert_eq!((found.resized, found.ways[0].lost.clone(), found.ways[0].unseen.0), (4, (1, vec![1010]), 0));
+        assert!(found.clock.unwrap().offset.abs() < 40_000.0, "{:?}", found.clock);
+        assert!(found.text(["a", "b"]).contains("4 TCP segments were split or joined"));
+        assert_eq!(found.ways[0].marks, [(22 * ms, Mark::Lost, 1010)]);
+    }
+
+    #[test]
+    fn what_one_capture_missed_and_the_other_has_withdraws_a_finding_and_what_is_certain_stays() {
+        let all: Vec<Sent> = (0..60).map(|n| Sent { time: n * 3_000_000, by_client: n % 2 == 0, delay: 20_000, lost: false }).collect();
+        let (mut a, b) = captured(&all, 5_000, 0.0, false);
+        let client = Addr::V4([10, 0, 0, 1]);
+        let found = |certainty, frames: &[u64]| Found { certainty, frames: frames.to_vec(), address: Some(client) };
+        let rule = Rule::SmbdCreditOverrun;
+        let verdict = |a: &Point, b: &Point| Comparison::new(a, b).findings.iter().map(|t| t.verdict).collect::<Vec<_>>();
+        a.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[21]));
+        assert_eq!(verdict(&a, &b), [Verdict::Only(0)], "the client stands behind the first point, which missed nothing");
+        // a packet of the client's is not in the first capture, though the second one has it
+        let mut late = Point { packets: a.packets.clone(), span: a.span, findings: a.findings.clone(), ..Point::default() };
+        late.packets.retain(|p| p.frame != 11);
+        assert_eq!(verdict(&late, &b), [Verdict::Withdrawn(0)]);
+        late.findings.insert((rule, "client"), found(Certainty::Certain, &[21]));
+        assert_eq!(verdict(&late, &b), [Verdict::Only(0)], "what is certain is not withdrawn");
+        late.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[]));
+        assert_eq!(verdict(&late, &b), [Verdict::Only(0)], "nor what has more frames than are kept");
+        let mut other = Point { packets: b.packets.clone(), span: b.span, ..Point::default() };
+        other.findings.insert((rule, "client"), found(Certainty::Certain, &[21]));
+        assert_eq!(verdict(&a, &other), [Verdict::Certain(1)]);
+        // told of the client where the server is, and not where the client is
+        let mut far = Point { findings: a.findings.clone(), packets: b.packets.clone(), span: b.span, ..Point::default() };
+        far.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[21]));
+        let mut near = a;
+        near.findings.clear();
+        assert_eq!(verdict(&near, &far), [Verdict::Withdrawn(1)]);
+        far.findings.insert((Rule::SmbdCreditStall, "client"), found(Certainty::Guess, &[21]));
+        assert_eq!(Comparison::new(&near, &far).json(["a", "b"])["findings"][0]["verdict"], "withdrawn");
     }
 }

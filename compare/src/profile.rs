@@ -1,6 +1,7 @@
 //! What of an analysis can be held against something: what was agreed, requests by command and size, counters, findings.
 
 pub use crate::statistics::Histogram;
+use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_analyzer::exchange::{Channel, Exchange};
 use rdmascope_analyzer::finding::{Certainty, Rule, Severity};
 use rdmascope_analyzer::report::{Connection, Report, Sink};
@@ -24,8 +25,8 @@ pub struct Requests {
     pub by_rdma: u64,
     /// First frame of the request to last frame of the reply.
     pub latency: Histogram,
-    /// Where the time went, summed, in ns: credit, wire, server, RDMA.
-    pub split: [i64; 4],
+    /// Of each owner of time, in the order of [`Owner::ALL`]: how much of each request's time was its.
+    pub owners: [Histogram; Owner::COUNT],
 }
 
 impl Requests {
@@ -38,9 +39,12 @@ impl Requests {
             Some(ns) => self.latency.add(ns),
             None => self.unanswered += 1,
         }
-        let split = exchange.split();
-        for (sum, ns) in self.split.iter_mut().zip([split.credit, split.wire, split.server, split.rdma]) {
-            *sum = sum.saturating_add(ns);
+        if exchange.latency().is_some() && exchange.counts() {
+            for (all, owner) in self.owners.iter_mut().zip(Owner::ALL) {
+                // what it waited for before it was sent is not in its latency
+                let before = if owner == Owner::Credit { exchange.wait_for_credit } else { 0 };
+                all.add(exchange.time.of(owner).saturating_add(before));
+            }
         }
     }
 
@@ -52,8 +56,8 @@ impl Requests {
         self.bytes += other.bytes;
         self.by_rdma += other.by_rdma;
         self.latency.join(&other.latency);
-        for (sum, ns) in self.split.iter_mut().zip(other.split) {
-            *sum = sum.saturating_add(ns);
+        for (all, more) in self.owners.iter_mut().zip(&other.owners) {
+            all.join(more);
         }
     }
 }
@@ -144,7 +148,13 @@ impl Profile {
         agreed("protocol", Some(c.protocol.name().to_owned()));
         agreed("dialect", c.smb.dialect.map(|d| format!("{}.{}.{}", d >> 8, d >> 4 & 0xf, d & 0xf)));
         if c.smb.dialect.is_some() {
-            agreed("signing", Some(if c.smb.signed { "signed" } else { "not signed" }.to_owned()));
+            // what sets a session up is signed where the rest is not
+            let signing = match c.smb.signatures {
+                _ if !c.smb.signed => "not signed",
+                [without, with] if with >= without => "signed",
+                _ => "signed in part",
+            };
+            agreed("signing", Some(signing.to_owned()));
             agreed("encryption", Some(if c.smb.encrypted { "encrypted" } else { "not encrypted" }.to_owned()));
         }
         let n = &c.negotiated;

@@ -10,6 +10,7 @@ const STEPS: f64 = 64.0;
 pub struct Histogram {
     buckets: BTreeMap<u16, u64>,
     count: u64,
+    sum: i64,
     min: i64,
     max: i64,
 }
@@ -21,6 +22,7 @@ impl Histogram {
         self.min = if self.count == 0 { ns } else { self.min.min(ns) };
         self.max = self.max.max(ns);
         self.count += 1;
+        self.sum = self.sum.saturating_add(ns);
         *self.buckets.entry(bucket(ns)).or_default() += 1;
     }
 
@@ -32,6 +34,7 @@ impl Histogram {
         self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
         self.max = self.max.max(other.max);
         self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
         for (bucket, n) in &other.buckets {
             *self.buckets.entry(*bucket).or_default() += n;
         }
@@ -40,6 +43,11 @@ impl Histogram {
     /// How many.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// The mean, ns; 0 of none.
+    pub fn mean(&self) -> f64 {
+        self.sum as f64 / self.count.max(1) as f64
     }
 
     /// The shortest, ns.

@@ -89,6 +89,7 @@ impl<M> Anonymizer<M> {
         Tally {
             frames: self.frames,
             replaced: counts.replaced.into_iter().map(|(kind, (times, bytes))| (kind, times, bytes)).collect(),
+            dropped: counts.dropped.into_iter().map(|(kind, (times, bytes))| (kind, times, bytes)).collect(),
             blanked,
             untraced: counts.untraced.into_iter().map(|(name, (times, bytes))| (name, times, bytes)).collect(),
             sealed: counts.sealed,

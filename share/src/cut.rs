@@ -4,15 +4,18 @@
 //! chosen: by number, by a finding, by frames that a filter passes, by time. Connections that carry one SMB session are chosen together.
 
 use rdmascope_analyzer::env;
+use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Rule;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
-use rdmascope_analyzer::report::Report;
+use rdmascope_analyzer::report::{Report, Sink};
 use rdmascope_dissector::frame::{self, Addr, Body};
 use rdmascope_dissector::trace::Trace;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Datagrams in fragments, and queue pairs, remembered at most.
 const REMEMBERED: usize = 1 << 16;
+/// Requests that can be cut out by their numbers.
+const REQUESTS_MAX: usize = 1 << 24;
 
 /// What is to be cut out: what any of these chooses. Nothing chooses everything.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +24,8 @@ pub struct Wanted {
     pub connections: Vec<u32>,
     /// Connections with a finding of these rules, and the frames of findings that are of no connection.
     pub findings: Vec<Rule>,
+    /// The connections of these requests, by their numbers in the report: up to the end of the last of them, where nothing else is wanted.
+    pub requests: Vec<u64>,
     /// Connections with one of these frames, by number from 1.
     pub frames: Option<BTreeSet<u64>>,
     /// From when to when, ns since the Unix epoch: connections with a frame in it, from their beginning to its end.
@@ -29,9 +34,23 @@ pub struct Wanted {
     pub alone: bool,
 }
 
+/// By the number of a request: the number under which its connection is followed, and when it ended.
+#[derive(Debug, Default)]
+struct Requests(HashMap<u64, (u32, i64)>);
+
+impl Sink for Requests {
+    fn exchange(&mut self, exchange: &Exchange) {
+        let ends = [Some(exchange.request_end), exchange.reply_end, Some(exchange.reads.last), Some(exchange.writes.last)];
+        let end = ends.into_iter().flatten().map(|at| at.time).max().unwrap_or_default();
+        if self.0.len() < REQUESTS_MAX {
+            self.0.insert(exchange.id, (exchange.connection, end));
+        }
+    }
+}
+
 /// What a capture consists of.
 pub struct Cutter {
-    pipeline: Pipeline,
+    pipeline: Pipeline<Requests>,
     /// By frame: the number under which its connection is followed; 0 for none.
     places: Vec<u32>,
     times: Vec<i64>,
@@ -50,7 +69,7 @@ impl Cutter {
     /// At the beginning of a capture.
     pub fn new() -> Self {
         Self {
-            pipeline: Pipeline::new(env::Options::default()),
+            pipeline: Pipeline::with_sink(env::Options::default(), Requests::default()),
             places: Vec::new(),
             times: Vec::new(),
             fragments: HashMap::new(),
@@ -105,7 +124,8 @@ impl Cutter {
     /// The capture is over.
     pub fn finish(self) -> Cuts {
         let Self { pipeline, places, times, pauses, .. } = self;
-        Cuts { report: pipeline.finish().0, places, times, pauses }
+        let (report, requests) = pipeline.finish();
+        Cuts { report, requests, places, times, pauses }
     }
 }
 
@@ -113,6 +133,7 @@ impl Cutter {
 pub struct Cuts {
     /// What its analysis says.
     pub report: Report,
+    requests: Requests,
     places: Vec<u32>,
     times: Vec<i64>,
     pauses: Vec<u64>,
@@ -138,6 +159,11 @@ impl Choice {
 }
 
 impl Cuts {
+    /// Whether there is a request of this number.
+    pub fn has_request(&self, id: u64) -> bool {
+        self.requests.0.contains_key(&id)
+    }
+
     /// Which frames are wanted.
     pub fn choose(&self, wanted: &Wanted) -> Choice {
         let report = &self.report;
@@ -148,7 +174,10 @@ impl Cuts {
         };
         let mut choice = Choice::default();
         let mut single: HashSet<u64> = HashSet::new();
-        let all = wanted.connections.is_empty() && wanted.findings.is_empty() && wanted.frames.is_none();
+        let only_requests = wanted.connections.is_empty() && wanted.findings.is_empty() && wanted.frames.is_none();
+        let all = only_requests && wanted.requests.is_empty();
+        let requests = || wanted.requests.iter().filter_map(|id| self.requests.0.get(id));
+        choice.connections.extend(requests().filter_map(|(followed, _)| of.get(followed).copied()));
         choice.connections.extend(wanted.connections.iter().filter(|id| report.connections.iter().any(|c| c.id == **id)));
         for finding in report.findings.iter().filter(|f| wanted.findings.contains(&f.rule)) {
             choice.connections.extend(finding.connection);
@@ -179,6 +208,7 @@ impl Cuts {
             self.sessions(&mut choice);
         }
         let until = wanted.span.map_or(i64::MAX, |(_, to)| to);
+        let until = if only_requests && wanted.span.is_none() { requests().map(|(_, end)| *end).max().unwrap_or(until) } else { until };
         choice.chosen = self
             .places
             .iter()

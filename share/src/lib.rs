@@ -13,4 +13,4 @@ mod window;
 
 pub use anonymize::{Anonymizer, Frame};
 pub use mapping::Mapping;
-pub use tally::{Options, Payload, Tally};
+pub use tally::{Extra, Options, Payload, Tally};

@@ -37,6 +37,7 @@ enum Domain {
     Id,
     Number,
     Stream,
+    Memory,
 }
 
 /// A keyed mapping.
@@ -303,6 +304,23 @@ impl Mapping {
             return;
         }
         self.number(bytes);
+    }
+
+    /// A remote key; 0 and all ones stay.
+    pub fn remote_key(&self, key: u32) -> u32 {
+        self.turned(b"key", key)
+    }
+
+    /// An address in a side's memory: other upper 32 bits, so that a piece of memory is one piece as before.
+    pub fn memory(&self, address: u64) -> u64 {
+        u64::from(self.turned(b"address", (address >> 32) as u32)) << 32 | address & 0xffff_ffff
+    }
+
+    /// One to one: what would become 0 or all ones, and so would look special, stays.
+    fn turned(&self, what: &[u8], value: u32) -> u32 {
+        let [a, b, c, d, ..] = self.prf(Domain::Memory, &[what]);
+        let made = value ^ u32::from_le_bytes([a, b, c, d]);
+        if matches!(value, 0 | u32::MAX) || matches!(made, 0 | u32::MAX) { value } else { made }
     }
 
     fn number(&mut self, bytes: &mut [u8]) {
@@ -581,6 +599,18 @@ mod tests {
         map.sid(&mut admin);
         assert_eq!((&admin[8..12], &admin[24..28]), (&21u32.to_le_bytes()[..], &500u32.to_le_bytes()[..]));
         assert_ne!(admin[12..24], sid(&[21, 1111, 2222, 3333, 500])[12..24]);
+    }
+
+    #[test]
+    fn memory_is_exchanged_one_for_one_and_stays_in_one_piece() {
+        let map = mapping();
+        let all: HashSet<u32> = (0..10_000).chain(u32::MAX - 10_000..=u32::MAX).map(|key| map.remote_key(key)).collect();
+        assert_eq!(all.len(), 20_001);
+        assert_eq!((map.remote_key(0), map.remote_key(u32::MAX), map.memory(0x1000)), (0, u32::MAX, 0x1000));
+        assert_ne!(map.remote_key(0x1234), 0x1234);
+        let begin = 0xffff_8881_0123_4000;
+        assert_eq!(map.memory(begin + 0x2000) - map.memory(begin), 0x2000);
+        assert_ne!(map.memory(begin), begin);
     }
 
     #[test]

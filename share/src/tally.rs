@@ -22,12 +22,37 @@ pub struct Options {
     pub payload: Payload,
     /// What is kept as it is.
     pub keep: Vec<Privacy>,
+    /// What is replaced though it is kept otherwise.
+    pub drop: Vec<Extra>,
+}
+
+/// What is kept unless somebody asks: it tells of machines and files, and an analysis needs it or may miss it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extra {
+    /// Remote keys and memory addresses: one for one, so that an analysis ties them together as before. Addresses keep their lower 32 bits.
+    Memory,
+    /// Times of files and hosts: zeros.
+    Time,
+    /// Sizes of files: zeros.
+    Size,
+}
+
+impl Extra {
+    /// The word of command lines and reports.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Time => "time",
+            Self::Size => "size",
+        }
+    }
 }
 
 /// What is counted while listening.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) replaced: BTreeMap<Privacy, (u64, u64)>,
+    pub(crate) dropped: BTreeMap<Extra, (u64, u64)>,
     pub(crate) untraced: BTreeMap<&'static str, (u64, u64)>,
     pub(crate) sealed: u64,
     pub(crate) compressed: u64,
@@ -55,6 +80,8 @@ pub struct Tally {
     pub frames: u64,
     /// By kind: values that were replaced, and their bytes.
     pub replaced: Vec<(Privacy, u64, u64)>,
+    /// The same for what was replaced because somebody asked.
+    pub dropped: Vec<(Extra, u64, u64)>,
     /// By the field that holds them: runs of bytes that no field claims and that were blanked, and their bytes. Zeros are not counted.
     pub blanked: Vec<(&'static str, u64, u64)>,
     /// Messages put together whose bytes were not found in the frames, by what they were, and their bytes: they are blanked there.

@@ -6,7 +6,7 @@
 
 use crate::mapping::Mapping;
 use crate::sums::{Fix, Ip};
-use crate::tally::{Counts, Options, Payload};
+use crate::tally::{Counts, Extra, Options, Payload};
 use crate::window::{Blank, Span, Window};
 use rdmascope_dissector::field::{Def, FieldDef, Kind, Privacy, id_of};
 use rdmascope_dissector::trace::{Trace, Value};
@@ -70,6 +70,58 @@ mod id {
     pub(super) const RPC_RDMA: u32 = id_of("rpcordma");
     pub(super) const ENCRYPTED: u32 = id_of("smb2.header.transform.enc_data");
     pub(super) const COMPRESSED: u32 = id_of("smb2.header.comp_transform");
+}
+
+/// What a field that is kept tells of machines and files.
+fn extra(def: Def) -> Option<Extra> {
+    const MEMORY: [u32; 15] = [
+        id_of("infiniband.reth.va"),
+        id_of("infiniband.reth.r_key"),
+        id_of("infiniband.ieth"),
+        id_of("iwarp_ddp.stag"),
+        id_of("iwarp_ddp.tagged_offset"),
+        id_of("iwarp_rdma.term.stag"),
+        id_of("iwarp_rdma.term.tagged_offset"),
+        id_of("iwarp_rdma.sinkstag"),
+        id_of("iwarp_rdma.sinkto"),
+        id_of("iwarp_rdma.srcstag"),
+        id_of("iwarp_rdma.srcto"),
+        id_of("iwarp_rdma.inval_stag"),
+        id_of("rpcordma.rdma_handle"),
+        id_of("rpcordma.rdma_offset"),
+        id_of("smb2.buffer_descriptor.token"),
+    ];
+    const OFFSET: u32 = id_of("smb2.buffer_descriptor.offset");
+    const SIZES: [u32; 7] = [
+        id_of("smb2.eof"),
+        id_of("smb2.allocation_size"),
+        id_of("nfs.fattr3.size"),
+        id_of("nfs.fattr3.used"),
+        id_of("nfs.wcc_attr.size"),
+        id_of("nfs.fattr4.size"),
+        id_of("nfs.fattr4.space_used"),
+    ];
+    const TIMES: [u32; 10] = [
+        id_of("nfs.atime.sec"),
+        id_of("nfs.atime.nsec"),
+        id_of("nfs.mtime.sec"),
+        id_of("nfs.mtime.nsec"),
+        id_of("nfs.ctime.sec"),
+        id_of("nfs.ctime.nsec"),
+        id_of("nfs.dtime.sec"),
+        id_of("nfs.dtime.nsec"),
+        id_of("nfs.nfstime4.seconds"),
+        id_of("nfs.nfstime4.nseconds"),
+    ];
+    if MEMORY.contains(&def.id) || def.id == OFFSET {
+        Some(Extra::Memory)
+    } else if SIZES.contains(&def.id) {
+        Some(Extra::Size)
+    } else if def.kind == Kind::AbsTime || TIMES.contains(&def.id) {
+        Some(Extra::Time)
+    } else {
+        None
+    }
 }
 
 /// Bytes that fields lie in: the frame, or a message put together.
@@ -252,19 +304,53 @@ impl<M> Watch<M> {
     }
 
     fn replace(&mut self, privacy: Privacy, bytes: &[u8], with: &[u8]) {
+        if self.put(bytes, with) {
+            self.counts.replaced(privacy, bytes.len());
+        }
+    }
+
+    /// Puts others in the place of bytes: whether any were not replaced before.
+    fn put(&mut self, bytes: &[u8], with: &[u8]) -> bool {
         let (mut done, mut any) = (0, false);
         for span in self.locate(bytes) {
             let end = (done + span.length as usize).min(with.len());
             any |= self.window.replace(span, &with[done..end]);
             done = end;
         }
-        if any {
-            self.counts.replaced(privacy, bytes.len());
+        any
+    }
+
+    /// What is kept unless somebody asks: whether it was asked for.
+    fn dropped(&mut self, def: Def, bytes: &[u8], value: &Value<'_>) -> bool {
+        let Some(kind) = extra(def).filter(|kind| self.options.drop.contains(kind)) else { return false };
+        let mut made = bytes.to_vec();
+        let big = |bytes: &[u8]| bytes.iter().fold(0u64, |n, b| n << 8 | u64::from(*b));
+        let number = if let Value::U(n) = value { *n } else { big(bytes) };
+        // descriptors of SMB2 are little-endian, everything below is big-endian
+        let is_big = big(bytes) == number;
+        match (kind, bytes.len()) {
+            (Extra::Memory, 4) => {
+                let key = self.mapping.remote_key(number as u32);
+                made.copy_from_slice(&if is_big { key.to_be_bytes() } else { key.to_le_bytes() });
+            }
+            (Extra::Memory, 8) => {
+                let address = self.mapping.memory(number);
+                made.copy_from_slice(&if is_big { address.to_be_bytes() } else { address.to_le_bytes() });
+            }
+            _ => made.fill(0),
         }
+        if self.put(bytes, &made) {
+            let (times, all) = self.counts.dropped.entry(kind).or_default();
+            (*times, *all) = (*times + 1, *all + bytes.len() as u64);
+        }
+        true
     }
 
     fn told(&mut self, def: Def, bytes: &[u8], value: &Value<'_>) {
         let privacy = def.privacy;
+        if privacy == Privacy::Keep && !self.options.drop.is_empty() && self.dropped(def, bytes, value) {
+            return;
+        }
         if self.options.keep.contains(&privacy) {
             return self.keep(bytes);
         }

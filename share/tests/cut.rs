@@ -107,6 +107,31 @@ fn a_connection_that_was_cut_out_analyses_as_before() {
 }
 
 #[test]
+fn a_request_that_was_cut_out_is_the_same_request() {
+    let path = samples().into_iter().find(|p| p.ends_with("smb-roce.pcap")).unwrap();
+    let (mut cutter, mut whole) = (Cutter::new(), Pipeline::with_sink(Default::default(), Rows::default()));
+    frames(
+        &path,
+        |_| true,
+        |meta, bytes| {
+            cutter.frame(meta, bytes, &mut Off);
+            whole.frame(meta, bytes, &mut Off);
+        },
+    );
+    let (rows, cuts) = (whole.finish().1.0, cutter.finish());
+    let row = rows.iter().filter(|r| r.command == "READ").nth(1).expect("a READ that is not the first");
+    let choice = cuts.choose(&Wanted { requests: vec![row.id], ..Wanted::default() });
+    let all = cuts.choose(&Wanted::default()).frames;
+    assert!(choice.has(row.reply_end.unwrap().frame) && choice.frames < all, "{} of {all} frames", choice.frames);
+    let mut part = Pipeline::with_sink(Default::default(), Rows::default());
+    frames(&path, |n| choice.has(n), |meta, bytes| part.frame(meta, bytes, &mut Off));
+    let part = part.finish().1.0;
+    let same = part.iter().find(|r| r.message_id == row.message_id && r.command == row.command).expect("the request is there");
+    assert_eq!((same.latency(), same.bytes_moved, &same.file, same.offset), (row.latency(), row.bytes_moved, &row.file, row.offset));
+    assert!(!cuts.has_request(u64::MAX) && cuts.choose(&Wanted { requests: vec![u64::MAX], ..Wanted::default() }).frames == 0);
+}
+
+#[test]
 fn nothing_wanted_is_every_connection_and_a_span_ends_it() {
     let path = samples().into_iter().find(|p| p.ends_with("smb-roce.pcap")).unwrap();
     let mut cutter = Cutter::new();

@@ -7,7 +7,7 @@ use rdmascope_capture::{OpenOptions, Source, open};
 use rdmascope_dissector::field::Privacy;
 use rdmascope_dissector::frame::LinkType;
 use rdmascope_dissector::trace::{Kept, Tree};
-use rdmascope_share::{Anonymizer, Frame, Mapping, Options, Tally};
+use rdmascope_share::{Anonymizer, Extra, Frame, Mapping, Options, Tally};
 use std::path::{Path, PathBuf};
 
 const KEY: &[u8] = b"for tests";
@@ -53,7 +53,11 @@ fn read(path: &Path) -> Vec<Record> {
 }
 
 fn anonymized(records: &[Record]) -> (Vec<Record>, Tally) {
-    let mut anonymizer = Anonymizer::new(Options { key: KEY.to_vec(), ..Options::default() });
+    anonymized_as(records, Options::default())
+}
+
+fn anonymized_as(records: &[Record], options: Options) -> (Vec<Record>, Tally) {
+    let mut anonymizer = Anonymizer::new(Options { key: KEY.to_vec(), ..options });
     let mut out = Vec::new();
     for r in records {
         let frame = Frame { time_ns: r.time_ns, link_type: r.link_type, wire_len: r.wire_len, interface: r.interface, bytes: &r.bytes };
@@ -187,7 +191,7 @@ fn the_analysis_of_every_sample_says_the_same_of_it_anonymized() {
 }
 
 #[test]
-fn no_name_and_no_address_is_left() {
+fn no_name_no_address_and_no_contents_are_left() {
     for path in samples() {
         let before = read(&path);
         let (after, _) = anonymized(&before);
@@ -205,7 +209,22 @@ fn no_name_and_no_address_is_left() {
                             if made != part {
                                 secrets.push(part.as_bytes().to_vec());
                                 secrets.push(part.encode_utf16().flat_map(u16::to_le_bytes).collect());
+                                secrets.push(part.encode_utf16().flat_map(u16::to_be_bytes).collect());
                             }
+                        }
+                    }
+                    Privacy::Address if bytes.len() == 16 => {
+                        let mut made = bytes.to_vec();
+                        mapping.address(&mut made);
+                        if changes(&made) {
+                            secrets.push(bytes.to_vec());
+                        }
+                    }
+                    // of contents a piece that is not the same everywhere
+                    Privacy::Data if bytes.len() >= 24 => {
+                        let distinct: std::collections::BTreeSet<u8> = bytes[..24].iter().copied().collect();
+                        if distinct.len() >= 6 {
+                            secrets.push(bytes[..24].to_vec());
                         }
                     }
                     Privacy::Mac | Privacy::Id | Privacy::Secret if bytes.len() >= 6 => {
@@ -218,6 +237,10 @@ fn no_name_and_no_address_is_left() {
                         let distinct: std::collections::BTreeSet<u8> = bytes.iter().copied().collect();
                         if changes(&made) && distinct.len() >= 4 {
                             secrets.push(bytes.to_vec());
+                            // and in the other byte order
+                            if bytes.len() >= 8 {
+                                secrets.push(bytes.iter().rev().copied().collect());
+                            }
                         }
                     }
                     _ => {}
@@ -240,5 +263,39 @@ fn no_name_and_no_address_is_left() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn memory_that_is_exchanged_and_times_that_are_dropped_change_no_finding() {
+    for name in ["smb-roce.pcap", "smb-iwarp.pcap", "nfs-roce-v3.pcap", "nfs-iwarp-v42.pcap"] {
+        let path = samples().into_iter().find(|p| p.ends_with(name));
+        let Some(before) = path.map(|path| read(&path)) else { continue };
+        let (after, tally) = anonymized_as(&before, Options { drop: vec![Extra::Memory, Extra::Time], ..Options::default() });
+        let dropped = |kind: Extra| tally.dropped.iter().find(|(k, ..)| *k == kind).map_or(0, |(_, times, _)| *times);
+        assert!(dropped(Extra::Memory) > 10 && dropped(Extra::Time) > 0 && dropped(Extra::Size) == 0, "{name}: {:?}", tally.dropped);
+        let keys = |records: &[Record]| {
+            let mut keys = std::collections::BTreeSet::new();
+            analyzed(records, |_, tree| {
+                let is_key = |n: &str| {
+                    matches!(n, "infiniband.reth.r_key" | "iwarp_ddp.stag" | "rpcordma.rdma_handle" | "smb2.buffer_descriptor.token")
+                };
+                keys.extend(tree.nodes.iter().filter(|n| is_key(n.def.name)).filter_map(|n| match n.value {
+                    Kept::U(key) if key != 0 => Some(key),
+                    _ => None,
+                }));
+            });
+            keys
+        };
+        let (was, is) = (keys(&before), keys(&after));
+        assert!(!was.is_empty() && was.len() == is.len() && was.is_disjoint(&is), "{name}: {was:x?} became {is:x?}");
+        let said = |records: &[Record]| {
+            let (report, rows) = analyzed(records, |_, _| {});
+            let findings: Vec<String> =
+                report.findings.iter().map(|f| format!("{:?} {:?} {} {:?}", f.rule, f.certainty, f.count, f.frames)).collect();
+            let moved: Vec<(u64, u64, Option<i64>)> = rows.iter().map(|r| (r.bytes_moved, r.rdma_bytes(), r.latency())).collect();
+            (findings, moved)
+        };
+        assert_eq!(said(&before), said(&after), "{name}");
     }
 }

@@ -4,7 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use rdmascope_capture::Existing;
+use rdmascope_capture::{Access, Existing, WholeFile};
 pub(crate) use rdmascope_report::fields::{FilterError, filter, registry};
 use rdmascope_report::output::times::{self, Times};
 use rdmascope_report::report::Ignore;
@@ -105,6 +105,7 @@ Examples:
   rdmascope anonymize trace.pcapng to-send.pcapng
   rdmascope anonymize trace.pcapng to-send.pcapng --key-file key
   rdmascope anonymize trace.pcapng to-send.pcapng --keep mac --keep id
+  rdmascope anonymize trace.pcapng to-send.pcapng --drop memory --drop time
 
 A byte is kept only where a field claims it that gives nothing away; every other one is replaced or blanked. Names, addresses and ids become \
 others of the same length, equal ones the same; a report of the new capture says what that of the old one says. Read both before you send it.";
@@ -115,6 +116,7 @@ Examples:
   rdmascope cut trace.pcapng late.pcapng --finding SMBD-CREDIT-LAST
   rdmascope cut trace.pcapng host.pcapng -Y 'ip.addr == 192.0.2.7'
   rdmascope cut trace.pcapng begin.pcapng --to 2.5
+  rdmascope cut trace.pcapng slow.pcapng --request 1042
 
 Connections are cut out whole, with their handshakes, so that the new capture analyses as before.";
 
@@ -123,10 +125,11 @@ Examples:
   rdmascope compare client.pcapng server.pcapng
   rdmascope compare client.pcapng switch.pcapng server.pcapng   more points
   rdmascope compare client.pcapng server.pcapng -w both.pcapng   on one clock
-  rdmascope compare client.pcapng server.pcapng --format json
+  rdmascope compare client.pcapng server.pcapng --format html -o both.html
 
 A packet is known again by what routers do not change: queue pair, PSN, opcode and invariant CRC, or TCP sequence and bytes. Segments that an \
-adapter splits or joins between the points are not known again.";
+adapter splits or joins between the points are known by their places in the stream. A finding that holds if nothing was missed is withdrawn where \
+the other capture has what was missed.";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
@@ -222,6 +225,14 @@ Examples:
   rdmascope schema                             which outputs have one
   rdmascope schema analyze > analyze.schema.json";
 
+const RULES_EXAMPLES: &str = "\
+Examples:
+  rdmascope rules                              known bugs and their versions
+  rdmascope rules --kernel 6.12.40             those that this kernel has
+  rdmascope rules --write bugs.toml            to be changed, and added to
+  rdmascope rules --rules bugs.toml            what the file makes of them
+  rdmascope analyze trace.pcapng --rules bugs.toml";
+
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
   rdmascope completions bash > /etc/bash_completion.d/rdmascope
@@ -243,6 +254,9 @@ pub(crate) struct Cli {
     /// Colours: always, never, or only on a terminal (and never where NO_COLOR is set)
     #[arg(long, value_name = "WHEN", value_parser = color(), default_value = "auto", global = true)]
     pub(crate) color: Color,
+    /// Known bugs and their versions as this file has them, in place of those built in, and new ones (rdmascope rules --write FILE makes one)
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) rules: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -272,6 +286,7 @@ pub(crate) enum Command {
     Anonymize(Anonymize),
     Cut(Cut),
     Schema(Schema),
+    Rules(Rules),
     Completions(Completions),
     Man(Man),
 }
@@ -287,6 +302,48 @@ pub(crate) struct Force {
 impl Force {
     pub(crate) fn existing(self) -> Existing {
         if self.force { Existing::Replace } else { Existing::Keep }
+    }
+}
+
+/// Where the result of a comparison goes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Outlet {
+    /// Write it to this file
+    #[arg(short = 'o', long = "output", value_name = "OUT")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) force: Force,
+}
+
+impl Outlet {
+    /// The file, where it is not standard output: made before the work is done, so that what stands in its way is known then.
+    pub(crate) fn create(&self, inputs: &[PathBuf]) -> Result<Option<WholeFile>, rdmascope_capture::Error> {
+        let Some(path) = self.output.as_deref().filter(|path| *path != std::path::Path::new("-")) else { return Ok(None) };
+        WholeFile::create(path, inputs, self.force.existing(), Access::Umask).map(Some)
+    }
+}
+
+/// A capture that is copied into another one.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Copied {
+    /// The capture: pcap or pcapng, also inside gzip, zstd or lz4
+    #[arg(value_name = "IN")]
+    pub(crate) input: PathBuf,
+    /// The capture to write, as pcapng; - is standard output
+    #[arg(value_name = "OUT.pcapng")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    force: Force,
+}
+
+impl Copied {
+    /// The file to write, where it is not standard output; nobody else may read it. `others` are read too, and never overwritten.
+    pub(crate) fn create(&self, others: &[PathBuf]) -> Result<Option<WholeFile>, rdmascope_capture::Error> {
+        if self.output == std::path::Path::new("-") {
+            return Ok(None);
+        }
+        let inputs = [std::slice::from_ref(&self.input), others].concat();
+        WholeFile::create(&self.output, &inputs, self.force.existing(), Access::Private).map(Some)
     }
 }
 
@@ -364,16 +421,13 @@ pub(crate) struct Compare {
     #[arg(required = true, num_args = 2.., value_name = "CAPTURE")]
     pub(crate) captures: Vec<PathBuf>,
     /// Format of what was found
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
-    pub(crate) format: TextOrJson,
-    /// Write it to this file
-    #[arg(short = 'o', long = "output", value_name = "OUT")]
-    pub(crate) output: Option<PathBuf>,
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = ReportFormat::Text)]
+    pub(crate) format: ReportFormat,
+    #[command(flatten)]
+    pub(crate) outlet: Outlet,
     /// Write all frames into this capture, by the clock of the first, an interface for each
     #[arg(short = 'w', long = "write", value_name = "OUT.pcapng")]
     pub(crate) write: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) force: Force,
 }
 
 /// Say what of the second capture is not as in the first: what was agreed, latencies, findings, losses, commands
@@ -389,11 +443,8 @@ pub(crate) struct Diff {
     /// Format of what differs
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
     pub(crate) format: TextOrJson,
-    /// Write it to this file
-    #[arg(short = 'o', long = "output", value_name = "OUT")]
-    pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) force: Force,
+    pub(crate) outlet: Outlet,
     /// Exit with status 1 if something differs
     #[arg(long)]
     pub(crate) fail: bool,
@@ -405,14 +456,8 @@ pub(crate) struct Diff {
 #[derive(Debug, Args)]
 #[command(after_help = ANONYMIZE_EXAMPLES)]
 pub(crate) struct Anonymize {
-    /// The capture: pcap or pcapng, also inside gzip, zstd or lz4; - is standard input
-    #[arg(value_name = "IN")]
-    pub(crate) input: PathBuf,
-    /// The capture to write, as pcapng
-    #[arg(value_name = "OUT.pcapng")]
-    pub(crate) output: PathBuf,
     #[command(flatten)]
-    pub(crate) force: Force,
+    pub(crate) files: Copied,
     /// Replace by the key in this file: with the same key, the same names become the same ones in every capture [default: a random key]
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
@@ -422,6 +467,9 @@ pub(crate) struct Anonymize {
     /// Keep what is of this kind as it is; may be repeated
     #[arg(long, value_name = "KIND", value_enum)]
     pub(crate) keep: Vec<Kept>,
+    /// Replace what is of this kind too, which is kept otherwise: remote keys, memory addresses; sizes and times of files; may be repeated
+    #[arg(long, value_name = "KIND", value_enum)]
+    pub(crate) drop: Vec<Dropped>,
     /// Format of the report of what was replaced
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = TextOrJson::Text)]
     pub(crate) format: TextOrJson,
@@ -431,14 +479,8 @@ pub(crate) struct Anonymize {
 #[derive(Debug, Args)]
 #[command(after_help = CUT_EXAMPLES)]
 pub(crate) struct Cut {
-    /// The capture: pcap or pcapng, also inside gzip, zstd or lz4
-    #[arg(value_name = "IN")]
-    pub(crate) input: PathBuf,
-    /// The capture to write, as pcapng; - is standard output
-    #[arg(value_name = "OUT.pcapng")]
-    pub(crate) output: PathBuf,
     #[command(flatten)]
-    pub(crate) force: Force,
+    pub(crate) files: Copied,
     /// Connections with a frame that passes this display filter
     #[arg(short = 'Y', long = "filter", value_name = "FILTER")]
     pub(crate) filter: Option<String>,
@@ -448,6 +490,9 @@ pub(crate) struct Cut {
     /// Connections with this finding, or with findings whose names begin so; may be repeated
     #[arg(long = "finding", value_name = "ID")]
     pub(crate) findings: Vec<String>,
+    /// The request of this number in the report (analyze --exchanges): its connection from the beginning to the end of the request; may be repeated
+    #[arg(long = "request", value_name = "N")]
+    pub(crate) requests: Vec<u64>,
     /// Of these, connections with a frame from this time on, in seconds since the first frame
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) from: Option<f64>,
@@ -485,6 +530,17 @@ pub(crate) enum Kept {
     Sid,
     /// Numbers of users and groups
     User,
+}
+
+/// Kinds of what is kept unless somebody asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Dropped {
+    /// Remote keys and memory addresses, one for one; then an analysis cannot check accesses against their bounds
+    Memory,
+    /// Times of files, as zeros
+    Time,
+    /// Sizes of files, as zeros
+    Size,
 }
 
 /// Form of a short report.
@@ -1291,6 +1347,20 @@ pub(crate) struct Explain {
     /// Name of a finding, or a term; without it all findings are listed
     #[arg(value_name = "FINDING|TERM")]
     pub(crate) finding: Option<String>,
+}
+
+/// List the known bugs of implementations that are looked for, and the versions that have them
+#[derive(Debug, Args)]
+#[command(after_help = RULES_EXAMPLES)]
+pub(crate) struct Rules {
+    /// Only those that this version of Linux has; what stands behind - or + in it does not matter
+    #[arg(long, value_name = "VERSION", conflicts_with = "write")]
+    pub(crate) kernel: Option<String>,
+    /// Write them to this file, for --rules; - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) force: Force,
 }
 
 /// Print the JSON Schema of an output

@@ -1,15 +1,15 @@
 //! `rdmascope anonymize IN OUT`: a capture that can be sent to somebody.
 
 use crate::analysis::meta_of;
-use crate::cli::{Anonymize, Color, Contents, Kept, TextOrJson};
+use crate::cli::{Anonymize, Color, Contents, Dropped, Kept, TextOrJson};
 use crate::input::Bar;
 use crate::report::words::{grouped, size as bytes};
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
-use rdmascope_capture::{Access, Interface, Metadata, Name, OpenOptions, PcapngWriter, Record, Section, Source, WholeFile, open};
+use rdmascope_capture::{Interface, Metadata, Name, OpenOptions, PcapngWriter, Record, Section, Source, open};
 use rdmascope_dissector::field::Privacy;
 use rdmascope_dissector::render::escaped;
-use rdmascope_share::{Anonymizer, Frame, Options, Payload, Tally};
+use rdmascope_share::{Anonymizer, Extra, Frame, Options, Payload, Tally};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -42,20 +42,20 @@ pub(super) fn run(args: &Anonymize, color: Color) -> Result<ExitCode> {
             Contents::Stream => Payload::Stream,
         },
         keep: args.keep.iter().map(|kind| privacy(*kind)).collect(),
+        drop: args.drop.iter().map(|kind| extra(*kind)).collect(),
     };
-    let inputs: Vec<PathBuf> = [Some(&args.input), args.key_file.as_ref()].into_iter().flatten().cloned().collect();
-    let mut source = open(&args.input, OpenOptions::new())?;
+    let keys: Vec<PathBuf> = args.key_file.iter().cloned().collect();
+    let mut source = open(&args.files.input, OpenOptions::new())?;
     let section = Section { application: Some("rdmascope anonymize".to_owned()), ..Section::default() };
-    if args.output == Path::new("-") {
+    let Some(whole) = args.files.create(&keys)? else {
         let done = copy(&mut source, options, PcapngWriter::create("-", &section)?)?;
         return done.error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was written"));
-    }
-    let whole = WholeFile::create(&args.output, &inputs, args.force.existing(), Access::Private)?;
-    let done = copy(&mut source, options, PcapngWriter::new(whole, &args.output, &section)?)?;
+    };
+    let done = copy(&mut source, options, PcapngWriter::new(whole, &args.files.output, &section)?)?;
     done.output.finish()?;
     let mut out = Out::new(color);
     match args.format {
-        TextOrJson::Text => text(&done.tally, done.left_out, &args.output, &mut out.buffer)?,
+        TextOrJson::Text => text(&done.tally, done.left_out, &args.files.output, &mut out.buffer)?,
         TextOrJson::Json => writeln!(out.buffer, "{}", serde_json::to_string_pretty(&object(&done.tally, done.left_out))?)?,
     }
     out.finish()?;
@@ -70,6 +70,14 @@ fn privacy(kind: Kept) -> Privacy {
         Kept::Id => Privacy::Id,
         Kept::Sid => Privacy::Sid,
         Kept::User => Privacy::User,
+    }
+}
+
+fn extra(kind: Dropped) -> Extra {
+    match kind {
+        Dropped::Memory => Extra::Memory,
+        Dropped::Time => Extra::Time,
+        Dropped::Size => Extra::Size,
     }
 }
 
@@ -181,6 +189,14 @@ fn text(tally: &Tally, left_out: u64, output: &Path, out: &mut Vec<u8>) -> Resul
     for (kind, times, all) in &tally.replaced {
         writeln!(out, "  {:<38} {:>12} times, {}", words(*kind), grouped(*times), bytes(*all))?;
     }
+    for (kind, times, all) in &tally.dropped {
+        let words = match kind {
+            Extra::Memory => "remote keys and memory addresses",
+            Extra::Time => "times of files and hosts",
+            Extra::Size => "sizes of files",
+        };
+        writeln!(out, "  {words:<38} {:>12} times, {}", grouped(*times), bytes(*all))?;
+    }
     if left_out > 0 {
         writeln!(out, "  {:<38} {:>12} left out", "comments, descriptions, names, keys", grouped(left_out))?;
     }
@@ -247,11 +263,13 @@ fn object(tally: &Tally, left_out: u64) -> Value {
     let rows = |rows: &[(&'static str, u64, u64)]| -> Vec<Value> {
         rows.iter().map(|(name, times, bytes)| json!({"name": name, "times": times, "bytes": bytes})).collect()
     };
+    let dropped = tally.dropped.iter().map(|(kind, times, bytes)| (kind.key(), times, bytes));
+    let replaced = tally.replaced.iter().map(|(kind, times, bytes)| (kind.key(), times, bytes)).chain(dropped);
     json!({
         "rdmascope": env!("CARGO_PKG_VERSION"),
         "schema": 1,
         "frames": tally.frames,
-        "replaced": tally.replaced.iter().map(|(kind, times, bytes)| json!({"kind": kind.key(), "times": times, "bytes": bytes})).collect::<Vec<_>>(),
+        "replaced": replaced.map(|(kind, times, bytes)| json!({"kind": kind, "times": times, "bytes": bytes})).collect::<Vec<_>>(),
         "left_out": left_out,
         "blanked": rows(&tally.blanked),
         "untraced": rows(&tally.untraced),

@@ -1,12 +1,13 @@
 //! `rdmascope compare CLIENT SERVER…`: the same packets at two points, or more.
 
 use crate::analysis::meta_of;
-use crate::cli::{Color, Compare, TextOrJson};
+use crate::cli::{Color, Compare, ReportFormat};
 use crate::input::Bar;
-use crate::stdout::Out;
+use crate::live::say;
 use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_capture::{Access, Interface, OpenOptions, PcapngWriter, Record, Section, Source, WholeFile, open};
+use rdmascope_compare::page;
 use rdmascope_compare::points::{Clock, Comparison, Hop, Point};
 use rdmascope_dissector::frame;
 use rdmascope_dissector::trace::Off;
@@ -18,8 +19,9 @@ pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
     if args.write.is_some() && args.captures.iter().any(|path| path == Path::new("-")) {
         bail!("standard input cannot be read twice: -w needs files");
     }
-    let file = create(args.output.as_deref(), args, Access::Umask)?;
-    let merged = create(args.write.as_deref(), args, Access::Private)?;
+    let file = args.outlet.create(&args.captures)?;
+    let merged = args.write.as_deref().filter(|path| *path != Path::new("-"));
+    let merged = merged.map(|path| WholeFile::create(path, &args.captures, args.outlet.force.existing(), Access::Private)).transpose()?;
     let names: Vec<String> = args.captures.iter().map(|path| name(path)).collect();
     let mut points = Vec::new();
     let mut damaged = None;
@@ -31,15 +33,16 @@ pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
     let [first, others @ ..] = &points[..] else { bail!("two captures are needed") };
     let compared: Vec<Comparison> = others.iter().map(|other| Comparison::new(first, other)).collect();
     let pairs = || compared.iter().zip(names.iter().skip(1)).map(|(c, other)| (c, [names[0].as_str(), other.as_str()]));
-    let mut rendered = match args.format {
-        TextOrJson::Text => pairs().map(|(c, names)| c.text(names)).collect::<Vec<_>>().join("\n"),
-        TextOrJson::Json if compared.len() == 1 => {
+    let rendered = match args.format {
+        ReportFormat::Html => page::html(&pairs().collect::<Vec<_>>()),
+        ReportFormat::Text => pairs().map(|(c, names)| c.text(names)).collect::<Vec<_>>().join("\n"),
+        ReportFormat::Json if compared.len() == 1 => {
             format!("{}\n", serde_json::to_string_pretty(&pairs().map(|(c, names)| c.json(names)).next())?)
         }
-        TextOrJson::Json => format!("{}\n", serde_json::to_string_pretty(&pairs().map(|(c, names)| c.json(names)).collect::<Vec<_>>())?),
+        ReportFormat::Json => format!("{}\n", serde_json::to_string_pretty(&pairs().map(|(c, names)| c.json(names)).collect::<Vec<_>>())?),
     };
     if let Some(left_out) = points.iter().map(|p| p.left_out).find(|n| *n > 0) {
-        rendered.push_str(&format!("{left_out} packets of a capture were too many to be compared.\n"));
+        say(&format!("{left_out} packets of a capture were too many to be compared"));
     }
     if let Some(whole) = merged {
         let clocks: Vec<Option<Clock>> = std::iter::once(None).chain(compared.iter().map(|c| c.clock)).collect();
@@ -48,17 +51,7 @@ pub(super) fn run(args: &Compare, color: Color) -> Result<ExitCode> {
         }
         merge(&args.captures, &clocks, PcapngWriter::new(whole, args.write.as_deref().unwrap_or(Path::new("")), &section())?)?.finish()?;
     }
-    match file {
-        Some(mut file) => {
-            file.write_all(rendered.as_bytes())?;
-            file.finish()?;
-        }
-        None => {
-            let mut out = Out::new(color);
-            out.buffer.extend_from_slice(rendered.as_bytes());
-            out.finish()?;
-        }
-    }
+    super::deliver(file, &rendered, color)?;
     damaged.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was compared"))
 }
 
@@ -68,12 +61,6 @@ fn name(path: &Path) -> String {
 
 fn section() -> Section {
     Section { application: Some("rdmascope compare".to_owned()), ..Section::default() }
-}
-
-fn create(path: Option<&Path>, args: &Compare, access: Access) -> Result<Option<WholeFile>> {
-    let Some(path) = path.filter(|path| *path != Path::new("-")) else { return Ok(None) };
-    let inputs: &[PathBuf] = &args.captures;
-    Ok(Some(WholeFile::create(path, inputs, args.force.existing(), access)?))
 }
 
 /// A capture up to where it is damaged.
@@ -99,7 +86,7 @@ fn read(path: &Path) -> Result<(Point, Option<rdmascope_capture::Error>)> {
         bar.frame(&source);
     };
     let (report, mut point) = pipeline.finish();
-    point.findings(report.findings.iter().map(|f| (f.rule, f.by.name(), f.certainty, f.count)));
+    point.findings(&report);
     Ok((point, error))
 }
 

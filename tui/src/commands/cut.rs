@@ -7,7 +7,7 @@ use crate::report::words::grouped;
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::finding::Rule;
-use rdmascope_capture::{Access, OpenOptions, PcapngWriter, Source, WholeFile, open};
+use rdmascope_capture::{OpenOptions, PcapngWriter, Source, open};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::probe::Probe;
 use rdmascope_dissector::render::escaped;
@@ -20,39 +20,41 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) fn run(args: &Cut, color: Color) -> Result<ExitCode> {
-    if input::has_pipe(std::slice::from_ref(&args.input)) {
+    if input::has_pipe(std::slice::from_ref(&args.files.input)) {
         bail!("a pipe cannot be read twice: cut needs a file");
     }
     let registry = cli::registry();
     let filter = cli::filter(args.filter.as_deref(), &registry)?;
     let findings = args.findings.iter().map(|id| rules(id)).collect::<Result<Vec<_>>>()?.concat();
-    let whole = match args.output == Path::new("-") {
-        true => None,
-        false => Some(WholeFile::create(&args.output, std::slice::from_ref(&args.input), args.force.existing(), Access::Private)?),
-    };
-    let (cuts, frames, first_ns, error) = follow(&args.input, filter)?;
+    let whole = args.files.create(&[])?;
+    let (cuts, frames, first_ns, error) = follow(&args.files.input, filter)?;
     let at = |seconds: f64| first_ns.saturating_add((seconds * 1e9) as i64);
     let span = (args.from.is_some() || args.to.is_some()).then(|| (args.from.map_or(i64::MIN, at), args.to.map_or(i64::MAX, at)));
-    let wanted = Wanted { connections: args.connections.clone(), findings, frames, span, alone: args.alone };
-    if wanted.connections.is_empty() && wanted.findings.is_empty() && wanted.frames.is_none() && span.is_none() {
-        bail!("say what to cut out: -Y FILTER, --connection N, --finding ID, --from or --to");
+    let wanted =
+        Wanted { connections: args.connections.clone(), findings, requests: args.requests.clone(), frames, span, alone: args.alone };
+    let nothing = wanted.connections.is_empty() && wanted.findings.is_empty() && wanted.requests.is_empty();
+    if nothing && wanted.frames.is_none() && span.is_none() {
+        bail!("say what to cut out: -Y FILTER, --connection N, --request N, --finding ID, --from or --to");
+    }
+    if let Some(id) = args.requests.iter().find(|id| !cuts.has_request(**id)) {
+        bail!("there is no request {id}: rdmascope analyze --format json --exchanges lists them");
     }
     if let Some(id) = args.connections.iter().find(|id| cuts.report.connections.iter().all(|c| c.id != **id)) {
         bail!("there is no connection {id}: rdmascope analyze lists {} of them", cuts.report.connections.len());
     }
     let choice = cuts.choose(&wanted);
     if choice.frames == 0 {
-        bail!("nothing in {} is what was asked for", args.input.display());
+        bail!("nothing in {} is what was asked for", args.files.input.display());
     }
-    let mut source = open(&args.input, OpenOptions::new())?;
+    let mut source = open(&args.files.input, OpenOptions::new())?;
     let section = source.metadata().sections.first().cloned().unwrap_or_default();
     let Some(whole) = whole else {
         write(&mut source, PcapngWriter::create("-", &section)?, |n| choice.has(n))?;
         return error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was written"));
     };
-    write(&mut source, PcapngWriter::new(whole, &args.output, &section)?, |n| choice.has(n))?.finish()?;
+    write(&mut source, PcapngWriter::new(whole, &args.files.output, &section)?, |n| choice.has(n))?.finish()?;
     let mut out = Out::new(color);
-    let name = escaped(&args.output.display().to_string());
+    let name = escaped(&args.files.output.display().to_string());
     writeln!(out.buffer, "{name}: {} frames, {}", grouped(choice.frames), connections(choice.connections.len()))?;
     if !choice.along.is_empty() {
         let along: Vec<String> = choice.along.iter().map(u32::to_string).collect();
@@ -72,7 +74,7 @@ fn rules(id: &str) -> Result<Vec<Rule>> {
     if let Some(rule) = Rule::from_id(&upper) {
         return Ok(vec![rule]);
     }
-    let found: Vec<Rule> = Rule::ALL.iter().copied().filter(|rule| !upper.is_empty() && rule.id().starts_with(&upper)).collect();
+    let found: Vec<Rule> = Rule::all().filter(|rule| !upper.is_empty() && rule.id().starts_with(&upper)).collect();
     if found.is_empty() {
         bail!("no finding \"{id}\"; rdmascope explain lists all");
     }

@@ -4,14 +4,11 @@ use crate::analysis::{self, Run, SMALL};
 use crate::cli::{Color, Diff, TextOrJson};
 use crate::input;
 use crate::live::say;
-use crate::stdout::Out;
 use anyhow::Result;
 use rdmascope_analyzer::env::Options;
-use rdmascope_capture::{Access, WholeFile};
 use rdmascope_compare::diff::Diff as Differences;
 use rdmascope_compare::profile::{Profile, Profiler};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Something differs, and `--fail` asks for it.
@@ -20,7 +17,8 @@ const DIFFERS: u8 = 1;
 const THREADS: usize = 2;
 
 pub(super) fn run(args: &Diff, color: Color) -> Result<ExitCode> {
-    let file = create(args)?;
+    let inputs: Vec<PathBuf> = [&args.a, &args.b].into_iter().chain(&args.keys).cloned().collect();
+    let file = args.outlet.create(&inputs)?;
     let (a, damaged_a) = profile(&args.a, args)?;
     let (b, damaged_b) = profile(&args.b, args)?;
     let diff = Differences::new(&a, &b);
@@ -28,17 +26,7 @@ pub(super) fn run(args: &Diff, color: Color) -> Result<ExitCode> {
         TextOrJson::Text => diff.text(),
         TextOrJson::Json => format!("{}\n", serde_json::to_string_pretty(&diff.json())?),
     };
-    match file {
-        Some(mut file) => {
-            file.write_all(rendered.as_bytes())?;
-            file.finish()?;
-        }
-        None => {
-            let mut out = Out::new(color);
-            out.buffer.extend_from_slice(rendered.as_bytes());
-            out.finish()?;
-        }
-    }
+    super::deliver(file, &rendered, color)?;
     if diff.differences.is_empty() && args.format == TextOrJson::Text {
         say("nothing differs that is sure and large enough to matter");
     }
@@ -46,12 +34,6 @@ pub(super) fn run(args: &Diff, color: Color) -> Result<ExitCode> {
         return Err(e.into());
     }
     Ok(if args.fail && !diff.differences.is_empty() { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
-}
-
-fn create(args: &Diff) -> Result<Option<WholeFile>> {
-    let Some(path) = args.output.as_deref().filter(|path| *path != Path::new("-")) else { return Ok(None) };
-    let inputs: Vec<PathBuf> = [&args.a, &args.b].into_iter().chain(&args.keys).cloned().collect();
-    Ok(Some(WholeFile::create(path, &inputs, args.force.existing(), Access::Umask)?))
 }
 
 /// What can be compared of a capture, up to where it is damaged.

@@ -16,15 +16,38 @@ mod man;
 mod peer;
 mod probe;
 mod replay;
+mod rules;
 mod schema;
 mod tui;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Color, Command};
+use crate::stdout::Out;
 use anyhow::Result;
+use rdmascope_capture::WholeFile;
+use std::io::Write;
 use std::process::ExitCode;
+
+/// Writes a result into the file that was made for it, or to standard output.
+fn deliver(file: Option<WholeFile>, rendered: &str, color: Color) -> Result<()> {
+    match file {
+        Some(mut file) => {
+            file.write_all(rendered.as_bytes())?;
+            file.finish()?;
+        }
+        None => {
+            let mut out = Out::new(color);
+            out.buffer.extend_from_slice(rendered.as_bytes());
+            out.finish()?;
+        }
+    }
+    Ok(())
+}
 
 /// Does what the command line says.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
+    if let Some(path) = &cli.rules {
+        rules::give(path)?;
+    }
     match cli.command {
         Command::Analyze(args) => analyze::run(&args, cli.color),
         Command::Dissect(args) => dissect::run(&args, cli.color),
@@ -38,6 +61,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Schema(args) => schema::run(&args, cli.color),
         Command::Completions(args) => completions::run(&args, cli.color),
         Command::Man(args) => man::run(&args),
+        Command::Rules(args) => rules::run(&args, cli.color),
         Command::Replay(args) => replay::run(&args, cli.color),
         Command::Probe(args) => probe::run(&args, cli.color),
         Command::Peer(args) => peer::run(&args),

@@ -1,0 +1,152 @@
+//! Two clocks, of packets that were seen by both.
+//!
+//! A packet cannot arrive before it was sent. With `f` the differences of times of packets one way and `r` of those the other way,
+//! the offset `o(t)` of the clocks obeys `−r ≤ o(t) ≤ f` for all of them. Of all straight lines that do, the one in the middle is told, and
+//! half of what is between the outermost as its uncertainty: it holds whatever the delays were, as long as the clocks drift evenly.
+
+/// A straight line through the differences of two clocks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clock {
+    /// When it was measured: ns since the Unix epoch, by the first clock.
+    pub at: i64,
+    /// The second clock minus the first one then, ns.
+    pub offset: f64,
+    /// By how much it may be off, ns, over the whole capture.
+    pub uncertainty: f64,
+    /// How much faster the second one goes: parts of one.
+    pub drift: f64,
+    /// By how much that may be off.
+    pub drift_uncertainty: f64,
+    /// Whether no even drift explains the times: one of the clocks was set meanwhile, or is uneven.
+    pub uneven: bool,
+    /// Whether packets were seen in both directions; of one alone the offset is only bounded on one side.
+    pub both_ways: bool,
+}
+
+impl Clock {
+    /// What the first clock showed when the second one showed this.
+    pub fn first(&self, second: i64) -> i64 {
+        let since = second.saturating_sub(self.at) as f64 - self.offset;
+        second.saturating_sub((self.offset + self.drift * since) as i64)
+    }
+
+    /// The second clock minus the first one when the first one showed this, ns.
+    pub(crate) fn offset_at(&self, time: i64) -> f64 {
+        self.offset + self.drift * time.saturating_sub(self.at) as f64
+    }
+}
+
+/// The clocks of two captures, of packets that went from the first to the second and the other way: times at the first, and how much
+/// later the second one has them.
+pub fn clock(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> Option<Clock> {
+    let times = || forward.iter().chain(backward).map(|(t, _)| *t);
+    let (first, last) = (times().min()?, times().max()?);
+    let at = first.saturating_add(last.saturating_sub(first) / 2);
+    let relative = |points: &[(i64, i64)]| points.iter().map(|(t, d)| (t.saturating_sub(at) as f64, *d as f64)).collect::<Vec<_>>();
+    // the offset is below every difference of the one way, and above every one of the other
+    let upper = hull(relative(forward), 1.0);
+    let lower = hull(relative(backward), -1.0);
+    let both_ways = !upper.is_empty() && !lower.is_empty();
+    let half = (last.saturating_sub(first) as f64 / 2.0).max(1.0);
+    if !both_ways {
+        // the least delay is taken for none
+        let all = if upper.is_empty() { &lower } else { &upper };
+        let sign = if upper.is_empty() { -1.0 } else { 1.0 };
+        let best = all.iter().map(|(_, d)| d * sign).fold(f64::INFINITY, f64::min) * sign;
+        return Some(Clock {
+            at,
+            offset: best,
+            uncertainty: f64::INFINITY,
+            drift: 0.0,
+            drift_uncertainty: f64::INFINITY,
+            uneven: false,
+            both_ways,
+        });
+    }
+    let top = |drift: f64| upper.iter().map(|(t, d)| d - drift * t).fold(f64::INFINITY, f64::min);
+    let bottom = |drift: f64| lower.iter().map(|(t, d)| d - drift * t).fold(f64::NEG_INFINITY, f64::max);
+    let gap = |drift: f64| top(drift) - bottom(drift);
+    // concave: the drift that leaves most room, within what clocks do
+    const MOST: f64 = 1e-3;
+    let best = peak(gap, -MOST, MOST);
+    let room = gap(best);
+    // what is lost in a double, and what a clock drifts while a packet is on the way, is less than this
+    const SLACK: f64 = 20.0;
+    if room < -SLACK {
+        let (offset, drift) = ((top(best) + bottom(best)) / 2.0, best);
+        return Some(Clock { at, offset, uncertainty: -room, drift, drift_uncertainty: -room / half, uneven: true, both_ways });
+    }
+    let (least, most) = (edge(gap, best, -MOST), edge(gap, best, MOST));
+    // the outermost lines at the middle and at both ends
+    let reach = |t: f64| {
+        let high = peak(|drift| top(drift) + drift * t, least, most);
+        let low = peak(|drift| -(bottom(drift) + drift * t), least, most);
+        (top(high) + high * t, bottom(low) + low * t)
+    };
+    let (high, low) = reach(0.0);
+    let (offset, drift) = ((high + low) / 2.0, (least + most) / 2.0);
+    let worst = [-half, 0.0, half].map(|t| {
+        let (high, low) = reach(t);
+        let told = offset + drift * t;
+        (high - told).max(told - low)
+    });
+    let uncertainty = worst.into_iter().fold(0.0, f64::max) + SLACK;
+    Some(Clock { at, offset, uncertainty, drift, drift_uncertainty: (most - least) / 2.0 + SLACK / half, uneven: false, both_ways })
+}
+
+/// The lower hull of points (`side` 1), or the upper one (`side` −1).
+fn hull(mut points: Vec<(f64, f64)>, side: f64) -> Vec<(f64, f64)> {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0).then((side * a.1).total_cmp(&(side * b.1))));
+    let mut kept: Vec<(f64, f64)> = Vec::new();
+    for p in points {
+        while let [.., a, b] = kept[..] {
+            if side * ((b.0 - a.0) * (p.1 - a.1) - (b.1 - a.1) * (p.0 - a.0)) > 0.0 {
+                break;
+            }
+            kept.pop();
+        }
+        kept.push(p);
+    }
+    kept
+}
+
+/// Where a concave function is greatest.
+fn peak(f: impl Fn(f64) -> f64, mut low: f64, mut high: f64) -> f64 {
+    for _ in 0..200 {
+        let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
+        if f(a) < f(b) { low = a } else { high = b }
+    }
+    (low + high) / 2.0
+}
+
+/// Where a concave function that is not negative at `inside` becomes so on the way to `outside`.
+fn edge(f: impl Fn(f64) -> f64, inside: f64, outside: f64) -> f64 {
+    if f(outside) >= 0.0 {
+        return outside;
+    }
+    let (mut good, mut bad) = (inside, outside);
+    for _ in 0..100 {
+        let middle = (good + bad) / 2.0;
+        if f(middle) >= 0.0 { good = middle } else { bad = middle }
+    }
+    good
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_held_against_itself_has_one_even_clock() {
+        let points: Vec<(i64, i64)> = (0..100).map(|n| (n * 1_234_567, 0)).collect();
+        let same = clock(&points, &points).unwrap();
+        assert!(!same.uneven && same.offset.abs() < 1.0, "{same:?}");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_meanwhile_is_uneven() {
+        let forward: Vec<(i64, i64)> = (0..100).map(|n| (n * 1_000_000, if n < 50 { 10_000 } else { 5_000_000 })).collect();
+        let backward: Vec<(i64, i64)> = (0..100).map(|n| (n * 1_000_000 + 5, if n < 50 { -10_000 } else { 4_980_000 })).collect();
+        assert!(clock(&forward, &backward).unwrap().uneven);
+    }
+}

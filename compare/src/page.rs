@@ -1,0 +1,225 @@
+//! A comparison as one HTML page: delay over time with what was lost, and the same facts as the text. It opens offline and refers to nothing.
+
+use crate::points::{Comparison, Mark, Verdict, Way};
+use crate::profile::Histogram;
+use rdmascope_dissector::text::{Elapsed, Grouped, escaped};
+use std::fmt::Write;
+
+/// Width and height of a plot, in pixels, and what its axes take of that.
+const WIDTH: f64 = 960.0;
+const HEIGHT: f64 = 240.0;
+const LEFT: f64 = 90.0;
+const BOTTOM: f64 = 36.0;
+/// Lines of an axis.
+const LINES: i64 = 4;
+
+const STYLE: &str = "\
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #667; --line: #d5d9de; --dot: #2563eb; --lost: #c2410c; --page: #fff }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e8eb; --soft: #9aa4af; --line: #39414b; --dot: #7aa5ff; --lost: #ff8a5c; --page: #14181d } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
+table { border-collapse: collapse } td, th { text-align: left; padding: .15rem 1rem .15rem 0; vertical-align: top; border-bottom: 1px solid var(--line) }
+svg { width: 100%; height: auto } svg text { font-size: 12px; fill: var(--soft) } svg .line { stroke: var(--line) }
+svg .dot { fill: var(--dot) } svg .lost { stroke: var(--lost); stroke-width: 2 } svg .other { stroke: var(--soft); stroke-dasharray: 2 2 }
+.soft, footer { color: var(--soft) }
+";
+
+fn text(out: &mut String, text: &str) {
+    for c in escaped(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            c => out.push(c),
+        }
+    }
+}
+
+fn heading(out: &mut String, words: &str) {
+    out.push_str("<h2>");
+    text(out, words);
+    out.push_str("</h2>\n");
+}
+
+fn row(out: &mut String, cells: &[String]) {
+    out.push_str("<tr>");
+    for cell in cells {
+        out.push_str("<td>");
+        text(out, cell);
+        out.push_str("</td>");
+    }
+    out.push_str("</tr>\n");
+}
+
+fn table(out: &mut String, heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
+    out.push_str("<table>\n<thead><tr>");
+    for head in heads {
+        let _ = write!(out, "<th scope=\"col\">{head}</th>");
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    for cells in rows {
+        row(out, &cells);
+    }
+    out.push_str("</tbody>\n</table>\n");
+}
+
+fn quantiles(h: &Histogram) -> String {
+    let at = |part: f64| Elapsed(h.quantile(part).unwrap_or(0));
+    format!("median {}, p99 {}", at(0.5), at(0.99))
+}
+
+/// One page of comparisons with the first capture, each with the names of its two.
+pub fn html(comparisons: &[(&Comparison, [&str; 2])]) -> String {
+    let mut out = String::new();
+    let title = comparisons.first().map_or(String::new(), |(_, [first, _])| {
+        let others: Vec<&str> = comparisons.iter().map(|(_, [_, other])| *other).collect();
+        format!("{first} and {}", others.join(", "))
+    });
+    out.push_str("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    out.push_str("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n<title>");
+    text(&mut out, &title);
+    let _ = write!(out, " – rdmascope compare</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n");
+    for (comparison, names) in comparisons {
+        out.push_str("<h1>");
+        text(&mut out, &format!("{} and {}", names[0], names[1]));
+        out.push_str("</h1>\n");
+        one(&mut out, comparison, *names);
+    }
+    let _ = write!(out, "<footer>rdmascope {}</footer>\n</body>\n</html>\n", env!("CARGO_PKG_VERSION"));
+    out
+}
+
+fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
+    // what stands before the first empty line of the text: how much is common, and the clocks
+    let told = c.text(names);
+    for paragraph in told.split("\n\n").take(if c.clock.is_some() { 2 } else { 1 }) {
+        out.push_str("<p>");
+        for (n, line) in paragraph.lines().filter(|line| *line != "Clocks").enumerate() {
+            out.push_str(if n > 0 { "<br>" } else { "" });
+            text(out, line.trim());
+        }
+        out.push_str("</p>\n");
+    }
+    let times = || c.ways.iter().flat_map(|w| w.story.iter().map(|(t, _)| *t).chain(w.marks.iter().map(|(t, ..)| *t)));
+    let span = times().min().zip(times().max());
+    for (n, way) in c.ways.iter().enumerate() {
+        heading(out, &format!("{} → {}: {} packets", names[n], names[1 - n], Grouped(way.matched)));
+        if let Some(span) = span {
+            plot(out, way, span);
+        }
+        let lines = [
+            ("lost between the points", &way.lost, names[n]),
+            ("arrived and sent again", &way.sent_again, names[n]),
+            ("overtaken by later ones", &way.reordered, names[0]),
+            ("seen only where they arrived", &way.unseen, names[1 - n]),
+        ];
+        let rows = lines.into_iter().filter(|(_, (count, _), _)| *count > 0).map(|(what, (count, frames), whose)| {
+            let list: Vec<String> = frames.iter().take(24).map(u64::to_string).collect();
+            let more = if *count > list.len() as u64 { ", …" } else { "" };
+            vec![what.to_owned(), Grouped(*count).to_string(), format!("frames of {whose}: {}{more}", list.join(", "))]
+        });
+        let delay = (way.delay.count() > 0).then(|| {
+            let longest = Elapsed(way.delay.max().unwrap_or(0));
+            vec!["one-way delay".to_owned(), quantiles(&way.delay), format!("longest {longest}")]
+        });
+        table(out, &["what", "how much", "where"], delay.into_iter().chain(rows));
+    }
+    if c.resized > 0 {
+        let _ = writeln!(out, "<p>{} TCP segments were split or joined by an adapter between the points.</p>", Grouped(c.resized));
+    }
+    if !c.changes.is_empty() {
+        heading(out, "Changed on the way");
+        let rows = c.changes.iter().map(|((what, was, is), n)| vec![(*what).to_owned(), was.clone(), is.clone(), Grouped(*n).to_string()]);
+        table(out, &["what", "from", "to", "packets"], rows);
+    }
+    if !c.times.is_empty() {
+        heading(out, "Requests");
+        let rows = c.times.iter().map(|(command, t)| {
+            let of = [&t.first, &t.second, &t.between].map(quantiles);
+            [vec![(*command).to_owned(), Grouped(t.first.count()).to_string()], of.to_vec()].concat()
+        });
+        table(out, &["command", "requests", "at the first", "at the second", "between"], rows);
+    }
+    if !c.findings.is_empty() {
+        heading(out, "Findings");
+        let rows = c.findings.iter().map(|t| {
+            let verdict = match t.verdict {
+                Verdict::Both => "at both points".to_owned(),
+                Verdict::Certain(at) => format!("at both points; certain by {}", names[at]),
+                Verdict::Only(at) => format!("only at {}", names[at]),
+                Verdict::Withdrawn(at) => format!("withdrawn: {} told it; {} saw these frames and does not", names[at], names[1 - at]),
+            };
+            vec![t.rule.id().to_owned(), t.by.to_owned(), verdict, t.rule.row().title.to_owned()]
+        });
+        table(out, &["finding", "by", "what both make of it", "title"], rows);
+    }
+}
+
+/// Delay over time, and below it where packets were lost.
+fn plot(out: &mut String, way: &Way, (first, last): (i64, i64)) {
+    let most = way.story.iter().map(|(_, d)| *d).max().unwrap_or(0).max(1) as f64 * 1.05;
+    let length = last.saturating_sub(first).max(1) as f64;
+    let x = |time: i64| LEFT + time.saturating_sub(first) as f64 / length * (WIDTH - LEFT - 12.0);
+    let y = |delay: f64| (HEIGHT - BOTTOM) * (1.0 - delay.max(0.0) / most) + 6.0;
+    let _ = write!(out, "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"one-way delay over time\">\n", HEIGHT + 12.0);
+    for line in 0..=LINES {
+        let part = line as f64 / LINES as f64;
+        let (at, delay) = (y(part * most), Elapsed((part * most) as i64));
+        let _ = write!(out, "<line class=\"line\" x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>");
+        let _ = writeln!(out, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{delay}</text>", LEFT - 8.0, at + 4.0);
+        let time = (part * length) as i64;
+        let anchor = ["start", "middle", "end"][if line == 0 { 0 } else { 1 + usize::from(line == LINES) }];
+        let _ = writeln!(
+            out,
+            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
+            x(first.saturating_add(time)),
+            HEIGHT + 4.0,
+            Elapsed(time)
+        );
+    }
+    for (time, delay) in &way.story {
+        let _ = write!(out, "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"1.8\"/>", x(*time), y(*delay as f64));
+    }
+    for (time, mark, frame) in &way.marks {
+        let (class, words) = match mark {
+            Mark::Lost => ("lost", "lost"),
+            Mark::SentAgain => ("other", "arrived and sent again"),
+            Mark::Overtaken => ("other", "overtaken"),
+        };
+        let (at, from, to) = (x(*time), y(0.0) - if *mark == Mark::Lost { 22.0 } else { 10.0 }, y(0.0));
+        let since = Elapsed(time.saturating_sub(first));
+        let _ = writeln!(
+            out,
+            "<line class=\"{class}\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{from:.1}\" y2=\"{to:.1}\"><title>frame {frame}, {since}: {words}</title></line>"
+        );
+    }
+    out.push_str("</svg>\n<p class=\"soft\">Dots: the longest delay of each stretch of time. Marks: packets that were lost, and (dashed) sent again or overtaken.</p>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_shows_delays_and_losses_and_refers_to_nothing() {
+        let mut c = Comparison::default();
+        c.clock = crate::clock::clock(&[(0, 10), (1000, 20)], &[(5, -10), (900, -12)]);
+        c.ways[0].story = vec![(0, 10_000), (1_000_000, 20_000)];
+        c.ways[0].marks = vec![(500_000, Mark::Lost, 17)];
+        c.ways[0].lost = (1, vec![17]);
+        c.changes.insert(("DSCP", "26".to_owned(), "0".to_owned()), 3);
+        let page = html(&[(&c, ["<client>.pcap", "server\u{1b}.pcap"])]);
+        assert!(page.contains("<title>frame 17, 0.50 ms: lost</title>") && page.contains("&lt;client&gt;.pcap"), "{page}");
+        assert!(!page.contains('\u{1b}') && !page.contains("<client>") && !page.contains("http://") && !page.contains("https://"));
+        assert_eq!(page.matches("<circle").count(), 2);
+        assert!(page.contains("lost between the points") && page.contains("DSCP"));
+        assert_eq!((page.matches("<svg").count(), page.matches("</svg>").count(), page.matches("<table").count()), (2, 2, 3));
+    }
+
+    #[test]
+    fn captures_with_nothing_in_common_make_a_page_too() {
+        let page = html(&[(&Comparison::default(), ["a", "b"])]);
+        assert!(page.contains("nothing in common") && page.ends_with("</html>\n"));
+    }
+}

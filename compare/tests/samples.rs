@@ -1,0 +1,135 @@
+//! Samples held against each other: what differs is named first, and where nothing does nothing is said.
+
+use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+use rdmascope_analyzer::report::Report;
+use rdmascope_analyzer::rules::Group;
+use rdmascope_capture::{OpenOptions, Source, open};
+use rdmascope_compare::diff::Diff;
+use rdmascope_compare::profile::{Profile, Profiler};
+use rdmascope_dissector::frame::LinkType;
+use rdmascope_dissector::trace::Off;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+struct Record {
+    time_ns: i64,
+    link_type: LinkType,
+    wire_len: u32,
+    bytes: Vec<u8>,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples")
+}
+
+fn samples() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.is_dir())
+        .flat_map(|p| std::fs::read_dir(p).unwrap().map(|e| e.unwrap().path()).collect::<Vec<_>>())
+        .filter(|p| p.extension().is_some_and(|e| e == "pcap" || e == "pcapng"))
+        .collect();
+    found.sort();
+    assert!(found.len() > 20);
+    found
+}
+
+fn read(path: &Path) -> Vec<Record> {
+    let mut source = open(path, OpenOptions::new()).unwrap();
+    let mut records = Vec::new();
+    while matches!(source.advance(), Ok(true)) {
+        let r = source.record();
+        records.push(Record { time_ns: r.time_ns, link_type: r.link_type, wire_len: r.wire_len, bytes: r.bytes.to_vec() });
+    }
+    records
+}
+
+/// What can be compared, the report, and of each frame the connection that it was followed under.
+fn analyzed(records: &[Record]) -> (Profile, Report, Vec<Option<u32>>) {
+    let mut pipeline = Pipeline::with_sink(Default::default(), Profiler::default());
+    let mut places = Vec::new();
+    for (n, r) in records.iter().enumerate() {
+        let meta = FrameMeta { number: n as u64 + 1, time_ns: r.time_ns, link_type: r.link_type, wire_len: r.wire_len, interface: 0 };
+        pipeline.frame(&meta, &r.bytes, &mut Off);
+        let place = pipeline.facts().place.map(|(id, _)| id);
+        places.push(place);
+        for (frame, _) in pipeline.earlier().to_vec() {
+            places[frame as usize - 1] = places[frame as usize - 1].or(place);
+        }
+    }
+    let (report, heard) = pipeline.finish();
+    (Profile::new(&report, heard), report, places)
+}
+
+fn profile(name: &str) -> Profile {
+    analyzed(&read(&folder().join(format!("{name}/{name}.pcap")))).0
+}
+
+#[test]
+fn nothing_differs_of_a_capture_and_itself() {
+    for path in samples() {
+        let records = read(&path);
+        let diff = Diff::new(&analyzed(&records).0, &analyzed(&records).0);
+        assert!(diff.differences.is_empty() && diff.text().is_empty(), "{}: {}", path.display(), diff.sentence());
+    }
+}
+
+#[test]
+fn nothing_differs_where_only_the_order_of_connections_does() {
+    let mut shuffled = 0;
+    for path in samples() {
+        let records = read(&path);
+        let (before, report, places) = analyzed(&records);
+        // connections that know of each other have an order; so have those that say why there is no RDMA
+        let is_joined = report.sessions.iter().any(|(_, channels)| channels.len() > 1);
+        let is_path = report.findings.iter().any(|f| f.connection.is_none() || f.rule.row().group == Group::Path);
+        if report.connections.len() < 2 || is_joined || is_path || places.iter().any(Option::is_none) {
+            continue;
+        }
+        let of: HashMap<u32, u32> = report.connections.iter().flat_map(|c| c.followed_as.iter().map(|id| (*id, c.id))).collect();
+        let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (frame, place) in places.iter().enumerate() {
+            groups.entry(place.and_then(|id| of.get(&id).copied()).unwrap_or(0)).or_default().push(frame);
+        }
+        // the last connection first, each behind the one before
+        let mut now = records[0].time_ns;
+        let mut other = Vec::new();
+        for frames in groups.values().rev() {
+            let begins = records[frames[0]].time_ns;
+            for frame in frames {
+                let r = &records[*frame];
+                other.push(Record { time_ns: now + (r.time_ns - begins), bytes: r.bytes.clone(), ..*r });
+            }
+            now = other.last().map_or(now, |r: &Record| r.time_ns) + 1_000_000;
+        }
+        let diff = Diff::new(&before, &analyzed(&other).0);
+        assert!(diff.differences.is_empty(), "{}: {}", path.display(), diff.text());
+        shuffled += 1;
+    }
+    assert!(shuffled > 0, "no sample has connections that can be shuffled");
+}
+
+#[test]
+fn the_first_sentence_names_what_was_changed() {
+    for (a, b, named) in [
+        ("smb-roce", "smb-roce-credits4", "credits that the"),
+        ("smb-roce", "smb-roce-sign", "messages are signed"),
+        ("smb-roce", "smb-roce-loss", "lost"),
+        ("smb-iwarp", "smb-iwarp-credits8", "credits that the"),
+        ("smb-iwarp", "smb-iwarp-sign", "messages are signed"),
+        ("smb-iwarp", "smb-iwarp-loss", "lost"),
+    ] {
+        let diff = Diff::new(&profile(a), &profile(b));
+        assert!(diff.sentence().contains(named), "{a} and {b}: {}", diff.sentence());
+        let back = Diff::new(&profile(b), &profile(a));
+        assert!(!back.differences.is_empty(), "{b} and {a}");
+    }
+}
+
+#[test]
+fn time_is_told_by_whose_it_is() {
+    let diff = Diff::new(&profile("smb-iwarp"), &profile("smb-iwarp-credits8"));
+    let text = diff.text();
+    assert!(text.contains("Time by owner") && text.contains("send queue"), "{text}");
+}
