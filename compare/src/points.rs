@@ -15,6 +15,7 @@ use rdmascope_dissector::frame::{Addr, Body, IbPacket, Packet, Segment, Tunnel};
 use rdmascope_dissector::text::{Elapsed, Grouped};
 use rdmascope_dissector::trace::{Trace, Value};
 use serde_json::{Value as Json, json};
+use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
@@ -307,6 +308,36 @@ fn refutable(rule: Rule) -> bool {
         && matches!(row.group, Group::Negotiate | Group::Data | Group::Credits | Group::Memory | Group::Smb2 | Group::RpcRdma)
 }
 
+/// Pairs of two lists, both in their order: as many as there can be, and of those the cheapest. `cost` is `None` where two are no pair.
+fn aligned(a: &[usize], b: &[usize], cost: impl Fn(usize, usize) -> Option<u64>) -> Vec<(usize, usize)> {
+    type Best = (usize, Reverse<u64>);
+    let width = b.len() + 1;
+    // of what is behind the place of each: how many pairs, at which cost
+    let mut best: Vec<Best> = vec![(0, Reverse(0)); (a.len() + 1) * width];
+    let with = |behind: Best, cost: u64| (behind.0 + 1, Reverse(behind.1.0.saturating_add(cost)));
+    for i in (0..a.len()).rev() {
+        for j in (0..b.len()).rev() {
+            let without = best[(i + 1) * width + j].max(best[i * width + j + 1]);
+            let pair = cost(a[i], b[j]).map(|cost| with(best[(i + 1) * width + j + 1], cost));
+            best[i * width + j] = pair.map_or(without, |pair| pair.max(without));
+        }
+    }
+    let (mut i, mut j) = (0, 0);
+    let mut pairs = Vec::new();
+    while i < a.len() && j < b.len() {
+        let here = best[i * width + j];
+        if here == best[(i + 1) * width + j] {
+            i += 1;
+        } else if here == best[i * width + j + 1] {
+            j += 1;
+        } else {
+            pairs.push((a[i], b[j]));
+            (i, j) = (i + 1, j + 1);
+        }
+    }
+    pairs
+}
+
 /// What was changed on the way: what, from, to; and how many packets.
 pub type Changes = BTreeMap<(&'static str, String, String), u64>;
 
@@ -378,7 +409,23 @@ impl Comparison {
             this.compare_findings(a, b, &pairs, &flows, &HashSet::new());
             return this;
         };
-        // copies and packets that were sent again: each with the one that is nearest in time
+        // copies and packets that were sent again: as many as can be, in their order, by how long packets take that were sent once
+        let forth = |place: usize, other: usize| {
+            let packet = &a.packets[place];
+            let forth = clock.first(b.packets[other].time).saturating_sub(packet.time);
+            flows.of_a.get(&flow(packet)).map(|from_a| (usize::from(!from_a), if *from_a { forth } else { forth.saturating_neg() }))
+        };
+        let mut once: [Histogram; 2] = Default::default();
+        for (way, delay) in pairs.iter().enumerate().filter_map(|(place, pair)| forth(place, (*pair)?)) {
+            once[way].add(delay);
+        }
+        let typical = once.map(|h| h.quantile(0.5).unwrap_or(0));
+        let slack = if clock.both_ways { clock.uncertainty as i64 } else { i64::MAX };
+        let cost = |place: usize, other: usize| {
+            let (way, delay) = forth(place, other)?;
+            // nothing arrives before it was sent
+            (delay >= slack.saturating_neg()).then(|| delay.saturating_sub(typical[way]).unsigned_abs())
+        };
         for (key, places) in &in_a {
             let Some(others) = in_b.get(key).filter(|others| places.len() > 1 || others.len() > 1) else { continue };
             if places.len().max(others.len()) > COPIES_MAX {
@@ -389,22 +436,9 @@ impl Comparison {
                 }
                 continue;
             }
-            let mut others = others.clone();
-            for place in places {
-                let time = a.packets[*place].time;
-                let distance = |other: &usize| clock.first(b.packets[*other].time).saturating_sub(time).unsigned_abs();
-                let Some(nearest) = (0..others.len()).min_by_key(|n| distance(&others[*n])) else { break };
-                // a packet that was lost has its second copy as the nearest: that one is another packet's
-                let rivals = places.iter().filter(|p| !std::ptr::eq(*p, place) && pairs[**p].is_none());
-                let mine = distance(&others[nearest]);
-                let is_rivals = rivals
-                    .into_iter()
-                    .any(|rival| clock.first(b.packets[others[nearest]].time).saturating_sub(a.packets[*rival].time).unsigned_abs() < mine);
-                if !is_rivals {
-                    let other = others.swap_remove(nearest);
-                    pairs[*place] = Some(other);
-                    taken[other] = true;
-                }
+            for (place, other) in aligned(places, others, &cost) {
+                pairs[place] = Some(other);
+                taken[other] = true;
             }
         }
         let missed = this.ways(a, b, &pairs, &taken, &flows, &clock);
@@ -1007,6 +1041,52 @@ mod tests {
         let found = Comparison::new(&Point::default(), &Point::default());
         assert!(found.clock.is_none() && found.text(["a", "b"]).contains("nothing in common"));
         assert_eq!(found.json(["a", "b"])["clock"], Json::Null);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+        /// As after a loss on RoCE, where all that was behind it goes out again: copies that come sooner than a packet takes.
+        #[test]
+        fn copies_are_told_apart_and_none_is_called_lost_that_arrived(
+            rows in proptest::collection::vec((800_000..2_000_000i64, any::<bool>(), 100_000..400_000i64, 500_000..700_000i64, 0..6u8), 30..100),
+            offset in -4_000_000_000i64..4_000_000_000
+        ) {
+            let (mut a, mut b, mut lost) = (Point::default(), Point::default(), BTreeSet::new());
+            let mut time = 0;
+            for (n, (gap, by_client, delay, again, luck)) in rows.iter().enumerate() {
+                time += gap;
+                // one in three is sent twice; of those, every second loses one of both, or none
+                let copies = if *luck < 2 { 2 } else { 1 };
+                for copy in 0..copies {
+                    let sent = Sent { time: time + copy * again, by_client: *by_client, delay: *delay + copy * 50_000, lost: false };
+                    let frame = n * 2 + copy as usize;
+                    let is_lost = copies == 2 && *luck == 1 && n % 2 == copy as usize;
+                    let seen = |at| Seen { key: n as u64, plain: n as u64, ..seen(frame, &sent, at, false) };
+                    let (here, there) = if *by_client { (sent.time, sent.time + sent.delay) } else { (sent.time + sent.delay, sent.time) };
+                    if *by_client || !is_lost {
+                        a.packets.push(seen(here));
+                    }
+                    if !*by_client || !is_lost {
+                        b.packets.push(seen(there + offset));
+                    }
+                    if is_lost {
+                        lost.insert((*by_client, frame as u64 + 1));
+                    }
+                }
+            }
+            for (point, ahead) in [(&mut a, 0), (&mut b, offset)] {
+                point.packets.sort_by_key(|p| p.time);
+                point.span = Some((ahead - 10_000_000, ahead + time + 10_000_000));
+            }
+            prop_assume!([true, false].iter().all(|side| rows.iter().filter(|r| r.1 == *side && r.4 >= 2).count() > 3));
+            let found = Comparison::new(&a, &b);
+            for (way, by_client) in [(0, true), (1, false)] {
+                let truth: Vec<u64> = lost.iter().filter(|(side, _)| *side == by_client).map(|(_, frame)| *frame).collect();
+                let mut told = found.ways[way].lost.1.clone();
+                told.sort_unstable();
+                prop_assert_eq!((told, found.ways[way].unseen.0), (truth, 0));
+            }
+        }
     }
 
     fn segment(sent: &Sent, time: i64, seq: u32, length: u32, frame: u64) -> Seen {
