@@ -535,7 +535,7 @@ pub(crate) enum Kept {
 /// Kinds of what is kept unless somebody asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Dropped {
-    /// Remote keys and memory addresses, one for one; then an analysis cannot check accesses against their bounds
+    /// Remote keys and memory addresses, one for one
     Memory,
     /// Times of files, as zeros
     Time,

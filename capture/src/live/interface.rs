@@ -103,13 +103,13 @@ pub(super) fn facts(name: &str) -> Option<Facts> {
     }
     let mut facts = Facts { name: name.to_owned(), index, ..Facts::default() };
     let Ok(fd) = any_socket() else { return Some(facts) };
-    if let Ok(request) = ask(&fd, &c_name, libc::SIOCGIFFLAGS) {
+    if let Ok(request) = ask(&fd, &c_name, libc::SIOCGIFFLAGS as _) {
         // SAFETY: the call that succeeded writes this member.
         #[allow(unsafe_code)]
         let flags = unsafe { request.ifr_ifru.ifru_flags };
         facts.flags = u32::from(flags as u16);
     }
-    if let Ok(request) = ask(&fd, &c_name, libc::SIOCGIFHWADDR) {
+    if let Ok(request) = ask(&fd, &c_name, libc::SIOCGIFHWADDR as _) {
         // SAFETY: the call that succeeded writes this member.
         #[allow(unsafe_code)]
         let address = unsafe { request.ifr_ifru.ifru_hwaddr };
