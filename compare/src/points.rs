@@ -403,7 +403,6 @@ impl Comparison {
             }
         }
         let flows = directions(a, b, &pairs);
-        this.resized = resized(a, b, &flows, &mut pairs, &mut taken);
         this.clock = clocks(a, b, &pairs, &flows);
         let Some(clock) = this.clock else {
             this.compare_findings(a, b, &pairs, &flows, &HashSet::new());
@@ -441,6 +440,7 @@ impl Comparison {
                 taken[other] = true;
             }
         }
+        this.resized = resized(a, b, &flows, &mut pairs, &mut taken);
         let missed = this.ways(a, b, &pairs, &taken, &flows, &clock);
         this.requests(a, b, &pairs);
         this.compare_findings(a, b, &pairs, &flows, &missed);
@@ -869,7 +869,7 @@ fn left(all: &[(u32, u32, usize)], begin: u32, is_known: impl Fn(usize) -> bool)
 }
 
 /// Segments of TCP that an adapter split or joined between the points: those whose bytes others of the same stream have, from their first to
-/// their last. Each is tied to the first of these. A packet cannot come before what it was made of, so that they tell of the clocks too.
+/// their last. Each is tied to the first of these. One of which some bytes arrived and others did not is lost, and its parts are known.
 fn resized(a: &Point, b: &Point, flows: &Flows, pairs: &mut [Option<usize>], taken: &mut [bool]) -> u64 {
     let of_a = stretches(&a.packets, |flow| flows.same.contains_key(flow));
     let mut of_b = stretches(&b.packets, |flow| flows.of_b.contains_key(flow));
@@ -882,20 +882,20 @@ fn resized(a: &Point, b: &Point, flows: &Flows, pairs: &mut [Option<usize>], tak
         theirs.sort_unstable();
         for (from, to, place) in mine {
             let first = theirs.partition_point(|(_, end, _)| *end <= from);
-            let mut reach = from;
+            let (mut reach, mut is_whole) = (from, true);
             let mut parts = Vec::new();
             for (start, end, other) in theirs.iter().skip(first).take(NEAR) {
-                if *start > reach || reach >= to {
+                if *start >= to {
                     break;
                 }
-                if *end > reach {
-                    reach = *end;
-                    parts.push(*other);
-                }
+                is_whole &= *start <= reach;
+                reach = reach.max(*end);
+                parts.push(*other);
             }
-            if reach >= to && !parts.is_empty() {
+            // of what arrived in part a part was lost
+            parts.iter().for_each(|other| taken[*other] = true);
+            if is_whole && reach >= to && !parts.is_empty() {
                 pairs[place] = Some(parts[0]);
-                parts.iter().for_each(|other| taken[*other] = true);
                 resized += 1;
             }
         }
@@ -1114,17 +1114,21 @@ mod tests {
             a.packets.push(segment(&client, 21 * ms + i64::from(n), first.wrapping_add(4344 + 1448 * n), 1448, 1002 + u64::from(n)));
         }
         b.packets.push(segment(&client, 21 * ms + 40_000, first.wrapping_add(4344), 4344, 2010));
-        // and one is lost
+        // one is lost, and sent again as it was; of one that leaves as two the second is lost
         a.packets.push(segment(&client, 22 * ms, first.wrapping_add(8688), 1448, 1010));
+        a.packets.push(segment(&client, 24 * ms, first.wrapping_add(8688), 1448, 1011));
+        b.packets.push(segment(&client, 24 * ms + 25_000, first.wrapping_add(8688), 1448, 2011));
+        a.packets.push(segment(&client, 25 * ms, first.wrapping_add(10_136), 2896, 1012));
+        b.packets.push(segment(&client, 25 * ms + 25_000, first.wrapping_add(10_136), 1448, 2012));
         for point in [&mut a, &mut b] {
             point.packets.sort_by_key(|p| p.time);
             point.span = Some((-10 * ms, 60 * ms));
         }
         let found = Comparison::new(&a, &b);
-        assert_eq!((found.resized, found.ways[0].lost.clone(), found.ways[0].unseen.0), (4, (1, vec![1010]), 0));
+        assert_eq!((found.resized, found.ways[0].lost.clone(), found.ways[0].unseen.0), (4, (2, vec![1010, 1012]), 0));
         assert!(found.clock.unwrap().offset.abs() < 40_000.0, "{:?}", found.clock);
         assert!(found.text(["a", "b"]).contains("4 TCP segments were split or joined"));
-        assert_eq!(found.ways[0].marks, [(22 * ms, Mark::Lost, 1010)]);
+        assert_eq!(found.ways[0].marks, [(22 * ms, Mark::Lost, 1010), (25 * ms, Mark::Lost, 1012)]);
     }
 
     #[test]
