@@ -162,7 +162,7 @@ fn plot(out: &mut String, way: &Way, (first, last): (i64, i64)) {
     let length = last.saturating_sub(first).max(1) as f64;
     let x = |time: i64| LEFT + time.saturating_sub(first) as f64 / length * (WIDTH - LEFT - 12.0);
     let y = |delay: f64| (HEIGHT - BOTTOM) * (1.0 - delay.max(0.0) / most) + 6.0;
-    let _ = write!(out, "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"one-way delay over time\">\n", HEIGHT + 12.0);
+    let _ = writeln!(out, "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"one-way delay over time\">", HEIGHT + 12.0);
     for line in 0..=LINES {
         let part = line as f64 / LINES as f64;
         let (at, delay) = (y(part * most), Elapsed((part * most) as i64));
@@ -203,8 +203,8 @@ mod tests {
 
     #[test]
     fn a_page_shows_delays_and_losses_and_refers_to_nothing() {
-        let mut c = Comparison::default();
-        c.clock = crate::clock::clock(&[(0, 10), (1000, 20)], &[(5, -10), (900, -12)]);
+        let clock = crate::clock::clock(&[(0, 10), (1000, 20)], &[(5, -10), (900, -12)]);
+        let mut c = Comparison { clock, ..Comparison::default() };
         c.ways[0].story = vec![(0, 10_000), (1_000_000, 20_000)];
         c.ways[0].marks = vec![(500_000, Mark::Lost, 17)];
         c.ways[0].lost = (1, vec![17]);
