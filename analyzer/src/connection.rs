@@ -72,6 +72,8 @@ pub struct Connection {
     /// Most Reads that each end may have outstanding, where the handshake said so.
     pub read_depth: [Option<u32>; 2],
     pub(crate) read_depths: [Option<(u32, u32)>; 2],
+    /// What NFS said in the private data of the handshake.
+    rpc_rdma_private: Option<[Option<RpcRdmaPrivate>; 2]>,
     /// Of the MPA Request.
     pub(crate) mpa_revision: Option<u8>,
     /// Bytes in frames over time.
@@ -129,7 +131,13 @@ impl Connection {
 
     /// What NFS said in the private data of the handshake (RFC 8797), by end A and B.
     pub fn rpc_rdma_private(&mut self, private: [Option<RpcRdmaPrivate>; 2]) {
+        self.rpc_rdma_private = Some(private);
         self.messages.rpc_rdma_private(private);
+    }
+
+    /// The same of one end, in its MPA Request or Reply: for the report.
+    pub(crate) fn mpa_private(&mut self, by: End, private: Option<RpcRdmaPrivate>) {
+        self.rpc_rdma_private.get_or_insert_default()[by.index()] = private;
     }
 
     fn parts<'c, S>(&'c mut self, env: &'c mut Env<S>, at: At, sender: Option<End>) -> Parts<'c, S> {
@@ -400,6 +408,7 @@ impl Connection {
                 ..messages.negotiated
             },
             nfs: upper.nfs,
+            rpc_rdma_private: self.rpc_rdma_private.map(|private| paired(client, private)),
             smb: Smb { sealed: paired(client, upper.smb.sealed), ..upper.smb },
             sides,
             credit_story: credit_story.collect(),

@@ -3,7 +3,7 @@
 //! ```text
 //!   SMB   dialect ▸ multichannel, both sides ▸ interfaces asked ▸ answered ▸ one has RDMA ▸ at an address in reach
 //!         ▸ RDMA tried ▸ accepted ▸ SMB Direct negotiated ▸ session set up or bound ▸ READ and WRITE use RDMA ▸ it stayed so
-//!   NFS   RDMA tried ▸ accepted ▸ RPC-over-RDMA answered ▸ data moved by RDMA ▸ it stayed so
+//!   NFS   RDMA tried ▸ accepted ▸ sizes in private data ▸ RPC-over-RDMA answered ▸ data moved by RDMA ▸ it stayed so
 //! ```
 //!
 //! Each is a [`Rung`] of a ladder: yes, no, not seen, or not needed. The first *no* is what stopped them; what was not seen says nothing.
@@ -264,6 +264,8 @@ pub enum Step {
     Tried,
     /// It was accepted.
     Accepted,
+    /// NFS told each other their sizes in the private data of the handshake.
+    PrivateData,
     /// SMB Direct agreed on its parameters; RPC-over-RDMA answered.
     Negotiated,
     /// A session was set up on it, or it was bound to one.
@@ -287,6 +289,7 @@ impl Step {
             Self::Address => "address",
             Self::Tried => "rdma_tried",
             Self::Accepted => "rdma_accepted",
+            Self::PrivateData => "private_data",
             Self::Negotiated => "negotiated",
             Self::Session => "session",
             Self::Used => "rdma_used",
@@ -306,6 +309,7 @@ impl Step {
             Self::Address => "address in reach",
             Self::Tried => "RDMA tried",
             Self::Accepted => "RDMA accepted",
+            Self::PrivateData => "private data",
             Self::Negotiated => "negotiated",
             Self::Session => "session on it",
             Self::Used => "data by RDMA",
@@ -1182,6 +1186,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         self.tried();
         self.accepted((Rule::NfsPathRefused, Rule::NfsPathSilent));
         let rpc: Vec<&'r Connection> = self.rdma.iter().copied().filter(|c| c.protocol == Protocol::RpcRdma).collect();
+        self.private_data(&rpc);
         let answered = rpc.iter().find(|c| has_session(c)).map(|c| c.first);
         self.add(Step::Negotiated, if answered.is_some() { State::Yes } else { State::NotSeen }, "", answered);
         let moved: u64 = rpc.iter().map(|c| c.rdma.reads + c.rdma.writes).sum();
@@ -1189,6 +1194,24 @@ impl<'g, 'r> Ladder<'g, 'r> {
         self.add(Step::Used, if moved > 0 { State::Yes } else { State::NotSeen }, text, None);
         self.kept(Rule::NfsPathFallback);
         Some(())
+    }
+
+    /// Whether both ends told their sizes with the handshake (RFC 8797): without that each keeps to the default.
+    fn private_data(&mut self, rpc: &[&Connection]) {
+        let Some((at, private)) = rpc.iter().find_map(|c| Some((c.first, c.rpc_rdma_private?))) else {
+            return self.add(Step::PrivateData, State::NotSeen, "", None);
+        };
+        let (state, text) = match private {
+            [Some(client), Some(server)] => {
+                let sizes = [client, server].map(|p| Grouped(p.receive_size().into()));
+                let and = if client.remote_invalidation() && server.remote_invalidation() { ", remote invalidation" } else { "" };
+                (State::Yes, format!("inline {} and {} bytes{and}", sizes[0], sizes[1]))
+            }
+            [Some(_), None] => (State::NotNeeded, String::from("of the client only: inline 1,024 bytes")),
+            [None, Some(_)] => (State::NotNeeded, String::from("of the server only: inline 1,024 bytes")),
+            [None, None] => (State::NotNeeded, String::from("none: inline 1,024 bytes")),
+        };
+        self.add(Step::PrivateData, state, text, Some(at));
     }
 }
 
@@ -1232,6 +1255,7 @@ mod tests {
     use crate::latency::Latency;
     use crate::report::{Command, Peer, Progress};
     use alloc::vec;
+    use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
 
     const CLIENT: Addr = Addr::V4([192, 0, 2, 2]);
     const SERVER: Addr = Addr::V4([192, 0, 2, 1]);
@@ -1486,6 +1510,17 @@ mod tests {
         let mut rdma = connection(2, Transport::RoceV2, Protocol::RpcRdma, 20_049, 1);
         rdma.commands = vec![row("READ", 5)];
         assert_eq!(verdict(vec![rdma.clone()], &[]), None);
+        let private = |private| {
+            let mut c = rdma.clone();
+            c.rpc_rdma_private = private;
+            let rungs = climb(vec![c], &[]).rungs;
+            rungs.into_iter().find(|r| r.step == Step::PrivateData).map(|r| (r.state, r.text))
+        };
+        let sizes = RpcRdmaPrivate { magic: RpcRdmaPrivate::MAGIC, version: 1, flags: 1, send_size_code: 3, receive_size_code: 3 };
+        assert_eq!(private(None), Some((State::NotSeen, String::new())));
+        assert_eq!(private(Some([Some(sizes), None])), Some((State::NotNeeded, "of the client only: inline 1,024 bytes".into())));
+        let both = "inline 4,096 and 4,096 bytes, remote invalidation";
+        assert_eq!(private(Some([Some(sizes); 2])), Some((State::Yes, both.into())));
         assert_eq!(verdict(vec![rdma.clone(), tcp.clone()], &[]).map(|v| v.0), Some(Rule::NfsPathFallback));
         // another client of the same server has RDMA
         rdma.peers[0].address = Addr::V4([192, 0, 2, 3]);

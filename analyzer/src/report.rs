@@ -11,6 +11,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use rdmascope_dissector::frame::Addr;
+use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
 
 pub use crate::sink::{Parts, Quiet, Sink};
 
@@ -210,6 +211,8 @@ pub struct Connection {
     pub smb: Smb,
     /// NFS.
     pub nfs: crate::session::Nfs,
+    /// What both ends of NFS over RDMA said in the private data of the handshake (RFC 8797); `None` where that was not seen.
+    pub rpc_rdma_private: Option<[Option<RpcRdmaPrivate>; 2]>,
     /// Messages and credits, by end.
     pub sides: [SideReport; 2],
     /// Credit ledger story: (time, client holds, server holds), thinned to a bounded number of points.

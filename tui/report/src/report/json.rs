@@ -489,7 +489,7 @@ object! {
     /// A question on the way to RDMA.
     struct RungJson {
         /// dialect, client_multichannel, server_multichannel, interfaces_asked, interfaces_answered, rdma_listed, address, rdma_tried,
-        /// rdma_accepted, negotiated, session, rdma_used or rdma_kept.
+        /// rdma_accepted, private_data, negotiated, session, rdma_used or rdma_kept.
         step: &'static str,
         /// yes, no, not_seen or not_needed.
         state: &'static str,
