@@ -9,7 +9,14 @@ use rdmascope_dissector::trace::Tree;
 use std::collections::BTreeMap;
 
 /// Fields that stand for bytes nobody took apart. Contents of files, ciphertext, random numbers and padding are none.
-const BLOBS: &[&str] = &["smb2.unknown", "rdmascope.data", "rdmascope.xdr.undecoded", "rpc.body", "smb2.body.data", "smb_direct.trailing"];
+const BLOBS: &[&str] = &[
+    "smb2.unknown",
+    "rdmascope.data",
+    "rdmascope.xdr.undecoded",
+    "rdmascope.rpc.body",
+    "rdmascope.smb2.body.data",
+    "rdmascope.smb_direct.trailing",
+];
 
 #[test]
 fn nothing_ends_as_an_undecoded_blob() {

@@ -151,8 +151,9 @@ fn with_crc_on_every_crc_is_right_and_a_changed_byte_is_seen() {
     let mut frames = frames(&sample("smb-iwarp-crc.pcap"));
     let (mut good, mut unverified) = (0, 0);
     run(&frames, usize::MAX, |_, tree| {
-        good += tree.all("iwarp_mpa.crc.status").filter(|n| tree_number(n) == 1).count();
-        unverified += tree.all("iwarp_mpa.crc").count() + tree.all("iwarp_mpa.crc.status").filter(|n| tree_number(n) != 1).count();
+        good += tree.all("rdmascope.iwarp_mpa.crc.status").filter(|n| tree_number(n) == 1).count();
+        unverified +=
+            tree.all("iwarp_mpa.crc").count() + tree.all("rdmascope.iwarp_mpa.crc.status").filter(|n| tree_number(n) != 1).count();
     });
     assert!(good > 300, "{good}");
     assert_eq!(unverified, 0);

@@ -173,6 +173,9 @@ pub const DECLARED: &[&[Def]] = &[
     <udp::f::All as Fields>::FIELDS,
 ];
 
+/// What the names of fields begin with that Wireshark has not.
+pub const OURS: &str = "rdmascope.";
+
 /// What a filter can name: fields, and macros.
 #[derive(Debug)]
 pub struct Registry {
@@ -219,10 +222,15 @@ impl Registry {
         &self.by_name
     }
 
-    /// The field of this name, or of the name that an older Wireshark had for it.
+    /// The field of this name, of the name that an older Wireshark had for it, or of `rdmascope.` and this name: fields that Wireshark has
+    /// not are ours, whatever protocol they are of.
     pub fn find(&self, name: &str) -> Option<Def> {
         let search = |name: &str| self.by_name.binary_search_by(|d| d.name.cmp(name)).ok().map(|i| self.by_name[i]);
-        search(name).or_else(|| search(wireshark::today(name)?))
+        search(name).or_else(|| search(wireshark::today(name)?)).or_else(|| {
+            let from = self.by_name.partition_point(|d| d.name < OURS);
+            let ours = self.by_name[from..].iter().take_while(|d| d.name.starts_with(OURS));
+            ours.copied().find(|d| &d.name[OURS.len()..] == name)
+        })
     }
 
     /// The fields whose names begin with `prefix`, ascending.
@@ -267,6 +275,8 @@ mod tests {
         let registry = Registry::new();
         assert_eq!(registry.find("smb_direct.credits.granted").map(|d| d.label), Some("CreditsGranted"));
         assert!(registry.find("smb_direct.credits").is_none());
+        assert_eq!(registry.find("smb2.header").map(|d| d.name), Some("rdmascope.smb2.header"));
+        assert_eq!(registry.find("smb2.getinfo_flags").map(|d| d.name), Some("smb2.query_info.flags"));
         assert_eq!(registry.starting_with("smb_direct.credits.").count(), 2);
     }
 }

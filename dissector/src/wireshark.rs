@@ -15,7 +15,7 @@ pub(crate) const MACROS: [(&str, &str); 3] = [
 ];
 
 /// Names that fields had in Wireshark 4.0, and what they are called in 4.6.
-const RENAMED: [(&str, &str); 16] = [
+const RENAMED: [(&str, &str); 20] = [
     ("ntlmssp.negotiate00000008", "ntlmssp.unused00000008"),
     ("ntlmssp.negotiate00000100", "ntlmssp.unused00000100"),
     ("ntlmssp.negotiate00004000", "ntlmssp.unused00004000"),
@@ -29,6 +29,10 @@ const RENAMED: [(&str, &str); 16] = [
     ("ntlmssp.requestnonntsession", "ntlmssp.requestnonntsessionkey"),
     ("ntlmssp.targettypeshare", "ntlmssp.unused00040000"),
     ("smb.nt.create_options.eight_dot_three_only", "smb.nt.create_options.file_open_for_recovery"),
+    ("smb2.getinfo_flags", "smb2.query_info.flags"),
+    ("smb2.getinfo_flags.index_specified", "smb2.query_info.flags.index_specified"),
+    ("smb2.getinfo_flags.restart_scan", "smb2.query_info.flags.restart_scan"),
+    ("smb2.getinfo_flags.return_single_entry", "smb2.query_info.flags.return_single_entry"),
     ("smb2.ioctl.network_interfaces.rss_queue_count", "smb2.ioctl.network_interfaces.reserved"),
     ("smb2.pid", "smb2.header_reserved"),
     ("smb2.share_caps.assymetric", "smb2.share_caps.asymmetric"),

@@ -91,5 +91,5 @@ fn version_4_reads_a_file() {
 #[test]
 fn a_reply_without_its_call_stays_bytes() {
     let (tree, ops, _) = read(V4_READ_REPLY, None);
-    assert_eq!((tree.protocol, ops.len(), tree.all("rpc.body").count()), ("RPC", 0, 1));
+    assert_eq!((tree.protocol, ops.len(), tree.all("rdmascope.rpc.body").count()), ("RPC", 0, 1));
 }

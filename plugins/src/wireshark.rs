@@ -33,14 +33,17 @@ const RUNTIME: [(&str, &str); 6] = [
 ];
 
 /// Fields of other protocols that the plugin adds where Wireshark leaves bytes undecoded, by the beginning of their names.
-const ADDED: [&str; 7] = [
+const ADDED: [&str; 10] = [
     "smb_direct",
-    "smb2.rdma_transform",
-    "smb2.rdma_crypto_transform",
-    "smb2.rdma_v1_descriptor",
+    "rdmascope.smb_direct",
+    "rdmascope.smb2.rdma_transform",
+    "rdmascope.smb2.rdma_crypto_transform",
+    "rdmascope.smb2.rdma_v1_descriptor",
     "smb2.buffer_descriptor.",
     "iwarp_mpa.enhanced",
     "iwarp_mpa.legacy",
+    "rdmascope.iwarp_mpa.enhanced",
+    "rdmascope.iwarp_mpa.legacy",
 ];
 
 /// Fields that only two passes over a capture, or only Wireshark's ways, make necessary.

@@ -433,18 +433,18 @@ local function source(tvb, s, at, name)
 end
 
 local REQUEST = {
-    { "smb_direct.version.min", 0, 2 }, { "smb_direct.version.max", 2, 2 }, { "smb_direct.reserved", 4, 2 }, { "smb_direct.credits.requested", 6, 2 },
+    { "smb_direct.version.min", 0, 2 }, { "smb_direct.version.max", 2, 2 }, { "rdmascope.smb_direct.reserved", 4, 2 }, { "smb_direct.credits.requested", 6, 2 },
     { "smb_direct.preferred_send_size", 8, 4 }, { "smb_direct.max_receive_size", 12, 4 }, { "smb_direct.max_fragmented_size", 16, 4 },
 }
 local RESPONSE = {
-    { "smb_direct.version.min", 0, 2 }, { "smb_direct.version.max", 2, 2 }, { "smb_direct.version.negotiated", 4, 2 }, { "smb_direct.reserved", 6, 2 },
+    { "smb_direct.version.min", 0, 2 }, { "smb_direct.version.max", 2, 2 }, { "smb_direct.version.negotiated", 4, 2 }, { "rdmascope.smb_direct.reserved", 6, 2 },
     { "smb_direct.credits.requested", 8, 2 }, { "smb_direct.credits.granted", 10, 2 }, { "smb_direct.status", 12, 4 },
     { "smb_direct.max_read_write_size", 16, 4 }, { "smb_direct.preferred_send_size", 20, 4 }, { "smb_direct.max_receive_size", 24, 4 },
     { "smb_direct.max_fragmented_size", 28, 4 },
 }
 local DATA = {
     { "smb_direct.credits.requested", 0, 2 }, { "smb_direct.credits.granted", 2, 2 }, { "smb_direct.flags", 4, 2 },
-    { "smb_direct.flags.response_requested", 4, 2 }, { "smb_direct.reserved", 6, 2 }, { "smb_direct.remaining_length", 8, 4 },
+    { "smb_direct.flags.response_requested", 4, 2 }, { "rdmascope.smb_direct.reserved", 6, 2 }, { "smb_direct.remaining_length", 8, 4 },
     { "smb_direct.data_offset", 12, 4 }, { "smb_direct.data_length", 16, 4 },
 }
 local LAYOUT = { request = { "smb_direct.negotiate_request", REQUEST, "NegotiateRequest" }, response = { "smb_direct.negotiate_response", RESPONSE, "NegotiateResponse" },
@@ -471,7 +471,7 @@ local function show_smb_direct(fact, tvb, pinfo, root)
     if b:len() >= 20 and layout[2] == DATA then
         local from, length = R.le32(fact.bytes, 12), R.le32(fact.bytes, 16)
         if length > 0 and from >= 20 and from < b:len() then
-            t:add(field["smb_direct.data_message.data"], b:range(from, math.min(length, b:len() - from)))
+            t:add(field["rdmascope.smb_direct.data_message.data"], b:range(from, math.min(length, b:len() - from)))
         end
     end
     pinfo.cols.protocol:set("SMBDirect")
@@ -498,28 +498,28 @@ local function show_transform(fact, root)
         return
     end
     local b = ByteArray.new(fact.blob, true):tvb("RDMA transform")
-    local top = root:add(field["smb2.rdma_transform"], b:range())
+    local top = root:add(field["rdmascope.smb2.rdma_transform"], b:range())
     local names = {
-        { "smb2.rdma_transform.descriptor_offset", 0, 2 }, { "smb2.rdma_transform.descriptor_length", 2, 2 }, { "smb2.rdma_transform.channel", 4, 4 },
-        { "smb2.rdma_transform.transform_count", 8, 2 }, { "smb2.rdma_transform.reserved1", 10, 2 }, { "smb2.rdma_transform.reserved2", 12, 4 },
+        { "rdmascope.smb2.rdma_transform.descriptor_offset", 0, 2 }, { "rdmascope.smb2.rdma_transform.descriptor_length", 2, 2 }, { "rdmascope.smb2.rdma_transform.channel", 4, 4 },
+        { "rdmascope.smb2.rdma_transform.transform_count", 8, 2 }, { "rdmascope.smb2.rdma_transform.reserved1", 10, 2 }, { "rdmascope.smb2.rdma_transform.reserved2", 12, 4 },
     }
     show_layout(top, b, names)
     for _, x in ipairs(t.cryptos) do
-        local c = top:add(field["smb2.rdma_crypto_transform"], b:range(x.at, x.length))
-        c:add_le(field["smb2.rdma_crypto_transform.type"], b:range(x.at, 2))
-        c:add_le(field["smb2.rdma_crypto_transform.signature_length"], b:range(x.at + 2, 2))
-        c:add_le(field["smb2.rdma_crypto_transform.nonce_length"], b:range(x.at + 4, 2))
-        c:add_le(field["smb2.rdma_crypto_transform.reserved"], b:range(x.at + 6, 2))
+        local c = top:add(field["rdmascope.smb2.rdma_crypto_transform"], b:range(x.at, x.length))
+        c:add_le(field["rdmascope.smb2.rdma_crypto_transform.type"], b:range(x.at, 2))
+        c:add_le(field["rdmascope.smb2.rdma_crypto_transform.signature_length"], b:range(x.at + 2, 2))
+        c:add_le(field["rdmascope.smb2.rdma_crypto_transform.nonce_length"], b:range(x.at + 4, 2))
+        c:add_le(field["rdmascope.smb2.rdma_crypto_transform.reserved"], b:range(x.at + 6, 2))
         if x.signature > 0 then
-            c:add(field["smb2.rdma_crypto_transform.signature"], b:range(x.at + 8, x.signature))
+            c:add(field["rdmascope.smb2.rdma_crypto_transform.signature"], b:range(x.at + 8, x.signature))
         end
         if x.nonce > 0 then
-            c:add(field["smb2.rdma_crypto_transform.nonce"], b:range(x.at + 8 + x.signature, x.nonce))
+            c:add(field["rdmascope.smb2.rdma_crypto_transform.nonce"], b:range(x.at + 8 + x.signature, x.nonce))
         end
     end
     for n = 0, math.floor(#t.list / 16) - 1 do
         local at = t.offset + 16 * n
-        local d = top:add(field["smb2.rdma_v1_descriptor"], b:range(at, 16))
+        local d = top:add(field["rdmascope.smb2.rdma_v1_descriptor"], b:range(at, 16))
         d:add_le(field["smb2.buffer_descriptor.offset"], b:range(at, 8))
         d:add_le(field["smb2.buffer_descriptor.token"], b:range(at + 8, 4))
         d:add_le(field["smb2.buffer_descriptor.length"], b:range(at + 12, 4))
@@ -536,7 +536,7 @@ local function show_mpa(fact, t)
         add(m, "iwarp_mpa.enhanced.b", c.first)
         add(m, "iwarp_mpa.enhanced.ird", c.first)
         add(m, "iwarp_mpa.enhanced.c", c.second)
-        add(m, "iwarp_mpa.enhanced.d", c.second)
+        add(m, "rdmascope.iwarp_mpa.enhanced.d", c.second)
         add(m, "iwarp_mpa.enhanced.ord", c.second)
     end
     if fact.legacy then
@@ -544,7 +544,7 @@ local function show_mpa(fact, t)
         m:set_generated()
         add(m, "iwarp_mpa.legacy.ird", fact.ird)
         add(m, "iwarp_mpa.legacy.ord", fact.ord)
-        add(m, "iwarp_mpa.legacy.little_endian", fact.little or false)
+        add(m, "rdmascope.iwarp_mpa.legacy.little_endian", fact.little or false)
     end
 end
 

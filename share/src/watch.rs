@@ -58,8 +58,8 @@ mod id {
     pub(super) const SEQ_ALONE: u32 = id_of("tcp.seq");
     pub(super) const TCP_PAYLOAD: u32 = id_of("tcp.payload");
     pub(super) const IB_PAYLOAD: u32 = id_of("infiniband.payload");
-    pub(super) const RDMAP_DATA: u32 = id_of("iwarp_rdma.data");
-    pub(super) const SMBD_DATA: u32 = id_of("smb_direct.data_message.data");
+    pub(super) const RDMAP_DATA: u32 = id_of("rdmascope.iwarp_rdma.data");
+    pub(super) const SMBD_DATA: u32 = id_of("rdmascope.smb_direct.data_message.data");
     pub(super) const ULPDU_LENGTH: u32 = id_of("iwarp_mpa.ulpdulength");
     pub(super) const MPA_CRC: u32 = id_of("iwarp_mpa.crc");
     pub(super) const MPA_CRC_CHECK: u32 = id_of("iwarp_mpa.crc_check");
@@ -69,7 +69,7 @@ mod id {
     pub(super) const SMB_DIRECT: u32 = id_of("smb_direct");
     pub(super) const RPC_RDMA: u32 = id_of("rpcordma");
     pub(super) const ENCRYPTED: u32 = id_of("smb2.header.transform.enc_data");
-    pub(super) const COMPRESSED: u32 = id_of("smb2.header.comp_transform");
+    pub(super) const COMPRESSED: u32 = id_of("rdmascope.smb2.header.comp_transform");
 }
 
 /// What a field that is kept tells of machines and files.

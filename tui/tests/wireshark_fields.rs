@@ -91,3 +91,22 @@ fn types_bases_and_masks_are_wiresharks() {
     assert!(compared > 50, "only {compared} fields were compared");
     assert!(wrong.is_empty(), "{} differences that no one gave a reason for:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+/// Names under the prefix of a protocol of Wireshark's belong to Wireshark: what it has not begins with `rdmascope.`, and filters and scripts
+/// that are taken along mean the same there and here.
+#[test]
+fn names_that_wireshark_has_not_are_ours() {
+    let newest = common::root().join("interop/newest-tshark");
+    if !std::process::Command::new(&newest).arg("--ready").status().is_ok_and(|s| s.success()) {
+        return;
+    }
+    let output = std::process::Command::new(newest).args(["-G", "fields"]).output().expect("tshark runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let theirs = theirs(&text);
+    let first = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
+    let protocols: std::collections::HashSet<String> = theirs.keys().map(|name| first(name)).collect();
+    let registry = rdmascope_report::fields::registry();
+    let wrong: Vec<&str> =
+        registry.all().iter().map(|d| d.name).filter(|n| protocols.contains(&first(n)) && !theirs.contains_key(n)).collect();
+    assert!(wrong.is_empty(), "{} names: {wrong:?}", wrong.len());
+}

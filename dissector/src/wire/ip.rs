@@ -56,7 +56,7 @@ fields! {
         SRC: Ipv4 = "ip.src", "Source Address";
         DST: Ipv4 = "ip.dst", "Destination Address";
         ADDR: Ipv4 = "ip.addr", "Source or Destination Address";
-        OPTIONS: None = "ip.options", "Options";
+        OPTIONS: None = "rdmascope.ip.options", "Options";
         OPTION_TYPE: U8 = "ip.opt.type", "Type", dec, values &[(0, "End of Options List (EOL)"), (1, "No Operation (NOP)"), (7, "Record Route"), (68, "Time Stamp"), (130, "Security"), (131, "Loose Source Route"), (137, "Strict Source Route"), (148, "Router Alert")];
         OPTION_LEN: U8 = "ip.opt.len", "Length", dec;
         OPTION_DATA: Bytes = "ip.opt.data", "Data";
@@ -89,7 +89,7 @@ fields! {
         ROUTING_LEN: U8 = "ipv6.routing.len", "Length", dec;
         ROUTING_TYPE: U8 = "ipv6.routing.type", "Type", dec;
         ROUTING_SEGLEFT: U8 = "ipv6.routing.segleft", "Segments Left", dec;
-        DATA: Bytes = "ipv6.extension.data", "Data";
+        DATA: Bytes = "rdmascope.ipv6.extension.data", "Data";
         FRAGHDR: Protocol = "ipv6.fraghdr", "Fragment Header for IPv6";
         FRAGHDR_NXT: U8 = "ipv6.fraghdr.nxt", "Next Header", dec, values PROTOCOLS;
         FRAGHDR_RESERVED: U8 = "ipv6.fraghdr.reserved_octet", "Reserved octet", hex;

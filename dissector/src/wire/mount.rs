@@ -45,7 +45,7 @@ fields! {
         PROCEDURE_V3: U32 = "mount.procedure_v3", "V3 Procedure", dec, values Procedure::VALUES;
         STATUS: U32 = "mount.status", "Status", dec, values Status::VALUES;
         PATH: Str = "mount.path", "Path";
-        FHANDLE: None = "mount.fhandle", "fhandle";
+        FHANDLE: None = "rdmascope.mount.fhandle", "fhandle";
         FLAVORS: U32 = "mount.flavors", "Flavors", dec;
         FLAVOR: U32 = "mount.flavor", "Flavor", dec, values rpc::Flavor::VALUES;
         DUMP_ENTRY: None = "mount.dump.entry", "Mount List Entry";

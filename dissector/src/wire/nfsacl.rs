@@ -42,10 +42,10 @@ fields! {
         PROTOCOL: Protocol = "nfsacl", "Network File System - ACL";
         PROCEDURE_V2: U32 = "nfsacl.procedure_v2", "V2 Procedure", dec, values Procedure::VALUES;
         PROCEDURE_V3: U32 = "nfsacl.procedure_v3", "V3 Procedure", dec, values Procedure::VALUES;
-        FHANDLE: None = "nfsacl.fhandle", "fhandle";
-        ATTRIBUTES: None = "nfsacl.attributes", "attr";
-        ATTRIBUTES_V2: Bytes = "nfsacl.attributes_v2", "attributes of NFS version 2";
-        ACCESS: U32 = "nfsacl.access", "access", hex;
+        FHANDLE: None = "rdmascope.nfsacl.fhandle", "fhandle";
+        ATTRIBUTES: None = "rdmascope.nfsacl.attributes", "attr";
+        ATTRIBUTES_V2: Bytes = "rdmascope.nfsacl.attributes_v2", "attributes of NFS version 2";
+        ACCESS: U32 = "rdmascope.nfsacl.access", "access", hex;
         CREATE: Bool = "nfsacl.create", "create";
         MASK: U32 = "nfsacl.mask", "Mask", hex;
         MASK_ENTRY: Bool & 0x1 / 32 = "nfsacl.mask.acl_entry", "ACL entry";
@@ -55,8 +55,8 @@ fields! {
         ACL: None = "nfsacl.acl", "ACL";
         COUNT: U32 = "nfsacl.aclcnt", "ACL count", dec;
         DEFAULT_COUNT: U32 = "nfsacl.dfaclcnt", "Default ACL count", dec;
-        ENTRIES: None = "nfsacl.entries", "ACL entries";
-        DEFAULT_ENTRIES: None = "nfsacl.default_entries", "Default ACL entries";
+        ENTRIES: None = "rdmascope.nfsacl.entries", "ACL entries";
+        DEFAULT_ENTRIES: None = "rdmascope.nfsacl.default_entries", "Default ACL entries";
         ENTRY: None = "nfsacl.aclent", "ACL Entry";
         ENTRY_TYPE: U32 = "nfsacl.aclent.type", "Type", dec, values EntryType::VALUES;
         ENTRY_UID: U32 as User = "nfsacl.aclent.uid", "UID", dec;

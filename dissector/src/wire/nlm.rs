@@ -69,7 +69,7 @@ fields! {
         HOLDER: None = "nlm.holder", "holder";
         LOCK: None = "nlm.lock", "lock";
         CALLER_NAME: Str = "nlm.lock.caller_name", "caller_name";
-        FHANDLE: None = "nlm.lock.fh", "fh";
+        FHANDLE: None = "rdmascope.nlm.lock.fh", "fh";
         OWNER: Bytes as Id = "nlm.lock.owner", "owner";
         SVID: U32 = "nlm.lock.svid", "svid", dec;
         L_OFFSET: U32 = "nlm.lock.l_offset", "l_offset", dec;
@@ -81,7 +81,7 @@ fields! {
         SHARE_MODE: U32 = "nlm.share.mode", "mode", dec, values &[(0, "deny none"), (1, "deny read"), (2, "deny write"), (3, "deny read/write")];
         SHARE_ACCESS: U32 = "nlm.share.access", "access", dec, values &[(0, "none"), (1, "read"), (2, "write"), (3, "read/write")];
         SHARE_NAME: Str = "nlm.share.name", "name";
-        NOTIFY_PRIVATE: Bytes = "nlm.notify.private", "private";
+        NOTIFY_PRIVATE: Bytes = "rdmascope.nlm.notify.private", "private";
     }
 }
 

@@ -54,30 +54,30 @@ fields! {
         ARGS: Bytes = "portmap.args", "Arguments";
         RESULT: Bytes = "portmap.result", "Result";
         UADDR: Str = "portmap.uaddr", "Universal Address";
-        MAP: None = "portmap.map", "Map Entry";
+        MAP: None = "rdmascope.portmap.map", "Map Entry";
         RPCB: None = "portmap.rpcb", "RPCB";
         RPCB_PROG: U32 = "portmap.rpcb.prog", "Program", dec, values Program::VALUES;
         RPCB_VERSION: U32 = "portmap.rpcb.version", "Version", dec;
         RPCB_NETID: Str as Keep = "portmap.rpcb.netid", "Network Id";
         RPCB_ADDR: Str = "portmap.rpcb.addr", "Universal Address";
         RPCB_OWNER: Str = "portmap.rpcb.owner", "Owner of this Service";
-        TIME: U32 = "portmap.time", "Time", dec;
-        TADDR: None = "portmap.taddr", "Transport address";
-        TADDR_MAXLEN: U32 = "portmap.taddr.maxlen", "Maximum length", dec;
-        TADDR_BUF: Bytes = "portmap.taddr.buf", "Address";
-        ENTRY: None = "portmap.entry", "Address Entry";
-        MADDR: Str = "portmap.entry.maddr", "Universal Address";
-        NC_NETID: Str as Keep = "portmap.entry.netid", "Network Id";
-        NC_SEMANTICS: U32 = "portmap.entry.semantics", "Semantics", dec, values &[(1, "connectionless"), (2, "connection oriented"), (3, "connection oriented, orderly")];
-        NC_PROTOFMLY: Str as Keep = "portmap.entry.family", "Protocol family";
-        NC_PROTO: Str as Keep = "portmap.entry.protocol", "Protocol";
-        STAT: None = "portmap.stat", "Statistics";
-        STAT_CALLS: U32 = "portmap.stat.calls", "Calls of the procedure", dec;
-        STAT_SETS: I32 = "portmap.stat.sets", "Successful SETs", dec;
-        STAT_UNSETS: I32 = "portmap.stat.unsets", "Successful UNSETs", dec;
-        STAT_SUCCESS: I32 = "portmap.stat.success", "Successes", dec;
-        STAT_FAILURE: I32 = "portmap.stat.failure", "Failures", dec;
-        STAT_INDIRECT: I32 = "portmap.stat.indirect", "Indirect", dec;
+        TIME: U32 = "rdmascope.portmap.time", "Time", dec;
+        TADDR: None = "rdmascope.portmap.taddr", "Transport address";
+        TADDR_MAXLEN: U32 = "rdmascope.portmap.taddr.maxlen", "Maximum length", dec;
+        TADDR_BUF: Bytes = "rdmascope.portmap.taddr.buf", "Address";
+        ENTRY: None = "rdmascope.portmap.entry", "Address Entry";
+        MADDR: Str = "rdmascope.portmap.entry.maddr", "Universal Address";
+        NC_NETID: Str as Keep = "rdmascope.portmap.entry.netid", "Network Id";
+        NC_SEMANTICS: U32 = "rdmascope.portmap.entry.semantics", "Semantics", dec, values &[(1, "connectionless"), (2, "connection oriented"), (3, "connection oriented, orderly")];
+        NC_PROTOFMLY: Str as Keep = "rdmascope.portmap.entry.family", "Protocol family";
+        NC_PROTO: Str as Keep = "rdmascope.portmap.entry.protocol", "Protocol";
+        STAT: None = "rdmascope.portmap.stat", "Statistics";
+        STAT_CALLS: U32 = "rdmascope.portmap.stat.calls", "Calls of the procedure", dec;
+        STAT_SETS: I32 = "rdmascope.portmap.stat.sets", "Successful SETs", dec;
+        STAT_UNSETS: I32 = "rdmascope.portmap.stat.unsets", "Successful UNSETs", dec;
+        STAT_SUCCESS: I32 = "rdmascope.portmap.stat.success", "Successes", dec;
+        STAT_FAILURE: I32 = "rdmascope.portmap.stat.failure", "Failures", dec;
+        STAT_INDIRECT: I32 = "rdmascope.portmap.stat.indirect", "Indirect", dec;
     }
 }
 
@@ -265,7 +265,7 @@ mod tests {
         tree(2, 1, true, &words(&[100_005, 3, 6, 111]));
         assert_eq!(tree(2, 2, false, &words(&[1])).number("portmap.answer"), Some(1));
         let t = tree(2, 4, false, &words(&[1, 100_000, 2, 6, 111, 1, 100_003, 3, 6, 2049, 0]));
-        assert_eq!(t.all("portmap.map").count(), 2);
+        assert_eq!(t.all("rdmascope.portmap.map").count(), 2);
         tree(2, 5, true, &words(&[100_003, 3, 0, 4, 0]));
         tree(2, 5, false, &words(&[2049, 0]));
         tree(2, 0, true, &[]);
@@ -285,7 +285,7 @@ mod tests {
         list.extend(&rpcb);
         list.extend(words(&[0]));
         assert_eq!(tree(3, 4, false, &list).all("portmap.rpcb").count(), 1);
-        assert_eq!(tree(4, 6, false, &words(&[77])).number("portmap.time"), Some(77));
+        assert_eq!(tree(4, 6, false, &words(&[77])).number("rdmascope.portmap.time"), Some(77));
         tree(4, 7, false, &words(&[16, 4, 1]));
         tree(4, 8, true, &words(&[16, 4, 1]));
         tree(4, 10, true, &words(&[100_003, 3, 0, 4, 0]));
@@ -294,6 +294,6 @@ mod tests {
         let mut statistics = words(&[0; 13]);
         statistics.extend(words(&[1, 2, 1, 100_003, 3, 5, 6, 0, 0, 1, 100_003, 3, 4, 7, 8, 9, 0, 0]));
         let three = vec![statistics; 3].concat();
-        assert_eq!(tree(4, 12, false, &three).all("portmap.stat").count(), 3);
+        assert_eq!(tree(4, 12, false, &three).all("rdmascope.portmap.stat").count(), 3);
     }
 }

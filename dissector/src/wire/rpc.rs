@@ -143,8 +143,8 @@ fields! {
         PROGRAMVERSION: U32 = "rpc.programversion", "Program Version", dec;
         PROCEDURE: U32 = "rpc.procedure", "Procedure", dec;
         PROCEDURE_NAME: Str = "rdmascope.rpc.procedure", "Procedure name";
-        CREDENTIALS: None = "rpc.credentials", "Credentials";
-        VERIFIER: None = "rpc.verifier", "Verifier";
+        CREDENTIALS: None = "rdmascope.rpc.credentials", "Credentials";
+        VERIFIER: None = "rdmascope.rpc.verifier", "Verifier";
         REPLYSTAT: U32 = "rpc.replystat", "Reply State", dec, values ReplyState::VALUES;
         STATE_ACCEPT: U32 = "rpc.state_accept", "Accept State", dec, values AcceptState::VALUES;
         STATE_REJECT: U32 = "rpc.state_reject", "Reject State", dec, values RejectState::VALUES;
@@ -155,13 +155,13 @@ fields! {
         PROGRAMVERSION_MAX: U32 = "rpc.programversion.max", "Program Version (Maximum)", dec;
         AUTH_FLAVOR: U32 = "rpc.auth.flavor", "Flavor", dec, values Flavor::VALUES;
         AUTH_LENGTH: U32 = "rpc.auth.length", "Length", dec;
-        AUTH_DATA: None = "rpc.auth.data", "Body";
-        AUTH_BODY: Bytes = "rpc.auth.body", "Body";
+        AUTH_DATA: None = "rdmascope.rpc.auth.data", "Body";
+        AUTH_BODY: Bytes = "rdmascope.rpc.auth.body", "Body";
         AUTH_STAMP: U32 = "rpc.auth.stamp", "Stamp", hex;
         AUTH_MACHINE: Str = "rpc.auth.machinename", "Machine Name";
         AUTH_UID: U32 as User = "rpc.auth.uid", "UID", dec;
         AUTH_GID: U32 as User = "rpc.auth.gid", "GID", dec;
-        AUTH_GIDS: None = "rpc.auth.gids", "Auxiliary GIDs";
+        AUTH_GIDS: None = "rdmascope.rpc.auth.gids", "Auxiliary GIDs";
         GSS_VERSION: U32 = "rpc.authgss.version", "GSS Version", dec;
         GSS_PROCEDURE: U32 = "rpc.authgss.procedure", "GSS Procedure", dec, values GssProcedure::VALUES;
         GSS_SEQNUM: U32 = "rpc.authgss.seqnum", "GSS Sequence Number", dec;
@@ -174,20 +174,20 @@ fields! {
         GSS_WINDOW: U32 = "rpc.authgss.window", "GSS Sequence Window", dec;
         GSS_DATA: Bytes = "rpc.authgss.data", "GSS Data";
         GSS_DATA_LENGTH: U32 = "rpc.authgss.data.length", "Length", dec;
-        GSS_INTEGRITY: None = "rpc.authgss.integrity", "Data with integrity";
-        GSS_CHANNEL_HASH: Str = "rpc.authgss.channel_hash", "Channel hash";
-        GSS_CHANNEL: Bytes as Secret = "rpc.authgss.channel", "Channel bindings";
-        STARTTLS: Str as Keep = "rpc.auth.tls", "AUTH_TLS";
-        UNKNOWN_BODY: Bytes = "rpc.body", "Arguments or results";
+        GSS_INTEGRITY: None = "rdmascope.rpc.authgss.integrity", "Data with integrity";
+        GSS_CHANNEL_HASH: Str = "rdmascope.rpc.authgss.channel_hash", "Channel hash";
+        GSS_CHANNEL: Bytes as Secret = "rdmascope.rpc.authgss.channel", "Channel bindings";
+        STARTTLS: Str as Keep = "rdmascope.rpc.auth.tls", "AUTH_TLS";
+        UNKNOWN_BODY: Bytes = "rdmascope.rpc.body", "Arguments or results";
         LASTFRAG: Bool & 0x8000_0000 / 32 = "rpc.lastfrag", "Last Fragment";
         FRAGLEN: U32 & 0x7fff_ffff / 32 = "rpc.fraglen", "Fragment Length", dec;
-        FRAGMENT: None = "rpc.fragment_header", "Fragment header";
+        FRAGMENT: None = "rdmascope.rpc.fragment_header", "Fragment header";
     }
 }
 
 header! {
     /// The fixed part of a call (RFC 5531 9, `call_body`).
-    pub struct CallHeader [NODE = "rpc.call", "Call", "RFC 5531 9"] {
+    pub struct CallHeader [NODE = "rdmascope.rpc.call", "Call", "RFC 5531 9"] {
         xid: be32 = "rpc.xid", "XID", hexdec;
         msgtyp: be32 = "rpc.msgtyp", "Message Type", dec, values MessageType::VALUES;
         rpc_version: be32 = "rpc.version", "RPC Version", dec;
@@ -199,7 +199,7 @@ header! {
 
 header! {
     /// The fixed part of a reply (RFC 5531 9, `reply_body`).
-    pub struct ReplyHeader [NODE = "rpc.reply", "Reply", "RFC 5531 9"] {
+    pub struct ReplyHeader [NODE = "rdmascope.rpc.reply", "Reply", "RFC 5531 9"] {
         xid: be32 = "rpc.xid", "XID", hexdec;
         msgtyp: be32 = "rpc.msgtyp", "Message Type", dec, values MessageType::VALUES;
         replystat: be32 = "rpc.replystat", "Reply State", dec, values ReplyState::VALUES;
@@ -808,7 +808,7 @@ mod tests {
         let (_, message) = parse(&reply, Some(call.memo), &mut tree).unwrap();
         let Message::Reply(reply) = message else { panic!("a reply") };
         assert_eq!((reply.outcome, reply.verifier.body), (Outcome::Success, &b"STARTTLS"[..]));
-        assert_eq!(tree.all("rpc.auth.tls").count(), 1);
+        assert_eq!(tree.all("rdmascope.rpc.auth.tls").count(), 1);
     }
 
     #[test]

@@ -48,17 +48,17 @@ fields! {
         WRITES: U32 = "rpcordma.writes_count", "Write list", dec;
         REPLY: U32 = "rpcordma.reply_count", "Reply chunk", dec;
         SEGMENTS: U32 = "rpcordma.segment_count", "Write chunk segment count", dec;
-        WRITE_CHUNK: None = "rpcordma.write_chunk", "Write chunk";
-        ERROR: None = "rpcordma.error", "Error";
+        WRITE_CHUNK: None = "rdmascope.rpcordma.write_chunk", "Write chunk";
+        ERROR: None = "rdmascope.rpcordma.error", "Error";
         ERROR_CODE: U32 = "rpcordma.errcode", "Error code", dec, values ErrorCode::VALUES;
-        MORE: U32 = "rpcordma.value_follows", "Value follows", dec;
-        TRAILING: Bytes = "rpcordma.trailing", "Bytes behind the header";
+        MORE: U32 = "rdmascope.rpcordma.value_follows", "Value follows", dec;
+        TRAILING: Bytes = "rdmascope.rpcordma.trailing", "Bytes behind the header";
     }
 }
 
 header! {
     /// The four words that stand first in every version of the protocol (RFC 8166 4.1).
-    pub struct Fixed [NODE = "rpcordma.fixed", "Fixed header", "RFC 8166 4.1"] {
+    pub struct Fixed [NODE = "rdmascope.rpcordma.fixed", "Fixed header", "RFC 8166 4.1"] {
         /// The transaction id of the RPC message, copied so that it can be matched where that message lies in a chunk.
         xid: be32 = "rpcordma.xid", "XID", hex;
         version: be32 = "rpcordma.version", "Version", dec;
@@ -70,7 +70,7 @@ header! {
 
 header! {
     /// What RDMA_MSGP has before its lists (RFC 8166 4.2.4; not to be sent any more).
-    pub struct Padding [NODE = "rpcordma.padding", "Padding", "RFC 8166 4.2"] {
+    pub struct Padding [NODE = "rdmascope.rpcordma.padding", "Padding", "RFC 8166 4.2"] {
         align: be32 = "rpcordma.rdma_align", "RDMA align", dec;
         threshold: be32 = "rpcordma.rdma_thresh", "RDMA threshold", dec;
     }
@@ -78,7 +78,7 @@ header! {
 
 header! {
     /// A piece of registered memory (RFC 8166 3.4.3).
-    pub struct Segment [NODE = "rpcordma.segment", "RDMA segment", "RFC 8166 3.4.3"] {
+    pub struct Segment [NODE = "rdmascope.rpcordma.segment", "RDMA segment", "RFC 8166 3.4.3"] {
         /// The remote key: InfiniBand R_Key, iWARP STag.
         handle: be32 = "rpcordma.rdma_handle", "RDMA handle", hex;
         /// In bytes. In a reply: what the responder wrote.
@@ -90,7 +90,7 @@ header! {
 
 header! {
     /// A segment of the read list, with the place in the XDR stream that its bytes were taken from (RFC 8166 3.4.5).
-    pub struct ReadSegment [NODE = "rpcordma.read_segment", "Read segment", "RFC 8166 3.4.5"] {
+    pub struct ReadSegment [NODE = "rdmascope.rpcordma.read_segment", "Read segment", "RFC 8166 3.4.5"] {
         /// Bytes from the start of the RPC message, as if nothing had been taken out; 0 where the message itself is here.
         position: be32 = "rpcordma.position", "Position in XDR", dec;
         handle: be32 = "rpcordma.rdma_handle", "RDMA handle", hex;
@@ -102,7 +102,7 @@ header! {
 
 header! {
     /// The versions that the sender of ERR_VERS speaks (RFC 8166 4.5.1).
-    pub struct Versions [NODE = "rpcordma.versions", "Versions", "RFC 8166 4.5.1"] {
+    pub struct Versions [NODE = "rdmascope.rpcordma.versions", "Versions", "RFC 8166 4.5.1"] {
         low: be32 = "rpcordma.vers_low", "Version low", dec;
         high: be32 = "rpcordma.vers_high", "Version high", dec;
     }

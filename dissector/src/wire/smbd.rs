@@ -23,9 +23,9 @@ fields! {
     /// The protocol and what is variable in it.
     pub mod f ["[MS-SMBD] 2.2"] {
         PROTOCOL: Protocol = "smb_direct", "SMB-Direct (SMB RDMA Transport)";
-        PADDING: Bytes as Keep = "smb_direct.padding", "Padding";
-        DATA: Bytes = "smb_direct.data_message.data", "Data";
-        TRAILING: Bytes = "smb_direct.trailing", "Bytes behind the message";
+        PADDING: Bytes as Keep = "rdmascope.smb_direct.padding", "Padding";
+        DATA: Bytes = "rdmascope.smb_direct.data_message.data", "Data";
+        TRAILING: Bytes = "rdmascope.smb_direct.trailing", "Bytes behind the message";
     }
 }
 
@@ -35,7 +35,7 @@ header! {
         min_version: le16 = "smb_direct.version.min", "MinVersion", hex, values VERSIONS;
         max_version: le16 = "smb_direct.version.max", "MaxVersion", hex, values VERSIONS;
         /// Should be 0.
-        reserved: le16 = "smb_direct.reserved", "Reserved", hex;
+        reserved: le16 = "rdmascope.smb_direct.reserved", "Reserved", hex;
         credits_requested: le16 = "smb_direct.credits.requested", "CreditsRequested", dec;
         /// Bytes the sender would like to send in one message.
         preferred_send_size: le32 = "smb_direct.preferred_send_size", "PreferredSendSize", dec;
@@ -53,7 +53,7 @@ header! {
         max_version: le16 = "smb_direct.version.max", "MaxVersion", hex, values VERSIONS;
         negotiated_version: le16 = "smb_direct.version.negotiated", "NegotiatedVersion", hex, values VERSIONS;
         /// Should be 0.
-        reserved: le16 = "smb_direct.reserved", "Reserved", hex;
+        reserved: le16 = "rdmascope.smb_direct.reserved", "Reserved", hex;
         credits_requested: le16 = "smb_direct.credits.requested", "CreditsRequested", dec;
         credits_granted: le16 = "smb_direct.credits.granted", "CreditsGranted", dec;
         /// An NTSTATUS; 0 where the connection is accepted.
@@ -77,7 +77,7 @@ header! {
             response_requested: bool & 0x0001 = "smb_direct.flags.response_requested", "ResponseRequested";
         };
         /// Should be 0.
-        reserved: le16 = "smb_direct.reserved", "Reserved", hex;
+        reserved: le16 = "rdmascope.smb_direct.reserved", "Reserved", hex;
         /// Bytes of the SMB2 message still to come after this fragment.
         remaining_data_length: le32 = "smb_direct.remaining_length", "RemainingLength", dec;
         /// Bytes from the start of this header to the data; 0 without data, else a multiple of 8.
@@ -88,7 +88,7 @@ header! {
 
 header! {
     /// A piece of registered memory that the sender lets the receiver read or write.
-    pub struct BufferDescriptorV1 [NODE = "smb2.rdma_v1_descriptor", "RDMA V1 buffer descriptor", "[MS-SMBD] 2.2.3.1"] {
+    pub struct BufferDescriptorV1 [NODE = "rdmascope.smb2.rdma_v1_descriptor", "RDMA V1 buffer descriptor", "[MS-SMBD] 2.2.3.1"] {
         offset: le64 = "smb2.buffer_descriptor.offset", "Offset", dec;
         /// The remote key (InfiniBand R_Key, iWARP STag).
         token: le32 = "smb2.buffer_descriptor.token", "Token", hex;

@@ -8,7 +8,7 @@ use crate::wire::link::ETHERTYPES;
 
 header! {
     /// The part of GRE that is always there.
-    pub struct Gre [NODE = "gre.header", "Header", "RFC 2784 2"] {
+    pub struct Gre [NODE = "rdmascope.gre.header", "Header", "RFC 2784 2"] {
         flags: be16 = "gre.flags_and_version", "Flags and Version", hex, bits {
             checksum: bool & 0x8000 = "gre.flags.checksum", "Checksum Bit";
             routing: bool & 0x4000 = "gre.flags.routing", "Routing Bit";

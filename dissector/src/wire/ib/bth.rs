@@ -109,9 +109,9 @@ header! {
         };
         p_key: be16 = "infiniband.bth.p_key", "Partition Key", dec;
         /// Not covered by the invariant CRC: forward and backward congestion notification are in it.
-        resv8: u8 = "infiniband.bth.resv8", "Reserved", hex, bits {
-            fecn: bool & 0x80 = "infiniband.bth.fecn", "Forward Congestion Notification";
-            becn: bool & 0x40 = "infiniband.bth.becn", "Backward Congestion Notification";
+        resv8: u8 = "rdmascope.infiniband.bth.resv8", "Reserved", hex, bits {
+            fecn: bool & 0x80 = "rdmascope.infiniband.bth.fecn", "Forward Congestion Notification";
+            becn: bool & 0x40 = "rdmascope.infiniband.bth.becn", "Backward Congestion Notification";
         };
         /// 24 bits; 1 is the general services queue pair.
         dest_qp: be24 = "infiniband.bth.destqp", "Destination Queue Pair", hex;

@@ -102,7 +102,7 @@ const APR_STATUS: crate::field::Values = &[
 fields! {
     /// Subtrees, service identifiers, addresses and private data.
     pub mod f ["IBA Vol 1, 12.6"] {
-        MESSAGE: None = "infiniband.cm", "CM";
+        MESSAGE: None = "rdmascope.infiniband.cm", "CM";
         RESERVED: Bytes as Keep = "infiniband.reserved", "Reserved";
         SERVICE_ID: U64 = "infiniband.cm.req.serviceid", "ServiceID", hex;
         SERVICE_PREFIX: Bytes as Keep = "infiniband.cm.req.serviceid.prefix", "Prefix";
@@ -123,21 +123,21 @@ fields! {
         RTU_PRIVATE: Bytes = "infiniband.cm.rtu.private", "PrivateData";
         REJ_ARI: Bytes = "infiniband.cm.rej.ari", "Additional Reject Information (ARI)";
         REJ_PRIVATE: Bytes = "infiniband.cm.rej.private", "PrivateData";
-        MRA_PRIVATE: Bytes = "infiniband.cm.mra.private", "PrivateData";
+        MRA_PRIVATE: Bytes = "rdmascope.infiniband.cm.mra.private", "PrivateData";
         DREQ_PRIVATE: Bytes = "infiniband.cm.dreq.private", "PrivateData";
         DREP_PRIVATE: Bytes = "infiniband.cm.drsp.private", "PrivateData";
-        LAP_PRIVATE: Bytes = "infiniband.cm.lap.private", "PrivateData";
-        APR_INFO: Bytes = "infiniband.cm.apr.info", "Additional Information";
-        APR_PRIVATE: Bytes = "infiniband.cm.apr.private", "PrivateData";
-        SIDR_INFO: Bytes = "infiniband.cm.sidr_rep.info", "Additional Information";
-        SIDR_REQ_PRIVATE: Bytes = "infiniband.cm.sidr_req.private", "PrivateData";
-        SIDR_REP_PRIVATE: Bytes = "infiniband.cm.sidr_rep.private", "PrivateData";
+        LAP_PRIVATE: Bytes = "rdmascope.infiniband.cm.lap.private", "PrivateData";
+        APR_INFO: Bytes = "rdmascope.infiniband.cm.apr.info", "Additional Information";
+        APR_PRIVATE: Bytes = "rdmascope.infiniband.cm.apr.private", "PrivateData";
+        SIDR_INFO: Bytes = "rdmascope.infiniband.cm.sidr_rep.info", "Additional Information";
+        SIDR_REQ_PRIVATE: Bytes = "rdmascope.infiniband.cm.sidr_req.private", "PrivateData";
+        SIDR_REP_PRIVATE: Bytes = "rdmascope.infiniband.cm.sidr_rep.private", "PrivateData";
     }
 }
 
 header! {
     /// A Connect Request behind its service identifier, up to the primary path's GIDs.
-    pub struct RequestHead [NODE = "infiniband.cm.req.head", "ConnectRequest", "IBA Vol 1, 12.6.5"] {
+    pub struct RequestHead [NODE = "rdmascope.infiniband.cm.req.head", "ConnectRequest", "IBA Vol 1, 12.6.5"] {
         local_ca_guid: be64 as Mac = "infiniband.cm.req.localcaguid", "Local CA GUID", hex;
         reserved: bytes[4] as Keep = "infiniband.reserved", "Reserved";
         local_q_key: be32 = "infiniband.cm.req.localqkey", "Local Q_Key", hex;
@@ -177,7 +177,7 @@ header! {
 
 header! {
     /// The rest of a Connect Request's primary path.
-    pub struct PrimaryPath [NODE = "infiniband.cm.req.primary", "Primary path", "IBA Vol 1, 12.6.5"] {
+    pub struct PrimaryPath [NODE = "rdmascope.infiniband.cm.req.primary", "Primary path", "IBA Vol 1, 12.6.5"] {
         flow: be32 = "_", "Flow", hex, bits {
             flow_label: u32 & 0xfffff000 = "infiniband.cm.req.prim_flowlabel", "Primary Flow Label", hex;
             reserved0: u32 & 0x00000fc0 = "infiniband.cm.req.prim_reserved0", "Reserved", hex;
@@ -199,7 +199,7 @@ header! {
 
 header! {
     /// A Connect Request's alternate path.
-    pub struct AlternatePath [NODE = "infiniband.cm.req.alternate", "Alternate path", "IBA Vol 1, 12.6.5"] {
+    pub struct AlternatePath [NODE = "rdmascope.infiniband.cm.req.alternate", "Alternate path", "IBA Vol 1, 12.6.5"] {
         local_lid: be16 = "infiniband.cm.req.alt_locallid", "Alternate Local Port LID", dec;
         remote_lid: be16 = "infiniband.cm.req.alt_remotelid", "Alternate Remote Port LID", dec;
         local_gid: bytes[16] as Address = "infiniband.cm.req.alt_localgid", "Alternate Local Port GID";
@@ -225,7 +225,7 @@ header! {
 
 header! {
     /// What opens a Connect Request.
-    pub struct RequestIds [NODE = "infiniband.cm.req.ids", "Identifiers", "IBA Vol 1, 12.6.5"] {
+    pub struct RequestIds [NODE = "rdmascope.infiniband.cm.req.ids", "Identifiers", "IBA Vol 1, 12.6.5"] {
         local_comm_id: be32 = "infiniband.cm.req", "Local Communication ID", hex;
         reserved: bytes[4] as Keep = "infiniband.reserved", "Reserved";
     }
@@ -233,7 +233,7 @@ header! {
 
 header! {
     /// What opens the RDMA-CM's private data in a Connect Request.
-    pub struct IpCm [NODE = "infiniband.cm.req.ip_cm.head", "Versions and port", "IBA Vol 1, annex A11"] {
+    pub struct IpCm [NODE = "rdmascope.infiniband.cm.req.ip_cm.head", "Versions and port", "IBA Vol 1, annex A11"] {
         version: u8 = "_", "Version", hex, bits {
             major_version: u8 & 0xf0 = "infiniband.cm.req.ip_cm.majv", "IP CM Major Version", hex;
             minor_version: u8 & 0x0f = "infiniband.cm.req.ip_cm.minv", "IP CM Minor Version", hex;
@@ -248,7 +248,7 @@ header! {
 
 header! {
     /// Accepts a connection.
-    pub struct ReplyHead [NODE = "infiniband.cm.rep.head", "ConnectReply", "IBA Vol 1, 12.6.8"] {
+    pub struct ReplyHead [NODE = "rdmascope.infiniband.cm.rep.head", "ConnectReply", "IBA Vol 1, 12.6.8"] {
         local_comm_id: be32 = "infiniband.cm.rep", "Local Communication ID", hex;
         remote_comm_id: be32 = "infiniband.cm.rep.remotecommid", "Remote Communication ID", hex;
         local_q_key: be32 = "infiniband.cm.rep.localqkey", "Local Q_Key", hex;
@@ -277,7 +277,7 @@ header! {
 
 header! {
     /// Completes the handshake.
-    pub struct ReadyHead [NODE = "infiniband.cm.rtu.head", "ReadyToUse", "IBA Vol 1, 12.6.9"] {
+    pub struct ReadyHead [NODE = "rdmascope.infiniband.cm.rtu.head", "ReadyToUse", "IBA Vol 1, 12.6.9"] {
         local_comm_id: be32 = "infiniband.cm.rtu.localcommid", "Local Communication ID", hex;
         remote_comm_id: be32 = "infiniband.cm.rtu.remotecommid", "Remote Communication ID", hex;
     }
@@ -285,7 +285,7 @@ header! {
 
 header! {
     /// Refuses a connection.
-    pub struct RejectHead [NODE = "infiniband.cm.rej.head", "ConnectReject", "IBA Vol 1, 12.6.7"] {
+    pub struct RejectHead [NODE = "rdmascope.infiniband.cm.rej.head", "ConnectReject", "IBA Vol 1, 12.6.7"] {
         local_comm_id: be32 = "infiniband.cm.rej.localcommid", "Local Communication ID", hex;
         remote_comm_id: be32 = "infiniband.cm.rej.remotecommid", "Remote Communication ID", hex;
         what: u8 = "_", "Message", hex, bits {
@@ -302,21 +302,21 @@ header! {
 
 header! {
     /// Asks for patience: the message was received, the answer takes time.
-    pub struct ReceiptHead [NODE = "infiniband.cm.mra.head", "MsgRcptAck", "IBA Vol 1, 12.6.6"] {
-        local_comm_id: be32 = "infiniband.cm.mra.localcommid", "Local Communication ID", hex;
-        remote_comm_id: be32 = "infiniband.cm.mra.remotecommid", "Remote Communication ID", hex;
+    pub struct ReceiptHead [NODE = "rdmascope.infiniband.cm.mra.head", "MsgRcptAck", "IBA Vol 1, 12.6.6"] {
+        local_comm_id: be32 = "rdmascope.infiniband.cm.mra.localcommid", "Local Communication ID", hex;
+        remote_comm_id: be32 = "rdmascope.infiniband.cm.mra.remotecommid", "Remote Communication ID", hex;
         what: u8 = "_", "Message", hex, bits {
-            acknowledged: u8 & 0xc0 = "infiniband.cm.mra.msgmraed", "Message MRAed", hex, values ACKNOWLEDGED;
+            acknowledged: u8 & 0xc0 = "rdmascope.infiniband.cm.mra.msgmraed", "Message MRAed", hex, values ACKNOWLEDGED;
         };
         timeout: u8 = "_", "Timeout", hex, bits {
-            service_timeout: u8 & 0xf8 = "infiniband.cm.mra.servicetimeout", "Service Timeout", hex;
+            service_timeout: u8 & 0xf8 = "rdmascope.infiniband.cm.mra.servicetimeout", "Service Timeout", hex;
         };
     }
 }
 
 header! {
     /// Takes a connection down.
-    pub struct DisconnectHead [NODE = "infiniband.cm.dreq.head", "DisconnectRequest", "IBA Vol 1, 12.6.10"] {
+    pub struct DisconnectHead [NODE = "rdmascope.infiniband.cm.dreq.head", "DisconnectRequest", "IBA Vol 1, 12.6.10"] {
         local_comm_id: be32 = "infiniband.cm.dreq.localcommid", "Local Communication ID", hex;
         remote_comm_id: be32 = "infiniband.cm.dreq.remotecommid", "Remote Communication ID", hex;
         remote_qpn: be24 = "infiniband.cm.req.remoteqpneecn", "Remote QPN/EECN", hex;
@@ -326,7 +326,7 @@ header! {
 
 header! {
     /// Answers a Disconnect Request.
-    pub struct DisconnectReplyHead [NODE = "infiniband.cm.drsp.head", "DisconnectReply", "IBA Vol 1, 12.6.11"] {
+    pub struct DisconnectReplyHead [NODE = "rdmascope.infiniband.cm.drsp.head", "DisconnectReply", "IBA Vol 1, 12.6.11"] {
         local_comm_id: be32 = "infiniband.cm.drsp.localcommid", "Local Communication ID", hex;
         remote_comm_id: be32 = "infiniband.cm.drsp.remotecommid", "Remote Communication ID", hex;
     }
@@ -334,81 +334,81 @@ header! {
 
 header! {
     /// Proposes an alternate path.
-    pub struct LoadPath [NODE = "infiniband.cm.lap.head", "LoadAlternatePath", "IBA Vol 1, 12.8.1"] {
-        local_comm_id: be32 = "infiniband.cm.lap.localcommid", "Local Communication ID", hex;
-        remote_comm_id: be32 = "infiniband.cm.lap.remotecommid", "Remote Communication ID", hex;
+    pub struct LoadPath [NODE = "rdmascope.infiniband.cm.lap.head", "LoadAlternatePath", "IBA Vol 1, 12.8.1"] {
+        local_comm_id: be32 = "rdmascope.infiniband.cm.lap.localcommid", "Local Communication ID", hex;
+        remote_comm_id: be32 = "rdmascope.infiniband.cm.lap.remotecommid", "Remote Communication ID", hex;
         reserved0: bytes[4] as Keep = "infiniband.reserved", "Reserved";
-        remote_qpn: be24 = "infiniband.cm.lap.remoteqpneecn", "Remote QPN/EECN", hex;
+        remote_qpn: be24 = "rdmascope.infiniband.cm.lap.remoteqpneecn", "Remote QPN/EECN", hex;
         timeout: u8 = "_", "Timeout", hex, bits {
-            remote_response_timeout: u8 & 0xf8 = "infiniband.cm.lap.remoteresptout", "Remote CM Response Timeout", hex;
+            remote_response_timeout: u8 & 0xf8 = "rdmascope.infiniband.cm.lap.remoteresptout", "Remote CM Response Timeout", hex;
         };
         reserved1: bytes[4] as Keep = "infiniband.reserved", "Reserved";
-        local_lid: be16 = "infiniband.cm.lap.alt_locallid", "Alternate Local Port LID", dec;
-        remote_lid: be16 = "infiniband.cm.lap.alt_remotelid", "Alternate Remote Port LID", dec;
-        local_gid: bytes[16] as Address = "infiniband.cm.lap.alt_localgid", "Alternate Local Port GID";
-        remote_gid: bytes[16] as Address = "infiniband.cm.lap.alt_remotegid", "Alternate Remote Port GID";
+        local_lid: be16 = "rdmascope.infiniband.cm.lap.alt_locallid", "Alternate Local Port LID", dec;
+        remote_lid: be16 = "rdmascope.infiniband.cm.lap.alt_remotelid", "Alternate Remote Port LID", dec;
+        local_gid: bytes[16] as Address = "rdmascope.infiniband.cm.lap.alt_localgid", "Alternate Local Port GID";
+        remote_gid: bytes[16] as Address = "rdmascope.infiniband.cm.lap.alt_remotegid", "Alternate Remote Port GID";
         flow: be32 = "_", "Flow", hex, bits {
-            flow_label: u32 & 0xfffff000 = "infiniband.cm.lap.alt_flowlabel", "Alternate Flow Label", hex;
-            traffic_class: u32 & 0x000000ff = "infiniband.cm.lap.alt_tfcclass", "Alternate Traffic Class", hex;
+            flow_label: u32 & 0xfffff000 = "rdmascope.infiniband.cm.lap.alt_flowlabel", "Alternate Flow Label", hex;
+            traffic_class: u32 & 0x000000ff = "rdmascope.infiniband.cm.lap.alt_tfcclass", "Alternate Traffic Class", hex;
         };
-        hop_limit: u8 = "infiniband.cm.lap.alt_hoplim", "Alternate Hop Limit", hex;
+        hop_limit: u8 = "rdmascope.infiniband.cm.lap.alt_hoplim", "Alternate Hop Limit", hex;
         rate: u8 = "_", "Rate", hex, bits {
-            packet_rate: u8 & 0x3f = "infiniband.cm.lap.alt_pktrate", "Alternate Packet Rate", hex;
+            packet_rate: u8 & 0x3f = "rdmascope.infiniband.cm.lap.alt_pktrate", "Alternate Packet Rate", hex;
         };
         level: u8 = "_", "Level", hex, bits {
-            service_level: u8 & 0xf0 = "infiniband.cm.lap.alt_sl", "Alternate SL", hex;
-            subnet_local: u8 & 0x08 = "infiniband.cm.lap.alt_subnetlocal", "Alternate Subnet Local", hex;
+            service_level: u8 & 0xf0 = "rdmascope.infiniband.cm.lap.alt_sl", "Alternate SL", hex;
+            subnet_local: u8 & 0x08 = "rdmascope.infiniband.cm.lap.alt_subnetlocal", "Alternate Subnet Local", hex;
         };
         ack: u8 = "_", "Timeout", hex, bits {
-            local_ack_timeout: u8 & 0xf8 = "infiniband.cm.lap.alt_localacktout", "Alternate Local ACK Timeout", hex;
+            local_ack_timeout: u8 & 0xf8 = "rdmascope.infiniband.cm.lap.alt_localacktout", "Alternate Local ACK Timeout", hex;
         };
     }
 }
 
 header! {
     /// Answers the proposal of an alternate path.
-    pub struct PathResponse [NODE = "infiniband.cm.apr.head", "AlternatePathResponse", "IBA Vol 1, 12.8.2"] {
-        local_comm_id: be32 = "infiniband.cm.apr.localcommid", "Local Communication ID", hex;
-        remote_comm_id: be32 = "infiniband.cm.apr.remotecommid", "Remote Communication ID", hex;
-        info_length: u8 = "infiniband.cm.apr.infolen", "Additional Information Length", dec;
-        status: u8 = "infiniband.cm.apr.status", "AP Status", hex, values APR_STATUS;
+    pub struct PathResponse [NODE = "rdmascope.infiniband.cm.apr.head", "AlternatePathResponse", "IBA Vol 1, 12.8.2"] {
+        local_comm_id: be32 = "rdmascope.infiniband.cm.apr.localcommid", "Local Communication ID", hex;
+        remote_comm_id: be32 = "rdmascope.infiniband.cm.apr.remotecommid", "Remote Communication ID", hex;
+        info_length: u8 = "rdmascope.infiniband.cm.apr.infolen", "Additional Information Length", dec;
+        status: u8 = "rdmascope.infiniband.cm.apr.status", "AP Status", hex, values APR_STATUS;
         reserved: bytes[2] as Keep = "infiniband.reserved", "Reserved";
     }
 }
 
 header! {
     /// Asks for the queue pair of a datagram service; its service identifier and private data follow.
-    pub struct SidrRequestHead [NODE = "infiniband.cm.sidr_req.head", "ServiceIDResReq", "IBA Vol 1, 12.11.1"] {
-        request_id: be32 = "infiniband.cm.sidr_req.requestid", "Request ID", hex;
-        p_key: be16 = "infiniband.cm.sidr_req.pkey", "Partition Key", hex;
+    pub struct SidrRequestHead [NODE = "rdmascope.infiniband.cm.sidr_req.head", "ServiceIDResReq", "IBA Vol 1, 12.11.1"] {
+        request_id: be32 = "rdmascope.infiniband.cm.sidr_req.requestid", "Request ID", hex;
+        p_key: be16 = "rdmascope.infiniband.cm.sidr_req.pkey", "Partition Key", hex;
         reserved: bytes[2] as Keep = "infiniband.reserved", "Reserved";
     }
 }
 
 header! {
     /// Names the queue pair of a datagram service, or says why not.
-    pub struct SidrReplyHead [NODE = "infiniband.cm.sidr_rep.head", "ServiceIDResReqResp", "IBA Vol 1, 12.11.2"] {
-        request_id: be32 = "infiniband.cm.sidr_rep.requestid", "Request ID", hex;
-        status: u8 = "infiniband.cm.sidr_rep.status", "Status", hex, values SIDR_STATUS;
-        info_length: u8 = "infiniband.cm.sidr_rep.infolen", "Additional Information Length", dec;
+    pub struct SidrReplyHead [NODE = "rdmascope.infiniband.cm.sidr_rep.head", "ServiceIDResReqResp", "IBA Vol 1, 12.11.2"] {
+        request_id: be32 = "rdmascope.infiniband.cm.sidr_rep.requestid", "Request ID", hex;
+        status: u8 = "rdmascope.infiniband.cm.sidr_rep.status", "Status", hex, values SIDR_STATUS;
+        info_length: u8 = "rdmascope.infiniband.cm.sidr_rep.infolen", "Additional Information Length", dec;
         reserved0: bytes[2] as Keep = "infiniband.reserved", "Reserved";
-        qpn: be24 = "infiniband.cm.sidr_rep.qpn", "QPN", hex;
+        qpn: be24 = "rdmascope.infiniband.cm.sidr_rep.qpn", "QPN", hex;
         reserved1: bytes[1] as Keep = "infiniband.reserved", "Reserved";
         service_id: be64 = "infiniband.cm.req.serviceid", "ServiceID", hex;
-        q_key: be32 = "infiniband.cm.sidr_rep.qkey", "Q_Key", hex;
+        q_key: be32 = "rdmascope.infiniband.cm.sidr_rep.qkey", "Q_Key", hex;
     }
 }
 
 header! {
     /// What NFS says in the private data of a connection: RFC 8797.
-    pub struct RpcRdmaPrivate [NODE = "rpcordma.private", "RPC-over-RDMA connection parameters", "RFC 8797 4"] {
-        magic: be32 = "rpcordma.private.magic", "Format Identifier", hex;
-        version: u8 = "rpcordma.private.version", "Version", dec;
-        flags: u8 = "rpcordma.private.flags", "Flags", hex, bits {
-            remote_invalidation: bool & 0x01 = "rpcordma.private.flags.remote_invalidation", "Remote Invalidation";
+    pub struct RpcRdmaPrivate [NODE = "rdmascope.rpcordma.private", "RPC-over-RDMA connection parameters", "RFC 8797 4"] {
+        magic: be32 = "rdmascope.rpcordma.private.magic", "Format Identifier", hex;
+        version: u8 = "rdmascope.rpcordma.private.version", "Version", dec;
+        flags: u8 = "rdmascope.rpcordma.private.flags", "Flags", hex, bits {
+            remote_invalidation: bool & 0x01 = "rdmascope.rpcordma.private.flags.remote_invalidation", "Remote Invalidation";
         };
-        send_size_code: u8 = "rpcordma.private.send_size", "Send Buffer Size", dec;
-        receive_size_code: u8 = "rpcordma.private.receive_size", "Receive Buffer Size", dec;
+        send_size_code: u8 = "rdmascope.rpcordma.private.send_size", "Send Buffer Size", dec;
+        receive_size_code: u8 = "rdmascope.rpcordma.private.receive_size", "Receive Buffer Size", dec;
     }
 }
 

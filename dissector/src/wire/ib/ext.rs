@@ -36,8 +36,8 @@ fields! {
         DETH: Bytes = "infiniband.deth", "Datagram Extended Transport Header";
         Q_KEY: U64 = "infiniband.deth.q_key", "Queue Key", hex;
         SRCQP: U32 = "infiniband.deth.srcqp", "Source Queue Pair", hex;
-        XRCETH: Bytes = "infiniband.xrceth", "XRC Extended Transport Header";
-        XRCSRQ: U24 = "infiniband.xrceth.xrcsrq", "XRC Shared Receive Queue", hex;
+        XRCETH: Bytes = "rdmascope.infiniband.xrceth", "XRC Extended Transport Header";
+        XRCSRQ: U24 = "rdmascope.infiniband.xrceth.xrcsrq", "XRC Shared Receive Queue", hex;
         AETH: Bytes = "infiniband.aeth", "ACK Extended Transport Header";
         SYNDROME: U8 = "infiniband.aeth.syndrome", "Syndrome", dec;
         SYNDROME_RESERVED: U8 & 0x80 / 8 = "infiniband.aeth.syndrome.reserved", "Reserved", dec;
@@ -51,7 +51,7 @@ fields! {
         ORIGREMDT: U64 = "infiniband.atomicacketh.origremdt", "Original Remote Data", dec;
         IMMDT: Bytes as Keep = "infiniband.immdt", "Immediate Data";
         IETH: Bytes as Keep = "infiniband.ieth", "RKey";
-        CNP: Bytes = "infiniband.cnp", "Congestion Notification (reserved bytes)";
+        CNP: Bytes = "rdmascope.infiniband.cnp", "Congestion Notification (reserved bytes)";
     }
 }
 

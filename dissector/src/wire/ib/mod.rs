@@ -11,7 +11,7 @@ fields! {
     pub mod f ["IBA Vol 1, 9"] {
         PROTOCOL: Protocol = "infiniband", "InfiniBand";
         PAYLOAD: Bytes = "infiniband.payload", "Payload";
-        PADDING: Bytes as Keep = "infiniband.padding", "Padding";
+        PADDING: Bytes as Keep = "rdmascope.infiniband.padding", "Padding";
         ICRC: U32 = "infiniband.invariant.crc", "Invariant CRC", hex;
         ICRC_STATUS: U8 = "rdmascope.icrc.status", "Invariant CRC Status", dec, values STATUS;
         ICRC_CALCULATED: U32 = "rdmascope.icrc.calculated", "Calculated Invariant CRC", hex;

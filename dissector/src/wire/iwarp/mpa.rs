@@ -42,13 +42,13 @@ fields! {
         PAD: Bytes as Keep = "iwarp_mpa.pad", "Padding";
         CRC: U32 = "iwarp_mpa.crc", "CRC", hex;
         CRC_CHECK: U32 = "iwarp_mpa.crc_check", "CRC check", hex;
-        CRC_STATUS: U8 = "iwarp_mpa.crc.status", "CRC status", dec, values CRC_STATUS_VALUES;
-        PART: Bytes = "iwarp_mpa.fpdu.part", "Part of an FPDU";
+        CRC_STATUS: U8 = "rdmascope.iwarp_mpa.crc.status", "CRC status", dec, values CRC_STATUS_VALUES;
+        PART: Bytes = "rdmascope.iwarp_mpa.fpdu.part", "Part of an FPDU";
         PRIVATE_DATA: Bytes = "iwarp_mpa.privatedata", "Private data";
         LEGACY: None = "iwarp_mpa.legacy", "IRD/ORD negotiate header ([MS-SMBD] 6.1)";
         LEGACY_IRD: U32 = "iwarp_mpa.legacy.ird", "IRD", dec;
         LEGACY_ORD: U32 = "iwarp_mpa.legacy.ord", "ORD", dec;
-        LEGACY_LITTLE_ENDIAN: Bool & 0x1 / 8 = "iwarp_mpa.legacy.little_endian", "In little-endian byte order";
+        LEGACY_LITTLE_ENDIAN: Bool & 0x1 / 8 = "rdmascope.iwarp_mpa.legacy.little_endian", "In little-endian byte order";
         REJECTED: None = "iwarp_mpa.reject_bit_responder", "Reject bit set by Responder";
     }
 }
@@ -110,7 +110,7 @@ header! {
             /// The initiator may open with an RDMA Write of no length.
             rtr_write: bool & 0x8000 = "iwarp_mpa.enhanced.c", "C: zero length RDMA Write as RTR";
             /// The initiator may open with an RDMA Read of no length.
-            rtr_read: bool & 0x4000 = "iwarp_mpa.enhanced.d", "D: zero length RDMA Read as RTR";
+            rtr_read: bool & 0x4000 = "rdmascope.iwarp_mpa.enhanced.d", "D: zero length RDMA Read as RTR";
             /// Reads the sender would issue at once; 0x3fff: not negotiated here.
             ord: u16 & 0x3fff = "iwarp_mpa.enhanced.ord", "ORD", dec;
         };
@@ -525,7 +525,7 @@ mod tests {
         let (rest, fpdu) = parse_fpdu(&out, Crc::Used(check(&out)), &mut tree).unwrap();
         assert!(rest.is_empty());
         assert_eq!((fpdu.ulpdu_length, fpdu.ulpdu), (21, &[7; 21][..]));
-        assert_eq!((tree.number("iwarp_mpa.crc.status"), tree.all("iwarp_mpa.pad").count()), (Some(1), 1));
+        assert_eq!((tree.number("rdmascope.iwarp_mpa.crc.status"), tree.all("iwarp_mpa.pad").count()), (Some(1), 1));
         out[5] ^= 1;
         assert_eq!(check(&out), Check::Bad);
     }

@@ -91,8 +91,8 @@ fields! {
         HEADER: None = "iwarp_rdma", "RDMAP header";
         RESERVED: Bytes as Keep = "iwarp_rdma.reserved", "Reserved";
         INVALIDATE_STAG: U32 = "iwarp_rdma.inval_stag", "Invalidate STag", dec;
-        DATA: Bytes = "iwarp_rdma.data", "Data";
-        IMMEDIATE: Bytes as Keep = "iwarp_rdma.immediate", "Immediate data";
+        DATA: Bytes = "rdmascope.iwarp_rdma.data", "Data";
+        IMMEDIATE: Bytes as Keep = "rdmascope.iwarp_rdma.immediate", "Immediate data";
         TERMINATE: None = "iwarp_rdma.terminate", "Terminate";
         TERM_CONTROL: None = "iwarp_rdma.term_ctrl", "Terminate Control";
         TERM_LAYER: U8 & 0xf0 / 8 = "iwarp_rdma.term_layer", "Layer", hex, values LAYERS;
@@ -108,13 +108,13 @@ fields! {
         TERM_SEGMENT_LENGTH: Bytes as Keep = "iwarp_rdma.term_ddp_seg_len", "DDP Segment Length";
         TERM_DDP: Bytes = "iwarp_rdma.term_ddp_h", "Terminated DDP Header";
         TERM_RDMAP: Bytes = "iwarp_rdma.term_rdma_h", "Terminated RDMA Header";
-        TERM_OPCODE: U8 = "iwarp_rdma.term.opcode", "Terminated OpCode", hex, values OPCODES;
-        TERM_STAG: U32 = "iwarp_rdma.term.stag", "Terminated Steering Tag", hex;
-        TERM_OFFSET: U64 = "iwarp_rdma.term.tagged_offset", "Terminated Tagged offset", hex;
-        TERM_QUEUE: U32 = "iwarp_rdma.term.qn", "Terminated Queue number", dec;
-        TERM_MSN: U32 = "iwarp_rdma.term.msn", "Terminated Message sequence number", dec;
-        TERM_MO: U32 = "iwarp_rdma.term.mo", "Terminated Message offset", dec;
-        TERM_TRAILING: Bytes = "iwarp_rdma.term.trailing", "Bytes behind the message";
+        TERM_OPCODE: U8 = "rdmascope.iwarp_rdma.term.opcode", "Terminated OpCode", hex, values OPCODES;
+        TERM_STAG: U32 = "rdmascope.iwarp_rdma.term.stag", "Terminated Steering Tag", hex;
+        TERM_OFFSET: U64 = "rdmascope.iwarp_rdma.term.tagged_offset", "Terminated Tagged offset", hex;
+        TERM_QUEUE: U32 = "rdmascope.iwarp_rdma.term.qn", "Terminated Queue number", dec;
+        TERM_MSN: U32 = "rdmascope.iwarp_rdma.term.msn", "Terminated Message sequence number", dec;
+        TERM_MO: U32 = "rdmascope.iwarp_rdma.term.mo", "Terminated Message offset", dec;
+        TERM_TRAILING: Bytes = "rdmascope.iwarp_rdma.term.trailing", "Bytes behind the message";
     }
 }
 
@@ -218,7 +218,7 @@ const ATOMIC_OPCODES: crate::field::Values = AtomicOpcode::VALUES;
 
 header! {
     /// First in an Atomic Request.
-    pub struct AtomicHead [NODE = "iwarp_rdma.atomic", "Atomic Request", "RFC 7306 5.2.1"] {
+    pub struct AtomicHead [NODE = "rdmascope.iwarp_rdma.atomic", "Atomic Request", "RFC 7306 5.2.1"] {
         word: be32 = "_", "Atomic operation", hex, bits {
             reserved: u32 & 0xfffffff0 = "iwarp_rdma.atomic.reserved", "Reserved", dec;
             opcode: u32 & 0x0000000f = "iwarp_rdma.atomic.opcode", "OpCode", dec, values ATOMIC_OPCODES;
@@ -231,7 +231,7 @@ header! {
 
 header! {
     /// The operands of a FetchAdd.
-    pub struct AddOperands [NODE = "iwarp_rdma.atomic.add", "FetchAdd", "RFC 7306 5.2.1"] {
+    pub struct AddOperands [NODE = "rdmascope.iwarp_rdma.atomic.add", "FetchAdd", "RFC 7306 5.2.1"] {
         data: be64 = "iwarp_rdma.atomic.add_data", "Add Data", dec;
         mask: be64 = "iwarp_rdma.atomic.add_mask", "Add Mask", hex;
     }
@@ -239,7 +239,7 @@ header! {
 
 header! {
     /// The operands of a swap.
-    pub struct SwapOperands [NODE = "iwarp_rdma.atomic.swap", "CmpSwap", "RFC 7306 5.2.1"] {
+    pub struct SwapOperands [NODE = "rdmascope.iwarp_rdma.atomic.swap", "CmpSwap", "RFC 7306 5.2.1"] {
         data: be64 = "iwarp_rdma.atomic.swap_data", "Swap Data", dec;
         mask: be64 = "iwarp_rdma.atomic.swap_mask", "Swap Mask", hex;
     }
@@ -247,7 +247,7 @@ header! {
 
 header! {
     /// What a swap compares; without meaning in a FetchAdd, but there.
-    pub struct CompareOperands [NODE = "iwarp_rdma.atomic.compare", "Compare", "RFC 7306 5.2.1"] {
+    pub struct CompareOperands [NODE = "rdmascope.iwarp_rdma.atomic.compare", "Compare", "RFC 7306 5.2.1"] {
         data: be64 = "iwarp_rdma.atomic.compare_data", "Compare Data", dec;
         mask: be64 = "iwarp_rdma.atomic.compare_mask", "Compare Mask", hex;
     }
@@ -255,7 +255,7 @@ header! {
 
 header! {
     /// Answers an Atomic Request.
-    pub struct AtomicResponse [NODE = "iwarp_rdma.atomic.response", "Atomic Response", "RFC 7306 5.2.2"] {
+    pub struct AtomicResponse [NODE = "rdmascope.iwarp_rdma.atomic.response", "Atomic Response", "RFC 7306 5.2.2"] {
         request_identifier: be32 = "iwarp_rdma.atomic.original_request_identifier", "Original Request Identifier", dec;
         /// What stood in the memory before.
         value: be64 = "iwarp_rdma.atomic.original_remote_data_value", "Original Remote Data Value", dec;
@@ -683,7 +683,7 @@ mod tests {
         assert_eq!(m.body, Body::Terminate(terminate));
         let tree = tree_of(&bytes);
         assert!(tree.info.ends_with("DDP: Tagged Buffer Error: Base or bounds violation"), "{}", tree.info);
-        assert_eq!((tree.number("iwarp_rdma.term.stag"), tree.number("iwarp_rdma.term_hdrct_m")), (Some(0xdead), Some(1)));
+        assert_eq!((tree.number("rdmascope.iwarp_rdma.term.stag"), tree.number("iwarp_rdma.term_hdrct_m")), (Some(0xdead), Some(1)));
         assert_eq!(tree.number("iwarp_rdma.hdrct_r"), Some(0));
 
         let request = ReadRequest { sink_stag: 1, sink_offset: 2, size: 3, source_stag: 4, source_offset: 5 };

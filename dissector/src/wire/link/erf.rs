@@ -41,7 +41,7 @@ const EXTENSIONS_MAX: usize = 16;
 
 header! {
     /// The record header.
-    pub struct Record [NODE = "erf.record", "Record header", "ERF types reference guide"] {
+    pub struct Record [NODE = "rdmascope.erf.record", "Record header", "ERF types reference guide"] {
         /// Seconds in the upper half, binary fraction in the lower.
         timestamp: le64 = "erf.ts", "Timestamp", hex;
         kind: u8 = "erf.types", "Record type", hex, bits {

@@ -27,7 +27,7 @@ fields! {
         FH_LENGTH: U32 = "nfs.fh.length", "length", dec;
         FH_HASH: U32 = "nfs.fh.hash", "hash (CRC-32)", hex;
         FHANDLE: Bytes as Id = "nfs.fhandle", "FileHandle";
-        OBJECT: None = "nfs.object", "object";
+        OBJECT: None = "rdmascope.nfs.object", "object";
         NAME: Str = "nfs.name", "Name";
         STATUS: U32 = "nfs.status", "Status", dec;
         PROCEDURE_V2: U32 = "nfs.procedure_v2", "V2 Procedure", dec, values PROCEDURES_V2;

@@ -63,14 +63,14 @@ fields! {
 
 header! {
     /// The fixed part of the request.
-    pub struct CreateRequestFixed [NODE = "smb2.create_request", "Create Request", "[MS-SMB2] 2.2.13"] {
+    pub struct CreateRequestFixed [NODE = "rdmascope.smb2.create_request", "Create Request", "[MS-SMB2] 2.2.13"] {
         /// 57.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
             has_dynamic_part: bool & 0x0001 = "smb2.buffer_code.dynamic", "Dynamic Part";
         };
         /// Should be 0.
-        security_flags: u8 = "smb2.create.security_flags", "Security Flags", hex;
+        security_flags: u8 = "rdmascope.smb2.create.security_flags", "Security Flags", hex;
         oplock_level: u8 = "smb2.create.oplock", "Oplock", hex, values OplockLevel::VALUES;
         impersonation_level: le32 = "smb2.impersonation.level", "Impersonation level", dec, values ImpersonationLevel::VALUES;
         /// Should be 0.
@@ -152,7 +152,7 @@ header! {
 
 header! {
     /// The fixed part of the reply.
-    pub struct CreateResponseFixed [NODE = "smb2.create_response", "Create Response", "[MS-SMB2] 2.2.14"] {
+    pub struct CreateResponseFixed [NODE = "rdmascope.smb2.create_response", "Create Response", "[MS-SMB2] 2.2.14"] {
         /// 89.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";

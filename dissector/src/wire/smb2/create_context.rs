@@ -69,7 +69,7 @@ const NAMES: &[(&[u8], &str)] = &[
 fields! {
     /// The fields of the contexts.
     pub mod f ["[MS-SMB2] 2.2.13.2"] {
-        ELEMENT: None = "smb2.create.chain_element", "Chain Element";
+        ELEMENT: None = "rdmascope.smb2.create.chain_element", "Chain Element";
         NEXT: U32 = "smb2.create.chain_offset", "Chain Offset", hex;
         TAG: Str as Keep = "smb2.tag", "Tag";
         DATA: None = "smb2.create.chain_data", "Data";
@@ -80,8 +80,8 @@ fields! {
         MXAC_STATUS: U32 = "smb2.mxac_status", "Query Status", hex, values NtStatus::VALUES;
         TWRP: AbsTime = "smb2.twrp_timestamp", "Timestamp";
         QFID: Bytes = "smb2.qfid_fid", "Opaque File ID";
-        QFID_FILE: U64 = "smb2.qfid.disk_file_id", "DiskFileId", hex;
-        QFID_VOLUME: U64 as Id = "smb2.qfid.volume_id", "VolumeId", hex;
+        QFID_FILE: U64 = "rdmascope.smb2.qfid.disk_file_id", "DiskFileId", hex;
+        QFID_VOLUME: U64 as Id = "rdmascope.smb2.qfid.volume_id", "VolumeId", hex;
         LEASE_KEY: Guid = "smb2.lease.lease_key", "Lease Key";
         LEASE_STATE: U32 = "smb2.lease.lease_state", "Lease State", hex;
         LEASE_READ: Bool & 0x1 / 32 = "smb2.lease.lease_state.read_caching", "Read Caching";
@@ -138,11 +138,11 @@ fields! {
         AAPL_RESOLVE: Bool & 0x1 / 64 = "smb2.aapl.volume_caps.supports_resolve_id", "Supports Resolve ID";
         AAPL_CASE: Bool & 0x2 / 64 = "smb2.aapl.volume_caps.case_sensitive", "Case sensitive";
         AAPL_SYNC: Bool & 0x4 / 64 = "smb2.aapl.volume_caps.supports_full_sync", "Supports full sync";
-        AAPL_LENGTH: U32 = "smb2.aapl.length", "Length", dec;
+        AAPL_LENGTH: U32 = "rdmascope.smb2.aapl.length", "Length", dec;
         AAPL_MODEL_NAME: Utf16 = "smb2.aapl.model_string", "Model string";
         AAPL_PATH: Utf16 = "smb2.aapl.server_path", "Server path";
         AAPL_FILE: U64 = "smb2.file_id", "File Id", hex;
-        AAPL_STATUS: U32 = "smb2.aapl.status", "Status", hex, values NtStatus::VALUES;
+        AAPL_STATUS: U32 = "rdmascope.smb2.aapl.status", "Status", hex, values NtStatus::VALUES;
     }
 }
 

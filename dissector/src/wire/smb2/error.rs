@@ -38,18 +38,18 @@ fields! {
         REDIRECT_TARGET: U16 = "smb2.error.share_redirect.target_type", "Target Type", hex;
         REDIRECT_COUNT: U32 = "smb2.error.share_redirect.ip_count", "IP Addr Count", dec;
         REDIRECT_LIST: None = "smb2.error.share_redirect.ip_list", "IP Addr List";
-        REDIRECT_ADDRESS: None = "smb2.error.share_redirect.ip", "IP Addr";
-        REDIRECT_ADDRESS_TYPE: U32 = "smb2.error.share_redirect.ip.type", "Type", dec, values &[(1, "IPv4"), (2, "IPv6")];
-        REDIRECT_ADDRESS_RESERVED: U32 = "smb2.error.share_redirect.ip.reserved", "Reserved", hex;
-        REDIRECT_IPV4: Ipv4 = "smb2.error.share_redirect.ip.v4", "IPv4 address";
-        REDIRECT_IPV6: Ipv6 = "smb2.error.share_redirect.ip.v6", "IPv6 address";
+        REDIRECT_ADDRESS: None = "rdmascope.smb2.error.share_redirect.ip", "IP Addr";
+        REDIRECT_ADDRESS_TYPE: U32 = "rdmascope.smb2.error.share_redirect.ip.type", "Type", dec, values &[(1, "IPv4"), (2, "IPv6")];
+        REDIRECT_ADDRESS_RESERVED: U32 = "rdmascope.smb2.error.share_redirect.ip.reserved", "Reserved", hex;
+        REDIRECT_IPV4: Ipv4 = "rdmascope.smb2.error.share_redirect.ip.v4", "IPv4 address";
+        REDIRECT_IPV6: Ipv6 = "rdmascope.smb2.error.share_redirect.ip.v6", "IPv6 address";
         REDIRECT_NAME: Utf16 = "smb2.error.share_redirect.res_name", "Resource Name";
     }
 }
 
 header! {
     /// The fixed part of an ERROR reply.
-    pub struct ErrorFixed [NODE = "smb2.error_response", "Error Response", "[MS-SMB2] 2.2.2"] {
+    pub struct ErrorFixed [NODE = "rdmascope.smb2.error_response", "Error Response", "[MS-SMB2] 2.2.2"] {
         /// 9.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";

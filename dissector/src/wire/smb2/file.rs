@@ -6,7 +6,7 @@ use crate::trace::Trace;
 
 header! {
     /// Closes a file.
-    pub struct CloseRequest [NODE = "smb2.close_request", "Close Request", "[MS-SMB2] 2.2.15"] {
+    pub struct CloseRequest [NODE = "rdmascope.smb2.close_request", "Close Request", "[MS-SMB2] 2.2.15"] {
         /// 24.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -23,7 +23,7 @@ header! {
 
 header! {
     /// Answers a CLOSE; times, sizes and attributes are 0 unless they were asked for.
-    pub struct CloseResponse [NODE = "smb2.close_response", "Close Response", "[MS-SMB2] 2.2.16"] {
+    pub struct CloseResponse [NODE = "rdmascope.smb2.close_response", "Close Response", "[MS-SMB2] 2.2.16"] {
         /// 60.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -61,7 +61,7 @@ header! {
 
 header! {
     /// Asks that what was written be made durable.
-    pub struct FlushRequest [NODE = "smb2.flush_request", "Flush Request", "[MS-SMB2] 2.2.17"] {
+    pub struct FlushRequest [NODE = "rdmascope.smb2.flush_request", "Flush Request", "[MS-SMB2] 2.2.17"] {
         /// 24.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";

@@ -47,7 +47,7 @@ wire_enum! {
 fields! {
     /// Fields of the header.
     pub mod f ["[MS-SMB2] 2.2.1"] {
-        HEADER: None = "smb2.header", "SMB2 Header";
+        HEADER: None = "rdmascope.smb2.header", "SMB2 Header";
         PROTOCOL_ID: U32 = "smb2.protocol_id", "ProtocolId", hex;
         HEADER_LENGTH: U16 = "smb2.header_len", "Header Length", dec;
         CREDIT_CHARGE: U16 = "smb2.credit.charge", "Credit Charge", dec;

@@ -227,8 +227,8 @@ fields! {
     pub mod f ["[MS-SMB2] 2.2.31"] {
         IN: None = "smb2.ioctl.in", "In Data";
         OUT: None = "smb2.ioctl.out", "Out Data";
-        PIPE_DATA: Bytes as Data = "smb2.pipe.data", "Pipe data";
-        INTERFACE: None = "smb2.ioctl.network_interfaces", "Network Interface";
+        PIPE_DATA: Bytes as Data = "rdmascope.smb2.pipe.data", "Pipe data";
+        INTERFACE: None = "rdmascope.smb2.ioctl.network_interfaces", "Network Interface";
         INTERFACE_NEXT: U32 = "smb2.ioctl.network_interfaces.next_offset", "Next Offset", hex;
         INTERFACE_INDEX: U32 = "smb2.ioctl.network_interfaces.index", "Interface Index", dec;
         INTERFACE_CAPABILITIES: U32 = "smb2.ioctl.network_interfaces.capabilities", "Interface Capabilities", hex;
@@ -258,9 +258,9 @@ fields! {
         DIALECT_COUNT: U16 = "smb2.dialect_count", "Dialect count", dec;
         DIALECT: U16 = "smb2.dialect", "Dialect", hex, values Dialect::VALUES;
         RESUME_KEY: Bytes as Id = "smb2.fsctl.cchunk.resume_key", "ResumeKey";
-        RESUME_CONTEXT_LENGTH: U32 = "smb2.fsctl.cchunk.context_length", "Context Length", dec;
-        RESUME_CONTEXT: Bytes = "smb2.fsctl.cchunk.context", "Context";
-        CHUNK: None = "smb2.fsctl.cchunk", "Chunk";
+        RESUME_CONTEXT_LENGTH: U32 = "rdmascope.smb2.fsctl.cchunk.context_length", "Context Length", dec;
+        RESUME_CONTEXT: Bytes = "rdmascope.smb2.fsctl.cchunk.context", "Context";
+        CHUNK: None = "rdmascope.smb2.fsctl.cchunk", "Chunk";
         CHUNK_COUNT: U32 = "smb2.fsctl.cchunk.count", "Chunk Count", dec;
         CHUNK_SOURCE: U64 = "smb2.fsctl.cchunk.src_offset", "Source Offset", dec;
         CHUNK_TARGET: U64 = "smb2.fsctl.cchunk.dst_offset", "Target Offset", dec;
@@ -272,33 +272,33 @@ fields! {
         SNAPSHOTS_RETURNED: U32 = "smb2.ioctl.enumerate_snapshots.num_snapshots_returned", "Number of snapshots returned", dec;
         SNAPSHOTS_SIZE: U32 = "smb2.ioctl.enumerate_snapshots.array_size", "Array size", dec;
         SNAPSHOT: Utf16 as Keep = "smb2.ioctl.enumerate_snapshots.snapshot", "Snapshot";
-        HASH_TYPE: U32 = "smb2.ioctl.hash.type", "Hash Type", hex;
-        HASH_VERSION: U32 = "smb2.ioctl.hash.version", "Hash Version", dec;
-        HASH_RETRIEVAL: U32 = "smb2.ioctl.hash.retrieval_type", "Hash Retrieval Type", dec, values &[(1, "SRV_HASH_RETRIEVE_HASH_BASED"), (2, "SRV_HASH_RETRIEVE_FILE_BASED")];
-        HASH_LENGTH: U32 = "smb2.ioctl.hash.length", "Length", dec;
-        HASH_OFFSET: U64 = "smb2.ioctl.hash.offset", "Offset", dec;
+        HASH_TYPE: U32 = "rdmascope.smb2.ioctl.hash.type", "Hash Type", hex;
+        HASH_VERSION: U32 = "rdmascope.smb2.ioctl.hash.version", "Hash Version", dec;
+        HASH_RETRIEVAL: U32 = "rdmascope.smb2.ioctl.hash.retrieval_type", "Hash Retrieval Type", dec, values &[(1, "SRV_HASH_RETRIEVE_HASH_BASED"), (2, "SRV_HASH_RETRIEVE_FILE_BASED")];
+        HASH_LENGTH: U32 = "rdmascope.smb2.ioctl.hash.length", "Length", dec;
+        HASH_OFFSET: U64 = "rdmascope.smb2.ioctl.hash.offset", "Offset", dec;
         RESILIENCY_TIMEOUT: U32 = "smb2.ioctl.resiliency.timeout", "Timeout", dec;
         RESILIENCY_RESERVED: U32 = "smb2.ioctl.resiliency.reserved", "Reserved", dec;
         WAIT_TIMEOUT: I64 = "smb2.fsctl.wait.timeout", "Timeout", dec;
         WAIT_NAME_LENGTH: U32 = "smb2.filename.len", "Filename Length", dec;
-        WAIT_SPECIFIED: U8 = "smb2.fsctl.wait.timeout_specified", "Timeout Specified", dec;
+        WAIT_SPECIFIED: U8 = "rdmascope.smb2.fsctl.wait.timeout_specified", "Timeout Specified", dec;
         WAIT_NAME: Utf16 = "smb2.fsctl.wait.name", "Name";
-        PEEK_STATE: U32 = "smb2.pipe.state", "Named Pipe State", hex;
-        PEEK_AVAILABLE: U32 = "smb2.pipe.read_data_available", "Read Data Available", dec;
-        PEEK_MESSAGES: U32 = "smb2.pipe.messages", "Number Of Messages", dec;
-        PEEK_LENGTH: U32 = "smb2.pipe.message_length", "Message Length", dec;
-        RANGE: None = "smb2.fsctl.range", "Range";
+        PEEK_STATE: U32 = "rdmascope.smb2.pipe.state", "Named Pipe State", hex;
+        PEEK_AVAILABLE: U32 = "rdmascope.smb2.pipe.read_data_available", "Read Data Available", dec;
+        PEEK_MESSAGES: U32 = "rdmascope.smb2.pipe.messages", "Number Of Messages", dec;
+        PEEK_LENGTH: U32 = "rdmascope.smb2.pipe.message_length", "Message Length", dec;
+        RANGE: None = "rdmascope.smb2.fsctl.range", "Range";
         RANGE_OFFSET: U64 = "smb2.fsctl.range_offset", "File Offset", dec;
         RANGE_LENGTH: U64 = "smb2.fsctl.range_length", "Length", dec;
-        BEYOND_ZERO: U64 = "smb2.fsctl.zero_data.beyond_final_zero", "Beyond Final Zero", dec;
+        BEYOND_ZERO: U64 = "rdmascope.smb2.fsctl.zero_data.beyond_final_zero", "Beyond Final Zero", dec;
         SET_SPARSE: Bool & 0xff / 8 = "smb2.fsctl.set_sparse", "SetSparse";
         COMPRESSION: U16 = "smb2.compression_format", "Compression Format", dec, values COMPRESSIONS;
         CHECKSUM: U16 = "smb2.checksum_algorithm", "Checksum Algorithm", hex, values CHECKSUMS;
         INTEGRITY_RESERVED: U16 = "smb2.integrity_reserved", "Reserved", dec;
         INTEGRITY_FLAGS: U32 = "smb2.integrity_flags", "Flags", hex;
         INTEGRITY_OFF: Bool & 0x1 / 32 = "smb2.integrity_flags_enforcement", "FSCTL_INTEGRITY_FLAG_CHECKSUM_ENFORCEMENT_OFF";
-        INTEGRITY_CHUNK: U32 = "smb2.integrity.chunk_size", "Checksum Chunk Size", dec;
-        INTEGRITY_CLUSTER: U32 = "smb2.integrity.cluster_size", "Cluster Size", dec;
+        INTEGRITY_CHUNK: U32 = "smb2.integrity_crc_chunk_size", "Checksum Chunk Size", dec;
+        INTEGRITY_CLUSTER: U32 = "smb2.cluster_size", "Cluster Size", dec;
         REGION_LENGTH: U64 = "smb2.qfr_length", "Length", dec;
         REGION_USAGE: U32 = "smb2.qfr_usage", "Desired Usage", hex;
         REGION_FLAGS: U32 = "smb2.qfr_flags", "Flags", hex;
@@ -312,18 +312,18 @@ fields! {
         ODX_COPY: U64 = "smb2.fsctl.odx.copy_length", "CopyLength", dec;
         ODX_TRANSFER: U64 = "smb2.fsctl.odx.xfer_length", "TransferLength", dec;
         ODX_TOKEN_OFFSET: U64 = "smb2.fsctl.odx.token_offset", "TokenOffset", dec;
-        ODX_TOKEN: None = "smb2.fsctl.odx.token", "Token";
+        ODX_TOKEN: None = "rdmascope.smb2.fsctl.odx.token", "Token";
         ODX_TYPE: U32 = "smb2.fsctl.odx.token.type", "TokenType", hex, values TOKEN_TYPES;
         ODX_ID_LENGTH: U16 = "smb2.fsctl.odx.token.idlen", "TokenIdLength", dec;
         ODX_ID: Bytes as Id = "smb2.fsctl.odx.token.id", "TokenId";
-        TRIM_KEY: U32 = "smb2.fsctl.trim.key", "Key", dec;
-        TRIM_COUNT: U32 = "smb2.fsctl.trim.count", "NumRanges", dec;
-        DUPLICATE_SIZE: U64 = "smb2.fsctl.duplicate_extents.size", "StructureSize", dec;
-        DUPLICATE_SOURCE: Guid = "smb2.fsctl.duplicate_extents.source_file_id", "SourceFileID";
-        DUPLICATE_FROM: U64 = "smb2.fsctl.duplicate_extents.source_offset", "SourceFileOffset", dec;
-        DUPLICATE_TO: U64 = "smb2.fsctl.duplicate_extents.target_offset", "TargetFileOffset", dec;
-        DUPLICATE_COUNT: U64 = "smb2.fsctl.duplicate_extents.byte_count", "ByteCount", dec;
-        DUPLICATE_FLAGS: U32 = "smb2.fsctl.duplicate_extents.flags", "Flags", hex;
+        TRIM_KEY: U32 = "rdmascope.smb2.fsctl.trim.key", "Key", dec;
+        TRIM_COUNT: U32 = "rdmascope.smb2.fsctl.trim.count", "NumRanges", dec;
+        DUPLICATE_SIZE: U64 = "rdmascope.smb2.fsctl.duplicate_extents.size", "StructureSize", dec;
+        DUPLICATE_SOURCE: Guid = "rdmascope.smb2.fsctl.duplicate_extents.source_file_id", "SourceFileID";
+        DUPLICATE_FROM: U64 = "smb2.fsctl.dupext.src_offset", "SourceFileOffset", dec;
+        DUPLICATE_TO: U64 = "smb2.fsctl.dupext.dst_offset", "TargetFileOffset", dec;
+        DUPLICATE_COUNT: U64 = "smb2.fsctl.dupext.byte_count", "ByteCount", dec;
+        DUPLICATE_FLAGS: U32 = "rdmascope.smb2.fsctl.duplicate_extents.flags", "Flags", hex;
         DISK_SUPPORT: U32 = "smb2.ioctl.shared_virtual_disk.support", "SharedVirtualDiskSupport", hex, values SHARED_DISK_SUPPORT;
         DISK_STATE: U32 = "smb2.ioctl.shared_virtual_disk.handle_state", "SharedVirtualDiskHandleState", hex, values SHARED_DISK_STATES;
     }
@@ -367,17 +367,17 @@ fields! {
     /// DFS referrals, \[MS-DFSC\].
     pub mod dfs ["[MS-DFSC] 2.2"] {
         MAX_LEVEL: U16 = "smb.max_referral_level", "Max Referral Level", dec;
-        REQUEST_FLAGS: U16 = "smb.dfs.request.flags", "Request Flags", hex, values &[(1, "SiteName present")];
-        REQUEST_LENGTH: U32 = "smb.dfs.request.length", "Request Data Length", dec;
-        NAME_LENGTH: U16 = "smb.dfs.request.name_length", "Name Length", dec;
+        REQUEST_FLAGS: U16 = "rdmascope.smb.dfs.request.flags", "Request Flags", hex, values &[(1, "SiteName present")];
+        REQUEST_LENGTH: U32 = "rdmascope.smb.dfs.request.length", "Request Data Length", dec;
+        NAME_LENGTH: U16 = "rdmascope.smb.dfs.request.name_length", "Name Length", dec;
         FILE: Utf16 = "smb.file", "File Name";
-        SITE: Utf16 = "smb.dfs.request.site", "Site Name";
+        SITE: Utf16 = "rdmascope.smb.dfs.request.site", "Site Name";
         CONSUMED: U16 = "smb.dfs.path_consumed", "Path Consumed", dec;
         COUNT: U16 = "smb.dfs.num_referrals", "Num Referrals", dec;
         FLAGS: U16 = "smb.dfs.flags", "Flags", hex;
         FIELDING: Bool & 0x1 / 16 = "smb.dfs.flags.fielding", "Fielding";
         STORAGE: Bool & 0x2 / 16 = "smb.dfs.flags.server_hold_storage", "Hold Storage";
-        REFERRAL: None = "smb.dfs.referral", "Referral";
+        REFERRAL: None = "rdmascope.smb.dfs.referral", "Referral";
         VERSION: U16 = "smb.dfs.referral.version", "Version", dec;
         SIZE: U16 = "smb.dfs.referral.size", "Size", dec;
         SERVER_TYPE: U16 = "smb.dfs.referral.server.type", "Server Type", dec, values SERVER_TYPES;
@@ -403,7 +403,7 @@ fields! {
 
 header! {
     /// The fixed part of the request.
-    pub struct IoctlRequestFixed [NODE = "smb2.ioctl_request", "Ioctl Request", "[MS-SMB2] 2.2.31"] {
+    pub struct IoctlRequestFixed [NODE = "rdmascope.smb2.ioctl_request", "Ioctl Request", "[MS-SMB2] 2.2.31"] {
         /// 57.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -432,7 +432,7 @@ header! {
 
 header! {
     /// The fixed part of the reply.
-    pub struct IoctlResponseFixed [NODE = "smb2.ioctl_response", "Ioctl Response", "[MS-SMB2] 2.2.32"] {
+    pub struct IoctlResponseFixed [NODE = "rdmascope.smb2.ioctl_response", "Ioctl Response", "[MS-SMB2] 2.2.32"] {
         /// 49.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";

@@ -8,7 +8,7 @@ const BODY: usize = Header::LEN;
 
 header! {
     /// The fixed part of the request; the elements follow.
-    pub struct LockRequestFixed [NODE = "smb2.lock_request", "Lock Request", "[MS-SMB2] 2.2.26"] {
+    pub struct LockRequestFixed [NODE = "rdmascope.smb2.lock_request", "Lock Request", "[MS-SMB2] 2.2.26"] {
         /// 48, with the first element.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -16,9 +16,9 @@ header! {
         };
         lock_count: le16 = "smb2.lock_count", "Lock Count", dec;
         /// SMB 2.1 on: number in the low four bits, index above.
-        lock_sequence: le32 = "smb2.lock_sequence", "Lock Sequence", hex, bits {
-            lock_sequence_number: u32 & 0x0000000f = "smb2.lock_sequence.number", "Lock Sequence Number";
-            lock_sequence_index: u32 & 0xfffffff0 = "smb2.lock_sequence.index", "Lock Sequence Index";
+        lock_sequence: le32 = "rdmascope.smb2.lock_sequence", "Lock Sequence", hex, bits {
+            lock_sequence_number: u32 & 0x0000000f = "smb2.lock_sequence_number", "Lock Sequence Number";
+            lock_sequence_index: u32 & 0xfffffff0 = "smb2.lock_sequence_index", "Lock Sequence Index";
         };
         file_id: guid = "smb2.fid", "File Id";
     }

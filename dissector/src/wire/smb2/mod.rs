@@ -71,10 +71,10 @@ fields! {
         FILE_ID: Guid = "smb2.fid", "File Id";
         RESERVED: Bytes as Keep = "smb2.reserved", "Reserved";
         UNKNOWN: Bytes = "smb2.unknown", "Unknown";
-        BODY: None = "smb2.body", "Body";
-        BODY_DATA: Bytes = "smb2.body.data", "Data (request not captured)";
-        PADDING: Bytes = "smb2.padding", "Padding";
-        MESSAGE: Bytes = "smb2.message", "Message";
+        BODY: None = "rdmascope.smb2.body", "Body";
+        BODY_DATA: Bytes = "rdmascope.smb2.body.data", "Data (request not captured)";
+        PADDING: Bytes = "rdmascope.smb2.padding", "Padding";
+        MESSAGE: Bytes = "rdmascope.smb2.message", "Message";
     }
 }
 

@@ -97,10 +97,10 @@ fields! {
     pub mod f ["[MS-SMB2] 2.2.3.1"] {
         DIALECT: U16 = "smb2.dialect", "Dialect", hex, values Dialect::VALUES;
         SECURITY_BLOB: Bytes as Ber = "smb2.security_blob", "Security Blob";
-        BOOT_TIME_OF_CLIENT: AbsTime = "smb2.client_start_time", "Client Start Time";
+        BOOT_TIME_OF_CLIENT: AbsTime = "rdmascope.smb2.client_start_time", "Client Start Time";
         CONTEXT_OFFSET: U32 = "smb2.negotiate_context.offset", "NegotiateContextOffset", hex;
         CONTEXT_COUNT: U16 = "smb2.negotiate_context.count", "NegotiateContextCount", dec;
-        CONTEXT: None = "smb2.negotiate_context", "Negotiate Context";
+        CONTEXT: None = "rdmascope.smb2.negotiate_context", "Negotiate Context";
         CONTEXT_TYPE: U16 = "smb2.negotiate_context.type", "Type", hex, values ContextType::VALUES;
         CONTEXT_LENGTH: U16 = "smb2.negotiate_context.data_length", "DataLength", dec;
         HASH_COUNT: U16 = "smb2.negotiate_context.hash_alg_count", "HashAlgorithmCount", dec;
@@ -128,7 +128,7 @@ fields! {
 
 header! {
     /// The fixed part of the request. The last eight bytes are a time before SMB 3.1.1, then where the contexts are.
-    pub struct NegotiateRequestFixed [NODE = "smb2.negotiate_request", "Negotiate Protocol Request", "[MS-SMB2] 2.2.3"] {
+    pub struct NegotiateRequestFixed [NODE = "rdmascope.smb2.negotiate_request", "Negotiate Protocol Request", "[MS-SMB2] 2.2.3"] {
         /// 36.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -159,7 +159,7 @@ header! {
 
 header! {
     /// The fixed part of the reply.
-    pub struct NegotiateResponseFixed [NODE = "smb2.negotiate_response", "Negotiate Protocol Response", "[MS-SMB2] 2.2.4"] {
+    pub struct NegotiateResponseFixed [NODE = "rdmascope.smb2.negotiate_response", "Negotiate Protocol Response", "[MS-SMB2] 2.2.4"] {
         /// 65.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";

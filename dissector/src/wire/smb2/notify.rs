@@ -41,7 +41,7 @@ fields! {
 
 header! {
     /// Waits for something to happen in a folder.
-    pub struct NotifyRequest [NODE = "smb2.notify_request", "Notify Request", "[MS-SMB2] 2.2.35"] {
+    pub struct NotifyRequest [NODE = "rdmascope.smb2.notify_request", "Notify Request", "[MS-SMB2] 2.2.35"] {
         /// 32.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -72,7 +72,7 @@ header! {
 
 header! {
     /// The fixed part of the reply.
-    pub struct NotifyResponseFixed [NODE = "smb2.notify_response", "Notify Response", "[MS-SMB2] 2.2.36"] {
+    pub struct NotifyResponseFixed [NODE = "rdmascope.smb2.notify_response", "Notify Response", "[MS-SMB2] 2.2.36"] {
         /// 9.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -85,7 +85,7 @@ header! {
 
 header! {
     /// What a server says unasked, SMB 3.1.1.
-    pub struct ServerNotification [NODE = "smb2.server_notification", "Server to Client Notification", "[MS-SMB2] 2.2.44.1"] {
+    pub struct ServerNotification [NODE = "rdmascope.smb2.server_notification", "Server to Client Notification", "[MS-SMB2] 2.2.44.1"] {
         /// 4.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";

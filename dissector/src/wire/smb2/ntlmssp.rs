@@ -106,7 +106,7 @@ fields! {
         INFO_LENGTH: U16 = "ntlmssp.challenge.target_info.length", "Length", dec;
         INFO_MAXLEN: U16 = "ntlmssp.challenge.target_info.maxlen", "Maxlen", dec;
         INFO_OFFSET: U32 = "ntlmssp.challenge.target_info.offset", "Offset", dec;
-        INFO_ITEM: None = "ntlmssp.challenge.target_info.item", "Attribute";
+        INFO_ITEM: None = "rdmascope.ntlmssp.challenge.target_info.item", "Attribute";
         INFO_ITEM_TYPE: U16 = "ntlmssp.challenge.target_info.item.type", "Target Info Item Type", hex, values AvId::VALUES;
         INFO_ITEM_LENGTH: U16 = "ntlmssp.challenge.target_info.item.length", "Target Info Item Length", dec;
         INFO_NB_COMPUTER: Utf16 = "ntlmssp.challenge.target_info.nb_computer_name", "NetBIOS Computer Name";
@@ -134,7 +134,7 @@ fields! {
         RESPONSE_TIME: AbsTime = "ntlmssp.ntlmv2_response.time", "Time";
         RESPONSE_CHALLENGE: Bytes as Id = "ntlmssp.ntlmv2_response.chal", "NTLMv2 Client Challenge";
         RESPONSE_PAD: Bytes as Keep = "ntlmssp.ntlmv2_response.pad", "padding";
-        PAIR: None = "ntlmssp.ntlmv2_response.item", "Attribute";
+        PAIR: None = "rdmascope.ntlmssp.ntlmv2_response.item", "Attribute";
         PAIR_TYPE: U16 = "ntlmssp.ntlmv2_response.item.type", "NTLMV2 Response Item Type", hex, values AvId::VALUES;
         PAIR_LENGTH: U16 = "ntlmssp.ntlmv2_response.item.length", "NTLMV2 Response Item Length", dec;
         PAIR_NB_COMPUTER: Utf16 = "ntlmssp.ntlmv2_response.nb_computer_name", "NetBIOS Computer Name";

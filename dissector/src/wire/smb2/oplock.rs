@@ -11,7 +11,7 @@ const BODY: usize = Header::LEN;
 
 header! {
     /// Notification, acknowledgment or reply for an oplock.
-    pub struct OplockBreak [NODE = "smb2.oplock_break", "Oplock Break", "[MS-SMB2] 2.2.23.1"] {
+    pub struct OplockBreak [NODE = "rdmascope.smb2.oplock_break", "Oplock Break", "[MS-SMB2] 2.2.23.1"] {
         /// 24.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -27,7 +27,7 @@ header! {
 
 header! {
     /// The server takes (a part of) a lease back.
-    pub struct LeaseBreakNotification [NODE = "smb2.lease_break_notification", "Lease Break Notification", "[MS-SMB2] 2.2.23.2"] {
+    pub struct LeaseBreakNotification [NODE = "rdmascope.smb2.lease_break_notification", "Lease Break Notification", "[MS-SMB2] 2.2.23.2"] {
         /// 44.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -59,7 +59,7 @@ header! {
 
 header! {
     /// Acknowledgment or reply for a lease.
-    pub struct LeaseBreak [NODE = "smb2.lease_break", "Lease Break", "[MS-SMB2] 2.2.24.2"] {
+    pub struct LeaseBreak [NODE = "rdmascope.smb2.lease_break", "Lease Break", "[MS-SMB2] 2.2.24.2"] {
         /// 36.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";

@@ -32,7 +32,7 @@ fields! {
         FIND_CLASS: U32 = "smb2.find.infolevel", "Info Level", dec, values FileClass::VALUES;
         PATTERN: Utf16 = "smb2.find.pattern", "Search Pattern";
         FIND_INFO: Bytes = "smb2.find.info_blob", "Info";
-        INPUT: None = "smb2.getinfo_input", "Input Buffer";
+        INPUT: None = "rdmascope.smb2.getinfo_input", "Input Buffer";
     }
 }
 
@@ -40,7 +40,7 @@ const SECURITY_BITS: &[Def] = &[f::OWNER, f::GROUP, f::DACL, f::SACL, f::LABEL, 
 
 header! {
     /// The fixed part of a QUERY_INFO request.
-    pub struct QueryInfoRequestFixed [NODE = "smb2.getinfo_request", "GetInfo Request", "[MS-SMB2] 2.2.37"] {
+    pub struct QueryInfoRequestFixed [NODE = "rdmascope.smb2.getinfo_request", "GetInfo Request", "[MS-SMB2] 2.2.37"] {
         /// 41.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -56,10 +56,10 @@ header! {
         input_buffer_length: le32 = "smb2.getinfo_input_size", "Getinfo Input Size", dec;
         /// Which parts of a security descriptor; an index of extended attributes.
         additional_information: le32 = "_", "Additional Info", hex;
-        flags: le32 = "smb2.getinfo_flags", "Flags", hex, bits {
-            restart_scan: bool & 0x00000001 = "smb2.getinfo_flags.restart_scan", "Restart scan";
-            return_single_entry: bool & 0x00000002 = "smb2.getinfo_flags.return_single_entry", "Return single entry";
-            index_specified: bool & 0x00000004 = "smb2.getinfo_flags.index_specified", "Index specified";
+        flags: le32 = "smb2.query_info.flags", "Flags", hex, bits {
+            restart_scan: bool & 0x00000001 = "smb2.query_info.flags.restart_scan", "Restart scan";
+            return_single_entry: bool & 0x00000002 = "smb2.query_info.flags.return_single_entry", "Return single entry";
+            index_specified: bool & 0x00000004 = "smb2.query_info.flags.index_specified", "Index specified";
         };
         file_id: guid = "smb2.fid", "File Id";
     }
@@ -67,7 +67,7 @@ header! {
 
 header! {
     /// The fixed part of a reply that is a buffer: QUERY_INFO.
-    pub struct QueryInfoResponseFixed [NODE = "smb2.getinfo_response", "GetInfo Response", "[MS-SMB2] 2.2.38"] {
+    pub struct QueryInfoResponseFixed [NODE = "rdmascope.smb2.getinfo_response", "GetInfo Response", "[MS-SMB2] 2.2.38"] {
         /// 9.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -80,7 +80,7 @@ header! {
 
 header! {
     /// The fixed part of a SET_INFO request.
-    pub struct SetInfoRequestFixed [NODE = "smb2.setinfo_request", "SetInfo Request", "[MS-SMB2] 2.2.39"] {
+    pub struct SetInfoRequestFixed [NODE = "rdmascope.smb2.setinfo_request", "SetInfo Request", "[MS-SMB2] 2.2.39"] {
         /// 33.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -100,7 +100,7 @@ header! {
 
 header! {
     /// The fixed part of a QUERY_DIRECTORY request.
-    pub struct QueryDirectoryRequestFixed [NODE = "smb2.find_request", "Find Request", "[MS-SMB2] 2.2.33"] {
+    pub struct QueryDirectoryRequestFixed [NODE = "rdmascope.smb2.find_request", "Find Request", "[MS-SMB2] 2.2.33"] {
         /// 33.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -124,7 +124,7 @@ header! {
 
 header! {
     /// The fixed part of a QUERY_DIRECTORY reply.
-    pub struct QueryDirectoryResponseFixed [NODE = "smb2.find_response", "Find Response", "[MS-SMB2] 2.2.34"] {
+    pub struct QueryDirectoryResponseFixed [NODE = "rdmascope.smb2.find_response", "Find Response", "[MS-SMB2] 2.2.34"] {
         /// 9.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";

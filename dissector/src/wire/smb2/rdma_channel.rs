@@ -37,40 +37,40 @@ fields! {
     /// What is variable in channel information.
     pub mod f ["[MS-SMB2] 2.2.19"] {
         INFO: None = "smb2.channel_info_blob", "Channel Info Blob";
-        REST: Bytes = "smb2.channel_info.rest", "Bytes that are no whole descriptor";
-        SIGNATURE: Bytes as Secret = "smb2.rdma_crypto_transform.signature", "Signature";
-        NONCE: Bytes as Id = "smb2.rdma_crypto_transform.nonce", "Nonce";
+        REST: Bytes = "rdmascope.smb2.channel_info.rest", "Bytes that are no whole descriptor";
+        SIGNATURE: Bytes as Secret = "rdmascope.smb2.rdma_crypto_transform.signature", "Signature";
+        NONCE: Bytes as Id = "rdmascope.smb2.rdma_crypto_transform.nonce", "Nonce";
     }
 }
 
 header! {
     /// Opens the channel information of Channel 3.
-    pub struct RdmaTransformFixed [NODE = "smb2.rdma_transform", "RDMA transform", "[MS-SMB2] 2.2.43"] {
+    pub struct RdmaTransformFixed [NODE = "rdmascope.smb2.rdma_transform", "RDMA transform", "[MS-SMB2] 2.2.43"] {
         /// Bytes from the start of this structure to the descriptors.
-        descriptor_offset: le16 = "smb2.rdma_transform.descriptor_offset", "RdmaDescriptorOffset", dec;
+        descriptor_offset: le16 = "rdmascope.smb2.rdma_transform.descriptor_offset", "RdmaDescriptorOffset", dec;
         /// Bytes of descriptors.
-        descriptor_length: le16 = "smb2.rdma_transform.descriptor_length", "RdmaDescriptorLength", dec;
+        descriptor_length: le16 = "rdmascope.smb2.rdma_transform.descriptor_length", "RdmaDescriptorLength", dec;
         /// 0, 1 or 2: what the descriptors are.
-        channel: le32 = "smb2.rdma_transform.channel", "Channel", hex, values Channel::VALUES;
+        channel: le32 = "rdmascope.smb2.rdma_transform.channel", "Channel", hex, values Channel::VALUES;
         /// Transforms that follow; more than 0.
-        transform_count: le16 = "smb2.rdma_transform.transform_count", "TransformCount", dec;
+        transform_count: le16 = "rdmascope.smb2.rdma_transform.transform_count", "TransformCount", dec;
         /// Should be 0.
-        reserved1: le16 = "smb2.rdma_transform.reserved1", "Reserved1", hex;
+        reserved1: le16 = "rdmascope.smb2.rdma_transform.reserved1", "Reserved1", hex;
         /// Should be 0.
-        reserved2: le32 = "smb2.rdma_transform.reserved2", "Reserved2", hex;
+        reserved2: le32 = "rdmascope.smb2.rdma_transform.reserved2", "Reserved2", hex;
     }
 }
 
 header! {
     /// One transform; its signature and nonce follow.
-    pub struct CryptoTransformFixed [NODE = "smb2.rdma_crypto_transform", "RDMA crypto transform", "[MS-SMB2] 2.2.43.1"] {
-        transform_type: le16 = "smb2.rdma_crypto_transform.type", "TransformType", hex, values TransformType::VALUES;
+    pub struct CryptoTransformFixed [NODE = "rdmascope.smb2.rdma_crypto_transform", "RDMA crypto transform", "[MS-SMB2] 2.2.43.1"] {
+        transform_type: le16 = "rdmascope.smb2.rdma_crypto_transform.type", "TransformType", hex, values TransformType::VALUES;
         /// In bytes.
-        signature_length: le16 = "smb2.rdma_crypto_transform.signature_length", "SignatureLength", dec;
+        signature_length: le16 = "rdmascope.smb2.rdma_crypto_transform.signature_length", "SignatureLength", dec;
         /// In bytes; 0 for signing.
-        nonce_length: le16 = "smb2.rdma_crypto_transform.nonce_length", "NonceLength", dec;
+        nonce_length: le16 = "rdmascope.smb2.rdma_crypto_transform.nonce_length", "NonceLength", dec;
         /// Should be 0.
-        reserved: le16 = "smb2.rdma_crypto_transform.reserved", "Reserved", hex;
+        reserved: le16 = "rdmascope.smb2.rdma_crypto_transform.reserved", "Reserved", hex;
     }
 }
 
@@ -325,7 +325,7 @@ mod tests {
         let mut tree = Tree::new();
         tree.begin(&bytes);
         tell_transform(&bytes, &mut tree).unwrap();
-        assert_eq!(tree.number("smb2.rdma_transform.transform_count"), Some(1));
+        assert_eq!(tree.number("rdmascope.smb2.rdma_transform.transform_count"), Some(1));
         assert_eq!(tree.all("smb2.buffer_descriptor.token").count(), 2);
         assert!(tree.faults.is_empty());
     }

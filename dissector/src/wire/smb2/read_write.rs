@@ -24,7 +24,7 @@ fields! {
 
 header! {
     /// Asks for bytes of a file.
-    pub struct ReadRequestFixed [NODE = "smb2.read_request", "Read Request", "[MS-SMB2] 2.2.19"] {
+    pub struct ReadRequestFixed [NODE = "rdmascope.smb2.read_request", "Read Request", "[MS-SMB2] 2.2.19"] {
         /// 49.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -53,7 +53,7 @@ header! {
 
 header! {
     /// Answers a READ.
-    pub struct ReadResponseFixed [NODE = "smb2.read_response", "Read Response", "[MS-SMB2] 2.2.20"] {
+    pub struct ReadResponseFixed [NODE = "rdmascope.smb2.read_response", "Read Response", "[MS-SMB2] 2.2.20"] {
         /// 17.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -65,15 +65,15 @@ header! {
         /// Bytes sent by RDMA Write.
         data_remaining: le32 = "smb2.read_remaining", "Read Remaining", dec;
         /// SMB 3.1.1; reserved before.
-        flags: le32 = "smb2.read_response.flags", "Flags", hex, bits {
-            rdma_transform: bool & 0x00000001 = "smb2.read_response.flags.rdma_transform", "RDMA transform";
+        flags: le32 = "rdmascope.smb2.read_response.flags", "Flags", hex, bits {
+            rdma_transform: bool & 0x00000001 = "rdmascope.smb2.read_response.flags.rdma_transform", "RDMA transform";
         };
     }
 }
 
 header! {
     /// Writes bytes into a file.
-    pub struct WriteRequestFixed [NODE = "smb2.write_request", "Write Request", "[MS-SMB2] 2.2.21"] {
+    pub struct WriteRequestFixed [NODE = "rdmascope.smb2.write_request", "Write Request", "[MS-SMB2] 2.2.21"] {
         /// 49.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -100,7 +100,7 @@ header! {
 
 header! {
     /// Answers a WRITE.
-    pub struct WriteResponseFixed [NODE = "smb2.write_response", "Write Response", "[MS-SMB2] 2.2.22"] {
+    pub struct WriteResponseFixed [NODE = "rdmascope.smb2.write_response", "Write Response", "[MS-SMB2] 2.2.22"] {
         /// 17.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";

@@ -66,7 +66,7 @@ fields! {
         BUFFER: None = "smb2.reparse_data_buffer", "Reparse Data Buffer";
         TAG: U32 = "smb2.reparse_tag", "Reparse Tag", hex, values ReparseTag::VALUES;
         LENGTH: U16 = "smb2.reparse_data_length", "Reparse Data Length", dec;
-        GUID: Guid = "smb2.reparse_vendor_guid", "Reparse GUID";
+        GUID: Guid = "rdmascope.smb2.reparse_vendor_guid", "Reparse GUID";
         SUBSTITUTE_NAME: Utf16 = "smb2.symlink.substitute_name", "Substitute Name";
         PRINT_NAME: Utf16 = "smb2.symlink.print_name", "Print Name";
         FLAGS: U32 = "smb2.symlink.flags", "Flags", dec, values &[(0, "Absolute"), (1, "SYMLINK_FLAG_RELATIVE")];
@@ -76,8 +76,8 @@ fields! {
         NFS_CHAR_MINOR: U32 = "smb2.nfs.char.minor", "Minor", hex;
         NFS_BLOCK_MAJOR: U32 = "smb2.nfs.block.major", "Major", hex;
         NFS_BLOCK_MINOR: U32 = "smb2.nfs.block.minor", "Minor", hex;
-        LX_VERSION: U32 = "smb2.reparse.lx.version", "Version", dec;
-        LX_TARGET: Str = "smb2.reparse.lx.target", "Symlink Target";
+        LX_VERSION: U32 = "rdmascope.smb2.reparse.lx.version", "Version", dec;
+        LX_TARGET: Str = "rdmascope.smb2.reparse.lx.target", "Symlink Target";
     }
 }
 

@@ -96,7 +96,7 @@ const TOKENS: crate::field::Values = &[
 fields! {
     /// The fields of security descriptors.
     pub mod f ["[MS-DTYP] 2.4"] {
-        DESCRIPTOR: None = "nt.sec_desc", "NT Security Descriptor";
+        DESCRIPTOR: None = "rdmascope.nt.sec_desc", "NT Security Descriptor";
         REVISION: U16 = "nt.sec_desc.revision", "Revision", dec;
         CONTROL: U16 = "nt.sec_desc.type", "Type", hex;
         OWNER_DEFAULTED: Bool & 0x0001 / 16 = "nt.sec_desc.type.owner_defaulted", "Owner Defaulted";
@@ -119,10 +119,10 @@ fields! {
         GROUP_OFFSET: U32 = "nt.offset_to_group_sid", "Offset to group SID", dec;
         SACL_OFFSET: U32 = "nt.offset_to_sacl", "Offset to SACL", dec;
         DACL_OFFSET: U32 = "nt.offset_to_dacl", "Offset to DACL", dec;
-        OWNER: None = "nt.sec_desc.owner", "Owner";
-        GROUP: None = "nt.sec_desc.group", "Group";
-        DACL: None = "nt.sec_desc.dacl", "NT User (DACL) ACL";
-        SACL: None = "nt.sec_desc.sacl", "NT System (SACL) ACL";
+        OWNER: None = "rdmascope.nt.sec_desc.owner", "Owner";
+        GROUP: None = "rdmascope.nt.sec_desc.group", "Group";
+        DACL: None = "rdmascope.nt.sec_desc.dacl", "NT User (DACL) ACL";
+        SACL: None = "rdmascope.nt.sec_desc.sacl", "NT System (SACL) ACL";
         SID: Str as Sid = "nt.sid", "SID";
         SID_REVISION: U8 = "nt.sid.revision", "Revision", dec;
         SID_COUNT: U8 = "nt.sid.num_auth", "Num Auth", dec;
@@ -133,7 +133,7 @@ fields! {
         ACL_REVISION: U16 = "nt.acl.revision", "Revision", dec;
         ACL_SIZE: U16 = "nt.acl.size", "Size", dec;
         ACL_COUNT: U32 = "nt.acl.num_aces", "Num ACEs", dec;
-        ACE: None = "nt.ace", "NT ACE";
+        ACE: None = "rdmascope.nt.ace", "NT ACE";
         ACE_TYPE: U8 = "nt.ace.type", "Type", dec, values AceType::VALUES;
         ACE_FLAGS: U8 = "nt.ace.flags", "NT ACE Flags", hex;
         ACE_OBJECT_INHERIT: Bool & 0x01 / 8 = "nt.ace.flags.object_inherit", "Object Inherit";
@@ -175,7 +175,7 @@ fields! {
         TOKEN_VALUE: I64 = "nt.ace.cond.value_int64", "INT64", dec;
         TOKEN_SIGN: U8 = "nt.ace.cond.sign", "SIGN", hex, values &[(1, "PLUS"), (2, "MINUS"), (3, "NONE")];
         TOKEN_BASE: U8 = "nt.ace.cond.base", "BASE", hex, values &[(1, "OCTAL"), (2, "DECIMAL"), (3, "HEXADECIMAL")];
-        TOKEN_LENGTH: U32 = "nt.ace.cond.length", "Length", dec;
+        TOKEN_LENGTH: U32 = "rdmascope.nt.ace.cond.length", "Length", dec;
         TOKEN_STRING: Utf16 = "nt.ace.cond.value_string", "UNICODE_STRING";
         TOKEN_OCTETS: Bytes = "nt.ace.cond.value_octet_string", "OCTET_STRING";
         TOKEN_LOCAL: Utf16 = "nt.ace.cond.local_attr", "LOCAL_ATTRIBUTE";
@@ -196,7 +196,7 @@ fields! {
         ATTRIBUTE_MANUAL: Bool & 0x10000 / 32 = "nt.ace.sra.flags.manual", "Manual";
         ATTRIBUTE_POLICY: Bool & 0x20000 / 32 = "nt.ace.sra.flags.policy_derived", "Policy Derived";
         ATTRIBUTE_COUNT: U32 = "nt.ace.sra.value_count", "Value Count", dec;
-        ATTRIBUTE_VALUE_OFFSET: U32 = "nt.ace.sra.value_offset", "Value Offset", dec;
+        ATTRIBUTE_VALUE_OFFSET: U32 = "rdmascope.nt.ace.sra.value_offset", "Value Offset", dec;
         ATTRIBUTE_NAME: Utf16 = "nt.ace.sra.name", "Name";
         ATTRIBUTE_INT64: I64 = "nt.ace.sra.value_int64", "INT64", dec;
         ATTRIBUTE_UINT64: U64 = "nt.ace.sra.value_uint64", "UINT64", dec;
@@ -625,7 +625,7 @@ mod tests {
         assert!(tree.faults.is_empty(), "{:?}", tree.faults);
         let sids: Vec<_> = tree.all("nt.sid").map(|n| tree.value_bytes(n).to_vec()).collect();
         assert_eq!((sids[0].as_slice(), sids[1].as_slice(), sids.len()), (&b"S-1-5-32-544"[..], &b"S-1-1-0"[..], 7));
-        assert_eq!(tree.all("nt.ace").count(), 5);
+        assert_eq!(tree.all("rdmascope.nt.ace").count(), 5);
         assert_eq!(tree.number("nt.access_mask"), Some(0x001f_01ff));
         assert_eq!(tree.number("nt.sec_desc.type.self_relative"), Some(1));
         assert_eq!((tree.all("nt.ace.object.guid").count(), tree.all("nt.ace.cond.user_attr").count()), (1, 1));

@@ -12,13 +12,13 @@ fields! {
     /// Of the two messages.
     pub mod f ["[MS-SMB2] 2.2.5"] {
         SECURITY_BLOB: Bytes as Ber = "smb2.security_blob", "Security Blob";
-        EMPTY: None = "smb2.empty_body", "Body";
+        EMPTY: None = "rdmascope.smb2.empty_body", "Body";
     }
 }
 
 header! {
     /// The fixed part of the request.
-    pub struct SessionSetupRequestFixed [NODE = "smb2.session_setup_request", "Session Setup Request", "[MS-SMB2] 2.2.5"] {
+    pub struct SessionSetupRequestFixed [NODE = "rdmascope.smb2.session_setup_request", "Session Setup Request", "[MS-SMB2] 2.2.5"] {
         /// 25.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -53,7 +53,7 @@ header! {
 
 header! {
     /// The fixed part of the reply.
-    pub struct SessionSetupResponseFixed [NODE = "smb2.session_setup_response", "Session Setup Response", "[MS-SMB2] 2.2.6"] {
+    pub struct SessionSetupResponseFixed [NODE = "rdmascope.smb2.session_setup_response", "Session Setup Response", "[MS-SMB2] 2.2.6"] {
         /// 9.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -72,7 +72,7 @@ header! {
 
 header! {
     /// A body that says nothing.
-    pub struct Empty [NODE = "smb2.empty_body", "Body", "[MS-SMB2] 2.2.7"] {
+    pub struct Empty [NODE = "rdmascope.smb2.empty_body", "Body", "[MS-SMB2] 2.2.7"] {
         /// 4.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";

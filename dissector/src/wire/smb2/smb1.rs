@@ -21,9 +21,9 @@ fields! {
 
 header! {
     /// The SMB1 header.
-    pub struct Smb1Header [NODE = "smb.header", "SMB Header", "[MS-CIFS] 2.2.3.1"] {
+    pub struct Smb1Header [NODE = "rdmascope.smb.header", "SMB Header", "[MS-CIFS] 2.2.3.1"] {
         /// `\xffSMB`
-        protocol_id: bytes[4] as Keep = "smb.protocol_id", "Server Component";
+        protocol_id: bytes[4] as Keep = "rdmascope.smb.protocol_id", "Server Component";
         command: u8 = "smb.cmd", "SMB Command", hex, values &[(0x72, "Negotiate Protocol")];
         status: le32 = "smb.nt_status", "NT Status", hex;
         flags: u8 = "smb.flags", "Flags", hex, bits {

@@ -64,7 +64,7 @@ fields! {
         KRB5_BLOB: Bytes as Secret = "spnego.krb5.blob", "krb5_blob";
         KRB5_OID: Str as Keep = "spnego.krb5_oid", "KRB5 OID";
         KRB5_TOKEN: U16 = "spnego.krb5.tok_id", "krb5_tok_id", hex, values KRB5_TOKENS;
-        OTHER: Bytes = "spnego.unknown", "Unknown";
+        OTHER: Bytes = "rdmascope.spnego.unknown", "Unknown";
     }
 }
 

@@ -148,7 +148,7 @@ fn a_read_reply_whose_data_went_through_a_transform() {
     let Ok(Body::ReadResponse(read)) = &pdus[0].body else { panic!() };
     let transforms: Vec<_> = read.transform().unwrap().transforms().collect();
     assert_eq!((transforms.len(), transforms[0].signature, transforms[0].nonce), (1, &[9; 16][..], &[9; 3][..]));
-    assert_eq!((tree.number("smb2.rdma_crypto_transform.type"), tree.faults.len()), (Some(2), 0));
+    assert_eq!((tree.number("rdmascope.smb2.rdma_crypto_transform.type"), tree.faults.len()), (Some(2), 0));
 }
 
 #[test]

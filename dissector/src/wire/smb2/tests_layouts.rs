@@ -51,7 +51,7 @@ fn check(what: &str, bytes: &[u8], memos: &[RequestMemo], numbers: &[(&str, u64)
     let (pdus, tree) = decode(bytes, memos);
     assert!(pdus.iter().all(|p| p.body.is_ok()), "{what}: {:?}", pdus[0].body);
     assert!(tree.faults.is_empty(), "{what}: {:?}", tree.faults);
-    for blob in ["smb2.unknown", "smb2.body.data"] {
+    for blob in ["smb2.unknown", "rdmascope.smb2.body.data"] {
         assert_eq!(tree.all(blob).count(), 0, "{what} has a blob: {:x?}", tree.all(blob).map(|n| tree.covered(n)).collect::<Vec<_>>());
     }
     for (name, value) in numbers {
@@ -98,7 +98,7 @@ fn sessions_and_trees() {
         "tree connect with an extension",
         &message(request(Command::TREE_CONNECT), &extension.0),
         &[],
-        &[("smb2.tc.context.type", 1)],
+        &[("rdmascope.smb2.tc.context.type", 1)],
     );
     assert_eq!(tree.all("nt.sid").count(), 1);
     let body = w().u16(16).u8(1).u8(0).u32(0x8030).u32(0x28).u32(0x001f_01ff);
@@ -152,7 +152,7 @@ fn negotiate_contexts_of_every_kind() {
     let body = w().u16(36).u16(1).u16(1).u16(0).u32(0).put(&[9; 16]).u64(TIME).u16(0x302);
     let tree =
         check("negotiate 3.0.2", &message(super::tests_layouts::request(Command::NEGOTIATE), &body.0), &[], &[("smb2.dialect", 0x302)]);
-    assert_eq!(tree.all("smb2.client_start_time").count(), 1);
+    assert_eq!(tree.all("rdmascope.smb2.client_start_time").count(), 1);
 }
 
 fn create(contexts: &[(&[u8], W)], response: bool) -> Vec<u8> {
@@ -239,7 +239,7 @@ fn create_contexts_of_every_kind_asked_for() {
             ("nt.sec_desc.type.self_relative", 1),
         ],
     );
-    assert_eq!(tree.all("smb2.create.chain_element").count(), 16);
+    assert_eq!(tree.all("rdmascope.smb2.create.chain_element").count(), 16);
     let (pdus, _) = decode(&bytes, &[]);
     let Ok(Body::CreateRequest(create)) = &pdus[0].body else { panic!() };
     assert_eq!(create.contexts().count(), 16);
@@ -266,8 +266,8 @@ fn create_contexts_of_every_kind_granted() {
         &create(&contexts, true),
         &[],
         &[
-            ("smb2.qfid.disk_file_id", 11),
-            ("smb2.qfid.volume_id", 22),
+            ("rdmascope.smb2.qfid.disk_file_id", 11),
+            ("rdmascope.smb2.qfid.volume_id", 22),
             ("smb2.mxac_status", 0),
             ("smb2.lease.lease_state", 3),
             ("smb2.posix_perms", 0o644),
@@ -284,7 +284,7 @@ fn create_contexts_of_every_kind_granted() {
 fn locks_notifications_and_breaks() {
     let lock = w().u16(48).u16(2).u32(0x15).put(&[1; 16]).u64(5).u64(6).u32(1).u32(0).u64(7).u64(8).u32(0x12).u32(0);
     let bytes = message(request(Command::LOCK), &lock.0);
-    let numbers = [("smb2.lock_count", 2), ("smb2.lock_length", 6), ("smb2.lock_sequence.number", 5), ("smb2.lock_flags.shared", 1)];
+    let numbers = [("smb2.lock_count", 2), ("smb2.lock_length", 6), ("smb2.lock_sequence_number", 5), ("smb2.lock_flags.shared", 1)];
     let tree = check("lock", &bytes, &[], &numbers);
     assert_eq!(tree.all("smb2.lock_info").count(), 2);
     let (pdus, _) = decode(&bytes, &[]);
@@ -344,7 +344,7 @@ fn errors_with_their_contexts() {
     let redirect = w().u32(60).u32(3).u32(48).u32(6).u16(0).u16(0).u32(1).u32(1).u32(0).put(&[192, 0, 2, 1]).put(&[0; 12]).text("srv");
     let context = w().u32(redirect.0.len() as u32).u32(0x7264_5253).put(&redirect.0);
     let tree = check("share redirect", &error(0xc000_00cc, 1, &context.0), &[], &[("smb2.error.share_redirect.ip_count", 1)]);
-    assert_eq!(tree.all("smb2.error.share_redirect.ip.v4").count(), 1);
+    assert_eq!(tree.all("rdmascope.smb2.error.share_redirect.ip.v4").count(), 1);
     check("buffer too small", &error(0xc000_0023, 0, &[8, 0, 0, 0]), &[], &[("smb2.error.min_buf_length", 8)]);
 }
 
@@ -385,10 +385,10 @@ fn file_information_of_every_class() {
     let streams = w().u32(32).u32(6).u64(1).u64(2).text("::a").put(&[0; 2]).u32(0).u32(2).u64(3).u64(4).text("b");
     assert_eq!(get_info(file, C::STREAM.0, &streams.0, &[("smb.stream_size", 1)]).all("smb.stream_name").count(), 2);
     let eas = w().u32(16).u8(0).u8(2).u16(1).put(b"ab\0").u8(7).put(&[0; 4]).u32(0).u8(0x80).u8(1).u16(0).put(b"c\0");
-    assert_eq!(get_info(file, C::FULL_EA.0, &eas.0, &[("smb2.ea.name_len", 2)]).all("smb2.ea").count(), 2);
-    get_info(file, C::PIPE.0, &w().u32(1).u32(0).0, &[("smb2.pipe.read_mode", 1)]);
-    get_info(file, C::PIPE_LOCAL.0, &(0..10).fold(w(), |w, n| w.u32(n)).0, &[("smb2.pipe.state", 8)]);
-    get_info(file, C::PIPE_REMOTE.0, &w().u64(1).u32(2).0, &[("smb2.pipe.maximum_collection_count", 2)]);
+    assert_eq!(get_info(file, C::FULL_EA.0, &eas.0, &[("smb2.ea.name_len", 2)]).all("rdmascope.smb2.ea").count(), 2);
+    get_info(file, C::PIPE.0, &w().u32(1).u32(0).0, &[("rdmascope.smb2.pipe.read_mode", 1)]);
+    get_info(file, C::PIPE_LOCAL.0, &(0..10).fold(w(), |w, n| w.u32(n)).0, &[("rdmascope.smb2.pipe.state", 8)]);
+    get_info(file, C::PIPE_REMOTE.0, &w().u64(1).u32(2).0, &[("rdmascope.smb2.pipe.maximum_collection_count", 2)]);
     get_info(file, C::COMPRESSION.0, &w().u64(5).u16(2).u8(16).u8(12).u8(12).put(&[0; 3]).0, &[("smb.compressed.format", 2)]);
     get_info(file, C::OBJECT_ID.0, &[3; 64], &[]);
     get_info(file, C::REPARSE_POINT.0, &w().u64(1).u32(0xa000_000c).0, &[("smb2.reparse_tag", 0xa000_000c)]);
@@ -396,10 +396,10 @@ fn file_information_of_every_class() {
     get_info(file, C::NETWORK_OPEN.0, &open.0, &[("smb2.eof", 6)]);
     get_info(file, C::ATTRIBUTE_TAG.0, &w().u32(0x400).u32(0xa000_0003).0, &[("smb2.file_attribute.reparse", 1)]);
     let links = w().u32(100).u32(1).u32(0).u32(0).u64(5).u32(2).text("ab");
-    get_info(file, C::HARD_LINK.0, &links.0, &[("smb2.hard_links.parent_file_id", 5)]);
-    get_info(file, C::STANDARD_LINK.0, &w().u32(1).u32(2).u8(0).u8(0).0, &[("smb2.total_nlinks", 2)]);
-    get_info(file, C::ID.0, &w().u64(1).put(&[2; 16]).0, &[("smb2.volume_serial", 1)]);
-    get_info(file, C::CASE_SENSITIVE.0, &w().u32(1).0, &[("smb2.case_sensitive.flags", 1)]);
+    get_info(file, C::HARD_LINK.0, &links.0, &[("rdmascope.smb2.hard_links.parent_file_id", 5)]);
+    get_info(file, C::STANDARD_LINK.0, &w().u32(1).u32(2).u8(0).u8(0).0, &[("rdmascope.smb2.total_nlinks", 2)]);
+    get_info(file, C::ID.0, &w().u64(1).put(&[2; 16]).0, &[("rdmascope.smb2.volume_serial", 1)]);
+    get_info(file, C::CASE_SENSITIVE.0, &w().u32(1).0, &[("rdmascope.smb2.case_sensitive.flags", 1)]);
     let posix = w().u64(TIME).u64(TIME).u64(TIME).u64(TIME).u64(6).u64(4096).u32(0x20).u64(77).u32(1).u32(0).u32(2).u32(0).u32(0o644);
     let tree = get_info(file, C::POSIX.0, &posix.put(&EVERYONE).put(&EVERYONE).0, &[("smb2.inode", 77), ("smb2.posix_perms", 0o644)]);
     assert_eq!(tree.all("nt.sid").count(), 2);
@@ -407,13 +407,13 @@ fn file_information_of_every_class() {
     set_info(C::END_OF_FILE, &w().u64(9).0, &[("smb.end_of_file", 9)]);
     set_info(C::ALLOCATION, &w().u64(9).0, &[("smb2.allocation_size", 9)]);
     set_info(C::DISPOSITION, &[1], &[("smb2.disposition.delete_on_close", 1)]);
-    set_info(C::DISPOSITION_EX, &w().u32(3).0, &[("smb2.disposition.flags.posix_semantics", 1)]);
-    set_info(C::VALID_DATA_LENGTH, &w().u64(9).0, &[("smb2.valid_data_length", 9)]);
+    set_info(C::DISPOSITION_EX, &w().u32(3).0, &[("rdmascope.smb2.disposition.flags.posix_semantics", 1)]);
+    set_info(C::VALID_DATA_LENGTH, &w().u64(9).0, &[("rdmascope.smb2.valid_data_length", 9)]);
     for class in [C::RENAME, C::LINK] {
         set_info(class, &w().u8(1).put(&[0; 7]).u64(0).u32(4).text("ab").0, &[("smb2.rename.replace_if", 1), ("smb2.filename.len", 4)]);
     }
     for class in [C::RENAME_EX, C::LINK_EX] {
-        set_info(class, &w().u32(2).u32(0).u64(0).u32(4).text("ab").0, &[("smb2.rename.flags.posix_semantics", 1)]);
+        set_info(class, &w().u32(2).u32(0).u64(0).u32(4).text("ab").0, &[("rdmascope.smb2.rename.flags.posix_semantics", 1)]);
     }
     check("set info reply", &message(reply(Command::SET_INFO, NtStatus::SUCCESS), &[2, 0]), &[], &[("smb2.buffer_code", 2)]);
 }
@@ -431,9 +431,9 @@ fn file_system_security_and_quota_information() {
     get_info(fs, C::FULL_SIZE.0, &w().u64(9).u64(8).u64(7).u32(1).u32(512).0, &[("smb.actual_free_alloc_units", 7)]);
     get_info(fs, C::OBJECT_ID.0, &[1; 64], &[]);
     let sectors = w().u32(512).u32(4096).u32(4096).u32(4096).u32(3).u32(0).u32(0);
-    get_info(fs, C::SECTOR_SIZE.0, &sectors.0, &[("smb2.fs_sector_size_info.physical_atomicity", 4096)]);
+    get_info(fs, C::SECTOR_SIZE.0, &sectors.0, &[("rdmascope.smb2.fs_sector_size_info.physical_atomicity", 4096)]);
     let posix = w().u32(1).u32(4096).u64(3).u64(4).u64(5).u64(6).u64(7).u64(8);
-    get_info(fs, C::POSIX.0, &posix.0, &[("smb2.fs_posix_info.identifier", 8)]);
+    get_info(fs, C::POSIX.0, &posix.0, &[("smb2.fs_posix_fs_identifier", 8)]);
 
     let owner = w().put(&[1, 0, 0, 0x80]).u32(20).u32(0).u32(0).u32(0).put(&EVERYONE);
     get_info(InfoType::SECURITY, 0, &owner.0, &[("nt.offset_to_owner_sid", 20), ("nt.sid.num_auth", 1)]);
@@ -449,7 +449,7 @@ fn file_system_security_and_quota_information() {
         "query security",
         &query(3, 0, 7, &[]),
         &[],
-        &[("smb2.getsetinfo_additional_secinfo.dacl", 1), ("smb2.getinfo_flags.restart_scan", 1)],
+        &[("smb2.getsetinfo_additional_secinfo.dacl", 1), ("smb2.query_info.flags.restart_scan", 1)],
     );
     let sids = w().u8(1).u8(0).u16(0).u32(20).u32(0).u32(0).u32(0).u32(12).put(&EVERYONE);
     check("query quota", &query(4, 0, 0, &sids.0), &[], &[("smb2.query_quota_info.single", 1), ("nt.sid.num_auth", 1)]);
@@ -462,7 +462,7 @@ fn file_system_security_and_quota_information() {
     // the same bytes without the request are told as data
     let body = w().u16(9).u16(72).u32(8).u64(9);
     let (_, tree) = decode(&message(reply(Command::QUERY_INFO, NtStatus::SUCCESS), &body.0), &[]);
-    assert_eq!((tree.all("smb2.body.data").count(), tree.info.as_str()), (1, "GetInfo Response, request not captured"));
+    assert_eq!((tree.all("rdmascope.smb2.body.data").count(), tree.info.as_str()), (1, "GetInfo Response, request not captured"));
 }
 
 #[test]
@@ -531,17 +531,17 @@ fn control_codes_with_their_buffers() {
     let tree = ioctl_reply(C::QUERY_NETWORK_INTERFACE_INFO, &interface.0, &numbers);
     assert_eq!((tree.all("smb2.windows.sockaddr.in.addr").count(), tree.all("smb2.windows.sockaddr.in6.addr").count()), (1, 1));
     let key = [7; 24];
-    ioctl_reply(C::SRV_REQUEST_RESUME_KEY, &w().put(&key).u32(0).u32(0).0, &[("smb2.fsctl.cchunk.context_length", 0)]);
+    ioctl_reply(C::SRV_REQUEST_RESUME_KEY, &w().put(&key).u32(0).u32(0).0, &[("rdmascope.smb2.fsctl.cchunk.context_length", 0)]);
     for code in [C::SRV_COPYCHUNK, C::SRV_COPYCHUNK_WRITE] {
         ioctl(code, &w().put(&key).u32(1).u32(0).u64(1).u64(2).u32(3).u32(0).0, &[("smb2.fsctl.cchunk.dst_offset", 2)]);
         ioctl_reply(code, &w().u32(1).u32(0).u32(3).0, &[("smb2.fsctl.cchunk.total_written", 3)]);
     }
     let snapshots = w().u32(2).u32(2).u32(12).text("@a\0@b\0\0");
     assert_eq!(ioctl_reply(C::SRV_ENUMERATE_SNAPSHOTS, &snapshots.0, &[]).all("smb2.ioctl.enumerate_snapshots.snapshot").count(), 2);
-    ioctl(C::SRV_READ_HASH, &w().u32(1).u32(1).u32(1).u32(4).u64(5).0, &[("smb2.ioctl.hash.offset", 5)]);
+    ioctl(C::SRV_READ_HASH, &w().u32(1).u32(1).u32(1).u32(4).u64(5).0, &[("rdmascope.smb2.ioctl.hash.offset", 5)]);
     ioctl(C::LMR_REQUEST_RESILIENCY, &w().u32(9).u32(0).0, &[("smb2.ioctl.resiliency.timeout", 9)]);
-    ioctl(C::PIPE_WAIT, &w().u64(5).u32(2).u8(1).u8(0).text("p").0, &[("smb2.fsctl.wait.timeout_specified", 1)]);
-    ioctl_reply(C::PIPE_PEEK, &w().u32(3).u32(4).u32(1).u32(4).put(b"data").0, &[("smb2.pipe.state", 3)]);
+    ioctl(C::PIPE_WAIT, &w().u64(5).u32(2).u8(1).u8(0).text("p").0, &[("rdmascope.smb2.fsctl.wait.timeout_specified", 1)]);
+    ioctl_reply(C::PIPE_PEEK, &w().u32(3).u32(4).u32(1).u32(4).put(b"data").0, &[("rdmascope.smb2.pipe.state", 3)]);
     ioctl(C::PIPE_TRANSCEIVE, b"data", &[]);
     ioctl_reply(C::PIPE_TRANSCEIVE, b"data", &[]);
     let link = w().u32(0xa000_000c).u16(16).u16(0).u16(2).u16(2).u16(0).u16(2).u32(1).text("ab");
@@ -552,9 +552,12 @@ fn control_codes_with_their_buffers() {
     let device = w().u32(0x8000_0014).u16(16).u16(0).u64(0x0152_4843).u32(1).u32(3);
     ioctl_reply(C::GET_REPARSE_POINT, &device.0, &[("smb2.nfs.char.minor", 3)]);
     ioctl(C::DELETE_REPARSE_POINT, &w().u32(0xa000_000c).u16(0).u16(0).0, &[("smb2.reparse_data_length", 0)]);
-    ioctl(C::SET_ZERO_DATA, &w().u64(1).u64(2).0, &[("smb2.fsctl.zero_data.beyond_final_zero", 2)]);
+    ioctl(C::SET_ZERO_DATA, &w().u64(1).u64(2).0, &[("rdmascope.smb2.fsctl.zero_data.beyond_final_zero", 2)]);
     ioctl(C::QUERY_ALLOCATED_RANGES, &w().u64(1).u64(2).0, &[("smb2.fsctl.range_length", 2)]);
-    assert_eq!(ioctl_reply(C::QUERY_ALLOCATED_RANGES, &w().u64(1).u64(2).u64(3).u64(4).0, &[]).all("smb2.fsctl.range").count(), 2);
+    assert_eq!(
+        ioctl_reply(C::QUERY_ALLOCATED_RANGES, &w().u64(1).u64(2).u64(3).u64(4).0, &[]).all("rdmascope.smb2.fsctl.range").count(),
+        2
+    );
     ioctl(C::SET_SPARSE, &[1], &[("smb2.fsctl.set_sparse", 1)]);
     ioctl(C::SET_COMPRESSION, &w().u16(2).0, &[("smb2.compression_format", 2)]);
     ioctl_reply(C::GET_COMPRESSION, &w().u16(2).0, &[("smb2.compression_format", 2)]);
@@ -568,13 +571,13 @@ fn control_codes_with_their_buffers() {
     ioctl_reply(C::OFFLOAD_READ, &w().u32(528).u32(0).u64(7).put(&token.0).0, &[("smb2.fsctl.odx.token.idlen", 504)]);
     ioctl(C::OFFLOAD_WRITE, &w().u32(544).u32(0).u64(1).u64(2).u64(3).put(&token.0).0, &[("smb2.fsctl.odx.token_offset", 3)]);
     ioctl_reply(C::OFFLOAD_WRITE, &w().u32(16).u32(0).u64(7).0, &[("smb2.fsctl.odx.xfer_length", 7)]);
-    ioctl(C::FILE_LEVEL_TRIM, &w().u32(0).u32(1).u64(1).u64(2).0, &[("smb2.fsctl.trim.count", 1)]);
-    ioctl_reply(C::FILE_LEVEL_TRIM, &w().u32(1).0, &[("smb2.fsctl.trim.count", 1)]);
-    ioctl(C::DUPLICATE_EXTENTS, &w().put(&[1; 16]).u64(1).u64(2).u64(3).0, &[("smb2.fsctl.duplicate_extents.byte_count", 3)]);
+    ioctl(C::FILE_LEVEL_TRIM, &w().u32(0).u32(1).u64(1).u64(2).0, &[("rdmascope.smb2.fsctl.trim.count", 1)]);
+    ioctl_reply(C::FILE_LEVEL_TRIM, &w().u32(1).0, &[("rdmascope.smb2.fsctl.trim.count", 1)]);
+    ioctl(C::DUPLICATE_EXTENTS, &w().put(&[1; 16]).u64(1).u64(2).u64(3).0, &[("smb2.fsctl.dupext.byte_count", 3)]);
     ioctl(
         C::DUPLICATE_EXTENTS_EX,
         &w().u64(48).put(&[1; 16]).u64(1).u64(2).u64(3).u32(1).u32(0).0,
-        &[("smb2.fsctl.duplicate_extents.flags", 1)],
+        &[("rdmascope.smb2.fsctl.duplicate_extents.flags", 1)],
     );
     ioctl_reply(C::QUERY_SHARED_VIRTUAL_DISK_SUPPORT, &w().u32(1).u32(3).0, &[("smb2.ioctl.shared_virtual_disk.handle_state", 3)]);
     let flow = w().u16(0x101).u16(0).u32(0x18).put(&[1; 16]).put(&[2; 16]).put(&[3; 16]);
@@ -586,7 +589,11 @@ fn control_codes_with_their_buffers() {
         &[("smb2.ioctl.sqos.maximum_bandwidth", 3)],
     );
     ioctl(C::DFS_GET_REFERRALS, &w().u16(4).text("\\s\\d\0").0, &[("smb.max_referral_level", 4)]);
-    ioctl(C::DFS_GET_REFERRALS_EX, &w().u16(4).u16(1).u32(10).u16(4).text("\\s").u16(2).text("x").0, &[("smb.dfs.request.flags", 1)]);
+    ioctl(
+        C::DFS_GET_REFERRALS_EX,
+        &w().u16(4).u16(1).u32(10).u16(4).text("\\s").u16(2).text("x").0,
+        &[("rdmascope.smb.dfs.request.flags", 1)],
+    );
 }
 
 #[test]

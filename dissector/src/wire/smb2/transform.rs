@@ -18,17 +18,17 @@ fields! {
     /// What is variable in them.
     pub mod f ["[MS-SMB2] 2.2.42"] {
         ENCRYPTED: Bytes = "smb2.header.transform.enc_data", "Encrypted SMB3 data";
-        HEADER: None = "smb2.header.comp_transform", "SMB2 Compression Transform Header";
+        HEADER: None = "rdmascope.smb2.header.comp_transform", "SMB2 Compression Transform Header";
         PROTOCOL_ID: U32 = "smb2.protocol_id", "ProtocolId", hex;
         ORIGINAL_SIZE: U32 = "smb2.header.comp_transform.original_size", "OriginalSize", dec;
         ALGORITHM: U16 = "smb2.header.comp_transform.comp_alg", "CompressionAlgorithm", hex, values Algorithm::VALUES;
         FLAGS: U16 = "smb2.header.comp_transform.flags", "Flags", hex, values &[(0, "None"), (1, "Chained")];
         OFFSET: U32 = "smb2.header.comp_transform.offset", "Offset", hex;
         LENGTH: U32 = "smb2.header.comp_transform.length", "Length", hex;
-        PAYLOAD: None = "smb2.header.comp_transform.payload", "COMPRESSION_PAYLOAD";
+        PAYLOAD: None = "rdmascope.smb2.header.comp_transform.payload", "COMPRESSION_PAYLOAD";
         PAYLOAD_SIZE: U32 = "smb2.header.comp_transform.orig_payload_size", "OriginalPayloadSize", dec;
         DATA: Bytes = "smb2.header.comp_transform.data", "CompressedData";
-        PLAIN: Bytes = "smb2.header.comp_transform.uncompressed", "Uncompressed data";
+        PLAIN: Bytes = "rdmascope.smb2.header.comp_transform.uncompressed", "Uncompressed data";
         PATTERN: U8 = "smb2.pattern_v1.pattern", "Pattern", hex;
         PATTERN_RESERVED1: U8 = "smb2.pattern_v1.reserved1", "Reserved1", hex;
         PATTERN_RESERVED2: U16 = "smb2.pattern_v1.reserved2", "Reserved2", hex;
@@ -38,7 +38,7 @@ fields! {
 
 header! {
     /// Before an encrypted message.
-    pub struct TransformHeader [NODE = "smb2.header.transform", "SMB2 Transform Header", "[MS-SMB2] 2.2.41"] {
+    pub struct TransformHeader [NODE = "rdmascope.smb2.header.transform", "SMB2 Transform Header", "[MS-SMB2] 2.2.41"] {
         /// `\xfdSMB`
         protocol_id: be32 = "smb2.protocol_id", "ProtocolId", hex;
         /// The authentication tag.
@@ -212,7 +212,7 @@ mod tests {
         let (_, message) = compressed(&chained, &mut tree).unwrap();
         assert_eq!((message.chained, message.algorithm), (true, Algorithm::PATTERN_V1));
         assert_eq!(tree.number("smb2.pattern_v1.repetitions"), Some(64));
-        assert_eq!(tree.all("smb2.header.comp_transform.payload").count(), 3);
+        assert_eq!(tree.all("rdmascope.smb2.header.comp_transform.payload").count(), 3);
         assert_eq!((tree.number("smb2.header.comp_transform.orig_payload_size"), tree.faults.len()), (Some(8), 0));
         for n in 0..chained.len() {
             tree.begin(&chained[..n]);

@@ -22,33 +22,33 @@ fields! {
     /// What is variable in the request.
     pub mod f ["[MS-SMB2] 2.2.9"] {
         PATH: Utf16 = "smb2.tree", "Tree";
-        EXTENSION: None = "smb2.tc.extension", "Tree Connect Extension";
-        CONTEXT_OFFSET: U32 = "smb2.tc.extension.context_offset", "TreeConnectContextOffset", hex;
-        CONTEXT_COUNT: U16 = "smb2.tc.extension.context_count", "TreeConnectContextCount", dec;
-        CONTEXT: None = "smb2.tc.context", "Tree Connect Context";
-        CONTEXT_TYPE: U16 = "smb2.tc.context.type", "ContextType", hex, values &[(0, "Reserved"), (1, "SMB2_REMOTED_IDENTITY_TREE_CONNECT")];
-        CONTEXT_LENGTH: U16 = "smb2.tc.context.length", "DataLength", dec;
-        TICKET_TYPE: U16 = "smb2.tc.identity.ticket_type", "TicketType", hex;
-        TICKET_SIZE: U16 = "smb2.tc.identity.ticket_size", "TicketSize", dec;
-        IDENTITY_OFFSET: U16 = "smb2.tc.identity.offset", "Offset", dec;
-        IDENTITY_USER: Bytes = "smb2.tc.identity.user", "User";
-        IDENTITY_NAME: Bytes = "smb2.tc.identity.user_name", "UserName";
-        IDENTITY_DOMAIN: Bytes = "smb2.tc.identity.domain", "Domain";
-        IDENTITY_GROUPS: Bytes = "smb2.tc.identity.groups", "Groups";
-        IDENTITY_RESTRICTED: Bytes = "smb2.tc.identity.restricted_groups", "RestrictedGroups";
-        IDENTITY_PRIVILEGES: Bytes = "smb2.tc.identity.privileges", "Privileges";
-        IDENTITY_PRIMARY: Bytes = "smb2.tc.identity.primary_group", "PrimaryGroup";
-        IDENTITY_OWNER: Bytes = "smb2.tc.identity.owner", "Owner";
-        IDENTITY_DACL: Bytes = "smb2.tc.identity.default_dacl", "DefaultDacl";
-        IDENTITY_DEVICE_GROUPS: Bytes = "smb2.tc.identity.device_groups", "DeviceGroups";
-        IDENTITY_USER_CLAIMS: Bytes = "smb2.tc.identity.user_claims", "UserClaims";
-        IDENTITY_DEVICE_CLAIMS: Bytes = "smb2.tc.identity.device_claims", "DeviceClaims";
+        EXTENSION: None = "rdmascope.smb2.tc.extension", "Tree Connect Extension";
+        CONTEXT_OFFSET: U32 = "rdmascope.smb2.tc.extension.context_offset", "TreeConnectContextOffset", hex;
+        CONTEXT_COUNT: U16 = "rdmascope.smb2.tc.extension.context_count", "TreeConnectContextCount", dec;
+        CONTEXT: None = "rdmascope.smb2.tc.context", "Tree Connect Context";
+        CONTEXT_TYPE: U16 = "rdmascope.smb2.tc.context.type", "ContextType", hex, values &[(0, "Reserved"), (1, "SMB2_REMOTED_IDENTITY_TREE_CONNECT")];
+        CONTEXT_LENGTH: U16 = "rdmascope.smb2.tc.context.length", "DataLength", dec;
+        TICKET_TYPE: U16 = "rdmascope.smb2.tc.identity.ticket_type", "TicketType", hex;
+        TICKET_SIZE: U16 = "rdmascope.smb2.tc.identity.ticket_size", "TicketSize", dec;
+        IDENTITY_OFFSET: U16 = "rdmascope.smb2.tc.identity.offset", "Offset", dec;
+        IDENTITY_USER: Bytes = "rdmascope.smb2.tc.identity.user", "User";
+        IDENTITY_NAME: Bytes = "rdmascope.smb2.tc.identity.user_name", "UserName";
+        IDENTITY_DOMAIN: Bytes = "rdmascope.smb2.tc.identity.domain", "Domain";
+        IDENTITY_GROUPS: Bytes = "rdmascope.smb2.tc.identity.groups", "Groups";
+        IDENTITY_RESTRICTED: Bytes = "rdmascope.smb2.tc.identity.restricted_groups", "RestrictedGroups";
+        IDENTITY_PRIVILEGES: Bytes = "rdmascope.smb2.tc.identity.privileges", "Privileges";
+        IDENTITY_PRIMARY: Bytes = "rdmascope.smb2.tc.identity.primary_group", "PrimaryGroup";
+        IDENTITY_OWNER: Bytes = "rdmascope.smb2.tc.identity.owner", "Owner";
+        IDENTITY_DACL: Bytes = "rdmascope.smb2.tc.identity.default_dacl", "DefaultDacl";
+        IDENTITY_DEVICE_GROUPS: Bytes = "rdmascope.smb2.tc.identity.device_groups", "DeviceGroups";
+        IDENTITY_USER_CLAIMS: Bytes = "rdmascope.smb2.tc.identity.user_claims", "UserClaims";
+        IDENTITY_DEVICE_CLAIMS: Bytes = "rdmascope.smb2.tc.identity.device_claims", "DeviceClaims";
     }
 }
 
 header! {
     /// The fixed part of the request.
-    pub struct TreeConnectRequestFixed [NODE = "smb2.tree_connect_request", "Tree Connect Request", "[MS-SMB2] 2.2.9"] {
+    pub struct TreeConnectRequestFixed [NODE = "rdmascope.smb2.tree_connect_request", "Tree Connect Request", "[MS-SMB2] 2.2.9"] {
         /// 9.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";
@@ -68,7 +68,7 @@ header! {
 
 header! {
     /// The reply.
-    pub struct TreeConnectResponse [NODE = "smb2.tree_connect_response", "Tree Connect Response", "[MS-SMB2] 2.2.10"] {
+    pub struct TreeConnectResponse [NODE = "rdmascope.smb2.tree_connect_response", "Tree Connect Response", "[MS-SMB2] 2.2.10"] {
         /// 16.
         structure_size: le16 = "smb2.buffer_code", "StructureSize", hex, bits {
             fixed_part_length: u16 & 0xfffe = "smb2.buffer_code.length", "Fixed Part Length";

@@ -16,25 +16,25 @@ fields! {
         TRUNCATE: Bool = "nfs.truncate", "Truncate?";
         CHANGED: Bool = "nfs.clorachanged", "Clora changed";
         RECALLTYPE: U32 = "nfs.recalltype", "recall type", dec, values &[(1, "LAYOUTRECALL4_FILE"), (2, "LAYOUTRECALL4_FSID"), (3, "LAYOUTRECALL4_ALL")];
-        CHANGE: None = "nfs.cb_notify.change", "change";
-        NOTIFY_LENGTH: U32 = "nfs.cb_notify.length", "length", dec;
-        NOTIFY: None = "nfs.cb_notify", "notification";
-        ENTRY: None = "nfs.cb_notify.entry", "entry";
-        REMOVED: None = "nfs.cb_notify.removed", "removed entry";
-        ADDED: None = "nfs.cb_notify.added", "added entry";
-        PREVIOUS: None = "nfs.cb_notify.previous", "entry before it";
-        LAST: Bool = "nfs.cb_notify.last", "last entry";
-        DEVICE: None = "nfs.cb_notify.device", "device";
-        IMMEDIATE: Bool = "nfs.cb_notify.immediate", "immediate";
+        CHANGE: None = "rdmascope.nfs.cb_notify.change", "change";
+        NOTIFY_LENGTH: U32 = "rdmascope.nfs.cb_notify.length", "length", dec;
+        NOTIFY: None = "rdmascope.nfs.cb_notify", "notification";
+        ENTRY: None = "rdmascope.nfs.cb_notify.entry", "entry";
+        REMOVED: None = "rdmascope.nfs.cb_notify.removed", "removed entry";
+        ADDED: None = "rdmascope.nfs.cb_notify.added", "added entry";
+        PREVIOUS: None = "rdmascope.nfs.cb_notify.previous", "entry before it";
+        LAST: Bool = "rdmascope.nfs.cb_notify.last", "last entry";
+        DEVICE: None = "rdmascope.nfs.cb_notify.device", "device";
+        IMMEDIATE: Bool = "rdmascope.nfs.cb_notify.immediate", "immediate";
         KEEP: U32 = "nfs.objects_to_keep", "objects to keep", dec;
-        TYPES: None = "nfs.recall_any.types", "types";
-        TYPE_MASK: U32 = "nfs.recall_any.mask", "type mask", hex;
-        TYPE: U32 = "nfs.recall_any.type", "type", dec, values &[
+        TYPES: None = "rdmascope.nfs.recall_any.types", "types";
+        TYPE_MASK: U32 = "rdmascope.nfs.recall_any.mask", "type mask", hex;
+        TYPE: U32 = "rdmascope.nfs.recall_any.type", "type", dec, values &[
             (0, "RCA4_TYPE_MASK_RDATA_DLG"), (1, "RCA4_TYPE_MASK_WDATA_DLG"), (2, "RCA4_TYPE_MASK_DIR_DLG"), (3, "RCA4_TYPE_MASK_FILE_LAYOUT"),
             (4, "RCA4_TYPE_MASK_BLK_LAYOUT"), (16, "PNFS_FF_RCA4_TYPE_MASK_READ"), (17, "PNFS_FF_RCA4_TYPE_MASK_RW")];
-        REFERRING: None = "nfs.referring_calls", "referring calls";
-        CONTENDED: Bool = "nfs.cwca_contended", "contended wants cancelled";
-        RESOURCED: Bool = "nfs.cwca_resourced", "resourced wants cancelled";
+        REFERRING: None = "rdmascope.nfs.referring_calls", "referring calls";
+        CONTENDED: Bool = "rdmascope.nfs.cwca_contended", "contended wants cancelled";
+        RESOURCED: Bool = "rdmascope.nfs.cwca_resourced", "resourced wants cancelled";
     }
 }
 

@@ -27,18 +27,18 @@ const HINTS: crate::field::Values = &[
 fields! {
     /// Fields of 4.2 and of extended attributes.
     pub mod f ["RFC 7862 15"] {
-        SOURCE: None = "nfs.copy.source", "source";
-        DESTINATION: None = "nfs.copy.destination", "destination";
+        SOURCE: None = "rdmascope.nfs.copy.source", "source";
+        DESTINATION: None = "rdmascope.nfs.copy.destination", "destination";
         CONSECUTIVE: Bool = "nfs.consecutive", "copy consecutively?";
         SYNCHRONOUS: Bool = "nfs.synchronous", "copy synchronous?";
         SOURCE_SERVERS: U32 = "nfs.source_servers", "Source Server count", dec;
-        NETLOC: None = "nfs.netloc4", "net loc";
+        NETLOC: None = "rdmascope.nfs.netloc4", "net loc";
         NETLOCTYPE: U32 = "nfs.netloctype", "netloc type", dec, values NETLOCS;
         NL_NAME: Str = "nfs.nl_name", "net loc name";
         NL_URL: Str = "nfs.nl_url", "net loc url";
-        LEASE_TIME: None = "nfs.copy.lease_time", "lease time";
+        LEASE_TIME: None = "rdmascope.nfs.copy.lease_time", "lease time";
         CALLBACK_IDS: U32 = "nfs.callback_ids", "Callback StateIds", dec;
-        HINT_BITMAP: None = "nfs.hint", "hints";
+        HINT_BITMAP: None = "rdmascope.nfs.hint", "hints";
         HINT_MASK: U32 = "nfs.hint.mask", "Hint mask", hex;
         HINT: U32 = "nfs.hint.hint", "Hint", dec, values HINTS;
         BYTES_COPIED: U64 = "nfs.bytes_copied", "bytes copied", dec;
@@ -47,14 +47,14 @@ fields! {
         CONTENT: None = "nfs.contents", "Contents";
         CONTENT_TYPE: U32 = "nfs.content.type", "Content Type", dec, values CONTENTS;
         DATA_CONTENT: U32 = "nfs.data_content", "data content", dec, values CONTENTS;
-        BLOCK_SIZE: U64 = "nfs.adb.block_size", "Block size", dec;
-        BLOCK_COUNT: U64 = "nfs.adb.block_count", "Number of Blocks", dec;
-        BLOCK_RELOFF: U64 = "nfs.adb.reloff_blocknum", "Relative Offset Block Number", dec;
+        BLOCK_SIZE: U64 = "rdmascope.nfs.adb.block_size", "Block size", dec;
+        BLOCK_COUNT: U64 = "rdmascope.nfs.adb.block_count", "Number of Blocks", dec;
+        BLOCK_RELOFF: U64 = "rdmascope.nfs.adb.reloff_blocknum", "Relative Offset Block Number", dec;
         BLOCK_NUM: U32 = "nfs.adb.block.num", "Block Number", dec;
-        PATTERN_RELOFF: U64 = "nfs.adb.reloff_pattern", "Relative Offset Pattern", dec;
-        PATTERN: Bytes = "nfs.adb.pattern", "Pattern";
+        PATTERN_RELOFF: U64 = "rdmascope.nfs.adb.reloff_pattern", "Relative Offset Pattern", dec;
+        PATTERN: Bytes = "rdmascope.nfs.adb.pattern", "Pattern";
         XATTR_KEY: Str = "nfs.xattr.key", "Name";
-        XATTR_VALUE: Bytes as Data = "nfs.xattr.value", "Value";
+        XATTR_VALUE: Bytes as Data = "rdmascope.nfs.xattr.value", "Value";
         XATTR_OPTIONS: U32 = "nfs.setxattr.options", "setxattr options", dec, values &[(0, "SETXATTR4_EITHER"), (1, "SETXATTR4_CREATE"), (2, "SETXATTR4_REPLACE")];
         LIST_COOKIE: U64 = "nfs.lisxtattr.cookie", "cookie", dec;
         LIST_MAXCOUNT: U32 = "nfs.lisxtattr.maxcount", "maxcount", dec;

@@ -85,7 +85,7 @@ fields! {
         NEW_LOCK_OWNER: Bool = "nfs.lock.locker.new_lock_owner", "new lock owner?";
         LOCK_SEQID: U32 = "nfs.lock_seqid", "lock_seqid", hex;
         LOCK_OWNER: Bytes as Id = "nfs.lock_owner4", "owner";
-        DENIED: None = "nfs.lock.denied", "lock denied";
+        DENIED: None = "rdmascope.nfs.lock.denied", "lock denied";
         SHARE_ACCESS: U32 = "nfs.open4.share_access", "share_access", dec, values &[(1, "OPEN4_SHARE_ACCESS_READ"), (2, "OPEN4_SHARE_ACCESS_WRITE"), (3, "OPEN4_SHARE_ACCESS_BOTH")];
         /// What of the access word is in the second byte, where it stands there.
         WANT: U32 = "nfs.want", "wants", hex, values WANTS;
@@ -103,7 +103,7 @@ fields! {
         RFLAG_LOCKTYPE: Bool & 0x04 / 32 = "nfs.open_rflags.locktype_posix", "locktype posix";
         RFLAG_PRESERVE: Bool & 0x08 / 32 = "nfs.open_rflags.preserve_unlinked", "preserve unlinked";
         RFLAG_NOTIFY: Bool & 0x20 / 32 = "nfs.open_rflags.may_notify_lock", "may notify lock";
-        DELEGATION: None = "nfs.open.delegation", "delegation";
+        DELEGATION: None = "rdmascope.nfs.open.delegation", "delegation";
         DELEGATION_TYPE: U32 = "nfs.open.delegation_type", "Delegation Type", dec, values DelegationType::VALUES;
         RECALL: Bool = "nfs.recall4", "recall";
         LIMIT_BY: U32 = "nfs.open.limit_by", "Space Limit", dec, values &[(1, "NFS_LIMIT_SIZE"), (2, "NFS_LIMIT_BLOCKS")];
@@ -111,8 +111,8 @@ fields! {
         NUM_BLOCKS: U32 = "nfs.num_blocks", "num_blocks", dec;
         BYTES_PER_BLOCK: U32 = "nfs.bytes_per_block", "bytes_per_block", dec;
         WHY: U32 = "nfs.open.why_no_delegation", "why no delegation", dec, values WHY_NO_DELEGATION;
-        WILL_PUSH: Bool = "nfs.open.server_will_push", "server will push the delegation";
-        WILL_SIGNAL: Bool = "nfs.open.server_will_signal", "server will signal availability";
+        WILL_PUSH: Bool = "rdmascope.nfs.open.server_will_push", "server will push the delegation";
+        WILL_SIGNAL: Bool = "rdmascope.nfs.open.server_will_signal", "server will signal availability";
         CREATEDIR: Bool = "nfs.openattr4.createdir", "attribute dir create";
         EOF: U32 = "nfs.eof", "eof", dec, values &[(0, "No"), (1, "Yes")];
         READ_LENGTH: U32 = "nfs.read.data_length", "Read length", dec;
@@ -121,7 +121,7 @@ fields! {
         COOKIE_VERF: U64 = "nfs.cookie_verf4", "cookie_verf", dec;
         DIRCOUNT: U32 = "nfs.dircount", "dircount", dec;
         MAXCOUNT: U32 = "nfs.maxcount", "maxcount", dec;
-        ENTRY: None = "nfs.entry4", "Entry";
+        ENTRY: None = "rdmascope.nfs.entry4", "Entry";
         FOLLOWS: Bool = "nfs.value_follows", "Value Follows";
         ENTRY_NAME: Str = "nfs.entry_name", "Name";
         DIRLIST_EOF: Bool = "nfs.dirlist4.eof", "EOF";

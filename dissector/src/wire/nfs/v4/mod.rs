@@ -262,14 +262,14 @@ fields! {
         CALLBACK_IDENT: U32 = "nfs.callback.ident", "callback_ident", hex;
         STATUS4: U32 = "nfs.nfsstat4", "Status", dec, values Status::VALUES;
         OPS_COUNT: U32 = "nfs.ops.count", "Operations", dec;
-        OPERATION: None = "nfs.operation", "Operation";
+        OPERATION: None = "rdmascope.nfs.operation", "Operation";
         OPCODE: U32 = "nfs.opcode", "Opcode", dec, values Operation::VALUES;
         CB_OPCODE: U32 = "nfs.cb.operation", "Opcode", dec, values CallbackOperation::VALUES;
         MAIN_OPCODE: U32 = "nfs.main_opcode", "Main Opcode", dec, values Operation::VALUES;
-        FILEHANDLE: None = "nfs.filehandle", "FileHandle";
+        FILEHANDLE: None = "rdmascope.nfs.filehandle", "FileHandle";
         COMPONENT: Str = "nfs.pathname.component", "Name";
         COMPONENTS: U32 = "nfs.pathname.component.count", "pathname components", dec;
-        PATHNAME: None = "nfs.pathname", "pathname";
+        PATHNAME: None = "rdmascope.nfs.pathname", "pathname";
         STATEID: Bytes = "nfs.stateid", "StateID";
         STATEID_HASH: U16 = "nfs.stateid.hash", "StateID Hash", hex;
         STATEID_SEQID: U32 = "nfs.stateid.seqid", "StateID seqid", dec;
@@ -283,18 +283,18 @@ fields! {
         LENGTH: U64 = "nfs.length4", "length", dec;
         COUNT: U32 = "nfs.count4", "count", dec;
         STABLE: U32 = "nfs.stable_how4", "stable_how4", dec, values v3::Stable::VALUES;
-        CHANGE_INFO: None = "nfs.change_info", "change_info";
-        SOURCE_CHANGE_INFO: None = "nfs.source_change_info", "source_cinfo";
-        TARGET_CHANGE_INFO: None = "nfs.target_change_info", "target_cinfo";
+        CHANGE_INFO: None = "rdmascope.nfs.change_info", "change_info";
+        SOURCE_CHANGE_INFO: None = "rdmascope.nfs.source_change_info", "source_cinfo";
+        TARGET_CHANGE_INFO: None = "rdmascope.nfs.target_change_info", "target_cinfo";
         ATOMIC: Bool = "nfs.change_info.atomic", "Atomic";
         BEFORE: U64 = "nfs.changeid4.before", "changeid (before)", dec;
         AFTER: U64 = "nfs.changeid4.after", "changeid (after)", dec;
         SECONDS: U64 = "nfs.nfstime4.seconds", "seconds", dec;
         NSECONDS: U32 = "nfs.nfstime4.nseconds", "nseconds", dec;
-        TIME: None = "nfs.nfstime4", "time";
+        TIME: None = "rdmascope.nfs.nfstime4", "time";
         R_NETID: Str as Keep = "nfs.r_netid", "r_netid";
         R_ADDR: Str = "nfs.r_addr", "r_addr";
-        NETADDR: None = "nfs.netaddr4", "netaddr";
+        NETADDR: None = "rdmascope.nfs.netaddr4", "netaddr";
         FSID_MAJOR: U64 = "nfs.fsid4.major", "fsid4.major", dec;
         FSID_MINOR: U64 = "nfs.fsid4.minor", "fsid4.minor", dec;
     }
@@ -818,7 +818,7 @@ mod tests {
         assert_eq!((tree.number("nfs.verifier4"), tree.number("nfs.exchange_id.flags.bind_princ")), (Some(0x18ea_00ce_6fd6_4147), Some(1)));
         let operations: &[u32] = &[1, 8, 2, 0, 0x10];
         let (tree, _) = call(O::EXCHANGE_ID, &join(&[&who, &[1], operations, &[0]]));
-        assert_eq!(tree.all("nfs.state_protect.op").map(format_value).collect::<Vec<_>>(), [3, 36]);
+        assert_eq!(tree.all("rdmascope.nfs.state_protect.op").map(format_value).collect::<Vec<_>>(), [3, 36]);
         call(O::EXCHANGE_ID, &join(&[&who, &[2], operations, &[1, 4, 0xaa, 1, 4, 0xbb, 128, 4, 0]]));
         let exchanged: &[u32] = &[0, 7, 1, 0x2_0001];
         let server = join(&[&[0, 0], NAME, NAME, &[0]]);
@@ -1004,7 +1004,7 @@ mod tests {
         call(C::CB_PUSH_DELEG, &join(&[FH, &[1], STATEID, &[0], ACE]));
         for operation in [C::CB_RECALL_ANY, C::CB_RECALLABLE_OBJ_AVAIL] {
             let (tree, _) = call(operation, &[5, 1, 0x9]);
-            assert_eq!(tree.all("nfs.recall_any.type").map(format_value).collect::<Vec<_>>(), [0, 3]);
+            assert_eq!(tree.all("rdmascope.nfs.recall_any.type").map(format_value).collect::<Vec<_>>(), [0, 3]);
         }
         call(C::CB_RECALL_SLOT, &[12]);
         let (_, op) = call(C::CB_SEQUENCE, &join(&[SESSION, &[9, 2, 3, 0, 1], SESSION, &[1, 4, 5]]));
@@ -1015,7 +1015,7 @@ mod tests {
         call(C::CB_NOTIFY_LOCK, &join(&[FH, OWNER]));
         let body = counted(&join(&[&[1], DEVICE, &[1, 1], DEVICE]));
         let (tree, _) = call(C::CB_NOTIFY_DEVICEID, &join(&[&[1, 1, 6], &body]));
-        assert_eq!((tree.all("nfs.deviceid").count(), tree.number("nfs.cb_notify.immediate")), (2, Some(1)));
+        assert_eq!((tree.all("nfs.deviceid").count(), tree.number("rdmascope.nfs.cb_notify.immediate")), (2, Some(1)));
         call(C::CB_OFFLOAD, &join(&[FH, STATEID, &[0, 0, 0, 4096, 2, 1, 2]]));
         call(C::CB_OFFLOAD, &join(&[FH, STATEID, &[5, 0, 77]]));
         for operation in [C::CB_RECALL, C::CB_LAYOUTRECALL, C::CB_NOTIFY, C::CB_ILLEGAL, C::CB_OFFLOAD] {
@@ -1086,7 +1086,7 @@ mod tests {
         let body = values.concat();
         let all = join(&[&[3, u32::MAX, u32::MAX, (1 << 23) - 1], &counted(&body)]);
         let (tree, _) = reply(O::GETATTR, &all);
-        assert_eq!((tree.all("nfs.attribute").count(), tree.all("nfs.bitmap_data").count()), (87, 0));
+        assert_eq!((tree.all("rdmascope.nfs.attribute").count(), tree.all("nfs.bitmap_data").count()), (87, 0));
         assert_eq!(
             (tree.number("nfs.fattr4.umask"), tree.number("nfs.fattr4.security_label.pi"), tree.number("nfs.fattr4.maxwrite")),
             (Some(1), Some(2), Some(4096))
@@ -1096,7 +1096,7 @@ mod tests {
             let mut mask = [0, 0, 0];
             mask[n / 32] = 1 << (n % 32);
             let (tree, _) = reply(O::GETATTR, &join(&[&[3], &mask, &counted(value)]));
-            assert_eq!(tree.all("nfs.attribute").count(), 1, "attribute {n}");
+            assert_eq!(tree.all("rdmascope.nfs.attribute").count(), 1, "attribute {n}");
         }
         // one that nobody knows: it and what is behind it stays bytes, and the compound goes on
         let unknown = join(&[&[0, 0, 2, 9, 0, 4, 0, 0, 0, 1 << 31], &counted(&[1, 2]), &[24, 0]]);
