@@ -551,10 +551,11 @@ impl Trace for Tree {
     }
 
     fn label(&mut self, text: fmt::Arguments<'_>) {
-        if self.quiet {
+        let Some(at) = self.open.last().map(|n| *n as usize).filter(|n| *n < self.nodes.len()) else { return };
+        // what Wireshark has no field for stands in JSON under its label
+        if self.quiet && !(self.nodes[at].def.kind == Kind::None && self.nodes[at].def.name.starts_with(crate::registry::OURS)) {
             return;
         }
-        let Some(at) = self.open.last().map(|n| *n as usize).filter(|n| *n < self.nodes.len()) else { return };
         let before = self.nodes[at].note;
         let (start, len) = self.keep(|kept| {
             kept.extend_from_within(before.0 as usize..(before.0 + before.1) as usize);

@@ -1,8 +1,8 @@
 //! The contents that READ and WRITE moved, written as files of their names. A name comes from the network: it never leaves
-//! the folder, and never overwrites what was there before. Two names never share a file: where they would, because a character was
+//! the folder, and never overwrites what was there before unless that is asked for. Two names never share a file: where they would, because a character was
 //! replaced or because one is a folder of the other, the second one gets a number.
 
-use rdmascope_analyzer::exchange::Exchange;
+use rdmascope_analyzer::exchange::{Exchange, Family};
 use rdmascope_analyzer::report::Sink;
 use rdmascope_dissector::text::is_unsafe;
 use std::borrow::Cow;
@@ -73,6 +73,10 @@ impl Written {
 #[derive(Debug)]
 pub struct Payloads {
     folder: PathBuf,
+    /// Whether a file that is there already gives way.
+    replace: bool,
+    /// Contents of this family alone.
+    family: Option<Family>,
     files: BTreeMap<PathBuf, Written>,
     /// The file of each name, by the name's hash, which nobody outside can foretell.
     names: HashMap<u64, PathBuf>,
@@ -89,13 +93,24 @@ impl Payloads {
     /// # Errors
     /// See [`enum@Error`].
     pub fn new(folder: &Path) -> Result<Self, Error> {
+        Self::with(folder, false, None)
+    }
+
+    /// The same, of one family alone. With `replace` the folder may have something in it: a file whose name is wanted is replaced, and no
+    /// link is followed.
+    ///
+    /// # Errors
+    /// See [`enum@Error`].
+    pub fn with(folder: &Path, replace: bool, family: Option<Family>) -> Result<Self, Error> {
         let failed = |error| Error::Write { path: folder.to_owned(), error };
         fs::create_dir_all(folder).map_err(failed)?;
-        if fs::read_dir(folder).map_err(failed)?.next().is_some() {
+        if !replace && fs::read_dir(folder).map_err(failed)?.next().is_some() {
             return Err(Error::NotEmpty(folder.to_owned()));
         }
         Ok(Self {
             folder: folder.to_owned(),
+            replace,
+            family,
             files: BTreeMap::new(),
             names: HashMap::new(),
             hasher: RandomState::new(),
@@ -141,11 +156,30 @@ impl Payloads {
     /// Makes a file that is not there.
     fn make(&mut self, path: &Path) -> io::Result<()> {
         let whole = self.folder.join(path);
+        if self.replace {
+            self.make_way(path)?;
+        }
         if let Some(parent) = whole.parent() {
             fs::create_dir_all(parent)?;
         }
         let file = OpenOptions::new().write(true).create_new(true).open(&whole)?;
         self.open = Some((path.to_owned(), file));
+        Ok(())
+    }
+
+    /// Removes a file that stood there before. What is no file or folder, a link above all, is left alone.
+    fn make_way(&self, path: &Path) -> io::Result<()> {
+        let mut whole = self.folder.clone();
+        let mut components = path.components().peekable();
+        while let Some(component) = components.next() {
+            whole.push(component);
+            let Ok(there) = fs::symlink_metadata(&whole) else { return Ok(()) };
+            match components.peek() {
+                Some(_) if there.is_dir() => {}
+                None if there.is_file() && !self.files.contains_key(path) => fs::remove_file(&whole)?,
+                _ => return Err(ErrorKind::AlreadyExists.into()),
+            }
+        }
         Ok(())
     }
 
@@ -206,7 +240,7 @@ impl Payloads {
 impl Sink for Payloads {
     fn payload(&mut self, exchange: &Exchange, offset: u64, bytes: &[u8]) {
         // what READDIR and others return is not the contents of a file
-        if !matches!(exchange.command, "READ" | "WRITE" | "READ_PLUS") {
+        if !matches!(exchange.command, "READ" | "WRITE" | "READ_PLUS") || self.family.is_some_and(|f| f != exchange.family) {
             return;
         }
         let name = exchange.file.as_deref().filter(|name| !safe_path(name).as_os_str().is_empty());
@@ -302,6 +336,24 @@ mod tests {
             assert!(folder.path().join(path).is_file());
         }
         assert_eq!(fs::read(folder.path().join("a_b (2)")).unwrap(), b"a*b");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_replaced_is_a_file_and_no_link_is_followed() {
+        let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(folder.path().join("old"), "before").unwrap();
+        fs::write(outside.path().join("mine"), "mine").unwrap();
+        std::os::unix::fs::symlink(outside.path().join("mine"), folder.path().join("link")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), folder.path().join("away")).unwrap();
+        let mut payloads = Payloads::with(folder.path(), true, None).unwrap();
+        for name in ["old", "link", "away/mine", "old"] {
+            payloads.keep(name, true, 0, b"new");
+        }
+        let written = payloads.finish().unwrap();
+        assert_eq!(written.keys().map(|p| p.to_str().unwrap()).collect::<Vec<_>>(), ["away_mine (2)", "link (2)", "old"]);
+        assert_eq!(fs::read(folder.path().join("old")).unwrap(), b"new");
+        assert_eq!(fs::read(outside.path().join("mine")).unwrap(), b"mine");
     }
 
     #[test]
