@@ -4,6 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use rdmascope_analyzer::exchange::Family;
 use rdmascope_capture::{Access, Existing, WholeFile};
 pub(crate) use rdmascope_report::fields::{FilterError, filter, registry};
 use rdmascope_report::output::times::{self, Times};
@@ -726,7 +727,8 @@ pub(crate) struct Dissect {
     #[arg(
         short = 'z',
         value_name = "TABLE",
-        help = "A table over all frames: io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert; \
+        help = "A table over all frames: io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert \
+                follow,tcp,ascii,N; \
                 may be given several times",
         help_heading = "As in tshark"
     )]
@@ -765,8 +767,9 @@ pub(crate) struct Dissect {
     pub(crate) interface: Option<String>,
     #[arg(short = 'R', value_name = "FILTER", hide = true, value_parser = no_read_filter)]
     pub(crate) read_filter: Option<String>,
-    #[arg(long, value_name = "KIND,DIR", hide = true, value_parser = no_objects)]
-    pub(crate) export_objects: Option<String>,
+    /// Write the contents of files that were read or written, instead of showing frames: smb,DIR or nfs,DIR. DIR has to be empty unless --force is given
+    #[arg(long, value_name = "KIND,DIR", value_parser = objects, help_heading = "As in tshark")]
+    pub(crate) export_objects: Option<Objects>,
     #[arg(long, value_name = "PROTOCOL", hide = true, value_parser = no_switches)]
     pub(crate) disable_protocol: Vec<String>,
     /// Show every field as a tree, with its position in bytes: [42+20] is 20 bytes at offset 42
@@ -787,6 +790,9 @@ pub(crate) struct Dissect {
     /// In JSON, write a key that occurs several times once, with an array of its values (otherwise keys repeat, as in tshark)
     #[arg(long)]
     pub(crate) no_duplicate_keys: bool,
+    /// Names and form in JSON, EK and PDML: as tshark has them, or short: our own, where each subtree has a field's name
+    #[arg(long, value_name = "NAMES", value_enum, default_value = "tshark")]
+    pub(crate) json_names: JsonNames,
     /// Count frames and bytes per protocol instead of showing frames; with -T json as one object
     #[arg(short = 's', long = "summary", conflicts_with_all = ["tree", "hex", "fields", "options"])]
     pub(crate) summary: bool,
@@ -814,12 +820,18 @@ pub(crate) enum Format {
     Tabs,
     /// The same as XML
     Psml,
-    /// Not written here
-    #[value(hide = true)]
+    /// The same as JSON, with the bytes of each field, their place and length in place of values
     Jsonraw,
     /// As text
     #[value(hide = true)]
     Ps,
+}
+
+/// Whose names stand in data for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum JsonNames {
+    Tshark,
+    Short,
 }
 
 /// Format of what `dissect -w` writes.
@@ -887,8 +899,21 @@ fn no_read_filter(_: &str) -> Result<String, String> {
     Err("there is one pass: filter with -Y".into())
 }
 
-fn no_objects(_: &str) -> Result<String, String> {
-    Err("rdmascope export payloads FILE DIR writes the files".into())
+/// What `dissect --export-objects` writes, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Objects {
+    pub(crate) family: Family,
+    pub(crate) folder: PathBuf,
+}
+
+fn objects(text: &str) -> Result<Objects, String> {
+    let (kind, folder) = text.split_once(',').filter(|(_, folder)| !folder.is_empty()).ok_or("KIND,DIR is wanted, as in smb,files")?;
+    let family = match kind {
+        "smb" => Family::Smb2,
+        "nfs" => Family::Rpc,
+        _ => return Err("files of smb and nfs can be written".to_owned()),
+    };
+    Ok(Objects { family, folder: folder.into() })
 }
 
 fn no_switches(_: &str) -> Result<String, String> {

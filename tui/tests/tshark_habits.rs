@@ -70,7 +70,14 @@ const CASES: &[(&str, Expected)] = &[
     ("-r roce.pcap -T json -j smb2 -Y smb2 -c 60", Says("\"smb2\"")),
     ("-r roce.pcap -T ek -J smb2 -Y smb2 -c 60", Says("smb2_")),
     ("-r roce.pcap -T ek -c 2", Lines),
-    ("-r roce.pcap -T jsonraw", Refused("-T json")),
+    ("-r roce.pcap -T jsonraw -c 2", Says("\"frame_raw\": [\"")),
+    ("-r roce.pcap -T json -x -Y smb2 -c 60", Says("\"smb2.cmd_raw\": [\"0000\", 90, 2, 0, 5, 0]")),
+    ("-r iwarp.pcap -q -z follow,tcp,ascii,0", Lines),
+    ("-r iwarp.pcap -q -z follow,tcp,hex,0,1-20", Same),
+    ("-r iwarp.pcap -q -z follow,tcp,raw,0", Same),
+    ("-r roce.pcap -q -z follow,smb_direct,raw,1", Says("Node 0: 192.0.2.2")),
+    ("-r iwarp.pcap -T fields -e tcp.stream -e tcp.analysis.acks_frame -e tcp.analysis.initial_rtt", Same),
+    ("-r iwarp.pcap -Y tcp.analysis.flags -T fields -e frame.number", Same),
     ("-r roce.pcap -T ps", Refused("-T text")),
     ("-r roce.pcap -q -z io,stat,5,smb2", Says("IO Statistics")),
     ("-r roce.pcap -q -z io,stat,0", Says("1079")),
@@ -81,7 +88,7 @@ const CASES: &[(&str, Expected)] = &[
     ("-r roce.pcap -q -z smb2,srt", Says("Create                     7")),
     ("-r roce.pcap -q -z rpc,srt,100003,3", Says("RPC SRT Statistics")),
     ("-r roce.pcap -q -z expert", Says("")),
-    ("-r roce.pcap -q -z follow,tcp,ascii,0", Refused("rdmascope export payloads")),
+    ("-r roce.pcap -q -z follow,udp,ascii,0", Refused("tcp and smb_direct")),
     ("-r roce.pcap -q -z conv,bluetooth", Refused("knows eth, ip")),
     ("-r roce.pcap -q -z sip,stat", Refused("-z knows")),
     ("-r roce.pcap -d udp.port==5000,infiniband -c 5", Lines),
@@ -92,7 +99,11 @@ const CASES: &[(&str, Expected)] = &[
     ("-r roce.pcap -X lua_script:x.lua", Refused("rdmascope export wireshark")),
     ("-i eth0", Refused("rdmascope capture")),
     ("-r roce.pcap -R smb2", Refused("-Y")),
-    ("-r roce.pcap --export-objects smb,out", Refused("rdmascope export payloads")),
+    ("-r roce.pcap --export-objects smb,out", Says("w1.bin")),
+    ("-r roce.pcap --export-objects smb,out", Refused("--force")),
+    ("-r roce.pcap --export-objects smb,out --force", Says("w1.bin")),
+    ("-r roce.pcap --export-objects nfs,none", Says("no READ or WRITE")),
+    ("-r roce.pcap --export-objects http,out", Refused("smb and nfs")),
     ("-G fields", Says("smb2.cmd")),
     ("-G protocols", Says("smb_direct")),
     ("-G values", Says("STATUS_ACCESS_DENIED")),
@@ -134,6 +145,8 @@ fn folder() -> tempfile::TempDir {
     common::open_to_all(folder.path());
     std::fs::copy(common::samples().join("smb-roce/smb-roce.pcap"), folder.path().join(ROCE)).expect("a sample");
     common::open_to_all(&folder.path().join(ROCE));
+    std::fs::copy(common::samples().join("smb-iwarp/smb-iwarp.pcap"), folder.path().join("iwarp.pcap")).expect("a sample");
+    common::open_to_all(&folder.path().join("iwarp.pcap"));
     folder
 }
 

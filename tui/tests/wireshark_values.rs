@@ -249,3 +249,53 @@ fn times_of_older_versions_are_read() {
     assert_eq!(iso("Jan  1, 1970 00:00:00.000000000 UTC"), "1970-01-01T00:00:00.000000000Z");
     assert_eq!(iso("2026-11-21T07:56:08.861934000Z"), "2026-11-21T07:56:08.861934000Z");
 }
+
+/// Paths of values (names of layers, subtrees and the field) and how often each occurs.
+fn paths(value: &Json, path: &mut Vec<String>, out: &mut BTreeMap<Vec<String>, usize>) {
+    match value {
+        Json::Object(members) => {
+            for (name, member) in members {
+                path.push(name.clone());
+                paths(member, path, out);
+                path.pop();
+            }
+        }
+        Json::List(items) => items.iter().for_each(|item| paths(item, path, out)),
+        Json::Text(_) => *out.entry(path.clone()).or_default() += 1,
+    }
+}
+
+fn paths_of(command: &mut Command) -> BTreeMap<Vec<String>, usize> {
+    let output = command.output().expect("it runs");
+    let frames: Json = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let mut out = BTreeMap::new();
+    paths(&frames, &mut Vec::new(), &mut out);
+    out
+}
+
+/// Scripts made for tshark find each field where it is there. Where a key is a text, Wireshark puts values into it (the sizes of files, names
+/// of handles that it remembers), and these differ.
+#[test]
+fn json_has_the_paths_of_the_newest_tshark() {
+    let newest = common::root().join("interop/newest-tshark");
+    if !Command::new(&newest).arg("--ready").status().is_ok_and(|s| s.success()) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    common::open_to_all(folder.path());
+    for (sample, percent) in [("smb-roce", 98), ("smb-iwarp", 99), ("nfs-roce-v42", 96), ("nfs-roce-v3", 89), ("smb-tcp-bridge", 95)] {
+        let file = folder.path().join(format!("{sample}.pcap"));
+        std::fs::copy(common::samples().join(sample).join(format!("{sample}.pcap")), &file).expect("a sample");
+        common::open_to_all(&file);
+        let ours = paths_of(Command::new(env!("CARGO_BIN_EXE_rdmascope")).arg("dissect").arg(&file).args(["-T", "json"]));
+        let theirs = paths_of(Command::new(&newest).arg("-r").arg(&file).args(["-T", "json"]));
+        let names: BTreeSet<&String> = theirs.keys().filter_map(|path| path.last()).collect();
+        let (mut common, mut same) = (0, 0);
+        for (path, count) in ours.iter().filter(|(path, _)| path.last().is_some_and(|name| names.contains(name))) {
+            common += count;
+            same += if theirs.contains_key(path) { *count } else { 0 };
+        }
+        eprintln!("{sample}: {same} of {common} values are where tshark has them");
+        assert!(common > 5000 && same * 100 >= common * percent, "{sample}: {same} of {common}");
+    }
+}

@@ -158,7 +158,7 @@ impl Dissection {
         let options = self.decode_options();
         let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, t);
         if T::ON && t.wants(&streams::f::SET) {
-            self.streams.frame(&packet, t);
+            self.streams.frame(&packet, streams::Place { number: self.number, time_ns }, t);
         }
         let Record { link_type, wire_len, interface, .. } = *record;
         self.pipeline.packet(&FrameMeta { number: self.number, time_ns, link_type, wire_len, interface }, &packet, t);

@@ -1,27 +1,68 @@
-//! What Wireshark counts along TCP streams and shows with each frame: stream numbers, sequence numbers from the start of the stream, and
-//! scaled windows. What was lost and sent again is the analyzer's to say.
+//! What Wireshark counts along TCP streams and shows with each frame: stream numbers, sequence numbers from the start of the stream, scaled
+//! windows, and its analysis of sequence numbers and acknowledgments ([User's Guide, "TCP Analysis"][guide]). It goes by one frame after the
+//! other, as Wireshark does, so that its filters find here what they find there. What was lost, and who lost it, is the analyzer's to say.
+//!
+//! [guide]: https://www.wireshark.org/docs/wsug_html_chunked/ChAdvTCPAnalysis.html
 
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::fields;
 use rdmascope_dissector::frame::{Addr, Body, Packet};
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::tcp::Segment;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 fields! {
     /// Fields of streams. The names are Wireshark's.
     pub mod f ["RFC 9293"] {
         NODE: None = "rdmascope.stream", "Stream";
         TCP_STREAM: U32 = "tcp.stream", "Stream index", dec;
+        PACKET: U32 = "tcp.stream.pnum", "Stream Packet Number", dec;
+        COMPLETENESS: U8 = "tcp.completeness", "Conversation completeness", dec;
         SEQ: U32 = "tcp.seq", "Sequence Number", dec;
         NEXT: U32 = "tcp.nxtseq", "Next Sequence Number", dec;
         ACK: U32 = "tcp.ack", "Acknowledgment Number", dec;
         WINDOW: U32 = "tcp.window_size", "Calculated window size", dec;
+        SCALE: I32 = "tcp.window_size_scalefactor", "Window size scaling factor", dec;
+        TIME_RELATIVE: RelTime = "tcp.time_relative", "Time since first frame in this TCP stream";
+        TIME_DELTA: RelTime = "tcp.time_delta", "Time since previous frame in this TCP stream";
+        ANALYSIS: None = "tcp.analysis", "SEQ/ACK analysis";
+        ACKS_FRAME: FrameNum = "tcp.analysis.acks_frame", "This is an ACK to the segment in frame";
+        ACK_RTT: RelTime = "tcp.analysis.ack_rtt", "The RTT to ACK the segment was";
+        INITIAL_RTT: RelTime = "tcp.analysis.initial_rtt", "iRTT";
+        IN_FLIGHT: U32 = "tcp.analysis.bytes_in_flight", "Bytes in flight", dec;
+        PUSHED: U32 = "tcp.analysis.push_bytes_sent", "Bytes sent since last PSH flag", dec;
+        DUPLICATE_NUMBER: U32 = "tcp.analysis.duplicate_ack_num", "Duplicate ACK #", dec;
+        DUPLICATE_FRAME: FrameNum = "tcp.analysis.duplicate_ack_frame", "Duplicate to the ACK in frame";
+        FLAGS: None = "tcp.analysis.flags", "TCP Analysis Flags";
+        RTO: RelTime = "tcp.analysis.rto", "The RTO for this segment was";
+        RTO_FRAME: FrameNum = "tcp.analysis.rto_frame", "RTO based on delta from frame";
+        RETRANSMISSION: None = "tcp.analysis.retransmission", "This frame is a (suspected) retransmission";
+        FAST_RETRANSMISSION: None = "tcp.analysis.fast_retransmission", "This frame is a (suspected) fast retransmission";
+        SPURIOUS_RETRANSMISSION: None = "tcp.analysis.spurious_retransmission", "This frame is a (suspected) spurious retransmission";
+        OUT_OF_ORDER: None = "tcp.analysis.out_of_order", "This frame is a (suspected) out-of-order segment";
+        REUSED_PORTS: None = "tcp.analysis.reused_ports", "A new tcp session is started with the same ports as an earlier session in this trace";
+        LOST_SEGMENT: None = "tcp.analysis.lost_segment", "Previous segment(s) not captured (common at capture start)";
+        ACK_LOST_SEGMENT: None = "tcp.analysis.ack_lost_segment", "ACKed segment that wasn't captured (common at capture start)";
+        DUPLICATE_ACK: None = "tcp.analysis.duplicate_ack", "Duplicate ACK";
+        WINDOW_UPDATE: None = "tcp.analysis.window_update", "TCP window update";
+        WINDOW_FULL: None = "tcp.analysis.window_full", "TCP window specified by the receiver is now completely full";
+        KEEP_ALIVE: None = "tcp.analysis.keep_alive", "TCP keep-alive segment";
+        KEEP_ALIVE_ACK: None = "tcp.analysis.keep_alive_ack", "ACK to a TCP keep-alive segment";
+        ZERO_WINDOW: None = "tcp.analysis.zero_window", "TCP Zero Window segment";
+        ZERO_WINDOW_PROBE: None = "tcp.analysis.zero_window_probe", "TCP Zero Window Probe";
+        ZERO_WINDOW_PROBE_ACK: None = "tcp.analysis.zero_window_probe_ack", "ACK to a TCP Zero Window Probe";
     }
 }
 
 /// Streams at most. When there are more, all are forgotten and their numbers go on.
 const STREAMS_MAX: usize = 1 << 16;
+/// Segments of one side that wait for an acknowledgment, at most; the oldest is forgotten.
+const UNACKED_MAX: usize = 4096;
+/// A segment that follows repeated acknowledgments by less is a fast retransmission, ns.
+const FAST: i64 = 20_000_000;
+/// A segment that comes after a later one by less is out of order, where no round-trip time is known, ns.
+const EARLY: i64 = 3_000_000;
+
 type Ends = ((Addr, u16), (Addr, u16));
 
 /// The streams of a capture.
@@ -31,19 +72,76 @@ pub struct Streams {
     next: u32,
 }
 
-#[derive(Clone, Copy, Default)]
+/// Where a frame is in the capture.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Its time, ns since the Unix epoch.
+    pub time_ns: i64,
+}
+
+#[derive(Default)]
 struct Stream {
     number: u32,
+    packets: u32,
+    completeness: u8,
+    first_ns: i64,
+    last_ns: i64,
+    syn_ns: Option<i64>,
+    initial_rtt: Option<i64>,
     sides: [Side; 2],
 }
 
 /// What one side sent.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Side {
     /// The sequence number that counts as 0.
     base: Option<u32>,
     is_syn: bool,
     scale: Option<u8>,
+    /// The sequence number behind the highest that was sent, with the frame and the time that sent it.
+    next: Option<(u32, Place)>,
+    /// The last acknowledgment, its window as it was sent, its frame and time.
+    acked: Option<Acked>,
+    duplicates: u32,
+    unacked: VecDeque<Unacked>,
+    pushed: u32,
+    /// Whether a segment is missing, so that nobody knows how much is on its way.
+    is_unsure: bool,
+    /// What its last segment was.
+    kept_alive: bool,
+    probed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Acked {
+    ack: u32,
+    window: u16,
+    at: Place,
+}
+
+#[derive(Clone, Copy)]
+struct Unacked {
+    seq: u32,
+    next: u32,
+    at: Place,
+}
+
+/// What there is to say of a segment.
+#[derive(Default)]
+struct Said {
+    flags: Vec<Def>,
+    acks: Option<Unacked>,
+    in_flight: Option<u32>,
+    pushed: Option<u32>,
+    duplicate: Option<(u32, u64)>,
+    rto: Option<Place>,
+}
+
+/// Whether `a` is behind `b`, of sequence numbers.
+fn behind(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
 }
 
 /// The ends in a fixed order, and which of them sends.
@@ -67,58 +165,261 @@ fn wide(bytes: &[u8]) -> [u8; 16] {
 
 impl Streams {
     /// Takes in a frame and tells the observer of it.
-    pub fn frame<T: Trace>(&mut self, packet: &Packet<'_>, t: &mut T) {
+    pub fn frame<T: Trace>(&mut self, packet: &Packet<'_>, place: Place, t: &mut T) {
         if let Body::Tcp(segment) = &packet.body {
             let (ends, side) = ends(packet, segment.src_port, segment.dst_port);
-            self.segment(ends, side, segment, t);
+            self.segment(ends, side, segment, place, t);
         }
     }
 
-    fn segment<T: Trace>(&mut self, ends: Ends, side: usize, s: &Segment<'_>, t: &mut T) {
-        let (syn, ack, fin) = (s.flags & 2 != 0, s.flags & 0x10 != 0, s.flags & 1 != 0);
+    fn segment<T: Trace>(&mut self, ends: Ends, side: usize, s: &Segment<'_>, place: Place, t: &mut T) {
+        let (syn, ack) = (s.flags & SYN != 0, s.flags & ACK != 0);
         if self.tcp.len() >= STREAMS_MAX {
             self.tcp.clear();
         }
         // the same ports with another first number are another stream
-        let is_new = self.tcp.get(&ends).is_none_or(|stream| syn && !ack && stream.sides[side].base.is_some_and(|base| base != s.seq));
-        if is_new {
-            self.tcp.insert(ends, Stream { number: self.next, ..Stream::default() });
+        let before = self.tcp.get(&ends);
+        let is_reused = before.is_some_and(|stream| syn && !ack && stream.sides[side].base.is_some_and(|base| base != s.seq));
+        if is_reused || before.is_none() {
+            let stream = Stream { number: self.next, first_ns: place.time_ns, last_ns: place.time_ns, ..Stream::default() };
+            self.tcp.insert(ends, stream);
             self.next = self.next.wrapping_add(1);
         }
         let Some(stream) = self.tcp.get_mut(&ends) else { return };
-        let number = stream.number;
-        let other = stream.sides[1 - side];
-        let me = &mut stream.sides[side];
+        stream.take(side, s, place, is_reused, t);
+    }
+}
+
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const PSH: u8 = 0x08;
+const ACK: u8 = 0x10;
+
+impl Stream {
+    fn take<T: Trace>(&mut self, side: usize, s: &Segment<'_>, place: Place, is_reused: bool, t: &mut T) {
+        let has = |flag: u8| s.flags & flag != 0;
+        let (syn, ack, fin) = (has(SYN), has(ACK), has(FIN));
+        self.packets = self.packets.wrapping_add(1);
+        let [relative, delta] = [self.first_ns, self.last_ns].map(|before| place.time_ns.saturating_sub(before));
+        self.last_ns = place.time_ns;
+        // as it was before this segment
+        let completeness = self.completeness;
+        let is_handshake_end = self.completeness & 7 == 3 && ack && !syn;
+        self.completeness |= match (syn, ack) {
+            (true, false) => 1,
+            (true, true) => 2,
+            (false, true) if self.completeness & 2 != 0 => 4,
+            _ => 0,
+        };
+        self.completeness |= u8::from(s.payload_length > 0) * 8 | u8::from(fin) * 16 | u8::from(has(RST)) * 32;
+        if syn && !ack {
+            self.syn_ns = Some(place.time_ns);
+        }
+        if let (true, Some(from)) = (is_handshake_end, self.syn_ns) {
+            self.initial_rtt.get_or_insert(place.time_ns.saturating_sub(from));
+        }
+        let (first, second) = self.sides.split_at_mut(1);
+        let (me, them) = if side == 0 { (&mut first[0], &mut second[0]) } else { (&mut second[0], &mut first[0]) };
         if syn {
             (me.base, me.is_syn, me.scale) = (Some(s.seq), true, s.window_scale);
         }
         let base = *me.base.get_or_insert(s.seq.wrapping_sub(1));
-        let next = s.seq.wrapping_add(s.payload_length).wrapping_add(u32::from(syn) + u32::from(fin));
-        let scale = match (syn, me.is_syn && other.is_syn, me.scale, other.scale) {
+        let end = s.seq.wrapping_add(s.payload_length).wrapping_add(u32::from(syn) + u32::from(fin));
+        let scale = match (syn, me.is_syn && them.is_syn, me.scale, them.scale) {
             (false, true, Some(scale), Some(_)) => scale.min(14),
             _ => 0,
         };
-        let theirs = &mut stream.sides[1 - side];
-        let acked = if ack { s.ack.wrapping_sub(*theirs.base.get_or_insert(s.ack.wrapping_sub(1))) } else { 0 };
-        let values = [
-            (f::TCP_STREAM, number),
-            (f::SEQ, s.seq.wrapping_sub(base)),
-            (f::NEXT, next.wrapping_sub(base)),
-            (f::ACK, acked),
-            (f::WINDOW, u32::from(s.window) << scale),
-        ];
-        tell(t, &values);
+        let factor = match (syn, me.is_syn && them.is_syn, me.scale, them.scale) {
+            (true, ..) => None,
+            (_, true, Some(scale), Some(_)) => Some(1_i64 << scale.min(14)),
+            (_, true, ..) => Some(-2),
+            _ => Some(-1),
+        };
+        let acked = if ack { s.ack.wrapping_sub(*them.base.get_or_insert(s.ack.wrapping_sub(1))) } else { 0 };
+        let mut said = Said::default();
+        if is_reused {
+            said.flags.push(f::REUSED_PORTS);
+        }
+        judge(me, them, s, end, place, self.initial_rtt, &mut said);
+        if !T::ON {
+            return;
+        }
+        let at: &[u8] = &[];
+        let number = |t: &mut T, def: Def, value: u32| t.field(def, at, 0, Value::U(u64::from(value)));
+        t.open(f::NODE, at);
+        number(t, f::TCP_STREAM, self.number);
+        number(t, f::PACKET, self.packets);
+        number(t, f::COMPLETENESS, u32::from(completeness));
+        number(t, f::SEQ, s.seq.wrapping_sub(base));
+        number(t, f::NEXT, end.wrapping_sub(base));
+        number(t, f::ACK, acked);
+        number(t, f::WINDOW, u32::from(s.window) << scale);
+        if let Some(factor) = factor {
+            t.field(f::SCALE, at, 0, Value::I(factor));
+        }
+        time(t, f::TIME_RELATIVE, relative);
+        time(t, f::TIME_DELTA, delta);
+        said.tell(self.initial_rtt, place, t);
+        t.close(at);
     }
 }
 
-fn tell<T: Trace>(t: &mut T, values: &[(Def, u32)]) {
-    if !T::ON {
-        return;
+/// What Wireshark finds of a segment that ends at `end`, from what both sides sent before. Changes what is known of them.
+fn judge(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Place, rtt: Option<i64>, said: &mut Said) {
+    let has = |flag: u8| s.flags & flag != 0;
+    let (plain, len) = (!has(SYN) && !has(FIN) && !has(RST), s.payload_length);
+    let at_next = me.next.is_some_and(|(next, _)| next == s.seq);
+    let same_ack = has(ACK) && me.acked.is_some_and(|a| a.ack == s.ack);
+    let same_window = me.acked.is_some_and(|a| a.window == s.window);
+    let (was_alive, was_probed) = (them.kept_alive, them.probed);
+    let probe = len == 1 && at_next && them.acked.is_some_and(|a| a.window == 0);
+    let alive = len <= 1 && plain && !probe && me.next.is_some_and(|(next, _)| s.seq == next.wrapping_sub(1));
+    let mut flag = |def: Def, is: bool| {
+        if is {
+            said.flags.push(def);
+        }
+        is
+    };
+    flag(f::ZERO_WINDOW_PROBE, probe);
+    flag(f::ZERO_WINDOW, s.window == 0 && plain);
+    me.is_unsure |= flag(f::LOST_SEGMENT, me.next.is_some_and(|(next, _)| behind(s.seq, next)) && !has(RST));
+    flag(f::KEEP_ALIVE, alive);
+    let empty = len == 0 && plain && at_next && same_ack;
+    // an acknowledgment with SACK blocks repeats the one before whatever its window is
+    let same_window = same_window || empty && s.sack_count > 0;
+    flag(f::WINDOW_UPDATE, empty && !same_window);
+    if let (true, Some(window)) = (len > 0 && plain, them.acked) {
+        let scale = match (me.is_syn && them.is_syn, me.scale, them.scale) {
+            (true, Some(_), Some(scale)) => Some(scale.min(14)),
+            (true, ..) => Some(0),
+            _ => None,
+        };
+        let full = scale.is_some_and(|scale| end == window.ack.wrapping_add(u32::from(window.window) << scale));
+        flag(f::WINDOW_FULL, full);
     }
-    let at: &[u8] = &[];
-    t.open(f::NODE, at);
-    for (def, value) in values {
-        t.field(def, at, 0, Value::U(u64::from(*value)));
+    let repeated = empty && s.window != 0 && same_window;
+    let answered = flag(f::KEEP_ALIVE_ACK, repeated && was_alive) | flag(f::ZERO_WINDOW_PROBE_ACK, empty && s.window == 0 && was_probed);
+    if flag(f::DUPLICATE_ACK, repeated && !answered) {
+        me.duplicates = me.duplicates.saturating_add(1);
+        said.duplicate = me.acked.map(|a| (me.duplicates, a.at.number));
+    } else if !same_ack {
+        me.duplicates = 0;
     }
-    t.close(at);
+    // acknowledgments of what nobody saw
+    if let Some((next, at)) = them.next
+        && has(ACK)
+        && !has(RST)
+        && behind(s.ack, next)
+    {
+        said.flags.push(f::ACK_LOST_SEGMENT);
+        them.is_unsure = true;
+        them.next = Some((s.ack, at));
+    }
+    if let Some((next, at)) = me.next
+        && (len > 0 || has(SYN) || has(FIN))
+        && behind(next, s.seq)
+        && !alive
+    {
+        let since = |from: Place| place.time_ns.saturating_sub(from.time_ns);
+        let acked = them.acked;
+        if len > 0 && acked.is_some_and(|a| !behind(end, a.ack)) {
+            said.flags.push(f::SPURIOUS_RETRANSMISSION);
+            said.flags.push(f::RETRANSMISSION);
+        } else if them.duplicates >= 2 && acked.is_some_and(|a| a.ack == s.seq && since(a.at) < FAST) {
+            said.flags.push(f::FAST_RETRANSMISSION);
+            said.flags.push(f::RETRANSMISSION);
+        } else if since(at) < rtt.unwrap_or(EARLY) && next != end {
+            said.flags.push(f::OUT_OF_ORDER);
+        } else {
+            said.flags.push(f::RETRANSMISSION);
+            let first = me.unacked.iter().find(|u| u.seq == s.seq).map_or(at, |u| u.at);
+            if since(first) > 0 {
+                said.rto = Some(first);
+            }
+        }
+    }
+    // what it acknowledges
+    if has(ACK) {
+        said.acks = them.unacked.iter().rev().find(|u| u.next == s.ack).copied();
+        while them.unacked.front().is_some_and(|u| !behind(u.next, s.ack)) {
+            them.unacked.pop_front();
+        }
+        them.is_unsure &= !them.unacked.is_empty();
+    }
+    if len > 0 || has(SYN) || has(FIN) {
+        if me.unacked.len() >= UNACKED_MAX {
+            me.unacked.pop_front();
+        }
+        if !me.unacked.iter().any(|u| u.seq == s.seq && u.next == end) {
+            me.unacked.push_back(Unacked { seq: s.seq, next: end, at: place });
+        }
+    }
+    if me.next.is_none_or(|(next, _)| behind(end, next)) && !(has(RST) && len == 0) {
+        me.next = Some((end, place));
+    }
+    if len > 0 && plain {
+        let first = me.unacked.iter().map(|u| u.seq).reduce(|a, b| if behind(a, b) { b } else { a });
+        let next = me.next.map(|(next, _)| next).filter(|_| !me.is_unsure);
+        // a part of the first may be acknowledged
+        let first = first.map(|first| them.acked.map(|a| a.ack).filter(|ack| behind(*ack, first)).unwrap_or(first));
+        said.in_flight = first.zip(next).map(|(first, next)| next.wrapping_sub(first)).filter(|n| *n > 0 && *n < 1 << 31);
+        me.pushed = me.pushed.saturating_add(len);
+        said.pushed = Some(me.pushed).filter(|_| !me.is_unsure);
+        if has(PSH) {
+            me.pushed = 0;
+        }
+    }
+    if has(ACK) {
+        // repeated acknowledgments are told from the first
+        let at = me.acked.filter(|a| same_ack && a.window == s.window && len == 0).map_or(place, |a| a.at);
+        me.acked = Some(Acked { ack: s.ack, window: s.window, at });
+    }
+    (me.kept_alive, me.probed) = (alive, probe);
+}
+
+impl Said {
+    fn tell<T: Trace>(&self, rtt: Option<i64>, place: Place, t: &mut T) {
+        let is_empty = self.flags.is_empty() && self.acks.is_none() && self.in_flight.is_none() && self.pushed.is_none();
+        if is_empty {
+            return;
+        }
+        let at: &[u8] = &[];
+        let number = |t: &mut T, def: Def, value: u64| t.field(def, at, 0, Value::U(value));
+        t.open(f::ANALYSIS, at);
+        if let Some(acked) = self.acks {
+            number(t, f::ACKS_FRAME, acked.at.number);
+            time(t, f::ACK_RTT, place.time_ns.saturating_sub(acked.at.time_ns));
+        }
+        if let Some(rtt) = rtt {
+            time(t, f::INITIAL_RTT, rtt);
+        }
+        if let Some(bytes) = self.in_flight {
+            number(t, f::IN_FLIGHT, u64::from(bytes));
+        }
+        if let Some(bytes) = self.pushed {
+            number(t, f::PUSHED, u64::from(bytes));
+        }
+        if !self.flags.is_empty() {
+            t.open(f::FLAGS, at);
+            for flag in &self.flags {
+                t.field(flag, at, 0, Value::None);
+            }
+            if let Some(from) = self.rto {
+                time(t, f::RTO, place.time_ns.saturating_sub(from.time_ns));
+                number(t, f::RTO_FRAME, from.number);
+            }
+            t.close(at);
+        }
+        if let Some((count, frame)) = self.duplicate {
+            number(t, f::DUPLICATE_NUMBER, u64::from(count));
+            number(t, f::DUPLICATE_FRAME, frame);
+        }
+        t.close(at);
+    }
+}
+
+fn time<T: Trace>(t: &mut T, def: Def, ns: i64) {
+    let value = Value::Time { seconds: ns.div_euclid(1_000_000_000), nanos: ns.rem_euclid(1_000_000_000) as u32 };
+    t.field(def, &[], 0, value);
 }

@@ -14,15 +14,16 @@
 //! ```
 
 use crate::analysis::{SHARE_MAX, SMALL};
-use crate::cli::{Color, DecodeAs, Dissect, Format, WriteFormat, filter};
+use crate::cli::{Color, DecodeAs, Dissect, Format, JsonNames, WriteFormat, filter};
 use crate::dissection::{Before, Dissected, Dissection};
 use crate::input::{Bar, Input, open_all};
 use crate::output::ek::Ek;
 use crate::output::fields::{Fields, Options};
 use crate::output::hex;
-use crate::output::json::Json;
+use crate::output::json::{Json, What};
 use crate::output::lines::{Form, Lines};
 use crate::output::pdml::Pdml;
+use crate::output::shape::Shape;
 use crate::output::summary::Summary;
 use crate::output::taps::Taps;
 use crate::output::tree::Trees;
@@ -68,11 +69,13 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     }
     let registry = crate::cli::registry();
     let format = match args.format {
-        Some(Format::Jsonraw) => bail!("-T jsonraw is not written: -T json has the values, -T pdml the bytes of each field"),
         Some(Format::Ps) => bail!("-T ps is not written: -T text is, and analyze --format html prints"),
         format => format.unwrap_or(Format::Text),
     };
     let files: Vec<PathBuf> = args.read.iter().chain(&args.files).cloned().collect();
+    if let Some(objects) = &args.export_objects {
+        return super::export::objects(&files, args.keys.as_deref(), objects, args.force, color);
+    }
     if format == Format::Fields && args.fields.is_empty() {
         bail!("-T fields needs at least one -e FIELD");
     }
@@ -80,11 +83,11 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     if !(columns || args.fields.is_empty() && args.options.is_empty()) {
         bail!("-e and -E need -T fields or -T csv");
     }
-    if !args.protocols.is_empty() && !matches!(format, Format::Json | Format::Ek | Format::Pdml) {
+    if !args.protocols.is_empty() && !matches!(format, Format::Json | Format::Jsonraw | Format::Ek | Format::Pdml) {
         bail!("-j chooses protocols of -T json, ek and pdml; -O does of trees");
     }
-    if args.hex && format != Format::Text {
-        bail!("-x prints text; it cannot be used with -T");
+    if args.hex && !matches!(format, Format::Text | Format::Json) {
+        bail!("-x is for text and -T json; -T jsonraw and pdml have the bytes of each field");
     }
     if args.summary && !matches!(format, Format::Text | Format::Json) {
         bail!("-s is text or -T json");
@@ -111,17 +114,18 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         Format::Text => Sink::Lines(lines(Form::Text, out.color), args.hex),
         Format::Tabs => Sink::Lines(lines(Form::Tabs, false), false),
         Format::Psml => Sink::Lines(lines(Form::Psml, false), false),
-        Format::Json => Sink::Print(Printer::Json(Json::new(args.no_duplicate_keys))),
+        Format::Json => Sink::Print(Printer::Json(Json::new(args.no_duplicate_keys, if args.hex { What::Both } else { What::Values }))),
+        Format::Jsonraw => Sink::Print(Printer::Json(Json::new(args.no_duplicate_keys, What::Raw))),
         Format::Ek => Sink::Print(Printer::Ek(Ek::new())),
         Format::Pdml => Sink::Print(Printer::Pdml(Pdml::default())),
         Format::Fields | Format::Csv => {
             Sink::Fields(Fields::new(options, &names, &registry, &mut probe, out.is_terminal, args.time.clone())?)
         }
-        Format::Jsonraw | Format::Ps => unreachable!("refused above"),
+        Format::Ps => unreachable!("refused above"),
     };
     let input = open_all(&files)?;
     let name = files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
-    let quiet = matches!(format, Format::Json | Format::Ek) && !probe.wants_line();
+    let quiet = matches!(format, Format::Json | Format::Jsonraw | Format::Ek) && !probe.wants_line();
     let keyring = crate::input::keyring(args.keys.as_deref())?;
     let roce_port = args.decode_as.iter().find_map(|d| match d {
         DecodeAs::Roce(port) => Some(*port),
@@ -140,6 +144,8 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         filter,
         probe,
         quiet,
+        // what is read by people is in our form
+        short: args.json_names == JsonNames::Short || !matches!(format, Format::Json | Format::Jsonraw | Format::Ek | Format::Pdml),
         line: Line::default(),
         dissection: Dissection::new(keyring.clone()).with_roce_port(roce_port),
         keyring,
@@ -327,7 +333,7 @@ enum Printer {
 
 impl Printer {
     fn frame(&mut self, out: &mut Vec<u8>, kept: &Kept) {
-        let Kept { tree, frame: Some(d) } = kept else { return };
+        let Kept { tree, shape, frame: Some(d) } = kept else { return };
         match self {
             Self::Tree(trees, hex, color) => {
                 trees.frame(out, d, tree, *color);
@@ -335,9 +341,9 @@ impl Printer {
                     hex::frame(out, tree, *color);
                 }
             }
-            Self::Json(json) => json.frame(out, d, tree),
-            Self::Ek(ek) => ek.frame(out, d, tree),
-            Self::Pdml(pdml) => pdml.frame(out, d, tree),
+            Self::Json(json) => json.frame(out, d, tree, shape),
+            Self::Ek(ek) => ek.frame(out, d, tree, shape),
+            Self::Pdml(pdml) => pdml.frame(out, d, tree, shape),
         }
     }
 
@@ -353,6 +359,8 @@ impl Printer {
 struct Kept {
     frame: Option<Dissected>,
     tree: Tree,
+    /// How Wireshark arranges it.
+    shape: Shape,
 }
 
 impl Kept {
@@ -392,6 +400,8 @@ struct Job {
     probe: Probe,
     /// Whether trees are kept without labels.
     quiet: bool,
+    /// Whether names and form of JSON, EK and PDML are ours.
+    short: bool,
     line: Line,
     dissection: Dissection,
     keyring: Keyring,
@@ -613,7 +623,7 @@ impl Job {
     fn keep(&self) -> Kept {
         let mut tree = Tree::new();
         tree.quiet = self.quiet;
-        Kept { frame: None, tree }
+        Kept { frame: None, tree, shape: Shape::new(self.short) }
     }
 
     fn begin(&self, out: &mut Vec<u8>, name: &str) {
@@ -626,7 +636,7 @@ impl Job {
         }
     }
 
-    fn end(&self, out: &mut Vec<u8>) {
+    fn end(&mut self, out: &mut Vec<u8>) {
         match &self.sink {
             Sink::Print(Printer::Json(json)) => json.end(out),
             Sink::Print(Printer::Pdml(pdml)) => pdml.end(out),
@@ -703,6 +713,9 @@ impl Job {
         kept.frame = Some(d);
         if passes && !(self.only.is_empty() && self.protocols.is_empty()) {
             self.choose(&mut kept.tree);
+        }
+        if passes {
+            kept.shape.apply(&mut kept.tree);
         }
         passes
     }

@@ -1,7 +1,7 @@
 //! `rdmascope export`: what was found, in forms that other tools read.
 
 use crate::analysis::{self, Run};
-use crate::cli::{Captured, Color, Export, Exported, Force};
+use crate::cli::{Captured, Color, Export, Exported, Force, Objects};
 use crate::input;
 use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
@@ -153,9 +153,19 @@ fn parquet(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> 
 }
 
 fn payloads(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> {
-    let file = capture.file.as_path();
-    let sink = Payloads::new(folder)?;
-    let options = Options { payloads: true, keyring: input::keyring(capture.keys.as_deref())?, ..Options::default() };
+    contents(&capture.file, capture.keys.as_deref(), Payloads::new(folder)?, color)
+}
+
+/// `dissect --export-objects`.
+pub(super) fn objects(files: &[PathBuf], keys: Option<&Path>, objects: &Objects, force: Force, color: Color) -> Result<ExitCode> {
+    let [file] = files else { bail!("--export-objects reads one capture") };
+    let replace = matches!(force.existing(), rdmascope_capture::Existing::Replace);
+    let payloads = Payloads::with(&objects.folder, replace, Some(objects.family));
+    contents(file, keys, payloads.context("--force writes into a folder that is not empty")?, color)
+}
+
+fn contents(file: &Path, keys: Option<&Path>, sink: Payloads, color: Color) -> Result<ExitCode> {
+    let options = Options { payloads: true, keyring: input::keyring(keys)?, ..Options::default() };
     let done = analyze(file, options, sink)?;
     let skipped = done.sink.skipped;
     let files = done.sink.finish()?;

@@ -1,10 +1,12 @@
 //! `-T ek`: two lines of JSON per frame, for Elasticsearch's bulk API. Layers are flat: `"udp_udp_srcport": "4791"`, and an array
-//! where a field occurs several times.
+//! where a field occurs several times. In front of a field stands the protocol that it is of in Wireshark, and `text` has the subtrees that are
+//! no fields there.
 
+use super::shape::Shape;
 use super::{Index, faults};
 use crate::dissection::Dissected;
 use crate::output::json::has_value;
-use rdmascope_dissector::field::Kind;
+use rdmascope_dissector::field::{Def, Kind};
 use rdmascope_dissector::render::{Style, decimal, json_string, json_value};
 use rdmascope_dissector::trace::Tree;
 
@@ -30,7 +32,7 @@ impl Ek {
     }
 
     /// Appends a frame.
-    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree) {
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, shape: &Shape) {
         out.extend_from_slice(b"{\"index\":{\"_index\":\"");
         out.extend_from_slice(self.index.of(d.time_ns));
         out.extend_from_slice(b"\"}}\n{\"timestamp\":\"");
@@ -62,7 +64,7 @@ impl Ek {
                 if n > 0 {
                     out.push(b',');
                 }
-                self.layer(out, tree, *from, *to);
+                self.layer(out, tree, shape, *from, *to);
             }
             if layer.len() > 1 {
                 out.push(b']');
@@ -79,7 +81,7 @@ impl Ek {
         out.extend_from_slice(b"}}\n");
     }
 
-    fn layer(&mut self, out: &mut Vec<u8>, tree: &Tree, from: usize, to: usize) {
+    fn layer(&mut self, out: &mut Vec<u8>, tree: &Tree, shape: &Shape, from: usize, to: usize) {
         self.fields.clear();
         self.groups.clear();
         // a layer that is a field itself (a trailer) is its own only field
@@ -101,7 +103,7 @@ impl Ek {
         for (at, start, end) in &self.groups {
             comma(out, &mut fresh);
             out.push(b'"');
-            underscored(out, tree.nodes[from].def.name);
+            underscored(out, if shape.is_short() { tree.nodes[from].def.name } else { protocol(tree.nodes[*at].def) });
             out.push(b'_');
             underscored(out, tree.nodes[*at].def.name);
             out.extend_from_slice(b"\":");
@@ -127,8 +129,42 @@ impl Ek {
                 out.push(b']');
             }
         }
+        let texts: Vec<(&str, &str)> = (from + 1..to).filter_map(|i| shape.key(tree, i)).collect();
+        if !texts.is_empty() {
+            comma(out, &mut fresh);
+            out.extend_from_slice(b"\"text\":");
+            for (n, (label, note)) in texts.iter().enumerate() {
+                out.extend_from_slice(if n > 0 {
+                    b",\""
+                } else if texts.len() > 1 {
+                    b"[\""
+                } else {
+                    b"\""
+                });
+                json_string(out, label);
+                json_string(out, note);
+                out.push(b'"');
+            }
+            if texts.len() > 1 {
+                out.push(b']');
+            }
+        }
         out.push(b'}');
     }
+}
+
+/// The protocol that Wireshark counts a field to: the first part of its name, but for these.
+fn protocol(def: Def) -> &'static str {
+    const OTHER: [(&str, &str); 7] = [
+        ("nt.", "smb"),
+        ("iwarp_rdma", "iwarp_ddp_rdmap"),
+        ("iwarp_ddp", "iwarp_ddp_rdmap"),
+        ("ipv6.routing.", "ipv6.routing"),
+        ("ipv6.hopopts.", "ipv6.hopopts"),
+        ("ipv6.fraghdr.", "ipv6.fraghdr"),
+        ("ipv6.dstopts.", "ipv6.dstopts"),
+    ];
+    OTHER.iter().find(|(prefix, _)| def.name.starts_with(prefix)).map_or_else(|| def.protocol(), |(_, protocol)| protocol)
 }
 
 fn comma(out: &mut Vec<u8>, fresh: &mut bool) {

@@ -4,19 +4,36 @@
 //!   two keys: `"smb_direct.flags": "0x0001"` and `"smb_direct.flags_tree": {…}`.
 //! * A name that occurs several times among the same siblings is repeated, as tshark repeats it; most readers keep the last.
 //!   With `--no-duplicate-keys` such a key is there once, and its value is an array, also as in tshark.
+//! * A subtree that is no field in Wireshark has its text for a key: [`super::shape`].
+//! * `-T jsonraw` has the bytes of each field in place of its value, `-T json -x` both: `"ip.ttl_raw": ["40", 22, 1, 0, 4, 0]` are the bytes,
+//!   their place and length, the mask, the number of the field's type, and which of the frame's sources they lie in.
 //! * Where decoding stopped, `_ws.malformed` (`_ws.short` where the capture cut the frame) says why.
 
+use super::shape::Shape;
 use super::{Index, faults};
 use crate::dissection::Dissected;
 use rdmascope_dissector::field::{Def, Kind};
-use rdmascope_dissector::render::{Style, json_string, json_value, show_unsigned};
+use rdmascope_dissector::render::{Style, decimal, hex_bytes, json_string, json_value, show_unsigned};
 use rdmascope_dissector::trace::{Kept, Node, Tree};
+use std::io::Write;
+
+/// What is written of a field.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Its value.
+    Values,
+    /// Its bytes.
+    Raw,
+    /// Both.
+    Both,
+}
 
 /// Frames in the form of `-T json`.
 #[derive(Clone)]
 pub struct Json {
     index: Index,
     unique: bool,
+    what: What,
     any: bool,
     keys: Keys,
     /// The depths of the objects that are open.
@@ -114,8 +131,8 @@ impl Keys {
 
 impl Json {
     /// `unique`: members of one name become an array.
-    pub fn new(unique: bool) -> Self {
-        Self { index: Index::new(), unique, any: false, keys: Keys::new(), stack: Vec::new() }
+    pub fn new(unique: bool, what: What) -> Self {
+        Self { index: Index::new(), unique, what, any: false, keys: Keys::new(), stack: Vec::new() }
     }
 
     /// Opens the array.
@@ -134,18 +151,18 @@ impl Json {
     }
 
     /// Appends a frame.
-    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree) {
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, shape: &Shape) {
         out.extend_from_slice(if self.any { b",\n  {\n    \"_index\": \"" } else { b"\n  {\n    \"_index\": \"" });
         self.any = true;
         out.extend_from_slice(self.index.of(d.time_ns));
-        out.extend_from_slice(b"\",\n    \"_type\": \"doc\",\n    \"_score\": null,\n    \"_source\": {\n      \"layers\": {");
+        out.extend_from_slice(b"\",\n    \"_score\": null,\n    \"_source\": {\n      \"layers\": {");
         let mut first = true;
-        if self.unique {
+        if self.unique || self.what != What::Values {
             let top: Vec<usize> = children(tree, None);
             first = top.is_empty();
-            object(out, tree, &top, LAYER);
+            Members { tree, shape, unique: self.unique, what: self.what }.object(out, &top, LAYER);
         } else {
-            self.nodes(out, tree);
+            self.nodes(out, tree, shape);
             first &= tree.nodes.is_empty();
         }
         let cut = d.is_cut();
@@ -164,7 +181,7 @@ impl Json {
     }
 
     /// All nodes in order, opening and closing objects as the depth changes.
-    fn nodes(&mut self, out: &mut Vec<u8>, tree: &Tree) {
+    fn nodes(&mut self, out: &mut Vec<u8>, tree: &Tree, shape: &Shape) {
         self.stack.clear();
         let mut indent = LAYER;
         let mut fresh = true;
@@ -179,8 +196,18 @@ impl Json {
                 fresh = false;
             }
             let parent = nodes.get(i + 1).is_some_and(|next| next.depth > node.depth);
-            let valued = !parent || has_value(node);
-            self.keys.put(out, node.def, indent, false, fresh);
+            let valued = !parent || is_valued(node);
+            match if node.def.kind == Kind::None { shape.key(tree, i) } else { None } {
+                None => self.keys.put(out, node.def, indent, false, fresh),
+                Some(text) => {
+                    if !fresh {
+                        out.push(b',');
+                    }
+                    line(out, indent);
+                    text_key(out, text);
+                    out.push(b'"');
+                }
+            }
             if valued {
                 value(out, tree, node);
             }
@@ -217,12 +244,18 @@ pub(super) fn has_value(node: &Node) -> bool {
     !matches!(node.value, Kept::None) || node.def.kind == Kind::Bytes
 }
 
+/// The same in JSON, where an option of TCP is a protocol that has its bytes for a value.
+fn is_valued(node: &Node) -> bool {
+    has_value(node) || node.def.kind == Kind::Protocol && node.def.name.starts_with("tcp.options.")
+}
+
 /// Appends a value and the quote behind it.
 #[inline]
 fn value(out: &mut Vec<u8>, tree: &Tree, node: &Node) {
     match node.value {
         // the most common by far
         Kept::U(v) => show_unsigned(out, node.def, v, Style::Json),
+        Kept::None if node.def.kind == Kind::Protocol && node.depth > 0 => hex_bytes(out, tree.covered(node), Some(b':')),
         _ => json_value(out, node.def, tree.stored(node), Style::Json),
     }
     out.push(b'"');
@@ -243,43 +276,130 @@ fn children(tree: &Tree, of: Option<usize>) -> Vec<usize> {
     found
 }
 
-/// The members of an object, each key once.
-fn object(out: &mut Vec<u8>, tree: &Tree, members: &[usize], indent: usize) {
-    // by name, then in order of appearance; groups again by their first member
-    let mut sorted: Vec<usize> = members.to_vec();
-    sorted.sort_by_key(|i| (tree.nodes[*i].def.id, *i));
-    let mut groups: Vec<&[usize]> = sorted.chunk_by(|a, b| tree.nodes[*a].def.id == tree.nodes[*b].def.id).collect();
-    groups.sort_by_key(|g| g[0]);
-    let mut fresh = true;
-    let comma = |out: &mut Vec<u8>, fresh: &mut bool| {
-        if !*fresh {
-            out.push(b',');
+/// A key that is the text of a subtree.
+fn text_key(out: &mut Vec<u8>, (label, note): (&str, &str)) {
+    out.push(b'"');
+    json_string(out, label);
+    json_string(out, note);
+    out.extend_from_slice(b"\": ");
+}
+
+/// Writes objects whose keys are gathered, or that have the bytes of fields.
+struct Members<'a> {
+    tree: &'a Tree,
+    shape: &'a Shape,
+    unique: bool,
+    what: What,
+}
+
+impl Members<'_> {
+    /// The members of an object; each key once, where that is asked for.
+    fn object(&self, out: &mut Vec<u8>, members: &[usize], indent: usize) {
+        let tree = self.tree;
+        let key_of = |i: usize| (tree.nodes[i].def.id, self.shape.key(tree, i));
+        let mut sorted: Vec<usize> = members.to_vec();
+        let mut groups: Vec<&[usize]> = if self.unique {
+            // by name, then in order of appearance; groups again by their first member
+            sorted.sort_by_key(|i| (key_of(*i), *i));
+            sorted.chunk_by(|a, b| key_of(*a) == key_of(*b)).collect()
+        } else {
+            sorted.chunks(1).collect()
+        };
+        groups.sort_by_key(|g| g[0]);
+        let mut fresh = true;
+        let mut next = |out: &mut Vec<u8>| {
+            if !fresh {
+                out.push(b',');
+            }
+            fresh = false;
+            line(out, indent);
+        };
+        for group in groups {
+            let name = tree.nodes[group[0]].def.name;
+            let text = self.shape.key(tree, group[0]);
+            let values: Vec<usize> = group.iter().copied().filter(|i| is_valued(&tree.nodes[*i]) || !tree.has_children(*i)).collect();
+            let parents: Vec<usize> = group.iter().copied().filter(|i| tree.has_children(*i)).collect();
+            if self.what != What::Values && text.is_none() {
+                next(out);
+                key(out, name, "_raw");
+                list(out, group, indent, &mut |out, i, _| raw(out, tree, &tree.nodes[i]));
+            }
+            if !values.is_empty() && (self.what != What::Raw || text.is_some()) {
+                next(out);
+                match text {
+                    Some(text) => text_key(out, text),
+                    None => key(out, name, ""),
+                }
+                list(out, &values, indent, &mut |out, i, _| {
+                    out.push(b'"');
+                    value(out, tree, &tree.nodes[i]);
+                });
+            }
+            if !parents.is_empty() {
+                next(out);
+                match text {
+                    Some(text) => text_key(out, text),
+                    None => key(out, name, if values.is_empty() { "" } else { "_tree" }),
+                }
+                list(out, &parents, indent, &mut |out, i, indent| {
+                    out.push(b'{');
+                    self.object(out, &children(tree, Some(i)), indent + 2);
+                    line(out, indent);
+                    out.push(b'}');
+                });
+            }
         }
-        *fresh = false;
-        line(out, indent);
-    };
-    for group in groups {
-        let name = tree.nodes[group[0]].def.name;
-        let values: Vec<usize> = group.iter().copied().filter(|i| has_value(&tree.nodes[*i]) || !tree.has_children(*i)).collect();
-        let parents: Vec<usize> = group.iter().copied().filter(|i| tree.has_children(*i)).collect();
-        if !values.is_empty() {
-            comma(out, &mut fresh);
-            key(out, name, "");
-            list(out, &values, indent, &mut |out, i, _| {
-                out.push(b'"');
-                value(out, tree, &tree.nodes[i]);
-            });
+    }
+}
+
+/// The bytes of a field: digits, place, length, mask, number of the type, number of the source.
+fn raw(out: &mut Vec<u8>, tree: &Tree, node: &Node) {
+    out.extend_from_slice(b"[\"");
+    match node.value {
+        Kept::U(v) if node.def.mask != 0 => {
+            let _ = write!(out, "{v:X}");
         }
-        if !parents.is_empty() {
-            comma(out, &mut fresh);
-            key(out, name, if values.is_empty() { "" } else { "_tree" });
-            list(out, &parents, indent, &mut |out, i, indent| {
-                out.push(b'{');
-                object(out, tree, &children(tree, Some(i)), indent + 2);
-                line(out, indent);
-                out.push(b'}');
-            });
-        }
+        _ if node.generated => {}
+        _ => hex_bytes(out, tree.covered(node), None),
+    }
+    out.push(b'"');
+    let len = if node.generated { 0 } else { node.len };
+    for number in [u64::from(node.offset), u64::from(len), node.def.mask, type_number(node.def.kind), u64::from(node.source)] {
+        out.extend_from_slice(b", ");
+        decimal(out, number);
+    }
+    out.push(b']');
+}
+
+/// What Wireshark 4.6 counts a type of fields as.
+fn type_number(kind: Kind) -> u64 {
+    match kind {
+        Kind::None => 0,
+        Kind::Protocol => 1,
+        Kind::Bool => 2,
+        Kind::U8 => 4,
+        Kind::U16 => 5,
+        Kind::U24 => 6,
+        Kind::U32 => 7,
+        Kind::U40 => 8,
+        Kind::U48 => 9,
+        Kind::U56 => 10,
+        Kind::U64 => 11,
+        Kind::I8 => 12,
+        Kind::I16 => 13,
+        Kind::I32 => 15,
+        Kind::I64 => 19,
+        Kind::Double => 23,
+        Kind::AbsTime => 24,
+        Kind::RelTime => 25,
+        Kind::Str | Kind::Utf16 => 26,
+        Kind::Ether => 29,
+        Kind::Bytes => 30,
+        Kind::Ipv4 => 32,
+        Kind::Ipv6 => 33,
+        Kind::FrameNum => 35,
+        Kind::Guid => 36,
+        Kind::Eui64 => 38,
     }
 }
 

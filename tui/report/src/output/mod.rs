@@ -2,10 +2,12 @@
 
 pub mod ek;
 pub mod fields;
+pub mod follow;
 pub mod hex;
 pub mod json;
 pub mod lines;
 pub mod pdml;
+pub mod shape;
 pub mod summary;
 pub mod taps;
 pub mod times;

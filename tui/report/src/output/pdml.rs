@@ -2,6 +2,7 @@
 //! length (`size`), value for programs (`show`), for people (`showname`), and as bytes (`value`).
 
 use super::faults;
+use super::shape::Shape;
 use crate::dissection::Dissected;
 use rdmascope_dissector::field::Kind;
 use rdmascope_dissector::render::{Style, decimal, hex_bytes, is_hidden, is_text, label, seconds_and_nanos, show, show_into, xml_text};
@@ -31,7 +32,7 @@ impl Pdml {
     }
 
     /// Appends a frame.
-    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree) {
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, shape: &Shape) {
         out.extend_from_slice(b"<packet>\n");
         let size = d.cap_len;
         let _ = writeln!(out, "  <proto name=\"geninfo\" pos=\"0\" showname=\"General information\" size=\"{size}\">");
@@ -53,7 +54,7 @@ impl Pdml {
         out.extend_from_slice(b"\" showname=\"Captured Time\" value=\"");
         seconds_and_nanos(out, d.time_ns.div_euclid(1_000_000_000), d.time_ns.rem_euclid(1_000_000_000) as u32);
         let _ = writeln!(out, "\" size=\"{size}\"/>\n  </proto>");
-        self.nodes(out, tree);
+        self.nodes(out, tree, shape);
         for (name, why) in faults(tree, d.is_cut()) {
             let _ = write!(out, "  <proto name=\"{name}\" showname=\"");
             xml_text(out, &why);
@@ -62,24 +63,31 @@ impl Pdml {
         out.extend_from_slice(b"</packet>\n\n");
     }
 
-    fn nodes(&mut self, out: &mut Vec<u8>, tree: &Tree) {
+    fn nodes(&mut self, out: &mut Vec<u8>, tree: &Tree, shape: &Shape) {
         self.open.clear();
         for (i, node) in tree.nodes.iter().enumerate() {
             self.close(out, node.depth);
             let proto = node.depth == 0;
             indent(out, node.depth);
             out.extend_from_slice(if proto { b"<proto name=\"" } else { b"<field name=\"" });
-            out.extend_from_slice(node.def.name.as_bytes());
-            out.extend_from_slice(b"\" showname=\"");
-            self.line.clear();
-            label(&mut self.line, tree, i);
-            // the brackets of what was computed are the detail pane's
-            let text = if node.generated && node.def.kind != Kind::Protocol {
-                self.line.trim_start_matches('[').trim_end_matches(']')
+            let key = shape.key(tree, i);
+            if let Some((label, note)) = key {
+                out.extend_from_slice(b"\" show=\"");
+                xml_text(out, label);
+                xml_text(out, note);
             } else {
-                &self.line
-            };
-            xml_text(out, text);
+                out.extend_from_slice(node.def.name.as_bytes());
+                out.extend_from_slice(b"\" showname=\"");
+                self.line.clear();
+                label(&mut self.line, tree, i);
+                // the brackets of what was computed are the detail pane's
+                let text = if node.generated && node.def.kind != Kind::Protocol {
+                    self.line.trim_start_matches('[').trim_end_matches(']')
+                } else {
+                    &self.line
+                };
+                xml_text(out, text);
+            }
             if is_hidden(node.def) {
                 out.extend_from_slice(b"\" hide=\"yes");
             }
@@ -91,13 +99,15 @@ impl Pdml {
             out.push(b'"');
             let stored = tree.stored(node);
             if !proto {
-                out.extend_from_slice(b" show=\"");
-                if is_text(node.def, stored) {
-                    xml_text(out, &show(node.def, stored, Style::Pdml));
-                } else {
-                    show_into(out, node.def, stored, Style::Pdml);
+                if key.is_none() {
+                    out.extend_from_slice(b" show=\"");
+                    if is_text(node.def, stored) {
+                        xml_text(out, &show(node.def, stored, Style::Pdml));
+                    } else {
+                        show_into(out, node.def, stored, Style::Pdml);
+                    }
+                    out.push(b'"');
                 }
-                out.push(b'"');
                 if size > 0 {
                     out.extend_from_slice(b" value=\"");
                     match node.value {

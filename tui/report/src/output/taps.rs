@@ -4,6 +4,7 @@
 
 use crate::dissection::Dissected;
 use crate::fields::filter;
+use crate::output::follow::Follow;
 use anyhow::{Result, bail};
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
@@ -28,6 +29,7 @@ enum Tap {
     Hierarchy { protocols: Slot, filter: Option<Filter>, text: String, rows: BTreeMap<String, Sum> },
     Hosts(Hosts),
     Times(Times),
+    Follow(Box<Follow>),
     Expert { slots: [Slot; 3], malformed: Slot, rows: BTreeMap<(u8, String, String), u64> },
 }
 
@@ -93,8 +95,7 @@ struct Latency {
 }
 
 /// What tshark can do that is done by something else here.
-const ELSEWHERE: [(&str, &str); 6] = [
-    ("follow", "rdmascope export payloads FILE DIR writes what was moved, rdmascope tui FILE shows a connection"),
+const ELSEWHERE: [(&str, &str); 5] = [
     ("smb,srt", "SMB 1 is not decoded; -z smb2,srt is the table of SMB2"),
     ("nfs", "-z rpc,srt is the table of NFS"),
     ("flow", "rdmascope tui FILE draws the sequence of a request"),
@@ -136,8 +137,8 @@ impl Taps {
     }
 
     /// Writes the tables.
-    pub fn end(&self, out: &mut Vec<u8>) {
-        self.taps.iter().for_each(|tap| tap.end(out));
+    pub fn end(&mut self, out: &mut Vec<u8>) {
+        self.taps.iter_mut().for_each(|tap| tap.end(out));
     }
 }
 
@@ -220,13 +221,17 @@ fn tap(argument: &str, registry: &Registry, probe: &mut Probe) -> Result<Tap> {
                 rows: BTreeMap::new(),
             })
         }
+        ["follow", ..] => {
+            let rest = argument.split_once(',').map_or("", |(_, rest)| rest);
+            Tap::Follow(Box::new(Follow::new(rest, registry, probe)?))
+        }
         ["expert", ..] => Tap::Expert {
             slots: ["rdmascope.finding.severity", "rdmascope.finding.id", "rdmascope.finding.text"].map(|name| want(name, probe)),
             malformed: want("_ws.malformed", probe),
             rows: BTreeMap::new(),
         },
         _ => bail!(
-            "-z knows io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert, not \"{}\"; analyze says more",
+            "-z knows io,stat,SECONDS[,FILTER]… io,phs conv,KIND endpoints,KIND smb2,srt rpc,srt expert follow,tcp,ascii,N, not \"{}\"; analyze says more",
             escaped(argument)
         ),
     })
@@ -270,6 +275,7 @@ impl Tap {
             }
             Self::Hosts(t) => t.frame(d, probe),
             Self::Times(t) => t.frame(probe),
+            Self::Follow(t) => t.frame(d, probe),
             Self::Expert { slots, malformed, rows } => {
                 let texts = slots.map(|slot| probe.values(slot).map(|(def, v)| show(def, v, Style::Fields)).collect::<Vec<_>>());
                 for ((severity, id), text) in texts[0].iter().zip(&texts[1]).zip(&texts[2]) {
@@ -287,13 +293,14 @@ impl Tap {
         }
     }
 
-    fn end(&self, out: &mut Vec<u8>) {
+    fn end(&mut self, out: &mut Vec<u8>) {
         // writing to a vector cannot fail
         let _ = match self {
             Self::Intervals(t) => t.end(out),
             Self::Hierarchy { rows, text, .. } => hierarchy(out, rows, text),
             Self::Hosts(t) => t.end(out),
             Self::Times(t) => t.end(out),
+            Self::Follow(t) => t.end(out),
             Self::Expert { rows, .. } => expert(out, rows),
         };
     }

@@ -478,7 +478,12 @@ fn frames_listed(out: &mut String, story: &Story, page: &Page, entries: &[Entry<
         for frame in entry.frames.iter().take(LINKS_MAX) {
             let finding = entry.findings.iter().find(|f| f.frames.contains(frame));
             let time = finding.filter(|f| f.frame == *frame).map(|f| f.time_ns);
-            say(*frame, time, finding.and_then(|f| f.connection), format!("{}: {}", entry.rule.id(), entry.title(story.start())));
+            say(
+                *frame,
+                time,
+                finding.and_then(|f| f.connection),
+                format!("{}: {}", entry.rule.id(), entry.title(story.start()).trim_end_matches('.')),
+            );
         }
     }
     for e in &story.report.slowest {

@@ -1,0 +1,514 @@
+//! The form that Wireshark gives a frame where ours is another one: JSON, EK and PDML are written in it, so that what was made for tshark finds
+//! each field where it is there. `--json-names short` leaves our form as it is.
+//!
+//! A subtree that is no field of Wireshark's is *text* there: its key is what the detail pane shows, as in `"Create Request (0x05)"`. What else
+//! differs has a row in [`RULES`]; two things have code of their own: bodies of SMB2, which Wireshark names by their command, and fields that
+//! the analysis tells apart from the layer that Wireshark tells them in.
+
+use rdmascope_dissector::field::{Base, Def, FieldDef, Kind, Privacy, id_of};
+use rdmascope_dissector::registry::OURS;
+use rdmascope_dissector::render::{Style, show};
+use rdmascope_dissector::trace::{Kept, Node, Tree};
+
+/// What becomes of a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Its children stand in its place.
+    Splice,
+    /// The child of the first id stands in its place and has the other children, and all of it belongs to the node of the second id that
+    /// stands before it.
+    LedBy(u32, u32),
+    /// Its children are put into one subtree, which is a text.
+    Wrap,
+    /// A list of attributes of NFS 4: each belongs to the word of the mask that has its bit.
+    Attributes,
+    /// The place and length of what has a subtree of its own behind it belong to that.
+    Place,
+    /// Fields of TCP that are told behind it.
+    Stream,
+    /// A message of SMB2.
+    Smb2,
+    /// A message of RPC.
+    Rpc,
+}
+
+/// Nodes whose form differs.
+const RULES: [(u32, Form); 12] = [
+    (id_of("rdmascope.nfs.operation"), Form::LedBy(id_of("nfs.opcode"), id_of("nfs.ops.count"))),
+    (id_of("rdmascope.nfs.bitmap4"), Form::Splice),
+    (id_of("rdmascope.nfs.fattr4"), Form::Attributes),
+    (id_of("rdmascope.rpc.auth.data"), Form::Splice),
+    (id_of("rpcordma.reply_count"), Form::Wrap),
+    (id_of("rdmascope.smb2.create_request"), Form::Place),
+    (id_of("rdmascope.smb2.create.chain_element"), Form::Place),
+    (id_of("rdmascope.smb2.tree_connect_request"), Form::Place),
+    (id_of("rdmascope.smb2.find_request"), Form::Place),
+    (id_of("tcp"), Form::Stream),
+    (id_of("smb2"), Form::Smb2),
+    (id_of("rpc"), Form::Rpc),
+];
+
+/// What has its place and length before it, under [`Form::Place`].
+const PLACED: [u32; 4] = [id_of("smb2.filename"), id_of("smb2.tag"), id_of("smb2.tree"), id_of("smb2.find.pattern")];
+const OFFSET: u32 = id_of("smb2.olb.offset");
+const LENGTH: u32 = id_of("smb2.olb.length");
+const HEADER: u32 = id_of("rdmascope.smb2.header");
+const COMMAND: u32 = id_of("smb2.cmd");
+const IS_REPLY: u32 = id_of("smb2.flags.response");
+const STREAM: u32 = id_of("rdmascope.stream");
+const TIMES: [u32; 2] = [id_of("tcp.time_relative"), id_of("tcp.time_delta")];
+const ANALYSIS: u32 = id_of("rdmascope");
+const OPAQUE_LENGTH: u32 = id_of("rpc.opaque_length");
+const MASK: u32 = id_of("nfs.attr_mask");
+const EMPTY_MASK: u32 = id_of("rdmascope.nfs.attr_mask.empty");
+const ATTRIBUTE: u32 = id_of("rdmascope.nfs.attribute");
+const ATTRIBUTE_NUMBER: u32 = id_of("nfs.attr");
+const VALUES: u32 = id_of("rdmascope.nfs.attr_values");
+
+/// Fields that the analysis tells of a frame, and Wireshark in the header of the reply.
+const OF_SMB2: [u32; 3] = [id_of("smb2.response_to"), id_of("smb2.response_in"), id_of("smb2.time")];
+/// The same of RPC.
+const OF_RPC: [u32; 3] = [id_of("rpc.reqframe"), id_of("rpc.repframe"), id_of("rpc.time")];
+
+/// What Wireshark calls the bodies of SMB2 by their command, [MS-SMB2] 2.2.1.
+const BODIES: [&str; 19] = [
+    "Negotiate Protocol",
+    "Session Setup",
+    "Session Logoff",
+    "Tree Connect",
+    "Tree Disconnect",
+    "Create",
+    "Close",
+    "Flush",
+    "Read",
+    "Write",
+    "Lock",
+    "Ioctl",
+    "Cancel",
+    "KeepAlive",
+    "Find",
+    "Notify",
+    "GetInfo",
+    "SetInfo",
+    "Break",
+];
+
+/// A subtree that is only there in Wireshark's form.
+static TEXT: FieldDef = FieldDef {
+    name: "rdmascope.text.only",
+    id: id_of("rdmascope.text.only"),
+    label: "",
+    kind: Kind::None,
+    base: Base::None,
+    mask: 0,
+    width: 0,
+    values: &[],
+    spec: "rdmascope",
+    privacy: Privacy::Keep,
+};
+
+/// Whether a node is a text in Wireshark's form: a subtree of a protocol that Wireshark has no field for.
+pub fn is_text_only(def: Def) -> bool {
+    def.kind == Kind::None && def.name.strip_prefix(OURS).is_some_and(|rest| rest.contains('.'))
+}
+
+/// Brings trees into Wireshark's form. Reused from frame to frame, it stops allocating.
+#[derive(Clone, Default)]
+pub struct Shape {
+    /// Our form is left as it is.
+    short: bool,
+    old: Vec<Node>,
+    /// Keys of nodes that say more than their label, by the node's index.
+    keys: Vec<(usize, String)>,
+    /// The nodes that are told elsewhere, by their index in `old`.
+    moved: Vec<usize>,
+    /// What of `moved` belongs to each header of SMB2 in the frame.
+    groups: Vec<(usize, usize)>,
+    headers: usize,
+    body: Option<String>,
+}
+
+impl Shape {
+    /// `short`: our names, our form.
+    pub fn new(short: bool) -> Self {
+        Self { short, ..Self::default() }
+    }
+
+    /// Whether names and form stay ours.
+    pub fn is_short(&self) -> bool {
+        self.short
+    }
+
+    /// What stands for a node that has no field's name: its text.
+    pub fn key<'a>(&'a self, tree: &'a Tree, index: usize) -> Option<(&'a str, &'a str)> {
+        let node = tree.nodes.get(index)?;
+        if self.short || node.depth == 0 || !is_text_only(node.def) {
+            return None;
+        }
+        match self.keys.binary_search_by_key(&index, |(at, _)| *at) {
+            Ok(at) => Some((&self.keys[at].1, "")),
+            Err(_) => Some((node.def.label, tree.note(node))),
+        }
+    }
+
+    /// Brings a tree into Wireshark's form.
+    pub fn apply(&mut self, tree: &mut Tree) {
+        self.keys.clear();
+        if self.short || !tree.nodes.iter().any(|n| differs(n)) {
+            return;
+        }
+        self.moved.clear();
+        self.groups.clear();
+        self.body = None;
+        std::mem::swap(&mut self.old, &mut tree.nodes);
+        tree.nodes.clear();
+        self.find_moved();
+        let end = self.old.len();
+        self.part(tree, 0, end, 0);
+    }
+
+    /// Finds what is told in the layer of the analysis and belongs into others.
+    fn find_moved(&mut self) {
+        self.headers = self.old.iter().filter(|n| n.def.id == HEADER).count();
+        let mut inside = false;
+        for (i, node) in self.old.iter().enumerate() {
+            if node.depth == 0 {
+                inside = node.def.id == ANALYSIS;
+            }
+            if inside && (OF_SMB2.contains(&node.def.id) || OF_RPC.contains(&node.def.id)) {
+                if node.def.id == OF_SMB2[0] || node.def.id == OF_SMB2[1] {
+                    self.groups.push((self.moved.len(), self.moved.len()));
+                }
+                self.moved.push(i);
+                if let (Some(group), true) = (self.groups.last_mut(), OF_SMB2.contains(&node.def.id)) {
+                    group.1 = self.moved.len();
+                }
+            }
+        }
+    }
+
+    fn end_of(&self, at: usize) -> usize {
+        let depth = self.old[at].depth;
+        self.old[at + 1..].iter().position(|n| n.depth <= depth).map_or(self.old.len(), |n| at + 1 + n)
+    }
+
+    fn child(&self, from: usize, to: usize, id: u32) -> Option<usize> {
+        let depth = self.old.get(from)?.depth;
+        (from..to).find(|i| self.old[*i].depth == depth && self.old[*i].def.id == id)
+    }
+
+    fn push(&mut self, tree: &mut Tree, at: usize, shift: i16) {
+        let mut node = self.old[at];
+        node.depth = u8::try_from(i16::from(node.depth).saturating_add(shift).max(0)).unwrap_or(u8::MAX);
+        tree.nodes.push(node);
+    }
+
+    fn push_text(&mut self, tree: &mut Tree, like: usize, depth: i16, key: String) {
+        let mut node = self.old[like];
+        node.def = &TEXT;
+        node.value = Kept::None;
+        node.note = (0, 0);
+        node.depth = u8::try_from(depth.max(0)).unwrap_or(u8::MAX);
+        self.keys.push((tree.nodes.len(), key));
+        tree.nodes.push(node);
+    }
+
+    /// The nodes from `from` to `to`, siblings with what is in them, `shift` deeper.
+    fn part(&mut self, tree: &mut Tree, from: usize, to: usize, shift: i16) {
+        let mut at = from;
+        while at < to {
+            let end = self.end_of(at).min(to);
+            at = self.node(tree, at, end, shift);
+        }
+    }
+
+    /// One node with what is in it; where the next begins.
+    fn node(&mut self, tree: &mut Tree, at: usize, end: usize, shift: i16) -> usize {
+        let node = self.old[at];
+        let id = node.def.id;
+        if self.moved.binary_search(&at).is_ok() {
+            return end;
+        }
+        let depth = i16::from(node.depth) + shift;
+        if at + 1 < end && self.old[at + 1].def.id == OPAQUE_LENGTH && has_contents(&node) {
+            self.opaque(tree, at, end, shift);
+            return end;
+        }
+        if node.depth > 0 && is_text_only(node.def) {
+            self.text(tree, at, end, shift);
+        }
+        match rule(id) {
+            None => {
+                self.push(tree, at, shift);
+                self.part(tree, at + 1, end, shift);
+            }
+            Some(Form::Splice) => self.part(tree, at + 1, end, shift - 1),
+            Some(Form::LedBy(lead, above)) => {
+                let before = tree.nodes.iter().rev().find(|n| i16::from(n.depth) <= depth);
+                let below = before.is_some_and(|n| i16::from(n.depth) == depth && n.def.id == above);
+                self.led(tree, at, end, lead, shift + i16::from(below));
+            }
+            Some(Form::Wrap) => {
+                self.push(tree, at, shift);
+                if at + 1 < end {
+                    let segments = (at + 1..end).filter(|i| self.old[*i].def.name == "rdmascope.rpcordma.segment").count();
+                    self.push_text(tree, at, depth + 1, chunk(segments));
+                    self.part(tree, at + 1, end, shift + 1);
+                }
+            }
+            Some(Form::Attributes) => self.attributes(tree, at, end, shift),
+            Some(Form::Place) => {
+                self.push(tree, at, shift);
+                self.placed(tree, at + 1, end, shift);
+            }
+            Some(Form::Stream) => {
+                self.push(tree, at, shift);
+                self.part(tree, at + 1, end, shift);
+                if self.old.get(end).is_some_and(|n| n.def.id == STREAM && n.depth == node.depth) {
+                    let last = self.end_of(end);
+                    self.stream(tree, end + 1, last, shift);
+                    return last;
+                }
+            }
+            Some(Form::Rpc) => {
+                self.push(tree, at, shift);
+                self.part(tree, at + 1, end, shift);
+                for i in self.moved.clone() {
+                    if OF_RPC.contains(&self.old[i].def.id) {
+                        self.push(tree, i, depth + 1 - i16::from(self.old[i].depth));
+                    }
+                }
+            }
+            Some(Form::Smb2) => {
+                self.push(tree, at, shift);
+                self.smb2(tree, at + 1, end, shift);
+            }
+        }
+        end
+    }
+
+    fn led(&mut self, tree: &mut Tree, at: usize, end: usize, lead: u32, shift: i16) {
+        match self.child(at + 1, end, lead) {
+            None => {
+                self.push(tree, at, shift);
+                self.part(tree, at + 1, end, shift);
+            }
+            Some(first) => {
+                let behind = self.end_of(first).min(end);
+                self.push(tree, first, shift - 1);
+                self.part(tree, first + 1, behind, shift - 1);
+                self.part(tree, at + 1, first, shift);
+                self.part(tree, behind, end, shift);
+            }
+        }
+    }
+
+    /// Texts that say a number or a name.
+    fn text(&mut self, tree: &Tree, at: usize, end: usize, shift: i16) {
+        let depth = i16::from(self.old[at].depth) + shift;
+        let number = |id: u32| {
+            self.old[at + 1..end].iter().find(|n| n.def.id == id).and_then(|n| match n.value {
+                Kept::U(v) => Some(v),
+                _ => None,
+            })
+        };
+        let key = match self.old[at].def.name {
+            "rdmascope.rpcordma.write_chunk" => {
+                chunk((at + 1..end).filter(|i| self.old[*i].def.name == "rdmascope.rpcordma.segment").count())
+            }
+            "rdmascope.rpcordma.segment" => {
+                let before = tree.nodes.iter().rev().take_while(|n| i16::from(n.depth) >= depth);
+                format!("RDMA segment {}", before.filter(|n| n.def.name == "rdmascope.rpcordma.segment").count())
+            }
+            "rdmascope.rpcordma.read_segment" => format!("Read chunk: (position {})", number(id_of("rpcordma.position")).unwrap_or(0)),
+            "rdmascope.rpc.credentials" | "rdmascope.rpc.verifier" => self.old[at].def.label.into(),
+            "rdmascope.rpc.auth.gids" => format!("Auxiliary GIDs ({})", number(id_of("rdmascope.xdr.count")).unwrap_or(0)),
+            _ => match self.body.take() {
+                Some(body) if self.old[at].def.id != HEADER => body,
+                body => {
+                    self.body = body;
+                    return;
+                }
+            },
+        };
+        self.keys.push((tree.nodes.len(), key));
+    }
+
+    /// What XDR calls opaque: a length, contents and padding stand in a text that shows the contents.
+    fn opaque(&mut self, tree: &mut Tree, at: usize, end: usize, shift: i16) {
+        let node = self.old[at];
+        let stored = tree.stored(&node);
+        let value = match node.def.kind {
+            Kind::Str | Kind::Utf16 => show(node.def, stored, Style::Json),
+            _ => "<DATA>".into(),
+        };
+        let value = if value.is_empty() { "<EMPTY>" } else { &value };
+        let key = format!("{}: {value}", node.def.label);
+        let depth = i16::from(node.depth) + shift;
+        self.push_text(tree, at, depth, key);
+        let behind = self.end_of(at + 1).min(end);
+        self.push(tree, at + 1, shift);
+        self.push(tree, at, shift + 1);
+        self.part(tree, behind, end, shift);
+    }
+
+    /// A mask and what its bits stand for.
+    fn attributes(&mut self, tree: &mut Tree, at: usize, end: usize, shift: i16) {
+        let depth = self.old[at].depth + 1;
+        let mut words: u64 = 0;
+        let values = self.child(at + 1, end, VALUES);
+        let mut i = at + 1;
+        while i < end {
+            let behind = self.end_of(i).min(end);
+            if self.old[i].def.id == MASK && self.old[i].depth == depth {
+                self.push(tree, i, shift - 1);
+                self.part(tree, i + 1, behind, shift - 1);
+                if let Some(values) = values {
+                    let last = self.end_of(values).min(end);
+                    let mut a = values + 1;
+                    while a < last {
+                        let next = self.end_of(a).min(last);
+                        let is_of = self.child(a + 1, next, ATTRIBUTE_NUMBER).is_some_and(|n| word_of(&self.old[n]) == Some(words));
+                        if self.old[a].def.id == ATTRIBUTE && is_of {
+                            // from two below the list to one below the word
+                            self.led(tree, a, next, ATTRIBUTE_NUMBER, shift - 1);
+                        }
+                        a = next;
+                    }
+                }
+                words += 1;
+            } else if values != Some(i) {
+                words += u64::from(self.old[i].def.id == EMPTY_MASK);
+                self.part(tree, i, behind, shift - 1);
+            } else if words == 0 {
+                return self.part(tree, i, end, shift - 1);
+            }
+            i = behind;
+        }
+        // what no word of the mask announced stays in a list of its own
+        if let Some(values) = values {
+            let last = self.end_of(values).min(end);
+            let announced = |a: usize| {
+                let word = self.child(a + 1, self.end_of(a).min(last), ATTRIBUTE_NUMBER).and_then(|n| word_of(&self.old[n]));
+                word.is_some_and(|word| word < words)
+            };
+            let mut rest: Vec<(usize, usize)> = Vec::new();
+            let mut a = values + 1;
+            while a < last {
+                let next = self.end_of(a).min(last);
+                if self.old[a].def.id != ATTRIBUTE || !announced(a) {
+                    rest.push((a, next));
+                }
+                a = next;
+            }
+            for (from, to) in rest {
+                self.part(tree, from, to, shift - 2);
+            }
+        }
+    }
+
+    /// The place and length that stand first go into what they are of.
+    fn placed(&mut self, tree: &mut Tree, from: usize, to: usize, shift: i16) {
+        let depth = self.old.get(from).map_or(0, |n| n.depth);
+        let target = (from..to).find(|i| self.old[*i].depth == depth && PLACED.contains(&self.old[*i].def.id));
+        let place = self.child(from, to, OFFSET).filter(|i| self.old.get(i + 1).is_some_and(|n| n.def.id == LENGTH));
+        let (Some(target), Some(place)) = (target, place) else { return self.part(tree, from, to, shift) };
+        let mut at = from;
+        while at < to {
+            let end = self.end_of(at).min(to);
+            if at == target {
+                self.push(tree, at, shift);
+                self.push(tree, place, shift + 1);
+                self.push(tree, place + 1, shift + 1);
+                self.part(tree, at + 1, end, shift);
+            } else if at != place && at != place + 1 {
+                self.node(tree, at, end, shift);
+            }
+            at = end;
+        }
+    }
+
+    /// What is told of a stream: times stand in a text of their own.
+    fn stream(&mut self, tree: &mut Tree, from: usize, to: usize, shift: i16) {
+        let mut at = from;
+        let mut is_open = false;
+        while at < to {
+            let end = self.end_of(at).min(to);
+            if TIMES.contains(&self.old[at].def.id) {
+                if !std::mem::replace(&mut is_open, true) {
+                    self.push_text(tree, at, i16::from(self.old[at].depth) + shift, "Timestamps".into());
+                }
+                self.push(tree, at, shift + 1);
+            } else {
+                self.node(tree, at, end, shift);
+            }
+            at = end;
+        }
+    }
+
+    /// Headers with their bodies.
+    fn smb2(&mut self, tree: &mut Tree, from: usize, to: usize, shift: i16) {
+        let mut at = from;
+        while at < to {
+            let end = self.end_of(at).min(to);
+            if self.old[at].def.id == HEADER {
+                self.push(tree, at, shift);
+                self.part(tree, at + 1, end, shift);
+                self.headers -= 1;
+                // what is told of the last ones only is told of the last headers
+                if let Some((first, last)) = self.groups.len().checked_sub(self.headers + 1).and_then(|g| self.groups.get(g)).copied() {
+                    for i in first..last {
+                        let node = self.moved[i];
+                        self.push(tree, node, i16::from(self.old[at].depth) + 1 + shift - i16::from(self.old[node].depth));
+                    }
+                }
+                let number = |id: u32| self.old[at..end].iter().find(|n| n.def.id == id).map(|n| n.value);
+                if let (Some(Kept::U(command)), Some(Kept::U(reply))) = (number(COMMAND), number(IS_REPLY)) {
+                    let name = BODIES.get(command as usize).unwrap_or(&"unknown");
+                    self.body = Some(format!("{name} {} (0x{command:02x})", if reply != 0 { "Response" } else { "Request" }));
+                }
+            } else {
+                self.node(tree, at, end, shift);
+            }
+            at = end;
+        }
+        self.body = None;
+    }
+}
+
+fn chunk(segments: usize) -> String {
+    format!("Write chunk ({segments} segment{})", if segments == 1 { "" } else { "s" })
+}
+
+fn word_of(node: &Node) -> Option<u64> {
+    match node.value {
+        Kept::U(number) => Some(number / 32),
+        _ => None,
+    }
+}
+
+fn has_contents(node: &Node) -> bool {
+    node.depth > 0 && matches!(node.def.kind, Kind::Str | Kind::Utf16 | Kind::Bytes)
+}
+
+fn rule(id: u32) -> Option<Form> {
+    if SET[(id >> 6) as usize % SET.len()] & 1 << (id % 64) == 0 {
+        return None;
+    }
+    RULES.iter().find(|(of, _)| *of == id).map(|(_, form)| *form)
+}
+
+fn differs(node: &Node) -> bool {
+    rule(node.def.id).is_some() || node.def.id == OPAQUE_LENGTH
+}
+
+/// Asked of every node: the bits of all ids that have a rule.
+const SET: [u64; 16] = {
+    let (mut set, mut i) = ([0; 16], 0);
+    while i < RULES.len() {
+        let id = RULES[i].0;
+        set[(id >> 6) as usize % 16] |= 1 << (id % 64);
+        i += 1;
+    }
+    set
+};
