@@ -1,6 +1,7 @@
 //! The few shapes that all views are made of. Only rows that are seen are made.
 
 use super::app::Cursor;
+use super::keys::Action;
 use super::theme::Theme;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -189,6 +190,63 @@ pub(crate) fn scrollbar(buf: &mut Buffer, area: Rect, top: usize, len: usize, th
     }
     let at = ((top as u128 * (page as u128 - 1) + (len - page) as u128 / 2) / (len - page).max(1) as u128) as u16;
     put(buf, area.x + area.width - 1, area.y + at.min(area.height - 1), 1, "▐", theme.faint);
+}
+
+/// A line of a page that is read and not chosen from.
+#[derive(Clone, Debug)]
+pub(crate) enum Line {
+    Head(String),
+    Pieces(Vec<(String, Style)>),
+}
+
+/// A page of lines that is turned: what a view shows that has no row to select.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Page {
+    top: usize,
+    /// `None` where they have to be made.
+    lines: Option<Vec<Line>>,
+}
+
+impl Page {
+    /// Something that is on the page changed.
+    pub(crate) fn outdated(&mut self) {
+        self.lines = None;
+    }
+
+    /// Whether its lines have to be made.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.lines.is_none()
+    }
+
+    pub(crate) fn set(&mut self, lines: Vec<Line>) {
+        self.lines = Some(lines);
+    }
+
+    pub(crate) fn turn(&mut self, action: Action, height: u16) {
+        let (len, page) = (self.lines.as_ref().map_or(0, Vec::len), usize::from(height));
+        let mut cursor = Cursor { at: self.top, top: 0 };
+        cursor.moved(action, len.saturating_sub(page) + 1, page);
+        self.top = cursor.at;
+    }
+
+    pub(crate) fn draw(&self, buf: &mut Buffer, area: Rect, theme: &Theme) {
+        let lines = self.lines.as_deref().unwrap_or(&[]);
+        let top = self.top.min(lines.len().saturating_sub(1));
+        for (i, line) in lines.iter().skip(top).take(usize::from(area.height)).enumerate() {
+            let y = area.y + i as u16;
+            match line {
+                Line::Head(title) => rule(buf, Rect { y, height: 1, ..area }, y, title, "", theme, true),
+                Line::Pieces(pieces) => {
+                    let pieces: Vec<(&str, Style)> = pieces.iter().map(|(t, s)| (t.as_str(), *s)).collect();
+                    spans(buf, area.x + 1, y, area.width.saturating_sub(2), &pieces);
+                }
+            }
+        }
+        scrollbar(buf, area, top, lines.len(), theme);
+        if lines.is_empty() {
+            put(buf, area.x + 1, area.y, area.width, "Reading …", theme.faint);
+        }
+    }
 }
 
 /// Dots, two across and four down in each character.

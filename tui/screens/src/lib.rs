@@ -4,7 +4,7 @@
 //!
 //! | view | file |
 //! | --- | --- |
-//! | overview, frames, I/O, credits, sequence, memory, findings, statistics, latency, sessions | one each, opening with its drawing; `screen` says what a view is |
+//! | overview, frames, I/O, credits, sequence, memory, findings, statistics, latency, sessions, hosts | one each, opening with its drawing; `screen` says what a view is |
 //! | prompts, completion, copying, searching | `prompt` |
 //! | keys, colours, configuration, the terminal taken and given back | `keys`, `theme`, `config`, `terminal` |
 //! | what the loader makes ready for the screen | `index`, `exchanges`, `digest`, `credits_log` |
@@ -20,6 +20,7 @@ mod draw;
 mod exchanges;
 mod findings;
 mod frames;
+mod hosts;
 mod index;
 mod io;
 mod keys;

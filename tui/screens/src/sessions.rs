@@ -10,13 +10,11 @@
 //!  ✗ server: multichannel  not offered
 //! ```
 
-use super::app::{App, Cursor, Effect};
-use super::draw::{self, put, rule};
+use super::app::{App, Effect};
+use super::draw::{Line, Page};
 use super::keys::Action;
 use super::screen::{Change, Screen};
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
 use rdmascope_analyzer::path::State as Answer;
 use rdmascope_analyzer::session;
 use rdmascope_report::report::{ladder, sessions as words};
@@ -24,22 +22,7 @@ use rdmascope_report::report::{ladder, sessions as words};
 /// What is shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
-    cursor: Cursor,
-    /// What is on the page; `None` where it has to be made.
-    lines: Option<Vec<Line>>,
-}
-
-impl State {
-    /// Something that is on the page changed.
-    pub(crate) fn outdated(&mut self) {
-        self.lines = None;
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Line {
-    Head(String),
-    Pieces(Vec<(String, Style)>),
+    page: Page,
 }
 
 /// Widths of the columns of [`words::HEADS`]; those with 0 give way where there is little room.
@@ -105,38 +88,19 @@ impl Screen for Sessions {
     }
 
     fn prepare(&self, app: &mut App) {
-        if app.states.sessions.lines.is_none() {
-            app.states.sessions.lines = Some(lines(app));
+        if app.states.sessions.page.is_outdated() {
+            let lines = lines(app);
+            app.states.sessions.page.set(lines);
         }
     }
 
     fn draw(&self, app: &App, buf: &mut Buffer) {
-        let body = app.body();
-        let lines = app.states.sessions.lines.as_deref().unwrap_or(&[]);
-        let top = app.states.sessions.cursor.top.min(lines.len().saturating_sub(1));
-        for (i, line) in lines.iter().skip(top).take(usize::from(body.height)).enumerate() {
-            let y = body.y + i as u16;
-            match line {
-                Line::Head(title) => rule(buf, Rect { y, height: 1, ..body }, y, title, "", &app.theme, true),
-                Line::Pieces(pieces) => {
-                    let pieces: Vec<(&str, Style)> = pieces.iter().map(|(t, s)| (t.as_str(), *s)).collect();
-                    draw::spans(buf, body.x + 1, y, body.width.saturating_sub(2), &pieces);
-                }
-            }
-        }
-        draw::scrollbar(buf, body, top, lines.len(), &app.theme);
-        if lines.is_empty() {
-            put(buf, body.x + 1, body.y, body.width, "Reading …", app.theme.faint);
-        }
+        app.states.sessions.page.draw(buf, app.body(), &app.theme);
     }
 
     fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
-        // the page turns, not a cursor
-        let (len, page) = (app.states.sessions.lines.as_ref().map_or(0, Vec::len), usize::from(app.body().height));
-        let last = len.saturating_sub(page);
-        let mut cursor = Cursor { at: app.states.sessions.cursor.top, top: 0 };
-        cursor.moved(action, last + 1, page);
-        app.states.sessions.cursor.top = cursor.at;
+        let height = app.body().height;
+        app.states.sessions.page.turn(action, height);
         Vec::new()
     }
 
@@ -145,7 +109,7 @@ impl Screen for Sessions {
     }
 
     fn changed(&self, app: &mut App, _change: Change) {
-        app.states.sessions.outdated();
+        app.states.sessions.page.outdated();
     }
 
     fn export(&self, app: &App) -> Vec<Vec<String>> {

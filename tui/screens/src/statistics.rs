@@ -11,14 +11,12 @@
 //!  SMB2                214   18.9 %  ▇▇▇▇
 //! ```
 
-use super::app::{App, Cursor, Effect};
-use super::draw::{self, put, rule};
+use super::app::{App, Effect};
+use super::draw::{Line, Page};
 use super::keys::Action;
 use super::screen::{Change, Screen};
 use super::time::{bytes, grouped, span, sparkline};
 use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
 use rdmascope_analyzer::report::{Command, Connection, Health, Rdma};
 use rdmascope_analyzer::stats::Commands;
 use rdmascope_analyzer::timeline::Timeline;
@@ -28,25 +26,17 @@ use std::cmp::Reverse;
 /// What is shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
-    cursor: Cursor,
+    page: Page,
     /// Column by which commands are sorted.
     sort: usize,
     ascending: bool,
-    /// What is on the page; `None` where it has to be made.
-    lines: Option<Vec<Line>>,
-}
-
-impl State {
-    /// Something that is on the page changed.
-    pub(crate) fn outdated(&mut self) {
-        self.lines = None;
-    }
 }
 
 /// Makes the page, where it has to be made.
 pub(crate) fn prepare(app: &mut App) {
-    if app.states.statistics.lines.is_none() {
-        app.states.statistics.lines = Some(lines(app));
+    if app.states.statistics.page.is_outdated() {
+        let lines = lines(app);
+        app.states.statistics.page.set(lines);
     }
 }
 
@@ -54,12 +44,6 @@ pub(crate) fn prepare(app: &mut App) {
 const PAUSES_SHOWN: usize = 4;
 
 const SORTS: [&str; 5] = ["count", "errors", "median", "longest", "bytes"];
-
-#[derive(Clone, Debug)]
-enum Line {
-    Head(String),
-    Pieces(Vec<(String, Style)>),
-}
 
 /// What the shown connections did together.
 #[derive(Clone, Debug, Default)]
@@ -282,7 +266,7 @@ fn over_time(app: &App, wide: bool, out: &mut Vec<Line>) {
 
 pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
     if matches!(action, Action::Sort | Action::SortReverse) {
-        app.states.statistics.outdated();
+        app.states.statistics.page.outdated();
     }
     match action {
         Action::Sort => {
@@ -291,35 +275,15 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         }
         Action::SortReverse => app.states.statistics.ascending = !app.states.statistics.ascending,
         _ => {
-            // the page turns, not a cursor
-            let (len, page) = (app.states.statistics.lines.as_ref().map_or(0, Vec::len), usize::from(app.body().height));
-            let last = len.saturating_sub(page);
-            let mut cursor = Cursor { at: app.states.statistics.cursor.top, top: 0 };
-            cursor.moved(action, last + 1, page);
-            app.states.statistics.cursor.top = cursor.at;
+            let height = app.body().height;
+            app.states.statistics.page.turn(action, height);
         }
     }
     Vec::new()
 }
 
 pub(crate) fn draw(app: &App, buf: &mut Buffer) {
-    let body = app.body();
-    let lines = app.states.statistics.lines.as_deref().unwrap_or(&[]);
-    let top = app.states.statistics.cursor.top.min(lines.len().saturating_sub(1));
-    for (i, line) in lines.iter().skip(top).take(usize::from(body.height)).enumerate() {
-        let y = body.y + i as u16;
-        match line {
-            Line::Head(title) => rule(buf, Rect { y, height: 1, ..body }, y, title, "", &app.theme, true),
-            Line::Pieces(pieces) => {
-                let pieces: Vec<(&str, Style)> = pieces.iter().map(|(t, s)| (t.as_str(), *s)).collect();
-                draw::spans(buf, body.x + 1, y, body.width.saturating_sub(2), &pieces);
-            }
-        }
-    }
-    draw::scrollbar(buf, body, top, lines.len(), &app.theme);
-    if lines.is_empty() {
-        put(buf, body.x + 1, body.y, body.width, "Reading …", app.theme.faint);
-    }
+    app.states.statistics.page.draw(buf, app.body(), &app.theme);
 }
 
 /// For an export: heads, then rows.
@@ -387,6 +351,6 @@ impl Screen for Statistics {
     }
 
     fn changed(&self, app: &mut App, _change: Change) {
-        app.states.statistics.outdated();
+        app.states.statistics.page.outdated();
     }
 }

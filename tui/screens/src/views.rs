@@ -15,6 +15,7 @@ macro_rules! views {
             Statistics statistics "Statistics" "Stats" "8" "statistics";
             Latency latency "Latency" "Lat" "9" "latency: requests by when and how long, with a brush that filters";
             Sessions sessions "Sessions" "Sess" "P" "sessions with their connections, and the path to RDMA";
+            Hosts hosts "Hosts" "Hosts" "H" "hosts: conversations and endpoints";
         }
     };
 }

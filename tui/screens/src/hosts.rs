@@ -1,0 +1,192 @@
+//! Hosts: who spoke with whom, and what each of them sent. Only what the filter leaves is counted.
+//!
+//! ```text
+//! ── conversations ─────────────────────────────────────────────────────────────────────────────
+//!  client             server            connections  requests  failed         ▸           ◂  sent again    lasted
+//!  192.0.2.2          192.0.2.1                   2       412       9     96 kB      1.2 MB           0    10.2 s
+//! ── endpoints ─────────────────────────────────────────────────────────────────────────────────
+//!  address            role              connections                        sent    received
+//!  192.0.2.1          server                      2                      1.2 MB       96 kB
+//! ```
+
+use super::app::{App, Effect};
+use super::draw::{Line, Page};
+use super::keys::Action;
+use super::screen::{Change, Screen};
+use super::time::{bytes, grouped, span};
+use ratatui::buffer::Buffer;
+use rdmascope_analyzer::report::{Connection, address};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// What is shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    page: Page,
+}
+
+/// What two hosts, or one, did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    connections: u64,
+    requests: u64,
+    failed: u64,
+    /// Bytes in frames, from the first host and to it.
+    bytes: [u64; 2],
+    again: u64,
+    first: i64,
+    last: i64,
+    /// Whether it was a client, a server, or nobody knows.
+    roles: [bool; 3],
+}
+
+impl Row {
+    fn add(&mut self, c: &Connection, from: usize) {
+        if self.connections == 0 {
+            (self.first, self.last) = (c.first.time, c.last.time);
+        }
+        self.connections += 1;
+        for command in &c.commands {
+            self.requests += command.count;
+            self.failed += command.errors + command.unanswered;
+        }
+        let sent = c.throughput.iter().fold([0; 2], |s: [u64; 2], (_, a, b)| [s[0] + a, s[1] + b]);
+        self.bytes[0] += sent[from];
+        self.bytes[1] += sent[1 - from];
+        self.again += c.health.retransmissions;
+        (self.first, self.last) = (self.first.min(c.first.time), self.last.max(c.last.time));
+        self.roles[if c.client_known { from } else { 2 }] = true;
+    }
+
+    fn role(&self) -> &'static str {
+        match self.roles {
+            [true, false, false] => "client",
+            [false, true, false] => "server",
+            [true, true, _] => "client and server",
+            _ => "not known",
+        }
+    }
+}
+
+/// Rows by what they are of, those with most bytes first.
+fn sorted<K: Ord>(rows: BTreeMap<K, Row>) -> Vec<(K, Row)> {
+    let mut rows: Vec<(K, Row)> = rows.into_iter().collect();
+    rows.sort_by_key(|(_, row)| Reverse(row.bytes[0].saturating_add(row.bytes[1])));
+    rows
+}
+
+fn conversations(app: &App) -> Vec<([String; 2], Row)> {
+    let mut rows: BTreeMap<[String; 2], Row> = BTreeMap::new();
+    for c in app.connections() {
+        rows.entry([0, 1].map(|i| address(&c.peers[i].address))).or_default().add(c, 0);
+    }
+    sorted(rows)
+}
+
+fn endpoints(app: &App) -> Vec<(String, Row)> {
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    for c in app.connections() {
+        for from in [0, 1] {
+            rows.entry(address(&c.peers[from].address)).or_default().add(c, from);
+        }
+    }
+    sorted(rows)
+}
+
+fn lines(app: &App) -> Vec<Line> {
+    let theme = &app.theme;
+    let wide = app.size.0 >= 110;
+    // addresses of IPv6 where there is room for them
+    let width = match app.size.0 {
+        150.. => 40,
+        110.. => 22,
+        _ => 17,
+    };
+    let [count, size] = if wide { [12, 11] } else { [8, 9] };
+    let counted = if wide { "connections" } else { "conn." };
+    let mut out = vec![Line::Head("conversations".to_owned())];
+    let mut head = format!("{:<width$}{:<width$}{counted:>count$}", "client", "server");
+    head.push_str(&format!("{:>10}{:>8}{:>size$}{:>size$}", "requests", "failed", "▸", "◂"));
+    if wide {
+        head.push_str(&format!("{:>12}{:>11}", "sent again", "lasted"));
+    }
+    out.push(Line::Pieces(vec![(head, theme.faint)]));
+    let rows = conversations(app);
+    if rows.is_empty() {
+        out.push(Line::Pieces(vec![("no connection was seen".to_owned(), theme.faint)]));
+    }
+    let cut = |text: &str| text.chars().take(width - 1).collect::<String>();
+    for ([client, server], row) in rows {
+        let mut pieces = vec![
+            (format!("{:<width$}", cut(&client)), theme.client),
+            (format!("{:<width$}", cut(&server)), theme.server),
+            (format!("{:>count$}{:>10}", grouped(row.connections), grouped(row.requests)), theme.text),
+            (format!("{:>8}", grouped(row.failed)), if row.failed > 0 { theme.error } else { theme.faint }),
+            (format!("{:>size$}", bytes(row.bytes[0])), theme.client),
+            (format!("{:>size$}", bytes(row.bytes[1])), theme.server),
+        ];
+        if wide {
+            pieces.push((format!("{:>12}", grouped(row.again)), if row.again > 0 { theme.warn } else { theme.faint }));
+            pieces.push((format!("{:>11}", span(row.last.saturating_sub(row.first))), theme.text));
+        }
+        out.push(Line::Pieces(pieces));
+    }
+    out.push(Line::Head("endpoints".to_owned()));
+    // in the columns of the conversations
+    let sent = 18 + size;
+    let head = format!("{:<width$}{:<width$}{counted:>count$}{:>sent$}{:>size$}", "address", "role", "sent", "received");
+    out.push(Line::Pieces(vec![(head, theme.faint)]));
+    for (host, row) in endpoints(app) {
+        let style = if row.roles[0] { theme.client } else { theme.server };
+        out.push(Line::Pieces(vec![
+            (format!("{:<width$}", cut(&host)), style),
+            (format!("{:<width$}{:>count$}", row.role(), grouped(row.connections)), theme.text),
+            (format!("{:>sent$}{:>size$}", bytes(row.bytes[0]), bytes(row.bytes[1])), theme.text),
+        ]));
+    }
+    out
+}
+
+/// The view.
+pub(crate) struct Hosts;
+
+impl Screen for Hosts {
+    fn hints(&self) -> &'static [(Action, &'static str)] {
+        &[(Action::Export, "export")]
+    }
+
+    fn prepare(&self, app: &mut App) {
+        if app.states.hosts.page.is_outdated() {
+            let lines = lines(app);
+            app.states.hosts.page.set(lines);
+        }
+    }
+
+    fn draw(&self, app: &App, buf: &mut Buffer) {
+        app.states.hosts.page.draw(buf, app.body(), &app.theme);
+    }
+
+    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
+        let height = app.body().height;
+        app.states.hosts.page.turn(action, height);
+        Vec::new()
+    }
+
+    fn selected_connection(&self, app: &App) -> Option<u32> {
+        app.subject().and_then(|c| c.followed_as.first().copied())
+    }
+
+    fn changed(&self, app: &mut App, _change: Change) {
+        app.states.hosts.page.outdated();
+    }
+
+    fn export(&self, app: &App) -> Vec<Vec<String>> {
+        let heads = ["client", "server", "connections", "requests", "failed", "client_bytes", "server_bytes", "sent_again", "ns"];
+        let mut out = vec![heads.map(str::to_owned).to_vec()];
+        out.extend(conversations(app).into_iter().map(|([client, server], r)| {
+            let numbers = [r.connections, r.requests, r.failed, r.bytes[0], r.bytes[1], r.again, r.last.abs_diff(r.first)];
+            [client, server].into_iter().chain(numbers.iter().map(u64::to_string)).collect()
+        }));
+        out
+    }
+}
