@@ -10,7 +10,7 @@
 
 use rdmascope_analyzer::connection;
 use rdmascope_dissector::field::{Base, Def, FieldDef, FieldSet, Kind, Privacy, id_of};
-use rdmascope_dissector::registry::{DECLARED, Registry};
+use rdmascope_dissector::registry::{DECLARED, OURS, Registry};
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::iwarp::mpa::Enhanced;
 use rdmascope_dissector::wire::smb2::rdma_channel::{CryptoTransformFixed, RdmaTransformFixed};
@@ -72,22 +72,36 @@ const fn more(name: &'static str, label: &'static str, kind: Kind, base: Base) -
 }
 
 /// Fields of protocols that Wireshark does not decode everywhere, by the beginning of their names.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 10] = [
     "smb_direct",
-    "smb2.rdma_transform",
-    "smb2.rdma_crypto_transform",
-    "smb2.rdma_v1_descriptor",
+    "rdmascope.smb_direct",
+    "rdmascope.smb2.rdma_transform",
+    "rdmascope.smb2.rdma_crypto_transform",
+    "rdmascope.smb2.rdma_v1_descriptor",
     "smb2.buffer_descriptor.",
     "iwarp_mpa.enhanced",
     "iwarp_mpa.legacy",
+    "rdmascope.iwarp_mpa.enhanced",
+    "rdmascope.iwarp_mpa.legacy",
 ];
 /// Subtrees among them that are told wherever they stand.
-const SUBTREES: [&str; 3] = ["smb2.rdma_transform", "iwarp_mpa.enhanced", "iwarp_mpa.legacy"];
+const SUBTREES: [&str; 3] = ["rdmascope.smb2.rdma_transform", "iwarp_mpa.enhanced", "iwarp_mpa.legacy"];
 /// The headers of those.
 const HEADERS: [FieldSet; 3] = [RdmaTransformFixed::SET, CryptoTransformFixed::SET, Enhanced::SET];
 
 /// The payload of a packet is in the frame for everybody to see.
 const LEFT_OUT: &str = "rdmascope.data";
+
+/// Whether a field is told by the analysis, and not read from a protocol for which Wireshark has no such field.
+fn is_analysis(def: Def, registry: &Registry) -> bool {
+    let Some(rest) = def.name.strip_prefix(OURS) else { return def.name == "rdmascope" };
+    let Some((first, _)) = rest.split_once('.') else { return true };
+    def.name == "rdmascope.rpc.procedure" || !registry.all().iter().any(|d| d.name.split('.').next() == Some(first))
+}
+
+fn is_of_smb_direct(def: Def) -> bool {
+    def.name.strip_prefix(OURS).unwrap_or(def.name).starts_with("smb_direct")
+}
 
 struct Table {
     defs: Vec<Def>,
@@ -126,7 +140,7 @@ impl Table {
             .all()
             .iter()
             .copied()
-            .filter(|def| def.name != LEFT_OUT && (def.name.starts_with("rdmascope") || OTHERS.iter().any(|o| def.name.starts_with(o))))
+            .filter(|def| def.name != LEFT_OUT && (is_analysis(def, &registry) || OTHERS.iter().any(|o| def.name.starts_with(o))))
             .collect();
         defs.extend(MORE.iter());
         let smb2 = registry.find("smb2").unwrap_or(&MORE[0]);
@@ -144,6 +158,7 @@ impl Table {
         for (n, def) in table.defs.iter().enumerate() {
             let told = match def.name {
                 name if SUBTREES.contains(&name) || name == "rdmascope.finding" => Told::Subtree,
+                name if OTHERS.iter().any(|o| name.starts_with(o)) => Told::Inside,
                 name if name.starts_with("rdmascope.") => Told::Always,
                 _ => Told::Inside,
             };
@@ -476,7 +491,7 @@ impl Trace for Facts {
     #[inline]
     fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
         let Some((field, told)) = TABLE.find(def.id) else { return };
-        if self.alone && !def.name.starts_with("smb_direct") {
+        if self.alone && !is_of_smb_direct(def) {
             return;
         }
         if !(told == Told::Always || self.is_inside()) || self.writer.items >= ITEMS_MAX {
@@ -535,7 +550,7 @@ impl Trace for Facts {
             && self.open.len() < DEPTH_MAX
             && let Some((field, how)) = TABLE.find(def.id)
             && (self.is_inside() || how == Told::Subtree)
-            && !(self.alone && !def.name.starts_with("smb_direct"))
+            && !(self.alone && !is_of_smb_direct(def))
         {
             let place = self.offset(at).filter(|_| !at.is_empty()).map(|offset| (offset, 0));
             told = Some(self.writer.item(field, NONE, self.depth, place, &[]));
