@@ -17,6 +17,7 @@ use super::keys::Action;
 use super::screen::{Change, Screen};
 use super::time::{bytes, grouped, span, sparkline};
 use ratatui::buffer::Buffer;
+use ratatui::style::Style;
 use rdmascope_analyzer::report::{Command, Connection, Health, Rdma};
 use rdmascope_analyzer::stats::Commands;
 use rdmascope_analyzer::timeline::Timeline;
