@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The queries of queries.sql answer what the report says: test.py RDMASCOPE
 
-Exports every sample with the given binary (built with the feature parquet), asks DuckDB, and compares with `analyze --format json`. Needs the
+Exports every sample with the given binary, asks DuckDB, and compares with `analyze --format json`. Needs the
 modules duckdb, polars and pytz. Exits with 1 and the first difference."""
 import glob
 import importlib.util

@@ -589,7 +589,7 @@ pub(crate) enum Exported {
         #[arg(long, value_name = "DIR", requires = "install")]
         dir: Option<PathBuf>,
     },
-    /// Tables of frames, messages, requests, findings and credits for DuckDB, Spark and Polars (where built with the feature parquet)
+    /// Tables of frames, messages, requests, findings and credits for DuckDB, Spark and Polars
     #[command(after_help = PARQUET_EXAMPLES)]
     Parquet {
         #[command(flatten)]

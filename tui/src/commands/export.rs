@@ -23,7 +23,7 @@ pub(super) fn run(args: &Export, color: Color) -> Result<ExitCode> {
         #[cfg(feature = "parquet")]
         Exported::Parquet { capture, folder } => parquet(capture, folder, color),
         #[cfg(not(feature = "parquet"))]
-        Exported::Parquet { .. } => bail!("this rdmascope was built without Parquet: build it with --features parquet"),
+        Exported::Parquet { .. } => bail!("this rdmascope was built without Parquet: build it with its default features"),
         Exported::Payloads { capture, folder } => payloads(capture, folder, color),
     }
 }
