@@ -4,6 +4,7 @@
 Needs python3 and tshark (RDMASCOPE_TSHARK names another one); builds rdmascope with --release first. Prints CPU seconds (the least of
 RUNS), peak memory, and what the plugin adds to a frame. Without the plugin, iWARP is measured with Artemis disabled, so that it is decoded."""
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,10 @@ def main():
         os.chmod(folder, 0o755)
         plugin = os.path.join(folder, "rdmascope.lua")
         subprocess.run([ours, "export", "wireshark", "-o", plugin], check=True, stdout=subprocess.DEVNULL)
+        # beside the program, or where cargo puts what programs depend on; copied to where everybody may read it
+        beside = os.path.dirname(os.path.realpath(ours))
+        engines = [os.path.join(beside, *part, "librdmascope_engine.so") for part in ((), ("deps",))]
+        shutil.copy(max((e for e in engines if os.path.exists(e)), key=os.path.getmtime), folder)
         for kind in ("roce-mixed", "roce-one", "iwarp-mixed"):
             path = os.path.join(folder, kind + ".pcap")
             subprocess.run([sys.executable, os.path.join(HERE, "make_capture.py"), kind, str(frames), path], check=True)

@@ -1,19 +1,15 @@
-//! A plugin for Wireshark in one file of Lua: rules, fields and names from our tables, then the runtime of
-//! `plugins/wireshark/`, whose files are put behind one another. It runs in every Wireshark from 4.0 on.
+//! A plugin for Wireshark in one file of Lua: rules and fields from our tables, then the runtime of `plugins/wireshark/`, whose files are put
+//! behind one another. It runs in every Wireshark from 4.0 on, and shows what the [engine](rdmascope_engine) says, a library that it loads.
 //!
 //! ```text
-//!  rules, fields, NTSTATUS names ─▶ R = { … }
-//!  bytes.lua  numbers              exchange.lua  SMB2, RPC-over-RDMA, remote memory      show.lua  Wireshark's side
-//!  smbd.lua   the credit ledger    flow.lua      PSN order, TCP, MPA, DDP                connection.lua
+//!  rules, fields ─▶ R = { … }
+//!  engine.lua  loads the engine, hands it frames      ports.lua  MPA on ports of SMB and NFS
+//!  show.lua    fields, findings, missing layers       menu.lua   the report, what rules say
 //! ```
-//!
-//! The runtime judges the rules of messages and of the wire at the frame that breaks them; [`judged`] says which. Rules over whole
-//! connections or over many exchanges (latencies, leaks, statistics), and checksums, need the report, or an annotated capture.
 
 use rdmascope_analyzer::finding::{Rule, explain};
-use rdmascope_dissector::field::{Base, Def, FieldDef, Kind, Privacy, Values, id_of};
-use rdmascope_dissector::registry::{DECLARED, Registry};
-use rdmascope_dissector::wire::smb2::NtStatus;
+use rdmascope_dissector::field::{Kind, Values};
+use rdmascope_engine::facts;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,63 +19,52 @@ use thiserror::Error;
 pub const FILE: &str = "rdmascope.lua";
 
 /// The runtime, in its order.
-const RUNTIME: [(&str, &str); 6] = [
-    ("bytes.lua", include_str!("../wireshark/bytes.lua")),
-    ("smbd.lua", include_str!("../wireshark/smbd.lua")),
-    ("exchange.lua", include_str!("../wireshark/exchange.lua")),
-    ("flow.lua", include_str!("../wireshark/flow.lua")),
-    ("connection.lua", include_str!("../wireshark/connection.lua")),
+const RUNTIME: [(&str, &str); 4] = [
+    ("engine.lua", include_str!("../wireshark/engine.lua")),
+    ("ports.lua", include_str!("../wireshark/ports.lua")),
     ("show.lua", include_str!("../wireshark/show.lua")),
+    ("menu.lua", include_str!("../wireshark/menu.lua")),
 ];
 
-/// Fields of other protocols that the plugin adds where Wireshark leaves bytes undecoded, by the beginning of their names.
-const ADDED: [&str; 10] = [
-    "smb_direct",
-    "rdmascope.smb_direct",
-    "rdmascope.smb2.rdma_transform",
-    "rdmascope.smb2.rdma_crypto_transform",
-    "rdmascope.smb2.rdma_v1_descriptor",
-    "smb2.buffer_descriptor.",
-    "iwarp_mpa.enhanced",
-    "iwarp_mpa.legacy",
-    "rdmascope.iwarp_mpa.enhanced",
-    "rdmascope.iwarp_mpa.legacy",
-];
-
-/// Fields that only two passes over a capture, or only Wireshark's ways, make necessary.
-static ONLY_THERE: [FieldDef; 2] = [
-    extra("rdmascope.exchange.reply", "Answered in frame", Kind::FrameNum, Base::None),
-    extra("rdmascope.cnp", "Congestion notification for queue pair", Kind::U32, Base::Hex),
-];
-
-const fn extra(name: &'static str, label: &'static str, kind: Kind, base: Base) -> FieldDef {
-    FieldDef { name, id: id_of(name), label, kind, base, mask: 0, width: 0, values: &[], spec: "rdmascope", privacy: Privacy::Keep }
+/// Name of the engine's file.
+pub fn engine_file() -> String {
+    format!("{}rdmascope_engine{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX)
 }
 
-/// The plugin.
-pub fn lua() -> String {
+/// The engine that belongs to `program`: beside it, where cargo puts it, or where packages do.
+pub fn engine_of(program: &Path) -> Option<PathBuf> {
+    let name = engine_file();
+    let folder = program.parent()?;
+    // of those that cargo made, the one that was made last
+    let made = [folder.join(&name), folder.join("deps").join(&name)].into_iter().filter(|path| path.is_file());
+    let newest = made.max_by_key(|path| path.metadata().and_then(|m| m.modified()).ok());
+    let packaged =
+        || ["../lib/rdmascope", "../lib64/rdmascope"].map(|lib| folder.join(lib).join(&name)).into_iter().find(|path| path.is_file());
+    newest.or_else(packaged).map(|path| path.canonicalize().unwrap_or(path))
+}
+
+/// The plugin. It looks for the engine beside itself, then at `engine`, then where packages put it.
+pub fn lua(engine: Option<&Path>) -> String {
     let mut out = format!(
         "-- rdmascope {}: storage over RDMA in Wireshark 4.0 and later. Made by `rdmascope export wireshark`: do not edit.\n\
          -- Lua 5.2 to 5.4. Put it into Wireshark's plugin folder, or run `tshark -X lua_script:rdmascope.lua`.\n\n\
-         local R = {{ version = \"{0}\", credits_plausible = 65535, read_budget = 1114112 }}\n\n",
+         -- Where packages and a user's own folder have it, the first one stays.\n\
+         if package.loaded[\"rdmascope.plugin\"] then return end\n\
+         package.loaded[\"rdmascope.plugin\"] = true\n\
+         local R = {{ version = \"{0}\" }}\n",
         env!("CARGO_PKG_VERSION")
     );
+    if let Some(path) = engine.and_then(Path::to_str) {
+        let _ = writeln!(out, "R.engine = {}", quoted(path));
+    }
+    out.push('\n');
     rules(&mut out);
     fields(&mut out);
-    out.push_str("R.statuses = ");
-    values(&mut out, NtStatus::VALUES, |value| value != 0);
-    out.push_str("\n\n");
     for (name, text) in RUNTIME {
         // a local of its own scope: Lua allows two hundred of them in one
         let _ = writeln!(out, "do -- {name}\n{}\nend\n", text.trim_end());
     }
     out
-}
-
-/// The rules that the plugin judges: those that its runtime names.
-pub fn judged() -> Vec<Rule> {
-    let named = |rule: &Rule| RUNTIME.iter().any(|(_, text)| text.contains(&format!("\"{}\"", rule.id())));
-    Rule::ALL.iter().copied().filter(named).collect()
 }
 
 fn rules(out: &mut String) {
@@ -97,12 +82,10 @@ fn rules(out: &mut String) {
     out.push_str("}\n\n");
 }
 
+/// The fields of the engine's items, in its order.
 fn fields(out: &mut String) {
-    let registry = Registry::of(DECLARED.iter().copied().chain([rdmascope_analyzer::connection::FIELDS]));
-    let ours = rdmascope_analyzer::connection::FIELDS;
-    let added = |def: &Def| ADDED.iter().any(|prefix| def.name.starts_with(prefix)) || ours.contains(def);
     out.push_str("R.fields = {\n");
-    for def in registry.all().iter().copied().filter(added).chain(ONLY_THERE.iter()) {
+    for def in facts::fields() {
         let _ = write!(
             out,
             "    {{ name = \"{}\", label = {}, kind = \"{}\", base = \"{}\"",
@@ -122,16 +105,16 @@ fn fields(out: &mut String) {
         }
         if !def.values.is_empty() {
             out.push_str(", values = ");
-            values(out, def.values, |_| true);
+            values(out, def.values);
         }
         out.push_str(" },\n");
     }
     out.push_str("}\n\n");
 }
 
-fn values(out: &mut String, table: Values, wanted: impl Fn(u64) -> bool) {
+fn values(out: &mut String, table: Values) {
     out.push('{');
-    for (value, name) in table.iter().filter(|(value, _)| wanted(*value)) {
+    for (value, name) in table {
         let _ = write!(out, " [{value:#x}] = {},", quoted(name));
     }
     out.push_str(" }");
@@ -175,6 +158,10 @@ pub enum Done {
     Plugin(PathBuf),
     /// A plugin of ours that was already there was replaced.
     Replaced(PathBuf),
+    /// The engine was written here.
+    Engine(PathBuf),
+    /// This was removed.
+    Removed(PathBuf),
     /// The program can be found here as a source of captures.
     Extcap(PathBuf),
 }
@@ -216,30 +203,122 @@ impl Places {
     }
 }
 
-/// Puts the plugin, and `program` as a source of captures, where the user's Wireshark finds them. `folder` is Wireshark's folder for
-/// the user's own files, where it is known better.
+/// Folders of plugins and of capture sources.
+fn folders(places: &Places, folder: Option<&Path>) -> Result<(PathBuf, Vec<PathBuf>), InstallError> {
+    match folder {
+        Some(folder) => Ok((folder.join("plugins"), vec![folder.join("extcap")])),
+        None => places.folders().ok_or(InstallError::NoFolder),
+    }
+}
+
+/// Name of the link to the program.
+const SOURCE: &str = if cfg!(windows) { "rdmascope-extcap.exe" } else { "rdmascope-extcap" };
+
+/// Puts the plugin with its `engine`, and `program` as a source of captures, where the user's Wireshark finds them. `folder` is Wireshark's
+/// folder for the user's own files, where it is known better.
 ///
 /// # Errors
 /// No folder is known, or one cannot be written to.
-pub fn install(places: &Places, folder: Option<&Path>, program: &Path) -> Result<Vec<Done>, InstallError> {
-    let (plugins, sources) = match folder {
-        Some(folder) => (folder.join("plugins"), vec![folder.join("extcap")]),
-        None => places.folders().ok_or(InstallError::NoFolder)?,
-    };
+pub fn install(places: &Places, folder: Option<&Path>, program: &Path, engine: Option<&Path>) -> Result<Vec<Done>, InstallError> {
+    let (plugins, sources) = folders(places, folder)?;
     let mut done = Vec::new();
     let make = |folder: &Path| std::fs::create_dir_all(folder).map_err(|error| InstallError::Write { path: folder.to_owned(), error });
     make(&plugins)?;
     let path = plugins.join(FILE);
     let replaced = path.exists();
-    std::fs::write(&path, lua()).map_err(|error| InstallError::Write { path: path.clone(), error })?;
+    std::fs::write(&path, lua(None)).map_err(|error| InstallError::Write { path: path.clone(), error })?;
     done.push(if replaced { Done::Replaced(path) } else { Done::Plugin(path) });
+    if let Some(engine) = engine {
+        let path = plugins.join(engine_file());
+        replace(engine, &path).map_err(|error| InstallError::Write { path: path.clone(), error })?;
+        done.push(Done::Engine(path));
+    }
     for folder in sources {
         make(&folder)?;
-        let path = folder.join(if cfg!(windows) { "rdmascope-extcap.exe" } else { "rdmascope-extcap" });
+        let path = folder.join(SOURCE);
         link(program, &path).map_err(|error| InstallError::Write { path: path.clone(), error })?;
         done.push(Done::Extcap(path));
     }
     Ok(done)
+}
+
+/// Copies a library beside its new place and renames it: a Wireshark that runs keeps the one that it loaded.
+fn replace(from: &Path, to: &Path) -> io::Result<()> {
+    let beside = to.with_extension("new");
+    std::fs::copy(from, &beside)?;
+    std::fs::rename(&beside, to)
+}
+
+/// Removes what [`install`] put there. What is not ours stays: links to programs are, other files of that name are not.
+///
+/// # Errors
+/// No folder is known, or something cannot be removed.
+pub fn remove(places: &Places, folder: Option<&Path>) -> Result<Vec<Done>, InstallError> {
+    let (plugins, sources) = folders(places, folder)?;
+    let is_link = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|m| cfg!(windows) || m.file_type().is_symlink());
+    let files = [plugins.join(FILE), plugins.join(engine_file())].into_iter().filter(|path| path.is_file());
+    let links = sources.into_iter().map(|folder| folder.join(SOURCE)).filter(|path| is_link(path));
+    let mut done = Vec::new();
+    for path in files.chain(links) {
+        std::fs::remove_file(&path).map_err(|error| InstallError::Write { path: path.clone(), error })?;
+        done.push(Done::Removed(path));
+    }
+    Ok(done)
+}
+
+/// What became of a plugin that was tried in the tshark of this machine; with the words of that about its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// There is none.
+    NoTshark,
+    /// It loads, and its engine says of a frame what it should.
+    Analyzes(String),
+    /// It loads, without an engine.
+    Decodes(String),
+    /// It does not load, and what was said instead.
+    Not(String, String),
+}
+
+/// Runs tshark over a capture of one frame, a packet of RoCEv2.
+pub fn works(plugin: &Path) -> Tried {
+    use std::process::Command;
+    let Ok(version) = Command::new("tshark").arg("--version").output() else { return Tried::NoTshark };
+    let version = String::from_utf8_lossy(&version.stdout).lines().next().unwrap_or("tshark").to_owned();
+    let name = format!("rdmascope-{}.pcap", std::process::id());
+    let capture = plugin.with_file_name(name);
+    if let Err(e) = std::fs::write(&capture, one_frame()) {
+        return Tried::Not(version, e.to_string());
+    }
+    // loaded by its path: whether it is found by itself depends on who starts Wireshark
+    let mut tshark = Command::new("tshark");
+    tshark.arg("-X").arg(format!("lua_script:{}", plugin.display())).arg("-r").arg(&capture);
+    let output = tshark
+        .args(["-T", "fields", "-e", "frame.number", "-e", "rdmascope.connection"])
+        .env("WIRESHARK_CONFIG_DIR", "/nonexistent")
+        .output();
+    let _ = std::fs::remove_file(&capture);
+    match output {
+        Err(e) => Tried::Not(version, e.to_string()),
+        Ok(output) if !output.status.success() => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            Tried::Not(version, said.lines().last().unwrap_or_default().to_owned())
+        }
+        Ok(output) => match String::from_utf8_lossy(&output.stdout).trim_end() {
+            "1\t1" => Tried::Analyzes(version),
+            _ => Tried::Decodes(version),
+        },
+    }
+}
+
+/// A capture of one RDMA Send on UDP port 4791.
+fn one_frame() -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 48, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    frame.extend([0xc0, 0, 0x12, 0xb7, 0, 28, 0, 0]);
+    frame.extend([4, 0x40, 0xff, 0xff, 0, 0, 0, 0x11, 0, 0, 0, 1]);
+    frame.extend([0; 8]);
+    let length = (frame.len() as u32).to_le_bytes();
+    let head = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+    [&head[..], &[0; 8], &length, &length, &frame].concat()
 }
 
 #[cfg(unix)]
@@ -264,33 +343,36 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_rule_and_field_that_the_runtime_names_is_there() {
-        let registry = Registry::of(DECLARED.iter().copied().chain([rdmascope_analyzer::connection::FIELDS]));
-        let known: BTreeSet<&str> = registry.all().iter().chain(&ONLY_THERE.iter().collect::<Vec<_>>()).map(|d| d.name).collect();
+    fn every_field_that_the_runtime_names_is_there_and_no_rule_is() {
+        let known: BTreeSet<&str> = facts::fields().iter().map(|def| def.name).collect();
+        let mut lines = 0;
         for (file, text) in RUNTIME {
+            lines += text.lines().count();
             for word in text.split('"').skip(1).step_by(2) {
-                let is_rule =
-                    word.contains('-') && word.len() > 5 && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'-');
-                assert!(!is_rule || Rule::from_id(word).is_some(), "{file} names the rule {word}");
+                assert!(Rule::from_id(word).is_none(), "{file} names the rule {word}: the engine judges");
             }
-            for piece in text.split("field[\"").skip(1).chain(text.split("add(t, \"").skip(1)).chain(text.split("add(f, \"").skip(1)) {
-                let name = piece.split('"').next().unwrap_or("");
-                assert!(known.contains(name), "{file} names the field {name}");
+            for piece in text.split("== \"rdmascope.").skip(1).chain(text.split("(\"rdmascope.").skip(1)) {
+                let name = format!("rdmascope.{}", piece.split(['"', '\'', ' ']).next().unwrap_or(""));
+                assert!(known.contains(&*name) || name.ends_with('.'), "{file} names the field {name}");
             }
         }
-        assert!(judged().len() > 50, "{} rules", judged().len());
+        assert!((300..900).contains(&lines), "{lines} lines of Lua");
     }
 
     #[test]
-    fn the_readme_lists_the_rules_that_are_left_out() {
-        let readme = include_str!("../README.md");
-        let (before, list) = readme.split_once("## What the plugin leaves out").unwrap();
-        let judged = judged();
-        let listed: BTreeSet<&str> = list.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).collect();
-        for rule in Rule::ALL {
-            assert_eq!(listed.contains(rule.id()), !judged.contains(rule), "{}", rule.id());
+    fn the_fields_that_users_filter_by_are_there() {
+        let text = lua(None);
+        for name in ["credits.client", "credits.server", "stall", "exchange", "exchange.request", "exchange.reply", "exchange.time"] {
+            assert!(text.contains(&format!("{{ name = \"rdmascope.{name}\"")), "{name}");
         }
-        assert!(!before.is_empty());
+        for name in
+            ["key.state", "finding.id", "finding.severity", "finding.section", "finding.by", "finding.text", "mirror", "mirror.session"]
+        {
+            assert!(text.contains(&format!("{{ name = \"rdmascope.{name}\"")), "{name}");
+        }
+        for name in ["connection", "retransmission", "early", "cnp", "finding.certainty", "session", "session.channel", "episode"] {
+            assert!(text.contains(&format!("{{ name = \"rdmascope.{name}\"")), "{name}");
+        }
     }
 
     #[test]
@@ -310,15 +392,23 @@ mod tests {
             home.path().join(".config/wireshark/extcap/rdmascope-extcap"),
         ];
         let extcap = sources.clone().map(Done::Extcap);
-        let expected = |first| [vec![first], extcap.to_vec()].concat();
-        assert_eq!(install(&places, None, program).unwrap(), expected(Done::Plugin(plugin.clone())));
-        assert_eq!(install(&places, None, program).unwrap(), expected(Done::Replaced(plugin.clone())));
-        assert_eq!(std::fs::read_to_string(&plugin).unwrap(), lua());
+        let library = home.path().join("library.so");
+        std::fs::write(&library, "code").unwrap();
+        let engine = plugin.with_file_name(engine_file());
+        let expected = |first| [vec![first, Done::Engine(engine.clone())], extcap.to_vec()].concat();
+        assert_eq!(install(&places, None, program, Some(&library)).unwrap(), expected(Done::Plugin(plugin.clone())));
+        assert_eq!(install(&places, None, program, Some(&library)).unwrap(), expected(Done::Replaced(plugin.clone())));
+        assert_eq!(std::fs::read_to_string(&plugin).unwrap(), lua(None));
+        assert_eq!(std::fs::read_to_string(&engine).unwrap(), "code");
         assert_eq!(std::fs::read_link(&sources[0]).unwrap(), program);
         std::fs::remove_file(&sources[0]).unwrap();
         std::fs::write(&sources[0], "mine").unwrap();
-        assert!(matches!(install(&places, None, program), Err(InstallError::Write { path, .. }) if path == sources[0]));
+        assert!(matches!(install(&places, None, program, None), Err(InstallError::Write { path, .. }) if path == sources[0]));
         assert_eq!(std::fs::read_to_string(&sources[0]).unwrap(), "mine");
-        assert!(matches!(install(&Places::default(), None, program), Err(InstallError::NoFolder)));
+        assert!(matches!(install(&Places::default(), None, program, None), Err(InstallError::NoFolder)));
+        let removed = remove(&places, None).unwrap();
+        assert_eq!(removed, [plugin, engine, sources[1].clone()].map(Done::Removed));
+        assert_eq!(std::fs::read_to_string(&sources[0]).unwrap(), "mine", "what is not ours stays");
+        assert_eq!(remove(&places, None).unwrap(), []);
     }
 }

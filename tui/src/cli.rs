@@ -87,6 +87,7 @@ Examples:
 const WIRESHARK_EXAMPLES: &str = "\
 Examples:
   rdmascope export wireshark --install
+  rdmascope export wireshark --remove
   rdmascope export wireshark -o rdmascope.lua
   tshark -X lua_script:rdmascope.lua -r trace.pcap -Y rdmascope.finding";
 
@@ -578,15 +579,19 @@ pub(crate) enum Exported {
     #[command(after_help = WIRESHARK_EXAMPLES)]
     Wireshark {
         /// The file to write, - for standard output [default: rdmascope.lua]
-        #[arg(short, long, value_name = "FILE", conflicts_with = "install")]
+        #[arg(short, long, value_name = "FILE", conflicts_with_all = ["install", "remove"])]
         output: Option<PathBuf>,
         #[command(flatten)]
         force: Force,
-        /// Install it in your Wireshark's plugin folder, and link this program into its folder of capture sources
-        #[arg(long)]
+        /// Install it with its engine in your Wireshark's plugin folder, link this program into its folder of capture sources, and try
+        /// both in the tshark that is found
+        #[arg(long, group = "place")]
         install: bool,
+        /// Remove what --install put there
+        #[arg(long, group = "place")]
+        remove: bool,
         /// Your personal Wireshark folder, if it is not found
-        #[arg(long, value_name = "DIR", requires = "install")]
+        #[arg(long, value_name = "DIR", requires = "place")]
         dir: Option<PathBuf>,
     },
     /// Tables of frames, messages, requests, findings and credits for DuckDB, Spark and Polars

@@ -70,3 +70,27 @@ fn tshark_reads_the_comments() {
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&listed.stdout).split_whitespace().collect::<Vec<_>>(), ["665", "800", "945"]);
 }
+
+#[test]
+fn the_plugin_is_installed_with_its_engine_tried_and_removed() {
+    use rdmascope_plugins::wireshark::engine_file;
+    let folder = tempfile::tempdir().unwrap();
+    let run =
+        |what: &str| rdmascope(&["export".as_ref(), "wireshark".as_ref(), what.as_ref(), "--dir".as_ref(), folder.path().as_os_str()]);
+    let output = run("--install");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    let (plugins, source) = (folder.path().join("plugins"), folder.path().join("extcap/rdmascope-extcap"));
+    assert!(plugins.join("rdmascope.lua").is_file() && plugins.join(engine_file()).is_file() && source.is_symlink(), "{said}");
+    assert_eq!(std::fs::read_dir(&plugins).unwrap().count(), 2, "nothing is left of the attempt");
+    if std::process::Command::new("tshark").arg("--version").output().is_ok_and(|o| o.status.success()) {
+        assert!(said.contains("loads both, and analyzes"), "{said}");
+    } else {
+        assert!(said.contains("No tshark is found here"), "{said}");
+    }
+    let output = run("--remove");
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 3);
+    assert!(output.status.success() && !source.is_symlink());
+    assert_eq!(std::fs::read_dir(&plugins).unwrap().count(), 0);
+    assert!(String::from_utf8(run("--remove").stdout).unwrap().contains("Nothing"));
+}

@@ -13,7 +13,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("rdmascope-verbs", &[]),
     ("rdmascope-capture", &["rdmascope-dissector", "rdmascope-verbs"]),
     ("rdmascope-replay", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-verbs"]),
-    ("rdmascope-plugins", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture"]),
+    ("rdmascope-plugins", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-engine"]),
     ("rdmascope-engine", &["rdmascope-dissector", "rdmascope-analyzer"]),
     ("rdmascope-report", &["rdmascope-dissector", "rdmascope-analyzer", "rdmascope-capture", "rdmascope-replay", "rdmascope-plugins"]),
     ("rdmascope-share", &["rdmascope-dissector", "rdmascope-analyzer"]),

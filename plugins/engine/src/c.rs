@@ -77,6 +77,7 @@ static FIELDS: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Names, types and labels of the fields of items, a line each.
+#[cfg_attr(not(unix), allow(dead_code))]
 pub(crate) fn fields() -> &'static str {
     &FIELDS
 }
@@ -121,6 +122,7 @@ impl Handle {
         }
     }
 
+    #[cfg_attr(not(unix), allow(dead_code))]
     pub(crate) fn error(&self) -> &str {
         self.error.to_str().unwrap_or("")
     }

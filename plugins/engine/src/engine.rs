@@ -311,7 +311,8 @@ impl Engine {
             self.apart.keep(number, messages, self.options.messages_max);
         }
         let is_empty = self.facts.writer.is_empty() && flags == 0;
-        let layer = made.layer as u8;
+        let least = if self.facts.has_smb_direct { Layer::SmbDirect } else { Layer::Other };
+        let layer = made.layer.max(least) as u8;
         let said = self.facts.writer.finish(layer, flags);
         let has_room = self.kept.len() as u64 + (self.frames.len() as u64 + 1) * ENTRY + said.len() as u64 + self.apart.bytes
             <= self.options.memory_max / 4 * 3;

@@ -391,7 +391,8 @@ pub(crate) struct Facts {
     pub(crate) has_finding: bool,
     /// Whether the packet came before, or before its time.
     pub(crate) has_trouble: bool,
-    has_smb_direct: bool,
+    /// Whether there is an SMB Direct message, of a packet that came before its time or again, too.
+    pub(crate) has_smb_direct: bool,
     /// Whether MPA was seen.
     pub(crate) has_mpa: bool,
     /// Which open subtree is the SMB Direct message at hand, and its item.
@@ -550,7 +551,7 @@ impl Trace for Facts {
             && self.open.len() < DEPTH_MAX
             && let Some((field, how)) = TABLE.find(def.id)
             && (self.is_inside() || how == Told::Subtree)
-            && !(self.alone && !is_of_smb_direct(def))
+            && (!self.alone || is_of_smb_direct(def))
         {
             let place = self.offset(at).filter(|_| !at.is_empty()).map(|offset| (offset, 0));
             told = Some(self.writer.item(field, NONE, self.depth, place, &[]));

@@ -51,7 +51,7 @@ fn fits(link: LinkType, bytes: &[u8], wire_len: u32) -> bool {
             let length = kind(12);
             // a length, of 802.2
             is_of_type(length, bytes, 14, wire_len)
-                || (bytes.len() > 16 && length >= 3 && length <= 1500 && u32::from(length) + 14 <= wire_len && !is_ip(bytes, 0, wire_len))
+                || (bytes.len() > 16 && (3..=1500).contains(&length) && u32::from(length) + 14 <= wire_len && !is_ip(bytes, 0, wire_len))
         }
         LinkType::LINUX_SLL => bytes.len() >= 16 && kind(0) <= 4 && is_of_type(kind(14), bytes, 16, wire_len),
         LinkType::LINUX_SLL2 => bytes.len() >= 20 && kind(2) == 0 && is_of_type(kind(0), bytes, 20, wire_len),

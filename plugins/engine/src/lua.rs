@@ -7,7 +7,7 @@
 //! | `f("fields")` | as `rdmascope_fields` |
 //! | `f("open", memory_max, keys)` | a handle; or nil and why |
 //! | `f("close", handle)` | |
-//! | `f(handle, number, time, length, bytes, look)` | the next frame (time in seconds as a number): layer * 256 + flags, then items where `look`; or nil and why |
+//! | `f(handle, number, time, length, bytes, look, start)` | the next frame (time in seconds from `start`, whole seconds since the Unix epoch): layer * 256 + flags, then items where `look`; or nil and why |
 //! | `f(handle, number, look)` | the same of a frame that was fed, with what is known by now |
 //! | `f("settle", handle, at_end)` | how many frames that is of |
 //! | `f("report", handle)` | the report in words |
@@ -307,7 +307,8 @@ fn frame(call: &mut Call, handle: &mut Handle) {
         let captured = call.bytes(5).unwrap_or_default();
         // SAFETY: they are those of a string that is on the stack until this call is over, whatever is pushed behind it
         let bytes = unsafe { std::slice::from_raw_parts(captured.as_ptr(), captured.len()) };
-        let frame = Frame { number, time_ns: nanoseconds(time), link_type: None, wire_len: length as u32, bytes };
+        let time_ns = (call.number(7) as i64).saturating_mul(1_000_000_000).saturating_add(nanoseconds(time));
+        let frame = Frame { number, time_ns, link_type: None, wire_len: length as u32, bytes };
         handle.guarded(|engine| {
             let said = engine.frame(&frame)?;
             push_facts(call, said, look);

@@ -16,6 +16,8 @@ pub(crate) struct Late {
     pub(crate) by: Blame,
     pub(crate) text: String,
     pub(crate) frame: u64,
+    /// Whether it has more frames than are told.
+    has_more: bool,
 }
 
 /// A session of a connection, and the how-manieth channel of it the connection is.
@@ -65,6 +67,7 @@ impl Settled {
                 by: finding.by,
                 text: finding.text.clone(),
                 frame: finding.frame,
+                has_more: finding.frames.omitted() > 0,
             });
         }
         settled.by_frame.sort_unstable();
@@ -109,7 +112,8 @@ impl Settled {
         let here = self.at(frame).find(|late| late.rule == rule && late.by == by);
         here.or_else(|| {
             let key = connection.and_then(|id| self.by_key.get(&(rule, by, id)));
-            key.or_else(|| self.of_none.get(&(rule, by))).and_then(|n| self.findings.get(*n as usize))
+            // of frames that found no room in the list nobody knows that they are not meant
+            key.or_else(|| self.of_none.get(&(rule, by))).and_then(|n| self.findings.get(*n as usize)).filter(|late| late.has_more)
         })
     }
 

@@ -11,7 +11,7 @@ use rdmascope_capture::{Access, OpenOptions, PcapngWriter, Section, Source, Whol
 use rdmascope_dissector::render::escaped;
 use rdmascope_plugins::annotated::{self, Collector, Comments};
 use rdmascope_plugins::payloads::Payloads;
-use rdmascope_plugins::wireshark::{self, Done, Places};
+use rdmascope_plugins::wireshark::{self, Done, Places, Tried};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,7 +19,9 @@ use std::process::ExitCode;
 pub(super) fn run(args: &Export, color: Color) -> Result<ExitCode> {
     match &args.what {
         Exported::Annotated { capture, output, force } => annotate(capture, output, *force, color),
-        Exported::Wireshark { output, force, install, dir } => wireshark(output.as_deref(), *force, *install, dir.as_deref(), color),
+        Exported::Wireshark { install: true, dir, .. } => install(dir.as_deref(), color),
+        Exported::Wireshark { remove: true, dir, .. } => remove(dir.as_deref(), color),
+        Exported::Wireshark { output, force, .. } => wireshark(output.as_deref(), *force, color),
         #[cfg(feature = "parquet")]
         Exported::Parquet { capture, folder } => parquet(capture, folder, color),
         #[cfg(not(feature = "parquet"))]
@@ -73,27 +75,91 @@ fn annotate(capture: &Captured, output: &Path, force: Force, color: Color) -> Re
     }
 }
 
-fn wireshark(output: Option<&Path>, force: Force, install: bool, folder: Option<&Path>, color: Color) -> Result<ExitCode> {
+fn shown(path: &Path) -> String {
+    escaped(&path.display().to_string())
+}
+
+fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("where this program is, is not known")
+}
+
+const NO_ENGINE: &str = "The engine is not beside this program: without it the plugin decodes MPA on SMB's ports, and analyzes nothing. It is in the \
+    packages, and `cargo build -p rdmascope-engine` makes it; a program that is linked statically has none.";
+
+fn install(folder: Option<&Path>, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
-    let shown = |path: &Path| escaped(&path.display().to_string());
-    if install {
-        let program = std::env::current_exe().context("where this program is, is not known")?;
-        for done in wireshark::install(&Places::of_environment(), folder, &program)? {
-            match done {
-                Done::Plugin(path) => writeln!(out.buffer, "{}: the plugin", shown(&path))?,
-                Done::Replaced(path) => writeln!(out.buffer, "{}: the plugin, in place of the one that was there", shown(&path))?,
-                Done::Extcap(path) => writeln!(out.buffer, "{}: a link to this program, for its capture sources", shown(&path))?,
+    let program = this_program()?;
+    let engine = wireshark::engine_of(&program);
+    let mut plugin = None;
+    for done in wireshark::install(&Places::of_environment(), folder, &program, engine.as_deref())? {
+        match done {
+            Done::Plugin(path) => {
+                writeln!(out.buffer, "{}: the plugin", shown(&path))?;
+                plugin = Some(path);
+            }
+            Done::Replaced(path) => {
+                writeln!(out.buffer, "{}: the plugin, in place of the one that was there", shown(&path))?;
+                plugin = Some(path);
+            }
+            Done::Engine(path) => writeln!(out.buffer, "{}: its engine", shown(&path))?,
+            Done::Extcap(path) => writeln!(out.buffer, "{}: a link to this program, for its capture sources", shown(&path))?,
+            Done::Removed(_) => {}
+        }
+    }
+    if engine.is_none() {
+        writeln!(out.buffer, "{NO_ENGINE}")?;
+    }
+    let mut works = true;
+    if let Some(plugin) = &plugin {
+        match wireshark::works(plugin) {
+            Tried::NoTshark => writeln!(out.buffer, "No tshark is found here, so they were not tried.")?,
+            Tried::Analyzes(version) => writeln!(out.buffer, "Tried: {} loads both, and analyzes.", escaped(&version))?,
+            Tried::Decodes(version) => {
+                works = engine.is_none();
+                writeln!(out.buffer, "Tried: {} loads the plugin without its engine.", escaped(&version))?;
+            }
+            Tried::Not(version, why) => {
+                works = false;
+                writeln!(out.buffer, "Tried: {} does not load the plugin. {}", escaped(&version), escaped(&why))?;
             }
         }
-        writeln!(out.buffer, "Wireshark and tshark load them when they are started next. Remove the files to undo this.")?;
-    } else if output == Some(Path::new("-")) {
-        out.buffer.extend_from_slice(wireshark::lua().as_bytes());
+    }
+    writeln!(out.buffer, "Wireshark and tshark load them when they are started next. `rdmascope export wireshark --remove` removes them.")?;
+    out.finish()?;
+    Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn remove(folder: Option<&Path>, color: Color) -> Result<ExitCode> {
+    let mut out = Out::new(color);
+    let done = wireshark::remove(&Places::of_environment(), folder)?;
+    for done in &done {
+        if let Done::Removed(path) = done {
+            writeln!(out.buffer, "{}: removed", shown(path))?;
+        }
+    }
+    if done.is_empty() {
+        writeln!(out.buffer, "Nothing of rdmascope's is there.")?;
+    }
+    out.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn wireshark(output: Option<&Path>, force: Force, color: Color) -> Result<ExitCode> {
+    let mut out = Out::new(color);
+    let engine = wireshark::engine_of(&this_program()?);
+    let lua = wireshark::lua(engine.as_deref());
+    if output == Some(Path::new("-")) {
+        out.buffer.extend_from_slice(lua.as_bytes());
     } else {
         let path = output.unwrap_or(Path::new(wireshark::FILE));
         let mut file = WholeFile::create(path, &[], force.existing(), Access::Umask)?;
-        file.write_all(wireshark::lua().as_bytes()).with_context(|| format!("{} cannot be written", shown(path)))?;
+        file.write_all(lua.as_bytes()).with_context(|| format!("{} cannot be written", shown(path)))?;
         file.finish()?;
-        writeln!(out.buffer, "{}: try it with tshark -X lua_script:{}", shown(path), shown(path))?;
+        match &engine {
+            Some(engine) => writeln!(out.buffer, "{}: the plugin; its engine is {}", shown(path), shown(engine))?,
+            None => writeln!(out.buffer, "{}: the plugin. {NO_ENGINE}", shown(path))?,
+        }
+        writeln!(out.buffer, "Try it with tshark -X lua_script:{}", shown(path))?;
     }
     out.finish()?;
     Ok(ExitCode::SUCCESS)

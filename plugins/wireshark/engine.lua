@@ -1,0 +1,140 @@
+-- The engine: the analysis itself, a library that is loaded into Wireshark. What it says of frames is all that is shown; without it, there is
+-- what needs no state. R is the table that `rdmascope export wireshark` generates, with rules and fields in it. For Lua 5.2 to 5.4.
+
+local NAME = package.config:sub(1, 1) == "\\" and "rdmascope_engine.dll" or "librdmascope_engine.so"
+
+-- Places to look at, the first that is there wins: what the environment says, beside this file, where it was when this file was made, packages'.
+local function places()
+    local here = debug and debug.getinfo(1, "S").source:match("^@(.*[/\\])") or nil
+    local list = { os.getenv("RDMASCOPE_ENGINE"), here and here .. NAME, Dir.personal_plugins_path() .. "/" .. NAME, R.engine }
+    local found = {}
+    for n = 1, 4 do
+        if list[n] then
+            found[#found + 1] = list[n]
+        end
+    end
+    for _, folder in ipairs({ "/usr/lib/rdmascope/", "/usr/local/lib/rdmascope/" }) do
+        found[#found + 1] = folder .. NAME
+    end
+    return found
+end
+
+-- The engine's function; without it, why.
+local function load()
+    if not (package and package.loadlib) then
+        return nil, "this Lua loads no libraries"
+    end
+    local why
+    for _, path in ipairs(places()) do
+        local file = io.open(path, "rb")
+        if file then
+            file:close()
+            local call, problem = package.loadlib(path, "luaopen_rdmascope_engine")
+            local version = call and call("version")
+            if version == R.version then
+                return call
+            end
+            why = why or path .. ": " .. (call and "is of version " .. tostring(version) .. ", this plugin of " .. R.version or tostring(problem))
+        end
+    end
+    return nil, why or NAME .. " was not found"
+end
+
+R.call, R.why_not = load()
+if not R.call then
+    R.why_not = "rdmascope: no analysis here (" .. R.why_not .. "); `rdmascope export wireshark --install` installs the engine."
+    io.stderr:write(R.why_not, "\n")
+end
+
+-- The analysis of the capture at hand; how many frames of it were fed, and of how many findings were settled.
+local handle, fed, settled, last, fed_at = nil, 0, 0, 0, 0
+-- Whole seconds of the first frame's time, and what is added to the time since then: where somebody makes another frame the first, time goes on.
+local start, shift, base = 0, 0, nil
+
+function R.reset_engine()
+    if handle then
+        R.call("close", handle)
+    end
+    handle, fed, settled, last, base = nil, 0, 0, 0, nil
+    if R.call then
+        local why
+        handle, why = R.call("open", 0, "")
+        R.failed = not handle and why or nil
+    end
+end
+
+-- A number of Lua has no room for a time in ns, but for that since the first frame.
+local function time_of(pinfo)
+    local time = pinfo.rel_ts
+    if not base then
+        base = pinfo.abs_ts - time
+        start = math.floor(base)
+        shift = math.floor((base - start) * 1e6 + 0.5) / 1e6
+    elseif time + shift < last then
+        local now = pinfo.abs_ts - time
+        if math.abs(now - base) > 0.001 then
+            base, shift = now, now - start
+        end
+    end
+    last = time + shift
+    return last
+end
+
+-- Findings are settled when the capture is over. In the window nobody says when: there, when nothing came for some seconds, and what was not
+-- answered by then is told. Where more comes, that is looked at again.
+function R.settle(now)
+    if not handle or settled == fed then
+        return
+    end
+    if now or not gui_enabled() or os.time() - fed_at > 2 then
+        settled = fed
+        R.call("settle", handle, true)
+    elseif settled == 0 or fed > settled * 1.25 + 1000 then
+        settled = fed
+        R.call("settle", handle, false)
+    end
+end
+
+-- What is said of a frame: a number (layer * 256 + flags), and where `look`, items. Nothing where there is no engine.
+function R.say(tvb, pinfo, look)
+    if not handle then
+        return nil
+    end
+    local number = pinfo.number
+    if number > fed then
+        fed = number
+        if gui_enabled() then
+            fed_at = os.time()
+        end
+        return R.call(handle, number, time_of(pinfo), pinfo.len, tvb:len() > 0 and tvb:raw() or "", look, start)
+    end
+    R.settle()
+    return R.call(handle, number, look)
+end
+
+-- The items of a frame that was said to have some.
+function R.again(number)
+    return R.call(handle, number, true)
+end
+
+function R.message(number, index)
+    return R.call("message", handle, number, index)
+end
+
+function R.forget(number)
+    R.call("forget", handle, number)
+end
+
+function R.smb_direct(bytes)
+    return R.call("smb_direct", handle, bytes)
+end
+
+function R.report()
+    if not handle then
+        return R.failed or R.why_not
+    end
+    R.settle(true)
+    local frames, memory, not_kept = R.call("status", handle)
+    local room = not_kept > 0 and string.format("; no room for what was said of %d", not_kept) or ""
+    return string.format("%s\n%.0f frames, %.1f MB remembered%s", R.call("report", handle), frames, memory / 1e6, room)
+end
