@@ -13,6 +13,7 @@
 use crate::finding::{Blame, Certainty, Finding, Findings, Rule, Severity, Site};
 use crate::op::At;
 use crate::report::{Connection, Handshake, Protocol, Transport};
+use crate::rules::Group;
 use crate::smbd::link::Milliseconds;
 use crate::stats::may_wait;
 use alloc::string::String;
@@ -226,6 +227,8 @@ pub struct Facts {
     pub dry: [Option<At>; 2],
     /// The first request of those that had no reply at the end.
     pub oldest_open: Option<At>,
+    /// Whether packets went out again, or were missing.
+    pub troubled: bool,
 }
 
 impl Facts {
@@ -261,6 +264,7 @@ impl Facts {
             last_sent: c.progress.last_sent,
             dry: c.progress.dry,
             oldest_open: c.progress.oldest_open,
+            troubled: c.health.is_troubled(),
         }
     }
 }
@@ -324,6 +328,10 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         // who closes at once did it; who closes after a long wait was not answered
         let by = if closed_by == Some(0) && open >= PATIENCE { Some(1) } else { closed_by };
         fail(Ending::HungUp { requests: f.unanswered }, by, open);
+        if f.troubled && open < PATIENCE {
+            // the reply may be among what was lost and sent again
+            outcome.certainty = Certainty::Guess;
+        }
     } else if f.closed.is_some() && f.sealed[0] > 0 && f.sealed[1] == 0 && f.worked == 0 {
         let by = if closed_by == Some(0) && waited >= PATIENCE { Some(1) } else { closed_by };
         fail(Ending::HungUp { requests: f.sealed[0] }, by, waited);
@@ -359,7 +367,7 @@ fn no_negotiation(f: &Facts, closed_by: Option<usize>, waited: i64, fail: &mut i
 fn is_starved(f: &Facts, side: usize, waited: i64) -> bool {
     let Some(dry) = f.dry[side] else { return false };
     // a server has its first credits from the client's first message after the negotiation: before that nothing ran out
-    if side == 1 && f.messages[0] <= 1 {
+    if side == 1 && f.messages[0] == 0 {
         return false;
     }
     let silent = waited >= PATIENCE && f.end.time.saturating_sub(dry.time) >= PATIENCE;
@@ -496,6 +504,7 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
         let id = Some(connection.id);
         findings.doubt(|f| f.connection == id && is_silence(f.rule) && Some(f.by) != Some(outcome.blame()));
     }
+    doubt_silence(connection, findings);
     if outcome.failed() {
         outcome.cause = cause(connection, &outcome, findings);
         if outcome.cause.is_none() {
@@ -508,6 +517,30 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
         }
     }
     connection.outcome = Some(outcome);
+}
+
+/// Who was silent may have had no credit to answer with, or a peer that had broken the protocol: then the silence is not its own doing.
+fn doubt_silence(connection: &Connection, findings: &mut Findings) {
+    /// ns within which a message may have been on its way already.
+    const ON_ITS_WAY: i64 = 5_000_000;
+    let id = Some(connection.id);
+    for (side, blame) in [Blame::Client, Blame::Server].into_iter().enumerate() {
+        let last = connection.progress.last_sent[side];
+        let is_smbd = connection.protocol == Protocol::SmbDirect;
+        let is_dry = is_smbd && connection.progress.dry[side].is_some();
+        let unknown = is_smbd && connection.sides[side].held_last.is_none();
+        let of_a_message = |f: &Finding| matches!(f.rule.row().group, Group::Negotiate | Group::Credits | Group::Data | Group::Memory);
+        let is_broken = |f: &Finding| {
+            let names_peer = f.by == if side == 0 { Blame::Server } else { Blame::Client };
+            let is_grave = f.severity == Severity::Error && !is_silence(f.rule) && !tells_of_an_end(f.rule)
+                || f.severity == Severity::Warn && of_a_message(f);
+            let says_more = last.is_some_and(|last| last.time > f.last_time_ns.saturating_add(ON_ITS_WAY));
+            f.connection == id && names_peer && is_grave && f.certainty > Certainty::Guess && !says_more
+        };
+        let is_excused = is_dry || findings.iter().any(is_broken);
+        let speaks = |f: &Finding| last.is_some_and(|last| last.time > f.last_time_ns);
+        findings.doubt(|f| f.connection == id && f.by == blame && is_silence(f.rule) && (is_excused || unknown && !speaks(f)));
+    }
 }
 
 /// The rule of a failure that no other finding explains.
@@ -605,7 +638,6 @@ fn tells_of_an_end(rule: Rule) -> bool {
 /// The finding that explains a failure: what was wrong just before the end, the worst first and of those the earliest; else what tells
 /// of the end itself.
 fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Option<(Rule, Blame)> {
-    use crate::rules::Group;
     // of what breaks nothing, only what a peer may answer by hanging up
     let is_grave = |f: &Finding| {
         let of_a_message = matches!(f.rule.row().group, Group::Negotiate | Group::Credits | Group::Data | Group::Memory);
@@ -636,7 +668,6 @@ fn is_silence(rule: Rule) -> bool {
 
 /// What explains what in one frame: the transport what it carries, a rule the known bug that broke it.
 pub(crate) fn layer(rule: Rule) -> u8 {
-    use crate::rules::Group;
     match rule.row().group {
         Group::Transport | Group::Connection | Group::Capture => 0,
         Group::KnownBug => 2,

@@ -1146,7 +1146,9 @@ impl<'g, 'r> Ladder<'g, 'r> {
         let text =
             format!("moves the data of {}, up to {} B each, in messages and not by RDMA{why}", plural_io(inline), Grouped(most.into()));
         let short = format!("{}{why}", said.join(", "));
-        self.no(Step::Used, short, at, (Rule::SmbPathInline, Blame::Client, Certainty::IfNothingWasMissed, text));
+        // what was not seen may have moved otherwise
+        let certainty = if direct.iter().any(|c| c.progress.missed) { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+        self.no(Step::Used, short, at, (Rule::SmbPathInline, Blame::Client, certainty, text));
     }
 
     /// Whether data went on to go by RDMA.

@@ -395,6 +395,11 @@ impl Rdma {
 }
 
 impl Health {
+    /// Whether packets were missing, or went out again.
+    pub fn is_troubled(&self) -> bool {
+        self.retransmissions + self.naks + self.sequence_gaps > 0
+    }
+
     /// Adds what another connection met.
     pub fn join(&mut self, other: &Self) {
         self.retransmissions += other.retransmissions;

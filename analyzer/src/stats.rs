@@ -118,6 +118,10 @@ impl Commands {
         const LEAST: i64 = 20_000_000;
         const LONG_MAX: usize = 1024;
         let Some(latency) = exchange.latency().filter(|l| *l > LEAST && !exchange.pending) else { return };
+        // what went out again meanwhile may be what it waited for
+        if exchange.retransmissions > 0 {
+            return;
+        }
         let Some(reply) = exchange.reply_end else { return };
         let server = exchange.time.of(Owner::Server);
         let long = Long { command: exchange.command, latency, replier, reply, server };

@@ -6,7 +6,7 @@ use crate::observer::{Observer, Record};
 use crate::plan::{Carrier, Plan};
 use crate::smb::Command;
 use crate::transport::{Class, Time};
-use crate::world::{Truth, What, World};
+use crate::world::{Happened, Sent, Truth, What, World};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Severity};
@@ -122,10 +122,6 @@ impl Asked<'_> {
         self.any(|w| matches!(w, What::Late(_)))
     }
 
-    fn late_behind(&self) -> bool {
-        self.truth.happened.iter().any(|h| h.behind && matches!(h.what, What::Late(_)))
-    }
-
     /// Something that its receiver had already went again.
     fn needless(&self, from: usize) -> bool {
         self.truth.sent.iter().any(|s| s.from == from && s.again)
@@ -141,8 +137,7 @@ impl Asked<'_> {
         let id = f.rule.id();
         if f.by == Blame::Network {
             return match id {
-                // what comes late behind the tap is as good as lost to who stands before it
-                "RC-RETRANSMIT" | "RC-GAP" | "TCP-LOSS" => (self.lost() || self.late_behind()) && self.direction(&f.text),
+                "RC-RETRANSMIT" | "RC-GAP" | "TCP-LOSS" => f.text.split("; ").all(|clause| self.is_lost(clause)),
                 "RC-REORDER" | "TCP-REORDER" | "TCP-HELD" => self.late(),
                 "RC-ICRC" | "TCP-CHECKSUM" | "MPA-CRC" => {
                     self.truth.happened.iter().any(|h| h.what == What::Damaged && !h.behind) && self.direction(&f.text)
@@ -179,6 +174,11 @@ impl Asked<'_> {
         }
         match id {
             // the ends' own sizes: few credits
+            // what was answered moved in messages
+            "SMB-PATH-INLINE" => {
+                let moved = |r: &&Request| r.done.is_some() && r.moved > 0;
+                side == 0 && self.truth.requests.iter().filter(moved).all(|r| r.asked.memory.is_none())
+            }
             "SMBD-NEG-REACH" | "SMBD-FRAG-COST" | "SMBD-CREDIT-STARVED" => true,
             "SMBD-CREDIT-STALL" => self.stalled(1 - side),
             "SMB2-SLOW" => side == 1 && self.plan.slow.is_some(),
@@ -191,18 +191,39 @@ impl Asked<'_> {
         }
     }
 
+    /// Whether packets of the direction that a clause names were lost, damaged, or so late that they were sent again: that is as good as lost.
+    fn is_lost(&self, clause: &str) -> bool {
+        let is_gone = |h: &Happened| match h.what {
+            What::Lost | What::Damaged => true,
+            What::Late(by) => {
+                let sent = |s: &Sent| s.from == h.from && s.again && s.id > h.id && (h.behind || s.time < h.time + by);
+                self.truth.sent.iter().any(sent)
+            }
+            _ => false,
+        };
+        let from = direction(clause);
+        self.truth.happened.iter().any(|h| {
+            is_gone(h)
+                && from.is_none_or(|from| h.from == from || matches!(h.class, Class::Ack | Class::Nak) && clause.contains("acknowledgment"))
+        })
+    }
+
     /// Whether something was lost or damaged in the direction that a text names, or no direction is named.
     fn direction(&self, text: &str) -> bool {
-        let from = match () {
-            () if text.contains("from the client to the server") => 0,
-            () if text.contains("from the server to the client") => 1,
-            () => return true,
-        };
+        let Some(from) = direction(text) else { return true };
         self.truth.happened.iter().any(|h| {
             (matches!(h.what, What::Lost | What::Damaged) || h.behind && matches!(h.what, What::Late(_)))
                 && (h.from == from || matches!(h.class, Class::Ack | Class::Nak) && text.contains("acknowledgment"))
         })
     }
+}
+
+/// The direction that a text names.
+fn direction(text: &str) -> Option<usize> {
+    let names = |who: &str| text.contains(who);
+    (names("from the client to the server") || names("from 10.0.0.1 to"))
+        .then_some(0)
+        .or_else(|| (names("from the server to the client") || names("from 10.0.0.2 to")).then_some(1))
 }
 
 /// Holds an analysis against the truth.

@@ -3,7 +3,8 @@
 //! Spec: RFC 6864 (IP identification). What a host sends again is a new datagram, with another identification where it has one at all;
 //! a copy that a mirror port made is the same datagram, and follows soon.
 
-use crate::op::At;
+use crate::op::{At, End};
+use alloc::vec::Vec;
 
 /// Packets of one direction that are remembered.
 const REMEMBERED: usize = 16;
@@ -69,15 +70,113 @@ impl Copies {
         let known = &self.last[..usize::from(self.next).min(REMEMBERED)];
         known.iter().any(|seen| (seen.number, seen.mark) == (number, mark) && micros(at).wrapping_sub(seen.time) <= within)
     }
+
+    /// How many of the last packets had this sequence number.
+    pub fn times(&self, number: u32) -> usize {
+        self.last[..usize::from(self.next).min(REMEMBERED)].iter().filter(|seen| seen.number == number).count()
+    }
+}
+
+/// Packets of a direction whose identifications must count up before they are trusted.
+const COUNTS: u8 = 8;
+/// The most by which an identification is ahead of the one before it: segments that an adapter cut, packets for others.
+const STEP_MAX: u16 = 64;
+/// The most by which it is behind, in packets.
+const BACK_MAX: u16 = 4096;
+
+/// The IP identifications of one direction. Where they count up they tell the order in which packets were sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ids {
+    newest: u16,
+    /// How often in a row they counted up.
+    run: u8,
+}
+
+impl Ids {
+    /// Takes the next. By how many packets it was sent before the newest so far, 0 for a newer one; `None` where that cannot be told.
+    #[inline]
+    pub fn behind(&mut self, id: u16) -> Option<u16> {
+        let step = id.wrapping_sub(self.newest);
+        let is_known = self.run >= COUNTS;
+        match step {
+            1..=STEP_MAX => {
+                self.run = self.run.saturating_add(1);
+                self.newest = id;
+                is_known.then_some(0)
+            }
+            0 => None,
+            _ if is_known && step.wrapping_neg() <= BACK_MAX => Some(step.wrapping_neg()),
+            _ => {
+                *self = Self { newest: id, run: 0 };
+                None
+            }
+        }
+    }
+}
+
+/// Packets of both directions that are compared at the beginning of a connection.
+const DOUBLES: usize = 64;
+/// Different packets that must have come twice.
+const DOUBLES_LEAST: usize = 4;
+/// ns by which the distances of copies may differ in any case, and beyond that the part of a distance.
+const SPREAD: i64 = 2_000;
+const SPREAD_PART: i64 = 16;
+
+/// Whether a short connection stands in the capture twice: each packet, handshake and acknowledgments too, and each as much later.
+#[derive(Clone, Debug, Default)]
+pub struct Doubles {
+    first: Vec<(At, End, [u32; 3])>,
+    more: bool,
+}
+
+impl Doubles {
+    /// The next packet, and what tells its contents from others'.
+    #[inline]
+    pub fn add(&mut self, at: At, by: End, contents: [u32; 3]) {
+        if !self.more {
+            self.more = self.first.len() == DOUBLES;
+            if !self.more {
+                self.first.push((at, by, contents));
+            }
+        }
+    }
+
+    /// Whether all of them came twice.
+    pub fn are_all(&self) -> bool {
+        let (mut pairs, mut alone) = ([0; 2], Vec::new());
+        let mut distance: Option<(i64, i64)> = None;
+        for (n, (at, by, contents)) in self.first.iter().enumerate() {
+            let same = |(_, b, c): &&(At, End, [u32; 3])| (b, c) == (by, contents);
+            // every other one is a copy
+            if self.first[..n].iter().filter(same).count() % 2 == 1 {
+                continue;
+            }
+            let Some((copy, ..)) = self.first[n + 1..].iter().find(same) else {
+                alone.push(at.time);
+                continue;
+            };
+            let took = copy.time.saturating_sub(at.time);
+            distance = Some(distance.map_or((took, took), |(least, most)| (least.min(took), most.max(took))));
+            pairs[by.index()] += 1;
+        }
+        // the last may have their copies behind those that were compared
+        let last = self.first.last().map_or(0, |(at, ..)| at.time);
+        let most = distance.map_or(0, |(_, most)| most);
+        let alone = alone.iter().filter(|time| last.saturating_sub(**time) > most).count();
+        let is_even = distance.is_some_and(|(least, most)| most - least <= SPREAD + least / SPREAD_PART);
+        is_even && pairs[0] > 0 && pairs[1] > 0 && pairs[0] + pairs[1] >= DOUBLES_LEAST && alone * 8 <= pairs[0] + pairs[1]
+    }
 }
 
 /// Packets of a direction that must have been seen before a mirror is recognised.
 const ENOUGH: u64 = 8;
 
 /// Whether a mirror shows every packet twice: about half of what both directions sent stands in the capture again. Recovery repeats packets
-/// of one direction, and never all of them. `of` and `again` by direction.
-pub fn is_mirrored(of: [u64; 2], again: [u64; 2]) -> bool {
-    of.iter().sum::<u64>() >= 2 * ENOUGH && of.iter().zip(again).all(|(of, again)| *of >= ENOUGH / 2 && again * 20 >= of * 9)
+/// of one direction, and never all of them; and what goes out again and again stands there more than twice. By direction: packets, those of
+/// them that had stood there before, and those of these that had stood there twice.
+pub fn is_mirrored(of: [u64; 2], again: [u64; 2], thrice: [u64; 2]) -> bool {
+    let is_twice = thrice.iter().sum::<u64>() * 4 <= again.iter().sum::<u64>();
+    is_twice && of.iter().sum::<u64>() >= 2 * ENOUGH && of.iter().zip(again).all(|(of, again)| *of >= ENOUGH / 2 && again * 20 >= of * 9)
 }
 
 fn micros(at: At) -> u32 {
@@ -94,10 +193,42 @@ mod tests {
 
     #[test]
     fn a_mirror_shows_both_directions_twice() {
-        assert!(is_mirrored([200, 40], [100, 19]));
-        assert!(!is_mirrored([200, 40], [100, 2]), "one direction repeats itself");
-        assert!(!is_mirrored([200, 40], [80, 20]), "not all of it");
-        assert!(!is_mirrored([8, 6], [4, 3]), "too few to tell");
+        assert!(is_mirrored([200, 40], [100, 19], [20, 0]));
+        assert!(!is_mirrored([200, 40], [100, 2], [0, 0]), "one direction repeats itself");
+        assert!(!is_mirrored([200, 40], [80, 20], [0, 0]), "not all of it");
+        assert!(!is_mirrored([8, 6], [4, 3], [0, 0]), "too few to tell");
+        assert!(!is_mirrored([50, 48], [24, 24], [20, 20]), "the same packets again and again");
+    }
+
+    #[test]
+    fn identifications_that_count_up_tell_what_was_sent_before() {
+        let mut ids = Ids::default();
+        (500..510).for_each(|id| _ = ids.behind(id));
+        assert_eq!((ids.behind(511), ids.behind(509), ids.behind(512)), (Some(0), Some(2), Some(0)));
+        assert_eq!(ids.behind(512), None, "the same datagram");
+        assert_eq!(ids.behind(40_000), None, "they do not count");
+        let mut zero = Ids::default();
+        assert!((0..20).all(|_| zero.behind(0).is_none()));
+    }
+
+    #[test]
+    fn a_short_connection_that_stands_there_twice_is_told_by_its_even_distance() {
+        let talk = |distances: &[i64]| {
+            let mut doubles = Doubles::default();
+            let mut packets: Vec<(i64, u32)> = Vec::new();
+            for (n, distance) in (0..).zip(distances) {
+                packets.extend([(i64::from(n) * 1_000, n), (i64::from(n) * 1_000 + distance, n)]);
+            }
+            packets.sort_unstable();
+            for (time, n) in packets {
+                doubles.add(At { frame: 1, time }, if n % 2 == 0 { End::A } else { End::B }, [n, 0, 0]);
+            }
+            doubles.are_all()
+        };
+        assert!(talk(&[500_000; 6]));
+        assert!(!talk(&[500_000; 3]), "too few");
+        assert!(!talk(&[500_000, 500_000, 900_000, 500_000]), "timeouts");
+        assert!(!Doubles::default().are_all());
     }
 
     #[test]

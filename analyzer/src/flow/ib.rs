@@ -14,7 +14,7 @@
 //! - is acknowledged all the same: the receiver had it, the capture lost it;
 //! - is given up (time, or the limit of what is held): nobody knows.
 
-use super::copies::{Copies, is_mirrored, mark};
+use super::copies::{Copies, Doubles, Ids, is_mirrored, mark};
 use super::psn;
 use super::recovery::{Ended, Late, Recovery, Sent};
 use super::report::Told;
@@ -45,6 +45,8 @@ const JUMP_MAX: i32 = 1 << 16;
 /// A copy that follows this closely on the original, in ns, was made by a mirror, not sent again.
 const COPY_TIME_MAX: i64 = 20_000;
 
+/// Packets by which one is behind another at least, as identifications of IP count them, to be more than out of order in the capture.
+const OLD: u16 = 8;
 /// Responses of one Read that are remembered as missing at most.
 const MISSING_MAX: usize = 1024;
 /// Packets remembered per direction that went out again because they had not come: one of them may still come, late.
@@ -180,6 +182,13 @@ pub struct IbFlow {
     stories: [Option<Box<Story>>; 2],
     /// By sender: packets of requests, and those of them that had stood in the capture before.
     requests: [(u64, u64); 2],
+    /// By sender: packets of requests that had stood in the capture twice.
+    thrice: [u64; 2],
+    doubles: Doubles,
+    /// By sender.
+    ids: [Ids; 2],
+    /// The packet at hand was sent long before others that came earlier, as its identification says.
+    is_old: bool,
     /// By end: the shortest time from a request to its acknowledgment, in ns.
     round_trip: [Option<i64>; 2],
 }
@@ -255,6 +264,8 @@ struct Read {
     missing: Vec<u32>,
     /// When the first of them was missed.
     gap: At,
+    /// Responses that came after later ones, without having been asked for again: how many, when, and by how much in ns.
+    late: (u32, At, i64),
     /// The request, or a part of it, went out again.
     is_again: bool,
 }
@@ -322,6 +333,8 @@ impl IbFlow {
         if !self.senders[0].held.is_empty() || !self.senders[1].held.is_empty() {
             self.expire(at, t, sink);
         }
+        self.is_old = self.ids[by.index()].behind(packet.ip_id).is_some_and(|behind| behind >= OLD);
+        self.doubles.add(at, by, [packet.bth.psn, mark_of(packet) & 0xffff, packet.payload_length]);
         if packet.bth.tver() != 0 || self.partition != Some(packet.bth.p_key) {
             self.unusual_header(at, by, packet, sink);
         }
@@ -407,7 +420,8 @@ impl IbFlow {
             stories: [self.stories[0].as_deref(), self.stories[1].as_deref()],
             good: self.icrc_good,
             is_tcp: false,
-            is_mirrored: is_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again)),
+            is_mirrored: self.doubles.are_all()
+                || is_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again), self.thrice),
         }
     }
 
@@ -433,6 +447,7 @@ impl IbFlow {
             self.end_recovery(at, by, true, sink);
             if let Some(late) = self.senders[by.index()].late.take() {
                 late.misplaced(self.story(by));
+                sink.fact(at, by, IbFact::Misplaced);
             }
         }
     }
@@ -460,6 +475,7 @@ impl IbFlow {
             && let Some(known) = self.senders[by.index()].late.replace(late)
         {
             known.misplaced(self.story(by));
+            sink.fact(at, by, IbFact::Misplaced);
         }
         if !peer_is_seen {
             self.story(by).unanswered = None;
@@ -545,6 +561,7 @@ impl IbFlow {
         }
         if ahead < 0 {
             self.requests[by.index()].1 += 1;
+            self.thrice[by.index()] += u64::from(self.copies[by.index()].times(number) > 1);
             self.again(&request, follows, mark_of(packet), t, sink);
             return;
         }
@@ -642,6 +659,8 @@ impl IbFlow {
         let copy = psn::ahead(number, next) == -1 && sender.recovery.is_none() && close;
         let calm = sender.recovery.as_ref().is_none_or(|r| !r.is_under_way());
         let copy = copy || self.copies[by.index()].has(at, number, mark, calm);
+        // where a NAK asked for it, one of the two came late, and the other is what was sent again
+        let copy = copy && (mark >> 16 != 0 || !sender.recovery.as_ref().is_some_and(|r| r.came_just_now(number)));
         let of = self.copies[by.index()].frame_of(at, number);
         sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
         if T::ON {
@@ -653,6 +672,14 @@ impl IbFlow {
         let sender = &mut self.senders[by.index()];
         let is_acked = sender.acked.is_some_and(|acked| psn::ahead(acked, number) >= 0);
         // what was missing, asked for and sent again comes now from where it was held up: it had not been lost
+        if self.is_old {
+            // it was sent first, and what seemed to be it was sent again: it had been held up
+            let gap = sender.filled.iter().find(|(psn, _)| *psn == number).map_or(at, |(_, gap)| *gap);
+            let story = self.story(by);
+            story.overtaken.add(at, 1);
+            story.delay = story.delay.max(at.time.saturating_sub(gap.time));
+            return;
+        }
         let late = sender.recovery.as_ref().is_none_or(|r| !r.is_under_way()) && is_acked && !follows;
         if late
             && let Some(place) = sender.filled.iter().position(|(psn, gap)| *psn == number && at.time.saturating_sub(gap.time) < LATE_MAX)
@@ -684,9 +711,17 @@ impl IbFlow {
             let read = sender.reads.iter_mut().find(within);
             reread = done || read.as_ref().is_some_and(|r| r.received > 0);
             let had_all = read.as_ref().is_none_or(|r| r.missing.is_empty());
+            let mut late = (0, at, 0);
             if let Some(read) = read {
                 read.is_again = true;
+                late = core::mem::take(&mut read.late);
             }
+            if late.0 > 0 {
+                let story = self.story(by.peer());
+                story.overtaken.add(late.1, late.0.into());
+                story.delay = story.delay.max(late.2);
+            }
+            let sender = &self.senders[by.index()];
             let is_asked = sender.recovery.as_ref().is_some_and(|r| r.is_asked());
             if reread && had_all && !is_asked {
                 // its Response went by here, and did not arrive
@@ -694,14 +729,16 @@ impl IbFlow {
             }
         }
         let heard = self.senders[by.peer().index()].last;
+        let sender = &self.senders[by.index()];
+        // it spoke late enough to have had what it did not acknowledge
+        let spoke = self.round_trip[by.peer().index()].is_some_and(|took| heard.time.saturating_sub(took) > sender.last.time);
         let sender = &mut self.senders[by.index()];
-        let spoke = heard.time > sender.last.time;
         let Some(recovery) = sender.recovery.as_mut() else { return };
         if psn::ahead(number, recovery.newest()) >= 0 {
             // new: the recovery ends when it is taken
             return;
         }
-        let measure = recovery.sent(&Sent { at, follows, is_first, acknowledged, reread, spoke, bytes });
+        let measure = recovery.sent(&Sent { at, psn: number, follows, is_first, acknowledged, reread, spoke, bytes });
         if is_first {
             let begin = recovery.begin();
             if sender.filled.len() >= FILLED_MAX {
@@ -935,6 +972,7 @@ impl IbFlow {
                         received: 0,
                         missing: Vec::new(),
                         gap: At::default(),
+                        late: (0, At::default(), 0),
                         is_again: false,
                     });
                     sink.fact(request.at, request.by, IbFact::ReadsOutstanding(sender.reads.len() as u32));
@@ -1118,9 +1156,10 @@ impl IbFlow {
                 story.repeated.add(at, 1);
                 sink.fact(at, by, IbFact::Retransmission { of: copies.frame_of(at, number) });
             } else {
-                // nobody asked for it again: it was overtaken
-                story.overtaken.add(at, 1);
-                story.delay = story.delay.max(at.time.saturating_sub(read.gap.time));
+                // it was overtaken if the requester noticed, who then asks for it again; else only the capture has it out of order
+                let (count, first, delay) = read.late;
+                let first = if count == 0 { at } else { first };
+                read.late = (count + 1, first, delay.max(at.time.saturating_sub(read.gap.time)));
             }
         } else if ahead > 0 {
             sink.fact(at, by, IbFact::SequenceGap { missing: ahead as u32 });
@@ -1147,8 +1186,18 @@ impl IbFlow {
         if is_last && read.missing.is_empty() {
             let end = if read.span_known { end } else { psn::add(number, 1) };
             // they are answered in order: what is missing of those before, the requester had
-            let missed: usize = sender.reads.drain(..=index).map(|r| r.missing.len()).sum();
+            let (mut missed, mut misplaced) = (0, 0);
+            for read in sender.reads.drain(..=index) {
+                missed += read.missing.len();
+                if read.late.0 > 0 {
+                    story.get_or_insert_default().misplaced.add(read.late.1, read.late.0.into());
+                    misplaced += read.late.0;
+                }
+            }
             sender.reads_done = Some(end);
+            if misplaced > 0 {
+                sink.fact(at, by, IbFact::Misplaced);
+            }
             if missed > 0 {
                 sink.fact(at, by, IbFact::ResponsesMissed(missed as u32));
             }

@@ -9,7 +9,7 @@
 //! RFC 5040 says how operations use DDP: Sends count up the messages of queue 0, Read Requests those of queue 1; a Read
 //! Response is tagged with the sink that its request named, in the order of the requests.
 
-use super::copies::{Copies, is_mirrored, mark};
+use super::copies::{Copies, Doubles, Ids, is_mirrored, mark};
 use super::mpa::{Found, Framed, Framer, Verdict};
 use super::repair::{Acknowledged, Over, Repair, Sent, Was};
 use super::report::Told;
@@ -232,6 +232,12 @@ pub struct TcpFlow {
     /// By end: the way from the capture point and back in the handshake, in ns.
     round_trip: [Option<i64>; 2],
     syn_at: [Option<At>; 2],
+    /// By sender: what its peer acknowledged before anything of it was captured.
+    early_ack: [Option<u32>; 2],
+    ids: [Ids; 2],
+    doubles: Doubles,
+    /// By sender: segments with data that stood in the capture twice before.
+    thrice: [u64; 2],
     last: At,
 }
 
@@ -248,7 +254,7 @@ impl TcpFlow {
             stories: [self.stories[0].as_deref(), self.stories[1].as_deref()],
             good: self.checked_good,
             is_tcp: true,
-            is_mirrored: is_mirrored(counts(|c| c.segments), counts(|c| c.retransmitted.into())),
+            is_mirrored: self.doubles.are_all() || is_mirrored(counts(|c| c.segments), counts(|c| c.retransmitted.into()), self.thrice),
         }
     }
 
@@ -332,11 +338,16 @@ impl TcpFlow {
             }
         }
         self.last = at;
+        self.doubles.add(at, by, [segment.seq, segment.ack, segment.payload_length << 8 | u32::from(segment.flags)]);
+        let is_older = self.ids[by.index()].behind(segment.ip_id).map(|behind| behind > 0);
         if segment.check == Check::Bad && self.is_dropped(by) {
             return self.damaged(at, by, segment, t, out);
         }
         // what the receiver has, before what it sends
         if flags & ACK != 0 {
+            if !self.streams[by.peer().index()].started() {
+                self.early_ack[by.peer().index()] = Some(segment.ack);
+            }
             if !self.doubtful[by.peer().index()].is_empty() {
                 self.undoubted(by.peer(), segment.ack, options, t, out);
             }
@@ -371,6 +382,7 @@ impl TcpFlow {
             let mark = mark(segment.ip_id, segment.checksum);
             let is_next = seq == self.streams[by.index()].next_seq();
             let of = if is_next { None } else { self.copies[by.index()].frame_of(at, seq) };
+            self.thrice[by.index()] += u64::from(of.is_some() && self.copies[by.index()].times(seq) > 1);
             let copy = !is_next && self.copies[by.index()].has(at, seq, mark, false);
             let misplaced = self.streams[by.index()].is_misplaced(seq, segment.payload_length);
             if misplaced {
@@ -396,6 +408,7 @@ impl TcpFlow {
                     end: seq.wrapping_add(segment.payload_length),
                     timestamp: segment.timestamps.map(|(value, _)| value),
                     echo: segment.timestamps.map(|(_, echo)| echo),
+                    is_older,
                     was,
                 };
                 let way = self.round_trip[by.index()].unwrap_or(0);
@@ -474,6 +487,12 @@ impl TcpFlow {
                 self.round_trip[by.index()] = Some(took);
                 out.fact(at, by, FlowFact::RoundTrip(took));
             }
+            let is_ahead = |ack: u32| (ack.wrapping_sub(segment.seq.wrapping_add(1)) as i32) >= 0;
+            if self.early_ack[by.index()].take().is_some_and(is_ahead) || self.streams[by.index()].is_late_syn(segment.seq) {
+                // its peer had it already
+                self.stories[by.index()].get_or_insert_default().misplaced.add(at, 1);
+                out.fact(at, by, FlowFact::Misplaced);
+            }
             self.streams[by.index()].syn(segment.seq);
             self.initiator = self.initiator.or(Some(if flags & ACK != 0 { by.peer() } else { by }));
             // the window of a SYN is not yet a promise
@@ -546,6 +565,7 @@ impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
     #[inline]
     fn piece(&mut self, piece: tcp::Piece<'_>) {
         let by = self.said.by;
+        let was_lost = self.framers[by.index()].is_lost();
         let mut next = Some(piece);
         while let Some(piece) = next {
             next = self.framers[by.index()].push(piece, self.said.options.check_crc, &mut |framed| self.said.framed(framed));
@@ -555,6 +575,11 @@ impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
         }
         if *self.verdict == Verdict::Undecided {
             self.decide();
+        }
+        if !was_lost && self.framers[by.index()].is_lost() {
+            // messages pass unread until it is found again
+            self.said.messages.lost(by);
+            self.said.fact(FlowFact::Cut);
         }
     }
 
@@ -1410,7 +1435,7 @@ mod tests {
             talk.part(End::A, 0, &a.bytes[..20]).all(End::B, &b, 99);
             open(&mut talk);
             talk.ack(End::B, a.bytes.len());
-            assert_eq!((talk.told.ops[0].len(), &talk.told.facts[2..]), (8, &["Gap".to_string(), "Resync".to_string()][..]));
+            assert_eq!((talk.told.ops[0].len(), &talk.told.facts[2..]), (8, &["Gap", "Cut", "Resync"].map(String::from)[..]));
             assert!(talk.told.ops[0].last().unwrap().contains("message 8"));
         }
     }

@@ -179,6 +179,11 @@ impl Framer {
         }
     }
 
+    /// Whether the framing was lost, and is looked for.
+    pub fn is_lost(&self) -> bool {
+        self.phase == Phase::Search && self.found.is_some()
+    }
+
     /// How the framing is known; `None` as long as it is not.
     pub fn found(&self) -> Option<Found> {
         self.found

@@ -24,6 +24,7 @@ const SILENT_TIME: i64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     begin: At,
+    psn: u32,
     /// Packets that had not been seen.
     firsts: u32,
     /// Packets that had.
@@ -83,8 +84,9 @@ pub struct Recovery {
     /// The receiver had gone on sending when it was first tried again.
     spoke: bool,
     first_repeat: At,
-    /// Rounds since anything came back.
+    /// Rounds since anything came back that began with the same packet, and its number.
     unanswered_rounds: u32,
+    unanswered_psn: u32,
     last_sent: At,
     run: Option<Run>,
 }
@@ -111,6 +113,8 @@ impl Late {
 pub struct Sent {
     /// When it was captured.
     pub at: At,
+    /// Its number.
+    pub psn: u32,
     /// Whether it continues the packet before it.
     pub follows: bool,
     /// Whether it had not been seen before.
@@ -152,6 +156,7 @@ impl Recovery {
             spoke: false,
             first_repeat: At::default(),
             unanswered_rounds: 0,
+            unanswered_psn: 0,
             last_sent: begin,
             run: None,
         }
@@ -209,6 +214,11 @@ impl Recovery {
         self.pending_nak = true;
         self.unanswered_rounds = 0;
         took
+    }
+
+    /// Whether the last packet that went out was this one, for the first time, and a NAK had asked for it.
+    pub fn came_just_now(&self, psn: u32) -> bool {
+        self.run.is_some_and(|run| run.asked && run.repeats == 0 && run.psn == psn)
     }
 
     /// Where the packets begin that are missing.
@@ -275,9 +285,19 @@ impl Recovery {
             None => None,
         };
         if !sent.follows || self.run.is_none() {
+            if !sent.is_first
+                && let Some(run) = self.run.take_if(|run| run.asked && run.repeats == 0 && run.psn == sent.psn)
+            {
+                // what was missing had come late, just before it was sent again
+                self.overtaken += run.firsts;
+                let gap = self.gap.unwrap_or(run.begin);
+                self.delay = self.delay.max(run.begin.time.saturating_sub(gap.time));
+                self.pending_nak = true;
+            }
             self.end_run();
             self.run = Some(Run {
                 begin: sent.at,
+                psn: sent.psn,
                 asked: core::mem::take(&mut self.pending_nak),
                 acknowledged: sent.acknowledged,
                 reread: sent.reread,
@@ -309,6 +329,9 @@ impl Recovery {
         }
         self.rounds += 1;
         self.filled = self.filled.saturating_add(run.firsts);
+        if run.psn != self.unanswered_psn {
+            (self.unanswered_rounds, self.unanswered_psn) = (0, run.psn);
+        }
         self.unanswered_rounds += u32::from(!run.asked);
         self.rounds_acknowledged += u32::from(run.acknowledged && !run.asked);
         self.rounds_reread += u32::from(run.reread && !run.asked);
@@ -353,6 +376,9 @@ impl Recovery {
         } else if self.not_ready || silence.is_some() {
             // nobody was there to take it
             (Cause::Unknown, 1)
+        } else if self.asked_for > 0 && self.repeated == 0 {
+            // nothing was sent again for the NAK: it came late itself, or the sender was gone
+            (Cause::Unknown, self.asked_for)
         } else if self.asked_for > 0 {
             story.lost_behind.add(first, self.asked_for.into());
             (Cause::LostBehind, self.asked_for)
@@ -361,7 +387,8 @@ impl Recovery {
             story.needless.add(first, needless.into());
             // one packet, however often it was tried: it or its acknowledgment was lost
             let unsure = self.rounds - self.rounds_reread > needless;
-            story.unacknowledged.add(first, u64::from(unsure));
+            let tally = if self.spoke { &mut story.unacknowledged } else { &mut story.unheard };
+            tally.add(first, u64::from(unsure));
             let cause = match (unsure, self.spoke) {
                 (false, _) => Cause::Needless,
                 (true, true) => Cause::AckLost,
@@ -388,7 +415,7 @@ mod tests {
 
     /// A packet that follows the one before, or not.
     fn sent(frame: u64, follows: bool, is_first: bool) -> Sent {
-        Sent { at: at(frame), follows, is_first, acknowledged: false, reread: false, spoke: false, bytes: 1 }
+        Sent { at: at(frame), psn: 5, follows, is_first, acknowledged: false, reread: false, spoke: false, bytes: 1 }
     }
 
     fn end(recovery: Recovery, frame: u64) -> Story {

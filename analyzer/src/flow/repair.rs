@@ -15,6 +15,8 @@ use alloc::collections::VecDeque;
 const OPEN_MAX: usize = 256;
 /// Reports of the same hole that make a sender send again (RFC 5681 3.2).
 const DUPLICATES: u32 = 3;
+/// ns that a retransmission timer waits at least (RFC 6298 says 1 s; Linux 200 ms).
+const TIMEOUT_LEAST: i64 = 200_000_000;
 /// ns after the acknowledgment within which a D-SACK may still come.
 const SETTLED_AFTER: i64 = 1_000_000_000;
 /// Copies without anything from the receiver after which it is said to be silent.
@@ -129,6 +131,8 @@ pub struct Sent {
     pub timestamp: Option<u32>,
     /// TSecr of it.
     pub echo: Option<u32>,
+    /// Whether the identification of its datagram says that it was sent before others that came earlier; `None` where it says nothing.
+    pub is_older: Option<bool>,
     /// What it was.
     pub was: Was,
 }
@@ -208,7 +212,8 @@ pub struct Repair {
     /// How often it said so.
     reports: u32,
     /// A segment that came late, of which it is not known yet whether the receiver noticed: begin and end, when, by how much.
-    late: Option<(u32, u32, At, i64)>,
+    /// Last whether the sender's own numbers or clock say that it was sent before those that it came behind.
+    late: Option<(u32, u32, At, i64, bool)>,
     copies: u32,
     silent_since: Option<At>,
     /// A delayed acknowledgment of all that had been sent: when the data went out, when it came, its timestamp.
@@ -265,17 +270,24 @@ impl Repair {
             Was::Filled { is_late } => {
                 let gap = self.gap.unwrap_or((at, None));
                 // an earlier clock of the sender than the one of what overtook it: it was sent before
-                let is_older = gap.1.zip(timestamp).is_some_and(|(newer, this)| before(this, newer));
+                let clocks = gap.1.zip(timestamp);
+                let is_older = sent.is_older.unwrap_or(clocks.is_some_and(|(newer, this)| before(this, newer)));
+                // and a later one says that it was sent again, however soon
+                let is_newer = sent.is_older == Some(false) || clocks.is_some_and(|(newer, this)| before(newer, this));
                 let is_reported = self.hole == Some(sent.seq);
                 // asked for often enough: a sender that sees that sends again, however soon (RFC 5681 3.2)
                 let is_asked = is_reported && self.reports >= DUPLICATES;
                 let delay = at.time.saturating_sub(gap.0.time);
                 let story = story.get_or_insert_default();
-                if is_older || is_late && is_reported && !is_asked {
+                let is_early = is_late && !is_asked && !is_newer;
+                let is_timely = !is_asked && delay < TIMEOUT_LEAST;
+                if is_older && (is_reported || !is_late) {
                     story.overtaken.add(at, 1);
                     story.delay = story.delay.max(delay);
-                } else if is_late && !is_asked {
-                    if self.late.replace((sent.seq, end, at, delay)).is_some() {
+                } else if !is_older && !is_newer && is_timely && (is_reported || !is_late) {
+                    story.unclear.add(at, 1);
+                } else if is_older || is_early {
+                    if self.late.replace((sent.seq, end, at, delay, is_older)).is_some() {
                         story.misplaced.add(at, 1);
                     }
                 } else {
@@ -287,13 +299,18 @@ impl Repair {
             Was::Again => {
                 let story = story.get_or_insert_default();
                 story.repeated.add(at, 1);
-                // what was taken for sent again had only come late: this is what was sent again
+                // one of the two was sent first, and came late: where nothing tells which, nobody sent it twice without need
                 let filled = |again: &&mut Again| again.is_filled && again.seq == sent.seq && again.end == end;
                 if let Some(known) = self.again.iter_mut().find(filled) {
-                    story.lost_before.retract();
-                    story.overtaken.add(known.at, 1);
-                    story.delay = story.delay.max(known.at.time.saturating_sub(known.since.time));
-                    known.is_filled = false;
+                    if sent.is_older == Some(true) {
+                        story.lost_before.retract();
+                        story.overtaken.add(at, 1);
+                        story.delay = story.delay.max(at.time.saturating_sub(known.since.time));
+                        known.is_filled = false;
+                    }
+                    if sent.is_older != Some(false) {
+                        return over;
+                    }
                 }
                 self.copies += 1;
                 self.silent_since.get_or_insert(self.newest.map_or(at, |(newest, _)| newest));
@@ -365,11 +382,16 @@ impl Repair {
         if !sacks.is_empty() {
             self.selective(ack, sacks, story);
         }
-        if let Some((seq, end, late, delay)) = self.late {
+        if let Some((seq, end, late, delay, is_older)) = self.late {
             if self.hole == Some(seq) {
                 let story = story.get_or_insert_default();
-                story.overtaken.add(late, 1);
-                story.delay = story.delay.max(delay);
+                if is_older {
+                    story.overtaken.add(late, 1);
+                    story.delay = story.delay.max(delay);
+                } else {
+                    // its receiver noticed that it was missing: its sender may have been told in time
+                    story.unclear.add(late, 1);
+                }
                 self.late = None;
             } else if !before(ack, end) {
                 story.get_or_insert_default().misplaced.add(late, 1);
@@ -460,7 +482,7 @@ impl Repair {
 
     /// No more segments come; the last of either end was at `last`.
     pub fn finish(&mut self, last: At, story: &mut Option<Box<Story>>) {
-        if let Some((_, _, late, _)) = self.late.take() {
+        if let Some((_, _, late, ..)) = self.late.take() {
             story.get_or_insert_default().misplaced.add(late, 1);
         }
         for again in core::mem::take(&mut self.again) {
@@ -507,7 +529,7 @@ mod tests {
         }
 
         fn send(&mut self, ms: i64, seq: u32, was: Was) -> &mut Self {
-            let sent = Sent { at: self.at(ms), seq, end: seq + 100, timestamp: Some(ms as u32), echo: None, was };
+            let sent = Sent { at: self.at(ms), seq, end: seq + 100, timestamp: Some(ms as u32), echo: None, is_older: None, was };
             self.over.extend(self.repair.sent(&sent, 0, &mut self.story));
             self
         }
@@ -570,7 +592,15 @@ mod tests {
     fn an_older_clock_tells_what_was_overtaken() {
         let mut tap = Tap::default();
         tap.send(5, 100, Was::New).send(7, 300, Was::Early);
-        let sent = Sent { at: tap.at(30), seq: 200, end: 300, timestamp: Some(6), echo: None, was: Was::Filled { is_late: false } };
+        let sent = Sent {
+            at: tap.at(30),
+            seq: 200,
+            end: 300,
+            timestamp: Some(6),
+            echo: None,
+            is_older: None,
+            was: Was::Filled { is_late: false },
+        };
         tap.repair.sent(&sent, 0, &mut tap.story);
         assert_eq!(tap.counts(40), [0, 0, 0, 1]);
     }
@@ -625,7 +655,15 @@ mod tests {
             // made in the same millisecond; it passes when the peer has acknowledged the one before
             tap.ack(ms + 42, 200 + 200 * n, &[], 0);
             let at = tap.at(ms + 42);
-            let sent = Sent { at, seq: 200 + 200 * n, end: 300 + 200 * n, timestamp: Some(ms as u32), echo: Some(0), was: Was::New };
+            let sent = Sent {
+                at,
+                seq: 200 + 200 * n,
+                end: 300 + 200 * n,
+                timestamp: Some(ms as u32),
+                echo: Some(0),
+                is_older: None,
+                was: Was::New,
+            };
             tap.over.extend(tap.repair.sent(&sent, 0, &mut tap.story));
         }
         let story = tap.story.clone().unwrap();
@@ -640,8 +678,15 @@ mod tests {
         let mut tap = Tap::default();
         for n in 0..100u32 {
             // steps of 10 ms
-            let sent =
-                Sent { at: tap.at(i64::from(n) * 50), seq: n * 100, end: n * 100 + 100, timestamp: Some(n * 5), echo: None, was: Was::New };
+            let sent = Sent {
+                at: tap.at(i64::from(n) * 50),
+                seq: n * 100,
+                end: n * 100 + 100,
+                timestamp: Some(n * 5),
+                echo: None,
+                is_older: None,
+                was: Was::New,
+            };
             assert_eq!(tap.repair.sent(&sent, 0, &mut tap.story), None);
         }
         assert!(tap.story.is_none());

@@ -53,11 +53,15 @@ pub struct Story {
     pub lost_behind: Tally,
     /// Not acknowledged in time, and sent again: lost behind the capture point, or the acknowledgment was lost before it.
     pub unacknowledged: Tally,
+    /// The same, and nothing was heard of the receiver meanwhile: it may just have been slow.
+    pub unheard: Tally,
     /// Damaged before the capture point: their checksum is wrong, the receiver dropped them.
     pub damaged: Tally,
     /// Came behind packets that were sent after them.
     pub overtaken: Tally,
-    /// The longest delay of those.
+    /// Came behind packets that were sent after them, or were lost before the capture point and sent again: nothing tells which.
+    pub unclear: Tally,
+    /// The longest delay of what came behind.
     pub delay: i64,
     /// Out of order in the capture only: the receiver had them in order, or had acknowledged them before they stand there.
     pub misplaced: Tally,

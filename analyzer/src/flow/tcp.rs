@@ -102,6 +102,8 @@ struct Held {
 pub struct Stream {
     /// Position of the next byte to tell. Its lower half is the sequence number.
     next: u64,
+    /// Where it was when the first segment came.
+    origin: u64,
     /// What the peer has acknowledged.
     acked: u64,
     /// The end of the segment that reached furthest.
@@ -123,6 +125,8 @@ pub struct Stream {
 
 /// A segment that fills a gap within this time was only overtaken, as Wireshark sees it too.
 const REORDERED_WITHIN_NS: i64 = 3_000_000;
+/// Bytes by which the first data of a connection is ahead of its SYN at most, where that stands behind it.
+const LATE_SYN: u32 = 1 << 16;
 /// What a held segment costs besides its bytes.
 const HELD_OVERHEAD: usize = 96;
 
@@ -172,13 +176,19 @@ impl Stream {
 
     /// Whether a SYN with this sequence number is that of another connection with the same addresses and ports.
     pub fn is_other_syn(&self, seq: u32) -> bool {
-        self.started && seq.wrapping_add(1) != self.first
+        self.started && seq.wrapping_add(1) != self.first && !self.is_late_syn(seq)
+    }
+
+    /// Whether it stands behind the first data of its connection, which only a capture can have in that order.
+    pub fn is_late_syn(&self, seq: u32) -> bool {
+        self.started && !self.from_syn && self.first.wrapping_sub(seq.wrapping_add(1)) < LATE_SYN
     }
 
     fn start(&mut self, seq: u32) {
         self.started = true;
         self.first = seq;
         self.next = (1 << 32) | u64::from(seq);
+        self.origin = self.next;
         self.acked = self.next;
         self.highest = self.next;
     }
@@ -259,6 +269,10 @@ impl Stream {
         let end = pos + u64::from(length);
         if length == 1 && end == self.next {
             self.counts.keepalives += 1;
+            return;
+        }
+        if end <= self.origin && !self.from_syn {
+            // from before the capture's first: it may have gone first, or go again
             return;
         }
         let had_gap = !self.held.is_empty();
@@ -531,7 +545,8 @@ mod tests {
     #[test]
     fn keepalives_and_late_starts() {
         let mut tap = Tap::late();
-        tap.send(500, "ab").send(501, "b").send(400, "old").expect("ab", &["Retransmission"]);
+        // from before the first segment: nobody saw whether it had gone before
+        tap.send(500, "ab").send(501, "b").send(400, "old").expect("ab", &[]);
         assert_eq!(tap.stream.counts().keepalives, 1);
         tap.send(502, "c").expect("abc", &[]);
     }

@@ -49,7 +49,8 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                     self.connection.handshake = Handshake::Inferred;
                     self.connection.missed.late();
                 }
-                self.connection.missed.gap(by, at);
+                // messages may have passed between the gap and here
+                self.connection.gap(self.env, at, by);
                 self.wire(
                     at,
                     Rule::MpaResync,

@@ -161,13 +161,16 @@ fn slow(connection: &Connection, tell: &mut impl FnMut(Finding)) {
             } else {
                 told.say(&tally, format_args!("took up to {took} for a {command}; the median is {usual}"));
             }
-            told.finish(rule, blame(connection, replier), Certainty::IfNothingWasMissed, tell);
+            // where packets are lost, the first of what it sent may have been, which nothing shows that comes behind it
+            let certainty = if connection.health.is_troubled() { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+            told.finish(rule, blame(connection, replier), certainty, tell);
         }
     }
 }
 
 fn lost<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Story)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
     let mut told = Both::new(connection);
+    let mut unsure = Both::new(connection);
     for (by, story) in stories {
         let (before, behind) = (story.lost_before.count, story.lost_behind.count);
         let mut both = if before == 0 { story.lost_behind.clone() } else { story.lost_before.clone() };
@@ -182,18 +185,45 @@ fn lost<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Sto
         };
         let again = Many(story.repeated.count.saturating_sub(story.needless.count), rules.unit);
         let took = Milliseconds(story.recovery);
-        told.say(&both, format_args!("{count} {way} {were} lost {place}, {again} sent again, {took} of recovery"));
-        let late = story.unacknowledged.count;
-        let (count, were) = (Many(late, rules.unit), was(late));
+        // where the capture loses packets, what was not seen may have been there, unless its receiver asked for it
+        let is_sure = rules.unit == "segment" || story.naks > 0 || !connection.missed.any();
+        let lost = if is_sure { &mut told } else { &mut unsure };
+        lost.say(&both, format_args!("{count} {way} {were} lost {place}, {again} sent again, {took} of recovery"));
+        // of an end that was not captured nobody knows what it said
+        let is_heard = !connection.missed.is_absent(by.peer());
+        let (late, slow) =
+            if is_heard { (story.unacknowledged.clone(), &story.unheard) } else { (Tally::default(), &story.unacknowledged) };
+        let (count, were) = (Many(late.count, rules.unit), was(late.count));
         told.say(
-            &story.unacknowledged,
+            &late,
             format_args!(
                 "{count} {way} {were} not acknowledged in time and sent again, {took} of recovery: lost behind the capture point, or the \
                  acknowledgment was lost before it"
             ),
         );
+        unsure.say(
+            &story.unclear,
+            format_args!(
+                "{} {way} came behind later ones: overtaken, or lost before the capture point and sent again",
+                Many(story.unclear.count, rules.unit)
+            ),
+        );
+        for slow in [slow, &story.unheard].into_iter().take(1 + usize::from(!is_heard)) {
+            let (count, were) = (Many(slow.count, rules.unit), was(slow.count));
+            unsure.say(
+                slow,
+                format_args!(
+                    "{count} {way} {were} not acknowledged in time and sent again, {took} of recovery: lost behind the capture point, or the \
+                     acknowledgment was lost before it, or the receiver was slow"
+                ),
+            );
+        }
     }
-    told.finish(rules.lost, Blame::Network, Certainty::IfNothingWasMissed, tell);
+    if told.count > 0 {
+        told.finish(rules.lost, Blame::Network, Certainty::IfNothingWasMissed, tell);
+    } else {
+        unsure.finish(rules.lost, Blame::Network, Certainty::Guess, tell);
+    }
 }
 
 fn overtaken<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Story)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
@@ -273,6 +303,11 @@ fn damaged<'s>(
 fn silent(connection: &Connection, by: End, story: &Story, rules: &Rules, tell: &mut impl FnMut(Finding)) {
     // an end of which nothing was captured may have said a lot
     let Some(found) = story.unanswered.filter(|_| !connection.missed.is_absent(by.peer())) else { return };
+    // nor does one that had closed the connection answer any more
+    let is_closed = |(closer, _, at): &(Option<End>, &str, At)| *closer == Some(by.peer()) && at.time <= found.to.time;
+    if !found.answered && connection.closed.as_ref().is_some_and(is_closed) {
+        return;
+    }
     let site = Site { connection: Some(connection.id), frame: found.from.frame, time_ns: found.from.time };
     let (times, unit, lasted) = (found.times, rules.unit, Milliseconds(found.lasted()));
     let (first, last) = (found.from.frame, found.to.frame);

@@ -37,6 +37,10 @@ const STARVED_MESSAGES: u64 = 64;
 /// A rule over more than one message may be broken by none that was captured.
 const HISTORY: Certainty = Certainty::IfNothingWasMissed;
 const SECOND: i64 = 1_000_000_000;
+/// ns within which a capture may have packets of the two directions in another order than the ends.
+const DISORDER: i64 = 1_000_000;
+/// ns without a message after which a sender in the middle of one is said to have stopped.
+const STOPPED: i64 = SECOND;
 /// ns without a Negotiate Response after which a client that hangs up does so because of that.
 const NEGOTIATE_PATIENCE: i64 = SECOND;
 
@@ -147,6 +151,8 @@ pub struct Side {
     interrupted: Option<u32>,
     /// Since when it could not send.
     dry_since: Option<At>,
+    /// Whether that was in the middle of a message, so that it had more to send.
+    dry_inside: bool,
     /// When it was granted credits after that.
     wet_since: Option<At>,
     /// An unanswered request for a response.
@@ -177,6 +183,11 @@ pub struct Link {
     active: Option<End>,
     /// Data came before the negotiation, which may still follow.
     early: bool,
+    /// When who asked for the negotiation first sent data before it was answered, and how many messages.
+    premature: Option<At>,
+    premature_sent: i64,
+    /// When a Negotiate Response came to which no request was seen.
+    orphan: Option<At>,
     last: At,
 }
 
@@ -214,6 +225,9 @@ impl Link {
             opened: None,
             active: None,
             early: false,
+            premature: None,
+            premature_sent: 0,
+            orphan: None,
             last: At::default(),
         }
     }
@@ -235,6 +249,16 @@ impl Link {
     /// Which end asked for the RDMA connection: only that one may negotiate.
     pub fn connected_by(&mut self, active: End) {
         self.active = Some(active);
+    }
+
+    /// Whether an end may not negotiate, as its peer asked for the RDMA connection: what it sends first is an answer.
+    pub fn is_passive(&self, end: End) -> bool {
+        self.active == Some(end.peer())
+    }
+
+    /// Whether the Negotiate Request of an end may stand behind its response.
+    pub fn owes_request(&self, end: End) -> bool {
+        self.orphan.is_some() && self.initiator == Some(end)
     }
 
     /// When the Negotiate Request and the Negotiate Response came.
@@ -314,6 +338,13 @@ impl Link {
             let text = format_args!("offered versions {min:#06x} to {max:#06x}; only 0x0100 exists");
             judge.judge(Rule::SmbdNegRange, by, Certainty::Certain, text);
         }
+        if let Some(answered) = self.orphan.take().filter(|_| self.initiator == Some(by)) {
+            // two taps may have them in another order
+            let sure = if at.time.saturating_sub(answered.time) > DISORDER { sure.min(HISTORY) } else { Certainty::Guess };
+            judge.judge(Rule::SmbdNegFirst, by.peer(), sure, format_args!("sent a Negotiate Response that answers no request"));
+            self.request = Some((at, *request));
+            return;
+        }
         if self.phase != Phase::Idle {
             judge.judge(Rule::SmbdNegFirst, by, sure.min(HISTORY), format_args!("sent a Negotiate Request after the negotiation"));
             return;
@@ -382,11 +413,18 @@ impl Link {
     pub fn negotiate_response(&mut self, at: At, by: End, response: &NegotiateResponse, judge: &mut impl Judge) {
         let sure = self.certainty;
         if self.phase != Phase::Negotiating || self.initiator == Some(by) {
-            judge.judge(Rule::SmbdNegFirst, by, sure.min(HISTORY), format_args!("sent a Negotiate Response that answers no request"));
             if self.phase != Phase::Idle {
+                judge.judge(Rule::SmbdNegFirst, by, sure.min(HISTORY), format_args!("sent a Negotiate Response that answers no request"));
                 return;
             }
+            // the request may stand behind it
+            self.orphan = Some(at);
             self.initiator = Some(by.peer());
+        }
+        if let Some(sent) = self.premature.take() {
+            // two taps, or two queues of one adapter, may have packets so close together in either order
+            let sure = if at.time.saturating_sub(sent.time) > DISORDER { sure.min(HISTORY) } else { Certainty::Guess };
+            judge.judge(Rule::SmbdNegFirst, by.peer(), sure, format_args!("sent data before the Negotiate Response came"));
         }
         self.last = at;
         self.response = Some(at);
@@ -482,7 +520,7 @@ impl Link {
         initiator.max_receive_size = asked_receive.map(|r| r.min(response.preferred_send_size).max(MAX_RECEIVE_SIZE_LEAST));
         initiator.max_send_size = Some(asked_send.unwrap_or(u32::MAX).min(response.max_receive_size));
         if let Seen::Known(credits) = &mut initiator.credits {
-            *credits += i64::from(response.credits_granted);
+            *credits += i64::from(response.credits_granted) - self.premature_sent;
         }
         initiator.granted_total += u64::from(response.credits_granted);
         initiator.held_max_recent = i64::from(response.credits_granted);
@@ -554,8 +592,15 @@ impl Link {
                 return;
             }
             Phase::Negotiating => {
-                judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent data before the Negotiate Response came"));
-                self.missed(by);
+                // it spends what the response will say that it was granted
+                self.shape(by, data, wire_length, inside, judge);
+                self.premature.get_or_insert(at);
+                self.premature_sent += 1;
+                let [me, _] = self.both(by);
+                me.messages += 1;
+                me.last_sent = Some(at);
+                self.last = at;
+                return;
             }
             Phase::Refused => {
                 // a grant may have been on its way already; data is sent by who accepted
@@ -727,6 +772,8 @@ impl Link {
                     me.stall_longest = (waited, at.frame);
                 }
                 let waited = Milliseconds(waited);
+                // between messages nobody but the sender knows whether it had anything to send
+                let sure = if me.dry_inside { sure } else { Certainty::Guess };
                 judge.judge(Rule::SmbdCreditStall, by.peer(), sure, format_args!("kept its peer waiting {waited} for credits"));
             }
         }
@@ -748,6 +795,7 @@ impl Link {
                 // with one credit left only a message that grants some may be sent (3.1.5.1)
                 if held - 1 <= 1 {
                     me.dry_since = Some(at);
+                    me.dry_inside = data.remaining_data_length > 0;
                 }
             }
             if me.messages % STARVED_MESSAGES == 0 {
@@ -781,6 +829,7 @@ impl Link {
         // one that was never given any
         if data.credits_granted == 0 && peer.messages == 0 && peer.credits == Seen::Known(0) && peer.dry_since.is_none() {
             peer.dry_since = Some(at);
+            peer.dry_inside = false;
         }
         if data.credits_granted > 0 && peer.dry_since.is_some() && peer.wet_since.is_none() {
             peer.wet_since = Some(at);
@@ -790,10 +839,16 @@ impl Link {
     /// The connection ended, or the capture did. `by` closed it, where somebody did.
     pub fn closed(&mut self, at: At, by: Option<End>, judge: &mut impl Judge) {
         let sure = self.certainty.min(HISTORY);
+        if let (Some(_), Some(initiator)) = (self.orphan, self.initiator) {
+            judge.judge(Rule::SmbdNegFirst, initiator.peer(), sure, format_args!("sent a Negotiate Response that answers no request"));
+        }
         if self.phase == Phase::Negotiating
             && let (Some((asked, _)), Some(initiator)) = (self.request, self.initiator)
         {
             self.unanswered(at.time.saturating_sub(asked.time), by, initiator, judge);
+            if self.premature.is_some() {
+                judge.judge(Rule::SmbdNegFirst, initiator, sure, format_args!("sent data before the Negotiate Response came"));
+            }
         }
         if self.phase != Phase::Established {
             return;
@@ -802,16 +857,21 @@ impl Link {
             let side = &self.sides[end.index()];
             // an end that got no credits could not go on
             let held_up = matches!(side.credits, Seen::Known(credits) if credits <= 1);
-            if let (Seen::Known(left), Some(_)) = (side.remaining, by)
+            if let (Seen::Known(left), Some(by)) = (side.remaining, by)
                 && left > 0
                 && !held_up
             {
-                judge.judge(
-                    Rule::SmbdFragRemaining,
-                    end,
-                    sure,
-                    format_args!("left {left} bytes of a fragmented message unsent when the connection ended"),
-                );
+                let waited = side.last_sent.map_or(0, |last| at.time.saturating_sub(last.time));
+                // whose peer hangs up while it sends has nothing to answer for, and who hangs up itself may have had to
+                let certainty = if by == end { Some(Certainty::Guess) } else { (waited >= STOPPED).then_some(sure) };
+                if let Some(certainty) = certainty {
+                    judge.judge(
+                        Rule::SmbdFragRemaining,
+                        end,
+                        certainty,
+                        format_args!("left {left} bytes of a fragmented message unsent when the connection ended"),
+                    );
+                }
             }
             if let Some(asked) = side.keepalive_since {
                 let waited = at.time.saturating_sub(asked.time);

@@ -219,8 +219,11 @@ impl Smbd {
         let response = is_negotiate_response(bytes, wire);
         // a message that could be nothing else, and one that is due and is not data
         let is_response = match phase {
-            // without its request: the capture began between the two
-            Phase::Idle => response && !request,
+            // without its request: the capture began between the two, has one direction only, or has them in another order
+            Phase::Idle => {
+                response && (!request || wire == NegotiateResponse::LEN as u32)
+                    || self.link.is_passive(by) && !request && !reads_as_data(bytes, wire)
+            }
             Phase::Negotiating => answers && (response || !reads_as_data(bytes, wire)),
             Phase::Established | Phase::Refused => response && !looks_like_data(bytes, wire) && phase == Phase::Established,
         };
@@ -228,7 +231,8 @@ impl Smbd {
             self.response(by, send, t, judge);
             return None;
         }
-        if request || (phase == Phase::Idle && !reads_as_data(bytes, wire)) {
+        let is_due = phase == Phase::Idle || self.link.owes_request(by);
+        if request || (is_due && !reads_as_data(bytes, wire)) {
             self.request(by, send, t, judge);
             return None;
         }
@@ -240,6 +244,9 @@ impl Smbd {
                     Certainty::Certain,
                     format_args!("sent a message of {wire} bytes; the header alone has 20"),
                 );
+            } else {
+                // what it spent, granted and carried was cut off
+                self.missed(by);
             }
             return None;
         };
