@@ -463,6 +463,8 @@ impl Link {
         if response.status != 0 {
             let status = Status(response.status);
             if !must {
+                // a request that was not seen may have had to be refused
+                let sure = if self.request.is_some() { sure } else { Certainty::Guess };
                 judge.judge(Rule::SmbdNegRspStatus, by, sure, format_args!("refused the connection with {status}"));
             }
             let rest = [
