@@ -324,12 +324,17 @@ pub fn of(f: &Facts) -> Option<Outcome> {
     } else if let Some(side) = (0..2).find(|side| is_starved(f, *side, waited)) {
         let dry = f.dry[side].unwrap_or(f.end);
         fail(Ending::OutOfCredits { side, since: dry }, Some(1 - side), since(dry));
+        if side == 1 && f.messages[0] <= 1 {
+            // one message alone that grants nothing: a capture may have lost the next at its very end
+            outcome.certainty = Certainty::Guess;
+        }
     } else if f.closed.is_some() && f.unanswered > 0 {
         // who closes at once did it; who closes after a long wait was not answered
         let by = if closed_by == Some(0) && open >= PATIENCE { Some(1) } else { closed_by };
         fail(Ending::HungUp { requests: f.unanswered }, by, open);
-        if f.troubled && open < PATIENCE {
-            // the reply may be among what was lost and sent again
+        let is_packets = matches!(f.transport, Some(Transport::RoceV2 | Transport::Infiniband));
+        if is_packets && f.troubled && open < PATIENCE {
+            // among what is lost and sent again the capture may miss a reply: TCP would show that
             outcome.certainty = Certainty::Guess;
         }
     } else if f.closed.is_some() && f.sealed[0] > 0 && f.sealed[1] == 0 && f.worked == 0 {
