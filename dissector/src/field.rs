@@ -5,6 +5,9 @@
 /// Every use of a field refers to its one declaration.
 pub type Def = &'static FieldDef;
 
+/// What the names of fields begin with that Wireshark has not.
+pub const OURS: &str = "rdmascope.";
+
 /// Names of values, ascending by value.
 pub type Values = &'static [(u64, &'static str)];
 

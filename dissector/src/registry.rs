@@ -1,7 +1,7 @@
 //! Every field there is, by name. A message adds one line to [`DECLARED`]; completion, filters, `rdmascope fields`, the
 //! Wireshark plugin and the tests read it from here.
 
-use crate::field::{Def, Fields};
+use crate::field::{Def, Fields, OURS};
 use crate::wire::{
     arp, frame_fields, ib, icmp, ip, iwarp, link, mount, nfs, nfsacl, nlm, portmap, rpc, rpcrdma, smb2, smbd, tcp, tunnel, udp, xdr,
 };
@@ -172,9 +172,6 @@ pub const DECLARED: &[&[Def]] = &[
     <tunnel::Vxlan as Fields>::FIELDS,
     <udp::f::All as Fields>::FIELDS,
 ];
-
-/// What the names of fields begin with that Wireshark has not.
-pub const OURS: &str = "rdmascope.";
 
 /// What a filter can name: fields, and macros.
 #[derive(Debug)]

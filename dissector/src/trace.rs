@@ -553,7 +553,7 @@ impl Trace for Tree {
     fn label(&mut self, text: fmt::Arguments<'_>) {
         let Some(at) = self.open.last().map(|n| *n as usize).filter(|n| *n < self.nodes.len()) else { return };
         // what Wireshark has no field for stands in JSON under its label
-        if self.quiet && !(self.nodes[at].def.kind == Kind::None && self.nodes[at].def.name.starts_with(crate::registry::OURS)) {
+        if self.quiet && !(self.nodes[at].def.kind == Kind::None && self.nodes[at].def.name.starts_with(crate::field::OURS)) {
             return;
         }
         let before = self.nodes[at].note;

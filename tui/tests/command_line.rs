@@ -98,7 +98,7 @@ fn wrong_use_is_one_clear_line_and_status_2() {
     refused(&["dissect", &sample, "-e", "frame.number"], "-T fields or -T csv");
     refused(&["dissect", &sample, "-T", "fields", "-e", "frame.numbr"], "unknown field \"frame.numbr\"; did you mean frame.number?");
     refused(&["dissect", &sample, "-T", "fields", "-e", "frame.number", "-E", "header=perhaps"], "header is y or n");
-    refused(&["dissect", &sample, "-T", "json", "-x"], "-x");
+    refused(&["dissect", &sample, "-T", "ek", "-x"], "-x");
     refused(&["dissect", &sample, "-T", "json", "-V"], "--tree");
     refused(&["fields", "no.such"], "no.such");
     refused(&["explain", "SMBD-NEG-FRIST"], "did you mean SMBD-NEG-FIRST?");

@@ -9,8 +9,8 @@
 //! begins with u32 offset and u32 length of the bytes of the frame that the item was read from. Other items were computed.
 
 use rdmascope_analyzer::connection;
-use rdmascope_dissector::field::{Base, Def, FieldDef, FieldSet, Kind, Privacy, id_of};
-use rdmascope_dissector::registry::{DECLARED, OURS, Registry};
+use rdmascope_dissector::field::{Base, Def, FieldDef, FieldSet, Kind, OURS, Privacy, id_of};
+use rdmascope_dissector::registry::{DECLARED, Registry};
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::iwarp::mpa::Enhanced;
 use rdmascope_dissector::wire::smb2::rdma_channel::{CryptoTransformFixed, RdmaTransformFixed};

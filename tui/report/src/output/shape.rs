@@ -5,8 +5,7 @@
 //! differs has a row in [`RULES`]; two things have code of their own: bodies of SMB2, which Wireshark names by their command, and fields that
 //! the analysis tells apart from the layer that Wireshark tells them in.
 
-use rdmascope_dissector::field::{Base, Def, FieldDef, Kind, Privacy, id_of};
-use rdmascope_dissector::registry::OURS;
+use rdmascope_dissector::field::{Base, Def, FieldDef, Kind, OURS, Privacy, id_of};
 use rdmascope_dissector::render::{Style, show};
 use rdmascope_dissector::trace::{Kept, Node, Tree};
 
