@@ -190,7 +190,8 @@ impl Connection {
             // responses are numbered by whom they answer: they say nothing of what their sender sent besides
             self.seen(env, op.by, op.at);
         }
-        let stalled = self.stalled(op.by);
+        let is_send = matches!(op.verb, Verb::Send | Verb::SendInvalidate);
+        let stalled = if is_send { self.stalled(op.by) } else { 0 };
         let before = core::mem::replace(&mut self.heard[op.by.index()], op.at);
         if op.at.time.saturating_sub(before.time) > INTERRUPTED && before != At::default() {
             self.interrupted(op, before);
@@ -265,8 +266,10 @@ impl Connection {
     /// Everything that `by` sent up to a sequence number has arrived: requests that it answered are done.
     #[inline]
     pub fn acknowledged<S: Sink>(&mut self, env: &mut Env<S>, by: End, sequence: u32) {
-        while let Some(waiting) = self.settling.arrived(by, sequence) {
-            self.settled(env, by, waiting);
+        let Self { settling, episodes, upper, .. } = self;
+        while let Some(waiting) = settling.arrived(by, sequence) {
+            settled(env, episodes, upper, by, waiting);
+            settling.done(by);
         }
     }
 
@@ -280,26 +283,11 @@ impl Connection {
 
     #[cold]
     fn settle_oldest<S: Sink>(&mut self, env: &mut Env<S>, by: End) {
-        if let Some(waiting) = self.settling.oldest(by) {
-            self.settled(env, by, waiting);
+        let Self { settling, episodes, upper, .. } = self;
+        if let Some(waiting) = settling.oldest(by) {
+            settled(env, episodes, upper, by, waiting);
+            settling.done(by);
         }
-    }
-
-    /// A request is done: whose its time was can be said.
-    fn settled<S: Sink>(&mut self, env: &mut Env<S>, replier: End, waiting: Waiting) {
-        let Waiting { mut exchange, sequence, copy } = waiting;
-        if let Some(copy) = copy.filter(|copy| exchange.reply_end.is_some_and(|end| end.time < copy.time)) {
-            exchange.reply_seen = exchange.reply_end;
-            exchange.reply_end = Some(copy);
-        }
-        let way = self.episodes.shortest_round_trip(replier).unwrap_or(0);
-        if let Some(request) = exchange.request(replier.peer(), sequence, way) {
-            let cut = self.episodes.cut(&request, exchange.counts());
-            exchange.behind = cut.behind();
-            exchange.time = cut.time;
-        }
-        self.upper.settled(&exchange, replier);
-        env.complete(&exchange);
     }
 
     /// Whether all that a Send completes is shown with [`Connection::show`].
@@ -334,8 +322,10 @@ impl Connection {
         memory.finish(&mut cx, end);
         messages.finish(&mut cx, by);
         for replier in End::BOTH {
-            while let Some(waiting) = self.settling.oldest(replier) {
-                self.settled(env, replier, waiting);
+            let Self { settling, episodes, upper, .. } = self;
+            while let Some(waiting) = settling.oldest(replier) {
+                settled(env, episodes, upper, replier, waiting);
+                settling.done(replier);
             }
         }
         self.episodes.finish();
@@ -463,6 +453,23 @@ impl Connection {
         self.messages.adopt(by, &mut from.messages, from_end);
         self.upper.adopt(by, &mut from.upper, from_end);
     }
+}
+
+/// A request is done: whose its time was can be said.
+fn settled<S: Sink>(env: &mut Env<S>, episodes: &mut Episodes, upper: &mut Upper, replier: End, waiting: &mut Waiting) {
+    let Waiting { exchange, sequence, copy } = waiting;
+    if let Some(copy) = copy.filter(|copy| exchange.reply_end.is_some_and(|end| end.time < copy.time)) {
+        exchange.reply_seen = exchange.reply_end;
+        exchange.reply_end = Some(copy);
+    }
+    let way = episodes.shortest_round_trip(replier).unwrap_or(0);
+    if let Some(request) = exchange.request(replier.peer(), *sequence, way) {
+        let cut = episodes.cut(&request, exchange.counts());
+        exchange.behind = cut.behind();
+        exchange.time = cut.time;
+    }
+    upper.settled(exchange, replier);
+    env.complete(exchange);
 }
 
 /// What is by end A and B, by client and server.

@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 /// Samples kept exactly.
 const EXACT_MAX: usize = 1024;
+/// Samples that there is room for from the first on.
+const FIRST: usize = 32;
 /// Buckets per doubling: one is 1/32 wide.
 const STEPS: u32 = 32;
 
@@ -30,6 +32,9 @@ impl Latency {
             self.bucket(ns);
             return;
         }
+        if self.samples.is_empty() {
+            self.samples.reserve(FIRST);
+        }
         self.samples.push(ns);
         if self.samples.len() >= EXACT_MAX {
             self.buckets.resize((64 * STEPS) as usize, 0);
@@ -41,6 +46,14 @@ impl Latency {
 
     /// Takes over what another collection has.
     pub fn join(&mut self, other: &Self) {
+        if other.count > 0 && other.buckets.is_empty() && self.buckets.is_empty() && self.samples.len() + other.samples.len() < EXACT_MAX {
+            self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+            self.max = self.max.max(other.max);
+            self.count += other.count;
+            self.sum = self.sum.saturating_add(other.sum);
+            self.samples.extend_from_slice(&other.samples);
+            return;
+        }
         if other.buckets.is_empty() {
             other.samples.iter().for_each(|sample| self.add(*sample));
             return;

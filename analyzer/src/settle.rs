@@ -32,15 +32,20 @@ impl Settling {
         self.waiting[replier.index()].push_back(Waiting { exchange, sequence, copy: None });
     }
 
-    /// The next of those whose reply has arrived, as all has that `replier` sent up to this sequence number.
+    /// The next of those whose reply has arrived, as all has that `replier` sent up to this sequence number. It stays until
+    /// [`Settling::done`].
     #[inline]
-    pub fn arrived(&mut self, replier: End, sequence: u32) -> Option<Waiting> {
+    pub fn arrived(&mut self, replier: End, sequence: u32) -> Option<&mut Waiting> {
+        let front = self.waiting[replier.index()].front_mut()?;
+        front.sequence.is_none_or(|mine| not_before(sequence, mine)).then_some(front)
+    }
+
+    /// The one that has waited longest is settled.
+    #[inline]
+    pub fn done(&mut self, replier: End) {
         let waiting = &mut self.waiting[replier.index()];
-        let front = waiting.front()?;
-        if front.sequence.is_some_and(|mine| !not_before(sequence, mine)) {
-            return None;
-        }
-        waiting.pop_front()
+        // dropped where it is: it is large
+        waiting.drain(..usize::from(!waiting.is_empty()));
     }
 
     /// A packet of `by` goes out again; `is_behind`: what lies behind it was not taken before it either. Who spoke since the reply had it.
@@ -60,9 +65,9 @@ impl Settling {
         self.waiting[replier.index()].len() > WAITING_MAX
     }
 
-    /// The one that has waited longest.
-    pub fn oldest(&mut self, replier: End) -> Option<Waiting> {
-        self.waiting[replier.index()].pop_front()
+    /// The one that has waited longest. It stays until [`Settling::done`].
+    pub fn oldest(&mut self, replier: End) -> Option<&mut Waiting> {
+        self.waiting[replier.index()].front_mut()
     }
 
     /// Takes over the other half of a connection whose directions were first taken for two; `swapped` where their ends have other names.
@@ -94,10 +99,12 @@ mod tests {
         settling.push(answered(2, 11), End::B, Some(200));
         assert!(settling.arrived(End::B, 99).is_none());
         settling.again(End::B, at(500), 150, true, At::default());
-        let first = settling.arrived(End::B, 200).unwrap();
-        let second = settling.arrived(End::B, 200).unwrap();
-        assert_eq!((first.exchange.id, first.copy), (1, None));
-        assert_eq!((second.exchange.id, second.copy), (2, Some(at(500))));
+        let mut next = || {
+            let told = settling.arrived(End::B, 200).map(|waiting| (waiting.exchange.id, waiting.copy));
+            settling.done(End::B);
+            told
+        };
+        assert_eq!([next(), next()], [Some((1, None)), Some((2, Some(at(500))))]);
         assert!(settling.arrived(End::B, 200).is_none());
     }
 

@@ -45,14 +45,15 @@ const FAILURES_MAX: usize = 256;
 impl Commands {
     /// Counts an exchange that is complete, or never will be.
     pub fn add(&mut self, exchange: &Exchange) {
-        let row = self.row(exchange.command);
-        row.count += 1;
-        row.errors += u64::from(exchange.failed);
         if let Some(status) = exchange.status.filter(|_| exchange.failed) {
             self.fail(exchange.command, exchange.family, status, 1);
         }
-        let row = self.row(exchange.command);
+        let place = self.place(exchange.command);
+        let row = &mut self.rows[place];
+        row.count += 1;
+        row.errors += u64::from(exchange.failed);
         row.bytes += exchange.bytes_moved;
+        row.waited = row.waited.saturating_add(exchange.wait_for_credit);
         match exchange.latency() {
             Some(latency) => {
                 row.latency.add(latency);
@@ -69,8 +70,6 @@ impl Commands {
                 }
             }
         }
-        let row = self.row(exchange.command);
-        row.waited = row.waited.saturating_add(exchange.wait_for_credit);
     }
 
     /// Adds what another connection counted of a command.
@@ -106,11 +105,17 @@ impl Commands {
 
     /// The row of a command, made where there is none.
     fn row(&mut self, name: &'static str) -> &mut Command {
-        let index = self.rows.iter().position(|r| r.name == name).unwrap_or_else(|| {
+        let place = self.place(name);
+        &mut self.rows[place]
+    }
+
+    /// Where the row of a command is. Names are mostly the very same text: only where none is are they compared.
+    fn place(&mut self, name: &'static str) -> usize {
+        let same = |row: &Command| core::ptr::eq(row.name, name);
+        self.rows.iter().position(same).or_else(|| self.rows.iter().position(|r| r.name == name)).unwrap_or_else(|| {
             self.rows.push(Command { name, ..Command::default() });
             self.rows.len() - 1
-        });
-        &mut self.rows[index]
+        })
     }
 
     /// Remembers an exchange if it took long: whether that was far longer than others is known at the end ([`Commands::slow`]).
@@ -137,10 +142,11 @@ impl Commands {
     pub fn slow(&self) -> impl Iterator<Item = (&Long, i64)> {
         const TIMES: i64 = 20;
         const ENOUGH: u64 = 16;
+        let enough = |row: &&Command| row.latency.count() > ENOUGH && self.long.iter().any(|long| long.command == row.name);
+        let medians: Vec<_> = self.rows.iter().filter(enough).filter_map(|row| Some((row.name, row.latency.quantile(500)?))).collect();
         self.long.iter().filter_map(move |long| {
-            let row = self.find(long.command).filter(|r| r.latency.count() > ENOUGH)?;
-            let median = row.latency.quantile(500).filter(|m| long.latency > m.saturating_mul(TIMES))?;
-            (long.server.saturating_mul(2) >= long.latency).then_some((long, median))
+            let median = medians.iter().find(|(command, _)| *command == long.command)?.1;
+            (long.latency > median.saturating_mul(TIMES) && long.server.saturating_mul(2) >= long.latency).then_some((long, median))
         })
     }
 

@@ -23,6 +23,7 @@ pub const fn is_unsafe(c: char) -> bool {
 /// Writes one character so that it is safe on a terminal: `\x1b`, `\u{202e}`, `\n` stand for those that would act.
 pub fn escape_char(out: &mut impl Write, c: char) -> fmt::Result {
     match c {
+        ' '..='~' => out.write_char(c),
         '\n' => out.write_str("\\n"),
         '\r' => out.write_str("\\r"),
         '\t' => out.write_str("\\t"),

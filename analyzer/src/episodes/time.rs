@@ -189,6 +189,8 @@ const RELEASE: i64 = 500_000;
 const RELEASE_SHARE: i64 = 32;
 /// Episodes that one request is cut along at most.
 const OVERLAPS_MAX: usize = 64;
+/// Points in time of a request itself.
+const POINTS: usize = 7;
 
 /// An episode as far as it concerns a request.
 #[derive(Clone, Copy, Debug)]
@@ -219,30 +221,38 @@ pub fn cut(request: &Request, episodes: &[Episode]) -> Cut {
         (seen, end, Owner::Recovery),
     ];
     let mut cut = Cut::default();
-    if episodes.is_empty() {
-        for (from, to, owner) in phases {
-            cut.time.add(owner, to.saturating_sub(from));
-        }
-        return way(request, cut);
+    // those that were over before it, or began after it, are none of its
+    let of_its_time = |episode: &Episode| episode.begin.time < end && begin < episode.until();
+    let first_near = episodes.iter().position(of_its_time);
+    let near = first_near.map_or(&[][..], |first| &episodes[first..]);
+    if near.is_empty() {
+        return alone(request, cut, phases);
     }
+    let near = &near[..near.iter().rposition(of_its_time).map_or(0, |last| last + 1)];
     let mut overlaps: Vec<Overlap> = Vec::new();
     for (number, (from, to, _)) in phases.into_iter().enumerate().filter(|(_, (from, to, _))| from < to) {
-        for episode in episodes.iter().rev() {
-            if overlaps.len() >= OVERLAPS_MAX {
-                break;
-            }
+        for episode in near.iter().rev() {
             let (begins, ends) = (episode.begin.time.max(from), episode.until().min(to));
-            if begins < ends && concerns(request, episode, number, from, to) {
+            if begins < ends && overlaps.len() < OVERLAPS_MAX && concerns(request, episode, number, from, to) {
                 let (rank, owner) = (episode.kind.rank(), if episode.is_a_guess() { Owner::Unknown } else { episode.kind.owner() });
                 overlaps.push(Overlap { from: begins, to: ends, rank, owner, episode: episode.id });
             }
         }
     }
-    let mut points: Vec<i64> = overlaps.iter().flat_map(|o| [o.from, o.to]).chain([begin, sent, first, last, reply, seen, end]).collect();
+    if overlaps.is_empty() {
+        return alone(request, cut, phases);
+    }
+    let mut points = [0; 2 * OVERLAPS_MAX + POINTS];
+    let of_request: [i64; POINTS] = [begin, sent, first, last, reply, seen, end];
+    let known = overlaps.iter().flat_map(|o| [o.from, o.to]).chain(of_request);
+    let count = points.iter_mut().zip(known).map(|(point, known)| *point = known).count();
+    let points = &mut points[..count];
     points.sort_unstable();
-    points.dedup();
     for pair in points.windows(2) {
         let (from, to) = (pair[0], pair[1]);
+        if from == to {
+            continue;
+        }
         let time = to.saturating_sub(from);
         let base = phases.iter().find(|(b, e, _)| *b <= from && to <= *e).map_or(Owner::Unknown, |(.., owner)| *owner);
         let over = overlaps.iter().filter(|o| o.from <= from && to <= o.to).min_by_key(|o| (o.rank, o.episode));
@@ -256,6 +266,17 @@ pub fn cut(request: &Request, episodes: &[Episode]) -> Cut {
             None => cut.shares.push(Share { episode: over.episode, time }),
         }
     }
+    way(request, cut)
+}
+
+/// No episode held it up: each part of its time is whose part it is.
+fn alone(request: &Request, mut cut: Cut, phases: [(i64, i64, Owner); 6]) -> Cut {
+    let [sending, server, rdma, then, replying, again] = phases.map(|(from, to, _)| to.saturating_sub(from));
+    let of = &mut cut.time.0;
+    of[Owner::Wire as usize] = sending.saturating_add(replying);
+    of[Owner::Server as usize] = server.saturating_add(then);
+    of[Owner::Rdma as usize] = rdma;
+    of[Owner::Recovery as usize] = again;
     way(request, cut)
 }
 

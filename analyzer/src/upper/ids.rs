@@ -85,6 +85,8 @@ pub struct Ids {
     /// The last replies, and where the next one goes.
     answered: Vec<(u64, At)>,
     next: usize,
+    /// The highest id that was ever among them, and one more: ids mostly grow, and what is not below it was not answered.
+    answered_end: u64,
     is_dry: bool,
 }
 
@@ -153,8 +155,10 @@ impl Ids {
     /// A reply; notifications of the server are none.
     pub fn reply(&mut self, header: &Header, at: At, mut tell: impl FnMut(At, Wrong)) {
         let (id, command) = (header.message_id, header.command);
-        let before = self.answered.iter().find(|(answered, _)| *answered == id).map(|(_, first)| *first);
+        let known = if id < self.answered_end { self.answered.as_slice() } else { &[] };
+        let before = known.iter().find(|(answered, _)| *answered == id).map(|(_, first)| *first);
         if !header.is_interim() && before.is_none() {
+            self.answered_end = self.answered_end.max(id.saturating_add(1));
             match self.answered.get_mut(self.next) {
                 Some(slot) => *slot = (id, at),
                 None => self.answered.push((id, at)),
