@@ -254,6 +254,20 @@ impl Probe {
         })
     }
 
+    /// Hands out every number that is kept, to be changed.
+    pub fn change(&mut self, mut change: impl FnMut(Def, &mut u64)) {
+        for hit in &mut self.hits {
+            if let Found::U(number) = &mut hit.value {
+                change(hit.def, number);
+            }
+        }
+    }
+
+    /// Bytes that are kept of the frame.
+    pub fn bytes(&self) -> usize {
+        size_of_val(self.hits.as_slice()) + self.data.len()
+    }
+
     /// Begins a frame and takes from a tree what decoding would have told.
     pub fn load(&mut self, tree: &Tree) {
         self.begin();

@@ -801,7 +801,7 @@ pub(crate) struct Dissect {
     /// Count frames and bytes per protocol instead of showing frames; with -T json as one object
     #[arg(short = 's', long = "summary", conflicts_with_all = ["tree", "hex", "fields", "options"])]
     pub(crate) summary: bool,
-    /// Number of threads: one decodes, the others format; for -T fields and CSV, they share the connections. The output is the same for any
+    /// Number of threads, which share the connections; the output is the same for any [default: one per processor, at most 16]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
 }

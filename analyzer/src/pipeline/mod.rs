@@ -13,11 +13,12 @@
 //! (`datagrams`) and the numbers of the report (`numbering`) are files of their own; each knows nothing of the others' insides.
 //!
 //! Several of these can share the connections of one capture, each on a thread of its own: `route` says which frame goes to which, and
-//! `shards` puts together what they made of it.
+//! `shards` puts together what they made of it; `numbers` gives what they number the numbers of the whole as frames come.
 
 mod cm;
 mod datagrams;
 mod numbering;
+mod numbers;
 mod pairing;
 mod route;
 mod shards;
@@ -41,6 +42,7 @@ use alloc::boxed::Box;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt;
+pub use numbers::{Counts, Growing, Numbers};
 pub use route::{Route, Router};
 pub use shards::finish_all;
 

@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 
 /// Exchanges of a shard are numbered from its own place times this.
-const EXCHANGES: u64 = 1 << 48;
+pub(super) const EXCHANGES: u64 = 1 << 48;
 
 /// What other shards have to know of one in the end.
 #[derive(Clone, Debug)]

@@ -20,7 +20,7 @@
 
 use crate::input::{Bar, Input};
 use crate::known_bugs::{self, Condition};
-use crate::shards::{Board, Ended, GiveUpOnDrop, Next, Walk, fetch, share};
+use crate::shards::{BATCH, Board, Ended, GiveUpOnDrop, Next, Walk, fetch, share};
 use rdmascope_analyzer::connection::f::CONNECTION;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::Exchange;
@@ -437,7 +437,7 @@ impl<'f> Ahead<'f> {
     /// The records of the next batch.
     fn next(&mut self) -> Option<Batch<'f>> {
         let mut batch = self.empty.pop().unwrap_or_default();
-        let any = self.walk.batch(|meta, record, _| {
+        let any = self.walk.batch(BATCH, |meta, record, _| {
             batch.story.frame(record, meta.time_ns);
             batch.records.push((meta, record.bytes));
         });

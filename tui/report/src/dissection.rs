@@ -4,7 +4,7 @@
 use crate::streams::{self, Streams};
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::keys::Keyring;
-use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
+use rdmascope_analyzer::pipeline::{Counts, FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Quiet;
 use rdmascope_capture::{Interface, Record};
 use rdmascope_dissector::frame::{self, Addr, Packet};
@@ -92,6 +92,11 @@ impl Dissection {
     /// The most connections that were followed at one time.
     pub fn most_connections(&self) -> usize {
         self.pipeline.most_connections()
+    }
+
+    /// How many connections and exchanges it has numbered so far, and how many streams.
+    pub fn counts(&self) -> (Counts, u64) {
+        (self.pipeline.counts(), self.streams.count())
     }
 
     /// Dissects a frame of its shard. `datagram` is whole with it: [`Route`](rdmascope_analyzer::pipeline::Route).

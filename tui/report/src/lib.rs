@@ -3,12 +3,12 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`input`], [`analysis`] | captures opened and analysed, by several threads |
-//! | [`shards`] | a file handed out to workers by connection |
+//! | [`shards`], [`sheets`] | a file handed out to workers by connection; frames that they dissect, written in order |
 //! | [`report`] | the analysis as text, JSON and HTML |
 //! | [`dissection`], [`output`] | frames as lines, trees, JSON, PDML and chosen fields |
 //! | [`known_bugs`] | known bugs of implementations, as a file |
 //! | [`live`] | what commands share about live captures |
-//! | [`fields`], [`stdout`], [`pool`], [`zone`], [`streams`] | names of fields and filters, standard output, work in threads that comes back in order, local time, numbers of streams |
+//! | [`fields`], [`stdout`], [`zone`], [`streams`] | names of fields and filters, standard output, local time, numbers of streams |
 #![forbid(unsafe_code)]
 
 pub mod analysis;
@@ -18,9 +18,9 @@ pub mod input;
 pub mod known_bugs;
 pub mod live;
 pub mod output;
-pub mod pool;
 pub mod report;
 pub mod shards;
+pub mod sheets;
 pub mod stdout;
 pub mod streams;
 pub mod zone;

@@ -16,11 +16,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Records in a batch that goes from one thread to another, at most.
-const BATCH: u64 = 512;
+pub const BATCH: u64 = 512;
 /// Bytes of the file after which a batch ends: so few that what was fetched of them is near still when it is read.
 const BATCH_BYTES: u64 = 256 << 10;
 /// Batches that wait for one worker, or to be written, at most.
-const WAITING: usize = 32;
+pub const WAITING: usize = 32;
 /// How long somebody who can do nothing sleeps before looking again.
 const NAP: Duration = Duration::from_millis(1);
 
@@ -50,13 +50,13 @@ impl<'f> Walk<'f> {
         Self { file: file.bytes(), records: file.records(), number: 0, time_ns: 0, error: None }
     }
 
-    /// Tells of the records of the next batch; whether there were any. The next record is found only from the one before, so what they
+    /// Tells of the records of the next batch, so many at most; whether there were any. The next record is found only from the one before, so what they
     /// lie in is asked of memory first, all at once.
-    pub fn batch(&mut self, mut tell: impl FnMut(FrameMeta, &Record<'f>, &Metadata)) -> bool {
+    pub fn batch(&mut self, most: u64, mut tell: impl FnMut(FrameMeta, &Record<'f>, &Metadata)) -> bool {
         let end = self.records.offset() + BATCH_BYTES;
         fetch(self.file, self.records.offset(), end);
         let before = self.number;
-        while self.number - before < BATCH && self.records.offset() < end {
+        while self.number - before < most && self.records.offset() < end {
             match self.records.next() {
                 Some(Ok(record)) => {
                     self.number += 1;
@@ -134,8 +134,9 @@ pub struct Ended<'f, K> {
     pub keep: K,
 }
 
-/// What workers take their frames from. `T` is what is kept of a frame, `K` makes it of the record.
-pub struct Board<'f, T, K> {
+/// What workers take their frames from. `T` is what is kept of a frame, `K` makes it of the record, `C` is what a worker makes of its frames
+/// of a batch, where that is put in order.
+pub struct Board<'f, T, K, C = Text> {
     sorting: Mutex<Sorting<'f, K>>,
     /// By worker: what waits for it.
     waiting: Vec<Mutex<VecDeque<Part<T>>>>,
@@ -144,7 +145,10 @@ pub struct Board<'f, T, K> {
     /// To be filled again.
     empty: Mutex<Vec<Part<T>>>,
     /// What is written, where that is wanted.
-    pages: Option<Mutex<Pages>>,
+    pages: Option<Mutex<Pages<C>>>,
+    pages_max: usize,
+    /// Frames in a batch at most.
+    batch: u64,
     /// Something became less.
     moved: Condvar,
     given_up: AtomicBool,
@@ -169,19 +173,26 @@ pub struct Text {
     pub ends: Vec<(usize, bool)>,
 }
 
-#[derive(Default)]
-struct Pages {
+struct Pages<C> {
     first: u64,
-    pages: VecDeque<Page>,
-    /// To be written in again.
-    blank: Vec<Text>,
+    pages: VecDeque<Page<C>>,
+    /// To be filled again.
+    blank: Vec<C>,
+}
+
+impl<C> Default for Pages<C> {
+    fn default() -> Self {
+        Self { first: 0, pages: VecDeque::new(), blank: Vec::new() }
+    }
 }
 
 /// A batch that is being written.
-struct Page {
+#[derive(Debug)]
+pub struct Page<C> {
     /// Whose each frame is.
-    order: Vec<u16>,
-    texts: Vec<Option<Text>>,
+    pub order: Vec<u16>,
+    /// By worker: what it made of its frames.
+    pub parts: Vec<Option<C>>,
     missing: usize,
 }
 
@@ -189,7 +200,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
+impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K, C> {
     /// For so many workers, which decode with these options and follow so many connections together at most.
     pub fn new(file: &'f CaptureFile, workers: usize, options: frame::Options, connections_max: usize, keep: K) -> Self {
         let workers = workers.max(1);
@@ -207,16 +218,24 @@ impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
             most: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             empty: Mutex::default(),
             pages: None,
+            pages_max: WAITING,
+            batch: BATCH,
             moved: Condvar::new(),
             given_up: AtomicBool::new(false),
             connections_max: connections_max.max(2),
         }
     }
 
-    /// What workers write is put in order: [`Board::put`], [`Board::page`].
+    /// What workers make of their frames is put in order: [`Board::put`], [`Board::take_page`]. So many batches wait for that at most.
     #[must_use]
-    pub fn with_pages(self) -> Self {
-        Self { pages: Some(Mutex::default()), ..self }
+    pub fn with_pages(self, most: usize) -> Self {
+        Self { pages: Some(Mutex::default()), pages_max: most.max(1), ..self }
+    }
+
+    /// With so many frames in a batch at most.
+    #[must_use]
+    pub fn with_batches(self, frames: u64) -> Self {
+        Self { batch: frames, ..self }
     }
 
     /// The next frames for a worker.
@@ -274,22 +293,23 @@ impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
         Ended { walk, router, keep }
     }
 
-    /// What a worker wrote of its frames of a batch.
-    pub fn put(&self, batch: u64, worker: usize, text: Text) {
+    /// What a worker made of its frames of a batch.
+    pub fn put(&self, batch: u64, worker: usize, made: C) {
         let Some(pages) = &self.pages else { return };
         let mut pages = lock(pages);
         let Some(at) = batch.checked_sub(pages.first) else { return };
         if let Some(page) = pages.pages.get_mut(at as usize) {
-            page.texts[worker] = Some(text);
+            page.parts[worker] = Some(made);
             page.missing -= 1;
             if at == 0 && page.missing == 0 {
-                self.moved.notify_all();
+                drop(pages);
+                self.moved();
             }
         }
     }
 
-    /// The next batch that is written, frame by frame in order: its text, and whether the frame is shown. `None` where none is ready.
-    pub fn page(&self, mut frame: impl FnMut(&[u8], bool)) -> Option<()> {
+    /// The next batch of which every worker has made its part. `None` where none is ready, or all is given up.
+    pub fn take_page(&self) -> Option<Page<C>> {
         let mut pages = lock(self.pages.as_ref()?);
         pages.pages.front().filter(|page| page.missing == 0)?;
         // what was followed until here was followed within the limits
@@ -297,33 +317,26 @@ impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
         if self.is_given_up() {
             return None;
         }
+        let was_full = pages.pages.len() >= self.pages_max;
         let page = pages.pages.pop_front()?;
         pages.first += 1;
         drop(pages);
-        self.moved.notify_all();
-        let mut read: Vec<(usize, usize)> = vec![(0, 0); page.texts.len()];
-        for worker in &page.order {
-            let worker = *worker;
-            let worker = usize::from(worker);
-            let (n, start) = read[worker];
-            let Some((text, (end, shown))) = page.texts[worker].as_ref().and_then(|text| Some((text, *text.ends.get(n)?))) else {
-                continue;
-            };
-            frame(&text.bytes[start..end], shown);
-            read[worker] = (n + 1, end);
+        if was_full {
+            self.moved();
         }
-        let blank = page.texts.into_iter().flatten().map(|mut text| {
-            text.bytes.clear();
-            text.ends.clear();
-            text
-        });
-        lock(self.pages.as_ref()?).blank.extend(blank);
-        Some(())
+        Some(page)
     }
 
-    /// To write in.
-    pub fn text(&self) -> Text {
-        self.pages.as_ref().and_then(|pages| lock(pages).blank.pop()).unwrap_or_default()
+    /// Takes back what can be filled again.
+    pub fn give_back(&self, blank: impl Iterator<Item = C>) {
+        if let Some(pages) = &self.pages {
+            lock(pages).blank.extend(blank);
+        }
+    }
+
+    /// Wakes those who [`Board::nap`].
+    pub fn moved(&self) {
+        self.moved.notify_all();
     }
 
     /// Whether batches are still being written.
@@ -338,7 +351,7 @@ impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
 
     fn is_full(&self) -> bool {
         self.waiting.iter().any(|waiting| lock(waiting).len() >= WAITING)
-            || self.pages.as_ref().is_some_and(|pages| lock(pages).pages.len() >= WAITING)
+            || self.pages.as_ref().is_some_and(|pages| lock(pages).pages.len() >= self.pages_max)
     }
 
     fn take(&self, worker: usize) -> Option<Part<T>> {
@@ -367,7 +380,7 @@ impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
             (0..self.waiting.len()).map(|_| empty.pop().unwrap_or_default()).collect()
         };
         let mut order = Vec::new();
-        let any = walk.batch(|meta, record, metadata| {
+        let any = walk.batch(self.batch, |meta, record, metadata| {
             let Route { shard, datagram } = router.route(&meta, record.bytes);
             let part = &mut parts[shard];
             if let Some(datagram) = datagram {
@@ -388,7 +401,7 @@ impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
         *done = !any;
         if let (Some(pages), true) = (&self.pages, any) {
             let missing = parts.iter().filter(|part| !part.frames.is_empty()).count();
-            lock(pages).pages.push_back(Page { order, texts: parts.iter().map(|_| None).collect(), missing });
+            lock(pages).pages.push_back(Page { order, parts: parts.iter().map(|_| None).collect(), missing });
         }
         for (part, waiting) in parts.into_iter().zip(&self.waiting) {
             if part.frames.is_empty() {
@@ -407,10 +420,49 @@ impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
     }
 }
 
-/// Lets nobody wait for a worker that panicked.
-pub struct GiveUpOnDrop<'b, 'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T>(pub &'b Board<'f, T, K>);
+impl<'f, T, C: Default, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K, C> {
+    /// To be filled.
+    pub fn blank(&self) -> C {
+        self.pages.as_ref().and_then(|pages| lock(pages).blank.pop()).unwrap_or_default()
+    }
+}
 
-impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Drop for GiveUpOnDrop<'_, 'f, T, K> {
+impl<'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Board<'f, T, K> {
+    /// The next batch that is written, frame by frame in order: its text, and whether the frame is shown. `None` where none is ready.
+    pub fn page(&self, mut frame: impl FnMut(&[u8], bool)) -> Option<()> {
+        let page = self.take_page()?;
+        let mut read: Vec<(usize, usize)> = vec![(0, 0); page.parts.len()];
+        for worker in &page.order {
+            let worker = usize::from(*worker);
+            let (n, start) = read[worker];
+            let Some((text, (end, shown))) = page.parts[worker].as_ref().and_then(|text| Some((text, *text.ends.get(n)?))) else {
+                continue;
+            };
+            frame(&text.bytes[start..end], shown);
+            read[worker] = (n + 1, end);
+        }
+        self.give_back(page.parts.into_iter().flatten().map(|mut text| {
+            text.bytes.clear();
+            text.ends.clear();
+            text
+        }));
+        Some(())
+    }
+}
+
+/// Does something in the end, whatever that is.
+pub struct GiveUpAtEnd<F: Fn()>(pub F);
+
+impl<F: Fn()> Drop for GiveUpAtEnd<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Lets nobody wait for a worker that panicked.
+pub struct GiveUpOnDrop<'b, 'f, T, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T, C = Text>(pub &'b Board<'f, T, K, C>);
+
+impl<'f, T, C, K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> T> Drop for GiveUpOnDrop<'_, 'f, T, K, C> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.give_up();
@@ -426,7 +478,7 @@ pub fn share(file: &CaptureFile, workers: usize, options: frame::Options) -> f64
     let mut walk = Walk::new(file);
     let mut left = LOOKED_AT;
     while left > 0
-        && walk.batch(|meta, record, _| {
+        && walk.batch(BATCH, |meta, record, _| {
             router.route(&meta, record.bytes);
             left = left.saturating_sub(1);
         })

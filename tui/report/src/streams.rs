@@ -164,6 +164,11 @@ fn wide(bytes: &[u8]) -> [u8; 16] {
 }
 
 impl Streams {
+    /// How many there were so far.
+    pub fn count(&self) -> u64 {
+        self.next.into()
+    }
+
     /// Takes in a frame and tells the observer of it.
     pub fn frame<T: Trace>(&mut self, packet: &Packet<'_>, place: Place, t: &mut T) {
         if let Body::Tcp(segment) = &packet.body {

@@ -1,14 +1,29 @@
-//! Whatever the number of threads, the report is the same to the last byte: for every sample, for captures cut and merged at random, and for
-//! traffic made to fill tables.
+//! Whatever the number of threads, the report and what `dissect` writes are the same to the last byte: for every sample, for captures cut and
+//! merged at random, and for traffic made to fill tables.
 //!
 //! `CASES` sets the number of random captures, `SEED` the first of them, `CAPTURES` a folder with more captures.
 
 use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::keys::Keyring;
 use rdmascope_capture::{CaptureFile, LinkType, PcapWriter, Record};
+use rdmascope_dissector::filter::Filter;
+use rdmascope_dissector::probe::Probe;
+use rdmascope_dissector::trace::{Line, Pair, Tree};
 use rdmascope_report::analysis::{self, Analysis, Run};
+use rdmascope_report::dissection::Dissection;
+use rdmascope_report::fields::registry;
 use rdmascope_report::input::open_all;
+use rdmascope_report::output::ek::Ek;
+use rdmascope_report::output::fields::{Fields, Options as Columns};
+use rdmascope_report::output::json::{Json, What};
+use rdmascope_report::output::lines::Lines;
+use rdmascope_report::output::pdml::Pdml;
+use rdmascope_report::output::shape::Shape;
+use rdmascope_report::output::times::Times;
+use rdmascope_report::output::tree::Trees;
 use rdmascope_report::report::words::Paint;
 use rdmascope_report::report::{Collector, Story, Wanted, json, text};
+use rdmascope_report::sheets::{self, Chosen, Form, Limits, Plan, Printer, Shared};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -268,5 +283,165 @@ fn full_tables_have_one_report_whatever_the_threads() {
     write(&path, &all);
     for connections_max in [4096, 700, 100] {
         same(&path, connections_max);
+    }
+}
+
+/// Every form in which `dissect` writes frames by several threads, with a filter or without.
+fn plans(threads: usize) -> Vec<Plan> {
+    let registry = registry();
+    let plan = |form: Form, probe: Probe, filter: Option<&str>| {
+        let mut probe = probe;
+        let filter = filter.map(|text| {
+            let mut filter = Filter::parse(text, &registry).expect("a filter");
+            filter.bind(&mut probe);
+            filter
+        });
+        let (chosen, keyring) = (Chosen::default(), Keyring::new());
+        Plan { form, probe, filter, quiet: false, short: threads == 3, chosen, keyring, roce_port: 0, threads }
+    };
+    let print = Form::Print;
+    let mut counted = Probe::new();
+    let names = ["frame.number", "tcp.stream", "rdmascope.connection", "rdmascope.exchange", "smb2.cmd", "_ws.col.info", "_ws.col.def_src"];
+    let fields = Fields::new(Columns::csv(), &names, &registry, &mut counted, false, Times::default()).expect("fields");
+    let lines = Lines::new(false);
+    vec![
+        Plan { quiet: true, ..plan(print(Printer::Json(Json::new(false, What::Values))), Probe::new(), None) },
+        plan(print(Printer::Tree(Trees::default(), true, false)), Probe::new(), None),
+        plan(Form::Lines(lines.clone()), Probe::new(), None),
+        plan(print(Printer::Pdml(Pdml::default())), Probe::new(), Some("rdmascope.connection == 1 or tcp.stream == 1")),
+        plan(Form::Fields(fields), counted, Some("rdmascope.exchange or tcp.stream or infiniband.bth.opcode == 17")),
+        plan(Form::Lines(lines), Probe::new(), Some("rdmascope.connection == 2 or smb2.cmd == 5")),
+        plan(print(Printer::Ek(Ek::new())), Probe::new(), None),
+        plan(print(Printer::Json(Json::new(true, What::Both))), Probe::new(), Some("rdmascope.exchange > 3")),
+    ]
+}
+
+/// What one thread writes of each frame, and whether it is shown.
+fn written(file: &CaptureFile, mut plan: Plan) -> Vec<(Vec<u8>, bool)> {
+    let mut dissection = Dissection::new(Keyring::new());
+    let (mut tree, mut line) = (Tree::new(), Line::default());
+    tree.quiet = plan.quiet;
+    let mut shape = Shape::new(plan.short);
+    let mut records = file.records();
+    let mut all = Vec::new();
+    while let Some(Ok(record)) = records.next() {
+        let interfaces = &records.metadata().interfaces;
+        let mut text = Vec::new();
+        let Plan { form, probe, filter, .. } = &mut plan;
+        let passes = |probe: &Probe| filter.as_ref().is_none_or(|filter| filter.matches(probe));
+        probe.begin();
+        let shown = match form {
+            Form::Print(printer) => {
+                tree.begin(record.bytes);
+                let d = dissection.frame(&record, interfaces, &mut tree);
+                probe.load(&tree);
+                let shown = passes(probe);
+                if shown {
+                    shape.apply(&mut tree);
+                    printer.frame(&mut text, &d, &tree, &shape);
+                }
+                shown
+            }
+            Form::Fields(fields) => {
+                let d = dissection.frame(&record, interfaces, probe);
+                let shown = passes(probe);
+                if shown {
+                    fields.frame(&mut text, &d, probe);
+                }
+                shown
+            }
+            Form::Lines(lines) => {
+                line.begin();
+                let d = dissection.frame(&record, interfaces, &mut Pair(&mut *probe, &mut line));
+                let shown = passes(probe);
+                if shown {
+                    lines.frame(&mut text, &d, line.protocol, &line.info, line.faults > 0);
+                }
+                shown
+            }
+        };
+        all.push((text, shown));
+    }
+    all
+}
+
+/// Holds what several threads write against what one writes; whether they wrote all of it.
+fn same_text(path: &Path, plan: &Plan, limits: Limits, alone: &[(Vec<u8>, bool)]) -> bool {
+    let file = CaptureFile::open(path).expect("a capture");
+    let mut text = Vec::new();
+    let out = |piece: &[u8]| {
+        text.extend_from_slice(piece);
+        Ok(())
+    };
+    let (frames, is_all) = match sheets::run(plan, &file, limits, out).expect("nothing fails") {
+        Shared::First(frames, _) => (frames, false),
+        Shared::All(..) => (u64::MAX, true),
+    };
+    let (mut read, mut left) = (limits.read.min(frames), limits.shown);
+    let mut expected = Vec::new();
+    for (piece, shown) in alone {
+        if read == 0 || left == 0 {
+            break;
+        }
+        read -= 1;
+        left -= u64::from(*shown);
+        expected.extend_from_slice(piece);
+    }
+    let place = text.iter().zip(&expected).position(|(a, b)| a != b).unwrap_or(text.len().min(expected.len()));
+    if text != expected {
+        let near = |text: &[u8]| {
+            String::from_utf8_lossy(&text[place.saturating_sub(200).min(text.len())..(place + 100).min(text.len())]).into_owned()
+        };
+        panic!("{}: {} threads differ from one\n one: {}\nthey: {}", path.display(), plan.threads, near(&expected), near(&text));
+    }
+    is_all
+}
+
+const ALL: Limits = Limits { read: u64::MAX, shown: u64::MAX };
+
+#[test]
+fn every_sample_is_written_alike_whatever_the_threads() {
+    let mut written_by_all = 0;
+    let samples = samples();
+    for (number, path) in samples.iter().enumerate() {
+        let file = CaptureFile::open(path).expect("a capture");
+        for (turn, threads) in THREADS.into_iter().enumerate() {
+            let plans = plans(threads);
+            let plan = &plans[(number + turn * 3) % plans.len()];
+            let alone = written(&file, plan.clone());
+            written_by_all += u64::from(same_text(path, plan, ALL, &alone));
+            same_text(path, plan, Limits { read: 40, shown: 7 }, &alone);
+        }
+    }
+    assert!(written_by_all > samples.len() as u64 * 2, "{written_by_all} of {} were written by several threads", samples.len() * 3);
+}
+
+#[test]
+fn captures_cut_and_merged_at_random_are_written_alike_whatever_the_threads() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("merged.pcap");
+    let samples: Vec<Vec<Frame>> = samples().iter().map(|path| frames(path)).filter(|frames| !frames.is_empty()).collect();
+    let (first, cases) = (number("SEED", 1), number("CASES", 24));
+    for seed in first..first + cases {
+        let mut random = Random(seed);
+        write(&path, &merged(&samples, &mut random));
+        let file = CaptureFile::open(&path).expect("a capture");
+        let plans = plans(THREADS[random.below(3) as usize]);
+        let plan = &plans[random.below(plans.len() as u64) as usize];
+        same_text(&path, plan, ALL, &written(&file, plan.clone()));
+    }
+}
+
+#[test]
+fn who_stops_reading_ends_it_at_once() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/smb-roce/smb-roce.pcap");
+    let file = CaptureFile::open(&path).expect("a capture");
+    for plan in plans(3) {
+        let mut pieces = 0;
+        let ended = sheets::run(&plan, &file, ALL, |_| {
+            pieces += 1;
+            anyhow::bail!("nobody reads")
+        });
+        assert_eq!((ended.is_err(), pieces), (true, 1));
     }
 }

@@ -1,17 +1,13 @@
 //! `rdmascope dissect`: frames as lines, trees, bytes, JSON, XML or columns.
 //!
-//! A frame needs what earlier ones of its connection said, and numbers need all of them. So one thread decodes, and what it keeps of a frame
-//! is written by others:
-//!
-//! ```text
-//!   frame ─▶ main thread: Pipeline ─▶ Kept … in a Sheet ─▶ helper: text ─▶ main thread: standard output, in order
-//! ```
-//!
-//! Where fields are wanted that a connection knows by itself, workers share the connections:
+//! A frame needs what earlier ones of its connection said. Where fields are wanted that a connection knows by itself, workers share the
+//! connections:
 //!
 //! ```text
 //!   frame ─▶ Board ─▶ worker: Pipeline, Probe, text ─▶ pages ─▶ main thread: standard output, in order
 //! ```
+//!
+//! Numbers need all frames before: what else is written goes through [`crate::sheets`].
 
 use crate::analysis::{SHARE_MAX, SMALL};
 use crate::cli::{Color, DecodeAs, Dissect, Format, JsonNames, WriteFormat, filter};
@@ -21,21 +17,21 @@ use crate::output::ek::Ek;
 use crate::output::fields::{Fields, Options};
 use crate::output::hex;
 use crate::output::json::{Json, What};
-use crate::output::lines::{Form, Lines};
+use crate::output::lines::{Form as LineForm, Lines};
 use crate::output::pdml::Pdml;
 use crate::output::shape::Shape;
 use crate::output::summary::Summary;
 use crate::output::taps::Taps;
 use crate::output::tree::Trees;
-use crate::pool::{CloseOnDrop, Pool};
-use crate::shards::{Board, GiveUpOnDrop, Next, Part, share};
+use crate::shards::{Board, GiveUpAtEnd, GiveUpOnDrop, Next, Part, WAITING, share};
+use crate::sheets::{self, Chosen, Form, Limits, Plan, Printer};
 use crate::stdout::Out;
 use crate::streams;
 use anyhow::{Result, bail};
 use rdmascope_analyzer::connection;
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_analyzer::pipeline::FrameMeta;
-use rdmascope_capture::{Access, Capture, Interface, Metadata, PcapWriter, PcapngWriter, Record, Source, WholeFile};
+use rdmascope_capture::{Access, Capture, CaptureFile, Interface, Metadata, PcapWriter, PcapngWriter, Record, Source, WholeFile};
 use rdmascope_dissector::field::{Def, Fields as AllFields};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::probe::Probe;
@@ -106,14 +102,14 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     let taps = Taps::new(&args.tables, &registry, &mut probe)?;
     let mut out = Out::new(color);
     let tree = args.tree || !args.only.is_empty();
-    let lines = |form: Form, color: bool| Lines::new(color).with(args.time.clone(), form);
+    let lines = |form: LineForm, color: bool| Lines::new(color).with(args.time.clone(), form);
     let sink = match format {
         _ if args.quiet || args.write.is_some() && !args.print => Sink::Nothing,
         _ if args.summary => Sink::Summary(Summary::default(), format == Format::Json),
         Format::Text if tree => Sink::Print(Printer::Tree(Trees::default(), args.hex, out.color)),
-        Format::Text => Sink::Lines(lines(Form::Text, out.color), args.hex),
-        Format::Tabs => Sink::Lines(lines(Form::Tabs, false), false),
-        Format::Psml => Sink::Lines(lines(Form::Psml, false), false),
+        Format::Text => Sink::Lines(lines(LineForm::Text, out.color), args.hex),
+        Format::Tabs => Sink::Lines(lines(LineForm::Tabs, false), false),
+        Format::Psml => Sink::Lines(lines(LineForm::Psml, false), false),
         Format::Json => Sink::Print(Printer::Json(Json::new(args.no_duplicate_keys, if args.hex { What::Both } else { What::Values }))),
         Format::Jsonraw => Sink::Print(Printer::Json(Json::new(args.no_duplicate_keys, What::Raw))),
         Format::Ek => Sink::Print(Printer::Ek(Ek::new())),
@@ -153,8 +149,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         sink,
         taps,
         writer,
-        only: args.only.clone(),
-        protocols: args.protocols.clone(),
+        chosen: Chosen { only: args.only.clone(), protocols: args.protocols.clone() },
         separator: args.separator.clone(),
         threads: args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX)),
     };
@@ -164,10 +159,10 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
             let at_once = at_once || out.is_terminal;
             job.run(&mut capture, &mut out, limits, &name, at_once)
         }
-        Input::One(mut capture) => match job.run_in_shards(&capture, &mut out, limits)? {
+        Input::One(mut capture) => match job.run_shared(&capture, &mut out, limits, &name)? {
             Shared::All => Ok(()),
             Shared::First(frames) => job.run_after(&mut capture, &mut out, limits, frames),
-            Shared::None => job.run_with_helpers(&mut capture, &mut out, limits, &name),
+            Shared::None => job.run(&mut capture, &mut out, limits, &name, false),
         },
         Input::Many(mut merged) => {
             let at_once = at_once || out.is_terminal;
@@ -185,13 +180,6 @@ enum Shared {
     First(u64),
     /// All of it.
     All,
-}
-
-/// How many frames are enough.
-#[derive(Clone, Copy)]
-struct Limits {
-    read: u64,
-    shown: u64,
 }
 
 /// Where `-w` writes.
@@ -301,13 +289,7 @@ impl Writer {
 }
 
 /// More threads than these find nothing to do.
-const THREADS_MAX: usize = 4;
-/// Frames that are written by one thread in one go, at most.
-const SHEET: usize = 32;
-/// What a sheet keeps of them at most before it goes on, in bytes; a larger frame goes alone.
-const SHEET_BYTES: usize = 1 << 20;
-/// Sheets that wait for a helper; when there are more, the main thread writes one itself.
-const WAITING: usize = 2;
+const THREADS_MAX: usize = 16;
 
 /// What is done with each frame.
 enum Sink {
@@ -321,78 +303,12 @@ enum Sink {
     Print(Printer),
 }
 
-/// Writes what was kept of frames. What one writes does not depend on the frames that it wrote before, so several may take turns.
-#[derive(Clone)]
-enum Printer {
-    /// With bytes, or without; coloured, or not.
-    Tree(Trees, bool, bool),
-    Json(Json),
-    Ek(Ek),
-    Pdml(Pdml),
-}
-
-impl Printer {
-    fn frame(&mut self, out: &mut Vec<u8>, kept: &Kept) {
-        let Kept { tree, shape, frame: Some(d) } = kept else { return };
-        match self {
-            Self::Tree(trees, hex, color) => {
-                trees.frame(out, d, tree, *color);
-                if *hex {
-                    hex::frame(out, tree, *color);
-                }
-            }
-            Self::Json(json) => json.frame(out, d, tree, shape),
-            Self::Ek(ek) => ek.frame(out, d, tree, shape),
-            Self::Pdml(pdml) => pdml.frame(out, d, tree, shape),
-        }
-    }
-
-    fn sheet(&mut self, sheet: &mut Sheet) {
-        if let Self::Json(json) = self {
-            json.is_first(sheet.is_first);
-        }
-        sheet.kept[..sheet.used].iter().for_each(|kept| self.frame(&mut sheet.text, kept));
-    }
-}
-
 /// What is kept of a frame to be written.
 struct Kept {
     frame: Option<Dissected>,
     tree: Tree,
     /// How Wireshark arranges it.
     shape: Shape,
-}
-
-impl Kept {
-    fn bytes(&self) -> usize {
-        let sources: usize = self.tree.sources().iter().map(|s| s.bytes.len()).sum();
-        size_of_val(self.tree.nodes.as_slice()) + self.tree.text.len() + sources
-    }
-}
-
-/// Some frames in a row, and their text when it is written.
-#[derive(Default)]
-struct Sheet {
-    kept: Vec<Kept>,
-    used: usize,
-    bytes: usize,
-    is_first: bool,
-    text: Vec<u8>,
-}
-
-impl Sheet {
-    fn is_full(&self) -> bool {
-        self.used >= SHEET || self.bytes >= SHEET_BYTES
-    }
-
-    /// Forgets all frames, and gives back the memory that unusual ones took.
-    fn clear(&mut self) {
-        if self.bytes >= SHEET_BYTES {
-            *self = Self::default();
-        }
-        (self.used, self.bytes) = (0, 0);
-        self.text.clear();
-    }
 }
 
 struct Job {
@@ -409,10 +325,8 @@ struct Job {
     sink: Sink,
     taps: Taps,
     writer: Option<Writer>,
-    /// Protocols whose fields are shown; all where there is none.
-    only: Vec<String>,
-    /// Protocols that are written; all where there is none.
-    protocols: Vec<String>,
+    /// What is shown of a tree.
+    chosen: Chosen,
     /// What stands between frames.
     separator: Option<String>,
     threads: usize,
@@ -446,76 +360,55 @@ impl Job {
         damage.map_or(Ok(()), |e| Err(e.into()))
     }
 
-    /// The same, with other threads that write.
-    fn run_with_helpers(&mut self, source: &mut impl Source, out: &mut Out, limits: Limits, name: &str) -> Result<()> {
-        let Sink::Print(printer) = &self.sink else { return self.run(source, out, limits, name, false) };
-        if self.threads < 2 || self.writer.is_some() {
-            return self.run(source, out, limits, name, false);
-        }
-        let (mut printer, helpers) = (printer.clone(), self.threads - 1);
-        self.begin(&mut out.buffer, name);
-        let pool = Pool::new();
-        let damage = thread::scope(|scope| -> Result<Option<rdmascope_capture::Error>> {
-            let _closing = CloseOnDrop(&pool);
-            for _ in 0..helpers {
-                let (pool, mut printer) = (&pool, printer.clone());
-                scope.spawn(move || pool.work(|sheet: &mut Sheet| printer.sheet(sheet)));
-            }
-            let mut blank: Vec<Sheet> = Vec::new();
-            let mut sheet = Sheet { is_first: true, ..Sheet::default() };
-            let damage = each(source, limits, |source| {
-                if sheet.used == sheet.kept.len() {
-                    sheet.kept.push(self.keep());
-                }
-                let kept = &mut sheet.kept[sheet.used];
-                if !self.fill(&source.record(), source.interfaces(), kept) {
-                    return Ok(false);
-                }
-                sheet.used += 1;
-                sheet.bytes += kept.bytes();
-                if !sheet.is_full() {
-                    return Ok(true);
-                }
-                let next = blank.pop().unwrap_or_default();
-                let waiting = pool.submit(std::mem::replace(&mut sheet, next));
-                if waiting > WAITING * helpers {
-                    pool.work_one(|sheet| printer.sheet(sheet));
-                }
-                while let Some(mut written) = pool.take() {
-                    out.pass(&written.text)?;
-                    written.clear();
-                    written.is_first = false;
-                    blank.push(written);
-                }
-                Ok(true)
-            })?;
-            if let (Sink::Print(Printer::Json(json)), true) = (&mut self.sink, sheet.used > 0 || !sheet.is_first) {
-                json.is_first(false);
-            }
-            pool.submit(sheet);
-            while pool.work_one(|sheet| printer.sheet(sheet)) {}
-            while let Some(written) = pool.wait() {
-                out.pass(&written.text)?;
-            }
-            Ok(damage)
-        })?;
-        self.end(&mut out.buffer);
-        out.finish()?;
-        damage.map_or(Ok(()), |e| Err(e.into()))
-    }
-
-    /// The same, by workers that share the connections, where the file and what is wanted of it allow that.
-    fn run_in_shards(&mut self, capture: &Capture, out: &mut Out, limits: Limits) -> Result<Shared> {
-        let Sink::Fields(fields) = &self.sink else { return Ok(Shared::None) };
+    /// The same, by several threads, where the file and what is wanted of it allow that.
+    fn run_shared(&mut self, capture: &Capture, out: &mut Out, limits: Limits, name: &str) -> Result<Shared> {
         let Some(file) = capture.file() else { return Ok(Shared::None) };
+        if self.threads < 2 || self.writer.is_some() || !self.taps.is_empty() || file.bytes().len() < SMALL {
+            return Ok(Shared::None);
+        }
         // numbers of connections, exchanges and streams are counted over all of them
         let counted = |def: &Def| connection::FIELDS.iter().chain(<streams::f::All as AllFields>::FIELDS).any(|f| f.id == def.id);
         let counts = self.probe.wants_line() || self.probe.wanted().any(|def| counted(&def));
-        let is_plain = self.writer.is_none() && self.taps.is_empty() && !counts && fields.is_by_connection();
-        let options = self.dissection.decode_options();
-        if self.threads < 2 || !is_plain || file.bytes().len() < SMALL || share(file, self.threads, options) > SHARE_MAX {
-            return Ok(Shared::None);
+        let form = match &self.sink {
+            Sink::Fields(fields) if !counts && fields.is_by_connection() => {
+                if share(file, self.threads, self.dissection.decode_options()) <= SHARE_MAX {
+                    return self.run_in_shards(file, out, limits);
+                }
+                Form::Fields(fields.clone())
+            }
+            Sink::Fields(fields) if fields.is_alone() => Form::Fields(fields.clone()),
+            Sink::Lines(lines, false) if lines.is_alone() => Form::Lines(lines.clone()),
+            Sink::Print(printer) => Form::Print(printer.clone()),
+            _ => return Ok(Shared::None),
+        };
+        let plan = Plan {
+            form,
+            probe: self.probe.clone(),
+            filter: self.filter.clone(),
+            quiet: self.quiet,
+            short: self.short,
+            chosen: self.chosen.clone(),
+            keyring: self.keyring.clone(),
+            roce_port: self.roce_port,
+            threads: self.threads,
+        };
+        self.begin(&mut out.buffer, name);
+        let (error, any) = match sheets::run(&plan, file, limits, |text| out.pass(text))? {
+            sheets::Shared::First(frames, _) => return Ok(Shared::First(frames)),
+            sheets::Shared::All(error, any) => (error, any),
+        };
+        if let Sink::Print(printer) = &mut self.sink {
+            printer.is_first(!any);
         }
+        self.end(&mut out.buffer);
+        out.finish()?;
+        error.map_or(Ok(Shared::All), |e| Err(e.into()))
+    }
+
+    /// Fields that a connection knows by itself, by workers that share the connections.
+    fn run_in_shards(&mut self, file: &CaptureFile, out: &mut Out, limits: Limits) -> Result<Shared> {
+        let Sink::Fields(fields) = &self.sink else { return Ok(Shared::None) };
+        let options = self.dissection.decode_options();
         fields.begin(&mut out.buffer);
         let mut times: Option<(i64, i64)> = None;
         let keep = with_record(|meta, record, metadata| {
@@ -524,7 +417,7 @@ impl Job {
             (*record, Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
         });
         let connections_max = rdmascope_analyzer::env::Options::default().connections_max;
-        let board = Board::new(file, self.threads, options, connections_max, keep).with_pages();
+        let board = Board::new(file, self.threads, options, connections_max, keep).with_pages(WAITING);
         let mut workers: Vec<Worker> = (0..self.threads)
             .map(|shard| Worker {
                 shard,
@@ -603,19 +496,19 @@ impl Job {
 
     /// The frames after the first so many, which were written already.
     fn run_after(&mut self, source: &mut impl Source, out: &mut Out, limits: Limits, written: u64) -> Result<()> {
-        let Sink::Fields(fields) = &mut self.sink else { return Ok(()) };
+        let mut kept = self.keep();
         let mut number = 0;
         let damage = each(source, limits, |source| {
             number += 1;
-            self.probe.begin();
-            let d = self.dissection.frame(&source.record(), source.interfaces(), &mut self.probe);
-            let shown = self.filter.as_ref().is_none_or(|f| f.matches(&self.probe));
-            if shown && number > written {
-                fields.frame(&mut out.buffer, &d, &self.probe);
-                out.spill()?;
+            let before = out.buffer.len();
+            let shown = self.frame(&source.record(), source.interfaces(), out, &mut kept);
+            if number <= written {
+                out.buffer.truncate(before);
             }
+            out.spill()?;
             Ok(shown)
         })?;
+        self.end(&mut out.buffer);
         out.finish()?;
         damage.map_or(Ok(()), |e| Err(e.into()))
     }
@@ -667,7 +560,7 @@ impl Job {
             return false;
         }
         match (&mut self.sink, &kept.frame) {
-            (Sink::Print(printer), _) => printer.frame(&mut out.buffer, kept),
+            (Sink::Print(printer), Some(d)) => printer.frame(&mut out.buffer, d, &kept.tree, &kept.shape),
             (Sink::Lines(lines, _), Some(d)) => {
                 let tree = &kept.tree;
                 lines.frame(&mut out.buffer, d, tree.protocol, &tree.info, !tree.faults.is_empty());
@@ -711,25 +604,11 @@ impl Job {
             passes = self.filter.as_ref().is_none_or(|f| f.matches(&self.probe));
         }
         kept.frame = Some(d);
-        if passes && !(self.only.is_empty() && self.protocols.is_empty()) {
-            self.choose(&mut kept.tree);
-        }
         if passes {
+            self.chosen.choose(&mut kept.tree);
             kept.shape.apply(&mut kept.tree);
         }
         passes
-    }
-
-    /// Keeps of a tree what `-O` and `-j` ask for.
-    fn choose(&self, tree: &mut Tree) {
-        let mut layer = "";
-        let named = |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
-        tree.nodes.retain(|node| {
-            if node.depth == 0 {
-                layer = node.def.name;
-            }
-            named(&self.protocols, layer) && (node.depth == 0 || named(&self.only, layer))
-        });
     }
 }
 
@@ -758,7 +637,7 @@ impl Worker {
     where
         K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
     {
-        let mut text = board.text();
+        let mut text = board.blank();
         let mut datagrams = part.datagrams();
         let interfaces = part.interfaces.clone();
         for (meta, (record, before, seen)) in &part.frames {
@@ -776,15 +655,6 @@ impl Worker {
         let batch = part.batch;
         board.done(self.shard, part, self.dissection.most_connections());
         board.put(batch, self.shard, text);
-    }
-}
-
-/// Does something in the end, whatever that is.
-struct GiveUpAtEnd<F: Fn()>(F);
-
-impl<F: Fn()> Drop for GiveUpAtEnd<F> {
-    fn drop(&mut self) {
-        (self.0)();
     }
 }
 

@@ -182,6 +182,11 @@ impl Fields {
         self.columns.iter().all(|column| matches!(column, Column::Field(_)))
     }
 
+    /// Whether it says nothing of the frames that were shown before.
+    pub fn is_alone(&self) -> bool {
+        !self.times.is_of_order()
+    }
+
     /// Appends the header, where one is wanted.
     pub fn begin(&self, out: &mut Vec<u8>) {
         if self.options.bom {

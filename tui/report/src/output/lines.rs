@@ -27,6 +27,7 @@ pub enum Form {
 }
 
 /// Writes the lines.
+#[derive(Clone)]
 pub struct Lines {
     color: bool,
     form: Form,
@@ -45,6 +46,29 @@ impl Lines {
     pub fn with(mut self, times: Times, form: Form) -> Self {
         self.color &= form == Form::Text;
         Self { times, form, ..self }
+    }
+
+    /// Whether a line says nothing of the frames before but how wide its columns are.
+    pub fn is_alone(&self) -> bool {
+        !self.times.is_of_order()
+    }
+
+    /// Columns of the protocol so far.
+    pub fn width(&self) -> usize {
+        self.protocol
+    }
+
+    /// The same, as it is behind other lines.
+    pub fn set_width(&mut self, width: usize) {
+        self.protocol = width;
+    }
+
+    /// The line of a frame is written elsewhere.
+    pub fn widen(&mut self, d: &Dissected, protocol: &str) {
+        if self.form == Form::Text {
+            let protocol = if protocol.is_empty() { d.other } else { protocol };
+            self.protocol = self.protocol.max(protocol.len()).min(16);
+        }
     }
 
     /// What stands before the first line.

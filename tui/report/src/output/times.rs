@@ -83,6 +83,11 @@ impl Times {
         Some(Self { kind: *kind, digits, zone, shown_before: None })
     }
 
+    /// Whether it depends on the frames that were shown before.
+    pub fn is_of_order(&self) -> bool {
+        self.kind == Kind::DeltaDisplayed
+    }
+
     /// Appends the time of a frame.
     pub fn write(&mut self, out: &mut Vec<u8>, d: &Dissected) {
         match self.kind {

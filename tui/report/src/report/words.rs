@@ -56,7 +56,8 @@ impl Paint {
 
 /// Columns that a text takes in a terminal.
 pub fn columns(text: &str) -> usize {
-    UnicodeWidthStr::width(text)
+    // most text is ASCII, which needs no tables
+    if text.bytes().all(|b| matches!(b, b' '..=b'~')) { text.len() } else { UnicodeWidthStr::width(text) }
 }
 
 /// 1,234,567

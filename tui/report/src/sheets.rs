@@ -1,0 +1,597 @@
+//! Frames that workers dissect, each those of its own connections, and that whoever has time writes.
+//!
+//! Connections, exchanges and streams are numbered over the whole capture, and a worker knows those of its own connections only. So what is
+//! kept of a frame waits until all frames before it are dissected; it gets its numbers then, and is written:
+//!
+//! ```text
+//!   file ─▶ Board ─┬▶ worker: dissect ─▶ Sheet ─┐ the sheets of a batch       ┌▶ worker: text ─┐
+//!                  └▶ worker: dissect ─▶ Sheet ─┴▶ get their numbers, in order ┴▶ worker: text ─┴▶ main thread: out, in order
+//! ```
+//!
+//! What is written is what one thread writes, to the last byte. Where connections turn out to have to do with each other, it ends there, and
+//! whoever asked goes on with one thread.
+
+use crate::dissection::{Before, Dissected, Dissection};
+use crate::input::Bar;
+use crate::output::ek::Ek;
+use crate::output::fields::Fields;
+use crate::output::hex;
+use crate::output::json::Json;
+use crate::output::lines::Lines;
+use crate::output::pdml::Pdml;
+use crate::output::shape::Shape;
+use crate::output::tree::Trees;
+use crate::shards::{Board, GiveUpAtEnd, GiveUpOnDrop, Next, Page, Part, Text};
+use crate::streams;
+use anyhow::Result;
+use rdmascope_analyzer::connection::f;
+use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::keys::Keyring;
+use rdmascope_analyzer::pipeline::{Counts, FrameMeta, Growing, Numbers};
+use rdmascope_capture::{CaptureFile, Metadata, Record};
+use rdmascope_dissector::field::Def;
+use rdmascope_dissector::filter::Filter;
+use rdmascope_dissector::probe::Probe;
+use rdmascope_dissector::trace::{Kept as Value, Line, Pair, Tree};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Frames in a batch: so few that their trees are near still when they are written.
+const BATCH: u64 = 32;
+/// What a sheet keeps in memory at most when it is used again, in bytes.
+const SHEET_BYTES: usize = 1 << 20;
+/// Batches that wait to be written at most, for each worker and besides: few, so that what is kept of them does not leave the caches.
+const PAGES: (usize, usize) = (2, 2);
+/// Texts that wait for standard output at most, for each worker and besides.
+const TEXTS: (usize, usize) = (2, 4);
+
+/// Writes what was kept of frames. What one writes does not depend on the frames that it wrote before, so several may take turns.
+#[derive(Clone)]
+pub enum Printer {
+    /// With bytes, or without; coloured, or not.
+    Tree(Trees, bool, bool),
+    /// `-T json`.
+    Json(Json),
+    /// `-T ek`.
+    Ek(Ek),
+    /// `-T pdml`.
+    Pdml(Pdml),
+}
+
+impl Printer {
+    /// Appends a frame.
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, shape: &Shape) {
+        match self {
+            Self::Tree(trees, hex, color) => {
+                trees.frame(out, d, tree, *color);
+                if *hex {
+                    hex::frame(out, tree, *color);
+                }
+            }
+            Self::Json(json) => json.frame(out, d, tree, shape),
+            Self::Ek(ek) => ek.frame(out, d, tree, shape),
+            Self::Pdml(pdml) => pdml.frame(out, d, tree, shape),
+        }
+    }
+
+    /// Whether there was a frame before the next one.
+    pub fn is_first(&mut self, first: bool) {
+        if let Self::Json(json) = self {
+            json.is_first(first);
+        }
+    }
+
+    /// Bytes in front of a frame that the first one has not.
+    fn lead(&self) -> usize {
+        usize::from(matches!(self, Self::Json(_)))
+    }
+}
+
+/// What is made of frames.
+#[derive(Clone)]
+pub enum Form {
+    /// All fields.
+    Print(Printer),
+    /// Chosen ones.
+    Fields(Fields),
+    /// A line.
+    Lines(Lines),
+}
+
+/// Which frames are written, and how.
+#[derive(Clone)]
+pub struct Plan {
+    /// How they are written.
+    pub form: Form,
+    /// What fields and filter want.
+    pub probe: Probe,
+    /// Which frames are.
+    pub filter: Option<Filter>,
+    /// Whether trees are kept without labels.
+    pub quiet: bool,
+    /// Whether names and form of JSON, EK and PDML are ours.
+    pub short: bool,
+    /// What is written of a tree.
+    pub chosen: Chosen,
+    /// Keys and passwords.
+    pub keyring: Keyring,
+    /// UDP port of RoCEv2 beside its own; 0 for none.
+    pub roce_port: u16,
+    /// Threads that work at the same time.
+    pub threads: usize,
+}
+
+/// Protocols of which a tree is written.
+#[derive(Clone, Debug, Default)]
+pub struct Chosen {
+    /// Those whose fields are shown; all where there is none.
+    pub only: Vec<String>,
+    /// Those that are written; all where there is none.
+    pub protocols: Vec<String>,
+}
+
+impl Chosen {
+    /// Leaves the rest out.
+    pub fn choose(&self, tree: &mut Tree) {
+        if self.only.is_empty() && self.protocols.is_empty() {
+            return;
+        }
+        let mut layer = "";
+        let named = |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
+        tree.nodes.retain(|node| {
+            if node.depth == 0 {
+                layer = node.def.name;
+            }
+            named(&self.protocols, layer) && (node.depth == 0 || named(&self.only, layer))
+        });
+    }
+}
+
+/// How many frames are enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Frames that are read.
+    pub read: u64,
+    /// Frames that are shown.
+    pub shown: u64,
+}
+
+/// How far it came.
+#[derive(Debug)]
+pub enum Shared {
+    /// So many frames; then connections turned out to have to do with each other. Whether any was shown.
+    First(u64, bool),
+    /// As far as it was to go; what ended the capture too early. Whether any frame was shown.
+    All(Option<rdmascope_capture::Error>, bool),
+}
+
+/// What is kept of a frame. Its own numbers are those of its shard until it gets those of the whole.
+struct Kept {
+    frame: Option<Dissected>,
+    counts: Counts,
+    streams: u64,
+    seen: Seen,
+    shown: bool,
+}
+
+enum Seen {
+    /// And how Wireshark arranges it.
+    Tree(Tree, Shape),
+    Probe(Probe),
+    Line(Probe, Line),
+}
+
+impl Kept {
+    fn new(plan: &Plan) -> Self {
+        let seen = match plan.form {
+            Form::Print(_) => {
+                let mut tree = Tree::new();
+                tree.quiet = plan.quiet;
+                Seen::Tree(tree, Shape::new(plan.short))
+            }
+            Form::Fields(_) => Seen::Probe(plan.probe.clone()),
+            Form::Lines(_) => Seen::Line(plan.probe.clone(), Line::default()),
+        };
+        Self { frame: None, counts: Counts::default(), streams: 0, seen, shown: true }
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.seen {
+            Seen::Tree(tree, _) => {
+                let sources: usize = tree.sources().iter().map(|s| s.bytes.len()).sum();
+                size_of_val(tree.nodes.as_slice()) + tree.text.len() + sources
+            }
+            Seen::Probe(probe) => probe.bytes(),
+            Seen::Line(probe, line) => probe.bytes() + line.info.len(),
+        }
+    }
+
+    /// Gives it the numbers of the whole.
+    fn number(&mut self, number: impl Fn(Def, u64) -> u64) {
+        match &mut self.seen {
+            Seen::Tree(tree, _) => {
+                for node in &mut tree.nodes {
+                    if let Value::U(known) = &mut node.value
+                        && is_counted(node.def)
+                    {
+                        *known = number(node.def, *known);
+                    }
+                }
+            }
+            Seen::Probe(probe) | Seen::Line(probe, _) => probe.change(|def, known| {
+                if is_counted(def) {
+                    *known = number(def, *known);
+                }
+            }),
+        }
+    }
+}
+
+/// Whether a field is a number that is counted over the whole capture.
+fn is_counted(def: Def) -> bool {
+    [f::CONNECTION, f::EXCHANGE, streams::f::TCP_STREAM].iter().any(|counted| counted.id == def.id)
+}
+
+/// Some frames of a batch that are of one worker.
+#[derive(Default)]
+struct Sheet {
+    kept: Vec<Kept>,
+    used: usize,
+}
+
+impl Sheet {
+    /// Forgets its frames, and gives back the memory that unusual ones took.
+    fn cleared(mut self) -> Self {
+        if self.kept[..self.used].iter().map(Kept::bytes).sum::<usize>() > SHEET_BYTES {
+            self.kept.clear();
+        }
+        self.used = 0;
+        self
+    }
+}
+
+/// What is known of the frames before.
+struct Order {
+    numbers: Numbers,
+    /// By shard: the numbers of its streams.
+    streams: Vec<Growing>,
+    streams_count: u64,
+    /// Columns of lines grow with what stands in them.
+    lines: Option<(Lines, Option<Filter>)>,
+}
+
+impl Order {
+    /// Gives the frames of a page, which is the next one, their numbers; how wide the columns of lines were before it.
+    fn number(&mut self, page: &mut Page<Sheet>) -> Option<usize> {
+        let Self { numbers, streams, streams_count, lines } = self;
+        let width = lines.as_ref().map(|(lines, _)| lines.width());
+        let mut read = vec![0; page.parts.len()];
+        for shard in &page.order {
+            let shard = usize::from(*shard);
+            let Some(kept) = page.parts[shard].as_mut().and_then(|sheet| sheet.kept.get_mut(read[shard])) else { continue };
+            read[shard] += 1;
+            numbers.frame(shard, kept.counts);
+            while streams[shard].len() < kept.streams {
+                streams[shard].push(*streams_count);
+                *streams_count += 1;
+            }
+            kept.number(|def, known| match def.id {
+                id if id == f::CONNECTION.id => numbers.connection(known),
+                id if id == f::EXCHANGE.id => numbers.exchange(known),
+                _ => streams[shard].at(known).unwrap_or(known),
+            });
+            if let (Some((lines, filter)), Seen::Line(probe, line), Some(d)) = (lines.as_mut(), &kept.seen, &kept.frame) {
+                kept.shown = filter.as_ref().is_none_or(|filter| filter.matches(probe));
+                if kept.shown {
+                    lines.widen(d, line.protocol);
+                }
+            }
+        }
+        width
+    }
+}
+
+/// Texts on their way out.
+#[derive(Default)]
+struct Texts {
+    first: u64,
+    waiting: VecDeque<Option<Text>>,
+    blank: Vec<Text>,
+}
+
+struct Press {
+    order: Mutex<Order>,
+    texts: Mutex<Texts>,
+    texts_max: usize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Press {
+    fn new(plan: &Plan) -> Self {
+        let lines = if let Form::Lines(lines) = &plan.form { Some((lines.clone(), plan.filter.clone())) } else { None };
+        let streams = (0..plan.threads).map(|_| Growing::default()).collect();
+        let order = Order { numbers: Numbers::new(plan.threads), streams, streams_count: 0, lines };
+        Self { order: Mutex::new(order), texts: Mutex::default(), texts_max: TEXTS.0 * plan.threads + TEXTS.1 }
+    }
+
+    /// Writes the next page, where there is one and room for its text.
+    fn write<'f, K>(&self, board: &Board<'f, Handed<'f>, K, Sheet>, worker: &mut Worker<'_>) -> bool
+    where
+        K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
+    {
+        let (mut page, mut text, turn) = {
+            let mut order = lock(&self.order);
+            if lock(&self.texts).waiting.len() >= self.texts_max {
+                return false;
+            }
+            let Some(mut page) = board.take_page() else { return false };
+            let width = order.number(&mut page);
+            if let (Form::Lines(lines), Some(width)) = (&mut worker.form, width) {
+                lines.set_width(width);
+            }
+            let mut texts = lock(&self.texts);
+            texts.waiting.push_back(None);
+            (page, texts.blank.pop().unwrap_or_default(), texts.first + texts.waiting.len() as u64 - 1)
+        };
+        worker.page(&mut page, &mut text);
+        board.give_back(page.parts.into_iter().flatten().map(Sheet::cleared));
+        let mut texts = lock(&self.texts);
+        let is_next = turn == texts.first;
+        if let Some(place) = turn.checked_sub(texts.first)
+            && let Some(waiting) = texts.waiting.get_mut(place as usize)
+        {
+            *waiting = Some(text);
+        }
+        drop(texts);
+        if is_next {
+            board.moved();
+        }
+        true
+    }
+
+    /// The next text, if it is written.
+    fn ready(&self) -> Option<Text> {
+        let mut texts = lock(&self.texts);
+        texts.waiting.front()?.as_ref()?;
+        texts.first += 1;
+        texts.waiting.pop_front().flatten()
+    }
+
+    /// Whether nothing is on its way. A page that was taken has a place among the texts before the order is let go.
+    fn is_empty(&self) -> bool {
+        let _order = lock(&self.order);
+        lock(&self.texts).waiting.is_empty()
+    }
+}
+
+/// What is kept of a frame that goes to a worker: the record, what it shows of frames before it, and how many interfaces there were then.
+type Handed<'f> = (Record<'f>, Before, usize);
+
+/// One that keeps whole records, whatever file they are of.
+fn with_record<'f, K>(keep: K) -> K
+where
+    K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
+{
+    keep
+}
+
+struct Worker<'p> {
+    shard: usize,
+    plan: &'p Plan,
+    dissection: Dissection,
+    form: Form,
+    probe: Probe,
+    filter: Option<Filter>,
+}
+
+impl Worker<'_> {
+    /// Dissects frames of its own connections.
+    fn dissect<'f, K>(&mut self, board: &Board<'f, Handed<'f>, K, Sheet>, mut part: Part<Handed<'f>>)
+    where
+        K: FnMut(&FrameMeta, &Record<'f>, &Metadata) -> Handed<'f>,
+    {
+        let mut sheet = board.blank();
+        let mut datagrams = part.datagrams();
+        let interfaces = part.interfaces.clone();
+        for (meta, (record, before, seen)) in &part.frames {
+            let is_whole = datagrams.front().is_some_and(|(number, _)| *number == meta.number);
+            let datagram = if is_whole { datagrams.pop_front().map(|(_, datagram)| datagram) } else { None };
+            let interfaces = interfaces.get(..*seen).unwrap_or(&interfaces);
+            if sheet.used == sheet.kept.len() {
+                sheet.kept.push(Kept::new(self.plan));
+            }
+            let kept = &mut sheet.kept[sheet.used];
+            sheet.used += 1;
+            let dissection = &mut self.dissection;
+            let d = match &mut kept.seen {
+                Seen::Tree(tree, _) => {
+                    tree.begin(record.bytes);
+                    dissection.part(record, *before, interfaces, datagram, tree)
+                }
+                Seen::Probe(probe) => {
+                    probe.begin();
+                    dissection.part(record, *before, interfaces, datagram, probe)
+                }
+                Seen::Line(probe, line) if self.filter.is_some() => {
+                    probe.begin();
+                    line.begin();
+                    dissection.part(record, *before, interfaces, datagram, &mut Pair(probe, line))
+                }
+                Seen::Line(_, line) => {
+                    line.begin();
+                    dissection.part(record, *before, interfaces, datagram, line)
+                }
+            };
+            kept.frame = Some(d);
+            kept.shown = true;
+            (kept.counts, kept.streams) = dissection.counts();
+        }
+        let batch = part.batch;
+        board.done(self.shard, part, self.dissection.most_connections());
+        board.put(batch, self.shard, sheet);
+    }
+
+    /// Writes frames, whoever's they are.
+    fn page(&mut self, page: &mut Page<Sheet>, text: &mut Text) {
+        let mut read = vec![0; page.parts.len()];
+        for shard in &page.order {
+            let shard = usize::from(*shard);
+            let kept = page.parts[shard].as_mut().and_then(|sheet| sheet.kept.get_mut(read[shard]));
+            let Some(Kept { frame: Some(d), seen, shown, .. }) = kept else { continue };
+            read[shard] += 1;
+            let passes = |filter: &Option<Filter>, probe: &Probe| filter.as_ref().is_none_or(|filter| filter.matches(probe));
+            let shown = match (seen, &mut self.form) {
+                (Seen::Tree(tree, shape), Form::Print(printer)) => {
+                    if self.filter.is_some() {
+                        self.probe.load(tree);
+                    }
+                    let shown = passes(&self.filter, &self.probe);
+                    if shown {
+                        self.plan.chosen.choose(tree);
+                        shape.apply(tree);
+                        printer.frame(&mut text.bytes, d, tree, shape);
+                    }
+                    shown
+                }
+                (Seen::Probe(probe), Form::Fields(fields)) => {
+                    let shown = passes(&self.filter, probe);
+                    if shown {
+                        fields.frame(&mut text.bytes, d, probe);
+                    }
+                    shown
+                }
+                (Seen::Line(_, line), Form::Lines(lines)) => {
+                    if *shown {
+                        lines.frame(&mut text.bytes, d, line.protocol, &line.info, line.faults > 0);
+                    }
+                    *shown
+                }
+                _ => false,
+            };
+            text.ends.push((text.bytes.len(), shown));
+        }
+    }
+}
+
+/// Writes the frames of a file, as far as `limits` go; `out` is given the text, in order.
+///
+/// # Errors
+/// Those of `out`.
+pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(&[u8]) -> Result<()>) -> Result<Shared> {
+    let mut times: Option<(i64, i64)> = None;
+    let keep = with_record(|meta, record, metadata| {
+        let (first_ns, previous_ns) = times.unwrap_or((meta.time_ns, 0));
+        times = Some((first_ns, meta.time_ns));
+        (*record, Before { number: meta.number, first_ns, previous_ns }, metadata.interfaces.len())
+    });
+    let threads = plan.threads.max(1);
+    let mut workers: Vec<Worker<'_>> = (0..threads)
+        .map(|shard| {
+            let dissection = Dissection::shard(plan.keyring.clone(), shard, threads).with_roce_port(plan.roce_port);
+            let mut form = plan.form.clone();
+            if let Form::Print(printer) = &mut form {
+                printer.is_first(false);
+            }
+            Worker { shard, plan, dissection, form, probe: plan.probe.clone(), filter: plan.filter.clone() }
+        })
+        .collect();
+    let mut own = workers.swap_remove(0);
+    let connections_max = Options::default().connections_max;
+    let board = Board::new(file, threads, own.dissection.decode_options(), connections_max, keep)
+        .with_batches(BATCH)
+        .with_pages(PAGES.0 * threads + PAGES.1);
+    let press = Press::new(plan);
+    let lead = if let Form::Print(printer) = &plan.form { printer.lead() } else { 0 };
+    let total = file.bytes().len() as u64;
+    let bar = Bar::new();
+    let mut writing = Writing { left: limits, frames: 0, any: false, lead };
+    let is_done = thread::scope(|scope| -> Result<bool> {
+        let _ending = GiveUpAtEnd(|| board.give_up());
+        for mut worker in workers.drain(..) {
+            let (board, press) = (&board, &press);
+            scope.spawn(move || {
+                let _panics = GiveUpOnDrop(board);
+                loop {
+                    if board.is_given_up() {
+                        return;
+                    }
+                    if press.write(board, &mut worker) {
+                        continue;
+                    }
+                    match board.next(worker.shard) {
+                        Next::Part(part) => worker.dissect(board, part),
+                        Next::End if !board.has_pages() => return,
+                        Next::Full | Next::End => board.nap(),
+                    }
+                }
+            });
+        }
+        loop {
+            let mut moved = false;
+            while let Some(mut text) = press.ready() {
+                moved = true;
+                if !writing.text(&text, &mut out)? {
+                    return Ok(true);
+                }
+                text.bytes.clear();
+                text.ends.clear();
+                lock(&press.texts).blank.push(text);
+            }
+            if board.is_given_up() {
+                return Ok(false);
+            }
+            if press.write(&board, &mut own) {
+                continue;
+            }
+            match board.next(own.shard) {
+                Next::Part(part) => {
+                    bar.at(part.offset, total);
+                    own.dissect(&board, part);
+                }
+                // nothing is on its way any more, unless somebody gave up
+                Next::End if !board.has_pages() && press.is_empty() => return Ok(!board.is_given_up()),
+                Next::Full | Next::End if !moved => board.nap(),
+                Next::Full | Next::End => {}
+            }
+        }
+    })?;
+    if !is_done {
+        return Ok(Shared::First(writing.frames, writing.any));
+    }
+    let error = board.end().walk.error.filter(|_| writing.left.read > 0 && writing.left.shown > 0);
+    Ok(Shared::All(error, writing.any))
+}
+
+/// What has gone out.
+struct Writing {
+    left: Limits,
+    frames: u64,
+    any: bool,
+    lead: usize,
+}
+
+impl Writing {
+    /// Passes a text on, as far as the limits go; whether it goes on behind it.
+    fn text(&mut self, text: &Text, out: &mut impl FnMut(&[u8]) -> Result<()>) -> Result<bool> {
+        let mut end = 0;
+        for (at, shown) in &text.ends {
+            if self.left.read == 0 || self.left.shown == 0 {
+                break;
+            }
+            self.frames += 1;
+            self.left.read -= 1;
+            self.left.shown -= u64::from(*shown);
+            end = *at;
+        }
+        let bytes = &text.bytes[..end];
+        if !bytes.is_empty() {
+            out(&bytes[if self.any { 0 } else { self.lead.min(bytes.len()) }..])?;
+            self.any = true;
+        }
+        Ok(self.left.read > 0 && self.left.shown > 0)
+    }
+}
