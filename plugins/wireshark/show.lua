@@ -240,16 +240,16 @@ local function show(who, tvb, pinfo, root, state, ...)
     local is_message = layer == SMB_DIRECT or layer == SMB2
     local stock, stock2, looks = true, true, false
     if is_message or has(flags, DECODED) then
+        -- SMB2 is there only in what is SMB Direct; each look costs half a microsecond
+        stock2 = of.smb2() ~= nil
+        stock = stock2 or of.smb_direct() ~= nil
         -- in the first of two passes there are no fields, and nobody looks; in the second they may be too few, but there is a column
-        local primed = of.number() ~= nil
+        local primed = stock or of.number() ~= nil
         looks = primed or has(flags, SETTLED)
-        if looks then
-            stock, stock2 = of.smb_direct() ~= nil, of.smb2() ~= nil
-            if not primed then
-                local column = tostring(pinfo.cols.protocol)
-                stock2 = stock2 or column == "SMB2"
-                stock = stock or stock2 or column == "SMBDirect"
-            end
+        if looks and not primed then
+            local column = tostring(pinfo.cols.protocol)
+            stock2 = column == "SMB2"
+            stock = stock2 or column == "SMBDirect"
         end
     end
     local undecoded = looks and (not stock or not stock2)
