@@ -108,6 +108,9 @@ fn keep(text: &str) -> &'static str {
     String::leak(text.to_owned())
 }
 
+/// A row, and of a new bug who is to blame and the filter that frames with it pass.
+type Known = (&'static Row, Option<(Blame, Filter)>);
+
 struct Reader<'a> {
     text: &'a str,
     registry: &'a Registry,
@@ -170,7 +173,7 @@ impl Reader<'_> {
         Ok(Hits { product: self.text("product", bug.product.as_ref(), built_in.product)?, since, fixed, commit, note })
     }
 
-    fn row(&self, bug: &Bug, at: &Range<usize>) -> Result<(&'static Row, Option<(Blame, Filter)>), Error> {
+    fn row(&self, bug: &Bug, at: &Range<usize>) -> Result<Known, Error> {
         let id = bug.id.get_ref();
         let is_id = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
         if !id.starts_with("BUG-") || id.len() > ID_MAX || !id.split('-').all(is_id) {
