@@ -217,7 +217,7 @@ impl Stream {
             (false, true) if self.completeness & 2 != 0 => 4,
             _ => 0,
         };
-        self.completeness |= u8::from(s.payload_length > 0) * 8 | u8::from(fin) * 16 | u8::from(has(RST)) * 32;
+        self.completeness |= (u8::from(s.payload_length > 0) * 8) | (u8::from(fin) * 16) | (u8::from(has(RST)) * 32);
         if syn && !ack {
             self.syn_ns = Some(place.time_ns);
         }

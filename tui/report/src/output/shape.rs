@@ -153,7 +153,7 @@ impl Shape {
     /// Brings a tree into Wireshark's form.
     pub fn apply(&mut self, tree: &mut Tree) {
         self.keys.clear();
-        if self.short || !tree.nodes.iter().any(|n| differs(n)) {
+        if self.short || !tree.nodes.iter().any(differs) {
             return;
         }
         self.moved.clear();
