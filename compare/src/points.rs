@@ -156,7 +156,7 @@ impl Point {
             tunnel: packet.tunnel,
         };
         let stretch = match &packet.body {
-            Body::Tcp(segment) => Some((segment.seq, segment.payload_length as u32)).filter(|(_, length)| *length > 0),
+            Body::Tcp(segment) => Some((segment.seq, segment.payload_length)).filter(|(_, length)| *length > 0),
             _ => None,
         };
         self.packets.push(Seen { key, plain, way, frame, time, stretch, outside });
@@ -435,7 +435,7 @@ impl Comparison {
                 }
                 continue;
             }
-            for (place, other) in aligned(places, others, &cost) {
+            for (place, other) in aligned(places, others, cost) {
                 pairs[place] = Some(other);
                 taken[other] = true;
             }
