@@ -14,7 +14,8 @@
 use crate::finding::{Blame, Certainty, Finding, Rule, Site};
 use crate::marking::{CNP_PACE, CNP_TIME, Direction, Gid};
 use crate::op::At;
-use crate::report::{Connection, Report, Transport};
+use crate::report::{Connection, Report};
+use crate::summary::Transport;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -416,7 +417,7 @@ fn pair(c: &Connection) -> (Addr, Addr) {
 mod tests {
     use super::*;
     use crate::marking::Network;
-    use crate::report::Peer;
+    use crate::summary::Peer;
 
     const SECOND: i64 = 1_000_000_000;
 

@@ -5,14 +5,14 @@
 
 use crate::env::Env;
 use crate::exchange::Exchange;
-use crate::finding::{Blame, Certainty, Judge, Rule, Site};
+use crate::finding::{Blame, Certainty, Rule, RuleSink, Site};
 use crate::missed::{Evidence, Missed, Rests, Verdict};
 use crate::notes::{Broken, Layer};
 use crate::op::{At, End};
-use crate::report::{Protocol, Transport};
 use crate::roles::Roles;
 use crate::settle::Settling;
 use crate::sink::Sink;
+use crate::summary::{Protocol, Transport};
 use alloc::string::ToString;
 use core::fmt;
 
@@ -151,8 +151,8 @@ const fn ledger(rule: Rule) -> Rests {
 }
 
 /// The ledger of a [`Link`](crate::messages::smbd::link::Link) knows itself what it missed.
-impl<S: Sink> Judge for FrameContext<'_, S> {
-    fn judge(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>) {
+impl<S: Sink> RuleSink for FrameContext<'_, S> {
+    fn broken(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>) {
         match certainty {
             Certainty::Certain => self.report(rule, by, Rests::FRAME, text),
             Certainty::IfNothingWasMissed => self.report(rule, by, ledger(rule), text),

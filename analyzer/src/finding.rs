@@ -65,9 +65,9 @@ impl Blame {
 }
 
 /// Told of every rule that is broken.
-pub trait Judge {
+pub trait RuleSink {
     /// `by` broke `rule`; `text` says how, in one clause.
-    fn judge(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>);
+    fn broken(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>);
 }
 
 /// Where an occurrence was seen.

@@ -7,7 +7,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod answer;
 pub mod audit;
 pub mod connection;
 pub mod context;
@@ -29,8 +28,6 @@ pub mod mirror;
 pub mod missed;
 pub mod notes;
 pub mod op;
-pub mod outcome;
-pub mod path;
 pub mod pauses;
 pub mod pipeline;
 pub mod recent;
@@ -39,12 +36,13 @@ pub mod roles;
 pub mod roots;
 pub mod rules;
 pub mod series;
-pub mod session;
 pub mod settle;
 pub mod sink;
+pub mod smb_setup;
 pub mod stats;
+pub mod summary;
 pub mod timeline;
-pub mod totals;
 pub mod upper;
 
 pub use messages::smbd;
+pub use report::{answer, outcome, path, session, totals};

@@ -15,8 +15,8 @@ use crate::finding::{Certainty, Rule};
 use crate::missed::Rests;
 use crate::notes::f;
 use crate::op::{At, End, Placement, RdmaOp, Verb};
-use crate::report::{Protocol, Rdma};
 use crate::sink::Sink;
+use crate::summary::{Protocol, Rdma};
 use hashbrown::HashMap;
 use rdmascope_dissector::trace::{Trace, Value};
 

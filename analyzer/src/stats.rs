@@ -3,7 +3,7 @@
 use crate::episodes::time::{Owner, Time};
 use crate::exchange::{Exchange, Family};
 use crate::op::{At, End};
-use crate::report::Command;
+use crate::summary::Command;
 use alloc::vec::Vec;
 
 /// Whether a request may be without reply for as long as the connection lives.

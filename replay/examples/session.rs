@@ -81,7 +81,7 @@ fn main() -> Anything<()> {
     client.echo()?;
     println!("{}", client.signatures);
     let wrong = client.signatures.wrong;
-    for breach in client.channel().lane().smbd().map_or(&[][..], Endpoint::breaches) {
+    for breach in client.channel().stack().smbd().map_or(&[][..], Endpoint::breaches) {
         println!("{breach}");
     }
     client.leave()?;

@@ -1,4 +1,4 @@
-//! SMB Direct over a transport: [`Lane`] is the two stacked, without a socket and without a clock; [`Channel`] is a lane with what moves it.
+//! SMB Direct over a transport: [`Stack`] is the two stacked, without a socket and without a clock; [`Channel`] is a stack with what moves it.
 
 use crate::smbd::{self, Endpoint, Failure};
 use crate::transport::{self, Clock, Driver, Ended, Fabric, Handle, OpError, Opened, Request, Rights, Setup, Time, Transport};
@@ -63,7 +63,7 @@ pub enum End {
     SmbDirect(#[from] Failure),
 }
 
-/// What happened on a lane.
+/// What happened on a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// MPA is through.
@@ -77,11 +77,11 @@ pub enum Event {
         /// The key.
         invalidated: Option<u32>,
     },
-    /// A Send as it came, where nobody takes it apart (see [`Lane::raw`]).
+    /// A Send as it came, where nobody takes it apart (see [`Stack::raw`]).
     Raw(Vec<u8>),
     /// An RDMA Read of ours is complete.
     ReadDone {
-        /// What [`Lane::read`] gave.
+        /// What [`Stack::read`] gave.
         id: u64,
     },
     /// It is over.
@@ -90,7 +90,7 @@ pub enum Event {
 
 /// A transport and SMB Direct of one end.
 #[derive(Debug)]
-pub struct Lane {
+pub struct Stack {
     transport: Box<dyn Transport>,
     smbd: Option<Endpoint>,
     initiator: bool,
@@ -105,7 +105,7 @@ pub struct Lane {
     end: Option<End>,
 }
 
-impl Lane {
+impl Stack {
     /// One end of a new connection; `initiator` where we connected.
     pub fn new(config: smbd::Config, transport: Box<dyn Transport>, initiator: bool) -> Self {
         Self {
@@ -122,7 +122,7 @@ impl Lane {
         }
     }
 
-    /// One that leaves SMB Direct to its user: Sends come as [`Event::Raw`] and go with [`Lane::send_raw`].
+    /// One that leaves SMB Direct to its user: Sends come as [`Event::Raw`] and go with [`Stack::send_raw`].
     pub fn raw(config: smbd::Config, transport: Box<dyn Transport>, initiator: bool) -> Self {
         Self { raw: true, ..Self::new(config, transport, initiator) }
     }
@@ -178,7 +178,7 @@ impl Lane {
         self.turn(now);
     }
 
-    /// When [`Lane::handle_timeout`] is to be called.
+    /// When [`Stack::handle_timeout`] is to be called.
     pub fn poll_timeout(&self) -> Option<Time> {
         let smbd = self.smbd.as_ref().and_then(Endpoint::poll_timeout);
         [self.transport.poll_timeout(), smbd].into_iter().flatten().min()
@@ -335,10 +335,10 @@ fn not_established() -> End {
     Ended { why: transport::Why::ByUs, text: OpError::NotEstablished.to_string() }.into()
 }
 
-/// A lane with what moves it.
+/// A stack with what moves it.
 #[derive(Debug)]
 pub struct Channel {
-    lane: Lane,
+    stack: Stack,
     driver: Box<dyn Driver>,
     clock: Clock,
     /// The end of what is kept was written.
@@ -352,16 +352,16 @@ impl Channel {
     /// Those of the transport.
     pub fn connect(address: SocketAddr, config: &Config, timeout: Duration) -> io::Result<Self> {
         let setup = config.setup(timeout);
-        Ok(Self::new(config.transport.connect(address, &setup)?, setup.clock, |transport| Lane::new(config.smbd, transport, true)))
+        Ok(Self::new(config.transport.connect(address, &setup)?, setup.clock, |transport| Stack::new(config.smbd, transport, true)))
     }
 
-    /// The same with [`Lane::raw`].
+    /// The same with [`Stack::raw`].
     ///
     /// # Errors
     /// Those of the transport.
     pub fn connect_raw(address: SocketAddr, config: &Config, timeout: Duration) -> io::Result<Self> {
         let setup = config.setup(timeout);
-        Ok(Self::new(config.transport.connect(address, &setup)?, setup.clock, |transport| Lane::raw(config.smbd, transport, true)))
+        Ok(Self::new(config.transport.connect(address, &setup)?, setup.clock, |transport| Stack::raw(config.smbd, transport, true)))
     }
 
     /// Takes a connection that was asked for.
@@ -370,20 +370,20 @@ impl Channel {
     /// Those of the transport.
     pub fn accept(request: Box<dyn Request>, config: &Config) -> io::Result<Self> {
         let setup = config.setup(ACCEPT_WITHIN);
-        Ok(Self::new(request.accept(&setup)?, setup.clock, |transport| Lane::new(config.smbd, transport, false)))
+        Ok(Self::new(request.accept(&setup)?, setup.clock, |transport| Stack::new(config.smbd, transport, false)))
     }
 
-    /// The same with [`Lane::raw`].
+    /// The same with [`Stack::raw`].
     ///
     /// # Errors
     /// Those of the transport.
     pub fn accept_raw(request: Box<dyn Request>, config: &Config) -> io::Result<Self> {
         let setup = config.setup(ACCEPT_WITHIN);
-        Ok(Self::new(request.accept(&setup)?, setup.clock, |transport| Lane::raw(config.smbd, transport, false)))
+        Ok(Self::new(request.accept(&setup)?, setup.clock, |transport| Stack::raw(config.smbd, transport, false)))
     }
 
-    fn new(opened: Opened, clock: Clock, lane: impl FnOnce(Box<dyn Transport>) -> Lane) -> Self {
-        Self { lane: lane(opened.transport), driver: opened.driver, clock, recorded: false }
+    fn new(opened: Opened, clock: Clock, stack: impl FnOnce(Box<dyn Transport>) -> Stack) -> Self {
+        Self { stack: stack(opened.transport), driver: opened.driver, clock, recorded: false }
     }
 
     /// Hands the network so few bytes at a time: a peer has to put up with any pieces.
@@ -393,7 +393,7 @@ impl Channel {
 
     /// Whether the peer may be asked to end regions of ours by Send with Invalidate.
     pub fn can_be_invalidated(&self) -> bool {
-        self.lane.transport.capabilities().remote_invalidation
+        self.stack.transport.capabilities().remote_invalidation
     }
 
     /// Our address, where a socket carries it.
@@ -406,14 +406,14 @@ impl Channel {
         self.clock.now()
     }
 
-    /// The lane.
-    pub fn lane(&mut self) -> &mut Lane {
-        &mut self.lane
+    /// The stack.
+    pub fn stack(&mut self) -> &mut Stack {
+        &mut self.stack
     }
 
     /// Bytes of ours that are still to be sent.
     pub fn unsent(&self) -> usize {
-        self.lane.unsent() + self.driver.unsent()
+        self.stack.unsent() + self.driver.unsent()
     }
 
     /// Reads nothing more from the network while so many bytes of ours or more are still to be sent.
@@ -424,10 +424,10 @@ impl Channel {
     /// Sends an SMB2 message.
     ///
     /// # Errors
-    /// See [`Lane::send`].
+    /// See [`Stack::send`].
     pub fn send(&mut self, message: Vec<u8>, invalidate: Option<u32>) -> Result<(), End> {
         let now = self.now();
-        self.lane.send(now, message, invalidate)
+        self.stack.send(now, message, invalidate)
     }
 
     /// Moves bytes until something happened, or `wait` has passed (`None`). A connection that is over says so as often as it is asked.
@@ -438,19 +438,19 @@ impl Channel {
         let until = Instant::now() + wait;
         let mut overtime = 0;
         loop {
-            let idle = !self.lane.has_events();
-            self.lane.transport.record_progress(idle);
-            if let Some(event) = self.lane.poll_event() {
+            let idle = !self.stack.has_events();
+            self.stack.transport.record_progress(idle);
+            if let Some(event) = self.stack.poll_event() {
                 if matches!(event, Event::Closed(_)) {
                     self.flush();
                 }
                 return Ok(Some(event));
             }
-            if let Some(why) = self.lane.end() {
+            if let Some(why) = self.stack.end() {
                 return Ok(Some(Event::Closed(why.clone())));
             }
             let moved = self.round()?;
-            if self.lane.has_events() {
+            if self.stack.has_events() {
                 continue;
             }
             if moved {
@@ -478,7 +478,7 @@ impl Channel {
         let mut least = self.unsent();
         let mut until = Instant::now() + patience;
         while self.unsent() >= bytes {
-            if self.lane.end().is_some() || self.lane.unread > UNREAD_MAX || self.lane.events.len() > UNREAD_EVENTS_MAX {
+            if self.stack.end().is_some() || self.stack.unread > UNREAD_MAX || self.stack.events.len() > UNREAD_EVENTS_MAX {
                 return Ok(false);
             }
             let moved = self.round()?;
@@ -500,31 +500,31 @@ impl Channel {
     /// One round of timers, reading and writing. Whether anything moved.
     fn round(&mut self) -> io::Result<bool> {
         let now = self.now();
-        if self.lane.poll_timeout().is_some_and(|at| now >= at) {
-            self.lane.handle_timeout(now);
+        if self.stack.poll_timeout().is_some_and(|at| now >= at) {
+            self.stack.handle_timeout(now);
         }
-        self.lane.turn(now);
-        let moved = self.driver.drive(&self.clock, &mut *self.lane.transport)?;
+        self.stack.turn(now);
+        let moved = self.driver.drive(&self.clock, &mut *self.stack.transport)?;
         let now = self.now();
-        self.lane.turn(now);
+        self.stack.turn(now);
         Ok(moved)
     }
 
     fn wait(&mut self, at_most: Duration) -> io::Result<()> {
-        self.lane.transport.record_flush();
-        let timer = self.lane.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(self.now()).max(0) as u64));
-        self.driver.wait(&mut *self.lane.transport, timer.map_or(at_most, |t| t.min(at_most)))
+        self.stack.transport.record_flush();
+        let timer = self.stack.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(self.now()).max(0) as u64));
+        self.driver.wait(&mut *self.stack.transport, timer.map_or(at_most, |t| t.min(at_most)))
     }
 
     /// For the record of a connection: request `id` (its MessageId) lets the peer at memory of ours.
     pub(crate) fn granted(&mut self, id: u64, memory: &[Handle]) {
-        self.lane.transport.record_granted(id, memory);
+        self.stack.transport.record_granted(id, memory);
     }
 
     /// For the same: a reply came, and this is it in the clear. To be called before the next [`Channel::poll`].
     pub(crate) fn answered(&mut self, reply: &[u8]) {
         let now = self.now();
-        self.lane.transport.record_reply(now, reply);
+        self.stack.transport.record_reply(now, reply);
     }
 
     /// Closes the connection, and writes down the end of it.
@@ -532,7 +532,7 @@ impl Channel {
     /// # Errors
     /// Where what was kept cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
-        self.lane.close();
+        self.stack.close();
         self.flush();
         self.end_record().map_or(Ok(()), |wire| wire.flush())
     }
@@ -544,7 +544,7 @@ impl Channel {
         }
         self.recorded = true;
         let now = self.now();
-        self.lane.transport.record_end(now)
+        self.stack.transport.record_end(now)
     }
 
     /// Closes our direction only.
@@ -553,8 +553,8 @@ impl Channel {
     /// Those of the network.
     pub fn half_close(&mut self) -> io::Result<()> {
         let now = self.now();
-        self.lane.turn(now);
-        self.driver.half_close(&self.clock, &mut *self.lane.transport)
+        self.stack.turn(now);
+        self.driver.half_close(&self.clock, &mut *self.stack.transport)
     }
 
     /// Reads until the peer is gone, and makes nothing of it.
@@ -570,8 +570,8 @@ impl Channel {
     /// Tries for a moment to get the last bytes out, a Terminate among them, and closes our direction.
     pub(crate) fn flush(&mut self) {
         let now = self.now();
-        self.lane.turn(now);
-        self.driver.flush(&self.clock, &mut *self.lane.transport);
+        self.stack.turn(now);
+        self.driver.flush(&self.clock, &mut *self.stack.transport);
     }
 }
 
@@ -580,7 +580,7 @@ const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        self.driver.leave(&self.clock, &mut *self.lane.transport);
+        self.driver.leave(&self.clock, &mut *self.stack.transport);
         // what went wrong with it, the next one who flushes is told
         if let Some(wire) = self.end_record() {
             wire.push();

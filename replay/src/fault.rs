@@ -124,7 +124,7 @@ pub const FAULTS: &[Fault] =
             text: "grants credits when it negotiates, and never again",
             below: false,
             act: Act::Session(|channel| {
-                if let Some(smbd) = channel.lane().smbd_mut() {
+                if let Some(smbd) = channel.stack().smbd_mut() {
                     smbd.withhold(true);
                 }
             }),
@@ -157,7 +157,7 @@ pub const FAULTS: &[Fault] =
             text: "goes away in the middle of an FPDU",
             below: true,
             act: Act::Transfer(|channel, _| {
-                channel.lane().transport().fault(Below::Part);
+                channel.stack().transport().fault(Below::Part);
                 channel.flush();
                 channel.abort();
             }),
@@ -207,7 +207,7 @@ pub const FAULTS: &[Fault] =
             text: "sends a message longer than the client's MaxReceiveSize",
             below: false,
             act: Act::Transfer(|channel, _| {
-                let limit = channel.lane().transport().capabilities().send_max;
+                let limit = channel.stack().transport().capabilities().send_max;
                 let length = limit.map_or(60_000, |limit| limit - DATA_OFFSET as u32);
                 send(channel, data_header(length, 0), &vec![0; length as usize]);
             }),
@@ -342,7 +342,7 @@ impl Fault {
                                 // what software iWARP asks of an acceptor
                                 channel.poll(Duration::from_nanos(config.smbd.settle.unsigned_abs()))?;
                                 let now = channel.now();
-                                channel.lane().send_raw(now, bytes);
+                                channel.stack().send_raw(now, bytes);
                             }
                         }
                         Some(Event::Closed(_)) => return Ok(()),
@@ -379,9 +379,9 @@ impl Fault {
                         failed = true;
                         fail(channel, &asked);
                     }
-                    _ => connection.handle_message(now, &bytes, channel.lane()),
+                    _ => connection.handle_message(now, &bytes, channel.stack()),
                 },
-                Some(Event::ReadDone { id }) => connection.handle_read_done(now, id, channel.lane()),
+                Some(Event::ReadDone { id }) => connection.handle_read_done(now, id, channel.stack()),
                 Some(Event::Closed(_)) => return Ok(()),
                 Some(Event::Connected | Event::Raw(_)) | None => {}
             }
@@ -418,23 +418,23 @@ fn response(request: &NegotiateRequest, config: &Config) -> NegotiateResponse {
 
 fn send(channel: &mut Channel, header: DataTransfer, bytes: &[u8]) {
     let now = channel.now();
-    channel.lane().send_raw(now, data_message(&header, bytes));
+    channel.stack().send_raw(now, data_message(&header, bytes));
 }
 
 /// 16 bytes into the memory described.
 fn write(channel: &mut Channel, to: BufferDescriptorV1) {
     // what comes of it is what is tried
-    let _ = channel.lane().write(to.token, to.offset, &[0xbd; 16]);
+    let _ = channel.stack().write(to.token, to.offset, &[0xbd; 16]);
 }
 
 fn below(channel: &mut Channel, fault: Below) {
-    channel.lane().transport().fault(fault);
+    channel.stack().transport().fault(fault);
 }
 
 fn read(channel: &mut Channel, from: BufferDescriptorV1) {
-    if let Some(sink) = channel.lane().register(vec![0; 64], Rights::LOCAL) {
+    if let Some(sink) = channel.stack().register(vec![0; 64], Rights::LOCAL) {
         // refused only where the client answers no reads at all, and then it is the client's fault
-        let _ = channel.lane().read(sink, 0, from.token, from.offset, 16);
+        let _ = channel.stack().read(sink, 0, from.token, from.offset, 16);
     }
 }
 

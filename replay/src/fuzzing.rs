@@ -1,7 +1,7 @@
 //! What the fuzz targets call: bytes of a peer that means no good, through the whole of one end. None may panic, hang, or write outside of what was
 //! registered.
 
-use crate::channel::{Event, Lane};
+use crate::channel::{Event, Stack};
 use crate::iwarp::{self, Carrier, Connection};
 use crate::smb2::server;
 use crate::smb2::storage::Storage;
@@ -136,8 +136,8 @@ pub fn fuzz_peer(data: &[u8]) {
     let share = Arc::new(server::Share::new("share", Storage::memory(files), true, server::Users::Guests));
     let Ok(mut server) = server::Connection::new(share) else { return };
     let config = iwarp::Config { crc: false, ..iwarp::Config::default() };
-    let mut lane = Lane::new(crate::smbd::Config::default(), Box::new(Carrier::new(Connection::responder(0, config))), false);
-    lane.handle_bytes(0, b"MPA ID Req Frame\0\x01\0\0");
+    let mut stack = Stack::new(crate::smbd::Config::default(), Box::new(Carrier::new(Connection::responder(0, config))), false);
+    stack.handle_bytes(0, b"MPA ID Req Frame\0\x01\0\0");
     let request = NegotiateRequest {
         min_version: VERSION_1_0,
         max_version: VERSION_1_0,
@@ -151,7 +151,7 @@ pub fn fuzz_peer(data: &[u8]) {
     request.emit(&mut bytes);
     let mut msn = 1;
     let mut message_id = 0;
-    deliver(&mut lane, &mut msn, &bytes);
+    deliver(&mut stack, &mut msn, &bytes);
     while let Some((length, more)) = rest.split_first_chunk::<2>() {
         let (message, more) = more.split_at(usize::from(u16::from_le_bytes(*length)).min(more.len()));
         rest = more;
@@ -165,16 +165,16 @@ pub fn fuzz_peer(data: &[u8]) {
         if first & 1 == 0 {
             message_id = numbered(&mut bytes[start..], message_id);
         }
-        deliver(&mut lane, &mut msn, &bytes);
-        while let Some(event) = lane.poll_event() {
+        deliver(&mut stack, &mut msn, &bytes);
+        while let Some(event) = stack.poll_event() {
             match event {
-                Event::Message { bytes, .. } => server.handle_message(0, &bytes, &mut lane),
-                Event::ReadDone { id } => server.handle_read_done(0, id, &mut lane),
+                Event::Message { bytes, .. } => server.handle_message(0, &bytes, &mut stack),
+                Event::ReadDone { id } => server.handle_read_done(0, id, &mut stack),
                 _ => {}
             }
         }
-        while lane.poll_transmit(0).is_some() {}
-        if server.is_broken() || lane.is_over() {
+        while stack.poll_transmit(0).is_some() {}
+        if server.is_broken() || stack.is_over() {
             return;
         }
     }
@@ -195,7 +195,7 @@ fn numbered(message: &mut [u8], mut next: u64) -> u64 {
 }
 
 /// One Send of the peer, of any length.
-fn deliver(lane: &mut Lane, msn: &mut u32, message: &[u8]) {
+fn deliver(stack: &mut Stack, msn: &mut u32, message: &[u8]) {
     let mut stream = Vec::new();
     let mut at = 0;
     loop {
@@ -212,7 +212,7 @@ fn deliver(lane: &mut Lane, msn: &mut u32, message: &[u8]) {
         at = end;
     }
     *msn = msn.wrapping_add(1);
-    lane.handle_bytes(0, &stream);
+    stack.handle_bytes(0, &stream);
 }
 
 /// Messages of an SMB Direct server to an endpoint of ours, each with two bytes of length before it, little-endian. The first byte says which side we are.

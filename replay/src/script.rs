@@ -974,7 +974,7 @@ impl Runner<'_> {
             let room = if client.understood(RdmaChannel(channel)) == RdmaChannel::NONE {
                 INLINE_MAX
             } else {
-                client.channel().lane().smbd().map_or(1 << 20, |s| s.max_read_write_size())
+                client.channel().stack().smbd().map_or(1 << 20, |s| s.max_read_write_size())
             };
             room.min(most).max(1)
         };

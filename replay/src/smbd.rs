@@ -10,7 +10,7 @@
 use crate::transport::Time;
 use rdmascope_analyzer::finding::{Certainty, Rule};
 use rdmascope_analyzer::op::{At, End};
-use rdmascope_analyzer::smbd::link::{Judge, Link, NEGOTIATE_REQUEST_TIMEOUT, NEGOTIATE_RESPONSE_TIMEOUT, Phase, Seen};
+use rdmascope_analyzer::smbd::link::{Link, NEGOTIATE_REQUEST_TIMEOUT, NEGOTIATE_RESPONSE_TIMEOUT, Phase, RuleSink, Seen};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::NtStatus;
 use rdmascope_dissector::wire::smbd::{self, DataTransfer, NegotiateRequest, NegotiateResponse, VERSION_1_0};
@@ -168,8 +168,8 @@ fn is_fatal(rule: Rule) -> bool {
     )
 }
 
-impl Judge for Notes<'_> {
-    fn judge(&mut self, rule: Rule, by: End, _certainty: Certainty, text: fmt::Arguments<'_>) {
+impl RuleSink for Notes<'_> {
+    fn broken(&mut self, rule: Rule, by: End, _certainty: Certainty, text: fmt::Arguments<'_>) {
         let breach = Breach { rule, by_peer: by != self.me, text: text.to_string() };
         if breach.by_peer && is_fatal(rule) && self.fatal.is_none() {
             self.fatal = Some(breach.clone());

@@ -57,7 +57,7 @@ fn session(address: SocketAddr, fault: &str, reads: bool) -> (Result<usize>, boo
         client.session_setup(&Credentials::Anonymous)?;
         client.tree_connect("127.0.0.1", "share")?;
         let file = client.create("file", access::READ | access::WRITE, disposition::OPEN, 0)?;
-        let region = client.channel().lane().register(vec![1; 4096], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
+        let region = client.channel().stack().register(vec![1; 4096], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
         if fault == "stall" {
             client.options_mut().timeout = Duration::from_secs(9);
         }
@@ -72,7 +72,7 @@ fn session(address: SocketAddr, fault: &str, reads: bool) -> (Result<usize>, boo
         } else {
             client.write_rdma(file.id, 0, vec![2; 50_000], RdmaChannel::RDMA_V1_INVALIDATE).map(|(count, _)| count as usize)
         };
-        canary = client.channel().lane().deregister(region.key);
+        canary = client.channel().stack().deregister(region.key);
         let wrong = client.signatures.wrong;
         // what comes behind an answer that is as it should be, the next request is told
         let result = result.and_then(|n| if fault == "stale-key" { client.echo().map(|()| n) } else { Ok(n) });

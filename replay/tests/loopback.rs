@@ -109,7 +109,7 @@ fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
         client.echo().unwrap();
         let missing = client.create("missing", access::READ, disposition::OPEN, 0).unwrap_err();
         assert_eq!(missing.status(), Some(NtStatus(0xc000_0034)));
-        let breaches = client.channel().lane().smbd().unwrap().breaches().to_vec();
+        let breaches = client.channel().stack().smbd().unwrap().breaches().to_vec();
         assert_eq!(breaches, []);
         client.leave().unwrap();
 
@@ -233,7 +233,7 @@ fn a_peer_that_sends_nothing_for_ever_is_not_listened_to_for_ever() {
                 // no more at a time than the client reads
                 Ok(_) if channel.unsent() > 0 => {}
                 Ok(_) => {
-                    let carrier = (channel.lane().transport() as &mut dyn Any).downcast_mut::<Carrier>().unwrap();
+                    let carrier = (channel.stack().transport() as &mut dyn Any).downcast_mut::<Carrier>().unwrap();
                     (0..1000).for_each(|_| carrier.connection().transmit_segment(&[]));
                 }
             }

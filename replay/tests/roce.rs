@@ -73,7 +73,7 @@ fn work(client: &mut Client) {
     assert!(back == data);
     client.close(file.id).unwrap();
     client.echo().unwrap();
-    assert_eq!(client.channel().lane().smbd().unwrap().breaches(), []);
+    assert_eq!(client.channel().stack().smbd().unwrap().breaches(), []);
 }
 
 #[test]

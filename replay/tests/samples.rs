@@ -72,7 +72,7 @@ fn captured_sessions_are_done_again_on_another_transport() {
             hashed += usize::from(step.recorded.sha256.is_some() && step.recorded.sha256 == outcome.sha256);
         })
         .unwrap();
-        assert!(client.channel().lane().smbd().unwrap().breaches().is_empty());
+        assert!(client.channel().stack().smbd().unwrap().breaches().is_empty());
         client.leave().unwrap();
         assert!(differ.is_empty(), "{sample}: {same} the same, but {differ:#?}");
         assert!(same > 40 && hashed >= 4, "{sample}: {same} {hashed}");

@@ -74,7 +74,7 @@ fn a_session_reads_and_writes_by_rdma() {
         client.close(file.id).unwrap();
         client.echo().unwrap();
         assert_eq!(client.ioctl(FileId::PREVIOUS, ControlCode::QUERY_NETWORK_INTERFACE_INFO.0, &[], 4096).unwrap(), [0; 0], "{host}");
-        assert_eq!(client.channel().lane().smbd().unwrap().breaches(), [], "{host}");
+        assert_eq!(client.channel().stack().smbd().unwrap().breaches(), [], "{host}");
         client.leave().unwrap();
     }
 }

@@ -18,12 +18,6 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         "RPC and the programs that it carries: the call names the program that reads the rest, and each program reads RPC's own types",
     ),
     (
-        "analyzer",
-        &["connection", "context", "flow", "memory", "messages", "outcome", "path", "report", "session", "stats", "totals", "upper"],
-        "the plain data of a report is declared beside the report that is made of it, and the rules of a flow are told to the connection",
-    ),
-    ("analyzer/flow", &["ib", "iwarp", "report"], "what a flow tells is declared beside those who listen"),
-    (
         "tui/screens",
         &[
             "app",

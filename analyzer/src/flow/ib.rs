@@ -15,10 +15,10 @@
 //! - is given up (time, or the limit of what is held): nobody knows.
 
 use super::copies::{Copies, Doubles, Ids, is_mirrored, mark};
+use super::losses::Told;
+use super::losses::{Losses, Unanswered};
 use super::psn;
 use super::recovery::{Ended, Late, Recovery, Sent};
-use super::report::Told;
-use super::story::{Story, Unanswered};
 use crate::devices::Measure;
 use crate::episodes::{Kind, sequence_of_psn};
 use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
@@ -179,7 +179,7 @@ pub struct IbFlow {
     icrc_good: [u32; 2],
     /// By sender: packets whose invariant CRC is wrong, and that the receiver took all the same.
     taken_bad: [u32; 2],
-    stories: [Option<Box<Story>>; 2],
+    losses: [Option<Box<Losses>>; 2],
     /// By sender: packets of requests, and those of them that had stood in the capture before.
     requests: [(u64, u64); 2],
     /// By sender: packets of requests that had stood in the capture twice.
@@ -319,7 +319,7 @@ impl IbFlow {
     /// Takes over what is known of one direction from a flow that turned out to be half of this one.
     pub fn adopt(&mut self, by: End, from: &mut Self, from_end: End) {
         self.senders[by.index()] = core::mem::take(&mut from.senders[from_end.index()]);
-        self.stories[by.index()] = from.stories[from_end.index()].take();
+        self.losses[by.index()] = from.losses[from_end.index()].take();
         self.icrc_good[by.index()] = from.icrc_good[from_end.index()];
         self.mtu = self.mtu.or(from.mtu);
     }
@@ -387,7 +387,7 @@ impl IbFlow {
     #[cold]
     fn damaged<T: Trace, S: IbSink>(&mut self, at: At, by: End, packet: &IbPacket<'_>, row: &'static Row, t: &mut T, sink: &mut S) {
         sink.fact(at, by, IbFact::Damaged);
-        self.story(by).damaged.add(at, 1);
+        self.losses(by).damaged.add(at, 1);
         if T::ON {
             sink.show(verb_of(row), part_of(row), packet.payload, t);
         }
@@ -417,7 +417,7 @@ impl IbFlow {
     /// What became of the packets.
     pub fn told(&self) -> Told<'_> {
         Told {
-            stories: [self.stories[0].as_deref(), self.stories[1].as_deref()],
+            losses: [self.losses[0].as_deref(), self.losses[1].as_deref()],
             good: self.icrc_good,
             is_tcp: false,
             is_mirrored: self.doubles.are_all()
@@ -425,13 +425,13 @@ impl IbFlow {
         }
     }
 
-    fn story(&mut self, by: End) -> &mut Story {
-        self.stories[by.index()].get_or_insert_default()
+    fn losses(&mut self, by: End) -> &mut Losses {
+        self.losses[by.index()].get_or_insert_default()
     }
 
     /// Forgets what was thought of packets that went out again: they were copies.
     pub fn forgive(&mut self) {
-        self.stories = [None, None];
+        self.losses = [None, None];
         for sender in &mut self.senders {
             sender.recovery = None;
         }
@@ -446,7 +446,7 @@ impl IbFlow {
         for by in End::BOTH {
             self.end_recovery(at, by, true, sink);
             if let Some(late) = self.senders[by.index()].late.take() {
-                late.misplaced(self.story(by));
+                late.misplaced(self.losses(by));
                 sink.fact(at, by, IbFact::Misplaced);
             }
         }
@@ -470,15 +470,15 @@ impl IbFlow {
         let told = recovery.is_under_way() || recovery.is_not_ready();
         // where nothing of the peer was captured at all, its silence says nothing
         let peer_is_seen = self.senders[by.index()].acked.is_some() || self.senders[by.peer().index()].last != At::default();
-        let (ended, late) = recovery.end(at, over, self.story(by));
+        let (ended, late) = recovery.end(at, over, self.losses(by));
         if let Some(late) = late
             && let Some(known) = self.senders[by.index()].late.replace(late)
         {
-            known.misplaced(self.story(by));
+            known.misplaced(self.losses(by));
             sink.fact(at, by, IbFact::Misplaced);
         }
         if !peer_is_seen {
-            self.story(by).unanswered = None;
+            self.losses(by).unanswered = None;
         }
         sink.fact(at, by, if told { IbFact::Recovered { ended, over } } else { IbFact::NotRecovering });
     }
@@ -588,7 +588,7 @@ impl IbFlow {
     /// A packet stands behind its acknowledgment.
     #[cold]
     fn misplaced<S: IbSink>(&mut self, at: At, by: End, sink: &mut S) {
-        self.story(by).misplaced.add(at, 1);
+        self.losses(by).misplaced.add(at, 1);
         sink.fact(at, by, IbFact::Misplaced);
     }
 
@@ -602,7 +602,7 @@ impl IbFlow {
             self.recovery(at, by, number, Kind::Recovery, sink).came_late(late);
         } else if !asked && psn::ahead(number, late.psn) >= 0 {
             sender.late = None;
-            late.misplaced(self.story(by));
+            late.misplaced(self.losses(by));
             sink.fact(at, by, IbFact::Misplaced);
         }
     }
@@ -675,9 +675,9 @@ impl IbFlow {
         if self.is_old {
             // it was sent first, and what seemed to be it was sent again: it had been held up
             let gap = sender.filled.iter().find(|(psn, _)| *psn == number).map_or(at, |(_, gap)| *gap);
-            let story = self.story(by);
-            story.overtaken.add(at, 1);
-            story.delay = story.delay.max(at.time.saturating_sub(gap.time));
+            let losses = self.losses(by);
+            losses.overtaken.add(at, 1);
+            losses.delay = losses.delay.max(at.time.saturating_sub(gap.time));
             return;
         }
         let late = sender.recovery.as_ref().is_none_or(|r| !r.is_under_way()) && is_acked && !follows;
@@ -685,10 +685,10 @@ impl IbFlow {
             && let Some(place) = sender.filled.iter().position(|(psn, gap)| *psn == number && at.time.saturating_sub(gap.time) < LATE_MAX)
         {
             let gap = sender.filled.remove(place).map_or(at, |(_, gap)| gap);
-            let story = self.story(by);
-            story.lost_before.retract();
-            story.overtaken.add(at, 1);
-            story.delay = story.delay.max(at.time.saturating_sub(gap.time));
+            let losses = self.losses(by);
+            losses.lost_before.retract();
+            losses.overtaken.add(at, 1);
+            losses.delay = losses.delay.max(at.time.saturating_sub(gap.time));
             return;
         }
         let recovery = self.recovery(at, by, number, Kind::Recovery, sink);
@@ -717,15 +717,15 @@ impl IbFlow {
                 late = core::mem::take(&mut read.late);
             }
             if late.0 > 0 {
-                let story = self.story(by.peer());
-                story.overtaken.add(late.1, late.0.into());
-                story.delay = story.delay.max(late.2);
+                let losses = self.losses(by.peer());
+                losses.overtaken.add(late.1, late.0.into());
+                losses.delay = losses.delay.max(late.2);
             }
             let sender = &self.senders[by.index()];
             let is_asked = sender.recovery.as_ref().is_some_and(|r| r.is_asked());
             if reread && had_all && !is_asked {
                 // its Response went by here, and did not arrive
-                self.story(by.peer()).lost_behind.add(at, 1);
+                self.losses(by.peer()).lost_behind.add(at, 1);
             }
         }
         let heard = self.senders[by.peer().index()].last;
@@ -887,7 +887,7 @@ impl IbFlow {
             };
             if held.is_damaged {
                 self.taken_bad[by.index()] += 1;
-                self.story(by).damaged.retract();
+                self.losses(by).damaged.retract();
             }
             let (verb, part) = (verb_of(held.row), part_of(held.row));
             let is_send = matches!(verb, Verb::Send | Verb::SendInvalidate);
@@ -1057,7 +1057,7 @@ impl IbFlow {
                 && sender.held.is_empty()
                 && psn::ahead(number, recovery.newest()) == -1;
             if let Some(silence) = silence {
-                self.story(requester).unanswered(silence);
+                self.losses(requester).unanswered(silence);
                 sink.fact(at, requester, IbFact::Silent(silence));
             }
             if is_back {
@@ -1094,7 +1094,7 @@ impl IbFlow {
         let mtu = self.mtu;
         let requester = by.peer();
         let (sender, copies) = (&mut self.senders[requester.index()], &self.copies[by.index()]);
-        let story = &mut self.stories[by.index()];
+        let losses = &mut self.losses[by.index()];
         // a Response acknowledges its request, and all before it
         if sender.acked.is_none_or(|acked| (0..JUMP_MAX).contains(&psn::ahead(number, acked))) {
             sender.acked = Some(number);
@@ -1126,7 +1126,7 @@ impl IbFlow {
                 let of = copies.frame_of(at, number);
                 sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
                 if !copy {
-                    story.get_or_insert_default().repeated.add(at, 1);
+                    losses.get_or_insert_default().repeated.add(at, 1);
                 }
                 return;
             }
@@ -1145,15 +1145,15 @@ impl IbFlow {
                 let of = copies.frame_of(at, number);
                 sink.fact(at, by, if copy { IbFact::Duplicate } else { IbFact::Retransmission { of } });
                 if !copy {
-                    story.get_or_insert_default().repeated.add(at, 1);
+                    losses.get_or_insert_default().repeated.add(at, 1);
                 }
                 return;
             };
             read.missing.swap_remove(place);
-            let story = story.get_or_insert_default();
+            let losses = losses.get_or_insert_default();
             if read.is_again {
-                story.lost_before.add(read.gap, 1);
-                story.repeated.add(at, 1);
+                losses.lost_before.add(read.gap, 1);
+                losses.repeated.add(at, 1);
                 sink.fact(at, by, IbFact::Retransmission { of: copies.frame_of(at, number) });
             } else {
                 // it was overtaken if the requester noticed, who then asks for it again; else only the capture has it out of order
@@ -1190,7 +1190,7 @@ impl IbFlow {
             for read in sender.reads.drain(..=index) {
                 missed += read.missing.len();
                 if read.late.0 > 0 {
-                    story.get_or_insert_default().misplaced.add(read.late.1, read.late.0.into());
+                    losses.get_or_insert_default().misplaced.add(read.late.1, read.late.0.into());
                     misplaced += read.late.0;
                 }
             }

@@ -10,10 +10,10 @@
 //! Response is tagged with the sink that its request named, in the order of the requests.
 
 use super::copies::{Copies, Doubles, Ids, is_mirrored, mark};
+use super::losses::Losses;
+use super::losses::Told;
 use super::mpa::{Found, Framed, Framer, Verdict};
 use super::repair::{Acknowledged, Over, Repair, Sent, Was};
-use super::report::Told;
-use super::story::Story;
 use super::tcp::{self, Event, Stream};
 pub use crate::op::StreamBytes;
 use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
@@ -219,7 +219,7 @@ pub struct TcpFlow {
     reset: bool,
     /// By sender.
     copies: [Copies; 2],
-    stories: [Option<Box<Story>>; 2],
+    losses: [Option<Box<Losses>>; 2],
     repairs: [Repair; 2],
     /// By sender: segments with data whose checksum is right.
     checked_good: [u32; 2],
@@ -251,7 +251,7 @@ impl TcpFlow {
     pub fn told(&self) -> Told<'_> {
         let counts = |of: fn(&tcp::Counts) -> u64| [of(self.streams[0].counts()), of(self.streams[1].counts())];
         Told {
-            stories: [self.stories[0].as_deref(), self.stories[1].as_deref()],
+            losses: [self.losses[0].as_deref(), self.losses[1].as_deref()],
             good: self.checked_good,
             is_tcp: true,
             is_mirrored: self.doubles.are_all() || is_mirrored(counts(|c| c.segments), counts(|c| c.retransmitted.into()), self.thrice),
@@ -305,13 +305,13 @@ impl TcpFlow {
             if let Some(since) = self.zero_window_since[by.index()].take() {
                 out.fact(self.last, by, FlowFact::ZeroWindow { since, is_open: false });
             }
-            self.repairs[by.index()].finish(self.last, &mut self.stories[by.index()]);
+            self.repairs[by.index()].finish(self.last, &mut self.losses[by.index()]);
         }
     }
 
     /// Forgets what was thought of segments that went out again: they were copies.
     pub fn forgive(&mut self) {
-        self.stories = [None, None];
+        self.losses = [None, None];
         self.repairs = Default::default();
     }
 
@@ -361,8 +361,8 @@ impl TcpFlow {
                 echo: segment.timestamps.map(|(_, echo)| echo),
                 has_data: segment.payload_length > 0,
             };
-            let (repair, story) = (&mut self.repairs[by.peer().index()], &mut self.stories[by.peer().index()]);
-            repair.acknowledged(&said, story, &mut |over| out.fact(at, by.peer(), FlowFact::Over(over)));
+            let (repair, losses) = (&mut self.repairs[by.peer().index()], &mut self.losses[by.peer().index()]);
+            repair.acknowledged(&said, losses, &mut |over| out.fact(at, by.peer(), FlowFact::Over(over)));
             out.acknowledged(by.peer(), segment.ack);
         }
         if segment.payload_length > 0 {
@@ -378,7 +378,7 @@ impl TcpFlow {
             if !self.streams[by.index()].started() {
                 self.framers[by.index()].late();
             }
-            self.framers[by.index()].vouch(segment.payload, segment.checked);
+            self.framers[by.index()].mark_verified(segment.payload, segment.checked);
             let mark = mark(segment.ip_id, segment.checksum);
             let is_next = seq == self.streams[by.index()].next_seq();
             let of = if is_next { None } else { self.copies[by.index()].frame_of(at, seq) };
@@ -386,7 +386,7 @@ impl TcpFlow {
             let copy = !is_next && self.copies[by.index()].has(at, seq, mark, false);
             let misplaced = self.streams[by.index()].is_misplaced(seq, segment.payload_length);
             if misplaced {
-                self.stories[by.index()].get_or_insert_default().misplaced.add(at, 1);
+                self.losses[by.index()].get_or_insert_default().misplaced.add(at, 1);
                 out.fact(at, by, FlowFact::Misplaced);
             }
             let copy = copy || misplaced && !is_next;
@@ -396,7 +396,7 @@ impl TcpFlow {
             follow.said.of = of;
             stream.data(at, seq, segment.payload, segment.payload_length, limit, &mut |e| follow.event(e));
             let was = follow.said.was;
-            self.framers[by.index()].vouch(&[], 0);
+            self.framers[by.index()].mark_verified(&[], 0);
             self.copies[by.index()].add(at, seq, mark);
             let mended = matches!(was, Was::Filled { .. }) && self.doubtful[by.index()].iter().any(|(_, of, _)| *of == seq);
             if !copy {
@@ -412,7 +412,7 @@ impl TcpFlow {
                     was,
                 };
                 let way = self.round_trip[by.index()].unwrap_or(0);
-                if let Some(over) = self.repairs[by.index()].sent(&sent, way, &mut self.stories[by.index()]) {
+                if let Some(over) = self.repairs[by.index()].sent(&sent, way, &mut self.losses[by.index()]) {
                     out.fact(at, by, FlowFact::Over(over));
                 }
             }
@@ -434,7 +434,7 @@ impl TcpFlow {
     fn damaged<T: Trace, S: FlowSink>(&mut self, at: At, by: End, segment: &Segment<'_>, t: &mut T, out: &mut S) {
         t.info(format_args!("TCP checksum wrong: its receiver dropped it"));
         out.fact(at, by, FlowFact::Damaged);
-        self.stories[by.index()].get_or_insert_default().damaged.add(at, 1);
+        self.losses[by.index()].get_or_insert_default().damaged.add(at, 1);
         let doubtful = &mut self.doubtful[by.index()];
         if doubtful.len() < DOUBTFUL_MAX {
             doubtful.push((at, segment.seq, segment.payload.to_vec()));
@@ -453,8 +453,8 @@ impl TcpFlow {
                 self.doubtful[by.index()].push((at, seq, bytes));
             } else {
                 self.taken_bad[by.index()] += 1;
-                if let Some(story) = self.stories[by.index()].as_mut() {
-                    story.damaged.retract();
+                if let Some(losses) = self.losses[by.index()].as_mut() {
+                    losses.damaged.retract();
                 }
                 let (stream, mut follow) = self.parts(at, by, &[], options, t, out);
                 follow.said.is_late = true;
@@ -490,7 +490,7 @@ impl TcpFlow {
             let is_ahead = |ack: u32| (ack.wrapping_sub(segment.seq.wrapping_add(1)) as i32) >= 0;
             if self.early_ack[by.index()].take().is_some_and(is_ahead) || self.streams[by.index()].is_late_syn(segment.seq) {
                 // its peer had it already
-                self.stories[by.index()].get_or_insert_default().misplaced.add(at, 1);
+                self.losses[by.index()].get_or_insert_default().misplaced.add(at, 1);
                 out.fact(at, by, FlowFact::Misplaced);
             }
             self.streams[by.index()].syn(segment.seq);

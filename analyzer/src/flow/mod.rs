@@ -2,11 +2,11 @@
 pub mod copies;
 pub mod ib;
 pub mod iwarp;
+pub mod losses;
 pub mod mpa;
 pub mod psn;
 pub mod recovery;
 pub mod repair;
 pub mod report;
-pub mod story;
 pub mod tcp;
 pub mod violation;

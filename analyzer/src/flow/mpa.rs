@@ -146,26 +146,26 @@ pub struct Framer {
     skipped: u32,
     /// Bytes of the segment of this moment that somebody found to be a run of FPDUs with right CRCs: the addresses of the next of
     /// them and of their end. Bytes that were kept have other addresses and are checked here.
-    vouched: (usize, usize),
+    verified: (usize, usize),
     search: Option<Box<Search>>,
 }
 
 impl Framer {
     /// The first `length` bytes of the segment that comes next are a run of FPDUs, without markers, with right CRCs.
     #[inline]
-    pub fn vouch(&mut self, payload: &[u8], length: u32) {
+    pub fn mark_verified(&mut self, payload: &[u8], length: u32) {
         let start = payload.as_ptr() as usize;
-        self.vouched = (start, start + payload.len().min(length as usize));
+        self.verified = (start, start + payload.len().min(length as usize));
     }
 
     /// Whether this FPDU is the next of those that somebody checked already.
     #[inline]
     fn is_vouched(&mut self, fpdu: &[u8]) -> bool {
-        let (next, end) = self.vouched;
+        let (next, end) = self.verified;
         if next >= end || fpdu.as_ptr() as usize != next || end - next < fpdu.len() {
             return false;
         }
-        self.vouched.0 += fpdu.len();
+        self.verified.0 += fpdu.len();
         true
     }
 
@@ -399,7 +399,7 @@ impl Framer {
             (false, false) => self.judge(&buf, check),
             (false, true) => match (self.crc, self.sum, buf.last_chunk::<CRC_LEN>()) {
                 (CrcUse::Off, ..) => Crc::Unused,
-                (_, Some(sum), Some(field)) if check => self.weigh(sum == u32::from_le_bytes(*field), *field),
+                (_, Some(sum), Some(field)) if check => self.learn_crc_use(sum == u32::from_le_bytes(*field), *field),
                 _ => self.unchecked(),
             },
         };
@@ -425,13 +425,13 @@ impl Framer {
             CrcUse::On => Crc::Used(if self.is_vouched(fpdu) { Check::Good } else { mpa::check(fpdu) }),
             CrcUse::Unknown => {
                 let good = self.is_vouched(fpdu) || mpa::check(fpdu) == Check::Good;
-                self.weigh(good, *fpdu.last_chunk().unwrap_or(&[0; 4]))
+                self.learn_crc_use(good, *fpdu.last_chunk().unwrap_or(&[0; 4]))
             }
         }
     }
 
     /// Learns from a CRC whether CRCs are used, where that is not known.
-    fn weigh(&mut self, good: bool, field: [u8; 4]) -> Crc {
+    fn learn_crc_use(&mut self, good: bool, field: [u8; 4]) -> Crc {
         if self.crc == CrcUse::Unknown {
             if good {
                 self.crc = CrcUse::On;

@@ -7,8 +7,8 @@
 //!                  └── begin      └── end
 //! ```
 
+use super::losses::{Losses, Unanswered};
 use super::psn;
-use super::story::{Story, Unanswered};
 use crate::devices::Measure;
 use crate::episodes::Cause;
 use crate::op::At;
@@ -103,8 +103,8 @@ pub struct Late {
 
 impl Late {
     /// The receiver took them without a word, in the order of their numbers: only the capture has them in another.
-    pub fn misplaced(self, story: &mut Story) {
-        story.misplaced.add(self.at, self.count.into());
+    pub fn misplaced(self, losses: &mut Losses) {
+        losses.misplaced.add(self.at, self.count.into());
     }
 }
 
@@ -341,32 +341,32 @@ impl Recovery {
         }
     }
 
-    /// The sender is back, or the capture is over (`over`). Tells the story what it was.
-    pub fn end(mut self, at: At, over: bool, story: &mut Story) -> (Ended, Option<Late>) {
+    /// The sender is back, or the capture is over (`over`). Tells the losses what it was.
+    pub fn end(mut self, at: At, over: bool, losses: &mut Losses) -> (Ended, Option<Late>) {
         self.end_run();
         let first = self.gap.unwrap_or(if self.repeated > 0 { self.first_repeat } else { self.begin });
         let silence = if over { self.silence(self.last_sent, false) } else { None };
         if let Some(silence) = silence {
-            story.unanswered(silence);
+            losses.unanswered(silence);
         }
-        story.repeated.add(if self.repeated > 0 { self.first_repeat } else { first }, self.repeated.into());
-        story.naks += u64::from(self.naks);
+        losses.repeated.add(if self.repeated > 0 { self.first_repeat } else { first }, self.repeated.into());
+        losses.naks += u64::from(self.naks);
         if self.overtaken > 0 && self.naks == 0 && self.rounds == 0 {
             let ended = Ended { cause: Cause::Reordered, packets: self.overtaken, ..Ended::default() };
             return (ended, Some(Late { psn: self.missing_from, at: first, count: self.overtaken, delay: self.delay }));
         }
-        story.overtaken.add(first, self.overtaken.into());
-        story.delay = story.delay.max(self.delay);
+        losses.overtaken.add(first, self.overtaken.into());
+        losses.delay = losses.delay.max(self.delay);
         let lost = self.filled;
         if self.rounds > 0 || self.naks > 0 {
-            story.recovered(self.begin, at);
+            losses.recovered(self.begin, at);
         }
         if over && self.rounds == 0 && self.missing > 0 {
             // what was missing never came: that is told where it is given up
             return (Ended { packets: self.missing, ..Ended::default() }, None);
         }
         let (cause, packets) = if lost > 0 {
-            story.lost_before.add(first, lost.into());
+            losses.lost_before.add(first, lost.into());
             (Cause::LostBefore, lost)
         } else if self.overtaken > 0 {
             // what went out again was not lost
@@ -380,14 +380,14 @@ impl Recovery {
             // nothing was sent again for the NAK: it came late itself, or the sender was gone
             (Cause::Unknown, self.asked_for)
         } else if self.asked_for > 0 {
-            story.lost_behind.add(first, self.asked_for.into());
+            losses.lost_behind.add(first, self.asked_for.into());
             (Cause::LostBehind, self.asked_for)
         } else if self.rounds > self.rounds_reread {
             let needless = self.rounds_acknowledged.min(self.rounds);
-            story.needless.add(first, needless.into());
+            losses.needless.add(first, needless.into());
             // one packet, however often it was tried: it or its acknowledgment was lost
             let unsure = self.rounds - self.rounds_reread > needless;
-            let tally = if self.spoke { &mut story.unacknowledged } else { &mut story.unheard };
+            let tally = if self.spoke { &mut losses.unacknowledged } else { &mut losses.unheard };
             tally.add(first, u64::from(unsure));
             let cause = match (unsure, self.spoke) {
                 (false, _) => Cause::Needless,
@@ -418,10 +418,10 @@ mod tests {
         Sent { at: at(frame), psn: 5, follows, is_first, acknowledged: false, reread: false, spoke: false, bytes: 1 }
     }
 
-    fn end(recovery: Recovery, frame: u64) -> Story {
-        let mut story = Story::default();
-        assert_eq!(recovery.end(at(frame), false, &mut story).1, None);
-        story
+    fn end(recovery: Recovery, frame: u64) -> Losses {
+        let mut losses = Losses::default();
+        assert_eq!(recovery.end(at(frame), false, &mut losses).1, None);
+        losses
     }
 
     #[test]
@@ -431,9 +431,9 @@ mod tests {
         r.asked(at(2), 10);
         r.sent(&sent(3, false, true));
         (4..9).for_each(|f| _ = r.sent(&sent(f, true, false)));
-        let story = end(r, 10);
-        assert_eq!((story.lost_before.count, story.lost_behind.count, story.repeated.count), (1, 0, 6));
-        assert_eq!((story.naks, story.overtaken.count, story.recovery), (1, 0, 9 * MS));
+        let losses = end(r, 10);
+        assert_eq!((losses.lost_before.count, losses.lost_behind.count, losses.repeated.count), (1, 0, 6));
+        assert_eq!((losses.naks, losses.overtaken.count, losses.recovery), (1, 0, 9 * MS));
     }
 
     #[test]
@@ -442,8 +442,8 @@ mod tests {
         r.asked(at(2), 7);
         r.asked(at(2), 7);
         (3..6).for_each(|f| _ = r.sent(&sent(f, f > 3, false)));
-        let story = end(r, 7);
-        assert_eq!((story.lost_before.count, story.lost_behind.count, story.repeated.count, story.naks), (0, 1, 3, 2));
+        let losses = end(r, 7);
+        assert_eq!((losses.lost_before.count, losses.lost_behind.count, losses.repeated.count, losses.naks), (0, 1, 3, 2));
     }
 
     #[test]
@@ -451,12 +451,12 @@ mod tests {
         let mut r = Recovery::new(at(1), 10);
         r.jumped(at(2), 1, 12);
         r.sent(&sent(700, false, true));
-        let mut story = Story::default();
-        let late = r.end(at(701), false, &mut story).1.expect("it came late");
+        let mut losses = Losses::default();
+        let late = r.end(at(701), false, &mut losses).1.expect("it came late");
         assert_eq!((late.count, late.delay), (1, 698 * MS));
-        late.misplaced(&mut story);
-        assert_eq!((story.lost(), story.misplaced.count, story.overtaken.count, story.repeated.count), (0, 1, 0, 0), "nobody noticed");
-        assert_eq!(story.recoveries, 0, "nobody had to recover");
+        late.misplaced(&mut losses);
+        assert_eq!((losses.lost(), losses.misplaced.count, losses.overtaken.count, losses.repeated.count), (0, 1, 0, 0), "nobody noticed");
+        assert_eq!(losses.recoveries, 0, "nobody had to recover");
     }
 
     #[test]
@@ -466,8 +466,8 @@ mod tests {
         r.sent(&sent(3, false, true));
         r.asked(at(2), 10);
         (4..8).for_each(|f| _ = r.sent(&sent(f, f > 4, false)));
-        let story = end(r, 8);
-        assert_eq!((story.lost(), story.overtaken.count, story.repeated.count, story.naks), (0, 1, 4, 1));
+        let losses = end(r, 8);
+        assert_eq!((losses.lost(), losses.overtaken.count, losses.repeated.count, losses.naks), (0, 1, 4, 1));
     }
 
     #[test]
@@ -476,20 +476,20 @@ mod tests {
         for n in 1..7 {
             r.sent(&sent(n * 500, false, false));
         }
-        let mut story = Story::default();
+        let mut losses = Losses::default();
         let mut answered = r.clone();
         assert!(answered.answered(at(3100)).is_some_and(|u| u.answered && u.times == 7));
-        let _ = r.end(at(9000), true, &mut story);
-        let silent = story.unanswered.unwrap();
+        let _ = r.end(at(9000), true, &mut losses);
+        let silent = losses.unanswered.unwrap();
         assert_eq!((silent.answered, silent.times, silent.lasted()), (false, 7, 3000 * MS));
-        assert_eq!((story.unacknowledged.count, story.lost()), (0, 0), "nobody was there to take it");
+        assert_eq!((losses.unacknowledged.count, losses.lost()), (0, 0), "nobody was there to take it");
     }
 
     #[test]
     fn what_had_been_acknowledged_goes_out_again_needlessly() {
         let mut r = Recovery::new(at(1), 10);
         r.sent(&Sent { acknowledged: true, ..sent(500, false, false) });
-        let story = end(r, 501);
-        assert_eq!((story.needless.count, story.lost()), (1, 0));
+        let losses = end(r, 501);
+        assert_eq!((losses.needless.count, losses.lost()), (1, 0));
     }
 }

@@ -6,7 +6,7 @@
 //!                             └─▶ else: the receiver did not have it ─▶ lost: before the capture if only the copy was seen, else behind
 //! ```
 
-use super::story::{Story, Unanswered};
+use super::losses::{Losses, Unanswered};
 use crate::op::At;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -232,7 +232,7 @@ const fn before(a: u32, b: u32) -> bool {
 
 impl Repair {
     /// The sender sends data. `way`: from the capture point to the sender and back, in ns.
-    pub fn sent(&mut self, sent: &Sent, way: i64, story: &mut Option<Box<Story>>) -> Option<Over> {
+    pub fn sent(&mut self, sent: &Sent, way: i64, losses: &mut Option<Box<Losses>>) -> Option<Over> {
         let Sent { at, end, timestamp, echo, was, .. } = *sent;
         let mut over = None;
         let delay =
@@ -240,12 +240,12 @@ impl Repair {
         if let Some(delay) = delay.filter(|delay| *delay >= HELD_UP)
             && matches!(was, Was::New | Was::Early)
         {
-            let story = story.get_or_insert_default();
-            story.held_up.add(at, 1);
+            let losses = losses.get_or_insert_default();
+            losses.held_up.add(at, 1);
             // one wait, however many segments came out of it
             let since = At { frame: at.frame, time: at.time.saturating_sub(delay) };
             let begun = since.time.max(self.held_up_until);
-            story.held_up_time = story.held_up_time.saturating_add((at.time - begun).max(0));
+            losses.held_up_time = losses.held_up_time.saturating_add((at.time - begun).max(0));
             self.held_up_until = at.time;
             over = Some(Over::HeldUp { since, until: at });
         }
@@ -258,9 +258,9 @@ impl Repair {
                     // what had left before the acknowledgment came does not answer its clock
                     && echo.zip(clock).is_none_or(|(echo, clock)| !before(echo, clock))
                 {
-                    let story = story.get_or_insert_default();
-                    story.nagle.add(at, 1);
-                    story.nagle_time = story.nagle_time.saturating_add(until.time.saturating_sub(since.time));
+                    let losses = losses.get_or_insert_default();
+                    losses.nagle.add(at, 1);
+                    losses.nagle_time = losses.nagle_time.saturating_add(until.time.saturating_sub(since.time));
                     over = Some(Over::Nagle { since, until });
                 }
             }
@@ -278,34 +278,34 @@ impl Repair {
                 // asked for often enough: a sender that sees that sends again, however soon (RFC 5681 3.2)
                 let is_asked = is_reported && self.reports >= DUPLICATES;
                 let delay = at.time.saturating_sub(gap.0.time);
-                let story = story.get_or_insert_default();
+                let losses = losses.get_or_insert_default();
                 let is_early = is_late && !is_asked && !is_newer;
                 let is_timely = !is_asked && delay < TIMEOUT_LEAST;
                 if is_older && (is_reported || !is_late) {
-                    story.overtaken.add(at, 1);
-                    story.delay = story.delay.max(delay);
+                    losses.overtaken.add(at, 1);
+                    losses.delay = losses.delay.max(delay);
                 } else if !is_older && !is_newer && is_timely && (is_reported || !is_late) {
-                    story.unclear.add(at, 1);
+                    losses.unclear.add(at, 1);
                 } else if is_older || is_early {
                     if self.late.replace((sent.seq, end, at, delay, is_older)).is_some() {
-                        story.misplaced.add(at, 1);
+                        losses.misplaced.add(at, 1);
                     }
                 } else {
-                    story.lost_before.add(at, 1);
-                    story.repeated.add(at, 1);
-                    self.open(Again { since: gap.0, is_filled: true, ..self.again_of(sent) }, story);
+                    losses.lost_before.add(at, 1);
+                    losses.repeated.add(at, 1);
+                    self.open(Again { since: gap.0, is_filled: true, ..self.again_of(sent) }, losses);
                 }
             }
             Was::Again => {
-                let story = story.get_or_insert_default();
-                story.repeated.add(at, 1);
+                let losses = losses.get_or_insert_default();
+                losses.repeated.add(at, 1);
                 // one of the two was sent first, and came late: where nothing tells which, nobody sent it twice without need
                 let filled = |again: &&mut Again| again.is_filled && again.seq == sent.seq && again.end == end;
                 if let Some(known) = self.again.iter_mut().find(filled) {
                     if sent.is_older == Some(true) {
-                        story.lost_before.retract();
-                        story.overtaken.add(at, 1);
-                        story.delay = story.delay.max(at.time.saturating_sub(known.since.time));
+                        losses.lost_before.retract();
+                        losses.overtaken.add(at, 1);
+                        losses.delay = losses.delay.max(at.time.saturating_sub(known.since.time));
                         known.is_filled = false;
                     }
                     if sent.is_older != Some(false) {
@@ -315,9 +315,9 @@ impl Repair {
                 self.copies += 1;
                 self.silent_since.get_or_insert(self.newest.map_or(at, |(newest, _)| newest));
                 if self.acked.is_some_and(|acked| !before(acked, end)) {
-                    story.needless.add(at, 1);
+                    losses.needless.add(at, 1);
                 } else {
-                    self.open(self.again_of(sent), story);
+                    self.open(self.again_of(sent), losses);
                 }
             }
         }
@@ -339,7 +339,7 @@ impl Repair {
         Again { seq, end, at, since, is_filled: false, is_reported, timestamp, acked_at: None }
     }
 
-    fn open(&mut self, again: Again, story: &mut Story) {
+    fn open(&mut self, again: Again, losses: &mut Losses) {
         // the same once more: it is one loss, tried again
         if self.again.iter().any(|known| known.seq == again.seq && known.end == again.end && known.acked_at.is_none()) {
             return;
@@ -347,20 +347,20 @@ impl Repair {
         if self.again.len() >= OPEN_MAX
             && let Some(oldest) = self.again.pop_front()
         {
-            self.settle(&oldest, story);
+            self.settle(&oldest, losses);
         }
         self.again.push_back(again);
     }
 
     /// The receiver acknowledges. Tells what is over.
-    pub fn acknowledged(&mut self, said: &Acknowledged<'_>, story: &mut Option<Box<Story>>, tell: &mut impl FnMut(Over)) {
+    pub fn acknowledged(&mut self, said: &Acknowledged<'_>, losses: &mut Option<Box<Losses>>, tell: &mut impl FnMut(Over)) {
         let Acknowledged { at, ack, sacks, timestamp, echo, has_data } = *said;
         if self.copies >= SILENT_COPIES
             && let Some(from) = self.silent_since
         {
             let found = Unanswered { from, to: at, times: self.copies + 1, answered: true };
             if found.lasted() >= SILENT_TIME {
-                story.get_or_insert_default().unanswered(found);
+                losses.get_or_insert_default().unanswered(found);
                 tell(Over::Silence(found));
             }
         }
@@ -380,21 +380,21 @@ impl Repair {
         }
         self.delayed_acknowledgment(at, ack, timestamp, has_data);
         if !sacks.is_empty() {
-            self.selective(ack, sacks, story);
+            self.selective(ack, sacks, losses);
         }
         if let Some((seq, end, late, delay, is_older)) = self.late {
             if self.hole == Some(seq) {
-                let story = story.get_or_insert_default();
+                let losses = losses.get_or_insert_default();
                 if is_older {
-                    story.overtaken.add(late, 1);
-                    story.delay = story.delay.max(delay);
+                    losses.overtaken.add(late, 1);
+                    losses.delay = losses.delay.max(delay);
                 } else {
                     // its receiver noticed that it was missing: its sender may have been told in time
-                    story.unclear.add(late, 1);
+                    losses.unclear.add(late, 1);
                 }
                 self.late = None;
             } else if !before(ack, end) {
-                story.get_or_insert_default().misplaced.add(late, 1);
+                losses.get_or_insert_default().misplaced.add(late, 1);
                 self.late = None;
                 tell(Over::Misplaced);
             }
@@ -407,10 +407,10 @@ impl Repair {
             // the echo of an earlier clock than the copy's: it answers the first one
             let is_first = again.timestamp.zip(echo).is_some_and(|(sent, echo)| before(echo, sent));
             if again.is_filled {
-                story.get_or_insert_default().recovered(again.since, at);
+                losses.get_or_insert_default().recovered(again.since, at);
                 tell(again.over(at));
             } else if is_first && !again.is_reported {
-                story.get_or_insert_default().needless.add(again.at, 1);
+                losses.get_or_insert_default().needless.add(again.at, 1);
                 again.end = again.seq;
             } else if again.is_reported || self.says_sack {
                 tell(again.over(at));
@@ -422,26 +422,26 @@ impl Repair {
                 break;
             }
             self.again.pop_front();
-            self.settle(&first, story.get_or_insert_default());
+            self.settle(&first, losses.get_or_insert_default());
         }
     }
 
     /// What became of a segment, now that no D-SACK came for it.
-    fn settle(&self, again: &Again, story: &mut Story) {
+    fn settle(&self, again: &Again, losses: &mut Losses) {
         if again.is_filled {
             return;
         }
         let Some(acked) = again.acked_at else { return };
         if again.is_reported || self.says_sack {
             // who was not told of a hole does not know whether the segment was lost, or what acknowledged it
-            let tally = if again.is_reported { &mut story.lost_behind } else { &mut story.unacknowledged };
+            let tally = if again.is_reported { &mut losses.lost_behind } else { &mut losses.unacknowledged };
             tally.add(again.at, 1);
-            story.recovered(again.since, acked);
+            losses.recovered(again.since, acked);
         }
     }
 
     /// SACK blocks: the first may say what came twice (RFC 2883 4), the others what is there behind a hole.
-    fn selective(&mut self, ack: u32, sacks: &[(u32, u32)], story: &mut Option<Box<Story>>) {
+    fn selective(&mut self, ack: u32, sacks: &[(u32, u32)], losses: &mut Option<Box<Losses>>) {
         self.says_sack = true;
         let (left, right) = sacks[0];
         let inside_second = sacks.get(1).is_some_and(|(l, r)| !before(left, *l) && !before(*r, right));
@@ -453,14 +453,14 @@ impl Repair {
         if !is_twice {
             return;
         }
-        let story = story.get_or_insert_default();
+        let losses = losses.get_or_insert_default();
         self.again.retain(|again| {
             let had = before(again.seq, right) && before(left, again.end);
             if had {
                 if again.is_filled {
-                    story.lost_before.retract();
+                    losses.lost_before.retract();
                 }
-                story.needless.add(again.at, 1);
+                losses.needless.add(again.at, 1);
             }
             !had
         });
@@ -481,12 +481,12 @@ impl Repair {
     }
 
     /// No more segments come; the last of either end was at `last`.
-    pub fn finish(&mut self, last: At, story: &mut Option<Box<Story>>) {
+    pub fn finish(&mut self, last: At, losses: &mut Option<Box<Losses>>) {
         if let Some((_, _, late, ..)) = self.late.take() {
-            story.get_or_insert_default().misplaced.add(late, 1);
+            losses.get_or_insert_default().misplaced.add(late, 1);
         }
         for again in core::mem::take(&mut self.again) {
-            self.settle(&again, story.get_or_insert_default());
+            self.settle(&again, losses.get_or_insert_default());
         }
         // where nothing of the receiver was captured at all, its silence says nothing
         if self.copies >= SILENT_COPIES
@@ -495,7 +495,7 @@ impl Repair {
         {
             let found = Unanswered { from, to: last, times: self.copies + 1, answered: false };
             if found.lasted() >= SILENT_TIME {
-                story.get_or_insert_default().unanswered(found);
+                losses.get_or_insert_default().unanswered(found);
             }
         }
     }
@@ -517,7 +517,7 @@ mod tests {
     #[derive(Default)]
     struct Tap {
         repair: Repair,
-        story: Option<Box<Story>>,
+        losses: Option<Box<Losses>>,
         over: Vec<Over>,
         frame: u64,
     }
@@ -530,14 +530,14 @@ mod tests {
 
         fn send(&mut self, ms: i64, seq: u32, was: Was) -> &mut Self {
             let sent = Sent { at: self.at(ms), seq, end: seq + 100, timestamp: Some(ms as u32), echo: None, is_older: None, was };
-            self.over.extend(self.repair.sent(&sent, 0, &mut self.story));
+            self.over.extend(self.repair.sent(&sent, 0, &mut self.losses));
             self
         }
 
         fn ack(&mut self, ms: i64, ack: u32, sacks: &[(u32, u32)], echo: u32) -> &mut Self {
             let said = Acknowledged { at: self.at(ms), ack, sacks, timestamp: None, echo: Some(echo), has_data: false };
             let over = &mut self.over;
-            self.repair.acknowledged(&said, &mut self.story, &mut |o| {
+            self.repair.acknowledged(&said, &mut self.losses, &mut |o| {
                 if !matches!(o, Over::RoundTrip(_)) {
                     over.push(o);
                 }
@@ -548,9 +548,9 @@ mod tests {
         /// Lost before, lost behind, needless, overtaken.
         fn counts(&mut self, ms: i64) -> [u64; 4] {
             let last = self.at(ms);
-            self.repair.finish(last, &mut self.story);
-            let story = self.story.clone().unwrap_or_default();
-            [story.lost_before.count, story.lost_behind.count, story.needless.count, story.overtaken.count]
+            self.repair.finish(last, &mut self.losses);
+            let losses = self.losses.clone().unwrap_or_default();
+            [losses.lost_before.count, losses.lost_behind.count, losses.needless.count, losses.overtaken.count]
         }
     }
 
@@ -601,7 +601,7 @@ mod tests {
             is_older: None,
             was: Was::Filled { is_late: false },
         };
-        tap.repair.sent(&sent, 0, &mut tap.story);
+        tap.repair.sent(&sent, 0, &mut tap.losses);
         assert_eq!(tap.counts(40), [0, 0, 0, 1]);
     }
 
@@ -627,7 +627,7 @@ mod tests {
             tap.send(ms, 100, Was::Again);
         });
         tap.ack(25_000, 200, &[], 3000);
-        let silence = tap.story.as_ref().unwrap().unanswered.unwrap();
+        let silence = tap.losses.as_ref().unwrap().unanswered.unwrap();
         assert_eq!((silence.times, silence.answered, silence.lasted()), (5, true, 25_000 * MS));
     }
 
@@ -638,12 +638,12 @@ mod tests {
             tap.send(n * 100, 100 + 200 * n as u32, Was::New).ack(n * 100 + 42, 200 + 200 * n as u32, &[], 0);
             tap.send(n * 100 + 42, 200 + 200 * n as u32, Was::New).ack(n * 100 + 43, 300 + 200 * n as u32, &[], 0);
         }
-        let story = tap.story.clone().unwrap();
-        assert_eq!((story.nagle.count, story.nagle_time), (3, 3 * 42 * MS));
+        let losses = tap.losses.clone().unwrap();
+        assert_eq!((losses.nagle.count, losses.nagle_time), (3, 3 * 42 * MS));
         // a sender that takes its time after it did not wait for it
         let mut tap = Tap::default();
         tap.send(0, 100, Was::New).ack(42, 200, &[], 0).send(60, 200, Was::New);
-        assert!(tap.story.is_none());
+        assert!(tap.losses.is_none());
     }
 
     #[test]
@@ -664,13 +664,13 @@ mod tests {
                 is_older: None,
                 was: Was::New,
             };
-            tap.over.extend(tap.repair.sent(&sent, 0, &mut tap.story));
+            tap.over.extend(tap.repair.sent(&sent, 0, &mut tap.losses));
         }
-        let story = tap.story.clone().unwrap();
-        assert!(story.held_up.count >= 6 && story.held_up_time >= 6 * 42 * MS, "{story:?}");
+        let losses = tap.losses.clone().unwrap();
+        assert!(losses.held_up.count >= 6 && losses.held_up_time >= 6 * 42 * MS, "{losses:?}");
         assert!(tap.over.iter().all(|over| matches!(over, Over::Nagle { .. } | Over::HeldUp { .. })));
         // one whose clock runs on did wait
-        assert!(story.nagle.count <= 4, "{story:?}");
+        assert!(losses.nagle.count <= 4, "{losses:?}");
     }
 
     #[test]
@@ -687,8 +687,8 @@ mod tests {
                 is_older: None,
                 was: Was::New,
             };
-            assert_eq!(tap.repair.sent(&sent, 0, &mut tap.story), None);
+            assert_eq!(tap.repair.sent(&sent, 0, &mut tap.losses), None);
         }
-        assert!(tap.story.is_none());
+        assert!(tap.losses.is_none());
     }
 }

@@ -19,10 +19,10 @@ use crate::finding::Certainty;
 use crate::memory::{Delivery, Memory};
 use crate::notes::{Layer, duration, f};
 use crate::op::{At, End, Part, RdmaOp, StreamBytes};
-use crate::report::{Negotiated, Protocol, SideReport};
 use crate::roles::Source;
 use crate::series::{Least, Series};
 use crate::sink::Sink;
+use crate::summary::{Negotiated, Protocol, SideReport};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use known::Known;
@@ -264,7 +264,7 @@ impl Messages {
             let link = &smbd.link;
             summary.negotiation = link.negotiation();
             summary.last_sent = End::BOTH.map(|end| link.side(end).last_sent);
-            summary.dry = End::BOTH.map(|end| link.dry_since(end).filter(|_| link.credits(end).known().is_some_and(|held| held <= 1)));
+            summary.dry = End::BOTH.map(|end| link.blocked_since(end).filter(|_| link.credits(end).known().is_some_and(|held| held <= 1)));
         }
         if let Some(rpcrdma) = self.rpcrdma.as_deref() {
             summary.sides = rpcrdma.summary();

@@ -10,7 +10,7 @@
 
 use crate::op::{At, End};
 use crate::path::{Answer, Attempt};
-use crate::report::Transport;
+use crate::summary::Transport;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;

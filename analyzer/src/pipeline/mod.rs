@@ -33,10 +33,11 @@ use crate::flow::report::Listener;
 use crate::flow::{self, ib::IbFlow};
 use crate::op::{At, End};
 use crate::path::{self, Attempt};
-use crate::report::{self, Handshake, Peer, Report, Transport};
+use crate::report::{self, Report};
 use crate::roles::Source;
 use crate::series::{Trouble, Volume};
 use crate::sink::{Quiet, Sink};
+use crate::summary::{Handshake, Peer, Transport};
 use crate::totals::Totals;
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -861,7 +862,7 @@ struct Shown(Addr);
 
 impl core::fmt::Display for Shown {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        crate::report::show_address(&self.0, f)
+        crate::summary::show_address(&self.0, f)
     }
 }
 

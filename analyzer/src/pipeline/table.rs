@@ -3,7 +3,7 @@
 use crate::connection::Connection;
 use crate::flow::ib::IbFlow;
 use crate::flow::iwarp::TcpFlow;
-use crate::flow::report::Told;
+use crate::flow::losses::Told;
 use crate::op::End;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -42,12 +42,12 @@ pub(super) const CASES: &[Case] = &[
     }),
     case("Iwarp_BadCrc", "6.1", "an FPDU with a wrong CRC ends the connection", |r| {
         bad_stream(r, |channel| {
-            channel.lane().transport().fault(Fault::BadChecksum);
+            channel.stack().transport().fault(Fault::BadChecksum);
         })
     }),
     case("Iwarp_WrongMsn", "6.1", "a Send with a message sequence number that is not its turn ends the connection", |r| {
         bad_stream(r, |channel| {
-            channel.lane().transport().fault(Fault::WrongSequence);
+            channel.stack().transport().fault(Fault::WrongSequence);
         })
     }),
     case("Iwarp_OverlappingSegments", "6.1", "a segment of a Send that lies over the one before ends the connection", |r| {
@@ -66,9 +66,9 @@ pub(super) const CASES: &[Case] = &[
     }),
     case("Iwarp_ReadOfUnknownKey", "6.1", "an RDMA Read of a key that was never given ends the connection", |r| {
         bad_stream(r, |channel| {
-            if let Some(sink) = channel.lane().register(vec![0; 64], Rights::LOCAL) {
+            if let Some(sink) = channel.stack().register(vec![0; 64], Rights::LOCAL) {
                 // an ORD of 0 leaves nothing to try
-                let _ = channel.lane().read(sink, 0, UNKNOWN.stag, 0, 16);
+                let _ = channel.stack().read(sink, 0, UNKNOWN.stag, 0, 16);
             }
         })
     }),
@@ -103,7 +103,7 @@ fn bad_stream(r: &mut Run<'_>, spoil: impl FnOnce(&mut Channel)) -> Result<Verdi
 }
 
 fn transmit(channel: &mut Channel, segment: &[u8]) {
-    if let Some(carrier) = (channel.lane().transport() as &mut dyn Any).downcast_mut::<Carrier>() {
+    if let Some(carrier) = (channel.stack().transport() as &mut dyn Any).downcast_mut::<Carrier>() {
         Connection::transmit_segment(carrier.connection(), segment);
     }
 }

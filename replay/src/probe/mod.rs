@@ -686,13 +686,13 @@ const CASES: &[Case] = &[
                 let half = length as usize / 2;
                 let mut memory = Vec::new();
                 for _ in 0..2 {
-                    memory.push(client.channel().lane().register(vec![0; half], Rights::REMOTE_WRITE).ok_or(Error::Memory)?);
+                    memory.push(client.channel().stack().register(vec![0; half], Rights::REMOTE_WRITE).ok_or(Error::Memory)?);
                 }
                 let info = [descriptor(memory[0]), descriptor(memory[1])].concat();
                 let pending = client.start_read_with(file.id, 0, length, RdmaChannel::RDMA_V1, &info)?;
                 let pending = client.granted(pending, &memory);
                 client.finish_success(pending)?;
-                let read: Vec<u8> = memory.iter().flat_map(|m| client.channel().lane().deregister(m.key).unwrap_or_default()).collect();
+                let read: Vec<u8> = memory.iter().flat_map(|m| client.channel().stack().deregister(m.key).unwrap_or_default()).collect();
                 Ok(if read == expected { Verdict::Pass } else { Verdict::Fail("other contents came".into()) })
             })
         },
@@ -729,8 +729,8 @@ const CASES: &[Case] = &[
         dies_negotiating: false,
         run: |r| {
             r.failing_read(|client, file, length| {
-                let memory = client.channel().lane().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
-                client.channel().lane().deregister(memory.key);
+                let memory = client.channel().stack().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
+                client.channel().stack().deregister(memory.key);
                 client.start_read_with(file.id, 0, length, RdmaChannel::RDMA_V1, &descriptor(memory))
             })
         },
@@ -1409,7 +1409,7 @@ impl Run<'_> {
 
     fn wrong_descriptor(&mut self, spoil: impl FnOnce(BufferDescriptorV1) -> BufferDescriptorV1) -> Result<Verdict> {
         self.failing_read(|client, file, length| {
-            let memory = client.channel().lane().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
+            let memory = client.channel().stack().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
             let right = BufferDescriptorV1 { offset: memory.offset, token: memory.key, length };
             let mut info = Vec::new();
             spoil(right).emit(&mut info);
@@ -1421,7 +1421,7 @@ impl Run<'_> {
         self.with_file(dialect, writes, |_, client, file| {
             let length = if writes { 65_536 } else { r_length(client, file).min(65_536) };
             let rights = if writes { Rights::REMOTE_READ } else { Rights::REMOTE_WRITE };
-            let memory = client.channel().lane().register(vec![0; length as usize], rights).ok_or(Error::Memory)?;
+            let memory = client.channel().stack().register(vec![0; length as usize], rights).ok_or(Error::Memory)?;
             let info = descriptor(memory);
             // as it is asked for, whatever the dialect knows
             let pending = if writes {
@@ -1432,7 +1432,7 @@ impl Run<'_> {
             let pending = client.granted(pending, &[memory]);
             let reply = client.finish(pending)?;
             let done = reply.invalidated == Some(memory.key);
-            client.channel().lane().deregister(memory.key);
+            client.channel().stack().deregister(memory.key);
             Ok(match (reply.status() == NtStatus::SUCCESS, done == expected) {
                 (_, false) if expected => Verdict::Fail("answered with a plain Send".into()),
                 (_, false) => Verdict::Fail("answered with Send with Invalidate".into()),
@@ -1487,11 +1487,11 @@ impl Run<'_> {
             let mut data = vec![0x5a; LENGTH as usize];
             let crypto = if kind == TransformType::ENCRYPTION { client.seal(&mut data) } else { client.sign(&data) };
             let Some(crypto) = crypto else { return Ok(Verdict::NotApplicable("the session has no keys".into())) };
-            let memory = client.channel().lane().register(data, Rights::REMOTE_READ).ok_or(Error::Memory)?;
+            let memory = client.channel().stack().register(data, Rights::REMOTE_READ).ok_or(Error::Memory)?;
             let info = build(crypto, &descriptor(memory));
             let pending = client.start_write_with(file.id, 0, &[], LENGTH, RdmaChannel::RDMA_TRANSFORM, &info)?;
             let status = client.finish(pending)?.status();
-            client.channel().lane().deregister(memory.key);
+            client.channel().stack().deregister(memory.key);
             Ok(match status {
                 status if status == expected => Verdict::Pass,
                 NtStatus::SUCCESS => Verdict::Fail("answered with success".into()),
@@ -1668,7 +1668,7 @@ fn asked(channel: &mut Channel, within: Duration) -> Result<Asked> {
 
 /// How much of a file one READ may bring.
 fn r_length(client: &mut Client, file: Opened) -> u32 {
-    let room = client.channel().lane().smbd().map_or(1 << 20, |s| s.max_read_write_size());
+    let room = client.channel().stack().smbd().map_or(1 << 20, |s| s.max_read_write_size());
     let most = client.max_read_size.min(room).min(1 << 20);
     u32::try_from(file.end_of_file).unwrap_or(u32::MAX).min(most)
 }
@@ -1698,7 +1698,7 @@ fn granted(message: &[u8]) -> u32 {
 
 fn send(channel: &mut Channel, bytes: Vec<u8>) {
     let now = channel.now();
-    channel.lane().send_raw(now, bytes);
+    channel.stack().send_raw(now, bytes);
 }
 
 pub(crate) fn next(channel: &mut Channel, wait: Duration) -> Result<Next> {

@@ -68,7 +68,7 @@ fn broken(r: &mut Run<'_>, fault: &str) -> Result<Verdict> {
     match r.connect_with(&config) {
         Ok(mut channel) => {
             let now = channel.now();
-            channel.lane().send_raw(now, encoded(&request()));
+            channel.stack().send_raw(now, encoded(&request()));
             // how it ends is the server's affair
             let _ = closed(&mut channel)?;
         }

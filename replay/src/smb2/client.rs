@@ -524,11 +524,11 @@ impl Client {
         if channel == RdmaChannel::NONE {
             return self.start_read_with(file, offset, length, channel, &[]);
         }
-        let memory = self.channel.lane().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
+        let memory = self.channel.stack().register(vec![0; length as usize], Rights::REMOTE_WRITE).ok_or(Error::Memory)?;
         match self.start_read_with(file, offset, length, channel, &descriptor(memory)) {
             Ok(pending) => Ok(Pending { memory: Some(memory), ..self.granted(pending, &[memory]) }),
             Err(e) => {
-                self.channel.lane().deregister(memory.key);
+                self.channel.stack().deregister(memory.key);
                 Err(e)
             }
         }
@@ -554,9 +554,9 @@ impl Client {
                 Err(_) => Err(Error::Answer { what: "READ", why: "cannot be read" }),
             };
         };
-        let written = self.channel.lane().transport().written(memory.key);
+        let written = self.channel.stack().transport().written(memory.key);
         // whatever came of it, the memory is ours again
-        let mut data = self.channel.lane().deregister(memory.key).unwrap_or_default();
+        let mut data = self.channel.stack().deregister(memory.key).unwrap_or_default();
         let reply = result?;
         let Ok((_, fixed)) = read_write::ReadResponseFixed::parse(&reply.bytes[Header::LEN..], &mut Off) else {
             return Err(Error::Answer { what: "READ", why: "cannot be read" });
@@ -713,7 +713,7 @@ impl Client {
         }
         let length = data.len() as u32;
         let crypto = self.protect(&mut data)?;
-        let memory = self.channel.lane().register(data, Rights::REMOTE_READ).ok_or(Error::Memory)?;
+        let memory = self.channel.stack().register(data, Rights::REMOTE_READ).ok_or(Error::Memory)?;
         let (channel, info) = match crypto {
             Some(crypto) => (RdmaChannel::RDMA_TRANSFORM, transform::emit(channel, &[crypto], &descriptor(memory))),
             None => (channel, descriptor(memory)),
@@ -721,7 +721,7 @@ impl Client {
         match self.start_write_with(file, offset, &[], length, channel, &info) {
             Ok(pending) => Ok(Pending { memory: Some(memory), ..self.granted(pending, &[memory]) }),
             Err(e) => {
-                self.channel.lane().deregister(memory.key);
+                self.channel.stack().deregister(memory.key);
                 Err(e)
             }
         }
@@ -735,7 +735,7 @@ impl Client {
         let (memory, length) = (pending.memory, pending.length);
         let result = self.finish_success(pending);
         if let Some(memory) = memory {
-            self.channel.lane().deregister(memory.key);
+            self.channel.stack().deregister(memory.key);
         }
         let reply = result?;
         let count = number(&reply.bytes, Header::LEN + 4, 4) as u32;
@@ -1245,7 +1245,7 @@ impl Client {
                 Some(Event::Message { bytes, invalidated }) => self.take(bytes, invalidated, what)?,
                 Some(Event::Closed(why)) => return Err(why.into()),
                 Some(_) => {}
-                None if self.channel.lane().smbd().is_some_and(Endpoint::is_waiting) => {
+                None if self.channel.stack().smbd().is_some_and(Endpoint::is_waiting) => {
                     return Err(Error::Starved { what, seconds: self.options.timeout.as_secs() });
                 }
                 None => return Err(Error::Timeout { what, seconds: self.options.timeout.as_secs() }),

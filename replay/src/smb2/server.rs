@@ -6,7 +6,7 @@ use super::guard::{Limits, Range, Shared};
 use super::storage::{File, Stat, Storage, Times};
 use super::transform::{self, Crypto};
 use super::{ERROR_BODY, Writer, context, filetime, filetime_of, message, reply_header, unix_ns_of, utf16};
-use crate::channel::{Channel, Config, Event, Lane};
+use crate::channel::{Channel, Config, Event, Stack};
 use crate::error::Error;
 use crate::random::random;
 use crate::transport::{Handle, Request as Incoming, Rights, Time};
@@ -301,8 +301,8 @@ impl Connection {
     }
 
     /// Whether there is room for so many bytes more.
-    fn has_room(&self, lane: &Lane, more: usize) -> bool {
-        let (limits, holds) = (&self.share.limits, self.holds(lane.unsent()));
+    fn has_room(&self, stack: &Stack, more: usize) -> bool {
+        let (limits, holds) = (&self.share.limits, self.holds(stack.unsent()));
         let others = self.share.shared.bytes.load(Ordering::Relaxed).saturating_sub(self.accounted);
         holds + more <= limits.connection_bytes && others + holds + more <= limits.total_bytes
     }
@@ -312,8 +312,8 @@ impl Connection {
         self.broken
     }
 
-    /// Takes an SMB2 message, and answers on `lane`.
-    pub fn handle_message(&mut self, now: Time, bytes: &[u8], lane: &mut Lane) {
+    /// Takes an SMB2 message, and answers on `stack`.
+    pub fn handle_message(&mut self, now: Time, bytes: &[u8], stack: &mut Stack) {
         let mut plain = Vec::new();
         let (bytes, sealed) = match Framing::of(bytes) {
             Some(Framing::Plain) => (bytes, false),
@@ -350,7 +350,7 @@ impl Connection {
             // 3.3.5.2.7.2: there is no file to work on
             let answer = match self.failed {
                 Some(status) if header.is_related() => Answer::status(status),
-                _ => self.answer(Request { header: &header, pdu, sealed }, lane),
+                _ => self.answer(Request { header: &header, pdu, sealed }, stack),
             };
             let Some(answer) = answer else { continue };
             if header.command == Command::CREATE {
@@ -387,8 +387,8 @@ impl Connection {
             self.sign(&mut reply, sign);
             out.extend_from_slice(&reply);
         }
-        self.transmit(now, out, sealed, invalidate, lane);
-        self.account(lane.unsent());
+        self.transmit(now, out, sealed, invalidate, stack);
+        self.account(stack.unsent());
     }
 
     /// Decrypts a message of the client into `plain`.
@@ -398,10 +398,10 @@ impl Connection {
     }
 
     /// An RDMA Read of ours is complete.
-    pub fn handle_read_done(&mut self, now: Time, id: u64, lane: &mut Lane) {
+    pub fn handle_read_done(&mut self, now: Time, id: u64, stack: &mut Stack) {
         let Some(at) = self.fetches.iter_mut().position(|f| f.reads.remove(&id) && f.reads.is_empty()) else { return };
         let fetch = self.fetches.swap_remove(at);
-        let mut data = lane.deregister(fetch.sink.key).unwrap_or_default();
+        let mut data = stack.deregister(fetch.sink.key).unwrap_or_default();
         let (status, body) =
             match self.undo(fetch.crypto.as_ref(), &mut data).map(|()| self.share.storage.write(&fetch.file, fetch.offset, &data)) {
                 Ok(Ok(())) => (NtStatus::SUCCESS, write_body(data.len() as u32)),
@@ -410,8 +410,8 @@ impl Connection {
             };
         let mut reply = self.reply(&fetch.header, status, &body);
         self.sign(&mut reply, fetch.header.is_signed() && !fetch.sealed);
-        self.transmit(now, reply, fetch.sealed, fetch.key, lane);
-        self.account(lane.unsent());
+        self.transmit(now, reply, fetch.sealed, fetch.key, stack);
+        self.account(stack.unsent());
     }
 
     /// Undoes what the client did to the data of a WRITE; the status where it is not authentic.
@@ -442,7 +442,7 @@ impl Connection {
         crypto.ok_or(()).map(Some)
     }
 
-    fn transmit(&mut self, now: Time, mut bytes: Vec<u8>, seal: bool, invalidate: Option<u32>, lane: &mut Lane) {
+    fn transmit(&mut self, now: Time, mut bytes: Vec<u8>, seal: bool, invalidate: Option<u32>, stack: &mut Stack) {
         for (id, grant, command) in self.grants.drain(..) {
             // what is answered was asked: it cannot be a fault
             let _ = self.ledger.reply(id, grant, command, false);
@@ -460,7 +460,7 @@ impl Connection {
             }
             bytes = out;
         }
-        if !bytes.is_empty() && lane.send(now, bytes, invalidate).is_err() {
+        if !bytes.is_empty() && stack.send(now, bytes, invalidate).is_err() {
             self.broken = true;
         }
     }
@@ -490,10 +490,10 @@ impl Connection {
         message(&header, body)
     }
 
-    fn answer(&mut self, request: Request<'_>, lane: &mut Lane) -> Option<Answer> {
+    fn answer(&mut self, request: Request<'_>, stack: &mut Stack) -> Option<Answer> {
         let Request { header, pdu, sealed } = request;
         match header.command {
-            Command::NEGOTIATE => return self.negotiate(pdu, lane),
+            Command::NEGOTIATE => return self.negotiate(pdu, stack),
             _ if self.dialect.is_none() => {
                 self.broken = true;
                 return None;
@@ -549,7 +549,7 @@ impl Connection {
             }),
             Command::LOCK => self.lock(pdu),
             Command::READ | Command::WRITE => {
-                let answer = if header.command == Command::READ { self.read(request, lane) } else { self.write(request, lane) };
+                let answer = if header.command == Command::READ { self.read(request, stack) } else { self.write(request, stack) };
                 // an error reply invalidates as a success does (3.3.5.12, 3.3.5.13)
                 answer.map(|a| if a.status == NtStatus::SUCCESS { a } else { Answer { invalidate: self.asked_key(header, pdu), ..a } })
             }
@@ -560,7 +560,7 @@ impl Connection {
         }
     }
 
-    fn negotiate(&mut self, pdu: &[u8], lane: &Lane) -> Option<Answer> {
+    fn negotiate(&mut self, pdu: &[u8], stack: &Stack) -> Option<Answer> {
         let Ok((_, request)) = negotiate::request(pdu, &mut Off) else {
             return Answer::status(NtStatus::INVALID_PARAMETER);
         };
@@ -621,7 +621,7 @@ impl Connection {
             capabilities: self.capabilities(),
             max_transact_size: 1 << 20,
             max_read_size: TRANSFER_MAX,
-            max_write_size: self.write_max(lane),
+            max_write_size: self.write_max(stack),
             system_time: filetime(),
             server_start_time: 0,
             security_buffer_offset: 128,
@@ -639,9 +639,9 @@ impl Connection {
 
     /// Bytes that one WRITE may have. What is encrypted and not by a transform of RDMA comes in the message, which is put together from fragments: a client
     /// that may encrypt is not to send more than we put together.
-    fn write_max(&self, lane: &Lane) -> u32 {
+    fn write_max(&self, stack: &Stack) -> u32 {
         let inline = self.cipher.is_some() && !self.transforms.contains(&RdmaTransformId::ENCRYPTION);
-        let fragmented = lane.smbd().and_then(|s| s.link().side(s.end()).max_fragmented_size).filter(|_| inline);
+        let fragmented = stack.smbd().and_then(|s| s.link().side(s.end()).max_fragmented_size).filter(|_| inline);
         fragmented.map_or(TRANSFER_MAX, |bytes| bytes.saturating_sub(OVERHEAD).min(TRANSFER_MAX))
     }
 
@@ -1024,17 +1024,17 @@ impl Connection {
         })
     }
 
-    fn read(&mut self, asked: Request<'_>, lane: &mut Lane) -> Option<Answer> {
+    fn read(&mut self, asked: Request<'_>, stack: &mut Stack) -> Option<Answer> {
         let pdu = asked.pdu;
         let Ok((_, request)) = read_write::read_request(pdu, &mut Off) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
         if request.fixed.length > TRANSFER_MAX {
             return Answer::status(NtStatus::INVALID_PARAMETER);
         }
-        let room = lane.smbd().and_then(|s| s.link().side(s.end().peer()).max_fragmented_size).unwrap_or(65_536);
+        let room = stack.smbd().and_then(|s| s.link().side(s.end().peer()).max_fragmented_size).unwrap_or(65_536);
         let inline = request.channel.channel.0 == 0;
         let room = room.saturating_sub(OVERHEAD).saturating_sub(u32::try_from(self.replying).unwrap_or(u32::MAX));
         let length = if inline { request.fixed.length.min(room) } else { request.fixed.length };
-        if !self.has_room(lane, length as usize) || inline && room == 0 {
+        if !self.has_room(stack, length as usize) || inline && room == 0 {
             return Answer::status(NtStatus::INSUFFICIENT_RESOURCES);
         }
         let (offset, least) = (request.fixed.offset, request.fixed.minimum_count);
@@ -1080,7 +1080,7 @@ impl Connection {
         let mut rest = &data[..];
         for d in request.channel.descriptors() {
             let (piece, more) = rest.split_at(rest.len().min(d.length as usize));
-            if !piece.is_empty() && lane.write(d.token, d.offset, piece).is_err() {
+            if !piece.is_empty() && stack.write(d.token, d.offset, piece).is_err() {
                 self.broken = true;
                 return None;
             }
@@ -1116,7 +1116,7 @@ impl Connection {
         }
     }
 
-    fn write(&mut self, asked: Request<'_>, lane: &mut Lane) -> Option<Answer> {
+    fn write(&mut self, asked: Request<'_>, stack: &mut Stack) -> Option<Answer> {
         let Request { header, pdu, sealed } = asked;
         let Ok((_, request)) = read_write::write_request(pdu, &mut Off) else { return Answer::status(NtStatus::INVALID_PARAMETER) };
         let channel = request.channel;
@@ -1151,10 +1151,10 @@ impl Connection {
         {
             return Answer::status(NtStatus::INVALID_PARAMETER);
         }
-        if self.fetches.len() >= FETCHES_MAX || !self.has_room(lane, length as usize) {
+        if self.fetches.len() >= FETCHES_MAX || !self.has_room(stack, length as usize) {
             return Answer::status(NtStatus::INSUFFICIENT_RESOURCES);
         }
-        let Some(sink) = lane.register(vec![0; length as usize], Rights::LOCAL) else {
+        let Some(sink) = stack.register(vec![0; length as usize], Rights::LOCAL) else {
             return Answer::status(NtStatus::INSUFFICIENT_RESOURCES);
         };
         let (mut reads, mut at) = (HashSet::new(), 0);
@@ -1163,7 +1163,7 @@ impl Connection {
             if piece == 0 {
                 continue;
             }
-            match lane.read(sink, at.into(), d.token, d.offset, piece) {
+            match stack.read(sink, at.into(), d.token, d.offset, piece) {
                 Ok(id) => reads.insert(id),
                 Err(_) => {
                     self.broken = true;
@@ -1556,8 +1556,8 @@ pub fn serve_channel(channel: &mut Channel, share: Arc<Share>, peer: Option<Sock
         let event = channel.poll(patience)?;
         let now = channel.now();
         match event {
-            Some(Event::Message { bytes, .. }) => connection.handle_message(now, &bytes, channel.lane()),
-            Some(Event::ReadDone { id }) => connection.handle_read_done(now, id, channel.lane()),
+            Some(Event::Message { bytes, .. }) => connection.handle_message(now, &bytes, channel.stack()),
+            Some(Event::ReadDone { id }) => connection.handle_read_done(now, id, channel.stack()),
             Some(Event::Closed(_)) => break,
             Some(Event::Connected | Event::Established | Event::Raw(_)) | None => {}
         }
@@ -1587,8 +1587,8 @@ mod tests {
 
     /// A client without a socket that sends what it likes, and the server.
     struct Pair {
-        client: Lane,
-        lane: Lane,
+        client: Stack,
+        stack: Stack,
         server: Connection,
         replies: Vec<Vec<u8>>,
         /// MessageId of the next request.
@@ -1610,8 +1610,8 @@ mod tests {
                 _ => None,
             };
             let mut pair = Self {
-                client: Lane::new(smbd, carrier(iwarp::Connection::initiator(0, config.clone())), true),
-                lane: Lane::new(smbd, carrier(iwarp::Connection::responder(0, config)), false),
+                client: Stack::new(smbd, carrier(iwarp::Connection::initiator(0, config.clone())), true),
+                stack: Stack::new(smbd, carrier(iwarp::Connection::responder(0, config)), false),
                 server: Connection::new(Arc::new(share)).unwrap(),
                 replies: Vec::new(),
                 next: 0,
@@ -1629,17 +1629,17 @@ mod tests {
             loop {
                 let mut moved = false;
                 while let Some(bytes) = self.client.poll_transmit(0) {
-                    self.lane.handle_bytes(0, &bytes);
+                    self.stack.handle_bytes(0, &bytes);
                     moved = true;
                 }
-                while let Some(event) = self.lane.poll_event() {
+                while let Some(event) = self.stack.poll_event() {
                     match event {
-                        Event::Message { bytes, .. } => self.server.handle_message(0, &bytes, &mut self.lane),
-                        Event::ReadDone { id } => self.server.handle_read_done(0, id, &mut self.lane),
+                        Event::Message { bytes, .. } => self.server.handle_message(0, &bytes, &mut self.stack),
+                        Event::ReadDone { id } => self.server.handle_read_done(0, id, &mut self.stack),
                         _ => {}
                     }
                 }
-                while reads && let Some(bytes) = self.lane.poll_transmit(0) {
+                while reads && let Some(bytes) = self.stack.poll_transmit(0) {
                     self.client.handle_bytes(0, &bytes);
                     moved = true;
                 }
@@ -1775,8 +1775,8 @@ mod tests {
             info.emit(&mut described);
             let reads = (0..2000).map(|_| pair.request(Command::READ, charge, &read_body(file, 0, 8 << 20, &described))).collect();
             let bytes = compound(reads);
-            pair.server.handle_message(0, &bytes, &mut pair.lane);
-            assert!(pair.lane.unsent() <= Limits::default().connection_bytes, "{charge}: {} bytes wait", pair.lane.unsent());
+            pair.server.handle_message(0, &bytes, &mut pair.stack);
+            assert!(pair.stack.unsent() <= Limits::default().connection_bytes, "{charge}: {} bytes wait", pair.stack.unsent());
             // 3.3.5.2.3: they are more than the credits granted
             assert!(pair.server.is_broken(), "{charge}");
         }
@@ -1792,12 +1792,12 @@ mod tests {
         let reads = (0..4).map(|_| pair.request(Command::READ, 128, &read_body(file, 0, 8 << 20, &described))).collect();
         pair.client.send(0, compound(reads), None).unwrap();
         pair.pump(false);
-        assert!((16 << 20..20 << 20).contains(&pair.lane.unsent()), "two of four: {}", pair.lane.unsent());
-        assert_eq!(pair.server.share.shared.bytes.load(Ordering::Relaxed), pair.lane.unsent());
+        assert!((16 << 20..20 << 20).contains(&pair.stack.unsent()), "two of four: {}", pair.stack.unsent());
+        assert_eq!(pair.server.share.shared.bytes.load(Ordering::Relaxed), pair.stack.unsent());
         assert!(!pair.server.is_broken());
         // what waits goes, and what there was no room for is told so
-        pair.lane.transport().poll_transmit();
-        pair.server.account(pair.lane.unsent());
+        pair.stack.transport().poll_transmit();
+        pair.server.account(pair.stack.unsent());
         assert!(pair.server.share.shared.bytes.load(Ordering::Relaxed) < 1 << 20);
         let share = pair.server.share.clone();
         drop(pair);

@@ -56,7 +56,7 @@ const LINK_TYPES_MAX: usize = 16;
 
 /// What one input had.
 #[derive(Clone, Debug, Default)]
-pub struct InputStory {
+pub struct InputSummary {
     /// As the user named it.
     pub path: String,
     /// Frames in it.
@@ -73,7 +73,7 @@ pub struct InputStory {
     pub error: Option<String>,
 }
 
-impl InputStory {
+impl InputSummary {
     /// Counts a frame.
     #[inline]
     pub fn frame(&mut self, record: &Record<'_>, time_ns: i64) {
@@ -145,7 +145,7 @@ pub struct Analysis<S> {
     /// What it told while it read.
     pub sink: S,
     /// Each input, in the order of the command line.
-    pub inputs: Vec<InputStory>,
+    pub inputs: Vec<InputSummary>,
     /// Frames that the capturing machine says it lost.
     pub lost_frames: u64,
     /// What RDMA devices counted while it was captured.
@@ -170,7 +170,7 @@ pub struct Run {
 
 /// Analyses all frames of the input; of none, the report is empty.
 pub fn run<S: Sink>(input: impl Into<Option<Input>>, names: Vec<String>, run: Run, sink: S) -> Analysis<S> {
-    let inputs = names.into_iter().map(|path| InputStory { path, ..InputStory::default() }).collect();
+    let inputs = names.into_iter().map(|path| InputSummary { path, ..InputSummary::default() }).collect();
     let analysis = Loop { pipeline: Pipeline::with_sink(run.options, sink), inputs, bar: Bar::before_output(), number: 0, time_ns: 0 };
     let Some(input) = input.into() else { return analysis.done(None, &Metadata::default(), None) };
     let conditions = known_bugs::conditions();
@@ -208,7 +208,7 @@ pub fn run_in_shards<S: Parts + Send>(file: &CaptureFile, names: &[String], run:
     let pipeline = |shard| Pipeline::shard(run.options.clone(), sink.part(), shard, run.threads);
     let pipelines: Vec<Pipeline<S>> = (0..run.threads).map(pipeline).collect();
     let options = pipelines.first()?.decode_options();
-    let mut story = InputStory::default();
+    let mut story = InputSummary::default();
     let keep = |meta: &FrameMeta, record: &Record<'_>, _: &Metadata| story.frame(record, meta.time_ns);
     let keep = with_bytes(keep);
     let board = Board::new(file, run.threads, options, run.options.connections_max, keep);
@@ -233,7 +233,7 @@ pub fn run_in_shards<S: Parts + Send>(file: &CaptureFile, names: &[String], run:
     }
     let Ended { walk, router, .. } = board.end();
     let (report, sink) = finish_all(pipelines, &router)?;
-    let mut input = InputStory { path: names.first().cloned().unwrap_or_default(), ..story };
+    let mut input = InputSummary { path: names.first().cloned().unwrap_or_default(), ..story };
     input.error = walk.error.as_ref().map(ToString::to_string);
     let metadata = walk.records.metadata();
     let (lost_frames, hardware) = (metadata.lost_frames(), metadata.hardware.clone());
@@ -275,7 +275,7 @@ where
 
 struct Loop<S> {
     pipeline: Pipeline<S>,
-    inputs: Vec<InputStory>,
+    inputs: Vec<InputSummary>,
     bar: Bar,
     number: u64,
     time_ns: i64,
@@ -409,7 +409,7 @@ impl<S: Sink> Loop<S> {
         merge(&mut self.inputs[0], &batch.story);
         batch.records.clear();
         batch.packets.clear();
-        batch.story = InputStory::default();
+        batch.story = InputSummary::default();
         walk.lock().unwrap_or_else(PoisonError::into_inner).empty.push(batch);
     }
 
@@ -454,7 +454,7 @@ struct Batch<'f> {
     turn: u64,
     records: Vec<(FrameMeta, &'f [u8])>,
     packets: Vec<(FrameMeta, Packet<'f>)>,
-    story: InputStory,
+    story: InputSummary,
     offset: u64,
 }
 
@@ -474,7 +474,7 @@ fn look_ahead<'f>(walk: &Mutex<Ahead<'f>>, options: &frame::Options, full: &Sync
     }
 }
 
-fn merge(into: &mut InputStory, from: &InputStory) {
+fn merge(into: &mut InputSummary, from: &InputSummary) {
     into.frames += from.frames;
     into.bytes += from.bytes;
     into.first = [into.first, from.first].into_iter().flatten().min();

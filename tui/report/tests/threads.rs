@@ -22,7 +22,7 @@ use rdmascope_report::output::shape::Shape;
 use rdmascope_report::output::times::Times;
 use rdmascope_report::output::tree::Trees;
 use rdmascope_report::report::words::Paint;
-use rdmascope_report::report::{Collector, Story, Wanted, json, text};
+use rdmascope_report::report::{Collector, ReportData, Wanted, json, text};
 use rdmascope_report::sheets::{self, Chosen, Form, Limits, Plan, Printer, Shared};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ fn how(threads: usize, connections_max: usize) -> Run {
 }
 
 fn rendered(analysis: Analysis<Collector>) -> String {
-    let (story, error) = Story::new(analysis);
+    let (story, error) = ReportData::new(analysis);
     let json = json::render(&story).expect("a report");
     format!("{}\n{json}\n{error:?}", text::render(&story, 120, Paint::new(false)))
 }

@@ -1,12 +1,12 @@
 //! `rdmascope analyze FILE…` and `-i IFACE`: follows every connection of the captures and says what went wrong.
 
-use crate::analysis::{self, Analysis, InputStory, Run, SMALL};
+use crate::analysis::{self, Analysis, InputSummary, Run, SMALL};
 use crate::cli::{self, Analyze, Color, FailOn, ReportFormat, Verdicts};
 use crate::input;
 use crate::live::monitor::Watch;
 use crate::live::{Signals, say};
 use crate::report::words::Paint;
-use crate::report::{Collector, Story, Wanted, html, json, text};
+use crate::report::{Collector, ReportData, Wanted, html, json, text};
 use crate::stdout::Out;
 use anyhow::{Context, Result};
 use rdmascope_analyzer::env::Options;
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     }
     let mut analysis = analysis::run_in_parts(opened.input, names, run, Collector::new(wanted));
     for (place, error) in opened.damaged {
-        let story = InputStory { path: name(&place), error: Some(error.to_string()), ..InputStory::default() };
+        let story = InputSummary { path: name(&place), error: Some(error.to_string()), ..InputSummary::default() };
         analysis.inputs.insert(place.min(analysis.inputs.len()), story);
         analysis.error.get_or_insert(error);
     }
@@ -154,7 +154,7 @@ fn live(args: &Analyze, options: Options, wanted: Wanted, color: Color) -> Resul
 }
 
 fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<WholeFile>, color: Color) -> Result<ExitCode> {
-    let (mut story, error) = Story::new(analysis);
+    let (mut story, error) = ReportData::new(analysis);
     story.ignore(&args.ignore);
     let mut out = Out::new(color);
     let to_terminal = out.is_terminal && file.is_none();

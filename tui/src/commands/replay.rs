@@ -95,7 +95,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
     // what was done is told whatever became of the rest
     let dialect = client.dialect();
     let breaches: Vec<String> =
-        client.channel().lane().smbd().map_or_else(Vec::new, |s| s.breaches().iter().map(ToString::to_string).collect());
+        client.channel().stack().smbd().map_or_else(Vec::new, |s| s.breaches().iter().map(ToString::to_string).collect());
     let signatures = client.signatures;
     let finished = client.leave();
     let whole = played.as_ref().copied().unwrap_or_default();

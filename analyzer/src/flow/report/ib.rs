@@ -13,7 +13,7 @@ use rdmascope_dissector::trace::{Trace, Value};
 
 impl<S: Sink> Listener<'_, S> {
     /// An SMB Direct peer was not ready for a Send that was covered by a credit it had granted.
-    fn granted_in_vain(&mut self, at: At, by: End, blame: Blame) {
+    fn granted_without_receive(&mut self, at: At, by: End, blame: Blame) {
         let Some(sender) = self.connection.smbd().map(|s| *s.link.side(by.peer())) else { return };
         if sender.overruns > 0 || sender.credits.known().is_none() || sender.granted_total == 0 {
             return;
@@ -105,7 +105,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                 if let Some(episode) = self.connection.episodes.under_way(Kind::Recovery, by.peer()) {
                     episode.packets = episode.packets.max(1);
                 }
-                // a sequence error asks for what was lost: it is part of that story
+                // a sequence error asks for what was lost: it is part of that losses
                 let doer = match code {
                     0 => return,
                     // the responder could not do what it was rightly asked for
@@ -133,7 +133,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                     sure,
                     format_args!("had no receive posted for the Send at PSN {psn}; asked for {wait:.2} ms of patience"),
                 );
-                self.granted_in_vain(at, by, blame);
+                self.granted_without_receive(at, by, blame);
             }
             IbFact::ReadsOutstanding(count) => {
                 let Some(limit) = self.connection.read_depth[by.index()].filter(|limit| count > *limit) else { return };

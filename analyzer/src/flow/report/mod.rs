@@ -7,18 +7,18 @@
 
 mod ib;
 mod iwarp;
-mod stories;
+mod losses;
 
 use crate::connection::Connection;
 use crate::env::Env;
 use crate::episodes::{Episode, Kind};
 use crate::finding::{Blame, Certainty, Rule, Site};
-use crate::flow::story::Unanswered;
+use crate::flow::losses::Unanswered;
 use crate::op::{At, End, Gap};
 use crate::sink::Sink;
 use core::fmt;
 
-pub use stories::{Told, told};
+pub use losses::told;
 
 /// A connection and everything it reports to, as a flow sees them.
 pub struct Listener<'c, S> {

@@ -9,7 +9,7 @@
 //! Pure: no clock, no I/O. What is not known (the capture began late, or lost frames) is [`Seen::Unseen`], and a rule over
 //! it stays silent.
 
-pub use crate::finding::Judge;
+pub use crate::finding::RuleSink;
 use crate::finding::{Certainty, Rule};
 use crate::op::{At, End};
 pub use rdmascope_dissector::text::{Elapsed as Milliseconds, Grouped};
@@ -150,11 +150,11 @@ pub struct Side {
     /// Bytes that were left of a fragmented message when something else came in its place.
     interrupted: Option<u32>,
     /// Since when it could not send.
-    dry_since: Option<At>,
+    blocked_since: Option<At>,
     /// Whether that was in the middle of a message, so that it had more to send.
     dry_inside: bool,
     /// When it was granted credits after that.
-    wet_since: Option<At>,
+    granted_since: Option<At>,
     /// An unanswered request for a response.
     keepalive_since: Option<At>,
     /// Most it held in the last stretch of messages.
@@ -292,8 +292,8 @@ impl Link {
     }
 
     /// When an end that now has no credit to send with lost its last one.
-    pub fn dry_since(&self, end: End) -> Option<At> {
-        self.side(end).dry_since
+    pub fn blocked_since(&self, end: End) -> Option<At> {
+        self.side(end).blocked_since
     }
 
     /// Messages of `by` were missed: what they spent and granted is unknown from here on.
@@ -301,8 +301,8 @@ impl Link {
         self.certainty = Certainty::IfNothingWasMissed;
         for side in &mut self.sides {
             side.credits = Seen::Unseen;
-            side.dry_since = None;
-            side.wet_since = None;
+            side.blocked_since = None;
+            side.granted_since = None;
         }
         self.sides[by.index()].remaining = Seen::Unseen;
         if self.phase != Phase::Refused {
@@ -324,7 +324,7 @@ impl Link {
     }
 
     /// A Negotiate Request, `wire_length` bytes long.
-    pub fn negotiate_request(&mut self, at: At, by: End, request: &NegotiateRequest, judge: &mut impl Judge) {
+    pub fn negotiate_request(&mut self, at: At, by: End, request: &NegotiateRequest, sink: &mut impl RuleSink) {
         if core::mem::take(&mut self.early) {
             // data came first, and was judged; from here on all is known
             let opened = (self.opened, self.active);
@@ -336,25 +336,25 @@ impl Link {
         let has_1_0 = (min..=max).contains(&VERSION_1_0);
         if has_1_0 && (min, max) != (VERSION_1_0, VERSION_1_0) {
             let text = format_args!("offered versions {min:#06x} to {max:#06x}; only 0x0100 exists");
-            judge.judge(Rule::SmbdNegRange, by, Certainty::Certain, text);
+            sink.broken(Rule::SmbdNegRange, by, Certainty::Certain, text);
         }
         if let Some(answered) = self.orphan.take().filter(|_| self.initiator == Some(by)) {
             // two taps may have them in another order
             let sure = if at.time.saturating_sub(answered.time) > DISORDER { sure.min(HISTORY) } else { Certainty::Guess };
-            judge.judge(Rule::SmbdNegFirst, by.peer(), sure, format_args!("sent a Negotiate Response that answers no request"));
+            sink.broken(Rule::SmbdNegFirst, by.peer(), sure, format_args!("sent a Negotiate Response that answers no request"));
             self.request = Some((at, *request));
             return;
         }
         if self.phase != Phase::Idle {
-            judge.judge(Rule::SmbdNegFirst, by, sure.min(HISTORY), format_args!("sent a Negotiate Request after the negotiation"));
+            sink.broken(Rule::SmbdNegFirst, by, sure.min(HISTORY), format_args!("sent a Negotiate Request after the negotiation"));
             return;
         }
         if self.active == Some(by.peer()) {
-            judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent a Negotiate Request on a connection that its peer opened"));
+            sink.broken(Rule::SmbdNegFirst, by, sure, format_args!("sent a Negotiate Request on a connection that its peer opened"));
         }
         if let Some(opened) = self.opened.filter(|o| at.time.saturating_sub(o.time) > NEGOTIATE_REQUEST_TIMEOUT * SECOND) {
             let waited = Milliseconds(at.time.saturating_sub(opened.time));
-            judge.judge(
+            sink.broken(
                 Rule::SmbdNegTimeout,
                 by,
                 sure,
@@ -368,10 +368,10 @@ impl Link {
         self.sides[by.index()].last_sent = Some(at);
         self.refusable[0] = refusable_request(request);
         if request.reserved != 0 {
-            judge.judge(Rule::SmbdReserved, by, sure, format_args!("set Reserved of the Negotiate Request to {:#06x}", request.reserved));
+            sink.broken(Rule::SmbdReserved, by, sure, format_args!("set Reserved of the Negotiate Request to {:#06x}", request.reserved));
         }
         if !has_1_0 {
-            judge.judge(
+            sink.broken(
                 Rule::SmbdNegReqVersion,
                 by,
                 sure,
@@ -379,22 +379,22 @@ impl Link {
             );
         }
         if request.credits_requested == 0 {
-            judge.judge(Rule::SmbdNegReqCredits, by, sure, format_args!("requested 0 credits in the Negotiate Request"));
+            sink.broken(Rule::SmbdNegReqCredits, by, sure, format_args!("requested 0 credits in the Negotiate Request"));
         }
         if request.max_receive_size < MAX_RECEIVE_SIZE_LEAST {
             let size = Grouped(request.max_receive_size.into());
-            judge.judge(Rule::SmbdNegReqRecvsize, by, sure, format_args!("offered MaxReceiveSize {size}; at least 128 is required"));
+            sink.broken(Rule::SmbdNegReqRecvsize, by, sure, format_args!("offered MaxReceiveSize {size}; at least 128 is required"));
         }
         if request.max_fragmented_size < MAX_FRAGMENTED_SIZE_LEAST {
             let size = Grouped(request.max_fragmented_size.into());
-            judge.judge(Rule::SmbdNegReqFragsize, by, sure, format_args!("offered MaxFragmentedSize {size}; at least 131,072 is required"));
+            sink.broken(Rule::SmbdNegReqFragsize, by, sure, format_args!("offered MaxFragmentedSize {size}; at least 131,072 is required"));
         }
         if request.preferred_send_size >= 0x8000_0000 {
             let size = request.preferred_send_size;
-            judge.judge(Rule::BugCve202643185, by, sure, format_args!("asked for a PreferredSendSize of {size:#010x}"));
+            sink.broken(Rule::BugCve202643185, by, sure, format_args!("asked for a PreferredSendSize of {size:#010x}"));
         } else if request.preferred_send_size > PREFERRED_SEND_SIZE_WINDOWS {
             let size = Grouped(request.preferred_send_size.into());
-            judge.judge(
+            sink.broken(
                 Rule::SmbdNegReqPreferred,
                 by,
                 sure,
@@ -410,11 +410,11 @@ impl Link {
     }
 
     /// A Negotiate Response.
-    pub fn negotiate_response(&mut self, at: At, by: End, response: &NegotiateResponse, judge: &mut impl Judge) {
+    pub fn negotiate_response(&mut self, at: At, by: End, response: &NegotiateResponse, sink: &mut impl RuleSink) {
         let sure = self.certainty;
         if self.phase != Phase::Negotiating || self.initiator == Some(by) {
             if self.phase != Phase::Idle {
-                judge.judge(Rule::SmbdNegFirst, by, sure.min(HISTORY), format_args!("sent a Negotiate Response that answers no request"));
+                sink.broken(Rule::SmbdNegFirst, by, sure.min(HISTORY), format_args!("sent a Negotiate Response that answers no request"));
                 return;
             }
             // the request may stand behind it
@@ -424,7 +424,7 @@ impl Link {
         if let Some(sent) = self.premature.take() {
             // two taps, or two queues of one adapter, may have packets so close together in either order
             let sure = if at.time.saturating_sub(sent.time) > DISORDER { sure.min(HISTORY) } else { Certainty::Guess };
-            judge.judge(Rule::SmbdNegFirst, by.peer(), sure, format_args!("sent data before the Negotiate Response came"));
+            sink.broken(Rule::SmbdNegFirst, by.peer(), sure, format_args!("sent data before the Negotiate Response came"));
         }
         self.last = at;
         self.response = Some(at);
@@ -433,22 +433,22 @@ impl Link {
         let waited = |asked: At| at.time.saturating_sub(asked.time);
         if let Some((asked, _)) = self.request.filter(|(asked, _)| waited(*asked) > NEGOTIATE_RESPONSE_TIMEOUT * SECOND) {
             let waited = Milliseconds(waited(asked));
-            judge.judge(Rule::SmbdNegTimeout, by, sure.min(HISTORY), format_args!("answered the Negotiate Request after {waited}"));
+            sink.broken(Rule::SmbdNegTimeout, by, sure.min(HISTORY), format_args!("answered the Negotiate Request after {waited}"));
         }
         if response.reserved != 0 {
-            judge.judge(Rule::SmbdReserved, by, sure, format_args!("set Reserved of the Negotiate Response to {:#06x}", response.reserved));
+            sink.broken(Rule::SmbdReserved, by, sure, format_args!("set Reserved of the Negotiate Response to {:#06x}", response.reserved));
         }
         if (response.min_version, response.max_version) != (VERSION_1_0, VERSION_1_0) {
             let (min, max) = (response.min_version, response.max_version);
-            judge.judge(Rule::SmbdNegRange, by, sure, format_args!("answered with versions {min:#06x} to {max:#06x}; both must be 0x0100"));
+            sink.broken(Rule::SmbdNegRange, by, sure, format_args!("answered with versions {min:#06x} to {max:#06x}; both must be 0x0100"));
         }
         match self.refusable[0] {
             Some(Refusable { field, .. }) if response.status == 0 => {
-                judge.judge(Rule::SmbdNegAccepted, by, sure, format_args!("accepted a Negotiate Request whose {field} it must refuse"));
+                sink.broken(Rule::SmbdNegAccepted, by, sure, format_args!("accepted a Negotiate Request whose {field} it must refuse"));
             }
             Some(Refusable { field, status: Some(status) }) if response.status != status => {
                 let (status, got) = (Status(status), Status(response.status));
-                judge.judge(
+                sink.broken(
                     Rule::SmbdNegAccepted,
                     by,
                     sure,
@@ -465,7 +465,7 @@ impl Link {
             if !must {
                 // a request that was not seen may have had to be refused
                 let sure = if self.request.is_some() { sure } else { Certainty::Guess };
-                judge.judge(Rule::SmbdNegRspStatus, by, sure, format_args!("refused the connection with {status}"));
+                sink.broken(Rule::SmbdNegRspStatus, by, sure, format_args!("refused the connection with {status}"));
             }
             let rest = [
                 u32::from(response.negotiated_version),
@@ -477,7 +477,7 @@ impl Link {
                 response.max_fragmented_size,
             ];
             if rest.iter().any(|field| *field != 0) {
-                judge.judge(Rule::SmbdNegRspFailureFields, by, sure, format_args!("filled in a Negotiate Response that refuses"));
+                sink.broken(Rule::SmbdNegRspFailureFields, by, sure, format_args!("filled in a Negotiate Response that refuses"));
             }
             self.phase = Phase::Refused;
             return;
@@ -485,7 +485,7 @@ impl Link {
         let mut refused = false;
         if response.negotiated_version != VERSION_1_0 {
             refused = true;
-            judge.judge(
+            sink.broken(
                 Rule::SmbdNegRspVersion,
                 by,
                 sure,
@@ -495,27 +495,27 @@ impl Link {
         if response.max_receive_size < MAX_RECEIVE_SIZE_LEAST {
             refused = true;
             let size = Grouped(response.max_receive_size.into());
-            judge.judge(Rule::SmbdNegRspRecvsize, by, sure, format_args!("offered MaxReceiveSize {size}; at least 128 is required"));
+            sink.broken(Rule::SmbdNegRspRecvsize, by, sure, format_args!("offered MaxReceiveSize {size}; at least 128 is required"));
         }
         if response.max_fragmented_size < MAX_FRAGMENTED_SIZE_LEAST {
             refused = true;
             let size = Grouped(response.max_fragmented_size.into());
-            judge.judge(Rule::SmbdNegRspFragsize, by, sure, format_args!("offered MaxFragmentedSize {size}; at least 131,072 is required"));
+            sink.broken(Rule::SmbdNegRspFragsize, by, sure, format_args!("offered MaxFragmentedSize {size}; at least 131,072 is required"));
         }
         if response.credits_granted == 0 {
             refused = true;
-            judge.judge(Rule::SmbdNegRspGranted, by, sure, format_args!("granted no credits in the Negotiate Response"));
+            sink.broken(Rule::SmbdNegRspGranted, by, sure, format_args!("granted no credits in the Negotiate Response"));
         }
         if response.credits_requested == 0 {
             refused = true;
-            judge.judge(Rule::SmbdNegRspRequested, by, sure, format_args!("requested no credits in the Negotiate Response"));
+            sink.broken(Rule::SmbdNegRspRequested, by, sure, format_args!("requested no credits in the Negotiate Response"));
         }
         let (asked_receive, asked_send) =
             self.request.map_or((None, None), |(_, r)| (Some(r.max_receive_size), Some(r.preferred_send_size)));
         if let Some(limit) = asked_receive.filter(|limit| response.preferred_send_size > *limit) {
             refused = true;
             let (size, limit) = (Grouped(response.preferred_send_size.into()), Grouped(limit.into()));
-            judge.judge(Rule::SmbdNegRspPreferred, by, sure, format_args!("prefers to send {size} bytes; its peer receives {limit}"));
+            sink.broken(Rule::SmbdNegRspPreferred, by, sure, format_args!("prefers to send {size} bytes; its peer receives {limit}"));
         }
         // 3.1.5.7: each side's sizes shrink to what the other can do
         let initiator = &mut self.sides[by.peer().index()];
@@ -535,13 +535,13 @@ impl Link {
         self.max_read_write_size = Some(response.max_read_write_size);
         self.phase = if refused { Phase::Refused } else { Phase::Established };
         if !refused {
-            self.reach(judge);
+            self.reach(sink);
         }
     }
 
     /// Whether the fragmented sizes agreed can be reached with the credits there are (derived: a message of that size needs
     /// that many sends, and no sender may count on grants while it is sending).
-    fn reach(&self, judge: &mut impl Judge) {
+    fn reach(&self, sink: &mut impl RuleSink) {
         if self.request.is_none() {
             return;
         }
@@ -558,11 +558,11 @@ impl Link {
             if fragmented >= 1 << 20 && self.initiator == Some(receiver) && u64::from(most) * u64::from(send) < u64::from(fragmented) {
                 let size = Grouped(fragmented.into());
                 let text = format_args!("offers to reassemble {size} bytes, more than {most} credits of {send} bytes carry");
-                judge.judge(Rule::BugCifsMaxFragmentedSize, receiver, Certainty::Guess, text);
+                sink.broken(Rule::BugCifsMaxFragmentedSize, receiver, Certainty::Guess, text);
             }
             if needs > u64::from(most) {
                 let (size, needs) = (Grouped(fragmented.into()), Grouped(needs));
-                judge.judge(
+                sink.broken(
                     Rule::SmbdNegReach,
                     receiver,
                     self.certainty.min(HISTORY),
@@ -575,18 +575,18 @@ impl Link {
     }
 
     /// A data transfer message, `wire_length` bytes long, whose data lies `inside` it.
-    pub fn data(&mut self, at: At, by: End, data: &DataTransfer, wire_length: u32, inside: bool, judge: &mut impl Judge) {
+    pub fn data(&mut self, at: At, by: End, data: &DataTransfer, wire_length: u32, inside: bool, sink: &mut impl RuleSink) {
         let sure = self.certainty.min(HISTORY);
         match self.phase {
             Phase::Idle => {
-                judge.judge(Rule::SmbdNegFirst, by, sure, format_args!("sent data before the negotiation"));
+                sink.broken(Rule::SmbdNegFirst, by, sure, format_args!("sent data before the negotiation"));
                 self.missed(by);
                 self.early = true;
             }
             Phase::Negotiating if self.initiator != Some(by) => {
-                judge.judge(Rule::BugKsmbdEarlyData, by, sure, format_args!("sent a data transfer message before its Negotiate Response"));
+                sink.broken(Rule::BugKsmbdEarlyData, by, sure, format_args!("sent a data transfer message before its Negotiate Response"));
                 // the response is still to come; nothing of this message was agreed on, its grant least of all
-                self.shape(by, data, wire_length, inside, judge);
+                self.shape(by, data, wire_length, inside, sink);
                 let [me, _] = self.both(by);
                 me.messages += 1;
                 me.last_sent = Some(at);
@@ -595,7 +595,7 @@ impl Link {
             }
             Phase::Negotiating => {
                 // it spends what the response will say that it was granted
-                self.shape(by, data, wire_length, inside, judge);
+                self.shape(by, data, wire_length, inside, sink);
                 self.premature.get_or_insert(at);
                 self.premature_sent += 1;
                 let [me, _] = self.both(by);
@@ -609,7 +609,7 @@ impl Link {
                 let wrong = self.refusable[1].filter(|_| self.initiator == Some(by) && data.data_length > 0);
                 if let Some(Refusable { field, .. }) = wrong {
                     self.refusable[1] = None;
-                    judge.judge(
+                    sink.broken(
                         Rule::SmbdNegAccepted,
                         by,
                         sure,
@@ -619,28 +619,28 @@ impl Link {
             }
             Phase::Established => {}
         }
-        self.shape(by, data, wire_length, inside, judge);
-        self.fragment(by, data, judge);
-        self.spend(at, by, data, judge);
+        self.shape(by, data, wire_length, inside, sink);
+        self.fragment(by, data, sink);
+        self.spend(at, by, data, sink);
         self.last = at;
     }
 
-    fn shape(&self, by: End, data: &DataTransfer, wire_length: u32, inside: bool, judge: &mut impl Judge) {
+    fn shape(&self, by: End, data: &DataTransfer, wire_length: u32, inside: bool, sink: &mut impl RuleSink) {
         let sure = self.certainty;
         // a rule over one message alone is certain, whatever was missed before it
         let alone = Certainty::Certain;
         if data.credits_requested == 0 {
-            judge.judge(Rule::SmbdDataCreditsRequested, by, alone, format_args!("requested 0 credits in a data transfer message"));
+            sink.broken(Rule::SmbdDataCreditsRequested, by, alone, format_args!("requested 0 credits in a data transfer message"));
         }
         if data.flags & !0x0001 != 0 {
-            judge.judge(Rule::SmbdFlags, by, alone, format_args!("set undefined flags: {:#06x}", data.flags));
+            sink.broken(Rule::SmbdFlags, by, alone, format_args!("set undefined flags: {:#06x}", data.flags));
         }
         if data.reserved != 0 {
-            judge.judge(Rule::SmbdReserved, by, alone, format_args!("set Reserved of a data transfer message to {:#06x}", data.reserved));
+            sink.broken(Rule::SmbdReserved, by, alone, format_args!("set Reserved of a data transfer message to {:#06x}", data.reserved));
         }
         let (offset, length) = (data.data_offset, data.data_length);
         if !inside && (length == 0 || offset >= DataTransfer::LEN as u32) {
-            judge.judge(
+            sink.broken(
                 Rule::SmbdDataLength,
                 by,
                 alone,
@@ -648,14 +648,14 @@ impl Link {
             );
         }
         if offset % 8 != 0 {
-            judge.judge(Rule::SmbdDataAlign, by, alone, format_args!("DataOffset {offset} is not a multiple of 8"));
+            sink.broken(Rule::SmbdDataAlign, by, alone, format_args!("DataOffset {offset} is not a multiple of 8"));
         } else if length > 0 && offset < DataTransfer::LEN as u32 {
-            judge.judge(Rule::SmbdDataAlign, by, alone, format_args!("DataOffset {offset} lies inside the header"));
+            sink.broken(Rule::SmbdDataAlign, by, alone, format_args!("DataOffset {offset} lies inside the header"));
         } else if length == 0 && offset != 0 {
-            judge.judge(Rule::SmbdDataAlign, by, alone, format_args!("DataOffset is {offset} though there is no data"));
+            sink.broken(Rule::SmbdDataAlign, by, alone, format_args!("DataOffset is {offset} though there is no data"));
         }
         if (!inside || offset % 8 != 0) && length > 0 {
-            judge.judge(
+            sink.broken(
                 Rule::BugCve202539943,
                 by,
                 alone,
@@ -663,15 +663,15 @@ impl Link {
             );
         }
         if let Some(limit) = self.side(by.peer()).max_receive_size.filter(|limit| wire_length > *limit) {
-            judge.judge(Rule::SmbdDataTooBig, by, sure, format_args!("sent {wire_length} bytes in one message; its peer receives {limit}"));
+            sink.broken(Rule::SmbdDataTooBig, by, sure, format_args!("sent {wire_length} bytes in one message; its peer receives {limit}"));
         } else if let Some(limit) = self.side(by).max_send_size.filter(|limit| wire_length > *limit) {
-            judge.judge(Rule::SmbdDataTooBig, by, sure, format_args!("sent {wire_length} bytes in one message; it agreed to send {limit}"));
+            sink.broken(Rule::SmbdDataTooBig, by, sure, format_args!("sent {wire_length} bytes in one message; it agreed to send {limit}"));
         }
         let whole = u64::from(length) + u64::from(data.remaining_data_length);
         if let Some(limit) = self.side(by.peer()).max_fragmented_size.filter(|limit| whole > u64::from(*limit)) {
             let (whole, limit) = (Grouped(whole), Grouped(limit.into()));
-            judge.judge(Rule::SmbdFragTooBig, by, sure, format_args!("announced a message of {whole} bytes; its peer reassembles {limit}"));
-            judge.judge(
+            sink.broken(Rule::SmbdFragTooBig, by, sure, format_args!("announced a message of {whole} bytes; its peer reassembles {limit}"));
+            sink.broken(
                 Rule::BugCve202539942,
                 by,
                 sure,
@@ -681,9 +681,9 @@ impl Link {
     }
 
     /// The bytes between the header and the data of a message.
-    pub fn padding(&self, by: End, padding: &[u8], judge: &mut impl Judge) {
+    pub fn padding(&self, by: End, padding: &[u8], sink: &mut impl RuleSink) {
         if padding.iter().any(|byte| *byte != 0) {
-            judge.judge(
+            sink.broken(
                 Rule::SmbdReserved,
                 by,
                 Certainty::Certain,
@@ -692,7 +692,7 @@ impl Link {
         }
     }
 
-    fn fragment(&mut self, by: End, data: &DataTransfer, judge: &mut impl Judge) {
+    fn fragment(&mut self, by: End, data: &DataTransfer, sink: &mut impl RuleSink) {
         let sure = self.certainty.min(HISTORY);
         let side = &mut self.sides[by.index()];
         let (length, remaining) = (data.data_length, data.remaining_data_length);
@@ -705,21 +705,21 @@ impl Link {
                 // the message that was interrupted goes on where it was left
                 side.interrupted = (expected > 0).then_some(expected);
                 side.fragments += 1;
-                judge.judge(Rule::BugSmbdirectBatchInterleave, by, sure, format_args!("sent another message between the fragments of one"));
+                sink.broken(Rule::BugSmbdirectBatchInterleave, by, sure, format_args!("sent another message between the fragments of one"));
             }
             Seen::Known(expected) if expected > 0 => {
                 side.interrupted = Some(expected);
                 side.fragments += 1;
                 let left = Grouped(expected.into());
                 if remaining == 0 {
-                    judge.judge(
+                    sink.broken(
                         Rule::SmbdFragRemaining,
                         by,
                         sure,
                         format_args!("sent {length} bytes as the last of a message of which {left} bytes were left"),
                     );
                 } else {
-                    judge.judge(
+                    sink.broken(
                         Rule::SmbdFragRemaining,
                         by,
                         sure,
@@ -731,7 +731,7 @@ impl Link {
                 side.fragmented += 1;
                 side.fragments += 1;
                 if length == 0 {
-                    judge.judge(Rule::SmbdFragRemaining, by, sure, format_args!("announced {remaining} bytes in a message without data"));
+                    sink.broken(Rule::SmbdFragRemaining, by, sure, format_args!("announced {remaining} bytes in a message without data"));
                 }
             }
             _ => {}
@@ -741,7 +741,7 @@ impl Link {
         }
     }
 
-    fn spend(&mut self, at: At, by: End, data: &DataTransfer, judge: &mut impl Judge) {
+    fn spend(&mut self, at: At, by: End, data: &DataTransfer, sink: &mut impl RuleSink) {
         let sure = self.certainty.min(HISTORY);
         let [me, peer] = self.both(by);
         me.messages += 1;
@@ -761,10 +761,10 @@ impl Link {
             let waited = at.time.saturating_sub(asked.time);
             if waited > KEEPALIVE_PROMPT * SECOND {
                 let waited = Milliseconds(waited);
-                judge.judge(Rule::SmbdKeepalive, by, sure, format_args!("answered a request for a response after {waited}"));
+                sink.broken(Rule::SmbdKeepalive, by, sure, format_args!("answered a request for a response after {waited}"));
             }
         }
-        if let (Some(dry), Some(wet)) = (me.dry_since, me.wet_since) {
+        if let (Some(dry), Some(wet)) = (me.blocked_since, me.granted_since) {
             // it waited for this grant if it sends data as soon as the grant is there
             let waited = wet.time.saturating_sub(dry.time);
             if data.data_length > 0 && waited >= STALL_LEAST && at.time.saturating_sub(wet.time) <= STALL_RELEASE {
@@ -776,27 +776,27 @@ impl Link {
                 let waited = Milliseconds(waited);
                 // between messages nobody but the sender knows whether it had anything to send
                 let sure = if me.dry_inside { sure } else { Certainty::Guess };
-                judge.judge(Rule::SmbdCreditStall, by.peer(), sure, format_args!("kept its peer waiting {waited} for credits"));
+                sink.broken(Rule::SmbdCreditStall, by.peer(), sure, format_args!("kept its peer waiting {waited} for credits"));
             }
         }
         let [me, peer] = self.both(by);
-        me.dry_since = None;
-        me.wet_since = None;
+        me.blocked_since = None;
+        me.granted_since = None;
         if let Seen::Known(held) = me.credits {
             if held <= 0 {
                 me.overruns += 1;
-                judge.judge(Rule::SmbdCreditOverrun, by, sure, format_args!("sent a message with no credit left"));
+                sink.broken(Rule::SmbdCreditOverrun, by, sure, format_args!("sent a message with no credit left"));
             } else {
                 if held == 1 && data.credits_granted == 0 {
-                    judge.judge(Rule::SmbdCreditLast, by, sure, format_args!("spent its last credit on a message that grants none"));
-                    judge.judge(Rule::BugSmbdirectLastCredit, by, sure, format_args!("spent the last credit with CreditsGranted 0"));
+                    sink.broken(Rule::SmbdCreditLast, by, sure, format_args!("spent its last credit on a message that grants none"));
+                    sink.broken(Rule::BugSmbdirectLastCredit, by, sure, format_args!("spent the last credit with CreditsGranted 0"));
                 }
                 me.credits = Seen::Known(held - 1);
                 me.held_min = Some(me.held_min.map_or(held - 1, |m| m.min(held - 1)));
                 me.held_max_recent = me.held_max_recent.max(held);
                 // with one credit left only a message that grants some may be sent (3.1.5.1)
                 if held - 1 <= 1 {
-                    me.dry_since = Some(at);
+                    me.blocked_since = Some(at);
                     me.dry_inside = data.remaining_data_length > 0;
                 }
             }
@@ -805,7 +805,7 @@ impl Link {
                 if !me.starved_told && me.held_max_recent * 4 < asked {
                     me.starved_told = true;
                     let most = me.held_max_recent;
-                    judge.judge(
+                    sink.broken(
                         Rule::SmbdCreditStarved,
                         by.peer(),
                         sure,
@@ -820,7 +820,7 @@ impl Link {
             *held += i64::from(data.credits_granted);
             if *held > i64::from(u16::MAX) {
                 let held = *held;
-                judge.judge(
+                sink.broken(
                     Rule::SmbdCreditOverflow,
                     by,
                     sure,
@@ -829,27 +829,27 @@ impl Link {
             }
         }
         // one that was never given any
-        if data.credits_granted == 0 && peer.messages == 0 && peer.credits == Seen::Known(0) && peer.dry_since.is_none() {
-            peer.dry_since = Some(at);
+        if data.credits_granted == 0 && peer.messages == 0 && peer.credits == Seen::Known(0) && peer.blocked_since.is_none() {
+            peer.blocked_since = Some(at);
             peer.dry_inside = false;
         }
-        if data.credits_granted > 0 && peer.dry_since.is_some() && peer.wet_since.is_none() {
-            peer.wet_since = Some(at);
+        if data.credits_granted > 0 && peer.blocked_since.is_some() && peer.granted_since.is_none() {
+            peer.granted_since = Some(at);
         }
     }
 
     /// The connection ended, or the capture did. `by` closed it, where somebody did.
-    pub fn closed(&mut self, at: At, by: Option<End>, judge: &mut impl Judge) {
+    pub fn closed(&mut self, at: At, by: Option<End>, sink: &mut impl RuleSink) {
         let sure = self.certainty.min(HISTORY);
         if let (Some(_), Some(initiator)) = (self.orphan, self.initiator) {
-            judge.judge(Rule::SmbdNegFirst, initiator.peer(), sure, format_args!("sent a Negotiate Response that answers no request"));
+            sink.broken(Rule::SmbdNegFirst, initiator.peer(), sure, format_args!("sent a Negotiate Response that answers no request"));
         }
         if self.phase == Phase::Negotiating
             && let (Some((asked, _)), Some(initiator)) = (self.request, self.initiator)
         {
-            self.unanswered(at.time.saturating_sub(asked.time), by, initiator, judge);
+            self.unanswered(at.time.saturating_sub(asked.time), by, initiator, sink);
             if self.premature.is_some() {
-                judge.judge(Rule::SmbdNegFirst, initiator, sure, format_args!("sent data before the Negotiate Response came"));
+                sink.broken(Rule::SmbdNegFirst, initiator, sure, format_args!("sent data before the Negotiate Response came"));
             }
         }
         if self.phase != Phase::Established {
@@ -867,7 +867,7 @@ impl Link {
                 // whose peer hangs up while it sends has nothing to answer for, and who hangs up itself may have had to
                 let certainty = if by == end { Some(Certainty::Guess) } else { (waited >= STOPPED).then_some(sure) };
                 if let Some(certainty) = certainty {
-                    judge.judge(
+                    sink.broken(
                         Rule::SmbdFragRemaining,
                         end,
                         certainty,
@@ -879,7 +879,7 @@ impl Link {
                 let waited = at.time.saturating_sub(asked.time);
                 if waited > KEEPALIVE_PROMPT * SECOND {
                     let waited = Milliseconds(waited);
-                    judge.judge(
+                    sink.broken(
                         Rule::SmbdKeepalive,
                         end.peer(),
                         sure,
@@ -893,33 +893,33 @@ impl Link {
         if self.sides.iter().all(dry) && silent > SECOND {
             let silent = Milliseconds(silent);
             let by = self.initiator.unwrap_or(End::A);
-            judge.judge(Rule::SmbdCreditDeadlock, by.peer(), sure, format_args!("both ends are without credits and silent for {silent}"));
+            sink.broken(Rule::SmbdCreditDeadlock, by.peer(), sure, format_args!("both ends are without credits and silent for {silent}"));
         }
     }
 
     /// The connection ended, or the capture did, `waited` ns after a Negotiate Request that got no response.
-    fn unanswered(&self, waited: i64, by: Option<End>, initiator: End, judge: &mut impl Judge) {
+    fn unanswered(&self, waited: i64, by: Option<End>, initiator: End, sink: &mut impl RuleSink) {
         // a request that must not be answered is no fault of who did not answer it
         if self.refusable[0].is_some_and(|wrong| wrong.status.is_none()) {
             return;
         }
         let (sure, acceptor, took) = (self.certainty.min(HISTORY), initiator.peer(), Milliseconds(waited));
         if by == Some(acceptor) {
-            judge.judge(
+            sink.broken(
                 Rule::SmbdNegTimeout,
                 acceptor,
                 sure,
                 format_args!("closed the connection {took} after the Negotiate Request and did not answer it"),
             );
         } else if by == Some(initiator) && waited >= NEGOTIATE_PATIENCE {
-            judge.judge(
+            sink.broken(
                 Rule::SmbdNegTimeout,
                 acceptor,
                 sure,
                 format_args!("did not answer the Negotiate Request; its peer gave up after {took}"),
             );
         } else if by.is_none() && waited > NEGOTIATE_RESPONSE_TIMEOUT * SECOND {
-            judge.judge(Rule::SmbdNegTimeout, acceptor, sure, format_args!("did not answer the Negotiate Request within {took}"));
+            sink.broken(Rule::SmbdNegTimeout, acceptor, sure, format_args!("did not answer the Negotiate Request within {took}"));
         }
     }
 

@@ -7,9 +7,9 @@ use crate::messages::known::Known;
 use crate::messages::receive::Send;
 use crate::messages::stream::Record;
 use crate::op::{At, End};
-use crate::report::{Negotiated, SideReport};
+use crate::summary::{Negotiated, SideReport};
 use alloc::vec::Vec;
-use link::{Judge, Link, Phase};
+use link::{Link, Phase, RuleSink};
 use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::smb2::{Header, RequestMemo, Visitor};
 use rdmascope_dissector::wire::smbd::{self, Data, DataTransfer, NegotiateRequest, NegotiateResponse};
@@ -211,7 +211,7 @@ impl Smbd {
     }
 
     /// A whole Send. Returns the SMB2 message that it completes, where it does.
-    pub fn send<'a, T: Trace>(&'a mut self, by: End, send: &Send<'a>, t: &mut T, judge: &mut impl Judge) -> Option<Smb2Message<'a>> {
+    pub fn send<'a, T: Trace>(&'a mut self, by: End, send: &Send<'a>, t: &mut T, sink: &mut impl RuleSink) -> Option<Smb2Message<'a>> {
         let (bytes, wire) = (send.bytes, send.wire_length);
         let phase = self.link.phase();
         let answers = phase == Phase::Negotiating && self.link.initiator() != Some(by);
@@ -228,17 +228,17 @@ impl Smbd {
             Phase::Established | Phase::Refused => response && !looks_like_data(bytes, wire) && phase == Phase::Established,
         };
         if is_response {
-            self.response(by, send, t, judge);
+            self.response(by, send, t, sink);
             return None;
         }
         let is_due = phase == Phase::Idle || self.link.owes_request(by);
         if request || (is_due && !reads_as_data(bytes, wire)) {
-            self.request(by, send, t, judge);
+            self.request(by, send, t, sink);
             return None;
         }
         let Ok((_, data)) = smbd::parse_data(bytes, wire, t) else {
             if wire < DataTransfer::LEN as u32 {
-                judge.judge(
+                sink.broken(
                     Rule::SmbdDataLength,
                     by,
                     Certainty::Certain,
@@ -251,12 +251,12 @@ impl Smbd {
             return None;
         };
         if let Some(padding) = bytes.get(DataTransfer::LEN..data.header.data_offset as usize) {
-            self.link.padding(by, padding, judge);
+            self.link.padding(by, padding, sink);
         }
-        self.sealed_length(by, &data, judge);
+        self.sealed_length(by, &data, sink);
         let before = self.link.side(by).stalled_time;
         let follows = self.link.side(by).remaining;
-        self.link.data(send.last, by, &data.header, wire, data.inside, judge);
+        self.link.data(send.last, by, &data.header, wire, data.inside, sink);
         let waited = self.link.side(by).stalled_time.saturating_sub(before);
         let begins = begins_like_smb2(data.data);
         let is_new = follows == link::Seen::Known(0) && phase == Phase::Established;
@@ -267,10 +267,10 @@ impl Smbd {
             if self.is_sealed && more == TRANSFORM_HEADER {
                 let text =
                     format_args!("sent {sent} bytes of an encrypted message without the transform header of {more} that it announced");
-                judge.judge(Rule::BugKsmbdSealedLength, by, Certainty::IfNothingWasMissed, text);
+                sink.broken(Rule::BugKsmbdSealedLength, by, Certainty::IfNothingWasMissed, text);
             } else {
                 let text = format_args!("sent {sent} bytes that do not begin with an SMB2 header");
-                judge.judge(Rule::Smb2Malformed, by, Certainty::IfNothingWasMissed, text);
+                sink.broken(Rule::Smb2Malformed, by, Certainty::IfNothingWasMissed, text);
             }
         }
         let message = self.fragments[by.index()].take(by, send, &data, waited)?;
@@ -278,13 +278,13 @@ impl Smbd {
     }
 
     /// An encrypted message says twice how long it is: in its first fragment, and in its own header (\[MS-SMB2\] 2.2.41).
-    fn sealed_length(&self, by: End, data: &Data<'_>, judge: &mut impl Judge) {
+    fn sealed_length(&self, by: End, data: &Data<'_>, sink: &mut impl RuleSink) {
         let begins = !self.fragments[by.index()].open && data.data.starts_with(b"\xfdSMB");
         let Some(original) = data.data.get(36..40).and_then(|b| b.first_chunk::<4>()).filter(|_| begins) else { return };
         let is = u64::from(TRANSFORM_HEADER) + u64::from(u32::from_le_bytes(*original));
         let announced = u64::from(data.header.data_length) + u64::from(data.header.remaining_data_length);
         if let Some(more) = announced.checked_sub(is).filter(|more| *more > 0) {
-            judge.judge(
+            sink.broken(
                 Rule::BugKsmbdSealedLength,
                 by,
                 Certainty::Certain,
@@ -293,12 +293,12 @@ impl Smbd {
         }
     }
 
-    fn request<T: Trace>(&mut self, by: End, send: &Send<'_>, t: &mut T, judge: &mut impl Judge) {
+    fn request<T: Trace>(&mut self, by: End, send: &Send<'_>, t: &mut T, sink: &mut impl RuleSink) {
         match smbd::parse_negotiate_request(send.bytes, t) {
-            Ok((_, request)) => self.link.negotiate_request(send.last, by, &request, judge),
+            Ok((_, request)) => self.link.negotiate_request(send.last, by, &request, sink),
             Err(_) if send.wire_length < NegotiateRequest::LEN as u32 => {
                 let length = send.wire_length;
-                judge.judge(
+                sink.broken(
                     Rule::SmbdNegReqLength,
                     by,
                     Certainty::Certain,
@@ -309,12 +309,12 @@ impl Smbd {
         }
     }
 
-    fn response<T: Trace>(&mut self, by: End, send: &Send<'_>, t: &mut T, judge: &mut impl Judge) {
+    fn response<T: Trace>(&mut self, by: End, send: &Send<'_>, t: &mut T, sink: &mut impl RuleSink) {
         match smbd::parse_negotiate_response(send.bytes, t) {
-            Ok((_, response)) => self.link.negotiate_response(send.last, by, &response, judge),
+            Ok((_, response)) => self.link.negotiate_response(send.last, by, &response, sink),
             Err(_) if send.wire_length < NegotiateResponse::LEN as u32 => {
                 let length = send.wire_length;
-                judge.judge(
+                sink.broken(
                     Rule::SmbdNegRspLength,
                     by,
                     Certainty::Certain,
@@ -470,15 +470,15 @@ mod tests {
     #[derive(Default)]
     struct Talk {
         smbd: Smbd,
-        judged: Judged,
+        judged: Broken,
         now: At,
     }
 
     #[derive(Default)]
-    struct Judged(Vec<(Rule, End, Certainty, String)>);
+    struct Broken(Vec<(Rule, End, Certainty, String)>);
 
-    impl Judge for Judged {
-        fn judge(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>) {
+    impl RuleSink for Broken {
+        fn broken(&mut self, rule: Rule, by: End, certainty: Certainty, text: fmt::Arguments<'_>) {
             self.0.push((rule, by, certainty, text.to_string()));
         }
     }

@@ -1,7 +1,7 @@
 //! The analysis of a live capture: it has no end, so what is over is added up and let go; lines tell of it now and then, and metrics when
 //! they are asked for.
 
-use crate::analysis::{Analysis, InputStory, meta_of};
+use crate::analysis::{Analysis, InputSummary, meta_of};
 use crate::live::{self, say};
 use crate::report::words::{count, duration, grouped, size};
 use crate::stdout::{Color, Out};
@@ -66,7 +66,7 @@ pub struct Monitor<S> {
     /// Its state.
     pub pipeline: Pipeline<S>,
     decode: frame::Options,
-    story: InputStory,
+    story: InputSummary,
     number: u64,
     time_ns: i64,
     expired: Instant,
@@ -77,7 +77,7 @@ impl<S: Sink> Monitor<S> {
     pub fn new(options: Options, sink: S, interfaces: &[String]) -> Self {
         let pipeline = Pipeline::with_sink(endless(options), sink);
         let decode = pipeline.decode_options();
-        let story = InputStory { path: interfaces.join(" and "), ..InputStory::default() };
+        let story = InputSummary { path: interfaces.join(" and "), ..InputSummary::default() };
         Self { pipeline, decode, story, number: 0, time_ns: 0, expired: Instant::now() }
     }
 

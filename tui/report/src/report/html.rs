@@ -3,7 +3,7 @@
 
 use super::sessions::{HEADS, headline, row, sums};
 use super::words::{and, count, duration, grouped, grouped_signed, size, times};
-use super::{Detail, Entry, Story, ending, ends, handles, last_words, shown, stack};
+use super::{Detail, Entry, ReportData, ending, ends, handles, last_words, shown, stack};
 use rdmascope_analyzer::episodes::time::{Owner, Time};
 use rdmascope_analyzer::finding::{Blame, Severity};
 use rdmascope_analyzer::path::State;
@@ -32,7 +32,7 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// The whole page.
-pub fn render(story: &Story) -> String {
+pub fn render(story: &ReportData) -> String {
     let mut out = String::with_capacity(64 * 1024);
     let entries = story.entries();
     let names: Vec<String> = story.inputs.iter().map(|i| shown(&i.path)).collect();
@@ -78,7 +78,7 @@ struct Page {
 }
 
 impl Page {
-    fn of(story: &Story) -> Self {
+    fn of(story: &ReportData) -> Self {
         let mut busy: Vec<_> =
             story.storage().filter(|(c, _)| !c.commands.is_empty() || c.credit_story.len() > 2).map(|(c, _)| c).collect();
         busy.sort_by_key(|c| std::cmp::Reverse(super::requests(c)));
@@ -118,7 +118,7 @@ fn frame_links(entry: &Entry<'_>) -> String {
 }
 
 /// Who did it, with its address where that is one.
-fn who(entry: &Entry<'_>, story: &Story) -> String {
+fn who(entry: &Entry<'_>, story: &ReportData) -> String {
     let end = match entry.findings.first().map(|f| f.by) {
         Some(Blame::Client) => 0,
         Some(Blame::Server) => 1,
@@ -153,7 +153,7 @@ fn text(raw: &str) -> String {
     out
 }
 
-fn head(out: &mut String, story: &Story, title: &str, entries: &[Entry<'_>]) {
+fn head(out: &mut String, story: &ReportData, title: &str, entries: &[Entry<'_>]) {
     let capture = &story.report.capture;
     let mut facts = vec![count(capture.frames, "frame"), size(capture.bytes), duration(story.length())];
     facts.extend(story.kinds().into_iter().map(str::to_owned));
@@ -162,7 +162,7 @@ fn head(out: &mut String, story: &Story, title: &str, entries: &[Entry<'_>]) {
         n => format!("{} of followed connections not decoded", count(n, "frame")),
     });
     let dates = super::words::dates(story.start(), story.start().saturating_add(story.length()));
-    let [errors, warnings, notes] = Story::tally(entries);
+    let [errors, warnings, notes] = ReportData::tally(entries);
     let (class, mark, verdict) = match (errors, warnings) {
         (0, 0) if story.storage().next().is_none() => ("soft", "–", "No storage over RDMA in this capture".to_owned()),
         (0, 0) => ("good", "✓", "No problems found".to_owned()),
@@ -208,7 +208,7 @@ fn head(out: &mut String, story: &Story, title: &str, entries: &[Entry<'_>]) {
     );
 }
 
-fn findings(out: &mut String, story: &Story, page: &Page, entries: &[Entry<'_>]) {
+fn findings(out: &mut String, story: &ReportData, page: &Page, entries: &[Entry<'_>]) {
     out.push_str("<section id=\"findings\">\n<h2>Findings</h2>\n");
     if entries.is_empty() {
         out.push_str("<p class=\"soft\">None.</p>\n");
@@ -268,7 +268,7 @@ fn findings(out: &mut String, story: &Story, page: &Page, entries: &[Entry<'_>])
 }
 
 /// How far each pair of hosts got on the way to RDMA.
-fn ladders(out: &mut String, story: &Story) {
+fn ladders(out: &mut String, story: &ReportData) {
     if story.report.paths.is_empty() {
         return;
     }
@@ -302,7 +302,7 @@ fn ladders(out: &mut String, story: &Story) {
 }
 
 /// Sessions and mounts, and what each of their connections carried.
-fn sessions_shown(out: &mut String, story: &Story, page: &Page) {
+fn sessions_shown(out: &mut String, story: &ReportData, page: &Page) {
     if story.sessions.is_empty() {
         return;
     }
@@ -329,7 +329,7 @@ fn sessions_shown(out: &mut String, story: &Story, page: &Page) {
     out.push_str("</section>\n");
 }
 
-fn connections(out: &mut String, story: &Story, page: &Page) {
+fn connections(out: &mut String, story: &ReportData, page: &Page) {
     out.push_str("<section id=\"connections\">\n<h2>Connections</h2>\n");
     let all: Vec<_> = story.storage().collect();
     let mut table = Sortable::new(&[
@@ -369,7 +369,7 @@ fn connections(out: &mut String, story: &Story, page: &Page) {
     out.push_str("</section>\n");
 }
 
-fn article(out: &mut String, story: &Story, c: &Connection, detail: &Detail) {
+fn article(out: &mut String, story: &ReportData, c: &Connection, detail: &Detail) {
     let _ = write!(
         out,
         "<article id=\"connection-{}\">\n<h3>Connection {} · {}</h3>\n<p class=\"soft\">{}</p>\n<dl class=\"facts\">\n",
@@ -420,7 +420,7 @@ fn article(out: &mut String, story: &Story, c: &Connection, detail: &Detail) {
     out.push_str("</p>\n</article>\n");
 }
 
-fn slowest(out: &mut String, story: &Story, page: &Page) {
+fn slowest(out: &mut String, story: &ReportData, page: &Page) {
     out.push_str("<section id=\"slowest\">\n<h2>Slowest requests</h2>\n");
     let mut table = Sortable::new(&[
         ("request", true),
@@ -456,7 +456,7 @@ fn slowest(out: &mut String, story: &Story, page: &Page) {
 }
 
 /// Frames that findings and the slowest requests refer to, and what is said of each.
-fn frames_listed(out: &mut String, story: &Story, page: &Page, entries: &[Entry<'_>]) {
+fn frames_listed(out: &mut String, story: &ReportData, page: &Page, entries: &[Entry<'_>]) {
     struct Said {
         time: Option<i64>,
         connection: Option<u32>,
@@ -519,7 +519,7 @@ fn frames_listed(out: &mut String, story: &Story, page: &Page, entries: &[Entry<
     out.push_str("</section>\n");
 }
 
-fn rest(out: &mut String, story: &Story) {
+fn rest(out: &mut String, story: &ReportData) {
     let lines = super::text::remarks(story);
     if lines.is_empty() {
         return;
@@ -662,7 +662,7 @@ struct Plot<'p> {
 }
 
 /// How packets are marked, who paused whom, and what happened on the network over time.
-fn network(out: &mut String, story: &Story, page: &Page) {
+fn network(out: &mut String, story: &ReportData, page: &Page) {
     if story.storage().next().is_none() {
         return;
     }
@@ -726,7 +726,7 @@ fn network(out: &mut String, story: &Story, page: &Page) {
 }
 
 /// Rate, marks, CNPs, pauses and retransmissions of the whole capture, all on one axis.
-fn over_time(out: &mut String, story: &Story, timeline: &Timeline) {
+fn over_time(out: &mut String, story: &ReportData, timeline: &Timeline) {
     if timeline.rows().next().is_none() {
         out.push_str("<p class=\"soft\">No marks, CNPs, pauses or retransmissions.</p>\n");
         return;
@@ -757,7 +757,7 @@ fn sentence_case(name: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn plots(out: &mut String, story: &Story, c: &Connection) {
+fn plots(out: &mut String, story: &ReportData, c: &Connection) {
     let start = story.start();
     let second = |ns: i64| (ns.saturating_sub(start)) as f64 / 1e9;
     let (from, to) = (second(c.first.time), second(c.last.time).max(second(c.first.time) + 1e-6));
@@ -842,7 +842,7 @@ fn plots(out: &mut String, story: &Story, c: &Connection) {
 }
 
 /// What RDMA devices counted, on the axis of the connection.
-fn hardware(out: &mut String, story: &Story, from: f64, to: f64) {
+fn hardware(out: &mut String, story: &ReportData, from: f64, to: f64) {
     let start = story.start();
     for row in story.hardware.grown().into_iter().take(COUNTERS_MAX) {
         let second = |ns: i64| (ns.saturating_sub(start)) as f64 / 1e9;
@@ -949,8 +949,10 @@ mod tests {
             text("<img src=x onerror='a(\"b\")'>&\u{1b}[2J\u{202e}"),
             "&lt;img src=x onerror=&#39;a(&quot;b&quot;)&#39;&gt;&amp;\\x1b[2J\\u{202e}"
         );
-        let mut story = Story::default();
-        story.inputs.push(crate::analysis::InputStory { path: "</title><script>alert(1)</script>.pcap".to_owned(), ..Default::default() });
+        let mut story = ReportData::default();
+        story
+            .inputs
+            .push(crate::analysis::InputSummary { path: "</title><script>alert(1)</script>.pcap".to_owned(), ..Default::default() });
         let page = render(&story);
         assert!(!page.contains("alert(1)</script>"), "{page}");
         assert_eq!(page.matches("<script").count(), 1);

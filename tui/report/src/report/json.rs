@@ -4,7 +4,7 @@
 //! A key is declared once, in `object!` of `schema.rs`: from there come the JSON and its schema.
 
 use super::schema::{Counted, Date, Hex, Pair, Seconds, object};
-use super::{Detail, Story, ending, side};
+use super::{Detail, ReportData, ending, side};
 use rdmascope_analyzer::devices::{Device, Spread};
 use rdmascope_analyzer::episodes::time::{Behind, Owner, Time};
 use rdmascope_analyzer::episodes::{Cause, Episode};
@@ -23,7 +23,7 @@ const VERSION: u32 = 2;
 ///
 /// # Errors
 /// Cannot happen: all of it can be said in JSON.
-pub fn render(story: &Story) -> serde_json::Result<String> {
+pub fn render(story: &ReportData) -> serde_json::Result<String> {
     let mut text = crate::output::pretty_json(&Root::of(story))?;
     text.push('\n');
     Ok(text)
@@ -231,7 +231,7 @@ object! {
 }
 
 impl TimelineJson {
-    fn of(story: &Story) -> Option<Self> {
+    fn of(story: &ReportData) -> Option<Self> {
         let timeline = Timeline::new(story.report.connections.iter(), &story.report.capture, STRETCHES)?;
         timeline.rows().next()?;
         let list = |value: fn(&timeline::Point) -> u64| timeline.points.iter().map(value).collect();
@@ -891,7 +891,7 @@ object! {
 }
 
 impl AnswerJson {
-    fn of(story: &Story) -> Option<Self> {
+    fn of(story: &ReportData) -> Option<Self> {
         let found = rdmascope_analyzer::answer::answer(&story.report)?;
         let since = |ns: i64| Seconds(ns.saturating_sub(story.start()));
         let hindrances = found.hindrances.iter().map(|h| HindranceJson {
@@ -1439,7 +1439,7 @@ object! {
 }
 
 impl Root {
-    fn of(story: &Story) -> Self {
+    fn of(story: &ReportData) -> Self {
         let start = story.start();
         let since = |ns: i64| Seconds(ns.saturating_sub(start));
         let capture = &story.report.capture;
@@ -1498,7 +1498,7 @@ impl Root {
     }
 }
 
-fn connection(story: &Story, c: &Connection, detail: &Detail) -> ConnectionJson {
+fn connection(story: &ReportData, c: &Connection, detail: &Detail) -> ConnectionJson {
     let start = story.start();
     let since = |ns: i64| Seconds(ns.saturating_sub(start));
     let [client, server] = c.peers.map(|p| analyzed::address(&p.address));
@@ -1686,7 +1686,7 @@ fn status(family: Family, code: u32) -> String {
 }
 
 /// All findings, what matters first, each with what it follows from.
-fn findings(story: &Story) -> Vec<FindingJson> {
+fn findings(story: &ReportData) -> Vec<FindingJson> {
     let ranked = story.report.findings.ranked();
     let causes = rdmascope_analyzer::roots::causes(&story.report, &ranked);
     let root = |cause: &Option<usize>| {
@@ -1696,7 +1696,7 @@ fn findings(story: &Story) -> Vec<FindingJson> {
     ranked.iter().zip(&causes).map(|(f, cause)| finding(story, f, root(cause))).collect()
 }
 
-fn finding(story: &Story, f: &Finding, root: Option<RootJson>) -> FindingJson {
+fn finding(story: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJson {
     use rdmascope_analyzer::finding::Blame;
     let (row, start) = (f.rule.row(), story.start());
     FindingJson {

@@ -1,6 +1,6 @@
 //! The path to RDMA in words that all forms share: a line for each question, a mark for each answer.
 
-use super::Story;
+use super::ReportData;
 use rdmascope_analyzer::path::{Carried, Kind, Path, Rung, State};
 
 /// The mark of an answer: a tick, a cross, a question mark where the capture does not tell, a dash where it was not needed.
@@ -35,6 +35,6 @@ pub fn headline(path: &Path) -> String {
 }
 
 /// The ladders that a reader asks for: where RDMA is not what carries everything, or does not do what it could.
-pub fn asked_for(story: &Story) -> impl Iterator<Item = &Path> {
+pub fn asked_for(story: &ReportData) -> impl Iterator<Item = &Path> {
     story.report.paths.iter().filter(|p| p.verdict.is_some() || p.kind == Kind::Smb && p.carried == Carried::Tcp)
 }

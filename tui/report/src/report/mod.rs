@@ -11,7 +11,7 @@ pub mod summary;
 pub mod text;
 pub mod words;
 
-use crate::analysis::{Analysis, InputStory};
+use crate::analysis::{Analysis, InputSummary};
 use rdmascope_analyzer::exchange::{Exchange, Family};
 use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Rule, Severity};
 use rdmascope_analyzer::op::{At, End};
@@ -31,11 +31,11 @@ const FAILURES_MAX: usize = 256;
 
 /// One analysis, ready to be shown.
 #[derive(Debug, Default)]
-pub struct Story {
+pub struct ReportData {
     /// What the analyzer reports.
     pub report: Report,
     /// What each input had.
-    pub inputs: Vec<InputStory>,
+    pub inputs: Vec<InputSummary>,
     /// Frames that the capturing machine says it lost.
     pub lost_frames: u64,
     /// What RDMA devices counted while it was captured.
@@ -239,7 +239,7 @@ const fn analyzed_connections_max() -> usize {
     100_000
 }
 
-impl Story {
+impl ReportData {
     /// What was analysed, cut down to what the filter chose.
     pub fn new(analysis: Analysis<Collector>) -> (Self, Option<rdmascope_capture::Error>) {
         let Analysis { mut report, mut sink, inputs, lost_frames, hardware, selection, error } = analysis;
@@ -407,7 +407,7 @@ pub fn came_to_nothing(connection: &Connection) -> bool {
 pub use rdmascope_analyzer::roots::Root as Entry;
 
 /// The first occurrence as a sentence that says who did it.
-pub fn sentence(entry: &Entry<'_>, story: &Story) -> String {
+pub fn sentence(entry: &Entry<'_>, story: &ReportData) -> String {
     if entry.counts_failures() {
         return words::sentence(&entry.text());
     }
@@ -437,7 +437,7 @@ pub fn effects(entry: &Entry<'_>) -> String {
 }
 
 /// What a filter chose: "Filter smb2: 1,204 frames, 1 connection, 2 findings."
-pub(crate) fn filtered(story: &Story) -> Option<String> {
+pub(crate) fn filtered(story: &ReportData) -> Option<String> {
     let (filter, frames) = story.filter.as_ref()?;
     let connections = count(story.report.connections.len() as u64, "connection");
     let findings = count(story.report.findings.len() as u64, "finding");
@@ -445,7 +445,7 @@ pub(crate) fn filtered(story: &Story) -> Option<String> {
 }
 
 /// What was ignored: "Ignored as asked: 3 findings (RC-CNP 2, SMB2-ERROR:server 1)."
-pub(crate) fn ignored(story: &Story) -> Option<String> {
+pub(crate) fn ignored(story: &ReportData) -> Option<String> {
     let all: u64 = story.ignored.iter().map(|(_, n)| n).sum();
     let list: Vec<String> = story.ignored.iter().map(|(ignore, n)| format!("{ignore} {}", grouped(*n))).collect();
     (!list.is_empty()).then(|| format!("Ignored as asked: {} ({}).", count(all, "finding"), list.join(", ")))
@@ -607,7 +607,7 @@ mod tests {
 
     #[test]
     fn alike_findings_of_several_connections_are_one() {
-        let mut story = Story::default();
+        let mut story = ReportData::default();
         for (connection, frame) in [(2, 30), (1, 20), (3, 40)] {
             let site = Site { connection: Some(connection), frame, time_ns: frame as i64 };
             story.report.findings.report(Rule::SmbdFlags, Blame::Client, site, Certainty::Certain, format_args!("set undefined flags"));
@@ -622,12 +622,12 @@ mod tests {
         );
         assert_eq!(entries[0].first.frame, 20);
         assert!(doubt(entries[0].certainty).is_empty() && !doubt(entries[1].certainty).is_empty());
-        assert_eq!(Story::tally(&entries), [0, 2, 0]);
+        assert_eq!(ReportData::tally(&entries), [0, 2, 0]);
     }
 
     #[test]
     fn findings_that_are_known_are_counted_and_not_judged() {
-        let mut story = Story::default();
+        let mut story = ReportData::default();
         for (rule, by, frame) in
             [(Rule::RcCnp, Blame::Network, 1), (Rule::SmbdFlags, Blame::Client, 2), (Rule::SmbdFlags, Blame::Server, 3)]
         {

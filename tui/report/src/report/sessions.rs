@@ -1,6 +1,6 @@
 //! Sessions in words that all forms share: a headline for each, a row for each connection of it.
 
-use super::Story;
+use super::ReportData;
 use super::words::{duration, grouped, size};
 use rdmascope_analyzer::report::Transport;
 use rdmascope_analyzer::session::{Channel, Id, Role, Session};
@@ -60,6 +60,6 @@ pub fn row(session: &Session, c: &Channel) -> [String; 12] {
 }
 
 /// Sessions that a reader of text asks for: those on several connections. One on one connection is told with that.
-pub fn asked_for(story: &Story) -> impl Iterator<Item = &Session> {
+pub fn asked_for(story: &ReportData) -> impl Iterator<Item = &Session> {
     story.sessions.iter().filter(|s| s.channels.len() > 1)
 }

@@ -5,7 +5,7 @@ use super::words::{
     sparkline, times, wrap,
 };
 use super::{
-    Detail, Entry, FEW, Story, came_to_nothing, ending, ends, handles, ladder, last_words, numbers, owners, requests, sessions, shown,
+    Detail, Entry, FEW, ReportData, came_to_nothing, ending, ends, handles, ladder, last_words, numbers, owners, requests, sessions, shown,
     side, stack,
 };
 use rdmascope_analyzer::devices::Spread;
@@ -39,7 +39,7 @@ const COUNTERS_SHOWN: usize = 8;
 const CURVE: usize = 20;
 
 /// The whole report, in lines of at most `width` where that can be.
-pub fn render(story: &Story, width: usize, paint: Paint) -> String {
+pub fn render(story: &ReportData, width: usize, paint: Paint) -> String {
     let mut page = Page { out: String::new(), width: width.max(40), paint };
     let entries = story.entries();
     page.head(story);
@@ -105,7 +105,7 @@ impl Page {
 
     // ── Head ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn head(&mut self, story: &Story) {
+    fn head(&mut self, story: &ReportData) {
         let capture = &story.report.capture;
         let names: Vec<String> = story.inputs.iter().map(|i| shown(file_name(&i.path))).collect();
         let mut pieces = vec![match names.len() {
@@ -142,8 +142,8 @@ impl Page {
         self.gap();
     }
 
-    fn verdict(&mut self, story: &Story, entries: &[Entry<'_>]) {
-        let [errors, warnings, notes] = Story::tally(entries);
+    fn verdict(&mut self, story: &ReportData, entries: &[Entry<'_>]) {
+        let [errors, warnings, notes] = ReportData::tally(entries);
         let [failed, unknown, all] = story.outcomes();
         let noted = if notes > 0 { format!(" {}.", count(notes, "note")) } else { String::new() };
         if story.storage().next().is_none() && entries.is_empty() {
@@ -187,7 +187,7 @@ impl Page {
     }
 
     /// How long requests waited, and what for.
-    fn answer(&mut self, story: &Story) {
+    fn answer(&mut self, story: &ReportData) {
         if let Some(text) = super::answer::text(&story.report) {
             self.with_tail(" ", " ", Tone::Strong, &text, "");
             self.gap();
@@ -201,7 +201,7 @@ impl Page {
 
     // ── Findings ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn findings(&mut self, story: &Story, entries: &[Entry<'_>]) {
+    fn findings(&mut self, story: &ReportData, entries: &[Entry<'_>]) {
         let shown = &entries[..entries.len().min(ENTRIES_MAX)];
         for entry in shown.iter().filter(|e| !e.is_free()) {
             if entry.severity == Severity::Note { self.note(story, entry) } else { self.entry(story, entry) }
@@ -219,7 +219,7 @@ impl Page {
         self.gap();
     }
 
-    fn entry(&mut self, story: &Story, entry: &Entry<'_>) {
+    fn entry(&mut self, story: &ReportData, entry: &Entry<'_>) {
         let row = entry.rule.row();
         let (mark, tone) = if entry.severity == Severity::Error { ("✗", Tone::Bad) } else { ("!", Tone::Warn) };
         let title = entry.title(story.start());
@@ -263,7 +263,7 @@ impl Page {
         self.out.replace_range(start..start + 3, mark);
     }
 
-    fn note(&mut self, story: &Story, entry: &Entry<'_>) {
+    fn note(&mut self, story: &ReportData, entry: &Entry<'_>) {
         let text = shown(&super::sentence(entry, story));
         let many = if entry.count > 1 { format!(" ×{}", grouped(entry.count)) } else { String::new() };
         let tail = format!("{}{many}   {}", entry.rule.id(), frames(&entry.frames, entry.count, 1));
@@ -275,7 +275,7 @@ impl Page {
 
     // ── The path to RDMA ────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn ladders(&mut self, story: &Story) {
+    fn ladders(&mut self, story: &ReportData) {
         let all: Vec<&Path> = ladder::asked_for(story).collect();
         for path in all.iter().take(LADDERS_MAX) {
             let lead = self.paint.paint(Tone::Strong, "Path to RDMA");
@@ -312,7 +312,7 @@ impl Page {
 
     // ── Sessions ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn sessions(&mut self, story: &Story) {
+    fn sessions(&mut self, story: &ReportData) {
         let all: Vec<&Session> = sessions::asked_for(story).collect();
         for session in all.iter().take(SESSIONS_SHOWN) {
             let headline = self.paint.paint(Tone::Strong, &sessions::headline(session));
@@ -345,7 +345,7 @@ impl Page {
 
     // ── Connections ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn connections(&mut self, story: &Story) {
+    fn connections(&mut self, story: &ReportData) {
         let (empty, busy): (Vec<_>, Vec<_>) = story.storage().partition(|(c, _)| came_to_nothing(c) || is_idle(c));
         let mut by_weight = busy.clone();
         by_weight.sort_by_key(|(c, _)| std::cmp::Reverse(weight(c)));
@@ -369,7 +369,7 @@ impl Page {
         }
     }
 
-    fn block(&mut self, story: &Story, c: &Connection, detail: &Detail) {
+    fn block(&mut self, story: &ReportData, c: &Connection, detail: &Detail) {
         let id = format!(" {:<3}", c.id);
         let facts = [
             ends(c),
@@ -500,7 +500,7 @@ impl Page {
 
     // ── What follows ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn slowest(&mut self, story: &Story) {
+    fn slowest(&mut self, story: &ReportData) {
         let slow: Vec<_> = story.report.slowest.iter().take(SLOWEST_MAX).collect();
         if slow.is_empty() {
             return;
@@ -547,7 +547,7 @@ impl Page {
         self.gap();
     }
 
-    fn rest(&mut self, story: &Story) {
+    fn rest(&mut self, story: &ReportData) {
         for text in remarks(story) {
             self.with_tail("    ", "    ", Tone::Plain, &text, "");
         }
@@ -558,7 +558,7 @@ impl Page {
 }
 
 /// What else there is to know: other traffic, what was lost, cut or left out.
-pub(super) fn remarks(story: &Story) -> Vec<String> {
+pub(super) fn remarks(story: &ReportData) -> Vec<String> {
     let capture = &story.report.capture;
     let mut lines = Vec::new();
     match story.others() as u64 {
@@ -729,11 +729,11 @@ fn weight(c: &Connection) -> (u64, u64) {
 }
 
 /// What there is to say of a connection, by subject.
-pub(super) fn facts(story: &Story, c: &Connection, detail: &Detail) -> Vec<(&'static str, Vec<String>)> {
+pub(super) fn facts(story: &ReportData, c: &Connection, detail: &Detail) -> Vec<(&'static str, Vec<String>)> {
     facts_painted(story, c, detail, Paint::new(false))
 }
 
-fn facts_painted(story: &Story, c: &Connection, detail: &Detail, paint: Paint) -> Vec<(&'static str, Vec<String>)> {
+fn facts_painted(story: &ReportData, c: &Connection, detail: &Detail, paint: Paint) -> Vec<(&'static str, Vec<String>)> {
     let used_rdma = c.rdma.keys_advertised > 0 || c.rdma.reads + c.rdma.writes > 0;
     let all = [
         ("agreed", agreed(c)),
@@ -891,7 +891,7 @@ fn adapters(c: &Connection) -> Vec<String> {
     pieces
 }
 
-fn smb(story: &Story, c: &Connection) -> Vec<String> {
+fn smb(story: &ReportData, c: &Connection) -> Vec<String> {
     let mut pieces = Vec::new();
     let sessions: Vec<String> = c.smb.sessions.iter().take(3).map(|s| format!("{s:#x}")).collect();
     if !sessions.is_empty() {

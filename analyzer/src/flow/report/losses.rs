@@ -5,27 +5,14 @@ use super::Many;
 use crate::connection::Connection;
 use crate::episodes::cost::{cost_in, is_of_the_wire};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
-use crate::flow::story::{Story, Tally};
+use crate::flow::losses::{Losses, Tally, Told};
 use crate::op::{At, End};
-use crate::smbd::link::Milliseconds;
 use crate::stats::Long;
 use alloc::string::String;
 use core::fmt::{self, Write};
+use rdmascope_dissector::text::Elapsed as Milliseconds;
 
-/// What a flow knows when it is asked for its stories.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Told<'f> {
-    /// By sender.
-    pub stories: [Option<&'f Story>; 2],
-    /// By sender: packets whose checksum is right.
-    pub good: [u32; 2],
-    /// Whether it is TCP: segments instead of packets.
-    pub is_tcp: bool,
-    /// Whether a mirror shows everything twice: then what stands there again was not sent again.
-    pub is_mirrored: bool,
-}
-
-/// The rules that the two carriers have for the same story.
+/// The rules that the two carriers have for the same losses.
 struct Rules {
     unit: &'static str,
     lost: Rule,
@@ -50,9 +37,9 @@ impl fmt::Display for Way<'_> {
             Some(_) => f.write_str("from the server to the client"),
             None => {
                 f.write_str("from ")?;
-                crate::report::show_address(&connection.peers[by.index()].address, f)?;
+                crate::summary::show_address(&connection.peers[by.index()].address, f)?;
                 f.write_str(" to ")?;
-                crate::report::show_address(&connection.peers[by.peer().index()].address, f)
+                crate::summary::show_address(&connection.peers[by.peer().index()].address, f)
             }
         }
     }
@@ -111,10 +98,10 @@ impl<'c> Both<'c> {
     }
 }
 
-/// Tells the findings of a connection's stories.
+/// Tells the findings of a connection's losses.
 pub fn told(connection: &Connection, flow: &Told<'_>, tell: &mut impl FnMut(Finding)) {
     let rules = if flow.is_tcp { &TCP } else { &RC };
-    let stories = || End::BOTH.into_iter().filter_map(|by| Some((by, flow.stories[by.index()]?)));
+    let losses = || End::BOTH.into_iter().filter_map(|by| Some((by, flow.losses[by.index()]?)));
     let sums = connection.episodes.sums(connection.last.time);
     let answered = connection.is_answered();
     let tell = &mut |finding: Finding| {
@@ -124,18 +111,18 @@ pub fn told(connection: &Connection, flow: &Told<'_>, tell: &mut impl FnMut(Find
     };
     slow(connection, tell);
     if flow.is_mirrored {
-        damaged(connection, flow, stories(), rules, tell);
+        damaged(connection, flow, losses(), rules, tell);
         return mirrored(connection, tell);
     }
-    lost(connection, stories(), rules, tell);
-    overtaken(connection, stories(), rules, tell);
-    misplaced(connection, stories(), rules, tell);
-    needless(connection, stories(), rules, tell);
-    damaged(connection, flow, stories(), rules, tell);
-    for (by, story) in stories() {
-        silent(connection, by, story, rules, tell);
-        nagle(connection, by, story, tell);
-        held_up(connection, by, story, tell);
+    lost(connection, losses(), rules, tell);
+    overtaken(connection, losses(), rules, tell);
+    misplaced(connection, losses(), rules, tell);
+    needless(connection, losses(), rules, tell);
+    damaged(connection, flow, losses(), rules, tell);
+    for (by, losses) in losses() {
+        silent(connection, by, losses, rules, tell);
+        nagle(connection, by, losses, tell);
+        held_up(connection, by, losses, tell);
     }
 }
 
@@ -168,14 +155,14 @@ fn slow(connection: &Connection, tell: &mut impl FnMut(Finding)) {
     }
 }
 
-fn lost<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Story)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+fn lost<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s Losses)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
     let mut told = Both::new(connection);
     let mut unsure = Both::new(connection);
-    for (by, story) in stories {
-        let (before, behind) = (story.lost_before.count, story.lost_behind.count);
-        let mut both = if before == 0 { story.lost_behind.clone() } else { story.lost_before.clone() };
+    for (by, losses) in losses {
+        let (before, behind) = (losses.lost_before.count, losses.lost_behind.count);
+        let mut both = if before == 0 { losses.lost_behind.clone() } else { losses.lost_before.clone() };
         if before > 0 {
-            both.add(story.lost_behind.first, behind);
+            both.add(losses.lost_behind.first, behind);
         }
         let (count, were, way) = (Many(before + behind, rules.unit), was(before + behind), Way(connection, by));
         let place = match (before, behind) {
@@ -183,16 +170,16 @@ fn lost<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Sto
             (0, _) => "behind the capture point",
             _ => "on both sides of the capture point",
         };
-        let again = Many(story.repeated.count.saturating_sub(story.needless.count), rules.unit);
-        let took = Milliseconds(story.recovery);
+        let again = Many(losses.repeated.count.saturating_sub(losses.needless.count), rules.unit);
+        let took = Milliseconds(losses.recovery);
         // where the capture loses packets, what was not seen may have been there, unless its receiver asked for it
-        let is_sure = rules.unit == "segment" || story.naks > 0 || !connection.missed.any();
+        let is_sure = rules.unit == "segment" || losses.naks > 0 || !connection.missed.any();
         let lost = if is_sure { &mut told } else { &mut unsure };
         lost.say(&both, format_args!("{count} {way} {were} lost {place}, {again} sent again, {took} of recovery"));
         // of an end that was not captured nobody knows what it said
         let is_heard = !connection.missed.is_absent(by.peer());
         let (late, slow) =
-            if is_heard { (story.unacknowledged.clone(), &story.unheard) } else { (Tally::default(), &story.unacknowledged) };
+            if is_heard { (losses.unacknowledged.clone(), &losses.unheard) } else { (Tally::default(), &losses.unacknowledged) };
         let (count, were) = (Many(late.count, rules.unit), was(late.count));
         told.say(
             &late,
@@ -202,13 +189,13 @@ fn lost<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Sto
             ),
         );
         unsure.say(
-            &story.unclear,
+            &losses.unclear,
             format_args!(
                 "{} {way} came behind later ones: overtaken, or lost before the capture point and sent again",
-                Many(story.unclear.count, rules.unit)
+                Many(losses.unclear.count, rules.unit)
             ),
         );
-        for slow in [slow, &story.unheard].into_iter().take(1 + usize::from(!is_heard)) {
+        for slow in [slow, &losses.unheard].into_iter().take(1 + usize::from(!is_heard)) {
             let (count, were) = (Many(slow.count, rules.unit), was(slow.count));
             unsure.say(
                 slow,
@@ -226,23 +213,23 @@ fn lost<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Sto
     }
 }
 
-fn overtaken<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Story)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+fn overtaken<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s Losses)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
     let mut told = Both::new(connection);
-    for (by, story) in stories {
-        let late = story.overtaken.count;
+    for (by, losses) in losses {
+        let late = losses.overtaken.count;
         let (count, were, way) = (Many(late, rules.unit), was(late), Way(connection, by));
-        let delay = Milliseconds(story.delay);
-        if story.naks > 0 && story.lost() == 0 {
-            let (naks, again) = (Many(story.naks, "NAK"), Many(story.repeated.count, rules.unit));
+        let delay = Milliseconds(losses.delay);
+        if losses.naks > 0 && losses.lost() == 0 {
+            let (naks, again) = (Many(losses.naks, "NAK"), Many(losses.repeated.count, rules.unit));
             told.say(
-                &story.overtaken,
+                &losses.overtaken,
                 format_args!(
                     "{count} {way} {were} overtaken, by {delay} at most; the receiver answered with {naks}, and {again} went out again \
                      that had not been lost"
                 ),
             );
         } else {
-            told.say(&story.overtaken, format_args!("{count} {way} {were} overtaken, by {delay} at most"));
+            told.say(&losses.overtaken, format_args!("{count} {way} {were} overtaken, by {delay} at most"));
         }
     }
     told.finish(rules.overtaken, Blame::Network, Certainty::IfNothingWasMissed, tell);
@@ -255,21 +242,21 @@ fn mirrored(connection: &Connection, tell: &mut impl FnMut(Finding)) {
     tell(Finding::new(Rule::RcDuplicate, Blame::Capture, site, Certainty::IfNothingWasMissed, text));
 }
 
-fn misplaced<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Story)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+fn misplaced<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s Losses)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
     let mut told = Both::new(connection);
-    for (by, story) in stories {
-        let (count, way) = (Many(story.misplaced.count, rules.unit), Way(connection, by));
-        let stand = if story.misplaced.count == 1 { "stands" } else { "stand" };
-        told.say(&story.misplaced, format_args!("{count} {way} {stand} out of order in the capture; the receiver had them in order"));
+    for (by, losses) in losses {
+        let (count, way) = (Many(losses.misplaced.count, rules.unit), Way(connection, by));
+        let stand = if losses.misplaced.count == 1 { "stands" } else { "stand" };
+        told.say(&losses.misplaced, format_args!("{count} {way} {stand} out of order in the capture; the receiver had them in order"));
     }
     told.finish(rules.overtaken, Blame::Capture, Certainty::IfNothingWasMissed, &mut |finding| tell(finding.with_severity(Severity::Note)));
 }
 
-fn needless<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s Story)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
-    for (by, story) in stories {
+fn needless<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s Losses)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+    for (by, losses) in losses {
         let mut told = Both::new(connection);
-        let count = Many(story.needless.count, rules.unit);
-        told.say(&story.needless, format_args!("sent {count} again that its peer had: nothing was lost"));
+        let count = Many(losses.needless.count, rules.unit);
+        told.say(&losses.needless, format_args!("sent {count} again that its peer had: nothing was lost"));
         told.finish(rules.needless, blame(connection, by), Certainty::IfNothingWasMissed, tell);
     }
 }
@@ -277,17 +264,20 @@ fn needless<'s>(connection: &Connection, stories: impl Iterator<Item = (End, &'s
 fn damaged<'s>(
     connection: &Connection,
     flow: &Told<'_>,
-    stories: impl Iterator<Item = (End, &'s Story)>,
+    losses: impl Iterator<Item = (End, &'s Losses)>,
     rules: &Rules,
     tell: &mut impl FnMut(Finding),
 ) {
     let mut told = Both::new(connection);
     let mut all = 0;
-    for (by, story) in stories {
-        let bad = story.damaged.count;
+    for (by, losses) in losses {
+        let bad = losses.damaged.count;
         all += bad;
         let (count, were, way) = (Many(bad + u64::from(flow.good[by.index()]), rules.unit), was(bad), Way(connection, by));
-        told.say(&story.damaged, format_args!("{bad} of {count} {way} {were} damaged before the capture point; the receiver dropped them"));
+        told.say(
+            &losses.damaged,
+            format_args!("{bad} of {count} {way} {were} damaged before the capture point; the receiver dropped them"),
+        );
     }
     told.finish(rules.damaged, Blame::Network, Certainty::Certain, tell);
     // what is wrong and was taken all the same
@@ -300,9 +290,9 @@ fn damaged<'s>(
     }
 }
 
-fn silent(connection: &Connection, by: End, story: &Story, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+fn silent(connection: &Connection, by: End, losses: &Losses, rules: &Rules, tell: &mut impl FnMut(Finding)) {
     // an end of which nothing was captured may have said a lot
-    let Some(found) = story.unanswered.filter(|_| !connection.missed.is_absent(by.peer())) else { return };
+    let Some(found) = losses.unanswered.filter(|_| !connection.missed.is_absent(by.peer())) else { return };
     // nor does one that had closed the connection answer any more
     let is_closed = |(closer, _, at): &(Option<End>, &str, At)| *closer == Some(by.peer()) && at.time <= found.to.time;
     if !found.answered && connection.closed.as_ref().is_some_and(is_closed) {
@@ -321,25 +311,25 @@ fn silent(connection: &Connection, by: End, story: &Story, rules: &Rules, tell: 
     tell(finding);
 }
 
-fn nagle(connection: &Connection, by: End, story: &Story, tell: &mut impl FnMut(Finding)) {
-    if story.nagle.count < 2 {
+fn nagle(connection: &Connection, by: End, losses: &Losses, tell: &mut impl FnMut(Finding)) {
+    if losses.nagle.count < 2 {
         // once may be chance
         return;
     }
     let mut told = Both::new(connection);
-    let (times, took) = (Many(story.nagle.count, "time"), Milliseconds(story.nagle_time));
+    let (times, took) = (Many(losses.nagle.count, "time"), Milliseconds(losses.nagle_time));
     told.say(
-        &story.nagle,
+        &losses.nagle,
         format_args!("held data back until its peer's delayed acknowledgment came, {times}, {took} in all: TCP_NODELAY is not set on it"),
     );
     told.finish(Rule::TcpNagle, blame(connection, by), Certainty::IfNothingWasMissed, tell);
 }
 
-fn held_up(connection: &Connection, by: End, story: &Story, tell: &mut impl FnMut(Finding)) {
+fn held_up(connection: &Connection, by: End, losses: &Losses, tell: &mut impl FnMut(Finding)) {
     let mut told = Both::new(connection);
-    let (count, way, took) = (Many(story.held_up.count, "segment"), Way(connection, by), Milliseconds(story.held_up_time));
+    let (count, way, took) = (Many(losses.held_up.count, "segment"), Way(connection, by), Milliseconds(losses.held_up_time));
     told.say(
-        &story.held_up,
+        &losses.held_up,
         format_args!("{count} {way} passed the capture point long after the sender's own timestamps, {took} in all: held up before it"),
     );
     // two clocks are compared, the sender's and that of the capture: nobody can be sure of either

@@ -10,11 +10,11 @@
 //! [`paths`] is a function of what a [`Report`] has and of the RDMA connections that were asked for; `conclude` reports what it finds.
 //! \[MS-SMB2\] 3.2.4.1.7, 3.2.5.2, 3.2.5.5; \[MS-SMBD\] 3.1.4.1; RFC 8267.
 
-use crate::exchange::{Channel, Exchange};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::op::At;
 use crate::outcome::Purpose;
 use crate::report::{Connection, Handshake, Protocol, Report, Transport};
+pub use crate::smb_setup::{Heard, Moved};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -22,17 +22,12 @@ use hashbrown::HashMap;
 use rdmascope_dissector::frame::{Addr, Unreachable};
 use rdmascope_dissector::text::Grouped;
 use rdmascope_dissector::wire::smb2::NtStatus;
-use rdmascope_dissector::wire::smb2::ioctl::{IoctlResponse, NetworkInterface};
-use rdmascope_dissector::wire::smb2::negotiate::{ContextType, NegotiateRequest, NegotiateResponse};
+use rdmascope_dissector::wire::smb2::ioctl::NetworkInterface;
 
 /// SMB2_GLOBAL_CAP_MULTI_CHANNEL, \[MS-SMB2\] 2.2.3.
 const MULTI_CHANNEL: u32 = 0x0000_0008;
 /// The first dialect with SMB Direct.
 const DIALECT_30: u16 = 0x0300;
-/// The dialect whose contexts may allow encryption of what RDMA moves.
-const DIALECT_311: u16 = 0x0311;
-/// Interfaces of one server that are kept.
-const INTERFACES_MAX: usize = 64;
 /// Pairs of hosts of which a ladder is made.
 const PATHS_MAX: usize = 256;
 /// ns without an answer after which a connection request counts as unanswered.
@@ -76,144 +71,6 @@ pub struct Attempt {
     pub heard: bool,
     /// What became of it.
     pub answer: Answer,
-}
-
-/// Data that READs or WRITEs of one connection moved, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
-    /// Requests whose data RDMA moved.
-    pub by_rdma: u64,
-    /// Their bytes.
-    pub rdma_bytes: u64,
-    /// The smallest of them.
-    pub rdma_least: Option<u32>,
-    /// Requests with the data in the message.
-    pub inline: u64,
-    /// Their bytes.
-    pub inline_bytes: u64,
-    /// The largest of them.
-    pub inline_most: u32,
-    /// When the first and the last were answered.
-    pub span: Option<(At, At)>,
-}
-
-/// What the messages of one SMB2 connection say of the way to RDMA. Pairs are `[client, server]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
-    /// The highest dialect that the client offered, and where.
-    pub offered: Option<(At, u16)>,
-    /// Capabilities of the NEGOTIATE messages.
-    pub capabilities: [Option<u32>; 2],
-    /// ClientGuid and ServerGuid.
-    pub guids: [Option<[u8; 16]>; 2],
-    /// When the server chose a dialect.
-    pub agreed: Option<At>,
-    /// Whether both may encrypt or sign what RDMA moves.
-    pub transforms: bool,
-    /// When a session was set up.
-    pub set_up: Option<At>,
-    /// When one was refused, and why (NTSTATUS).
-    pub refused: Option<(At, u32)>,
-    /// When the client asked to bind this connection to a session as a channel, and the server's NTSTATUS.
-    pub binding: Option<(At, Option<u32>)>,
-    /// When the client asked for the interfaces of the server.
-    pub asked: Option<At>,
-    /// When the server answered that, and its NTSTATUS.
-    pub answered: Option<(At, u32)>,
-    /// What it listed.
-    pub interfaces: Vec<NetworkInterface>,
-    /// READ and WRITE.
-    pub moved: [Moved; 2],
-}
-
-impl Heard {
-    pub(crate) fn offer(&mut self, request: &NegotiateRequest<'_>, at: At) {
-        // the wildcard 0x02ff is of SMB1's negotiation
-        let highest = request.dialects().map(|d| d.0).max().unwrap_or(0);
-        self.offered = Some((at, highest));
-        self.capabilities[0] = Some(request.fixed.capabilities);
-        self.guids[0] = Some(request.fixed.client_guid);
-    }
-
-    pub(crate) fn agree(&mut self, at: At, response: &NegotiateResponse<'_>) {
-        self.agreed = Some(at);
-        self.capabilities[1] = Some(response.fixed.capabilities);
-        self.guids[1] = Some(response.fixed.server_guid);
-        self.transforms = response.dialect().0 == DIALECT_311
-            && response.contexts.into_iter().any(|c| c.context_type == ContextType::RDMA_TRANSFORM && c.ids().any(|id| id != 0));
-    }
-
-    pub(crate) fn set_up(&mut self, at: At, status: u32) {
-        match self.binding.as_mut() {
-            Some((_, answer @ None)) => *answer = Some(status),
-            _ if status == 0 => {}
-            _ => self.refused = Some((at, status)),
-        }
-        if status == 0 {
-            self.set_up.get_or_insert(at);
-        }
-    }
-
-    pub(crate) fn answer(&mut self, at: At, status: u32, reply: Option<&IoctlResponse<'_>>) {
-        self.answered = Some((at, status));
-        if let Some(reply) = reply {
-            self.interfaces = reply.network_interfaces().take(INTERFACES_MAX).collect();
-        }
-    }
-
-    pub(crate) fn moved(&mut self, exchange: &Exchange) {
-        let Some(moved) = self.moved.get_mut(usize::from(exchange.command == "WRITE")) else { return };
-        let size = exchange.length.unwrap_or(0);
-        let at = exchange.reply_end.unwrap_or(exchange.request);
-        if exchange.channel == Channel::Inline {
-            moved.inline += 1;
-            moved.inline_bytes = moved.inline_bytes.saturating_add(exchange.bytes_moved);
-            moved.inline_most = moved.inline_most.max(u32::try_from(exchange.bytes_moved).unwrap_or(u32::MAX));
-        } else {
-            moved.by_rdma += 1;
-            moved.rdma_bytes = moved.rdma_bytes.saturating_add(exchange.bytes_moved);
-            moved.rdma_least = Some(moved.rdma_least.map_or(size, |least| least.min(size)));
-        }
-        moved.span = Some(moved.span.map_or((at, at), |(first, last)| (first.min(at), last.max(at))));
-    }
-
-    /// Takes over what the other half of the connection heard.
-    pub(crate) fn join(&mut self, other: Self) {
-        self.offered = self.offered.or(other.offered);
-        for end in 0..2 {
-            self.capabilities[end] = self.capabilities[end].or(other.capabilities[end]);
-            self.guids[end] = self.guids[end].or(other.guids[end]);
-        }
-        self.agreed = self.agreed.or(other.agreed);
-        self.transforms |= other.transforms;
-        self.set_up = self.set_up.or(other.set_up);
-        self.refused = self.refused.or(other.refused);
-        self.binding = self.binding.or(other.binding);
-        self.asked = self.asked.or(other.asked);
-        self.answered = self.answered.or(other.answered);
-        if self.interfaces.is_empty() {
-            self.interfaces = other.interfaces;
-        }
-        for (mine, theirs) in self.moved.iter_mut().zip(other.moved) {
-            mine.join(&theirs);
-        }
-    }
-}
-
-impl Moved {
-    /// Adds what another connection moved.
-    pub fn join(&mut self, other: &Self) {
-        self.by_rdma += other.by_rdma;
-        self.rdma_bytes = self.rdma_bytes.saturating_add(other.rdma_bytes);
-        self.rdma_least = self.rdma_least.into_iter().chain(other.rdma_least).min();
-        self.inline += other.inline;
-        self.inline_bytes = self.inline_bytes.saturating_add(other.inline_bytes);
-        self.inline_most = self.inline_most.max(other.inline_most);
-        self.span = match (self.span, other.span) {
-            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
-            (mine, theirs) => mine.or(theirs),
-        };
-    }
 }
 
 /// What is mounted.

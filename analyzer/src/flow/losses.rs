@@ -46,7 +46,7 @@ impl Tally {
 
 /// One direction: what its sender sent, and what became of it. Packets on RC, segments on TCP. Times in ns.
 #[derive(Clone, Debug, Default)]
-pub struct Story {
+pub struct Losses {
     /// Lost before the capture point: seen only when they were sent again.
     pub lost_before: Tally,
     /// Lost behind the capture point: seen, and sent again because the receiver did not have them.
@@ -91,6 +91,19 @@ pub struct Story {
     pub nagle_time: i64,
 }
 
+/// What a flow knows when it is asked for its losses.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told<'f> {
+    /// By sender.
+    pub losses: [Option<&'f Losses>; 2],
+    /// By sender: packets whose checksum is right.
+    pub good: [u32; 2],
+    /// Whether it is TCP: segments instead of packets.
+    pub is_tcp: bool,
+    /// Whether a mirror shows everything twice: then what stands there again was not sent again.
+    pub is_mirrored: bool,
+}
+
 /// A peer that did not answer any more, or not for long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unanswered {
@@ -111,7 +124,7 @@ impl Unanswered {
     }
 }
 
-impl Story {
+impl Losses {
     /// Lost on either side of the capture point.
     pub fn lost(&self) -> u64 {
         self.lost_before.count + self.lost_behind.count

@@ -14,10 +14,10 @@ use crate::finding::{Blame, Certainty, Finding, Findings, Rule, Severity, Site};
 use crate::op::At;
 use crate::report::{Connection, Handshake, Protocol, Transport};
 use crate::rules::Group;
-use crate::smbd::link::Milliseconds;
 use crate::stats::may_wait;
 use alloc::string::String;
 use core::fmt;
+use rdmascope_dissector::text::Elapsed as Milliseconds;
 
 /// ns after which a side that hangs up has waited for something, and did not just go away.
 const PATIENCE: i64 = 1_000_000_000;

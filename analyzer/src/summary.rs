@@ -1,73 +1,12 @@
-//! What an analysis found, as plain data: the views (text, JSON, HTML, terminal UI, metrics) are made from it.
+//! Plain data that the layers of a connection tell of themselves, and that the report is made of.
 
-use crate::episodes;
 use crate::episodes::time::{Owner, Time};
-use crate::exchange::{Exchange, Family};
-use crate::finding::{Blame, Finding, Findings};
 use crate::latency::Latency;
-use crate::op::{At, End};
-use alloc::format;
+use crate::op::At;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use rdmascope_dissector::frame::Addr;
-use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
-
-pub use crate::sink::{Parts, Quiet, Sink};
-
-/// The whole capture.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// Frames and what they were.
-    pub capture: Capture,
-    /// Connections in the order in which they were first seen.
-    pub connections: Vec<Connection>,
-    /// Connections that were dropped from the report because there were too many.
-    pub connections_dropped: u64,
-    /// Connections that ended and were added up ([`crate::env::Options::fold`]).
-    pub folded: crate::totals::Totals,
-    /// Broken rules.
-    pub findings: Findings,
-    /// The slowest exchanges of the capture, slowest first.
-    pub slowest: Vec<Exchange>,
-    /// SMB sessions by session id, with the connections (channels) that carry them.
-    pub sessions: Vec<(u64, Vec<u32>)>,
-    /// How far each pair of hosts got on the way to RDMA.
-    pub paths: Vec<crate::path::Path>,
-}
-
-/// Frames.
-#[derive(Clone, Debug, Default)]
-pub struct Capture {
-    /// All of them.
-    pub frames: u64,
-    /// Bytes of them on the wire.
-    pub bytes: u64,
-    /// The first frame.
-    pub first: Option<At>,
-    /// The last frame.
-    pub last: Option<At>,
-    /// Frames by the highest protocol in them.
-    pub dissected: Vec<(&'static str, u64)>,
-    /// Frames of a followed connection that could not be decoded.
-    pub undecoded: u64,
-    /// Frames that the capture cut short.
-    pub cut: u64,
-    /// Packets that the capture lost, as far as sequence numbers tell.
-    pub lost_by_capture: u64,
-    /// Frames that were mirrored or tunnelled.
-    pub tunnelled: u64,
-    /// The mirror sessions and tunnels that they came through.
-    pub mirrors: crate::mirror::Mirrors,
-    /// Ethernet pause frames.
-    pub pauses: u64,
-    /// Who paused which class for how long.
-    pub paused: crate::pauses::Pauses,
-    /// Packets by class: the priority of their VLAN tag, else the upper three bits of their DSCP.
-    pub classes: [u64; 8],
-    /// What was forgotten to stay within limits: the table, and how often.
-    pub dropped: Vec<(&'static str, u64)>,
-}
 
 /// What carries a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -178,77 +117,6 @@ pub struct Peer {
     pub qp: Option<u32>,
 }
 
-/// One connection. Pairs are `[client, server]`.
-#[derive(Clone, Debug, Default)]
-pub struct Connection {
-    /// Counted from 1.
-    pub id: u32,
-    /// The numbers under which a [`Sink`] and an observer were told of it: several where its two directions were tied together late.
-    pub followed_as: Vec<u32>,
-    /// Carrier; `None` only in a default value.
-    pub transport: Option<Transport>,
-    /// Content.
-    pub protocol: Protocol,
-    /// The ends. Which is the client is a guess where `client_known` is false.
-    pub peers: [Peer; 2],
-    /// Whether it is known which end is the client.
-    pub client_known: bool,
-    /// Which [`End`] of the events is the client.
-    pub client_end: Option<End>,
-    /// The first frame.
-    pub first: At,
-    /// The last frame.
-    pub last: At,
-    /// How its two directions were tied together.
-    pub handshake: Handshake,
-    /// Who ended it: 0 the client, 1 the server; how; when.
-    pub closed: Option<(Option<usize>, &'static str, At)>,
-    /// A CM or MPA rejection: its reason.
-    pub rejected: Option<String>,
-    /// Sizes and status agreed by SMB Direct.
-    pub negotiated: Negotiated,
-    /// The SMB layer.
-    pub smb: Smb,
-    /// NFS.
-    pub nfs: crate::session::Nfs,
-    /// What both ends of NFS over RDMA said in the private data of the handshake (RFC 8797); `None` where that was not seen.
-    pub rpc_rdma_private: Option<[Option<RpcRdmaPrivate>; 2]>,
-    /// Messages and credits, by end.
-    pub sides: [SideReport; 2],
-    /// Credit ledger story: (time, client holds, server holds), thinned to a bounded number of points.
-    pub credit_story: Vec<(i64, i64, i64)>,
-    /// RDMA.
-    pub rdma: Rdma,
-    /// The wire.
-    pub health: Health,
-    /// The mirror sessions that its frames came through, of [`Capture::mirrors`].
-    pub mirrors: crate::mirror::Set,
-    /// Exchanges by command.
-    pub commands: Vec<Command>,
-    /// Failed requests: command, protocol, status, how many; bounded.
-    pub failures: Vec<(&'static str, Family, u32, u64)>,
-    /// How its packets are marked, and what answers congestion.
-    pub network: crate::marking::Network,
-    /// How far it got.
-    pub progress: Progress,
-    /// What became of it; `None` while it goes on, and where it has nothing to do with storage.
-    pub outcome: Option<crate::outcome::Outcome>,
-    /// What held it up.
-    pub episodes: episodes::Summary,
-    /// Whose the time of its requests was: a compound counts once, and what waits for something to happen not at all.
-    pub time: Time,
-    /// Time of requests that the server itself was slow to answer, in ns.
-    pub slow_time: i64,
-    /// By end: what its adapter did when something went wrong.
-    pub devices: [crate::devices::Device; 2],
-    /// By end: the shortest way from the capture point to it and back, in ns, where it was measured.
-    pub round_trip: [Option<i64>; 2],
-    /// Throughput over time: (time, bytes in frames from the client, from the server), thinned to a bounded number of points.
-    pub throughput: Vec<(i64, u64, u64)>,
-    /// Trouble on the wire over time, where there was any.
-    pub trouble: Vec<(i64, crate::series::Trouble)>,
-}
-
 /// How far a connection got. Pairs are `[client, server]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -303,7 +171,7 @@ pub struct Smb {
     /// By end: encrypted messages it sent, and the last of them.
     pub sealed: [(u64, Option<At>); 2],
     /// What its messages say of the way to RDMA.
-    pub heard: crate::path::Heard,
+    pub heard: crate::smb_setup::Heard,
 }
 
 /// One end's messages and credits.
@@ -448,22 +316,6 @@ impl Command {
 /// Writes an address as people write it.
 pub fn show_address(address: &Addr, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     fmt::Display::fmt(address, f)
-}
-
-impl Report {
-    /// What a finding says, as a whole sentence that names who did it, with the address where the connection is known.
-    pub fn sentence(&self, finding: &Finding) -> String {
-        let who = |end: usize, side: &str| match self.connections.iter().find(|c| Some(c.id) == finding.connection) {
-            Some(c) => format!("The {side} ({})", address(&c.peers[end].address)),
-            None => format!("The {side}"),
-        };
-        let who = match finding.by {
-            Blame::Client => Some(who(0, "client")),
-            Blame::Server => Some(who(1, "server")),
-            Blame::Unknown | Blame::Network | Blame::Capture => None,
-        };
-        finding.sentence(who.as_deref())
-    }
 }
 
 /// An address as people write it.
