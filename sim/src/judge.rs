@@ -181,6 +181,8 @@ impl Asked<'_> {
             }
             "SMBD-NEG-REACH" | "SMBD-FRAG-COST" | "SMBD-CREDIT-STARVED" => true,
             "SMBD-CREDIT-STALL" => self.stalled(1 - side),
+            // no end of the simulator answers marks of congestion
+            "IWARP-ECN" | "RC-CNP-MISSING" => self.any(|w| w == What::Marked),
             "SMB2-SLOW" => side == 1 && self.plan.slow.is_some(),
             "RC-RNR" => !self.plan.not_ready[side].is_empty(),
             "RC-SPURIOUS" | "TCP-SPURIOUS" => self.needless(side),
