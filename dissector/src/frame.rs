@@ -173,6 +173,8 @@ pub struct Packet<'a> {
     pub priority: Option<u8>,
     /// The outermost tunnel.
     pub tunnel: Option<Tunnel>,
+    /// Bytes of the innermost frame as it was on the wire; `None` where no tunnel wraps it.
+    pub carried: Option<u32>,
     /// What is inside.
     pub body: Body<'a>,
     /// Bytes of the innermost datagram that were on the wire but are not in the capture.
@@ -450,6 +452,7 @@ impl<'a> Peel<'a> {
             vlan: None,
             priority: None,
             tunnel: None,
+            carried: None,
             body: Body::Other("Frame"),
             cut: 0,
             fault: None,
@@ -483,6 +486,9 @@ impl<'a> Peel<'a> {
             };
         }
         self.packet.cut = self.missing;
+        if let Some(carried) = self.packet.carried.as_mut() {
+            *carried = carried.saturating_add(self.missing);
+        }
         if let Some(tunnel) = self.packet.tunnel.as_mut() {
             tunnel.truncated |= self.missing > 0 && self.is_whole;
         }
@@ -491,6 +497,9 @@ impl<'a> Peel<'a> {
 
     #[inline(always)]
     fn step<T: Trace>(&mut self, next: Next, i: &'a [u8], t: &mut T) -> Step<'a> {
+        if self.packet.tunnel.is_some() && matches!(next, Next::Ethernet | Next::Ip) {
+            self.packet.carried = Some(u32::try_from(i.len()).unwrap_or(u32::MAX));
+        }
         match next {
             Next::Ethertype(kind) => self.ethertype(kind, i, t),
             Next::Transport(protocol) => self.transport(protocol, i, t),

@@ -466,7 +466,7 @@ impl<S: Sink> Pipeline<S> {
         let mut volume = Volume::default();
         volume.0[place.end.index()] = u64::from(wire_len);
         connection.throughput.add(at.time, volume);
-        connection.network.packet(at, place.end, wire_len, packet, ib);
+        connection.network.packet(at, place.end, packet.carried.unwrap_or(wire_len), packet, ib);
         if packet.ecn == 3 {
             connection.health.ecn_marked += 1;
             connection.trouble.add(at.time, Trouble::CONGESTION);
@@ -715,7 +715,7 @@ impl<S: Sink> Pipeline<S> {
         let mut volume = Volume::default();
         volume.0[end.index()] = u64::from(wire_len);
         s.connection.throughput.add(at.time, volume);
-        s.connection.network.segment(at, end, wire_len, packet, segment);
+        s.connection.network.segment(at, end, packet.carried.unwrap_or(wire_len), packet, segment);
         if packet.ecn == 3 {
             s.connection.trouble.add(at.time, Trouble::CONGESTION);
             s.connection.health.ecn_marked += 1;
