@@ -441,7 +441,7 @@ fn what_only_wireshark_has_is_absent() {
         "max(http.time) > 0",
         "@http.time == 00",
         "http#1",
-        "tcp.completeness == 31",
+        "tcp.options.md5 == 31",
     ] {
         assert!(!passes(text), "{text}");
         assert!(passes(&std::format!("!({text})")), "{text}");

@@ -10,6 +10,8 @@ const FLAG_FIN: u8 = 0x01;
 const FLAG_SYN: u8 = 0x02;
 const FLAG_PSH: u8 = 0x08;
 const FLAG_ACK: u8 = 0x10;
+/// No operation, and a window scale of 7, as every system asks for (RFC 7323 2.2): a socket does not tell what was agreed.
+const WINDOW_SCALE: [u8; 4] = [1, 3, 3, 7];
 const DESCRIPTION: &str = "Our own TCP connections: the bytes of the streams, in segments made up around them";
 
 /// Writes one connection.
@@ -65,7 +67,9 @@ impl Stream {
         tcp.extend_from_slice(&self.sequence[from].to_be_bytes());
         let ack = if flags & FLAG_ACK == 0 { 0 } else { self.sequence[1 - from] };
         tcp.extend_from_slice(&ack.to_be_bytes());
-        tcp.extend_from_slice(&[0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        let options: &[u8] = if flags & FLAG_SYN == 0 { &[] } else { &WINDOW_SCALE };
+        tcp.extend_from_slice(&[0x50 + (options.len() as u8 / 4 << 4), flags, 0xff, 0xff, 0, 0, 0, 0]);
+        tcp.extend_from_slice(options);
         tcp.extend_from_slice(payload);
         let sum = transport_checksum(&self.ends, from, TCP, &tcp);
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());

@@ -264,7 +264,7 @@ impl Carrier {
 
     fn keep(&mut self, wire: Option<Wire>) {
         let path = self.endpoint.path();
-        self.record = wire.map(|wire| Packets::new(wire, path.local, path.remote));
+        self.record = wire.map(|wire| Packets::new(wire, path.local, path.remote, self.endpoint.tos()));
     }
 }
 

@@ -105,6 +105,13 @@ pub struct Config {
     pub fault: Option<(PacketFault, u64)>,
 }
 
+impl Config {
+    /// The type of service of its packets: DSCP and the ECN field (RFC 2474, RFC 3168).
+    const fn tos(&self) -> u8 {
+        self.dscp << 2 | if self.ecn { 2 } else { 0 }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -776,10 +783,15 @@ impl Endpoint {
 
     // ---- out
 
+    /// The type of service of its packets.
+    pub(super) const fn tos(&self) -> u8 {
+        self.config.tos()
+    }
+
     /// Puts the next datagram behind what is in `out`.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Leaving> {
         let start = out.len();
-        let data = self.config.dscp << 2 | if self.config.ecn { 2 } else { 0 };
+        let data = self.config.tos();
         let tos = match self.faults.take() {
             None => self.emit(now, data, out)?,
             Some(mut faults) => {

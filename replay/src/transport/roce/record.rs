@@ -1,5 +1,5 @@
-//! The datagrams of a connection of ours, in frames made up around them: Ethernet addresses, the time to live, and the UDP checksum of what came. All
-//! from the type of service and the identification on is that of the wire.
+//! The datagrams of a connection of ours, in frames made up around them: Ethernet addresses, the time to live, and of what came the UDP checksum and
+//! the class (taken for ours: a socket does not tell it). All else from the identification on is that of the wire.
 
 use super::packet::{Hidden, PORT};
 use crate::transport::Time;
@@ -16,13 +16,15 @@ pub(super) struct Packets {
     interface: u32,
     /// Ours and the peer's.
     ends: [(IpAddr, u16); 2],
+    /// The type of service of our packets.
+    tos: u8,
 }
 
 impl Packets {
-    pub(super) fn new(wire: Wire, local: IpAddr, remote: IpAddr) -> Self {
+    pub(super) fn new(wire: Wire, local: IpAddr, remote: IpAddr, tos: u8) -> Self {
         let (interface, _) = wire.open("rdmascope roce", DESCRIPTION);
         let ends = addresses(SocketAddr::new(local, PORT), SocketAddr::new(remote, PORT));
-        Self { wire, interface, ends }
+        Self { wire, interface, ends, tos }
     }
 
     /// A datagram that we sent.
@@ -32,7 +34,7 @@ impl Packets {
 
     /// A datagram that came.
     pub(super) fn received(&self, now: Time, source_port: u16, congested: bool, hidden: Hidden, datagram: &[u8]) {
-        let ip = Ip { id: hidden.identification, tos: if congested { 3 } else { 0 }, fragmentable: hidden.fragmentable };
+        let ip = Ip { id: hidden.identification, tos: self.tos | if congested { 3 } else { 0 }, fragmentable: hidden.fragmentable };
         // nobody told us its checksum: on IPv4 it may do without
         self.packet(now, 1, source_port, ip, datagram, self.ends[0].0.is_ipv6());
     }

@@ -2,7 +2,7 @@
 //! each field where it is there. `--json-names short` leaves our form as it is.
 //!
 //! A subtree that is no field of Wireshark's is *text* there: its key is what the detail pane shows, as in `"Create Request (0x05)"`. What else
-//! differs has a row in [`RULES`]; two things have code of their own: bodies of SMB2, which Wireshark names by their command, and fields that
+//! differs has a row in `RULES`; two things have code of their own: bodies of SMB2, which Wireshark names by their command, and fields that
 //! the analysis tells apart from the layer that Wireshark tells them in.
 
 use rdmascope_dissector::field::{Base, Def, FieldDef, Kind, OURS, Privacy, id_of};
