@@ -68,7 +68,7 @@ impl Stream {
         let ack = if flags & FLAG_ACK == 0 { 0 } else { self.sequence[1 - from] };
         tcp.extend_from_slice(&ack.to_be_bytes());
         let options: &[u8] = if flags & FLAG_SYN == 0 { &[] } else { &WINDOW_SCALE };
-        tcp.extend_from_slice(&[0x50 + (options.len() as u8 / 4 << 4), flags, 0xff, 0xff, 0, 0, 0, 0]);
+        tcp.extend_from_slice(&[0x50 + ((options.len() as u8 / 4) << 4), flags, 0xff, 0xff, 0, 0, 0, 0]);
         tcp.extend_from_slice(options);
         tcp.extend_from_slice(payload);
         let sum = transport_checksum(&self.ends, from, TCP, &tcp);
