@@ -305,7 +305,8 @@ fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Verdict) {
         verdict.looked(&format!("damage, {:?}", plan.carrier), found(&ids, None), || format!("said {}", all()));
     }
     if world.truth.happened.iter().any(|h| h.what == What::Marked) {
-        verdict.looked(&format!("congestion marks, {:?}", plan.carrier), found(&["RC-ECN", "IWARP-ECN"], None), || format!("said {}", all()));
+        verdict
+            .looked(&format!("congestion marks, {:?}", plan.carrier), found(&["RC-ECN", "IWARP-ECN"], None), || format!("said {}", all()));
     }
 }
 
