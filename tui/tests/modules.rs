@@ -11,39 +11,11 @@ use std::path::{Path, PathBuf};
 
 /// Circles that stand: the folder, the modules in it that import each other, and why. It gets shorter: a circle among others is an error, and so
 /// is a row that no circle needs.
-const CIRCLES: &[(&str, &[&str], &str)] = &[
-    (
-        "dissector/wire",
-        &["mount", "nfs", "nfsacl", "nlm", "portmap", "rpc"],
-        "RPC and the programs that it carries: the call names the program that reads the rest, and each program reads RPC's own types",
-    ),
-    (
-        "tui/screens",
-        &[
-            "app",
-            "credits",
-            "digest",
-            "draw",
-            "findings",
-            "frames",
-            "io",
-            "keys",
-            "loader",
-            "memory",
-            "order",
-            "overview",
-            "prompt",
-            "replay",
-            "screen",
-            "search",
-            "sequence",
-            "sort",
-            "statistics",
-            "view",
-        ],
-        "each view draws from the one state of the application, which routes keys to the views",
-    ),
-];
+const CIRCLES: &[(&str, &[&str], &str)] = &[(
+    "dissector/wire",
+    &["mount", "nfs", "nfsacl", "nlm", "portmap", "rpc"],
+    "RPC and the programs that it carries: the call names the program that reads the rest, and each program reads RPC's own types",
+)];
 
 type Segments = Vec<String>;
 

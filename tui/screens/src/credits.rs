@@ -9,11 +9,11 @@
 //! ── 1.204331 s, frame 640 ──── client 255  server 254  SMB2 31
 //! ```
 
-use super::app::{App, Effect};
 use super::credits_log::Point;
 use super::draw::{Dots, put, put_right, rule};
 use super::keys::Action;
-use super::screen::{Change, Screen};
+use super::model::Model;
+use super::screen::{Change, Request, Screen};
 use super::time::{grouped, seconds, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -45,31 +45,31 @@ impl State {
 /// Columns left of the plot.
 const AXIS: u16 = 8;
 
-fn plot(app: &App) -> Rect {
-    let body = app.body();
+fn plot(model: &Model) -> Rect {
+    let body = model.body();
     Rect { x: body.x + AXIS, y: body.y + 2, width: body.width.saturating_sub(AXIS + 1), height: body.height.saturating_sub(5) }
 }
 
-/// The story, and the places in a point of the client's, the server's and the upper layer's credits.
-fn story<'a>(app: &'a App, connection: &Connection) -> (&'a [Point], [usize; 3]) {
+/// The points of a connection, and the places in a point of the client's, the server's and the upper layer's credits.
+fn points_of<'a>(model: &'a Model, connection: &Connection) -> (&'a [Point], [usize; 3]) {
     let id = connection.followed_as.first().copied().unwrap_or(0);
-    let client = app.client_end(id).index();
-    (app.credits_log.of(id), [client, 1 - client, 2])
+    let client = model.client_end(id).index();
+    (model.credits_log.of(id), [client, 1 - client, 2])
 }
 
-/// The whole time of a story.
+/// The whole time of a connection's points.
 fn whole(points: &[Point]) -> (i64, i64) {
     let (first, last) = (points.first().map_or(0, |p| p.time), points.last().map_or(0, |p| p.time));
     (first, last.max(first + 1))
 }
 
-fn window(app: &App, points: &[Point]) -> (i64, i64) {
-    app.states.credits.window.unwrap_or_else(|| whole(points))
+fn window(state: &State, points: &[Point]) -> (i64, i64) {
+    state.window.unwrap_or_else(|| whole(points))
 }
 
-fn cursor(app: &App, points: &[Point]) -> i64 {
-    let (from, upto) = window(app, points);
-    app.states.credits.cursor.unwrap_or(from + (upto - from) / 2).clamp(from, upto)
+fn cursor(state: &State, points: &[Point]) -> i64 {
+    let (from, upto) = window(state, points);
+    state.cursor.unwrap_or(from + (upto - from) / 2).clamp(from, upto)
 }
 
 /// The last point at or before a time.
@@ -78,21 +78,21 @@ fn point_at(points: &[Point], time: i64) -> Option<&Point> {
     points.get(after.saturating_sub(1))
 }
 
-pub(crate) fn selected_frame(app: &App) -> Option<u64> {
-    let (points, _) = story(app, app.subject()?);
-    point_at(points, cursor(app, points)).map(|p| u64::from(p.frame))
+pub(crate) fn selected_frame(state: &State, model: &Model) -> Option<u64> {
+    let (points, _) = points_of(model, model.subject()?);
+    point_at(points, cursor(state, points)).map(|p| u64::from(p.frame))
 }
 
-pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
-    let Some(connection) = app.subject() else { return Vec::new() };
-    let (points, places) = story(app, connection);
+pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
+    let Some(connection) = model.subject() else { return Vec::new() };
+    let (points, places) = points_of(model, connection);
     if points.is_empty() {
         return Vec::new();
     }
     let (all_from, all_upto) = whole(points);
-    let (from, upto) = window(app, points);
-    let at = cursor(app, points);
-    let columns = i64::from(plot(app).width.max(2)) * 2;
+    let (from, upto) = window(state, points);
+    let at = cursor(state, points);
+    let columns = i64::from(plot(model).width.max(2)) * 2;
     let step = ((upto - from) / columns).max(1);
     let zoom = |factor: i64, divisor: i64| {
         let length = ((upto - from) * factor / divisor).clamp(1000, (all_upto - all_from).max(1000));
@@ -117,48 +117,48 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
         _ => None,
     };
     match action {
-        Action::ZoomIn => app.states.credits.window = Some(zoom(1, 2)),
+        Action::ZoomIn => state.window = Some(zoom(1, 2)),
         Action::ZoomOut => {
             let new = zoom(2, 1);
-            app.states.credits.window = (new.1 - new.0 < all_upto - all_from).then_some(new);
+            state.window = (new.1 - new.0 < all_upto - all_from).then_some(new);
         }
-        Action::ZoomAll => app.states.credits.window = None,
+        Action::ZoomAll => state.window = None,
         Action::Open => {
-            if let Some(frame) = selected_frame(app) {
-                return app.go_to_frame(frame);
+            if let Some(frame) = selected_frame(state, model) {
+                return vec![Request::GoToFrame(frame)];
             }
         }
-        Action::NextPane if moved.is_none() => app.say("no credits ran out after the cursor"),
+        Action::NextPane if moved.is_none() => return vec![Request::Say("no credits ran out after the cursor".to_owned())],
         _ => {}
     }
     if let Some(time) = moved {
         let time = time.clamp(all_from, all_upto);
-        app.states.credits.cursor = Some(time);
+        state.cursor = Some(time);
         // the window goes along
-        if app.states.credits.window.is_some() && !(from..=upto).contains(&time) {
+        if state.window.is_some() && !(from..=upto).contains(&time) {
             let length = upto - from;
             let start = (time - length / 2).clamp(all_from, (all_upto - length).max(all_from));
-            app.states.credits.window = Some((start, start + length));
+            state.window = Some((start, start + length));
         }
     }
     Vec::new()
 }
 
-pub(crate) fn click(app: &mut App, x: u16, y: u16) {
-    let area = plot(app);
+pub(crate) fn click(state: &mut State, model: &Model, x: u16, y: u16) {
+    let area = plot(model);
     if !area.contains((x, y).into()) {
         return;
     }
-    let Some(connection) = app.subject() else { return };
-    let (points, _) = story(app, connection);
-    let (from, upto) = window(app, points);
-    app.states.credits.cursor = Some(from + ((i128::from(upto - from) * i128::from(x - area.x)) / i128::from(area.width.max(1))) as i64);
+    let Some(connection) = model.subject() else { return };
+    let (points, _) = points_of(model, connection);
+    let (from, upto) = window(state, points);
+    state.cursor = Some(from + ((i128::from(upto - from) * i128::from(x - area.x)) / i128::from(area.width.max(1))) as i64);
 }
 
 /// A small plot of a whole connection, for the overview.
-pub(crate) fn draw_small(app: &App, connection: &Connection, buf: &mut Buffer, area: Rect) {
-    let theme = &app.theme;
-    let (points, places) = story(app, connection);
+pub(crate) fn draw_small(model: &Model, connection: &Connection, buf: &mut Buffer, area: Rect) {
+    let theme = &model.theme;
+    let (points, places) = points_of(model, connection);
     let ends = points.iter().any(|p| p.held(places[0]).is_some());
     let which: &[(usize, Style)] = if ends { &[(places[1], theme.server), (places[0], theme.client)] } else { &[(places[2], theme.upper)] };
     if points.is_empty() || area.width <= AXIS + 1 || area.height < 2 {
@@ -166,7 +166,7 @@ pub(crate) fn draw_small(app: &App, connection: &Connection, buf: &mut Buffer, a
         return;
     }
     let inside = Rect { x: area.x + AXIS, width: area.width - AXIS - 1, ..area };
-    let most = draw_story(app, points, which, ends, buf, inside, whole(points));
+    let most = draw_lines(model, points, which, ends, buf, inside, whole(points));
     for (row, value) in [(0, most), (area.height - 1, 0)] {
         put_right(buf, area.x, area.y + row, AXIS - 1, &format!("{}┤", grouped(value.unsigned_abs())), theme.faint);
     }
@@ -185,9 +185,9 @@ fn panels(area: Rect, lower: bool, upper: bool) -> [Rect; 2] {
     }
 }
 
-/// Draws stories (places in a point, styles) into dots. Returns the greatest value.
-fn draw_story(
-    app: &App,
+/// Draws lines (places in a point, styles) as dots. Returns the greatest value.
+fn draw_lines(
+    model: &Model,
     points: &[Point],
     which: &[(usize, Style)],
     stalls: bool,
@@ -247,33 +247,33 @@ fn draw_story(
         match (out, since) {
             (true, None) => since = Some(point.time.max(from)),
             (false, Some(begun)) => {
-                stall(app, buf, area, column_of(begun) / 2, column_of(point.time) / 2);
+                stall(model, buf, area, column_of(begun) / 2, column_of(point.time) / 2);
                 since = None;
             }
             _ => {}
         }
     }
     if let Some(begun) = since {
-        stall(app, buf, area, column_of(begun) / 2, usize::from(area.width) - 1);
+        stall(model, buf, area, column_of(begun) / 2, usize::from(area.width) - 1);
     }
     most
 }
 
-fn stall(app: &App, buf: &mut Buffer, area: Rect, from: usize, upto: usize) {
+fn stall(model: &Model, buf: &mut Buffer, area: Rect, from: usize, upto: usize) {
     for x in from..=upto.min(usize::from(area.width) - 1) {
-        put(buf, area.x + x as u16, area.y + area.height - 1, 1, "▄", app.theme.error);
+        put(buf, area.x + x as u16, area.y + area.height - 1, 1, "▄", model.theme.error);
     }
 }
 
-pub(crate) fn draw(app: &App, buf: &mut Buffer) {
-    let body = app.body();
-    let theme = &app.theme;
-    let Some(connection) = app.subject() else {
+pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
+    let body = model.body();
+    let theme = &model.theme;
+    let Some(connection) = model.subject() else {
         put(buf, body.x + 2, body.y + 1, body.width, "There is no connection.", theme.faint);
         return;
     };
-    let (points, places) = story(app, connection);
-    let title = format!("{}  {}", super::overview::ends(connection), connection.protocol.name());
+    let (points, places) = points_of(model, connection);
+    let title = format!("{}  {}", super::digest::ends(connection), connection.protocol.name());
     let upper = if connection.protocol == Protocol::SmbDirect { "SMB2" } else { "RPC" };
     put(buf, body.x + 1, body.y, body.width - 2, &title, theme.heading);
     let known = places.map(|w| points.iter().any(|p| p.held(w).is_some()));
@@ -307,8 +307,8 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         ),
     };
     put(buf, x, body.y + 1, body.right().saturating_sub(x), &text, if stalls > 0 { theme.error } else { theme.faint });
-    let area = plot(app);
-    let (from, upto) = window(app, points);
+    let area = plot(model);
+    let (from, upto) = window(state, points);
     let [ends, above] = panels(area, known[0] || known[1], known[2]);
     for (panel, which) in [(ends, &[(places[1], theme.server), (places[0], theme.client)][..]), (above, &[(places[2], theme.upper)][..])] {
         if panel.height == 0 {
@@ -316,14 +316,14 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         }
         // SMB2 and RPC stand at none left whenever one request is all there may be
         let stalls = which.len() > 1;
-        let most = draw_story(app, points, which, stalls, buf, panel, (from, upto));
+        let most = draw_lines(model, points, which, stalls, buf, panel, (from, upto));
         let middle = panel.height / 2;
         for (row, value) in [(0, most), (middle, most - most * i64::from(middle) / i64::from(panel.height)), (panel.height - 1, 0)] {
             put_right(buf, body.x, panel.y + row, AXIS - 1, &format!("{}┤", grouped(value.unsigned_abs())), theme.faint);
         }
     }
     let y = area.y + area.height;
-    let base = app.first_time();
+    let base = model.first_time();
     let line = "─".repeat(usize::from(area.width));
     put(buf, area.x, y, area.width, &line, theme.faint);
     put(buf, area.x, y, area.width, &format!("{} ", seconds(from - base)), theme.faint);
@@ -331,7 +331,7 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let middle = format!(" {} ", span(upto - from));
     put(buf, area.x + area.width / 2 - (middle.chars().count() as u16 / 2).min(area.width / 2), y, area.width / 2, &middle, theme.faint);
     // the cursor
-    let time = cursor(app, points);
+    let time = cursor(state, points);
     let at = area.x + ((i128::from(time - from) * i128::from(area.width.saturating_sub(1))) / i128::from((upto - from).max(1))) as u16;
     for row in area.y..area.y + area.height {
         buf.set_style(Rect { x: at, y: row, width: 1, height: 1 }, theme.selected);
@@ -349,31 +349,28 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
 }
 
 /// For an export: heads, then rows.
-pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
+pub(crate) fn rows(model: &Model) -> Vec<Vec<String>> {
     let mut out = vec![["time", "frame", "client", "server", "upper"].map(str::to_owned).to_vec()];
-    if let Some(connection) = app.subject() {
-        let (points, places) = story(app, connection);
-        out.extend(points.iter().map(|p| export(app, p, places)));
+    if let Some(connection) = model.subject() {
+        let (points, places) = points_of(model, connection);
+        out.extend(points.iter().map(|p| export(model, p, places)));
     }
     out
 }
 
 /// For a copy: the point at the cursor.
-pub(crate) fn selected_row(app: &App) -> Option<Vec<String>> {
-    let (points, places) = story(app, app.subject()?);
-    point_at(points, cursor(app, points)).map(|p| export(app, p, places))
+pub(crate) fn selected_row(state: &State, model: &Model) -> Option<Vec<String>> {
+    let (points, places) = points_of(model, model.subject()?);
+    point_at(points, cursor(state, points)).map(|p| export(model, p, places))
 }
 
-fn export(app: &App, p: &Point, places: [usize; 3]) -> Vec<String> {
-    let mut row = vec![seconds(p.time - app.first_time()), p.frame.to_string()];
+fn export(model: &Model, p: &Point, places: [usize; 3]) -> Vec<String> {
+    let mut row = vec![seconds(p.time - model.first_time()), p.frame.to_string()];
     row.extend(places.iter().map(|w| p.held(*w).map_or_else(String::new, |v| v.to_string())));
     row
 }
 
-/// The view.
-pub(crate) struct Credits;
-
-impl Screen for Credits {
+impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[
             (Action::ZoomIn, "zoom"),
@@ -384,44 +381,44 @@ impl Screen for Credits {
         ]
     }
 
-    fn draw(&self, app: &App, buf: &mut Buffer) {
-        draw(app, buf);
+    fn draw(&self, model: &Model, buf: &mut Buffer) {
+        draw(self, model, buf);
     }
 
-    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
-        act(app, action)
+    fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
+        act(self, model, action)
     }
 
-    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
-        click(app, x, y);
+    fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
+        click(self, model, x, y);
         Vec::new()
     }
 
-    fn selected_frame(&self, app: &App) -> Option<u64> {
-        selected_frame(app)
+    fn selected_frame(&self, model: &Model) -> Option<u64> {
+        selected_frame(self, model)
     }
 
-    fn selected_connection(&self, app: &App) -> Option<u32> {
-        app.subject().and_then(|c| c.followed_as.first().copied())
+    fn selected_connection(&self, model: &Model) -> Option<u32> {
+        model.subject().and_then(|c| c.followed_as.first().copied())
     }
 
-    fn is_chosen(&self, app: &App) -> bool {
-        app.states.credits.cursor.is_some()
+    fn is_chosen(&self) -> bool {
+        self.cursor.is_some()
     }
 
-    fn selected_row(&self, app: &mut App) -> Option<Vec<String>> {
-        selected_row(app)
+    fn selected_row(&mut self, model: &Model) -> Option<Vec<String>> {
+        selected_row(self, model)
     }
 
-    fn export(&self, app: &App) -> Vec<Vec<String>> {
-        rows(app)
+    fn export(&self, model: &Model) -> Vec<Vec<String>> {
+        rows(model)
     }
 
-    fn changed(&self, app: &mut App, change: Change) {
+    fn changed(&mut self, change: Change) {
         match change {
             Change::Sums => {}
-            Change::Narrowed => app.states.credits.window = None,
-            Change::Restarted => app.states.credits = State::default(),
+            Change::Narrowed => self.window = None,
+            Change::Restarted => *self = State::default(),
         }
     }
 
@@ -429,7 +426,7 @@ impl Screen for Credits {
         true
     }
 
-    fn look_at(&self, app: &mut App, _place: usize, time: i64) {
-        app.states.credits.look_at(time);
+    fn look_at(&mut self, _place: usize, time: i64) {
+        self.look_at(time);
     }
 }

@@ -1,15 +1,72 @@
 //! A report, and what the views need of it, made in the loader's thread: a screen may have thousands of connections and findings to tell
 //! of, and 16 ms.
 
-use super::app::Found;
-use super::statistics::Sums;
 use rdmascope_analyzer::finding::Finding;
-use rdmascope_analyzer::report::{Connection, Report};
+use rdmascope_analyzer::report::{Connection, Health, Rdma, Report, address};
 use rdmascope_analyzer::roots;
-use rdmascope_analyzer::rules::Severity;
+use rdmascope_analyzer::rules::{Rule, Severity};
+use rdmascope_analyzer::stats::Commands;
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::Arc;
+
+/// A finding, with those of the same rule and side on other connections.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    first: Finding,
+    /// What became of the connections that failed because of it, as a sentence.
+    pub(crate) title: Option<String>,
+    /// What followed from it: rule and how often.
+    pub(crate) effects: Vec<(Rule, u64)>,
+    /// On all of them.
+    pub(crate) count: u64,
+    /// The first frames, ascending.
+    pub(crate) frames: Vec<u64>,
+    pub(crate) connections: Vec<u32>,
+}
+
+impl std::ops::Deref for Found {
+    type Target = Finding;
+
+    fn deref(&self) -> &Finding {
+        &self.first
+    }
+}
+
+/// What the shown connections did together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) commands: Commands,
+    pub(crate) health: Health,
+    rdma: Rdma,
+}
+
+impl Sums {
+    pub(crate) fn of<'c>(connections: impl Iterator<Item = &'c Connection>) -> Self {
+        let mut sums = Self::default();
+        for connection in connections {
+            connection.commands.iter().for_each(|command| sums.commands.join(command));
+            sums.health.join(&connection.health);
+            sums.rdma.join(&connection.rdma);
+        }
+        sums
+    }
+
+    /// Remote keys: advertised, invalidated by the peer, and operations outside of what was advertised.
+    pub(crate) fn keys(&self) -> (u64, u64, u64) {
+        (self.rdma.keys_advertised, self.rdma.keys_invalidated_remotely, self.rdma.outside_advertised)
+    }
+}
+
+/// The two ends of a connection, client first.
+pub(crate) fn ends(connection: &Connection) -> String {
+    let port = |at: usize| match connection.peers[at].port {
+        0 => String::new(),
+        p => format!(":{p}"),
+    };
+    let arrow = if connection.client_known { "→" } else { "↔" };
+    format!("{} {arrow} {}{}", address(&connection.peers[0].address), address(&connection.peers[1].address), port(1))
+}
 
 /// Findings, those of one cause as one; what matters first.
 #[derive(Clone, Debug, Default)]

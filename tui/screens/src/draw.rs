@@ -1,12 +1,58 @@
 //! The few shapes that all views are made of. Only rows that are seen are made.
 
-use super::app::Cursor;
 use super::keys::Action;
 use super::theme::Theme;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use unicode_width::UnicodeWidthStr;
+
+/// A place in a list, and the first row that is on the screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    pub(crate) at: usize,
+    pub(crate) top: usize,
+}
+
+impl Cursor {
+    /// Moves within `len` rows of which `page` are shown.
+    pub(crate) fn moved(&mut self, action: Action, len: usize, page: usize) {
+        let last = len.saturating_sub(1);
+        let leap = page.saturating_sub(1).max(1);
+        self.at = match action {
+            Action::Up => self.at.saturating_sub(1),
+            Action::Down => self.at + 1,
+            Action::PageUp => self.at.saturating_sub(leap),
+            Action::PageDown => self.at + leap,
+            Action::First => 0,
+            Action::Last => last,
+            _ => self.at,
+        }
+        .min(last);
+        self.show(len, page);
+    }
+
+    /// Brings the row to the screen.
+    pub(crate) fn show(&mut self, len: usize, page: usize) {
+        let page = page.max(1);
+        self.at = self.at.min(len.saturating_sub(1));
+        if self.at < self.top {
+            self.top = self.at;
+        } else if self.at >= self.top + page {
+            self.top = self.at + 1 - page;
+        }
+        self.top = self.top.min(len.saturating_sub(page));
+    }
+
+    /// Goes somewhere far, and shows what is around it.
+    pub(crate) fn jump(&mut self, to: usize, len: usize, page: usize) {
+        self.at = to.min(len.saturating_sub(1));
+        if self.at < self.top || self.at >= self.top + page.max(1) {
+            self.top = self.at.saturating_sub(page / 2);
+        }
+        self.show(len, page);
+    }
+}
 
 /// Text at a place, cut to `width`. Returns where it ends.
 pub(crate) fn put(buf: &mut Buffer, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
@@ -245,6 +291,16 @@ impl Page {
         scrollbar(buf, area, top, lines.len(), theme);
         if lines.is_empty() {
             put(buf, area.x + 1, area.y, area.width, "Reading …", theme.faint);
+        }
+    }
+}
+
+/// Makes a part of the screen empty.
+pub(crate) fn clear(buf: &mut Buffer, area: Rect) {
+    let area = area.intersection(buf.area);
+    for y in area.top()..area.bottom() {
+        for x in area.left()..area.right() {
+            buf[(x, y)].reset();
         }
     }
 }

@@ -10,10 +10,11 @@
 //!  frames  23  41  58 …        ◂ ▸ choose, Enter goes there
 //! ```
 
-use super::app::{App, Cursor, Effect, Found};
-use super::draw::{self, Cell, Column, Table, column, number, put, rule, wrap};
+use super::digest::Found;
+use super::draw::{self, Cell, Column, Cursor, Table, column, number, put, rule, wrap};
 use super::keys::Action;
-use super::screen::{Change, Screen};
+use super::model::Model;
+use super::screen::{Change, Request, Screen};
 use super::theme::sign;
 use super::time::grouped;
 use ratatui::buffer::Buffer;
@@ -37,62 +38,62 @@ pub(crate) struct State {
 pub(crate) const COLUMNS: [Column; 6] =
     [column("", 1), column("finding", 24), column("by", 7).from(90), number("times", 6), number("frame", 8), column("what happened", 0)];
 
-fn layout(app: &App) -> [Rect; 2] {
-    let body = app.body();
+fn layout(model: &Model) -> [Rect; 2] {
+    let body = model.body();
     let below = (body.height * 3 / 5).clamp(8, 18).min(body.height.saturating_sub(4));
     [Rect { height: body.height - below, ..body }, Rect { y: body.y + body.height - below, height: below, ..body }]
 }
 
-pub(crate) fn selected(app: &App) -> Option<Found> {
-    app.found.get(app.states.findings.list.at).cloned()
+pub(crate) fn selected(state: &State, model: &Model) -> Option<Found> {
+    model.found.get(state.list.at).cloned()
 }
 
-pub(crate) fn selected_frame(app: &App) -> Option<u64> {
-    let finding = selected(app)?;
-    finding.frames.get(app.states.findings.occurrence).copied().or(Some(finding.frame))
+pub(crate) fn selected_frame(state: &State, model: &Model) -> Option<u64> {
+    let finding = selected(state, model)?;
+    finding.frames.get(state.occurrence).copied().or(Some(finding.frame))
 }
 
 /// The connection of the selected finding, by the number under which it is followed.
-pub(crate) fn selected_connection(app: &App) -> Option<u32> {
-    let id = selected(app)?.connection?;
-    app.report.numbered(id)?.followed_as.first().copied()
+pub(crate) fn selected_connection(state: &State, model: &Model) -> Option<u32> {
+    let id = selected(state, model)?.connection?;
+    model.report.numbered(id)?.followed_as.first().copied()
 }
 
-pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
     match action {
         Action::Open => {
-            if let Some(frame) = selected_frame(app) {
-                return app.go_to_frame(frame);
+            if let Some(frame) = selected_frame(state, model) {
+                return vec![Request::GoToFrame(frame)];
             }
         }
-        Action::Left => app.states.findings.occurrence = app.states.findings.occurrence.saturating_sub(1),
+        Action::Left => state.occurrence = state.occurrence.saturating_sub(1),
         Action::Right => {
-            let last = selected(app).map_or(0, |f| f.frames.len().saturating_sub(1));
-            app.states.findings.occurrence = (app.states.findings.occurrence + 1).min(last);
+            let last = selected(state, model).map_or(0, |f| f.frames.len().saturating_sub(1));
+            state.occurrence = (state.occurrence + 1).min(last);
         }
         _ => {
-            let (len, page) = (app.found.len(), usize::from(layout(app)[0].height.saturating_sub(1)));
-            app.states.findings.list.moved(action, len, page);
-            app.states.findings.occurrence = 0;
+            let (len, page) = (model.found.len(), usize::from(layout(model)[0].height.saturating_sub(1)));
+            state.list.moved(action, len, page);
+            state.occurrence = 0;
         }
     }
     Vec::new()
 }
 
-pub(crate) fn click(app: &mut App, _: u16, y: u16) {
-    let [list, below] = layout(app);
+pub(crate) fn click(state: &mut State, model: &Model, _: u16, y: u16) {
+    let [list, below] = layout(model);
     if y > list.y && y < below.y {
-        let row = app.states.findings.list.top + usize::from(y - list.y - 1);
-        if row < app.found.len() {
-            app.states.findings.list.at = row;
-            app.states.findings.occurrence = 0;
+        let row = state.list.top + usize::from(y - list.y - 1);
+        if row < model.found.len() {
+            state.list.at = row;
+            state.occurrence = 0;
         }
     }
 }
 
 /// The row of a finding.
-pub(crate) fn cells(app: &App, finding: &Found) -> Vec<Cell> {
-    let theme = &app.theme;
+pub(crate) fn cells(model: &Model, finding: &Found) -> Vec<Cell> {
+    let theme = &model.theme;
     let style = theme.severity(finding.severity);
     let times = if finding.count > 1 { format!("×{}", grouped(finding.count)) } else { String::new() };
     vec![
@@ -122,14 +123,14 @@ pub(crate) fn sentence(finding: &Finding) -> String {
     }
 }
 
-pub(crate) fn draw(app: &App, buf: &mut Buffer) {
-    let [list, below] = layout(app);
-    let theme = &app.theme;
-    let findings = &app.found;
-    let shape = Table { columns: &COLUMNS, len: findings.len(), cursor: app.states.findings.list, focused: true, sorted: None };
-    draw::table(buf, list, theme, &shape, |row| findings.get(row).map_or_else(Vec::new, |f| cells(app, f)));
-    let Some(finding) = findings.get(app.states.findings.list.at) else {
-        let text = if app.done { "✓ No problems found." } else { "Reading …" };
+pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
+    let [list, below] = layout(model);
+    let theme = &model.theme;
+    let findings = &model.found;
+    let shape = Table { columns: &COLUMNS, len: findings.len(), cursor: state.list, focused: true, sorted: None };
+    draw::table(buf, list, theme, &shape, |row| findings.get(row).map_or_else(Vec::new, |f| cells(model, f)));
+    let Some(finding) = findings.get(state.list.at) else {
+        let text = if model.done { "✓ No problems found." } else { "Reading …" };
         put(buf, list.x + 2, list.y + 1, list.width, text, theme.good);
         return;
     };
@@ -173,24 +174,24 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     let y = below.y + below.height - 1;
     let mut x = put(buf, below.x + 1, y, 8, "frames", theme.faint).max(below.x + 9);
     // those around the chosen one
-    let from = app.states.findings.occurrence.saturating_sub(FRAMES_SHOWN - 1);
+    let from = state.occurrence.saturating_sub(FRAMES_SHOWN - 1);
     for (i, frame) in finding.frames.iter().enumerate().skip(from).take(FRAMES_SHOWN) {
-        let style = if i == app.states.findings.occurrence { theme.selected } else { theme.text };
+        let style = if i == state.occurrence { theme.selected } else { theme.text };
         x = put(buf, x, y, below.right().saturating_sub(x + 1), &format!(" {frame} "), style);
     }
     if finding.count as usize > finding.frames.len().min(from + FRAMES_SHOWN) {
         x = put(buf, x, y, below.right().saturating_sub(x + 1), " …", theme.faint);
     }
-    let hint = format!("  ◂ ▸ choose, {} goes there", app.keys.first(Action::Open));
-    let short = format!("  {} goes there", app.keys.first(Action::Open));
+    let hint = format!("  ◂ ▸ choose, {} goes there", model.keys.first(Action::Open));
+    let short = format!("  {} goes there", model.keys.first(Action::Open));
     let room = below.right().saturating_sub(x + 1);
     put(buf, x, y, room, if hint.chars().count() > usize::from(room) { &short } else { &hint }, theme.faint);
 }
 
 /// For an export: heads, then rows.
-pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
+pub(crate) fn rows(model: &Model) -> Vec<Vec<String>> {
     let heads = ["id", "severity", "certainty", "by", "connection", "frame", "count", "text", "spec"].map(str::to_owned).to_vec();
-    std::iter::once(heads).chain(app.found.iter().map(export)).collect()
+    std::iter::once(heads).chain(model.found.iter().map(export)).collect()
 }
 
 /// For an export: a row.
@@ -208,62 +209,59 @@ pub(crate) fn export(f: &Found) -> Vec<String> {
     ]
 }
 
-/// The view.
-pub(crate) struct Findings;
-
-impl Screen for Findings {
+impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::Open, "frame"), (Action::Explain, "explain"), (Action::Follow, "follow")]
     }
 
-    fn draw(&self, app: &App, buf: &mut Buffer) {
-        draw(app, buf);
+    fn draw(&self, model: &Model, buf: &mut Buffer) {
+        draw(self, model, buf);
     }
 
-    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
-        act(app, action)
+    fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
+        act(self, model, action)
     }
 
-    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
-        click(app, x, y);
+    fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
+        click(self, model, x, y);
         Vec::new()
     }
 
-    fn selected_frame(&self, app: &App) -> Option<u64> {
-        selected_frame(app)
+    fn selected_frame(&self, model: &Model) -> Option<u64> {
+        selected_frame(self, model)
     }
 
-    fn selected_connection(&self, app: &App) -> Option<u32> {
-        selected_connection(app)
+    fn selected_connection(&self, model: &Model) -> Option<u32> {
+        selected_connection(self, model)
     }
 
-    fn selected_finding(&self, app: &App) -> Option<Found> {
-        selected(app)
+    fn selected_finding(&self, model: &Model) -> Option<Found> {
+        selected(self, model)
     }
 
-    fn is_chosen(&self, _: &App) -> bool {
+    fn is_chosen(&self) -> bool {
         true
     }
 
-    fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
-        Some(&mut app.states.findings.list)
+    fn cursor(&mut self) -> Option<&mut Cursor> {
+        Some(&mut self.list)
     }
 
-    fn len(&self, app: &App) -> usize {
-        app.found.len()
+    fn len(&self, model: &Model) -> usize {
+        model.found.len()
     }
 
-    fn row(&self, app: &App, at: usize) -> Vec<String> {
-        app.found.get(at).map_or_else(Vec::new, export)
+    fn row(&self, model: &Model, at: usize) -> Vec<String> {
+        model.found.get(at).map_or_else(Vec::new, export)
     }
 
-    fn export(&self, app: &App) -> Vec<Vec<String>> {
-        rows(app)
+    fn export(&self, model: &Model) -> Vec<Vec<String>> {
+        rows(model)
     }
 
-    fn changed(&self, app: &mut App, change: Change) {
+    fn changed(&mut self, change: Change) {
         if change == Change::Restarted {
-            app.states.findings = State::default();
+            *self = State::default();
         }
     }
 }

@@ -12,11 +12,11 @@
 //!  0040  fe 53 4d 42 40 00 01 00  …  .SMB@...
 //! ```
 
-use super::app::{App, Cursor, Effect, columns_changed};
-use super::draw::{self, put, put_cell, rule};
+use super::draw::{self, Cursor, put, put_cell, rule};
 use super::keys::Action;
+use super::model::Model;
 use super::replay::Detail;
-use super::screen::{Change, Screen};
+use super::screen::{Change, Request, Screen};
 use super::sort::By;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -56,11 +56,11 @@ pub(crate) struct State {
 }
 
 /// List, fields, bytes, each with a line for its head.
-fn layout(app: &App) -> [Rect; 3] {
-    let body = app.body();
+fn layout(state: &State, model: &Model) -> [Rect; 3] {
+    let body = model.body();
     let none = Rect { height: 0, ..body };
-    if app.states.frames.maximized {
-        return match app.states.frames.pane {
+    if state.maximized {
+        return match state.pane {
             Pane::List => [body, none, none],
             Pane::Fields => [none, body, none],
             Pane::Bytes => [none, none, body],
@@ -86,13 +86,13 @@ fn layout(app: &App) -> [Rect; 3] {
 }
 
 /// Rows of the list that fit.
-pub(crate) fn page(app: &App) -> usize {
-    usize::from(layout(app)[0].height.saturating_sub(1))
+pub(crate) fn page(state: &State, model: &Model) -> usize {
+    usize::from(layout(state, model)[0].height.saturating_sub(1))
 }
 
 /// Which pane is at a place of the screen.
-pub(crate) fn pane_at(app: &App, x: u16, y: u16) -> Option<Pane> {
-    let areas = layout(app);
+pub(crate) fn pane_at(state: &State, model: &Model, x: u16, y: u16) -> Option<Pane> {
+    let areas = layout(state, model);
     [Pane::List, Pane::Fields, Pane::Bytes].into_iter().zip(areas).find(|(_, a)| a.contains((x, y).into())).map(|(p, _)| p)
 }
 
@@ -106,9 +106,9 @@ fn is_open(state: &State, node: &Node) -> bool {
 }
 
 /// The rows of fields, after something was opened or closed.
-fn rebuild(app: &mut App) {
+fn rebuild(state: &mut State, model: &Model) {
     let mut rows = Vec::new();
-    if let Some(detail) = &app.detail {
+    if let Some(detail) = &model.detail {
         let mut hidden_below: Option<u8> = None;
         for (i, node) in detail.tree.nodes.iter().enumerate() {
             if hidden_below.is_some_and(|depth| node.depth > depth) {
@@ -119,69 +119,70 @@ fn rebuild(app: &mut App) {
                 continue;
             }
             rows.push(i as u32);
-            if detail.tree.has_children(i) && !is_open(&app.states.frames, node) {
+            if detail.tree.has_children(i) && !is_open(state, node) {
                 hidden_below = Some(node.depth);
             }
         }
     }
-    app.states.frames.rows = rows;
+    state.rows = rows;
 }
 
 /// A frame's fields came.
-pub(crate) fn detail_came(app: &mut App, detail: Box<Detail>) {
+pub(crate) fn detail_came(state: &mut State, model: &mut Model, detail: Box<Detail>) {
     // the field that was selected stays selected, where the new frame has it
-    let before = selected_node(app).map(|n| (n.def.id, app.states.frames.fields));
-    app.detail = Some(detail);
-    rebuild(app);
-    let tree = app.detail.as_ref().map(|d| &d.tree);
-    let found = before.and_then(|(id, _)| {
+    let before = selected_node(state, model).map(|n| n.def.id);
+    model.detail = Some(detail);
+    let model = &*model;
+    rebuild(state, model);
+    let tree = model.detail.as_ref().map(|d| &d.tree);
+    let found = before.and_then(|id| {
         let tree = tree?;
-        app.states.frames.rows.iter().position(|r| tree.nodes.get(*r as usize).is_some_and(|n| n.def.id == id))
+        state.rows.iter().position(|r| tree.nodes.get(*r as usize).is_some_and(|n| n.def.id == id))
     });
     // else what the frame is about: its last protocol
     let last = tree.and_then(|tree| {
-        app.states.frames.rows.iter().rposition(|r| {
+        state.rows.iter().rposition(|r| {
             tree.nodes.get(*r as usize).is_some_and(|n| n.depth == 0 && n.def.kind == Kind::Protocol && n.def.name != "rdmascope")
         })
     });
     let at = found.or(last).unwrap_or(0);
-    let (len, page) = (app.states.frames.rows.len(), fields_page(app));
+    let (len, page) = (state.rows.len(), fields_page(state, model));
     if found.is_none() {
-        app.states.frames.fields = Cursor { at, top: at };
+        state.fields = Cursor { at, top: at };
     }
-    app.states.frames.fields.jump(at, len, page);
-    show_bytes(app);
+    state.fields.jump(at, len, page);
+    show_bytes(state, model);
 }
 
-fn fields_page(app: &App) -> usize {
-    usize::from(layout(app)[1].height.saturating_sub(1))
+fn fields_page(state: &State, model: &Model) -> usize {
+    usize::from(layout(state, model)[1].height.saturating_sub(1))
 }
 
-fn selected_node(app: &App) -> Option<&Node> {
-    let tree = &app.detail.as_ref()?.tree;
-    tree.nodes.get(*app.states.frames.rows.get(app.states.frames.fields.at)? as usize)
+fn selected_node<'a>(state: &State, model: &'a Model) -> Option<&'a Node> {
+    let tree = &model.detail.as_ref()?.tree;
+    tree.nodes.get(*state.rows.get(state.fields.at)? as usize)
 }
 
 /// Brings the bytes of the selected field to the screen.
-fn show_bytes(app: &mut App) {
-    let Some(node) = selected_node(app) else { return };
+fn show_bytes(state: &mut State, model: &Model) {
+    let Some(node) = selected_node(state, model) else { return };
     let (offset, len) = (node.offset as usize, node.len as usize);
-    if app.states.frames.pane != Pane::Bytes {
-        app.states.frames.byte = offset;
+    if state.pane != Pane::Bytes {
+        state.byte = offset;
     }
-    let area = layout(app)[2];
-    let (row, page) = (app.states.frames.byte / per_row(area), usize::from(area.height.saturating_sub(1)).max(1));
+    let area = layout(state, model)[2];
+    let (row, page) = (state.byte / per_row(area), usize::from(area.height.saturating_sub(1)).max(1));
     let last = (offset + len).saturating_sub(1) / per_row(area);
-    if row < app.states.frames.bytes_top || last.min(row + page - 1) >= app.states.frames.bytes_top + page {
-        app.states.frames.bytes_top = row;
+    if row < state.bytes_top || last.min(row + page - 1) >= state.bytes_top + page {
+        state.bytes_top = row;
     }
 }
 
 /// The innermost field that covers the selected byte becomes the selected one.
-fn field_of_byte(app: &mut App) {
-    let Some(detail) = &app.detail else { return };
-    let source = selected_node(app).map_or(0, |n| n.source);
-    let byte = app.states.frames.byte as u32;
+fn field_of_byte(state: &mut State, model: &Model) {
+    let Some(detail) = &model.detail else { return };
+    let source = selected_node(state, model).map_or(0, |n| n.source);
+    let byte = state.byte as u32;
     let covers =
         |n: &Node| n.source == source && !n.generated && n.len > 0 && n.offset <= byte && byte < n.offset + n.len && !is_hidden(n.def);
     let best =
@@ -193,88 +194,88 @@ fn field_of_byte(app: &mut App) {
     for (i, n) in detail.tree.nodes[..found].iter().enumerate().rev() {
         if n.depth < depth {
             depth = n.depth;
-            if !is_open(&app.states.frames, &detail.tree.nodes[i]) {
+            if !is_open(state, &detail.tree.nodes[i]) {
                 open.push(n.def.id);
             }
         }
     }
     for id in open {
-        if !app.states.frames.turned.remove(&id) {
-            app.states.frames.turned.insert(id);
+        if !state.turned.remove(&id) {
+            state.turned.insert(id);
         }
     }
-    rebuild(app);
-    if let Some(at) = app.states.frames.rows.iter().position(|r| *r as usize == found) {
-        let (len, page) = (app.states.frames.rows.len(), fields_page(app));
-        app.states.frames.fields.jump(at, len, page);
+    rebuild(state, model);
+    if let Some(at) = state.rows.iter().position(|r| *r as usize == found) {
+        let (len, page) = (state.rows.len(), fields_page(state, model));
+        state.fields.jump(at, len, page);
     }
-    show_bytes(app);
+    show_bytes(state, model);
 }
 
-pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
-    match (action, app.states.frames.pane) {
+pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
+    match (action, state.pane) {
         (Action::NextPane, pane) => {
-            app.states.frames.pane = match pane {
+            state.pane = match pane {
                 Pane::List => Pane::Fields,
                 Pane::Fields => Pane::Bytes,
                 Pane::Bytes => Pane::List,
             }
         }
         (Action::PreviousPane, pane) => {
-            app.states.frames.pane = match pane {
+            state.pane = match pane {
                 Pane::List => Pane::Bytes,
                 Pane::Fields => Pane::List,
                 Pane::Bytes => Pane::Fields,
             }
         }
         (Action::Maximize, _) => {
-            app.states.frames.maximized = !app.states.frames.maximized;
-            let (len, page) = (app.row_count(), page(app));
-            app.states.frames.list.show(len, page);
+            state.maximized = !state.maximized;
+            let (len, page) = (model.row_count(), page(state, model));
+            state.list.show(len, page);
         }
-        (Action::Open, Pane::List) => app.states.frames.pane = Pane::Fields,
+        (Action::Open, Pane::List) => state.pane = Pane::Fields,
         (Action::ExpandAll, _) => {
-            let Some(detail) = &app.detail else { return Vec::new() };
+            let Some(detail) = &model.detail else { return Vec::new() };
             let parents: Vec<(u32, bool)> = (0..detail.tree.nodes.len())
                 .filter(|i| detail.tree.has_children(*i))
-                .map(|i| (detail.tree.nodes[i].def.id, is_open(&app.states.frames, &detail.tree.nodes[i])))
+                .map(|i| (detail.tree.nodes[i].def.id, is_open(state, &detail.tree.nodes[i])))
                 .collect();
             let close = parents.iter().all(|(_, open)| *open);
             let mut seen = HashSet::new();
             for (id, open) in parents {
-                if open == close && seen.insert(id) && !app.states.frames.turned.remove(&id) {
-                    app.states.frames.turned.insert(id);
+                if open == close && seen.insert(id) && !state.turned.remove(&id) {
+                    state.turned.insert(id);
                 }
             }
-            rebuild(app);
-            let (len, page) = (app.states.frames.rows.len(), fields_page(app));
-            app.states.frames.fields.show(len, page);
+            rebuild(state, model);
+            let (len, page) = (state.rows.len(), fields_page(state, model));
+            state.fields.show(len, page);
         }
         (Action::Sort, _) => {
-            let all = sorts(app);
-            let at = all.iter().position(|by| *by == app.sorting.by).unwrap_or(0);
+            let all = sorts(model);
+            let at = all.iter().position(|by| *by == model.sorting.by).unwrap_or(0);
             let by = all[(at + 1) % all.len()];
-            return app.sort_frames(by, false);
+            return vec![Request::SortFrames(by, false)];
         }
-        (Action::SortReverse, _) => return app.sort_frames(app.sorting.by, !app.sorting.down),
+        (Action::SortReverse, _) => return vec![Request::SortFrames(model.sorting.by, !model.sorting.down)],
         (_, Pane::List) => {
-            let (len, page) = (app.row_count(), page(app));
-            app.states.frames.list.moved(action, len, page);
-            app.tailing = app.grows && app.states.frames.list.at + 1 >= len;
+            let (len, page) = (model.row_count(), page(state, model));
+            state.list.moved(action, len, page);
+            return vec![Request::StayAtEnd(model.grows && state.list.at + 1 >= len)];
         }
-        (Action::Open | Action::Left | Action::Right, Pane::Fields) => turn(app, action),
+        (Action::Open | Action::Left | Action::Right, Pane::Fields) => return turn(state, model, action),
         (_, Pane::Fields) => {
-            let (len, page) = (app.states.frames.rows.len(), fields_page(app));
-            app.states.frames.fields.moved(action, len, page);
-            show_bytes(app);
+            let (len, page) = (state.rows.len(), fields_page(state, model));
+            state.fields.moved(action, len, page);
+            show_bytes(state, model);
         }
         (_, Pane::Bytes) => {
-            let area = layout(app)[2];
+            let area = layout(state, model)[2];
             let row = per_row(area);
             let page = usize::from(area.height.saturating_sub(1)).max(1) * row;
-            let Some(len) = source_len(app) else { return Vec::new() };
-            let byte = app.states.frames.byte;
-            app.states.frames.byte = match action {
+            let Some(len) = source_len(state, model) else { return Vec::new() };
+            let byte = state.byte;
+            state.byte = match action {
                 Action::Left => byte.saturating_sub(1),
                 Action::Right => byte + 1,
                 Action::Up => byte.checked_sub(row).unwrap_or(byte),
@@ -286,91 +287,89 @@ pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
                 _ => byte,
             }
             .min(len.saturating_sub(1));
-            field_of_byte(app);
+            field_of_byte(state, model);
         }
     }
     Vec::new()
 }
 
-fn source_len(app: &App) -> Option<usize> {
-    let source = selected_node(app).map_or(0, |n| n.source);
-    app.detail.as_ref()?.tree.sources().get(usize::from(source)).map(|s| s.bytes.len())
+fn source_len(state: &State, model: &Model) -> Option<usize> {
+    let source = selected_node(state, model).map_or(0, |n| n.source);
+    model.detail.as_ref()?.tree.sources().get(usize::from(source)).map(|s| s.bytes.len())
 }
 
 /// Opens or closes the selected subtree.
-fn turn(app: &mut App, action: Action) {
-    let Some(detail) = &app.detail else { return };
-    let Some(index) = app.states.frames.rows.get(app.states.frames.fields.at).map(|r| *r as usize) else { return };
-    let Some(node) = detail.tree.nodes.get(index).copied() else { return };
-    let (parent, open) = (detail.tree.has_children(index), is_open(&app.states.frames, &node));
+fn turn(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
+    let Some(detail) = &model.detail else { return Vec::new() };
+    let Some(index) = state.rows.get(state.fields.at).map(|r| *r as usize) else { return Vec::new() };
+    let Some(node) = detail.tree.nodes.get(index).copied() else { return Vec::new() };
+    let (parent, open) = (detail.tree.has_children(index), is_open(state, &node));
     // the number of another frame leads there
     if action == Action::Open
         && node.def.kind == Kind::FrameNum
         && let Stored::U(number) = detail.tree.stored(&node)
     {
-        let _ = app.go_to_frame(number);
-        return;
+        return vec![Request::GoToFrame(number)];
     }
     if action == Action::Left && (!parent || !open) {
         // to the subtree it lies in
-        let up =
-            app.states.frames.rows[..app.states.frames.fields.at].iter().rposition(|r| detail.tree.nodes[*r as usize].depth < node.depth);
+        let up = state.rows[..state.fields.at].iter().rposition(|r| detail.tree.nodes[*r as usize].depth < node.depth);
         if let Some(at) = up {
-            let (len, page) = (app.states.frames.rows.len(), fields_page(app));
-            app.states.frames.fields.jump(at, len, page);
+            let (len, page) = (state.rows.len(), fields_page(state, model));
+            state.fields.jump(at, len, page);
         }
-        show_bytes(app);
-        return;
+        show_bytes(state, model);
+        return Vec::new();
     }
     if !parent || (action == Action::Right && open) {
-        return;
+        return Vec::new();
     }
-    if !app.states.frames.turned.remove(&node.def.id) {
-        app.states.frames.turned.insert(node.def.id);
+    if !state.turned.remove(&node.def.id) {
+        state.turned.insert(node.def.id);
     }
-    rebuild(app);
-    let (len, page) = (app.states.frames.rows.len(), fields_page(app));
-    app.states.frames.fields.show(len, page);
+    rebuild(state, model);
+    let (len, page) = (state.rows.len(), fields_page(state, model));
+    state.fields.show(len, page);
+    Vec::new()
 }
 
-pub(crate) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
-    let areas = layout(app);
-    let Some(pane) = pane_at(app, x, y) else { return Vec::new() };
-    app.states.frames.pane = pane;
+pub(crate) fn click(state: &mut State, model: &Model, x: u16, y: u16) -> Vec<Request> {
+    let areas = layout(state, model);
+    let Some(pane) = pane_at(state, model, x, y) else { return Vec::new() };
+    state.pane = pane;
     match pane {
         // a head sorts by its column
         Pane::List if y == areas[0].y => {
-            let columns = columns(app, areas[0], &rows(app, areas[0]));
+            let columns = columns(model, areas[0], &rows(state, model, areas[0]));
             if let Some((by, ..)) = columns.into_iter().find(|(_, _, from, width)| *from <= x && x <= from + width) {
-                let down = app.sorting.by == by && !app.sorting.down;
-                return app.sort_frames(by, down);
+                let down = model.sorting.by == by && !model.sorting.down;
+                return vec![Request::SortFrames(by, down)];
             }
         }
         Pane::List if y > areas[0].y => {
-            let row = app.states.frames.list.top + usize::from(y - areas[0].y - 1);
-            if row < app.row_count() {
-                app.states.frames.list.at = row;
+            let row = state.list.top + usize::from(y - areas[0].y - 1);
+            if row < model.row_count() {
+                state.list.at = row;
             }
         }
         Pane::Fields if y > areas[1].y => {
-            let row = app.states.frames.fields.top + usize::from(y - areas[1].y - 1);
-            if row < app.states.frames.rows.len() {
-                if app.states.frames.fields.at == row {
-                    turn(app, Action::Open);
-                }
-                app.states.frames.fields.at = row.min(app.states.frames.rows.len().saturating_sub(1));
-                show_bytes(app);
+            let row = state.fields.top + usize::from(y - areas[1].y - 1);
+            if row < state.rows.len() {
+                let requests = if state.fields.at == row { turn(state, model, Action::Open) } else { Vec::new() };
+                state.fields.at = row.min(state.rows.len().saturating_sub(1));
+                show_bytes(state, model);
+                return requests;
             }
         }
         Pane::Bytes if y > areas[2].y => {
-            let row = app.states.frames.bytes_top + usize::from(y - areas[2].y - 1);
+            let row = state.bytes_top + usize::from(y - areas[2].y - 1);
             let per_row = per_row(areas[2]);
             let column = usize::from(x.saturating_sub(areas[2].x + 7));
             let column = column.saturating_sub(usize::from(column > per_row * 3 / 2)) / 3;
             let byte = row * per_row + column;
-            if column < per_row && source_len(app).is_some_and(|len| byte < len) {
-                app.states.frames.byte = byte;
-                field_of_byte(app);
+            if column < per_row && source_len(state, model).is_some_and(|len| byte < len) {
+                state.byte = byte;
+                field_of_byte(state, model);
             }
         }
         _ => {}
@@ -379,13 +378,13 @@ pub(crate) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
 }
 
 /// The filter that selects the selected field's value.
-pub(crate) fn selected_filter(app: &App) -> Option<String> {
-    let detail = app.detail.as_ref()?;
-    let node = selected_node(app)?;
+pub(crate) fn selected_filter(state: &State, model: &Model) -> Option<String> {
+    let detail = model.detail.as_ref()?;
+    let node = selected_node(state, model)?;
     let text = literal(&detail.tree, node)
         .map(|value| format!("{} == {value}", node.def.name))
-        .filter(|f| Filter::parse(f, &app.registry).is_ok());
-    text.or_else(|| Some(node.def.name.to_owned()).filter(|f| Filter::parse(f, &app.registry).is_ok()))
+        .filter(|f| Filter::parse(f, &model.registry).is_ok());
+    text.or_else(|| Some(node.def.name.to_owned()).filter(|f| Filter::parse(f, &model.registry).is_ok()))
 }
 
 /// A value as the filter language writes it.
@@ -414,54 +413,53 @@ pub(crate) enum Part {
 }
 
 /// The text of a part of what is selected.
-pub(crate) fn copied(app: &App, part: Part) -> Option<String> {
-    let detail = app.detail.as_ref();
-    let node = selected_node(app);
+pub(crate) fn copied(state: &State, model: &Model, part: Part) -> Option<String> {
+    let detail = model.detail.as_ref();
+    let node = selected_node(state, model);
     match part {
         Part::Value => {
             let (detail, node) = (detail?, node?);
             let stored = detail.tree.stored(node);
             let mut out = String::new();
             match stored {
-                Stored::None => label(&mut out, &detail.tree, *app.states.frames.rows.get(app.states.frames.fields.at)? as usize),
+                Stored::None => label(&mut out, &detail.tree, *state.rows.get(state.fields.at)? as usize),
                 _ => out = render::escaped(&render::show(node.def, stored, render::Style::Fields)),
             }
             Some(out)
         }
-        Part::Row if app.states.frames.pane != Pane::List => {
+        Part::Row if state.pane != Pane::List => {
             let mut out = String::new();
-            label(&mut out, &detail?.tree, *app.states.frames.rows.get(app.states.frames.fields.at)? as usize);
+            label(&mut out, &detail?.tree, *state.rows.get(state.fields.at)? as usize);
             Some(out)
         }
         Part::Row => {
-            let place = app.frame_at(app.states.frames.list.at)?;
-            Some(row_text(app, app.states.frames.list.at, place).join("\t"))
+            let place = model.frame_at(state.list.at)?;
+            Some(row_text(model, state.list.at, place).join("\t"))
         }
         Part::Bytes => {
             let (detail, node) = (detail?, node?);
-            let bytes =
-                if app.states.frames.pane == Pane::List { &detail.tree.sources().first()?.bytes[..] } else { detail.tree.covered(node) };
+            let bytes = if state.pane == Pane::List { &detail.tree.sources().first()?.bytes[..] } else { detail.tree.covered(node) };
             Some(bytes.iter().map(|b| format!("{b:02x}")).collect())
         }
-        Part::Filter => selected_filter(app),
+        Part::Filter => selected_filter(state, model),
     }
 }
 
 /// The cells of a row: number, time, source, destination, protocol, length, info, and the chosen columns.
-fn row_text(app: &App, row: usize, place: usize) -> Vec<String> {
-    let entry = app.index.at(place).copied().unwrap_or_default();
-    let previous = row.checked_sub(1).and_then(|r| app.frame_at(r)).and_then(|p| app.index.at(p)).map_or(entry.time, |e| e.time);
-    let time = app.time.show(entry.time, app.first_time(), previous);
+fn row_text(model: &Model, row: usize, place: usize) -> Vec<String> {
+    let entry = model.index.at(place).copied().unwrap_or_default();
+    let previous = row.checked_sub(1).and_then(|r| model.frame_at(r)).and_then(|p| model.index.at(p)).map_or(entry.time, |e| e.time);
+    let time = model.time.show(entry.time, model.first_time(), previous);
     let mut cells = vec![(place + 1).to_string(), time];
-    match app.texts.get(&(place as u64 + 1)) {
+    match model.texts.get(&(place as u64 + 1)) {
         Some(text) => {
             cells.extend([text.src.clone(), text.dst.clone(), text.protocol.to_owned(), entry.wire_len.to_string(), text.info.clone()]);
             cells.extend(text.cells.iter().cloned());
         }
         None => {
             // what the index knows, until the line is made
-            let client = app.client_end(entry.connection);
-            let ends = app.connection(entry.connection).map(|c| c.peers.map(|p| rdmascope_analyzer::report::address(&p.address)));
+            let client = model.client_end(entry.connection);
+            let ends = model.connection(entry.connection).map(|c| c.peers.map(|p| rdmascope_analyzer::report::address(&p.address)));
             let [client_at, server_at] = ends.unwrap_or_default();
             let (src, dst) = if entry.by() == client { (client_at, server_at) } else { (server_at, client_at) };
             let info = entry.opcode().and_then(|o| o.row()).map_or_else(String::new, |r| r.to_string());
@@ -471,25 +469,25 @@ fn row_text(app: &App, row: usize, place: usize) -> Vec<String> {
     cells
 }
 
-pub(crate) fn draw(app: &App, buf: &mut Buffer) {
-    let [list, fields, bytes] = layout(app);
-    draw_list(app, buf, list);
+pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
+    let [list, fields, bytes] = layout(state, model);
+    draw_list(state, model, buf, list);
     if fields.height > 0 {
-        draw_fields(app, buf, fields);
+        draw_fields(state, model, buf, fields);
     }
     if bytes.height > 0 {
-        draw_bytes(app, buf, bytes);
+        draw_bytes(state, model, buf, bytes);
     }
     if list.width >= 150 && fields.height > 0 && bytes.height > 0 {
         for y in fields.y..fields.y + fields.height {
-            put(buf, fields.x + fields.width, y, 1, "│", app.theme.faint);
+            put(buf, fields.x + fields.width, y, 1, "│", model.theme.faint);
         }
     }
 }
 
 /// By what the list can be sorted: the columns in the order in which they stand.
-pub(crate) fn sorts(app: &App) -> Vec<By> {
-    let chosen = app.columns.iter().map(|def| By::Field(def));
+pub(crate) fn sorts(model: &Model) -> Vec<By> {
+    let chosen = model.columns.iter().map(|def| By::Field(def));
     let [usual @ .., info] = By::USUAL;
     usual.into_iter().chain(chosen).chain([info]).collect()
 }
@@ -501,24 +499,24 @@ const INFO_MIN: u16 = 18;
 type Row = (usize, usize, Vec<String>);
 
 /// The rows that fit.
-fn rows(app: &App, area: Rect) -> Vec<Row> {
+fn rows(state: &State, model: &Model, area: Rect) -> Vec<Row> {
     let page = usize::from(area.height.saturating_sub(1));
-    let top = app.states.frames.list.top;
-    (top..top + page).filter_map(|row| app.frame_at(row).map(|place| (row, place, row_text(app, row, place)))).collect()
+    let top = state.list.top;
+    (top..top + page).filter_map(|row| model.frame_at(row).map(|place| (row, place, row_text(model, row, place)))).collect()
 }
 
 /// The columns: what they have, which cell of a row, from where, how wide.
-fn columns(app: &App, area: Rect, rows: &[Row]) -> Vec<(By, usize, u16, u16)> {
+fn columns(model: &Model, area: Rect, rows: &[Row]) -> Vec<(By, usize, u16, u16)> {
     let widest = |column: usize, least: usize, most: usize| {
         rows.iter().filter_map(|(.., cells)| cells.get(column)).map(|c| c.chars().count()).max().unwrap_or(0).clamp(least, most) as u16
     };
     let narrow = area.width < 100;
-    let number = widest(0, 4, 12).max(app.index.len().max(1).ilog10() as u16 + 1);
+    let number = widest(0, 4, 12).max(model.index.len().max(1).ilog10() as u16 + 1);
     let address = if narrow { 15 } else { 25 };
     let usual = [number, widest(1, 8, 26), widest(2, 6, address), widest(3, 11, address), widest(4, 8, 13), widest(5, 3, 8)];
     let mut widths: Vec<(usize, u16)> = usual.into_iter().enumerate().collect();
     // the chosen columns stand before what the frame says
-    widths.extend(app.columns.iter().enumerate().map(|(i, def)| (7 + i, widest(7 + i, def.name.len().min(16), 24))));
+    widths.extend(model.columns.iter().enumerate().map(|(i, def)| (7 + i, widest(7 + i, def.name.len().min(16), 24))));
     let used = |widths: &[(usize, u16)]| widths.iter().filter(|(_, w)| *w > 0).map(|(_, w)| w + 1).sum::<u16>() + 2;
     // what the frame says is what one reads: the others make room for it
     for missed in [5, 3, 2, 1] {
@@ -529,7 +527,7 @@ fn columns(app: &App, area: Rect, rows: &[Row]) -> Vec<(By, usize, u16, u16)> {
     widths.push((6, area.width.saturating_sub(used(&widths) + 1).max(8)));
     let mut x = area.x + 2;
     let end = area.x + area.width;
-    sorts(app)
+    sorts(model)
         .into_iter()
         .zip(widths)
         .filter(|(_, (_, width))| *width > 0)
@@ -541,23 +539,23 @@ fn columns(app: &App, area: Rect, rows: &[Row]) -> Vec<(By, usize, u16, u16)> {
         .collect()
 }
 
-fn draw_list(app: &App, buf: &mut Buffer, area: Rect) {
+fn draw_list(state: &State, model: &Model, buf: &mut Buffer, area: Rect) {
     if area.height == 0 {
         return;
     }
-    let theme = &app.theme;
-    let top = app.states.frames.list.top;
-    let rows = rows(app, area);
-    let columns = columns(app, area, &rows);
+    let theme = &model.theme;
+    let top = state.list.top;
+    let rows = rows(state, model, area);
+    let columns = columns(model, area, &rows);
     for &(by, cell, x, width) in &columns {
-        let is_sorted = by == app.sorting.by && app.sorting.is_on();
-        let arrow = if is_sorted { draw::arrow(app.sorting.down) } else { "" };
+        let is_sorted = by == model.sorting.by && model.sorting.is_on();
+        let arrow = if is_sorted { draw::arrow(model.sorting.down) } else { "" };
         put_cell(buf, x, area.y, width, &format!("{}{arrow}", by.name()), theme.faint, matches!(cell, 0 | 1 | 5));
     }
     for (line, (row, place, cells)) in rows.iter().enumerate() {
         let y = area.y + 1 + line as u16;
-        let text = app.texts.get(&(*place as u64 + 1));
-        let entry = app.index.at(*place).copied().unwrap_or_default();
+        let text = model.texts.get(&(*place as u64 + 1));
+        let entry = model.index.at(*place).copied().unwrap_or_default();
         let style = if text.is_some_and(|t| t.faulty) {
             theme.error
         } else if entry.sent_before() {
@@ -567,7 +565,7 @@ fn draw_list(app: &App, buf: &mut Buffer, area: Rect) {
         } else {
             theme.text
         };
-        if app.marks.contains(&(*place as u32 + 1)) {
+        if model.marks.contains(&(*place as u32 + 1)) {
             put(buf, area.x, y, 1, "●", theme.mark);
         }
         for &(_, c, x, width) in &columns {
@@ -575,31 +573,31 @@ fn draw_list(app: &App, buf: &mut Buffer, area: Rect) {
             let style = if c == 4 && style == theme.text { theme.protocol(cell) } else { style };
             put_cell(buf, x, y, width, cell, style, matches!(c, 0 | 1 | 5));
         }
-        if *row == app.states.frames.list.at {
-            let style = if app.states.frames.pane == Pane::List { theme.selected } else { theme.selected_elsewhere };
+        if *row == state.list.at {
+            let style = if state.pane == Pane::List { theme.selected } else { theme.selected_elsewhere };
             buf.set_style(Rect { x: area.x, y, width: area.width, height: 1 }, style);
         }
     }
     if rows.is_empty() {
-        let text = match (app.filter.is_on() || app.followed.is_some(), app.done && app.filter_is_done()) {
+        let text = match (model.filter.is_on() || model.followed.is_some(), model.done && model.filter_is_done()) {
             (true, true) => "No frame passes the filter.",
             (false, true) => "There are no frames.",
             _ => "Reading …",
         };
         put(buf, area.x + 2, area.y + 1, area.width, text, theme.faint);
     }
-    draw::scrollbar(buf, Rect { y: area.y + 1, height: area.height - 1, ..area }, top, app.row_count(), theme);
+    draw::scrollbar(buf, Rect { y: area.y + 1, height: area.height - 1, ..area }, top, model.row_count(), theme);
 }
 
-fn draw_fields(app: &App, buf: &mut Buffer, area: Rect) {
-    let theme = &app.theme;
-    let Some(detail) = &app.detail else {
-        rule(buf, area, area.y, "fields", "", theme, app.states.frames.pane == Pane::Fields);
+fn draw_fields(state: &State, model: &Model, buf: &mut Buffer, area: Rect) {
+    let theme = &model.theme;
+    let Some(detail) = &model.detail else {
+        rule(buf, area, area.y, "fields", "", theme, state.pane == Pane::Fields);
         return;
     };
     let tree = &detail.tree;
     let about = if detail.is_exact { format!("frame {}", detail.number) } else { format!("frame {}, long past left out", detail.number) };
-    rule(buf, area, area.y, "fields", &about, theme, app.states.frames.pane == Pane::Fields);
+    rule(buf, area, area.y, "fields", &about, theme, state.pane == Pane::Fields);
     if let Some(error) = &detail.error {
         put(buf, area.x + 1, area.y + 1, area.width - 1, error, theme.error);
         return;
@@ -607,12 +605,12 @@ fn draw_fields(app: &App, buf: &mut Buffer, area: Rect) {
     let page = usize::from(area.height - 1);
     let mut text = String::new();
     for line in 0..page {
-        let row = app.states.frames.fields.top + line;
-        let Some(index) = app.states.frames.rows.get(row).map(|r| *r as usize) else { break };
+        let row = state.fields.top + line;
+        let Some(index) = state.rows.get(row).map(|r| *r as usize) else { break };
         let node = &tree.nodes[index];
         let y = area.y + 1 + line as u16;
         let indent = (u16::from(node.depth) * 2).min(area.width / 2);
-        let sign = match (tree.has_children(index), is_open(&app.states.frames, node)) {
+        let sign = match (tree.has_children(index), is_open(state, node)) {
             (true, true) => "▾",
             (true, false) => "▸",
             _ => " ",
@@ -636,26 +634,20 @@ fn draw_fields(app: &App, buf: &mut Buffer, area: Rect) {
         };
         put(buf, area.x + 1 + indent, y, 1, sign, theme.faint);
         put(buf, area.x + 3 + indent, y, area.width.saturating_sub(indent + 4), &text, style);
-        if row == app.states.frames.fields.at {
-            let style = if app.states.frames.pane == Pane::Fields { theme.selected } else { theme.selected_elsewhere };
+        if row == state.fields.at {
+            let style = if state.pane == Pane::Fields { theme.selected } else { theme.selected_elsewhere };
             buf.set_style(Rect { x: area.x, y, width: area.width, height: 1 }, style);
         }
     }
-    draw::scrollbar(
-        buf,
-        Rect { y: area.y + 1, height: area.height - 1, ..area },
-        app.states.frames.fields.top,
-        app.states.frames.rows.len(),
-        theme,
-    );
+    draw::scrollbar(buf, Rect { y: area.y + 1, height: area.height - 1, ..area }, state.fields.top, state.rows.len(), theme);
 }
 
-fn draw_bytes(app: &App, buf: &mut Buffer, area: Rect) {
-    let theme = &app.theme;
-    let node = selected_node(app);
+fn draw_bytes(state: &State, model: &Model, buf: &mut Buffer, area: Rect) {
+    let theme = &model.theme;
+    let node = selected_node(state, model);
     let source = node.map_or(0, |n| usize::from(n.source));
-    let Some(source) = app.detail.as_ref().and_then(|d| d.tree.sources().get(source)) else {
-        rule(buf, area, area.y, "bytes", "", theme, app.states.frames.pane == Pane::Bytes);
+    let Some(source) = model.detail.as_ref().and_then(|d| d.tree.sources().get(source)) else {
+        rule(buf, area, area.y, "bytes", "", theme, state.pane == Pane::Bytes);
         return;
     };
     let name = node.map_or("", |n| n.def.name);
@@ -664,11 +656,11 @@ fn draw_bytes(app: &App, buf: &mut Buffer, area: Rect) {
         None => format!("{} bytes", source.bytes.len()),
     };
     let title = if source.name == "Frame" { "bytes".to_owned() } else { format!("bytes: {}", source.name) };
-    rule(buf, area, area.y, &title, &about, theme, app.states.frames.pane == Pane::Bytes);
+    rule(buf, area, area.y, &title, &about, theme, state.pane == Pane::Bytes);
     let per_row = per_row(area);
     let range = node.map_or(0..0, |n| n.offset as usize..n.offset as usize + n.len as usize);
     for line in 0..usize::from(area.height - 1) {
-        let start = (app.states.frames.bytes_top + line) * per_row;
+        let start = (state.bytes_top + line) * per_row;
         let Some(bytes) = source.bytes.get(start..(start + per_row).min(source.bytes.len())).filter(|b| !b.is_empty()) else { break };
         let y = area.y + 1 + line as u16;
         put(buf, area.x + 1, y, 5, &format!("{start:04x}"), theme.faint);
@@ -677,7 +669,7 @@ fn draw_bytes(app: &App, buf: &mut Buffer, area: Rect) {
             let x = area.x + 7 + i as u16 * 3 + gap;
             let text_x = area.x + 7 + per_row as u16 * 3 + 2 + i as u16;
             let mut style = if range.contains(&(start + i)) { theme.field } else { theme.text };
-            if app.states.frames.pane == Pane::Bytes && start + i == app.states.frames.byte {
+            if state.pane == Pane::Bytes && start + i == state.byte {
                 style = theme.mark.patch(theme.field);
             }
             put(buf, x, y, area.right().saturating_sub(x), &format!("{byte:02x}"), style);
@@ -694,113 +686,71 @@ fn draw_bytes(app: &App, buf: &mut Buffer, area: Rect) {
     }
 }
 
-/// Adds a column at a place (counted from 1; at the end where none is given), moves it, or takes it away where it stands there already;
-/// without a name all go.
-pub(crate) fn set_column(app: &mut App, text: &str) -> Result<(), String> {
-    let mut words = text.split_whitespace();
-    match words.next() {
-        None => app.columns.clear(),
-        Some(name) => {
-            let def = app.registry.find(name).ok_or_else(|| format!("there is no field \"{name}\""))?;
-            let place = words.next().map(|word| word.parse::<usize>().map_err(|_| format!("\"{word}\" is not a place: 1 is the first")));
-            let place = place.transpose()?;
-            let before = app.columns.iter().position(|c| c.name == def.name);
-            if let Some(at) = before {
-                app.columns.remove(at);
-            }
-            match (before, place) {
-                (Some(_), None) => {}
-                (_, place) => app.columns.insert(place.map_or(app.columns.len(), |p| p.saturating_sub(1).min(app.columns.len())), def),
-            }
-        }
-    }
-    app.sort_by_shown_columns();
-    columns_changed(app);
-    Ok(())
-}
-
-impl App {
-    /// A list that is sorted by a column that went is in the order of the capture again.
-    fn sort_by_shown_columns(&mut self) {
-        if !sorts(self).contains(&self.sorting.by) {
-            self.sort_frames(By::Number, false);
-        }
-    }
-
-    pub(super) fn filter_is_done(&self) -> bool {
-        !self.filter.is_on() || self.filter.done
-    }
-}
-
-/// The view.
-pub(crate) struct Frames;
-
-impl Screen for Frames {
+impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::NextPane, "pane"), (Action::Goto, "go to"), (Action::Mark, "mark"), (Action::Follow, "follow"), (Action::Sort, "sort")]
     }
 
-    fn draw(&self, app: &App, buf: &mut Buffer) {
-        draw(app, buf);
+    fn draw(&self, model: &Model, buf: &mut Buffer) {
+        draw(self, model, buf);
     }
 
-    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
-        act(app, action)
+    fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
+        act(self, model, action)
     }
 
-    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
-        click(app, x, y)
+    fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
+        click(self, model, x, y)
     }
 
-    fn selected_frame(&self, app: &App) -> Option<u64> {
-        app.frame_at(app.states.frames.list.at).map(|p| p as u64 + 1)
+    fn selected_frame(&self, model: &Model) -> Option<u64> {
+        model.frame_at(self.list.at).map(|p| p as u64 + 1)
     }
 
-    fn is_chosen(&self, app: &App) -> bool {
-        app.states.frames.list.at > 0
+    fn is_chosen(&self) -> bool {
+        self.list.at > 0
     }
 
-    fn frames_shown(&self, app: &App) -> Vec<usize> {
-        let top = app.states.frames.list.top;
-        (top..top + page(app)).filter_map(|row| app.frame_at(row)).collect()
+    fn frames_shown(&self, model: &Model) -> Vec<usize> {
+        let top = self.list.top;
+        (top..top + page(self, model)).filter_map(|row| model.frame_at(row)).collect()
     }
 
-    fn sorts(&self, app: &App) -> Vec<String> {
-        sorts(app).iter().map(|by| by.name().to_owned()).collect()
+    fn sorts(&self, model: &Model) -> Vec<String> {
+        sorts(model).iter().map(|by| by.name().to_owned()).collect()
     }
 
-    fn sort_by(&self, app: &mut App, column: usize) -> Vec<Effect> {
-        let Some(by) = sorts(app).get(column).copied() else { return Vec::new() };
-        let down = by == app.sorting.by && !app.sorting.down;
-        app.sort_frames(by, down)
+    fn sort_by(&mut self, model: &Model, column: usize) -> Vec<Request> {
+        let Some(by) = sorts(model).get(column).copied() else { return Vec::new() };
+        let down = by == model.sorting.by && !model.sorting.down;
+        vec![Request::SortFrames(by, down)]
     }
 
-    fn export(&self, _: &App) -> Vec<Vec<String>> {
+    fn export(&self, _: &Model) -> Vec<Vec<String>> {
         Vec::new()
     }
 
-    fn changed(&self, app: &mut App, change: Change) {
+    fn changed(&mut self, change: Change) {
         if change == Change::Restarted {
-            app.states.frames.list = Cursor::default();
+            self.list = Cursor::default();
         }
     }
 
-    fn back(&self, app: &mut App) -> Option<Vec<Effect>> {
-        if app.sorting.is_under_way() {
-            app.say("not sorted");
-            return Some(app.sort_frames(By::Number, false));
+    fn back(&mut self, model: &Model) -> Option<Vec<Request>> {
+        if model.sorting.is_under_way() {
+            return Some(vec![Request::SortFrames(By::Number, false), Request::Say("not sorted".to_owned())]);
         }
-        std::mem::take(&mut app.states.frames.maximized).then(Vec::new)
+        std::mem::take(&mut self.maximized).then(Vec::new)
     }
 
-    fn point(&self, app: &mut App, x: u16, y: u16) {
+    fn point(&mut self, model: &Model, x: u16, y: u16) {
         // the pane under the pointer is the one that turns
-        if let Some(pane) = pane_at(app, x, y) {
-            app.states.frames.pane = pane;
+        if let Some(pane) = pane_at(self, model, x, y) {
+            self.pane = pane;
         }
     }
 
-    fn page(&self, app: &App) -> usize {
-        page(app)
+    fn page(&self, model: &Model) -> usize {
+        page(self, model)
     }
 }

@@ -9,10 +9,10 @@
 //!  192.0.2.1          server                      2                      1.2 MB       96 kB
 //! ```
 
-use super::app::{App, Effect};
 use super::draw::{Line, Page};
 use super::keys::Action;
-use super::screen::{Change, Screen};
+use super::model::Model;
+use super::screen::{Change, Request, Screen};
 use super::time::{bytes, grouped, span};
 use ratatui::buffer::Buffer;
 use rdmascope_analyzer::report::{Connection, address};
@@ -75,17 +75,17 @@ fn sorted<K: Ord>(rows: BTreeMap<K, Row>) -> Vec<(K, Row)> {
     rows
 }
 
-fn conversations(app: &App) -> Vec<([String; 2], Row)> {
+fn conversations(model: &Model) -> Vec<([String; 2], Row)> {
     let mut rows: BTreeMap<[String; 2], Row> = BTreeMap::new();
-    for c in app.connections() {
+    for c in model.connections() {
         rows.entry([0, 1].map(|i| address(&c.peers[i].address))).or_default().add(c, 0);
     }
     sorted(rows)
 }
 
-fn endpoints(app: &App) -> Vec<(String, Row)> {
+fn endpoints(model: &Model) -> Vec<(String, Row)> {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
-    for c in app.connections() {
+    for c in model.connections() {
         for from in [0, 1] {
             rows.entry(address(&c.peers[from].address)).or_default().add(c, from);
         }
@@ -93,11 +93,11 @@ fn endpoints(app: &App) -> Vec<(String, Row)> {
     sorted(rows)
 }
 
-fn lines(app: &App) -> Vec<Line> {
-    let theme = &app.theme;
-    let wide = app.size.0 >= 110;
+fn lines(model: &Model) -> Vec<Line> {
+    let theme = &model.theme;
+    let wide = model.size.0 >= 110;
     // addresses of IPv6 where there is room for them
-    let width = match app.size.0 {
+    let width = match model.size.0 {
         150.. => 40,
         110.. => 22,
         _ => 17,
@@ -111,7 +111,7 @@ fn lines(app: &App) -> Vec<Line> {
         head.push_str(&format!("{:>12}{:>11}", "sent again", "lasted"));
     }
     out.push(Line::Pieces(vec![(head, theme.faint)]));
-    let rows = conversations(app);
+    let rows = conversations(model);
     if rows.is_empty() {
         out.push(Line::Pieces(vec![("no connection was seen".to_owned(), theme.faint)]));
     }
@@ -136,7 +136,7 @@ fn lines(app: &App) -> Vec<Line> {
     let sent = 18 + size;
     let head = format!("{:<width$}{:<width$}{counted:>count$}{:>sent$}{:>size$}", "address", "role", "sent", "received");
     out.push(Line::Pieces(vec![(head, theme.faint)]));
-    for (host, row) in endpoints(app) {
+    for (host, row) in endpoints(model) {
         let style = if row.roles[0] { theme.client } else { theme.server };
         out.push(Line::Pieces(vec![
             (format!("{:<width$}", cut(&host)), style),
@@ -147,43 +147,40 @@ fn lines(app: &App) -> Vec<Line> {
     out
 }
 
-/// The view.
-pub(crate) struct Hosts;
-
-impl Screen for Hosts {
+impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::Export, "export")]
     }
 
-    fn prepare(&self, app: &mut App) {
-        if app.states.hosts.page.is_outdated() {
-            let lines = lines(app);
-            app.states.hosts.page.set(lines);
+    fn prepare(&mut self, model: &Model) {
+        if self.page.is_outdated() {
+            let lines = lines(model);
+            self.page.set(lines);
         }
     }
 
-    fn draw(&self, app: &App, buf: &mut Buffer) {
-        app.states.hosts.page.draw(buf, app.body(), &app.theme);
+    fn draw(&self, model: &Model, buf: &mut Buffer) {
+        self.page.draw(buf, model.body(), &model.theme);
     }
 
-    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
-        let height = app.body().height;
-        app.states.hosts.page.turn(action, height);
+    fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
+        let height = model.body().height;
+        self.page.turn(action, height);
         Vec::new()
     }
 
-    fn selected_connection(&self, app: &App) -> Option<u32> {
-        app.subject().and_then(|c| c.followed_as.first().copied())
+    fn selected_connection(&self, model: &Model) -> Option<u32> {
+        model.subject().and_then(|c| c.followed_as.first().copied())
     }
 
-    fn changed(&self, app: &mut App, _change: Change) {
-        app.states.hosts.page.outdated();
+    fn changed(&mut self, _change: Change) {
+        self.page.outdated();
     }
 
-    fn export(&self, app: &App) -> Vec<Vec<String>> {
+    fn export(&self, model: &Model) -> Vec<Vec<String>> {
         let heads = ["client", "server", "connections", "requests", "failed", "client_bytes", "server_bytes", "sent_again", "ns"];
         let mut out = vec![heads.map(str::to_owned).to_vec()];
-        out.extend(conversations(app).into_iter().map(|([client, server], r)| {
+        out.extend(conversations(model).into_iter().map(|([client, server], r)| {
             let numbers = [r.connections, r.requests, r.failed, r.bytes[0], r.bytes[1], r.again, r.last.abs_diff(r.first)];
             [client, server].into_iter().chain(numbers.iter().map(u64::to_string)).collect()
         }));

@@ -11,13 +11,12 @@
 //!  frames  640 641 … 705       ◂ ▸ choose one, Enter goes there
 //! ```
 
-use super::app::{App, Cursor, Effect};
-use super::draw::{self, Cell, Column, Table, column, number, put, rule};
+use super::draw::{self, Cell, Column, Cursor, Table, column, number, put, rule};
 use super::keys::Action;
-use super::order::Order;
-use super::screen::{Change, Screen, listed};
+use super::model::Model;
+use super::order::{Order, Rows};
+use super::screen::{Change, Request, Screen, Table as Sortable, listed};
 use super::time::{grouped, span};
-use super::views::View;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -58,14 +57,17 @@ pub(crate) const COLUMNS: [Column; 13] = [
     column("server", 15).from(140),
 ];
 
-fn layout(app: &App) -> [Rect; 2] {
-    let body = app.body();
+fn layout(model: &Model) -> [Rect; 2] {
+    let body = model.body();
     let below = (body.height / 3).clamp(7, 14).min(body.height.saturating_sub(4));
     [Rect { height: body.height - below, ..body }, Rect { y: body.y + body.height - below, height: below, ..body }]
 }
 
+/// One row a request.
+static ROWS: Rows = Rows { count: |_| 1, compare };
+
 /// How a column has two rows.
-pub(crate) fn compare((a, _): (&Exchange, u8), (b, _): (&Exchange, u8), by: usize) -> Ordering {
+fn compare((a, _): (&Exchange, u8), (b, _): (&Exchange, u8), by: usize) -> Ordering {
     match by {
         1 => a.command.cmp(b.command),
         2 => a.file.cmp(&b.file),
@@ -84,90 +86,96 @@ pub(crate) fn compare((a, _): (&Exchange, u8), (b, _): (&Exchange, u8), by: usiz
 }
 
 /// Looks for the frames of the selected exchange, where that was not done yet.
-pub(crate) fn prepare(app: &mut App) {
-    let Some(e) = selected(app) else { return };
+pub(crate) fn prepare(state: &mut State, model: &Model) {
+    let Some(e) = selected(state, model) else { return };
     // what was answered has all its frames
-    let among = if e.reply_end.is_some() { 0 } else { app.index.len() };
-    if (app.states.io.frames.0, app.states.io.frames.1) != (e.id, among) {
-        let found = (e.id, among, frames_of(app, e, FRAMES_MAX));
-        if app.states.io.frames.0 != found.0 {
-            app.states.io.chosen = 0;
+    let among = if e.reply_end.is_some() { 0 } else { model.index.len() };
+    if (state.frames.0, state.frames.1) != (e.id, among) {
+        let found = (e.id, among, frames_of(model, e, FRAMES_MAX));
+        if state.frames.0 != found.0 {
+            state.chosen = 0;
         }
-        app.states.io.frames = found;
+        state.frames = found;
     }
 }
 
-pub(crate) fn page(app: &App) -> usize {
-    usize::from(layout(app)[0].height.saturating_sub(1))
+pub(crate) fn page(model: &Model) -> usize {
+    usize::from(layout(model)[0].height.saturating_sub(1))
 }
 
-fn exchange(app: &App, row: usize) -> Option<&Exchange> {
-    app.exchanges.at(app.states.io.order.row(row)?.0 as usize)
+fn exchange<'a>(state: &State, model: &'a Model, row: usize) -> Option<&'a Exchange> {
+    model.exchanges.at(state.order.row(row)?.0 as usize)
 }
 
-pub(crate) fn selected(app: &App) -> Option<&Exchange> {
-    exchange(app, app.states.io.list.at)
+pub(crate) fn selected<'a>(state: &State, model: &'a Model) -> Option<&'a Exchange> {
+    exchange(state, model, state.list.at)
 }
 
 /// Whether the user selected an exchange.
-pub(crate) fn is_chosen(app: &App) -> bool {
-    app.states.io.list.at > 0 || app.states.io.in_detail || app.states.io.order.by != 0
+pub(crate) fn is_chosen(state: &State) -> bool {
+    state.list.at > 0 || state.in_detail || state.order.by != 0
 }
 
 /// The frame that the selected exchange leads to.
-pub(crate) fn selected_frame(app: &App) -> Option<u64> {
-    let e = selected(app)?;
-    let chosen = app.states.io.frames.2.get(app.states.io.chosen).filter(|_| app.states.io.in_detail && app.states.io.frames.0 == e.id);
+pub(crate) fn selected_frame(state: &State, model: &Model) -> Option<u64> {
+    let e = selected(state, model)?;
+    let chosen = state.frames.2.get(state.chosen).filter(|_| state.in_detail && state.frames.0 == e.id);
     Some(chosen.copied().unwrap_or(e.request.frame))
 }
 
-pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
     match action {
-        Action::NextPane | Action::PreviousPane => app.states.io.in_detail = !app.states.io.in_detail,
+        Action::NextPane | Action::PreviousPane => state.in_detail = !state.in_detail,
         Action::Open => {
-            if let Some(frame) = selected_frame(app) {
-                return app.go_to_frame(frame);
+            if let Some(frame) = selected_frame(state, model) {
+                return vec![Request::GoToFrame(frame)];
             }
         }
         // what takes long is looked for from its long end
         Action::Sort => {
-            let by = (app.states.io.order.by + 1) % COLUMNS.len();
-            app.sort_table(View::Io, by, by >= 3, &COLUMNS);
+            let by = (state.order.by + 1) % COLUMNS.len();
+            return sort(state, model, by, by >= 3);
         }
-        Action::SortReverse => app.sort_table(View::Io, app.states.io.order.by, !app.states.io.order.down, &COLUMNS),
-        Action::Left if app.states.io.in_detail => app.states.io.chosen = app.states.io.chosen.saturating_sub(1),
-        Action::Right if app.states.io.in_detail => {
-            app.states.io.chosen = (app.states.io.chosen + 1).min(app.states.io.frames.2.len().saturating_sub(1));
+        Action::SortReverse => return sort(state, model, state.order.by, !state.order.down),
+        Action::Left if state.in_detail => state.chosen = state.chosen.saturating_sub(1),
+        Action::Right if state.in_detail => {
+            state.chosen = (state.chosen + 1).min(state.frames.2.len().saturating_sub(1));
         }
-        Action::Up | Action::Down | Action::PageUp | Action::PageDown if app.states.io.in_detail => {
-            let most = selected(app).map_or(0, |e| lines(app, e).len()).saturating_sub(1);
-            let mut cursor = Cursor { at: app.states.io.detail_top, top: 0 };
+        Action::Up | Action::Down | Action::PageUp | Action::PageDown if state.in_detail => {
+            let most = selected(state, model).map_or(0, |e| lines(state, model, e).len()).saturating_sub(1);
+            let mut cursor = Cursor { at: state.detail_top, top: 0 };
             cursor.moved(action, most + 1, 6);
-            app.states.io.detail_top = cursor.at;
+            state.detail_top = cursor.at;
         }
         _ => {
-            let (len, page) = (app.states.io.order.len(), page(app));
-            app.states.io.list.moved(action, len, page);
-            (app.states.io.detail_top, app.states.io.chosen) = (0, 0);
+            let (len, page) = (state.order.len(), page(model));
+            state.list.moved(action, len, page);
+            (state.detail_top, state.chosen) = (0, 0);
         }
     }
     Vec::new()
 }
 
-pub(crate) fn click(app: &mut App, x: u16, y: u16) {
-    let [list, below] = layout(app);
+/// Sorts the table by a column.
+fn sort(state: &mut State, model: &Model, by: usize, down: bool) -> Vec<Request> {
+    vec![Request::Say(state.order.sort_table(&mut state.list, page(model), by, down, COLUMNS[by].title))]
+}
+
+pub(crate) fn click(state: &mut State, model: &Model, x: u16, y: u16) -> Vec<Request> {
+    let [list, below] = layout(model);
     if let Some(by) = draw::head_at(&COLUMNS, list, x, y) {
-        let order = &app.states.io.order;
+        let order = &state.order;
         let down = if order.by == by { !order.down } else { by >= 3 };
-        return app.sort_table(View::Io, by, down, &COLUMNS);
+        return sort(state, model, by, down);
     }
-    app.states.io.in_detail = y >= below.y;
+    state.in_detail = y >= below.y;
     if y > list.y && y < below.y {
-        let row = app.states.io.list.top + usize::from(y - list.y - 1);
-        if row < app.states.io.order.len() {
-            app.states.io.list.at = row;
+        let row = state.list.top + usize::from(y - list.y - 1);
+        if row < state.order.len() {
+            state.list.at = row;
         }
     }
+    Vec::new()
 }
 
 /// The status of a reply, in words.
@@ -218,8 +226,8 @@ pub(crate) fn bar(exchange: &Exchange, width: usize) -> String {
     out
 }
 
-fn cells(app: &App, e: &Exchange) -> Vec<Cell> {
-    let theme = &app.theme;
+fn cells(model: &Model, e: &Exchange) -> Vec<Cell> {
+    let theme = &model.theme;
     let style = if e.failed {
         theme.error
     } else if e.reply.is_none() || e.retransmissions > 0 {
@@ -229,10 +237,10 @@ fn cells(app: &App, e: &Exchange) -> Vec<Cell> {
     };
     let optional = |v: Option<u64>| v.map_or_else(String::new, grouped);
     let moved = if e.bytes_moved > 0 { grouped(e.bytes_moved) } else { String::new() };
-    let [connection, client, server] = hosts(app, e);
+    let [connection, client, server] = hosts(model, e);
     let how = if e.bytes_moved == 0 && e.channel == Channel::Inline { "" } else { how(e.channel) };
     vec![
-        (app.time.show(e.request.time, app.first_time(), app.first_time()), theme.text),
+        (model.time.show(e.request.time, model.first_time(), model.first_time()), theme.text),
         (e.command.to_owned(), style),
         (e.shown_file(), theme.text),
         (optional(e.offset), theme.text),
@@ -249,9 +257,9 @@ fn cells(app: &App, e: &Exchange) -> Vec<Cell> {
 }
 
 /// The connection of a request, and its ends.
-pub(crate) fn hosts(app: &App, e: &Exchange) -> [Cell; 3] {
-    let theme = &app.theme;
-    let Some(connection) = app.connection(e.connection) else { return [const { String::new() }; 3].map(|empty| (empty, theme.text)) };
+pub(crate) fn hosts(model: &Model, e: &Exchange) -> [Cell; 3] {
+    let theme = &model.theme;
+    let Some(connection) = model.connection(e.connection) else { return [const { String::new() }; 3].map(|empty| (empty, theme.text)) };
     let [client, server] = connection.peers.map(|p| rdmascope_analyzer::report::address(&p.address));
     [(connection.id.to_string(), theme.faint), (client, theme.client), (server, theme.server)]
 }
@@ -266,12 +274,12 @@ const fn how(channel: Channel) -> &'static str {
 }
 
 /// What it waited for longest, where that was not its own server.
-fn behind(app: &App, e: &Exchange) -> Option<Vec<(String, Style)>> {
-    let theme = &app.theme;
+fn behind(model: &Model, e: &Exchange) -> Option<Vec<(String, Style)>> {
+    let theme = &model.theme;
     let text = match e.behind? {
         Behind::Exchange(id) => format!("request {id}"),
         Behind::Episode(id) => {
-            let episode = app.connection(e.connection)?.episodes.list.iter().find(|episode| episode.id == id)?;
+            let episode = model.connection(e.connection)?.episodes.list.iter().find(|episode| episode.id == id)?;
             let from = episode.by.map_or("", |by| if by.index() == 0 { " of the client's packets" } else { " of the server's packets" });
             let lasted = episode.end.map_or_else(|| "not over".to_owned(), |end| span(end.time.saturating_sub(episode.begin.time)));
             let frames = episode.end.map_or_else(
@@ -285,8 +293,8 @@ fn behind(app: &App, e: &Exchange) -> Option<Vec<(String, Style)>> {
 }
 
 /// The exchange in full.
-fn lines(app: &App, e: &Exchange) -> Vec<Vec<(String, Style)>> {
-    let theme = &app.theme;
+fn lines(state: &State, model: &Model, e: &Exchange) -> Vec<Vec<(String, Style)>> {
+    let theme = &model.theme;
     let mut out = Vec::new();
     let reply = match (e.reply, e.latency()) {
         (Some(reply), Some(latency)) => format!("frame {}   {}   after {}", reply.frame, status(e), span(latency)),
@@ -308,7 +316,7 @@ fn lines(app: &App, e: &Exchange) -> Vec<Vec<(String, Style)>> {
         time.push((format!("before it, waiting for a credit {}", span(e.wait_for_credit)), theme.warn));
     }
     out.push(time);
-    out.extend(behind(app, e));
+    out.extend(behind(model, e));
     for d in e.descriptors.iter().take(e.descriptor_count as usize) {
         out.push(vec![
             ("memory  ".into(), theme.faint),
@@ -342,10 +350,10 @@ fn lines(app: &App, e: &Exchange) -> Vec<Vec<(String, Style)>> {
             (format!("{} packets of its connection went out again meanwhile", e.retransmissions), theme.warn),
         ]);
     }
-    let width = usize::from(app.size.0).saturating_sub(10);
+    let width = usize::from(model.size.0).saturating_sub(10);
     let mut line = vec![("frames  ".to_owned(), theme.faint)];
     let mut used = 0;
-    let frames: &[u64] = if app.states.io.frames.0 == e.id { &app.states.io.frames.2 } else { &[] };
+    let frames: &[u64] = if state.frames.0 == e.id { &state.frames.2 } else { &[] };
     for (i, frame) in frames.iter().enumerate() {
         let text = frame.to_string();
         if used + text.len() + 1 > width {
@@ -353,7 +361,7 @@ fn lines(app: &App, e: &Exchange) -> Vec<Vec<(String, Style)>> {
             used = 0;
         }
         used += text.len() + 1;
-        let is_chosen = app.states.io.in_detail && i == app.states.io.chosen;
+        let is_chosen = state.in_detail && i == state.chosen;
         line.push((text, if is_chosen { theme.selected } else { theme.text }));
         line.push((" ".to_owned(), theme.text));
     }
@@ -365,14 +373,15 @@ fn lines(app: &App, e: &Exchange) -> Vec<Vec<(String, Style)>> {
 }
 
 /// The frames of an exchange, by number: the first `most`.
-pub(crate) fn frames_of(app: &App, e: &Exchange, most: usize) -> Vec<u64> {
+pub(crate) fn frames_of(model: &Model, e: &Exchange, most: usize) -> Vec<u64> {
     /// Frames looked at: an exchange that goes on for longer has more than one can read.
     const LOOK_MAX: usize = 200_000;
     let from = e.request.frame.saturating_sub(1) as usize;
-    let upto = e.reply_end.map_or(app.index.len() as u64, |at| at.frame) as usize;
+    let upto = e.reply_end.map_or(model.index.len() as u64, |at| at.frame) as usize;
     let id = u32::try_from(e.id).unwrap_or(u32::MAX);
     let ends = [e.request.frame, e.request_end.frame, e.reply.map_or(0, |r| r.frame), e.reply_end.map_or(0, |r| r.frame)];
-    app.index
+    model
+        .index
         .from(from)
         .take(upto.saturating_sub(from).min(LOOK_MAX))
         // the first pieces of a message were not known to belong to it
@@ -382,36 +391,31 @@ pub(crate) fn frames_of(app: &App, e: &Exchange, most: usize) -> Vec<u64> {
         .collect()
 }
 
-pub(crate) fn draw(app: &App, buf: &mut Buffer) {
-    let [list, below] = layout(app);
-    let theme = &app.theme;
-    let len = app.states.io.order.len();
-    let shape = Table {
-        columns: &COLUMNS,
-        len,
-        cursor: app.states.io.list,
-        focused: !app.states.io.in_detail,
-        sorted: Some((app.states.io.order.by, app.states.io.order.down)),
-    };
-    draw::table(buf, list, theme, &shape, |row| exchange(app, row).map_or_else(Vec::new, |e| cells(app, e)));
+pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
+    let [list, below] = layout(model);
+    let theme = &model.theme;
+    let len = state.order.len();
+    let shape =
+        Table { columns: &COLUMNS, len, cursor: state.list, focused: !state.in_detail, sorted: Some((state.order.by, state.order.down)) };
+    draw::table(buf, list, theme, &shape, |row| exchange(state, model, row).map_or_else(Vec::new, |e| cells(model, e)));
     if len == 0 {
-        let text = match app.done && app.states.io.order.is_made() {
+        let text = match model.done && state.order.is_made() {
             false => "Reading …",
-            true if app.filter.is_on() || app.followed.is_some() => "No request of what is shown.",
+            true if model.filter.is_on() || model.followed.is_some() => "No request of what is shown.",
             true => "No SMB2 or NFS request was seen.",
         };
         put(buf, list.x + 2, list.y + 1, list.width, text, theme.faint);
     }
-    let about = match app.exchanges_dropped {
-        0 => format!("{} of {}", (app.states.io.list.at + 1).min(len), grouped(len as u64)),
-        dropped => format!("{} of {}, {} more not kept", app.states.io.list.at + 1, grouped(len as u64), grouped(dropped)),
+    let about = match model.exchanges_dropped {
+        0 => format!("{} of {}", (state.list.at + 1).min(len), grouped(len as u64)),
+        dropped => format!("{} of {}, {} more not kept", state.list.at + 1, grouped(len as u64), grouped(dropped)),
     };
-    let Some(e) = selected(app) else {
-        rule(buf, below, below.y, "exchange", &about, theme, app.states.io.in_detail);
+    let Some(e) = selected(state, model) else {
+        rule(buf, below, below.y, "exchange", &about, theme, state.in_detail);
         return;
     };
-    rule(buf, below, below.y, format!("{} {}", e.command, e.shown_file()).trim_end(), &about, theme, app.states.io.in_detail);
-    for (line, pieces) in lines(app, e).iter().skip(app.states.io.detail_top).take(usize::from(below.height - 1)).enumerate() {
+    rule(buf, below, below.y, format!("{} {}", e.command, e.shown_file()).trim_end(), &about, theme, state.in_detail);
+    for (line, pieces) in lines(state, model, e).iter().skip(state.detail_top).take(usize::from(below.height - 1)).enumerate() {
         let pieces: Vec<(&str, Style)> = pieces.iter().map(|(t, s)| (t.as_str(), *s)).collect();
         draw::spans(buf, below.x + 1, below.y + 1 + line as u16, below.width - 2, &pieces);
     }
@@ -439,16 +443,16 @@ pub(crate) const HEADS: &[&str] = &[
 ];
 
 /// For an export: a row.
-pub(crate) fn export(app: &App, row: usize) -> Vec<String> {
-    let Some(e) = exchange(app, row) else { return Vec::new() };
+pub(crate) fn export(state: &State, model: &Model, row: usize) -> Vec<String> {
+    let Some(e) = exchange(state, model, row) else { return Vec::new() };
     let optional = |v: Option<u64>| v.map_or_else(String::new, |v| v.to_string());
     let split = e.split();
     vec![
         e.id.to_string(),
-        app.connection(e.connection).map_or(0, |c| c.id).to_string(),
+        model.connection(e.connection).map_or(0, |c| c.id).to_string(),
         e.request.frame.to_string(),
         optional(e.reply.map(|r| r.frame)),
-        super::time::seconds(e.request.time - app.first_time()),
+        super::time::seconds(e.request.time - model.first_time()),
         e.command.to_owned(),
         e.shown_file(),
         optional(e.offset),
@@ -464,91 +468,86 @@ pub(crate) fn export(app: &App, row: usize) -> Vec<String> {
     ]
 }
 
-/// The view.
-pub(crate) struct Io;
-
-impl Screen for Io {
+impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::Open, "frame"), (Action::Why, "why"), (Action::SortBy, "sort"), (Action::Follow, "follow")]
     }
 
-    fn prepare(&self, app: &mut App) {
-        prepare(app);
+    fn prepare(&mut self, model: &Model) {
+        prepare(self, model);
     }
 
-    fn draw(&self, app: &App, buf: &mut Buffer) {
-        draw(app, buf);
+    fn draw(&self, model: &Model, buf: &mut Buffer) {
+        draw(self, model, buf);
     }
 
-    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
-        act(app, action)
+    fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
+        act(self, model, action)
     }
 
-    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
-        click(app, x, y);
-        Vec::new()
+    fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
+        click(self, model, x, y)
     }
 
-    fn selected_frame(&self, app: &App) -> Option<u64> {
-        selected_frame(app)
+    fn selected_frame(&self, model: &Model) -> Option<u64> {
+        selected_frame(self, model)
     }
 
-    fn selected_connection(&self, app: &App) -> Option<u32> {
-        selected(app).map(|e| e.connection)
+    fn selected_connection(&self, model: &Model) -> Option<u32> {
+        selected(self, model).map(|e| e.connection)
     }
 
-    fn selected_exchange(&self, app: &App) -> Option<Exchange> {
-        selected(app).cloned()
+    fn selected_exchange(&self, model: &Model) -> Option<Exchange> {
+        selected(self, model).cloned()
     }
 
-    fn is_chosen(&self, app: &App) -> bool {
-        is_chosen(app)
+    fn is_chosen(&self) -> bool {
+        is_chosen(self)
     }
 
-    fn sorts(&self, _: &App) -> Vec<String> {
+    fn sorts(&self, _: &Model) -> Vec<String> {
         COLUMNS.iter().map(|c| c.title.to_owned()).collect()
     }
 
-    fn sort_by(&self, app: &mut App, column: usize) -> Vec<Effect> {
+    fn sort_by(&mut self, model: &Model, column: usize) -> Vec<Request> {
         if column < COLUMNS.len() {
-            let order = &app.states.io.order;
+            let order = &self.order;
             // what takes long is looked for from its long end
             let down = if order.by == column { !order.down } else { COLUMNS[column].right && column > 0 };
-            app.sort_table(View::Io, column, down, &COLUMNS);
+            return sort(self, model, column, down);
         }
         Vec::new()
     }
 
-    fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
-        Some(&mut app.states.io.list)
+    fn cursor(&mut self) -> Option<&mut Cursor> {
+        Some(&mut self.list)
     }
 
-    fn len(&self, app: &App) -> usize {
-        app.states.io.order.len()
+    fn len(&self, _: &Model) -> usize {
+        self.order.len()
     }
 
-    fn row(&self, app: &App, at: usize) -> Vec<String> {
-        export(app, at)
+    fn row(&self, model: &Model, at: usize) -> Vec<String> {
+        export(self, model, at)
     }
 
-    fn export(&self, app: &App) -> Vec<Vec<String>> {
-        listed(self, app, HEADS)
+    fn export(&self, model: &Model) -> Vec<Vec<String>> {
+        listed(self, model, HEADS)
     }
 
-    fn changed(&self, app: &mut App, change: Change) {
+    fn changed(&mut self, change: Change) {
         match change {
             Change::Sums => {}
-            Change::Narrowed => app.states.io.order.outdated(),
-            Change::Restarted => app.states.io.list = Cursor::default(),
+            Change::Narrowed => self.order.outdated(),
+            Change::Restarted => self.list = Cursor::default(),
         }
     }
 
-    fn table<'a>(&self, app: &'a mut App) -> Option<(&'a mut Order, &'a mut Cursor)> {
-        let state = &mut app.states.io;
-        Some((&mut state.order, &mut state.list))
+    fn table(&mut self) -> Option<Sortable<'_>> {
+        Some(Sortable { order: &mut self.order, cursor: &mut self.list, rows: &ROWS })
     }
 
-    fn page(&self, app: &App) -> usize {
-        page(app)
+    fn page(&self, model: &Model) -> usize {
+        page(model)
     }
 }

@@ -1,5 +1,5 @@
-//! Every key, once (those of the views stand with the views): what it does, where, and the line of help that says so. The screen's hints, the help, and the names of the
-//! configuration file come from this table.
+//! Every key, once (those of the views stand with the views): what it does, where, and the line of help that says so. The hints of a
+//! screen, the help, and the names of the configuration file come from this table.
 
 use super::views::View;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

@@ -12,11 +12,11 @@
 //! ── 3.204 … 3.221 s ── 14 requests of 1.02 to 1.22 ms ──
 //! ```
 
-use super::app::{App, Effect};
 use super::draw::{put, put_right, rule, spans};
 use super::keys::Action;
+use super::model::Model;
 use super::order;
-use super::screen::{Change, Screen};
+use super::screen::{Change, Request, Screen};
 use super::time::{grouped, seconds, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -140,8 +140,8 @@ pub(crate) struct State {
     brush: Option<(u16, u16)>,
 }
 
-fn plot(app: &App) -> Rect {
-    let body = app.body();
+fn plot(model: &Model) -> Rect {
+    let body = model.body();
     Rect {
         x: body.x + AXIS,
         y: body.y + 1,
@@ -151,45 +151,45 @@ fn plot(app: &App) -> Rect {
 }
 
 /// Time from the first request to the end of what was read, in ns.
-fn whole(app: &App) -> Option<(i64, i64)> {
-    let first = app.exchanges.iter().find(|(_, e)| e.reply_end.is_some()).map(|(_, e)| e.request.time)?;
+fn whole(model: &Model) -> Option<(i64, i64)> {
+    let first = model.exchanges.iter().find(|(_, e)| e.reply_end.is_some()).map(|(_, e)| e.request.time)?;
     // requests are in the order of their ends
-    let from = first.min(app.exchanges.iter().take(256).map(|(_, e)| e.request.time).min().unwrap_or(first));
-    let last = app.index.len().checked_sub(1).and_then(|last| app.index.at(last)).map_or(from, |e| e.time);
+    let from = first.min(model.exchanges.iter().take(256).map(|(_, e)| e.request.time).min().unwrap_or(first));
+    let last = model.index.len().checked_sub(1).and_then(|last| model.index.at(last)).map_or(from, |e| e.time);
     Some((from, last.max(from.saturating_add(1))))
 }
 
 /// Makes the map, or goes on with it.
-fn prepare(app: &mut App) {
-    let Some((first, last)) = whole(app) else { return };
-    let places = app.exchanges.places();
-    let mut map = match app.states.latency.map.take() {
+fn prepare(state: &mut State, model: &Model) {
+    let Some((first, last)) = whole(model) else { return };
+    let places = model.exchanges.places();
+    let mut map = match state.map.take() {
         // what passes a filter grew: all is counted anew when it is done
-        Some(map) if !app.filter.is_on() || map.passing == app.filter.found.len() => map,
+        Some(map) if !model.filter.is_on() || map.passing == model.filter.found.len() => map,
         _ => {
-            let (from, upto) = app.states.latency.window.unwrap_or((first, last));
+            let (from, upto) = state.window.unwrap_or((first, last));
             let width = upto.saturating_sub(from) / COLUMNS as i64 + 1;
-            Map { passing: app.filter.found.len(), ..Map::new(from, width, places.start) }
+            Map { passing: model.filter.found.len(), ..Map::new(from, width, places.start) }
         }
     };
-    let grows = app.states.latency.window.is_none();
+    let grows = state.window.is_none();
     let upto = places.end.min(map.scanned.max(places.start) + STEP);
     for place in map.scanned.max(places.start)..upto {
-        let Some(e) = app.exchanges.at(place) else { continue };
+        let Some(e) = model.exchanges.at(place) else { continue };
         if let Some(latency) = e.latency()
-            && app.concerns(e.connection)
-            && (!app.filter.is_on() || order::passes(e, &app.filter.found))
+            && model.concerns(e.connection)
+            && (!model.filter.is_on() || order::passes(e, &model.filter.found))
         {
             map.add(e.request.time, latency, grows);
         }
     }
     map.scanned = upto;
-    app.states.latency.map = Some(map);
-    keep_inside(app);
+    state.map = Some(map);
+    keep_inside(state, model);
 }
 
-fn is_behind(app: &App) -> bool {
-    app.states.latency.map.as_ref().is_some_and(|m| m.scanned < app.exchanges.places().end)
+fn is_behind(state: &State, model: &Model) -> bool {
+    state.map.as_ref().is_some_and(|m| m.scanned < model.exchanges.places().end)
 }
 
 /// How many rows of the map one row of the screen has, and the first row.
@@ -205,16 +205,16 @@ fn height(map: &Map, area: Rect) -> u16 {
 }
 
 /// Columns of the map that have been reached.
-fn reached(app: &App, map: &Map) -> usize {
-    let last = app.states.latency.window.or_else(|| whole(app)).map_or(0, |(_, last)| last);
+fn reached(state: &State, model: &Model, map: &Map) -> usize {
+    let last = state.window.or_else(|| whole(model)).map_or(0, |(_, last)| last);
     map.column(last).map_or(1, |c| c + 1).clamp(1, COLUMNS)
 }
 
 /// What a rectangle of the screen's map stands for. Corners as column from the left and row from the bottom.
-fn cell(app: &App, map: &Map, (x1, y1): (u16, u16), (x2, y2): (u16, u16)) -> Cell {
-    let area = plot(app);
+fn cell(state: &State, model: &Model, map: &Map, (x1, y1): (u16, u16), (x2, y2): (u16, u16)) -> Cell {
+    let area = plot(model);
     let (first, step) = scale(map, area.height);
-    let columns = reached(app, map);
+    let columns = reached(state, model, map);
     let width = usize::from(area.width);
     let left = usize::from(x1.min(x2)) * columns / width;
     let right = ((usize::from(x1.max(x2)) + 1) * columns).div_ceil(width);
@@ -223,29 +223,28 @@ fn cell(app: &App, map: &Map, (x1, y1): (u16, u16), (x2, y2): (u16, u16)) -> Cel
     Cell { columns: left..right.clamp(left + 1, COLUMNS), rows: bottom.min(ROWS - 1)..top.min(ROWS) }
 }
 
-fn keep_inside(app: &mut App) {
-    let area = plot(app);
-    if let Some(map) = &app.states.latency.map {
+fn keep_inside(state: &mut State, model: &Model) {
+    let area = plot(model);
+    if let Some(map) = &state.map {
         let rows = height(map, area);
         let inside = |(x, y): (u16, u16)| (x.min(area.width - 1), y.min(rows - 1));
-        let state = &mut app.states.latency;
         (state.at, state.brush) = (inside(state.at), state.brush.map(inside));
     }
 }
 
 /// The brush, or the cell of the cursor.
-fn chosen(app: &App) -> Option<(&Map, Cell)> {
-    let state = &app.states.latency;
+fn chosen<'a>(state: &'a State, model: &Model) -> Option<(&'a Map, Cell)> {
     let map = state.map.as_ref()?;
-    Some((map, cell(app, map, state.brush.unwrap_or(state.at), state.at)))
+    Some((map, cell(state, model, map, state.brush.unwrap_or(state.at), state.at)))
 }
 
 /// The requests of a cell, the slowest first.
-fn slowest<'a>(app: &'a App, map: &Map, cell: &Cell) -> Option<&'a Exchange> {
-    app.exchanges
+fn slowest<'a>(model: &'a Model, map: &Map, cell: &Cell) -> Option<&'a Exchange> {
+    model
+        .exchanges
         .iter()
         .map(|(_, e)| e)
-        .filter(|e| app.concerns(e.connection) && (!app.filter.is_on() || order::passes(e, &app.filter.found)))
+        .filter(|e| model.concerns(e.connection) && (!model.filter.is_on() || order::passes(e, &model.filter.found)))
         .filter_map(|e| Some((e.latency()?, e)))
         .filter(|(latency, e)| {
             cell.rows.contains(&row_of(*latency)) && map.column(e.request.time).is_some_and(|c| cell.columns.contains(&c))
@@ -255,8 +254,8 @@ fn slowest<'a>(app: &'a App, map: &Map, cell: &Cell) -> Option<&'a Exchange> {
 }
 
 /// A filter for the replies of a cell's requests.
-fn filter(app: &App, map: &Map, cell: &Cell) -> String {
-    let at = |column: usize| map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(app.first_time());
+fn filter(model: &Model, map: &Map, cell: &Cell) -> String {
+    let at = |column: usize| map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(model.first_time());
     let decimal = |ns: i64| format!("{}.{:09}", ns.max(0) / 1_000_000_000, ns.max(0) % 1_000_000_000);
     // a request belongs to the time at which it was sent, and the filter is about its reply
     let (from, upto) = (at(cell.columns.start), at(cell.columns.end));
@@ -270,12 +269,11 @@ fn filter(app: &App, map: &Map, cell: &Cell) -> String {
     )
 }
 
-fn act(app: &mut App, action: Action) -> Vec<Effect> {
-    let area = plot(app);
-    let Some(map) = &app.states.latency.map else { return Vec::new() };
+fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
+    let area = plot(model);
+    let Some(map) = &state.map else { return Vec::new() };
     let rows = height(map, area);
-    let (columns, start, width) = (reached(app, map) as i64, map.start, map.width);
-    let state = &mut app.states.latency;
+    let (columns, start, width) = (reached(state, model, map) as i64, map.start, map.width);
     let (x, y) = state.at;
     match action {
         Action::Left => state.at.0 = x.saturating_sub(1),
@@ -294,8 +292,8 @@ fn act(app: &mut App, action: Action) -> Vec<Effect> {
                 None => Some(state.at),
             };
             if state.brush.is_some() {
-                let word = app.keys.first(Action::Open);
-                app.say(format!("a brush: move to widen it, {word} filters by it"));
+                let word = model.keys.first(Action::Open);
+                return vec![Request::Say(format!("a brush: move to widen it, {word} filters by it"))];
             }
             return Vec::new();
         }
@@ -303,57 +301,55 @@ fn act(app: &mut App, action: Action) -> Vec<Effect> {
             let length = columns.saturating_mul(width);
             let at = start.saturating_add((i128::from(length) * i128::from(x) / i128::from(area.width)) as i64);
             let length = if action == Action::ZoomIn { length / 2 } else { length.saturating_mul(2) }.max(1000);
-            let Some((first, last)) = whole(app) else { return Vec::new() };
+            let Some((first, last)) = whole(model) else { return Vec::new() };
             let from = at.saturating_sub(length / 2).max(first);
             let upto = from.saturating_add(length).min(last);
             let all = from <= first && upto >= last;
-            app.states.latency = State { window: (!all).then_some((from, upto)), at: (area.width / 2, y), ..State::default() };
+            *state = State { window: (!all).then_some((from, upto)), at: (area.width / 2, y), ..State::default() };
             return Vec::new();
         }
         Action::ZoomAll => {
-            app.states.latency = State { at: (x, y), ..State::default() };
+            *state = State { at: (x, y), ..State::default() };
             return Vec::new();
         }
         Action::Open => {
-            let Some((map, cell)) = chosen(app) else { return Vec::new() };
+            let Some((map, cell)) = chosen(state, model) else { return Vec::new() };
             if map.count(cell.columns.clone(), cell.rows.clone()) == 0 {
-                app.complain("no request is there");
-                return Vec::new();
+                return vec![Request::Complain("no request is there".to_owned())];
             }
-            if app.states.latency.brush.is_none() {
+            if state.brush.is_none() {
                 // one cell: its slowest request, as its frame
-                let frame = slowest(app, map, &cell).map(|e| e.request.frame);
-                return frame.map_or_else(Vec::new, |frame| app.go_to_frame(frame));
+                let frame = slowest(model, map, &cell).map(|e| e.request.frame);
+                return frame.map_or_else(Vec::new, |frame| vec![Request::GoToFrame(frame)]);
             }
-            let new = filter(app, map, &cell);
-            let text = if app.filter.is_on() { format!("({}) && {new}", app.filter.text) } else { new };
-            app.states.latency.brush = None;
-            return app.filter_by(&text);
+            let new = filter(model, map, &cell);
+            let text = if model.filter.is_on() { format!("({}) && {new}", model.filter.text) } else { new };
+            state.brush = None;
+            return vec![Request::FilterBy(text)];
         }
         _ => {}
     }
-    keep_inside(app);
+    keep_inside(state, model);
     Vec::new()
 }
 
-fn click(app: &mut App, x: u16, y: u16) {
-    let area = plot(app);
-    let Some(map) = &app.states.latency.map else { return };
+fn click(state: &mut State, model: &Model, x: u16, y: u16) {
+    let area = plot(model);
+    let Some(map) = &state.map else { return };
     let bottom = area.y + height(map, area);
     if (area.x..area.right()).contains(&x) && (area.y..bottom).contains(&y) {
-        app.states.latency.at = (x - area.x, bottom - 1 - y);
+        state.at = (x - area.x, bottom - 1 - y);
     }
 }
 
 /// How much a character stands for: one request, few, many, most.
 const SHADES: [&str; 4] = ["░", "▒", "▓", "█"];
 
-fn draw(app: &App, buf: &mut Buffer) {
-    let body = app.body();
-    let theme = &app.theme;
-    let state = &app.states.latency;
+fn draw(state: &State, model: &Model, buf: &mut Buffer) {
+    let body = model.body();
+    let theme = &model.theme;
     let Some(map) = state.map.as_ref().filter(|m| m.total > 0) else {
-        let text = match (is_behind(app), app.done, app.filter.is_on()) {
+        let text = match (is_behind(state, model), model.done, model.filter.is_on()) {
             (false, true, false) => "No request was answered in this capture.",
             (false, true, true) => "No request that passes the filter was answered.",
             _ => "Reading …",
@@ -370,13 +366,13 @@ fn draw(app: &App, buf: &mut Buffer) {
         span(map.slowest)
     );
     put(buf, body.x + 1, body.y, body.width - 2, &head, theme.heading);
-    let area = plot(app);
+    let area = plot(model);
     let rows = height(map, area);
     let (first, step) = scale(map, area.height);
     let cells: Vec<(u16, u16, u64)> = (0..rows)
         .flat_map(|y| (0..area.width).map(move |x| (x, y)))
         .map(|(x, y)| {
-            let cell = cell(app, map, (x, y), (x, y));
+            let cell = cell(state, model, map, (x, y), (x, y));
             (x, y, map.count(cell.columns, cell.rows))
         })
         .collect();
@@ -392,97 +388,94 @@ fn draw(app: &App, buf: &mut Buffer) {
         let label = if is_labelled { format!("{}┤", span(latency_of(first + usize::from(y) * step))) } else { "│".to_owned() };
         put_right(buf, body.x, area.y + rows - 1 - y, AXIS, &label, theme.faint);
     }
-    if let Some((_, chosen)) = chosen(app) {
+    if let Some((_, chosen)) = chosen(state, model) {
         let corner = state.brush.unwrap_or(state.at);
         for y in corner.1.min(state.at.1)..=corner.1.max(state.at.1) {
             let x = corner.0.min(state.at.0);
             let width = corner.0.max(state.at.0) - x + 1;
             buf.set_style(Rect { x: area.x + x, y: area.y + rows - 1 - y, width, height: 1 }, theme.selected);
         }
-        legend(app, map, &chosen, buf, area.y + rows);
+        legend(state, model, map, &chosen, buf, area.y + rows);
     }
 }
 
 /// Below the map: the times, and what is chosen.
-fn legend(app: &App, map: &Map, cell: &Cell, buf: &mut Buffer, y: u16) {
-    let (body, theme, area) = (app.body(), &app.theme, plot(app));
-    let at = |column: usize| map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(app.first_time());
-    let columns = reached(app, map);
+fn legend(state: &State, model: &Model, map: &Map, cell: &Cell, buf: &mut Buffer, y: u16) {
+    let (body, theme, area) = (model.body(), &model.theme, plot(model));
+    let at = |column: usize| map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(model.first_time());
+    let columns = reached(state, model, map);
     put(buf, area.x, y, area.width, &"─".repeat(usize::from(area.width)), theme.faint);
     put(buf, area.x, y, area.width, &format!("{} ", seconds(at(0))), theme.faint);
     put_right(buf, area.x, y, area.width, &format!(" {} s", seconds(at(columns))), theme.faint);
     let count = map.count(cell.columns.clone(), cell.rows.clone());
     let title = format!("sent {} … {} s", seconds(at(cell.columns.start)), seconds(at(cell.columns.end)));
     let line = Rect { y: y + 1, height: 1, ..body };
-    rule(buf, line, y + 1, &title, "", theme, app.states.latency.brush.is_some());
+    rule(buf, line, y + 1, &title, "", theme, state.brush.is_some());
     let range = format!("took {} to {}", span(latency_of(cell.rows.start)), span(latency_of(cell.rows.end).min(map.slowest)));
     let word = if count == 1 { "request" } else { "requests" };
     let pieces: [(&str, Style); 2] = [(&format!("{} {word} ", grouped(count)), theme.text), (&range, theme.text)];
     spans(buf, body.x + 1, y + 2, body.width - 2, &pieces);
 }
 
-/// The view.
-pub(crate) struct Latency;
-
-impl Screen for Latency {
+impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::Brush, "brush"), (Action::Open, "filter by it"), (Action::ZoomIn, "zoom"), (Action::ZoomAll, "all")]
     }
 
-    fn prepare(&self, app: &mut App) {
-        prepare(app);
+    fn prepare(&mut self, model: &Model) {
+        prepare(self, model);
     }
 
-    fn is_behind(&self, app: &App) -> bool {
-        is_behind(app)
+    fn is_behind(&self, model: &Model) -> bool {
+        is_behind(self, model)
     }
 
-    fn draw(&self, app: &App, buf: &mut Buffer) {
-        draw(app, buf);
+    fn draw(&self, model: &Model, buf: &mut Buffer) {
+        draw(self, model, buf);
     }
 
-    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
-        act(app, action)
+    fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
+        act(self, model, action)
     }
 
-    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
-        click(app, x, y);
+    fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
+        click(self, model, x, y);
         Vec::new()
     }
 
-    fn back(&self, app: &mut App) -> Option<Vec<Effect>> {
-        app.states.latency.brush.take().map(|_| Vec::new())
+    fn back(&mut self, _: &Model) -> Option<Vec<Request>> {
+        self.brush.take().map(|_| Vec::new())
     }
 
-    fn changed(&self, app: &mut App, change: Change) {
+    fn changed(&mut self, change: Change) {
         match change {
             Change::Sums => {}
-            Change::Narrowed => app.states.latency.map = None,
-            Change::Restarted => app.states.latency = State::default(),
+            Change::Narrowed => self.map = None,
+            Change::Restarted => *self = State::default(),
         }
     }
 
-    fn selected_exchange(&self, app: &App) -> Option<Exchange> {
-        let (map, cell) = chosen(app)?;
-        slowest(app, map, &cell).cloned()
+    fn selected_exchange(&self, model: &Model) -> Option<Exchange> {
+        let (map, cell) = chosen(self, model)?;
+        slowest(model, map, &cell).cloned()
     }
 
-    fn selected_frame(&self, app: &App) -> Option<u64> {
-        self.selected_exchange(app).map(|e| e.request.frame)
+    fn selected_frame(&self, model: &Model) -> Option<u64> {
+        self.selected_exchange(model).map(|e| e.request.frame)
     }
 
-    fn selected_connection(&self, app: &App) -> Option<u32> {
-        self.selected_exchange(app).map(|e| e.connection)
+    fn selected_connection(&self, model: &Model) -> Option<u32> {
+        self.selected_exchange(model).map(|e| e.connection)
     }
 
-    fn is_chosen(&self, app: &App) -> bool {
-        app.states.latency.at != (0, 0)
+    fn is_chosen(&self) -> bool {
+        self.at != (0, 0)
     }
 
-    fn export(&self, app: &App) -> Vec<Vec<String>> {
+    fn export(&self, model: &Model) -> Vec<Vec<String>> {
         let mut out = vec![["from", "upto", "least_latency", "greatest_latency", "requests"].map(str::to_owned).to_vec()];
-        let Some(map) = &app.states.latency.map else { return out };
-        let at = |column: usize| map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(app.first_time());
+        let Some(map) = &self.map else { return out };
+        let at = |column: usize| map.start.saturating_add(map.width.saturating_mul(column as i64)).saturating_sub(model.first_time());
         for column in 0..COLUMNS {
             for row in 0..ROWS {
                 let count = map.counts[row * COLUMNS + column];

@@ -1,14 +1,20 @@
-//! The terminal UI of `rdmascope`. `app` is what it knows and how that changes, `view` what is seen of it; both are pure. Threads beside it
-//! read the
-//! capture once (`loader`) and again where somebody looks (`replay`); [`run()`] has the terminal.
+//! The terminal UI of `rdmascope`. `model` is what it knows, `app` how that changes, `view` what is seen of it; all are pure. Threads
+//! beside it read the capture once (`loader`) and again where somebody looks (`replay`); [`run()`] has the terminal.
 //!
-//! | view | file |
+//! ```text
+//!   key, click, news ─▶ app ─▶ the view that is shown (a row of `views`, a file with its `Screen`)
+//!                        │ ◀── requests
+//!                        ▼
+//!                      model ──▶ views draw from it and change nothing in it
+//! ```
+//!
+//! | what | file |
 //! | --- | --- |
-//! | overview, frames, I/O, credits, sequence, memory, findings, statistics, latency, sessions, hosts | one each, opening with its drawing; `screen` says what a view is |
-//! | prompts, completion, copying, searching | `prompt` |
+//! | the views: overview, frames, I/O, credits, sequence, memory, findings, statistics, latency, sessions, hosts | one each, which opens with its drawing; `screen` says what a view is, `views` lists them, `states` has them at work |
+//! | prompts and completion; searching; the keys of what lies over a view | `prompt`; `search`; `app/popup` |
 //! | keys, colours, configuration, the terminal taken and given back | `keys`, `theme`, `config`, `terminal` |
 //! | what the loader makes ready for the screen | `index`, `exchanges`, `digest`, `credits_log` |
-//! | the order of rows, made beside | `sort` for frames, `order` for I/O and memory |
+//! | the order of rows, made by a thread of its own | `sort` for frames, `order` for I/O and memory |
 #![forbid(unsafe_code)]
 
 mod app;
@@ -27,6 +33,7 @@ mod keys;
 mod latency;
 mod loader;
 mod memory;
+mod model;
 mod order;
 mod overview;
 mod prompt;
@@ -37,7 +44,9 @@ mod search;
 mod sequence;
 mod sessions;
 mod sort;
+mod states;
 mod statistics;
+mod tabs;
 mod terminal;
 mod theme;
 mod time;

@@ -5,13 +5,12 @@
 //!  1.204331    0x00001a2b  0x7f3a00001000     65,536   65,536   READ    write       invalidated     big.bin
 //! ```
 
-use super::app::{App, Cursor, Effect};
-use super::draw::{self, Cell, Column, Table, column, number, put};
+use super::draw::{self, Cell, Column, Cursor, Table, column, number, put};
 use super::keys::Action;
-use super::order::Order;
-use super::screen::{Change, Screen, listed};
+use super::model::Model;
+use super::order::{Order, Rows};
+use super::screen::{Change, Request, Screen, Table as Sortable, listed};
 use super::time::grouped;
-use super::views::View;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use rdmascope_analyzer::exchange::{Channel, Exchange};
@@ -45,8 +44,11 @@ pub(crate) fn descriptors(e: &Exchange) -> usize {
     e.descriptors.len().min(e.descriptor_count as usize)
 }
 
+/// One row a descriptor.
+static ROWS: Rows = Rows { count: |e| u8::try_from(descriptors(e)).unwrap_or(u8::MAX), compare };
+
 /// How a column has two rows.
-pub(crate) fn compare((x, a): (&Exchange, u8), (y, b): (&Exchange, u8), by: usize) -> Ordering {
+fn compare((x, a): (&Exchange, u8), (y, b): (&Exchange, u8), by: usize) -> Ordering {
     let (p, q) = (&x.descriptors[usize::from(a)], &y.descriptors[usize::from(b)]);
     match by {
         1 => p.token.cmp(&q.token),
@@ -65,53 +67,60 @@ pub(crate) fn compare((x, a): (&Exchange, u8), (y, b): (&Exchange, u8), by: usiz
 }
 
 /// Where the table is.
-fn area(app: &App) -> Rect {
-    let body = app.body();
+fn area(model: &Model) -> Rect {
+    let body = model.body();
     Rect { height: body.height - 1, ..body }
 }
 
-pub(crate) fn page(app: &App) -> usize {
-    usize::from(app.body().height.saturating_sub(2))
+pub(crate) fn page(model: &Model) -> usize {
+    usize::from(model.body().height.saturating_sub(2))
 }
 
-fn row(app: &App, row: usize) -> Option<(&Exchange, usize)> {
-    let (exchange, descriptor) = app.states.memory.order.row(row)?;
-    Some((app.exchanges.at(exchange as usize)?, usize::from(descriptor)))
+fn row<'a>(state: &State, model: &'a Model, row: usize) -> Option<(&'a Exchange, usize)> {
+    let (exchange, descriptor) = state.order.row(row)?;
+    Some((model.exchanges.at(exchange as usize)?, usize::from(descriptor)))
 }
 
-pub(crate) fn selected_frame(app: &App) -> Option<u64> {
-    row(app, app.states.memory.list.at).map(|(e, _)| e.request.frame)
+pub(crate) fn selected_frame(state: &State, model: &Model) -> Option<u64> {
+    row(state, model, state.list.at).map(|(e, _)| e.request.frame)
 }
 
-pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
     match action {
         Action::Open => {
-            if let Some(frame) = selected_frame(app) {
-                return app.go_to_frame(frame);
+            if let Some(frame) = selected_frame(state, model) {
+                return vec![Request::GoToFrame(frame)];
             }
         }
-        Action::Sort => app.sort_table(View::Memory, (app.states.memory.order.by + 1) % COLUMNS.len(), false, &COLUMNS),
-        Action::SortReverse => app.sort_table(View::Memory, app.states.memory.order.by, !app.states.memory.order.down, &COLUMNS),
+        Action::Sort => return sort(state, model, (state.order.by + 1) % COLUMNS.len(), false),
+        Action::SortReverse => return sort(state, model, state.order.by, !state.order.down),
         _ => {
-            let (len, page) = (app.states.memory.order.len(), page(app));
-            app.states.memory.list.moved(action, len, page);
+            let (len, page) = (state.order.len(), page(model));
+            state.list.moved(action, len, page);
         }
     }
     Vec::new()
 }
 
-pub(crate) fn click(app: &mut App, x: u16, y: u16) {
-    if let Some(by) = draw::head_at(&COLUMNS, area(app), x, y) {
-        let order = &app.states.memory.order;
-        return app.sort_table(View::Memory, by, order.by == by && !order.down, &COLUMNS);
+/// Sorts the table by a column.
+fn sort(state: &mut State, model: &Model, by: usize, down: bool) -> Vec<Request> {
+    vec![Request::Say(state.order.sort_table(&mut state.list, page(model), by, down, COLUMNS[by].title))]
+}
+
+pub(crate) fn click(state: &mut State, model: &Model, x: u16, y: u16) -> Vec<Request> {
+    if let Some(by) = draw::head_at(&COLUMNS, area(model), x, y) {
+        let order = &state.order;
+        let down = order.by == by && !order.down;
+        return sort(state, model, by, down);
     }
-    let body = app.body();
+    let body = model.body();
     if y > body.y {
-        let row = app.states.memory.list.top + usize::from(y - body.y - 1);
-        if row < app.states.memory.order.len() {
-            app.states.memory.list.at = row;
+        let row = state.list.top + usize::from(y - body.y - 1);
+        if row < state.order.len() {
+            state.list.at = row;
         }
     }
+    Vec::new()
 }
 
 /// Bytes of the exchange that went through its descriptors.
@@ -142,14 +151,14 @@ fn used_of(e: &Exchange, descriptor: usize) -> u64 {
     used(e).saturating_sub(before).min(e.descriptors[descriptor].length.into())
 }
 
-fn cells(app: &App, e: &Exchange, descriptor: usize) -> Vec<Cell> {
-    let theme = &app.theme;
+fn cells(model: &Model, e: &Exchange, descriptor: usize) -> Vec<Cell> {
+    let theme = &model.theme;
     let d = &e.descriptors[descriptor];
     let style = if e.reply.is_none() { theme.warn } else { theme.text };
     let used = used_of(e, descriptor);
-    let [connection, client, server] = super::io::hosts(app, e);
+    let [connection, client, server] = super::io::hosts(model, e);
     vec![
-        (app.time.show(e.request.time, app.first_time(), app.first_time()), theme.text),
+        (model.time.show(e.request.time, model.first_time(), model.first_time()), theme.text),
         (format!("{:#010x}", d.token), theme.upper),
         (format!("{:#x}", d.offset), theme.text),
         (grouped(d.length.into()), theme.text),
@@ -165,19 +174,19 @@ fn cells(app: &App, e: &Exchange, descriptor: usize) -> Vec<Cell> {
     ]
 }
 
-pub(crate) fn draw(app: &App, buf: &mut Buffer) {
-    let body = app.body();
-    let theme = &app.theme;
-    let len = app.states.memory.order.len();
-    let order = &app.states.memory.order;
-    let shape = Table { columns: &COLUMNS, len, cursor: app.states.memory.list, focused: true, sorted: Some((order.by, order.down)) };
-    draw::table(buf, area(app), theme, &shape, |at| row(app, at).map_or_else(Vec::new, |(e, d)| cells(app, e, d)));
+pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
+    let body = model.body();
+    let theme = &model.theme;
+    let len = state.order.len();
+    let order = &state.order;
+    let shape = Table { columns: &COLUMNS, len, cursor: state.list, focused: true, sorted: Some((order.by, order.down)) };
+    draw::table(buf, area(model), theme, &shape, |at| row(state, model, at).map_or_else(Vec::new, |(e, d)| cells(model, e, d)));
     if len == 0 {
         let text =
-            if app.done && order.is_made() { "No request advertised memory: everything went inside of messages." } else { "Reading …" };
+            if model.done && order.is_made() { "No request advertised memory: everything went inside of messages." } else { "Reading …" };
         put(buf, body.x + 2, body.y + 1, body.width, text, theme.faint);
     }
-    let (keys, invalidated, outside) = app.sums.keys();
+    let (keys, invalidated, outside) = model.sums.keys();
     // of a request the first descriptors are known, and of those without a request in the capture none
     let listed = if len as u64 == keys { String::new() } else { format!(", {} of them listed", grouped(len as u64)) };
     let text = format!("{} keys advertised{listed}, {} invalidated by the peer, ", grouped(keys), grouped(invalidated));
@@ -190,12 +199,12 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
 pub(crate) const HEADS: &[&str] = &["frame", "time", "key", "address", "length", "used", "peer", "command", "ended", "file"];
 
 /// For an export: a row.
-pub(crate) fn export(app: &App, at: usize) -> Vec<String> {
-    let Some((e, d)) = row(app, at) else { return Vec::new() };
+pub(crate) fn export(state: &State, model: &Model, at: usize) -> Vec<String> {
+    let Some((e, d)) = row(state, model, at) else { return Vec::new() };
     let descriptor = &e.descriptors[d];
     vec![
         e.request.frame.to_string(),
-        super::time::seconds(e.request.time - app.first_time()),
+        super::time::seconds(e.request.time - model.first_time()),
         format!("{:#010x}", descriptor.token),
         format!("{:#x}", descriptor.offset),
         descriptor.length.to_string(),
@@ -207,77 +216,73 @@ pub(crate) fn export(app: &App, at: usize) -> Vec<String> {
     ]
 }
 
-/// The view.
-pub(crate) struct Memory;
-
-impl Screen for Memory {
+impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::Open, "frame"), (Action::SortBy, "sort")]
     }
 
-    fn draw(&self, app: &App, buf: &mut Buffer) {
-        draw(app, buf);
+    fn draw(&self, model: &Model, buf: &mut Buffer) {
+        draw(self, model, buf);
     }
 
-    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
-        act(app, action)
+    fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
+        act(self, model, action)
     }
 
-    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
-        click(app, x, y);
-        Vec::new()
+    fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
+        click(self, model, x, y)
     }
 
-    fn selected_frame(&self, app: &App) -> Option<u64> {
-        selected_frame(app)
+    fn selected_frame(&self, model: &Model) -> Option<u64> {
+        selected_frame(self, model)
     }
 
-    fn is_chosen(&self, app: &App) -> bool {
-        app.states.memory.list.at > 0
+    fn is_chosen(&self) -> bool {
+        self.list.at > 0
     }
 
-    fn sorts(&self, _: &App) -> Vec<String> {
+    fn sorts(&self, _: &Model) -> Vec<String> {
         COLUMNS.iter().map(|c| c.title.to_owned()).collect()
     }
 
-    fn sort_by(&self, app: &mut App, column: usize) -> Vec<Effect> {
+    fn sort_by(&mut self, model: &Model, column: usize) -> Vec<Request> {
         if column < COLUMNS.len() {
-            let order = &app.states.memory.order;
-            app.sort_table(View::Memory, column, order.by == column && !order.down, &COLUMNS);
+            let order = &self.order;
+            let down = order.by == column && !order.down;
+            return sort(self, model, column, down);
         }
         Vec::new()
     }
 
-    fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
-        Some(&mut app.states.memory.list)
+    fn cursor(&mut self) -> Option<&mut Cursor> {
+        Some(&mut self.list)
     }
 
-    fn len(&self, app: &App) -> usize {
-        app.states.memory.order.len()
+    fn len(&self, _: &Model) -> usize {
+        self.order.len()
     }
 
-    fn row(&self, app: &App, at: usize) -> Vec<String> {
-        export(app, at)
+    fn row(&self, model: &Model, at: usize) -> Vec<String> {
+        export(self, model, at)
     }
 
-    fn export(&self, app: &App) -> Vec<Vec<String>> {
-        listed(self, app, HEADS)
+    fn export(&self, model: &Model) -> Vec<Vec<String>> {
+        listed(self, model, HEADS)
     }
 
-    fn changed(&self, app: &mut App, change: Change) {
+    fn changed(&mut self, change: Change) {
         match change {
             Change::Sums => {}
-            Change::Narrowed => app.states.memory.order.outdated(),
-            Change::Restarted => app.states.memory.list = Cursor::default(),
+            Change::Narrowed => self.order.outdated(),
+            Change::Restarted => self.list = Cursor::default(),
         }
     }
 
-    fn table<'a>(&self, app: &'a mut App) -> Option<(&'a mut Order, &'a mut Cursor)> {
-        let state = &mut app.states.memory;
-        Some((&mut state.order, &mut state.list))
+    fn table(&mut self) -> Option<Sortable<'_>> {
+        Some(Sortable { order: &mut self.order, cursor: &mut self.list, rows: &ROWS })
     }
 
-    fn page(&self, app: &App) -> usize {
-        page(app)
+    fn page(&self, model: &Model) -> usize {
+        page(model)
     }
 }

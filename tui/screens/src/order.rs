@@ -1,13 +1,32 @@
 //! The order of the rows of I/O and memory. It is made by a thread of its own from what the loader published: a quarter of a million
 //! exchanges are not sorted between two screens.
 
+use super::draw::Cursor;
 use super::exchanges::Exchanges;
-use super::views::View;
-use super::{io, memory};
 use rdmascope_analyzer::exchange::Exchange;
+use std::cmp::Ordering;
 
 /// A row: the place of an exchange, and which of its descriptors.
 pub(crate) type Row = (u32, u8);
+
+/// A row as it is compared: an exchange, and which of its rows.
+type RowOf<'e> = (&'e Exchange, u8);
+
+/// What the rows of a table are.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    /// How many rows an exchange has.
+    pub(crate) count: fn(&Exchange) -> u8,
+    /// How a column has two rows.
+    pub(crate) compare: fn(RowOf<'_>, RowOf<'_>, usize) -> Ordering,
+}
+
+/// There is one of each table.
+impl PartialEq for Rows {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
 
 /// By which column a table is sorted, and its rows.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +74,17 @@ impl Order {
         (self.by, self.down) = (by, down);
     }
 
+    /// Sorts by a column of this name, and keeps the selected row selected and on the screen. Returns what is to be said of it.
+    pub(crate) fn sort_table(&mut self, cursor: &mut Cursor, page: usize, by: usize, down: bool, title: &str) -> String {
+        let row = self.row(cursor.at).filter(|_| cursor.at > 0);
+        self.sort(by, down);
+        if let Some(at) = row.and_then(|row| self.find(row)) {
+            cursor.at = at;
+        }
+        cursor.jump(cursor.at, self.len(), page);
+        format!("sorted by {title}{}", if down { ", the greatest first" } else { "" })
+    }
+
     /// Other exchanges are to be shown.
     pub(crate) fn outdated(&mut self) {
         self.rows = Vec::new();
@@ -98,17 +128,13 @@ pub(crate) fn passes(e: &Exchange, frames: &[u32]) -> bool {
 
 /// The rows of a table in ascending order of a column, of all connections or of those with these numbers, all or those
 /// with one of these frames.
-pub(crate) fn make(table: View, exchanges: &Exchanges, by: usize, followed: Option<&[u32]>, passing: Option<&[u32]>) -> Vec<Row> {
+pub(crate) fn make(table: &Rows, exchanges: &Exchanges, by: usize, followed: Option<&[u32]>, passing: Option<&[u32]>) -> Vec<Row> {
     let of_shown = |e: &Exchange| followed.is_none_or(|ids| ids.contains(&e.connection));
     let shown = exchanges.iter().filter(|(_, e)| of_shown(e) && passing.is_none_or(|frames| passes(e, frames)));
-    let mut rows: Vec<Row> = match table {
-        View::Memory => shown.flat_map(|(place, e)| (0..memory::descriptors(e) as u8).map(move |d| (place, d))).collect(),
-        _ => shown.map(|(place, _)| (place, 0)).collect(),
-    };
-    let compare = if table == View::Memory { memory::compare } else { io::compare };
+    let mut rows: Vec<Row> = shown.flat_map(|(place, e)| (0..(table.count)(e)).map(move |row| (place, row))).collect();
     // stable: what is nearly in order already costs little
     rows.sort_by(|a, b| match (exchanges.at(a.0 as usize), exchanges.at(b.0 as usize)) {
-        (Some(x), Some(y)) => compare((x, a.1), (y, b.1), by),
+        (Some(x), Some(y)) => (table.compare)((x, a.1), (y, b.1), by),
         _ => a.cmp(b),
     });
     rows

@@ -12,10 +12,11 @@
 //!  12.4 ms  WRITE  w1.bin @32768 8192 B   ░▒▒▒▓▓▓▓▓▓
 //! ```
 
-use super::app::{App, Cursor, Effect, Found};
-use super::draw::{self, Column, Table, column, number, put, put_right, rule, wrap};
+use super::digest::{Found, ends};
+use super::draw::{self, Column, Cursor, Table, column, number, put, put_right, rule, wrap};
 use super::keys::Action;
-use super::screen::{Change, Screen};
+use super::model::Model;
+use super::screen::{Change, Request, Screen};
 use super::theme::sign;
 use super::time::{bytes, grouped, span, sparkline};
 use super::views::View;
@@ -24,7 +25,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rdmascope_analyzer::exchange::Exchange;
-use rdmascope_analyzer::report::{Connection, Protocol, Transport, address};
+use rdmascope_analyzer::report::{Connection, Protocol, Transport};
 use rdmascope_analyzer::rules::Severity;
 
 /// Where the keys go.
@@ -46,16 +47,6 @@ pub(crate) struct State {
     connections: Cursor,
     findings: Cursor,
     slowest: Cursor,
-}
-
-/// The two ends of a connection, client first.
-pub(crate) fn ends(connection: &Connection) -> String {
-    let port = |at: usize| match connection.peers[at].port {
-        0 => String::new(),
-        p => format!(":{p}"),
-    };
-    let arrow = if connection.client_known { "→" } else { "↔" };
-    format!("{} {arrow} {}{}", address(&connection.peers[0].address), address(&connection.peers[1].address), port(1))
 }
 
 fn carrier(connection: &Connection) -> String {
@@ -82,8 +73,8 @@ fn rate(connection: &Connection) -> String {
 }
 
 /// How it stands, in words.
-fn standing(app: &App, connection: &Connection) -> (String, Style) {
-    let theme = &app.theme;
+fn standing(model: &Model, connection: &Connection) -> (String, Style) {
+    let theme = &model.theme;
     if let Some(reason) = &connection.rejected {
         return (format!("rejected: {reason}"), theme.error);
     }
@@ -103,13 +94,13 @@ fn standing(app: &App, connection: &Connection) -> (String, Style) {
 }
 
 /// The sections, from the top: the worst, connections, findings, slowest.
-fn layout(app: &App) -> [Rect; 4] {
-    let body = app.body();
-    let top = (top_lines(app, body.width).len() as u16).min(body.height * 9 / 20).max(1);
+fn layout(model: &Model) -> [Rect; 4] {
+    let body = model.body();
+    let top = (top_lines(model, body.width).len() as u16).min(body.height * 9 / 20).max(1);
     let rest = body.height.saturating_sub(top);
     let narrow = |n: usize| n.min(1000) as u16;
-    let (connections, findings) = (narrow(app.connection_count()), narrow(app.found.len()));
-    let slowest = narrow(slowest(app).len());
+    let (connections, findings) = (narrow(model.connection_count()), narrow(model.found.len()));
+    let slowest = narrow(slowest(model).len());
     // each gets what it needs, at least two rows and its head, and what is over goes to the connections
     let third = (rest / 3).max(3);
     let slow = (slowest + 1).clamp(2, third);
@@ -127,9 +118,9 @@ fn layout(app: &App) -> [Rect; 4] {
 }
 
 /// The slowest exchanges that are shown.
-fn slowest(app: &App) -> Vec<&Exchange> {
-    let ids: Option<Vec<u32>> = app.followed.as_ref().map(|_| app.connections().map(|c| c.id).collect());
-    let all = if app.filter.is_on() { &app.slowest } else { &app.report.slowest };
+fn slowest(model: &Model) -> Vec<&Exchange> {
+    let ids: Option<Vec<u32>> = model.followed.as_ref().map(|_| model.connections().map(|c| c.id).collect());
+    let all = if model.filter.is_on() { &model.slowest } else { &model.report.slowest };
     let mut seen: Vec<(u32, u64)> = Vec::new();
     // requests of one compound have one frame and one time
     let is_first = |e: &&Exchange| {
@@ -142,54 +133,54 @@ fn slowest(app: &App) -> Vec<&Exchange> {
 }
 
 /// The slow request that is selected, under the number by which its connection is followed.
-pub(crate) fn selected_exchange(app: &App) -> Option<Exchange> {
-    let e = (app.states.overview.pane == Pane::Slowest).then(|| slowest(app).get(app.states.overview.slowest.at).copied()).flatten()?;
-    let known = app.exchanges.iter().find(|(_, known)| known.id == e.id).map(|(_, known)| known.clone());
-    known.or_else(|| Some(Exchange { connection: app.report.numbered(e.connection)?.followed_as.first().copied()?, ..e.clone() }))
+pub(crate) fn selected_exchange(state: &State, model: &Model) -> Option<Exchange> {
+    let e = (state.pane == Pane::Slowest).then(|| slowest(model).get(state.slowest.at).copied()).flatten()?;
+    let known = model.exchanges.iter().find(|(_, known)| known.id == e.id).map(|(_, known)| known.clone());
+    known.or_else(|| Some(Exchange { connection: model.report.numbered(e.connection)?.followed_as.first().copied()?, ..e.clone() }))
 }
 
 /// The worst of what was found, in words.
-fn top_lines(app: &App, width: u16) -> Vec<(String, String, Style)> {
-    let theme = &app.theme;
-    let findings = &app.found;
+fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
+    let theme = &model.theme;
+    let findings = &model.found;
     let width = usize::from(width.saturating_sub(11));
     let mut lines = Vec::new();
     // why not all could be read, in full
-    if let Some(error) = &app.error {
+    if let Some(error) = &model.error {
         for (i, line) in wrap(&rdmascope_dissector::render::escaped(error), width + 7).into_iter().enumerate() {
             lines.push((if i == 0 { "✗".to_owned() } else { String::new() }, line, theme.error));
         }
     }
     // the answer first: how long requests waited, and what for
-    if app.done
-        && let Some(answer) = &app.report.answer
+    if model.done
+        && let Some(answer) = &model.report.answer
     {
         for line in wrap(answer, width + 7) {
             lines.push((String::new(), line, theme.upper));
         }
     }
     let Some(worst) = findings.first().filter(|f| f.severity > Severity::Note) else {
-        let text = match (app.done, findings.len()) {
-            (false, _) if !app.grows => "Reading …".to_owned(),
-            (false, _) if app.index.len() == 0 => "No frame came so far.".to_owned(),
+        let text = match (model.done, findings.len()) {
+            (false, _) if !model.grows => "Reading …".to_owned(),
+            (false, _) if model.index.len() == 0 => "No frame came so far.".to_owned(),
             (false, 0) => "No problems found so far.".to_owned(),
             (false, 1) => "No problems found so far. 1 note.".to_owned(),
             (false, n) => format!("No problems found so far. {n} notes."),
-            (true, _) if app.index.len() == 0 => "There are no frames.".to_owned(),
-            (true, 0) if app.filter.is_on() => "No problems found in what the filter passes.".to_owned(),
+            (true, _) if model.index.len() == 0 => "There are no frames.".to_owned(),
+            (true, 0) if model.filter.is_on() => "No problems found in what the filter passes.".to_owned(),
             (true, 0) => "No problems found.".to_owned(),
             (true, 1) => "No problems found. 1 note.".to_owned(),
             (true, n) => format!("No problems found. {n} notes."),
         };
         // where reading ended early, what was not read is not judged
-        let sign = if app.error.is_some() {
+        let sign = if model.error.is_some() {
             "·"
-        } else if app.done {
+        } else if model.done {
             "✓"
         } else {
             "…"
         };
-        lines.push((sign.to_owned(), text, if app.error.is_some() { theme.text } else { theme.good }));
+        lines.push((sign.to_owned(), text, if model.error.is_some() { theme.text } else { theme.good }));
         return lines;
     };
     let row = worst.rule.row();
@@ -200,7 +191,7 @@ fn top_lines(app: &App, width: u16) -> Vec<(String, String, Style)> {
         (n, connections) => format!("  ({} times on {connections} connections, first in frame {})", grouped(n), worst.frame),
     };
     // a small screen has room for what to do, and not for both
-    let title = worst.title.as_deref().filter(|_| app.body().height >= 18);
+    let title = worst.title.as_deref().filter(|_| model.body().height >= 18);
     let mut top = title.map_or_else(Vec::new, |title| wrap(title, width + 7));
     top.extend(wrap(&format!("{}.{times}", findings::sentence(worst)), width + 7));
     for (i, line) in top.into_iter().enumerate() {
@@ -218,96 +209,91 @@ fn top_lines(app: &App, width: u16) -> Vec<(String, String, Style)> {
 }
 
 /// The busiest connection is the selected one until the user selects another.
-pub(crate) fn prepare(app: &mut App) {
-    let count = app.connection_count();
-    let page = usize::from(layout(app)[1].height.saturating_sub(2));
-    let at = if app.shows_all_connections() { app.report.busiest().unwrap_or(0) } else { 0 };
-    let cursor = &mut app.states.overview.connections;
-    if app.states.overview.chosen {
+pub(crate) fn prepare(state: &mut State, model: &Model) {
+    let count = model.connection_count();
+    let page = usize::from(layout(model)[1].height.saturating_sub(2));
+    let at = if model.shows_all_connections() { model.report.busiest().unwrap_or(0) } else { 0 };
+    let cursor = &mut state.connections;
+    if state.chosen {
         cursor.show(count, page);
     } else {
         cursor.jump(at, count, page);
     }
 }
 
-/// Whether what is selected is a frame, and not a connection as a whole.
-pub(crate) fn is_at_a_frame(app: &App) -> bool {
-    app.states.overview.pane != Pane::Connections
+pub(crate) fn selected_finding(state: &State, model: &Model) -> Option<Found> {
+    let at = if state.pane == Pane::Findings { state.findings.at } else { 0 };
+    model.found.get(at).cloned()
 }
 
-pub(crate) fn selected_finding(app: &App) -> Option<Found> {
-    let at = if app.states.overview.pane == Pane::Findings { app.states.overview.findings.at } else { 0 };
-    app.found.get(at).cloned()
-}
-
-pub(crate) fn selected_frame(app: &App) -> Option<u64> {
-    match app.states.overview.pane {
-        Pane::Top | Pane::Findings => selected_finding(app).map(|f| f.frame),
-        Pane::Connections => app.connection_at(app.states.overview.connections.at).map(|c| c.first.frame),
-        Pane::Slowest => slowest(app).get(app.states.overview.slowest.at).map(|e| e.request.frame),
+pub(crate) fn selected_frame(state: &State, model: &Model) -> Option<u64> {
+    match state.pane {
+        Pane::Top | Pane::Findings => selected_finding(state, model).map(|f| f.frame),
+        Pane::Connections => model.connection_at(state.connections.at).map(|c| c.first.frame),
+        Pane::Slowest => slowest(model).get(state.slowest.at).map(|e| e.request.frame),
     }
 }
 
-pub(crate) fn selected_connection(app: &App) -> Option<u32> {
-    let by_id = |id: u32| app.report.numbered(id).and_then(|c| c.followed_as.first().copied());
-    match app.states.overview.pane {
-        Pane::Connections => app.connection_at(app.states.overview.connections.at).and_then(|c| c.followed_as.first().copied()),
-        Pane::Top | Pane::Findings => selected_finding(app).and_then(|f| f.connection).and_then(by_id),
-        Pane::Slowest => slowest(app).get(app.states.overview.slowest.at).and_then(|e| by_id(e.connection)),
+pub(crate) fn selected_connection(state: &State, model: &Model) -> Option<u32> {
+    let by_id = |id: u32| model.report.numbered(id).and_then(|c| c.followed_as.first().copied());
+    match state.pane {
+        Pane::Connections => model.connection_at(state.connections.at).and_then(|c| c.followed_as.first().copied()),
+        Pane::Top | Pane::Findings => selected_finding(state, model).and_then(|f| f.connection).and_then(by_id),
+        Pane::Slowest => slowest(model).get(state.slowest.at).and_then(|e| by_id(e.connection)),
     }
 }
 
-pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
     const PANES: [Pane; 4] = [Pane::Top, Pane::Connections, Pane::Findings, Pane::Slowest];
-    let areas = layout(app);
-    let step = |by: usize| PANES[(app.states.overview.pane as usize + by) % 4];
+    let areas = layout(model);
+    let step = |by: usize| PANES[(state.pane as usize + by) % 4];
     match action {
-        Action::NextPane => app.states.overview.pane = step(1),
-        Action::PreviousPane => app.states.overview.pane = step(3),
-        Action::Open => match app.states.overview.pane {
+        Action::NextPane => state.pane = step(1),
+        Action::PreviousPane => state.pane = step(3),
+        Action::Open => match state.pane {
             Pane::Connections => {
-                let id = selected_connection(app);
-                app.follow(id);
+                let id = selected_connection(state, model);
+                return vec![Request::Follow(id)];
             }
             _ => {
-                if let Some(frame) = selected_frame(app) {
-                    return app.go_to_frame(frame);
+                if let Some(frame) = selected_frame(state, model) {
+                    return vec![Request::GoToFrame(frame)];
                 }
             }
         },
         _ => {
-            let pane = app.states.overview.pane;
+            let pane = state.pane;
             let page = |at: usize, heads: u16| usize::from(areas[at].height.saturating_sub(heads));
-            let (connections, found, slow) = (app.connection_count(), app.found.len(), slowest(app).len());
+            let (connections, found, slow) = (model.connection_count(), model.found.len(), slowest(model).len());
             match pane {
                 Pane::Top => {}
                 Pane::Connections => {
-                    app.states.overview.chosen = true;
-                    app.states.overview.connections.moved(action, connections, page(1, 2));
+                    state.chosen = true;
+                    state.connections.moved(action, connections, page(1, 2));
                 }
-                Pane::Findings => app.states.overview.findings.moved(action, found, page(2, 1)),
-                Pane::Slowest => app.states.overview.slowest.moved(action, slow, page(3, 1)),
+                Pane::Findings => state.findings.moved(action, found, page(2, 1)),
+                Pane::Slowest => state.slowest.moved(action, slow, page(3, 1)),
             }
         }
     }
     Vec::new()
 }
 
-pub(crate) fn click(app: &mut App, _: u16, y: u16) {
-    let areas = layout(app);
+pub(crate) fn click(state: &mut State, model: &Model, _: u16, y: u16) {
+    let areas = layout(model);
     let row = |at: usize, heads: u16, top: usize| usize::from(y.saturating_sub(areas[at].y + heads)) + top;
     if y < areas[1].y {
-        app.states.overview.pane = Pane::Top;
+        state.pane = Pane::Top;
     } else if y < areas[2].y {
-        app.states.overview.pane = Pane::Connections;
-        app.states.overview.chosen = true;
-        app.states.overview.connections.at = row(1, 2, app.states.overview.connections.top).min(app.connection_count().saturating_sub(1));
+        state.pane = Pane::Connections;
+        state.chosen = true;
+        state.connections.at = row(1, 2, state.connections.top).min(model.connection_count().saturating_sub(1));
     } else if y < areas[3].y {
-        app.states.overview.pane = Pane::Findings;
-        app.states.overview.findings.at = row(2, 1, app.states.overview.findings.top).min(app.found.len().saturating_sub(1));
+        state.pane = Pane::Findings;
+        state.findings.at = row(2, 1, state.findings.top).min(model.found.len().saturating_sub(1));
     } else {
-        app.states.overview.pane = Pane::Slowest;
-        app.states.overview.slowest.at = row(3, 1, app.states.overview.slowest.top).min(slowest(app).len().saturating_sub(1));
+        state.pane = Pane::Slowest;
+        state.slowest.at = row(3, 1, state.slowest.top).min(slowest(model).len().saturating_sub(1));
     }
 }
 
@@ -323,11 +309,11 @@ const CONNECTIONS: [Column; 9] = [
     column("ended by", 14),
 ];
 
-pub(crate) fn draw(app: &App, buf: &mut Buffer) {
-    let theme = &app.theme;
-    let [top, conns, found, slow] = layout(app);
-    let pane = app.states.overview.pane;
-    let lines = top_lines(app, top.width);
+pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
+    let theme = &model.theme;
+    let [top, conns, found, slow] = layout(model);
+    let pane = state.pane;
+    let lines = top_lines(model, top.width);
     for (i, (head, text, style)) in lines.iter().take(usize::from(top.height)).enumerate() {
         let y = top.y + i as u16;
         let is_sentence = head.chars().count() == 1 || (head.is_empty() && *style != theme.text && *style != theme.good);
@@ -343,33 +329,33 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
             buf.set_style(Rect { x: top.x, y, width: top.width, height: 1 }, theme.selected);
         }
     }
-    draw_connections(app, buf, conns);
-    let findings_shown = &app.found;
-    let count = |s: Severity| app.found.count(s);
+    draw_connections(state, model, buf, conns);
+    let findings_shown = &model.found;
+    let count = |s: Severity| model.found.count(s);
     let about = format!("✗ {}   ! {}   · {}", count(Severity::Error), count(Severity::Warn), count(Severity::Note));
     rule(buf, found, found.y, "findings", &about, theme, pane == Pane::Findings);
     for line in 0..usize::from(found.height.saturating_sub(1)) {
-        let at = app.states.overview.findings.top + line;
+        let at = state.findings.top + line;
         let Some(finding) = findings_shown.get(at) else { break };
         let y = found.y + 1 + line as u16;
-        let cells = findings::cells(app, finding);
+        let cells = findings::cells(model, finding);
         put(buf, found.x + 1, y, 1, &cells[0].0, cells[0].1);
         put(buf, found.x + 3, y, 24, &cells[1].0, cells[1].1);
         put_right(buf, found.x + 28, y, 6, &cells[3].0, cells[3].1);
         let x = put(buf, found.x + 36, y, 10, &format!("f {}", cells[4].0), theme.faint);
         let x = x.max(found.x + 43) + 1;
         put(buf, x, y, found.right().saturating_sub(x + 1), &findings::sentence(finding), theme.text);
-        if pane == Pane::Findings && at == app.states.overview.findings.at {
+        if pane == Pane::Findings && at == state.findings.at {
             buf.set_style(Rect { x: found.x, y, width: found.width, height: 1 }, theme.selected);
         }
     }
     if findings_shown.is_empty() {
-        put(buf, found.x + 3, found.y + 1, found.width, if app.done { "none" } else { "none so far" }, theme.faint);
+        put(buf, found.x + 3, found.y + 1, found.width, if model.done { "none" } else { "none so far" }, theme.faint);
     }
     rule(buf, slow, slow.y, "slowest I/O", "▒ server  ▓ RDMA  █ wire  × recovery  ░ credit", theme, pane == Pane::Slowest);
-    let list = slowest(app);
+    let list = slowest(model);
     for line in 0..usize::from(slow.height.saturating_sub(1)) {
-        let at = app.states.overview.slowest.top + line;
+        let at = state.slowest.top + line;
         let Some(e) = list.get(at) else { break };
         let y = slow.y + 1 + line as u16;
         put_right(buf, slow.x + 1, y, 9, &e.latency().map_or_else(String::new, span), theme.text);
@@ -386,36 +372,36 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         put(buf, x, y, bar_x.saturating_sub(x + 1), &what, theme.text);
         put(buf, bar_x, y, width, &io::bar(e, usize::from(width)), theme.client);
         put_right(buf, slow.right().saturating_sub(13), y, 12, &format!("f {}", e.request.frame), theme.faint);
-        if pane == Pane::Slowest && at == app.states.overview.slowest.at {
+        if pane == Pane::Slowest && at == state.slowest.at {
             buf.set_style(Rect { x: slow.x, y, width: slow.width, height: 1 }, theme.selected);
         }
     }
     if list.is_empty() {
-        put(buf, slow.x + 3, slow.y + 1, slow.width, if app.done { "no request with a reply" } else { "none so far" }, theme.faint);
+        put(buf, slow.x + 3, slow.y + 1, slow.width, if model.done { "no request with a reply" } else { "none so far" }, theme.faint);
     }
 }
 
-fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
-    let theme = &app.theme;
-    let len = app.connection_count();
-    let capture = &app.report.capture;
+fn draw_connections(state: &State, model: &Model, buf: &mut Buffer, area: Rect) {
+    let theme = &model.theme;
+    let len = model.connection_count();
+    let capture = &model.report.capture;
     let lasted = capture.first.zip(capture.last).map_or(0, |(a, b)| b.time - a.time);
     let about = format!("{} frames, {}, {}", grouped(capture.frames), bytes(capture.bytes), span(lasted));
     let title = match len {
         1 => "1 connection".to_owned(),
         n => format!("{} connections", grouped(n as u64)),
     };
-    rule(buf, area, area.y, &title, &about, theme, app.states.overview.pane == Pane::Connections);
+    rule(buf, area, area.y, &title, &about, theme, state.pane == Pane::Connections);
     if area.height < 2 {
         return;
     }
     let below = Rect { y: area.y + 1, height: area.height - 1, ..area };
-    let cursor = app.states.overview.connections;
-    let shape = Table { columns: &CONNECTIONS, len, cursor, focused: app.states.overview.pane == Pane::Connections, sorted: None };
+    let cursor = state.connections;
+    let shape = Table { columns: &CONNECTIONS, len, cursor, focused: state.pane == Pane::Connections, sorted: None };
     draw::table(buf, below, theme, &shape, |row| {
-        let Some(c) = app.connection_at(row) else { return Vec::new() };
-        let worst = app.report.worst(c.id);
-        let (state, style) = standing(app, c);
+        let Some(c) = model.connection_at(row) else { return Vec::new() };
+        let worst = model.report.worst(c.id);
+        let (state, style) = standing(model, c);
         let volume: Vec<u64> = c.throughput.iter().map(|(_, a, b)| a + b).collect();
         let held = |at: usize| c.sides[at].held_last.map_or_else(|| "?".to_owned(), |h| h.to_string());
         let credits = if c.sides.iter().any(|s| s.held_last.is_some()) { format!("{} / {}", held(0), held(1)) } else { String::new() };
@@ -434,61 +420,61 @@ fn draw_connections(app: &App, buf: &mut Buffer, area: Rect) {
     // where there is room, the credits of the selected one
     let used = len.clamp(1, 1000) as u16 + 1;
     if below.height > used + 5
-        && let Some(connection) = app.connection_at(cursor.at)
+        && let Some(connection) = model.connection_at(cursor.at)
     {
         let y = below.y + used;
         let height = (below.height - used).min(16);
         let title = format!("credits of connection {}", connection.id);
-        let about = format!("{} shows more", app.keys.first(Action::View(View::Credits)));
+        let about = format!("{} shows more", model.keys.first(Action::View(View::Credits)));
         rule(buf, Rect { y, height: 1, ..below }, y, &title, &about, theme, false);
-        super::credits::draw_small(app, connection, buf, Rect { y: y + 1, height: height - 1, ..below });
+        super::credits::draw_small(model, connection, buf, Rect { y: y + 1, height: height - 1, ..below });
     }
     if len == 0 {
-        let text = if app.done { "No RDMA or SMB connection was seen." } else { "none so far" };
+        let text = if model.done { "No RDMA or SMB connection was seen." } else { "none so far" };
         put(buf, below.x + 3, below.y + 1, below.width, text, theme.faint);
     }
 }
 
 /// The list in which the keys go, for a search.
-pub(crate) fn cursor(app: &mut App) -> &mut Cursor {
-    match app.states.overview.pane {
-        Pane::Findings | Pane::Top => &mut app.states.overview.findings,
-        Pane::Slowest => &mut app.states.overview.slowest,
+pub(crate) fn cursor(state: &mut State) -> &mut Cursor {
+    match state.pane {
+        Pane::Findings | Pane::Top => &mut state.findings,
+        Pane::Slowest => &mut state.slowest,
         Pane::Connections => {
-            app.states.overview.chosen = true;
-            &mut app.states.overview.connections
+            state.chosen = true;
+            &mut state.connections
         }
     }
 }
 
 /// How many rows it has.
-pub(crate) fn len(app: &App) -> usize {
-    match app.states.overview.pane {
-        Pane::Findings | Pane::Top => app.found.len(),
-        Pane::Slowest => slowest(app).len(),
-        Pane::Connections => app.connection_count(),
+pub(crate) fn len(state: &State, model: &Model) -> usize {
+    match state.pane {
+        Pane::Findings | Pane::Top => model.found.len(),
+        Pane::Slowest => slowest(model).len(),
+        Pane::Connections => model.connection_count(),
     }
 }
 
 /// One of them, as text.
-pub(crate) fn row(app: &App, at: usize) -> Vec<String> {
-    match app.states.overview.pane {
-        Pane::Findings | Pane::Top => app.found.get(at).map_or_else(Vec::new, findings::export),
-        Pane::Slowest => slowest(app).get(at).map_or_else(Vec::new, |e| {
+pub(crate) fn row(state: &State, model: &Model, at: usize) -> Vec<String> {
+    match state.pane {
+        Pane::Findings | Pane::Top => model.found.get(at).map_or_else(Vec::new, findings::export),
+        Pane::Slowest => slowest(model).get(at).map_or_else(Vec::new, |e| {
             vec![e.request.frame.to_string(), e.command.to_owned(), e.shown_file(), e.latency().map_or_else(String::new, |l| l.to_string())]
         }),
-        Pane::Connections => app.connection_at(at).map_or_else(Vec::new, |c| export(app, c)),
+        Pane::Connections => model.connection_at(at).map_or_else(Vec::new, |c| export(model, c)),
     }
 }
 
 /// For an export: heads, then rows.
-pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
+pub(crate) fn rows(model: &Model) -> Vec<Vec<String>> {
     let heads =
         ["connection", "ends", "carries", "queue_pairs", "messages_client", "messages_server", "first_frame", "last_frame", "state"];
-    std::iter::once(heads.map(str::to_owned).to_vec()).chain(app.connections().map(|c| export(app, c))).collect()
+    std::iter::once(heads.map(str::to_owned).to_vec()).chain(model.connections().map(|c| export(model, c))).collect()
 }
 
-fn export(app: &App, c: &Connection) -> Vec<String> {
+fn export(model: &Model, c: &Connection) -> Vec<String> {
     vec![
         c.id.to_string(),
         ends(c),
@@ -498,78 +484,75 @@ fn export(app: &App, c: &Connection) -> Vec<String> {
         c.sides[1].messages.to_string(),
         c.first.frame.to_string(),
         c.last.frame.to_string(),
-        standing(app, c).0,
+        standing(model, c).0,
     ]
 }
 
-/// The view.
-pub(crate) struct Overview;
-
-impl Screen for Overview {
+impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::NextPane, "pane"), (Action::Open, "go"), (Action::Follow, "follow"), (Action::Explain, "explain")]
     }
 
-    fn prepare(&self, app: &mut App) {
-        prepare(app);
+    fn prepare(&mut self, model: &Model) {
+        prepare(self, model);
     }
 
-    fn draw(&self, app: &App, buf: &mut Buffer) {
-        draw(app, buf);
+    fn draw(&self, model: &Model, buf: &mut Buffer) {
+        draw(self, model, buf);
     }
 
-    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
-        act(app, action)
+    fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
+        act(self, model, action)
     }
 
-    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
-        click(app, x, y);
+    fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
+        click(self, model, x, y);
         Vec::new()
     }
 
-    fn selected_frame(&self, app: &App) -> Option<u64> {
-        selected_frame(app)
+    fn selected_frame(&self, model: &Model) -> Option<u64> {
+        selected_frame(self, model)
     }
 
-    fn selected_connection(&self, app: &App) -> Option<u32> {
-        selected_connection(app)
+    fn selected_connection(&self, model: &Model) -> Option<u32> {
+        selected_connection(self, model)
     }
 
-    fn selected_exchange(&self, app: &App) -> Option<Exchange> {
-        selected_exchange(app)
+    fn selected_exchange(&self, model: &Model) -> Option<Exchange> {
+        selected_exchange(self, model)
     }
 
-    fn selected_finding(&self, app: &App) -> Option<Found> {
-        selected_finding(app)
+    fn selected_finding(&self, model: &Model) -> Option<Found> {
+        selected_finding(self, model)
     }
 
-    fn is_chosen(&self, _: &App) -> bool {
+    fn is_chosen(&self) -> bool {
         true
     }
 
-    fn is_at_a_frame(&self, app: &App) -> bool {
-        is_at_a_frame(app)
+    fn is_at_a_frame(&self) -> bool {
+        self.pane != Pane::Connections
     }
 
-    fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
-        Some(cursor(app))
+    fn cursor(&mut self) -> Option<&mut Cursor> {
+        Some(cursor(self))
     }
 
-    fn len(&self, app: &App) -> usize {
-        len(app)
+    fn len(&self, model: &Model) -> usize {
+        len(self, model)
     }
 
-    fn row(&self, app: &App, at: usize) -> Vec<String> {
-        row(app, at)
+    fn row(&self, model: &Model, at: usize) -> Vec<String> {
+        row(self, model, at)
     }
 
-    fn export(&self, app: &App) -> Vec<Vec<String>> {
-        rows(app)
+    fn export(&self, model: &Model) -> Vec<Vec<String>> {
+        rows(model)
     }
 
-    fn changed(&self, app: &mut App, change: Change) {
+    fn changed(&mut self, change: Change) {
         if change == Change::Restarted {
-            app.states.overview = State::default();
+            *self = State::default();
         }
     }
 }

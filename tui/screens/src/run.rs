@@ -107,17 +107,18 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
     loop {
         let Opened { input, name, paths, follow, grows, is_live, shared } = opened;
         let mut app = App::new(name, keys.clone(), theme.name);
-        (app.theme, app.time, app.columns) = (theme, config.time, columns.clone());
-        (app.history, app.recent) = (memory.filters(), memory.recent());
+        (app.model.theme, app.model.time, app.model.columns) = (theme, config.time, columns.clone());
+        (app.model.history, app.model.recent) = (memory.filters(), memory.recent());
         if let ([path], false, false) = (&paths[..], grows, is_live) {
-            (app.marks, app.path) = (memory.marks(path), Some(path.clone()));
+            (app.model.marks, app.path) = (memory.marks(path), Some(path.clone()));
             memory.keep(&Keep::Opened(path.clone()));
         }
-        (app.grows, app.is_live, app.tailing) = (grows, is_live, grows);
+        (app.model.grows, app.model.is_live, app.model.tailing) = (grows, is_live, grows);
         let mut filter = setup.filter.clone();
         if let Some(before) = before.take() {
-            (app.theme, app.time, app.columns, app.size, app.view) = (before.theme, before.time, before.columns, before.size, before.view);
-            filter = Some(before.filter.text).filter(|text| !text.is_empty());
+            (app.model.theme, app.model.time, app.model.columns, app.model.size, app.model.view) =
+                (before.model.theme, before.model.time, before.model.columns, before.model.size, before.model.view);
+            filter = Some(before.model.filter.text).filter(|text| !text.is_empty());
         }
         let effects = filter.as_deref().map_or_else(Vec::new, |text| app.filter_by(text));
         let tx = lock(&to).clone();
@@ -125,12 +126,12 @@ pub fn run(setup: Setup) -> Result<ExitCode> {
             signals(to.clone(), code.clone())?;
             screen = Some(Screen::open()?);
             if let Ok(size) = ratatui::crossterm::terminal::size() {
-                app.size = size;
+                app.model.size = size;
             }
             start_input(to.clone());
         }
         let Some(screen) = &mut screen else { break };
-        start_loader(input, app.grows, follow, shared.clone(), tx.clone());
+        start_loader(input, app.model.grows, follow, shared.clone(), tx.clone());
         let looker = start_looker(shared.clone(), tx.clone());
         let sorter = start_sorter(shared.clone(), tx.clone());
         let worker = start_worker(shared.clone(), tx.clone());
@@ -257,10 +258,10 @@ fn start_input(to: To) {
 fn start_sorter(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
     let (ask, asked) = channel();
     std::thread::spawn(move || {
-        while let Ok(Effect::Order { table, generation, by, followed, passing, version }) = asked.recv() {
+        while let Ok(Effect::Order { table, rows, generation, by, followed, passing, version }) = asked.recv() {
             let begun = Instant::now();
             let exchanges = shared.exchanges();
-            let rows = order::make(table, &exchanges, by, followed.as_deref(), passing.as_deref());
+            let rows = order::make(rows, &exchanges, by, followed.as_deref(), passing.as_deref());
             if tx.send(Msg::Ordered { table, generation, version, rows }).is_err() {
                 return;
             }

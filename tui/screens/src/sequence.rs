@@ -7,11 +7,11 @@
 //!  f 705  0.588 ms ◀──READ reply OK 65536────────────────────────────
 //! ```
 
-use super::app::{App, Cursor, Effect, SCAN_STEP};
-use super::draw::{put, put_right, scrollbar};
+use super::draw::{Cursor, put, put_right, scrollbar};
 use super::index::Entry;
 use super::keys::Action;
-use super::screen::{Change, Screen, listed};
+use super::model::{Model, SCAN_STEP};
+use super::screen::{Change, Request, Screen, listed};
 use super::time::{grouped, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -67,11 +67,11 @@ impl State {
     }
 
     /// The place up to which frames were looked at.
-    fn scanned_upto(&self, app: &App) -> usize {
+    fn scanned_upto(&self, model: &Model) -> usize {
         match self.scanned.checked_sub(1) {
             None => 0,
-            Some(_) if self.in_filter && self.scanned >= app.filter.found.len() && app.filter.done => usize::MAX,
-            Some(last) if self.in_filter => app.filter.found.get(last).map_or(0, |place| *place as usize + 1),
+            Some(_) if self.in_filter && self.scanned >= model.filter.found.len() && model.filter.done => usize::MAX,
+            Some(last) if self.in_filter => model.filter.found.get(last).map_or(0, |place| *place as usize + 1),
             Some(_) => self.scanned,
         }
     }
@@ -89,18 +89,18 @@ fn continues(before: &Entry, entry: &Entry) -> bool {
 }
 
 /// Looks at frames that came since.
-pub(crate) fn extend(app: &mut App) {
-    if app.states.sequence.why.is_some() {
+pub(crate) fn extend(state: &mut State, model: &Model) {
+    if state.why.is_some() {
         return;
     }
-    let Some(of) = app.subject().map(|c| c.followed_as.clone()) else { return app.states.sequence.reset() };
-    if app.states.sequence.of != of || app.states.sequence.in_filter != app.filter.is_on() {
-        app.states.sequence.reset();
-        app.states.sequence.in_filter = app.filter.is_on();
-        app.states.sequence.of = of;
+    let Some(of) = model.subject().map(|c| c.followed_as.clone()) else { return state.reset() };
+    if state.of != of || state.in_filter != model.filter.is_on() {
+        state.reset();
+        state.in_filter = model.filter.is_on();
+        state.of = of;
     }
-    let mut state = std::mem::take(&mut app.states.sequence);
-    let clients: Vec<(u32, End)> = state.of.iter().map(|id| (*id, app.client_end(*id))).collect();
+    let clients: Vec<(u32, End)> = state.of.iter().map(|id| (*id, model.client_end(*id))).collect();
+    let arrows = &mut state.arrows;
     let mut add = |place: usize, entry: &Entry| {
         let Some((_, client)) = clients.iter().find(|(id, _)| *id == entry.connection) else { return };
         if entry.is_acknowledgment() {
@@ -108,53 +108,52 @@ pub(crate) fn extend(app: &mut App) {
         }
         let from_client = entry.by() == *client;
         let place = place as u32;
-        if let Some(arrow) = state.arrows.last_mut()
+        if let Some(arrow) = arrows.last_mut()
             && arrow.from_client == from_client
-            && app.index.at(arrow.last as usize).is_some_and(|before| continues(before, entry))
+            && model.index.at(arrow.last as usize).is_some_and(|before| continues(before, entry))
         {
             arrow.last = place;
             arrow.frames += 1;
             arrow.bytes += u64::from(entry.wire_len);
         } else {
-            state.arrows.push(Arrow { first: place, last: place, frames: 1, from_client, bytes: entry.wire_len.into() });
+            arrows.push(Arrow { first: place, last: place, frames: 1, from_client, bytes: entry.wire_len.into() });
         }
     };
-    if app.filter.is_on() {
-        let upto = app.filter.found.len().min(state.scanned + SCAN_STEP);
-        for place in app.filter.found.get(state.scanned..upto).unwrap_or(&[]) {
-            if let Some(entry) = app.index.at(*place as usize) {
+    if model.filter.is_on() {
+        let upto = model.filter.found.len().min(state.scanned + SCAN_STEP);
+        for place in model.filter.found.get(state.scanned..upto).unwrap_or(&[]) {
+            if let Some(entry) = model.index.at(*place as usize) {
                 add(*place as usize, entry);
             }
         }
         state.scanned = upto;
     } else {
-        let upto = app.index.len().min(state.scanned + SCAN_STEP);
-        for (place, entry) in app.index.from(state.scanned).take_while(|(i, _)| *i < upto) {
+        let upto = model.index.len().min(state.scanned + SCAN_STEP);
+        for (place, entry) in model.index.from(state.scanned).take_while(|(i, _)| *i < upto) {
             add(place, entry);
         }
         state.scanned = upto;
     }
-    app.states.sequence = state;
     // the frame from which one came, as soon as its arrow is there
-    if let Some(place) = app.states.sequence.goal
-        && (app.states.sequence.scanned_upto(app) > place as usize)
+    if let Some(place) = state.goal
+        && (state.scanned_upto(model) > place as usize)
     {
-        app.states.sequence.goal = None;
-        let at = app.states.sequence.arrows.partition_point(|a| a.first <= place).saturating_sub(1);
-        let (len, page) = (app.states.sequence.arrows.len(), page(app));
-        app.states.sequence.list.jump(at, len, page);
+        state.goal = None;
+        let at = state.arrows.partition_point(|a| a.first <= place).saturating_sub(1);
+        let (len, page) = (state.arrows.len(), page(model));
+        state.list.jump(at, len, page);
     }
 }
 
 /// Shows the frames (places) of one request alone: which gap between them was the longest, and who was waited for.
-pub(crate) fn explain(app: &mut App, exchange: &Exchange, frames: Vec<u32>) {
-    let client = app.client_end(exchange.connection);
+pub(crate) fn explain(state: &mut State, model: &Model, exchange: &Exchange, frames: Vec<u32>) {
+    let client = model.client_end(exchange.connection);
     let arrows: Vec<Arrow> = frames
         .iter()
-        .filter_map(|place| Some((*place, app.index.at(*place as usize)?)))
+        .filter_map(|place| Some((*place, model.index.at(*place as usize)?)))
         .map(|(place, e)| Arrow { first: place, last: place, frames: 1, from_client: e.by() == client, bytes: e.wire_len.into() })
         .collect();
-    let time = |arrow: &Arrow| app.index.at(arrow.first as usize).map_or(0, |e| e.time);
+    let time = |arrow: &Arrow| model.index.at(arrow.first as usize).map_or(0, |e| e.time);
     let longest =
         (1..arrows.len()).map(|i| (i, time(&arrows[i]).saturating_sub(time(&arrows[i - 1])))).max_by_key(|(i, gap)| (*gap, usize::MAX - i));
     let file = exchange.shown_file();
@@ -168,7 +167,7 @@ pub(crate) fn explain(app: &mut App, exchange: &Exchange, frames: Vec<u32>) {
                 .latency()
                 .filter(|l| *l > 0)
                 .map_or_else(String::new, |l| format!(" ({} %)", (i128::from(gap) * 100 / i128::from(l)).clamp(0, 100)));
-            let again = app.index.at(behind.first as usize).is_some_and(|e| e.sent_before());
+            let again = model.index.at(behind.first as usize).is_some_and(|e| e.sent_before());
             let side = if behind.from_client { "client" } else { "server" };
             let who = if again {
                 "then a packet went out again: loss or its recovery on the network".to_owned()
@@ -179,54 +178,54 @@ pub(crate) fn explain(app: &mut App, exchange: &Exchange, frames: Vec<u32>) {
         }
     };
     let goal = longest.map_or(0, |(at, _)| at);
-    app.states.sequence = State { arrows, why: Some(Why { title, longest, verdict }), ..State::default() };
-    let (len, page) = (app.states.sequence.arrows.len(), page(app));
-    app.states.sequence.list.jump(goal, len, page);
+    *state = State { arrows, why: Some(Why { title, longest, verdict }), ..State::default() };
+    let (len, page) = (state.arrows.len(), page(model));
+    state.list.jump(goal, len, page);
 }
 
 /// Whether there are frames that were not looked at yet.
-fn is_behind(app: &App) -> bool {
-    let all = if app.filter.is_on() { app.filter.found.len() } else { app.index.len() };
-    app.states.sequence.why.is_none() && !app.states.sequence.of.is_empty() && app.states.sequence.scanned < all
+fn is_behind(state: &State, model: &Model) -> bool {
+    let all = if model.filter.is_on() { model.filter.found.len() } else { model.index.len() };
+    state.why.is_none() && !state.of.is_empty() && state.scanned < all
 }
 
-fn page(app: &App) -> usize {
-    usize::from(app.body().height.saturating_sub(2))
+fn page(model: &Model) -> usize {
+    usize::from(model.body().height.saturating_sub(2))
 }
 
 /// The frames whose lines are on the screen.
-pub(crate) fn visible_frames(app: &App) -> Vec<usize> {
-    app.states.sequence.arrows.iter().skip(app.states.sequence.list.top).take(page(app)).map(|a| a.first as usize).collect()
+pub(crate) fn visible_frames(state: &State, model: &Model) -> Vec<usize> {
+    state.arrows.iter().skip(state.list.top).take(page(model)).map(|a| a.first as usize).collect()
 }
 
-pub(crate) fn selected_frame(app: &App) -> Option<u64> {
-    app.states.sequence.arrows.get(app.states.sequence.list.at).map(|a| u64::from(a.first) + 1)
+pub(crate) fn selected_frame(state: &State) -> Option<u64> {
+    state.arrows.get(state.list.at).map(|a| u64::from(a.first) + 1)
 }
 
-pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
     if action == Action::Open {
-        return selected_frame(app).map_or_else(Vec::new, |frame| app.go_to_frame(frame));
+        return selected_frame(state).map_or_else(Vec::new, |frame| vec![Request::GoToFrame(frame)]);
     }
-    let (len, page) = (app.states.sequence.arrows.len(), page(app));
-    app.states.sequence.list.moved(action, len, page);
+    let (len, page) = (state.arrows.len(), page(model));
+    state.list.moved(action, len, page);
     Vec::new()
 }
 
-pub(crate) fn click(app: &mut App, _: u16, y: u16) {
-    let body = app.body();
+pub(crate) fn click(state: &mut State, model: &Model, _: u16, y: u16) {
+    let body = model.body();
     if y > body.y {
-        let row = app.states.sequence.list.top + usize::from(y - body.y - 1);
-        if row < app.states.sequence.arrows.len() {
-            app.states.sequence.list.at = row;
+        let row = state.list.top + usize::from(y - body.y - 1);
+        if row < state.arrows.len() {
+            state.list.at = row;
         }
     }
 }
 
 /// What an arrow says.
-fn words(app: &App, arrow: &Arrow) -> String {
-    let entry = app.index.at(arrow.first as usize).copied().unwrap_or_default();
+fn words(model: &Model, arrow: &Arrow) -> String {
+    let entry = model.index.at(arrow.first as usize).copied().unwrap_or_default();
     let opcode = entry.opcode().and_then(|o| o.row()).map_or_else(String::new, |r| r.to_string());
-    let mut text = match app.texts.get(&(u64::from(arrow.first) + 1)) {
+    let mut text = match model.texts.get(&(u64::from(arrow.first) + 1)) {
         // of a handshake what it says, and not in what it is packed
         Some(t) if arrow.frames == 1 && entry.layer() == Layer::Cm => {
             t.info.split_once(", CM ").map_or_else(|| t.info.clone(), |(_, what)| format!("CM {what}"))
@@ -244,14 +243,14 @@ fn words(app: &App, arrow: &Arrow) -> String {
     text
 }
 
-pub(crate) fn draw(app: &App, buf: &mut Buffer) {
-    let body = app.body();
-    let theme = &app.theme;
-    let Some(connection) = app.subject() else {
+pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
+    let body = model.body();
+    let theme = &model.theme;
+    let Some(connection) = model.subject() else {
         put(buf, body.x + 2, body.y + 1, body.width, "There is no connection.", theme.faint);
         return;
     };
-    let number_width = (app.index.len().max(1).ilog10() as u16 + 1).max(4);
+    let number_width = (model.index.len().max(1).ilog10() as u16 + 1).max(4);
     let time_width = 11;
     let left = body.x + 1 + number_width + 1 + time_width + 2;
     let right = body.right().saturating_sub(3);
@@ -260,26 +259,26 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
     put(buf, left, body.y, width, &format!("client {client}"), theme.client);
     put_right(buf, left, body.y, width, &format!("server {server}"), theme.server);
     put_right(buf, body.x + 1, body.y, number_width, "f", theme.faint);
-    let page = page(app);
-    let arrows = &app.states.sequence.arrows;
-    let top = app.states.sequence.list.top;
-    let base = app.first_time();
+    let page = page(model);
+    let arrows = &state.arrows;
+    let top = state.list.top;
+    let base = model.first_time();
     for (line, arrow) in arrows.iter().skip(top).take(page).enumerate() {
         let y = body.y + 1 + line as u16;
-        let entry = app.index.at(arrow.first as usize).copied().unwrap_or_default();
+        let entry = model.index.at(arrow.first as usize).copied().unwrap_or_default();
         let before = (top + line)
             .checked_sub(1)
             .and_then(|i| arrows.get(i))
-            .and_then(|a| app.index.at(a.first as usize))
+            .and_then(|a| model.index.at(a.first as usize))
             .map_or(entry.time, |e| e.time);
         put_right(buf, body.x + 1, y, number_width, &(arrow.first + 1).to_string(), theme.faint);
-        let why = app.states.sequence.why.as_ref();
+        let why = state.why.as_ref();
         let is_longest = why.and_then(|w| w.longest).is_some_and(|(at, _)| at == top + line);
         // of one request, the gaps are what one looks for
         let shown =
-            if why.is_some() { format!("+{}", span(entry.time.saturating_sub(before))) } else { app.time.show(entry.time, base, before) };
+            if why.is_some() { format!("+{}", span(entry.time.saturating_sub(before))) } else { model.time.show(entry.time, base, before) };
         put_right(buf, body.x + 2 + number_width, y, time_width, &shown, if is_longest { theme.error } else { theme.text });
-        let text = words(app, arrow);
+        let text = words(model, arrow);
         let style = if entry.sent_before() {
             theme.warn
         } else if arrow.from_client {
@@ -300,38 +299,38 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
         let texts_are_dim = theme.faint;
         put(buf, left.saturating_sub(1), y, 1, "│", texts_are_dim);
         put(buf, right, y, 1, "│", texts_are_dim);
-        if top + usize::from(y - body.y - 1) == app.states.sequence.list.at {
+        if top + usize::from(y - body.y - 1) == state.list.at {
             buf.set_style(Rect { x: body.x, y, width: body.width, height: 1 }, theme.selected);
         }
     }
     if arrows.is_empty() {
-        let text = if app.done { "No frame of this connection is shown." } else { "Reading …" };
+        let text = if model.done { "No frame of this connection is shown." } else { "Reading …" };
         put(buf, left, body.y + 1, width, text, theme.faint);
     }
     scrollbar(buf, Rect { y: body.y + 1, height: body.height - 2, ..body }, top, arrows.len(), theme);
-    let about = match (arrows.get(app.states.sequence.list.at), selected_gap(app)) {
+    let about = match (arrows.get(state.list.at), selected_gap(state, model)) {
         (Some(arrow), Some(gap)) => {
-            let from = app.index.at(arrow.first as usize).map_or(0, |e| e.time);
-            let upto = app.index.at(arrow.last as usize).map_or(0, |e| e.time);
+            let from = model.index.at(arrow.first as usize).map_or(0, |e| e.time);
+            let upto = model.index.at(arrow.last as usize).map_or(0, |e| e.time);
             let lasted = if arrow.frames > 1 { format!("   took {}", span(upto - from)) } else { String::new() };
             format!("{} after the arrow above{lasted}", span(gap))
         }
         _ => String::new(),
     };
-    if let Some(why) = &app.states.sequence.why {
+    if let Some(why) = &state.why {
         let text = format!("{}. {}", why.title, why.verdict);
         put(buf, body.x + 1, body.bottom() - 1, body.width - 2, &text, theme.heading);
         return;
     }
-    let hint = format!("{} of {}   {about}", (app.states.sequence.list.at + 1).min(arrows.len()), grouped(arrows.len() as u64));
+    let hint = format!("{} of {}   {about}", (state.list.at + 1).min(arrows.len()), grouped(arrows.len() as u64));
     put(buf, body.x + 1, body.bottom() - 1, body.width - 2, &hint, theme.faint);
 }
 
-fn selected_gap(app: &App) -> Option<i64> {
-    let at = app.states.sequence.list.at;
-    let arrow = app.states.sequence.arrows.get(at)?;
-    let before = app.states.sequence.arrows.get(at.checked_sub(1)?)?;
-    Some(app.index.at(arrow.first as usize)?.time - app.index.at(before.first as usize)?.time)
+fn selected_gap(state: &State, model: &Model) -> Option<i64> {
+    let at = state.list.at;
+    let arrow = state.arrows.get(at)?;
+    let before = state.arrows.get(at.checked_sub(1)?)?;
+    Some(model.index.at(arrow.first as usize)?.time - model.index.at(before.first as usize)?.time)
 }
 
 fn fitted(text: &str, room: usize) -> String {
@@ -355,80 +354,77 @@ fn fitted(text: &str, room: usize) -> String {
 pub(crate) const HEADS: &[&str] = &["frame", "last_frame", "frames", "time", "from", "bytes", "what"];
 
 /// For an export: a row.
-pub(crate) fn export(app: &App, row: usize) -> Vec<String> {
-    let Some(arrow) = app.states.sequence.arrows.get(row) else { return Vec::new() };
-    let entry = app.index.at(arrow.first as usize).copied().unwrap_or_default();
+pub(crate) fn export(state: &State, model: &Model, row: usize) -> Vec<String> {
+    let Some(arrow) = state.arrows.get(row) else { return Vec::new() };
+    let entry = model.index.at(arrow.first as usize).copied().unwrap_or_default();
     vec![
         (arrow.first + 1).to_string(),
         (arrow.last + 1).to_string(),
         arrow.frames.to_string(),
-        super::time::seconds(entry.time - app.first_time()),
+        super::time::seconds(entry.time - model.first_time()),
         if arrow.from_client { "client" } else { "server" }.to_owned(),
         arrow.bytes.to_string(),
-        words(app, arrow),
+        words(model, arrow),
     ]
 }
 
-/// The view.
-pub(crate) struct Sequence;
-
-impl Screen for Sequence {
+impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::Open, "frame"), (Action::TimeFormat, "time"), (Action::Follow, "follow")]
     }
 
-    fn prepare(&self, app: &mut App) {
-        extend(app);
+    fn prepare(&mut self, model: &Model) {
+        extend(self, model);
     }
 
-    fn is_behind(&self, app: &App) -> bool {
-        is_behind(app)
+    fn is_behind(&self, model: &Model) -> bool {
+        is_behind(self, model)
     }
 
-    fn draw(&self, app: &App, buf: &mut Buffer) {
-        draw(app, buf);
+    fn draw(&self, model: &Model, buf: &mut Buffer) {
+        draw(self, model, buf);
     }
 
-    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
-        act(app, action)
+    fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
+        act(self, model, action)
     }
 
-    fn click(&self, app: &mut App, x: u16, y: u16) -> Vec<Effect> {
-        click(app, x, y);
+    fn click(&mut self, model: &Model, x: u16, y: u16) -> Vec<Request> {
+        click(self, model, x, y);
         Vec::new()
     }
 
-    fn selected_frame(&self, app: &App) -> Option<u64> {
-        selected_frame(app)
+    fn selected_frame(&self, _: &Model) -> Option<u64> {
+        selected_frame(self)
     }
 
-    fn is_chosen(&self, app: &App) -> bool {
-        app.states.sequence.list.at > 0
+    fn is_chosen(&self) -> bool {
+        self.list.at > 0
     }
 
-    fn frames_shown(&self, app: &App) -> Vec<usize> {
-        visible_frames(app)
+    fn frames_shown(&self, model: &Model) -> Vec<usize> {
+        visible_frames(self, model)
     }
 
-    fn cursor<'a>(&self, app: &'a mut App) -> Option<&'a mut Cursor> {
-        Some(&mut app.states.sequence.list)
+    fn cursor(&mut self) -> Option<&mut Cursor> {
+        Some(&mut self.list)
     }
 
-    fn len(&self, app: &App) -> usize {
-        app.states.sequence.arrows.len()
+    fn len(&self, _: &Model) -> usize {
+        self.arrows.len()
     }
 
-    fn row(&self, app: &App, at: usize) -> Vec<String> {
-        export(app, at)
+    fn row(&self, model: &Model, at: usize) -> Vec<String> {
+        export(self, model, at)
     }
 
-    fn export(&self, app: &App) -> Vec<Vec<String>> {
-        listed(self, app, HEADS)
+    fn export(&self, model: &Model) -> Vec<Vec<String>> {
+        listed(self, model, HEADS)
     }
 
-    fn changed(&self, app: &mut App, change: Change) {
+    fn changed(&mut self, change: Change) {
         if change == Change::Narrowed {
-            app.states.sequence.reset();
+            self.reset();
         }
     }
 
@@ -436,14 +432,14 @@ impl Screen for Sequence {
         true
     }
 
-    fn look_at(&self, app: &mut App, place: usize, _time: i64) {
-        app.states.sequence.look_for(place);
+    fn look_at(&mut self, place: usize, _time: i64) {
+        self.look_for(place);
     }
 
-    fn back(&self, app: &mut App) -> Option<Vec<Effect>> {
+    fn back(&mut self, _: &Model) -> Option<Vec<Request>> {
         // what was narrowed to a request is wide again, and Esc goes on to the view before
-        if app.states.sequence.why.is_some() {
-            app.states.sequence = State::default();
+        if self.why.is_some() {
+            *self = State::default();
         }
         None
     }

@@ -10,10 +10,10 @@
 //!  ✗ server: multichannel  not offered
 //! ```
 
-use super::app::{App, Effect};
 use super::draw::{Line, Page};
 use super::keys::Action;
-use super::screen::{Change, Screen};
+use super::model::Model;
+use super::screen::{Change, Request, Screen};
 use ratatui::buffer::Buffer;
 use rdmascope_analyzer::path::State as Answer;
 use rdmascope_analyzer::session;
@@ -42,11 +42,11 @@ fn cells(row: &[String; 12], wide: bool) -> String {
     out
 }
 
-fn lines(app: &App) -> Vec<Line> {
-    let theme = &app.theme;
-    let wide = app.size.0 >= 120;
+fn lines(model: &Model) -> Vec<Line> {
+    let theme = &model.theme;
+    let wide = model.size.0 >= 120;
     let mut out = Vec::new();
-    for session in session::sessions(&app.report) {
+    for session in session::sessions(&model.report) {
         out.push(Line::Head(words::headline(&session)));
         out.push(Line::Pieces(vec![(words::sums(&session), theme.text)]));
         out.push(Line::Pieces(vec![(cells(&words::HEADS.map(str::to_owned), wide), theme.faint)]));
@@ -59,7 +59,7 @@ fn lines(app: &App) -> Vec<Line> {
     if out.is_empty() {
         out.push(Line::Pieces(vec![("no session of SMB or NFS was seen".to_owned(), theme.faint)]));
     }
-    for path in &app.report.paths {
+    for path in &model.report.paths {
         out.push(Line::Head(format!("path to RDMA: {}", ladder::headline(path))));
         for rung in &path.rungs {
             let style = match rung.state {
@@ -79,42 +79,39 @@ fn lines(app: &App) -> Vec<Line> {
     out
 }
 
-/// The view.
-pub(crate) struct Sessions;
-
-impl Screen for Sessions {
+impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::Export, "export")]
     }
 
-    fn prepare(&self, app: &mut App) {
-        if app.states.sessions.page.is_outdated() {
-            let lines = lines(app);
-            app.states.sessions.page.set(lines);
+    fn prepare(&mut self, model: &Model) {
+        if self.page.is_outdated() {
+            let lines = lines(model);
+            self.page.set(lines);
         }
     }
 
-    fn draw(&self, app: &App, buf: &mut Buffer) {
-        app.states.sessions.page.draw(buf, app.body(), &app.theme);
+    fn draw(&self, model: &Model, buf: &mut Buffer) {
+        self.page.draw(buf, model.body(), &model.theme);
     }
 
-    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
-        let height = app.body().height;
-        app.states.sessions.page.turn(action, height);
+    fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
+        let height = model.body().height;
+        self.page.turn(action, height);
         Vec::new()
     }
 
-    fn selected_connection(&self, app: &App) -> Option<u32> {
-        app.subject().and_then(|c| c.followed_as.first().copied())
+    fn selected_connection(&self, model: &Model) -> Option<u32> {
+        model.subject().and_then(|c| c.followed_as.first().copied())
     }
 
-    fn changed(&self, app: &mut App, _change: Change) {
-        app.states.sessions.page.outdated();
+    fn changed(&mut self, _change: Change) {
+        self.page.outdated();
     }
 
-    fn export(&self, app: &App) -> Vec<Vec<String>> {
+    fn export(&self, model: &Model) -> Vec<Vec<String>> {
         let mut out = vec![std::iter::once("session").chain(words::HEADS).map(str::to_owned).collect::<Vec<_>>()];
-        for session in session::sessions(&app.report) {
+        for session in session::sessions(&model.report) {
             let name = words::headline(&session);
             out.extend(
                 session.channels.iter().map(|c| std::iter::once(name.clone()).chain(words::row(&session, c)).collect::<Vec<String>>()),

@@ -11,15 +11,14 @@
 //!  SMB2                214   18.9 %  ▇▇▇▇
 //! ```
 
-use super::app::{App, Effect};
 use super::draw::{Line, Page};
 use super::keys::Action;
-use super::screen::{Change, Screen};
+use super::model::Model;
+use super::screen::{Change, Request, Screen};
 use super::time::{bytes, grouped, span, sparkline};
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
-use rdmascope_analyzer::report::{Command, Connection, Health, Rdma};
-use rdmascope_analyzer::stats::Commands;
+use rdmascope_analyzer::report::Command;
 use rdmascope_analyzer::timeline::Timeline;
 use rdmascope_dissector::frame::Addr;
 use std::cmp::Reverse;
@@ -34,10 +33,10 @@ pub(crate) struct State {
 }
 
 /// Makes the page, where it has to be made.
-pub(crate) fn prepare(app: &mut App) {
-    if app.states.statistics.page.is_outdated() {
-        let lines = lines(app);
-        app.states.statistics.page.set(lines);
+pub(crate) fn prepare(state: &mut State, model: &Model) {
+    if state.page.is_outdated() {
+        let lines = lines(state, model);
+        state.page.set(lines);
     }
 }
 
@@ -46,57 +45,32 @@ const PAUSES_SHOWN: usize = 4;
 
 const SORTS: [&str; 5] = ["count", "errors", "median", "longest", "bytes"];
 
-/// What the shown connections did together.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sums {
-    commands: Commands,
-    health: Health,
-    rdma: Rdma,
-}
-
-impl Sums {
-    pub(crate) fn of<'c>(connections: impl Iterator<Item = &'c Connection>) -> Self {
-        let mut sums = Self::default();
-        for connection in connections {
-            connection.commands.iter().for_each(|command| sums.commands.join(command));
-            sums.health.join(&connection.health);
-            sums.rdma.join(&connection.rdma);
-        }
-        sums
-    }
-
-    /// Remote keys: advertised, invalidated by the peer, and operations outside of what was advertised.
-    pub(crate) fn keys(&self) -> (u64, u64, u64) {
-        (self.rdma.keys_advertised, self.rdma.keys_invalidated_remotely, self.rdma.outside_advertised)
-    }
-}
-
 /// The commands of all shown connections, sorted.
-fn commands(app: &App) -> Vec<&Command> {
-    let mut rows: Vec<&Command> = app.sums.commands.rows().iter().collect();
-    match app.states.statistics.sort {
+fn commands<'a>(state: &State, model: &'a Model) -> Vec<&'a Command> {
+    let mut rows: Vec<&Command> = model.sums.commands.rows().iter().collect();
+    match state.sort {
         1 => rows.sort_by_key(|r| Reverse(r.errors)),
         2 => rows.sort_by_key(|r| Reverse(r.latency.quantile(500))),
         3 => rows.sort_by_key(|r| Reverse(r.latency.max())),
         4 => rows.sort_by_key(|r| Reverse(r.bytes)),
         _ => rows.sort_by_key(|r| Reverse(r.count)),
     }
-    if app.states.statistics.ascending {
+    if state.ascending {
         rows.reverse();
     }
     rows
 }
 
-fn lines(app: &App) -> Vec<Line> {
-    let theme = &app.theme;
-    let wide = app.size.0 >= 100;
+fn lines(state: &State, model: &Model) -> Vec<Line> {
+    let theme = &model.theme;
+    let wide = model.size.0 >= 100;
     let mut out = vec![Line::Head("response times".to_owned())];
     let mut head = format!("{:<16}{:>8}{:>8}{:>10}{:>10}{:>10}{:>14}", "command", "count", "errors", "median", "p99", "longest", "bytes");
     if wide {
         head.push_str("   credit server   rdma   wire");
     }
     out.push(Line::Pieces(vec![(head, theme.faint)]));
-    let rows = commands(app);
+    let rows = commands(state, model);
     if rows.is_empty() {
         out.push(Line::Pieces(vec![("no request was seen".to_owned(), theme.faint)]));
     }
@@ -128,7 +102,7 @@ fn lines(app: &App) -> Vec<Line> {
         out.push(Line::Pieces(pieces));
     }
     out.push(Line::Head("sizes and throughput".to_owned()));
-    for c in app.connections().take(50) {
+    for c in model.connections().take(50) {
         let volume: Vec<u64> = c.throughput.iter().map(|(_, a, b)| a + b).collect();
         let all: [u64; 2] = c.throughput.iter().fold([0; 2], |s, (_, a, b)| [s[0] + a, s[1] + b]);
         let lasted = (c.last.time - c.first.time).max(1);
@@ -156,7 +130,7 @@ fn lines(app: &App) -> Vec<Line> {
         )]));
     }
     out.push(Line::Head("the wire".to_owned()));
-    let health = &app.sums.health;
+    let health = &model.sums.health;
     let mut pieces = Vec::new();
     for (name, n) in [
         ("sent again", health.retransmissions),
@@ -176,8 +150,8 @@ fn lines(app: &App) -> Vec<Line> {
         }
     }
     out.push(Line::Pieces(pieces));
-    over_time(app, wide, &mut out);
-    let capture = &app.report.capture;
+    over_time(model, wide, &mut out);
+    let capture = &model.report.capture;
     let dropped: Vec<String> = capture.dropped.iter().map(|(what, n)| format!("{what} {}", grouped(*n))).collect();
     let mut about = format!(
         "lost by the capture {}   cut {}   not decoded {}",
@@ -189,7 +163,7 @@ fn lines(app: &App) -> Vec<Line> {
         about.push_str(&format!("   forgotten to stay within limits: {}", dropped.join(", ")));
     }
     out.push(Line::Pieces(vec![(about, theme.faint)]));
-    let counted = app.live.as_ref().map_or(&app.hardware[..], |live| &live.hardware[..]);
+    let counted = model.live.as_ref().map_or(&model.hardware[..], |live| &live.hardware[..]);
     if let (false, Some(first), Some(last)) = (counted.is_empty(), capture.first, capture.last) {
         let columns = if wide { 60 } else { 20 };
         let long = (last.time - first.time).max(1);
@@ -198,7 +172,7 @@ fn lines(app: &App) -> Vec<Line> {
         out.push(Line::Head(format!("RDMA devices counted meanwhile, over {}", span(long))));
         // what passed, on the same axis
         let mut volume = vec![0; columns];
-        for (time, a, b) in app.connections().flat_map(|c| &c.throughput) {
+        for (time, a, b) in model.connections().flat_map(|c| &c.throughput) {
             volume[place(*time)] += a + b;
         }
         out.push(Line::Pieces(vec![(format!("{:<44}{:>14}  ", "bytes", ""), theme.faint), (sparkline(&volume, columns), theme.server)]));
@@ -219,24 +193,24 @@ fn lines(app: &App) -> Vec<Line> {
         let bar = "▇".repeat((share / 2.5).ceil() as usize);
         out.push(Line::Pieces(vec![(format!("{name:<16}{:>12}{share:>8.1} %  ", grouped(n)), theme.text), (bar, theme.client)]));
     }
-    let index = app.index.bytes();
+    let index = model.index.bytes();
     out.push(Line::Head("this program".to_owned()));
     let text = format!(
         "index {} ({:.1} B a frame), {} exchanges kept",
         bytes(index as u64),
-        index as f64 / app.index.len().max(1) as f64,
-        grouped(app.exchanges.len() as u64)
+        index as f64 / model.index.len().max(1) as f64,
+        grouped(model.exchanges.len() as u64)
     );
     out.push(Line::Pieces(vec![(text, theme.faint)]));
     out
 }
 
 /// Rate, marks, CNPs, pauses and retransmissions on one axis, where there was more than a rate.
-fn over_time(app: &App, wide: bool, out: &mut Vec<Line>) {
-    let theme = &app.theme;
+fn over_time(model: &Model, wide: bool, out: &mut Vec<Line>) {
+    let theme = &model.theme;
     let columns = if wide { 60 } else { 30 };
-    let capture = &app.report.capture;
-    let Some(timeline) = Timeline::new(app.connections(), capture, columns) else { return };
+    let capture = &model.report.capture;
+    let Some(timeline) = Timeline::new(model.connections(), capture, columns) else { return };
     if timeline.rows().next().is_none() {
         return;
     }
@@ -265,30 +239,30 @@ fn over_time(app: &App, wide: bool, out: &mut Vec<Line>) {
     }
 }
 
-pub(crate) fn act(app: &mut App, action: Action) -> Vec<Effect> {
+pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Request> {
     if matches!(action, Action::Sort | Action::SortReverse) {
-        app.states.statistics.page.outdated();
+        state.page.outdated();
     }
     match action {
         Action::Sort => {
-            app.states.statistics.sort = (app.states.statistics.sort + 1) % SORTS.len();
-            app.say(format!("sorted by {}", SORTS[app.states.statistics.sort]));
+            state.sort = (state.sort + 1) % SORTS.len();
+            return vec![Request::Say(format!("sorted by {}", SORTS[state.sort]))];
         }
-        Action::SortReverse => app.states.statistics.ascending = !app.states.statistics.ascending,
+        Action::SortReverse => state.ascending = !state.ascending,
         _ => {
-            let height = app.body().height;
-            app.states.statistics.page.turn(action, height);
+            let height = model.body().height;
+            state.page.turn(action, height);
         }
     }
     Vec::new()
 }
 
-pub(crate) fn draw(app: &App, buf: &mut Buffer) {
-    app.states.statistics.page.draw(buf, app.body(), &app.theme);
+pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
+    state.page.draw(buf, model.body(), &model.theme);
 }
 
 /// For an export: heads, then rows.
-pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
+pub(crate) fn rows(state: &State, model: &Model) -> Vec<Vec<String>> {
     let heads = [
         "command",
         "count",
@@ -304,7 +278,7 @@ pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
         "rdma_ns",
     ];
     let mut out = vec![heads.map(str::to_owned).to_vec()];
-    for r in commands(app) {
+    for r in commands(state, model) {
         let optional = |v: Option<i64>| v.map_or_else(String::new, |v| v.to_string());
         let mut row = vec![
             r.name.to_owned(),
@@ -323,35 +297,32 @@ pub(crate) fn rows(app: &App) -> Vec<Vec<String>> {
     out
 }
 
-/// The view.
-pub(crate) struct Statistics;
-
-impl Screen for Statistics {
+impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
         &[(Action::Sort, "sort")]
     }
 
-    fn prepare(&self, app: &mut App) {
-        prepare(app);
+    fn prepare(&mut self, model: &Model) {
+        prepare(self, model);
     }
 
-    fn draw(&self, app: &App, buf: &mut Buffer) {
-        draw(app, buf);
+    fn draw(&self, model: &Model, buf: &mut Buffer) {
+        draw(self, model, buf);
     }
 
-    fn act(&self, app: &mut App, action: Action) -> Vec<Effect> {
-        act(app, action)
+    fn act(&mut self, model: &Model, action: Action) -> Vec<Request> {
+        act(self, model, action)
     }
 
-    fn selected_connection(&self, app: &App) -> Option<u32> {
-        app.subject().and_then(|c| c.followed_as.first().copied())
+    fn selected_connection(&self, model: &Model) -> Option<u32> {
+        model.subject().and_then(|c| c.followed_as.first().copied())
     }
 
-    fn export(&self, app: &App) -> Vec<Vec<String>> {
-        rows(app)
+    fn export(&self, model: &Model) -> Vec<Vec<String>> {
+        rows(self, model)
     }
 
-    fn changed(&self, app: &mut App, _change: Change) {
-        app.states.statistics.page.outdated();
+    fn changed(&mut self, _change: Change) {
+        self.page.outdated();
     }
 }

@@ -45,7 +45,7 @@ impl Rig {
         let keys = Keys::new(&BTreeMap::new()).unwrap();
         let title = files[0].file_name().unwrap().to_string_lossy().into_owned();
         let mut app = App::new(title, keys, theme::Name::Dark);
-        app.size = (width, height);
+        app.model.size = (width, height);
         let input = loader::open_all(files, false, &shared.stop).unwrap();
         let mut rig = Self {
             app,
@@ -73,7 +73,7 @@ impl Rig {
                 Effect::Texts { generation, frames, columns } => Msg::Texts(generation, self.lines.texts(&frames, &columns)),
                 Effect::Detail(place) => Msg::Detail(Box::new(self.trees.detail(place))),
                 Effect::Filter { generation, text } => {
-                    let mut filter = Filter::parse(&text, &self.app.registry).unwrap();
+                    let mut filter = Filter::parse(&text, &self.app.model.registry).unwrap();
                     let (mut all, mut upto) = (Vec::new(), 0);
                     Replayer::new(self.shared.clone()).filter(
                         &mut filter,
@@ -87,9 +87,9 @@ impl Rig {
                     Msg::Found { generation, frames: all, looked: upto, done: true }
                 }
                 Effect::Continue => Msg::Continue,
-                Effect::Order { table, generation, by, followed, passing, version } => {
+                Effect::Order { table, rows, generation, by, followed, passing, version } => {
                     let exchanges = self.shared.exchanges();
-                    let rows = order::make(table, &exchanges, by, followed.as_deref(), passing.as_deref());
+                    let rows = order::make(rows, &exchanges, by, followed.as_deref(), passing.as_deref());
                     Msg::Ordered { table, generation, version, rows }
                 }
                 Effect::Sort { generation, by, frames } => {
@@ -120,7 +120,7 @@ impl Rig {
     }
 
     fn screen(&self) -> String {
-        let (width, height) = self.app.size;
+        let (width, height) = self.app.model.size;
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(|frame| view::draw(&self.app, frame.buffer_mut())).unwrap();
         let buffer = terminal.backend().buffer();
@@ -165,8 +165,8 @@ fn every_view_of_nfs() {
 fn a_brush_over_the_slow_requests_filters_every_view() {
     let mut rig = Rig::new("smb-roce-loss", 120, 30);
     rig.keys("9");
-    let all = rig.app.exchanges.iter().filter(|(_, e)| e.latency().is_some()).count();
-    let slowest = rig.app.exchanges.iter().filter_map(|(_, e)| e.latency()).max().unwrap();
+    let all = rig.app.model.exchanges.iter().filter(|(_, e)| e.latency().is_some()).count();
+    let slowest = rig.app.model.exchanges.iter().filter_map(|(_, e)| e.latency()).max().unwrap();
     assert!(rig.screen().contains(&format!("{all} requests")), "{}", rig.screen());
     // from the top left to the right end, three rows down: the slow ones
     rig.press(KeyCode::Home);
@@ -178,15 +178,16 @@ fn a_brush_over_the_slow_requests_filters_every_view() {
     }
     rig.press(KeyCode::Enter);
     let brushed = rig.screen();
-    assert!(rig.app.filter.text.contains("rdmascope.exchange.time >= "), "{}", rig.app.filter.text);
-    let least = rig.app.filter.text.split(">= ").nth(1).and_then(|t| t.split(' ').next()).and_then(|t| t.parse::<f64>().ok()).unwrap();
-    let expected = rig.app.exchanges.iter().filter(|(_, e)| e.latency().is_some_and(|l| l as f64 >= least * 1e9)).count();
+    assert!(rig.app.model.filter.text.contains("rdmascope.exchange.time >= "), "{}", rig.app.model.filter.text);
+    let least =
+        rig.app.model.filter.text.split(">= ").nth(1).and_then(|t| t.split(' ').next()).and_then(|t| t.parse::<f64>().ok()).unwrap();
+    let expected = rig.app.model.exchanges.iter().filter(|(_, e)| e.latency().is_some_and(|l| l as f64 >= least * 1e9)).count();
     assert!(expected > 0 && expected < all, "{expected} of {all}");
     assert!(brushed.contains(&format!("{expected} request")), "{expected}: {brushed}");
     // and so they are in the table of requests
     rig.keys("3");
     let rows: Vec<i64> = (0..rig.app.states.io.order.len())
-        .filter_map(|at| rig.app.exchanges.at(rig.app.states.io.order.row(at)?.0 as usize)?.latency())
+        .filter_map(|at| rig.app.model.exchanges.at(rig.app.states.io.order.row(at)?.0 as usize)?.latency())
         .collect();
     assert_eq!((rows.len(), rows.iter().copied().max()), (expected, Some(slowest)));
 }
@@ -194,7 +195,7 @@ fn a_brush_over_the_slow_requests_filters_every_view() {
 #[test]
 fn columns_are_added_moved_and_taken_away() {
     let mut rig = Rig::new("smb-roce", 160, 48);
-    let names = |rig: &Rig| rig.app.columns.iter().map(|c| c.name).collect::<Vec<_>>();
+    let names = |rig: &Rig| rig.app.model.columns.iter().map(|c| c.name).collect::<Vec<_>>();
     rig.keys("2csmb2.msg_id\ncframe.len\n");
     assert_eq!(names(&rig), ["smb2.msg_id", "frame.len"]);
     rig.keys("cframe.len 1\n");
@@ -222,7 +223,7 @@ fn losses() {
 fn a_message_in_pieces_shows_its_own_bytes() {
     snapshots_for("-in-pieces", "smb-roce", &[View::Frames], |rig| {
         rig.keys("g372\n");
-        assert_eq!(rig.app.detail.as_ref().unwrap().number, 372);
+        assert_eq!(rig.app.model.detail.as_ref().unwrap().number, 372);
     });
 }
 
@@ -240,18 +241,18 @@ fn a_new_user_sees_why_the_mount_failed() {
 fn a_finding_leads_to_its_frame_and_back() {
     let mut rig = Rig::new("smb-roce-negotiate-refused", 100, 30);
     rig.keys("7");
-    let frame = rig.app.found[0].frames[0];
+    let frame = rig.app.model.found[0].frames[0];
     rig.keys("\n");
-    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.states.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
+    assert_eq!((rig.app.model.view, rig.app.model.frame_at(rig.app.states.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
     assert!(rig.screen().contains("NegotiateResponse"), "{}", rig.screen());
     rig.press(KeyCode::Esc);
-    assert_eq!(rig.app.view, View::Findings);
+    assert_eq!(rig.app.model.view, View::Findings);
     // the third of its frames
     rig.press(KeyCode::Right);
     rig.press(KeyCode::Right);
-    let third = rig.app.found[0].frames[2];
+    let third = rig.app.model.found[0].frames[2];
     rig.keys("\n");
-    assert_eq!(rig.app.frame_at(rig.app.states.frames.list.at), Some(third as usize - 1));
+    assert_eq!(rig.app.model.frame_at(rig.app.states.frames.list.at), Some(third as usize - 1));
     rig.keys("7e");
     assert!(matches!(rig.app.popup, Some(Popup::Text(..))) && rig.screen().contains("Usual causes"));
 }
@@ -263,7 +264,7 @@ fn filters_narrow_complete_and_are_remembered() {
     assert!(rig.screen().contains("unknown field") || rig.screen().contains("smb2.cmd"), "{}", rig.screen());
     rig.press(KeyCode::Tab);
     rig.keys(" == 8\n");
-    assert_eq!((rig.app.filter.text.as_str(), rig.app.view, rig.app.row_count()), ("smb2.cmd == 8", View::Frames, 12));
+    assert_eq!((rig.app.model.filter.text.as_str(), rig.app.model.view, rig.app.model.row_count()), ("smb2.cmd == 8", View::Frames, 12));
     assert!(rig.screen().contains("12 of 1,079 frames"));
     // a wrong one stays in the line and is told
     rig.keys("/");
@@ -271,53 +272,54 @@ fn filters_narrow_complete_and_are_remembered() {
         rig.press(KeyCode::Backspace);
     }
     rig.keys("smb2.cmd ==\n");
-    assert!(matches!(rig.app.popup, Some(Popup::Prompt(_))) && rig.app.note.as_ref().is_some_and(|n| n.is_error));
+    assert!(matches!(rig.app.popup, Some(Popup::Prompt(_))) && rig.app.model.note.as_ref().is_some_and(|n| n.is_error));
     rig.press(KeyCode::Esc);
     rig.keys("F");
-    assert_eq!((rig.app.row_count(), rig.app.shown.is_none()), (1079, true));
+    assert_eq!((rig.app.model.row_count(), rig.app.model.shown.is_none()), (1079, true));
     // Up has the last one
     rig.keys("/");
     rig.press(KeyCode::Up);
     rig.keys("\n");
-    assert_eq!(rig.app.row_count(), 12);
+    assert_eq!(rig.app.model.row_count(), 12);
 }
 
 #[test]
 fn a_hidden_frame_is_shown_when_gone_to() {
     let mut rig = Rig::new("smb-roce", 100, 30);
     rig.keys("/smb2.cmd == 8\ng1\n");
-    assert_eq!((rig.app.filter.is_on(), rig.app.frame_at(rig.app.states.frames.list.at)), (false, Some(0)));
+    assert_eq!((rig.app.model.filter.is_on(), rig.app.model.frame_at(rig.app.states.frames.list.at)), (false, Some(0)));
     rig.keys("g99999\n");
-    assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("1,079")));
+    assert!(rig.app.model.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("1,079")));
 }
 
 #[test]
 fn following_narrows_everything() {
     let mut rig = Rig::new("nfs-roce-v3", 100, 30);
-    let all = (rig.app.row_count(), rig.app.connections().count());
+    let all = (rig.app.model.row_count(), rig.app.model.connections().count());
     rig.press(KeyCode::Home);
     rig.press(KeyCode::Down);
     rig.press(KeyCode::Down);
     rig.keys("f");
-    assert_eq!(rig.app.connections().count(), 1);
-    let id = rig.app.subject().unwrap().followed_as.clone();
-    assert!(rig.app.row_count() < all.0 && rig.app.row_count() > 50);
+    assert_eq!(rig.app.model.connections().count(), 1);
+    let id = rig.app.model.subject().unwrap().followed_as.clone();
+    assert!(rig.app.model.row_count() < all.0 && rig.app.model.row_count() > 50);
     rig.keys("3");
     let rows: Vec<_> = rig.app.states.io.order.iter().collect();
-    assert!(!rows.is_empty() && rows.iter().all(|(i, _)| id.contains(&rig.app.exchanges.at(*i as usize).unwrap().connection)));
+    assert!(!rows.is_empty() && rows.iter().all(|(i, _)| id.contains(&rig.app.model.exchanges.at(*i as usize).unwrap().connection)));
     rig.keys("F");
-    assert_eq!((rig.app.row_count(), rig.app.connections().count()), all);
+    assert_eq!((rig.app.model.row_count(), rig.app.model.connections().count()), all);
 }
 
 #[test]
 fn the_filter_is_obeyed_in_every_view() {
     let mut rig = Rig::new("smb-roce", 160, 48);
-    let all = (rig.app.found.len(), rig.app.exchanges.len());
+    let all = (rig.app.model.found.len(), rig.app.model.exchanges.len());
     // requests by latency, as each view lists them
     rig.keys("/rdmascope.exchange.time > 0.044\n3");
-    let slow: Vec<u64> = rig.app.exchanges.iter().filter(|(_, e)| e.latency().is_some_and(|l| l > 44_000_000)).map(|(_, e)| e.id).collect();
+    let slow: Vec<u64> =
+        rig.app.model.exchanges.iter().filter(|(_, e)| e.latency().is_some_and(|l| l > 44_000_000)).map(|(_, e)| e.id).collect();
     let ids = |rig: &Rig| -> Vec<u64> {
-        rig.app.states.io.order.iter().filter_map(|(i, _)| rig.app.exchanges.at(i as usize)).map(|e| e.id).collect()
+        rig.app.states.io.order.iter().filter_map(|(i, _)| rig.app.model.exchanges.at(i as usize)).map(|e| e.id).collect()
     };
     let shown = ids(&rig);
     assert!(
@@ -325,29 +327,29 @@ fn the_filter_is_obeyed_in_every_view() {
         "{slow:?} {shown:?}"
     );
     rig.keys("1");
-    assert!(rig.app.slowest.iter().all(|e| e.latency().is_some_and(|l| l > 44_000_000)) && rig.app.found.len() <= all.0);
+    assert!(rig.app.model.slowest.iter().all(|e| e.latency().is_some_and(|l| l > 44_000_000)) && rig.app.model.found.len() <= all.0);
     // by command, file and status
     rig.keys("/");
     rig.tell(Msg::Key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)));
     rig.keys("rdmascope.exchange.command == \"READ\" && smb2.nt_status == 0\n3");
     let rows = ids(&rig);
-    let reads = |id: &u64| rig.app.exchanges.iter().any(|(_, e)| e.id == *id && e.command == "READ" && e.status == Some(0));
+    let reads = |id: &u64| rig.app.model.exchanges.iter().any(|(_, e)| e.id == *id && e.command == "READ" && e.status == Some(0));
     assert!(!rows.is_empty() && rows.iter().all(reads), "{rows:?}");
     rig.keys("6");
     assert!(
         rig.app.states.memory.order.len() > 0
-            && rig.app.states.memory.order.iter().all(|(i, _)| rig.app.exchanges.at(i as usize).unwrap().command == "READ")
+            && rig.app.states.memory.order.iter().all(|(i, _)| rig.app.model.exchanges.at(i as usize).unwrap().command == "READ")
     );
     rig.keys("/");
     rig.tell(Msg::Key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)));
     rig.keys("ip.addr == 203.0.113.9\n1");
     assert!(
-        rig.app.connection_count() == 0
-            && rig.app.found.is_empty()
+        rig.app.model.connection_count() == 0
+            && rig.app.model.found.is_empty()
             && rig.screen().contains("No problems found in what the filter passes.")
     );
     rig.keys("F");
-    assert_eq!((rig.app.found.len(), rig.app.connection_count() > 0), (all.0, true));
+    assert_eq!((rig.app.model.found.len(), rig.app.model.connection_count() > 0), (all.0, true));
 }
 
 #[test]
@@ -361,11 +363,15 @@ fn a_field_joins_the_filter() {
     });
     assert!(found, "{}", rig.screen());
     rig.keys("!");
-    assert!(rig.app.filter.text.starts_with("smb2.cmd == 8 && !(smb2.msg_id == ") && rig.app.row_count() == 10, "{}", rig.app.filter.text);
+    assert!(
+        rig.app.model.filter.text.starts_with("smb2.cmd == 8 && !(smb2.msg_id == ") && rig.app.model.row_count() == 10,
+        "{}",
+        rig.app.model.filter.text
+    );
     rig.keys("|");
-    assert!(rig.app.filter.text.starts_with("(smb2.cmd == 8 && !("), "{}", rig.app.filter.text);
+    assert!(rig.app.model.filter.text.starts_with("(smb2.cmd == 8 && !("), "{}", rig.app.model.filter.text);
     rig.keys("&");
-    assert!(rig.app.filter.text.ends_with(')') || rig.app.filter.text.contains(") && "), "{}", rig.app.filter.text);
+    assert!(rig.app.model.filter.text.ends_with(')') || rig.app.model.filter.text.contains(") && "), "{}", rig.app.model.filter.text);
 }
 
 #[test]
@@ -374,7 +380,7 @@ fn sorting_takes_two_keys() {
     rig.keys("3S");
     assert!(rig.screen().contains("i  latency"), "{}", rig.screen());
     rig.keys("i");
-    let latencies: Vec<_> = rig.app.states.io.order.iter().filter_map(|(i, _)| rig.app.exchanges.at(i as usize)?.latency()).collect();
+    let latencies: Vec<_> = rig.app.states.io.order.iter().filter_map(|(i, _)| rig.app.model.exchanges.at(i as usize)?.latency()).collect();
     assert!(latencies.is_sorted_by(|a, b| a >= b));
     rig.keys("Si");
     assert!(!rig.app.states.io.order.down);
@@ -386,12 +392,12 @@ fn sorting_takes_two_keys() {
 fn why_a_request_was_slow_takes_one_key() {
     let mut rig = Rig::new("smb-roce", 120, 30);
     rig.keys("3SiW");
-    assert_eq!(rig.app.view, View::Sequence);
+    assert_eq!(rig.app.model.view, View::Sequence);
     let screen = rig.screen();
     assert!(screen.contains("The longest gap: ") && screen.contains("waiting for the server"), "{screen}");
     insta::assert_snapshot!("why-120x30", screen);
     rig.press(KeyCode::Esc);
-    assert_eq!(rig.app.view, View::Io);
+    assert_eq!(rig.app.model.view, View::Io);
     rig.keys("5");
     assert!(!rig.screen().contains("The longest gap"));
     // of a frame, its request
@@ -413,7 +419,12 @@ fn fields_and_bytes_select_each_other() {
     let Some(Effect::Copy(filter)) = rig.left.pop() else { panic!("nothing was copied") };
     assert!(filter.starts_with("smb2.msg_id == "), "{filter}");
     rig.keys("=");
-    assert!(rig.app.filter.text == filter && rig.app.row_count() == 2, "{} {}", rig.app.filter.text, rig.app.row_count());
+    assert!(
+        rig.app.model.filter.text == filter && rig.app.model.row_count() == 2,
+        "{} {}",
+        rig.app.model.filter.text,
+        rig.app.model.row_count()
+    );
     // to the bytes, and to the byte after: another field
     rig.press(KeyCode::Tab);
     for _ in 0..8 {
@@ -426,7 +437,7 @@ fn fields_and_bytes_select_each_other() {
 fn marked_frames_are_saved() {
     let mut rig = Rig::new("smb-roce", 100, 30);
     rig.keys("2mm\x20");
-    assert_eq!(rig.app.marks.iter().copied().collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(rig.app.model.marks.iter().copied().collect::<Vec<_>>(), [1, 2]);
     rig.keys("w\n");
     let Some(Effect::Write(Write { what: Output::Frames(frames), path, .. })) = rig.left.pop() else { panic!("nothing is saved") };
     assert_eq!((&frames, path.to_str()), (&Which::These(vec![0, 1]), Some("smb-roce-marked.pcapng")));
@@ -464,7 +475,7 @@ fn nothing_is_written_onto_the_open_capture() {
         (prompt.text, prompt.cursor) = (capture.display().to_string(), 0);
         rig.keys("\n");
         written(&mut rig);
-        assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("is an input")), "{:?}", rig.app.note);
+        assert!(rig.app.model.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("is an input")), "{:?}", rig.app.model.note);
         assert!(std::fs::read(&capture).unwrap() == before);
     }
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1);
@@ -496,7 +507,7 @@ fn a_file_is_overwritten_only_after_a_question() {
     written(&mut rig);
     rig.keys("o");
     written(&mut rig);
-    assert!(std::fs::read_to_string(&path).unwrap().starts_with("exchange,connection"), "{:?}", rig.app.note);
+    assert!(std::fs::read_to_string(&path).unwrap().starts_with("exchange,connection"), "{:?}", rig.app.model.note);
     std::fs::remove_dir_all(dir).unwrap();
 }
 
@@ -504,8 +515,8 @@ fn a_file_is_overwritten_only_after_a_question() {
 fn live_frames_are_not_lost_without_a_question() {
     let mut rig = Rig::new("smb-roce", 100, 30);
     rig.keys("p");
-    assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error) && rig.left.is_empty());
-    rig.app.is_live = true;
+    assert!(rig.app.model.note.as_ref().is_some_and(|n| n.is_error) && rig.left.is_empty());
+    rig.app.model.is_live = true;
     rig.keys("q");
     assert!(rig.screen().contains("1,079 captured frames are not saved."), "{}", rig.screen());
     assert!(!rig.left.contains(&Effect::Quit));
@@ -521,7 +532,7 @@ fn live_frames_are_not_lost_without_a_question() {
     std::fs::remove_dir_all(dir).unwrap();
     // frames of a filter are not all
     let mut rig = Rig::new("smb-roce", 100, 30);
-    rig.app.is_live = true;
+    rig.app.model.is_live = true;
     rig.keys("/smb2\nw\n");
     rig.tell(Msg::Done(Ok("saved".to_owned())));
     rig.left.clear();
@@ -540,8 +551,11 @@ fn a_capture_that_begins_anew_leaves_nothing_of_the_old_one() {
     let news = loader::News { restarted: true, ..loader::News::default() };
     (*rig.shared.index.lock().unwrap(), *rig.shared.exchanges.lock().unwrap()) = Default::default();
     rig.tell(Msg::News(Box::new(news)));
-    assert_eq!((rig.app.index.len(), rig.app.row_count(), rig.app.marks.len(), rig.app.exchanges.len()), (0, 0, 0, 0));
-    assert!(rig.app.found.is_empty() && rig.app.subject().is_none() && rig.app.filter.is_on());
+    assert_eq!(
+        (rig.app.model.index.len(), rig.app.model.row_count(), rig.app.model.marks.len(), rig.app.model.exchanges.len()),
+        (0, 0, 0, 0)
+    );
+    assert!(rig.app.model.found.is_empty() && rig.app.model.subject().is_none() && rig.app.model.filter.is_on());
     for view in "12345678".chars() {
         rig.keys(&view.to_string());
         rig.screen();
@@ -626,7 +640,7 @@ fn the_credit_plot_zooms_and_its_cursor_leads_to_a_frame() {
     rig.press(KeyCode::Right);
     let frame = super::app::selected_frame(&rig.app).unwrap();
     rig.keys("\n");
-    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.states.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
+    assert_eq!((rig.app.model.view, rig.app.model.frame_at(rig.app.states.frames.list.at)), (View::Frames, Some(frame as usize - 1)));
 }
 
 #[test]
@@ -639,7 +653,7 @@ fn searching_goes_from_hit_to_hit() {
     rig.keys("N");
     assert!(first > 0 && second > first && rig.app.states.frames.list.at == first);
     rig.keys("snot there at all\n");
-    assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error));
+    assert!(rig.app.model.note.as_ref().is_some_and(|n| n.is_error));
     rig.keys("3sWRITE\n");
     assert!(rig.app.states.io.list.at > 0);
 }
@@ -651,9 +665,11 @@ fn searching_wraps_and_understands_bytes_expressions_and_filters() {
     let first = rig.app.states.frames.list.at;
     // backwards from the first hit there is the last one, and forwards from there the first
     rig.keys("N");
-    assert!(rig.app.states.frames.list.at > first && rig.app.note.as_ref().is_some_and(|n| !n.is_error && n.text.contains("other end")));
+    assert!(
+        rig.app.states.frames.list.at > first && rig.app.model.note.as_ref().is_some_and(|n| !n.is_error && n.text.contains("other end"))
+    );
     rig.keys("n");
-    assert!(rig.app.states.frames.list.at == first && rig.app.note.as_ref().is_some_and(|n| n.text.contains("other end")));
+    assert!(rig.app.states.frames.list.at == first && rig.app.model.note.as_ref().is_some_and(|n| n.text.contains("other end")));
     for (what, part) in [("~read re(quest|sponse)", "Read Re"), ("#fe534d42400001", "SMB2"), ("=smb2.cmd == 9", "Write Re")] {
         rig.press(KeyCode::Home);
         rig.keys(&format!("s{what}\n"));
@@ -661,15 +677,15 @@ fn searching_wraps_and_understands_bytes_expressions_and_filters() {
         assert!(rig.app.states.frames.list.at > 0 && row.contains(part), "{what}: {row}");
     }
     rig.keys("s~(\n");
-    assert!(matches!(rig.app.popup, Some(Popup::Prompt(_))) && rig.app.note.as_ref().is_some_and(|n| n.is_error));
+    assert!(matches!(rig.app.popup, Some(Popup::Prompt(_))) && rig.app.model.note.as_ref().is_some_and(|n| n.is_error));
     rig.press(KeyCode::Esc);
     // in tables too
     rig.keys("3s~^.*WRITE\n");
     let hit = rig.app.states.io.list.at;
     rig.keys("NN");
-    assert!(hit > 0 && rig.app.states.io.list.at > 0 && rig.app.note.as_ref().is_none_or(|n| !n.is_error));
+    assert!(hit > 0 && rig.app.states.io.list.at > 0 && rig.app.model.note.as_ref().is_none_or(|n| !n.is_error));
     rig.keys("s#fe53\n");
-    assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("key 2")));
+    assert!(rig.app.model.note.as_ref().is_some_and(|n| n.is_error && n.text.contains("key 2")));
 }
 
 #[test]
@@ -677,12 +693,12 @@ fn columns_come_and_go() {
     let mut rig = Rig::new("smb-roce", 160, 48);
     rig.keys("/smb2.cmd == 8\nc");
     rig.keys("smb2.msg_id\n");
-    let cells: Vec<String> = rig.app.texts.values().map(|t| t.cells.join("")).collect();
+    let cells: Vec<String> = rig.app.model.texts.values().map(|t| t.cells.join("")).collect();
     assert!(rig.screen().contains("smb2.msg_id") && cells.iter().any(|c| !c.is_empty()), "{cells:?}");
     rig.keys("cnonsense\n");
-    assert!(rig.app.note.as_ref().is_some_and(|n| n.is_error));
+    assert!(rig.app.model.note.as_ref().is_some_and(|n| n.is_error));
     rig.keys("c\n");
-    assert!(rig.app.columns.is_empty());
+    assert!(rig.app.model.columns.is_empty());
 }
 
 #[test]
@@ -690,7 +706,7 @@ fn the_mouse_selects_turns_and_changes_views() {
     let mut rig = Rig::new("smb-roce", 100, 30);
     let mouse = |kind, column, row| Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE });
     rig.tell(mouse(MouseEventKind::Down(MouseButton::Left), 15, 1));
-    assert_eq!(rig.app.view, View::Frames);
+    assert_eq!(rig.app.model.view, View::Frames);
     rig.tell(mouse(MouseEventKind::Down(MouseButton::Left), 10, 6));
     assert_eq!(rig.app.states.frames.list.at, 3);
     rig.tell(mouse(MouseEventKind::ScrollDown, 10, 6));
@@ -702,7 +718,7 @@ fn io_and_memory_are_sorted() {
     let mut rig = Rig::new("smb-roce", 160, 48);
     rig.keys("3oooooooo");
     let latencies = |rig: &Rig| -> Vec<_> {
-        rig.app.states.io.order.iter().map(|(i, _)| rig.app.exchanges.at(i as usize).unwrap().latency()).collect()
+        rig.app.states.io.order.iter().map(|(i, _)| rig.app.model.exchanges.at(i as usize).unwrap().latency()).collect()
     };
     let latency = latencies(&rig);
     assert!(latency.len() > 100 && latency.is_sorted_by(|a, b| a >= b));
@@ -720,7 +736,7 @@ fn io_and_memory_are_sorted() {
         .memory
         .order
         .iter()
-        .map(|(i, d)| rig.app.exchanges.at(i as usize).unwrap().descriptors[usize::from(d)].length)
+        .map(|(i, d)| rig.app.model.exchanges.at(i as usize).unwrap().descriptors[usize::from(d)].length)
         .collect();
     assert!(!lengths.is_empty() && lengths.is_sorted());
     // a click on a head sorts by it, and again the other way round
@@ -735,10 +751,10 @@ fn io_and_memory_are_sorted() {
 
 /// What the frame list has in a column, from the top.
 fn listed(rig: &mut Rig, cell: impl Fn(&super::replay::Text) -> String) -> Vec<String> {
-    let places: Vec<usize> = (0..rig.app.row_count()).filter_map(|row| rig.app.frame_at(row)).collect();
+    let places: Vec<usize> = (0..rig.app.model.row_count()).filter_map(|row| rig.app.model.frame_at(row)).collect();
     let mut ascending = places.clone();
     ascending.sort_unstable();
-    let columns = rig.app.columns.clone();
+    let columns = rig.app.model.columns.clone();
     let texts = rig.lines.texts(&ascending, &columns);
     places.iter().map(|p| cell(&texts[ascending.binary_search(p).unwrap()])).collect()
 }
@@ -748,13 +764,13 @@ fn frames_are_sorted_by_any_column() {
     let mut rig = Rig::new("smb-roce", 160, 48);
     rig.keys("2");
     let entry = |rig: &Rig| -> Vec<_> {
-        (0..rig.app.row_count()).map(|row| rig.app.index.at(rig.app.frame_at(row).unwrap()).copied().unwrap()).collect()
+        (0..rig.app.model.row_count()).map(|row| rig.app.model.index.at(rig.app.model.frame_at(row).unwrap()).copied().unwrap()).collect()
     };
     // the last frame is the first one
     rig.keys("O");
-    assert_eq!((rig.app.frame_at(0), rig.app.frame_at(1078)), (Some(1078), Some(0)));
+    assert_eq!((rig.app.model.frame_at(0), rig.app.model.frame_at(1078)), (Some(1078), Some(0)));
     rig.keys("O");
-    assert_eq!(rig.app.frame_at(0), Some(0));
+    assert_eq!(rig.app.model.frame_at(0), Some(0));
     // Time, Source, Destination, Protocol, Len, Info
     rig.keys("oo");
     assert!(rig.screen().contains("Source▴") && rig.screen().contains("sorted by Source"), "{}", rig.screen());
@@ -775,7 +791,7 @@ fn frames_are_sorted_by_any_column() {
     let by_field = |rig: &mut Rig| -> Vec<Option<u64>> {
         listed(rig, |t| t.cells[0].clone()).iter().map(|c| c.split(", ").next().unwrap().parse().ok()).collect()
     };
-    while !matches!(rig.app.sorting.by, super::sort::By::Field(_)) {
+    while !matches!(rig.app.model.sorting.by, super::sort::By::Field(_)) {
         rig.keys("o");
     }
     let up = by_field(&mut rig);
@@ -786,8 +802,8 @@ fn frames_are_sorted_by_any_column() {
     assert!(down[..keyed].is_sorted_by(|a, b| a >= b) && down[keyed..].iter().all(Option::is_none));
     // a frame is found in it, and exported in this order
     rig.keys("G");
-    let last = rig.app.frame_at(rig.app.row_count() - 1);
-    assert_eq!(rig.app.frame_at(rig.app.states.frames.list.at), last);
+    let last = rig.app.model.frame_at(rig.app.model.row_count() - 1);
+    assert_eq!(rig.app.model.frame_at(rig.app.states.frames.list.at), last);
     rig.keys("x\n");
     let Some(Effect::Write(Write { what: Output::Lines(frames, _), .. })) = rig.left.pop() else { panic!("nothing is exported") };
     let dir = tempfile();
@@ -804,14 +820,14 @@ fn frames_are_sorted_by_any_column() {
     assert!(frames.iter().is_sorted());
     // the column goes, and the order with it
     rig.keys("c\n");
-    assert!(!rig.app.sorting.is_on());
+    assert!(!rig.app.model.sorting.is_on());
     // a click on a head
     let mouse =
         |column, row| Msg::Mouse(MouseEvent { kind: MouseEventKind::Down(MouseButton::Left), column, row, modifiers: KeyModifiers::NONE });
     let at = rig.screen().lines().nth(2).unwrap().chars().collect::<String>().find("Len").unwrap() as u16;
     for down in [false, true] {
         rig.tell(mouse(at, 2));
-        assert_eq!((rig.app.sorting.by, rig.app.sorting.down), (super::sort::By::Length, down));
+        assert_eq!((rig.app.model.sorting.by, rig.app.model.sorting.down), (super::sort::By::Length, down));
     }
 }
 
@@ -821,19 +837,21 @@ fn half_a_file_is_none() {
     let dir = tempfile();
     let path = dir.join("half.csv");
     let backwards = Which::These((0..1079).rev().collect());
-    for frames in [rig.app.frames_shown(), backwards] {
+    for frames in [rig.app.model.frames_shown(), backwards] {
         assert_eq!(rig.lines.export(&path, &frames, &[], Existing::Keep, &mut |_| false), Err(replay::GIVEN_UP.into()));
         assert_eq!(rig.lines.save(&path, &frames, Existing::Keep, &mut |_| false), Err(replay::GIVEN_UP.into()));
         assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
     }
     // a search in a list in another order finds the next one in that order
     let backwards = Which::These((0..1079).rev().collect());
-    let mut needle = Needle::parse("tree connect", &rig.app.registry).unwrap();
-    let forward = rig.lines.find(&mut needle, &rig.app.frames_shown(), true, &mut |_| true).unwrap();
+    let mut needle = Needle::parse("tree connect", &rig.app.model.registry).unwrap();
+    let forward = rig.lines.find(&mut needle, &rig.app.model.frames_shown(), true, &mut |_| true).unwrap();
     assert_eq!(rig.lines.find(&mut needle, &backwards, false, &mut |_| true), Ok(forward));
     assert!(rig.lines.find(&mut needle, &backwards, true, &mut |_| true).unwrap() > forward);
     assert!(
-        rig.lines.find(&mut Needle::parse("not there", &rig.app.registry).unwrap(), &rig.app.frames_shown(), true, &mut |_| false).is_err()
+        rig.lines
+            .find(&mut Needle::parse("not there", &rig.app.model.registry).unwrap(), &rig.app.model.frames_shown(), true, &mut |_| false)
+            .is_err()
     );
     std::fs::remove_dir_all(dir).unwrap();
 }
@@ -842,7 +860,7 @@ fn half_a_file_is_none() {
 fn sorting_is_given_up() {
     let rig = Rig::new("smb-roce", 100, 30);
     for by in super::sort::By::USUAL {
-        let which = rig.app.frames_shown();
+        let which = rig.app.model.frames_shown();
         let sorted = sort::sort(&mut Replayer::new(rig.shared.clone()), by, &which, &mut |_| false);
         assert!(sorted.is_none(), "{by:?} went on");
     }
@@ -850,11 +868,11 @@ fn sorting_is_given_up() {
     rig.keys("2");
     // while keys are read the list is as it was, and Esc leaves it so
     let effects = update(&mut rig.app, Msg::Key(KeyEvent::new(KeyCode::Char('o'), KeyModifiers::NONE)));
-    assert!(effects.iter().any(|e| matches!(e, Effect::Sort { .. })) && rig.app.frame_at(5) == Some(5));
+    assert!(effects.iter().any(|e| matches!(e, Effect::Sort { .. })) && rig.app.model.frame_at(5) == Some(5));
     assert!(rig.screen().contains("sorting by Time 0 %, Esc ends it"), "{}", rig.screen());
     let effects = update(&mut rig.app, Msg::Key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE)));
-    assert!(matches!(effects[..], [Effect::EndSort(generation)] if generation == rig.app.sorting.generation), "{effects:?}");
-    assert!(!rig.app.sorting.is_on() && rig.app.view == View::Frames);
+    assert!(matches!(effects[..], [Effect::EndSort(generation)] if generation == rig.app.model.sorting.generation), "{effects:?}");
+    assert!(!rig.app.model.sorting.is_on() && rig.app.model.view == View::Frames);
 }
 
 #[test]
@@ -862,7 +880,7 @@ fn the_handshake_belongs_to_its_connection() {
     let mut rig = Rig::new("smb-roce", 120, 40);
     rig.keys("f2");
     let protocol_of = |rig: &mut Rig| -> Vec<String> {
-        let places: Vec<usize> = (0..rig.app.row_count()).filter_map(|row| rig.app.frame_at(row)).collect();
+        let places: Vec<usize> = (0..rig.app.model.row_count()).filter_map(|row| rig.app.model.frame_at(row)).collect();
         rig.lines.texts(&places, &[]).into_iter().map(|t| t.info).collect()
     };
     let info = protocol_of(&mut rig);
@@ -905,10 +923,10 @@ fn credits_and_sequence_are_about_what_was_selected() {
     let mut rig = Rig::new("nfs-roce-v3", 120, 40);
     // the ladder begins at the request that was selected
     rig.keys("3ooooo");
-    let exchange = super::io::selected(&rig.app).unwrap();
+    let exchange = super::io::selected(&rig.app.states.io, &rig.app.model).unwrap();
     let (frame, connection) = (exchange.request.frame, exchange.connection);
     rig.keys("5");
-    assert!(rig.app.subject().unwrap().followed_as.contains(&connection));
+    assert!(rig.app.model.subject().unwrap().followed_as.contains(&connection));
     assert_eq!(super::app::selected_frame(&rig.app), Some(frame), "{}", rig.screen());
     rig.keys("34");
     assert_eq!(super::app::selected_frame(&rig.app), Some(frame), "{}", rig.screen());
@@ -916,9 +934,9 @@ fn credits_and_sequence_are_about_what_was_selected() {
     rig.keys("3");
     rig.press(KeyCode::Tab);
     rig.press(KeyCode::Right);
-    let second = super::io::frames_of(&rig.app, super::io::selected(&rig.app).unwrap(), 9)[1];
+    let second = super::io::frames_of(&rig.app.model, super::io::selected(&rig.app.states.io, &rig.app.model).unwrap(), 9)[1];
     rig.press(KeyCode::Enter);
-    assert_eq!((rig.app.view, rig.app.frame_at(rig.app.states.frames.list.at)), (View::Frames, Some(second as usize - 1)));
+    assert_eq!((rig.app.model.view, rig.app.model.frame_at(rig.app.states.frames.list.at)), (View::Frames, Some(second as usize - 1)));
 }
 
 #[test]
@@ -980,7 +998,7 @@ fn keys_in_any_order_do_no_harm() {
 #[test]
 fn no_colours_means_none() {
     let mut rig = Rig::new("smb-roce", 120, 40);
-    rig.app.theme = theme::Theme::new(theme::Name::Mono, theme::Depth::Many);
+    rig.app.model.theme = theme::Theme::new(theme::Name::Mono, theme::Depth::Many);
     for view in View::ALL.iter().copied() {
         rig.keys(view.key()[0]);
         let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
@@ -993,8 +1011,8 @@ fn no_colours_means_none() {
 #[test]
 fn a_hostile_name_does_not_reach_the_terminal() {
     let mut rig = Rig::new("smb-roce", 120, 40);
-    rig.app.title = "a\x1b[2Jb\u{202e}c".to_owned();
-    rig.app.exchanges.change(|e| e.file = Some("\x1b]0;owned\x07\u{202e}x".into()));
+    rig.app.model.title = "a\x1b[2Jb\u{202e}c".to_owned();
+    rig.app.model.exchanges.change(|e| e.file = Some("\x1b]0;owned\x07\u{202e}x".into()));
     for view in View::ALL.iter().copied() {
         rig.keys(view.key()[0]);
         let screen = rig.screen();
@@ -1005,8 +1023,8 @@ fn a_hostile_name_does_not_reach_the_terminal() {
 #[test]
 fn several_files_are_one() {
     let rig = Rig::open(&[sample("smb-roce"), sample("nfs-roce-v3")], 120, 40);
-    assert_eq!(rig.app.index.len(), 1079 + 561);
-    assert_eq!(rig.app.connections().count(), 7);
+    assert_eq!(rig.app.model.index.len(), 1079 + 561);
+    assert_eq!(rig.app.model.connections().count(), 7);
 }
 
 #[test]
@@ -1106,7 +1124,7 @@ fn cpu() -> Duration {
 fn draw_while_loading(path: &Path, view: View, first: &mut Option<Duration>) -> (App, Vec<Took>, Duration) {
     let shared = Shared::default();
     let mut app = App::new("million.pcap".to_owned(), Keys::new(&BTreeMap::new()).unwrap(), theme::Name::Dark);
-    app.size = (160, 48);
+    app.model.size = (160, 48);
     let begun = Instant::now();
     let input = loader::open_all(&[path.to_owned()], false, &shared.stop).unwrap();
     let (tx, rx) = std::sync::mpsc::channel();
@@ -1139,9 +1157,9 @@ fn draw_while_loading(path: &Path, view: View, first: &mut Option<Duration>) -> 
         terminal.draw(|frame| view::draw(&app, frame.buffer_mut())).unwrap();
         took.push(Took { wall: wall.elapsed(), cpu: cpu() - used });
         for effect in effects {
-            if let Effect::Order { table, generation, by, followed, passing, version } = effect {
+            if let Effect::Order { table, rows, generation, by, followed, passing, version } = effect {
                 let exchanges = shared.exchanges();
-                let rows = order::make(table, &exchanges, by, followed.as_deref(), passing.as_deref());
+                let rows = order::make(rows, &exchanges, by, followed.as_deref(), passing.as_deref());
                 beside.push(Msg::Ordered { table, generation, version, rows });
             }
         }
@@ -1181,7 +1199,7 @@ fn a_million_frames_load_while_the_screen_stays_quick() {
         let (app, took, lasted) = draw_while_loading(&path, view, &mut first);
         print(view.name(), &took);
         all.extend(took);
-        (frames, bytes) = (app.index.len(), app.index.bytes());
+        (frames, bytes) = (app.model.index.len(), app.model.index.bytes());
         seconds += lasted.as_secs_f64() / View::ALL.len() as f64;
     }
     let (cpu, wall) = print("all", &all);

@@ -7,37 +7,38 @@
 //! filter smb2.cmd == 8   214 of 1,134 frames                        / filter  e explain  q quit
 //! ```
 
-use super::app::{App, Popup, SMALLEST};
-use super::draw::{put, put_right};
+use super::app::{App, Popup};
+use super::draw::{clear, put, put_right};
 use super::keys::{Action, Context, bindings};
-use super::prompt::{self, clear};
+use super::model::SMALLEST;
+use super::prompt;
+use super::tabs::tabs;
 use super::time::grouped;
 use super::views::View;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use rdmascope_analyzer::rules::Severity;
 use rdmascope_dissector::render::escaped;
 use unicode_width::UnicodeWidthStr;
 
 /// Draws everything.
 pub(crate) fn draw(app: &App, buf: &mut Buffer) {
-    let (width, height) = app.size;
+    let (width, height) = app.model.size;
     if width < SMALLEST.0 || height < SMALLEST.1 {
         let text = format!("{width}×{height} is too small: at least {}×{}, please", SMALLEST.0, SMALLEST.1);
         for (i, line) in super::draw::wrap(&text, usize::from(width)).iter().enumerate() {
-            put(buf, 0, i as u16, width, line, app.theme.text);
+            put(buf, 0, i as u16, width, line, app.model.theme.text);
         }
         return;
     }
     title(app, buf);
-    for (view, x, text) in tabs(app) {
-        let style = if view == app.view { app.theme.tab_active } else { app.theme.tab };
+    for (view, x, text) in tabs(&app.model) {
+        let style = if view == app.model.view { app.model.theme.tab_active } else { app.model.theme.tab };
         put(buf, x, 1, width.saturating_sub(x), &text, style);
     }
-    app.view.screen().draw(app, buf);
+    app.screen().draw(&app.model, buf);
     bottom(app, buf);
     match &app.popup {
-        Some(Popup::Prompt(p)) => prompt::draw(app, p, buf),
+        Some(Popup::Prompt(p)) => prompt::draw(&app.model, p, buf),
         Some(Popup::Help(top)) => help(app, *top, buf),
         Some(Popup::Text(title, lines, top)) => window(app, title, lines, *top, buf),
         Some(Popup::Copy) => {
@@ -59,34 +60,39 @@ pub(crate) fn draw(app: &App, buf: &mut Buffer) {
 }
 
 fn title(app: &App, buf: &mut Buffer) {
-    let theme = &app.theme;
-    let width = app.size.0;
-    let help = format!("{} help", app.keys.first(Action::Help));
+    let theme = &app.model.theme;
+    let width = app.model.size.0;
+    let help = format!("{} help", app.model.keys.first(Action::Help));
     let room = width.saturating_sub(help.chars().count() as u16 + 2);
     let x = put(buf, 0, 0, room, "rdmascope", theme.title);
-    let x = put(buf, x + 2, 0, (room.saturating_sub(x + 2)) * 3 / 5, &escaped(&app.title), theme.text);
-    let frames = format!("{} frames", grouped(app.index.len() as u64));
+    let x = put(buf, x + 2, 0, (room.saturating_sub(x + 2)) * 3 / 5, &escaped(&app.model.title), theme.text);
+    let frames = format!("{} frames", grouped(app.model.index.len() as u64));
     let x = put(buf, x + 2, 0, room.saturating_sub(x + 2), &frames, theme.text);
-    let state = match (&app.error, app.done, app.progress.total) {
+    let state = match (&app.model.error, app.model.done, app.model.progress.total) {
         (Some(error), ..) => format!("✗ {}", escaped(error)),
         (None, true, _) => String::new(),
-        (None, false, _) if app.grows => live(app),
+        (None, false, _) if app.model.grows => live(app),
         (None, false, Some(total)) if total > 0 => {
-            let tenths = (app.progress.done.saturating_mul(10) / total).min(10) as usize;
-            format!("{}{} {} %", "▓".repeat(tenths), "░".repeat(10 - tenths), (app.progress.done.saturating_mul(100) / total).min(100))
+            let tenths = (app.model.progress.done.saturating_mul(10) / total).min(10) as usize;
+            format!(
+                "{}{} {} %",
+                "▓".repeat(tenths),
+                "░".repeat(10 - tenths),
+                (app.model.progress.done.saturating_mul(100) / total).min(100)
+            )
         }
         _ => "● reading".to_owned(),
     };
-    let lost = app.live.as_ref().is_some_and(|l| l.dropped > 0 || l.note.is_some());
-    let style = if app.error.is_some() || lost { theme.error } else { theme.good };
+    let lost = app.model.live.as_ref().is_some_and(|l| l.dropped > 0 || l.note.is_some());
+    let style = if app.model.error.is_some() || lost { theme.error } else { theme.good };
     put(buf, x + 2, 0, room.saturating_sub(x + 2), &state, style);
     put_right(buf, 0, 0, width - 1, &help, theme.key);
 }
 
 /// How a capture that goes on does.
 fn live(app: &App) -> String {
-    let Some(live) = &app.live else { return "● live".to_owned() };
-    let state = if app.is_paused { "‖ stopped" } else { "● live" };
+    let Some(live) = &app.model.live else { return "● live".to_owned() };
+    let state = if app.model.is_paused { "‖ stopped" } else { "● live" };
     let mut text = format!("{state}, {} dropped", grouped(live.dropped));
     if let Some(note) = &live.note {
         text.push_str(&format!("; {}", escaped(note)));
@@ -94,111 +100,68 @@ fn live(app: &App) -> String {
     text
 }
 
-/// The tabs: which, where, what they say.
-fn tabs(app: &App) -> Vec<(View, u16, String)> {
-    let (errors, warnings) = (app.found.count(Severity::Error), app.found.count(Severity::Warn));
-    let label = |view: View, length: usize| {
-        let mut name: String = match length {
-            0 => view.name().to_owned(),
-            1 => view.short_name().to_owned(),
-            2 => view.short_name().chars().take(3).collect(),
-            _ => view.short_name().chars().filter(|c| c.is_alphabetic()).take(2).collect(),
-        };
-        if view == View::Findings {
-            if errors > 0 {
-                name.push_str(&format!(" ✗{errors}"));
-            }
-            if warnings > 0 {
-                name.push_str(&format!(" !{warnings}"));
-            }
-        }
-        format!(" {} {name} ", view.key().first().copied().unwrap_or_default())
-    };
-    let lay = |length: usize| {
-        let mut x = 0;
-        let tabs: Vec<_> = View::ALL
-            .iter()
-            .copied()
-            .map(|view| {
-                let text = label(view, length);
-                let at = x;
-                x += UnicodeWidthStr::width(text.as_str()) as u16;
-                (view, at, text)
-            })
-            .collect();
-        (x <= app.size.0).then_some(tabs)
-    };
-    (0..4).find_map(lay).unwrap_or_default()
-}
-
-/// The view whose tab is at a column.
-pub(crate) fn tab_at(app: &App, x: u16) -> Option<View> {
-    tabs(app)
-        .into_iter()
-        .rev()
-        .find(|(_, at, _)| *at <= x)
-        .filter(|(_, at, text)| x < at + UnicodeWidthStr::width(text.as_str()) as u16)
-        .map(|(v, ..)| v)
-}
-
 /// What is narrowed, sorted, marked and being done.
 fn standing(app: &App) -> String {
     let percent = |done: usize, all: usize| format!("{} %", done.min(all) * 100 / all.max(1));
     let mut parts = Vec::new();
-    if let Some((what, done, all)) = app.working {
-        parts.push(format!("{what} {}, {} ends it", percent(done, all), app.keys.first(Action::Back)));
+    if let Some((what, done, all)) = app.model.working {
+        parts.push(format!("{what} {}, {} ends it", percent(done, all), app.model.keys.first(Action::Back)));
     }
-    if app.view == View::Frames && app.sorting.is_under_way() {
-        let name = app.sorting.by.name();
-        parts.push(if app.done || app.grows {
-            format!("sorting by {name} {}, {} ends it", percent(app.sorting.looked, app.row_count()), app.keys.first(Action::Back))
+    if app.model.view == View::Frames && app.model.sorting.is_under_way() {
+        let name = app.model.sorting.by.name();
+        parts.push(if app.model.done || app.model.grows {
+            format!(
+                "sorting by {name} {}, {} ends it",
+                percent(app.model.sorting.looked, app.model.row_count()),
+                app.model.keys.first(Action::Back)
+            )
         } else {
             format!("sorted by {name} when all is read")
         });
-    } else if app.view == View::Frames && app.sorting.is_on() {
-        parts.push(format!("sorted by {}", app.sorting.by.name()));
+    } else if app.model.view == View::Frames && app.model.sorting.is_on() {
+        parts.push(format!("sorted by {}", app.model.sorting.by.name()));
     }
-    if app.filter.is_on() {
+    if app.model.filter.is_on() {
         let mut text = format!(
             "filter {}   {} of {} frames",
-            escaped(&app.filter.text),
-            grouped(app.row_count() as u64),
-            grouped(app.index.len() as u64)
+            escaped(&app.model.filter.text),
+            grouped(app.model.row_count() as u64),
+            grouped(app.model.index.len() as u64)
         );
-        if !app.filter.done {
-            text.push_str(&format!(", {}", percent(app.filter.looked, app.index.len())));
+        if !app.model.filter.done {
+            text.push_str(&format!(", {}", percent(app.model.filter.looked, app.model.index.len())));
         }
         parts.push(text);
     }
-    if app.followed.is_some()
-        && let Some(c) = app.subject()
+    if app.model.followed.is_some()
+        && let Some(c) = app.model.subject()
     {
         parts.push(format!("connection {} alone", c.id));
     }
-    if !app.marks.is_empty() {
-        parts.push(format!("{} marked", app.marks.len()));
+    if !app.model.marks.is_empty() {
+        parts.push(format!("{} marked", app.model.marks.len()));
     }
     parts.join("   ")
 }
 
 fn bottom(app: &App, buf: &mut Buffer) {
-    let theme = &app.theme;
-    let (width, height) = app.size;
+    let theme = &app.model.theme;
+    let (width, height) = app.model.size;
     let y = height - 1;
-    if let Some(note) = &app.note {
+    if let Some(note) = &app.model.note {
         put(buf, 0, y, width, &escaped(&note.text), if note.is_error { theme.error } else { theme.good });
         return;
     }
     let left = standing(app);
     let end = put(buf, 0, y, width, &left, theme.mark);
-    let hints = app.view.screen().hints();
+    let hints = app.screen().hints();
     let common: &[(Action, &str)] = &[(Action::Filter, "filter"), (Action::Export, "export"), (Action::Quit, "quit")];
     let mut pieces = Vec::new();
     for (action, word) in hints.iter().chain(common) {
-        if *action == Action::Follow && app.followed.is_some() {
-            pieces.push((app.keys.first(Action::Everything), "all"));
+        if *action == Action::Follow && app.model.followed.is_some() {
+            pieces.push((app.model.keys.first(Action::Everything), "all"));
         } else {
-            pieces.push((app.keys.first(*action), *word));
+            pieces.push((app.model.keys.first(*action), *word));
         }
     }
     let len = |pieces: &[(String, &str)]| pieces.iter().map(|(k, w)| k.chars().count() + w.chars().count() + 3).sum::<usize>() as u16;
@@ -240,8 +203,8 @@ fn broken(line: &str, width: usize) -> Vec<String> {
 
 /// A window in the middle.
 fn window(app: &App, title: &str, lines: &[String], top: usize, buf: &mut Buffer) {
-    let theme = &app.theme;
-    let (width, height) = app.size;
+    let theme = &app.model.theme;
+    let (width, height) = app.model.size;
     let widest = lines.iter().map(|l| UnicodeWidthStr::width(l.as_str())).max().unwrap_or(0).max(title.chars().count() + 4) as u16;
     // what is too long for the screen is broken
     let inner = (widest + 2).min(TEXT_MAX).min(width - 4);
@@ -265,7 +228,7 @@ fn window(app: &App, title: &str, lines: &[String], top: usize, buf: &mut Buffer
         }
     }
     let hint = if more > 0 {
-        format!(" {} {} more, Esc closes ", app.keys.first(Action::Up), app.keys.first(Action::Down))
+        format!(" {} {} more, Esc closes ", app.model.keys.first(Action::Up), app.model.keys.first(Action::Down))
     } else {
         " Esc closes ".to_owned()
     };
@@ -278,7 +241,7 @@ fn help(app: &App, top: usize, buf: &mut Buffer) {
     for context in Context::ALL {
         lines.push(context.title().to_owned());
         for binding in bindings().filter(|b| b.context == context) {
-            lines.push(format!("  {:<16} {}", app.keys.of(binding.action), binding.help));
+            lines.push(format!("  {:<16} {}", app.model.keys.of(binding.action), binding.help));
         }
         lines.push(String::new());
     }

@@ -1,5 +1,5 @@
-//! The views, each a row: what it is called, its key, and the line of help. A view is this row and a file of the same name with a
-//! `Screen` and a `State` (see `screen`); keys, tabs, help, the configuration file and the state of the application are made from the rows.
+//! The views, each a row: what it is called, its key, and the line of help. A view is this row and a file of the same name, whose
+//! `State` is a `Screen`; keys, tabs, help, the configuration file and the place of the state (`states`) are made from the rows.
 
 /// Hands the rows to a macro: view, file, name, name where there is little room, key, help.
 macro_rules! views {

@@ -5,24 +5,24 @@ use super::*;
 impl App {
     /// The capture began anew: what was known of frames is of others.
     pub(super) fn restarted(&mut self) -> Vec<Effect> {
-        (self.index, self.exchanges, self.credits_log) = (Index::default(), Exchanges::default(), CreditsLog::default());
-        (self.report, self.exchanges_dropped, self.saved, self.saving) = (Arc::default(), 0, 0, None);
+        (self.model.index, self.model.exchanges, self.model.credits_log) = (Index::default(), Exchanges::default(), CreditsLog::default());
+        (self.model.report, self.model.exchanges_dropped, self.saved, self.saving) = (Arc::default(), 0, 0, None);
         columns_changed(self);
-        (self.detail, self.detail_asked, self.followed, self.about) = (None, None, None, None);
-        self.marks.clear();
+        (self.model.detail, self.detail_asked, self.model.followed, self.model.about) = (None, None, None, None);
+        self.model.marks.clear();
         self.changed(Change::Restarted);
-        let text = self.filter.text.clone();
-        self.tailing = self.grows;
+        let text = self.model.filter.text.clone();
+        self.model.tailing = self.model.grows;
         let effects = self.filter_by(&text);
         self.choose();
-        self.say("the capture begins anew");
+        self.model.say("the capture begins anew");
         effects
     }
 
     /// What is asked before frames that are in no file are gone.
     pub(super) fn unsaved(&self) -> Option<usize> {
-        let unsaved = self.index.len().saturating_sub(self.saved);
-        (self.is_live && unsaved > 0).then_some(unsaved)
+        let unsaved = self.model.index.len().saturating_sub(self.saved);
+        (self.model.is_live && unsaved > 0).then_some(unsaved)
     }
 
     /// Asks before something that lets frames go which are in no file; else does it.
@@ -43,7 +43,7 @@ impl App {
     pub(crate) fn write(&mut self, path: PathBuf, what: Output) -> Vec<Effect> {
         // nothing is left out but what the window of a live capture has left behind
         let is_all = matches!(&what, Output::Frames(Which::Range(all)) if all.start == 0);
-        self.saving = is_all.then_some(self.index.len());
+        self.saving = is_all.then_some(self.model.index.len());
         vec![Effect::Write(Write { path, what, replace: false })]
     }
 }

@@ -1,0 +1,53 @@
+//! The line of tabs: which, where, what they say.
+
+use super::model::Model;
+use super::views::View;
+use rdmascope_analyzer::rules::Severity;
+use unicode_width::UnicodeWidthStr;
+
+/// The tabs: which, where, what they say.
+pub(crate) fn tabs(model: &Model) -> Vec<(View, u16, String)> {
+    let (errors, warnings) = (model.found.count(Severity::Error), model.found.count(Severity::Warn));
+    let label = |view: View, length: usize| {
+        let mut name: String = match length {
+            0 => view.name().to_owned(),
+            1 => view.short_name().to_owned(),
+            2 => view.short_name().chars().take(3).collect(),
+            _ => view.short_name().chars().filter(|c| c.is_alphabetic()).take(2).collect(),
+        };
+        if view == View::Findings {
+            if errors > 0 {
+                name.push_str(&format!(" ✗{errors}"));
+            }
+            if warnings > 0 {
+                name.push_str(&format!(" !{warnings}"));
+            }
+        }
+        format!(" {} {name} ", view.key().first().copied().unwrap_or_default())
+    };
+    let lay = |length: usize| {
+        let mut x = 0;
+        let tabs: Vec<_> = View::ALL
+            .iter()
+            .copied()
+            .map(|view| {
+                let text = label(view, length);
+                let at = x;
+                x += UnicodeWidthStr::width(text.as_str()) as u16;
+                (view, at, text)
+            })
+            .collect();
+        (x <= model.size.0).then_some(tabs)
+    };
+    (0..4).find_map(lay).unwrap_or_default()
+}
+
+/// The view whose tab is at a column.
+pub(crate) fn tab_at(model: &Model, x: u16) -> Option<View> {
+    tabs(model)
+        .into_iter()
+        .rev()
+        .find(|(_, at, _)| *at <= x)
+        .filter(|(_, at, text)| x < at + UnicodeWidthStr::width(text.as_str()) as u16)
+        .map(|(v, ..)| v)
+}
