@@ -60,6 +60,8 @@ struct Seen {
     way: u64,
     frame: u64,
     time: i64,
+    /// What tells copies of it apart and routers leave alone: the identification of its IP header, and its sender's clock in a TCP segment.
+    copy: (u16, u32),
     /// Of a TCP segment with a payload: where it is in its stream, and how long.
     stretch: Option<(u32, u32)>,
     outside: Outside,
@@ -80,6 +82,8 @@ struct Found {
 pub struct Hop {
     ttl: u8,
     priority: u8,
+    id: u16,
+    sent: u32,
 }
 
 impl Trace for Hop {
@@ -89,10 +93,14 @@ impl Trace for Hop {
         const TTL: u32 = id_of("ip.ttl");
         const HOPS: u32 = id_of("ipv6.hlim");
         const PRIORITY: u32 = id_of("vlan.priority");
+        const ID: u32 = id_of("ip.id");
+        const SENT: u32 = id_of("tcp.options.timestamp.tsval");
         if let Value::U(n) = value {
             match def.id {
                 TTL | HOPS => self.ttl = n as u8,
                 PRIORITY => self.priority = n as u8,
+                ID => self.id = n as u16,
+                SENT => self.sent = n as u32,
                 _ => {}
             }
         }
@@ -159,7 +167,7 @@ impl Point {
             Body::Tcp(segment) => Some((segment.seq, segment.payload_length)).filter(|(_, length)| *length > 0),
             _ => None,
         };
-        self.packets.push(Seen { key, plain, way, frame, time, stretch, outside });
+        self.packets.push(Seen { key, plain, way, frame, time, copy: (hop.id, hop.sent), stretch, outside });
     }
 
     /// What its analysis found.
@@ -338,6 +346,22 @@ fn aligned(a: &[usize], b: &[usize], cost: impl Fn(usize, usize) -> Option<u64>)
     pairs
 }
 
+/// Copies of a packet at both points, those apart of which each can be another only: by what their sender marked them with, where it did
+/// and both points have one of the marks.
+fn copies(a: &Point, b: &Point, places: &[usize], others: &[usize]) -> Vec<(Vec<usize>, Vec<usize>)> {
+    let mut found: BTreeMap<(u16, u32), (Vec<usize>, Vec<usize>)> = BTreeMap::new();
+    for place in places {
+        found.entry(a.packets[*place].copy).or_default().0.push(*place);
+    }
+    for other in others {
+        found.entry(b.packets[*other].copy).or_default().1.push(*other);
+    }
+    if found.len() > 1 && found.values().any(|(here, there)| !here.is_empty() && !there.is_empty()) {
+        return found.into_values().collect();
+    }
+    vec![(places.to_vec(), others.to_vec())]
+}
+
 /// What was changed on the way: what, from, to; and how many packets.
 pub type Changes = BTreeMap<(&'static str, String, String), u64>;
 
@@ -427,17 +451,17 @@ impl Comparison {
         };
         for (key, places) in &in_a {
             let Some(others) = in_b.get(key).filter(|others| places.len() > 1 || others.len() > 1) else { continue };
-            if places.len().max(others.len()) > COPIES_MAX {
-                // so many that only their order tells them apart
-                for (place, other) in places.iter().zip(others) {
-                    pairs[*place] = Some(*other);
-                    taken[*other] = true;
+            for (places, others) in copies(a, b, places, others) {
+                let found: Vec<(usize, usize)> = match (places.len(), others.len()) {
+                    (1, 1) => vec![(places[0], others[0])],
+                    // so many that only their order tells them apart
+                    (n, m) if n.max(m) > COPIES_MAX => places.into_iter().zip(others).collect(),
+                    _ => aligned(&places, &others, cost),
+                };
+                for (place, other) in found {
+                    pairs[place] = Some(other);
+                    taken[other] = true;
                 }
-                continue;
-            }
-            for (place, other) in aligned(places, others, cost) {
-                pairs[place] = Some(other);
-                taken[other] = true;
             }
         }
         this.resized = resized(a, b, &flows, &mut pairs, &mut taken);
@@ -964,7 +988,16 @@ mod tests {
         let (client, server) = (Addr::V4([10, 0, 0, if nat { 99 } else { 1 }]), Addr::V4([10, 0, 0, 2]));
         let (src, dst) = if sent.by_client { (client, server) } else { (server, client) };
         let outside = Outside { src, dst, dscp: if nat { 0 } else { 26 }, ..Outside::default() };
-        Seen { key: n as u64, plain: n as u64, way: u64::from(sent.by_client), frame: n as u64 + 1, time, stretch: None, outside }
+        Seen {
+            key: n as u64,
+            plain: n as u64,
+            way: u64::from(sent.by_client),
+            frame: n as u64 + 1,
+            time,
+            copy: (0, 0),
+            stretch: None,
+            outside,
+        }
     }
 
     /// What the client's and the server's capture have, the server's clock being `offset` ahead and drifting.
@@ -1087,6 +1120,35 @@ mod tests {
                 prop_assert_eq!((told, found.ways[way].unseen.0), (truth, 0));
             }
         }
+    }
+
+    #[test]
+    fn copies_that_their_sender_marked_are_told_apart_however_late_they_are() {
+        let client = Sent { time: 0, by_client: true, delay: 0, lost: false };
+        let server = Sent { by_client: false, ..client.clone() };
+        let ms = 1_000_000;
+        let marked = |id: u16, time: i64, frame: usize| Seen { key: 7, plain: 7, copy: (id, 0), ..seen(frame, &client, time, false) };
+        let (mut a, mut b) = (Point::default(), Point::default());
+        for n in 0..40 {
+            a.packets.push(seen(100 + n, &client, n as i64 * ms, false));
+            b.packets.push(seen(100 + n, &client, n as i64 * ms + 300_000, false));
+            a.packets.push(seen(200 + n, &server, n as i64 * ms + 800_000, false));
+            b.packets.push(seen(200 + n, &server, n as i64 * ms + 500_000, false));
+        }
+        // three copies in a burst: the second one is lost, the first one is held up longer than the third one
+        a.packets.extend([marked(1, 10 * ms, 1), marked(2, 10 * ms + 9_000, 2), marked(3, 10 * ms + 18_000, 3)]);
+        b.packets.extend([marked(3, 10 * ms + 318_000, 1), marked(1, 14 * ms, 2)]);
+        for point in [&mut a, &mut b] {
+            point.packets.sort_by_key(|p| p.time);
+            point.span = Some((-10 * ms, 60 * ms));
+        }
+        let found = Comparison::new(&a, &b);
+        assert_eq!((found.ways[0].lost.clone(), found.ways[0].unseen.0), ((1, vec![3]), 0), "frames count from 1");
+        // a network that writes marks of its own leaves order and time
+        for (n, p) in b.packets.iter_mut().filter(|p| p.key == 7).enumerate() {
+            p.copy = (100 + n as u16, 0);
+        }
+        assert_eq!(Comparison::new(&a, &b).ways[0].lost.0, 1);
     }
 
     fn segment(sent: &Sent, time: i64, seq: u32, length: u32, frame: u64) -> Seen {

@@ -5,7 +5,6 @@ use crate::watch::{Blanker, Watch};
 use rdmascope_analyzer::env;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_dissector::frame::{self, Body, LinkType};
-use std::collections::BTreeMap;
 
 /// Bytes of frames that are held because a later frame may tell of them.
 const HELD_BYTES: usize = 48 << 20;
@@ -31,7 +30,6 @@ pub struct Anonymizer<M> {
     watch: Watch<M>,
     payload: Payload,
     frames: u64,
-    blanked: BTreeMap<&'static str, (u64, u64)>,
 }
 
 impl<M> Anonymizer<M> {
@@ -47,12 +45,11 @@ impl<M> Anonymizer<M> {
             payload: options.payload,
             watch: Watch::new(options, held_bytes),
             frames: 0,
-            blanked: BTreeMap::new(),
         }
     }
 
     /// The next frame; those that nothing can change any more go `out`, in their order.
-    pub fn frame(&mut self, meta: M, frame: &Frame<'_>, mut out: impl FnMut(M, Vec<u8>)) {
+    pub fn frame(&mut self, meta: M, frame: &Frame<'_>, mut out: impl FnMut(M, &[u8])) {
         self.frames += 1;
         let of_frame = FrameMeta {
             number: self.frames,
@@ -67,12 +64,14 @@ impl<M> Anonymizer<M> {
             self.watch.fragment(fragment.id, fragment.offset, fragment.payload);
         }
         self.pipeline.packet(&of_frame, &packet, &mut self.watch);
+        self.watch.unread();
         self.leave(false, &mut out);
     }
 
-    fn leave(&mut self, at_the_end: bool, out: &mut impl FnMut(M, Vec<u8>)) {
-        let mut blanker = Blanker { mapping: &mut self.watch.mapping, payload: self.payload, blanked: &mut self.blanked };
-        self.watch.window.leave(at_the_end, &mut blanker, out);
+    fn leave(&mut self, at_the_end: bool, out: &mut impl FnMut(M, &[u8])) {
+        let Watch { mapping, counts, window, .. } = &mut self.watch;
+        let mut blanker = Blanker { mapping, payload: self.payload, blanked: &mut counts.blanked };
+        window.leave(at_the_end, &mut blanker, out);
     }
 
     /// A name, as it is in the frames: for what is said beside them.
@@ -81,20 +80,8 @@ impl<M> Anonymizer<M> {
     }
 
     /// The capture is over: the other frames, and what was done.
-    pub fn finish(mut self, mut out: impl FnMut(M, Vec<u8>)) -> Tally {
+    pub fn finish(mut self, mut out: impl FnMut(M, &[u8])) -> Tally {
         self.leave(true, &mut out);
-        let counts = self.watch.counts;
-        let mut blanked: Vec<_> = self.blanked.into_iter().map(|(name, (times, bytes))| (name, times, bytes)).collect();
-        blanked.sort_by_key(|(_, _, bytes)| std::cmp::Reverse(*bytes));
-        Tally {
-            frames: self.frames,
-            replaced: counts.replaced.into_iter().map(|(kind, (times, bytes))| (kind, times, bytes)).collect(),
-            dropped: counts.dropped.into_iter().map(|(kind, (times, bytes))| (kind, times, bytes)).collect(),
-            blanked,
-            untraced: counts.untraced.into_iter().map(|(name, (times, bytes))| (name, times, bytes)).collect(),
-            sealed: counts.sealed,
-            compressed: counts.compressed,
-            sums: counts.sums,
-        }
+        self.watch.counts.tally(self.frames)
     }
 }

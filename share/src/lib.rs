@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod anonymize;
+mod compress;
 pub mod cut;
 #[doc(hidden)]
 pub mod fuzzing;

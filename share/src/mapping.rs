@@ -13,9 +13,13 @@
 //! | SID | what it is for, well-known ones | the machine's or domain's part, the account |
 //! | ids | length, all zeros, all ones | the bytes |
 
+use aes::Aes128;
+use aes::cipher::BlockCipherEncrypt;
+use ghash::GHash;
+use ghash::universal_hash::UniversalHash;
+use hashbrown::HashMap;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use std::collections::HashMap;
 
 /// Rounds of the Feistel network.
 const ROUNDS: u8 = 8;
@@ -38,18 +42,70 @@ enum Domain {
     Number,
     Stream,
     Memory,
+    Name8,
+    Name16,
 }
+
+impl Domain {
+    /// How many there are, and a place for none.
+    const COUNT: usize = Self::Name16 as usize + 1;
+}
+
+/// Makes bytes of bytes: a universal hash of them, encrypted, is where a stream of AES in counter mode begins. So equal bytes have equal
+/// streams, and different ones different streams but for one chance in 2^100 (the construction of AES-GCM-SIV, RFC 8452).
+#[derive(Clone)]
+struct Stream {
+    hash: GHash,
+    begin: Aes128,
+    cipher: Aes128,
+}
+
+impl Stream {
+    /// Blocks that are encrypted at once.
+    const BLOCKS: usize = 8;
+
+    fn new(key: impl Fn(u8) -> [u8; 16]) -> Self {
+        Self { hash: GHash::new(&key(0).into()), begin: Aes128::new(&key(1).into()), cipher: Aes128::new(&key(2).into()) }
+    }
+
+    fn fill(&self, was: &[u8], to: &mut [u8]) {
+        let mut hash = self.hash.clone();
+        hash.update_padded(was);
+        let mut length = [0; 16];
+        length[..8].copy_from_slice(&(was.len() as u64).to_le_bytes());
+        hash.update_padded(&length);
+        let mut first = aes::Block::from(<[u8; 16]>::from(hash.finalize()));
+        self.begin.encrypt_block(&mut first);
+        let mut counter = u128::from_le_bytes(first.into());
+        for piece in to.chunks_mut(16 * Self::BLOCKS) {
+            let mut blocks = [aes::Block::default(); Self::BLOCKS];
+            for block in &mut blocks {
+                *block = counter.to_le_bytes().into();
+                counter = counter.wrapping_add(1);
+            }
+            self.cipher.encrypt_blocks(&mut blocks);
+            for (to, block) in piece.chunks_mut(16).zip(&blocks) {
+                to.copy_from_slice(&block[..to.len()]);
+            }
+        }
+    }
+}
+
+/// Values, and what they become.
+type Known = HashMap<Box<[u8]>, Box<[u8]>>;
 
 /// A keyed mapping.
 pub struct Mapping {
     key: Hmac<Sha256>,
-    known: HashMap<(Domain, Vec<u8>), Vec<u8>>,
+    stream: Stream,
+    /// By what they are: values and what they become.
+    known: [Known; Domain::COUNT],
 }
 
 impl std::fmt::Debug for Mapping {
     /// Says nothing of the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Mapping {{ known: {} }}", self.known.len())
+        write!(f, "Mapping {{ known: {} }}", self.known.iter().map(Known::len).sum::<usize>())
     }
 }
 
@@ -87,22 +143,31 @@ const EXTENSIONS: &[&str] = &[
     "wav", "xls", "xlsx", "xml", "xz", "yaml", "yml", "zip", "zst",
 ];
 
+fn prf(key: &Hmac<Sha256>, domain: Domain, parts: &[&[u8]]) -> [u8; 32] {
+    let mut mac = key.clone();
+    mac.update(&[domain as u8]);
+    for part in parts {
+        mac.update(&(part.len() as u32).to_le_bytes());
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().into()
+}
+
 impl Mapping {
     /// The mapping of a key.
     pub fn new(key: &[u8]) -> Self {
         // HMAC takes keys of any length
         let key = Hmac::new_from_slice(key).unwrap_or_else(|_| Hmac::new(&Default::default()));
-        Self { key, known: HashMap::new() }
+        let part = |n: u8| {
+            let made = prf(&key, Domain::Stream, &[&[n]]);
+            made.first_chunk().copied().unwrap_or_default()
+        };
+        let stream = Stream::new(part);
+        Self { key, stream, known: Default::default() }
     }
 
     fn prf(&self, domain: Domain, parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac = self.key.clone();
-        mac.update(&[domain as u8]);
-        for part in parts {
-            mac.update(&(part.len() as u32).to_le_bytes());
-            mac.update(part);
-        }
-        mac.finalize().into_bytes().into()
+        prf(&self.key, domain, parts)
     }
 
     /// Replaces digits one to one; `radix[i]` is how many values digit `i` has, at most 65,536. Digits of which there is one value stay.
@@ -140,19 +205,22 @@ impl Mapping {
         (0..radix).filter(|d| order(*d) < mine).count() as u16
     }
 
-    fn remembered(&mut self, domain: Domain, bytes: &[u8], make: impl FnOnce(&Self) -> Vec<u8>) -> Vec<u8> {
+    /// Replaces bytes by what is made of them, as long as they are; what was made before is remembered.
+    fn remembered(&mut self, domain: Domain, bytes: &mut [u8], make: impl FnOnce(&mut Self, &mut [u8])) {
         if bytes.len() > REMEMBERED_BYTES {
-            return make(self);
+            return make(self, bytes);
         }
-        if let Some(known) = self.known.get(&(domain, bytes.to_vec())) {
-            return known.clone();
+        if let Some(known) = self.known[domain as usize].get(&*bytes) {
+            bytes.copy_from_slice(known);
+            return;
         }
-        let made = make(self);
-        if self.known.len() >= REMEMBERED {
-            self.known.clear();
+        let was: Box<[u8]> = (&*bytes).into();
+        make(self, bytes);
+        let known = &mut self.known[domain as usize];
+        if known.len() >= REMEMBERED {
+            known.clear();
         }
-        self.known.insert((domain, bytes.to_vec()), made.clone());
-        made
+        known.insert(was, (&*bytes).into());
     }
 
     /// Bytes that stand for something. All zeros and all ones mean something and stay.
@@ -161,7 +229,7 @@ impl Mapping {
             if piece.iter().all(|b| *b == 0) || piece.iter().all(|b| *b == 0xff) {
                 continue;
             }
-            let made = self.remembered(Domain::Id, piece, |map| {
+            self.remembered(Domain::Id, piece, |map, piece| {
                 let mut digits: Vec<u16> = piece.iter().map(|b| u16::from(*b)).collect();
                 let radix = vec![256; digits.len()];
                 // what becomes zeros or ones is taken once more: they mean something
@@ -171,9 +239,8 @@ impl Mapping {
                         break;
                     }
                 }
-                digits.iter().map(|d| *d as u8).collect()
+                piece.iter_mut().zip(digits).for_each(|(byte, digit)| *byte = digit as u8);
             });
-            piece.copy_from_slice(&made);
         }
     }
 
@@ -182,34 +249,30 @@ impl Mapping {
         if bytes.len() < 3 || bytes[0] & 1 == 1 || bytes.iter().all(|b| *b == 0) {
             return;
         }
-        let made = self.remembered(Domain::Mac, bytes, |map| {
+        self.remembered(Domain::Mac, bytes, |map, bytes| {
+            let bits = bytes[0] & 3;
             let mut digits = vec![u16::from(bytes[0] >> 2)];
             digits.extend(bytes[1..].iter().map(|b| u16::from(*b)));
             let mut radix = vec![256; digits.len()];
             radix[0] = 64;
             map.shuffle(Domain::Mac, &mut digits, &radix);
-            let mut made: Vec<u8> = digits.iter().map(|d| *d as u8).collect();
-            made[0] = made[0] << 2 | bytes[0] & 3;
-            made
+            bytes.iter_mut().zip(digits).for_each(|(byte, digit)| *byte = digit as u8);
+            bytes[0] = bytes[0] << 2 | bits;
         });
-        bytes.copy_from_slice(&made);
     }
 
     /// A network address of four or sixteen bytes; others are taken for ids.
     pub fn address(&mut self, bytes: &mut [u8]) {
         match bytes.len() {
-            4 => {
-                let made = self.remembered(Domain::V4, bytes, |map| map.v4([bytes[0], bytes[1], bytes[2], bytes[3]]).to_vec());
+            4 => self.remembered(Domain::V4, bytes, |map, bytes| {
+                let made = map.v4([bytes[0], bytes[1], bytes[2], bytes[3]]);
                 bytes.copy_from_slice(&made);
-            }
-            16 => {
-                let made = self.remembered(Domain::V6, bytes, |map| {
-                    let mut address = [0; 16];
-                    address.copy_from_slice(bytes);
-                    map.v6(address).to_vec()
-                });
-                bytes.copy_from_slice(&made);
-            }
+            }),
+            16 => self.remembered(Domain::V6, bytes, |map, bytes| {
+                let mut address = [0; 16];
+                address.copy_from_slice(bytes);
+                bytes.copy_from_slice(&map.v6(address));
+            }),
             _ => self.id(bytes),
         }
     }
@@ -324,12 +387,11 @@ impl Mapping {
     }
 
     fn number(&mut self, bytes: &mut [u8]) {
-        let made = self.remembered(Domain::Number, bytes, |map| {
+        self.remembered(Domain::Number, bytes, |map, bytes| {
             let mut digits: Vec<u16> = bytes.iter().map(|b| u16::from(*b)).collect();
             map.shuffle(Domain::Number, &mut digits, &vec![256; bytes.len()]);
-            digits.iter().map(|d| *d as u8).collect()
+            bytes.iter_mut().zip(digits).for_each(|(byte, digit)| *byte = digit as u8);
         });
-        bytes.copy_from_slice(&made);
     }
 
     /// A SID as it lies on the wire, \[MS-DTYP\] 2.4.2.2.
@@ -360,29 +422,33 @@ impl Mapping {
 
     /// A name or path in UTF-8, in place; what is no UTF-8 is taken for an id.
     pub fn name8(&mut self, bytes: &mut [u8]) {
-        let Ok(text) = std::str::from_utf8(bytes) else { return self.id(bytes) };
-        let made = self.name(text);
-        if made.len() == bytes.len() {
-            bytes.copy_from_slice(made.as_bytes());
-        } else {
-            self.id(bytes);
-        }
+        self.remembered(Domain::Name8, bytes, |map, bytes| {
+            let Ok(text) = std::str::from_utf8(bytes) else { return map.id(bytes) };
+            let made = map.name(text);
+            if made.len() == bytes.len() {
+                bytes.copy_from_slice(made.as_bytes());
+            } else {
+                map.id(bytes);
+            }
+        });
     }
 
     /// A name or path in UTF-16, little-endian, in place.
     pub fn name16(&mut self, bytes: &mut [u8]) {
-        let units: Vec<u16> = bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
-        let Ok(text) = String::from_utf16(&units) else { return self.id(bytes) };
-        let made: Vec<u16> = self.name(&text).encode_utf16().collect();
-        if made.len() != units.len() {
-            return self.id(bytes);
-        }
-        for (to, unit) in bytes.chunks_exact_mut(2).zip(made) {
-            to.copy_from_slice(&unit.to_le_bytes());
-        }
-        if let [.., last] = bytes.chunks_exact_mut(2).into_remainder() {
-            *last = 0;
-        }
+        self.remembered(Domain::Name16, bytes, |map, bytes| {
+            let units: Vec<u16> = bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+            let Ok(text) = String::from_utf16(&units) else { return map.id(bytes) };
+            let made: Vec<u16> = map.name(&text).encode_utf16().collect();
+            if made.len() != units.len() {
+                return map.id(bytes);
+            }
+            for (to, unit) in bytes.chunks_exact_mut(2).zip(made) {
+                to.copy_from_slice(&unit.to_le_bytes());
+            }
+            if let [.., last] = bytes.chunks_exact_mut(2).into_remainder() {
+                *last = 0;
+            }
+        });
     }
 
     /// A name or path: separators stay, each part between them is mapped by itself, the case of its letters aside.
@@ -418,7 +484,9 @@ impl Mapping {
 
     fn part(&mut self, part: &str) -> String {
         let lower: String = part.chars().map(|c| c.to_ascii_lowercase()).collect();
-        let mapped = self.remembered(Domain::Name, lower.as_bytes(), |map| {
+        let mut mapped = lower.into_bytes();
+        self.remembered(Domain::Name, &mut mapped, |map, bytes| {
+            let lower = String::from_utf8_lossy(bytes).into_owned();
             let mut digits: Vec<u16> = Vec::with_capacity(lower.len());
             let mut classes: Vec<Class> = Vec::with_capacity(lower.len());
             for c in lower.chars() {
@@ -431,19 +499,18 @@ impl Mapping {
                 map.shuffle(Domain::Name, digits, radix);
             }
             let text: String = digits.iter().zip(&classes).map(|(d, class)| class.char(u32::from(*d))).collect();
-            text.into_bytes()
+            // characters are exchanged for others of the same length
+            if text.len() == bytes.len() {
+                bytes.copy_from_slice(text.as_bytes());
+            }
         });
         let mapped = String::from_utf8(mapped).unwrap_or_default();
         part.chars().zip(mapped.chars()).map(|(was, is)| if was.is_ascii_uppercase() { is.to_ascii_uppercase() } else { is }).collect()
     }
 
     /// Bytes that the same bytes always become, and that say nothing of them.
-    pub fn stream(&mut self, was: &[u8], to: &mut [u8]) {
-        let seed = self.prf(Domain::Stream, &[was]);
-        for (n, block) in to.chunks_mut(32).enumerate() {
-            let made = self.prf(Domain::Stream, &[&seed, &(n as u32).to_le_bytes()]);
-            block.copy_from_slice(&made[..block.len()]);
-        }
+    pub fn stream(&self, was: &[u8], to: &mut [u8]) {
+        self.stream.fill(was, to);
     }
 }
 

@@ -1,7 +1,6 @@
 //! How to anonymize, and what was done.
 
 use rdmascope_dissector::field::Privacy;
-use std::collections::BTreeMap;
 
 /// What becomes of contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,28 +47,99 @@ impl Extra {
     }
 }
 
+/// By the field that holds them: runs of bytes that were blanked, and their bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Blanked(Vec<(&'static str, u64, u64)>);
+
+impl Blanked {
+    pub(crate) fn add(&mut self, name: &'static str, bytes: usize) {
+        // a few names, of which mostly the same one comes again
+        let place = match self.0.iter().position(|(known, ..)| *known == name) {
+            Some(place) => place,
+            None => {
+                self.0.push((name, 0, 0));
+                self.0.len() - 1
+            }
+        };
+        let (_, times, all) = &mut self.0[place];
+        *times += 1;
+        *all += bytes as u64;
+        if place > 0 {
+            self.0.swap(place, place - 1);
+        }
+    }
+
+    /// The most bytes first.
+    pub(crate) fn rows(mut self) -> Vec<(&'static str, u64, u64)> {
+        self.0.sort_unstable_by_key(|(name, _, bytes)| (std::cmp::Reverse(*bytes), *name));
+        self.0
+    }
+}
+
 /// What is counted while listening.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) replaced: BTreeMap<Privacy, (u64, u64)>,
-    pub(crate) dropped: BTreeMap<Extra, (u64, u64)>,
-    pub(crate) untraced: BTreeMap<&'static str, (u64, u64)>,
+    replaced: [(u64, u64); KINDS.len()],
+    dropped: [(u64, u64); EXTRAS.len()],
+    pub(crate) untraced: std::collections::BTreeMap<&'static str, (u64, u64)>,
+    pub(crate) blanked: Blanked,
     pub(crate) sealed: u64,
     pub(crate) compressed: u64,
+    pub(crate) recompressed: u64,
     pub(crate) sums: u64,
 }
 
+/// All kinds, in their order.
+const KINDS: [Privacy; 11] = [
+    Privacy::Keep,
+    Privacy::Inside,
+    Privacy::Ber,
+    Privacy::Mac,
+    Privacy::Address,
+    Privacy::Name,
+    Privacy::Id,
+    Privacy::Sid,
+    Privacy::User,
+    Privacy::Secret,
+    Privacy::Data,
+];
+const EXTRAS: [Extra; 3] = [Extra::Memory, Extra::Time, Extra::Size];
+
+fn more(counts: &mut (u64, u64), bytes: usize) {
+    *counts = (counts.0 + 1, counts.1 + bytes as u64);
+}
+
+fn rows<K: Copy>(kinds: &[K], counts: &[(u64, u64)]) -> Vec<(K, u64, u64)> {
+    kinds.iter().zip(counts).filter(|(_, (times, _))| *times > 0).map(|(kind, (times, bytes))| (*kind, *times, *bytes)).collect()
+}
+
 impl Counts {
+    #[inline]
     pub(crate) fn replaced(&mut self, privacy: Privacy, bytes: usize) {
-        let (times, all) = self.replaced.entry(privacy).or_default();
-        *times += 1;
-        *all += bytes as u64;
+        more(&mut self.replaced[privacy as usize], bytes);
+    }
+
+    pub(crate) fn dropped(&mut self, kind: Extra, bytes: usize) {
+        more(&mut self.dropped[kind as usize], bytes);
     }
 
     pub(crate) fn untraced(&mut self, name: &'static str, bytes: usize) {
-        let (times, all) = self.untraced.entry(name).or_default();
-        *times += 1;
-        *all += bytes as u64;
+        more(self.untraced.entry(name).or_default(), bytes);
+    }
+
+    /// What was done to so many frames.
+    pub(crate) fn tally(self, frames: u64) -> Tally {
+        Tally {
+            frames,
+            replaced: rows(&KINDS, &self.replaced),
+            dropped: rows(&EXTRAS, &self.dropped),
+            blanked: self.blanked.rows(),
+            untraced: self.untraced.into_iter().map(|(name, (times, bytes))| (name, times, bytes)).collect(),
+            sealed: self.sealed,
+            compressed: self.compressed,
+            recompressed: self.recompressed,
+            sums: self.sums,
+        }
     }
 }
 
@@ -88,8 +158,33 @@ pub struct Tally {
     pub untraced: Vec<(&'static str, u64, u64)>,
     /// Encrypted messages: blanked.
     pub sealed: u64,
-    /// Compressed messages: blanked.
+    /// Compressed messages that could not be read, or of which what became of them did not fit any more: blanked.
     pub compressed: u64,
+    /// Compressed messages that were decompressed, replaced and compressed again.
+    pub recompressed: u64,
     /// Checksums of datagrams in fragments, which were not made anew.
     pub sums: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_counted_under_their_own_names() {
+        for (place, kind) in KINDS.into_iter().enumerate() {
+            assert_eq!(kind as usize, place);
+        }
+        for (place, kind) in EXTRAS.into_iter().enumerate() {
+            assert_eq!(kind as usize, place);
+        }
+        let mut counts = Counts::default();
+        counts.replaced(Privacy::Name, 5);
+        counts.dropped(Extra::Size, 8);
+        (0..3).for_each(|_| counts.blanked.add("b", 1));
+        counts.blanked.add("a", 7);
+        let tally = counts.tally(1);
+        assert_eq!((tally.replaced, tally.dropped), (vec![(Privacy::Name, 1, 5)], vec![(Extra::Size, 1, 8)]));
+        assert_eq!(tally.blanked, [("a", 1, 7), ("b", 3, 3)]);
+    }
 }

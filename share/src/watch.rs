@@ -4,15 +4,17 @@
 //! as such (`infiniband.payload`, `smb_direct.data_message.data`, …), or a stretch of a TCP stream. They are found again by what they
 //! are: the pieces, one behind the other, must be the message byte by byte.
 
+use crate::compress;
 use crate::mapping::Mapping;
 use crate::sums::{Fix, Ip};
-use crate::tally::{Counts, Extra, Options, Payload};
+use crate::tally::{Blanked, Counts, Extra, Options, Payload};
 use crate::window::{Blank, Span, Window};
+use hashbrown::HashMap;
 use rdmascope_dissector::field::{Def, FieldDef, Kind, Privacy, id_of};
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::ib::icrc::Cover;
 use rdmascope_dissector::wire::smb2;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Pieces remembered of two hosts at most.
 const PIECES_MAX: usize = 1 << 16;
@@ -26,6 +28,8 @@ const FORGET: u64 = 1 << 14;
 const FLOWS_MAX: usize = 1 << 14;
 /// Stretch of a stream that is searched for where a message begins, in bytes.
 const PROBE: usize = 24;
+/// What was compressed, as the analysis names it.
+const DECOMPRESSED: &str = "Decompressed SMB2";
 /// A marker of MPA, a record mark of RPC, a length of SMB over TCP: what is taken out of a stream on the way up.
 const TAKEN_OUT: usize = 4;
 
@@ -131,12 +135,55 @@ struct Source {
     length: usize,
     /// Where each stretch of it came from, in order; nothing where that is not known.
     from: Vec<(usize, Span)>,
+    /// The compressed message that it was read from.
+    compressed: Option<Box<Compressed>>,
+}
+
+/// A compressed message, and where it stands.
+#[derive(Debug)]
+struct Compressed {
+    message: Vec<u8>,
+    spans: Spans,
+}
+
+/// Stretches of frames, one behind the other: mostly one.
+#[derive(Clone, Debug)]
+enum Spans {
+    None,
+    One(Span),
+    More(Vec<Span>),
+}
+
+impl std::ops::Deref for Spans {
+    type Target = [Span];
+    fn deref(&self) -> &[Span] {
+        match self {
+            Self::None => &[],
+            Self::One(span) => std::slice::from_ref(span),
+            Self::More(spans) => spans,
+        }
+    }
+}
+
+/// A host by its address, of up to 16 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Host {
+    bytes: [u8; 16],
+    length: u8,
+}
+
+impl Host {
+    fn new(address: &[u8]) -> Self {
+        let mut host = Self { length: address.len().min(16) as u8, ..Self::default() };
+        host.bytes[..usize::from(host.length)].copy_from_slice(&address[..usize::from(host.length)]);
+        host
+    }
 }
 
 /// A payload that a message may be put together from.
 #[derive(Debug)]
 struct Piece {
-    spans: Vec<Span>,
+    spans: Spans,
     length: usize,
     /// Of which queue pair, or ports, it is.
     queue: (u64, (u16, u16)),
@@ -146,7 +193,7 @@ struct Piece {
 }
 
 /// By hosts and identification: the offsets of the fragments of a datagram, and where their payloads are.
-type Fragments = HashMap<(Vec<u8>, u32), Vec<(u32, Span)>>;
+type Fragments = HashMap<(Host, Host, u32), Vec<(u32, Span)>>;
 
 /// One direction of a TCP connection.
 #[derive(Debug, Default)]
@@ -160,16 +207,16 @@ struct Stream {
 }
 
 /// The two hosts and ports of the packet at hand.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Way {
-    from: Vec<u8>,
-    to: Vec<u8>,
+    from: Host,
+    to: Host,
     ports: (u16, u16),
 }
 
 impl Way {
-    fn hosts(&self) -> (Vec<u8>, Vec<u8>) {
-        if self.from <= self.to { (self.from.clone(), self.to.clone()) } else { (self.to.clone(), self.from.clone()) }
+    fn hosts(&self) -> (Host, Host) {
+        if self.from <= self.to { (self.from, self.to) } else { (self.to, self.from) }
     }
 }
 
@@ -205,11 +252,13 @@ pub(crate) struct Watch<M> {
     frame: u64,
     sources: Vec<Source>,
     headers: Headers,
-    pieces: HashMap<(Vec<u8>, Vec<u8>), VecDeque<Piece>>,
+    pieces: HashMap<(Host, Host), VecDeque<Piece>>,
     streams: HashMap<Way, Stream>,
     /// The last packet of a queue pair with a PSN: where its payload is.
     packets: HashMap<(Way, u64, u64), Span>,
     fragments: Fragments,
+    /// The compressed message that was told last.
+    compressed: Option<Box<Compressed>>,
     serial: u64,
 }
 
@@ -227,6 +276,7 @@ impl<M> Watch<M> {
             streams: HashMap::new(),
             packets: HashMap::new(),
             fragments: HashMap::new(),
+            compressed: None,
             serial: 0,
         }
     }
@@ -235,9 +285,16 @@ impl<M> Watch<M> {
     pub(crate) fn begin(&mut self, meta: M, bytes: &[u8]) {
         self.frame = self.window.push(meta, bytes);
         self.headers = Headers::default();
-        self.sources.clear();
+        self.compressed = None;
         let whole = Span { frame: self.frame, at: 0, length: bytes.len() as u32 };
-        self.sources.push(Source { base: bytes.as_ptr().addr(), length: bytes.len(), from: vec![(0, whole)] });
+        self.sources.truncate(1);
+        match self.sources.first_mut() {
+            Some(frame) => (frame.base, frame.length, frame.from[0]) = (bytes.as_ptr().addr(), bytes.len(), (0, whole)),
+            None => {
+                let from = vec![(0, whole)];
+                self.sources.push(Source { base: bytes.as_ptr().addr(), length: bytes.len(), from, compressed: None });
+            }
+        }
         // what is only remembered to find pieces again costs memory too
         if self.frame.is_multiple_of(FORGET) {
             let oldest = self.window.oldest();
@@ -270,24 +327,25 @@ impl<M> Watch<M> {
     /// The payload of a fragment of an IP datagram, and the header that the datagram gets.
     pub(crate) fn fragment(&mut self, id: u32, offset: u32, payload: &[u8]) {
         let spans = self.locate(payload);
-        let key = ([self.headers.way.from.as_slice(), &self.headers.way.to].concat(), id);
-        let known = self.fragments.entry(key).or_default();
+        let known = self.fragments.entry((self.headers.way.from, self.headers.way.to, id)).or_default();
         if known.len() < 1 << 10 {
-            known.extend(spans.into_iter().map(|span| (offset, span)));
+            known.extend(spans.iter().map(|span| (offset, *span)));
         }
     }
 
     /// Where these bytes, told by a decoder, lie in frames; empty where that is not known.
-    fn locate(&self, bytes: &[u8]) -> Vec<Span> {
+    #[inline]
+    fn locate(&self, bytes: &[u8]) -> Spans {
         self.locate_at(bytes.as_ptr().addr(), bytes.len())
     }
 
-    fn locate_at(&self, address: usize, length: usize) -> Vec<Span> {
-        let Some(source) = self.sources.iter().rev().find(|s| address >= s.base && address.saturating_add(length) <= s.base + s.length)
-        else {
-            return Vec::new();
-        };
-        source.locate(address - source.base, length)
+    #[inline]
+    fn locate_at(&self, address: usize, length: usize) -> Spans {
+        let end = address.saturating_add(length);
+        match self.sources.iter().rev().find(|s| address >= s.base && end <= s.base + s.length) {
+            Some(source) => source.locate(address - source.base, length),
+            None => Spans::None,
+        }
     }
 
     fn in_frame(&self, bytes: &[u8]) -> Option<usize> {
@@ -298,8 +356,8 @@ impl<M> Watch<M> {
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        for span in self.locate(bytes) {
-            self.window.keep(span);
+        for span in self.locate(bytes).iter() {
+            self.window.keep(*span);
         }
     }
 
@@ -312,9 +370,9 @@ impl<M> Watch<M> {
     /// Puts others in the place of bytes: whether any were not replaced before.
     fn put(&mut self, bytes: &[u8], with: &[u8]) -> bool {
         let (mut done, mut any) = (0, false);
-        for span in self.locate(bytes) {
+        for span in self.locate(bytes).iter() {
             let end = (done + span.length as usize).min(with.len());
-            any |= self.window.replace(span, &with[done..end]);
+            any |= self.window.replace(*span, &with[done..end]);
             done = end;
         }
         any
@@ -340,8 +398,7 @@ impl<M> Watch<M> {
             _ => made.fill(0),
         }
         if self.put(bytes, &made) {
-            let (times, all) = self.counts.dropped.entry(kind).or_default();
-            (*times, *all) = (*times + 1, *all + bytes.len() as u64);
+            self.counts.dropped(kind, bytes.len());
         }
         true
     }
@@ -351,37 +408,69 @@ impl<M> Watch<M> {
         if privacy == Privacy::Keep && !self.options.drop.is_empty() && self.dropped(def, bytes, value) {
             return;
         }
-        if self.options.keep.contains(&privacy) {
-            return self.keep(bytes);
-        }
-        let mut made = bytes.to_vec();
         match privacy {
             Privacy::Keep => return self.keep(bytes),
             Privacy::Inside | Privacy::Ber => {
-                for span in self.locate(bytes) {
-                    self.window.inside(span, def);
+                for span in self.locate(bytes).iter() {
+                    self.window.inside(*span, def);
                 }
                 if privacy == Privacy::Ber {
                     self.ber(bytes, 0);
                 }
                 return;
             }
-            Privacy::Mac => self.mapping.mac(&mut made),
-            Privacy::Address => self.mapping.address(&mut made),
-            Privacy::Name if is_utf16(def, bytes) => self.mapping.name16(&mut made),
+            kept if self.options.keep.contains(&kept) => return self.keep(bytes),
             // text that was made of other bytes, which other fields tell of
-            Privacy::Name if matches!(value, Value::Text(_)) && std::str::from_utf8(bytes).is_err() => return,
-            Privacy::Name => self.mapping.name8(&mut made),
-            Privacy::Id | Privacy::Secret => self.mapping.id(&mut made),
-            Privacy::Sid => self.mapping.sid(&mut made),
-            // numbers of users are XDR's
-            Privacy::User => self.mapping.user(&mut made, true),
-            Privacy::Data => match self.options.payload {
-                Payload::Zero => made.fill(0),
-                Payload::Stream => self.mapping.stream(bytes, &mut made),
-            },
+            Privacy::Name if !is_utf16(def, bytes) && matches!(value, Value::Text(_)) && std::str::from_utf8(bytes).is_err() => return,
+            _ => {}
         }
-        self.replace(privacy, bytes, &made);
+        let (mut small, mut large) = ([0; 64], Vec::new());
+        let made = match small.get_mut(..bytes.len()) {
+            Some(made) => {
+                made.copy_from_slice(bytes);
+                made
+            }
+            None => {
+                large.extend_from_slice(bytes);
+                &mut large[..]
+            }
+        };
+        match privacy {
+            Privacy::Mac => self.mapping.mac(made),
+            Privacy::Address => self.mapping.address(made),
+            Privacy::Name if is_utf16(def, bytes) => self.mapping.name16(made),
+            Privacy::Name => self.mapping.name8(made),
+            Privacy::Sid => self.mapping.sid(made),
+            // numbers of users are XDR's
+            Privacy::User => self.mapping.user(made, true),
+            // a stream cannot be compressed again
+            Privacy::Data if self.options.payload == Payload::Zero || self.is_compressed() => made.fill(0),
+            Privacy::Data => self.mapping.stream(bytes, made),
+            Privacy::Id | Privacy::Secret | Privacy::Keep | Privacy::Inside | Privacy::Ber => self.mapping.id(made),
+        }
+        self.replace(privacy, bytes, made);
+    }
+
+    /// Whether what is told was compressed.
+    fn is_compressed(&self) -> bool {
+        self.sources.iter().any(|s| s.compressed.is_some())
+    }
+
+    /// Puts what became of a compressed message into its place.
+    fn compress(&mut self, from: &Compressed) {
+        let mut blanker = Blanker { mapping: &self.mapping, payload: Payload::Zero, blanked: &mut self.counts.blanked };
+        let plain = self.window.lift(&mut blanker);
+        let Some(made) = compress::again(&from.message, &plain).filter(|_| !from.spans.is_empty()) else {
+            self.counts.compressed += 1;
+            return;
+        };
+        self.counts.recompressed += 1;
+        let mut done = 0;
+        for span in from.spans.iter() {
+            let end = (done + span.length as usize).min(made.len());
+            self.window.replace(*span, &made[done..end]);
+            done = end;
+        }
     }
 
     /// Tags and lengths of BER are the protocol's; contents are not.
@@ -417,8 +506,8 @@ impl<M> Watch<M> {
                 self.headers.ip = self.in_frame(bytes).map(|start| Ip { start, is_v6: def.id == id::IP6_VERSION });
                 (self.headers.lrh, self.headers.grh) = (None, None);
             }
-            id::IP_SRC | id::IP6_SRC | id::SGID | id::SLID => self.headers.way.from = bytes.to_vec(),
-            id::IP_DST | id::IP6_DST | id::DGID | id::DLID => self.headers.way.to = bytes.to_vec(),
+            id::IP_SRC | id::IP6_SRC | id::SGID | id::SLID => self.headers.way.from = Host::new(bytes),
+            id::IP_DST | id::IP6_DST | id::DGID | id::DLID => self.headers.way.to = Host::new(bytes),
             id::GRH_VERSION => self.headers.grh = self.in_frame(bytes),
             id::LRH_LANE => self.headers.lrh = self.in_frame(bytes),
             id::DEST_QP => (self.headers.queue, self.headers.is_rdma) = (number, true),
@@ -495,8 +584,8 @@ impl<M> Watch<M> {
         self.piece(spans, length);
     }
 
-    fn piece(&mut self, spans: Vec<Span>, length: usize) {
-        if spans.is_empty() || length == 0 {
+    fn piece(&mut self, spans: Spans, length: usize) {
+        if length == 0 || !spans.first().is_some_and(Span::is_in_frame) {
             return;
         }
         self.serial += 1;
@@ -512,7 +601,7 @@ impl<M> Watch<M> {
     fn again(&mut self, bytes: &[u8]) {
         let Some(at) = self.in_frame(bytes) else { return };
         let span = Span { frame: self.frame, at: at as u32, length: bytes.len() as u32 };
-        let key = (self.headers.way.clone(), self.headers.queue, self.headers.psn);
+        let key = (self.headers.way, self.headers.queue, self.headers.psn);
         if let Some(before) = self.packets.insert(key, span)
             && before.length == span.length
         {
@@ -523,7 +612,7 @@ impl<M> Watch<M> {
     fn segment(&mut self, bytes: &[u8]) {
         let [span] = self.locate(bytes)[..] else { return };
         let oldest = self.window.oldest();
-        let stream = self.streams.entry(self.headers.way.clone()).or_default();
+        let stream = self.streams.entry(self.headers.way).or_default();
         let begins = stream.last + i64::from(self.headers.seq.wrapping_sub(stream.last as u32) as i32);
         stream.last = begins;
         while stream.segments.front().is_some_and(|(_, s)| s.frame < oldest || stream.segments.len() >= PIECES_MAX) {
@@ -548,7 +637,7 @@ impl<M> Watch<M> {
         if self.headers.is_rdma {
             return;
         }
-        let Some(first) = self.locate(&at[..at.len().min(1)]).first().copied() else { return };
+        let Some(first) = self.locate(&at[..at.len().min(1)]).first().copied().filter(Span::is_in_frame) else { return };
         let Some(stream) = self.streams.get_mut(&self.headers.way) else { return };
         let Some(begins) = stream.segments.iter().rev().find_map(|(begins, s)| {
             (s.frame == first.frame && (s.at..s.at + s.length).contains(&first.at)).then(|| begins + i64::from(first.at - s.at))
@@ -573,10 +662,7 @@ impl<M> Watch<M> {
     fn origin(&mut self, name: &str, bytes: &[u8]) -> Vec<(usize, Span)> {
         match name {
             "Decrypted SMB2" => Vec::new(),
-            "Decompressed SMB2" => {
-                self.counts.compressed += 1;
-                Vec::new()
-            }
+            DECOMPRESSED => vec![(0, self.window.lay(bytes))],
             "Reassembled IP datagram" => self.of_fragments(bytes),
             "Reassembled FPDU" | "Reassembled MPA frame" | "Reassembled TCP" => self.of_stream(bytes),
             _ => {
@@ -587,11 +673,11 @@ impl<M> Watch<M> {
     }
 
     fn of_fragments(&self, bytes: &[u8]) -> Vec<(usize, Span)> {
-        let hosts = [self.headers.way.from.as_slice(), &self.headers.way.to].concat();
+        let hosts = (self.headers.way.from, self.headers.way.to);
         let header = if bytes.first().is_some_and(|b| b >> 4 == 6) { 40 } else { usize::from(bytes.first().map_or(0, |b| b & 0x0f)) * 4 };
         let mut found = Vec::new();
-        for ((key, _), parts) in &self.fragments {
-            if *key != hosts {
+        for ((from, to, _), parts) in &self.fragments {
+            if (*from, *to) != hosts {
                 continue;
             }
             let mut these = Vec::new();
@@ -659,7 +745,7 @@ impl<M> Watch<M> {
 
     fn is(&self, piece: &Piece, bytes: &[u8]) -> bool {
         let mut rest = bytes;
-        for span in &piece.spans {
+        for span in piece.spans.iter() {
             let Some((mine, after)) = rest.split_at_checked(span.length as usize) else { return false };
             if self.window.old(*span) != Some(mine) {
                 return false;
@@ -671,7 +757,7 @@ impl<M> Watch<M> {
 
     /// A stretch of the stream at hand, with what was taken out of it.
     fn of_stream(&mut self, bytes: &[u8]) -> Vec<(usize, Span)> {
-        let way = self.headers.way.clone();
+        let way = self.headers.way;
         let Some(stream) = self.streams.get(&way) else { return Vec::new() };
         let probe = &bytes[..bytes.len().min(PROBE)];
         // it ends in this segment, or in a later one that was held back; so it does not begin long before
@@ -766,21 +852,39 @@ impl Stream {
 }
 
 impl Source {
-    fn locate(&self, at: usize, length: usize) -> Vec<Span> {
+    #[inline]
+    fn locate(&self, at: usize, length: usize) -> Spans {
+        let part = |start: usize, span: Span, from: usize, to: usize| Span {
+            frame: span.frame,
+            at: span.at + (from - start) as u32,
+            length: (to - from) as u32,
+        };
         let end = at + length;
-        let from = self.from.partition_point(|(start, span)| start + span.length as usize <= at);
+        let first = match &self.from[..] {
+            [_] => 0,
+            from => from.partition_point(|(start, span)| start + span.length as usize <= at),
+        };
+        match self.from.get(first) {
+            None => return Spans::None,
+            Some((start, span)) if at >= *start && end <= start + span.length as usize => {
+                return if length == 0 { Spans::None } else { Spans::One(part(*start, *span, at, end)) };
+            }
+            _ => {}
+        }
         let mut found = Vec::new();
-        for (start, span) in &self.from[from..] {
+        let mut done = 0;
+        for (start, span) in &self.from[first..] {
             if *start >= end {
                 break;
             }
             let (a, b) = (at.max(*start), end.min(start + span.length as usize));
             if a < b {
-                found.push(Span { frame: span.frame, at: span.at + (a - start) as u32, length: (b - a) as u32 });
+                found.push(part(*start, *span, a, b));
+                done += b - a;
             }
         }
         // a value that is only partly where it is known from would be torn
-        if found.iter().map(|s| s.length as usize).sum::<usize>() == length { found } else { Vec::new() }
+        if done == length { Spans::More(found) } else { Spans::None }
     }
 }
 
@@ -836,7 +940,11 @@ impl<M> Trace for Watch<M> {
         match def.id {
             id::SMB2 | id::RPC => self.message(at),
             id::SMB_DIRECT | id::RPC_RDMA => self.headers.is_rdma = true,
-            id::COMPRESSED => self.counts.compressed += 1,
+            id::COMPRESSED => {
+                // a second one in the same frame: the first could not be read
+                self.counts.compressed += u64::from(self.compressed.is_some());
+                self.compressed = Some(Box::new(Compressed { message: at.to_vec(), spans: self.locate(at) }));
+            }
             _ => {}
         }
     }
@@ -848,13 +956,23 @@ impl<M> Trace for Watch<M> {
         if from.is_empty() && !bytes.is_empty() && !name.starts_with("Dec") {
             self.counts.untraced(name, bytes.len());
         }
-        self.sources.push(Source { base: bytes.as_ptr().addr(), length: bytes.len(), from });
+        let compressed = if name == DECOMPRESSED { self.compressed.take() } else { None };
+        self.sources.push(Source { base: bytes.as_ptr().addr(), length: bytes.len(), from, compressed });
     }
 
     fn end_source(&mut self) {
-        if self.sources.len() > 1 {
-            self.sources.pop();
+        if self.sources.len() > 1
+            && let Some(from) = self.sources.pop().and_then(|source| source.compressed)
+        {
+            self.compress(&from);
         }
+    }
+}
+
+impl<M> Watch<M> {
+    /// A compressed message that nobody could read is blanked.
+    pub(crate) fn unread(&mut self) {
+        self.counts.compressed += u64::from(self.compressed.take().is_some());
     }
 }
 
@@ -874,7 +992,7 @@ impl<M> Watch<M> {
         // markers are covered too
         let mut whole: Vec<Span> = Vec::with_capacity(over.len());
         let stream = self.streams.get(&self.headers.way);
-        for span in over.iter().chain(&at) {
+        for span in over.iter().chain(at.iter()) {
             match whole.last_mut() {
                 Some(last) if last.frame == span.frame && span.at >= last.at + last.length => {
                     last.length = span.at + span.length - last.at;
@@ -900,26 +1018,26 @@ impl<M> Watch<M> {
                 whole.pop();
             }
         }
-        self.window.crc(whole, at);
+        self.window.crc(whole, at.to_vec());
     }
 }
 
 /// Fills what no field claims, and keeps count.
 pub(crate) struct Blanker<'a> {
-    pub(crate) mapping: &'a mut Mapping,
+    pub(crate) mapping: &'a Mapping,
     pub(crate) payload: Payload,
-    pub(crate) blanked: &'a mut BTreeMap<&'static str, (u64, u64)>,
+    pub(crate) blanked: &'a mut Blanked,
 }
 
 impl Blank for Blanker<'_> {
     fn blank(&mut self, inside: Option<Def>, was: &[u8], to: &mut [u8]) {
         if self.payload == Payload::Stream && inside.is_some() {
             self.mapping.stream(was, to);
+        } else {
+            to.fill(0);
         }
         if was.iter().any(|b| *b != 0) {
-            let (times, bytes) = self.blanked.entry(inside.map_or("outside of any field", |def| def.name)).or_default();
-            *times += 1;
-            *bytes += was.len() as u64;
+            self.blanked.add(inside.map_or("outside of any field", |def| def.name), was.len());
         }
     }
 }

@@ -61,9 +61,9 @@ fn anonymized_as(records: &[Record], options: Options) -> (Vec<Record>, Tally) {
     let mut out = Vec::new();
     for r in records {
         let frame = Frame { time_ns: r.time_ns, link_type: r.link_type, wire_len: r.wire_len, interface: r.interface, bytes: &r.bytes };
-        anonymizer.frame(r.clone(), &frame, |r, bytes| out.push(Record { bytes, ..r }));
+        anonymizer.frame(r.clone(), &frame, |r, bytes| out.push(Record { bytes: bytes.to_vec(), ..r }));
     }
-    let tally = anonymizer.finish(|r, bytes| out.push(Record { bytes, ..r }));
+    let tally = anonymizer.finish(|r, bytes| out.push(Record { bytes: bytes.to_vec(), ..r }));
     (out, tally)
 }
 

@@ -113,13 +113,13 @@ fn copy<S: Source, W: Write>(source: &mut S, options: Options, mut writer: Pcapn
             interface: meta.interface,
             bytes: record.bytes,
         };
-        anonymizer.frame(record.holding(&[]), &frame, |record, bytes| put(&mut writer, &record.holding(&bytes), &mut failed));
+        anonymizer.frame(record.holding(&[]), &frame, |record, bytes| put(&mut writer, &record.holding(bytes), &mut failed));
         if let Some(e) = failed {
             return Err(e.into());
         }
         bar.frame(source);
     };
-    let tally = anonymizer.finish(|record, bytes| put(&mut writer, &record.holding(&bytes), &mut failed));
+    let tally = anonymizer.finish(|record, bytes| put(&mut writer, &record.holding(bytes), &mut failed));
     if let Some(e) = failed {
         return Err(e.into());
     }
@@ -215,6 +215,9 @@ fn text(tally: &Tally, left_out: u64, output: &Path, out: &mut Vec<u8>) -> Resul
     if tally.sealed > 0 {
         writeln!(out, "\n{} encrypted messages are blanked: no key opens them any more.", grouped(tally.sealed))?;
     }
+    if tally.recompressed > 0 {
+        writeln!(out, "\n{} compressed messages were opened, replaced and compressed again.", grouped(tally.recompressed))?;
+    }
     if tally.compressed > 0 {
         writeln!(out, "\n{} compressed messages are blanked: an analysis cannot read them.", grouped(tally.compressed))?;
     }
@@ -250,11 +253,12 @@ pub(super) fn schema() -> Value {
             "blanked": row("name"),
             "untraced": row("name"),
             "encrypted": count,
-            "compressed": count,
+            "compressed": {"type": "integer", "minimum": 0, "description": "Compressed messages that are blanked."},
+            "recompressed": {"type": "integer", "minimum": 0, "description": "Compressed messages that were opened, replaced and compressed again."},
             "checksums_not_mended": count,
         },
         "required": [
-            "rdmascope", "schema", "frames", "replaced", "left_out", "blanked", "untraced", "encrypted", "compressed", "checksums_not_mended",
+            "rdmascope", "schema", "frames", "replaced", "left_out", "blanked", "untraced", "encrypted", "compressed", "recompressed", "checksums_not_mended",
         ],
     })
 }
@@ -275,6 +279,7 @@ fn object(tally: &Tally, left_out: u64) -> Value {
         "untraced": rows(&tally.untraced),
         "encrypted": tally.sealed,
         "compressed": tally.compressed,
+        "recompressed": tally.recompressed,
         "checksums_not_mended": tally.sums,
     })
 }
