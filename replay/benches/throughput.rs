@@ -1,14 +1,17 @@
-//! How fast the active side is: `cargo bench -p rdmascope-replay`. Rates are payload; CPU is that of the whole process, both ends and the kernel's part.
+//! How fast the active side is, over iWARP and over RoCEv2 in user space: `cargo bench -p rdmascope-replay`. Rates are payload; CPU is that of the whole process, both ends and the kernel's part.
 #![forbid(unsafe_code)]
 
+use rdmascope_dissector::wire::smb2::FileId;
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
 use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::iwarp::{self, Connection, Event, Iwarp};
+use rdmascope_replay::roce::packet::Path;
+use rdmascope_replay::roce::{self, Endpoint, Numbers, Roce};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, Pending, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
-use rdmascope_replay::transport::Rights;
+use rdmascope_replay::transport::{Listener, Rights};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,6 +21,20 @@ use std::time::{Duration, Instant};
 const GIB: f64 = (1u64 << 30) as f64;
 
 fn main() {
+    // `-- roce` leaves iWARP out
+    let only_roce = std::env::args().any(|argument| argument == "roce");
+    if !only_roce {
+        over_iwarp();
+    }
+    for mtu in [4096, 1024] {
+        for size in [64 << 10, 1 << 20] {
+            measure(&format!("RDMA Read {:>4} KiB, no socket, RoCE, MTU {mtu}", size >> 10), 1 << 30, || roce_in_memory(size, mtu));
+        }
+    }
+    over_roce();
+}
+
+fn over_iwarp() {
     for crc in [false, true] {
         let name = if crc { "CRC on " } else { "CRC off" };
         for size in [64 << 10, 1 << 20] {
@@ -30,29 +47,61 @@ fn main() {
         let mut client = client(crc);
         let file = client.create("big", access::READ | access::WRITE, disposition::OPEN, 0).unwrap().id;
         for size in [64 << 10, 1 << 20] {
-            measure(&format!("SMB2 READ {:>4} KiB, TCP, {name}", size >> 10), 2 << 30, || {
-                let mut on_the_way: VecDeque<Pending> = VecDeque::new();
-                for n in 0..(2u64 << 30) / u64::from(size) {
-                    if on_the_way.len() == 4 {
-                        let read = client.finish_read(on_the_way.pop_front().unwrap()).unwrap();
-                        assert_eq!(read.data.len(), size as usize);
-                    }
-                    let at = n * u64::from(size) % (16 << 20);
-                    on_the_way.push_back(client.start_read(file, at, size, RdmaChannel::RDMA_V1_INVALIDATE).unwrap());
-                }
-                on_the_way.into_iter().for_each(|p| drop(client.finish_read(p).unwrap()));
-            });
+            measure(&format!("SMB2 READ {:>4} KiB, TCP, {name}", size >> 10), 2 << 30, || reads(&mut client, file, size, 2 << 30));
         }
-        measure(&format!("SMB2 WRITE 1024 KiB, TCP, {name}"), 1 << 30, || {
-            for n in 0..1024u64 {
-                let data = vec![n as u8; 1 << 20];
-                client.write_rdma(file, (n % 16) << 20, data, RdmaChannel::RDMA_V1_INVALIDATE).unwrap();
-            }
-        });
+        measure(&format!("SMB2 WRITE 1024 KiB, TCP, {name}"), 1 << 30, || writes(&mut client, file));
         client.close(file).unwrap();
         client.leave().unwrap();
     }
-    let mut client = client(true);
+    small(&mut client(true));
+}
+
+/// The same over RoCEv2 on the loopback network, where UDP port 4791 is free.
+fn over_roce() {
+    for path_mtu in [4096, 1024] {
+        let roce = Roce { path_mtu: Some(path_mtu), ..Roce::default() };
+        let address = match Config::over(roce.clone()).transport.listen("127.0.0.1:0".parse().unwrap()) {
+            Ok(listener) => serve_one(listener, Config::over(roce.clone())),
+            Err(e) => return println!("RoCEv2 on the loopback network: not measured, {e}"),
+        };
+        let mut client = client_of(address, &Config::over(roce));
+        let file = client.create("big", access::READ | access::WRITE, disposition::OPEN, 0).unwrap().id;
+        for size in [64 << 10, 1 << 20] {
+            measure(&format!("SMB2 READ {:>4} KiB, RoCE, MTU {path_mtu}", size >> 10), 2 << 30, || reads(&mut client, file, size, 2 << 30));
+        }
+        measure(&format!("SMB2 WRITE 1024 KiB, RoCE, MTU {path_mtu}"), 1 << 30, || writes(&mut client, file));
+        client.close(file).unwrap();
+        if path_mtu == 4096 {
+            small(&mut client);
+        }
+        client.leave().unwrap();
+    }
+}
+
+/// 1 GiB in pieces of 1 MiB.
+fn writes(client: &mut Client, file: FileId) {
+    for n in 0..1024u64 {
+        let data = vec![n as u8; 1 << 20];
+        client.write_rdma(file, (n % 16) << 20, data, RdmaChannel::RDMA_V1_INVALIDATE).unwrap();
+    }
+}
+
+/// Reads so many bytes in requests of `size`, four at a time.
+fn reads(client: &mut Client, file: FileId, size: u32, bytes: u64) {
+    let mut on_the_way: VecDeque<Pending> = VecDeque::new();
+    for n in 0..bytes / u64::from(size) {
+        if on_the_way.len() == 4 {
+            let read = client.finish_read(on_the_way.pop_front().unwrap()).unwrap();
+            assert_eq!(read.data.len(), size as usize);
+        }
+        let at = n * u64::from(size) % (16 << 20);
+        on_the_way.push_back(client.start_read(file, at, size, RdmaChannel::RDMA_V1_INVALIDATE).unwrap());
+    }
+    on_the_way.into_iter().for_each(|p| drop(client.finish_read(p).unwrap()));
+}
+
+/// Operations with little data.
+fn small(client: &mut Client) {
     let file = client.create("big", access::READ, disposition::OPEN, 0).unwrap().id;
     operations("ECHO, one at a time", 20_000, || (0..20_000).for_each(|_| client.echo().unwrap()));
     operations("READ 4 KiB inline, one at a time", 20_000, || {
@@ -84,7 +133,6 @@ fn main() {
             client.close(file).unwrap();
         }
     });
-    client.leave().unwrap();
 }
 
 fn cpu() -> Duration {
@@ -149,19 +197,72 @@ fn in_memory(size: u32, crc: bool, read: bool) {
     }
 }
 
+/// Two ends of RoCEv2 and nothing between them: 1 GiB read by one of the other, in operations of `size`.
+fn roce_in_memory(size: u32, path_mtu: u16) {
+    let config = roce::Config { path_mtu, ..roce::Config::default() };
+    let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|a| a.parse().unwrap());
+    let paths = [Path { local: a, remote: b, source_port: 0xc001 }, Path { local: b, remote: a, source_port: 0xc002 }];
+    let numbers = |end: u32| Numbers { qp: 0x11 + end, comm_id: 0x1000 + end, psn: 5 };
+    let mut now = 0;
+    let mut bytes = Vec::new();
+    let mut one = Endpoint::connect(now, config.clone(), paths[0], numbers(0), 40_000, 445, b"");
+    one.poll_transmit(now, &mut bytes).unwrap();
+    let (_, request) = roce::addressed(&bytes).unwrap();
+    let mut other = Endpoint::accept(now, config, paths[1], numbers(1), request).unwrap();
+    let mut drive = |one: &mut Endpoint, other: &mut Endpoint, until: &dyn Fn(&mut Endpoint) -> bool| {
+        while !until(one) {
+            let mut moved = false;
+            for back in [false, true] {
+                let (from, to) = if back { (&mut *other, &mut *one) } else { (&mut *one, &mut *other) };
+                loop {
+                    bytes.clear();
+                    if from.poll_transmit(now, &mut bytes).is_none() {
+                        break;
+                    }
+                    moved = true;
+                    to.handle_datagram(now, from.path().source_port, false, &bytes);
+                }
+            }
+            while other.poll_event().is_some() {}
+            if !moved {
+                now = [one.poll_timeout(), other.poll_timeout()].into_iter().flatten().min().unwrap().max(now);
+                one.handle_timeout(now);
+                other.handle_timeout(now);
+            }
+        }
+    };
+    drive(&mut one, &mut other, &|one| one.is_established());
+    let theirs = other.register(vec![7; size as usize], Rights { read: true, write: true }).unwrap();
+    let ours = one.register(vec![0; size as usize], Rights::LOCAL).unwrap();
+    for _ in 0..(1u64 << 30) / u64::from(size) {
+        one.read(ours.key, ours.offset, theirs.key, theirs.offset, size).unwrap();
+        drive(&mut one, &mut other, &|one| loop {
+            match one.poll_event() {
+                Some(roce::Event::ReadDone { .. }) => return true,
+                Some(roce::Event::Closed(why)) => panic!("{why:?}"),
+                Some(_) => {}
+                None => return false,
+            }
+        });
+    }
+}
+
 fn client(crc: bool) -> Client {
     let config = Config::over(Iwarp(iwarp::Config { crc, ..iwarp::Config::default() }));
-    let address = peer(config.clone());
-    let channel = Channel::connect(address, &config, Duration::from_secs(5)).unwrap();
+    let address = serve_one(config.transport.listen("127.0.0.1:0".parse().unwrap()).unwrap(), config.clone());
+    client_of(address, &config)
+}
+
+fn client_of(address: SocketAddr, config: &Config) -> Client {
+    let channel = Channel::connect(address, config, Duration::from_secs(5)).unwrap();
     let mut client = Client::negotiate(channel, Options::default()).unwrap();
     client.session_setup(&Credentials::Anonymous).unwrap();
     client.tree_connect("127.0.0.1", "share").unwrap();
     client
 }
 
-fn peer(config: Config) -> SocketAddr {
+fn serve_one(mut listener: Box<dyn Listener>, config: Config) -> SocketAddr {
     let share = Arc::new(Share::new("share", Storage::memory([("big".to_owned(), vec![5; 16 << 20])]), true, Users::Guests));
-    let mut listener = config.transport.listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.address();
     std::thread::spawn(move || {
         let request = listener.next(Duration::from_secs(60)).unwrap().unwrap();

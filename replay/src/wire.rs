@@ -110,14 +110,22 @@ pub(crate) fn addresses(us: SocketAddr, peer: SocketAddr) -> [(IpAddr, u16); 2] 
 pub(crate) const ETHERNET: usize = 14;
 
 /// What an IP header says beside addresses and protocol.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Ip {
     /// Identification, of IPv4.
     pub(crate) id: u16,
     /// Type of service, or traffic class.
     pub(crate) tos: u8,
+    /// Time to live, or hop limit.
+    pub(crate) ttl: u8,
     /// Routers may fragment the packet, of IPv4.
     pub(crate) fragmentable: bool,
+}
+
+impl Default for Ip {
+    fn default() -> Self {
+        Self { id: 0, tos: 0, ttl: 64, fragmentable: false }
+    }
 }
 
 /// An Ethernet frame with an IP packet of `protocol`; `from` is 0 for us and 1 for the peer, whose addresses have one family. The addresses of
@@ -128,7 +136,7 @@ pub(crate) fn frame(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, id: u1
 
 /// The same with more of the IP header.
 pub(crate) fn frame_with(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, ip: Ip, payload: &[u8]) -> Vec<u8> {
-    let Ip { id, tos, fragmentable } = ip;
+    let Ip { id, tos, ttl, fragmentable } = ip;
     let mut frame = Vec::with_capacity(ETHERNET + 40 + payload.len());
     let mac = |end: usize| [2, 0, 0, 0, 0, end as u8 + 1];
     frame.extend_from_slice(&mac(1 - from));
@@ -138,7 +146,7 @@ pub(crate) fn frame_with(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, i
             let [length_high, length_low] = ((20 + payload.len()) as u16).to_be_bytes();
             let [id_high, id_low] = id.to_be_bytes();
             let flags = if fragmentable { 0 } else { 0x40 };
-            let mut ip = [0x45, tos, length_high, length_low, id_high, id_low, flags, 0, 64, protocol, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            let mut ip = [0x45, tos, length_high, length_low, id_high, id_low, flags, 0, ttl, protocol, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             ip[12..16].copy_from_slice(&src.octets());
             ip[16..20].copy_from_slice(&dst.octets());
             let sum = checksum(&[&ip]);
@@ -149,7 +157,7 @@ pub(crate) fn frame_with(ends: &[(IpAddr, u16); 2], from: usize, protocol: u8, i
         (src, dst) => {
             frame.extend_from_slice(&[0x86, 0xdd, 0x60 | tos >> 4, tos << 4, 0, 0]);
             frame.extend_from_slice(&(payload.len() as u16).to_be_bytes());
-            frame.extend_from_slice(&[protocol, 64]);
+            frame.extend_from_slice(&[protocol, ttl]);
             frame.extend_from_slice(&octets(src));
             frame.extend_from_slice(&octets(dst));
         }

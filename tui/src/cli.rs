@@ -1104,6 +1104,8 @@ pub(crate) struct Replay {
     /// What carries the session
     #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
+    #[command(flatten)]
+    pub(crate) class: Class,
     /// Connection of the capture, by its number in analyze [default: the one with the most requests]
     #[arg(long, value_name = "N")]
     pub(crate) connection: Option<u32>,
@@ -1212,10 +1214,26 @@ pub(crate) struct Carrier(&'static rdmascope_replay::transport::Kind);
 
 impl Carrier {
     /// Ready to connect.
-    pub(crate) fn open(self) -> anyhow::Result<std::sync::Arc<dyn rdmascope_replay::transport::Fabric>> {
+    pub(crate) fn open(self, class: &Class) -> anyhow::Result<std::sync::Arc<dyn rdmascope_replay::transport::Fabric>> {
         use anyhow::Context as _;
-        (self.0.open)().with_context(|| format!("--transport {}", self.0.name))
+        let fabric = (self.0.open)().with_context(|| format!("--transport {}", self.0.name))?;
+        if class.dscp.is_none() && !class.no_ecn {
+            return Ok(fabric);
+        }
+        let marked = fabric.with_class(class.dscp, !class.no_ecn);
+        marked.with_context(|| format!("--dscp and --no-ecn: --transport {} does not make its packets itself", self.0.name))
     }
+}
+
+/// The class of our packets, where we make them.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Class {
+    /// Send packets with this differentiated services code point, over roce [default: 26; CNPs have 48]
+    #[arg(long, value_name = "0-63", value_parser = clap::value_parser!(u8).range(0..64))]
+    pub(crate) dscp: Option<u8>,
+    /// Send packets that switches may not mark (not-ECT), over roce
+    #[arg(long)]
+    pub(crate) no_ecn: bool,
 }
 
 /// The transports by name, each with its line of help.
@@ -1251,6 +1269,8 @@ pub(crate) struct Probe {
     /// What carries the connections
     #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
+    #[command(flatten)]
+    pub(crate) class: Class,
     /// List the cases
     #[arg(long)]
     pub(crate) list: bool,
@@ -1305,6 +1325,8 @@ pub(crate) struct Peer {
     /// What carries the sessions; over verbs, --listen is an address of the card's, or 0.0.0.0 for all cards
     #[arg(long, value_name = "TRANSPORT", value_parser = carrier(), default_value = "iwarp")]
     pub(crate) transport: Carrier,
+    #[command(flatten)]
+    pub(crate) class: Class,
     /// Share this folder [default: a few files in memory]
     #[arg(long, value_name = "DIR")]
     pub(crate) share: Option<PathBuf>,

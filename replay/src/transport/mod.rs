@@ -85,6 +85,13 @@ pub trait Fabric: Any + Debug + Send + Sync {
         None
     }
 
+    /// The same, with packets of this class: the differentiated services code point where it is not the usual one, and whether they may be marked where
+    /// there is congestion. Where it makes packets itself.
+    fn with_class(&self, dscp: Option<u8>, ecn: bool) -> Option<Arc<dyn Fabric>> {
+        let _ = (dscp, ecn);
+        None
+    }
+
     /// The same, with a checksum on every message where that is an option.
     fn with_checksums(&self) -> Option<Arc<dyn Fabric>> {
         None
@@ -443,8 +450,8 @@ pub trait Transport: Any + Debug + Send {
 
 /// One end of a connection of datagrams.
 pub trait Datagrams {
-    /// Takes a datagram of the peer; `congested` where its IP header carries the mark of congestion.
-    fn handle_datagram(&mut self, now: Time, source_port: u16, congested: bool, datagram: &[u8]);
+    /// Takes a datagram of the peer.
+    fn handle_datagram(&mut self, now: Time, outside: &roce::packet::Outside, datagram: &[u8]);
 
     /// Puts the next datagram behind what is in `out`.
     fn poll_datagram(&mut self, now: Time, out: &mut Vec<u8>) -> Option<roce::Leaving>;

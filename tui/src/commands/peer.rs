@@ -40,7 +40,7 @@ pub(super) fn run(args: &Peer) -> Result<ExitCode> {
         None => memory(),
     };
     let users = users(args)?;
-    let mut transport = args.transport.open()?;
+    let mut transport = args.transport.open(&args.class)?;
     let fault = match args.fault {
         None => None,
         Some(PeerFault::Message(fault)) if fault.works_over(transport.kind()) => Some(fault),

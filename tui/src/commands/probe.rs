@@ -83,7 +83,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
         out.finish()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let transport = args.transport.open()?;
+    let transport = args.transport.open(&args.class)?;
     let (host, address) = resolve(args.host.as_deref().unwrap_or_default(), transport.kind().port)?;
     let target = Target {
         address,

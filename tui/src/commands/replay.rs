@@ -44,7 +44,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let to = args.to.as_deref().unwrap_or_default();
-    let transport = args.transport.open()?;
+    let transport = args.transport.open(&args.class)?;
     let (host, address) = resolve(to, transport.kind().port)?;
     let who = args.logon.credentials(&host)?;
     let mut config = Config::patient(transport);

@@ -1,7 +1,7 @@
 //! RoCEv2 in user space as a transport: the row's fabric, and a connection that keeps its own wire.
 
 use super::fault::PacketFault;
-use super::packet::{Check, Hidden, Path};
+use super::packet::{Check, Hidden, Outside, Path};
 use super::record::Packets;
 use super::udp::{Arrived, Mailbox, UdpDriver, UdpPort, path_mtu};
 use super::{Closed, Config, Endpoint, Event, Leaving, Numbers, addressed};
@@ -99,6 +99,11 @@ impl Fabric for Roce {
         let config = Config { fault: Some((fault, seed)), ..self.config.clone() };
         Some(Arc::new(Self { config, ..self.clone() }))
     }
+
+    fn with_class(&self, dscp: Option<u8>, ecn: bool) -> Option<Arc<dyn Fabric>> {
+        let config = Config { dscp: dscp.map_or(self.config.dscp, |dscp| dscp & 0x3f), ecn, ..self.config.clone() };
+        Some(Arc::new(Self { config, ..self.clone() }))
+    }
 }
 
 #[derive(Debug)]
@@ -124,7 +129,7 @@ impl Listener for RoceListener {
         let until = Instant::now() + wait;
         loop {
             while let Some(arrived) = self.mailbox.take() {
-                let checked = Check::default().received(arrived.remote, arrived.local, arrived.source_port, &arrived.bytes);
+                let checked = Check::default().received(arrived.remote, arrived.local, arrived.outside.source_port, &arrived.bytes);
                 let Some(hidden) = checked else { continue };
                 let Some((super::Addressed::Service { comm_id, source_port, .. }, mad)) = addressed(&arrived.bytes) else { continue };
                 if !self.port.begin(arrived.remote, comm_id) {
@@ -217,7 +222,7 @@ impl Request for RoceRequest {
         let mut carrier = Carrier::new(endpoint, now);
         carrier.keep(setup.wire.clone());
         if let Some(record) = &carrier.record {
-            record.received(now, self.arrived.source_port, self.arrived.congested, self.hidden, &self.arrived.bytes);
+            record.received(now, &self.arrived.outside, self.hidden, &self.arrived.bytes);
         }
         Ok(Opened { transport: Box::new(carrier), driver: Box::new(driver) })
     }
@@ -287,11 +292,11 @@ impl From<Closed> for Ended {
 }
 
 impl Datagrams for Carrier {
-    fn handle_datagram(&mut self, now: Time, source_port: u16, congested: bool, datagram: &[u8]) {
+    fn handle_datagram(&mut self, now: Time, outside: &Outside, datagram: &[u8]) {
         self.now = now;
-        let hidden = self.endpoint.handle_datagram(now, source_port, congested, datagram);
+        let hidden = self.endpoint.handle_outside(now, outside, datagram);
         if let Some(record) = &self.record {
-            record.received(now, source_port, congested, hidden.unwrap_or_default(), datagram);
+            record.received(now, outside, hidden.unwrap_or_default(), datagram);
         }
     }
 

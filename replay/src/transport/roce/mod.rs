@@ -41,7 +41,7 @@ pub use udp::UdpDriver;
 
 use self::cm::{Offer, Waiting};
 use self::fault::{Fate, Faults, PacketFault};
-use self::packet::{Check, DEFAULT_P_KEY, Hidden, MASK_24, Packet, Path, QP1, later, unwrap, wrap};
+use self::packet::{Check, DEFAULT_P_KEY, Hidden, MASK_24, Outside, Packet, Path, QP1, later, unwrap, wrap};
 use self::requester::{Failed, Limits, Read, Requester, Work};
 use self::responder::{Done, Responder};
 use crate::transport::memory::{Handle, Regions, Rights};
@@ -508,7 +508,16 @@ impl Endpoint {
     /// Takes a datagram that came to port 4791 from the peer's `source_port`; `congested` where its IP header carries the mark of congestion. What of the
     /// IP header nobody showed, or `None` where the invariant CRC is wrong, and the datagram is nothing.
     pub fn handle_datagram(&mut self, now: Time, source_port: u16, congested: bool, datagram: &[u8]) -> Option<Hidden> {
-        let Some(hidden) = self.check.received(self.path.remote, self.path.local, source_port, datagram) else {
+        self.handle_outside(now, &Outside { source_port, congested, header: None }, datagram)
+    }
+
+    /// The same where more may be known of the headers: then the whole of the invariant CRC is checked.
+    pub fn handle_outside(&mut self, now: Time, outside: &Outside, datagram: &[u8]) -> Option<Hidden> {
+        let Outside { source_port, congested, header } = *outside;
+        let solved = self.check.received(self.path.remote, self.path.local, source_port, datagram);
+        // there is one solution at most: where it is not what the header says, the CRC is not that of this packet
+        let right = solved.filter(|solved| header.is_none_or(|header| header.hidden == *solved));
+        let Some(hidden) = right else {
             self.counters.bad_crc += 1;
             return None;
         };

@@ -12,7 +12,8 @@ use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::ib::bth::{Bth, Opcode, Part, Row};
 use rdmascope_dissector::wire::ib::ext::{self, Extensions, Reth};
 use rdmascope_dissector::wire::ib::icrc::{self, Cover};
-use std::net::IpAddr;
+use rdmascope_dissector::wire::{ip, udp};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The UDP port of RoCEv2 (annex A17).
 pub const PORT: u16 = 4791;
@@ -117,6 +118,48 @@ pub struct Hidden {
     pub identification: u16,
     /// Routers may fragment the packet.
     pub fragmentable: bool,
+}
+
+/// What came around a datagram.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outside {
+    /// The UDP port that it came from.
+    pub source_port: u16,
+    /// Its IP header carries the mark of congestion.
+    pub congested: bool,
+    /// More of the headers, where somebody showed them.
+    pub header: Option<Header>,
+}
+
+/// What a raw socket shows of the headers of a datagram, beside what a UDP socket does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What the invariant CRC covers of it.
+    pub hidden: Hidden,
+    /// The type of service.
+    pub tos: u8,
+    /// The time to live.
+    pub ttl: u8,
+    /// The checksum of UDP; 0 for none.
+    pub checksum: u16,
+}
+
+/// Takes apart what a raw socket gives: a whole IPv4 packet. Sender and receiver, what is around the datagram, and the datagram. `None` where it is
+/// none to port 4791, has options (RoCEv2 has none), or is not whole.
+pub(crate) fn whole(packet: &[u8]) -> Option<(Ipv4Addr, Ipv4Addr, Outside, &[u8])> {
+    let (rest, ip) = ip::parse_v4(packet, &mut Off).ok()?;
+    if ip.header_length != 20 || ip.protocol != 17 || ip.more() || ip.offset() != 0 {
+        return None;
+    }
+    let rest = rest.get(..usize::from(ip.total_length).checked_sub(20)?)?;
+    let (datagram, udp) = udp::parse(rest, &mut Off).ok()?;
+    if udp.dst_port != PORT || usize::from(udp.length) != rest.len() {
+        return None;
+    }
+    let hidden = Hidden { identification: ip.id, fragmentable: ip.fragment & 0x4000 == 0 };
+    let header = Header { hidden, tos: ip.tos, ttl: ip.ttl, checksum: udp.checksum };
+    let outside = Outside { source_port: udp.src_port, congested: ip.tos & 3 == 3, header: Some(header) };
+    Some((ip.src.into(), ip.dst.into(), outside, datagram))
 }
 
 /// The invariant CRC of a datagram from its BTH to its padding, with identification 0 and not to be fragmented. `None` where it has no BTH.
@@ -396,6 +439,27 @@ mod tests {
         assert_eq!(check.received(path.local, path.remote, path.source_port + 1, &datagram), None);
     }
 
+    #[test]
+    fn a_whole_packet_is_taken_apart() {
+        let ends = [("192.0.2.1".parse().unwrap(), 0), ("192.0.2.2".parse().unwrap(), 0)];
+        let udp = [&[0xc1, 0x23, 0x12, 0xb7, 0, 12, 0xab, 0xcd], &[1u8, 2, 3, 4][..]].concat();
+        let outer = wire::Ip { id: 0x1234, tos: 0x6b, ttl: 9, ..wire::Ip::default() };
+        let frame = wire::frame_with(&ends, 0, 17, outer, &udp);
+        let packet = &frame[wire::ETHERNET..];
+        let (from, to, outside, datagram) = whole(packet).unwrap();
+        assert_eq!((IpAddr::from(from), IpAddr::from(to), datagram), (ends[0].0, ends[1].0, &[1, 2, 3, 4][..]));
+        assert_eq!((outside.source_port, outside.congested), (0xc123, true));
+        let hidden = Hidden { identification: 0x1234, fragmentable: false };
+        assert_eq!(outside.header, Some(Header { hidden, tos: 0x6b, ttl: 9, checksum: 0xabcd }));
+        // what was cut, another port, a fragment, options
+        assert!(whole(&packet[..packet.len() - 1]).is_none());
+        for (at, change) in [(23, 1), (6, 0x20), (7, 1), (0, 3), (9, 1)] {
+            let mut other = packet.to_vec();
+            other[at] ^= change;
+            assert!(whole(&other).is_none(), "{at}");
+        }
+    }
+
     proptest! {
         #[test]
         fn sequence_numbers_come_back(first in 0..=MASK_24, near in 0x100_0000u64..1 << 40, delta in -0x7f_ffffi64..0x7f_ffff) {
@@ -408,6 +472,7 @@ mod tests {
             let path = path(false);
             let _ = Packet::parse(&bytes);
             let _ = destination(&bytes);
+            let _ = whole(&bytes);
             let _ = Check::default().received(path.local, path.remote, 1, &bytes);
         }
     }

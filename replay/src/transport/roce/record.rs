@@ -1,7 +1,7 @@
 //! The datagrams of a connection of ours, in frames made up around them: Ethernet addresses, the time to live, and of what came the UDP checksum and
 //! the class (taken for ours: a socket does not tell it). All else from the identification on is that of the wire.
 
-use super::packet::{Hidden, PORT};
+use super::packet::{Hidden, Outside, PORT};
 use crate::transport::Time;
 use crate::wire::{Ip, Wire, addresses, frame_with, transport_checksum};
 use std::net::{IpAddr, SocketAddr};
@@ -29,30 +29,40 @@ impl Packets {
 
     /// A datagram that we sent.
     pub(super) fn sent(&self, now: Time, source_port: u16, tos: u8, datagram: &[u8]) {
-        self.packet(now, 0, source_port, Ip { tos, ..Ip::default() }, datagram, true);
+        self.packet(now, 0, source_port, Ip { tos, ..Ip::default() }, datagram, None);
     }
 
     /// A datagram that came.
-    pub(super) fn received(&self, now: Time, source_port: u16, congested: bool, hidden: Hidden, datagram: &[u8]) {
-        let ip = Ip { id: hidden.identification, tos: self.tos | if congested { 3 } else { 0 }, fragmentable: hidden.fragmentable };
-        // nobody told us its checksum: on IPv4 it may do without
-        self.packet(now, 1, source_port, ip, datagram, self.ends[0].0.is_ipv6());
+    pub(super) fn received(&self, now: Time, outside: &Outside, hidden: Hidden, datagram: &[u8]) {
+        let Outside { source_port, congested, header } = *outside;
+        let (ip, checksum) = match header {
+            Some(header) => {
+                let Hidden { identification, fragmentable } = header.hidden;
+                (Ip { id: identification, tos: header.tos, ttl: header.ttl, fragmentable }, Some(header.checksum))
+            }
+            None => {
+                let tos = self.tos | if congested { 3 } else { 0 };
+                let ip = Ip { id: hidden.identification, tos, fragmentable: hidden.fragmentable, ..Ip::default() };
+                // nobody told us its checksum: on IPv4 it may do without
+                (ip, self.ends[0].0.is_ipv4().then_some(0))
+            }
+        };
+        self.packet(now, 1, source_port, ip, datagram, checksum);
     }
 
-    fn packet(&self, now: Time, from: usize, source_port: u16, ip: Ip, datagram: &[u8], checksum: bool) {
+    /// Without a checksum, one is made.
+    fn packet(&self, now: Time, from: usize, source_port: u16, ip: Ip, datagram: &[u8], checksum: Option<u16>) {
         let mut udp = Vec::with_capacity(8 + datagram.len());
         udp.extend_from_slice(&source_port.to_be_bytes());
         udp.extend_from_slice(&PORT.to_be_bytes());
         udp.extend_from_slice(&((8 + datagram.len()) as u16).to_be_bytes());
         udp.extend_from_slice(&[0; 2]);
         udp.extend_from_slice(datagram);
-        if checksum {
-            let sum = match transport_checksum(&self.ends, from, UDP, &udp) {
-                0 => 0xffff,
-                sum => sum,
-            };
-            udp[6..8].copy_from_slice(&sum.to_be_bytes());
-        }
+        let sum = checksum.unwrap_or_else(|| match transport_checksum(&self.ends, from, UDP, &udp) {
+            0 => 0xffff,
+            sum => sum,
+        });
+        udp[6..8].copy_from_slice(&sum.to_be_bytes());
         let frame = frame_with(&self.ends, from, UDP, ip, &udp);
         self.wire.frame(self.interface, now, &frame, &[]);
     }

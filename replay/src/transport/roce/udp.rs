@@ -4,18 +4,20 @@
 //! The sockets forbid fragments and are not connected: Linux then gives all packets IP identification 0, which the invariant CRC covers. That this is
 //! so is tried once for each port, by a datagram to ourselves.
 
-use super::packet::{Check, PORT, Path, QP1, destination};
+use super::packet::{Check, Outside, PORT, Path, QP1, destination, whole};
 use super::{Addressed, Endpoint, Numbers, addressed};
 use crate::transport::{Clock, Driver, Transport};
-use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
+use nix::sys::socket::{self as nix_socket, ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage};
+use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
 use rdmascope_dissector::wire::ib::bth::Opcode;
 use rdmascope_dissector::wire::ib::cm::RejectReason;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -35,8 +37,7 @@ const DROP_WITHIN: Duration = Duration::from_millis(300);
 pub(crate) struct Arrived {
     pub(crate) remote: IpAddr,
     pub(crate) local: IpAddr,
-    pub(crate) source_port: u16,
-    pub(crate) congested: bool,
+    pub(crate) outside: Outside,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -95,11 +96,61 @@ struct Reader {
     metas: Vec<RecvMeta>,
 }
 
+impl Reader {
+    /// Reads once from a socket, many datagrams at a time. Whether anything came.
+    fn fill(&mut self, state: &UdpSocketState, socket: UdpSockRef<'_>, mut each: impl FnMut(&RecvMeta, &[u8])) -> io::Result<bool> {
+        let mut slices: Vec<IoSliceMut<'_>> = self.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
+        let count = match state.recv(socket, &mut slices, &mut self.metas) {
+            Ok(count) => count,
+            // what ICMP says of a datagram of ours is no end of anything
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused) => {
+                return Ok(false);
+            }
+            Err(e) => return Err(e),
+        };
+        for (meta, buffer) in self.metas.iter().zip(&self.buffers).take(count) {
+            each(meta, &buffer[..meta.len.min(buffer.len())]);
+        }
+        Ok(count > 0)
+    }
+}
+
+/// A raw socket, which shows IPv4 headers: with CAP_NET_RAW only.
+struct Raw {
+    socket: OwnedFd,
+    state: UdpSocketState,
+}
+
+impl Raw {
+    /// For what comes to this address from other hosts. `None` without the privilege, and where it is not needed: on IPv6 nothing of what the invariant
+    /// CRC covers is hidden, and within this host packets have no numbers of their own.
+    fn open(address: IpAddr) -> Option<Self> {
+        let IpAddr::V4(address) = address else { return None };
+        if address.is_loopback() {
+            return None;
+        }
+        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, Some(ipproto::UDP)).ok()?;
+        rustix::net::bind(&socket, &SocketAddrV4::new(address, 0)).ok()?;
+        receive_buffer(socket.as_fd());
+        let state = UdpSocketState::new((&socket).into()).ok()?;
+        Some(Self { socket, state })
+    }
+}
+
+/// Makes the receive buffer as large as may be: more than the limit of the system takes root.
+fn receive_buffer(socket: BorrowedFd<'_>) {
+    if sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER).is_err() {
+        let _ = sockopt::set_socket_recv_buffer_size(socket, RECEIVE_BUFFER);
+    }
+}
+
 /// UDP port 4791 of one address of this host, or of all.
 pub(crate) struct UdpPort {
     address: IpAddr,
     socket: UdpSocket,
-    state: UdpSocketState,
+    /// `None` where all is read from the raw socket.
+    state: Option<UdpSocketState>,
+    raw: Option<Raw>,
     reader: Mutex<Reader>,
     routes: Mutex<Routes>,
 }
@@ -162,13 +213,22 @@ impl UdpPort {
             }
             _ => e,
         })?;
-        let state = UdpSocketState::new((&socket).into())?;
-        // more than the limit of the system takes root
-        if sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {
-            let _ = sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER);
-        }
+        let raw = Raw::open(address);
+        let state = if raw.is_some() && !address.is_unspecified() {
+            // it keeps the port; what comes is read from the other one
+            let _ = sockopt::set_socket_recv_buffer_size(&socket, 0);
+            None
+        } else {
+            let state = UdpSocketState::new((&socket).into())?;
+            if raw.is_some() {
+                // a raw socket does not tell where packets that the system put together are to be cut
+                let _ = nix_socket::setsockopt(&socket, nix_socket::sockopt::UdpGroSegment, &false);
+            }
+            receive_buffer(socket.as_fd());
+            Some(state)
+        };
         let reader = Reader { buffers: vec![vec![0; 65_536]; BATCH_SIZE], metas: vec![RecvMeta::default(); BATCH_SIZE] };
-        let port = Self { address, socket, state, reader: Mutex::new(reader), routes: Mutex::default() };
+        let port = Self { address, socket, state, raw, reader: Mutex::new(reader), routes: Mutex::default() };
         port.try_identification()?;
         Ok(port)
     }
@@ -186,10 +246,10 @@ impl UdpPort {
         let until = Instant::now() + Duration::from_secs(1);
         let mut seen = None;
         while seen.is_none() && Instant::now() < until {
-            wait_for(&[&self.socket], Duration::from_millis(100))?;
-            self.read(&mut lock(&self.reader), |remote, local, port, _, bytes| {
-                if port == source_port && bytes.len() == mad.len() {
-                    seen = Some(Check::default().received(remote, local, port, bytes));
+            poll_for(&mut self.sources().map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN)).collect::<Vec<_>>(), Duration::from_millis(100))?;
+            self.read(&mut lock(&self.reader), |remote, local, outside, bytes| {
+                if outside.source_port == source_port && bytes.len() == mad.len() {
+                    seen = Some(Check::default().received(remote, local, source_port, bytes));
                 }
             })?;
         }
@@ -254,17 +314,17 @@ impl UdpPort {
 
     /// Reads once, and hands everything on. Whether anything came.
     pub(crate) fn receive(&self) -> io::Result<bool> {
-        self.receive_for(None, |_, _, _| {})
+        self.receive_for(None, |_, _| {})
     }
 
-    /// The same for the owner of `mailbox`, who takes his own at once: source port, mark of congestion, bytes. Where somebody else reads, nothing.
-    fn receive_for(&self, mailbox: Option<&Arc<Mailbox>>, mut own: impl FnMut(u16, bool, &[u8])) -> io::Result<bool> {
+    /// The same for the owner of `mailbox`, who takes his own at once. Where somebody else reads, nothing.
+    fn receive_for(&self, mailbox: Option<&Arc<Mailbox>>, mut own: impl FnMut(&Outside, &[u8])) -> io::Result<bool> {
         let Ok(mut reader) = self.reader.try_lock() else { return Ok(false) };
         let mut last: Option<(u32, Arc<Mailbox>)> = None;
-        self.read(&mut reader, |remote, local, source_port, congested, bytes| {
+        self.read(&mut reader, |remote, local, outside, bytes| {
             let Some((opcode, qp)) = destination(bytes) else { return };
             if qp == QP1 {
-                return self.manage(remote, local, source_port, congested, opcode, bytes);
+                return self.manage(remote, local, outside, opcode, bytes);
             }
             if last.as_ref().is_none_or(|(of, _)| *of != qp) {
                 let Some(found) = lock(&self.routes).queue_pairs.get(&qp).cloned() else { return };
@@ -272,15 +332,15 @@ impl UdpPort {
             }
             let Some((_, to)) = &last else { return };
             if mailbox.is_some_and(|mailbox| Arc::ptr_eq(mailbox, to)) {
-                own(source_port, congested, bytes);
+                own(&outside, bytes);
             } else {
-                to.put(Arrived { remote, local, source_port, congested, bytes: bytes.to_vec() });
+                to.put(Arrived { remote, local, outside, bytes: bytes.to_vec() });
             }
         })
     }
 
     /// A management datagram.
-    fn manage(&self, remote: IpAddr, local: IpAddr, source_port: u16, congested: bool, opcode: Opcode, bytes: &[u8]) {
+    fn manage(&self, remote: IpAddr, local: IpAddr, outside: Outside, opcode: Opcode, bytes: &[u8]) {
         let Some((to, mad)) = (opcode == Opcode::UD_SEND_ONLY).then(|| addressed(bytes)).flatten() else { return };
         let routes = lock(&self.routes);
         let mailbox = match to {
@@ -306,46 +366,62 @@ impl UdpPort {
         };
         drop(routes);
         if let Some(mailbox) = mailbox {
-            mailbox.put(Arrived { remote, local, source_port, congested, bytes: bytes.to_vec() });
+            mailbox.put(Arrived { remote, local, outside, bytes: bytes.to_vec() });
         }
     }
 
     /// Reads once; whether anything came.
-    fn read(&self, reader: &mut Reader, mut each: impl FnMut(IpAddr, IpAddr, u16, bool, &[u8])) -> io::Result<bool> {
-        let mut slices: Vec<IoSliceMut<'_>> = reader.buffers.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
-        let count = match self.state.recv((&self.socket).into(), &mut slices, &mut reader.metas) {
-            Ok(count) => count,
-            // what ICMP says of a datagram of ours is no end of anything
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused) => {
-                return Ok(false);
-            }
-            Err(e) => return Err(e),
-        };
-        for (meta, buffer) in reader.metas.iter().zip(&reader.buffers).take(count) {
-            let remote = meta.addr.ip().to_canonical();
-            let local = meta.dst_ip.map_or(self.address, |ip| ip.to_canonical());
-            let congested = meta.ecn == Some(quinn_udp::EcnCodepoint::Ce);
-            for bytes in buffer[..meta.len.min(buffer.len())].chunks(meta.stride.max(1)) {
-                each(remote, local, meta.addr.port(), congested, bytes);
-            }
+    fn read(&self, reader: &mut Reader, mut each: impl FnMut(IpAddr, IpAddr, Outside, &[u8])) -> io::Result<bool> {
+        let mut any = false;
+        // where there are both, this one has what comes from this host
+        let both = self.state.is_some() && self.raw.is_some();
+        if let Some(state) = &self.state {
+            any |= reader.fill(state, (&self.socket).into(), |meta, bytes| {
+                let remote = meta.addr.ip().to_canonical();
+                let local = meta.dst_ip.map_or(self.address, |ip| ip.to_canonical());
+                if both && !remote.is_loopback() {
+                    return;
+                }
+                let congested = meta.ecn == Some(quinn_udp::EcnCodepoint::Ce);
+                let outside = Outside { source_port: meta.addr.port(), congested, header: None };
+                for bytes in bytes.chunks(meta.stride.max(1)) {
+                    each(remote, local, outside, bytes);
+                }
+            })?;
         }
-        Ok(count > 0)
+        if let Some(Raw { socket, state }) = &self.raw {
+            any |= reader.fill(state, socket.into(), |_, bytes| {
+                if let Some((remote, local, outside, bytes)) = whole(bytes)
+                    && !(both && remote.is_loopback())
+                {
+                    each(remote.into(), local.into(), outside, bytes);
+                }
+            })?;
+        }
+        Ok(any)
+    }
+
+    /// The sockets that are read.
+    fn sources(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let udp = self.state.is_some().then(|| self.socket.as_fd());
+        udp.into_iter().chain(self.raw.as_ref().map(|raw| raw.socket.as_fd()))
+    }
+
+    /// Waits until something comes, for anybody, or into this mailbox; or, where there is one, something can leave from this socket.
+    fn wait_also(&self, mailbox: &Mailbox, leaving: Option<&UdpSocket>, at_most: Duration) -> io::Result<()> {
+        let sources = self.sources().chain([mailbox.bell.as_fd()]).map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN));
+        let mut fds: Vec<PollFd<'_>> = sources.chain(leaving.map(|flow| PollFd::new(flow, PollFlags::OUT))).collect();
+        poll_for(&mut fds, at_most)
     }
 
     /// Waits until something comes, for anybody, or into this mailbox.
     pub(crate) fn wait(&self, mailbox: &Mailbox, at_most: Duration) -> io::Result<()> {
-        let mut fds = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&mailbox.bell, PollFlags::IN)];
-        poll_for(&mut fds, at_most)
+        self.wait_also(mailbox, None, at_most)
     }
 }
 
 /// Connection requests at a time at most.
 const REQUESTS_MAX: usize = 4096;
-
-fn wait_for(sockets: &[&UdpSocket], at_most: Duration) -> io::Result<()> {
-    let mut fds: Vec<_> = sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
-    poll_for(&mut fds, at_most)
-}
 
 fn poll_for(fds: &mut [PollFd<'_>], at_most: Duration) -> io::Result<()> {
     let timeout = Timespec { tv_sec: at_most.as_secs().min(3600) as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
@@ -440,6 +516,8 @@ pub struct UdpDriver {
     /// Where the first of them begins.
     done: usize,
     tos: u8,
+    /// The system may cut one piece into several datagrams (GSO). Their identification is not ours to say then: where it counts, each leaves by itself.
+    segmentation: bool,
     /// Our address, as a stream would have one.
     address: Option<SocketAddr>,
     /// Nothing is sent any more.
@@ -472,6 +550,7 @@ impl UdpDriver {
             leaving: VecDeque::new(),
             done: 0,
             tos: 0,
+            segmentation: remote.is_loopback() || remote.is_ipv6(),
             address: None,
             silent: false,
             left: false,
@@ -513,12 +592,12 @@ impl UdpDriver {
         while let Some(arrived) = self.mailbox.take() {
             moved = true;
             if arrived.remote == remote {
-                end.handle_datagram(clock.now(), arrived.source_port, arrived.congested, &arrived.bytes);
+                end.handle_datagram(clock.now(), &arrived.outside, &arrived.bytes);
             }
         }
         let now = clock.now();
-        moved |= self.port.receive_for(Some(&self.mailbox), |source_port, congested, bytes| {
-            end.handle_datagram(now, source_port, congested, bytes);
+        moved |= self.port.receive_for(Some(&self.mailbox), |outside, bytes| {
+            end.handle_datagram(now, outside, bytes);
         })?;
         Ok(moved)
     }
@@ -542,8 +621,7 @@ impl UdpDriver {
                     return Ok(moved);
                 }
             }
-            while let Some((to, tos)) = self.leaving.front().copied() {
-                let datagram = &self.out[self.done..to];
+            while let Some((_, tos)) = self.leaving.front().copied() {
                 if tos != self.tos {
                     match self.remote {
                         SocketAddr::V4(_) => sockopt::set_ip_tos(&self.flow, tos)?,
@@ -551,20 +629,31 @@ impl UdpDriver {
                     }
                     self.tos = tos;
                 }
-                let sent = if self.silent { Ok(datagram.len()) } else { self.flow.send_to(datagram, self.remote) };
-                match sent {
-                    Ok(_) => end.datagram_sent(clock.now(), tos, datagram),
+                let batch = Batch::of(&self.leaving, self.done, self.segmentation);
+                let sent = if self.silent { Ok(batch.count) } else { batch.send(&self.flow, &self.out, self.remote) };
+                let (count, told) = match sent {
+                    Ok(count) => (count.clamp(1, batch.count), true),
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(moved),
+                    Err(_) if batch.segment.is_some() => {
+                        // not on this way: each by itself
+                        self.segmentation = false;
+                        continue;
+                    }
                     Err(e) if e.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
-                        let text = format!("a packet of {} bytes is too long for the path to {}", datagram.len(), self.remote.ip());
+                        let text = format!("a packet of {} bytes is too long for the path to {}", batch.first().len(), self.remote.ip());
                         return Err(io::Error::new(e.kind(), text));
                     }
                     // lost, as far as anybody can tell
-                    Err(_) => {}
+                    Err(_) => (1, false),
+                };
+                let now = clock.now();
+                for (to, tos) in self.leaving.drain(..count) {
+                    if told {
+                        end.datagram_sent(now, tos, &self.out[self.done..to]);
+                    }
+                    self.done = to;
                 }
                 moved = true;
-                self.done = to;
-                self.leaving.pop_front();
             }
         }
     }
@@ -583,6 +672,76 @@ impl UdpDriver {
         }
         // an answer to the peer's last words
         let _ = self.transmit(clock, transport);
+    }
+}
+
+/// Datagrams handed to the system at a time at most: what it cuts one piece into.
+const BATCH: usize = 64;
+/// Bytes of a piece that the system cuts, at most.
+const PIECE: usize = 65_000;
+
+/// What leaves in one system call: datagrams that follow each other, of one class.
+struct Batch {
+    /// Where each begins and ends.
+    ends: Vec<std::ops::Range<usize>>,
+    count: usize,
+    /// The system is to cut them: the length of all but the last, which may be shorter.
+    segment: Option<u16>,
+}
+
+impl Batch {
+    /// From the front of what leaves.
+    fn of(leaving: &VecDeque<(usize, u8)>, mut at: usize, segmentation: bool) -> Self {
+        let class = leaving.front().map_or(0, |(_, tos)| *tos);
+        let mut ends = Vec::with_capacity(leaving.len().min(BATCH));
+        for (to, tos) in leaving.iter().take(BATCH) {
+            if *tos != class {
+                break;
+            }
+            ends.push(at..*to);
+            at = *to;
+        }
+        let size = ends.first().map_or(0, |first| first.len());
+        let mut equal = ends.iter().take_while(|range| range.len() == size).count();
+        if ends.get(equal).is_some_and(|next| next.len() < size) {
+            equal += 1;
+        }
+        let cut = equal.min(PIECE / size.max(1));
+        match u16::try_from(size) {
+            Ok(size) if segmentation && cut > 1 => Self { ends, count: cut, segment: Some(size) },
+            // the first of another length, behind which there are some to be cut
+            _ if segmentation => {
+                let follows = ends.get(1..3).is_some_and(|two| two[0].len() == two[1].len());
+                let count = if follows { 1 } else { ends.len() };
+                Self { ends, count, segment: None }
+            }
+            _ => Self { count: ends.len(), ends, segment: None },
+        }
+    }
+
+    /// The first of them, where it is.
+    fn first(&self) -> std::ops::Range<usize> {
+        self.ends.first().cloned().unwrap_or_default()
+    }
+
+    /// How many left.
+    fn send(&self, flow: &UdpSocket, out: &[u8], to: SocketAddr) -> io::Result<usize> {
+        if let Some(segment) = &self.segment {
+            let piece = &out[self.first().start..self.ends.get(self.count - 1).map_or(0, |last| last.end)];
+            let address = SockaddrStorage::from(to);
+            let cut = [ControlMessage::UdpGsoSegments(segment)];
+            nix_socket::sendmsg(flow.as_raw_fd(), &[IoSlice::new(piece)], &cut, MsgFlags::empty(), Some(&address))?;
+            return Ok(self.count);
+        }
+        if self.count == 1 {
+            return flow.send_to(&out[self.first()], to).map(|_| 1);
+        }
+        let slices: Vec<[IoSlice<'_>; 1]> = self.ends[..self.count].iter().map(|range| [IoSlice::new(&out[range.clone()])]).collect();
+        let addresses = vec![Some(SockaddrStorage::from(to)); self.count];
+        let mut headers = MultiHeaders::preallocate(self.count, None);
+        let none: [ControlMessage<'_>; 0] = [];
+        let sent = nix_socket::sendmmsg(flow.as_raw_fd(), &mut headers, &slices, &addresses, none, MsgFlags::empty())?;
+        Ok(sent.count())
     }
 }
 
@@ -615,12 +774,7 @@ impl Driver for UdpDriver {
     }
 
     fn wait(&mut self, _transport: &mut dyn Transport, at_most: Duration) -> io::Result<()> {
-        let mut fds = [
-            PollFd::new(&self.port.socket, PollFlags::IN),
-            PollFd::new(&self.mailbox.bell, PollFlags::IN),
-            PollFd::new(&self.flow, if self.leaving.is_empty() { PollFlags::empty() } else { PollFlags::OUT }),
-        ];
-        poll_for(&mut fds, at_most)
+        self.port.wait_also(&self.mailbox, (!self.leaving.is_empty()).then_some(&self.flow), at_most)
     }
 
     fn flush(&mut self, clock: &Clock, transport: &mut dyn Transport) {
@@ -642,7 +796,7 @@ impl Driver for UdpDriver {
         let until = Instant::now() + Duration::from_secs(60);
         while Instant::now() < until {
             while self.mailbox.take().is_some() {}
-            let _ = self.port.receive_for(Some(&self.mailbox), |_, _, _| {});
+            let _ = self.port.receive_for(Some(&self.mailbox), |_, _| {});
             let _ = self.port.wait(&self.mailbox, Duration::from_millis(100));
         }
     }
