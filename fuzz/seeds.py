@@ -310,6 +310,21 @@ def roce(path):
         keep("roce_receiver", ["client", "server"][n & 1], bytes([2 + (n & 1)]) + b"".join(datagrams[:24]))
 
 
+def roce_cm(path):
+    """The messages of the communication manager of each end of a capture's first connection, for the end that gets them."""
+    sides = {}
+    for _, frame in frames(path):
+        if frame[12:14] != b"\x08\x00" or frame[23] != 17 or struct.unpack_from(">H", frame, 36)[0] != ROCE_PORT:
+            continue
+        bth = frame[42 : 14 + struct.unpack_from(">H", frame, 16)[0] - 4]
+        if bth[0] == 0x64 and int.from_bytes(bth[5:8], "big") == 1:
+            mad = bth[20:]
+            sides.setdefault(frame[26:30], []).append(struct.pack("BB", 63, 0x13) + mad[:252])
+    for n, (_, mads) in enumerate(sides.items()):
+        for established in (0, 2):
+            keep("roce_cm", ["to-server", "to-client"][n & 1], bytes([established + (n & 1)]) + b"".join(mads[:6]))
+
+
 def main():
     tcp_flow_made()
     key_file()
@@ -325,6 +340,7 @@ def main():
         tcp_flow(path)
         active(path)
         roce(path)
+        roce_cm(path)
         seen, calls = set(), {}
         for _, frame in frames(path):
             by_frame(frame, seen, calls)

@@ -128,6 +128,90 @@ pub fn fuzz_roce_receiver(data: &[u8]) {
     }
 }
 
+/// Management datagrams to an end of a RoCEv2 connection. The first byte says which end (bit 0: who connects) and how far the connection is (bit 1:
+/// established). Each datagram has two bytes before it: its length in units of 4 bytes, and what is done to it: bit 0 has it be for this connection,
+/// bit 1 from its peer, bits 4 to 7 are the time that passes before it in units of 2^28 ns. A datagram of length 0 is a wish to close.
+pub fn fuzz_roce_cm(data: &[u8]) {
+    use crate::roce::packet::{self, Path};
+    use crate::roce::{Config, Endpoint, Event, Numbers, State, addressed};
+    use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
+    let Some((first, mut rest)) = data.split_first() else { return };
+    let config = Config { cm_retries: 3, ..Config::default() };
+    let addresses = [[192, 0, 2, 1], [192, 0, 2, 2]].map(std::net::IpAddr::from);
+    let path = |us: usize| Path { local: addresses[us], remote: addresses[1 - us], source_port: 0xc000 };
+    let numbers = |end: u32| Numbers { qp: 0x11 + end, comm_id: 0x1111 + end, psn: 0 };
+    let mut client = Endpoint::connect(0, config.clone(), path(0), numbers(0), 40_000, 445, &[]);
+    let mut out = Vec::new();
+    if client.poll_transmit(0, &mut out).is_none() {
+        return;
+    }
+    let Some(Ok(mut server)) = addressed(&out).map(|(_, mad)| Endpoint::accept(0, config, path(1), numbers(1), mad)) else { return };
+    if first & 2 != 0 {
+        for _ in 0..2 {
+            out.clear();
+            if server.poll_transmit(0, &mut out).is_some() {
+                client.handle_datagram(0, 0xc000, false, &out);
+            }
+            out.clear();
+            if client.poll_transmit(0, &mut out).is_some() {
+                server.handle_datagram(0, 0xc000, false, &out);
+            }
+        }
+    }
+    let (us, mut end) = if first & 1 != 0 { (0, client) } else { (1, server) };
+    let (mut now, mut ends) = (0, 0);
+    let mut step = |end: &mut Endpoint, now: i64| {
+        end.handle_timeout(now);
+        // an answer to what came, and what is sent again
+        for n in 0.. {
+            out.clear();
+            if end.poll_transmit(now, &mut out).is_none() {
+                break;
+            }
+            assert!(n < 8, "one message is answered by a flood");
+        }
+        while let Some(event) = end.poll_event() {
+            assert_eq!(ends, 0, "nothing follows the end");
+            ends += u32::from(matches!(event, Event::Closed(_)));
+        }
+    };
+    while let Some(([length, how], more)) = rest.split_first_chunk::<2>() {
+        let (mad, more) = more.split_at((usize::from(*length) * 4).min(more.len()));
+        rest = more;
+        now += i64::from(how >> 4) << 28;
+        if mad.is_empty() {
+            end.close(now);
+        }
+        let mut mad = mad.to_vec();
+        mad.resize(mad.len().max(32), 0);
+        // the identifiers of whoever sends it, and of whoever it is for, begin each message behind the common header
+        let ids = [0x1111 + 1 - us as u32, 0x1111 + us as u32].map(u32::to_be_bytes);
+        for (bit, at, id) in [(2, 24, ids[0]), (1, 28, ids[1])] {
+            if how & bit != 0 {
+                mad[at..at + 4].copy_from_slice(&id);
+            }
+        }
+        let head =
+            Bth { opcode: Opcode::UD_SEND_ONLY.0, bits: 0, p_key: packet::DEFAULT_P_KEY, resv8: 0, dest_qp: packet::QP1, ack: 0, psn: 0 };
+        let mut datagram = Vec::new();
+        let deth = [packet::QP1_KEY.to_be_bytes(), packet::QP1.to_be_bytes()].concat();
+        packet::emit(&path(1 - us), head, &deth, &mad, &mut datagram);
+        let _ = addressed(&datagram);
+        let _ = (Endpoint::receipt(&path(us), &mad), Endpoint::disconnect_reply(&path(us), &mad));
+        let _ = Endpoint::accept(now, Config::default(), path(us), numbers(2), &mad);
+        end.handle_datagram(now, 0xc000, false, &datagram);
+        step(&mut end, now);
+    }
+    // whatever came: it comes to an end, and to the last state
+    end.close(now);
+    for _ in 0..50 {
+        step(&mut end, now);
+        let Some(at) = end.poll_timeout() else { break };
+        now = now.max(at);
+    }
+    assert!(end.is_over() && end.state() == State::Reset, "no end");
+}
+
 /// Messages of an SMB Direct client to the built-in peer. The first byte says whether they are whole SMB Direct messages (bit 0) or SMB2 messages that
 /// are wrapped here; each has two bytes of length before it, little-endian.
 pub fn fuzz_peer(data: &[u8]) {

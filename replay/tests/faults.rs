@@ -20,10 +20,9 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 const FILE: &[u8] = &[0x77; 100_000];
 
-fn peer(fault: &'static Fault) -> SocketAddr {
+fn peer(fault: &'static Fault, config: Config, address: &str) -> SocketAddr {
     let share = Arc::new(Share::new("share", Storage::memory([("file".to_owned(), FILE.to_vec())]), true, Users::Guests));
-    let config = Config::default();
-    let mut listener = config.transport.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut listener = config.transport.listen(address.parse().unwrap()).unwrap();
     let address = listener.address();
     thread::spawn(move || {
         let request = listener.next(PATIENCE).unwrap().unwrap();
@@ -34,8 +33,7 @@ fn peer(fault: &'static Fault) -> SocketAddr {
 }
 
 /// Reads where `reads`, else writes; what came of it, and whether memory that the peer knows nothing of is as it was.
-fn session(address: SocketAddr, fault: &str, reads: bool) -> (Result<usize>, bool) {
-    let mut config = Config::default();
+fn session(address: SocketAddr, mut config: Config, fault: &str, reads: bool) -> (Result<usize>, bool) {
     // only what nothing comes to is waited for a short while: on a busy machine all else takes the time that it takes
     if fault == "silent" {
         config = Config::over(Iwarp(iwarp::Config { startup_timeout: 2 * SECOND, ..iwarp::Config::default() }));
@@ -124,13 +122,39 @@ fn verdict(name: &str) -> (&'static str, &'static str) {
 
 #[test]
 fn every_fault_has_a_clear_verdict_in_time() {
-    let runs: Vec<_> = FAULTS
-        .iter()
+    all(FAULTS.iter(), &Config::default(), |_| "127.0.0.1:0".to_owned(), verdict);
+}
+
+/// All of SMB Direct and above: what comes below it are faults of packets, which `roce.rs` has.
+#[test]
+#[cfg(target_os = "linux")]
+fn every_fault_above_packets_has_the_same_verdict_over_roce() {
+    let config = Config::over(rdmascope_replay::roce::Roce::default());
+    // a port for each: a process that has them all takes turns at one
+    let process = std::process::id();
+    let host = |n: usize| format!("127.{}.{}.{}:0", 16 + n, process >> 8 & 0xff, process & 0xff | 1);
+    let faults = FAULTS.iter().filter(|fault| fault.works_over(config.transport.kind()));
+    assert!(faults.clone().count() > 15);
+    all(faults, &config, host, |name| match name {
+        "wrong-key" | "out-of-bounds" | "wrong-rights" | "not-given" | "stale-key" | "wrong-invalidate" => ("Remote Access Error", ""),
+        name => verdict(name),
+    });
+}
+
+fn all(
+    faults: impl Iterator<Item = &'static Fault>,
+    config: &Config,
+    address: impl Fn(usize) -> String,
+    verdict: impl Fn(&str) -> (&'static str, &'static str),
+) {
+    let runs: Vec<_> = faults
         .flat_map(|fault| [(fault, true), (fault, false)])
-        .map(|(fault, reads)| {
+        .enumerate()
+        .map(|(n, (fault, reads))| {
+            let (config, address) = (config.clone(), address(n));
             thread::spawn(move || {
                 let begun = Instant::now();
-                let (result, untouched) = session(peer(fault), fault.name, reads);
+                let (result, untouched) = session(peer(fault, config.clone(), &address), config, fault.name, reads);
                 (fault.name, reads, result, untouched, begun.elapsed())
             })
         })

@@ -28,6 +28,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("mad", dissector::fuzz_mad),
     ("peer", replay::fuzz_peer),
     ("pipeline", analyzer::fuzz_pipeline),
+    ("roce_cm", replay::fuzz_roce_cm),
     ("roce_receiver", replay::fuzz_roce_receiver),
     ("rpc_nfs", dissector::fuzz_rpc_nfs),
     ("rpcrdma", dissector::fuzz_rpcrdma),

@@ -1387,6 +1387,19 @@ impl Run<'_> {
         })
     }
 
+    /// Writes over RDMA, and reads back inside of messages what was written.
+    pub(crate) fn writes_large(&mut self) -> Result<Verdict> {
+        self.with_file(Dialect::SMB_3_1_1, true, |_, client, file| {
+            let data: Vec<u8> = (0..60_000u32).map(|n| (n / 7) as u8).collect();
+            let (count, _) = client.write_rdma(file.id, 0, data.clone(), RdmaChannel::RDMA_V1)?;
+            let back = client.read_inline(file.id, 0, data.len() as u32)?.data;
+            Ok(match count as usize == data.len() && back == data {
+                true => Verdict::Pass,
+                false => Verdict::Fail("other contents were written".into()),
+            })
+        })
+    }
+
     /// A case over another transport, or the same with other options.
     pub(crate) fn over(&self, transport: Arc<dyn Fabric>, case: impl FnOnce(&mut Run<'_>) -> Result<Verdict>) -> Result<Verdict> {
         let mut target = self.target.clone();

@@ -14,10 +14,24 @@ macro_rules! goes_on {
     };
 }
 
+/// The same in the answers to the server's RDMA Reads.
+macro_rules! goes_on_writing {
+    ($name:literal, $section:literal, $text:literal, $fault:literal) => {
+        Case { name: $name, section: $section, text: $text, slow: false, dies_negotiating: false, run: |r| written(r, $fault) }
+    };
+}
+
 /// One that ends the connection: the server serves on.
 macro_rules! ends {
     ($name:literal, $section:literal, $text:literal, $fault:literal) => {
         Case { name: $name, section: $section, text: $text, slow: false, dies_negotiating: true, run: |r| broken(r, $fault) }
+    };
+}
+
+/// One in the answers to the server's RDMA Reads that ends the connection: the server serves on.
+macro_rules! breaks {
+    ($name:literal, $section:literal, $text:literal, $fault:literal) => {
+        Case { name: $name, section: $section, text: $text, slow: false, dies_negotiating: false, run: |r| broken_write(r, $fault) }
     };
 }
 
@@ -34,15 +48,56 @@ pub(super) const CASES: &[Case] = &[
     goes_on!("Roce_WrongQueuePair", "[IBA 1] 9.6.1.1.1", "a packet to a queue pair that is not there is dropped", "wrong-qp@3"),
     goes_on!("Roce_SequenceNak", "[IBA 1] 9.7.5.2.8", "after a NAK for a missing packet all from there on comes again", "nak-sequence@3"),
     goes_on!("Roce_AckOfUnsent", "[IBA 1] 9.7.5.1", "an acknowledgement of what was not sent is nothing", "ack-unsent@2"),
-    goes_on!("Roce_LostReadResponse", "[IBA 1] 9.7.5.1.6", "what is missing of an answer to an RDMA Read is asked for again", "lose-response@2"),
-    goes_on!("Roce_ReorderedReadResponse", "[IBA 1] 9.7.5.1.6", "packets of an answer to an RDMA Read in the wrong order", "reorder-response@2"),
+    goes_on_writing!("Roce_LostReadResponse", "[IBA 1] 9.7.5.1.6", "what is missing of an answer to an RDMA Read is asked for again", "lose-response@2"),
+    goes_on_writing!("Roce_ReorderedReadResponse", "[IBA 1] 9.7.5.1.6", "packets of an answer to an RDMA Read in the wrong order", "reorder-response@2"),
     goes_on!("Roce_Congestion", "[IBA 1] A17.9", "packets with the mark of congestion are taken", "congested@1-"),
     goes_on!("Roce_CnpFlood", "[IBA 1] A17.9", "a notification of congestion before every packet", "cnp-flood@1-"),
     ends!("Roce_InvalidRequestNak", "[IBA 1] 9.7.5.2.8", "a NAK of an invalid request ends the connection, and the server serves on", "nak-invalid@2"),
     ends!("Roce_AccessNak", "[IBA 1] 9.7.5.2.8", "a NAK of remote access ends the connection, and the server serves on", "nak-access@2"),
+    ends!("Roce_OperationNak", "[IBA 1] 9.7.5.2.8", "a NAK of a mishap at the client ends the connection, and the server serves on", "nak-operation@2"),
+    ends!("Roce_ReliableDatagramNak", "[IBA 1] 9.7.5.2.8", "a NAK of an invalid request of reliable datagrams ends the connection, and the server serves on", "nak-rd@2"),
+    breaks!("Roce_ShortReadResponse", "[IBA 1] 9.7.5.1.6", "an answer to an RDMA Read that is too short ends the connection, and the server serves on", "short-response@2"),
+    breaks!("Roce_LongReadResponse", "[IBA 1] 9.7.5.1.6", "an answer to an RDMA Read that is too long ends the connection, and the server serves on", "long-response@2"),
     ends!("Roce_NeverReady", "[IBA 1] 9.7.5.2.8", "a client that never has a receive does not stop the server", "rnr@2-"),
     ends!("Roce_NeverAcknowledges", "[IBA 1] 9.7.6.1.3", "a client that never acknowledges does not stop the server", "no-ack@2-"),
     ends!("Roce_DisconnectsAtOnce", "[IBA 1] 12.9.8", "a client that disconnects as soon as it is connected does not stop the server", "cm-disconnect"),
+    goes_on!("Roce_CmLostReady", "[IBA 1] 12.9.7.2", "a RTU that is lost: the first request says as much, or the REP comes again", "cm-silent@2"),
+    ends!("Roce_CmSilent", "[IBA 1] 12.9.8", "a client whose communication manager falls silent behind its REQ does not stop the server", "cm-silent@2-"),
+    goes_on!("Roce_CmWrongId", "[IBA 1] 12.9.8.1", "a RTU for another connection is none for this one", "cm-wrong-id@2"),
+    ends!("Roce_CmRejectNoQp", "[IBA 1] 12.6.7.2", "a REP that is refused (no queue pair) does not stop the server", "cm-reject-no-qp"),
+    ends!("Roce_CmRejectNoEec", "[IBA 1] 12.6.7.2", "a REP that is refused (no end-to-end context) does not stop the server", "cm-reject-no-eec"),
+    ends!("Roce_CmRejectResources", "[IBA 1] 12.6.7.2", "a REP that is refused (no resources) does not stop the server", "cm-reject-resources"),
+    ends!("Roce_CmRejectTimeout", "[IBA 1] 12.6.7.2", "a REP that is refused (too late) does not stop the server", "cm-reject-timeout"),
+    ends!("Roce_CmRejectUnsupported", "[IBA 1] 12.6.7.2", "a REP that is refused (a request that it does not know) does not stop the server", "cm-reject-unsupported"),
+    ends!("Roce_CmRejectCommId", "[IBA 1] 12.6.7.2", "a REP that is refused (an unknown communication identifier) does not stop the server", "cm-reject-comm-id"),
+    ends!("Roce_CmRejectCommInstance", "[IBA 1] 12.6.7.2", "a REP that is refused (an unknown communication instance) does not stop the server", "cm-reject-comm-instance"),
+    ends!("Roce_CmRejectService", "[IBA 1] 12.6.7.2", "a REP that is refused (no such service) does not stop the server", "cm-reject-service"),
+    ends!("Roce_CmRejectTransport", "[IBA 1] 12.6.7.2", "a REP that is refused (the transport service type) does not stop the server", "cm-reject-transport"),
+    ends!("Roce_CmRejectStale", "[IBA 1] 12.6.7.2", "a REP that is refused (the queue pair is known from before) does not stop the server", "cm-reject-stale"),
+    ends!("Roce_CmRejectRdc", "[IBA 1] 12.6.7.2", "a REP that is refused (no such reliable datagram channel) does not stop the server", "cm-reject-rdc"),
+    ends!("Roce_CmRejectGid", "[IBA 1] 12.6.7.2", "a REP that is refused (the primary path's GID) does not stop the server", "cm-reject-gid"),
+    ends!("Roce_CmRejectLid", "[IBA 1] 12.6.7.2", "a REP that is refused (the primary path's LID) does not stop the server", "cm-reject-lid"),
+    ends!("Roce_CmRejectSl", "[IBA 1] 12.6.7.2", "a REP that is refused (the primary path's service level) does not stop the server", "cm-reject-sl"),
+    ends!("Roce_CmRejectTrafficClass", "[IBA 1] 12.6.7.2", "a REP that is refused (the primary path's traffic class) does not stop the server", "cm-reject-traffic-class"),
+    ends!("Roce_CmRejectHopLimit", "[IBA 1] 12.6.7.2", "a REP that is refused (the primary path's hop limit) does not stop the server", "cm-reject-hop-limit"),
+    ends!("Roce_CmRejectPacketRate", "[IBA 1] 12.6.7.2", "a REP that is refused (the primary path's packet rate) does not stop the server", "cm-reject-packet-rate"),
+    ends!("Roce_CmRejectAlternateGid", "[IBA 1] 12.6.7.2", "a REP that is refused (the alternate path's GID) does not stop the server", "cm-reject-alternate-gid"),
+    ends!("Roce_CmRejectAlternateLid", "[IBA 1] 12.6.7.2", "a REP that is refused (the alternate path's LID) does not stop the server", "cm-reject-alternate-lid"),
+    ends!("Roce_CmRejectAlternateSl", "[IBA 1] 12.6.7.2", "a REP that is refused (the alternate path's service level) does not stop the server", "cm-reject-alternate-sl"),
+    ends!("Roce_CmRejectAlternateTrafficClass", "[IBA 1] 12.6.7.2", "a REP that is refused (the alternate path's traffic class) does not stop the server", "cm-reject-alternate-traffic-class"),
+    ends!("Roce_CmRejectAlternateHopLimit", "[IBA 1] 12.6.7.2", "a REP that is refused (the alternate path's hop limit) does not stop the server", "cm-reject-alternate-hop-limit"),
+    ends!("Roce_CmRejectAlternatePacketRate", "[IBA 1] 12.6.7.2", "a REP that is refused (the alternate path's packet rate) does not stop the server", "cm-reject-alternate-packet-rate"),
+    ends!("Roce_CmRejectPortAndCmRedirect", "[IBA 1] 12.6.7.2", "a REP that is refused (another port and manager are to be asked) does not stop the server", "cm-reject-port-and-cm-redirect"),
+    ends!("Roce_CmRejectPortRedirect", "[IBA 1] 12.6.7.2", "a REP that is refused (another port is to be asked) does not stop the server", "cm-reject-port-redirect"),
+    ends!("Roce_CmRejectMtu", "[IBA 1] 12.6.7.2", "a REP that is refused (the path MTU) does not stop the server", "cm-reject-mtu"),
+    ends!("Roce_CmRejectResponderResources", "[IBA 1] 12.6.7.2", "a REP that is refused (too few responder resources) does not stop the server", "cm-reject-responder-resources"),
+    ends!("Roce_CmRejectConsumer", "[IBA 1] 12.6.7.2", "a REP that is refused (the program does not want it) does not stop the server", "cm-reject-consumer"),
+    ends!("Roce_CmRejectRnrRetry", "[IBA 1] 12.6.7.2", "a REP that is refused (the RNR retry count) does not stop the server", "cm-reject-rnr-retry"),
+    ends!("Roce_CmRejectDuplicateCommId", "[IBA 1] 12.6.7.2", "a REP that is refused (the communication identifier is in use) does not stop the server", "cm-reject-duplicate-comm-id"),
+    ends!("Roce_CmRejectClassVersion", "[IBA 1] 12.6.7.2", "a REP that is refused (the version of the class) does not stop the server", "cm-reject-class-version"),
+    ends!("Roce_CmRejectFlowLabel", "[IBA 1] 12.6.7.2", "a REP that is refused (the primary path's flow label) does not stop the server", "cm-reject-flow-label"),
+    ends!("Roce_CmRejectAlternateFlowLabel", "[IBA 1] 12.6.7.2", "a REP that is refused (the alternate path's flow label) does not stop the server", "cm-reject-alternate-flow-label"),
+    ends!("Roce_CmRejectVendor", "[IBA 1] 12.6.7.2", "a REP that is refused (an option of a vendor) does not stop the server", "cm-reject-vendor"),
 ];
 
 fn faulty(r: &Run<'_>, fault: &str) -> std::result::Result<Arc<dyn Fabric>, Verdict> {
@@ -57,6 +112,29 @@ fn session(r: &mut Run<'_>, fault: &str) -> Result<Verdict> {
         Ok(transport) => r.over(transport, |r| r.reads_large()),
         Err(verdict) => Ok(verdict),
     }
+}
+
+/// A session that writes over RDMA: every byte arrives.
+fn written(r: &mut Run<'_>, fault: &str) -> Result<Verdict> {
+    match faulty(r, fault) {
+        Ok(transport) => r.over(transport, |r| r.writes_large()),
+        Err(verdict) => Ok(verdict),
+    }
+}
+
+/// A session whose WRITE comes to nothing, and another client's that does not suffer.
+fn broken_write(r: &mut Run<'_>, fault: &str) -> Result<Verdict> {
+    let transport = match faulty(r, fault) {
+        Ok(transport) => transport,
+        Err(verdict) => return Ok(verdict),
+    };
+    match r.over(transport, |r| r.writes_large()) {
+        Ok(Verdict::Pass) => return Ok(Verdict::Fail("answered with success".into())),
+        Ok(verdict @ Verdict::NotApplicable(_)) => return Ok(verdict),
+        // how it ends is the server's affair
+        Ok(_) | Err(_) => {}
+    }
+    r.serves_on()
 }
 
 /// A negotiation that comes to nothing, and another client's that does not suffer.

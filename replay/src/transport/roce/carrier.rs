@@ -232,6 +232,7 @@ impl Request for RoceRequest {
             StartupFault::Reject => self.reject(RejectReason::CONSUMER),
             StartupFault::Silent | StartupFault::OtherProtocol => {
                 self.done = true;
+                self.port.forsake(self.peer.ip(), self.comm_id)?;
                 if fault == StartupFault::OtherProtocol {
                     self.port.answer(self.local, self.peer.ip(), |_| Some(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()))?;
                 }

@@ -9,8 +9,8 @@
 use super::packet::{MASK_24, later};
 use crate::transport::Time;
 use rdmascope_dissector::wire::ib::cm::{
-    AlternatePath, Attribute, DisconnectHead, DisconnectReplyHead, IpCm, PrimaryPath, ReadyHead, RejectHead, RejectReason, ReplyHead,
-    RequestHead, RequestIds, timeout_nanos,
+    AlternatePath, Attribute, DisconnectHead, DisconnectReplyHead, IpCm, PrimaryPath, ReadyHead, ReceiptHead, RejectHead, RejectReason,
+    ReplyHead, RequestHead, RequestIds, timeout_nanos,
 };
 use rdmascope_dissector::wire::ib::mad::{CLASS_CM, Mad};
 use std::net::IpAddr;
@@ -174,6 +174,13 @@ pub(crate) fn ready(local_comm_id: u32, remote_comm_id: u32, transaction_id: u64
     let mut out = Vec::with_capacity(ReadyHead::LEN);
     ReadyHead { local_comm_id, remote_comm_id }.emit(&mut out);
     mad(Attribute::READY_TO_USE, transaction_id, &out)
+}
+
+/// An MRA of a REQ.
+pub(crate) fn receipt(local_comm_id: u32, remote_comm_id: u32, service_timeout: u8, transaction_id: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(ReceiptHead::LEN);
+    ReceiptHead { local_comm_id, remote_comm_id, what: 0, timeout: service_timeout << 3 }.emit(&mut out);
+    mad(Attribute::MSG_RCPT_ACK, transaction_id, &out)
 }
 
 /// A DREQ.

@@ -33,7 +33,7 @@ enum Kind {
     Response,
     /// Management datagrams.
     Management,
-    /// The first message of the communication manager that answers: a REP.
+    /// The answer to the other end's REQ or REP: a REP, a REJ.
     Reply,
     /// Requests of the other end.
     Request,
@@ -68,6 +68,12 @@ const fn row(name: &'static str, text: &'static str, expected: &'static str, kin
     Row { name, text, expected, kind, act }
 }
 
+const GIVEN_UP: &str = "the connection is given up";
+
+const fn refuses(name: &'static str, text: &'static str, expected: &'static str, reason: RejectReason) -> Row {
+    row(name, text, expected, Kind::Reply, Act::Reject(reason))
+}
+
 /// All.
 #[rustfmt::skip]
 pub static ROWS: &[Row] = &[
@@ -83,6 +89,7 @@ pub static ROWS: &[Row] = &[
     row("nak-invalid", "refuses a request as invalid", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::INVALID_REQUEST.0)),
     row("nak-access", "refuses a request as one for memory that was not given", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::REMOTE_ACCESS_ERROR.0)),
     row("nak-operation", "refuses a request for a mishap of its own", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::REMOTE_OPERATIONAL_ERROR.0)),
+    row("nak-rd", "refuses a request as an invalid one of reliable datagrams", "the queue pair ends", Kind::Request, Act::Refuse(NAK | NakCode::INVALID_RD_REQUEST.0)),
     row("rnr", "has no receive posted", "it waits and tries again, as often as agreed", Kind::Request, Act::Refuse(RNR_NAK | 14)),
     row("no-ack", "does not acknowledge", "it sends again, and gives up as often as agreed", Kind::Acknowledge, Act::Lose),
     row("ack-unsent", "acknowledges what was never sent", "that is no acknowledgement of anything", Kind::Acknowledge, Act::Psn(1000)),
@@ -95,13 +102,40 @@ pub static ROWS: &[Row] = &[
     row("cm-silent", "leaves a message of the communication manager without an answer", "it is sent again as often as agreed", Kind::Management, Act::Lose),
     row("cm-wrong-id", "answers for another connection", "the answer is not taken for one", Kind::Reply, Act::CommId),
     row("cm-disconnect", "disconnects as soon as it is connected", "a DREP", Kind::Established, Act::Disconnect),
-    row("cm-reject-no-qp", "refuses: no queue pair", "the connection is given up", Kind::Reply, Act::Reject(RejectReason::NO_QP)),
-    row("cm-reject-resources", "refuses: no resources", "the connection is given up", Kind::Reply, Act::Reject(RejectReason::NO_RESOURCES)),
-    row("cm-reject-timeout", "refuses: too late", "the connection is given up", Kind::Reply, Act::Reject(RejectReason::TIMEOUT)),
-    row("cm-reject-service", "refuses: no such service", "the connection is given up", Kind::Reply, Act::Reject(RejectReason::INVALID_SERVICE_ID)),
-    row("cm-reject-stale", "refuses: the queue pair is known from before", "the connection is given up, or tried with another queue pair", Kind::Reply, Act::Reject(RejectReason::STALE_CONNECTION)),
-    row("cm-reject-mtu", "refuses: the path MTU", "the connection is given up, or tried with another path MTU", Kind::Reply, Act::Reject(RejectReason::PATH_MTU)),
-    row("cm-reject-consumer", "refuses: the program does not want it", "the connection is given up", Kind::Reply, Act::Reject(RejectReason::CONSUMER)),
+    refuses("cm-reject-no-qp", "refuses: no queue pair", GIVEN_UP, RejectReason::NO_QP),
+    refuses("cm-reject-no-eec", "refuses: no end-to-end context", GIVEN_UP, RejectReason::NO_EEC),
+    refuses("cm-reject-resources", "refuses: no resources", GIVEN_UP, RejectReason::NO_RESOURCES),
+    refuses("cm-reject-timeout", "refuses: too late", GIVEN_UP, RejectReason::TIMEOUT),
+    refuses("cm-reject-unsupported", "refuses: a request that it does not know", GIVEN_UP, RejectReason::UNSUPPORTED),
+    refuses("cm-reject-comm-id", "refuses: an unknown communication identifier", GIVEN_UP, RejectReason::INVALID_COMM_ID),
+    refuses("cm-reject-comm-instance", "refuses: an unknown communication instance", GIVEN_UP, RejectReason::INVALID_COMM_INSTANCE),
+    refuses("cm-reject-service", "refuses: no such service", GIVEN_UP, RejectReason::INVALID_SERVICE_ID),
+    refuses("cm-reject-transport", "refuses: the transport service type", GIVEN_UP, RejectReason::INVALID_TRANSPORT_TYPE),
+    refuses("cm-reject-stale", "refuses: the queue pair is known from before", "the connection is given up, or tried with another queue pair", RejectReason::STALE_CONNECTION),
+    refuses("cm-reject-rdc", "refuses: no such reliable datagram channel", GIVEN_UP, RejectReason::RDC_NOT_EXIST),
+    refuses("cm-reject-gid", "refuses: the primary path's GID", "the connection is given up, or tried over the path that is named", RejectReason::PRIMARY_GID),
+    refuses("cm-reject-lid", "refuses: the primary path's LID", GIVEN_UP, RejectReason::PRIMARY_LID),
+    refuses("cm-reject-sl", "refuses: the primary path's service level", GIVEN_UP, RejectReason::PRIMARY_SL),
+    refuses("cm-reject-traffic-class", "refuses: the primary path's traffic class", GIVEN_UP, RejectReason::PRIMARY_TRAFFIC_CLASS),
+    refuses("cm-reject-hop-limit", "refuses: the primary path's hop limit", GIVEN_UP, RejectReason::PRIMARY_HOP_LIMIT),
+    refuses("cm-reject-packet-rate", "refuses: the primary path's packet rate", GIVEN_UP, RejectReason::PRIMARY_PACKET_RATE),
+    refuses("cm-reject-alternate-gid", "refuses: the alternate path's GID", GIVEN_UP, RejectReason::ALTERNATE_GID),
+    refuses("cm-reject-alternate-lid", "refuses: the alternate path's LID", GIVEN_UP, RejectReason::ALTERNATE_LID),
+    refuses("cm-reject-alternate-sl", "refuses: the alternate path's service level", GIVEN_UP, RejectReason::ALTERNATE_SL),
+    refuses("cm-reject-alternate-traffic-class", "refuses: the alternate path's traffic class", GIVEN_UP, RejectReason::ALTERNATE_TRAFFIC_CLASS),
+    refuses("cm-reject-alternate-hop-limit", "refuses: the alternate path's hop limit", GIVEN_UP, RejectReason::ALTERNATE_HOP_LIMIT),
+    refuses("cm-reject-alternate-packet-rate", "refuses: the alternate path's packet rate", GIVEN_UP, RejectReason::ALTERNATE_PACKET_RATE),
+    refuses("cm-reject-port-and-cm-redirect", "refuses: another port and manager are to be asked", "the connection is given up, or tried where it is told", RejectReason::PORT_AND_CM_REDIRECT),
+    refuses("cm-reject-port-redirect", "refuses: another port is to be asked", "the connection is given up, or tried where it is told", RejectReason::PORT_REDIRECT),
+    refuses("cm-reject-mtu", "refuses: the path MTU", "the connection is given up, or tried with another path MTU", RejectReason::PATH_MTU),
+    refuses("cm-reject-responder-resources", "refuses: too few responder resources", GIVEN_UP, RejectReason::INSUFFICIENT_RESPONDER_RESOURCES),
+    refuses("cm-reject-consumer", "refuses: the program does not want it", GIVEN_UP, RejectReason::CONSUMER),
+    refuses("cm-reject-rnr-retry", "refuses: the RNR retry count", GIVEN_UP, RejectReason::RNR_RETRY_COUNT),
+    refuses("cm-reject-duplicate-comm-id", "refuses: the communication identifier is in use", GIVEN_UP, RejectReason::DUPLICATE_COMM_ID),
+    refuses("cm-reject-class-version", "refuses: the version of the class", GIVEN_UP, RejectReason::CLASS_VERSION),
+    refuses("cm-reject-flow-label", "refuses: the primary path's flow label", GIVEN_UP, RejectReason::PRIMARY_FLOW_LABEL),
+    refuses("cm-reject-alternate-flow-label", "refuses: the alternate path's flow label", GIVEN_UP, RejectReason::ALTERNATE_FLOW_LABEL),
+    refuses("cm-reject-vendor", "refuses: an option of a vendor", GIVEN_UP, RejectReason::VENDOR_OPTION),
 ];
 
 impl Row {
@@ -243,7 +277,7 @@ impl Faults {
         }
     }
 
-    /// A REQ is to be answered: the reason that it is refused for.
+    /// A REQ or REP is to be answered: the reason that it is refused for.
     pub(super) fn rejects(&mut self) -> Option<RejectReason> {
         match self.fault.row.act {
             Act::Reject(reason) => self.hits().then_some(reason),

@@ -143,6 +143,8 @@ const CNP_DSCP: u8 = 48;
 const WORK_MAX: usize = 65_536;
 /// How long what was sent last may take to be acknowledged before we leave, in ns.
 const LEAVE_WITHIN: u64 = 1_000_000_000;
+/// How long the answer to a REQ may take that came twice: 2.1 s, as the code of a timeout.
+const SERVICE_TIMEOUT: u8 = 19;
 /// How often a Disconnect Request is sent.
 const DISCONNECT_RETRIES: u8 = 3;
 
@@ -265,6 +267,22 @@ enum Phase {
     Over,
 }
 
+/// The states of a queue pair (10.3.1). Nothing here asks for the two that are left out: SQD, in which the send queue drains, and SQE, which reliable
+/// connections do not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is over, and the numbers are free (10.3.1.1).
+    Reset,
+    /// A REQ was sent: what comes for the queue pair is dropped without a word (10.3.1.2).
+    Initialized,
+    /// A REP was sent: requests are taken, and none can be made (10.3.1.3).
+    ReadyToReceive,
+    /// Both ways (10.3.1.4).
+    ReadyToSend,
+    /// A rule was broken, or the connection is coming down: nothing is taken, and what was posted comes to nothing (10.3.1.7).
+    Error,
+}
+
 /// A datagram that was put behind what is in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
@@ -368,6 +386,14 @@ impl Endpoint {
         out
     }
 
+    /// An MRA (12.6.6): the REQ is here already, and its answer takes a while.
+    pub fn receipt(path: &Path, request: &[u8]) -> Option<Vec<u8>> {
+        let Ok((_, Some(CmMessage::Request(ids)))) = parse_mad(request, &mut Off) else { return None };
+        let mut out = Vec::new();
+        emit_mad(path, 0, &cm::receipt(0, ids.local_comm_id, SERVICE_TIMEOUT, cm::transaction(request)), &mut out);
+        Some(out)
+    }
+
     /// The answer to a DREQ for a connection that nobody has any more (12.9.8.3.1).
     pub fn disconnect_reply(path: &Path, request: &[u8]) -> Option<Vec<u8>> {
         let Ok((_, Some(CmMessage::DisconnectRequest(request_head)))) = parse_mad(request, &mut Off) else { return None };
@@ -450,6 +476,17 @@ impl Endpoint {
     /// Bytes of payload in a packet.
     pub fn path_mtu(&self) -> u16 {
         self.config.path_mtu
+    }
+
+    /// The state of the queue pair.
+    pub fn state(&self) -> State {
+        match self.phase {
+            Phase::Connecting(_) => State::Initialized,
+            Phase::Accepting(_) => State::ReadyToReceive,
+            Phase::Established | Phase::Closing(_) if !self.broken => State::ReadyToSend,
+            Phase::Established | Phase::Closing(_) | Phase::Disconnecting(_) => State::Error,
+            Phase::Over => State::Reset,
+        }
     }
 
     /// Whether operations can be asked for.
@@ -677,6 +714,12 @@ impl Endpoint {
                     if peer.qp <= QP1 {
                         self.tell(Closed::BadAnswer("names a queue pair that is a manager's"));
                         let reason = RejectReason::UNSUPPORTED;
+                        self.mads.push_back(cm::reject(self.us.comm_id, peer.comm_id, true, reason, transaction));
+                        self.phase = Phase::Over;
+                        return;
+                    }
+                    if let Some(reason) = self.faults.as_mut().and_then(Faults::rejects) {
+                        self.tell(Closed::ByUs);
                         self.mads.push_back(cm::reject(self.us.comm_id, peer.comm_id, true, reason, transaction));
                         self.phase = Phase::Over;
                         return;

@@ -122,7 +122,10 @@ impl Net {
     fn deliver(&mut self, datagram: &OnTheWay) {
         self.delivered += 1;
         if datagram.to == 1 && self.ends.len() == 1 {
-            if let Some((Addressed::Service { port, .. }, mad)) = addressed(&datagram.bytes) {
+            // as a listener does it
+            let path = paths()[1];
+            let whole = Check::default().received(path.remote, path.local, datagram.source_port, &datagram.bytes).is_some();
+            if let Some((Addressed::Service { port, .. }, mad)) = addressed(&datagram.bytes).filter(|_| whole) {
                 assert_eq!(port, Some(445));
                 self.ends.push(Endpoint::accept(self.now, self.config.clone(), paths()[1], numbers(1, 5), mad).unwrap());
             }
@@ -413,6 +416,149 @@ fn marks_of_congestion_slow_the_sender_down() {
     assert_eq!(net.ends[0].counters().retransmitted, 0);
 }
 
+/// A datagram of the peer with the next number, at our queue pair.
+fn request(opcode: Opcode, to: usize) -> Vec<u8> {
+    let mut datagram = Vec::new();
+    let psn = if to == 1 { 5 } else { 0xff_fff0 };
+    let bth = Bth { opcode: opcode.0, bits: 0, p_key: DEFAULT_P_KEY, resv8: 0, dest_qp: 0x11 + to as u32, ack: 0x80, psn };
+    packet::emit(&paths()[1 - to], bth, &[], &[1; 10], &mut datagram);
+    datagram
+}
+
+#[test]
+fn a_queue_pair_takes_and_gives_what_its_state_lets_it() {
+    let give = |net: &mut Net, to: usize, bytes: &[u8]| {
+        let (now, port) = (net.now, paths()[1 - to].source_port);
+        net.ends[to].handle_datagram(now, port, false, bytes);
+    };
+    let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+    // Init: what comes for the queue pair is dropped without a word, nothing can be posted
+    assert_eq!(net.ends[0].state(), State::Initialized);
+    net.transmit();
+    give(&mut net, 0, &request(Opcode::RC_SEND_ONLY, 0));
+    assert_eq!((net.ends[0].poll_transmit(0, &mut Vec::new()), net.ends[0].poll_event()), (None, None));
+    assert_eq!(net.ends[0].counters().foreign, 1);
+    assert_eq!(net.ends[0].send(b"no", None, false), Err(OpError::NotEstablished));
+    // RTR: a request is as good as an RTU; until one came, nothing can be posted
+    net.run(|net| net.ends.len() == 2);
+    assert_eq!(net.ends[1].state(), State::ReadyToReceive);
+    assert_eq!(net.ends[1].send(b"no", None, false), Err(OpError::NotEstablished));
+    give(&mut net, 1, &request(Opcode::RC_SEND_ONLY, 1));
+    assert_eq!(net.ends[1].state(), State::ReadyToSend);
+    assert!(matches!(net.ends[1].poll_event(), Some(Event::Established { .. })));
+    let message = Event::Received { message: vec![1; 10], invalidated: None, immediate: None };
+    assert_eq!(net.ends[1].poll_event(), Some(message));
+
+    let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+    net.established();
+    net.quiet();
+    // RTS: both
+    assert_eq!((net.ends[0].state(), net.ends[1].state()), (State::ReadyToSend, State::ReadyToSend));
+    net.ends[0].send(b"yes", None, false).unwrap();
+    net.quiet();
+    // Error: the refusal still goes, what comes is dropped, nothing can be posted, what was posted is given up
+    net.ends[1].send(&[3; 100], None, false).unwrap();
+    give(&mut net, 1, &request(Opcode::RC_SEND_MIDDLE, 1));
+    let mut stale = Vec::new();
+    let bth = Bth { opcode: Opcode::RC_SEND_MIDDLE.0, bits: 0, p_key: DEFAULT_P_KEY, resv8: 0, dest_qp: 0x12, ack: 0x80, psn: 6 };
+    packet::emit(&paths()[0], bth, &[], &[1; 10], &mut stale);
+    give(&mut net, 1, &stale);
+    assert_eq!(net.ends[1].state(), State::Error);
+    assert_eq!(net.ends[1].send(b"no", None, false), Err(OpError::NotEstablished));
+    let before = net.ends[1].counters();
+    give(&mut net, 1, &stale);
+    assert_eq!(net.ends[1].counters(), before, "dropped");
+    // Reset: both know that it is over, and nothing is answered
+    net.run(|net| net.ends.iter().all(Endpoint::is_over));
+    assert_eq!((net.ends[0].state(), net.ends[1].state()), (State::Reset, State::Reset));
+    give(&mut net, 1, &stale);
+    let now = net.now;
+    assert_eq!(net.ends[1].poll_transmit(now, &mut Vec::new()), None);
+    assert!(matches!(net.closed(0), Some(Closed::Refused(NakCode::INVALID_REQUEST) | Closed::ByPeer)), "{:?}", net.closed(0));
+}
+
+#[test]
+fn the_whole_crc_is_checked_where_the_header_is_seen() {
+    use super::packet::{Header, Outside};
+    let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+    net.established();
+    net.quiet();
+    let mut datagram = request(Opcode::RC_SEND_ONLY, 1);
+    Check::default().renumber(&mut datagram, 0x1234);
+    let header = |identification| {
+        let hidden = Hidden { identification, fragmentable: false };
+        Outside { source_port: paths()[0].source_port, congested: false, header: Some(Header { hidden, tos: 0, ttl: 64, checksum: 0 }) }
+    };
+    let now = net.now;
+    assert_eq!(net.ends[1].handle_outside(now, &header(0x1235), &datagram), None);
+    assert_eq!(net.ends[1].counters().bad_crc, 1);
+    assert_eq!(net.ends[1].handle_outside(now, &header(0x1234), &datagram).map(|hidden| hidden.identification), Some(0x1234));
+    assert!(net.ends[1].poll_event().is_some());
+}
+
+#[test]
+fn who_connects_refuses_an_answer_with_each_reason() {
+    for row in fault::ROWS.iter().filter(|row| row.name.starts_with("cm-reject-")) {
+        let fault: PacketFault = row.name.parse().unwrap();
+        let reason = Faults::new(fault, 1).rejects().unwrap();
+        let mut net = Net::new(Config { fault: Some((fault, 1)), ..config(1024) }, config(1024), Weather::default(), 1);
+        net.run(|net| net.closed(1).is_some());
+        assert_eq!((net.closed(0), net.closed(1)), (Some(&Closed::ByUs), Some(&Closed::Rejected(reason))), "{}", row.name);
+        assert!(net.ends.iter().all(Endpoint::is_over));
+    }
+}
+
+#[test]
+fn a_receipt_gives_the_answer_more_time() {
+    let mut net = Net::new(Config { cm_timeout: 10, cm_retries: 0, ..config(1024) }, config(1024), Weather::default(), 1);
+    let mut out = Vec::new();
+    net.ends[0].poll_transmit(0, &mut out).unwrap();
+    let receipt = Endpoint::receipt(&paths()[1], addressed(&out).unwrap().1).unwrap();
+    let before = net.ends[0].poll_timeout().unwrap();
+    assert!(net.ends[0].handle_datagram(1, paths()[1].source_port, false, &receipt).is_some());
+    let after = net.ends[0].poll_timeout().unwrap();
+    assert!(after - before >= timeout_nanos(19) as i64, "{before} {after}");
+    net.ends[0].handle_timeout(before);
+    net.read();
+    assert_eq!(net.closed(0), None);
+    net.ends[0].handle_timeout(after);
+    net.read();
+    assert_eq!(net.closed(0), Some(&Closed::NoAnswer));
+}
+
+/// Packets of so many of these connections: a million with `RDMASCOPE_ROCE_PACKETS=1000000 cargo test -p rdmascope-replay --lib packets_of`.
+#[test]
+fn packets_of_every_weather_come_to_the_right_end() {
+    let wanted = std::env::var("RDMASCOPE_ROCE_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000u64);
+    let (mut left, mut again, mut lost, mut seed) = (0, 0, 0, 0u64);
+    while left < wanted {
+        seed += 1;
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let weather = Weather {
+            lose: random.next() % 60,
+            copy: random.next() % 60,
+            delay: random.next() % 100,
+            damage: random.next() % 20,
+            mark: random.next() % 50,
+        };
+        let ends = [0, 1].map(|_| Config { ack_timeout: 13, cm_timeout: 10, ..config(256 << (random.next() % 5)) });
+        let [client, server] = ends;
+        let server = Config { path_mtu: 4096, ..server };
+        let mut net = Net::new(client, server, weather, seed);
+        net.established();
+        traffic(&mut net, 8);
+        let counters = net.ends.iter().map(Endpoint::counters);
+        again += counters.map(|c| c.retransmitted).sum::<u64>();
+        lost += net.left.saturating_sub(net.delivered);
+        net.weather = Weather::default();
+        ended(&mut net);
+        assert_eq!((net.ends[0].state(), net.ends[1].state()), (State::Reset, State::Reset));
+        left += net.left;
+    }
+    println!("{left} packets in {seed} connections, {lost} or more of them lost, {again} sent again");
+    assert!(again > 0 && lost > 0);
+}
+
 /// The answer of an established responder to one datagram.
 fn answered(net: &mut Net, bth: Bth, extensions: &[u8], payload: &[u8]) -> Option<Syndrome> {
     let mut datagram = Vec::new();
@@ -501,6 +647,7 @@ fn every_packet_fault_is_done_and_comes_to_what_it_has_to() {
         let ended = match row.name {
             "nak-invalid" => Some(Closed::Refused(NakCode::INVALID_REQUEST)),
             "nak-access" => Some(Closed::Refused(NakCode::REMOTE_ACCESS_ERROR)),
+            "nak-rd" => Some(Closed::Refused(NakCode::INVALID_RD_REQUEST)),
             "nak-operation" => Some(Closed::Refused(NakCode::REMOTE_OPERATIONAL_ERROR)),
             "rnr" => Some(Closed::RnrRetries),
             "no-ack" | "ack-unsent" => Some(Closed::Retries),

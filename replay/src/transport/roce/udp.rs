@@ -246,7 +246,10 @@ impl UdpPort {
         let until = Instant::now() + Duration::from_secs(1);
         let mut seen = None;
         while seen.is_none() && Instant::now() < until {
-            poll_for(&mut self.sources().map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN)).collect::<Vec<_>>(), Duration::from_millis(100))?;
+            poll_for(
+                &mut self.sources().map(|source| PollFd::from_borrowed_fd(source, PollFlags::IN)).collect::<Vec<_>>(),
+                Duration::from_millis(100),
+            )?;
             self.read(&mut lock(&self.reader), |remote, local, outside, bytes| {
                 if outside.source_port == source_port && bytes.len() == mad.len() {
                     seen = Some(Check::default().received(remote, local, source_port, bytes));
@@ -298,6 +301,14 @@ impl UdpPort {
         true
     }
 
+    /// A REQ is never to be answered.
+    pub(crate) fn forsake(&self, remote: IpAddr, comm_id: u32) -> io::Result<()> {
+        // nobody takes what comes there
+        let nobody = Mailbox::new()?;
+        lock(&self.routes).requests.insert((remote, comm_id), Some(nobody));
+        Ok(())
+    }
+
     /// A REQ was answered for good.
     pub(crate) fn end(&self, remote: IpAddr, comm_id: u32) {
         lock(&self.routes).requests.remove(&(remote, comm_id));
@@ -345,7 +356,12 @@ impl UdpPort {
         let routes = lock(&self.routes);
         let mailbox = match to {
             Addressed::Service { port, comm_id, .. } => match routes.requests.get(&(remote, comm_id)) {
-                Some(answered) => answered.clone(),
+                Some(Some(answered)) => Some(answered.clone()),
+                Some(None) => {
+                    // somebody looks at it
+                    let _ = self.answer(local, remote, |path| Endpoint::receipt(path, mad));
+                    None
+                }
                 None => match port.and_then(|port| routes.services.get(&port)) {
                     Some(mailbox) => Some(mailbox.clone()),
                     None => {
