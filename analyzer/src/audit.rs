@@ -109,7 +109,7 @@ fn findings(report: &Report) -> Vec<Finding> {
     let mut out = Vec::new();
     let around = Around::new(report);
     for c in &report.connections {
-        let mut told = Told { c, out: &mut out };
+        let mut told = Findings { c, out: &mut out };
         if is_rdma(c) {
             directions(&mut told, &around);
         }
@@ -126,12 +126,12 @@ fn findings(report: &Report) -> Vec<Finding> {
 }
 
 /// Takes findings about one connection.
-struct Told<'r> {
+struct Findings<'r> {
     c: &'r Connection,
     out: &'r mut Vec<Finding>,
 }
 
-impl Told<'_> {
+impl Findings<'_> {
     fn add(&mut self, rule: Rule, by: Blame, at: At, certainty: Certainty, text: String) {
         let site = Site { connection: Some(self.c.id), frame: at.frame, time_ns: at.time };
         self.out.push(Finding::new(rule, by, site, certainty, text));
@@ -143,7 +143,7 @@ fn side(end: usize) -> (&'static str, Blame) {
 }
 
 /// What both directions of an RDMA connection should have in common.
-fn directions(told: &mut Told<'_>, around: &Around<'_>) {
+fn directions(told: &mut Findings<'_>, around: &Around<'_>) {
     let c = told.c;
     let [client, server] = &c.network.directions;
     if client.packets.min(server.packets) < ENOUGH {
@@ -177,7 +177,7 @@ fn directions(told: &mut Told<'_>, around: &Around<'_>) {
 }
 
 /// What is known of RoCE: classes, ECN, CNPs, path MTU.
-fn roce(told: &mut Told<'_>, around: &Around<'_>) {
+fn roce(told: &mut Findings<'_>, around: &Around<'_>) {
     let c = told.c;
     let certainty = around.certainty(c);
     let same = c.network.directions[0].class() == c.network.directions[1].class();
@@ -228,7 +228,7 @@ fn roce(told: &mut Told<'_>, around: &Around<'_>) {
 }
 
 /// Whether flow control protects the class of a direction, that of `whose`.
-fn class(told: &mut Told<'_>, around: &Around<'_>, direction: &Direction, whose: &str) {
+fn class(told: &mut Findings<'_>, around: &Around<'_>, direction: &Direction, whose: &str) {
     let c = told.c;
     let Some((class, tagged)) = direction.class().filter(|_| direction.packets >= ENOUGH) else { return };
     let dscp = direction.dscp.usual().unwrap_or(0);
@@ -244,7 +244,7 @@ fn class(told: &mut Told<'_>, around: &Around<'_>, direction: &Direction, whose:
 }
 
 /// Marks of `direction` that its receiver did not answer, or late.
-fn unanswered(told: &mut Told<'_>, direction: &Direction, receiver: &Direction, end: usize, certainty: Certainty) {
+fn unanswered(told: &mut Findings<'_>, direction: &Direction, receiver: &Direction, end: usize, certainty: Certainty) {
     let c = told.c;
     let (name, _) = side(end);
     let (_, by) = side(1 - end);
@@ -268,7 +268,7 @@ fn unanswered(told: &mut Told<'_>, direction: &Direction, receiver: &Direction, 
 }
 
 /// iWARP, on TCP.
-fn iwarp(told: &mut Told<'_>, around: &Around<'_>) {
+fn iwarp(told: &mut Findings<'_>, around: &Around<'_>) {
     let c = told.c;
     let certainty = around.certainty(c);
     let tcp = c.network.directions.map(|d| d.tcp);
@@ -341,7 +341,7 @@ fn of_all(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
                 all.len(),
                 if first[0] == first[1] { first[0].to_string() } else { format!("{}, back {}", first[0], first[1]) }
             );
-            let mut told = Told { c: all[0], out };
+            let mut told = Findings { c: all[0], out };
             told.add(Rule::RcEntropy, Blame::Unknown, all[0].first, around.certainty(all[0]), text);
         }
     }
@@ -350,7 +350,7 @@ fn of_all(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
             "RoCE v1 is used beside RoCE v2 ({}): no router passes it, and no DSCP marks it",
             format_args!("connection {}", new.id)
         );
-        let mut told = Told { c: old, out };
+        let mut told = Findings { c: old, out };
         told.add(Rule::RcGid, Blame::Unknown, old.first, around.certainty(old), text);
     }
 }

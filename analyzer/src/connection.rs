@@ -26,7 +26,7 @@ use crate::settle::{Settling, Waiting};
 use crate::sink::Sink;
 use crate::stats::Commands;
 use crate::summary::{Handshake, Health, Negotiated, Peer, Progress, Protocol, Smb, Transport};
-use crate::upper::{Shown, Upper};
+use crate::upper::{ShownAgain, Upper};
 use alloc::string::String;
 use core::fmt;
 use rdmascope_dissector::trace::Trace;
@@ -298,7 +298,7 @@ impl Connection {
 
     /// A Send that is shown without being counted: it was sent before, or is held back.
     /// The exchanges that it belongs to, the first few.
-    pub fn show<T: Trace>(&self, bytes: &[u8], t: &mut T) -> Shown {
+    pub fn show<T: Trace>(&self, bytes: &[u8], t: &mut T) -> ShownAgain {
         let mut visitor = self.upper.shown();
         self.messages.show(bytes, &mut visitor, t);
         visitor.exchanges
@@ -364,7 +364,7 @@ impl Connection {
         }
         let Negotiated { max_send_size, max_receive_size, max_fragmented_size, .. } = messages.negotiated;
         let mut last = [None; 2];
-        let credit_story = messages.credits.into_iter().filter_map(|(time, held)| {
+        let credit_history = messages.credits.into_iter().filter_map(|(time, held)| {
             let held = paired(client, held);
             // stretches without messages hold what was held before
             last = [held[0].or(last[0]), held[1].or(last[1])];
@@ -402,7 +402,7 @@ impl Connection {
             rpc_rdma_private: self.rpc_rdma_private.map(|private| paired(client, private)),
             smb: Smb { sealed: paired(client, upper.smb.sealed), ..upper.smb },
             sides,
-            credit_story: credit_story.collect(),
+            credit_history: credit_history.collect(),
             rdma: self.memory.summary(),
             health: self.health,
             mirrors: self.mirrors,

@@ -6,7 +6,7 @@
 use crate::env::Env;
 use crate::exchange::Exchange;
 use crate::finding::{Blame, Certainty, Rule, RuleSink, Site};
-use crate::missed::{Evidence, Missed, Rests, Verdict};
+use crate::missed::{Decision, Evidence, Missed, Rests};
 use crate::notes::{Broken, Layer};
 use crate::op::{At, End};
 use crate::roles::Roles;
@@ -70,9 +70,9 @@ impl<S: Sink> FrameContext<'_, S> {
     /// `by` broke a rule in an earlier frame, as is known now.
     pub fn report_at(&mut self, at: At, rule: Rule, by: End, rests: Rests, text: fmt::Arguments<'_>) {
         match self.missed.verdict(rests, self.sender) {
-            Verdict::Silent => {}
-            Verdict::Report(certainty) => self.report_as(at, rule, by, certainty, text),
-            Verdict::Wait => {
+            Decision::Silent => {}
+            Decision::Report(certainty) => self.report_as(at, rule, by, certainty, text),
+            Decision::Wait => {
                 let severity = rule.row().severity;
                 let evidence = Evidence { rule, severity, by, at, text: text.to_string() };
                 if self.env.frame.is_observed(at.frame) {
@@ -157,6 +157,69 @@ impl<S: Sink> RuleSink for FrameContext<'_, S> {
             Certainty::Certain => self.report(rule, by, Rests::FRAME, text),
             Certainty::IfNothingWasMissed => self.report(rule, by, ledger(rule), text),
             Certainty::Guess => self.guess(rule, by, text),
+        }
+    }
+}
+
+/// One layer of a connection without the others, for its tests: the context of a frame, and what outlives it.
+#[cfg(test)]
+pub(crate) mod alone {
+    use super::*;
+    use crate::env::Options;
+    use alloc::vec::Vec;
+
+    /// Requests that were answered or given up, as the layer above is told of them.
+    #[derive(Debug, Default)]
+    pub(crate) struct Listener(pub(crate) Vec<Exchange>);
+
+    impl Sink for Listener {
+        fn exchange(&mut self, exchange: &Exchange) {
+            self.0.push(exchange.clone());
+        }
+    }
+
+    /// A connection whose client is end A.
+    #[derive(Debug)]
+    pub(crate) struct Alone {
+        pub(crate) about: About,
+        roles: Roles,
+        pub(crate) missed: Missed,
+        settling: Settling,
+        env: Env<Listener>,
+        /// The frame at hand.
+        pub(crate) at: At,
+    }
+
+    impl Alone {
+        /// A connection that was seen from its handshake on.
+        pub(crate) fn new() -> Self {
+            let mut roles = Roles::default();
+            roles.learn(End::A, crate::roles::Source::Handshake);
+            let about = About { id: 1, opening_seen: true, ..About::default() };
+            let env = Env::new(Options::default(), Listener::default());
+            Self { about, roles, missed: Missed::default(), settling: Settling::default(), env, at: At::default() }
+        }
+
+        /// The next frame, 1 ms later, of `by`.
+        pub(crate) fn frame(&mut self, by: End) -> FrameContext<'_, Listener> {
+            self.at = At { frame: self.at.frame + 1, time: self.at.time + 1_000_000 };
+            let Self { about, roles, missed, settling, env, at } = self;
+            FrameContext { at: *at, sender: Some(by), about: *about, roles, missed, settling, env }
+        }
+
+        /// Requests that were answered by `replier` since the last call.
+        pub(crate) fn answered(&mut self, replier: End) -> Vec<Exchange> {
+            let mut out = Vec::new();
+            while let Some(waiting) = self.settling.oldest(replier) {
+                out.push(waiting.exchange.clone());
+                self.settling.done(replier);
+            }
+            out
+        }
+
+        /// Rules that were broken, and by whom.
+        pub(crate) fn broken(&self) -> Vec<(Rule, Blame)> {
+            self.env.findings.iter().map(|f| (f.rule, f.by)).collect()
         }
     }
 }

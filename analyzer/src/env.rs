@@ -78,11 +78,11 @@ pub struct Env<S> {
     /// The slowest exchanges.
     pub slowest: Vec<Exchange>,
     /// Connections whose packets the capture has in another order than the ends: what was found there may be nobody's doing.
-    pub doubted: BTreeSet<u32>,
+    pub weakened: BTreeSet<u32>,
 }
 
 /// Connections at most of which it is remembered that they are out of order.
-const DOUBTED_MAX: usize = 1 << 16;
+const WEAKENED_MAX: usize = 1 << 16;
 
 impl<S: Sink> Env<S> {
     /// Before the first frame.
@@ -99,15 +99,15 @@ impl<S: Sink> Env<S> {
             requests_dropped: 0,
             sessions: Vec::new(),
             slowest: Vec::new(),
-            doubted: BTreeSet::new(),
+            weakened: BTreeSet::new(),
         }
     }
 
     /// The capture has packets of a connection in another order than the ends.
     #[cold]
-    pub fn doubt(&mut self, connection: u32) {
-        if self.doubted.len() < DOUBTED_MAX {
-            self.doubted.insert(connection);
+    pub fn weaken(&mut self, connection: u32) {
+        if self.weakened.len() < WEAKENED_MAX {
+            self.weakened.insert(connection);
         }
     }
 
@@ -189,9 +189,9 @@ impl<S: Sink> Env<S> {
             requests_dropped,
             sessions,
             slowest,
-            doubted,
+            weakened,
         } = part;
-        self.doubted.extend(doubted);
+        self.weakened.extend(weakened);
         self.now = self.now.max(now);
         self.lost_by_capture += lost_by_capture;
         self.undecoded += undecoded;
@@ -209,7 +209,7 @@ impl<S: Sink> Env<S> {
             }
         }
         self.sessions.sort_by_key(|s| s.first);
-        let has_room = self.doubted.len() < DOUBTED_MAX
+        let has_room = self.weakened.len() < WEAKENED_MAX
             && self.sessions.len() <= SESSIONS_MAX
             && self.sessions.iter().all(|s| s.connections.len() <= CHANNELS_MAX);
         self.findings.join(findings) && self.sink.join(sink) && has_room

@@ -11,7 +11,7 @@ pub const DESCRIPTORS_KEPT: usize = 4;
 
 /// What moved an exchange's payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Channel {
+pub enum DataPath {
     /// Inside the messages.
     #[default]
     Inline,
@@ -23,7 +23,7 @@ pub enum Channel {
     RdmaTransform,
 }
 
-impl Channel {
+impl DataPath {
     /// The word of the reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -102,7 +102,7 @@ pub struct Exchange {
     /// Length asked for.
     pub length: Option<u32>,
     /// How the payload went.
-    pub channel: Channel,
+    pub channel: DataPath,
     /// Memory advertised: the first of them.
     pub descriptors: [Descriptor; DESCRIPTORS_KEPT],
     /// How many there were.
@@ -167,7 +167,7 @@ impl Exchange {
             file: None,
             offset: None,
             length: None,
-            channel: Channel::Inline,
+            channel: DataPath::Inline,
             descriptors: [Descriptor::default(); DESCRIPTORS_KEPT],
             descriptor_count: 0,
             reads: Transfer::default(),

@@ -370,9 +370,9 @@ impl Findings {
     }
 
     /// These findings are guesses, as far as they are not certain.
-    pub fn doubt(&mut self, is_doubted: impl Fn(&Finding) -> bool) {
+    pub fn weaken(&mut self, is_weak: impl Fn(&Finding) -> bool) {
         for finding in &mut self.kept {
-            if finding.certainty == Certainty::IfNothingWasMissed && is_doubted(finding) {
+            if finding.certainty == Certainty::IfNothingWasMissed && is_weak(finding) {
                 finding.certainty = Certainty::Guess;
             }
         }

@@ -1,7 +1,7 @@
 //! Entry points of the fuzz targets: arbitrary bytes in, no panic, bounded cost.
 
 use crate::keys::cipher::{HEADER_LEN, session_id};
-use crate::keys::{CipherId, ConnectionCrypto, Dialect, Direction, Key, Keyring, Keys, SessionCrypto, SigningAlgorithm, Verdict};
+use crate::keys::{CipherId, ConnectionCrypto, Dialect, Direction, Key, Keyring, Keys, SessionCrypto, SignatureCheck, SigningAlgorithm};
 use crate::pipeline::{FrameMeta, Pipeline};
 use crate::report::Quiet;
 use alloc::string::String;
@@ -48,7 +48,7 @@ pub fn fuzz_smb_session(data: &[u8]) {
                 } else {
                     assert!(output.is_empty());
                 }
-                assert!(session.verify(message) != Verdict::Verified || message.len() >= 64);
+                assert!(session.verify(message) != SignatureCheck::Verified || message.len() >= 64);
             }
         }
     }

@@ -321,7 +321,7 @@ impl Pace {
         self.bucket = bucket;
     }
 
-    fn told(&mut self, at: At) {
+    fn marked(&mut self, at: At) {
         if at.time >> BUCKET_SHIFT > self.bucket {
             self.turn(at.time >> BUCKET_SHIFT);
         }
@@ -554,7 +554,7 @@ impl Network {
         self.directions[by.index()].cnps.add(at, packet);
         let sender = &mut self.directions[by.peer().index()];
         sender.answers.answered(at);
-        sender.pace.told(at);
+        sender.pace.marked(at);
     }
 
     /// Both ends by role.
@@ -657,7 +657,7 @@ mod tests {
             pace.sent(n * MS, 10_000);
         }
         for n in 20..60 {
-            pace.told(at(n * MS));
+            pace.marked(at(n * MS));
             pace.sent(n * MS, after);
         }
         pace
@@ -672,19 +672,19 @@ mod tests {
         // a few CNPs say nothing
         let mut few = Pace::default();
         few.sent(0, 1000);
-        (1..4).for_each(|n| few.told(at(n * MS)));
+        (1..4).for_each(|n| few.marked(at(n * MS)));
         assert_eq!(few.reaction(), None);
         // one that had just begun cannot be compared
         let mut young = Pace::default();
         young.sent(19 * MS, 10_000);
         for n in 20..60 {
-            young.told(at(n * MS));
+            young.marked(at(n * MS));
             young.sent(n * MS, 12_000);
         }
         assert!(young.reaction().is_some_and(|r| !r.is_ignored()));
         // nor does a clock that goes back do harm
         few.sent(i64::MIN, 1);
-        few.told(at(i64::MAX));
-        few.told(at(i64::MIN));
+        few.marked(at(i64::MAX));
+        few.marked(at(i64::MIN));
     }
 }

@@ -87,7 +87,7 @@ impl Region {
 
 /// How an operation fits what was advertised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Fit {
     /// All is well.
     Inside,
     /// No such key was advertised.
@@ -100,7 +100,7 @@ pub enum Verdict {
     Direction,
 }
 
-impl Verdict {
+impl Fit {
     /// In words.
     pub const fn name(self) -> &'static str {
         match self {
@@ -159,17 +159,17 @@ impl MemoryMap {
     }
 
     /// `length` bytes at `address` of `owner`'s memory are read or written (`wanted`).
-    pub fn touch(&mut self, owner: End, key: u32, address: u64, length: u32, wanted: Right) -> (Verdict, Option<&mut Region>) {
-        let Some(region) = self.regions.get_mut(&(owner, key)) else { return (Verdict::Unknown, None) };
+    pub fn touch(&mut self, owner: End, key: u32, address: u64, length: u32, wanted: Right) -> (Fit, Option<&mut Region>) {
+        let Some(region) = self.regions.get_mut(&(owner, key)) else { return (Fit::Unknown, None) };
         region.used += u64::from(length);
         let verdict = if region.state != State::Live {
-            Verdict::Stale
+            Fit::Stale
         } else if region.right != Right::Any && region.right != wanted {
-            Verdict::Direction
+            Fit::Direction
         } else if !region.holds(address, length.into()) {
-            Verdict::Outside
+            Fit::Outside
         } else {
-            Verdict::Inside
+            Fit::Inside
         };
         (verdict, Some(region))
     }
@@ -244,7 +244,7 @@ pub struct Delivery {
     /// How far from the beginning of that memory.
     pub offset: u64,
     /// How the operation fits what was advertised.
-    pub verdict: Verdict,
+    pub verdict: Fit,
 }
 
 /// The memory layer of one connection.
@@ -325,10 +325,10 @@ impl Memory {
         if op.part.begins() {
             let length = op.message_length.unwrap_or(op.length);
             let all_inside = region.is_none_or(|r| r.holds(address, length.into()));
-            let verdict = if verdict == Verdict::Inside && !all_inside { Verdict::Outside } else { verdict };
-            self.judge(cx, op, verdict, region, length);
-        } else if verdict != Verdict::Inside && op.part.ends() {
-            self.judge(cx, op, verdict, region, op.length);
+            let verdict = if verdict == Fit::Inside && !all_inside { Fit::Outside } else { verdict };
+            self.check(cx, op, verdict, region, length);
+        } else if verdict != Fit::Inside && op.part.ends() {
+            self.check(cx, op, verdict, region, op.length);
         }
         delivery(verdict, region, address)
     }
@@ -345,7 +345,7 @@ impl Memory {
             region.used = region.used.saturating_sub(length.into());
             *region
         });
-        self.judge(cx, op, verdict, region, length);
+        self.check(cx, op, verdict, region, length);
         region.map(|region| Delivery { region, offset: region.offset(address), verdict })
     }
 
@@ -357,12 +357,12 @@ impl Memory {
         delivery(verdict, region.copied(), address)
     }
 
-    fn judge<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, op: &RdmaOp<'_>, verdict: Verdict, region: Option<Region>, length: u32) {
+    fn check<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, op: &RdmaOp<'_>, verdict: Fit, region: Option<Region>, length: u32) {
         let Placement::Memory { key, address } = op.placement else { return };
         let (by, owner) = (op.by, op.by.peer());
         let (what, purpose) = if op.verb == Verb::Write { ("wrote", "reading") } else { ("read", "writing") };
         // what a key was advertised for may be known only later, where the capture has frames in another order
-        self.unattributed += u64::from(verdict != Verdict::Inside);
+        self.unattributed += u64::from(verdict != Fit::Inside);
         let Some(region) = region else {
             // where the messages are not understood, nobody knows what they advertise
             if cx.about.protocol != Protocol::Unknown && cx.missed.is_whole(Rests::START.of(owner)) {
@@ -377,15 +377,15 @@ impl Memory {
         // a message that was missed may have advertised the key anew
         let rests = Rests::since(region.advertised);
         match verdict {
-            Verdict::Inside => return,
-            Verdict::Unknown => {}
-            Verdict::Outside => {
+            Fit::Inside => return,
+            Fit::Unknown => {}
+            Fit::Outside => {
                 let (from, size) = (region.address, region.length);
                 let text =
                     format_args!("{what} {length} bytes at {address:#x} with key {key:#010x}, which covers {size} bytes at {from:#x}");
                 cx.report(Rule::RdmaKeyBounds, by, rests, text);
             }
-            Verdict::Stale => match region.state {
+            Fit::Stale => match region.state {
                 State::Ended(end) | State::Invalidated(end) if op.verb == Verb::Write && op.at.since(end) < LATE && is_missing(&region) => {
                     let text = format_args!("wrote {length} bytes with key {key:#010x} after the reply that says they are there");
                     cx.report(Rule::RdmaOrder, by, rests, text);
@@ -396,7 +396,7 @@ impl Memory {
                     cx.report(Rule::RdmaKeyStale, by, rests, text);
                 }
             },
-            Verdict::Direction => {
+            Fit::Direction => {
                 let text = format_args!("{what} {length} bytes with key {key:#010x}, advertised for {purpose} only");
                 cx.report(Rule::RdmaKeyDirection, by, rests, text);
             }
@@ -425,12 +425,12 @@ impl Memory {
     }
 }
 
-fn delivery(verdict: Verdict, region: Option<Region>, address: u64) -> Option<Delivery> {
-    let region = region.filter(|_| !matches!(verdict, Verdict::Outside | Verdict::Unknown))?;
+fn delivery(verdict: Fit, region: Option<Region>, address: u64) -> Option<Delivery> {
+    let region = region.filter(|_| !matches!(verdict, Fit::Outside | Fit::Unknown))?;
     Some(Delivery { region, offset: region.offset(address), verdict })
 }
 
-fn tell_key<T: Trace>(verdict: Verdict, t: &mut T) {
+fn tell_key<T: Trace>(verdict: Fit, t: &mut T) {
     if T::ON {
         t.field(f::KEY_STATE, &[], 0, Value::Text(format_args!("{}", verdict.name())));
     }
@@ -458,14 +458,14 @@ mod tests {
     fn verdicts() {
         let mut map = MemoryMap::default();
         map.advertise(End::A, 7, region(1));
-        assert_eq!(map.touch(End::A, 7, 0x1000, 4096, Right::Write).0, Verdict::Inside);
-        assert_eq!(map.touch(End::A, 7, 0x1001, 4096, Right::Write).0, Verdict::Outside);
-        assert_eq!(map.touch(End::A, 7, u64::MAX, 4096, Right::Write).0, Verdict::Outside);
-        assert_eq!(map.touch(End::A, 7, 0xfff, 1, Right::Write).0, Verdict::Outside);
-        assert_eq!(map.touch(End::A, 7, 0x1000, 1, Right::Read).0, Verdict::Direction);
-        assert_eq!(map.touch(End::B, 7, 0x1000, 1, Right::Write).0, Verdict::Unknown);
+        assert_eq!(map.touch(End::A, 7, 0x1000, 4096, Right::Write).0, Fit::Inside);
+        assert_eq!(map.touch(End::A, 7, 0x1001, 4096, Right::Write).0, Fit::Outside);
+        assert_eq!(map.touch(End::A, 7, u64::MAX, 4096, Right::Write).0, Fit::Outside);
+        assert_eq!(map.touch(End::A, 7, 0xfff, 1, Right::Write).0, Fit::Outside);
+        assert_eq!(map.touch(End::A, 7, 0x1000, 1, Right::Read).0, Fit::Direction);
+        assert_eq!(map.touch(End::B, 7, 0x1000, 1, Right::Write).0, Fit::Unknown);
         map.invalidate(At::default(), End::A, 7);
-        assert_eq!(map.touch(End::A, 7, 0x1000, 1, Right::Write).0, Verdict::Stale);
+        assert_eq!(map.touch(End::A, 7, 0x1000, 1, Right::Write).0, Fit::Stale);
     }
 
     #[test]

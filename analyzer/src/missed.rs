@@ -149,7 +149,7 @@ pub struct Evidence {
 
 /// What is to be done with a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// Report it.
     Report(Certainty),
     /// It rests on something that is not known yet: give it to [`Missed::wait`].
@@ -200,16 +200,16 @@ impl Missed {
     }
 
     /// What becomes of a finding in a frame of `sender`, of which everything up to that frame is known.
-    pub fn verdict(&self, rests: Rests, sender: Option<End>) -> Verdict {
+    pub fn verdict(&self, rests: Rests, sender: Option<End>) -> Decision {
         if rests.from == From::Frame {
-            return Verdict::Report(Certainty::Certain);
+            return Decision::Report(Certainty::Certain);
         }
         if !self.is_whole(rests) {
-            return Verdict::Silent;
+            return Decision::Silent;
         }
         match End::BOTH.into_iter().any(|end| rests.of[end.index()] && sender != Some(end)) {
-            true => Verdict::Wait,
-            false => Verdict::Report(Certainty::IfNothingWasMissed),
+            true => Decision::Wait,
+            false => Decision::Report(Certainty::IfNothingWasMissed),
         }
     }
 
@@ -322,9 +322,9 @@ mod tests {
     }
 
     /// A finding against A in a frame of A that rests on what B sent.
-    fn evidence(missed: &mut Missed, rests: Rests, frame: u64) -> Verdict {
+    fn evidence(missed: &mut Missed, rests: Rests, frame: u64) -> Decision {
         let verdict = missed.verdict(rests, Some(End::A));
-        if verdict == Verdict::Wait {
+        if verdict == Decision::Wait {
             let evidence =
                 Evidence { rule: Rule::RdmaKeyUnknown, severity: Severity::Error, by: End::A, at: at(frame), text: String::new() };
             missed.wait(rests, Some(End::A), evidence);
@@ -343,14 +343,14 @@ mod tests {
         let mut missed = Missed::default();
         missed.late();
         missed.gap(End::A, at(3));
-        assert_eq!(missed.verdict(Rests::FRAME, Some(End::A)), Verdict::Report(Certainty::Certain));
+        assert_eq!(missed.verdict(Rests::FRAME, Some(End::A)), Decision::Report(Certainty::Certain));
     }
 
     #[test]
     fn a_finding_waits_until_the_other_direction_goes_on_without_a_hole() {
         let mut missed = Missed::default();
         seen(&mut missed, End::B, 1);
-        assert_eq!(evidence(&mut missed, Rests::START.of(End::B), 5), Verdict::Wait);
+        assert_eq!(evidence(&mut missed, Rests::START.of(End::B), 5), Decision::Wait);
         assert_eq!(
             (seen(&mut missed, End::A, 6), seen(&mut missed, End::B, 4)),
             (Vec::new(), Vec::new()),
@@ -367,10 +367,10 @@ mod tests {
         evidence(&mut missed, Rests::START.of(End::B), 5);
         missed.gap(End::B, at(9));
         assert_eq!(seen(&mut missed, End::B, 9), [0; 0]);
-        assert_eq!(evidence(&mut missed, Rests::START.of(End::B), 10), Verdict::Silent, "the hole stays");
-        assert_eq!(evidence(&mut missed, Rests::since(at(9)).of(End::B), 11), Verdict::Silent);
-        assert_eq!(evidence(&mut missed, Rests::since(at(10)).of(End::B), 11), Verdict::Wait, "it is behind");
-        assert_eq!(missed.verdict(Rests::since(at(2)).of(End::A), Some(End::A)), Verdict::Report(Certainty::IfNothingWasMissed));
+        assert_eq!(evidence(&mut missed, Rests::START.of(End::B), 10), Decision::Silent, "the hole stays");
+        assert_eq!(evidence(&mut missed, Rests::since(at(9)).of(End::B), 11), Decision::Silent);
+        assert_eq!(evidence(&mut missed, Rests::since(at(10)).of(End::B), 11), Decision::Wait, "it is behind");
+        assert_eq!(missed.verdict(Rests::since(at(2)).of(End::A), Some(End::A)), Decision::Report(Certainty::IfNothingWasMissed));
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub struct Pauses {
     rows: Vec<Paused>,
     spans: Vec<Span>,
     omitted: u64,
-    story: Series<Lasted>,
+    series: Series<Lasted>,
 }
 
 impl Pauses {
@@ -122,7 +122,7 @@ impl Pauses {
         let row = &mut self.rows[place];
         row.time = row.time.saturating_add(span.lasted());
         row.longest = row.longest.max(span.lasted());
-        tell(&mut self.story, &span);
+        tell(&mut self.series, &span);
         if self.spans.len() < SPANS_MAX {
             self.spans.push(span);
         } else {
@@ -156,10 +156,10 @@ impl Pauses {
     }
 
     /// ns paused over time: of each point its time and how long. Several devices and priorities count each.
-    pub fn story(&self, end: i64) -> Vec<(i64, i64)> {
+    pub fn series(&self, end: i64) -> Vec<(i64, i64)> {
         let mut all = self.clone();
         all.finish(end);
-        all.story.points().map(|(time, lasted)| (time, lasted.0)).collect()
+        all.series.points().map(|(time, lasted)| (time, lasted.0)).collect()
     }
 
     fn finish(&mut self, now: i64) {
@@ -172,11 +172,11 @@ impl Pauses {
 }
 
 /// Spreads an interval over the story.
-fn tell(story: &mut Series<Lasted>, span: &Span) {
+fn tell(series: &mut Series<Lasted>, span: &Span) {
     let pieces = (span.lasted() / PIECE).clamp(1, PIECES);
     let piece = span.lasted() / pieces;
     for n in 0..pieces {
-        story.add(span.begin.time.saturating_add(n * piece), Lasted(piece));
+        series.add(span.begin.time.saturating_add(n * piece), Lasted(piece));
     }
 }
 
@@ -219,7 +219,7 @@ mod tests {
         let priorities: Vec<_> = rows.iter().map(|r| r.priority).collect();
         assert_eq!(priorities, [Some(0), Some(1)]);
         assert_eq!((rows[0].frames, rows[0].time), (10, 9 * 300_000 + RAN_OUT));
-        let told: i64 = pauses.story(i64::MAX).iter().map(|(_, ns)| ns).sum();
+        let told: i64 = pauses.series(i64::MAX).iter().map(|(_, ns)| ns).sum();
         assert!((2 * rows[0].time - told).abs() < 1000, "the story tells of all of it");
     }
 

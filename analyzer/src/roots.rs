@@ -177,7 +177,7 @@ pub fn causes(report: &Report, ranked: &[&Finding]) -> Vec<Option<usize>> {
     let paths: Vec<(usize, &[u32])> = report
         .paths
         .iter()
-        .filter_map(|p| p.verdict.as_ref().filter(|v| !v.told))
+        .filter_map(|p| p.verdict.as_ref().filter(|v| !v.reported))
         .filter_map(|v| {
             let is_it = |f: &&Finding| (f.rule, f.by, f.connection) == (v.rule, v.by, v.connection);
             Some((ranked.iter().position(is_it)?, &v.tries[..]))

@@ -1,7 +1,7 @@
 //! What the messages of one SMB2 connection say of the way to RDMA: capabilities, interfaces, binding, and how its data went.
 //! \[MS-SMB2\] 2.2.3, 2.2.4, 2.2.31.4, 2.2.32.5.
 
-use crate::exchange::{Channel, Exchange};
+use crate::exchange::{DataPath, Exchange};
 use crate::op::At;
 use alloc::vec::Vec;
 use rdmascope_dissector::wire::smb2::ioctl::{IoctlResponse, NetworkInterface};
@@ -99,7 +99,7 @@ impl Heard {
         let Some(moved) = self.moved.get_mut(usize::from(exchange.command == "WRITE")) else { return };
         let size = exchange.length.unwrap_or(0);
         let at = exchange.reply_end.unwrap_or(exchange.request);
-        if exchange.channel == Channel::Inline {
+        if exchange.channel == DataPath::Inline {
             moved.inline += 1;
             moved.inline_bytes = moved.inline_bytes.saturating_add(exchange.bytes_moved);
             moved.inline_most = moved.inline_most.max(u32::try_from(exchange.bytes_moved).unwrap_or(u32::MAX));

@@ -71,7 +71,7 @@ impl Timeline {
                 point.cnps += cnps;
             }
         }
-        for (time, ns) in capture.paused.story(end) {
+        for (time, ns) in capture.paused.series(end) {
             let point = timeline.at(time);
             point.paused = point.paused.saturating_add(ns);
         }

@@ -1,7 +1,7 @@
 //! The samples on iWARP: every FPDU framed, no connection undecided, every CRC right. The tests of the modules make their own traffic.
 
 use rdmascope_analyzer::flow::iwarp::{FlowFact, FlowSink, Options, StreamBytes, TcpFlow};
-use rdmascope_analyzer::flow::mpa::{Found, Verdict};
+use rdmascope_analyzer::flow::mpa::{Found, Recognition};
 use rdmascope_analyzer::op::{At, End, Part, Placement, RdmaOp, Verb};
 use rdmascope_capture::{OpenOptions, Source, open};
 use rdmascope_dissector::frame::{self, Addr, Body, LinkType};
@@ -131,7 +131,7 @@ fn every_connection_of_the_samples_is_framed_from_end_to_end() {
         eprintln!("{name}: {:?} {:?}", run.told.ops, run.told.facts);
         let used: Vec<_> = run.flows.values().filter(|f| End::BOTH.iter().any(|e| f.counts(*e).bytes > 0)).collect();
         for flow in &used {
-            assert_eq!(flow.verdict(), Verdict::Mpa, "{name}");
+            assert_eq!(flow.verdict(), Recognition::Mpa, "{name}");
             assert_eq!((flow.found(End::A), flow.found(End::B)), (Some(Found::Handshake), Some(Found::Handshake)), "{name}");
             assert!(flow.memory() < 64 * 1024, "{name}: {}", flow.memory());
         }
@@ -178,7 +178,7 @@ fn a_capture_that_begins_late_is_framed_again() {
         for start in (40..frames.len() - 60).step_by(7) {
             let run = run_with(&frames[start..], usize::MAX, true, |_, _| {});
             let flow = run.flows.values().next().unwrap();
-            assert_eq!((run.flows.len(), flow.verdict()), (1, Verdict::Mpa), "{name} from {start}");
+            assert_eq!((run.flows.len(), flow.verdict()), (1, Recognition::Mpa), "{name} from {start}");
             assert_eq!((run.told.other_bytes, run.count("CrcBad")), (0, 0), "{name} from {start}");
             assert_eq!(run.told.list.last().map(|l| l.len()), whole.last().map(|l| l.len()), "{name} from {start}");
             for end in End::BOTH {
@@ -200,7 +200,7 @@ fn frames_lost_doubled_and_swapped_lose_only_what_they_must() {
         lost.remove(n);
         let run = run_with(&lost, usize::MAX, true, |_, _| {});
         assert!(run.told.list.len() + 60 >= whole.len(), "{n} lost: {} of {}", run.told.list.len(), whole.len());
-        assert!(run.flows.values().all(|f| f.verdict() == Verdict::Mpa), "{n} lost");
+        assert!(run.flows.values().all(|f| f.verdict() == Recognition::Mpa), "{n} lost");
         for certain in ["CrcBad", "MsnGap", "MsnRepeat", "SegmentOverlap", "Undefined", "Conflict", "Reopened"] {
             assert_eq!(run.count(certain), 0, "{n} lost: {certain}");
         }
@@ -237,7 +237,7 @@ fn the_probes_come_out_right() {
         assert_eq!(run.ops("Send"), sends, "{name}: {:?}", run.told.facts);
         let flow = run.flows.values().next().unwrap();
         let found = if name == "i2_nompa.pcap" { Found::Crc } else { Found::Handshake };
-        assert_eq!((flow.verdict(), flow.found(End::A), flow.found(End::B)), (Verdict::Mpa, Some(found), Some(found)), "{name}");
+        assert_eq!((flow.verdict(), flow.found(End::A), flow.found(End::B)), (Recognition::Mpa, Some(found), Some(found)), "{name}");
         assert_eq!((run.count("CrcBad"), run.told.other_bytes), (0, 0), "{name}");
     }
     let split = probe("i6_ddpseg.pcap");

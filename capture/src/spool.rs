@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Debug)]
 pub(crate) struct Spool {
     file: Option<Arc<File>>,
-    kept: Arc<Kept>,
+    kept: Arc<Usage>,
     limit: u64,
 }
 
 /// How much a spool has; shared with those who read from it.
 #[derive(Debug, Default)]
-struct Kept {
+struct Usage {
     bytes: AtomicU64,
     /// No more is kept: the limit is reached, or the disk is full.
     full: AtomicBool,
@@ -61,7 +61,7 @@ impl Spool {
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
     file: Arc<File>,
-    kept: Option<Arc<Kept>>,
+    kept: Option<Arc<Usage>>,
 }
 
 impl Stored {

@@ -178,7 +178,7 @@ pub struct Expectations {
 
 /// Whether an expectation holds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct Checked {
     /// What was expected, as in the file.
     pub expected: String,
     /// What is.
@@ -278,11 +278,11 @@ impl Expectations {
     }
 
     /// Whether each of them holds.
-    pub fn judge(&self, profile: &Profile) -> Vec<Verdict> {
+    pub fn check(&self, profile: &Profile) -> Vec<Checked> {
         self.rows.iter().map(|(text, expected)| self.one(profile, text, expected)).collect()
     }
 
-    fn one(&self, profile: &Profile, text: &str, expected: &Expected) -> Verdict {
+    fn one(&self, profile: &Profile, text: &str, expected: &Expected) -> Checked {
         let counts = |(rule, by): &(Rule, &str)| {
             !self.allowed.iter().any(|(allowed, whose)| allowed == rule && whose.as_deref().is_none_or(|whose| whose == *by))
         };
@@ -308,7 +308,7 @@ impl Expectations {
                 };
                 let holds = !values.is_empty() && values.iter().all(|v| fits(v));
                 let is = if values.is_empty() { "nothing".to_owned() } else { values.into_iter().cloned().collect::<Vec<_>>().join(", ") };
-                return Verdict { expected: text.to_owned(), is, holds, frame: None };
+                return Checked { expected: text.to_owned(), is, holds, frame: None };
             }
             Expected::Number(subject, ..) => match subject {
                 Subject::Requests(those, metric) => {
@@ -336,7 +336,7 @@ impl Expectations {
         let Expected::Number(_, comparison, wanted) = expected else { unreachable!("told above") };
         // what is not there is neither less nor more than anything
         let holds = is.is_some_and(|is| comparison.holds(is, *wanted));
-        Verdict { expected: text.to_owned(), is: shown, holds, frame: frame.filter(|_| !holds) }
+        Checked { expected: text.to_owned(), is: shown, holds, frame: frame.filter(|_| !holds) }
     }
 
     /// Expectations that a good capture meets, with room: as a file.
@@ -489,7 +489,7 @@ fn time(text: &str) -> Option<f64> {
 }
 
 /// For a person: a line each, what does not hold first.
-pub fn text(verdicts: &[Verdict]) -> String {
+pub fn text(verdicts: &[Checked]) -> String {
     let mut out = String::new();
     let failed = verdicts.iter().filter(|v| !v.holds).count();
     let _ = match (failed, verdicts.len()) {
@@ -507,7 +507,7 @@ pub fn text(verdicts: &[Verdict]) -> String {
 }
 
 /// The Test Anything Protocol, version 13.
-pub fn tap(verdicts: &[Verdict]) -> String {
+pub fn tap(verdicts: &[Checked]) -> String {
     let mut out = format!("TAP version 13\n1..{}\n", verdicts.len());
     for (n, v) in verdicts.iter().enumerate() {
         let name = escaped(&v.expected).replace('#', "\\#");
@@ -525,7 +525,7 @@ fn xml(text: &str) -> String {
 }
 
 /// JUnit's XML, as CI systems read it.
-pub fn junit(verdicts: &[Verdict]) -> String {
+pub fn junit(verdicts: &[Checked]) -> String {
     let failed = verdicts.iter().filter(|v| !v.holds).count();
     let mut out = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"rdmascope\" tests=\"{}\" failures=\"{failed}\" errors=\"0\">\n",
@@ -544,7 +544,7 @@ pub fn junit(verdicts: &[Verdict]) -> String {
 }
 
 /// SARIF 2.1.0: a result for each expectation that does not hold.
-pub fn sarif(verdicts: &[Verdict], capture: &str) -> Json {
+pub fn sarif(verdicts: &[Checked], capture: &str) -> Json {
     let failed: Vec<Json> = verdicts
         .iter()
         .filter(|v| !v.holds)
@@ -610,7 +610,7 @@ mod tests {
     }
 
     fn judged(text: &str) -> Vec<bool> {
-        Expectations::read(text).unwrap().judge(&profile()).iter().map(|v| v.holds).collect()
+        Expectations::read(text).unwrap().check(&profile()).iter().map(|v| v.holds).collect()
     }
 
     #[test]
@@ -650,13 +650,13 @@ mod tests {
         let mut profile = profile();
         profile.findings.clear();
         let written = Expectations::write(&profile);
-        let verdicts = Expectations::read(&written).unwrap().judge(&profile);
+        let verdicts = Expectations::read(&written).unwrap().check(&profile);
         assert!(!verdicts.is_empty() && verdicts.iter().all(|v| v.holds), "{written}\n{verdicts:?}");
     }
 
     #[test]
     fn every_form_says_what_does_not_hold() {
-        let verdicts = Expectations::read("findings.error = 0\nREAD.count = 40").unwrap().judge(&profile());
+        let verdicts = Expectations::read("findings.error = 0\nREAD.count = 40").unwrap().check(&profile());
         assert!(text(&verdicts).starts_with("1 of 2 expectations do not hold."));
         assert!(text(&verdicts).contains("frame 17"));
         assert!(tap(&verdicts).starts_with("TAP version 13\n1..2\n"));

@@ -1,6 +1,6 @@
 //! A comparison as one HTML page: delay over time with what was lost, and the same facts as the text. It opens offline and refers to nothing.
 
-use crate::points::{Comparison, Mark, Verdict, Way};
+use crate::points::{Agreement, Comparison, Mark, Way};
 use crate::profile::Histogram;
 use rdmascope_dissector::text::{Elapsed, Grouped, escaped};
 use std::fmt::Write;
@@ -101,7 +101,7 @@ fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
         }
         out.push_str("</p>\n");
     }
-    let times = || c.ways.iter().flat_map(|w| w.story.iter().map(|(t, _)| *t).chain(w.marks.iter().map(|(t, ..)| *t)));
+    let times = || c.ways.iter().flat_map(|w| w.delays.iter().map(|(t, _)| *t).chain(w.marks.iter().map(|(t, ..)| *t)));
     let span = times().min().zip(times().max());
     for (n, way) in c.ways.iter().enumerate() {
         heading(out, &format!("{} → {}: {} packets", names[n], names[1 - n], Grouped(way.matched)));
@@ -145,10 +145,10 @@ fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
         heading(out, "Findings");
         let rows = c.findings.iter().map(|t| {
             let verdict = match t.verdict {
-                Verdict::Both => "at both points".to_owned(),
-                Verdict::Certain(at) => format!("at both points; certain by {}", names[at]),
-                Verdict::Only(at) => format!("only at {}", names[at]),
-                Verdict::Withdrawn(at) => format!("withdrawn: {} told it; {} saw these frames and does not", names[at], names[1 - at]),
+                Agreement::Both => "at both points".to_owned(),
+                Agreement::Certain(at) => format!("at both points; certain by {}", names[at]),
+                Agreement::Only(at) => format!("only at {}", names[at]),
+                Agreement::Withdrawn(at) => format!("withdrawn: {} told it; {} saw these frames and does not", names[at], names[1 - at]),
             };
             vec![t.rule.id().to_owned(), t.by.to_owned(), verdict, t.rule.row().title.to_owned()]
         });
@@ -158,7 +158,7 @@ fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
 
 /// Delay over time, and below it where packets were lost.
 fn plot(out: &mut String, way: &Way, (first, last): (i64, i64)) {
-    let most = way.story.iter().map(|(_, d)| *d).max().unwrap_or(0).max(1) as f64 * 1.05;
+    let most = way.delays.iter().map(|(_, d)| *d).max().unwrap_or(0).max(1) as f64 * 1.05;
     let length = last.saturating_sub(first).max(1) as f64;
     let x = |time: i64| LEFT + time.saturating_sub(first) as f64 / length * (WIDTH - LEFT - 12.0);
     let y = |delay: f64| (HEIGHT - BOTTOM) * (1.0 - delay.max(0.0) / most) + 6.0;
@@ -178,7 +178,7 @@ fn plot(out: &mut String, way: &Way, (first, last): (i64, i64)) {
             Elapsed(time)
         );
     }
-    for (time, delay) in &way.story {
+    for (time, delay) in &way.delays {
         let _ = write!(out, "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"1.8\"/>", x(*time), y(*delay as f64));
     }
     for (time, mark, frame) in &way.marks {
@@ -205,7 +205,7 @@ mod tests {
     fn a_page_shows_delays_and_losses_and_refers_to_nothing() {
         let clock = crate::clock::clock(&[(0, 10), (1000, 20)], &[(5, -10), (900, -12)]);
         let mut c = Comparison { clock, ..Comparison::default() };
-        c.ways[0].story = vec![(0, 10_000), (1_000_000, 20_000)];
+        c.ways[0].delays = vec![(0, 10_000), (1_000_000, 20_000)];
         c.ways[0].marks = vec![(500_000, Mark::Lost, 17)];
         c.ways[0].lost = (1, vec![17]);
         c.changes.insert(("DSCP", "26".to_owned(), "0".to_owned()), 3);

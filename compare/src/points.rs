@@ -32,7 +32,7 @@ const MARKS_MAX: usize = 1000;
 /// Segments that are looked at for one that was split or joined.
 const NEAR: usize = 64;
 /// Points of a delay over time that are kept.
-const STORY: usize = 512;
+const DELAYS_MAX: usize = 512;
 /// ns at both ends of a capture in which a packet may be missing because the other one began later or ended earlier.
 const MARGIN: i64 = 1_000_000;
 
@@ -231,7 +231,7 @@ pub struct Way {
     /// One-way delay, ns.
     pub delay: Histogram,
     /// Delay over time: when, by the first clock, and how long, thinned.
-    pub story: Vec<(i64, i64)>,
+    pub delays: Vec<(i64, i64)>,
     /// Where packets were lost between the points, sent again, overtaken: when, by the first clock, which, and the frame.
     pub marks: Vec<(i64, Mark, u64)>,
 }
@@ -249,7 +249,7 @@ pub enum Mark {
 
 /// What two analyses make of a finding together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Agreement {
     /// Both have it.
     Both,
     /// Both have it, and only this one (0 or 1) is certain of it: so it is certain.
@@ -260,7 +260,7 @@ pub enum Verdict {
     Withdrawn(usize),
 }
 
-impl Verdict {
+impl Agreement {
     /// The word of the JSON.
     pub const fn key(self) -> &'static str {
         match self {
@@ -274,7 +274,7 @@ impl Verdict {
 
 /// A finding of one capture or of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Joint {
     /// The rule.
     pub rule: Rule,
     /// Who is to blame.
@@ -282,7 +282,7 @@ pub struct Told {
     /// How sure each of the two is.
     pub at: [Option<Certainty>; 2],
     /// What follows from both.
-    pub verdict: Verdict,
+    pub verdict: Agreement,
 }
 
 impl Way {
@@ -298,13 +298,13 @@ impl Way {
     }
 }
 
-impl Told {
+impl Joint {
     fn words(&self, names: [&str; 2]) -> String {
         match self.verdict {
-            Verdict::Both => "at both points".to_owned(),
-            Verdict::Certain(at) => format!("at both points; certain by {}", names[at]),
-            Verdict::Only(at) => format!("only at {}", names[at]),
-            Verdict::Withdrawn(at) => format!("{} told it; {} saw these frames and does not", names[at], names[1 - at]),
+            Agreement::Both => "at both points".to_owned(),
+            Agreement::Certain(at) => format!("at both points; certain by {}", names[at]),
+            Agreement::Only(at) => format!("only at {}", names[at]),
+            Agreement::Withdrawn(at) => format!("{} told it; {} saw these frames and does not", names[at], names[1 - at]),
         }
     }
 }
@@ -392,7 +392,7 @@ pub struct Comparison {
     /// TCP segments that an adapter split or joined between the points (TSO, GRO, LRO).
     pub resized: u64,
     /// Findings of both.
-    pub findings: Vec<Told>,
+    pub findings: Vec<Joint>,
 }
 
 fn note(list: &mut (u64, Vec<u64>), frame: u64) {
@@ -514,7 +514,7 @@ impl Comparison {
             let forth = clock.first(there.time).saturating_sub(packet.time);
             let delay = if from_a { forth } else { forth.saturating_neg() };
             way.delay.add(delay);
-            way.story.push((packet.time, delay));
+            way.delays.push((packet.time, delay));
             let arrived = again.insert((packet.way, packet.key), true);
             if from_a && arrived == Some(true) {
                 note(&mut way.sent_again, packet.frame);
@@ -543,10 +543,10 @@ impl Comparison {
         }
         for way in &mut self.ways {
             way.marks.sort_unstable();
-            way.story.sort_unstable();
-            let step = way.story.len().div_ceil(STORY).max(1);
+            way.delays.sort_unstable();
+            let step = way.delays.len().div_ceil(DELAYS_MAX).max(1);
             // the longest of each step: spikes are what is looked for
-            way.story = way.story.chunks(step).filter_map(|c| c.iter().max_by_key(|(_, d)| *d).copied()).collect();
+            way.delays = way.delays.chunks(step).filter_map(|c| c.iter().max_by_key(|(_, d)| *d).copied()).collect();
         }
         missed
     }
@@ -605,9 +605,9 @@ impl Comparison {
             let found = points.map(|point| point.findings.get(&key));
             let verdict = match found {
                 [Some(x), Some(y)] => match (x.certainty == Certainty::Certain, y.certainty == Certainty::Certain) {
-                    (true, false) => Verdict::Certain(0),
-                    (false, true) => Verdict::Certain(1),
-                    _ => Verdict::Both,
+                    (true, false) => Agreement::Certain(0),
+                    (false, true) => Agreement::Certain(1),
+                    _ => Agreement::Both,
                 },
                 _ => {
                     let at = usize::from(found[0].is_none());
@@ -627,10 +627,10 @@ impl Comparison {
                                 })
                             })
                     });
-                    if is_refuted { Verdict::Withdrawn(at) } else { Verdict::Only(at) }
+                    if is_refuted { Agreement::Withdrawn(at) } else { Agreement::Only(at) }
                 }
             };
-            self.findings.push(Told { rule, by, at: found.map(|f| f.map(|f| f.certainty)), verdict });
+            self.findings.push(Joint { rule, by, at: found.map(|f| f.map(|f| f.certainty)), verdict });
         }
     }
 
@@ -704,7 +704,8 @@ impl Comparison {
                 let _ = writeln!(out, "  {command} × {count}: {} {first}; {} {second}; between {between}", names[0], names[1]);
             }
         }
-        let (withdrawn, told): (Vec<&Told>, Vec<&Told>) = self.findings.iter().partition(|t| matches!(t.verdict, Verdict::Withdrawn(_)));
+        let (withdrawn, told): (Vec<&Joint>, Vec<&Joint>) =
+            self.findings.iter().partition(|t| matches!(t.verdict, Agreement::Withdrawn(_)));
         for (title, rows) in [("Findings", told), ("Withdrawn: one capture missed what the other has", withdrawn)] {
             if !rows.is_empty() {
                 let _ = writeln!(out, "\n{title}");
@@ -735,7 +736,7 @@ impl Comparison {
                 "sent_again": list(&w.sent_again),
                 "reordered": list(&w.reordered),
                 "not_captured": list(&w.unseen),
-                "delay_over_time": w.story.iter().map(|(t, d)| json!([*t as f64 / 1e9, *d as f64 / 1e9])).collect::<Vec<_>>(),
+                "delay_over_time": w.delays.iter().map(|(t, d)| json!([*t as f64 / 1e9, *d as f64 / 1e9])).collect::<Vec<_>>(),
             })
         };
         json!({
@@ -1202,24 +1203,24 @@ mod tests {
         let rule = Rule::SmbdCreditOverrun;
         let verdict = |a: &Point, b: &Point| Comparison::new(a, b).findings.iter().map(|t| t.verdict).collect::<Vec<_>>();
         a.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[21]));
-        assert_eq!(verdict(&a, &b), [Verdict::Only(0)], "the client stands behind the first point, which missed nothing");
+        assert_eq!(verdict(&a, &b), [Agreement::Only(0)], "the client stands behind the first point, which missed nothing");
         // a packet of the client's is not in the first capture, though the second one has it
         let mut late = Point { packets: a.packets.clone(), span: a.span, findings: a.findings.clone(), ..Point::default() };
         late.packets.retain(|p| p.frame != 11);
-        assert_eq!(verdict(&late, &b), [Verdict::Withdrawn(0)]);
+        assert_eq!(verdict(&late, &b), [Agreement::Withdrawn(0)]);
         late.findings.insert((rule, "client"), found(Certainty::Certain, &[21]));
-        assert_eq!(verdict(&late, &b), [Verdict::Only(0)], "what is certain is not withdrawn");
+        assert_eq!(verdict(&late, &b), [Agreement::Only(0)], "what is certain is not withdrawn");
         late.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[]));
-        assert_eq!(verdict(&late, &b), [Verdict::Only(0)], "nor what has more frames than are kept");
+        assert_eq!(verdict(&late, &b), [Agreement::Only(0)], "nor what has more frames than are kept");
         let mut other = Point { packets: b.packets.clone(), span: b.span, ..Point::default() };
         other.findings.insert((rule, "client"), found(Certainty::Certain, &[21]));
-        assert_eq!(verdict(&a, &other), [Verdict::Certain(1)]);
+        assert_eq!(verdict(&a, &other), [Agreement::Certain(1)]);
         // told of the client where the server is, and not where the client is
         let mut far = Point { findings: a.findings.clone(), packets: b.packets.clone(), span: b.span, ..Point::default() };
         far.findings.insert((rule, "client"), found(Certainty::IfNothingWasMissed, &[21]));
         let mut near = a;
         near.findings.clear();
-        assert_eq!(verdict(&near, &far), [Verdict::Withdrawn(1)]);
+        assert_eq!(verdict(&near, &far), [Agreement::Withdrawn(1)]);
         far.findings.insert((Rule::SmbdCreditStall, "client"), found(Certainty::Guess, &[21]));
         assert_eq!(Comparison::new(&near, &far).json(["a", "b"])["findings"][0]["verdict"], "withdrawn");
     }

@@ -2,7 +2,7 @@
 
 pub use crate::statistics::Histogram;
 use rdmascope_analyzer::episodes::time::Owner;
-use rdmascope_analyzer::exchange::{Channel, Exchange};
+use rdmascope_analyzer::exchange::{DataPath, Exchange};
 use rdmascope_analyzer::finding::{Certainty, Rule, Severity};
 use rdmascope_analyzer::report::{Connection, Report, Sink};
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ impl Requests {
         self.count += 1;
         self.errors += u64::from(exchange.failed);
         self.bytes += exchange.bytes_moved;
-        self.by_rdma += u64::from(exchange.channel != Channel::Inline);
+        self.by_rdma += u64::from(exchange.channel != DataPath::Inline);
         match exchange.latency() {
             Some(ns) => self.latency.add(ns),
             None => self.unanswered += 1,

@@ -29,7 +29,7 @@ pub struct Fault {
     /// Bytes there were.
     pub available: u32,
     /// Whether an observer was told already: it is told once, by the innermost scope.
-    pub told: bool,
+    pub reported: bool,
     at: usize,
 }
 
@@ -64,7 +64,7 @@ impl Fault {
     #[cold]
     fn new(kind: FaultKind, def: Option<Def>, at: &[u8], needed: usize) -> Self {
         let clamp = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        Self { kind, def, needed: clamp(needed), available: clamp(at.len()), told: false, at: at.as_ptr().addr() }
+        Self { kind, def, needed: clamp(needed), available: clamp(at.len()), reported: false, at: at.as_ptr().addr() }
     }
 
     /// Offset of the fault from the start of `base`, the bytes that were being decoded; `None` where it happened in
@@ -112,7 +112,7 @@ impl fmt::Display for Fault {
 pub fn fault_of(error: nom::Err<Fault>) -> Fault {
     match error {
         nom::Err::Error(f) | nom::Err::Failure(f) => f,
-        nom::Err::Incomplete(_) => Fault { kind: FaultKind::Short, def: None, needed: 0, available: 0, told: false, at: 0 },
+        nom::Err::Incomplete(_) => Fault { kind: FaultKind::Short, def: None, needed: 0, available: 0, reported: false, at: 0 },
     }
 }
 

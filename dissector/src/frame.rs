@@ -512,9 +512,9 @@ impl<'a> Peel<'a> {
 
     #[cold]
     fn failed<T: Trace>(&mut self, mut fault: Fault, t: &mut T) {
-        if !fault.told {
+        if !fault.reported {
             t.fault(&fault);
-            fault.told = true;
+            fault.reported = true;
         }
         self.packet.fault = Some(fault);
     }

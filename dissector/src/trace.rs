@@ -239,9 +239,9 @@ pub fn scope<'a, T: Trace, O>(def: Def, i: &'a [u8], t: &mut T, decode: impl FnO
         }
         Err(e) => {
             let mut fault = fault_of(e);
-            if !fault.told {
+            if !fault.reported {
                 t.fault(&fault);
-                fault.told = true;
+                fault.reported = true;
             }
             t.abort();
             Err(nom::Err::Error(fault))

@@ -54,7 +54,7 @@ impl Config {
 
 /// Why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum End {
+pub enum EndReason {
     /// Below SMB Direct.
     #[error("{0}")]
     Transport(#[from] Ended),
@@ -85,7 +85,7 @@ pub enum Event {
         id: u64,
     },
     /// It is over.
-    Closed(End),
+    Closed(EndReason),
 }
 
 /// A transport and SMB Direct of one end.
@@ -100,9 +100,9 @@ pub struct Stack {
     unread: usize,
     raw: bool,
     /// SMB Direct gave up, and its last words are still to go.
-    failing: Option<End>,
+    failing: Option<EndReason>,
     over: bool,
-    end: Option<End>,
+    end: Option<EndReason>,
 }
 
 impl Stack {
@@ -148,7 +148,7 @@ impl Stack {
     }
 
     /// Why it is over, where it is.
-    pub fn end(&self) -> Option<&End> {
+    pub fn end(&self) -> Option<&EndReason> {
         self.end.as_ref()
     }
 
@@ -207,7 +207,7 @@ impl Stack {
     ///
     /// # Errors
     /// Where it is longer than the peer puts together, or the connection is not established.
-    pub fn send(&mut self, now: Time, message: Vec<u8>, invalidate: Option<u32>) -> Result<(), End> {
+    pub fn send(&mut self, now: Time, message: Vec<u8>, invalidate: Option<u32>) -> Result<(), EndReason> {
         let smbd = self.smbd.as_mut().ok_or_else(not_established)?;
         smbd.send(now, message, invalidate)?;
         self.turn(now);
@@ -316,7 +316,7 @@ impl Stack {
         }
     }
 
-    fn ended(&mut self, why: End) {
+    fn ended(&mut self, why: EndReason) {
         if !self.over {
             self.over = true;
             self.end = Some(why.clone());
@@ -331,7 +331,7 @@ const UNREAD_MAX: usize = 64 << 20;
 /// Rounds of reading and writing when the time is up: what is there already is taken.
 const OVERTIME_MAX: u32 = 64;
 
-fn not_established() -> End {
+fn not_established() -> EndReason {
     Ended { why: transport::Why::ByUs, text: OpError::NotEstablished.to_string() }.into()
 }
 
@@ -425,7 +425,7 @@ impl Channel {
     ///
     /// # Errors
     /// See [`Stack::send`].
-    pub fn send(&mut self, message: Vec<u8>, invalidate: Option<u32>) -> Result<(), End> {
+    pub fn send(&mut self, message: Vec<u8>, invalidate: Option<u32>) -> Result<(), EndReason> {
         let now = self.now();
         self.stack.send(now, message, invalidate)
     }

@@ -1,6 +1,6 @@
 //! What can go wrong on our side of a conversation: the system's, the peer's, or the user's.
 
-use crate::channel::End;
+use crate::channel::EndReason;
 use crate::transport::OpError;
 use rdmascope_dissector::wire::smb2::NtStatus;
 use std::io;
@@ -22,7 +22,7 @@ pub enum Error {
     Io(#[from] io::Error),
     /// The connection is over.
     #[error("the connection ended: {0}")]
-    Ended(#[from] End),
+    Ended(#[from] EndReason),
     /// The peer did not answer.
     #[error("no answer to {what} within {seconds} s")]
     Timeout {

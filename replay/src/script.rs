@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::smb2::client::{Client, Opened, Pending, access, disposition, number};
 use rdmascope_analyzer::env::Options;
-use rdmascope_analyzer::exchange::{Channel, Exchange, Family};
+use rdmascope_analyzer::exchange::{DataPath, Exchange, Family};
 use rdmascope_analyzer::keys::Dialect;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Sink;
@@ -410,9 +410,9 @@ impl Plan {
         let changes = file.is_some_and(|file| known.written.contains(file) || known.is_made(file));
         let channel = match e.channel {
             _ if wanted.no_rdma => RdmaChannel::NONE,
-            Channel::Inline => RdmaChannel::NONE,
-            Channel::Rdma | Channel::RdmaTransform => RdmaChannel::RDMA_V1,
-            Channel::RdmaInvalidate => RdmaChannel::RDMA_V1_INVALIDATE,
+            DataPath::Inline => RdmaChannel::NONE,
+            DataPath::Rdma | DataPath::RdmaTransform => RdmaChannel::RDMA_V1,
+            DataPath::RdmaInvalidate => RdmaChannel::RDMA_V1_INVALIDATE,
         };
         match e.command {
             "NEGOTIATE" | "SESSION_SETUP" | "TREE_CONNECT" | "TREE_DISCONNECT" | "LOGOFF" => {

@@ -12,7 +12,7 @@ use rdmascope_analyzer::report::{Handshake, Health, SideReport};
 use rdmascope_dissector::wire::smb2::FileId;
 use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
-use rdmascope_replay::channel::{Channel, Config, End, Event};
+use rdmascope_replay::channel::{Channel, Config, EndReason, Event};
 use rdmascope_replay::probe::{Target, Verdict, all};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
@@ -182,7 +182,7 @@ fn a_server_that_goes_away_ends_the_session() {
             break;
         }
     }
-    assert!(matches!(&last, Some(Event::Closed(End::Transport(ended))) if ended.why == Why::ByPeer), "{last:?}");
+    assert!(matches!(&last, Some(Event::Closed(EndReason::Transport(ended))) if ended.why == Why::ByPeer), "{last:?}");
     server.join().unwrap();
 }
 

@@ -403,7 +403,7 @@ impl<M> Watch<M> {
         true
     }
 
-    fn told(&mut self, def: Def, bytes: &[u8], value: &Value<'_>) {
+    fn field(&mut self, def: Def, bytes: &[u8], value: &Value<'_>) {
         let privacy = def.privacy;
         if privacy == Privacy::Keep && !self.options.drop.is_empty() && self.dropped(def, bytes, value) {
             return;
@@ -929,7 +929,7 @@ impl<M> Trace for Watch<M> {
         if matches!(def.id, id::MPA_CRC | id::MPA_CRC_CHECK) {
             self.crc(bytes);
         }
-        self.told(def, bytes, &value);
+        self.field(def, bytes, &value);
     }
 
     fn unshown(&mut self, at: &[u8], len: usize) {

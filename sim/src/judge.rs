@@ -44,14 +44,14 @@ pub type Recall = BTreeMap<String, (u64, u64)>;
 
 /// A verdict.
 #[derive(Debug, Default)]
-pub struct Verdict {
+pub struct Assessment {
     /// What is wrong.
     pub problems: Vec<Problem>,
     /// What was looked for.
     pub recall: Recall,
 }
 
-impl Verdict {
+impl Assessment {
     fn wrong(&mut self, kind: Kind, about: impl Into<String>, text: String) {
         self.problems.push(Problem { kind, about: about.into(), text });
     }
@@ -229,10 +229,10 @@ fn direction(text: &str) -> Option<usize> {
 }
 
 /// Holds an analysis against the truth.
-pub fn judge(plan: &Plan, world: &World, report: &Report, kept: &Kept) -> Verdict {
+pub fn judge(plan: &Plan, world: &World, report: &Report, kept: &Kept) -> Assessment {
     let truth = &world.truth;
     let asked = Asked { plan, truth, world };
-    let mut verdict = Verdict::default();
+    let mut verdict = Assessment::default();
     if truth.runaway {
         verdict.wrong(Kind::Count, "runaway", "the simulation did not end".into());
         return verdict;
@@ -255,7 +255,7 @@ pub fn judge(plan: &Plan, world: &World, report: &Report, kept: &Kept) -> Verdic
     verdict
 }
 
-fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Verdict) {
+fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment) {
     if !plan.observer.sees_all() {
         return;
     }
@@ -310,7 +310,7 @@ fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Verdict) {
     }
 }
 
-fn counts(plan: &Plan, world: &World, report: &Report, kept: &Kept, verdict: &mut Verdict) {
+fn counts(plan: &Plan, world: &World, report: &Report, kept: &Kept, verdict: &mut Assessment) {
     // what was posted and did not get out is counted by the ends already
     if plan.fault.is_some() || world.truth.requests.iter().any(|r| r.done.is_none()) || world.hosts.iter().any(|h| h.transport.failed()) {
         return;

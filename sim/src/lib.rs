@@ -22,9 +22,9 @@ pub mod tcp;
 pub mod transport;
 pub mod world;
 
-use judge::Verdict;
+use judge::Assessment;
 use observer::Record;
-use plan::{Plan, Wish};
+use plan::{Overrides, Plan};
 use random::Random;
 use world::World;
 
@@ -39,12 +39,12 @@ pub struct Run {
     /// What the analysis made of it.
     pub report: rdmascope_analyzer::report::Report,
     /// And whether that is right.
-    pub verdict: Verdict,
+    pub verdict: Assessment,
 }
 
 /// Runs a seed.
-pub fn run(seed: u64, wish: &Wish) -> Run {
-    let plan = Plan::new(seed, wish);
+pub fn run(seed: u64, overrides: &Overrides) -> Run {
+    let plan = Plan::new(seed, overrides);
     let mut world = plan.world();
     world.run();
     let records = plan.observer.look(&world.truth.tapped, &mut Random::new(seed, 6));

@@ -5,7 +5,7 @@
 use anyhow::Result;
 use clap::Parser;
 use rdmascope_sim::judge::{Kind, names_somebody};
-use rdmascope_sim::plan::{Carrier, Wish};
+use rdmascope_sim::plan::{Carrier, Overrides};
 use rdmascope_sim::{Run, fault, observer, run};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,21 +49,21 @@ struct Cli {
 
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
-    let mut wish = Wish { whole: cli.whole, ..Wish::default() };
-    wish.carrier = match cli.over.as_deref() {
+    let mut overrides = Overrides { whole: cli.whole, ..Overrides::default() };
+    overrides.carrier = match cli.over.as_deref() {
         None => None,
         Some("roce") => Some(Carrier::Roce),
         Some("iwarp") => Some(Carrier::Iwarp),
         Some(other) => anyhow::bail!("--over takes roce or iwarp, and not {other}"),
     };
-    wish.fault = match cli.fault.as_deref() {
+    overrides.fault = match cli.fault.as_deref() {
         None => None,
         Some("none") => Some(None),
         Some(name) => Some(Some(fault::named(name).ok_or_else(|| anyhow::anyhow!("there is no fault {name}"))?)),
     };
     match cli.seed {
-        Some(seed) => one(&cli, &run(seed, &wish)),
-        None => many(&cli, &wish),
+        Some(seed) => one(&cli, &run(seed, &overrides)),
+        None => many(&cli, &overrides),
     }
 }
 
@@ -181,17 +181,17 @@ impl Table {
     }
 }
 
-fn many(cli: &Cli, wish: &Wish) -> Result<ExitCode> {
+fn many(cli: &Cli, overrides: &Overrides) -> Result<ExitCode> {
     let started = std::time::Instant::now();
     let jobs = cli.jobs.max(1);
     let tables: Vec<Table> = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..jobs)
             .map(|job| {
-                let (cli, wish) = (&cli, wish.clone());
+                let (cli, overrides) = (&cli, overrides.clone());
                 scope.spawn(move || {
                     let mut table = Table::default();
                     for seed in (cli.first..cli.first + cli.count).filter(|s| s % jobs == job) {
-                        table.add(&run(seed, &wish), cli.examples);
+                        table.add(&run(seed, &overrides), cli.examples);
                     }
                     table
                 })

@@ -48,7 +48,7 @@ pub struct Plan {
 
 /// What a user asks for in place of what the seed would give.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct Overrides {
     /// The carrier.
     pub carrier: Option<Carrier>,
     /// The fault; `Some(None)` for none.
@@ -59,10 +59,10 @@ pub struct Wish {
 
 impl Plan {
     /// Draws one.
-    pub fn new(seed: u64, wish: &Wish) -> Self {
+    pub fn new(seed: u64, overrides: &Overrides) -> Self {
         let mut r = Random::new(seed, 1);
         let carrier = if r.chance(1, 2) { Carrier::Roce } else { Carrier::Iwarp };
-        let carrier = wish.carrier.unwrap_or(carrier);
+        let carrier = overrides.carrier.unwrap_or(carrier);
         let at = r.below(3);
         let far = r.pick(&[2 * MICROSECOND, 10 * MICROSECOND, 50 * MICROSECOND, 500 * MICROSECOND]);
         let distance = match at {
@@ -109,13 +109,13 @@ impl Plan {
             }
         }
         let fault = if r.chance(1, 3) { Some(r.pick(&fault::FAULTS.iter().collect::<Vec<_>>())) } else { None };
-        let fault = wish.fault.unwrap_or(fault).filter(|f| !f.stream || carrier == Carrier::Iwarp).map(|f| {
+        let fault = overrides.fault.unwrap_or(fault).filter(|f| !f.stream || carrier == Carrier::Iwarp).map(|f| {
             let by = if f.who == Who::Both { r.below(2) as usize } else { 1 };
             (by, f, r.below(6))
         });
         let slow = r.chance(1, 10).then(|| (r.within(6, 30) as u64, SLOW));
         let observer = Observer::any(&mut r);
-        let observer = if wish.whole { Observer::Whole } else { observer };
+        let observer = if overrides.whole { Observer::Whole } else { observer };
         let rude = r.chance(1, 12);
         let clean = fault.is_none() && slow.is_none() && !rude && !matches!(kind, 5..=11 | 13 | 15);
         let timeout = r.pick(&[4 * MILLISECOND, 17 * MILLISECOND, 67 * MILLISECOND, 537 * MILLISECOND]);

@@ -83,7 +83,7 @@ pub struct Rdma {
     wait_until: Time,
     again_from: Option<u64>,
     by_timer: u64,
-    by_wish: u64,
+    on_demand: u64,
     // responder
     expected: u64,
     msn: u32,
@@ -130,7 +130,7 @@ impl Rdma {
             wait_until: 0,
             again_from: None,
             by_timer: 0,
-            by_wish: 0,
+            on_demand: 0,
             expected,
             msn: 0,
             complained: false,
@@ -213,7 +213,7 @@ impl Rdma {
     fn go_back(&mut self, to: u64) {
         self.snd = to;
         self.again_from = Some(to);
-        self.by_wish += 1;
+        self.on_demand += 1;
     }
 
     fn handle_response(&mut self, now: Time, psn: u64, id: u64) {
@@ -578,7 +578,7 @@ impl Transport for Rdma {
     }
 
     fn recoveries(&self) -> (u64, u64) {
-        (self.by_timer, self.by_wish)
+        (self.by_timer, self.on_demand)
     }
 
     fn failed(&self) -> bool {

@@ -76,7 +76,7 @@ pub struct Iwarp {
     deadline: Option<Time>,
     tries: u32,
     by_timer: u64,
-    by_wish: u64,
+    on_demand: u64,
     pending_rst: bool,
     // the stream in
     got: u64,
@@ -120,7 +120,7 @@ impl Iwarp {
             deadline: None,
             tries: 0,
             by_timer: 0,
-            by_wish: 0,
+            on_demand: 0,
             pending_rst: false,
             got: 0,
             islands: BTreeMap::new(),
@@ -276,7 +276,7 @@ impl Iwarp {
             self.duplicates += 1;
             if self.duplicates >= 3 && self.una >= self.recover {
                 self.recover = self.high;
-                self.by_wish += 1;
+                self.on_demand += 1;
                 self.mend();
             } else if self.duplicates > 3 {
                 self.mend();
@@ -620,7 +620,7 @@ impl Transport for Iwarp {
     }
 
     fn recoveries(&self) -> (u64, u64) {
-        (self.by_timer, self.by_wish)
+        (self.by_timer, self.on_demand)
     }
 
     fn failed(&self) -> bool {

@@ -1,13 +1,13 @@
 //! Seeds: nobody innocent is blamed, what could be seen is named, and what is counted is what was.
 
 use rdmascope_sim::judge::Kind;
-use rdmascope_sim::plan::{Carrier, Wish};
+use rdmascope_sim::plan::{Carrier, Overrides};
 use rdmascope_sim::run;
 
-fn wrong(seeds: std::ops::Range<u64>, wish: &Wish, kinds: &[Kind]) -> Vec<String> {
+fn wrong(seeds: std::ops::Range<u64>, overrides: &Overrides, kinds: &[Kind]) -> Vec<String> {
     let mut out = Vec::new();
     for seed in seeds {
-        let run = run(seed, wish);
+        let run = run(seed, overrides);
         for p in run.verdict.problems.iter().filter(|p| kinds.contains(&p.kind)) {
             out.push(format!("seed {seed}, {}: {:?} {}", run.plan.line(), p.kind, p.text));
         }
@@ -17,14 +17,14 @@ fn wrong(seeds: std::ops::Range<u64>, wish: &Wish, kinds: &[Kind]) -> Vec<String
 
 #[test]
 fn nobody_innocent_is_blamed() {
-    let wrong = wrong(1..201, &Wish::default(), &[Kind::FalseBlame]);
+    let wrong = wrong(1..201, &Overrides::default(), &[Kind::FalseBlame]);
     assert!(wrong.is_empty(), "{} problems; run one again with: rdmascope-sim --seed N --explain\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
 fn what_is_counted_is_what_was() {
-    let wish = Wish { fault: Some(None), whole: true, ..Wish::default() };
-    let wrong = wrong(1..101, &wish, &[Kind::Count]);
+    let overrides = Overrides { fault: Some(None), whole: true, ..Overrides::default() };
+    let wrong = wrong(1..101, &overrides, &[Kind::Count]);
     assert!(wrong.is_empty(), "{} problems\n{}", wrong.len(), wrong.join("\n"));
 }
 
@@ -32,9 +32,9 @@ fn what_is_counted_is_what_was() {
 #[test]
 fn a_seed_is_the_same_every_time() {
     for carrier in [Carrier::Roce, Carrier::Iwarp] {
-        let wish = Wish { carrier: Some(carrier), fault: Some(None), whole: true };
+        let overrides = Overrides { carrier: Some(carrier), fault: Some(None), whole: true };
         for seed in 1..11 {
-            let (a, b) = (run(seed, &wish), run(seed, &wish));
+            let (a, b) = (run(seed, &overrides), run(seed, &overrides));
             assert_eq!(a.world.truth.sent.len(), b.world.truth.sent.len());
             assert!(a.records.iter().zip(&b.records).all(|(a, b)| a.bytes == b.bytes && a.time == b.time));
             if a.world.truth.happened.is_empty() && a.plan.not_ready.iter().all(Vec::is_empty) {

@@ -468,7 +468,7 @@ pub(crate) struct Anonymize {
     pub(crate) payload: Contents,
     /// Keep what is of this kind as it is; may be repeated
     #[arg(long, value_name = "KIND", value_enum)]
-    pub(crate) keep: Vec<Kept>,
+    pub(crate) keep: Vec<KeptKind>,
     /// Replace what is of this kind too, which is kept otherwise: remote keys, memory addresses; sizes and times of files; may be repeated
     #[arg(long, value_name = "KIND", value_enum)]
     pub(crate) drop: Vec<Dropped>,
@@ -519,7 +519,7 @@ pub(crate) enum Contents {
 
 /// Kinds of what gives somebody away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kept {
+pub(crate) enum KeptKind {
     /// Hardware addresses
     Mac,
     /// IP addresses and GIDs

@@ -21,7 +21,7 @@ const FAILED: u8 = 2;
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     if commands::extcap::is_asked(&arguments) {
-        return commands::extcap::run(&arguments).unwrap_or_else(|e| fail(&escaped(&told(&e))));
+        return commands::extcap::run(&arguments).unwrap_or_else(|e| fail(&escaped(&with_causes(&e))));
     }
     let cli = match cli::Cli::try_parse_from(cli::with_verb(arguments)) {
         Ok(cli) => cli,
@@ -45,13 +45,13 @@ fn main() -> ExitCode {
         // only the message of a filter error has several lines: the caret needs them
         Err(e) => match e.downcast_ref::<cli::FilterError>() {
             Some(filter) => fail(&filter.to_string()),
-            None => fail(&escaped(&told(&e))),
+            None => fail(&escaped(&with_causes(&e))),
         },
     }
 }
 
 /// An error and its causes, each said once: many a message names its cause itself.
-fn told(e: &Error) -> String {
+fn with_causes(e: &Error) -> String {
     let mut text = e.to_string();
     for cause in e.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {

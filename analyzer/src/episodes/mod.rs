@@ -18,7 +18,7 @@ use time::{Cut, Owner, Request, Time};
 pub const EPISODES_MAX: usize = 512;
 
 /// Episodes of one connection in a report.
-pub const TOLD_MAX: usize = 256;
+pub const REPORTED_MAX: usize = 256;
 
 /// What held a direction up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -417,10 +417,10 @@ impl Episodes {
         let role = |by: Option<End>| by.map(|by| if client == End::A { by } else { by.peer() });
         let mut list: Vec<Episode> = self.kept.iter().map(|e| Episode { by: role(e.by), ..*e }).collect();
         let mut omitted = self.dropped();
-        if list.len() > TOLD_MAX {
+        if list.len() > REPORTED_MAX {
             list.sort_by_key(|e| core::cmp::Reverse((e.cost, e.lasted(now))));
-            omitted += (list.len() - TOLD_MAX) as u64;
-            list.truncate(TOLD_MAX);
+            omitted += (list.len() - REPORTED_MAX) as u64;
+            list.truncate(REPORTED_MAX);
         }
         list.sort_by_key(|e| (e.begin.time, e.id));
         let mut sums = self.sums(now);

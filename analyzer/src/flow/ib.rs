@@ -15,7 +15,7 @@
 //! - is given up (time, or the limit of what is held): nobody knows.
 
 use super::copies::{Copies, Doubles, Ids, is_mirrored, mark};
-use super::losses::Told;
+use super::losses::LossView;
 use super::losses::{Losses, Unanswered};
 use super::psn;
 use super::recovery::{Ended, Late, Recovery, Sent};
@@ -415,8 +415,8 @@ impl IbFlow {
     }
 
     /// What became of the packets.
-    pub fn told(&self) -> Told<'_> {
-        Told {
+    pub fn loss_view(&self) -> LossView<'_> {
+        LossView {
             losses: [self.losses[0].as_deref(), self.losses[1].as_deref()],
             good: self.icrc_good,
             is_tcp: false,

@@ -10,9 +10,9 @@
 //! Response is tagged with the sink that its request named, in the order of the requests.
 
 use super::copies::{Copies, Doubles, Ids, is_mirrored, mark};
+use super::losses::LossView;
 use super::losses::Losses;
-use super::losses::Told;
-use super::mpa::{Found, Framed, Framer, Verdict};
+use super::mpa::{Found, Framed, Framer, Recognition};
 use super::repair::{Acknowledged, Over, Repair, Sent, Was};
 use super::tcp::{self, Event, Stream};
 pub use crate::op::StreamBytes;
@@ -193,7 +193,7 @@ pub enum FlowFact<'a> {
 }
 
 /// Damaged segments remembered for each direction: should the receiver acknowledge them, it had them.
-const DOUBTFUL_MAX: usize = 8;
+const UNCONFIRMED_MAX: usize = 8;
 /// Segments with a wrong checksum that the receiver took all the same, after which checksums say nothing.
 const TAKEN_BAD_MAX: u32 = 3;
 /// What is held back at most where one direction only was captured.
@@ -210,7 +210,7 @@ pub struct TcpFlow {
     streams: [Stream; 2],
     framers: [Framer; 2],
     messages: Messages,
-    verdict: Verdict,
+    verdict: Recognition,
     /// What Request and Reply said: CRC, markers.
     startup: [Option<(bool, bool)>; 2],
     /// Who sent the SYN or the MPA Request.
@@ -226,7 +226,7 @@ pub struct TcpFlow {
     /// By sender: segments whose checksum is wrong and that the receiver took all the same.
     taken_bad: [u32; 2],
     /// By sender: damaged segments that are neither acknowledged nor sent again.
-    doubtful: [Vec<(At, u32, Vec<u8>)>; 2],
+    unconfirmed: [Vec<(At, u32, Vec<u8>)>; 2],
     /// By sender: FPDUs whose CRC is right.
     crc_good: [u32; 2],
     /// By end: the way from the capture point and back in the handshake, in ns.
@@ -248,9 +248,9 @@ impl TcpFlow {
     }
 
     /// What became of the segments.
-    pub fn told(&self) -> Told<'_> {
+    pub fn loss_view(&self) -> LossView<'_> {
         let counts = |of: fn(&tcp::Counts) -> u64| [of(self.streams[0].counts()), of(self.streams[1].counts())];
-        Told {
+        LossView {
             losses: [self.losses[0].as_deref(), self.losses[1].as_deref()],
             good: self.checked_good,
             is_tcp: true,
@@ -259,7 +259,7 @@ impl TcpFlow {
     }
 
     /// What the connection is.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> Recognition {
         self.verdict
     }
 
@@ -348,8 +348,8 @@ impl TcpFlow {
             if !self.streams[by.peer().index()].started() {
                 self.early_ack[by.peer().index()] = Some(segment.ack);
             }
-            if !self.doubtful[by.peer().index()].is_empty() {
-                self.undoubted(by.peer(), segment.ack, options, t, out);
+            if !self.unconfirmed[by.peer().index()].is_empty() {
+                self.confirm(by.peer(), segment.ack, options, t, out);
             }
             let (stream, mut follow) = self.parts(at, by.peer(), segment.payload, options, t, out);
             stream.acknowledged(segment.ack, &mut |e| follow.event(e));
@@ -398,7 +398,7 @@ impl TcpFlow {
             let was = follow.said.was;
             self.framers[by.index()].mark_verified(&[], 0);
             self.copies[by.index()].add(at, seq, mark);
-            let mended = matches!(was, Was::Filled { .. }) && self.doubtful[by.index()].iter().any(|(_, of, _)| *of == seq);
+            let mended = matches!(was, Was::Filled { .. }) && self.unconfirmed[by.index()].iter().any(|(_, of, _)| *of == seq);
             if !copy {
                 // what had come damaged was neither lost nor overtaken
                 let was = if mended { Was::New } else { was };
@@ -435,22 +435,22 @@ impl TcpFlow {
         t.info(format_args!("TCP checksum wrong: its receiver dropped it"));
         out.fact(at, by, FlowFact::Damaged);
         self.losses[by.index()].get_or_insert_default().damaged.add(at, 1);
-        let doubtful = &mut self.doubtful[by.index()];
-        if doubtful.len() < DOUBTFUL_MAX {
-            doubtful.push((at, segment.seq, segment.payload.to_vec()));
+        let unconfirmed = &mut self.unconfirmed[by.index()];
+        if unconfirmed.len() < UNCONFIRMED_MAX {
+            unconfirmed.push((at, segment.seq, segment.payload.to_vec()));
         }
     }
 
     /// What the receiver acknowledges although it was thought damaged and did not come again, it had.
     #[cold]
-    fn undoubted<T: Trace, S: FlowSink>(&mut self, by: End, ack: u32, options: &Options, t: &mut T, out: &mut S) {
-        for (at, seq, bytes) in core::mem::take(&mut self.doubtful[by.index()]) {
+    fn confirm<T: Trace, S: FlowSink>(&mut self, by: End, ack: u32, options: &Options, t: &mut T, out: &mut S) {
+        for (at, seq, bytes) in core::mem::take(&mut self.unconfirmed[by.index()]) {
             let (next, length) = (self.streams[by.index()].next_seq(), bytes.len() as u32);
             let is_behind = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
             if is_behind(seq, next) {
                 // it came again
             } else if is_behind(ack, seq.wrapping_add(length)) {
-                self.doubtful[by.index()].push((at, seq, bytes));
+                self.unconfirmed[by.index()].push((at, seq, bytes));
             } else {
                 self.taken_bad[by.index()] += 1;
                 if let Some(losses) = self.losses[by.index()].as_mut() {
@@ -523,7 +523,7 @@ impl TcpFlow {
         out: &'f mut S,
     ) -> (&'f mut Stream, Follow<'f, T, S>) {
         let Self { streams, framers, messages, verdict, startup, initiator, crc_good, .. } = self;
-        let said = Said {
+        let said = Emitter {
             at,
             by,
             payload,
@@ -545,11 +545,11 @@ impl TcpFlow {
     }
 }
 
-/// Takes what a stream tells to the framer of its direction, and what that one tells to [`Said`].
+/// Takes what a stream tells to the framer of its direction, and what that one tells to [`Emitter`].
 struct Follow<'f, T, S> {
     framers: &'f mut [Framer; 2],
-    verdict: &'f mut Verdict,
-    said: Said<'f, T, S>,
+    verdict: &'f mut Recognition,
+    said: Emitter<'f, T, S>,
 }
 
 impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
@@ -573,7 +573,7 @@ impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
                 self.agree();
             }
         }
-        if *self.verdict == Verdict::Undecided {
+        if *self.verdict == Recognition::Undecided {
             self.decide();
         }
         if !was_lost && self.framers[by.index()].is_lost() {
@@ -605,9 +605,9 @@ impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
         *self.verdict = self.framers[by.index()].verdict();
         let peer = &mut self.framers[by.peer().index()];
         match *self.verdict {
-            Verdict::Undecided => {}
-            Verdict::Mpa => peer.agree(None, None),
-            Verdict::NotMpa => {
+            Recognition::Undecided => {}
+            Recognition::Mpa => peer.agree(None, None),
+            Recognition::NotMpa => {
                 self.said.by = by.peer();
                 peer.give_up(&mut |framed| self.said.framed(framed));
                 self.said.by = by;
@@ -617,7 +617,7 @@ impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
 }
 
 /// Tells sink and observer.
-struct Said<'f, T, S> {
+struct Emitter<'f, T, S> {
     at: At,
     by: End,
     payload: &'f [u8],
@@ -643,7 +643,7 @@ struct Said<'f, T, S> {
     is_late: bool,
 }
 
-impl<T: Trace, S: FlowSink> Said<'_, T, S> {
+impl<T: Trace, S: FlowSink> Emitter<'_, T, S> {
     fn fact(&mut self, fact: FlowFact<'_>) {
         self.out.fact(self.at, self.by, fact);
     }
@@ -1049,13 +1049,13 @@ mod tests {
 
     /// What a flow tells, as text.
     #[derive(Clone, Debug, Default, PartialEq)]
-    struct Told {
+    struct LossView {
         ops: [Vec<String>; 2],
         facts: Vec<String>,
         bytes: [Vec<u8>; 2],
     }
 
-    impl FlowSink for Told {
+    impl FlowSink for LossView {
         fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, _: &mut T) {
             let text = String::from_utf8_lossy(op.bytes);
             let place = match op.placement {
@@ -1160,7 +1160,7 @@ mod tests {
     /// A connection, and what is told of it.
     struct Talk {
         flow: TcpFlow,
-        told: Told,
+        told: LossView,
         sent: [u32; 2],
         now: i64,
         options: Options,
@@ -1170,7 +1170,7 @@ mod tests {
 
     impl Talk {
         fn late() -> Self {
-            Self { flow: TcpFlow::new(), told: Told::default(), sent: [0, 0], now: 0, options: Options::default() }
+            Self { flow: TcpFlow::new(), told: LossView::default(), sent: [0, 0], now: 0, options: Options::default() }
         }
 
         fn new() -> Self {
@@ -1284,7 +1284,7 @@ mod tests {
         assert_eq!(talk.told.facts, ["MpaRequest", "MpaReply"]);
         assert_eq!(
             (talk.flow.verdict(), talk.flow.initiator(), talk.flow.found(End::A)),
-            (Verdict::Mpa, Some(End::A), Some(Found::Handshake))
+            (Recognition::Mpa, Some(End::A), Some(Found::Handshake))
         );
     }
 
@@ -1367,7 +1367,7 @@ mod tests {
         for late in [false, true] {
             let mut talk = if late { Talk::late() } else { Talk::new() };
             talk.part(End::A, 0, smb).part(End::B, 0, smb).part(End::A, smb.len(), b"on");
-            assert_eq!((talk.flow.verdict(), &talk.told.bytes[1][..]), (Verdict::NotMpa, &smb[..]), "late: {late}");
+            assert_eq!((talk.flow.verdict(), &talk.told.bytes[1][..]), (Recognition::NotMpa, &smb[..]), "late: {late}");
             assert_eq!(talk.told.bytes[0], [&smb[..], b"on"].concat());
         }
         // a banner that begins like an MPA frame, byte by byte
@@ -1375,14 +1375,14 @@ mod tests {
         for (n, b) in b"MPA ID of mine: 12345".iter().enumerate() {
             talk.part(End::A, n, &[*b]);
         }
-        assert_eq!((talk.flow.verdict(), &talk.told.bytes[0][..]), (Verdict::NotMpa, &b"MPA ID of mine: 12345"[..]));
+        assert_eq!((talk.flow.verdict(), &talk.told.bytes[0][..]), (Recognition::NotMpa, &b"MPA ID of mine: 12345"[..]));
         // noise that goes on
         let mut talk = Talk::late();
         let noise: Vec<u8> = (0..1400u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         for n in 0..200 {
             talk.part(End::A, n * noise.len(), &noise);
         }
-        assert_eq!((talk.flow.verdict(), talk.told.bytes[0].len()), (Verdict::NotMpa, 200 * noise.len()));
+        assert_eq!((talk.flow.verdict(), talk.told.bytes[0].len()), (Recognition::NotMpa, 200 * noise.len()));
     }
 
     #[test]
@@ -1568,9 +1568,9 @@ mod tests {
         assert_eq!((talk.told.facts.last().map(String::as_str), talk.flow.counts(End::B).zero_windows), (Some("ZeroWindow"), 1));
         // the same SYN again is nothing, another one is another connection
         talk.raw(End::A, ISN[0].wrapping_sub(1), 0, SYN, b"", 0, 9);
-        assert_eq!(talk.flow.verdict(), Verdict::Mpa);
+        assert_eq!(talk.flow.verdict(), Recognition::Mpa);
         talk.raw(End::A, 77, 0, SYN, b"", 0, 9);
-        assert_eq!((talk.told.facts.last().map(String::as_str), talk.flow.verdict()), (Some("Reopened"), Verdict::Undecided));
+        assert_eq!((talk.told.facts.last().map(String::as_str), talk.flow.verdict()), (Some("Reopened"), Recognition::Undecided));
     }
 
     #[test]

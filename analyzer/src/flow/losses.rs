@@ -93,7 +93,7 @@ pub struct Losses {
 
 /// What a flow knows when it is asked for its losses.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Told<'f> {
+pub struct LossView<'f> {
     /// By sender.
     pub losses: [Option<&'f Losses>; 2],
     /// By sender: packets whose checksum is right.

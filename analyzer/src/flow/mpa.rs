@@ -20,7 +20,7 @@ use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
 
 /// Whether a connection is MPA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Recognition {
     /// Not known yet.
     #[default]
     Undecided,
@@ -142,7 +142,7 @@ pub struct Framer {
     /// Markers: the CRC so far, of the FPDU and the markers before and in it; `None` where bytes of it were missed.
     sum: Option<u32>,
     /// CRCs that were wrong while it was not known whether they are used.
-    doubts: u8,
+    wrong_while_unknown: u8,
     skipped: u32,
     /// Bytes of the segment of this moment that somebody found to be a run of FPDUs with right CRCs: the addresses of the next of
     /// them and of their end. Bytes that were kept have other addresses and are checked here.
@@ -160,7 +160,7 @@ impl Framer {
 
     /// Whether this FPDU is the next of those that somebody checked already.
     #[inline]
-    fn is_vouched(&mut self, fpdu: &[u8]) -> bool {
+    fn is_verified(&mut self, fpdu: &[u8]) -> bool {
         let (next, end) = self.verified;
         if next >= end || fpdu.as_ptr() as usize != next || end - next < fpdu.len() {
             return false;
@@ -170,12 +170,12 @@ impl Framer {
     }
 
     /// What the stream is.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> Recognition {
         match self.phase {
-            Phase::Framing => Verdict::Mpa,
-            Phase::Other => Verdict::NotMpa,
-            _ if self.known => Verdict::Mpa,
-            _ => Verdict::Undecided,
+            Phase::Framing => Recognition::Mpa,
+            Phase::Other => Recognition::NotMpa,
+            _ if self.known => Recognition::Mpa,
+            _ => Recognition::Undecided,
         }
     }
 
@@ -345,7 +345,7 @@ impl Framer {
                 break;
             }
             let (fpdu, rest) = bytes.split_at(total);
-            let crc = self.judge(fpdu, check);
+            let crc = self.check_crc(fpdu, check);
             if crc != Crc::Used(Check::Good) && !self.fits(fpdu) && !plausible(rest) {
                 // neither here nor behind it is an FPDU
                 return Some(Piece { bytes, ..piece });
@@ -396,7 +396,7 @@ impl Framer {
         let buf = core::mem::take(&mut self.buf);
         let crc = match (self.holed, self.markers) {
             (true, _) => self.unchecked(),
-            (false, false) => self.judge(&buf, check),
+            (false, false) => self.check_crc(&buf, check),
             (false, true) => match (self.crc, self.sum, buf.last_chunk::<CRC_LEN>()) {
                 (CrcUse::Off, ..) => Crc::Unused,
                 (_, Some(sum), Some(field)) if check => self.learn_crc_use(sum == u32::from_le_bytes(*field), *field),
@@ -418,13 +418,13 @@ impl Framer {
 
     /// The CRC of a whole FPDU.
     #[inline]
-    fn judge(&mut self, fpdu: &[u8], check: bool) -> Crc {
+    fn check_crc(&mut self, fpdu: &[u8], check: bool) -> Crc {
         match self.crc {
             CrcUse::Off => Crc::Unused,
             _ if !check => self.unchecked(),
-            CrcUse::On => Crc::Used(if self.is_vouched(fpdu) { Check::Good } else { mpa::check(fpdu) }),
+            CrcUse::On => Crc::Used(if self.is_verified(fpdu) { Check::Good } else { mpa::check(fpdu) }),
             CrcUse::Unknown => {
-                let good = self.is_vouched(fpdu) || mpa::check(fpdu) == Check::Good;
+                let good = self.is_verified(fpdu) || mpa::check(fpdu) == Check::Good;
                 self.learn_crc_use(good, *fpdu.last_chunk().unwrap_or(&[0; 4]))
             }
         }
@@ -436,8 +436,8 @@ impl Framer {
             if good {
                 self.crc = CrcUse::On;
             } else {
-                self.doubts += 1;
-                if field == [0; 4] || self.doubts > 2 {
+                self.wrong_while_unknown += 1;
+                if field == [0; 4] || self.wrong_while_unknown > 2 {
                     self.crc = CrcUse::Off;
                 }
                 return Crc::Unused;

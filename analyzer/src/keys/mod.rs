@@ -24,7 +24,7 @@ pub mod sign;
 pub use cipher::{Cipher, Sealed};
 pub use derive::{Derived, PreauthHash, derive_keys};
 pub use file::KeyFileError;
-pub use session::{ConnectionCrypto, Direction, SessionCrypto, Verdict};
+pub use session::{ConnectionCrypto, Direction, SessionCrypto, SignatureCheck};
 pub use sign::Signer;
 
 use alloc::string::String;

@@ -30,9 +30,9 @@ pub enum Direction {
     ToClient,
 }
 
-/// What is to be thought of a signature.
+/// The outcome of verifying a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SignatureCheck {
     /// It is right.
     Verified,
     /// It is wrong: this key is known to be the session's, since it verified another message or a password proved it.
@@ -300,29 +300,29 @@ impl SessionCrypto {
     }
 
     /// Verifies the signature of data that RDMA moved, as an SMB2_RDMA_CRYPTO_TRANSFORM with this nonce says.
-    pub fn verify_rdma(&self, nonce: &[u8], signature: &[u8], data: &[u8]) -> Verdict {
+    pub fn verify_rdma(&self, nonce: &[u8], signature: &[u8], data: &[u8]) -> SignatureCheck {
         let right = |s: &Signer| s.signature_of_data(data, nonce).is_some_and(|own| own == signature);
         match self.signers.iter().any(right) {
-            true => Verdict::Verified,
-            false if self.signers.is_empty() => Verdict::NoKey,
-            false if self.proven => Verdict::Failed,
-            false => Verdict::Unproven,
+            true => SignatureCheck::Verified,
+            false if self.signers.is_empty() => SignatureCheck::NoKey,
+            false if self.proven => SignatureCheck::Failed,
+            false => SignatureCheck::Unproven,
         }
     }
 
     /// Verifies the signature of one message of a compound, from its SMB2 header to the next one's.
-    pub fn verify(&mut self, message: &[u8]) -> Verdict {
+    pub fn verify(&mut self, message: &[u8]) -> SignatureCheck {
         match self.signers.iter().position(|s| s.verify(message)) {
             Some(n) => {
                 self.signers.swap(0, n);
                 self.signers.truncate(1);
                 self.proven = true;
-                Verdict::Verified
+                SignatureCheck::Verified
             }
-            None if self.signers.is_empty() => Verdict::NoKey,
-            None if self.signers.iter().any(|s| s.verify_with_length(message)) => Verdict::WithLength,
-            None if self.proven => Verdict::Failed,
-            None => Verdict::Unproven,
+            None if self.signers.is_empty() => SignatureCheck::NoKey,
+            None if self.signers.iter().any(|s| s.verify_with_length(message)) => SignatureCheck::WithLength,
+            None if self.proven => SignatureCheck::Failed,
+            None => SignatureCheck::Unproven,
         }
     }
 }
@@ -452,16 +452,16 @@ mod tests {
         }
         let mut signed = message(8, "read");
         // the password proves the key before any signature does
-        assert_eq!(session.verify(&signed), Verdict::Failed);
+        assert_eq!(session.verify(&signed), SignatureCheck::Failed);
         Signer::new(SigningAlgorithm::AES_GMAC, &keys.signing).unwrap().sign(&mut signed);
-        assert_eq!(session.verify(&signed), Verdict::Verified);
+        assert_eq!(session.verify(&signed), SignatureCheck::Verified);
         assert!(session.signer().unwrap().verify(&signed));
 
         // what RDMA moves on the side
         let mut data = alloc::vec![0x77; 4096];
         let signature = session.signer().unwrap().signature_of_data(&data, &[5; 12]).unwrap();
-        assert_eq!(session.verify_rdma(&[5; 12], &signature, &data), Verdict::Verified);
-        assert_eq!(session.verify_rdma(&[6; 12], &signature, &data), Verdict::Failed);
+        assert_eq!(session.verify_rdma(&[5; 12], &signature, &data), SignatureCheck::Verified);
+        assert_eq!(session.verify_rdma(&[6; 12], &signature, &data), SignatureCheck::Failed);
         let tag = session.cipher(Direction::ToServer).unwrap().seal(&[5; 12], &[], &mut data).unwrap();
         session.decrypt_rdma(Direction::ToServer, &[5; 12], &tag, &data, &mut output).unwrap();
         assert_eq!(output, [0x77; 4096]);
@@ -472,7 +472,7 @@ mod tests {
         // authenticating again changes nothing
         session.request(&message(1, "again"), &authenticate(), &Keyring::new());
         session.response(&message(1, "done"), STATUS_SUCCESS, ID, b"", &Keyring::new());
-        assert_eq!(session.verify(&signed), Verdict::Verified);
+        assert_eq!(session.verify(&signed), SignatureCheck::Verified);
     }
 
     #[test]
@@ -481,7 +481,7 @@ mod tests {
         assert_eq!(connection.cipher(), Some(CipherId::AES_128_CCM));
         let mut session = set_up(&connection, &Keyring::new());
         assert_eq!(session.refusal(), Some(ntlm::Refusal::Password));
-        assert_eq!(session.verify(&message(8, "read")), Verdict::NoKey);
+        assert_eq!(session.verify(&message(8, "read")), SignatureCheck::NoKey);
         assert_eq!(session.decrypt(Direction::ToServer, &[0; 100], &mut Vec::new()), Err(Sealed::NoKey));
         assert!(session.cipher(Direction::ToServer).is_none() && session.signer().is_none());
     }
@@ -528,11 +528,11 @@ mod tests {
             session.establish(ID, &keyring);
             let mut signed = message(8, "read");
             // the key may be wrong until it has verified a message
-            assert_eq!(session.verify(&signed), Verdict::Unproven);
+            assert_eq!(session.verify(&signed), SignatureCheck::Unproven);
             assert!(Signer::new(algorithm, &keys.signing).unwrap().sign(&mut signed));
-            assert_eq!(session.verify(&signed), Verdict::Verified);
+            assert_eq!(session.verify(&signed), SignatureCheck::Verified);
             signed[66] ^= 1;
-            assert_eq!(session.verify(&signed), Verdict::Failed);
+            assert_eq!(session.verify(&signed), SignatureCheck::Failed);
             if let Some(key) = keys.client_to_server {
                 let (mut sealed, mut output) = (Vec::new(), Vec::new());
                 Cipher::new(CipherId::AES_128_CCM, &key).unwrap().encrypt(&[1; 11], ID, b"plain", &mut sealed).unwrap();
@@ -547,7 +547,7 @@ mod tests {
         keyring.add_session(ID, Keys { session_key: Some(Key::of([7; 16])), ..Keys::default() });
         let mut session = SessionCrypto::new(&late);
         session.establish(ID, &keyring);
-        assert_eq!(session.verify(&message(8, "read")), Verdict::NoKey);
+        assert_eq!(session.verify(&message(8, "read")), SignatureCheck::NoKey);
     }
 
     #[test]
@@ -555,12 +555,12 @@ mod tests {
         let keyring = with_password();
         let mut connection = negotiated(Dialect::SMB_3_1_1, CipherId::AES_128_GCM, SigningAlgorithm::AES_CMAC);
         connection.missed();
-        assert_eq!(set_up(&connection, &keyring).verify(&message(8, "read")), Verdict::NoKey);
+        assert_eq!(set_up(&connection, &keyring).verify(&message(8, "read")), SignatureCheck::NoKey);
         // without NEGOTIATE it may be any dialect
-        assert_eq!(set_up(&ConnectionCrypto::new(), &keyring).verify(&message(8, "read")), Verdict::Unproven);
+        assert_eq!(set_up(&ConnectionCrypto::new(), &keyring).verify(&message(8, "read")), SignatureCheck::Unproven);
         let mut older = negotiated(Dialect::SMB_3_0_2, CipherId(0), SigningAlgorithm::AES_CMAC);
         older.missed();
-        assert_eq!(set_up(&older, &keyring).verify(&message(8, "read")), Verdict::Failed);
+        assert_eq!(set_up(&older, &keyring).verify(&message(8, "read")), SignatureCheck::Failed);
     }
 
     #[test]
@@ -578,9 +578,9 @@ mod tests {
         channel.decrypt(Direction::ToServer, &sealed, &mut output).unwrap();
         let mut signed = message(8, "read");
         first.signer().unwrap().sign(&mut signed);
-        assert_eq!(channel.verify(&signed), Verdict::Failed);
+        assert_eq!(channel.verify(&signed), SignatureCheck::Failed);
         assert!(channel.signer().unwrap().clone().sign(&mut signed));
-        assert_eq!(channel.verify(&signed), Verdict::Verified);
+        assert_eq!(channel.verify(&signed), SignatureCheck::Verified);
     }
 
     /// A test data file: the messages of a conversation, and whether the server sent them.
@@ -622,15 +622,15 @@ mod tests {
             assert!(messages.len() > 7);
             for (_, message) in &messages[5..] {
                 assert_eq!(message[16] & 0x08, 0x08, "signed");
-                assert_eq!(session.verify(message), Verdict::Verified, "{dialect}");
+                assert_eq!(session.verify(message), SignatureCheck::Verified, "{dialect}");
                 let mut changed = message.clone();
                 changed[64] ^= 1;
-                assert_eq!(session.verify(&changed), Verdict::Failed);
+                assert_eq!(session.verify(&changed), SignatureCheck::Failed);
             }
             let mut wrong = Keyring::new();
             wrong.add_password(None, "labpas");
             let mut session = witness(&messages, dialect, CipherId::AES_128_GCM, &wrong);
-            assert_eq!((session.refusal(), session.verify(&messages[5].1)), (Some(ntlm::Refusal::Password), Verdict::NoKey));
+            assert_eq!((session.refusal(), session.verify(&messages[5].1)), (Some(ntlm::Refusal::Password), SignatureCheck::NoKey));
         }
     }
 
@@ -640,7 +640,7 @@ mod tests {
         let mut keyring = Keyring::new();
         keyring.add_password(None, "labpass");
         let mut session = witness(&messages, Dialect::SMB_3_1_1, CipherId::AES_128_GCM, &keyring);
-        assert_eq!(session.verify(&messages[5].1), Verdict::Verified);
+        assert_eq!(session.verify(&messages[5].1), SignatureCheck::Verified);
         let mut output = Vec::new();
         session.decrypt(Direction::ToServer, &messages[6].1, &mut output).unwrap();
         // a TREE_CONNECT, whose path is UTF-16

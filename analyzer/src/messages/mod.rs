@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 use known::Known;
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
-use receive::{Receive, Received, Send};
+use receive::{Receive, Received, WholeSend};
 use rpcrdma::{INLINE_DEFAULT, RpcMessage, RpcRdma};
 use smbd::{Smb2Message, Smbd};
 
@@ -301,7 +301,7 @@ impl Messages {
 }
 
 /// What a connection carries, by what a Send looks like; `first` of those that were looked at.
-fn probe<S: Sink>(cx: &FrameContext<'_, S>, send: &Send<'_>, first: bool) -> Option<Protocol> {
+fn probe<S: Sink>(cx: &FrameContext<'_, S>, send: &WholeSend<'_>, first: bool) -> Option<Protocol> {
     let smbd = smbd::looks_like(send.bytes, send.wire_length);
     let rpc = rdmascope_dissector::wire::rpcrdma::looks_like(send.bytes);
     match (smbd, rpc) {
@@ -314,7 +314,7 @@ fn probe<S: Sink>(cx: &FrameContext<'_, S>, send: &Send<'_>, first: bool) -> Opt
     }
 }
 
-fn begin_smbd<S: Sink>(cx: &mut FrameContext<'_, S>, send: &Send<'_>, first: bool) -> Smbd {
+fn begin_smbd<S: Sink>(cx: &mut FrameContext<'_, S>, send: &WholeSend<'_>, first: bool) -> Smbd {
     let late = !first || cx.missed.any() || !smbd::begins_connection(send.bytes, send.wire_length);
     let known = cx.about.opening_seen && first;
     if late && !known {
@@ -345,7 +345,7 @@ fn smb_direct<T: Trace, S: Sink>(
     cx: &mut FrameContext<'_, S>,
     memory: &mut Memory,
     by: End,
-    send: &Send<'_>,
+    send: &WholeSend<'_>,
     t: &mut T,
     tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
 ) {
@@ -389,4 +389,168 @@ fn tell_credits<T: Trace>(held: [Option<i64>; 2], client: End, waited: i64, t: &
         t.field(f::STALL, at, 0, duration(waited));
     }
     t.close(at);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::alone::Alone;
+    use crate::finding::{Blame, Rule};
+    use crate::op::{Placement, Verb};
+    use alloc::vec;
+    use rdmascope_dissector::trace::Off;
+    use rdmascope_dissector::wire::smbd::{DataTransfer, NegotiateRequest, VERSION_1_0};
+
+    /// The message layer alone, and what it hands up: who sent it, its bytes, how many fragments or parts.
+    struct Layer {
+        alone: Alone,
+        memory: Memory,
+        messages: Messages,
+        up: Vec<(End, Vec<u8>, u32)>,
+    }
+
+    impl Layer {
+        fn new() -> Self {
+            Self { alone: Alone::new(), memory: Memory::default(), messages: Messages::default(), up: Vec::new() }
+        }
+
+        /// A packet of a Send. Whether packets before it turned out to be missing.
+        fn packet(&mut self, by: End, part: Part, bytes: &[u8]) -> bool {
+            let Self { alone, memory, messages, up } = self;
+            let mut cx = alone.frame(by);
+            let op = RdmaOp {
+                at: cx.at,
+                by,
+                verb: Verb::Send,
+                part,
+                placement: Placement::Queue { offset: 0 },
+                message_length: None,
+                invalidate: None,
+                immediate: None,
+                solicited: false,
+                length: bytes.len() as u32,
+                bytes,
+                in_frame: true,
+                read: 0,
+            };
+            let mut tell = |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message {
+                Message::Smb2(m) => up.push((m.by, m.bytes.to_vec(), m.fragments)),
+                Message::Rpc(m) => up.push((m.by, m.xid.to_be_bytes().to_vec(), 1)),
+            };
+            let missing = messages.send(&mut cx, memory, &op, &mut Off, &mut tell);
+            alone.about.protocol = messages.protocol();
+            missing
+        }
+
+        fn stream(&mut self, by: End, bytes: &[u8]) {
+            let Self { alone, memory, messages, up } = self;
+            let mut cx = alone.frame(by);
+            let piece = StreamBytes { at: cx.at, by, bytes, missing: 0, in_frame: true };
+            let mut tell = |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message {
+                Message::Smb2(m) => up.push((m.by, m.bytes.to_vec(), m.fragments)),
+                Message::Rpc(m) => up.push((m.by, m.xid.to_be_bytes().to_vec(), 1)),
+            };
+            messages.stream(&mut cx, memory, &piece, &mut Off, &mut tell);
+        }
+    }
+
+    fn negotiate() -> Vec<u8> {
+        let request = NegotiateRequest {
+            min_version: VERSION_1_0,
+            max_version: VERSION_1_0,
+            reserved: 0,
+            credits_requested: 255,
+            preferred_send_size: 1364,
+            max_receive_size: 8192,
+            max_fragmented_size: 1 << 20,
+        };
+        let mut out = Vec::new();
+        request.emit(&mut out);
+        out
+    }
+
+    /// A data transfer message with part of an SMB2 message, so many bytes of which follow.
+    fn fragment(data: &[u8], remaining: u32) -> Vec<u8> {
+        let header = DataTransfer {
+            credits_requested: 255,
+            credits_granted: 1,
+            flags: 0,
+            reserved: 0,
+            remaining_data_length: remaining,
+            data_offset: 24,
+            data_length: data.len() as u32,
+        };
+        let mut out = Vec::new();
+        header.emit(&mut out);
+        out.resize(24, 0);
+        out.extend_from_slice(data);
+        out
+    }
+
+    /// 16 words: xid, version, credits, RDMA_MSG, no chunks, then an NFS NULL call.
+    fn rpcrdma_call(xid: u32) -> Vec<u8> {
+        [xid, 1, 32, 0, 0, 0, 0, xid, 0, 2, 100_003, 3, 0, 0, 0, 0, 0].iter().flat_map(|w: &u32| w.to_be_bytes()).collect()
+    }
+
+    #[test]
+    fn sends_and_fragments_become_one_smb2_message() {
+        let mut layer = Layer::new();
+        layer.packet(End::A, Part::Only, &negotiate());
+        assert_eq!((layer.messages.protocol(), layer.up.len()), (Protocol::SmbDirect, 0));
+        let smb2 = [&b"\xfeSMB\x40\0"[..], &[7; 194]].concat();
+        let (first, second) = (fragment(&smb2[..120], 80), fragment(&smb2[120..], 0));
+        // the first fragment in two packets of one Send
+        layer.packet(End::A, Part::First, &first[..60]);
+        layer.packet(End::A, Part::Last, &first[60..]);
+        assert!(layer.up.is_empty() && layer.messages.is_inside(End::A) && !layer.messages.is_inside(End::B));
+        layer.packet(End::A, Part::Only, &second);
+        assert_eq!(layer.up, [(End::A, smb2, 2)]);
+        assert!(!layer.messages.is_inside(End::A));
+        assert_eq!(layer.messages.summary().sides[End::A.index()].messages, 2, "those of data");
+    }
+
+    #[test]
+    fn what_a_connection_carries_is_known_by_its_first_messages_and_not_by_its_port() {
+        let mut layer = Layer::new();
+        layer.alone.about.port_hint = Protocol::SmbDirect;
+        layer.packet(End::A, Part::Only, &rpcrdma_call(9));
+        assert_eq!(layer.messages.protocol(), Protocol::RpcRdma);
+        assert_eq!(layer.up, [(End::A, vec![0, 0, 0, 9], 1)]);
+        assert!(layer.alone.broken().is_empty());
+    }
+
+    #[test]
+    fn a_send_whose_beginning_is_missing_says_so_and_the_next_message_is_read_again() {
+        let mut layer = Layer::new();
+        layer.packet(End::A, Part::Only, &rpcrdma_call(1));
+        assert!(!layer.packet(End::A, Part::Middle, &[0; 40]), "more may follow");
+        assert!(layer.packet(End::A, Part::Last, &[0; 40]), "its first packet was not seen");
+        assert!(layer.alone.missed.any());
+        layer.packet(End::A, Part::Only, &rpcrdma_call(2));
+        assert_eq!(layer.up.len(), 2);
+    }
+
+    #[test]
+    fn more_inline_bytes_than_the_peer_takes_are_named_with_their_side() {
+        let mut layer = Layer::new();
+        layer.messages.rpc_rdma_private([None, None]);
+        let call = [rpcrdma_call(1), vec![0; 1024]].concat();
+        layer.packet(End::A, Part::Only, &call);
+        assert_eq!(layer.alone.broken(), [(Rule::RpcrdmaInline, Blame::Client)]);
+    }
+
+    #[test]
+    fn records_of_a_stream_become_messages_however_it_is_cut() {
+        let call: Vec<u8> = [5_u32, 0, 2, 100_003, 3, 0, 0, 0, 0, 0].iter().flat_map(|w| w.to_be_bytes()).collect();
+        let record = [&(0x8000_0000 | call.len() as u32).to_be_bytes()[..], &call].concat();
+        let all = [&record[..], &record].concat();
+        for cut in [28, 44, 50, 88] {
+            let mut layer = Layer::new();
+            let (head, tail) = all.split_at(cut);
+            layer.stream(End::A, head);
+            layer.stream(End::A, tail);
+            assert_eq!(layer.messages.protocol(), Protocol::Rpc);
+            assert_eq!(layer.up, [(End::A, vec![0, 0, 0, 5], 1), (End::A, vec![0, 0, 0, 5], 1)], "cut at {cut}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ pub const SEND_MAX: usize = 1 << 24;
 
 /// A whole Send.
 #[derive(Clone, Copy, Debug)]
-pub struct Send<'a> {
+pub struct WholeSend<'a> {
     /// The frame of its first packet.
     pub first: At,
     /// The frame of its last packet.
@@ -31,7 +31,7 @@ pub enum Received<'a> {
     /// The message goes on.
     More,
     /// The message is whole.
-    Whole(Send<'a>),
+    Whole(WholeSend<'a>),
     /// The end of a message whose beginning was not seen.
     Tail,
 }
@@ -64,7 +64,7 @@ impl Receive {
     pub fn packet<'a>(&'a mut self, op: &RdmaOp<'a>) -> Received<'a> {
         if op.part == Part::Only {
             self.open = false;
-            return Received::Whole(Send {
+            return Received::Whole(WholeSend {
                 first: op.at,
                 last: op.at,
                 bytes: op.bytes,
@@ -97,7 +97,7 @@ impl Receive {
             return Received::More;
         }
         self.open = false;
-        Received::Whole(Send {
+        Received::Whole(WholeSend {
             first: self.first,
             last: op.at,
             bytes: &self.buffer,

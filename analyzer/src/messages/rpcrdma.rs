@@ -10,7 +10,7 @@
 
 use super::Message;
 use super::known::Known;
-use super::receive::Send;
+use super::receive::WholeSend;
 use super::stream;
 use crate::context::FrameContext;
 use crate::finding::Rule;
@@ -201,7 +201,7 @@ impl RpcRdma {
         cx: &mut FrameContext<'_, S>,
         memory: &mut Memory,
         by: End,
-        send: &Send<'_>,
+        send: &WholeSend<'_>,
         t: &mut T,
         tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
     ) {
@@ -265,7 +265,7 @@ impl RpcRdma {
         cx: &mut FrameContext<'_, S>,
         memory: &mut Memory,
         by: End,
-        send: &Send<'_>,
+        send: &WholeSend<'_>,
         header: &Header<'_>,
         is_whole: bool,
         t: &mut T,
@@ -347,7 +347,7 @@ impl RpcRdma {
         cx: &mut FrameContext<'_, S>,
         memory: &mut Memory,
         by: End,
-        send: &Send<'_>,
+        send: &WholeSend<'_>,
         header: &Header<'_>,
         t: &mut T,
         tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
@@ -399,7 +399,7 @@ impl RpcRdma {
         cx: &mut FrameContext<'_, S>,
         memory: &mut Memory,
         by: End,
-        send: &Send<'_>,
+        send: &WholeSend<'_>,
         header: &Header<'_>,
         t: &mut T,
         tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),

@@ -398,12 +398,14 @@ impl<S: Sink> Pipeline<S> {
         let findings = {
             // of those that are open, what is told when they end
             let mut open = Findings::default();
-            self.table.iter().for_each(|slot| flow::report::told(&slot.connection, &slot.flow.told(), &mut |finding| open.add(finding)));
+            self.table
+                .iter()
+                .for_each(|slot| flow::report::add_losses(&slot.connection, &slot.flow.loss_view(), &mut |finding| open.add(finding)));
             let mut findings = numbers.findings(self.env.findings.iter().chain(open.iter())).with_losses_of(&self.env.findings);
-            if !self.env.doubted.is_empty() {
-                let doubted: Vec<u32> = self.env.doubted.iter().filter_map(|id| numbers.of(*id)).collect();
+            if !self.env.weakened.is_empty() {
+                let weakened: Vec<u32> = self.env.weakened.iter().filter_map(|id| numbers.of(*id)).collect();
                 // the order of packets is what they rest on
-                findings.doubt(|finding| finding.connection.is_some_and(|id| doubted.contains(&id)));
+                findings.weaken(|finding| finding.connection.is_some_and(|id| weakened.contains(&id)));
             }
             findings
         };
@@ -683,7 +685,7 @@ impl<S: Sink> Pipeline<S> {
         let (server, port) = (request.server, request.port);
         // a server of which nothing was captured may have answered all the same: perhaps one direction only was captured
         let certainty = if request.is_surely_unanswered() { Certainty::IfNothingWasMissed } else { Certainty::Guess };
-        let text = format_args!("RDMA-CM REQ to {} port {port} was never answered", Shown(server));
+        let text = format_args!("RDMA-CM REQ to {} port {port} was never answered", ShownAddress(server));
         self.env.report(Rule::CmTimeout, Blame::Server, site, certainty, text);
     }
 
@@ -817,7 +819,7 @@ impl<S: Sink> Pipeline<S> {
         }
         gone.connection.finish(&mut self.env, at, unseen);
         // what it cost is known now
-        flow::report::told(&gone.connection, &gone.flow.told(), &mut |finding| self.env.findings.add(finding));
+        flow::report::add_losses(&gone.connection, &gone.flow.loss_view(), &mut |finding| self.env.findings.add(finding));
         let mut connection = gone.connection.summary();
         // frames lost at the very end show nowhere: a capture that lost others may have lost these
         connection.progress.missed |= self.env.lost_by_capture > 0;
@@ -858,9 +860,9 @@ fn carrier(ib: &IbPacket<'_>) -> Transport {
     }
 }
 
-struct Shown(Addr);
+struct ShownAddress(Addr);
 
-impl core::fmt::Display for Shown {
+impl core::fmt::Display for ShownAddress {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         crate::summary::show_address(&self.0, f)
     }

@@ -3,7 +3,7 @@
 use crate::connection::Connection;
 use crate::flow::ib::IbFlow;
 use crate::flow::iwarp::TcpFlow;
-use crate::flow::losses::Told;
+use crate::flow::losses::LossView;
 use crate::op::End;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -50,10 +50,10 @@ pub(super) enum Flow {
 
 impl Flow {
     /// What became of its packets.
-    pub(super) fn told(&self) -> Told<'_> {
+    pub(super) fn loss_view(&self) -> LossView<'_> {
         match self {
-            Self::Ib(flow) => flow.told(),
-            Self::Tcp(flow) => flow.told(),
+            Self::Ib(flow) => flow.loss_view(),
+            Self::Tcp(flow) => flow.loss_view(),
         }
     }
 }

@@ -111,7 +111,7 @@ pub struct Connection {
     /// Messages and credits, by end.
     pub sides: [SideReport; 2],
     /// Credit ledger story: (time, client holds, server holds), thinned to a bounded number of points.
-    pub credit_story: Vec<(i64, i64, i64)>,
+    pub credit_history: Vec<(i64, i64, i64)>,
     /// RDMA.
     pub rdma: Rdma,
     /// The wire.

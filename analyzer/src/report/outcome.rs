@@ -507,9 +507,9 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
     if let Ending::OutOfCredits { .. } = outcome.ending {
         // who had no credit left could not answer
         let id = Some(connection.id);
-        findings.doubt(|f| f.connection == id && is_silence(f.rule) && Some(f.by) != Some(outcome.blame()));
+        findings.weaken(|f| f.connection == id && is_silence(f.rule) && Some(f.by) != Some(outcome.blame()));
     }
-    doubt_silence(connection, findings);
+    weaken_silence(connection, findings);
     if outcome.failed() {
         outcome.cause = cause(connection, &outcome, findings);
         if outcome.cause.is_none() {
@@ -525,7 +525,7 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
 }
 
 /// Who was silent may have had no credit to answer with, or a peer that had broken the protocol: then the silence is not its own doing.
-fn doubt_silence(connection: &Connection, findings: &mut Findings) {
+fn weaken_silence(connection: &Connection, findings: &mut Findings) {
     /// ns within which a message may have been on its way already.
     const ON_ITS_WAY: i64 = 5_000_000;
     let id = Some(connection.id);
@@ -544,7 +544,7 @@ fn doubt_silence(connection: &Connection, findings: &mut Findings) {
         };
         let is_excused = is_dry || findings.iter().any(is_broken);
         let speaks = |f: &Finding| last.is_some_and(|last| last.time > f.last_time_ns);
-        findings.doubt(|f| f.connection == id && f.by == blame && is_silence(f.rule) && (is_excused || unknown && !speaks(f)));
+        findings.weaken(|f| f.connection == id && f.by == blame && is_silence(f.rule) && (is_excused || unknown && !speaks(f)));
     }
 }
 
@@ -712,17 +712,17 @@ mod tests {
         }
     }
 
-    fn told(facts: &Facts) -> (Stage, Ending, Success, Option<usize>) {
+    fn shown(facts: &Facts) -> (Stage, Ending, Success, Option<usize>) {
         let outcome = of(facts).unwrap();
         (outcome.reached, outcome.ending, outcome.success, outcome.by)
     }
 
     #[test]
     fn a_session_that_did_its_work_has_reached_what_it_was_for() {
-        assert_eq!(told(&well()), (Stage::Work, Ending::Closed, Success::Yes, None));
-        assert_eq!(told(&Facts { closed: None, ..well() }), (Stage::Work, Ending::Open, Success::Yes, None));
+        assert_eq!(shown(&well()), (Stage::Work, Ending::Closed, Success::Yes, None));
+        assert_eq!(shown(&Facts { closed: None, ..well() }), (Stage::Work, Ending::Open, Success::Yes, None));
         let sealed = Facts { worked: 0, answered: 2, sealed: [3, 3], ..well() };
-        assert_eq!(told(&sealed), (Stage::Work, Ending::Closed, Success::Yes, None));
+        assert_eq!(shown(&sealed), (Stage::Work, Ending::Closed, Success::Yes, None));
     }
 
     #[test]
@@ -739,18 +739,18 @@ mod tests {
             last_sent: [None; 2],
             ..well()
         };
-        assert_eq!(told(&silent), (Stage::Asked, Ending::NoTransport, Success::No, Some(1)));
+        assert_eq!(shown(&silent), (Stage::Asked, Ending::NoTransport, Success::No, Some(1)));
         // while it is young, nothing can be said
         let young = Facts { closed: None, end: at(2), ..silent.clone() };
-        assert_eq!(told(&young).2, Success::Unknown);
+        assert_eq!(shown(&young).2, Success::Unknown);
         let old = Facts { closed: None, end: at(20), ..silent.clone() };
-        assert_eq!(told(&old), (Stage::Asked, Ending::NoTransport, Success::No, Some(1)));
+        assert_eq!(shown(&old), (Stage::Asked, Ending::NoTransport, Success::No, Some(1)));
         // a SYN that is answered by a reset, and TCP that is nothing of ours
         let refused = Facts { transport: Some(Transport::Tcp), closed: Some((Some(1), true)), ..silent.clone() };
-        assert_eq!(told(&refused), (Stage::Asked, Ending::Refused, Success::No, Some(1)));
+        assert_eq!(shown(&refused), (Stage::Asked, Ending::Refused, Success::No, Some(1)));
         assert_eq!(of(&Facts { port: 443, ..refused }), None);
         let rejected = Facts { rejected: true, ..silent };
-        assert_eq!(told(&rejected).1, Ending::Refused);
+        assert_eq!(shown(&rejected).1, Ending::Refused);
     }
 
     #[test]
@@ -758,57 +758,57 @@ mod tests {
         let begun =
             Facts { negotiation: [Some(at(1)), None], accepted: false, messages: [0; 2], answered: 0, session: false, worked: 0, ..well() };
         let begun = Facts { last_sent: [Some(at(1)), None], ..begun };
-        assert_eq!(told(&begun), (Stage::Connected, Ending::NoNegotiation, Success::No, Some(1)));
+        assert_eq!(shown(&begun), (Stage::Connected, Ending::NoNegotiation, Success::No, Some(1)));
         // the client went away at once
         let at_once = Facts { end: at(1), ..begun.clone() };
-        assert_eq!(told(&at_once).3, Some(0));
+        assert_eq!(shown(&at_once).3, Some(0));
         // the client never said a word
         let silent = Facts { negotiation: [None; 2], last_sent: [None; 2], closed: Some((Some(1), false)), end: at(5), ..begun.clone() };
-        assert_eq!(told(&silent), (Stage::Connected, Ending::NoNegotiation, Success::No, Some(0)));
+        assert_eq!(shown(&silent), (Stage::Connected, Ending::NoNegotiation, Success::No, Some(0)));
         // both agreed, and the client went away
         let agreed = Facts { negotiation: [Some(at(1)); 2], accepted: true, ..begun };
-        assert_eq!(told(&agreed), (Stage::Negotiated, Ending::NoNegotiation, Success::No, Some(0)));
+        assert_eq!(shown(&agreed), (Stage::Negotiated, Ending::NoNegotiation, Success::No, Some(0)));
     }
 
     #[test]
     fn credits_that_never_come_are_their_granters() {
         let dry = Facts { last_sent: [Some(at(1)), Some(at(1))], dry: [Some(at(1)), None], end: at(31), ..well() };
-        assert_eq!(told(&dry), (Stage::Work, Ending::OutOfCredits { side: 0, since: at(1) }, Success::No, Some(1)));
+        assert_eq!(shown(&dry), (Stage::Work, Ending::OutOfCredits { side: 0, since: at(1) }, Success::No, Some(1)));
         let outcome = of(&dry).unwrap();
         assert_eq!(outcome.sentence(0), "The client ran out of credits and was granted none from 1.00 s on; it gave up 30.0 s later");
         // one that closes in the middle of its work did not wait
         let busy = Facts { last_sent: [Some(at(31)), Some(at(31))], dry: [Some(at(31)), None], ..dry };
-        assert_eq!(told(&busy).1, Ending::Closed);
+        assert_eq!(shown(&busy).1, Ending::Closed);
     }
 
     #[test]
     fn requests_left_open_are_whose_who_kept_them_waiting() {
         let open = |by, since| Facts { unanswered: 3, oldest_open: Some(since), closed: Some((Some(by), false)), ..well() };
-        assert_eq!(told(&open(1, at(10))), (Stage::Work, Ending::HungUp { requests: 3 }, Success::No, Some(1)));
-        assert_eq!(told(&open(0, at(2))).3, Some(1));
-        assert_eq!(told(&open(0, at(10))).3, Some(0));
+        assert_eq!(shown(&open(1, at(10))), (Stage::Work, Ending::HungUp { requests: 3 }, Success::No, Some(1)));
+        assert_eq!(shown(&open(0, at(2))).3, Some(1));
+        assert_eq!(shown(&open(0, at(10))).3, Some(0));
         let outcome = of(&open(1, at(10))).unwrap();
         assert_eq!(outcome.sentence(0), "The server hung up with 3 requests open");
         assert_eq!(of(&open(0, at(2))).unwrap().sentence(0), "The client hung up with 3 requests open: no answer for 8.00 s");
         // encrypted requests that nothing whole came back for
         let sealed = Facts { sealed: [1, 0], worked: 0, answered: 2, last_sent: [Some(at(5)), Some(at(5))], ..well() };
-        assert_eq!(told(&sealed), (Stage::Session, Ending::HungUp { requests: 1 }, Success::No, Some(1)));
+        assert_eq!(shown(&sealed), (Stage::Session, Ending::HungUp { requests: 1 }, Success::No, Some(1)));
     }
 
     #[test]
     fn a_logon_that_was_refused_reached_no_session() {
         let refused = Facts { session: false, session_failures: 1, answered: 2, worked: 0, ..well() };
-        assert_eq!(told(&refused), (Stage::Negotiated, Ending::NoSession, Success::No, Some(1)));
+        assert_eq!(shown(&refused), (Stage::Negotiated, Ending::NoSession, Success::No, Some(1)));
     }
 
     #[test]
     fn what_was_missed_is_held_against_nobody() {
         let late = Facts { complete: false, unanswered: 3, oldest_open: Some(at(1)), ..well() };
-        assert_eq!(told(&late), (Stage::Work, Ending::Closed, Success::Yes, None));
+        assert_eq!(shown(&late), (Stage::Work, Ending::Closed, Success::Yes, None));
         let nothing = Facts { complete: false, answered: 0, session: false, worked: 0, accepted: false, ..well() };
-        assert_eq!(told(&nothing).2, Success::Unknown);
+        assert_eq!(shown(&nothing).2, Success::Unknown);
         // a reset and a Terminate are seen, whatever else was missed
-        assert_eq!(told(&Facts { terminated: true, ..late }).2, Success::No);
+        assert_eq!(shown(&Facts { terminated: true, ..late }).2, Success::No);
     }
 
     #[test]

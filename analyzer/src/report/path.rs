@@ -250,7 +250,7 @@ impl Carried {
 
 /// What stopped a client and a server on their way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Obstacle {
     /// The rung.
     pub step: Step,
     /// The rule that tells of it.
@@ -272,7 +272,7 @@ pub struct Verdict {
     /// Connections of those attempts.
     pub tries: Vec<u32>,
     /// Whether it is another finding, of a connection that failed, and is not to be told again.
-    pub told: bool,
+    pub reported: bool,
 }
 
 /// How far a client and a server got.
@@ -293,7 +293,7 @@ pub struct Path {
     /// The interfaces that the server listed.
     pub interfaces: Vec<NetworkInterface>,
     /// What stopped them; `None` where nothing did, or it is not known.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<Obstacle>,
 }
 
 impl Path {
@@ -363,7 +363,7 @@ pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[(At, Addr, Un
 /// Puts the ladders into a report, and what they find.
 pub(crate) fn conclude(report: &mut Report, attempts: &[Attempt], unreachable: &[(At, Addr, Unreachable)]) {
     report.paths = paths(report, attempts, unreachable);
-    for verdict in report.paths.iter().filter_map(|p| p.verdict.as_ref()).filter(|v| !v.told) {
+    for verdict in report.paths.iter().filter_map(|p| p.verdict.as_ref()).filter(|v| !v.reported) {
         // connections that failed on the way failed of this
         for connection in &mut report.connections {
             let is_try = verdict.tries.contains(&connection.id);
@@ -532,8 +532,8 @@ impl<'g, 'r> Ladder<'g, 'r> {
         let is_rdma = |c: &Connection| matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma) || is_try(c);
         let (rdma, tcp): (Vec<&Connection>, Vec<&Connection>) = group.connections.iter().partition(|c| is_rdma(c));
         let undelivered = |protocol: u8, client: Addr, to: Addr, port: u16, since: At| {
-            let is_it = |(at, told, u): &&(At, Addr, Unreachable)| {
-                *at >= since && *told == client && u.protocol == protocol && u.to == to && u.port == port
+            let is_it = |(at, reported, u): &&(At, Addr, Unreachable)| {
+                *at >= since && *reported == client && u.protocol == protocol && u.to == to && u.port == port
             };
             unreachable.iter().find(is_it).map(|(at, _, u)| (*at, u.reason))
         };
@@ -647,7 +647,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
     }
 
     /// The first no, where it is one that stopped them.
-    fn verdict(&self, worked: bool) -> Option<Verdict> {
+    fn verdict(&self, worked: bool) -> Option<Obstacle> {
         let draft = self.drafts.iter().find(|d| {
             let is_late = d.rung.step >= Step::Used;
             d.rung.state == State::No && (is_late || !worked)
@@ -665,7 +665,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
             let broken = self.rdma.iter().find(|c| c.outcome.as_ref().is_some_and(|o| o.failed() && o.cause.is_some()))?;
             let outcome = broken.outcome.as_ref()?;
             let (rule, by) = outcome.cause?;
-            return Some(Verdict {
+            return Some(Obstacle {
                 step,
                 rule,
                 by,
@@ -676,7 +676,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
                 connection: Some(broken.id),
                 frames: Vec::new(),
                 tries: Vec::new(),
-                told: true,
+                reported: true,
             });
         };
         let own = rule.row().severity;
@@ -697,7 +697,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         };
         let frames = if step < Step::Used { failed.iter().flat_map(|t| t.frames.iter().copied()).collect() } else { Vec::new() };
         let tries = if step < Step::Used { failed.iter().filter_map(|t| t.connection).collect() } else { Vec::new() };
-        Some(Verdict { step, rule, by, severity, certainty, text, at, connection, frames, tries, told: false })
+        Some(Obstacle { step, rule, by, severity, certainty, text, at, connection, frames, tries, reported: false })
     }
 
     // ── SMB ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -741,14 +741,14 @@ impl<'g, 'r> Ladder<'g, 'r> {
         }
         let has_cap = |c: &Connection, end: usize| c.smb.heard.capabilities[end].map(|caps| caps & MULTI_CHANNEL != 0);
         for (end, step) in [(0, Step::ClientMultichannel), (1, Step::ServerMultichannel)] {
-            let told: Vec<(bool, Option<At>)> = all
+            let reported: Vec<(bool, Option<At>)> = all
                 .iter()
                 .filter_map(|c| {
                     let at = if end == 0 { c.smb.heard.offered.map(|(at, _)| at) } else { c.smb.heard.agreed };
                     Some((has_cap(c, end)?, at))
                 })
                 .collect();
-            match told.iter().find(|(yes, _)| *yes).or(told.first()) {
+            match reported.iter().find(|(yes, _)| *yes).or(reported.first()) {
                 Some((true, at)) => self.add(step, Yes, "announced", *at),
                 Some((false, at)) if direct || dialect.is_some_and(|(code, _)| code < DIALECT_30) => {
                     self.add(step, NotNeeded, "not announced", *at);
@@ -877,10 +877,10 @@ impl<'g, 'r> Ladder<'g, 'r> {
             let at = self.rdma.first().map(|c| c.first);
             return self.add(Step::Accepted, State::Yes, kind, at);
         }
-        let told: Vec<&Try> = self.tries.iter().filter(|t| t.fate != Fate::Open).collect();
-        let Some(first) = told.first() else { return self.add(Step::Accepted, State::NotSeen, "", None) };
+        let reported: Vec<&Try> = self.tries.iter().filter(|t| t.fate != Fate::Open).collect();
+        let Some(first) = reported.first() else { return self.add(Step::Accepted, State::NotSeen, "", None) };
         // the clearest answer there was
-        let clearest = told.iter().min_by_key(|t| match &t.fate {
+        let clearest = reported.iter().min_by_key(|t| match &t.fate {
             Fate::Rejected(_) => 0,
             Fate::Unreachable(_) => 1,
             Fate::Reset => 2,
@@ -889,7 +889,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         });
         let clearest = clearest.unwrap_or(first);
         let at = Some(clearest.at);
-        let mut ports: Vec<u16> = told.iter().map(|t| t.port).collect();
+        let mut ports: Vec<u16> = reported.iter().map(|t| t.port).collect();
         ports.sort_unstable();
         ports.dedup();
         let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
@@ -917,9 +917,9 @@ impl<'g, 'r> Ladder<'g, 'r> {
                 self.no(Step::Accepted, "no MPA Reply", at, (refused, Blame::Server, Certainty::Certain, text));
             }
             _ => {
-                let heard = told.iter().any(|t| t.heard) || !self.tcp.is_empty();
+                let heard = reported.iter().any(|t| t.heard) || !self.tcp.is_empty();
                 let certainty = if heard { Certainty::IfNothingWasMissed } else { Certainty::Guess };
-                let n = told.len();
+                let n = reported.len();
                 let text = if n == 1 {
                     format!("the RDMA connection request to {to} {ports} was never answered{rest}")
                 } else {
@@ -1313,14 +1313,14 @@ mod tests {
 
     #[test]
     fn a_datagram_that_could_not_be_delivered_is_no_silence() {
-        let told = Unreachable { reason: "port unreachable", protocol: 17, to: SERVER, port: ROCE };
+        let reported = Unreachable { reason: "port unreachable", protocol: 17, to: SERVER, port: ROCE };
         let silent = [attempt(445, 3, Answer::None)];
-        let of = |told: Unreachable| {
-            let mut paths = paths(&report(vec![over_tcp()]), &silent, &[(at(4), CLIENT, told)]);
+        let of = |reported: Unreachable| {
+            let mut paths = paths(&report(vec![over_tcp()]), &silent, &[(at(4), CLIENT, reported)]);
             paths.remove(0).verdict.map(|v| v.rule)
         };
-        assert_eq!(of(told), Some(Rule::SmbPathRefused));
-        assert_eq!(of(Unreachable { port: 53, ..told }), Some(Rule::SmbPathSilent));
+        assert_eq!(of(reported), Some(Rule::SmbPathRefused));
+        assert_eq!(of(Unreachable { port: 53, ..reported }), Some(Rule::SmbPathSilent));
     }
 
     #[test]

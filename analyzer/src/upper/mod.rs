@@ -11,7 +11,7 @@ pub mod unseal;
 
 use crate::context::FrameContext;
 use crate::exchange::{Exchange, Family};
-use crate::memory::{Delivery, Memory, Verdict};
+use crate::memory::{Delivery, Fit, Memory};
 use crate::messages::Message;
 use crate::messages::known::Known;
 use crate::missed::Rests;
@@ -71,14 +71,14 @@ impl<K: PartialEq, M: Copy> Answers<K, M> {
 }
 
 /// Exchanges that a message belongs to which is shown once more, the first few.
-pub type Shown = [Option<u64>; 8];
+pub type ShownAgain = [Option<u64>; 8];
 
 /// What is known of requests while messages are shown once more.
 #[derive(Debug)]
 pub struct Showing<'u> {
     upper: &'u Upper,
     /// The exchanges that were met.
-    pub exchanges: Shown,
+    pub exchanges: ShownAgain,
 }
 
 impl Showing<'_> {
@@ -140,7 +140,7 @@ impl Upper {
             transfer.operations += 1;
         }
         cx.env.frame.belongs(id, row.rdma_bytes());
-        if payloads && delivery.verdict != Verdict::Stale {
+        if payloads && delivery.verdict != Fit::Stale {
             let offset = delivery.region.payload_offset.saturating_add(delivery.offset);
             if let Some(smb2) = self.smb2.as_mut() {
                 smb2.payload(id, offset, op.bytes);
@@ -157,7 +157,7 @@ impl Upper {
         let mut moved = 0;
         if let Some(row) = self.open_exchange(id) {
             moved = row.rdma_bytes();
-            if delivery.verdict == Verdict::Inside {
+            if delivery.verdict == Fit::Inside {
                 row.reads.operations += 1;
                 if row.reads.frames == 0 {
                     row.reads.first = op.at;
@@ -198,7 +198,7 @@ impl Upper {
 
     /// What is known of requests while messages are shown once more.
     pub fn shown(&self) -> Showing<'_> {
-        Showing { upper: self, exchanges: Shown::default() }
+        Showing { upper: self, exchanges: ShownAgain::default() }
     }
 
     /// An exchange is done: it was answered by `replier`, and the answer arrived.

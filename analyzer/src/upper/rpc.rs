@@ -3,7 +3,7 @@
 use super::payload::Payload;
 use super::{Answers, is_unanswered};
 use crate::context::FrameContext;
-use crate::exchange::{Channel, Descriptor, Exchange, Family};
+use crate::exchange::{DataPath, Descriptor, Exchange, Family};
 use crate::finding::Rule;
 use crate::messages::rpcrdma::{Kind, RpcMessage};
 use crate::missed::Rests;
@@ -393,7 +393,7 @@ fn describe(exchange: &mut Exchange, header: &Header<'_>) {
             *slot = Descriptor { offset, token: handle, length };
         }
         exchange.descriptor_count += 1;
-        exchange.channel = Channel::Rdma;
+        exchange.channel = DataPath::Rdma;
     }
 }
 
@@ -498,4 +498,73 @@ fn decode<T: Trace, S: Sink>(cx: &mut FrameContext<'_, S>, stream: &Stream<'_>, 
     }
     cx.layer(if pending.memo.is_some_and(|m| m.is_nfs()) { Layer::Nfs } else { Layer::Rpc });
     result.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::alone::Alone;
+    use crate::messages::rpcrdma::RpcMessage;
+    use crate::messages::stream::Record;
+    use rdmascope_dissector::trace::Off;
+
+    /// The RPC layer alone, over TCP.
+    struct Layer {
+        alone: Alone,
+        rpc: Rpc,
+    }
+
+    impl Layer {
+        fn new() -> Self {
+            Self { alone: Alone::new(), rpc: Rpc::default() }
+        }
+
+        fn message(&mut self, by: End, words: &[u32]) -> &mut Self {
+            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_be_bytes()).collect();
+            let mut cx = self.alone.frame(by);
+            let record = Record { first: cx.at, last: cx.at, bytes: &bytes, wire_length: bytes.len() as u32, in_frame: true };
+            let message = RpcMessage::of_record(&mut cx, by, &record).expect("an RPC header");
+            self.rpc.message(&mut cx, &message, &mut Off);
+            self
+        }
+    }
+
+    /// NFS version 3, NULL.
+    fn call(xid: u32) -> [u32; 10] {
+        [xid, 0, 2, 100_003, 3, 0, 0, 0, 0, 0]
+    }
+
+    fn reply(xid: u32, accept_state: u32) -> [u32; 6] {
+        [xid, 1, 0, 0, 0, accept_state]
+    }
+
+    #[test]
+    fn a_reply_is_tied_to_its_call_by_the_transaction_id() {
+        let mut layer = Layer::new();
+        layer.message(End::A, &call(1)).message(End::A, &call(2)).message(End::B, &reply(2, 0)).message(End::B, &reply(1, 0));
+        let shown: Vec<_> = layer.alone.answered(End::B).iter().map(|e| (e.command, e.message_id, e.request.frame, e.failed)).collect();
+        assert_eq!(shown, [("NULL", 2, 2, false), ("NULL", 1, 1, false)]);
+    }
+
+    #[test]
+    fn both_ends_may_call_with_the_same_transaction_id() {
+        let mut layer = Layer::new();
+        layer.message(End::A, &call(7)).message(End::B, &call(7)).message(End::A, &reply(7, 0)).message(End::B, &reply(7, 0));
+        assert_eq!((layer.alone.answered(End::A).len(), layer.alone.answered(End::B).len()), (1, 1));
+    }
+
+    #[test]
+    fn a_call_that_the_server_could_not_take_has_failed() {
+        let mut layer = Layer::new();
+        // SYSTEM_ERR (RFC 5531, 9)
+        layer.message(End::A, &call(1)).message(End::B, &reply(1, 5));
+        assert_eq!(layer.alone.answered(End::B).iter().map(|e| e.failed).collect::<Vec<_>>(), [true]);
+    }
+
+    #[test]
+    fn a_reply_to_nothing_closes_nothing() {
+        let mut layer = Layer::new();
+        layer.message(End::A, &call(1)).message(End::B, &reply(9, 0));
+        assert!(layer.alone.answered(End::B).is_empty());
+    }
 }

@@ -10,9 +10,9 @@ use super::unseal::Unseal;
 use super::{Answers, is_unanswered};
 use crate::context::FrameContext;
 use crate::credits::{charge_of, payload_of};
-use crate::exchange::{Channel, Descriptor, Exchange, Family};
+use crate::exchange::{DataPath, Descriptor, Exchange, Family};
 use crate::finding::Rule;
-use crate::keys::session::{Direction, Verdict};
+use crate::keys::session::{Direction, SignatureCheck};
 use crate::memory::{Memory, Region, Right, State};
 use crate::messages::smbd::Smb2Message;
 use crate::messages::smbd::link::Status;
@@ -554,19 +554,19 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             return;
         }
         match self.smb2.unseal.verify(pdu, &self.cx.env.options.keyring) {
-            Verdict::Verified => self.smb2.smb.verified += 1,
-            verdict @ (Verdict::Failed | Verdict::WithLength) => {
+            SignatureCheck::Verified => self.smb2.smb.verified += 1,
+            verdict @ (SignatureCheck::Failed | SignatureCheck::WithLength) => {
                 let command = command_name(header.command);
                 let kind = if header.is_response() { "reply" } else { "request" };
                 let how = match verdict {
-                    Verdict::WithLength => {
+                    SignatureCheck::WithLength => {
                         "signed over its length as well, which is no part of it and was not sent (ksmbd of Linux 6.12 does this)"
                     }
                     _ => "whose signature is wrong",
                 };
                 self.report(Rule::Smb2Signature, self.by, Rests::FRAME, format_args!("sent a {command} {kind} {how}"));
             }
-            Verdict::Unproven | Verdict::NoKey => {}
+            SignatureCheck::Unproven | SignatureCheck::NoKey => {}
         }
     }
 
@@ -734,9 +734,9 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             channel::check_transform(info.transform().as_ref(), &agreed, &mut tell);
         }
         pending.exchange.channel = match info.channel {
-            smb2::Channel::RDMA_V1 => Channel::Rdma,
-            smb2::Channel::RDMA_V1_INVALIDATE => Channel::RdmaInvalidate,
-            _ => Channel::RdmaTransform,
+            smb2::Channel::RDMA_V1 => DataPath::Rdma,
+            smb2::Channel::RDMA_V1_INVALIDATE => DataPath::RdmaInvalidate,
+            _ => DataPath::RdmaTransform,
         };
         if info.asks_for_invalidation() && self.smb2.smb.dialect.is_some_and(|d| d < DIALECT_302) {
             let dialect = self.smb2.smb.dialect.unwrap_or(0);
@@ -841,7 +841,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 }
             }
             Ok(Body::ReadResponse(read)) => {
-                let inline = exchange.channel == Channel::Inline;
+                let inline = exchange.channel == DataPath::Inline;
                 exchange.bytes_moved = u64::from(if inline {
                     read.data.length
                 } else {
@@ -916,7 +916,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
     fn moved(&self, pending: &Pending, frames: u32, of_connection: u64) -> Option<Rests> {
         let since = Rests::since(pending.exchange.request);
         match frames {
-            _ if pending.exchange.channel == Channel::Inline => None,
+            _ if pending.exchange.channel == DataPath::Inline => None,
             // nothing at all: some Write of the connection must have been captured, and what it was for must be known of all
             0 => (of_connection > 0 && self.memory.unattributed() == 0 && pending.exchange.descriptor_count > 0).then_some(since),
             _ => Some(since.of(self.by).though_cut()),
@@ -957,8 +957,8 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         }
         let verdict = payload.change(length, |data| unseal.verify_rdma(header.session_id, nonce, signature, data));
         match verdict {
-            Some(Verdict::Verified) => self.smb2.smb.verified += 1,
-            Some(Verdict::Failed) => {
+            Some(SignatureCheck::Verified) => self.smb2.smb.verified += 1,
+            Some(SignatureCheck::Failed) => {
                 let (by, command) = if reads { (client.peer(), "READ") } else { (client, "WRITE") };
                 let rests = Rests::since(self.cx.at).of(self.by).though_cut();
                 self.report(Rule::Smb2Signature, by, rests, format_args!("moved data of a {command} over RDMA whose signature is wrong"));
@@ -992,5 +992,113 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::alone::Alone;
+    use crate::finding::Blame;
+    use rdmascope_dissector::trace::Off;
+
+    const ECHO: u16 = 0x0d;
+    const RESPONSE: u32 = 1;
+    const ASYNC: u32 = 2;
+    const STATUS_PENDING: u32 = 0x103;
+
+    /// A header of SMB2 (\[MS-SMB2\] 2.2.1) and the body of ECHO.
+    fn echo(flags: u32, status: u32, message_id: u64, credits: u16) -> Vec<u8> {
+        let mut out = b"\xfeSMB".to_vec();
+        out.extend(64_u16.to_le_bytes());
+        out.extend(1_u16.to_le_bytes());
+        out.extend(status.to_le_bytes());
+        out.extend(ECHO.to_le_bytes());
+        out.extend(credits.to_le_bytes());
+        out.extend(flags.to_le_bytes());
+        out.extend(0_u32.to_le_bytes());
+        out.extend(message_id.to_le_bytes());
+        out.extend(if flags & ASYNC != 0 { 9_u64 } else { 0 }.to_le_bytes());
+        out.extend([0; 24]);
+        // of an error the body of its response, else that of ECHO: both have no data
+        out.extend_from_slice(if status == 0 { &[4, 0, 0, 0] } else { &[9, 0, 0, 0, 0, 0, 0, 0, 0] });
+        out
+    }
+
+    /// The SMB2 layer alone.
+    struct Layer {
+        alone: Alone,
+        memory: Memory,
+        smb2: Smb2,
+    }
+
+    impl Layer {
+        fn new() -> Self {
+            Self { alone: Alone::new(), memory: Memory::default(), smb2: Smb2::default() }
+        }
+
+        fn message(&mut self, by: End, bytes: &[u8]) -> &mut Self {
+            let mut cx = self.alone.frame(by);
+            let at = cx.at;
+            let message = Smb2Message {
+                by,
+                first: at,
+                last: at,
+                bytes,
+                wire_length: bytes.len() as u32,
+                invalidate: None,
+                reassembled: false,
+                fragments: 1,
+                waited: 0,
+                max_read_write_size: None,
+            };
+            self.smb2.message(&mut cx, &mut self.memory, &message, &mut Off);
+            self
+        }
+    }
+
+    #[test]
+    fn a_reply_is_tied_to_its_request_by_the_message_id() {
+        let mut layer = Layer::new();
+        layer.message(End::A, &echo(0, 0, 1, 2)).message(End::A, &echo(0, 0, 2, 1));
+        layer.message(End::B, &echo(RESPONSE, 0, 2, 1)).message(End::B, &echo(RESPONSE, 0, 1, 2));
+        let answered = layer.alone.answered(End::B);
+        let shown: Vec<_> = answered.iter().map(|e| (e.command, e.message_id, e.request.frame, e.reply.map(|at| at.frame))).collect();
+        assert_eq!(shown, [("ECHO", 2, 2, Some(3)), ("ECHO", 1, 1, Some(4))]);
+    }
+
+    #[test]
+    fn an_interim_reply_leaves_the_request_open() {
+        let mut layer = Layer::new();
+        layer.message(End::A, &echo(0, 0, 1, 1)).message(End::B, &echo(RESPONSE | ASYNC, STATUS_PENDING, 1, 1));
+        assert!(layer.alone.answered(End::B).is_empty());
+        layer.message(End::B, &echo(RESPONSE | ASYNC, 0, 1, 0));
+        let answered = layer.alone.answered(End::B);
+        assert_eq!(answered.iter().map(|e| (e.pending, e.reply.map(|at| at.frame))).collect::<Vec<_>>(), [(true, Some(3))]);
+    }
+
+    #[test]
+    fn a_reply_of_another_command_is_named_only_where_nothing_was_missed() {
+        let mut logoff = echo(RESPONSE, 0, 1, 1);
+        logoff[12] = 2;
+        let mut layer = Layer::new();
+        layer.message(End::A, &echo(0, 0, 1, 1)).message(End::B, &logoff);
+        assert_eq!(layer.alone.broken(), [(Rule::Smb2Reply, Blame::Server)]);
+        let mut late = Layer::new();
+        late.message(End::A, &echo(0, 0, 1, 1));
+        late.alone.missed.gap(End::B, late.alone.at);
+        late.message(End::B, &logoff);
+        assert!(late.alone.broken().is_empty());
+    }
+
+    #[test]
+    fn bytes_of_any_kind_are_borne() {
+        let mut layer = Layer::new();
+        let whole = echo(0, 0, 1, 1);
+        for cut in 0..whole.len() {
+            layer.message(End::A, &whole[..cut]).message(End::B, &whole[..cut]);
+        }
+        layer.message(End::A, &[0xff; 200]).message(End::B, b"\xfeSMB");
+        assert!(layer.alone.answered(End::B).is_empty());
     }
 }

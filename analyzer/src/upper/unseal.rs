@@ -1,7 +1,7 @@
 //! What stands between the wire and an SMB2 message: encryption, compression, signatures. A witness with the keys opens
 //! them; without, what is encrypted is said to be.
 
-use crate::keys::session::{ConnectionCrypto, Direction, SessionCrypto, Verdict};
+use crate::keys::session::{ConnectionCrypto, Direction, SessionCrypto, SignatureCheck};
 use crate::keys::{CipherId, Dialect, Keyring, SigningAlgorithm, cipher};
 use hashbrown::HashMap;
 use rdmascope_dissector::wire::smb2::negotiate::{ContextType, NegotiateResponse};
@@ -93,12 +93,12 @@ impl Unseal {
     }
 
     /// Outcome of verifying the signature of data that RDMA moved.
-    pub fn verify_rdma(&self, session: u64, nonce: &[u8], signature: &[u8], data: &[u8]) -> Verdict {
-        self.sessions.get(&session).map_or(Verdict::NoKey, |session| session.verify_rdma(nonce, signature, data))
+    pub fn verify_rdma(&self, session: u64, nonce: &[u8], signature: &[u8], data: &[u8]) -> SignatureCheck {
+        self.sessions.get(&session).map_or(SignatureCheck::NoKey, |session| session.verify_rdma(nonce, signature, data))
     }
 
     /// Outcome of verifying a signed message's signature.
-    pub fn verify(&mut self, pdu: &Pdu<'_>, keyring: &Keyring) -> Verdict {
+    pub fn verify(&mut self, pdu: &Pdu<'_>, keyring: &Keyring) -> SignatureCheck {
         let id = pdu.header.session_id;
         if !self.sessions.contains_key(&id) && keyring.session(id).is_some() && self.sessions.len() < SESSIONS_MAX {
             let mut session = SessionCrypto::new(&self.connection);
@@ -107,7 +107,7 @@ impl Unseal {
         }
         match self.sessions.get_mut(&id) {
             Some(session) if session.is_established() => session.verify(pdu.bytes),
-            _ => Verdict::NoKey,
+            _ => SignatureCheck::NoKey,
         }
     }
 }

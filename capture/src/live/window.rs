@@ -22,12 +22,12 @@ const GATHERED: usize = 256 << 10;
 
 /// The side that keeps.
 pub(super) struct Window {
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<Segments>>,
     segments_max: usize,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Segments {
     /// By number; the last is being written.
     segments: VecDeque<(u64, Arc<File>)>,
     /// What the last segment has on disk.
@@ -41,7 +41,7 @@ struct Kept {
 /// The side that reads.
 #[derive(Clone)]
 pub(crate) struct Reader {
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<Segments>>,
 }
 
 impl std::fmt::Debug for Reader {
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Reader {
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+fn lock(kept: &Mutex<Segments>) -> MutexGuard<'_, Segments> {
     kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -90,7 +90,7 @@ impl Window {
     }
 }
 
-impl Kept {
+impl Segments {
     fn next_segment(&mut self, number: u64, most: usize) {
         self.write();
         self.written = 0;

@@ -2,7 +2,7 @@
 
 use crate::field::Def;
 use crate::trace::Trace;
-use crate::wire::nfs::{Shown, end, handle, handle_v2};
+use crate::wire::nfs::{ShownText, end, handle, handle_v2};
 use crate::wire::rpc::{self, Memo};
 use crate::wire::xdr::{Read, Xdr};
 
@@ -88,7 +88,7 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
             (Procedure::MNT | Procedure::UMNT | Procedure::PATHCONF, true) => {
                 let path = x.opaque(f::PATH)?;
                 if T::ON {
-                    x.t.info(format_args!("{}", Shown(path)));
+                    x.t.info(format_args!("{}", ShownText(path)));
                 }
             }
             (Procedure::MNT, false) => {

@@ -3,7 +3,7 @@
 //! The `_MSG` procedures carry arguments and get no results; their results come as calls of the `_RES` procedures.
 
 use crate::trace::Trace;
-use crate::wire::nfs::{Shown, end, handle};
+use crate::wire::nfs::{ShownText, end, handle};
 use crate::wire::rpc::{self, Memo};
 use crate::wire::xdr::{Read, Xdr};
 
@@ -186,7 +186,7 @@ fn lock<T: Trace>(x: &mut Xdr<'_, '_, T>, long: bool) -> Read<()> {
     x.scope(f::LOCK, |x| {
         let caller = x.opaque(f::CALLER_NAME)?;
         if T::ON {
-            x.t.label(format_args!(": {}", Shown(caller)));
+            x.t.label(format_args!(": {}", ShownText(caller)));
         }
         let handle = handle(x, f::FHANDLE)?;
         crate::wire::nfs::tell_handle(x, "FH", handle);

@@ -1,7 +1,7 @@
 //! Portmap version 2 and rpcbind versions 3 and 4, RFC 1833: at which address a program listens.
 
 use crate::trace::Trace;
-use crate::wire::nfs::{Shown, end};
+use crate::wire::nfs::{ShownText, end};
 use crate::wire::rpc::{self, Memo, Program};
 use crate::wire::xdr::{Read, Xdr};
 
@@ -151,7 +151,7 @@ fn rpcbind<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, procedure: RpcbindProce
         (P::GETADDR | P::GETVERSADDR | P::TADDR2UADDR, false) | (P::UADDR2TADDR, true) => {
             let address = x.opaque(f::UADDR)?;
             if T::ON {
-                x.t.info(format_args!("{}", Shown(address)));
+                x.t.info(format_args!("{}", ShownText(address)));
             }
         }
         (P::DUMP, false) => drop(x.chain(|x| rpcb(x, false))?),

@@ -159,9 +159,9 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
                 Ok(o)
             }
             Err(mut fault) => {
-                if !fault.told {
+                if !fault.reported {
                     self.t.fault(&fault);
-                    fault.told = true;
+                    fault.reported = true;
                 }
                 self.t.abort();
                 Err(fault)

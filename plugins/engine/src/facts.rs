@@ -106,7 +106,7 @@ fn is_of_smb_direct(def: Def) -> bool {
 struct Table {
     defs: Vec<Def>,
     /// Open-addressed by id: place in `defs` and how it is told.
-    slots: Vec<(u32, u16, Told)>,
+    slots: Vec<(u32, u16, Scope)>,
     mask: u32,
     smb_direct: Named,
     smb2: Named,
@@ -115,7 +115,7 @@ struct Table {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Scope {
     /// There is nothing in this slot.
     Empty,
     /// Wherever it stands.
@@ -147,7 +147,7 @@ impl Table {
         defs.push(smb2);
         let size = (defs.len() * 4).next_power_of_two();
         let mut table = Self {
-            slots: vec![(0, 0, Told::Empty); size],
+            slots: vec![(0, 0, Scope::Empty); size],
             mask: size as u32 - 1,
             smb_direct: Named { id: id_of("smb_direct"), field: 0 },
             smb2: Named { id: smb2.id, field: defs.len() as u16 - 1 },
@@ -157,16 +157,16 @@ impl Table {
         };
         for (n, def) in table.defs.iter().enumerate() {
             let told = match def.name {
-                name if SUBTREES.contains(&name) || name == "rdmascope.finding" => Told::Subtree,
-                name if OTHERS.iter().any(|o| name.starts_with(o)) => Told::Inside,
-                name if name.starts_with("rdmascope.") => Told::Always,
-                _ => Told::Inside,
+                name if SUBTREES.contains(&name) || name == "rdmascope.finding" => Scope::Subtree,
+                name if OTHERS.iter().any(|o| name.starts_with(o)) => Scope::Inside,
+                name if name.starts_with("rdmascope.") => Scope::Always,
+                _ => Scope::Inside,
             };
             if def.name == "smb_direct" {
                 table.smb_direct.field = n as u16;
             }
             let mut at = def.id & table.mask;
-            while table.slots[at as usize].2 != Told::Empty {
+            while table.slots[at as usize].2 != Scope::Empty {
                 at = (at + 1) & table.mask;
             }
             table.slots[at as usize] = (def.id, n as u16, told);
@@ -175,11 +175,11 @@ impl Table {
     }
 
     #[inline]
-    fn find(&self, id: u32) -> Option<(u16, Told)> {
+    fn find(&self, id: u32) -> Option<(u16, Scope)> {
         let mut at = id & self.mask;
         loop {
             let (found, field, told) = self.slots[at as usize];
-            if told == Told::Empty {
+            if told == Scope::Empty {
                 return None;
             }
             if found == id {
@@ -495,7 +495,7 @@ impl Trace for Facts {
         if self.alone && !is_of_smb_direct(def) {
             return;
         }
-        if !(told == Told::Always || self.is_inside()) || self.writer.items >= ITEMS_MAX {
+        if !(told == Scope::Always || self.is_inside()) || self.writer.items >= ITEMS_MAX {
             return;
         }
         let place = if len > 0 { self.offset(at).map(|offset| (offset, len as u32)) } else { None };
@@ -550,7 +550,7 @@ impl Trace for Facts {
             && self.writer.items < ITEMS_MAX
             && self.open.len() < DEPTH_MAX
             && let Some((field, how)) = TABLE.find(def.id)
-            && (self.is_inside() || how == Told::Subtree)
+            && (self.is_inside() || how == Scope::Subtree)
             && (!self.alone || is_of_smb_direct(def))
         {
             let place = self.offset(at).filter(|_| !at.is_empty()).map(|offset| (offset, 0));

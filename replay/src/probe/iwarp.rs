@@ -1,7 +1,7 @@
 //! Cases of the probe that need iWARP in user space: what an adapter never sends.
 
 use super::{Case, Run, Verdict, closed, encoded, next, request};
-use crate::channel::{self, Channel, End};
+use crate::channel::{self, Channel, EndReason};
 use crate::error::{Error, Result};
 use crate::transport::iwarp::{Carrier, Config, Connection, Iwarp, segment};
 use crate::transport::{Fault, Rights, Why};
@@ -82,7 +82,7 @@ fn agreed(r: &mut Run<'_>, change: impl FnOnce(&mut Config)) -> Result<Verdict> 
     let config = channel::Config { transport: Arc::new(options), ..target.clone() };
     match r.connect_with(&config) {
         Ok(channel) => r.accepted_on(channel, &encoded(&request())),
-        Err(Error::Ended(End::Transport(ended))) if ended.why == Why::Rejected => {
+        Err(Error::Ended(EndReason::Transport(ended))) if ended.why == Why::Rejected => {
             Ok(Verdict::NotApplicable("refused in the MPA Reply".into()))
         }
         Err(e) => Err(e),

@@ -208,8 +208,8 @@ pub fn run_in_shards<S: Parts + Send>(file: &CaptureFile, names: &[String], run:
     let pipeline = |shard| Pipeline::shard(run.options.clone(), sink.part(), shard, run.threads);
     let pipelines: Vec<Pipeline<S>> = (0..run.threads).map(pipeline).collect();
     let options = pipelines.first()?.decode_options();
-    let mut story = InputSummary::default();
-    let keep = |meta: &FrameMeta, record: &Record<'_>, _: &Metadata| story.frame(record, meta.time_ns);
+    let mut summary = InputSummary::default();
+    let keep = |meta: &FrameMeta, record: &Record<'_>, _: &Metadata| summary.frame(record, meta.time_ns);
     let keep = with_bytes(keep);
     let board = Board::new(file, run.threads, options, run.options.connections_max, keep);
     let bar = Bar::before_output();
@@ -233,7 +233,7 @@ pub fn run_in_shards<S: Parts + Send>(file: &CaptureFile, names: &[String], run:
     }
     let Ended { walk, router, .. } = board.end();
     let (report, sink) = finish_all(pipelines, &router)?;
-    let mut input = InputSummary { path: names.first().cloned().unwrap_or_default(), ..story };
+    let mut input = InputSummary { path: names.first().cloned().unwrap_or_default(), ..summary };
     input.error = walk.error.as_ref().map(ToString::to_string);
     let metadata = walk.records.metadata();
     let (lost_frames, hardware) = (metadata.lost_frames(), metadata.hardware.clone());
@@ -343,7 +343,7 @@ impl<S: Sink> Loop<S> {
             frame_fields::tell(&info, record.comments(), record.bytes, &mut probe);
             self.pipeline.frame(&meta, record.bytes, &mut probe);
             probe.end();
-            conditions.iter().for_each(|condition| condition.judge(&meta, &probe, &mut self.pipeline));
+            conditions.iter().for_each(|condition| condition.check(&meta, &probe, &mut self.pipeline));
             if let Some((selection, filter)) = &mut selected
                 && filter.matches(&probe)
             {
@@ -406,10 +406,10 @@ impl<S: Sink> Loop<S> {
                 self.pipeline.packet(meta, packet, &mut Off);
             }
         }
-        merge(&mut self.inputs[0], &batch.story);
+        merge(&mut self.inputs[0], &batch.summary);
         batch.records.clear();
         batch.packets.clear();
-        batch.story = InputSummary::default();
+        batch.summary = InputSummary::default();
         walk.lock().unwrap_or_else(PoisonError::into_inner).empty.push(batch);
     }
 
@@ -438,7 +438,7 @@ impl<'f> Ahead<'f> {
     fn next(&mut self) -> Option<Batch<'f>> {
         let mut batch = self.empty.pop().unwrap_or_default();
         let any = self.walk.batch(BATCH, |meta, record, _| {
-            batch.story.frame(record, meta.time_ns);
+            batch.summary.frame(record, meta.time_ns);
             batch.records.push((meta, record.bytes));
         });
         batch.offset = self.walk.offset();
@@ -448,13 +448,13 @@ impl<'f> Ahead<'f> {
     }
 }
 
-/// Frames that were decoded, and what they add to the story of the input.
+/// Frames that were decoded, and what they add to the summary of the input.
 #[derive(Default)]
 struct Batch<'f> {
     turn: u64,
     records: Vec<(FrameMeta, &'f [u8])>,
     packets: Vec<(FrameMeta, Packet<'f>)>,
-    story: InputSummary,
+    summary: InputSummary,
     offset: u64,
 }
 

@@ -172,9 +172,9 @@ impl Dissection {
 }
 
 /// An address as the frame's line shows it.
-pub struct Shown(pub(crate) Addr);
+pub struct FrameAddress(pub(crate) Addr);
 
-impl fmt::Display for Shown {
+impl fmt::Display for FrameAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Addr::None => Ok(()),

@@ -88,7 +88,7 @@ impl Condition {
     }
 
     /// Reports the bug where the last frame has it.
-    pub fn judge<S: Sink>(&self, meta: &FrameMeta, probe: &Probe, pipeline: &mut Pipeline<S>) {
+    pub fn check<S: Sink>(&self, meta: &FrameMeta, probe: &Probe, pipeline: &mut Pipeline<S>) {
         if self.filter.matches(probe) {
             pipeline.known_bug(meta, self.rule, self.by, Certainty::Certain, format_args!("a frame passes {}", self.filter.text()));
         }

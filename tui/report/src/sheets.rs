@@ -167,7 +167,7 @@ pub enum Shared {
 }
 
 /// What is kept of a frame. Its own numbers are those of its shard until it gets those of the whole.
-struct Kept {
+struct KeptFrame {
     frame: Option<Dissected>,
     counts: Counts,
     streams: u64,
@@ -182,7 +182,7 @@ enum Seen {
     Line(Probe, Line),
 }
 
-impl Kept {
+impl KeptFrame {
     fn new(plan: &Plan) -> Self {
         let seen = match plan.form {
             Form::Print(_) => {
@@ -236,14 +236,14 @@ fn is_counted(def: Def) -> bool {
 /// Some frames of a batch that are of one worker.
 #[derive(Default)]
 struct Sheet {
-    kept: Vec<Kept>,
+    kept: Vec<KeptFrame>,
     used: usize,
 }
 
 impl Sheet {
     /// Forgets its frames, and gives back the memory that unusual ones took.
     fn cleared(mut self) -> Self {
-        if self.kept[..self.used].iter().map(Kept::bytes).sum::<usize>() > SHEET_BYTES {
+        if self.kept[..self.used].iter().map(KeptFrame::bytes).sum::<usize>() > SHEET_BYTES {
             self.kept.clear();
         }
         self.used = 0;
@@ -402,7 +402,7 @@ impl Worker<'_> {
             let datagram = if is_whole { datagrams.pop_front().map(|(_, datagram)| datagram) } else { None };
             let interfaces = interfaces.get(..*seen).unwrap_or(&interfaces);
             if sheet.used == sheet.kept.len() {
-                sheet.kept.push(Kept::new(self.plan));
+                sheet.kept.push(KeptFrame::new(self.plan));
             }
             let kept = &mut sheet.kept[sheet.used];
             sheet.used += 1;
@@ -441,7 +441,7 @@ impl Worker<'_> {
         for shard in &page.order {
             let shard = usize::from(*shard);
             let kept = page.parts[shard].as_mut().and_then(|sheet| sheet.kept.get_mut(read[shard]));
-            let Some(Kept { frame: Some(d), seen, shown, .. }) = kept else { continue };
+            let Some(KeptFrame { frame: Some(d), seen, shown, .. }) = kept else { continue };
             read[shard] += 1;
             let passes = |filter: &Option<Filter>, probe: &Probe| filter.as_ref().is_none_or(|filter| filter.matches(probe));
             let shown = match (seen, &mut self.form) {

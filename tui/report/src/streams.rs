@@ -130,7 +130,7 @@ struct Unacked {
 
 /// What there is to say of a segment.
 #[derive(Default)]
-struct Said {
+struct Remarks {
     flags: Vec<Def>,
     acks: Option<Unacked>,
     in_flight: Option<u32>,
@@ -242,11 +242,11 @@ impl Stream {
             _ => Some(-1),
         };
         let acked = if ack { s.ack.wrapping_sub(*them.base.get_or_insert(s.ack.wrapping_sub(1))) } else { 0 };
-        let mut said = Said::default();
+        let mut said = Remarks::default();
         if is_reused {
             said.flags.push(f::REUSED_PORTS);
         }
-        judge(me, them, s, end, place, self.initial_rtt, &mut said);
+        classify(me, them, s, end, place, self.initial_rtt, &mut said);
         if !T::ON {
             return;
         }
@@ -271,7 +271,7 @@ impl Stream {
 }
 
 /// What Wireshark finds of a segment that ends at `end`, from what both sides sent before. Changes what is known of them.
-fn judge(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Place, rtt: Option<i64>, said: &mut Said) {
+fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Place, rtt: Option<i64>, said: &mut Remarks) {
     let has = |flag: u8| s.flags & flag != 0;
     let (plain, len) = (!has(SYN) && !has(FIN) && !has(RST), s.payload_length);
     let at_next = me.next.is_some_and(|(next, _)| next == s.seq);
@@ -383,7 +383,7 @@ fn judge(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Place
     (me.kept_alive, me.probed) = (alive, probe);
 }
 
-impl Said {
+impl Remarks {
     fn tell<T: Trace>(&self, rtt: Option<i64>, place: Place, t: &mut T) {
         let is_empty = self.flags.is_empty() && self.acks.is_none() && self.in_flight.is_none() && self.pushed.is_none();
         if is_empty {

@@ -42,9 +42,9 @@ fn how(threads: usize, connections_max: usize) -> Run {
 }
 
 fn rendered(analysis: Analysis<Collector>) -> String {
-    let (story, error) = ReportData::new(analysis);
-    let json = json::render(&story).expect("a report");
-    format!("{}\n{json}\n{error:?}", text::render(&story, 120, Paint::new(false)))
+    let (data, error) = ReportData::new(analysis);
+    let json = json::render(&data).expect("a report");
+    format!("{}\n{json}\n{error:?}", text::render(&data, 120, Paint::new(false)))
 }
 
 /// The report of one thread and those of several: whether any of these shared the connections.

@@ -351,7 +351,7 @@ impl App {
         let version = self.model.exchanges.places().end + self.model.filter.found.len();
         if let Some(Table { order, rows, .. }) = self.states.of_mut(table).table() {
             let by = order.by;
-            if let Some(generation) = order.wish(version) {
+            if let Some(generation) = order.due(version) {
                 let followed = self.model.followed.as_ref().map(|f| f.ids.clone());
                 let passing = self.model.filter.is_on().then(|| self.model.filter.found.clone());
                 effects.push(Effect::Order { table, rows, generation, by, followed, passing, version });

@@ -45,7 +45,7 @@ impl Point {
 /// All connections, by the numbers under which they are followed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CreditsLog {
-    stories: HashMap<u32, Vec<Point>>,
+    connections: HashMap<u32, Vec<Point>>,
     points: usize,
     /// Points that found no room.
     pub(crate) dropped: u64,
@@ -53,31 +53,31 @@ pub(crate) struct CreditsLog {
 
 impl CreditsLog {
     pub(crate) fn add(&mut self, connection: u32, point: Point) {
-        if self.points >= ALL_MAX && !self.stories.contains_key(&connection) {
+        if self.points >= ALL_MAX && !self.connections.contains_key(&connection) {
             self.dropped += 1;
             return;
         }
-        let story = self.stories.entry(connection).or_default();
+        let points = self.connections.entry(connection).or_default();
         // what is not told now is as it was
         let mut point = point;
-        if let Some(last) = story.last() {
+        if let Some(last) = points.last() {
             for (new, old) in point.held.iter_mut().zip(last.held) {
                 if *new == UNKNOWN {
                     *new = old;
                 }
             }
         }
-        if story.len() >= POINTS_MAX {
-            self.points -= story.len();
-            *story = story.chunks(2).map(|pair| pair.iter().copied().reduce(Point::join).unwrap_or_default()).collect();
-            self.points += story.len();
+        if points.len() >= POINTS_MAX {
+            self.points -= points.len();
+            *points = points.chunks(2).map(|pair| pair.iter().copied().reduce(Point::join).unwrap_or_default()).collect();
+            self.points += points.len();
         }
-        story.push(point);
+        points.push(point);
         self.points += 1;
     }
 
     pub(crate) fn of(&self, connection: u32) -> &[Point] {
-        self.stories.get(&connection).map_or(&[], Vec::as_slice)
+        self.connections.get(&connection).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -92,10 +92,10 @@ mod tests {
             let held = if i == 777 { 0 } else { 100 };
             log.add(1, Point::new(At { frame: i as u64, time: i }, [Some(held), None, None]));
         }
-        let story = log.of(1);
-        assert!(story.len() <= POINTS_MAX + 1 && story.len() > POINTS_MAX / 4);
-        assert_eq!(story.iter().filter_map(|p| p.held(0)).min(), Some(0));
-        assert_eq!(story[0].held(1), None);
+        let points = log.of(1);
+        assert!(points.len() <= POINTS_MAX + 1 && points.len() > POINTS_MAX / 4);
+        assert_eq!(points.iter().filter_map(|p| p.held(0)).min(), Some(0));
+        assert_eq!(points[0].held(1), None);
         assert!(log.of(2).is_empty());
     }
 }

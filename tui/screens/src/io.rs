@@ -21,7 +21,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use rdmascope_analyzer::episodes::time::{Behind, Owner};
-use rdmascope_analyzer::exchange::{Channel, Exchange, Family};
+use rdmascope_analyzer::exchange::{DataPath, Exchange, Family};
 use rdmascope_dissector::wire::smb2::NtStatus;
 use std::cmp::Ordering;
 
@@ -238,7 +238,7 @@ fn cells(model: &Model, e: &Exchange) -> Vec<Cell> {
     let optional = |v: Option<u64>| v.map_or_else(String::new, grouped);
     let moved = if e.bytes_moved > 0 { grouped(e.bytes_moved) } else { String::new() };
     let [connection, client, server] = hosts(model, e);
-    let how = if e.bytes_moved == 0 && e.channel == Channel::Inline { "" } else { how(e.channel) };
+    let how = if e.bytes_moved == 0 && e.channel == DataPath::Inline { "" } else { how(e.channel) };
     vec![
         (model.time.show(e.request.time, model.first_time(), model.first_time()), theme.text),
         (e.command.to_owned(), style),
@@ -264,12 +264,12 @@ pub(crate) fn hosts(model: &Model, e: &Exchange) -> [Cell; 3] {
     [(connection.id.to_string(), theme.faint), (client, theme.client), (server, theme.server)]
 }
 
-const fn how(channel: Channel) -> &'static str {
+const fn how(channel: DataPath) -> &'static str {
     match channel {
-        Channel::Inline => "inline",
-        Channel::Rdma => "RDMA",
-        Channel::RdmaInvalidate => "RDMA+inv",
-        Channel::RdmaTransform => "RDMA+enc",
+        DataPath::Inline => "inline",
+        DataPath::Rdma => "RDMA",
+        DataPath::RdmaInvalidate => "RDMA+inv",
+        DataPath::RdmaTransform => "RDMA+enc",
     }
 }
 

@@ -13,7 +13,7 @@ use super::screen::{Change, Request, Screen, Table as Sortable, listed};
 use super::time::grouped;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use rdmascope_analyzer::exchange::{Channel, Exchange};
+use rdmascope_analyzer::exchange::{DataPath, Exchange};
 use std::cmp::Ordering;
 
 /// What is shown.
@@ -140,7 +140,7 @@ fn peer_does(e: &Exchange) -> &'static str {
 fn ended(e: &Exchange) -> String {
     match (e.reply_end, e.channel) {
         (None, _) => "never".to_owned(),
-        (Some(at), Channel::RdmaInvalidate) => format!("invalidated, f {}", at.frame),
+        (Some(at), DataPath::RdmaInvalidate) => format!("invalidated, f {}", at.frame),
         (Some(at), _) => format!("with reply, f {}", at.frame),
     }
 }

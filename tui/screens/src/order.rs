@@ -98,7 +98,7 @@ impl Order {
     }
 
     /// What has to be asked for, where what there is has this version by now.
-    pub(crate) fn wish(&mut self, version: usize) -> Option<u64> {
+    pub(crate) fn due(&mut self, version: usize) -> Option<u64> {
         let is_due = !self.is_made() || self.version != version;
         (is_due && self.asked.is_none()).then(|| {
             self.asked = Some(self.generation);
@@ -147,13 +147,13 @@ mod tests {
     #[test]
     fn what_is_wished_is_asked_for_once_and_again_when_it_is_old() {
         let mut order = Order::default();
-        let first = order.wish(3).unwrap();
-        assert!(order.wish(3).is_none());
+        let first = order.due(3).unwrap();
+        assert!(order.due(3).is_none());
         order.sort(2, true);
         assert!(!order.came(first, 3, vec![(0, 0)]), "the wish is another one by now");
-        let second = order.wish(3).unwrap();
+        let second = order.due(3).unwrap();
         assert!(order.came(second, 3, vec![(2, 0), (0, 0), (1, 0)]));
-        assert!(order.wish(3).is_none() && order.wish(4).is_some());
+        assert!(order.due(3).is_none() && order.due(4).is_some());
         assert_eq!((order.row(0), order.row(2), order.row(3), order.find((2, 0))), (Some((1, 0)), Some((2, 0)), None, Some(2)));
         order.sort(2, false);
         assert!(order.is_made() && order.row(0) == Some((2, 0)));

@@ -61,12 +61,12 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     let names = opened.read.iter().map(name).collect();
     if args.expect.is_some() || args.write_expect.is_some() {
         let done = analysis::run(opened.input, names, run, Both(Collector::new(wanted), Profiler::default()));
-        return judged(args, done, expectations, file, color);
+        return checked(args, done, expectations, file, color);
     }
     let mut analysis = analysis::run_in_parts(opened.input, names, run, Collector::new(wanted));
     for (place, error) in opened.damaged {
-        let story = InputSummary { path: name(&place), error: Some(error.to_string()), ..InputSummary::default() };
-        analysis.inputs.insert(place.min(analysis.inputs.len()), story);
+        let summary = InputSummary { path: name(&place), error: Some(error.to_string()), ..InputSummary::default() };
+        analysis.inputs.insert(place.min(analysis.inputs.len()), summary);
         analysis.error.get_or_insert(error);
     }
     if signals.is_some_and(|s| s.stop.load(Ordering::Relaxed)) {
@@ -94,7 +94,7 @@ fn expectations(path: &Path) -> Result<Expectations> {
 }
 
 /// Holds a capture against what is expected of it, or writes what can be.
-fn judged(
+fn checked(
     args: &Analyze,
     done: Analysis<Both>,
     expectations: Option<Expectations>,
@@ -109,7 +109,7 @@ fn judged(
         out.write_all(Expectations::write(&profile).as_bytes())?;
         out.finish()?;
     }
-    let verdicts = expectations.map(|e| e.judge(&profile));
+    let verdicts = expectations.map(|e| e.check(&profile));
     let analysis = Analysis { report, sink: collector, inputs, lost_frames, hardware, selection, error };
     let Some(verdicts) = verdicts else { return show(args, analysis, file, color) };
     let holds = verdicts.iter().all(|v| v.holds);
@@ -154,16 +154,16 @@ fn live(args: &Analyze, options: Options, wanted: Wanted, color: Color) -> Resul
 }
 
 fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<WholeFile>, color: Color) -> Result<ExitCode> {
-    let (mut story, error) = ReportData::new(analysis);
-    story.ignore(&args.ignore);
+    let (mut data, error) = ReportData::new(analysis);
+    data.ignore(&args.ignore);
     let mut out = Out::new(color);
     let to_terminal = out.is_terminal && file.is_none();
     let rendered = match args.format {
         ReportFormat::Text => {
-            text::render(&story, width(to_terminal), Paint::new(out.color && (file.is_none() || matches!(color, Color::Always))))
+            text::render(&data, width(to_terminal), Paint::new(out.color && (file.is_none() || matches!(color, Color::Always))))
         }
-        ReportFormat::Json => json::render(&story)?,
-        ReportFormat::Html => html::render(&story),
+        ReportFormat::Json => json::render(&data)?,
+        ReportFormat::Html => html::render(&data),
     };
     match file.take() {
         Some(mut file) => {
@@ -179,7 +179,7 @@ fn show(args: &Analyze, analysis: Analysis<Collector>, mut file: Option<WholeFil
     if let Some(e) = error {
         return Err(e.into());
     }
-    let worst = story.report.findings.worst();
+    let worst = data.report.findings.worst();
     let fails = args.fail_on.is_some_and(|on| worst.is_some_and(|worst| worst >= severity(on)));
     Ok(if fails { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
 }

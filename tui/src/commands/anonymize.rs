@@ -1,7 +1,7 @@
 //! `rdmascope anonymize IN OUT`: a capture that can be sent to somebody.
 
 use crate::analysis::meta_of;
-use crate::cli::{Anonymize, Color, Contents, Dropped, Kept, TextOrJson};
+use crate::cli::{Anonymize, Color, Contents, Dropped, KeptKind, TextOrJson};
 use crate::input::Bar;
 use crate::report::words::{grouped, size as bytes};
 use crate::stdout::Out;
@@ -62,14 +62,14 @@ pub(super) fn run(args: &Anonymize, color: Color) -> Result<ExitCode> {
     done.error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was written"))
 }
 
-fn privacy(kind: Kept) -> Privacy {
+fn privacy(kind: KeptKind) -> Privacy {
     match kind {
-        Kept::Mac => Privacy::Mac,
-        Kept::Address => Privacy::Address,
-        Kept::Name => Privacy::Name,
-        Kept::Id => Privacy::Id,
-        Kept::Sid => Privacy::Sid,
-        Kept::User => Privacy::User,
+        KeptKind::Mac => Privacy::Mac,
+        KeptKind::Address => Privacy::Address,
+        KeptKind::Name => Privacy::Name,
+        KeptKind::Id => Privacy::Id,
+        KeptKind::Sid => Privacy::Sid,
+        KeptKind::User => Privacy::User,
     }
 }
 
@@ -130,7 +130,7 @@ fn copy<S: Source, W: Write>(source: &mut S, options: Options, mut writer: Pcapn
             writer.write_statistics(n as u32, statistics)?;
         }
     }
-    left_out += told(metadata);
+    left_out += texts_beside_frames(metadata);
     Ok(Done { tally, left_out, output: writer.finish()?, error })
 }
 
@@ -156,7 +156,7 @@ fn describe<W: Write>(metadata: &Metadata, writer: &mut PcapngWriter<W>) -> Resu
 }
 
 /// What the file says beside its frames, and is not copied.
-fn told(metadata: &Metadata) -> u64 {
+fn texts_beside_frames(metadata: &Metadata) -> u64 {
     let section = |s: &Section| s.comments.len() + [&s.hardware, &s.os, &s.application].into_iter().flatten().count();
     let interface =
         |i: &Interface| i.comments.len() + [&i.name, &i.description, &i.hardware, &i.os, &i.filter].into_iter().flatten().count();

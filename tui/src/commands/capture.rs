@@ -82,7 +82,7 @@ struct Running<'a> {
 }
 
 /// How a capture ended.
-enum End {
+enum CaptureEnd {
     /// It was told to, or a limit was reached.
     Done,
     /// Who read it has gone.
@@ -93,7 +93,7 @@ enum End {
 impl Running<'_> {
     fn run(mut self) -> Result<ExitCode> {
         let mut end = self.capture();
-        if let Ok(End::Done) = end
+        if let Ok(CaptureEnd::Done) = end
             && let Some(other) = self.hardware()?
         {
             end = Ok(other);
@@ -101,8 +101,8 @@ impl Running<'_> {
         self.status.clear();
         let counters = self.source.counters();
         let end = match end {
-            Ok(End::Done) => match self.files.as_mut().map_or(Ok(()), |f| f.finish(&counters)) {
-                Ok(()) => End::Done,
+            Ok(CaptureEnd::Done) => match self.files.as_mut().map_or(Ok(()), |f| f.finish(&counters)) {
+                Ok(()) => CaptureEnd::Done,
                 Err(e) => self.failed(e)?,
             },
             other => other?,
@@ -129,8 +129,8 @@ impl Running<'_> {
             }
         }
         match end {
-            End::Done | End::Unread => Ok(ExitCode::SUCCESS),
-            End::Full(rescued) => {
+            CaptureEnd::Done | CaptureEnd::Unread => Ok(ExitCode::SUCCESS),
+            CaptureEnd::Full(rescued) => {
                 say(&format!(
                     "{}: the disk is full; {} kept in it, {} that were captured before the end are lost",
                     rescued.path.display(),
@@ -143,18 +143,18 @@ impl Running<'_> {
     }
 
     /// What a failed write means: an end, or an error.
-    fn failed(&mut self, e: rdmascope_capture::Error) -> Result<End> {
+    fn failed(&mut self, e: rdmascope_capture::Error) -> Result<CaptureEnd> {
         match &mut self.files {
-            Some(_) if is_broken_pipe(&e) => Ok(End::Unread),
+            Some(_) if is_broken_pipe(&e) => Ok(CaptureEnd::Unread),
             Some(files) if is_full_disk(&e) && !files.is_stdout() => {
                 let counters = self.source.counters();
-                Ok(End::Full(files.rescue(&counters)?))
+                Ok(CaptureEnd::Full(files.rescue(&counters)?))
             }
             _ => Err(e.into()),
         }
     }
 
-    fn capture(&mut self) -> Result<End> {
+    fn capture(&mut self) -> Result<CaptureEnd> {
         loop {
             let is_frame = self.source.advance()?;
             if is_frame {
@@ -184,7 +184,7 @@ impl Running<'_> {
                     }
                 }
                 if self.args.count.is_some_and(|n| self.frames >= n) || self.has_reached(Instant::now, false) {
-                    return Ok(End::Done);
+                    return Ok(CaptureEnd::Done);
                 }
             }
             if !is_frame || self.since >= LOOK_EVERY {
@@ -198,7 +198,7 @@ impl Running<'_> {
                     return Ok(end);
                 }
                 if self.source.is_over() || self.has_reached(Instant::now, true) {
-                    return Ok(End::Done);
+                    return Ok(CaptureEnd::Done);
                 }
             }
         }
@@ -214,13 +214,13 @@ impl Running<'_> {
         })
     }
 
-    fn rotate(&mut self) -> Result<Option<End>> {
+    fn rotate(&mut self) -> Result<Option<CaptureEnd>> {
         // -a files:N ends with the last of them
         let most = self.args.autostop.iter().find_map(|l| if let CaptureLimit::Files(n) = l { Some(*n) } else { None });
         let counters = self.source.counters();
         let Some(files) = &mut self.files else { return Ok(None) };
         if most.is_some_and(|n| files.begun() >= n) {
-            return Ok(Some(End::Done));
+            return Ok(Some(CaptureEnd::Done));
         }
         match files.rotate(&counters) {
             Ok(()) => Ok(None),
@@ -232,7 +232,7 @@ impl Running<'_> {
     }
 
     /// Writes down what RDMA devices counted since the last look.
-    fn hardware(&mut self) -> Result<Option<End>> {
+    fn hardware(&mut self) -> Result<Option<CaptureEnd>> {
         self.looked = Instant::now();
         let changed = self.source.sample_hardware(&self.args.live.rdma_root);
         if changed.is_empty() || self.files.is_none() {
@@ -247,7 +247,7 @@ impl Running<'_> {
     }
 
     /// A few times a second.
-    fn tick(&mut self) -> Result<Option<End>> {
+    fn tick(&mut self) -> Result<Option<CaptureEnd>> {
         self.ticked = Instant::now();
         if let Some((monitor, _)) = &mut self.analysis {
             monitor.expire();

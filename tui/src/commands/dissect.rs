@@ -304,7 +304,7 @@ enum Sink {
 }
 
 /// What is kept of a frame to be written.
-struct Kept {
+struct KeptFrame {
     frame: Option<Dissected>,
     tree: Tree,
     /// How Wireshark arranges it.
@@ -513,10 +513,10 @@ impl Job {
         damage.map_or(Ok(()), |e| Err(e.into()))
     }
 
-    fn keep(&self) -> Kept {
+    fn keep(&self) -> KeptFrame {
         let mut tree = Tree::new();
         tree.quiet = self.quiet;
-        Kept { frame: None, tree, shape: Shape::new(self.short) }
+        KeptFrame { frame: None, tree, shape: Shape::new(self.short) }
     }
 
     fn begin(&self, out: &mut Vec<u8>, name: &str) {
@@ -542,7 +542,7 @@ impl Job {
     }
 
     /// One frame; whether it was shown.
-    fn frame(&mut self, record: &Record<'_>, interfaces: &[Interface], out: &mut Out, kept: &mut Kept) -> bool {
+    fn frame(&mut self, record: &Record<'_>, interfaces: &[Interface], out: &mut Out, kept: &mut KeptFrame) -> bool {
         if matches!(self.sink, Sink::Lines(_, false) | Sink::Summary(..) | Sink::Nothing) {
             return self.by_line(record, interfaces, &mut out.buffer);
         }
@@ -594,7 +594,7 @@ impl Job {
     }
 
     /// Keeps what is to be written of a frame; whether it is shown.
-    fn fill(&mut self, record: &Record<'_>, interfaces: &[Interface], kept: &mut Kept) -> bool {
+    fn fill(&mut self, record: &Record<'_>, interfaces: &[Interface], kept: &mut KeptFrame) -> bool {
         kept.tree.begin(record.bytes);
         let d = self.dissection.frame(record, interfaces, &mut kept.tree);
         let mut passes = true;

@@ -101,7 +101,7 @@ pub(super) fn run(args: &Probe, color: Color) -> Result<ExitCode> {
     let (mut counts, mut rows) = (Counts::default(), Vec::new());
     let mut gone = None;
     for (n, case) in cases.iter().enumerate() {
-        let (verdict, wire) = match judge(case, &target, gentle) {
+        let (verdict, wire) = match run_case(case, &target, gentle) {
             Ok(done) => done,
             Err(e @ Error::Connect { .. }) => (Verdict::Fail(e.to_string()), Vec::new()),
             // what was found up to here is told all the same
@@ -172,7 +172,7 @@ const SLOW_CASE_WITHIN: Duration = Duration::from_secs(900);
 const TIMES: u32 = 3;
 
 /// Runs a case; one that does not come to its end is left behind and told.
-fn judge(case: &'static Case, target: &Target, gentle: bool) -> Result<(Verdict, Vec<u8>), Error> {
+fn run_case(case: &'static Case, target: &Target, gentle: bool) -> Result<(Verdict, Vec<u8>), Error> {
     if gentle && case.dies_negotiating {
         let why = "it leaves a connection that dies in negotiation, which some servers do not bear: run it with --no-gentle";
         return Ok((Verdict::NotApplicable(why.into()), Vec::new()));

@@ -55,7 +55,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                     format_args!("the same packet stands in the capture twice"),
                 );
             }
-            IbFact::Misplaced => self.env.doubt(self.connection.id),
+            IbFact::Misplaced => self.env.weaken(self.connection.id),
             IbFact::Damaged => self.env.frame.is_damaged = true,
             IbFact::Recovering { since, psn, kind, is_gap } => {
                 let (sequence, packets) = (Some(sequence_of_psn(psn)), u32::from(!is_gap));

@@ -108,7 +108,7 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                 self.env.frame.retransmission = true;
                 self.env.frame.copy_of = of;
             }
-            FlowFact::Misplaced | FlowFact::Over(Over::Misplaced) => self.env.doubt(self.connection.id),
+            FlowFact::Misplaced | FlowFact::Over(Over::Misplaced) => self.env.weaken(self.connection.id),
             FlowFact::Damaged => self.env.frame.is_damaged = true,
             FlowFact::Dropped | FlowFact::Cut => self.connection.gap(self.env, at, by),
             FlowFact::Over(over) => self.over(by, over),

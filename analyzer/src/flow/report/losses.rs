@@ -5,7 +5,7 @@ use super::Many;
 use crate::connection::Connection;
 use crate::episodes::cost::{cost_in, is_of_the_wire};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
-use crate::flow::losses::{Losses, Tally, Told};
+use crate::flow::losses::{LossView, Losses, Tally};
 use crate::op::{At, End};
 use crate::stats::Long;
 use alloc::string::String;
@@ -99,7 +99,7 @@ impl<'c> Both<'c> {
 }
 
 /// Tells the findings of a connection's losses.
-pub fn told(connection: &Connection, flow: &Told<'_>, tell: &mut impl FnMut(Finding)) {
+pub fn add_losses(connection: &Connection, flow: &LossView<'_>, tell: &mut impl FnMut(Finding)) {
     let rules = if flow.is_tcp { &TCP } else { &RC };
     let losses = || End::BOTH.into_iter().filter_map(|by| Some((by, flow.losses[by.index()]?)));
     let sums = connection.episodes.sums(connection.last.time);
@@ -263,7 +263,7 @@ fn needless<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s 
 
 fn damaged<'s>(
     connection: &Connection,
-    flow: &Told<'_>,
+    flow: &LossView<'_>,
     losses: impl Iterator<Item = (End, &'s Losses)>,
     rules: &Rules,
     tell: &mut impl FnMut(Finding),

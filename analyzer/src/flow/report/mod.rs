@@ -18,7 +18,7 @@ use crate::op::{At, End, Gap};
 use crate::sink::Sink;
 use core::fmt;
 
-pub use losses::told;
+pub use losses::add_losses;
 
 /// A connection and everything it reports to, as a flow sees them.
 pub struct Listener<'c, S> {

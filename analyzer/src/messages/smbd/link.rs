@@ -159,7 +159,7 @@ pub struct Side {
     keepalive_since: Option<At>,
     /// Most it held in the last stretch of messages.
     held_max_recent: i64,
-    starved_told: bool,
+    starvation_reported: bool,
 }
 
 /// One connection.
@@ -802,8 +802,8 @@ impl Link {
             }
             if me.messages % STARVED_MESSAGES == 0 {
                 let asked = i64::from(me.requested);
-                if !me.starved_told && me.held_max_recent * 4 < asked {
-                    me.starved_told = true;
+                if !me.starvation_reported && me.held_max_recent * 4 < asked {
+                    me.starvation_reported = true;
                     let most = me.held_max_recent;
                     sink.broken(
                         Rule::SmbdCreditStarved,

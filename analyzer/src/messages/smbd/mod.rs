@@ -4,7 +4,7 @@ pub mod link;
 
 use crate::finding::{Certainty, Rule};
 use crate::messages::known::Known;
-use crate::messages::receive::Send;
+use crate::messages::receive::WholeSend;
 use crate::messages::stream::Record;
 use crate::op::{At, End};
 use crate::summary::{Negotiated, SideReport};
@@ -211,7 +211,7 @@ impl Smbd {
     }
 
     /// A whole Send. Returns the SMB2 message that it completes, where it does.
-    pub fn send<'a, T: Trace>(&'a mut self, by: End, send: &Send<'a>, t: &mut T, sink: &mut impl RuleSink) -> Option<Smb2Message<'a>> {
+    pub fn send<'a, T: Trace>(&'a mut self, by: End, send: &WholeSend<'a>, t: &mut T, sink: &mut impl RuleSink) -> Option<Smb2Message<'a>> {
         let (bytes, wire) = (send.bytes, send.wire_length);
         let phase = self.link.phase();
         let answers = phase == Phase::Negotiating && self.link.initiator() != Some(by);
@@ -293,7 +293,7 @@ impl Smbd {
         }
     }
 
-    fn request<T: Trace>(&mut self, by: End, send: &Send<'_>, t: &mut T, sink: &mut impl RuleSink) {
+    fn request<T: Trace>(&mut self, by: End, send: &WholeSend<'_>, t: &mut T, sink: &mut impl RuleSink) {
         match smbd::parse_negotiate_request(send.bytes, t) {
             Ok((_, request)) => self.link.negotiate_request(send.last, by, &request, sink),
             Err(_) if send.wire_length < NegotiateRequest::LEN as u32 => {
@@ -309,7 +309,7 @@ impl Smbd {
         }
     }
 
-    fn response<T: Trace>(&mut self, by: End, send: &Send<'_>, t: &mut T, sink: &mut impl RuleSink) {
+    fn response<T: Trace>(&mut self, by: End, send: &WholeSend<'_>, t: &mut T, sink: &mut impl RuleSink) {
         match smbd::parse_negotiate_response(send.bytes, t) {
             Ok((_, response)) => self.link.negotiate_response(send.last, by, &response, sink),
             Err(_) if send.wire_length < NegotiateResponse::LEN as u32 => {
@@ -354,7 +354,7 @@ fn looks_like_data(bytes: &[u8], wire_length: u32) -> bool {
 }
 
 impl Fragments {
-    fn take<'a>(&'a mut self, by: End, send: &Send<'a>, data: &Data<'a>, waited: i64) -> Option<Smb2Message<'a>> {
+    fn take<'a>(&'a mut self, by: End, send: &WholeSend<'a>, data: &Data<'a>, waited: i64) -> Option<Smb2Message<'a>> {
         let header = &data.header;
         if header.data_length == 0 {
             return None;
@@ -491,7 +491,7 @@ mod tests {
         fn send(&mut self, by: End, bytes: &[u8]) {
             self.now.frame += 1;
             self.now.time += 1000;
-            let send = Send {
+            let send = WholeSend {
                 first: self.now,
                 last: self.now,
                 bytes,

@@ -243,9 +243,9 @@ pub(crate) fn time<T: Trace>(x: &mut Xdr<'_, '_, T>, def: Def, seconds: Def, nan
 }
 
 /// Bytes of a name, for a frame's line: what is not UTF-8 or not printable stands as a dot.
-pub(crate) struct Shown<'a>(pub(crate) &'a [u8]);
+pub(crate) struct ShownText<'a>(pub(crate) &'a [u8]);
 
-impl core::fmt::Display for Shown<'_> {
+impl core::fmt::Display for ShownText<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         use core::fmt::Write;
         for chunk in self.0.utf8_chunks() {

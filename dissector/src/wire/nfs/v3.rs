@@ -3,7 +3,7 @@
 //! Reads and writes over RDMA: the data of WRITE and the path of SYMLINK may be in a read chunk, the data of READ and the path
 //! of READLINK in a write chunk (RFC 8267 3).
 
-use super::{Io, Op, Shown, Visit, end, handle, tell_handle, time};
+use super::{Io, Op, ShownText, Visit, end, handle, tell_handle, time};
 use crate::field::Def;
 use crate::trace::{Trace, Value};
 use crate::wire::rpc;
@@ -371,7 +371,7 @@ fn arguments<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, procedure: Procedure, op: &mu
             sattr(x)?;
             let to = x.eligible(f::SYMLINK_TO)?;
             if T::ON && !to.reduced {
-                x.t.info(format_args!("To: {}", Shown(to.bytes)));
+                x.t.info(format_args!("To: {}", ShownText(to.bytes)));
             }
         }
         Procedure::MKNOD => {
@@ -459,7 +459,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, procedure: Procedure, op: &mut 
             if ok {
                 let path = x.eligible(f::READLINK_DATA)?;
                 if T::ON && !path.reduced {
-                    x.t.info(format_args!("Path: {}", Shown(path.bytes)));
+                    x.t.info(format_args!("Path: {}", ShownText(path.bytes)));
                 }
             }
         }
@@ -584,7 +584,7 @@ fn tell<T: Trace>(x: &mut Xdr<'_, '_, T>, op: &Op<'_>) {
 
 fn label<T: Trace>(x: &mut Xdr<'_, '_, T>, name: &[u8]) {
     if T::ON {
-        x.t.label(format_args!(": name {}", Shown(name)));
+        x.t.label(format_args!(": name {}", ShownText(name)));
     }
 }
 
@@ -608,7 +608,7 @@ fn diropargs<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, node: Def, op: &mut Op<'a>) -
         op.handle = Some(directory);
         let name = x.opaque(super::f::NAME)?;
         if T::ON {
-            x.t.info(format_args!("DH: {:#010x}/{}", crc32fast::hash(directory), Shown(name)));
+            x.t.info(format_args!("DH: {:#010x}/{}", crc32fast::hash(directory), ShownText(name)));
         }
         Ok(name)
     })

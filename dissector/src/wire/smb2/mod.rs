@@ -414,7 +414,7 @@ fn compound<'a, T: Trace, V: Visitor<'a>>(message: &'a [u8], t: &mut T, visitor:
 
 fn tell<T: Trace>(mut fault: Fault, t: &mut T) -> Fault {
     t.fault(&fault);
-    fault.told = true;
+    fault.reported = true;
     fault
 }
 

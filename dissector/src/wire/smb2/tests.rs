@@ -22,12 +22,12 @@ pub(super) fn unhex(text: &str) -> Vec<u8> {
 
 /// A visitor that remembers nothing but a memo for all replies and what it was told.
 #[derive(Default)]
-pub(super) struct Told<'a> {
+pub(super) struct Seen<'a> {
     pub(super) memos: Vec<RequestMemo>,
     pub(super) pdus: Vec<Pdu<'a>>,
 }
 
-impl<'a> Visitor<'a> for Told<'a> {
+impl<'a> Visitor<'a> for Seen<'a> {
     fn memo(&mut self, header: &Header) -> Option<RequestMemo> {
         self.memos.iter().find(|m| m.command == header.command).copied()
     }
@@ -38,11 +38,11 @@ impl<'a> Visitor<'a> for Told<'a> {
 
 /// Decodes without and with a tree.
 pub(super) fn decode<'a>(message: &'a [u8], memos: &[RequestMemo]) -> (Vec<Pdu<'a>>, Tree) {
-    let mut off = Told { memos: memos.to_vec(), pdus: vec![] };
+    let mut off = Seen { memos: memos.to_vec(), pdus: vec![] };
     let quiet = parse_message(message, &mut Off, &mut off).is_ok();
     let mut tree = Tree::new();
     tree.begin(message);
-    let mut told = Told { memos: memos.to_vec(), pdus: vec![] };
+    let mut told = Seen { memos: memos.to_vec(), pdus: vec![] };
     let loud = parse_message(message, &mut tree, &mut told).is_ok();
     assert_eq!(quiet, loud, "read with an observer as without");
     assert_eq!(off.pdus.len(), told.pdus.len());

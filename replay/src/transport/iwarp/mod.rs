@@ -162,7 +162,7 @@ const READS_MAX: usize = 65_536;
 const RESPONSE_BURST: u32 = 1 << 18;
 const RDMAP_VERSION: u8 = 0x40;
 /// Depth that means "not told here" (RFC 6581 9.2).
-const DEPTH_NOT_TOLD: u32 = 0x3fff;
+const DEPTH_NOT_GIVEN: u32 = 0x3fff;
 
 /// What is on its way out.
 #[derive(Debug)]
@@ -606,10 +606,10 @@ impl Connection {
         self.wire.crc |= peer.crc;
         self.wire.markers = peer.markers.then_some(0);
         if let Some((ird, ord)) = peer.depths() {
-            if ird != DEPTH_NOT_TOLD {
+            if ird != DEPTH_NOT_GIVEN {
                 self.ord = self.ord.min(ird);
             }
-            if !self.initiator && ord != DEPTH_NOT_TOLD && ord > 0 {
+            if !self.initiator && ord != DEPTH_NOT_GIVEN && ord > 0 {
                 self.ird = self.ird.min(ord);
             }
         }

@@ -318,7 +318,7 @@ pub struct Endpoint {
     memory: Regions,
     events: VecDeque<Event>,
     /// It was said that it is over.
-    told: bool,
+    reported: bool,
     next_read: u64,
     /// Whose turn it is, where both halves have something.
     answers_first: bool,
@@ -438,7 +438,7 @@ impl Endpoint {
             check: Check::default(),
             memory: Regions::default(),
             events: VecDeque::new(),
-            told: false,
+            reported: false,
             next_read: 1,
             answers_first: true,
             faults: config.fault.map(|(fault, seed)| Faults::new(fault, seed)),
@@ -491,7 +491,7 @@ impl Endpoint {
 
     /// Whether operations can be asked for.
     pub fn is_established(&self) -> bool {
-        matches!(self.phase, Phase::Established) && !self.told
+        matches!(self.phase, Phase::Established) && !self.reported
     }
 
     /// Whether the peer's communication manager has not answered yet.
@@ -655,7 +655,7 @@ impl Endpoint {
     }
 
     fn tell(&mut self, why: Closed) {
-        if !std::mem::replace(&mut self.told, true) {
+        if !std::mem::replace(&mut self.reported, true) {
             self.events.push_back(Event::Closed(why));
         }
     }

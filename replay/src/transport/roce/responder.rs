@@ -60,7 +60,7 @@ pub(super) struct Responder {
     msn: u32,
     current: Current,
     /// A NAK of this gap was sent.
-    gap_told: bool,
+    gap_reported: bool,
     answers: VecDeque<Answer>,
     reads: u32,
     /// Packets that came again.
@@ -80,7 +80,7 @@ impl Responder {
             expected: START,
             msn: 0,
             current: Current::Nothing,
-            gap_told: false,
+            gap_reported: false,
             answers: VecDeque::new(),
             reads: 0,
             duplicates: 0,
@@ -123,18 +123,18 @@ impl Responder {
         if sequence > self.expected {
             self.gaps += 1;
             // one NAK for a gap (9.7.5.2.8)
-            if !std::mem::replace(&mut self.gap_told, true) {
+            if !std::mem::replace(&mut self.gap_reported, true) {
                 self.acknowledge(self.expected, NAK | NakCode::PSN_SEQUENCE_ERROR.0);
             }
             return Done::Nothing;
         }
         match self.take(packet, memory) {
             Ok(done) => {
-                self.gap_told = false;
+                self.gap_reported = false;
                 done
             }
             Err(Refused::NotReady) => {
-                self.gap_told = true;
+                self.gap_reported = true;
                 let syndrome = RNR_NAK | self.rnr_timer & 0x1f;
                 self.acknowledge(sequence, syndrome);
                 Done::Nothing

@@ -93,7 +93,7 @@ impl Fabric for Verbs {
 fn open(connection: verbs::Connection, setup: &Setup, initiator: bool) -> io::Result<Opened> {
     let known = setup.wire.as_ref().map(|_| known(&connection, initiator)).transpose()?;
     let record = setup.wire.clone().zip(known).map(|(wire, known)| Card::new(wire, &known, setup.clock.now()));
-    let carrier = Carrier { connection, record, clock: setup.clock, told: false };
+    let carrier = Carrier { connection, record, clock: setup.clock, reported: false };
     Ok(Opened { transport: Box::new(carrier), driver: Box::new(CompletionChannel) })
 }
 
@@ -174,7 +174,7 @@ struct Carrier {
     record: Option<Card>,
     clock: Clock,
     /// Its user knows that it is established.
-    told: bool,
+    reported: bool,
 }
 
 impl From<verbs::Ended> for Ended {
@@ -211,8 +211,8 @@ impl Transport for Carrier {
     }
 
     fn poll_event(&mut self) -> Option<Event> {
-        if !self.told && self.connection.is_established() {
-            self.told = true;
+        if !self.reported && self.connection.is_established() {
+            self.reported = true;
             return Some(Event::Established);
         }
         Some(match self.connection.poll_event()? {

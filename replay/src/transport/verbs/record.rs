@@ -72,7 +72,7 @@ struct Open {
 
 /// What is told.
 #[derive(Debug)]
-enum Told {
+enum Occurrence {
     Card(What),
     /// The peer wrote into our memory, or read it (`wrote` false).
     WorkedOut {
@@ -111,7 +111,7 @@ pub(crate) struct Card {
     sides: [Side; 2],
     mtu: usize,
     open: VecDeque<Open>,
-    held: VecDeque<(Time, Told)>,
+    held: VecDeque<(Time, Occurrence)>,
     /// By request: the memory that its answer is to be found in.
     grants: HashMap<u64, Vec<Handle>>,
     client: usize,
@@ -150,7 +150,7 @@ impl Card {
 
     /// An operation of the card. It is written when [`Card::release`] says that all messages before it were read.
     pub(crate) fn hold(&mut self, at: Time, what: What) {
-        self.held.push_back((at, Told::Card(what)));
+        self.held.push_back((at, Occurrence::Card(what)));
     }
 
     /// Writes what is held.
@@ -163,7 +163,7 @@ impl Card {
     /// The connection ends by our leaving, where it has not ended yet.
     pub(crate) fn closed(&mut self, now: Time) {
         self.release();
-        self.tell(now, Told::Card(What::Disconnected { by_peer: false }));
+        self.tell(now, Occurrence::Card(What::Disconnected { by_peer: false }));
     }
 
     /// Request `id` (its MessageId) lets the peer at memory of ours.
@@ -187,34 +187,35 @@ impl Card {
         if header.status() != NtStatus::SUCCESS {
             return;
         }
-        let place = self.held.iter().position(|(_, told)| matches!(told, Told::Card(What::Received { .. }))).unwrap_or(self.held.len());
+        let place =
+            self.held.iter().position(|(_, told)| matches!(told, Occurrence::Card(What::Received { .. }))).unwrap_or(self.held.len());
         let at = self.held.get(place).map_or(now, |(at, _)| *at);
         let mut told = Vec::new();
         for handle in memory {
             let Some(data) = peek(handle.key, left.min(handle.length)).filter(|data| !data.is_empty()) else { break };
             left -= data.len() as u32;
-            told.push((at, Told::WorkedOut { wrote, key: handle.key, offset: handle.offset, data }));
+            told.push((at, Occurrence::WorkedOut { wrote, key: handle.key, offset: handle.offset, data }));
         }
         for told in told.into_iter().rev() {
             self.held.insert(place, told);
         }
     }
 
-    fn tell(&mut self, now: Time, told: Told) {
+    fn tell(&mut self, now: Time, told: Occurrence) {
         match told {
-            Told::Card(What::Sent { message, invalidate, solicited }) => {
+            Occurrence::Card(What::Sent { message, invalidate, solicited }) => {
                 let open = self.message(now, 0, Kind::Send { invalidate, solicited }, &message, &[]);
                 self.open.push_back(open);
             }
-            Told::Card(What::Wrote { key, offset, data }) => {
+            Occurrence::Card(What::Wrote { key, offset, data }) => {
                 let open = self.message(now, 0, Kind::Write { key, offset, whole: data.len() as u32 }, &data, &[]);
                 self.open.push_back(open);
             }
-            Told::Card(What::Asked { key, offset, length }) => {
+            Occurrence::Card(What::Asked { key, offset, length }) => {
                 let open = self.ask(now, 0, key, offset, length, &[]);
                 self.open.push_back(open);
             }
-            Told::Card(What::Done { read }) => {
+            Occurrence::Card(What::Done { read }) => {
                 let Some(open) = self.open.pop_front() else { return };
                 let msn = self.complete(1);
                 match read {
@@ -224,24 +225,24 @@ impl Card {
                     None => self.acknowledge(now, 1, open.last, ACK, msn),
                 }
             }
-            Told::Card(What::Refused(code)) => {
+            Occurrence::Card(What::Refused(code)) => {
                 if let Some(open) = self.open.pop_front() {
                     let msn = self.sides[1].msn;
                     self.acknowledge(now, 1, open.first, NAK | code & 0x1f, msn);
                 }
             }
-            Told::Card(What::Received { message, invalidated }) => {
+            Occurrence::Card(What::Received { message, invalidated }) => {
                 let open = self.message(now, 1, Kind::Send { invalidate: invalidated, solicited: false }, &message, &[]);
                 let msn = self.complete(0);
                 self.acknowledge(now, 0, open.last, ACK, msn);
             }
-            Told::Card(What::Disconnected { by_peer }) => self.disconnect(now, by_peer),
-            Told::WorkedOut { wrote: true, key, offset, data } => {
+            Occurrence::Card(What::Disconnected { by_peer }) => self.disconnect(now, by_peer),
+            Occurrence::WorkedOut { wrote: true, key, offset, data } => {
                 self.message(now, 1, Kind::Write { key, offset, whole: data.len() as u32 }, &data, &[WORKED_OUT]);
                 // the acknowledgement of the reply stands for this one too
                 self.complete(0);
             }
-            Told::WorkedOut { wrote: false, key, offset, data } => {
+            Occurrence::WorkedOut { wrote: false, key, offset, data } => {
                 let open = self.ask(now, 1, key, offset, data.len() as u32, &[WORKED_OUT]);
                 let msn = self.complete(0);
                 self.answer(now, 0, open, msn, &data);

@@ -66,7 +66,7 @@ pub struct Monitor<S> {
     /// Its state.
     pub pipeline: Pipeline<S>,
     decode: frame::Options,
-    story: InputSummary,
+    summary: InputSummary,
     number: u64,
     time_ns: i64,
     expired: Instant,
@@ -77,8 +77,8 @@ impl<S: Sink> Monitor<S> {
     pub fn new(options: Options, sink: S, interfaces: &[String]) -> Self {
         let pipeline = Pipeline::with_sink(endless(options), sink);
         let decode = pipeline.decode_options();
-        let story = InputSummary { path: interfaces.join(" and "), ..InputSummary::default() };
-        Self { pipeline, decode, story, number: 0, time_ns: 0, expired: Instant::now() }
+        let summary = InputSummary { path: interfaces.join(" and "), ..InputSummary::default() };
+        Self { pipeline, decode, summary, number: 0, time_ns: 0, expired: Instant::now() }
     }
 
     /// Takes a frame. Says on which TCP port an MPA handshake was seen in it.
@@ -86,7 +86,7 @@ impl<S: Sink> Monitor<S> {
     pub fn frame(&mut self, record: &Record<'_>) -> Option<u16> {
         self.number += 1;
         let meta = meta_of(record, self.number, &mut self.time_ns);
-        self.story.frame(record, meta.time_ns);
+        self.summary.frame(record, meta.time_ns);
         let packet = frame::decode(meta.link_type, record.bytes, meta.wire_len, &self.decode, &mut Off);
         self.pipeline.packet(&meta, &packet, &mut Off);
         mpa_port(&packet.body)
@@ -104,9 +104,9 @@ impl<S: Sink> Monitor<S> {
         source.counters();
         let (lost_frames, hardware) = (source.metadata().lost_frames(), source.metadata().hardware.clone());
         let (report, sink) = self.pipeline.finish();
-        let mut story = self.story;
-        story.error = error.as_ref().map(ToString::to_string);
-        Analysis { report, sink, inputs: vec![story], lost_frames, hardware, selection: None, error }
+        let mut summary = self.summary;
+        summary.error = error.as_ref().map(ToString::to_string);
+        Analysis { report, sink, inputs: vec![summary], lost_frames, hardware, selection: None, error }
     }
 }
 

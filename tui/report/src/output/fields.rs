@@ -1,7 +1,7 @@
 //! `-T fields -e FIELD…`: a line per frame with the values asked for, for awk, spreadsheets and scripts.
 
 use super::times::Times;
-use crate::dissection::{Dissected, Shown};
+use crate::dissection::{Dissected, FrameAddress};
 use crate::fields::field;
 use anyhow::{Result, bail};
 use rdmascope_dissector::field::{Def, Kind};
@@ -212,8 +212,8 @@ impl Fields {
                     match column {
                         Column::Number => text.extend_from_slice(d.number.to_string().as_bytes()),
                         Column::Time => self.times.write(&mut text, d),
-                        Column::Source => text.extend_from_slice(Shown(d.src).to_string().as_bytes()),
-                        Column::Destination => text.extend_from_slice(Shown(d.dst).to_string().as_bytes()),
+                        Column::Source => text.extend_from_slice(FrameAddress(d.src).to_string().as_bytes()),
+                        Column::Destination => text.extend_from_slice(FrameAddress(d.dst).to_string().as_bytes()),
                         Column::Length => text.extend_from_slice(d.wire_len.to_string().as_bytes()),
                         Column::Protocol(_) | Column::Field(_) => text.extend_from_slice(d.other.as_bytes()),
                     }

@@ -6,7 +6,7 @@
 
 use super::times::Times;
 use super::{paint, styled};
-use crate::dissection::{Dissected, Shown};
+use crate::dissection::{Dissected, FrameAddress};
 use anstyle::Style;
 use rdmascope_dissector::render::{decimal, is_unsafe, xml_text};
 use std::io::Write;
@@ -99,8 +99,8 @@ impl Lines {
         let texts = [
             d.number.to_string(),
             String::from_utf8_lossy(&time).into_owned(),
-            Shown(d.src).to_string(),
-            Shown(d.dst).to_string(),
+            FrameAddress(d.src).to_string(),
+            FrameAddress(d.dst).to_string(),
             protocol.to_owned(),
             d.wire_len.to_string(),
             info.to_owned(),
@@ -137,13 +137,13 @@ impl Lines {
         out.push(b' ');
         self.buffer.clear();
         // writing to a vector cannot fail
-        let _ = write!(self.buffer, "{}", Shown(d.src));
+        let _ = write!(self.buffer, "{}", FrameAddress(d.src));
         let pad = ADDRESS.saturating_sub(self.buffer.len());
         out.resize(out.len() + pad, b' ');
         out.extend_from_slice(&self.buffer);
         out.extend_from_slice(" → ".as_bytes());
         let at = out.len();
-        let _ = write!(out, "{}", Shown(d.dst));
+        let _ = write!(out, "{}", FrameAddress(d.dst));
         let written = out.len() - at;
         out.resize(out.len() + ADDRESS.saturating_sub(written) + 1, b' ');
         self.protocol = self.protocol.max(protocol.len()).min(16);

@@ -32,10 +32,10 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// The whole page.
-pub fn render(story: &ReportData) -> String {
+pub fn render(data: &ReportData) -> String {
     let mut out = String::with_capacity(64 * 1024);
-    let entries = story.entries();
-    let names: Vec<String> = story.inputs.iter().map(|i| shown(&i.path)).collect();
+    let entries = data.entries();
+    let names: Vec<String> = data.inputs.iter().map(|i| shown(&i.path)).collect();
     let title = names.join(", ");
     // nothing is loaded from anywhere, and a browser is told so
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
@@ -45,17 +45,17 @@ pub fn render(story: &ReportData) -> String {
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n<title>{} – rdmascope</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
         text(&title)
     );
-    let page = Page::of(story);
-    head(&mut out, story, &title, &entries);
+    let page = Page::of(data);
+    head(&mut out, data, &title, &entries);
     out.push_str("<main>\n");
-    findings(&mut out, story, &page, &entries);
-    ladders(&mut out, story);
-    sessions_shown(&mut out, story, &page);
-    network(&mut out, story, &page);
-    connections(&mut out, story, &page);
-    slowest(&mut out, story, &page);
-    frames_listed(&mut out, story, &page, &entries);
-    rest(&mut out, story);
+    findings(&mut out, data, &page, &entries);
+    ladders(&mut out, data);
+    sessions_shown(&mut out, data, &page);
+    network(&mut out, data, &page);
+    connections(&mut out, data, &page);
+    slowest(&mut out, data, &page);
+    frames_listed(&mut out, data, &page, &entries);
+    rest(&mut out, data);
     let _ = write!(out, "</main>\n<footer>{}</footer>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n", text(&made()));
     out
 }
@@ -78,12 +78,12 @@ struct Page {
 }
 
 impl Page {
-    fn of(story: &ReportData) -> Self {
+    fn of(data: &ReportData) -> Self {
         let mut busy: Vec<_> =
-            story.storage().filter(|(c, _)| !c.commands.is_empty() || c.credit_story.len() > 2).map(|(c, _)| c).collect();
+            data.storage().filter(|(c, _)| !c.commands.is_empty() || c.credit_history.len() > 2).map(|(c, _)| c).collect();
         busy.sort_by_key(|c| std::cmp::Reverse(super::requests(c)));
         let articles = busy.iter().take(ARTICLES_MAX).map(|c| c.id).collect();
-        Self { articles, rows: story.storage().map(|(c, _)| c.id).collect() }
+        Self { articles, rows: data.storage().map(|(c, _)| c.id).collect() }
     }
 
     /// The number of a connection, as a link to what the page has of it.
@@ -118,7 +118,7 @@ fn frame_links(entry: &Entry<'_>) -> String {
 }
 
 /// Who did it, with its address where that is one.
-fn who(entry: &Entry<'_>, story: &ReportData) -> String {
+fn who(entry: &Entry<'_>, data: &ReportData) -> String {
     let end = match entry.findings.first().map(|f| f.by) {
         Some(Blame::Client) => 0,
         Some(Blame::Server) => 1,
@@ -127,7 +127,7 @@ fn who(entry: &Entry<'_>, story: &ReportData) -> String {
         _ => return String::new(),
     };
     let mut addresses: Vec<String> =
-        entry.connections.iter().filter_map(|id| story.connection(*id)).map(|c| analyzed::address(&c.peers[end].address)).collect();
+        entry.connections.iter().filter_map(|id| data.connection(*id)).map(|c| analyzed::address(&c.peers[end].address)).collect();
     addresses.sort_unstable();
     addresses.dedup();
     match addresses.as_slice() {
@@ -153,18 +153,18 @@ fn text(raw: &str) -> String {
     out
 }
 
-fn head(out: &mut String, story: &ReportData, title: &str, entries: &[Entry<'_>]) {
-    let capture = &story.report.capture;
-    let mut facts = vec![count(capture.frames, "frame"), size(capture.bytes), duration(story.length())];
-    facts.extend(story.kinds().into_iter().map(str::to_owned));
+fn head(out: &mut String, data: &ReportData, title: &str, entries: &[Entry<'_>]) {
+    let capture = &data.report.capture;
+    let mut facts = vec![count(capture.frames, "frame"), size(capture.bytes), duration(data.length())];
+    facts.extend(data.kinds().into_iter().map(str::to_owned));
     facts.push(match capture.undecoded {
         0 => "all frames decoded".to_owned(),
         n => format!("{} of followed connections not decoded", count(n, "frame")),
     });
-    let dates = super::words::dates(story.start(), story.start().saturating_add(story.length()));
+    let dates = super::words::dates(data.start(), data.start().saturating_add(data.length()));
     let [errors, warnings, notes] = ReportData::tally(entries);
     let (class, mark, verdict) = match (errors, warnings) {
-        (0, 0) if story.storage().next().is_none() => ("soft", "–", "No storage over RDMA in this capture".to_owned()),
+        (0, 0) if data.storage().next().is_none() => ("soft", "–", "No storage over RDMA in this capture".to_owned()),
         (0, 0) => ("good", "✓", "No problems found".to_owned()),
         (0, n) => ("", "!", format!("No errors, {}", count(n, "warning"))),
         (n, 0) => ("bad", "✗", count(n, "error")),
@@ -178,24 +178,24 @@ fn head(out: &mut String, story: &ReportData, title: &str, entries: &[Entry<'_>]
         text(&facts.join(" · ")),
         if capture.frames > 0 { text(&format!("Captured {dates}")) } else { String::new() }
     );
-    if let Some(answer) = super::answer::text(&story.report) {
+    if let Some(answer) = super::answer::text(&data.report) {
         let _ = writeln!(out, "<p class=\"answer\">{}</p>", text(&answer));
     }
-    for error in story.inputs.iter().filter_map(|i| i.error.as_deref()) {
+    for error in data.inputs.iter().filter_map(|i| i.error.as_deref()) {
         let _ = writeln!(out, "<p class=\"bad\">Read only in part: {}</p>", text(error));
     }
-    if let Some(let_go) = story.let_go() {
+    if let Some(let_go) = data.let_go() {
         let _ = writeln!(out, "<p class=\"bad\">{}</p>", text(&let_go));
     }
-    for line in super::filtered(story).into_iter().chain(super::ignored(story)) {
+    for line in super::filtered(data).into_iter().chain(super::ignored(data)) {
         let _ = writeln!(out, "<p>{}</p>", text(&line));
     }
     out.push_str("<nav aria-label=\"Sections\">");
     let sections = [
         ("findings", "Findings", true),
-        ("path", "Path to RDMA", !story.report.paths.is_empty()),
-        ("sessions", "Sessions", !story.sessions.is_empty()),
-        ("network", "Network", story.storage().next().is_some()),
+        ("path", "Path to RDMA", !data.report.paths.is_empty()),
+        ("sessions", "Sessions", !data.sessions.is_empty()),
+        ("network", "Network", data.storage().next().is_some()),
         ("connections", "Connections", true),
         ("slowest", "Slowest requests", true),
         ("frames", "Frames", true),
@@ -208,7 +208,7 @@ fn head(out: &mut String, story: &ReportData, title: &str, entries: &[Entry<'_>]
     );
 }
 
-fn findings(out: &mut String, story: &ReportData, page: &Page, entries: &[Entry<'_>]) {
+fn findings(out: &mut String, data: &ReportData, page: &Page, entries: &[Entry<'_>]) {
     out.push_str("<section id=\"findings\">\n<h2>Findings</h2>\n");
     if entries.is_empty() {
         out.push_str("<p class=\"soft\">None.</p>\n");
@@ -221,9 +221,9 @@ fn findings(out: &mut String, story: &ReportData, page: &Page, entries: &[Entry<
             Severity::Note => ("note", "·"),
         };
         let open = if entry.severity >= Severity::Warn { " open" } else { "" };
-        let by = who(entry, story);
+        let by = who(entry, data);
         let by = if by.is_empty() { String::new() } else { format!(" <span class=\"who\">{}</span>", text(&by)) };
-        let title = entry.title(story.start());
+        let title = entry.title(data.start());
         let many = if entry.count > 1 { format!(" ×{}", grouped(entry.count)) } else { String::new() };
         let _ =
             write!(out, "<details class=\"finding {class}\"{open}>\n<summary><b>{mark}</b> {}{many}{by}</summary>\n<dl>\n", text(&title),);
@@ -232,7 +232,7 @@ fn findings(out: &mut String, story: &ReportData, page: &Page, entries: &[Entry<
                 let _ = writeln!(out, "<dt>{term}</dt><dd>{}</dd>", text(what));
             }
         };
-        pair("What", &super::sentence(entry, story));
+        pair("What", &super::sentence(entry, data));
         pair("Cost", &super::answer::cost(entry));
         pair("Led to", &super::text::consequence(entry).unwrap_or_default());
         pair("With it", super::effects(entry).trim_start_matches("With it: "));
@@ -255,7 +255,7 @@ fn findings(out: &mut String, story: &ReportData, page: &Page, entries: &[Entry<
                 let _ = writeln!(out, "<dt>{term}</dt><dd>{}</dd>", text(what));
             }
         };
-        pair("Certainty", super::doubt(entry.certainty));
+        pair("Certainty", super::certainty_text(entry.certainty));
         pair("Rule", &format!("{} ({})", row.says, row.spec));
         pair("Causes", &row.causes.iter().map(|c| super::words::sentence(c)).collect::<Vec<_>>().join(" Or: "));
         pair("Do", row.cure);
@@ -268,13 +268,13 @@ fn findings(out: &mut String, story: &ReportData, page: &Page, entries: &[Entry<
 }
 
 /// How far each pair of hosts got on the way to RDMA.
-fn ladders(out: &mut String, story: &ReportData) {
-    if story.report.paths.is_empty() {
+fn ladders(out: &mut String, data: &ReportData) {
+    if data.report.paths.is_empty() {
         return;
     }
-    let wanted: Vec<_> = super::ladder::asked_for(story).map(|p| (p.kind, p.client, p.server)).collect();
+    let wanted: Vec<_> = super::ladder::asked_for(data).map(|p| (p.kind, p.client, p.server)).collect();
     out.push_str("<section id=\"path\">\n<h2>Path to RDMA</h2>\n");
-    for path in story.report.paths.iter().take(ARTICLES_MAX) {
+    for path in data.report.paths.iter().take(ARTICLES_MAX) {
         let open = if wanted.contains(&(path.kind, path.client, path.server)) { " open" } else { "" };
         let _ = write!(
             out,
@@ -302,12 +302,12 @@ fn ladders(out: &mut String, story: &ReportData) {
 }
 
 /// Sessions and mounts, and what each of their connections carried.
-fn sessions_shown(out: &mut String, story: &ReportData, page: &Page) {
-    if story.sessions.is_empty() {
+fn sessions_shown(out: &mut String, data: &ReportData, page: &Page) {
+    if data.sessions.is_empty() {
         return;
     }
     out.push_str("<section id=\"sessions\">\n<h2>Sessions</h2>\n");
-    for session in story.sessions.iter().take(ARTICLES_MAX) {
+    for session in data.sessions.iter().take(ARTICLES_MAX) {
         let _ = writeln!(out, "<h3>{}</h3>\n<p class=\"soft\">{}</p>", text(&headline(session)), text(&sums(session)));
         for remark in &session.remarks {
             let _ = writeln!(out, "<p class=\"warned\">{}</p>", text(remark));
@@ -329,9 +329,9 @@ fn sessions_shown(out: &mut String, story: &ReportData, page: &Page) {
     out.push_str("</section>\n");
 }
 
-fn connections(out: &mut String, story: &ReportData, page: &Page) {
+fn connections(out: &mut String, data: &ReportData, page: &Page) {
     out.push_str("<section id=\"connections\">\n<h2>Connections</h2>\n");
-    let all: Vec<_> = story.storage().collect();
+    let all: Vec<_> = data.storage().collect();
     let mut table = Sortable::new(&[
         ("#", false),
         ("client → server", true),
@@ -364,12 +364,12 @@ fn connections(out: &mut String, story: &ReportData, page: &Page) {
     }
     table.write(out, "Connections");
     for (c, detail) in all.iter().filter(|(c, _)| page.articles.contains(&c.id)) {
-        article(out, story, c, detail);
+        article(out, data, c, detail);
     }
     out.push_str("</section>\n");
 }
 
-fn article(out: &mut String, story: &ReportData, c: &Connection, detail: &Detail) {
+fn article(out: &mut String, data: &ReportData, c: &Connection, detail: &Detail) {
     let _ = write!(
         out,
         "<article id=\"connection-{}\">\n<h3>Connection {} · {}</h3>\n<p class=\"soft\">{}</p>\n<dl class=\"facts\">\n",
@@ -378,11 +378,11 @@ fn article(out: &mut String, story: &ReportData, c: &Connection, detail: &Detail
         text(&ends(c)),
         text(&format!("{}, {}, handshake {}, {}", stack(c), handles(c), c.handshake.key(), ending(c)))
     );
-    for (label, pieces) in super::text::facts(story, c, detail) {
+    for (label, pieces) in super::text::facts(data, c, detail) {
         let _ = writeln!(out, "<dt>{label}</dt><dd>{}</dd>", text(&pieces.join(" · ")));
     }
     out.push_str("</dl>\n<div class=\"plots\">\n");
-    plots(out, story, c);
+    plots(out, data, c);
     out.push_str("</div>\n");
     let mut table = Sortable::new(&[
         ("command", true),
@@ -420,7 +420,7 @@ fn article(out: &mut String, story: &ReportData, c: &Connection, detail: &Detail
     out.push_str("</p>\n</article>\n");
 }
 
-fn slowest(out: &mut String, story: &ReportData, page: &Page) {
+fn slowest(out: &mut String, data: &ReportData, page: &Page) {
     out.push_str("<section id=\"slowest\">\n<h2>Slowest requests</h2>\n");
     let mut table = Sortable::new(&[
         ("request", true),
@@ -434,7 +434,7 @@ fn slowest(out: &mut String, story: &ReportData, page: &Page) {
         ("connection", false),
         ("retransmitted", false),
     ]);
-    for e in &story.report.slowest {
+    for e in &data.report.slowest {
         table.row(vec![
             plain(e.command),
             plain(e.file.as_deref().unwrap_or_default()),
@@ -456,18 +456,18 @@ fn slowest(out: &mut String, story: &ReportData, page: &Page) {
 }
 
 /// Frames that findings and the slowest requests refer to, and what is said of each.
-fn frames_listed(out: &mut String, story: &ReportData, page: &Page, entries: &[Entry<'_>]) {
-    struct Said {
+fn frames_listed(out: &mut String, data: &ReportData, page: &Page, entries: &[Entry<'_>]) {
+    struct Listed {
         time: Option<i64>,
         connection: Option<u32>,
         texts: Vec<String>,
     }
-    let mut frames: BTreeMap<u64, Said> = BTreeMap::new();
+    let mut frames: BTreeMap<u64, Listed> = BTreeMap::new();
     let mut say = |frame: u64, time: Option<i64>, connection: Option<u32>, words: String| {
         if frames.len() >= FRAMES_MAX && !frames.contains_key(&frame) {
             return;
         }
-        let said = frames.entry(frame).or_insert(Said { time: None, connection: None, texts: Vec::new() });
+        let said = frames.entry(frame).or_insert(Listed { time: None, connection: None, texts: Vec::new() });
         said.time = said.time.or(time);
         said.connection = said.connection.or(connection);
         if !said.texts.contains(&words) {
@@ -482,29 +482,29 @@ fn frames_listed(out: &mut String, story: &ReportData, page: &Page, entries: &[E
                 *frame,
                 time,
                 finding.and_then(|f| f.connection),
-                format!("{}: {}", entry.rule.id(), entry.title(story.start()).trim_end_matches('.')),
+                format!("{}: {}", entry.rule.id(), entry.title(data.start()).trim_end_matches('.')),
             );
         }
     }
-    for e in &story.report.slowest {
+    for e in &data.report.slowest {
         say(e.request.frame, Some(e.request.time), Some(e.connection), format!("{}, the request", e.command));
         if let Some(at) = e.reply {
             say(at.frame, Some(at.time), Some(e.connection), format!("{}, the reply to frame {}", e.command, grouped(e.request.frame)));
         }
     }
-    for rung in story.report.paths.iter().take(ARTICLES_MAX).flat_map(|path| &path.rungs) {
+    for rung in data.report.paths.iter().take(ARTICLES_MAX).flat_map(|path| &path.rungs) {
         if let Some(at) = rung.at {
             say(at.frame, Some(at.time), None, format!("Path to RDMA: {}", rung.step.name()));
         }
     }
     out.push_str("<section id=\"frames\">\n<h2>Frames referred to</h2>\n");
-    if let Some(input) = story.inputs.first().filter(|_| !frames.is_empty()) {
+    if let Some(input) = data.inputs.first().filter(|_| !frames.is_empty()) {
         let command = format!("rdmascope dissect {} -V -Y 'frame.number == N'", shown(&input.path));
         let _ = writeln!(out, "<p class=\"soft\">All of frame N: <code>{}</code></p>", text(&command));
     }
     let mut table = Sortable::new(&[("frame", false), ("time", false), ("connection", false), ("what", true)]);
     for (frame, said) in &frames {
-        let since = said.time.map(|t| t.saturating_sub(story.start()));
+        let since = said.time.map(|t| t.saturating_sub(data.start()));
         table.row_of(
             format!("frame-{frame}"),
             vec![
@@ -519,8 +519,8 @@ fn frames_listed(out: &mut String, story: &ReportData, page: &Page, entries: &[E
     out.push_str("</section>\n");
 }
 
-fn rest(out: &mut String, story: &ReportData) {
-    let lines = super::text::remarks(story);
+fn rest(out: &mut String, data: &ReportData) {
+    let lines = super::text::remarks(data);
     if lines.is_empty() {
         return;
     }
@@ -662,13 +662,13 @@ struct Plot<'p> {
 }
 
 /// How packets are marked, who paused whom, and what happened on the network over time.
-fn network(out: &mut String, story: &ReportData, page: &Page) {
-    if story.storage().next().is_none() {
+fn network(out: &mut String, data: &ReportData, page: &Page) {
+    if data.storage().next().is_none() {
         return;
     }
     out.push_str("<section id=\"network\">\n<h2>Network</h2>\n");
-    if let Some(timeline) = Timeline::new(story.report.connections.iter(), &story.report.capture, STRETCHES) {
-        over_time(out, story, &timeline);
+    if let Some(timeline) = Timeline::new(data.report.connections.iter(), &data.report.capture, STRETCHES) {
+        over_time(out, data, &timeline);
     }
     let head = [
         ("Connection", true),
@@ -685,7 +685,7 @@ fn network(out: &mut String, story: &ReportData, page: &Page) {
     ];
     let mut table = Sortable::new(&head);
     let list = |values: &[(u16, u64)]| values.iter().map(|(v, _)| v.to_string()).collect::<Vec<_>>().join(", ");
-    for (c, _) in story.storage().take(ARTICLES_MAX) {
+    for (c, _) in data.storage().take(ARTICLES_MAX) {
         for (end, d) in c.network.directions.iter().enumerate() {
             let capable = d.ecn[1] + d.ecn[2] + d.ecn[3];
             let path_mtu = c.network.path_mtu().map_or_else(String::new, |mtu| mtu.to_string());
@@ -705,8 +705,8 @@ fn network(out: &mut String, story: &ReportData, page: &Page) {
         }
     }
     table.write(out, "How packets are marked");
-    let end = story.report.capture.last.map_or(0, |at| at.time);
-    let rows = story.report.capture.paused.rows(end);
+    let end = data.report.capture.last.map_or(0, |at| at.time);
+    let rows = data.report.capture.paused.rows(end);
     if !rows.is_empty() {
         let head = [("Device", true), ("Class", true), ("Frames", false), ("Paused", false), ("Longest", false), ("First", false)];
         let mut table = Sortable::new(&head);
@@ -726,12 +726,12 @@ fn network(out: &mut String, story: &ReportData, page: &Page) {
 }
 
 /// Rate, marks, CNPs, pauses and retransmissions of the whole capture, all on one axis.
-fn over_time(out: &mut String, story: &ReportData, timeline: &Timeline) {
+fn over_time(out: &mut String, data: &ReportData, timeline: &Timeline) {
     if timeline.rows().next().is_none() {
         out.push_str("<p class=\"soft\">No marks, CNPs, pauses or retransmissions.</p>\n");
         return;
     }
-    let start = story.start();
+    let start = data.start();
     let second = |ns: i64| (ns.saturating_sub(start)) as f64 / 1e9;
     let (from, to) = (second(timeline.begin), second(timeline.time(timeline.points.len())));
     let x: Vec<f64> = (0..timeline.points.len()).map(|place| second(timeline.time(place))).collect();
@@ -757,13 +757,13 @@ fn sentence_case(name: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn plots(out: &mut String, story: &ReportData, c: &Connection) {
-    let start = story.start();
+fn plots(out: &mut String, data: &ReportData, c: &Connection) {
+    let start = data.start();
     let second = |ns: i64| (ns.saturating_sub(start)) as f64 / 1e9;
     let (from, to) = (second(c.first.time), second(c.last.time).max(second(c.first.time) + 1e-6));
-    if c.credit_story.len() > 1 {
-        let x = c.credit_story.iter().map(|(t, ..)| second(*t)).collect();
-        let side = |end: usize| c.credit_story.iter().map(|(_, a, b)| if end == 0 { *a } else { *b } as f64).collect();
+    if c.credit_history.len() > 1 {
+        let x = c.credit_history.iter().map(|(t, ..)| second(*t)).collect();
+        let side = |end: usize| c.credit_history.iter().map(|(_, a, b)| if end == 0 { *a } else { *b } as f64).collect();
         plot(
             out,
             &Plot {
@@ -838,16 +838,16 @@ fn plots(out: &mut String, story: &ReportData, c: &Connection) {
             },
         );
     }
-    hardware(out, story, from, to);
+    hardware(out, data, from, to);
 }
 
 /// What RDMA devices counted, on the axis of the connection.
-fn hardware(out: &mut String, story: &ReportData, from: f64, to: f64) {
-    let start = story.start();
-    for row in story.hardware.grown().into_iter().take(COUNTERS_MAX) {
+fn hardware(out: &mut String, data: &ReportData, from: f64, to: f64) {
+    let start = data.start();
+    for row in data.hardware.grown().into_iter().take(COUNTERS_MAX) {
         let second = |ns: i64| (ns.saturating_sub(start)) as f64 / 1e9;
         let (x, y): (Vec<f64>, Vec<f64>) =
-            story.hardware.steps(row).map(|(t, n)| (second(t), n as f64)).filter(|(t, n)| *n > 0.0 && (from..=to).contains(t)).unzip();
+            data.hardware.steps(row).map(|(t, n)| (second(t), n as f64)).filter(|(t, n)| *n > 0.0 && (from..=to).contains(t)).unzip();
         if x.is_empty() {
             continue;
         }
@@ -949,11 +949,9 @@ mod tests {
             text("<img src=x onerror='a(\"b\")'>&\u{1b}[2J\u{202e}"),
             "&lt;img src=x onerror=&#39;a(&quot;b&quot;)&#39;&gt;&amp;\\x1b[2J\\u{202e}"
         );
-        let mut story = ReportData::default();
-        story
-            .inputs
-            .push(crate::analysis::InputSummary { path: "</title><script>alert(1)</script>.pcap".to_owned(), ..Default::default() });
-        let page = render(&story);
+        let mut data = ReportData::default();
+        data.inputs.push(crate::analysis::InputSummary { path: "</title><script>alert(1)</script>.pcap".to_owned(), ..Default::default() });
+        let page = render(&data);
         assert!(!page.contains("alert(1)</script>"), "{page}");
         assert_eq!(page.matches("<script").count(), 1);
     }

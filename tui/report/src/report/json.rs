@@ -23,8 +23,8 @@ const VERSION: u32 = 2;
 ///
 /// # Errors
 /// Cannot happen: all of it can be said in JSON.
-pub fn render(story: &ReportData) -> serde_json::Result<String> {
-    let mut text = crate::output::pretty_json(&Root::of(story))?;
+pub fn render(data: &ReportData) -> serde_json::Result<String> {
+    let mut text = crate::output::pretty_json(&Root::of(data))?;
     text.push('\n');
     Ok(text)
 }
@@ -231,12 +231,12 @@ object! {
 }
 
 impl TimelineJson {
-    fn of(story: &ReportData) -> Option<Self> {
-        let timeline = Timeline::new(story.report.connections.iter(), &story.report.capture, STRETCHES)?;
+    fn of(data: &ReportData) -> Option<Self> {
+        let timeline = Timeline::new(data.report.connections.iter(), &data.report.capture, STRETCHES)?;
         timeline.rows().next()?;
         let list = |value: fn(&timeline::Point) -> u64| timeline.points.iter().map(value).collect();
         Some(Self {
-            begin: Seconds(timeline.begin.saturating_sub(story.start())),
+            begin: Seconds(timeline.begin.saturating_sub(data.start())),
             step: Seconds(timeline.step),
             bytes: Pair::of(|end| timeline.points.iter().map(|p| p.bytes[end]).collect()),
             marks: list(|p| p.marks),
@@ -891,9 +891,9 @@ object! {
 }
 
 impl AnswerJson {
-    fn of(story: &ReportData) -> Option<Self> {
-        let found = rdmascope_analyzer::answer::answer(&story.report)?;
-        let since = |ns: i64| Seconds(ns.saturating_sub(story.start()));
+    fn of(data: &ReportData) -> Option<Self> {
+        let found = rdmascope_analyzer::answer::answer(&data.report)?;
+        let since = |ns: i64| Seconds(ns.saturating_sub(data.start()));
         let hindrances = found.hindrances.iter().map(|h| HindranceJson {
             kind: h.kind.key(),
             cause: if h.cause == Cause::LostBefore { "lost" } else { h.cause.key() },
@@ -909,7 +909,7 @@ impl AnswerJson {
             connections: h.connections,
         });
         Some(Self {
-            text: super::answer::text(&story.report)?,
+            text: super::answer::text(&data.report)?,
             waited: Seconds(found.waited),
             time_by_owner: TimeJson::of(&found.time),
             hindrances: hindrances.collect(),
@@ -1439,11 +1439,11 @@ object! {
 }
 
 impl Root {
-    fn of(story: &ReportData) -> Self {
-        let start = story.start();
+    fn of(data: &ReportData) -> Self {
+        let start = data.start();
         let since = |ns: i64| Seconds(ns.saturating_sub(start));
-        let capture = &story.report.capture;
-        let inputs = story.inputs.iter().map(|input| Input {
+        let capture = &data.report.capture;
+        let inputs = data.inputs.iter().map(|input| Input {
             path: input.path.clone(),
             frames: input.frames,
             bytes: input.bytes,
@@ -1454,8 +1454,8 @@ impl Root {
             link_types: input.link_types.iter().map(|l| l.name()).collect(),
             error: input.error.clone(),
         });
-        let connections = story.report.connections.iter().zip(&story.details).map(|(c, detail)| connection(story, c, detail));
-        let sessions = story.sessions.iter().map(Session::of);
+        let connections = data.report.connections.iter().zip(&data.details).map(|(c, detail)| connection(data, c, detail));
+        let sessions = data.sessions.iter().map(Session::of);
         Self {
             schema: VERSION,
             rdmascope: env!("CARGO_PKG_VERSION"),
@@ -1464,42 +1464,42 @@ impl Root {
                 frames: capture.frames,
                 bytes: capture.bytes,
                 begun: capture.first.map(|at| Date(at.time)),
-                duration: Seconds(story.length()),
+                duration: Seconds(data.length()),
                 dissected: Counted(capture.dissected.clone()),
                 undecoded: capture.undecoded,
                 cut: capture.cut,
                 lost_by_capture: capture.lost_by_capture,
-                dropped_while_capturing: story.lost_frames,
+                dropped_while_capturing: data.lost_frames,
                 tunnelled: capture.tunnelled,
                 mirrors: capture.mirrors.list().iter().map(Mirror::of).collect(),
                 pauses: capture.pauses,
                 paused: PausedJson::all(capture, start),
                 classes: capture.classes.to_vec(),
             },
-            ignored: Some(&story.ignored)
+            ignored: Some(&data.ignored)
                 .filter(|i| !i.is_empty())
                 .map(|i| i.iter().map(|(what, n)| Ignored { what: what.to_string(), findings: *n }).collect()),
-            answer: AnswerJson::of(story),
-            filter: story.filter.as_ref().map(|(text, frames)| Filter { text: text.clone(), frames: *frames }),
+            answer: AnswerJson::of(data),
+            filter: data.filter.as_ref().map(|(text, frames)| Filter { text: text.clone(), frames: *frames }),
             connections: connections.collect(),
-            findings: findings(story),
-            slowest: story.report.slowest.iter().map(|e| row(e, start)).collect(),
-            timeline: TimelineJson::of(story),
+            findings: findings(data),
+            slowest: data.report.slowest.iter().map(|e| row(e, start)).collect(),
+            timeline: TimelineJson::of(data),
             sessions: sessions.collect(),
-            paths: story.report.paths.iter().map(|path| PathJson::of(path, story.start())).collect(),
-            hardware: story.hardware.grown().into_iter().map(|row| HardwareJson::of(&story.hardware, row, start)).collect(),
+            paths: data.report.paths.iter().map(|path| PathJson::of(path, data.start())).collect(),
+            hardware: data.hardware.grown().into_iter().map(|row| HardwareJson::of(&data.hardware, row, start)).collect(),
             dropped: Dropped {
-                connections_not_reported: story.report.connections_dropped + story.forgotten("connections"),
-                findings_not_reported: story.report.findings.dropped(),
-                rows_not_listed: story.details_dropped,
+                connections_not_reported: data.report.connections_dropped + data.forgotten("connections"),
+                findings_not_reported: data.report.findings.dropped(),
+                rows_not_listed: data.details_dropped,
                 tables: Counted(capture.dropped.clone()),
             },
         }
     }
 }
 
-fn connection(story: &ReportData, c: &Connection, detail: &Detail) -> ConnectionJson {
-    let start = story.start();
+fn connection(data: &ReportData, c: &Connection, detail: &Detail) -> ConnectionJson {
+    let start = data.start();
     let since = |ns: i64| Seconds(ns.saturating_sub(start));
     let [client, server] = c.peers.map(|p| analyzed::address(&p.address));
     let n = &c.negotiated;
@@ -1559,7 +1559,7 @@ fn connection(story: &ReportData, c: &Connection, detail: &Detail) -> Connection
             outside_advertised: r.outside_advertised,
         },
         network: NetworkJson::of(&c.network, start),
-        mirrors: story.report.capture.mirrors.of(c.mirrors).map(|m| MirrorName { kind: m.kind.key(), session: m.session }).collect(),
+        mirrors: data.report.capture.mirrors.of(c.mirrors).map(|m| MirrorName { kind: m.kind.key(), session: m.session }).collect(),
         transport_health: Health {
             retransmissions: h.retransmissions,
             naks: h.naks,
@@ -1589,8 +1589,8 @@ fn connection(story: &ReportData, c: &Connection, detail: &Detail) -> Connection
             status: last.status.map(|code| super::status(last.family, code)),
             failed: last.failed,
         }),
-        exchange_list: story.wanted.exchanges.then(|| detail.exchanges.iter().map(|e| row(e, start)).collect()),
-        credit_timeline: story.wanted.credits.then(|| {
+        exchange_list: data.wanted.exchanges.then(|| detail.exchanges.iter().map(|e| row(e, start)).collect()),
+        credit_timeline: data.wanted.credits.then(|| {
             let point = |(at, client, server): &(rdmascope_analyzer::op::At, Option<i64>, Option<i64>)| Point {
                 frame: at.frame,
                 time: since(at.time),
@@ -1686,19 +1686,19 @@ fn status(family: Family, code: u32) -> String {
 }
 
 /// All findings, what matters first, each with what it follows from.
-fn findings(story: &ReportData) -> Vec<FindingJson> {
-    let ranked = story.report.findings.ranked();
-    let causes = rdmascope_analyzer::roots::causes(&story.report, &ranked);
+fn findings(data: &ReportData) -> Vec<FindingJson> {
+    let ranked = data.report.findings.ranked();
+    let causes = rdmascope_analyzer::roots::causes(&data.report, &ranked);
     let root = |cause: &Option<usize>| {
         let cause = ranked[(*cause)?];
         Some(RootJson { id: cause.rule.id(), by: cause.by.name(), frame: cause.frame })
     };
-    ranked.iter().zip(&causes).map(|(f, cause)| finding(story, f, root(cause))).collect()
+    ranked.iter().zip(&causes).map(|(f, cause)| finding(data, f, root(cause))).collect()
 }
 
-fn finding(story: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJson {
+fn finding(data: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJson {
     use rdmascope_analyzer::finding::Blame;
-    let (row, start) = (f.rule.row(), story.start());
+    let (row, start) = (f.rule.row(), data.start());
     FindingJson {
         id: f.rule.id(),
         severity: f.severity.name(),
@@ -1708,7 +1708,7 @@ fn finding(story: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJs
         time: Seconds(f.time_ns.saturating_sub(start)),
         by: Some(f.by).filter(|b| *b != Blame::Unknown).map(Blame::name),
         title: row.title,
-        text: story.report.sentence(f),
+        text: data.report.sentence(f),
         spec: row.spec,
         causes: row.causes.to_vec(),
         action: row.cure,
@@ -1717,6 +1717,6 @@ fn finding(story: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJs
         frames_omitted: f.frames.omitted(),
         last_time: Seconds(f.last_time_ns.saturating_sub(start)),
         root,
-        cost: Seconds(f.connection.and_then(|id| story.connection(id)).map_or(0, |c| rdmascope_analyzer::answer::cost(c, f.rule, f.by))),
+        cost: Seconds(f.connection.and_then(|id| data.connection(id)).map_or(0, |c| rdmascope_analyzer::answer::cost(c, f.rule, f.by))),
     }
 }

@@ -35,6 +35,6 @@ pub fn headline(path: &Path) -> String {
 }
 
 /// The ladders that a reader asks for: where RDMA is not what carries everything, or does not do what it could.
-pub fn asked_for(story: &ReportData) -> impl Iterator<Item = &Path> {
-    story.report.paths.iter().filter(|p| p.verdict.is_some() || p.kind == Kind::Smb && p.carried == Carried::Tcp)
+pub fn asked_for(data: &ReportData) -> impl Iterator<Item = &Path> {
+    data.report.paths.iter().filter(|p| p.verdict.is_some() || p.kind == Kind::Smb && p.carried == Carried::Tcp)
 }

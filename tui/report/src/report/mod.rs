@@ -407,15 +407,15 @@ pub fn came_to_nothing(connection: &Connection) -> bool {
 pub use rdmascope_analyzer::roots::Root as Entry;
 
 /// The first occurrence as a sentence that says who did it.
-pub fn sentence(entry: &Entry<'_>, story: &ReportData) -> String {
+pub fn sentence(entry: &Entry<'_>, data: &ReportData) -> String {
     if entry.counts_failures() {
         return words::sentence(&entry.text());
     }
-    entry.findings.first().map(|f| story.report.sentence(f)).unwrap_or_default()
+    entry.findings.first().map(|f| data.report.sentence(f)).unwrap_or_default()
 }
 
 /// What to know about how far a finding can be trusted; empty where it is certain.
-pub const fn doubt(certainty: Certainty) -> &'static str {
+pub const fn certainty_text(certainty: Certainty) -> &'static str {
     match certainty {
         Certainty::Certain => "",
         Certainty::IfNothingWasMissed => "Likely (assumes the capture is complete).",
@@ -437,17 +437,17 @@ pub fn effects(entry: &Entry<'_>) -> String {
 }
 
 /// What a filter chose: "Filter smb2: 1,204 frames, 1 connection, 2 findings."
-pub(crate) fn filtered(story: &ReportData) -> Option<String> {
-    let (filter, frames) = story.filter.as_ref()?;
-    let connections = count(story.report.connections.len() as u64, "connection");
-    let findings = count(story.report.findings.len() as u64, "finding");
+pub(crate) fn filtered(data: &ReportData) -> Option<String> {
+    let (filter, frames) = data.filter.as_ref()?;
+    let connections = count(data.report.connections.len() as u64, "connection");
+    let findings = count(data.report.findings.len() as u64, "finding");
     Some(format!("Filter {}: {}, {connections}, {findings}.", shown(filter), count(*frames, "frame")))
 }
 
 /// What was ignored: "Ignored as asked: 3 findings (RC-CNP 2, SMB2-ERROR:server 1)."
-pub(crate) fn ignored(story: &ReportData) -> Option<String> {
-    let all: u64 = story.ignored.iter().map(|(_, n)| n).sum();
-    let list: Vec<String> = story.ignored.iter().map(|(ignore, n)| format!("{ignore} {}", grouped(*n))).collect();
+pub(crate) fn ignored(data: &ReportData) -> Option<String> {
+    let all: u64 = data.ignored.iter().map(|(_, n)| n).sum();
+    let list: Vec<String> = data.ignored.iter().map(|(ignore, n)| format!("{ignore} {}", grouped(*n))).collect();
     (!list.is_empty()).then(|| format!("Ignored as asked: {} ({}).", count(all, "finding"), list.join(", ")))
 }
 
@@ -607,39 +607,39 @@ mod tests {
 
     #[test]
     fn alike_findings_of_several_connections_are_one() {
-        let mut story = ReportData::default();
+        let mut data = ReportData::default();
         for (connection, frame) in [(2, 30), (1, 20), (3, 40)] {
             let site = Site { connection: Some(connection), frame, time_ns: frame as i64 };
-            story.report.findings.report(Rule::SmbdFlags, Blame::Client, site, Certainty::Certain, format_args!("set undefined flags"));
+            data.report.findings.report(Rule::SmbdFlags, Blame::Client, site, Certainty::Certain, format_args!("set undefined flags"));
         }
         let site = Site { connection: Some(1), frame: 50, time_ns: 50 };
-        story.report.findings.report(Rule::SmbdFlags, Blame::Server, site, Certainty::Guess, format_args!("set undefined flags"));
-        let entries = story.entries();
+        data.report.findings.report(Rule::SmbdFlags, Blame::Server, site, Certainty::Guess, format_args!("set undefined flags"));
+        let entries = data.entries();
         assert_eq!(entries.len(), 2);
         assert_eq!(
             (entries[0].count, entries[0].frames.as_slice(), entries[0].connections.as_slice()),
             (3, &[20, 30, 40][..], &[1, 2, 3][..])
         );
         assert_eq!(entries[0].first.frame, 20);
-        assert!(doubt(entries[0].certainty).is_empty() && !doubt(entries[1].certainty).is_empty());
+        assert!(certainty_text(entries[0].certainty).is_empty() && !certainty_text(entries[1].certainty).is_empty());
         assert_eq!(ReportData::tally(&entries), [0, 2, 0]);
     }
 
     #[test]
     fn findings_that_are_known_are_counted_and_not_judged() {
-        let mut story = ReportData::default();
+        let mut data = ReportData::default();
         for (rule, by, frame) in
             [(Rule::RcCnp, Blame::Network, 1), (Rule::SmbdFlags, Blame::Client, 2), (Rule::SmbdFlags, Blame::Server, 3)]
         {
             let site = Site { connection: Some(1), frame, time_ns: 0 };
-            story.report.findings.report(rule, by, site, Certainty::Certain, format_args!("did something"));
+            data.report.findings.report(rule, by, site, Certainty::Certain, format_args!("did something"));
         }
-        assert_eq!(ignored(&story), None);
+        assert_eq!(ignored(&data), None);
         let what: Vec<Ignore> = ["rc-cnp", "SMBD-FLAGS:server", "RC-ECN"].iter().map(|text| Ignore::parse(text).unwrap()).collect();
-        story.ignore(&what);
-        assert_eq!(ignored(&story).unwrap(), "Ignored as asked: 2 findings (RC-CNP 1, SMBD-FLAGS:server 1, RC-ECN 0).");
-        let left: Vec<_> = story.report.findings.iter().map(|f| (f.rule, f.by)).collect();
-        assert_eq!((left, story.report.findings.worst()), (vec![(Rule::SmbdFlags, Blame::Client)], Some(Severity::Warn)));
+        data.ignore(&what);
+        assert_eq!(ignored(&data).unwrap(), "Ignored as asked: 2 findings (RC-CNP 1, SMBD-FLAGS:server 1, RC-ECN 0).");
+        let left: Vec<_> = data.report.findings.iter().map(|f| (f.rule, f.by)).collect();
+        assert_eq!((left, data.report.findings.worst()), (vec![(Rule::SmbdFlags, Blame::Client)], Some(Severity::Warn)));
         assert!(Ignore::parse("RC-NOTHING").unwrap_err().contains("explain"));
         assert!(Ignore::parse("RC-CNP:nobody").unwrap_err().contains("client, server"));
     }

@@ -60,6 +60,6 @@ pub fn row(session: &Session, c: &Channel) -> [String; 12] {
 }
 
 /// Sessions that a reader of text asks for: those on several connections. One on one connection is told with that.
-pub fn asked_for(story: &ReportData) -> impl Iterator<Item = &Session> {
-    story.sessions.iter().filter(|s| s.channels.len() > 1)
+pub fn asked_for(data: &ReportData) -> impl Iterator<Item = &Session> {
+    data.sessions.iter().filter(|s| s.channels.len() > 1)
 }

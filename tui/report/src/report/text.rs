@@ -39,18 +39,18 @@ const COUNTERS_SHOWN: usize = 8;
 const CURVE: usize = 20;
 
 /// The whole report, in lines of at most `width` where that can be.
-pub fn render(story: &ReportData, width: usize, paint: Paint) -> String {
+pub fn render(data: &ReportData, width: usize, paint: Paint) -> String {
     let mut page = Page { out: String::new(), width: width.max(40), paint };
-    let entries = story.entries();
-    page.head(story);
-    page.answer(story);
-    page.verdict(story, &entries);
-    page.findings(story, &entries);
-    page.ladders(story);
-    page.sessions(story);
-    page.connections(story);
-    page.slowest(story);
-    page.rest(story);
+    let entries = data.entries();
+    page.head(data);
+    page.answer(data);
+    page.verdict(data, &entries);
+    page.findings(data, &entries);
+    page.ladders(data);
+    page.sessions(data);
+    page.connections(data);
+    page.slowest(data);
+    page.rest(data);
     page.out
 }
 
@@ -105,15 +105,15 @@ impl Page {
 
     // ── Head ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn head(&mut self, story: &ReportData) {
-        let capture = &story.report.capture;
-        let names: Vec<String> = story.inputs.iter().map(|i| shown(file_name(&i.path))).collect();
+    fn head(&mut self, data: &ReportData) {
+        let capture = &data.report.capture;
+        let names: Vec<String> = data.inputs.iter().map(|i| shown(file_name(&i.path))).collect();
         let mut pieces = vec![match names.len() {
             0..=3 => names.join(", "),
             n => format!("{} and {} more files", names[0], n - 1),
         }];
-        pieces.push([count(capture.frames, "frame"), size(capture.bytes), duration(story.length())].join(", "));
-        pieces.push(story.kinds().join(", "));
+        pieces.push([count(capture.frames, "frame"), size(capture.bytes), duration(data.length())].join(", "));
+        pieces.push(data.kinds().join(", "));
         pieces.push(match capture.undecoded {
             0 if capture.frames == 0 => String::new(),
             0 => "all frames decoded".to_owned(),
@@ -127,29 +127,29 @@ impl Page {
             self.line(&line);
         }
         if capture.frames > 0 {
-            let text = dates(story.start(), story.start().saturating_add(story.length()));
+            let text = dates(data.start(), data.start().saturating_add(data.length()));
             let text = format!("Captured {text}");
             self.with_tail("", "  ", Tone::Faint, &text, "");
         }
-        for input in &story.inputs {
+        for input in &data.inputs {
             if let Some(error) = &input.error {
                 self.with_tail("Read only in part: ", "  ", Tone::Warn, &shown(error), "");
             }
         }
-        for text in super::filtered(story).into_iter().chain(super::ignored(story)) {
+        for text in super::filtered(data).into_iter().chain(super::ignored(data)) {
             self.with_tail("", "  ", Tone::Note, &text, "");
         }
         self.gap();
     }
 
-    fn verdict(&mut self, story: &ReportData, entries: &[Entry<'_>]) {
+    fn verdict(&mut self, data: &ReportData, entries: &[Entry<'_>]) {
         let [errors, warnings, notes] = ReportData::tally(entries);
-        let [failed, unknown, all] = story.outcomes();
+        let [failed, unknown, all] = data.outcomes();
         let noted = if notes > 0 { format!(" {}.", count(notes, "note")) } else { String::new() };
-        if story.storage().next().is_none() && entries.is_empty() {
-            let text = match story.report.capture.frames {
+        if data.storage().next().is_none() && entries.is_empty() {
+            let text = match data.report.capture.frames {
                 0 => "The capture has no frames.",
-                _ if story.filter.is_some() => "No storage over RDMA in what the filter passes.",
+                _ if data.filter.is_some() => "No storage over RDMA in what the filter passes.",
                 _ => "No storage over RDMA in this capture.",
             };
             self.with_tail(" – ", "   ", Tone::Strong, text, "");
@@ -164,7 +164,7 @@ impl Page {
             self.marked("✗", Tone::Bad, &text);
         } else if warnings > 0 {
             self.marked("!", Tone::Warn, &format!("No errors. {}.{noted}", count(warnings, "warning")));
-        } else if unknown > 0 || story.is_limited() {
+        } else if unknown > 0 || data.is_limited() {
             self.marked("–", Tone::Strong, &format!("No problems found in what was captured.{noted}"));
         } else {
             self.marked("✓", Tone::Good, &format!("No problems found.{noted}"));
@@ -180,15 +180,15 @@ impl Page {
             };
             self.with_tail("   ", "   ", Tone::Plain, &text, "");
         }
-        if let Some(text) = story.let_go() {
+        if let Some(text) = data.let_go() {
             self.with_tail("   ", "   ", Tone::Warn, &text, "");
         }
         self.gap();
     }
 
     /// How long requests waited, and what for.
-    fn answer(&mut self, story: &ReportData) {
-        if let Some(text) = super::answer::text(&story.report) {
+    fn answer(&mut self, data: &ReportData) {
+        if let Some(text) = super::answer::text(&data.report) {
             self.with_tail(" ", " ", Tone::Strong, &text, "");
             self.gap();
         }
@@ -201,16 +201,16 @@ impl Page {
 
     // ── Findings ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn findings(&mut self, story: &ReportData, entries: &[Entry<'_>]) {
+    fn findings(&mut self, data: &ReportData, entries: &[Entry<'_>]) {
         let shown = &entries[..entries.len().min(ENTRIES_MAX)];
         for entry in shown.iter().filter(|e| !e.is_free()) {
-            if entry.severity == Severity::Note { self.note(story, entry) } else { self.entry(story, entry) }
+            if entry.severity == Severity::Note { self.note(data, entry) } else { self.entry(data, entry) }
         }
         for (n, entry) in shown.iter().filter(|e| e.is_free()).enumerate() {
             if n == 0 {
                 self.with_tail("   ", "   ", Tone::Faint, "What cost no request anything:", "");
             }
-            self.note(story, entry);
+            self.note(data, entry);
         }
         if entries.len() > ENTRIES_MAX {
             let text = format!("… and {} more; --format json has all.", count((entries.len() - ENTRIES_MAX) as u64, "finding"));
@@ -219,19 +219,19 @@ impl Page {
         self.gap();
     }
 
-    fn entry(&mut self, story: &ReportData, entry: &Entry<'_>) {
+    fn entry(&mut self, data: &ReportData, entry: &Entry<'_>) {
         let row = entry.rule.row();
         let (mark, tone) = if entry.severity == Severity::Error { ("✗", Tone::Bad) } else { ("!", Tone::Warn) };
-        let title = entry.title(story.start());
+        let title = entry.title(data.start());
         let mark = format!(" {} ", self.paint.paint(tone, mark));
         self.marked_with_tail(&mark, &title, &frames(&entry.frames, entry.count, 3));
-        let sentence = shown(&super::sentence(entry, story));
+        let sentence = shown(&super::sentence(entry, data));
         self.with_tail("   ", "   ", Tone::Plain, &sentence, row.spec);
         if let Some(text) = consequence(entry) {
             self.with_tail("   ", "   ", Tone::Plain, &text, "");
         }
         let mut more = extent(entry);
-        for text in [super::answer::cost(entry), super::doubt(entry.certainty).to_owned(), super::effects(entry)] {
+        for text in [super::answer::cost(entry), super::certainty_text(entry.certainty).to_owned(), super::effects(entry)] {
             if !text.is_empty() {
                 more = format!("{more} {text}");
             }
@@ -263,8 +263,8 @@ impl Page {
         self.out.replace_range(start..start + 3, mark);
     }
 
-    fn note(&mut self, story: &ReportData, entry: &Entry<'_>) {
-        let text = shown(&super::sentence(entry, story));
+    fn note(&mut self, data: &ReportData, entry: &Entry<'_>) {
+        let text = shown(&super::sentence(entry, data));
         let many = if entry.count > 1 { format!(" ×{}", grouped(entry.count)) } else { String::new() };
         let tail = format!("{}{many}   {}", entry.rule.id(), frames(&entry.frames, entry.count, 1));
         let mark = format!(" {} ", self.paint.paint(Tone::Note, "·"));
@@ -275,8 +275,8 @@ impl Page {
 
     // ── The path to RDMA ────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn ladders(&mut self, story: &ReportData) {
-        let all: Vec<&Path> = ladder::asked_for(story).collect();
+    fn ladders(&mut self, data: &ReportData) {
+        let all: Vec<&Path> = ladder::asked_for(data).collect();
         for path in all.iter().take(LADDERS_MAX) {
             let lead = self.paint.paint(Tone::Strong, "Path to RDMA");
             self.line(&format!(" {lead}   {}", ladder::headline(path)));
@@ -312,8 +312,8 @@ impl Page {
 
     // ── Sessions ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn sessions(&mut self, story: &ReportData) {
-        let all: Vec<&Session> = sessions::asked_for(story).collect();
+    fn sessions(&mut self, data: &ReportData) {
+        let all: Vec<&Session> = sessions::asked_for(data).collect();
         for session in all.iter().take(SESSIONS_SHOWN) {
             let headline = self.paint.paint(Tone::Strong, &sessions::headline(session));
             self.line(&format!(" {headline}"));
@@ -345,8 +345,8 @@ impl Page {
 
     // ── Connections ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn connections(&mut self, story: &ReportData) {
-        let (empty, busy): (Vec<_>, Vec<_>) = story.storage().partition(|(c, _)| came_to_nothing(c) || is_idle(c));
+    fn connections(&mut self, data: &ReportData) {
+        let (empty, busy): (Vec<_>, Vec<_>) = data.storage().partition(|(c, _)| came_to_nothing(c) || is_idle(c));
         let mut by_weight = busy.clone();
         by_weight.sort_by_key(|(c, _)| std::cmp::Reverse(weight(c)));
         // small ones stand for each other: one of them in full, where there is nothing greater
@@ -360,7 +360,7 @@ impl Page {
         }
         let shown = great;
         for (connection, detail) in busy.iter().filter(|(c, _)| shown.contains(&c.id)) {
-            self.block(story, connection, detail);
+            self.block(data, connection, detail);
         }
         let mut rows: Vec<_> = busy.into_iter().filter(|(c, _)| !shown.contains(&c.id)).chain(empty).collect();
         rows.sort_by_key(|(c, _)| c.id);
@@ -369,7 +369,7 @@ impl Page {
         }
     }
 
-    fn block(&mut self, story: &ReportData, c: &Connection, detail: &Detail) {
+    fn block(&mut self, data: &ReportData, c: &Connection, detail: &Detail) {
         let id = format!(" {:<3}", c.id);
         let facts = [
             ends(c),
@@ -391,7 +391,7 @@ impl Page {
             let lead = if i == 0 { self.paint.paint(Tone::Strong, &id) } else { "    ".to_owned() };
             self.line(&format!("{lead}{line}"));
         }
-        for (label, pieces) in facts_painted(story, c, detail, self.paint) {
+        for (label, pieces) in facts_painted(data, c, detail, self.paint) {
             self.fact(label, &pieces);
         }
         self.gap();
@@ -500,8 +500,8 @@ impl Page {
 
     // ── What follows ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    fn slowest(&mut self, story: &ReportData) {
-        let slow: Vec<_> = story.report.slowest.iter().take(SLOWEST_MAX).collect();
+    fn slowest(&mut self, data: &ReportData) {
+        let slow: Vec<_> = data.report.slowest.iter().take(SLOWEST_MAX).collect();
         if slow.is_empty() {
             return;
         }
@@ -516,7 +516,7 @@ impl Page {
             Column::right("connection", 6),
             Column::left("", 1),
         ]);
-        let several = story.storage().count() > 1;
+        let several = data.storage().count() > 1;
         for e in slow {
             let last = e.reply_end.map_or(String::new(), |at| format!("–{}", grouped(at.frame)));
             let mut notes = Vec::new();
@@ -547,8 +547,8 @@ impl Page {
         self.gap();
     }
 
-    fn rest(&mut self, story: &ReportData) {
-        for text in remarks(story) {
+    fn rest(&mut self, data: &ReportData) {
+        for text in remarks(data) {
             self.with_tail("    ", "    ", Tone::Plain, &text, "");
         }
         while self.out.ends_with("\n\n") {
@@ -558,10 +558,10 @@ impl Page {
 }
 
 /// What else there is to know: other traffic, what was lost, cut or left out.
-pub(super) fn remarks(story: &ReportData) -> Vec<String> {
-    let capture = &story.report.capture;
+pub(super) fn remarks(data: &ReportData) -> Vec<String> {
+    let capture = &data.report.capture;
     let mut lines = Vec::new();
-    match story.others() as u64 {
+    match data.others() as u64 {
         0 => {}
         1 => lines.push("1 more TCP connection carried no storage traffic.".to_owned()),
         n => lines.push(format!("{} more TCP connections carried no storage traffic.", grouped(n))),
@@ -572,8 +572,8 @@ pub(super) fn remarks(story: &ReportData) -> Vec<String> {
     if capture.lost_by_capture > 0 {
         lines.push(format!("The capture missed {}: sequence numbers show the gaps.", count(capture.lost_by_capture, "packet")));
     }
-    if story.lost_frames > 0 {
-        lines.push(format!("The capturing machine reports {} dropped.", count(story.lost_frames, "frame")));
+    if data.lost_frames > 0 {
+        lines.push(format!("The capturing machine reports {} dropped.", count(data.lost_frames, "frame")));
     }
     if capture.tunnelled > 0 {
         let through: Vec<String> =
@@ -588,7 +588,7 @@ pub(super) fn remarks(story: &ReportData) -> Vec<String> {
     if truncated > 0 {
         lines.push(format!("{} of them were cut short by the mirror itself: a longer snap length would not help.", grouped(truncated)));
     }
-    let grown = story.hardware.grown();
+    let grown = data.hardware.grown();
     if !grown.is_empty() {
         let told: Vec<String> =
             grown.iter().take(COUNTERS_SHOWN).map(|row| format!("{} +{}", row.counter, grouped(row.increase()))).collect();
@@ -602,19 +602,19 @@ pub(super) fn remarks(story: &ReportData) -> Vec<String> {
         lines.push(format!("{} (priority flow control).", count(capture.pauses, "pause frame")));
         lines.extend(paused(capture));
     }
-    if story.report.connections_dropped > 0 {
-        lines.push(format!("{} not listed: the report has room for no more.", count(story.report.connections_dropped, "connection")));
+    if data.report.connections_dropped > 0 {
+        lines.push(format!("{} not listed: the report has room for no more.", count(data.report.connections_dropped, "connection")));
     }
-    if story.report.folded.connections() > 0 {
-        lines.push(format!("{} ended earlier and are not listed one by one.", count(story.report.folded.connections(), "connection")));
+    if data.report.folded.connections() > 0 {
+        lines.push(format!("{} ended earlier and are not listed one by one.", count(data.report.folded.connections(), "connection")));
     }
     for (what, n) in capture.dropped.iter().filter(|(what, n)| *what != "connections" && *n > 0) {
         lines.push(format!("{} {what} were dropped to stay within limits.", grouped(*n)));
     }
-    if story.details_dropped > 0 {
-        lines.push(format!("{} left out: the lists were full.", count(story.details_dropped, "row")));
+    if data.details_dropped > 0 {
+        lines.push(format!("{} left out: the lists were full.", count(data.details_dropped, "row")));
     }
-    let sealed: u64 = story.storage().flat_map(|(c, _)| c.smb.sealed).map(|(n, _)| n).sum();
+    let sealed: u64 = data.storage().flat_map(|(c, _)| c.smb.sealed).map(|(n, _)| n).sum();
     if sealed > 0 {
         let text = "could not be read. --keys FILE decrypts them; FILE has the lines of smbinfo keys, or a user= and a password=.";
         lines.push(format!("{} {text}", count(sealed, "encrypted message")));
@@ -729,11 +729,11 @@ fn weight(c: &Connection) -> (u64, u64) {
 }
 
 /// What there is to say of a connection, by subject.
-pub(super) fn facts(story: &ReportData, c: &Connection, detail: &Detail) -> Vec<(&'static str, Vec<String>)> {
-    facts_painted(story, c, detail, Paint::new(false))
+pub(super) fn facts(data: &ReportData, c: &Connection, detail: &Detail) -> Vec<(&'static str, Vec<String>)> {
+    facts_painted(data, c, detail, Paint::new(false))
 }
 
-fn facts_painted(story: &ReportData, c: &Connection, detail: &Detail, paint: Paint) -> Vec<(&'static str, Vec<String>)> {
+fn facts_painted(data: &ReportData, c: &Connection, detail: &Detail, paint: Paint) -> Vec<(&'static str, Vec<String>)> {
     let used_rdma = c.rdma.keys_advertised > 0 || c.rdma.reads + c.rdma.writes > 0;
     let all = [
         ("agreed", agreed(c)),
@@ -743,8 +743,8 @@ fn facts_painted(story: &ReportData, c: &Connection, detail: &Detail, paint: Pai
         ("transport", transport(c, paint)),
         ("adapters", adapters(c)),
         ("network", network(c)),
-        ("mirror", story.report.capture.mirrors.of(c.mirrors).map(mirror).collect()),
-        ("smb", smb(story, c)),
+        ("mirror", data.report.capture.mirrors.of(c.mirrors).map(mirror).collect()),
+        ("smb", smb(data, c)),
         ("at last", last_words(c, detail).into_iter().collect()),
     ];
     all.into_iter().filter(|(_, pieces)| !pieces.is_empty()).collect()
@@ -754,12 +754,12 @@ fn credits(c: &Connection, paint: Paint) -> Vec<String> {
     let mut pieces = Vec::new();
     for end in 0..2 {
         let held = &c.sides[end];
-        let story: Vec<i64> = c.credit_story.iter().map(|(_, client, server)| if end == 0 { *client } else { *server }).collect();
-        let most = story.iter().copied().max().into_iter().chain(held.held_last).max();
-        let Some(least) = held.held_min.or_else(|| story.iter().copied().min()) else { continue };
+        let data: Vec<i64> = c.credit_history.iter().map(|(_, client, server)| if end == 0 { *client } else { *server }).collect();
+        let most = data.iter().copied().max().into_iter().chain(held.held_last).max();
+        let Some(least) = held.held_min.or_else(|| data.iter().copied().min()) else { continue };
         let most = most.unwrap_or(least).max(least);
         let range = if least == most { grouped_signed(least) } else { format!("{}…{}", grouped_signed(least), grouped_signed(most)) };
-        let curve = if c.protocol == Protocol::SmbDirect { sparkline(&story, CURVE, most) } else { String::new() };
+        let curve = if c.protocol == Protocol::SmbDirect { sparkline(&data, CURVE, most) } else { String::new() };
         let tone = if least <= 0 { Tone::Warn } else { Tone::Good };
         pieces.push(format!("{} held {range}  {}", side(end), paint.paint(tone, &curve)).trim_end().to_owned());
     }
@@ -891,7 +891,7 @@ fn adapters(c: &Connection) -> Vec<String> {
     pieces
 }
 
-fn smb(story: &ReportData, c: &Connection) -> Vec<String> {
+fn smb(data: &ReportData, c: &Connection) -> Vec<String> {
     let mut pieces = Vec::new();
     let sessions: Vec<String> = c.smb.sessions.iter().take(3).map(|s| format!("{s:#x}")).collect();
     if !sessions.is_empty() {
@@ -904,7 +904,7 @@ fn smb(story: &ReportData, c: &Connection) -> Vec<String> {
     if c.smb.encrypted {
         pieces.push("encrypted".to_owned());
     }
-    let channels = story.report.sessions.iter().filter(|(_, ids)| ids.contains(&c.id) && ids.len() > 1).flat_map(|(_, ids)| ids);
+    let channels = data.report.sessions.iter().filter(|(_, ids)| ids.contains(&c.id) && ids.len() > 1).flat_map(|(_, ids)| ids);
     let mut others: Vec<u32> = channels.copied().filter(|id| *id != c.id).collect();
     others.sort_unstable();
     others.dedup();

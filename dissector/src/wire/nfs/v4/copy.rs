@@ -1,7 +1,7 @@
 //! The operations that NFS 4.2 added, without those of pNFS (RFC 7862 15): copies, holes, space; and extended attributes
 //! (RFC 8276 8.4).
 
-use super::super::{Io, Op, Shown};
+use super::super::{Io, Op, ShownText};
 use super::attr::plain_bitmap;
 use super::file::f as file_f;
 use super::{Operation, Status, change_info, stateid};
@@ -206,7 +206,7 @@ fn key<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, op: &mut Op<'a>) -> Read<()> {
     let name = x.opaque(f::XATTR_KEY)?;
     op.name = Some(name);
     if T::ON {
-        x.t.label(format_args!(", {}", Shown(name)));
+        x.t.label(format_args!(", {}", ShownText(name)));
     }
     Ok(())
 }

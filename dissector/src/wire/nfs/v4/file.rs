@@ -1,6 +1,6 @@
 //! The operations of NFS 4.0 (RFC 7530 16, RFC 8881 18.1 to 18.32): files, directories, opens, locks, client ids.
 
-use super::super::{Io, Op, Shown, v3};
+use super::super::{Io, Op, ShownText, v3};
 use super::attr::{self, FileType, ace, bitmap, fattr};
 use super::{Operation, Status, change_info, component, filehandle, stateid};
 use crate::field::Def;
@@ -351,7 +351,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mut 
                     x.u64(f::COOKIE)?;
                     let name = x.opaque(f::ENTRY_NAME)?;
                     if T::ON {
-                        x.t.label(format_args!(": {}", Shown(name)));
+                        x.t.label(format_args!(": {}", ShownText(name)));
                         x.t.field(super::super::f::NAME, x.i, 0, Value::Bytes(name));
                     }
                     fattr(x)
@@ -387,7 +387,7 @@ fn name<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, op: &mut Op<'a>) -> Read<()> {
     let name = component(x)?;
     op.name = Some(name);
     if T::ON {
-        x.t.label(format_args!(", {}", Shown(name)));
+        x.t.label(format_args!(", {}", ShownText(name)));
     }
     Ok(())
 }

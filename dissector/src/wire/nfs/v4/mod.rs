@@ -19,7 +19,7 @@
 //! Over RDMA the data of WRITE and the target of a CREATE of a symbolic link may be in read chunks, the data of READ and the
 //! text of READLINK in write chunks (RFC 8267 4).
 
-use super::{Op, Shown, StateId, Visit, end, handle, v3};
+use super::{Op, ShownText, StateId, Visit, end, handle, v3};
 use crate::fault::Fault;
 use crate::field::Def;
 use crate::trace::{Trace, Value};
@@ -439,8 +439,8 @@ impl core::fmt::Display for Seen<'_> {
                 write!(f, " Len: {}", io.count)?;
             }
             match (op.name, op.to_name) {
-                (Some(from), Some(to)) => write!(f, " {} To: {}", Shown(from), Shown(to))?,
-                (Some(name), None) => write!(f, " {}", Shown(name))?,
+                (Some(from), Some(to)) => write!(f, " {} To: {}", ShownText(from), ShownText(to))?,
+                (Some(name), None) => write!(f, " {}", ShownText(name))?,
                 _ => {}
             }
         }
@@ -537,7 +537,7 @@ fn netaddr<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
         x.opaque(f::R_NETID)?;
         let address = x.opaque(f::R_ADDR)?;
         if T::ON {
-            x.t.label(format_args!(": {}", Shown(address)));
+            x.t.label(format_args!(": {}", ShownText(address)));
         }
         Ok(())
     })
