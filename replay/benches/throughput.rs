@@ -11,7 +11,7 @@ use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, Pending, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
-use rdmascope_replay::transport::{Listener, Rights};
+use rdmascope_replay::transport::{self, Clock, Fabric, Handle, Listener, Opened, Rights, Setup};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -31,7 +31,101 @@ fn main() {
             measure(&format!("RDMA Read {:>4} KiB, no socket, RoCE, MTU {mtu}", size >> 10), 1 << 30, || roce_in_memory(size, mtu));
         }
     }
+    for mtu in [4096, 1024] {
+        match Sockets::open(mtu) {
+            Ok(mut sockets) => {
+                measure(&format!("RDMA Read 1024 KiB, UDP, RoCE, MTU {mtu}"), 2 << 30, || sockets.reads(1 << 20, 2 << 10, 4));
+                if mtu == 4096 {
+                    operations("RDMA Read of 8 bytes, one at a time", 50_000, || sockets.reads(8, 50_000, 1));
+                    operations("RDMA Read of 8 bytes, 16 at once", 200_000, || sockets.reads(8, 200_000, 16));
+                }
+            }
+            Err(e) => println!("RoCEv2 on the loopback network: not measured, {e}"),
+        }
+    }
     over_roce();
+}
+
+/// Two ends of RoCEv2 on the loopback network, and nothing above them.
+struct Sockets {
+    end: Opened,
+    setup: Setup,
+    theirs: Handle,
+    ours: Handle,
+}
+
+impl Sockets {
+    fn open(path_mtu: u16) -> std::io::Result<Self> {
+        let fabric = Roce { path_mtu: Some(path_mtu), ..Roce::default() };
+        let setup = || Setup {
+            receives: 16,
+            receive_size: 1024,
+            send_size: 1024,
+            timeout: Duration::from_secs(5),
+            wire: None,
+            clock: Clock::start(),
+        };
+        let mut listener = fabric.listen("127.0.0.1:0".parse().unwrap())?;
+        let address = listener.address();
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let setup = setup();
+            let request = listener.next(Duration::from_secs(60)).unwrap().unwrap();
+            let mut end = request.accept(&setup).unwrap();
+            tell.send(end.transport.register(vec![7; 1 << 20], Rights { read: true, write: false }).unwrap()).unwrap();
+            while !turn(&mut end, &setup, |event| matches!(event, transport::Event::Closed(_))) {}
+        });
+        let setup = setup();
+        let mut end = fabric.connect(address, &setup)?;
+        while !end.transport.is_established() {
+            turn(&mut end, &setup, |_| false);
+        }
+        let ours = end.transport.register(vec![0; 1 << 20], Rights::LOCAL).unwrap();
+        Ok(Self { theirs: told.recv().unwrap(), end, setup, ours })
+    }
+
+    /// So many reads, some of them at a time.
+    fn reads(&mut self, size: u32, count: u32, at_once: u32) {
+        let (mut begun, mut done) = (0, 0);
+        while done < count {
+            while begun < count && begun - done < at_once {
+                self.end.transport.read(self.ours.key, self.ours.offset, self.theirs.key, self.theirs.offset, size).unwrap();
+                begun += 1;
+            }
+            turn(&mut self.end, &self.setup, |event| {
+                assert!(!matches!(event, transport::Event::Closed(_)), "{event:?}");
+                done += u32::from(matches!(event, transport::Event::ReadDone { .. }));
+                false
+            });
+        }
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        self.end.driver.flush(&self.setup.clock, &mut *self.end.transport);
+    }
+}
+
+/// Moves one end, waits where nothing moves, and hands out what happened; whether any of it says so.
+fn turn(end: &mut Opened, setup: &Setup, mut each: impl FnMut(transport::Event) -> bool) -> bool {
+    let (transport, driver) = (&mut *end.transport, &mut *end.driver);
+    let now = setup.clock.now();
+    if transport.poll_timeout().is_some_and(|at| now >= at) {
+        transport.handle_timeout(now);
+    }
+    let moved = driver.drive(&setup.clock, transport).unwrap();
+    let mut any = false;
+    let mut said = false;
+    while let Some(event) = transport.poll_event() {
+        any = true;
+        said |= each(event);
+    }
+    if !moved && !any {
+        let timer = transport.poll_timeout().map(|at| Duration::from_nanos(at.saturating_sub(setup.clock.now()).max(0) as u64));
+        driver.wait(transport, timer.unwrap_or(Duration::from_secs(1))).unwrap();
+    }
+    said
 }
 
 fn over_iwarp() {

@@ -98,6 +98,27 @@ fn a_session_does_all_that_it_can_and_a_tap_finds_nothing_to_say() {
 }
 
 #[test]
+fn a_session_over_ipv6_does_the_same() {
+    // there is one loopback address only
+    if let Err(e) = std::net::UdpSocket::bind("[::1]:4791") {
+        eprintln!("not tried: UDP port 4791 of ::1: {e}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config::over(Roce::default());
+    let files = [("big.bin".to_owned(), big()), ("hello.txt".to_owned(), b"hello\n".to_vec())];
+    let share = Share::new("share", Storage::memory(files), true, Users::Guests);
+    let address = serving_over(share, &config, "[::1]");
+    let path = folder.path().join("six.pcapng");
+    let mut client = session(address, &config, Dialect::SMB_3_1_1, &Credentials::Anonymous, Some(&path));
+    work(&mut client);
+    client.leave().unwrap();
+    let tap = analyze(&path, PipelineOptions::default());
+    let [connection] = &tap.report.connections[..] else { panic!("{} connections", tap.report.connections.len()) };
+    assert_eq!((connection.handshake, connection.health.icrc_bad), (Handshake::Seen, 0));
+}
+
+#[test]
 fn a_port_that_nobody_listens_on_refuses() {
     let config = Config::over(Roce::default());
     let address = peer(2, None, &config);

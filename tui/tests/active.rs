@@ -108,6 +108,22 @@ fn a_sample_is_done_again_over_rocev2() {
         assert!(said.iter().all(|id| known.contains(&&id[..]) || id.starts_with("RC-")), "{said:?}");
         assert!(!said.iter().any(|id| id == "RC-ICRC"), "{said:?}");
     }
+    // packets of another class, which nobody may mark
+    let peer = serving(&[]);
+    let path = wire.display().to_string();
+    let class = ["--dscp", "46", "--no-ecn"];
+    let output =
+        rdmascope(&[&["replay", &sample("smb-roce"), "--to", &peer.1, "--transport", "roce", "--force", "-w", &path], &class[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&rdmascope(&["analyze", "--format", "json", &path]).stdout).expect("JSON");
+    let network = &report["connections"][0]["network"]["by"]["client"];
+    // those of the communication manager have none
+    let codes: Vec<_> = network["dscp"].as_array().expect("a list").iter().map(|row| row["value"].as_u64()).collect();
+    assert!(codes.contains(&Some(46)) && codes.iter().all(|code| [Some(0), Some(46)].contains(code)), "{network}");
+    assert_eq!((&network["ecn"]["ect_0"], &network["ecn"]["ect_1"]), (&0.into(), &0.into()), "{network}");
+    assert_eq!(rdmascope(&["replay", &sample("smb-roce"), "--to", &peer.1, "--dscp", "46"]).status.code(), Some(2), "not over iWARP");
+    // the port is that of one process
+    drop(peer);
     let peer = serving(&["--fault", "nak-access@4"]);
     let output = rdmascope(&["replay", &sample("smb-roce"), "--to", &peer.1, "--transport", "roce"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

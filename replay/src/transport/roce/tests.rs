@@ -403,6 +403,54 @@ fn what_was_not_given_cannot_be_reached() {
 }
 
 #[test]
+fn no_more_reads_are_outstanding_than_were_agreed() {
+    let client = Config { initiator_depth: 8, read_max: 1024, ..config(1024) };
+    let mut net = Net::new(client, Config { responder_resources: 3, ..config(1024) }, Weather::default(), 1);
+    net.established();
+    net.quiet();
+    let source = net.ends[1].register(bytes(20_000, 2), Rights::REMOTE_READ).unwrap();
+    let sink = net.ends[0].register(vec![0; 20_000], Rights::LOCAL).unwrap();
+    net.ends[0].read(sink.key, sink.offset, source.key, source.offset, 20_000).unwrap();
+    net.transmit();
+    let asked = |net: &Net| net.on_the_way.values().filter(|d| Packet::parse(&d.bytes).unwrap().row.verb == Verb::ReadRequest).count();
+    assert_eq!(asked(&net), 3);
+    net.quiet();
+    assert!(net.ends[0].deregister(sink.key).unwrap() == bytes(20_000, 2));
+    // and who asks for more is refused
+    let before = packet::reth(source.key, source.offset, 10);
+    let now = net.now;
+    for psn in 25..30u32 {
+        let bth = Bth { opcode: Opcode::RC_RDMA_READ_REQUEST.0, bits: 0, p_key: DEFAULT_P_KEY, resv8: 0, dest_qp: 0x12, ack: 0x80, psn };
+        let mut datagram = Vec::new();
+        packet::emit(&paths()[0], bth, &before, &[], &mut datagram);
+        net.ends[1].handle_datagram(now, paths()[0].source_port, false, &datagram);
+    }
+    net.read();
+    assert!(matches!(net.closed(1), Some(Closed::Violation(NakCode::INVALID_REQUEST, _))), "{:?}", net.closed(1));
+}
+
+#[test]
+fn acknowledgements_of_packets_in_a_row_are_one() {
+    let mut net = Net::new(config(1024), config(1024), Weather::default(), 1);
+    net.established();
+    net.quiet();
+    let left = net.left;
+    for n in 0..50u8 {
+        net.ends[0].send(&[n; 10], None, false).unwrap();
+    }
+    // all are there before the other end says anything
+    let mut out = Vec::new();
+    let now = net.now;
+    while let Some(leaving) = net.ends[0].poll_transmit(now, &mut out) {
+        let datagram = out.split_off(out.len() - leaving.length);
+        net.ends[1].handle_datagram(now, paths()[0].source_port, false, &datagram);
+    }
+    net.quiet();
+    assert_eq!(net.left, left + 1, "one acknowledgement for all");
+    assert!(net.ends[0].is_quiet());
+}
+
+#[test]
 fn marks_of_congestion_slow_the_sender_down() {
     let mut net = Net::new(config(1024), config(1024), Weather { mark: 1000, ..Weather::default() }, 1);
     net.established();
@@ -414,6 +462,22 @@ fn marks_of_congestion_slow_the_sender_down() {
     assert!(net.ends[1].counters().cnps_sent > 3 && net.ends[0].counters().cnps_received > 3);
     assert!(net.ends[1].deregister(target.key).unwrap() == data);
     assert_eq!(net.ends[0].counters().retransmitted, 0);
+    // without marks it recovers, and is at the line rate in the end
+    let slow = net.ends[0].rate().unwrap();
+    assert!(slow < net.config.line_rate / 2, "{slow}");
+    net.weather.mark = 0;
+    let mut rates = vec![slow];
+    while let Some(rate) = {
+        net.now += 10_000_000;
+        net.ends[0].send(&[1; 100], None, false).unwrap();
+        net.quiet();
+        net.ends[0].rate()
+    } {
+        assert!(rate >= rates[rates.len() - 1], "it falls without a mark");
+        rates.push(rate);
+        assert!(net.now < 120_000_000_000, "{rate} after two minutes");
+    }
+    assert!(rates.len() > 3, "not at once: {rates:?}");
 }
 
 /// A datagram of the peer with the next number, at our queue pair.
