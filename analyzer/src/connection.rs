@@ -56,6 +56,8 @@ pub struct Connection {
     pub last: At,
     /// Who ended it, and how.
     pub closed: Option<(Option<End>, &'static str, At)>,
+    /// By sender: DREQs without an answer.
+    pub disconnects: [u32; 2],
     /// Why it was rejected.
     pub rejected: Option<String>,
     /// When the connection was established: by an MPA Reply or a CM REP; where there is no RDMA, by a SYN with ACK.

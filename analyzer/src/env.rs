@@ -166,6 +166,16 @@ impl<S: Sink> Env<S> {
         if max == 0 || !is_among {
             return;
         }
+        // a compound waits once, whatever it asks for
+        let is_first = |e: &&mut Exchange| {
+            (e.connection, e.request.frame, e.reply_end) == (exchange.connection, exchange.request.frame, exchange.reply_end)
+        };
+        if exchange.is_related
+            && let Some(first) = self.slowest.iter_mut().find(is_first)
+        {
+            first.compounded = first.compounded.saturating_add(1);
+            return;
+        }
         let place = self.slowest.partition_point(|e| slowness(e) < slowness(exchange));
         self.slowest.insert(place, exchange.clone());
         self.slowest.truncate(max);

@@ -126,6 +126,8 @@ pub struct Exchange {
     pub payload_holes: Option<u64>,
     /// Whether it is a part of a compound behind the first one: it waited together with that.
     pub is_related: bool,
+    /// In a list of the slowest: further parts of its compound that the same reply answered, which the list leaves out.
+    pub compounded: u32,
     /// The last frame of the reply as it was first seen, where the client took a later copy: [`Exchange::reply_end`].
     pub reply_seen: Option<At>,
     /// Sequence number of the last packet of the request, where it is known.
@@ -179,6 +181,7 @@ impl Exchange {
             sha256: None,
             payload_holes: None,
             is_related: false,
+            compounded: 0,
             reply_seen: None,
             sequence: None,
             time: Time::default(),

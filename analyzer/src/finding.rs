@@ -153,6 +153,8 @@ pub struct Finding {
     pub count: u64,
     /// Frames of the occurrences.
     pub frames: Frames,
+    /// What this case comes from, where that is known better than the rule's usual causes tell.
+    pub why: Option<&'static str>,
 }
 
 impl Finding {
@@ -172,6 +174,7 @@ impl Finding {
             text: text.into(),
             count: 1,
             frames,
+            why: None,
         }
     }
 
@@ -185,6 +188,18 @@ impl Finding {
             Blame::Network | Blame::Capture => return sentence(&self.text),
         };
         if is_predicate(&self.text) { sentence(&format!("{} {}", subject.unwrap_or(side), self.text)) } else { sentence(&self.text) }
+    }
+
+    /// What it may come from: of this case, or what such findings usually come from.
+    pub fn causes(&self) -> Vec<&'static str> {
+        self.why.map_or_else(|| self.rule.row().causes.to_vec(), |why| alloc::vec![why])
+    }
+
+    /// The same with what this case comes from.
+    #[must_use]
+    pub fn with_why(mut self, why: Option<&'static str>) -> Self {
+        self.why = why;
+        self
     }
 
     /// The same with more frames of the same occurrence.
@@ -366,6 +381,23 @@ impl Findings {
         let more = more.to_string();
         if !finding.text.ends_with(&more) {
             finding.text.push_str(&more);
+        }
+    }
+
+    /// It is known what a finding comes from.
+    pub fn because(&mut self, rule: Rule, connection: Option<u32>, by: Blame, why: Option<&'static str>) {
+        let Some(&at) = self.index.get(&(rule, connection, by)) else { return };
+        let finding = &mut self.kept[at];
+        // of several occurrences each may have its own
+        finding.why = why.filter(|why| finding.count == 1 || finding.why == Some(why));
+    }
+
+    /// Adds what came of it to the text of a finding.
+    pub fn add_to(&mut self, rule: Rule, connection: Option<u32>, by: Blame, more: &str) {
+        let Some(&at) = self.index.get(&(rule, connection, by)) else { return };
+        let finding = &mut self.kept[at];
+        if !finding.text.ends_with(more) {
+            finding.text.push_str(more);
         }
     }
 

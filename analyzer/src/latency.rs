@@ -93,6 +93,11 @@ impl Latency {
         (self.count > 0).then_some(self.max)
     }
 
+    /// The duration, in ns, that 99 of 100 do not exceed; `None` of fewer than a hundred, of which it would be the longest.
+    pub fn p99(&self) -> Option<i64> {
+        if self.count < 100 { None } else { self.quantile(990) }
+    }
+
     /// The duration, in ns, that `per_mille` of 1000 do not exceed: 500 is the median.
     pub fn quantile(&self, per_mille: u32) -> Option<i64> {
         if self.count == 0 {
@@ -166,6 +171,7 @@ mod tests {
             l.add(ns);
         }
         assert_eq!((l.min(), l.quantile(500), l.quantile(990), l.max()), (Some(10), Some(20), Some(40), Some(40)));
+        assert_eq!(l.p99(), None, "of four");
         assert_eq!(Latency::default().quantile(500), None);
     }
 

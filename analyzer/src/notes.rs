@@ -7,6 +7,7 @@ use crate::op::{At, End};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use hashbrown::HashMap;
 use rdmascope_dissector::field::Fields;
 use rdmascope_dissector::fields;
 use rdmascope_dissector::frame::Tunnel;
@@ -27,8 +28,10 @@ fields! {
         EXCHANGE_COMMAND: Str = "rdmascope.exchange.command", "Command of the exchange";
         EXCHANGE_FILE: Str = "rdmascope.exchange.file", "File of the exchange";
         SMB2_RESPONSE_TO: FrameNum = "smb2.response_to", "Response to";
+        SMB2_RESPONSE_IN: FrameNum = "smb2.response_in", "Response in";
         SMB2_TIME: RelTime = "smb2.time", "Time to response";
         RPC_REQUEST: FrameNum = "rpc.reqframe", "Request Frame";
+        RPC_REPLY: FrameNum = "rpc.repframe", "Reply Frame";
         RPC_TIME: RelTime = "rpc.time", "Time from request";
         RETRANSMISSION: None = "rdmascope.retransmission", "Sent before";
         COPY_OF: FrameNum = "rdmascope.retransmission.of", "Sent before in frame";
@@ -157,9 +160,34 @@ pub struct InFrame {
     pub answer: Option<Answer>,
 }
 
+/// Which frame answers a request, by the last frame of the request: what a first pass over a capture finds for a second one.
+#[derive(Clone, Debug, Default)]
+pub struct Replies {
+    by_request: HashMap<u64, Vec<(u64, Family, u64)>>,
+}
+
+impl Replies {
+    /// An exchange that is complete.
+    pub fn add(&mut self, exchange: &Exchange) {
+        // the first copy of a reply is the one that is shown as one
+        if let Some(reply) = exchange.reply_seen.or(exchange.reply_end) {
+            let of_frame = self.by_request.entry(exchange.request_end.frame).or_default();
+            let place = of_frame.partition_point(|(id, ..)| *id < exchange.id);
+            of_frame.insert(place, (exchange.id, exchange.family, reply.frame));
+        }
+    }
+
+    /// By the number of the exchange, which both passes count alike.
+    fn of(&self, frame: u64) -> &[(u64, Family, u64)] {
+        self.by_request.get(&frame).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// What is made of one frame.
 #[derive(Clone, Debug, Default)]
 pub struct FrameNotes {
+    /// What an earlier pass over the capture found.
+    pub replies: Option<Arc<Replies>>,
     layer: Layer,
     observed: Option<u64>,
     /// The exchanges that it belongs to: several where it carries a compound.
@@ -271,8 +299,14 @@ impl FrameNotes {
             t.field(f::MIRROR_SESSION, at, 0, Value::U(tunnel.id.into()));
             t.field(f::MIRROR_TRUNCATED, at, 0, Value::U(tunnel.truncated.into()));
         }
+        let mut replies = self.replies.as_ref().zip(self.observed).map_or(&[][..], |(replies, frame)| replies.of(frame)).iter();
         for exchange in &self.exchanges {
             t.field(f::EXCHANGE, at, 0, Value::U(exchange.exchange));
+            if let Some((_, family, reply)) = replies.as_slice().first().filter(|(id, ..)| *id == exchange.exchange) {
+                let is_in = if *family == Family::Smb2 { f::SMB2_RESPONSE_IN } else { f::RPC_REPLY };
+                t.field(is_in, at, 0, Value::U(*reply));
+                replies.next();
+            }
             if exchange.moved > 0 {
                 t.field(f::EXCHANGE_BYTES, at, 0, Value::U(exchange.moved));
             }

@@ -302,6 +302,11 @@ impl<'r> Root<'r> {
         }
     }
 
+    /// What it may come from: of this case, or what such findings usually come from.
+    pub fn causes(&self) -> Vec<&'static str> {
+        self.findings.first().map_or_else(|| self.rule.row().causes.to_vec(), |first| first.causes())
+    }
+
     fn add(&mut self, finding: &'r Finding) {
         self.severity = self.severity.max(finding.severity);
         self.certainty = self.certainty.max(finding.certainty);

@@ -151,7 +151,7 @@ const SPECS: &[Spec] = &[
     ("RFC 5040", "A Remote Direct Memory Access Protocol Specification", &[
         ("4.5", Must, "A Read Response has exactly the bytes that were asked for.", Rules(&[Rule::BugCve202664268, Rule::RdmaLength]), ""),
         ("4.8, 7", Must, "An error ends the stream with a Terminate.", Rules(&[Rule::RdmapTerminate]), ""),
-        ("5.2.1", Must, "No more Read Requests are outstanding than were agreed.", Unwatched("counted on InfiniBand and RoCE; on iWARP a Terminate tells (RDMAP-TERMINATE)"), ""),
+        ("5.2.1", Must, "No more Read Requests are outstanding than were agreed.", Rules(&[Rule::RdmaReadDepth]), ""),
         ("5.5", Must, "A Send with Invalidate names an STag that may be invalidated.", Rules(&[Rule::RdmaInvalidate]), ""),
     ]),
     ("RFC 5041", "Direct Data Placement over Reliable Transports", &[
@@ -170,7 +170,7 @@ const SPECS: &[Spec] = &[
     ("RFC 6581", "Enhanced Remote Direct Memory Access (RDMA) Connection Establishment", &[
         ("5, 6", Must, "A reply has no higher revision than its request.", Rules(&[Rule::MpaRevision]), ""),
         ("9", Must, "The reply's ORD is no more than the request's IRD.", Rules(&[Rule::MpaIrdord]), ""),
-        ("9", Must, "The side that connects reduces its ORD to the reply's IRD.", Unwatched("Reads outstanding are counted on InfiniBand and RoCE only"), ""),
+        ("9", Must, "The side that connects reduces its ORD to the reply's IRD.", Rules(&[Rule::RdmaReadDepth]), ""),
         ("9", Must, "The ready-to-receive message is the one agreed on.", Unwatched("what it is used for is a matter of the peers' adapters"), ""),
     ]),
     ("IBTA", "InfiniBand Architecture Specification, volume 1, and annexes A16, A17 (RoCE)", &[

@@ -8,9 +8,10 @@ mod build;
 mod common;
 
 use build::*;
-use rdmascope_analyzer::finding::Certainty;
+use rdmascope_analyzer::finding::{Blame, Certainty};
+use rdmascope_analyzer::outcome::Success;
 use rdmascope_analyzer::report::Report;
-use rdmascope_analyzer::rules::{Rule, Severity};
+use rdmascope_analyzer::rules::{Group, Rule, Severity};
 use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
 use rdmascope_dissector::wire::iwarp::mpa::{self, Startup, emit_fpdu, emit_fpdu_with_markers};
 use rdmascope_dissector::wire::iwarp::rdmap::{self, Terminate};
@@ -280,6 +281,24 @@ fn two_fetches(c: &mut Conversation, at_once: bool) {
         c.read(S, 6, 512);
     }
     c.reply(&header, 0, &Conversation::write_body(1024));
+}
+
+/// The same over iWARP, whose client answers `ird` Reads at a time.
+fn two_fetches_iwarp(c: &mut Conversation, ird: u8) {
+    c.tcp_open();
+    c.mpa(enhanced(&[0, ird, 0, 2], false));
+    c.mpa(enhanced(&[0, 2, 0, ird], true));
+    c.smbd_request(request());
+    c.smbd_response(response());
+    c.smb2_negotiate();
+    let header = c.smb2_write(16, &[descriptor(0x52, 8), descriptor(0x53, 8)]);
+    for (n, source_stag) in [0x52, 0x53].into_iter().enumerate() {
+        let (mut request, sink_offset) = (Vec::new(), n as u64 * 8);
+        rdmap::ReadRequest { sink_stag: 0x51, sink_offset, size: 8, source_stag, source_offset: address(source_stag) }.emit(&mut request);
+        c.fpdu(S, &Conversation::untagged(rdmap::Opcode::READ_REQUEST, true, 1, 1 + n as u32, 0, &request));
+    }
+    (0..2).for_each(|n| c.fpdu(C, &Conversation::tagged(rdmap::Opcode::READ_RESPONSE, 0x51, n * 8, b"response")));
+    c.reply(&header, 0, &Conversation::write_body(16));
 }
 
 /// A READ whose descriptor has room for so many bytes.
@@ -1197,6 +1216,134 @@ fn a_refusal_that_is_made_good_is_a_note() {
         let found: Vec<_> = report.findings.iter().filter(|f| f.rule == Rule::CmReject).collect();
         assert_eq!(found.iter().map(|f| f.severity).collect::<Vec<_>>(), [severity]);
         assert_eq!(found[0].text.contains("one to port 445 was accepted"), port.is_some(), "{}", found[0].text);
+    }
+}
+
+/// An attempt to connect over iWARP, refused by a reset or by an MPA Reply.
+fn refused_mpa(c: &mut Conversation) {
+    c.tcp_open();
+    c.mpa(Conversation::startup(false));
+    c.mpa(Startup { reject: true, ..Conversation::startup(true) });
+    c.tcp_reset(C);
+}
+
+#[test]
+fn an_iwarp_connection_that_was_refused_and_then_taken_is_a_note_and_no_failure() {
+    for again in [false, true] {
+        let mut c = Conversation::default();
+        refused_mpa(&mut c);
+        if again {
+            c.wait(SECOND);
+            c.client_port += 1;
+            c.smb_iwarp();
+            c.smb2_negotiate();
+            (0..3).for_each(|_| c.echo());
+        }
+        let report = common::analyze_frames(&c.frames).0;
+        let found: Vec<_> = report.findings.iter().filter(|f| f.rule == Rule::MpaReject).collect();
+        let severity = if again { Severity::Note } else { Severity::Error };
+        assert_eq!(found.iter().map(|f| f.severity).collect::<Vec<_>>(), [severity]);
+        assert!(found[0].text.contains("to port 5445"), "{}", found[0].text);
+        assert_eq!(found[0].text.contains("; one was accepted 1.0"), again, "{}", found[0].text);
+        let success: Vec<_> = report.connections.iter().filter_map(|c| Some(c.outcome.as_ref()?.success)).collect();
+        assert_eq!(success.first(), Some(if again { &Success::Replaced } else { &Success::No }));
+    }
+}
+
+#[test]
+fn a_server_that_went_away_says_how_the_client_came_back() {
+    let mut c = Conversation::default();
+    c.smb_iwarp();
+    c.smb2_negotiate();
+    (0..3).for_each(|_| c.echo());
+    c.echo_request();
+    c.tcp_reset(S);
+    for _ in 0..2 {
+        c.wait(SECOND);
+        c.client_port += 1;
+        refused(&mut c);
+    }
+    c.wait(SECOND);
+    c.client_port += 1;
+    c.again_iwarp();
+    c.smb2_negotiate();
+    (0..3).for_each(|_| c.echo());
+    let report = common::analyze_frames(&c.frames).0;
+    let (rule, by) = report.connections[0].outcome.as_ref().and_then(|o| o.cause).expect("why it failed");
+    let found = report.findings.iter().find(|f| (f.rule, f.by, f.connection) == (rule, by, Some(report.connections[0].id)));
+    let text = &found.expect("the finding").text;
+    assert_eq!(by, Blame::Server);
+    assert!(text.ends_with("2 attempts to connect again failed, and one succeeded 3.00 s later"), "{text}");
+    let refusals: Vec<_> = report.findings.iter().filter(|f| f.rule == Rule::TcpRefused).map(|f| (f.severity, &f.text)).collect();
+    assert!(refusals.len() == 2 && refusals.iter().all(|(s, t)| *s == Severity::Note && t.contains("one was accepted")), "{refusals:?}");
+    let failed = report.connections.iter().filter(|c| c.outcome.as_ref().is_some_and(|o| o.failed())).count();
+    assert_eq!(failed, 1, "the one that broke");
+}
+
+#[test]
+fn what_a_rejection_comes_from_goes_by_its_reason() {
+    for (reason, word) in [(8, "Nothing listens"), (28, "refused this client"), (10, "earlier connection")] {
+        let mut c = Conversation::default();
+        c.cm_request(445);
+        c.cm_reject_for(reason);
+        let report = common::analyze_frames(&c.frames).0;
+        let found = report.findings.iter().find(|f| f.rule == Rule::CmReject).expect("it is told");
+        assert!(found.text.contains("port 445") && found.causes().len() == 1 && found.causes()[0].contains(word), "{found:?}");
+    }
+}
+
+#[test]
+fn a_second_channel_that_is_refused_leaves_the_session_without_multichannel() {
+    let mut c = Conversation::default();
+    c.smb();
+    (0..3).for_each(|_| c.echo());
+    c.wait(SECOND);
+    c.comm += 1;
+    c.cm_request(445);
+    c.cm_reject();
+    (0..3).for_each(|_| c.echo());
+    let report = common::analyze_frames(&c.frames).0;
+    let found = report.findings.iter().find(|f| f.rule == Rule::CmReject).expect("it is told");
+    assert!(found.text.ends_with("multichannel was not established"), "{}", found.text);
+    assert_eq!(report.findings.iter().filter(|f| f.rule.row().group == Group::Path).count(), 0);
+}
+
+#[test]
+fn a_peer_that_is_gone_left_packets_and_dreqs_unanswered() {
+    let mut c = Conversation::default();
+    c.smb();
+    c.echo();
+    let at = c.frames.len();
+    c.echo_request();
+    // what the server would have acknowledged
+    c.frames.truncate(at + 1);
+    let packet = c.frames[at].bytes.clone();
+    for _ in 0..7 {
+        c.wait(SECOND / 2);
+        c.frame(packet.clone());
+    }
+    for _ in 0..4 {
+        c.wait(4 * SECOND);
+        c.cm_disconnect(C);
+    }
+    let report = common::analyze_frames(&c.frames).0;
+    let found: Vec<_> = report.findings.iter().map(|f| (f.rule, f.by, &f.text)).collect();
+    let gone = report.findings.iter().find(|f| f.rule == Rule::PeerSilent).unwrap_or_else(|| panic!("the server is gone: {found:?}"));
+    assert_eq!((gone.by, gone.severity), (Blame::Server, Severity::Error));
+    assert!(gone.text.contains("8 times") && gone.text.contains("the 4 DREQs"), "{}", gone.text);
+    let outcome = report.connections[0].outcome.as_ref().expect("it failed");
+    assert_eq!((outcome.failed(), outcome.cause), (true, Some((Rule::PeerSilent, Blame::Server))));
+}
+
+#[test]
+fn reads_beyond_what_mpa_agreed_are_told_on_iwarp() {
+    for (ird, is_told) in [(1, true), (2, false)] {
+        let mut c = Conversation::default();
+        two_fetches_iwarp(&mut c, ird);
+        let report = common::analyze_frames(&c.frames).0;
+        let found: Vec<_> = report.findings.iter().filter(|f| f.rule == Rule::RdmaReadDepth).map(|f| (f.by, f.certainty)).collect();
+        let expected: &[_] = if is_told { &[(Blame::Server, Certainty::IfNothingWasMissed)] } else { &[] };
+        assert_eq!(found, expected, "{ird}: {:?}", report.findings.iter().map(|f| (f.rule, &f.text)).collect::<Vec<_>>());
     }
 }
 

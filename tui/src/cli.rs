@@ -9,6 +9,7 @@ use rdmascope_capture::{Access, Existing, WholeFile};
 pub(crate) use rdmascope_report::fields::{FilterError, filter, registry};
 use rdmascope_report::output::times::{self, Times};
 use rdmascope_report::report::Ignore;
+use rdmascope_report::report::words::Clock;
 pub(crate) use rdmascope_report::stdout::Color;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -398,6 +399,9 @@ pub(crate) struct Analyze {
     pub(crate) pins: Vec<Pin>,
     #[arg(long, value_name = "KEYFILE", help = KEYS)]
     pub(crate) keys: Option<PathBuf>,
+    /// How the report tells the time: u (time of day, UTC), a (the same in the zone of TZ), r (since the first frame), e (seconds since 1970)
+    #[arg(short = 't', value_name = "KIND", default_value = "u", value_parser = clock_kind)]
+    pub(crate) clock: Clock,
     /// With --format json, list every request with its memory, RDMA, times and the SHA-256 of its payload
     #[arg(long)]
     pub(crate) exchanges: bool,
@@ -759,8 +763,8 @@ pub(crate) struct Dissect {
     /// The same
     #[arg(short = 'N', value_name = "FLAGS", hide = true)]
     pub(crate) names: Vec<String>,
-    /// One pass shows all that is known of a frame when it comes
-    #[arg(short = '2', hide = true)]
+    /// Read the capture twice: requests then tell which frame answers them (smb2.response_in, rpc.repframe)
+    #[arg(short = '2', help_heading = "As in tshark")]
     pub(crate) twice: bool,
     #[arg(short = 'o', value_name = "PREFERENCE", hide = true, value_parser = no_preferences)]
     pub(crate) preferences: Vec<String>,
@@ -881,6 +885,10 @@ fn time_kind(text: &str) -> Result<Times, String> {
         let keys: Vec<&str> = times::KEYS.iter().map(|(key, _)| *key).collect();
         format!("there are {}", keys.join(", "))
     })
+}
+
+fn clock_kind(text: &str) -> Result<Clock, String> {
+    Clock::parse(text).ok_or_else(|| "a report tells u, ud, a, ad, r or e; the times of frames are told by dissect -t".into())
 }
 
 /// What tshark has and has no meaning here: each is refused with what does it.

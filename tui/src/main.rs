@@ -4,6 +4,7 @@
 
 mod cli;
 mod commands;
+mod confine;
 mod glossary;
 mod live;
 

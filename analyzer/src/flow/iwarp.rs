@@ -73,6 +73,8 @@ pub enum FlowFact<'a> {
     MpaRequest(Startup<'a>),
     /// The connection is accepted, or refused ([`Startup::reject`]).
     MpaReply(Startup<'a>),
+    /// So many Reads of the sender wait for their Responses, this one among them.
+    ReadsOutstanding(u32),
     /// The CRC of an FPDU is wrong.
     CrcBad,
     /// A marker does not point to the header of its FPDU.
@@ -955,6 +957,9 @@ impl Messages {
                     reads.pop_front();
                 }
                 reads.push_back(Read { number: op.read, request, next: request.sink_offset, stale: false });
+                if reads.len() > 1 {
+                    tell(FlowFact::ReadsOutstanding(reads.iter().filter(|r| !r.stale).count() as u32));
+                }
             }
             Body::Terminate(terminate) => {
                 op.verb = Verb::Terminate;
@@ -1080,7 +1085,7 @@ mod tests {
         }
 
         fn fact(&mut self, _: At, _: End, fact: FlowFact<'_>) {
-            if matches!(fact, FlowFact::RoundTrip(_) | FlowFact::Over(_)) {
+            if matches!(fact, FlowFact::RoundTrip(_) | FlowFact::Over(_) | FlowFact::ReadsOutstanding(_)) {
                 return;
             }
             self.facts.push(format!("{fact:?}").split([' ', '(']).next().unwrap_or_default().to_string());

@@ -31,6 +31,7 @@ use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
 use crate::flow::iwarp::TcpFlow;
 use crate::flow::report::Listener;
 use crate::flow::{self, ib::IbFlow};
+use crate::notes::Replies;
 use crate::op::{At, End};
 use crate::path::{self, Attempt};
 use crate::report::{self, Report};
@@ -41,6 +42,7 @@ use crate::summary::{Handshake, Peer, Transport};
 use crate::totals::Totals;
 use alloc::boxed::Box;
 use alloc::string::ToString;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 pub use numbers::{Counts, Growing, Numbers};
@@ -138,6 +140,11 @@ impl Default for Pipeline<Quiet> {
 }
 
 impl<S: Sink> Pipeline<S> {
+    /// What an earlier pass over the same capture found: frames then tell which one answers them.
+    pub fn knows(&mut self, replies: Arc<Replies>) {
+        self.env.frame.replies = Some(replies);
+    }
+
     /// An analysis that tells `sink` what it sees as it goes.
     pub fn with_sink(options: Options, sink: S) -> Self {
         let decode = frame::Options { check_crc: options.check_crc, ..frame::Options::default() };
@@ -603,6 +610,7 @@ impl<S: Sink> Pipeline<S> {
             CmMessage::Reply(reply) => self.cm_reply(at, packet, ib, &reply),
             CmMessage::Reject(reject) => self.cm_reject(at, packet, &reject),
             CmMessage::DisconnectRequest(head) => self.cm_disconnect(at, packet, head.local_comm_id, head.remote_comm_id),
+            CmMessage::DisconnectReply(head) => self.cm_disconnected(packet, head.local_comm_id, head.remote_comm_id),
             _ => {}
         }
         self.requests.heard(packet.src, packet.dst);
@@ -666,14 +674,25 @@ impl<S: Sink> Pipeline<S> {
         });
         let site = Site { connection, frame: at.frame, time_ns: at.time };
         self.env.report(Rule::CmReject, blame, site, Certainty::Certain, format_args!("RDMA-CM REQ to port {port} was rejected: {reason}"));
+        self.env.findings.because(Rule::CmReject, connection, blame, crate::path::why_rejected(reason));
     }
 
     fn cm_disconnect(&mut self, at: At, packet: &Packet<'_>, local: u32, remote: u32) {
         let Some((slot, by)) = self.requests.disconnect(packet.src, packet.dst, local, remote) else { return };
         let Some(s) = self.table.get_mut(slot) else { return };
+        let farewells = &mut s.connection.disconnects[by.index()];
+        *farewells = farewells.saturating_add(1);
         if s.connection.closed.is_none() {
             s.connection.closed = Some((Some(by), "DREQ", at));
             s.connection.last = at;
+        }
+    }
+
+    /// A DREP: the DREQs of its receiver are answered.
+    fn cm_disconnected(&mut self, packet: &Packet<'_>, local: u32, remote: u32) {
+        let Some((slot, by)) = self.requests.disconnect(packet.src, packet.dst, local, remote) else { return };
+        if let Some(s) = self.table.get_mut(slot) {
+            s.connection.disconnects[by.peer().index()] = 0;
         }
     }
 

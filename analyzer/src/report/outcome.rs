@@ -142,6 +142,8 @@ pub enum Success {
     No,
     /// It had not got there when the capture ended, or its beginning was not seen.
     Unknown,
+    /// It was refused, and a later one of the same client took its place.
+    Replaced,
 }
 
 impl Success {
@@ -151,6 +153,7 @@ impl Success {
             Self::Yes => "yes",
             Self::No => "no",
             Self::Unknown => "unknown",
+            Self::Replaced => "replaced",
         }
     }
 }

@@ -12,7 +12,7 @@
 
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::op::At;
-use crate::outcome::Purpose;
+use crate::outcome::{Ending, Outcome, Purpose, Success};
 use crate::report::{Connection, Handshake, Protocol, Report, Transport};
 pub use crate::smb_setup::{Heard, Moved};
 use alloc::format;
@@ -20,7 +20,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rdmascope_dissector::frame::{Addr, Unreachable};
-use rdmascope_dissector::text::Grouped;
+use rdmascope_dissector::text::{Elapsed, Grouped};
+use rdmascope_dissector::wire::ib::cm::RejectReason;
 use rdmascope_dissector::wire::smb2::NtStatus;
 use rdmascope_dissector::wire::smb2::ioctl::NetworkInterface;
 
@@ -273,6 +274,8 @@ pub struct Obstacle {
     pub tries: Vec<u32>,
     /// Whether it is another finding, of a connection that failed, and is not to be told again.
     pub reported: bool,
+    /// What it comes from, where the answer itself tells.
+    pub why: Option<&'static str>,
 }
 
 /// How far a client and a server got.
@@ -316,6 +319,34 @@ enum Fate {
     Silent,
     /// Too young to tell.
     Open,
+}
+
+/// What each reason of a REJ tells beside its name (IBA volume 1, 12.6.7.2).
+const REJECTED: &[(RejectReason, &str)] = &[
+    (RejectReason::NO_QP, NO_ROOM),
+    (RejectReason::NO_RESOURCES, NO_ROOM),
+    (RejectReason::TIMEOUT, "The side that rejects waited for the next message of the handshake, and it did not come"),
+    (RejectReason::INVALID_COMM_ID, "The side that rejects no longer knows this attempt: it was restarted, or had given up"),
+    (RejectReason::INVALID_SERVICE_ID, "Nothing listens on that RDMA port at that address"),
+    (RejectReason::STALE_CONNECTION, "The server still has an earlier connection of the same queue pair: that was not ended in order"),
+    (RejectReason::PRIMARY_GID, "The server's RDMA device does not have the address (GID) that was asked for, or not of that RoCE version"),
+    (RejectReason::PATH_MTU, "The server's port does not take the path MTU that the client asks for"),
+    (RejectReason::INSUFFICIENT_RESPONDER_RESOURCES, "A side cannot answer as many RDMA Reads at a time as the other one asks for"),
+    (RejectReason::CONSUMER, "The service listens on that port, and refused this client: it has no room, or does not take the address or private data"),
+    (RejectReason::RNR_RETRY_COUNT, "The RNR retry count that was asked for is not taken"),
+];
+const NO_ROOM: &str = "The adapter of the side that rejects has no queue pair or memory left for another connection";
+
+/// What a rejection for this reason comes from.
+pub(crate) fn why_rejected(reason: RejectReason) -> Option<&'static str> {
+    REJECTED.iter().find(|(known, _)| *known == reason).map(|(_, why)| *why)
+}
+
+/// What a rejection comes from, where its reason says more than that nobody listens.
+fn why_named(fate: &Fate) -> Option<&'static str> {
+    let Fate::Rejected(named) = fate else { return None };
+    let is_it = |(reason, _): &&(RejectReason, &str)| *reason != RejectReason::INVALID_SERVICE_ID && reason.to_string() == *named;
+    REJECTED.iter().find(is_it).map(|(_, why)| *why)
 }
 
 /// An RDMA connection request.
@@ -373,9 +404,102 @@ pub(crate) fn conclude(report: &mut Report, attempts: &[Attempt], unreachable: &
         }
         let site = Site { connection: verdict.connection, frame: verdict.at.frame, time_ns: verdict.at.time };
         let finding = Finding::new(verdict.rule, verdict.by, site, verdict.certainty, verdict.text.as_str());
-        report.findings.add(finding.with_severity(verdict.severity).with_frames(verdict.frames.iter().copied()));
+        let finding = finding.with_why(verdict.why).with_severity(verdict.severity);
+        report.findings.add(finding.with_frames(verdict.frames.iter().copied()));
+    }
+    for came in afterwards(report, attempts) {
+        let (rule, by) = came.cause;
+        if let Some(id) = came.replaced {
+            report.findings.lower(rule, Some(id), by, Severity::Note, format_args!("{}", came.text));
+            let outcome = report.connections.iter_mut().find(|c| c.id == id).and_then(|c| c.outcome.as_mut());
+            outcome.into_iter().for_each(|outcome| outcome.success = Success::Replaced);
+        } else {
+            report.findings.add_to(rule, came.connection, by, &came.text);
+        }
     }
 }
+
+/// What came of a connection that failed.
+struct Afterwards {
+    /// The finding that tells of the failure.
+    cause: (Rule, Blame),
+    connection: Option<u32>,
+    /// The connection that was refused, where a later one took its place.
+    replaced: Option<u32>,
+    text: String,
+}
+
+/// What came of connections that failed: a later one took the place of one that was refused, or the session went on without it; after one
+/// that broke, the client tried again, for so long, and was connected or not.
+fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
+    let mut all = Vec::new();
+    // of REQs that were rejected: whether sessions went on without any of them
+    let (mut rejected, mut went_on) = (0, 0);
+    for group in groups(report, attempts) {
+        let is_rdma = |c: &Connection| c.transport.is_some_and(|t| t != Transport::Tcp);
+        let outcome = |c: &'_ Connection| c.outcome.clone().filter(Outcome::failed);
+        let refused = |c: &Connection| outcome(c).is_some_and(|o| matches!(o.ending, Ending::Refused | Ending::NoTransport));
+        let works: Vec<&Connection> = group.connections.iter().copied().filter(|c| has_session(c)).collect();
+        let open_at = |at: At, rdma: bool| {
+            let is_open = |c: &&&Connection| c.first < at && c.closed.is_none_or(|(.., end)| end.time > at.time) && (!rdma || is_rdma(c));
+            works.iter().find(is_open).is_some()
+        };
+        let next = |at: At, rdma: bool| works.iter().copied().filter(|c| c.first > at && (!rdma || is_rdma(c))).min_by_key(|c| c.first);
+        let is_bound = group.connections.iter().any(|c| c.smb.heard.binding.is_some_and(|(_, status)| status == Some(0)));
+        let without = group.kind == Kind::Smb && !is_bound;
+        for c in group.connections.iter().filter(|c| refused(c)) {
+            let Some(cause) = c.outcome.as_ref().and_then(|o| o.cause) else { continue };
+            if !matches!(cause.0, Rule::MpaReject | Rule::MpaStartup | Rule::TcpRefused) {
+                continue;
+            }
+            // what runs over TCP instead is no RDMA
+            let rdma = is_try(c);
+            if let Some(later) = next(c.first, rdma) {
+                let (ours, theirs) = (&c.peers[1], &later.peers[1]);
+                let place = match (ours.address == theirs.address, ours.port == theirs.port) {
+                    (true, true) => String::new(),
+                    (true, false) => format!(" to port {}", theirs.port),
+                    (false, _) => format!(" to {} port {}", theirs.address, theirs.port),
+                };
+                let took = Elapsed(later.first.time.saturating_sub(c.first.time));
+                let text = format!("; one{place} was accepted {took} after it");
+                all.push(Afterwards { cause, connection: Some(c.id), replaced: Some(c.id), text });
+            } else if without && open_at(c.first, rdma) {
+                all.push(Afterwards { cause, connection: Some(c.id), replaced: None, text: NO_SECOND.into() });
+            }
+        }
+        for a in group.attempts.iter().filter(|a| matches!(a.answer, Answer::Rejected(..))) {
+            rejected += 1;
+            went_on += u64::from(without && open_at(a.at, true) && next(a.at, true).is_none());
+        }
+        for c in works.iter().filter(|c| c.closed.is_some()) {
+            let Some(o) = outcome(c) else { continue };
+            let (Some(cause), Ending::HungUp { .. } | Ending::Aborted) = (o.cause, o.ending) else { continue };
+            let again = next(o.at, is_rdma(c));
+            let until = again.map_or(i64::MAX, |c| c.first.time);
+            let within = |at: At| at > o.at && at.time < until;
+            let in_vain = |a: &&&Attempt| within(a.at) && !matches!(a.answer, Answer::Accepted(_));
+            let tries = group.connections.iter().filter(|c| within(c.first) && refused(c)).count() + group.attempts.iter().filter(in_vain).count();
+            let tried = || plural(tries, "attempt", "attempts");
+            let since = |c: &Connection| Elapsed(c.first.time.saturating_sub(o.at.time));
+            let text = match (tries, again) {
+                (0, None) => continue,
+                (0, Some(again)) => format!("; the client was connected again {} later", since(again)),
+                (_, Some(again)) => format!("; {} to connect again failed, and one succeeded {} later", tried(), since(again)),
+                (_, None) => format!("; {} to connect again failed", tried()),
+            };
+            all.push(Afterwards { cause, connection: Some(c.id), replaced: None, text });
+        }
+    }
+    if rejected > 0 && went_on == rejected {
+        let cause = (Rule::CmReject, Blame::Server);
+        all.push(Afterwards { cause, connection: None, replaced: None, text: NO_SECOND.into() });
+    }
+    all
+}
+
+/// What comes of a second channel that is refused.
+const NO_SECOND: &str = "; the session went on without it: multichannel was not established";
 
 /// Which kind of mount a connection is of; `None` for another, and where it is not known who is the client.
 fn kind_of(c: &Connection) -> Option<Kind> {
@@ -441,7 +565,11 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
         .collect();
     for (at, address) in listed {
         let client = groups[at].client;
-        let other = groups.iter().position(|g| g.kind == Kind::Smb && g.client == client && g.servers.contains(&address));
+        // from a link-local address nobody else can be told apart
+        let is_near = |g: &Group<'_>| is_link_local(&address) && is_link_local(&g.client) && !g.connections.iter().any(|c| has_session(c));
+        let other = groups
+            .iter()
+            .position(|g| g.kind == Kind::Smb && (g.client == client || is_near(g)) && g.servers.contains(&address));
         if let Some(other) = other.filter(|other| *other != at && !groups[at].servers.contains(&address)) {
             merge(&mut groups, at, other);
         }
@@ -677,6 +805,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
                 frames: Vec::new(),
                 tries: Vec::new(),
                 reported: true,
+                why: None,
             });
         };
         let own = rule.row().severity;
@@ -697,7 +826,8 @@ impl<'g, 'r> Ladder<'g, 'r> {
         };
         let frames = if step < Step::Used { failed.iter().flat_map(|t| t.frames.iter().copied()).collect() } else { Vec::new() };
         let tries = if step < Step::Used { failed.iter().filter_map(|t| t.connection).collect() } else { Vec::new() };
-        Some(Obstacle { step, rule, by, severity, certainty, text, at, connection, frames, tries, reported: false })
+        let why = self.tries.iter().find_map(|t| why_named(&t.fate)).filter(|_| step == Step::Accepted);
+        Some(Obstacle { step, rule, by, severity, certainty, text, at, connection, frames, tries, reported: false, why })
     }
 
     // ── SMB ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -56,6 +56,8 @@ pub struct Conversation {
     pub marked: bool,
     /// Whether the SYNs of TCP agree on ECN.
     pub ecn: bool,
+    /// TCP port of the client.
+    pub client_port: u16,
     /// Communication id of the client.
     pub comm: u32,
     /// Reads that the client answers at a time.
@@ -85,6 +87,7 @@ impl Default for Conversation {
             iwarp: false,
             marked: false,
             ecn: false,
+            client_port: 40_000,
             comm: 0xc0,
             responder_resources: 16,
             smb2_credits: 64,
@@ -438,8 +441,13 @@ impl Conversation {
     }
 
     pub fn cm_reject(&mut self) {
+        self.cm_reject_for(8);
+    }
+
+    /// A REJ with a reason.
+    pub fn cm_reject_for(&mut self, reason: u16) {
         let mut out = Vec::new();
-        RejectHead { local_comm_id: 0, remote_comm_id: self.comm, what: 0, length: 0, reason: 8 }.emit(&mut out);
+        RejectHead { local_comm_id: 0, remote_comm_id: self.comm, what: 0, length: 0, reason }.emit(&mut out);
         self.mad(S, 0x12, &out);
     }
 
@@ -702,7 +710,7 @@ impl Conversation {
     // ── iWARP ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     pub fn segment(&mut self, by: usize, seq: u32, flags: u8, window: u16, payload: &[u8]) {
-        let ports: [u16; 2] = [40_000, 5445];
+        let ports: [u16; 2] = [self.client_port, 5445];
         let mut tcp = Vec::new();
         tcp.extend(ports[by].to_be_bytes());
         tcp.extend(ports[1 - by].to_be_bytes());
@@ -736,7 +744,7 @@ impl Conversation {
 
     /// An acknowledgment with SACK blocks.
     pub fn tcp_sack(&mut self, by: usize, ack: u32, blocks: &[(u32, u32)]) {
-        let ports: [u16; 2] = [40_000, 5445];
+        let ports: [u16; 2] = [self.client_port, 5445];
         let mut tcp = Vec::new();
         tcp.extend(ports[by].to_be_bytes());
         tcp.extend(ports[1 - by].to_be_bytes());
@@ -839,6 +847,12 @@ impl Conversation {
         let msn = self.msn[by];
         self.msn[by] += 1;
         self.fpdu(by, &Self::untagged(rdmap::Opcode::SEND, true, 0, msn, 0, message));
+    }
+
+    /// The same on a new connection, whose messages are numbered anew.
+    pub fn again_iwarp(&mut self) {
+        (self.msn, self.first_data, self.message_id) = ([1, 1], true, 0);
+        self.smb_iwarp();
     }
 
     /// SMB Direct's negotiation, over iWARP.

@@ -3,14 +3,17 @@
 
 use crate::streams::{self, Streams};
 use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::keys::Keyring;
+use rdmascope_analyzer::notes::Replies;
 use rdmascope_analyzer::pipeline::{Counts, FrameMeta, Pipeline};
-use rdmascope_analyzer::report::Quiet;
-use rdmascope_capture::{Interface, Record};
+use rdmascope_analyzer::report::{Quiet, Sink};
+use rdmascope_capture::{Interface, Record, Source};
 use rdmascope_dissector::frame::{self, Addr, Packet};
-use rdmascope_dissector::trace::Trace;
+use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
 use std::fmt;
+use std::sync::Arc;
 
 /// Dissects the frames of a capture, in order.
 pub struct Dissection {
@@ -22,6 +25,35 @@ pub struct Dissection {
     number: u64,
     first_ns: Option<i64>,
     previous_ns: i64,
+}
+
+/// Listens for which frame answers which.
+#[derive(Clone, Default)]
+struct Heard(Replies);
+
+impl Sink for Heard {
+    fn exchange(&mut self, exchange: &Exchange) {
+        self.0.add(exchange);
+    }
+}
+
+/// A first pass over a capture, up to where it is damaged: which frame answers which request.
+pub fn replies(source: &mut impl Source, keyring: Keyring, roce_port: u16) -> Replies {
+    let mut pipeline = Pipeline::with_sink(Options { keyring, ..Options::default() }, Heard::default());
+    let mut options = pipeline.decode_options();
+    if roce_port != 0 {
+        options.roce_port = roce_port;
+    }
+    let (mut number, mut now) = (0, 0);
+    while let Ok(true) = source.advance() {
+        let record = source.record();
+        number += 1;
+        now = if record.has_time() { record.time_ns } else { now };
+        let packet = frame::decode(record.link_type, record.bytes, record.wire_len, &options, &mut Off);
+        let Record { link_type, wire_len, interface, .. } = record;
+        pipeline.packet(&FrameMeta { number, time_ns: now, link_type, wire_len, interface }, &packet, &mut Off);
+    }
+    pipeline.finish().1.0
 }
 
 /// What a frame shows of those before it, where it is not dissected after them by the same [`Dissection`].
@@ -75,6 +107,11 @@ impl Dissection {
             first_ns: None,
             previous_ns: 0,
         }
+    }
+
+    /// What a first pass over the capture found: a request then tells which frame answers it.
+    pub fn knows(&mut self, replies: Arc<Replies>) {
+        self.pipeline.knows(replies);
     }
 
     /// Number `shard` of so many that share the frames of a capture, as a [`Router`](rdmascope_analyzer::pipeline::Router) gives them out.

@@ -83,6 +83,21 @@ pub fn keyring(path: Option<&Path>) -> Result<Keyring> {
     Ok(keyring)
 }
 
+/// What is to be said of a key file that others than its owner can read.
+#[cfg(unix)]
+pub fn open_to_others(path: &Path) -> Option<String> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let mode = Some(metadata.mode() & 0o7777).filter(|mode| mode & 0o044 != 0)?;
+    Some(format!("other users can read {} (mode {mode:04o}); chmod 600 keeps its keys to you", path.display()))
+}
+
+/// What is to be said of a key file that others than its owner can read: modes are of Unix.
+#[cfg(not(unix))]
+pub fn open_to_others(_: &Path) -> Option<String> {
+    None
+}
+
 /// What a keytab of MIT Kerberos begins with.
 const KEYTAB: [u8; 2] = [5, 2];
 

@@ -161,7 +161,7 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
     if finding.connections.len() > 1 {
         say("on", &format!("{} connections", finding.connections.len()), theme.text);
     }
-    if let Some(cause) = row.causes.first() {
+    if let Some(cause) = finding.causes().first() {
         say("cause", cause, theme.text);
     }
     say("do", row.cure, theme.good);

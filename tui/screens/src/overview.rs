@@ -197,7 +197,7 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
     for (i, line) in top.into_iter().enumerate() {
         lines.push((if i == 0 { sign(worst.severity).to_owned() } else { String::new() }, line, style));
     }
-    if let Some(cause) = row.causes.first() {
+    if let Some(cause) = worst.causes().first() {
         for (i, line) in wrap(cause, width).into_iter().enumerate() {
             lines.push((if i == 0 { "  cause".to_owned() } else { String::new() }, line, theme.text));
         }

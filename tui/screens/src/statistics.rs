@@ -87,7 +87,7 @@ fn lines(state: &State, model: &Model) -> Vec<Line> {
                 format!(
                     "{:>10}{:>10}{:>10}{:>14}",
                     time(r.latency.quantile(500)),
-                    time(r.latency.quantile(990)),
+                    time(r.latency.p99()),
                     time(r.latency.max()),
                     grouped(r.bytes)
                 ),

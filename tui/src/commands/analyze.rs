@@ -36,6 +36,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     if (args.exchanges || args.credits) && !matches!(args.format, ReportFormat::Json) {
         say("--exchanges and --credits list what they do only with --format json");
     }
+    crate::report::words::tell_time_by(args.clock.clone());
     let registry = cli::registry();
     let filter = cli::filter(args.filter.as_deref(), &registry)?;
     let wanted = Wanted { exchanges: args.exchanges, credits: args.credits };
@@ -45,12 +46,13 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
         payloads: args.exchanges,
         connections_max: args.max_connections.unwrap_or(defaults.connections_max),
         pins: args.pins.iter().map(|p| (p.0, p.1)).collect(),
-        keyring: input::keyring(args.keys.as_deref())?,
+        keyring: super::keyring(args.keys.as_deref())?,
         ..defaults
     };
     if !args.live.interfaces.is_empty() {
         return live(args, options, wanted, color);
     }
+    crate::confine::to_reading(&[args.output.as_deref(), args.write_expect.as_deref()]);
     let threads = args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX));
     let signals = if input::has_pipe(&args.files) { Some(Signals::listen()?) } else { None };
     let opened = input::open_each(&args.files, signals.as_ref().map(|s| &s.stop))?;

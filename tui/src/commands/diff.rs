@@ -38,7 +38,7 @@ pub(super) fn run(args: &Diff, color: Color) -> Result<ExitCode> {
 
 /// What can be compared of a capture, up to where it is damaged.
 fn profile(path: &PathBuf, args: &Diff) -> Result<(Profile, Option<rdmascope_capture::Error>)> {
-    let options = Options { keyring: input::keyring(args.keys.as_deref())?, ..Options::default() };
+    let options = Options { keyring: super::keyring(args.keys.as_deref())?, ..Options::default() };
     let input = input::open_all(std::slice::from_ref(path))?;
     let run = Run { options, threads: THREADS, small: SMALL, filter: None };
     let done = analysis::run(input, vec![path.display().to_string()], run, Profiler::default());

@@ -11,7 +11,7 @@
 
 use crate::analysis::{SHARE_MAX, SMALL};
 use crate::cli::{Color, DecodeAs, Dissect, Format, JsonNames, WriteFormat, filter};
-use crate::dissection::{Before, Dissected, Dissection};
+use crate::dissection::{self, Before, Dissected, Dissection};
 use crate::input::{Bar, Input, open_all};
 use crate::output::ek::Ek;
 use crate::output::fields::{Fields, Options};
@@ -72,6 +72,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     if let Some(objects) = &args.export_objects {
         return super::export::objects(&files, args.keys.as_deref(), objects, args.force, color);
     }
+    crate::confine::to_reading(&[args.write.as_deref()]);
     if format == Format::Fields && args.fields.is_empty() {
         bail!("-T fields needs at least one -e FIELD");
     }
@@ -119,10 +120,15 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         }
         Format::Ps => unreachable!("refused above"),
     };
+    // what comes only once cannot be read twice
+    let twice = args.twice && !crate::input::has_pipe(&files);
+    if args.twice && !twice {
+        crate::live::say("-2: a pipe is read once; which frame answers a request is not told in the request");
+    }
     let input = open_all(&files)?;
     let name = files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
     let quiet = matches!(format, Format::Json | Format::Jsonraw | Format::Ek) && !probe.wants_line();
-    let keyring = crate::input::keyring(args.keys.as_deref())?;
+    let keyring = super::keyring(args.keys.as_deref())?;
     let roce_port = args.decode_as.iter().find_map(|d| match d {
         DecodeAs::Roce(port) => Some(*port),
         DecodeAs::Found => None,
@@ -136,6 +142,14 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     let last = filter.as_ref().and_then(Filter::last_frame).filter(|_| taps.is_empty()).unwrap_or(u64::MAX);
     let limits = Limits { read: args.count.unwrap_or(u64::MAX).min(last), shown: args.limit.unwrap_or(u64::MAX) };
     let at_once = args.line_buffered;
+    let mut dissection = Dissection::new(keyring.clone()).with_roce_port(roce_port);
+    if twice {
+        let replies = match open_all(&files)? {
+            Input::One(mut capture) => dissection::replies(&mut capture, keyring.clone(), roce_port),
+            Input::Many(mut merged) => dissection::replies(&mut merged, keyring.clone(), roce_port),
+        };
+        dissection.knows(replies.into());
+    }
     let mut job = Job {
         filter,
         probe,
@@ -143,7 +157,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         // what is read by people is in our form
         short: args.json_names == JsonNames::Short || !matches!(format, Format::Json | Format::Jsonraw | Format::Ek | Format::Pdml),
         line: Line::default(),
-        dissection: Dissection::new(keyring.clone()).with_roce_port(roce_port),
+        dissection,
         keyring,
         roce_port,
         sink,
@@ -151,7 +165,8 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         writer,
         chosen: Chosen { only: args.only.clone(), protocols: args.protocols.clone() },
         separator: args.separator.clone(),
-        threads: args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX)),
+        // the second pass knows what the first found on one thread only
+        threads: if twice { Some(1) } else { args.threads }.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX)),
     };
     match input {
         // of a pipe nobody knows when more comes, and what came is to be seen

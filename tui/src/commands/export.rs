@@ -46,7 +46,7 @@ fn annotate(capture: &Captured, output: &Path, force: Force, color: Color) -> Re
         true => None,
         false => Some(WholeFile::create(output, &capture.paths(), force.existing(), Access::Private)?),
     };
-    let options = Options { keyring: input::keyring(capture.keys.as_deref())?, ..Options::default() };
+    let options = Options { keyring: super::keyring(capture.keys.as_deref())?, ..Options::default() };
     let done = analyze(file, options, Collector::default())?;
     let comments = Comments::new(&done.report, &done.sink);
     let mut source = open(file, OpenOptions::new())?;
@@ -174,7 +174,7 @@ fn parquet(capture: &Captured, folder: &Path, color: Color) -> Result<ExitCode> 
     let name = if file == Path::new("-") { "stdin".into() } else { file.file_name().unwrap_or_default().to_string_lossy() };
     let mut source = open(file, OpenOptions::new())?;
     let tables = Tables::new(folder, &name)?;
-    let mut pipeline = Pipeline::with_sink(Options { keyring: input::keyring(capture.keys.as_deref())?, ..Options::default() }, tables);
+    let mut pipeline = Pipeline::with_sink(Options { keyring: super::keyring(capture.keys.as_deref())?, ..Options::default() }, tables);
     let decode = pipeline.decode_options();
     let mut bar = input::Bar::before_output();
     let (mut number, mut time_ns) = (0, 0);
@@ -231,7 +231,7 @@ pub(super) fn objects(files: &[PathBuf], keys: Option<&Path>, objects: &Objects,
 }
 
 fn contents(file: &Path, keys: Option<&Path>, sink: Payloads, color: Color) -> Result<ExitCode> {
-    let options = Options { payloads: true, keyring: input::keyring(keys)?, ..Options::default() };
+    let options = Options { payloads: true, keyring: super::keyring(keys)?, ..Options::default() };
     let done = analyze(file, options, sink)?;
     let skipped = done.sink.skipped;
     let files = done.sink.finish()?;

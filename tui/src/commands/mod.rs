@@ -23,8 +23,10 @@ mod tui;
 use crate::cli::{Cli, Color, Command};
 use crate::stdout::Out;
 use anyhow::Result;
+use rdmascope_analyzer::keys::Keyring;
 use rdmascope_capture::WholeFile;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Writes a result into the file that was made for it, or to standard output.
@@ -41,6 +43,14 @@ fn deliver(file: Option<WholeFile>, rendered: &str, color: Color) -> Result<()> 
         }
     }
     Ok(())
+}
+
+/// The keys that a command line names. Who keeps them where others can read them is told so.
+fn keyring(path: Option<&Path>) -> Result<Keyring> {
+    if let Some(word) = path.and_then(crate::input::open_to_others) {
+        crate::live::say(&word);
+    }
+    crate::input::keyring(path)
 }
 
 /// Does what the command line says.

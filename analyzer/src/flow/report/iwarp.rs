@@ -20,6 +20,8 @@ use rdmascope_dissector::wire::iwarp::rdmap::Terminate;
 
 /// ns after which a receive window that is still closed when the connection ends is told.
 const NEVER_OPENED: i64 = 1_000_000_000;
+/// The read depth that says that none is agreed on (RFC 6581 9.1).
+const NO_DEPTH: u32 = 0x3fff;
 
 impl<S: Sink> FlowSink for Listener<'_, S> {
     fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, t: &mut T) {
@@ -147,6 +149,12 @@ impl<S: Sink> FlowSink for Listener<'_, S> {
                     self.connection.missed.gap(by, at);
                 }
             }
+            FlowFact::ReadsOutstanding(count) => {
+                let taken = self.connection.read_depths[by.peer().index()].map(|(ird, _)| ird);
+                let Some(limit) = taken.filter(|ird| (1..NO_DEPTH).contains(ird) && count > *ird) else { return };
+                let text = format_args!("has {count} RDMA Reads outstanding; its peer answers {limit} at a time");
+                self.connection.report(self.env, at, Rule::RdmaReadDepth, by, Rests::LEDGER, text);
+            }
             FlowFact::Terminate(terminate) => self.terminated(at, by, &terminate),
             FlowFact::Closed => {
                 if self.connection.closed.is_none() {
@@ -254,7 +262,9 @@ impl<S: Sink> Listener<'_, S> {
         let sure = Certainty::Certain;
         if startup.reply && startup.reject {
             self.connection.rejected = Some(String::from("MPA reply with the reject bit"));
-            self.wire(at, Rule::MpaReject, blame, sure, format_args!("rejected the iWARP connection"));
+            let port = self.connection.peers[by.index()].port;
+            let text = format_args!("rejected the iWARP connection to port {port} (reject bit of the MPA Reply)");
+            self.wire(at, Rule::MpaReject, blame, sure, text);
         }
         if startup.legacy.is_some_and(|l| l.little_endian) {
             // peers that read either form lose nothing by it; where Reads fail because of it, that is told by itself

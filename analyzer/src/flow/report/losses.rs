@@ -301,7 +301,13 @@ fn silent(connection: &Connection, by: End, losses: &Losses, rules: &Rules, tell
     let site = Site { connection: Some(connection.id), frame: found.from.frame, time_ns: found.from.time };
     let (times, unit, lasted) = (found.times, rules.unit, Milliseconds(found.lasted()));
     let (first, last) = (found.from.frame, found.to.frame);
-    let (severity, how) = if found.answered { (Severity::Warn, "then it answered") } else { (Severity::Error, "and never answered") };
+    let farewells = connection.disconnects[by.index()];
+    let (severity, how) = match (found.answered, farewells) {
+        (true, _) => (Severity::Warn, String::from("then it answered")),
+        (false, 0) => (Severity::Error, String::from("and never answered")),
+        (false, 1) => (Severity::Error, String::from("it answered neither these nor the DREQ with which its peer gave up")),
+        (false, n) => (Severity::Error, alloc::format!("it answered neither these nor the {n} DREQs with which its peer gave up")),
+    };
     let text = alloc::format!(
         "sent nothing, not even an acknowledgment, for {lasted} (frames {first} to {last}), while its peer sent the same {unit} {times} times; {how}"
     );

@@ -257,7 +257,7 @@ fn findings(out: &mut String, data: &ReportData, page: &Page, entries: &[Entry<'
         };
         pair("Certainty", super::certainty_text(entry.certainty));
         pair("Rule", &format!("{} ({})", row.says, row.spec));
-        pair("Causes", &row.causes.iter().map(|c| super::words::sentence(c)).collect::<Vec<_>>().join(" Or: "));
+        pair("Causes", &entry.causes().iter().map(|c| super::words::sentence(c)).collect::<Vec<_>>().join(" Or: "));
         pair("Do", row.cure);
         let _ = write!(out, "<dt>Id</dt><dd><code>{}</code></dd>\n</dl>\n</details>\n", row.id);
     }
@@ -406,7 +406,7 @@ fn article(out: &mut String, data: &ReportData, c: &Connection, detail: &Detail)
             Cell { class: if r.unanswered > 0 { "failed" } else { "" }, ..number(r.unanswered) },
             time(r.latency.min()),
             time(r.latency.quantile(500)),
-            time(r.latency.quantile(990)),
+            time(r.latency.p99()),
             time(r.latency.max()),
             number(r.bytes),
             bar(&r.time),

@@ -642,7 +642,7 @@ object! {
         reached: &'static str,
         /// open, closed, refused, no_transport, no_negotiation, no_session, no_answer, out_of_credits, aborted or hung_up.
         ending: &'static str,
-        /// yes, no or unknown: whether it reached what it was for.
+        /// yes, no, replaced (it was refused, and a later one of the same client took its place) or unknown: whether it reached what it was for.
         success: &'static str,
         /// client or server: whose doing a failure is.
         by: Option<&'static str>,
@@ -1710,7 +1710,7 @@ fn finding(data: &ReportData, f: &Finding, root: Option<RootJson>) -> FindingJso
         title: row.title,
         text: data.report.sentence(f),
         spec: row.spec,
-        causes: row.causes.to_vec(),
+        causes: f.causes(),
         action: row.cure,
         count: f.count,
         frames: f.frames.to_vec(),

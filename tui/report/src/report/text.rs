@@ -2,7 +2,7 @@
 
 use super::words::{
     Align, Column, Paint, Table, Tone, columns, count, dates, duration, flow, frames, grouped, grouped_signed, limit, mirror, size,
-    sparkline, times, wrap,
+    sparkline, times, when, wrap,
 };
 use super::{
     Detail, Entry, FEW, ReportData, came_to_nothing, ending, ends, handles, ladder, last_words, numbers, owners, requests, sessions, shown,
@@ -224,7 +224,8 @@ impl Page {
         let (mark, tone) = if entry.severity == Severity::Error { ("✗", Tone::Bad) } else { ("!", Tone::Warn) };
         let title = entry.title(data.start());
         let mark = format!(" {} ", self.paint.paint(tone, mark));
-        self.marked_with_tail(&mark, &title, &frames(&entry.frames, entry.count, 3));
+        let tail = format!("{}, {}", frames(&entry.frames, entry.count, 3), when(entry.first.time, data.start()));
+        self.marked_with_tail(&mark, &title, &tail);
         let sentence = shown(&super::sentence(entry, data));
         self.with_tail("   ", "   ", Tone::Plain, &sentence, row.spec);
         if let Some(text) = consequence(entry) {
@@ -240,7 +241,7 @@ impl Page {
             self.with_tail("   ", "   ", Tone::Plain, more.trim(), "");
         }
         let causes = if entry.severity == Severity::Error { 2 } else { 1 };
-        for (i, cause) in row.causes.iter().take(causes).enumerate() {
+        for (i, cause) in entry.causes().iter().take(causes).enumerate() {
             let lead = if i == 0 { "   Cause: " } else { "      or: " };
             let lead = self.paint.paint(Tone::Strong, lead);
             self.lead(&lead, 10, &super::words::sentence(cause), "");
@@ -429,6 +430,7 @@ impl Page {
         rows.sort_by_key(|r| std::cmp::Reverse(r.latency.sum()));
         for row in rows {
             let time = |ns: Option<i64>| (Tone::Plain, ns.map_or("–".to_owned(), duration));
+            let time_of_many = |ns: Option<i64>| (Tone::Plain, ns.map_or(String::new(), duration));
             let counted = |n: u64, tone| if n > 0 { (tone, grouped(n)) } else { (Tone::Plain, String::new()) };
             table.row([
                 (Tone::Plain, row.name.to_owned()),
@@ -436,7 +438,7 @@ impl Page {
                 counted(row.errors, Tone::Warn),
                 counted(row.unanswered, Tone::Bad),
                 time(row.latency.quantile(500)),
-                time(row.latency.quantile(990)),
+                time_of_many(row.latency.p99()),
                 time(row.latency.max()),
                 (Tone::Plain, if row.bytes > 0 { grouped(row.bytes) } else { String::new() }),
                 (Tone::Plain, owners(&row.time)),
@@ -522,6 +524,9 @@ impl Page {
             let mut notes = Vec::new();
             if e.failed {
                 notes.extend(e.status.map(|s| super::status(e.family, s)));
+            }
+            if e.compounded > 0 {
+                notes.push(format!("and {} more in its compound", e.compounded));
             }
             if e.retransmissions > 0 {
                 notes.push(format!("retransmitted {}", grouped(e.retransmissions.into())));
@@ -858,6 +863,10 @@ fn transport(c: &Connection, paint: Paint) -> Vec<String> {
     add(is_iwarp, "CRC bad", h.crc_bad, Tone::Bad);
     add(is_ib, "ECN", h.ecn_marked, Tone::Warn);
     add(is_ib, "CNP", h.cnps, Tone::Warn);
+    // either way: from the capture point to an end and back
+    if let [Some(client), Some(server)] = c.round_trip {
+        pieces.push(format!("round trip {}", duration(client.saturating_add(server))));
+    }
     pieces
 }
 

@@ -1,8 +1,10 @@
 //! Numbers, times and text as people read them; lines and tables that fit a width. Nothing here knows what a report is.
 
+use crate::zone::Zone;
 use anstyle::{AnsiColor, Style};
 use rdmascope_dissector::calendar::DateTime;
 use rdmascope_dissector::text::{Bytes, Elapsed, Grouped};
+use std::sync::OnceLock;
 use unicode_width::UnicodeWidthStr;
 
 /// Colours that mean something, or none at all.
@@ -119,28 +121,93 @@ pub fn seconds(ns: i64) -> String {
     format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
+/// How a report tells the time of an event.
+#[derive(Clone, Debug, Default)]
+pub enum Clock {
+    /// The time of day, UTC.
+    #[default]
+    Utc,
+    /// The time of day in this zone.
+    Local(Zone),
+    /// Since the first frame.
+    Relative,
+    /// Seconds since 1970.
+    Epoch,
+}
+
+impl Clock {
+    /// As tshark's `-t` names them; `None` for another word.
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "u" | "ud" => Self::Utc,
+            "a" | "ad" => Self::Local(Zone::local()),
+            "r" => Self::Relative,
+            "e" => Self::Epoch,
+            _ => return None,
+        })
+    }
+}
+
+/// The clock of this process: a command line asks for one.
+static CLOCK: OnceLock<Clock> = OnceLock::new();
+
+/// Tells all times by this clock from now on; the first that is set stays.
+pub fn tell_time_by(clock: Clock) {
+    let _ = CLOCK.set(clock);
+}
+
+/// Seconds that the clock is ahead of UTC.
+fn ahead(ns: i64) -> i64 {
+    match CLOCK.get() {
+        Some(Clock::Local(zone)) => zone.offset(ns.div_euclid(1_000_000_000)).into(),
+        _ => 0,
+    }
+}
+
+fn date_time(ns: i64) -> DateTime {
+    DateTime::of_unix_seconds(ns.div_euclid(1_000_000_000).saturating_add(ahead(ns)))
+}
+
+/// "UTC", or how far local time is from it: "UTC+02:00".
+fn zone(ns: i64) -> String {
+    if !matches!(CLOCK.get(), Some(Clock::Local(_))) {
+        return "UTC".to_owned();
+    }
+    let (ahead, sign) = (ahead(ns).unsigned_abs() / 60, if ahead(ns) < 0 { '-' } else { '+' });
+    format!("UTC{sign}{:02}:{:02}", ahead / 60, ahead % 60)
+}
+
+/// When something happened, for a row that has little room: "22:08:09"; `start` is the time of the first frame.
+pub fn when(ns: i64, start: i64) -> String {
+    match CLOCK.get() {
+        Some(Clock::Relative) => duration(ns.saturating_sub(start)),
+        Some(Clock::Epoch) => seconds(ns),
+        _ => clock(ns),
+    }
+}
+
 /// A moment, in ns since 1970: "2026-11-21 22:08:09 UTC".
 pub fn date(ns: i64) -> String {
-    format!("{} {} UTC", day(ns), clock(ns))
+    format!("{} {} {}", day(ns), clock(ns), zone(ns))
 }
 
 /// From one moment to another: "2026-11-21 22:08:09 to 22:08:31 UTC".
 pub fn dates(from: i64, to: i64) -> String {
     match (day(from), day(to)) {
         (a, b) if a == b && clock(from) == clock(to) => date(from),
-        (a, b) if a == b => format!("{a} {} to {} UTC", clock(from), clock(to)),
-        (a, b) => format!("{a} {} to {b} {} UTC", clock(from), clock(to)),
+        (a, b) if a == b => format!("{a} {} to {} {}", clock(from), clock(to), zone(to)),
+        (a, b) => format!("{a} {} to {b} {} {}", clock(from), clock(to), zone(to)),
     }
 }
 
 fn day(ns: i64) -> String {
-    let DateTime { year, month, day, .. } = DateTime::of_unix_seconds(ns.div_euclid(1_000_000_000));
+    let DateTime { year, month, day, .. } = date_time(ns);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// The time of the day, UTC: "22:08:09".
+/// The time of the day: "22:08:09".
 pub fn clock(ns: i64) -> String {
-    let DateTime { hour, minute, second, .. } = DateTime::of_unix_seconds(ns.div_euclid(1_000_000_000));
+    let DateTime { hour, minute, second, .. } = date_time(ns);
     format!("{hour:02}:{minute:02}:{second:02}")
 }
 
@@ -361,6 +428,15 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_of_the_zone_that_is_asked_for_or_counted() {
+        for (key, is_there) in [("u", true), ("ad", true), ("r", true), ("e", true), ("d", false), ("", false)] {
+            assert_eq!(Clock::parse(key).is_some(), is_there, "{key}");
+        }
+        let at = 1_700_000_000_000_000_000;
+        assert_eq!(when(at, at - 5), "22:13:20");
+    }
 
     #[test]
     fn numbers_are_grouped() {

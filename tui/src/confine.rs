@@ -1,0 +1,84 @@
+//! What a command that only reads captures gives up before it reads one, where the kernel has Landlock (landlock(7), Linux 5.13): it can
+//! read files, write into the folder of its output and that of temporary files, and neither connect nor listen (Linux 6.7). A fault in a
+//! decoder would be worth less to who made the capture. Where the kernel has no Landlock, nothing happens.
+
+use std::path::{Path, PathBuf};
+
+/// Gives up what reading captures does not need. `written` are the files that will be written. To be called before other threads run.
+#[cfg(target_os = "linux")]
+pub(crate) fn to_reading(written: &[Option<&Path>]) {
+    // it is one wall more: where it cannot be built, the others stand
+    let _ = confine(&folders(written));
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn to_reading(written: &[Option<&Path>]) {
+    let _ = folders(written);
+}
+
+/// The folders of files that will be written, and that of temporary ones.
+fn folders(written: &[Option<&Path>]) -> Vec<PathBuf> {
+    let folder = |path: &Path| match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) => parent.to_owned(),
+        None => PathBuf::from("/"),
+    };
+    // who writes to a device or pipe opens it there; a link leads elsewhere
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let named = written.iter().flatten().flat_map(|path| [folder(path), folder(&real(path))]);
+    named.chain([std::env::temp_dir()]).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn confine(folders: &[PathBuf]) -> Result<landlock::RestrictionStatus, landlock::RulesetError> {
+    use landlock::{ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr};
+    // what the kernel knows less of than this, it confines less
+    const KNOWN: ABI = ABI::V4;
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(KNOWN))?
+        .handle_access(AccessNet::from_all(KNOWN))?
+        .create()?;
+    if let Ok(root) = PathFd::new("/") {
+        rules = rules.add_rule(PathBeneath::new(root, AccessFs::ReadFile | AccessFs::ReadDir))?;
+    }
+    for folder in folders {
+        if let Ok(folder) = PathFd::new(folder) {
+            rules = rules.add_rule(PathBeneath::new(folder, AccessFs::from_all(KNOWN)))?;
+        }
+    }
+    rules.restrict_self()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folders_are_those_of_the_outputs_and_of_temporary_files() {
+        let folders = folders(&[Some(Path::new("report.html")), None, Some(Path::new("/nowhere/else/x"))]);
+        assert_eq!(folders, [".", ".", "/nowhere/else", "/nowhere/else", &std::env::temp_dir().to_string_lossy()].map(PathBuf::from));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_is_confined_reads_everything_and_writes_and_listens_no_more() {
+        let (open, closed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (within, without) = (open.path().join("report"), closed.path().join("report"));
+        // it holds for a thread and for good
+        std::thread::spawn(move || {
+            let status = confine(&[open.path().to_owned()]).unwrap();
+            std::fs::write(&within, "kept").unwrap();
+            if status.ruleset == landlock::RulesetStatus::NotEnforced {
+                return;
+            }
+            assert_eq!(std::fs::read_to_string(&within).unwrap(), "kept");
+            assert!(std::fs::write(&without, "not kept").is_err());
+            assert!(std::fs::read(std::env::current_exe().unwrap()).is_ok());
+            if status.ruleset == landlock::RulesetStatus::FullyEnforced {
+                assert!(std::net::TcpListener::bind("127.0.0.1:0").is_err());
+            }
+        })
+        .join()
+        .unwrap();
+    }
+}
