@@ -25,7 +25,7 @@ use crate::stdout::Out;
 use anyhow::Result;
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_capture::WholeFile;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -45,9 +45,9 @@ fn deliver(file: Option<WholeFile>, rendered: &str, color: Color) -> Result<()> 
     Ok(())
 }
 
-/// The keys that a command line names. Who keeps them where others can read them is told so.
+/// The keys that a command line names. Who keeps them where others can read them is told so at the terminal.
 fn keyring(path: Option<&Path>) -> Result<Keyring> {
-    if let Some(word) = path.and_then(crate::input::open_to_others) {
+    if let Some(word) = path.and_then(crate::input::open_to_others).filter(|_| std::io::stderr().is_terminal()) {
         crate::live::say(&word);
     }
     crate::input::keyring(path)
