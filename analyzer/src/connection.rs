@@ -313,6 +313,23 @@ impl Connection {
         upper.missed();
     }
 
+    /// Bytes of memory that it holds beside what its flow does.
+    pub fn held(&self) -> usize {
+        self.messages.held() + self.memory.held() + self.upper.held()
+    }
+
+    /// The part of it that unfinished messages hold.
+    pub fn unfinished(&self) -> usize {
+        self.messages.held()
+    }
+
+    /// Forgets unfinished messages, as if packets of them were missing.
+    pub fn release<S: Sink>(&mut self, env: &mut Env<S>, at: At) {
+        let (mut cx, _, messages, upper) = self.parts(env, at, None);
+        messages.release(&mut cx);
+        upper.missed();
+    }
+
     /// The connection ends, or the capture does. `unseen` says of each end whether its peer acknowledged more than was captured.
     pub fn finish<S: Sink>(&mut self, env: &mut Env<S>, at: At, unseen: [bool; 2]) {
         let closed = self.closed;

@@ -26,6 +26,8 @@ pub struct Options {
     pub fold: bool,
     /// Unanswered requests remembered per connection at most.
     pub requests_max: usize,
+    /// Bytes that all connections together may hold: packets held back, unfinished messages, open requests, remote keys.
+    pub memory_max: usize,
     /// Exchanges in the list of the slowest.
     pub slowest_max: usize,
     /// Queue pairs that the user says belong together.
@@ -43,6 +45,7 @@ impl Default for Options {
             report_max: 10_000,
             fold: false,
             requests_max: 16_384,
+            memory_max: 512 << 20,
             slowest_max: 10,
             pins: Vec::new(),
             keyring: Keyring::new(),

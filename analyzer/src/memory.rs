@@ -257,6 +257,11 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Bytes of memory that it holds.
+    pub fn held(&self) -> usize {
+        self.map.regions.capacity() * size_of::<((End, u32), Region)>()
+    }
+
     /// The region of a key.
     pub fn find(&self, owner: End, key: u32) -> Option<&Region> {
         self.map.find(owner, key)

@@ -8,10 +8,13 @@ mod build;
 mod common;
 
 use build::*;
+use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::finding::{Blame, Certainty};
 use rdmascope_analyzer::outcome::Success;
+use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_analyzer::report::Report;
 use rdmascope_analyzer::rules::{Group, Rule, Severity};
+use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::ib::icrc::{Cover, invariant};
 use rdmascope_dissector::wire::iwarp::mpa::{self, Startup, emit_fpdu, emit_fpdu_with_markers};
 use rdmascope_dissector::wire::iwarp::rdmap::{self, Terminate};
@@ -1345,6 +1348,31 @@ fn reads_beyond_what_mpa_agreed_are_told_on_iwarp() {
         let expected: &[_] = if is_told { &[(Blame::Server, Certainty::IfNothingWasMissed)] } else { &[] };
         assert_eq!(found, expected, "{ird}: {:?}", report.findings.iter().map(|f| (f.rule, &f.text)).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn connections_share_one_budget_of_memory_and_what_it_cost_is_told() {
+    let mut c = Conversation::default();
+    for n in 0..12 {
+        c.client_port = 40_000 + n;
+        c.tcp_open();
+        // a message of 8 MiB of which the beginning comes
+        let mut bytes = vec![0, 0x80, 0, 0];
+        encode::empty(&c.header(Command::ECHO)).iter().for_each(|byte| bytes.push(*byte));
+        bytes.resize(8000, 0);
+        c.bytes(C, &bytes);
+        (0..25).for_each(|_| c.bytes(C, &[0; 8000]));
+    }
+    let dropped = |memory_max: usize| {
+        let mut pipeline = Pipeline::new(Options { memory_max, ..Options::default() });
+        c.frames.iter().for_each(|frame| pipeline.frame(&frame.meta, &frame.bytes, &mut Off));
+        let report = pipeline.finish().0;
+        assert_eq!(report.connections.len(), 12);
+        assert_eq!(report.findings.iter().filter(|f| f.severity == Severity::Error && f.certainty == Certainty::Certain).count(), 0);
+        report.capture.dropped.iter().map(|(what, n)| (*what, *n > 0)).collect::<Vec<_>>()
+    };
+    assert_eq!(dropped(512 << 20), []);
+    assert_eq!(dropped(1 << 20), [("unfinished messages", true)]);
 }
 
 #[test]

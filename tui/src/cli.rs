@@ -414,6 +414,9 @@ pub(crate) struct Analyze {
     /// Maximum number of connections followed at a time; beyond it, the connection that was idle longest is dropped [default: 4096]
     #[arg(long, value_name = "N", value_parser = connections)]
     pub(crate) max_connections: Option<usize>,
+    /// Memory for what all connections hold back: unfinished messages, packets behind a gap, open requests, remote keys; beyond it, what was idle longest is dropped and the report says so [default: 512M]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    pub(crate) memory: Option<usize>,
     /// Number of threads; the report is the same for any [default: one per processor, at most 16]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub(crate) threads: Option<usize>,
@@ -885,6 +888,18 @@ fn time_kind(text: &str) -> Result<Times, String> {
         let keys: Vec<&str> = times::KEYS.iter().map(|(key, _)| *key).collect();
         format!("there are {}", keys.join(", "))
     })
+}
+
+/// A size in bytes, or with K, M or G; at least 1 MiB.
+fn memory(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1_usize << 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 1 << 30),
+        _ => (text, 1),
+    };
+    let bytes = digits.parse::<usize>().ok().and_then(|n| n.checked_mul(unit)).filter(|bytes| *bytes >= 1 << 20);
+    bytes.ok_or_else(|| "a size of 1M or more, as in 512M or 2G".into())
 }
 
 fn clock_kind(text: &str) -> Result<Clock, String> {

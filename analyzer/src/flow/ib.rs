@@ -437,6 +437,11 @@ impl IbFlow {
         }
     }
 
+    /// Bytes of packets that are held back.
+    pub fn held(&self) -> usize {
+        self.senders.iter().map(|sender| sender.held_bytes).sum()
+    }
+
     /// The capture ends: what is held is told as far as it is known.
     pub fn finish<S: IbSink>(&mut self, at: At, sink: &mut S) {
         while let Some(by) = self.longest_held() {

@@ -324,6 +324,11 @@ impl TcpFlow {
         size_of::<Self>() + held + repairs + self.messages.memory()
     }
 
+    /// Bytes of the stream that are held back or not framed yet.
+    pub fn held(&self) -> usize {
+        self.streams.iter().map(Stream::held).chain(self.framers.iter().map(Framer::memory)).sum()
+    }
+
     /// Gives back buffers that hold nothing: for a connection that has been idle.
     pub fn trim(&mut self) {
         self.framers.iter_mut().for_each(Framer::trim);

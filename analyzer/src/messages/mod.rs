@@ -225,6 +225,26 @@ impl Messages {
         cx.missed.gap(by, cx.at);
     }
 
+    /// Bytes of memory that unfinished messages hold.
+    pub fn held(&self) -> usize {
+        let buffers: usize = self.receive.iter().map(Receive::held).chain(self.streams.iter().map(stream::Direction::held)).sum();
+        buffers + self.smbd.as_ref().map_or(0, |s| s.held()) + self.rpcrdma.as_ref().map_or(0, |r| r.held())
+    }
+
+    /// Forgets unfinished messages, as if packets of them were missing, and gives back their memory.
+    pub fn release<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>) {
+        for by in End::BOTH {
+            self.gap(cx, by);
+            self.receive[by.index()].release();
+        }
+        if let Some(smbd) = self.smbd.as_mut() {
+            smbd.release();
+        }
+        if let Some(rpcrdma) = self.rpcrdma.as_mut() {
+            rpcrdma.release();
+        }
+    }
+
     /// The connection ends, or the capture does: `by` ended it, where somebody did.
     pub fn finish<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, by: Option<End>) {
         if let Some(smbd) = self.smbd.as_mut() {

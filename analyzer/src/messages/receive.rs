@@ -59,6 +59,17 @@ impl Receive {
         }
     }
 
+    /// Bytes of memory that it holds.
+    pub fn held(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    /// Forgets an open message, and gives back its memory.
+    pub fn release(&mut self) {
+        self.open = false;
+        self.buffer = Vec::new();
+    }
+
     /// The next packet of a Send.
     #[inline]
     pub fn packet<'a>(&'a mut self, op: &RdmaOp<'a>) -> Received<'a> {

@@ -150,9 +150,25 @@ pub struct RpcRdma {
     calls: HashMap<(End, u32), Box<Call>>,
     /// Transaction ids by number of the exchange.
     by_exchange: HashMap<u64, (End, u32)>,
+    /// Bytes of calls and replies in chunks that are kept, at least of those that wait.
+    long: usize,
 }
 
 impl RpcRdma {
+    /// Bytes of memory that it holds.
+    pub fn held(&self) -> usize {
+        self.long + self.calls.capacity() * size_of::<Call>()
+    }
+
+    /// Forgets calls and replies in chunks that are not whole yet.
+    pub fn release(&mut self) {
+        for call in self.calls.values_mut() {
+            // what is not there any more never becomes whole
+            (call.long_call, call.long_reply, call.long_want) = (Vec::new(), Vec::new(), u64::MAX);
+        }
+        self.long = 0;
+    }
+
     /// A connection whose ends take so many bytes inline and whose client takes remote invalidation or not, where that is known; `late` where calls
     /// before the first one seen may be outstanding.
     pub fn new(inline_threshold: [Option<u32>; 2], invalidation: Option<bool>, late: bool) -> Self {
@@ -190,6 +206,7 @@ impl RpcRdma {
             &mut call.long_reply
         };
         if long.len() < end {
+            self.long += end - long.len();
             long.resize(end, 0);
         }
         long[at..end].copy_from_slice(op.bytes);
@@ -336,6 +353,7 @@ impl RpcRdma {
             let middle = numbers.get(numbers.len() / 2).copied().unwrap_or(0);
             self.calls.retain(|_, c| c.exchange > middle);
             self.by_exchange.retain(|exchange, _| *exchange > middle);
+            self.long = self.calls.values().map(|c| c.long_call.len() + c.long_reply.len()).sum();
         }
         self.by_exchange.insert(call.exchange, (by, xid));
         self.calls.insert((by, xid), Box::new(call));
@@ -442,6 +460,7 @@ impl RpcRdma {
     fn take(&mut self, caller: End, xid: u32) -> Option<Box<Call>> {
         let call = self.calls.remove(&(caller, xid))?;
         self.by_exchange.remove(&call.exchange);
+        self.long = self.long.saturating_sub(call.long_call.len() + call.long_reply.len());
         Some(call)
     }
 

@@ -117,6 +117,11 @@ impl Direction {
         }
     }
 
+    /// Bytes of memory that it holds.
+    pub fn held(&self) -> usize {
+        self.buffer.capacity() + self.record.capacity()
+    }
+
     /// Bytes are missing.
     pub fn gap(&mut self) {
         self.buffer = Vec::new();

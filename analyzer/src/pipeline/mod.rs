@@ -122,6 +122,8 @@ pub struct Pipeline<S = Quiet> {
     capture: report::Capture,
     layers: [u64; Layer::ALL.len()],
     connections_evicted: u64,
+    /// Times that the unfinished messages of a connection were forgotten for want of memory.
+    messages_forgotten: u64,
     /// Where this is one of several that share the connections of a capture: what the others have to know of it in the end.
     shard: Option<Shard>,
 }
@@ -166,6 +168,7 @@ impl<S: Sink> Pipeline<S> {
             capture: report::Capture::default(),
             layers: [0; Layer::ALL.len()],
             connections_evicted: 0,
+            messages_forgotten: 0,
             shard: None,
         }
     }
@@ -275,6 +278,7 @@ impl<S: Sink> Pipeline<S> {
     fn dropped(&self) -> Vec<(&'static str, u64)> {
         let dropped = [
             ("connections", self.connections_evicted),
+            ("unfinished messages", self.messages_forgotten),
             ("requests", self.env.requests_dropped),
             ("IP datagrams", self.datagrams.dropped),
             ("findings", self.env.findings.dropped()),
@@ -498,6 +502,39 @@ impl<S: Sink> Pipeline<S> {
         let Flow::Ib(flow) = &mut slot.flow else { return };
         let mut listener = Listener { connection, env: &mut self.env };
         flow.packet(at, place.end, ib, t, &mut listener);
+        self.weigh(at, place.slot);
+    }
+
+    /// A packet of a connection was handled: what it holds now. Where all hold too much together, the idlest give up theirs.
+    #[inline]
+    fn weigh(&mut self, at: At, slot: u32) {
+        self.table.weigh(slot);
+        if self.table.held() > self.env.options.memory_max {
+            self.relieve(at);
+        }
+    }
+
+    /// Makes room: unfinished messages go first, of the connections that were idle longest; then those connections.
+    #[cold]
+    fn relieve(&mut self, at: At) {
+        /// Bytes from which on it is worth it.
+        const HEAVY: usize = 16 << 10;
+        let enough = self.env.options.memory_max / 4 * 3;
+        for slot in self.table.heavy(HEAVY) {
+            if self.table.held() <= enough {
+                return;
+            }
+            if let Some(s) = self.table.get_mut(slot).filter(|s| s.connection.unfinished() >= HEAVY) {
+                s.connection.release(&mut self.env, at);
+                self.messages_forgotten += 1;
+                self.table.weigh(slot);
+            }
+        }
+        while self.table.held() > enough && self.table.len() > 1 {
+            let Some(idlest) = self.table.idlest() else { return };
+            self.connections_evicted += 1;
+            self.close(idlest, at);
+        }
     }
 
     /// A packet whose headers, padding and ICRC are longer than it is.
@@ -751,6 +788,7 @@ impl<S: Sink> Pipeline<S> {
         if c.established.is_none() && c.transport == Some(Transport::Iwarp) && segment.payload_length > 0 {
             c.spoke_otherwise |= c.roles.client() == Some(end.peer());
         }
+        self.weigh(at, slot);
     }
 
     #[cold]

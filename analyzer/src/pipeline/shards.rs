@@ -203,6 +203,7 @@ impl<S: Parts> Pipeline<S> {
             capture,
             layers,
             connections_evicted,
+            messages_forgotten,
             shard: _,
         } = part;
         self.table.join(table);
@@ -215,7 +216,7 @@ impl<S: Parts> Pipeline<S> {
         self.unreachable.extend(unreachable);
         self.unreachable.sort_by_key(|(at, ..)| at.frame);
         self.unreachable.truncate(super::UNREACHABLE_MAX);
-        self.requests.join(requests) && self.env.join(env) && done_dropped == 0 && connections_evicted == 0
+        self.requests.join(requests) && self.env.join(env) && done_dropped == 0 && connections_evicted == 0 && messages_forgotten == 0
     }
 
     /// Gives the mirror sessions of all connections their places in another list.
@@ -232,10 +233,11 @@ impl<S: Parts> Pipeline<S> {
 /// The capture is over: the report of all shards, and what listened. `None` where they had to know of each other: then one analysis has
 /// to do it again.
 pub fn finish_all<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Option<(Report, S)> {
-    let Options { connections_max, report_max, .. } = shards.first()?.env.options;
+    let Options { connections_max, report_max, memory_max, .. } = shards.first()?.env.options;
+    let held: usize = shards.iter().map(|shard| shard.table.held_most()).fold(0, usize::saturating_add);
     let most: usize = shards.iter().map(Pipeline::most_connections).sum();
     let ended: usize = shards.iter().map(|shard| shard.done.len()).sum();
-    if !router.is_separable() || most > connections_max.max(2) || ended > report_max || lost_unknown(&shards) {
+    if !router.is_separable() || most > connections_max.max(2) || held > memory_max || ended > report_max || lost_unknown(&shards) {
         return None;
     }
     let lists: Vec<&Mirrors> = shards.iter().map(|shard| &shard.capture.mirrors).collect();
@@ -247,7 +249,7 @@ pub fn finish_all<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Op
         shards.iter_mut().map(|pipeline| pipeline.shard.as_mut().map(|s| core::mem::take(&mut s.numbered)).unwrap_or_default()).collect();
     let mut shards = shards.into_iter();
     let mut whole = shards.next()?;
-    if whole.done_dropped > 0 || whole.connections_evicted > 0 || whole.env.findings.dropped() > 0 {
+    if whole.done_dropped > 0 || whole.connections_evicted > 0 || whole.messages_forgotten > 0 || whole.env.findings.dropped() > 0 {
         return None;
     }
     for part in shards {

@@ -72,6 +72,18 @@ pub(super) struct Slot {
     pub(super) tries: u32,
     /// The frame at which it came into the table.
     pub(super) born: u64,
+    /// Bytes of memory that it held after its last packet.
+    held: usize,
+}
+
+impl Slot {
+    fn holds(&self) -> usize {
+        let flow = match &self.flow {
+            Flow::Ib(flow) => flow.held(),
+            Flow::Tcp(flow) => flow.held(),
+        };
+        flow + self.connection.held()
+    }
 }
 
 /// No slot.
@@ -140,6 +152,9 @@ pub(super) struct Table {
     free: Vec<u32>,
     open: usize,
     peak: usize,
+    /// Bytes of memory that all connections hold, and the most there were.
+    held: usize,
+    held_most: usize,
     order: UseOrder,
     qps: HashMap<QpKey, Place>,
     tcps: HashMap<TcpKey, u32>,
@@ -160,6 +175,39 @@ impl Table {
         self.peak
     }
 
+    /// Bytes of memory that all of them hold.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// The most there were at one time.
+    pub(super) fn held_most(&self) -> usize {
+        self.held_most
+    }
+
+    /// A packet of a connection was handled: counts what it holds now.
+    #[inline]
+    pub(super) fn weigh(&mut self, slot: u32) {
+        let Some(s) = self.slots.get_mut(slot as usize).and_then(Option::as_deref_mut) else { return };
+        let now = s.holds();
+        self.held = self.held.saturating_sub(s.held).saturating_add(now);
+        s.held = now;
+        self.held_most = self.held_most.max(self.held);
+    }
+
+    /// Connections that hold at least so many bytes, the idlest first.
+    pub(super) fn heavy(&self, least: usize) -> Vec<u32> {
+        let mut all = Vec::new();
+        let mut at = self.order.oldest;
+        while let Some(s) = self.get(at) {
+            if s.held >= least {
+                all.push(at);
+            }
+            at = self.order.links[at as usize].newer;
+        }
+        all
+    }
+
     /// Where connections are, in the order in which they came.
     pub(super) fn by_age(&self) -> Vec<u32> {
         let aged = self.slots.iter().enumerate().filter_map(|(n, slot)| Some((slot.as_deref()?, n as u32)));
@@ -170,6 +218,9 @@ impl Table {
 
     /// Takes in the connections of another part of the capture that has ended: no packet finds them.
     pub(super) fn join(&mut self, part: Table) {
+        // each part had its most at a time of its own: together they had no more than this
+        self.held_most = self.held_most.saturating_add(part.held_most);
+        self.held = self.held.saturating_add(part.held);
         for slot in part.slots.into_iter().flatten() {
             self.place(slot);
         }
@@ -215,7 +266,7 @@ impl Table {
 
     /// Takes a connection in. It is found once it has keys.
     pub(super) fn insert(&mut self, born: u64, connection: Connection, flow: Flow) -> u32 {
-        self.place(Box::new(Slot { connection, flow, qp_keys: [None; 2], tcp_key: None, half: false, tries: 0, born }))
+        self.place(Box::new(Slot { connection, flow, qp_keys: [None; 2], tcp_key: None, half: false, tries: 0, born, held: 0 }))
     }
 
     fn place(&mut self, slot: Box<Slot>) -> u32 {
@@ -241,6 +292,7 @@ impl Table {
         self.free.push(slot);
         self.open -= 1;
         self.order.remove(slot);
+        self.held = self.held.saturating_sub(gone.held);
         self.cached = [None; 2];
         for key in gone.qp_keys.into_iter().flatten() {
             if self.qps.get(&key).is_some_and(|p| p.slot == slot) {

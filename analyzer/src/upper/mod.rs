@@ -111,6 +111,11 @@ pub struct Upper {
 }
 
 impl Upper {
+    /// Bytes of memory that open requests hold, without their payload.
+    pub fn held(&self) -> usize {
+        self.smb2.as_ref().map_or(0, |smb2| smb2.held()) + self.rpc.as_ref().map_or(0, |rpc| rpc.held())
+    }
+
     /// A whole message.
     pub fn message<T: Trace, S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, memory: &mut Memory, message: &Message<'_>, t: &mut T) {
         match message {

@@ -134,6 +134,11 @@ pub struct Rpc {
 }
 
 impl Rpc {
+    /// Bytes of memory that open calls hold.
+    pub fn held(&self) -> usize {
+        self.pending.len() * size_of::<Pending>()
+    }
+
     /// The row of an exchange that is not complete.
     pub fn open_exchange(&mut self, id: u64) -> Option<&mut Exchange> {
         let key = self.by_exchange.get(&id)?;

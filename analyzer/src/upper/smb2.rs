@@ -161,6 +161,11 @@ struct Walk<'w, 'u, 'c, S> {
 }
 
 impl Smb2 {
+    /// Bytes of memory that open requests and the text of sealed messages hold.
+    pub fn held(&self) -> usize {
+        self.pending.capacity() * size_of::<(u64, Pending)>() + self.clear.iter().map(Vec::capacity).sum::<usize>()
+    }
+
     /// SMB2 credits that the client can still spend, where they are known.
     pub fn credits_left(&self) -> Option<i64> {
         self.ids.held()

@@ -115,6 +115,8 @@ pub(crate) struct Digest {
     places: HashMap<u32, usize>,
     /// Findings, ranked.
     ranked: Vec<Finding>,
+    /// Whether something cannot be judged: a connection's beginning or end was not seen, or something was dropped.
+    pub(crate) is_partial: bool,
     /// How long requests waited and what for, in words.
     pub(crate) answer: Option<String>,
     /// All of them, joined.
@@ -150,6 +152,7 @@ impl Digest {
             places: report.connections.iter().enumerate().flat_map(|(i, c)| c.followed_as.iter().map(move |id| (*id, i))).collect(),
             found: Joined::new(&report, &ranked.iter().collect::<Vec<_>>()),
             sums: Arc::new(Sums::of(report.connections.iter())),
+            is_partial: rdmascope_report::report::is_partial(&report),
             answer: rdmascope_report::report::answer::text(&report),
             ranked,
             worst,

@@ -130,7 +130,11 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
     let shape = Table { columns: &COLUMNS, len: findings.len(), cursor: state.list, focused: true, sorted: None };
     draw::table(buf, list, theme, &shape, |row| findings.get(row).map_or_else(Vec::new, |f| cells(model, f)));
     let Some(finding) = findings.get(state.list.at) else {
-        let text = if model.done { "✓ No problems found." } else { "Reading …" };
+        let text = match (model.done, model.report.is_partial) {
+            (true, false) => "✓ No problems found.",
+            (true, true) => "– No problems found in what was captured.",
+            (false, _) => "Reading …",
+        };
         put(buf, list.x + 2, list.y + 1, list.width, text, theme.good);
         return;
     };

@@ -167,6 +167,11 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
             (false, 1) => "No problems found so far. 1 note.".to_owned(),
             (false, n) => format!("No problems found so far. {n} notes."),
             (true, _) if model.index.len() == 0 => "There are no frames.".to_owned(),
+            (true, n) if model.report.is_partial => match n {
+                0 => "No problems found in what was captured.".to_owned(),
+                1 => "No problems found in what was captured. 1 note.".to_owned(),
+                n => format!("No problems found in what was captured. {n} notes."),
+            },
             (true, 0) if model.filter.is_on() => "No problems found in what the filter passes.".to_owned(),
             (true, 0) => "No problems found.".to_owned(),
             (true, 1) => "No problems found. 1 note.".to_owned(),
@@ -175,6 +180,8 @@ fn top_lines(model: &Model, width: u16) -> Vec<(String, String, Style)> {
         // where reading ended early, what was not read is not judged
         let sign = if model.error.is_some() {
             "·"
+        } else if model.done && model.report.is_partial {
+            "–"
         } else if model.done {
             "✓"
         } else {

@@ -44,6 +44,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     let options = Options {
         check_crc: !args.no_crc,
         payloads: args.exchanges,
+        memory_max: args.memory.unwrap_or(defaults.memory_max),
         connections_max: args.max_connections.unwrap_or(defaults.connections_max),
         pins: args.pins.iter().map(|p| (p.0, p.1)).collect(),
         keyring: super::keyring(args.keys.as_deref())?,

@@ -160,6 +160,16 @@ impl Smbd {
         self.fragments[by.index()].open
     }
 
+    /// Bytes of memory that unfinished messages hold.
+    pub fn held(&self) -> usize {
+        self.fragments.iter().map(|fragments| fragments.buffer.capacity()).sum()
+    }
+
+    /// Gives back the memory of what [`Smbd::missed`] forgot.
+    pub fn release(&mut self) {
+        self.fragments.iter_mut().filter(|fragments| !fragments.open).for_each(|fragments| fragments.buffer = Vec::new());
+    }
+
     /// Sends of `by` were missed.
     pub fn missed(&mut self, by: End) {
         self.link.missed(by);

@@ -2,7 +2,7 @@
 //! SVG made here; the script only moves their view. Everything that came from the network goes through `text`.
 
 use super::sessions::{HEADS, headline, row, sums};
-use super::words::{and, count, duration, grouped, grouped_signed, size, times};
+use super::words::{Tone, and, count, duration, grouped, grouped_signed, size, times, when};
 use super::{Detail, Entry, ReportData, ending, ends, handles, last_words, shown, stack};
 use rdmascope_analyzer::episodes::time::{Owner, Time};
 use rdmascope_analyzer::finding::{Blame, Severity};
@@ -162,22 +162,25 @@ fn head(out: &mut String, data: &ReportData, title: &str, entries: &[Entry<'_>])
         n => format!("{} of followed connections not decoded", count(n, "frame")),
     });
     let dates = super::words::dates(data.start(), data.start().saturating_add(data.length()));
-    let [errors, warnings, notes] = ReportData::tally(entries);
-    let (class, mark, verdict) = match (errors, warnings) {
-        (0, 0) if data.storage().next().is_none() => ("soft", "–", "No storage over RDMA in this capture".to_owned()),
-        (0, 0) => ("good", "✓", "No problems found".to_owned()),
-        (0, n) => ("", "!", format!("No errors, {}", count(n, "warning"))),
-        (n, 0) => ("bad", "✗", count(n, "error")),
-        (n, m) => ("bad", "✗", format!("{}, {}", count(n, "error"), count(m, "warning"))),
+    let verdict = super::verdict(data, entries);
+    let class = match verdict.tone {
+        Tone::Good => "good",
+        Tone::Bad => "bad",
+        Tone::Strong => "soft",
+        _ => "",
     };
-    let noted = if notes > 0 { format!(", {}", count(notes, "note")) } else { String::new() };
     let _ = write!(
         out,
-        "<header>\n<h1>{}</h1>\n<p class=\"soft\">{}</p>\n<p class=\"soft\">{}</p>\n<p class=\"verdict {class}\">{mark} {verdict}{noted}.</p>\n",
+        "<header>\n<h1>{}</h1>\n<p class=\"soft\">{}</p>\n<p class=\"soft\">{}</p>\n<p class=\"verdict {class}\">{} {}</p>\n",
         text(title),
         text(&facts.join(" · ")),
-        if capture.frames > 0 { text(&format!("Captured {dates}")) } else { String::new() }
+        if capture.frames > 0 { text(&format!("Captured {dates}")) } else { String::new() },
+        verdict.mark,
+        text(&verdict.text),
     );
+    if let Some(unjudged) = &verdict.unjudged {
+        let _ = writeln!(out, "<p>{}</p>", text(unjudged));
+    }
     if let Some(answer) = super::answer::text(&data.report) {
         let _ = writeln!(out, "<p class=\"answer\">{}</p>", text(&answer));
     }
@@ -236,7 +239,7 @@ fn findings(out: &mut String, data: &ReportData, page: &Page, entries: &[Entry<'
         pair("Cost", &super::answer::cost(entry));
         pair("Led to", &super::text::consequence(entry).unwrap_or_default());
         pair("With it", super::effects(entry).trim_start_matches("With it: "));
-        let mut places = vec![frame_links(entry)];
+        let mut places = vec![frame_links(entry), when(entry.first.time, data.start())];
         match entry.connections.as_slice() {
             [] => {}
             [one] => places.push(format!("connection {}", page.connection(*one))),

@@ -21,7 +21,7 @@ use rdmascope_analyzer::roots;
 use rdmascope_analyzer::session::{self, Session};
 use std::collections::HashMap;
 use std::fmt;
-use words::{and, count, duration, grouped};
+use words::{Tone, and, count, duration, grouped};
 
 /// Rows of `--exchanges` and points of `--credits` kept at most, over all connections.
 const DETAILS_MAX: u64 = 2_000_000;
@@ -365,19 +365,25 @@ impl ReportData {
         [of(|s| s == Success::No), of(|s| s == Success::Unknown), of(|_| true)]
     }
 
-    /// Whether something was dropped to stay within limits, so that counts are too low.
-    pub fn is_limited(&self) -> bool {
-        self.report.connections_dropped > 0 || self.report.capture.dropped.iter().any(|(_, n)| *n > 0)
-    }
 
-    /// Where connections were let go to stay within a limit: that, and what to do. All counts are too low then.
+    /// Where connections, or unfinished messages, were let go to stay within a limit: that, and what to do. All counts are too low then.
     pub(crate) fn let_go(&self) -> Option<String> {
-        let who = match self.forgotten("connections") {
-            0 => return None,
-            1 => "1 connection was".to_owned(),
-            n => format!("{} connections were", grouped(n)),
+        let connections = match self.forgotten("connections") {
+            0 => None,
+            1 => Some("1 connection was".to_owned()),
+            n => Some(format!("{} connections were", grouped(n))),
         };
-        Some(format!("{who} dropped to stay within a limit, so all counts are too low. --max-connections raises the limit."))
+        let connections = connections
+            .map(|who| format!("{who} dropped to stay within a limit, so all counts are too low. --max-connections and --memory raise the limits."));
+        let messages = match self.forgotten("unfinished messages") {
+            0 => None,
+            n => Some(format!(
+                "Unfinished messages were dropped {} to stay within the memory limit: what they said is missing. --memory raises it.",
+                words::times(n)
+            )),
+        };
+        let all: Vec<String> = connections.into_iter().chain(messages).collect();
+        (!all.is_empty()).then(|| all.join(" "))
     }
 
     /// How many of something were let go to stay within limits.
@@ -390,6 +396,64 @@ impl ReportData {
         let of = |severity| entries.iter().filter(|e| e.severity == severity).count() as u64;
         [of(Severity::Error), of(Severity::Warn), of(Severity::Note)]
     }
+}
+
+/// Whether something cannot be judged: the beginning or the end of a connection was not seen, or something was dropped to stay within a
+/// limit.
+pub fn is_partial(report: &Report) -> bool {
+    let is_unknown = |c: &Connection| c.outcome.as_ref().is_some_and(|o| o.success == Success::Unknown);
+    report.connections_dropped > 0 || report.capture.dropped.iter().any(|(_, n)| *n > 0) || report.connections.iter().any(is_unknown)
+}
+
+/// What a report says first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// ✗, !, ✓, or – where nothing can be said.
+    pub mark: &'static str,
+    /// Its colour.
+    pub tone: Tone,
+    /// Whole sentences: how many connections failed, how many findings there are.
+    pub text: String,
+    /// How many connections cannot be judged, where that matters.
+    pub unjudged: Option<String>,
+}
+
+/// What a report says first; ✓ only where every connection reached what it was for and nothing was dropped.
+pub fn verdict(data: &ReportData, entries: &[Entry<'_>]) -> Verdict {
+    let [errors, warnings, notes] = ReportData::tally(entries);
+    let [failed, unknown, all] = data.outcomes();
+    let noted = if notes > 0 { format!(" {}.", count(notes, "note")) } else { String::new() };
+    let (mark, tone, text) = if data.storage().next().is_none() && entries.is_empty() {
+        let text = match data.report.capture.frames {
+            0 => "The capture has no frames.",
+            _ if data.filter.is_some() => "No storage over RDMA in what the filter passes.",
+            _ => "No storage over RDMA in this capture.",
+        };
+        ("–", Tone::Strong, text.to_owned())
+    } else if errors > 0 || failed > 0 {
+        let warned = if warnings > 0 { format!(", {}", count(warnings, "warning")) } else { String::new() };
+        let outcome = match (failed, all) {
+            (0, _) => String::new(),
+            (1, 1) => "The connection failed. ".to_owned(),
+            (n, all) => format!("{} of {} failed. ", grouped(n), count(all, "connection")),
+        };
+        ("✗", Tone::Bad, format!("{outcome}{}{warned}.{noted}", count(errors, "error")))
+    } else if warnings > 0 {
+        ("!", Tone::Warn, format!("No errors. {}.{noted}", count(warnings, "warning")))
+    } else if is_partial(&data.report) {
+        ("–", Tone::Strong, format!("No problems found in what was captured.{noted}"))
+    } else {
+        ("✓", Tone::Good, format!("No problems found.{noted}"))
+    };
+    let unjudged = (unknown > 0 && failed == 0 && errors == 0).then(|| match all {
+        1 => "The connection cannot be judged: its beginning or its end is not in the capture.".to_owned(),
+        all => format!(
+            "{} of {} cannot be judged: their beginning or end is not in the capture.",
+            grouped(unknown),
+            count(all, "connection")
+        ),
+    });
+    Verdict { mark, tone, text, unjudged }
 }
 
 /// Whether a connection carries storage, or may: RDMA of any kind, SMB2, RPC.

@@ -143,42 +143,10 @@ impl Page {
     }
 
     fn verdict(&mut self, data: &ReportData, entries: &[Entry<'_>]) {
-        let [errors, warnings, notes] = ReportData::tally(entries);
-        let [failed, unknown, all] = data.outcomes();
-        let noted = if notes > 0 { format!(" {}.", count(notes, "note")) } else { String::new() };
-        if data.storage().next().is_none() && entries.is_empty() {
-            let text = match data.report.capture.frames {
-                0 => "The capture has no frames.",
-                _ if data.filter.is_some() => "No storage over RDMA in what the filter passes.",
-                _ => "No storage over RDMA in this capture.",
-            };
-            self.with_tail(" – ", "   ", Tone::Strong, text, "");
-        } else if errors > 0 || failed > 0 {
-            let warned = if warnings > 0 { format!(", {}", count(warnings, "warning")) } else { String::new() };
-            let outcome = match (failed, all) {
-                (0, _) => String::new(),
-                (1, 1) => "The connection failed. ".to_owned(),
-                (n, all) => format!("{} of {} failed. ", grouped(n), count(all, "connection")),
-            };
-            let text = format!("{outcome}{}{warned}.{noted}", count(errors, "error"));
-            self.marked("✗", Tone::Bad, &text);
-        } else if warnings > 0 {
-            self.marked("!", Tone::Warn, &format!("No errors. {}.{noted}", count(warnings, "warning")));
-        } else if unknown > 0 || data.is_limited() {
-            self.marked("–", Tone::Strong, &format!("No problems found in what was captured.{noted}"));
-        } else {
-            self.marked("✓", Tone::Good, &format!("No problems found.{noted}"));
-        }
-        if unknown > 0 && failed == 0 && errors == 0 {
-            let text = match all {
-                1 => "The connection cannot be judged: its beginning or its end is not in the capture.".to_owned(),
-                all => format!(
-                    "{} of {} cannot be judged: their beginning or end is not in the capture.",
-                    grouped(unknown),
-                    count(all, "connection")
-                ),
-            };
-            self.with_tail("   ", "   ", Tone::Plain, &text, "");
+        let verdict = super::verdict(data, entries);
+        self.marked(verdict.mark, verdict.tone, &verdict.text);
+        if let Some(text) = &verdict.unjudged {
+            self.with_tail("   ", "   ", Tone::Plain, text, "");
         }
         if let Some(text) = data.let_go() {
             self.with_tail("   ", "   ", Tone::Warn, &text, "");
@@ -613,7 +581,7 @@ pub(super) fn remarks(data: &ReportData) -> Vec<String> {
     if data.report.folded.connections() > 0 {
         lines.push(format!("{} ended earlier and are not listed one by one.", count(data.report.folded.connections(), "connection")));
     }
-    for (what, n) in capture.dropped.iter().filter(|(what, n)| *what != "connections" && *n > 0) {
+    for (what, n) in capture.dropped.iter().filter(|(what, n)| !matches!(*what, "connections" | "unfinished messages") && *n > 0) {
         lines.push(format!("{} {what} were dropped to stay within limits.", grouped(*n)));
     }
     if data.details_dropped > 0 {
