@@ -34,10 +34,7 @@ fn confine(folders: &[PathBuf]) -> Result<landlock::RestrictionStatus, landlock:
     use landlock::{ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr};
     // what the kernel knows less of than this, it confines less
     const KNOWN: ABI = ABI::V4;
-    let mut rules = Ruleset::default()
-        .handle_access(AccessFs::from_all(KNOWN))?
-        .handle_access(AccessNet::from_all(KNOWN))?
-        .create()?;
+    let mut rules = Ruleset::default().handle_access(AccessFs::from_all(KNOWN))?.handle_access(AccessNet::from_all(KNOWN))?.create()?;
     if let Ok(root) = PathFd::new("/") {
         rules = rules.add_rule(PathBeneath::new(root, AccessFs::ReadFile | AccessFs::ReadDir))?;
     }

@@ -332,7 +332,10 @@ const REJECTED: &[(RejectReason, &str)] = &[
     (RejectReason::PRIMARY_GID, "The server's RDMA device does not have the address (GID) that was asked for, or not of that RoCE version"),
     (RejectReason::PATH_MTU, "The server's port does not take the path MTU that the client asks for"),
     (RejectReason::INSUFFICIENT_RESPONDER_RESOURCES, "A side cannot answer as many RDMA Reads at a time as the other one asks for"),
-    (RejectReason::CONSUMER, "The service listens on that port, and refused this client: it has no room, or does not take the address or private data"),
+    (
+        RejectReason::CONSUMER,
+        "The service listens on that port, and refused this client: it has no room, or does not take the address or private data",
+    ),
     (RejectReason::RNR_RETRY_COUNT, "The RNR retry count that was asked for is not taken"),
 ];
 const NO_ROOM: &str = "The adapter of the side that rejects has no queue pair or memory left for another connection";
@@ -479,7 +482,8 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
             let until = again.map_or(i64::MAX, |c| c.first.time);
             let within = |at: At| at > o.at && at.time < until;
             let in_vain = |a: &&&Attempt| within(a.at) && !matches!(a.answer, Answer::Accepted(_));
-            let tries = group.connections.iter().filter(|c| within(c.first) && refused(c)).count() + group.attempts.iter().filter(in_vain).count();
+            let tries =
+                group.connections.iter().filter(|c| within(c.first) && refused(c)).count() + group.attempts.iter().filter(in_vain).count();
             let tried = || plural(tries, "attempt", "attempts");
             let since = |c: &Connection| Elapsed(c.first.time.saturating_sub(o.at.time));
             let text = match (tries, again) {
@@ -567,9 +571,7 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
         let client = groups[at].client;
         // from a link-local address nobody else can be told apart
         let is_near = |g: &Group<'_>| is_link_local(&address) && is_link_local(&g.client) && !g.connections.iter().any(|c| has_session(c));
-        let other = groups
-            .iter()
-            .position(|g| g.kind == Kind::Smb && (g.client == client || is_near(g)) && g.servers.contains(&address));
+        let other = groups.iter().position(|g| g.kind == Kind::Smb && (g.client == client || is_near(g)) && g.servers.contains(&address));
         if let Some(other) = other.filter(|other| *other != at && !groups[at].servers.contains(&address)) {
             merge(&mut groups, at, other);
         }

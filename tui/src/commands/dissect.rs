@@ -166,7 +166,8 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         chosen: Chosen { only: args.only.clone(), protocols: args.protocols.clone() },
         separator: args.separator.clone(),
         // the second pass knows what the first found on one thread only
-        threads: if twice { Some(1) } else { args.threads }.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX)),
+        threads: if twice { Some(1) } else { args.threads }
+            .unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX)),
     };
     match input {
         // of a pipe nobody knows when more comes, and what came is to be seen

@@ -365,7 +365,6 @@ impl ReportData {
         [of(|s| s == Success::No), of(|s| s == Success::Unknown), of(|_| true)]
     }
 
-
     /// Where connections, or unfinished messages, were let go to stay within a limit: that, and what to do. All counts are too low then.
     pub(crate) fn let_go(&self) -> Option<String> {
         let connections = match self.forgotten("connections") {
@@ -373,8 +372,9 @@ impl ReportData {
             1 => Some("1 connection was".to_owned()),
             n => Some(format!("{} connections were", grouped(n))),
         };
-        let connections = connections
-            .map(|who| format!("{who} dropped to stay within a limit, so all counts are too low. --max-connections and --memory raise the limits."));
+        let connections = connections.map(|who| {
+            format!("{who} dropped to stay within a limit, so all counts are too low. --max-connections and --memory raise the limits.")
+        });
         let messages = match self.forgotten("unfinished messages") {
             0 => None,
             n => Some(format!(
@@ -447,11 +447,9 @@ pub fn verdict(data: &ReportData, entries: &[Entry<'_>]) -> Verdict {
     };
     let unjudged = (unknown > 0 && failed == 0 && errors == 0).then(|| match all {
         1 => "The connection cannot be judged: its beginning or its end is not in the capture.".to_owned(),
-        all => format!(
-            "{} of {} cannot be judged: their beginning or end is not in the capture.",
-            grouped(unknown),
-            count(all, "connection")
-        ),
+        all => {
+            format!("{} of {} cannot be judged: their beginning or end is not in the capture.", grouped(unknown), count(all, "connection"))
+        }
     });
     Verdict { mark, tone, text, unjudged }
 }
