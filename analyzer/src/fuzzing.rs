@@ -67,7 +67,7 @@ pub fn fuzz_pipeline(data: &[u8]) {
         let (bytes, behind) = behind.split_at(usize::from(u16::from_le_bytes([low, high])).min(behind.len()));
         rest = behind;
         meta.number += 1;
-        meta.time_ns = meta.time_ns.wrapping_add(1 << (step % 40));
+        meta.time_ns = meta.time_ns.wrapping_add(1 << (step % 64));
         meta.wire_len = bytes.len() as u32 + u32::from(cut);
         without.frame(&meta, bytes, &mut Off);
         tree.begin(bytes);

@@ -73,3 +73,28 @@ fn what_a_recovery_held_up_is_not_the_servers() {
     }
     assert!(report.connections.iter().any(|c| c.time.of(Owner::Recovery) > 0));
 }
+
+/// pcapng can give a frame any time. The reports of such captures say little, but there is one.
+#[test]
+fn times_of_any_size_and_order_are_borne() {
+    const TIMES: [i64; 9] = [0, i64::MAX, i64::MIN, -1, 1, i64::MIN / 2 - 1, i64::MAX / 2 + 1, i64::MAX - 1, i64::MIN + 1];
+    let probes = PROBES.iter().map(|name| format!("probes/{name}"));
+    for name in SAMPLES.iter().map(|name| name.to_string()).chain(probes) {
+        let frames = frames(&name);
+        let count = frames.len();
+        let jump = frames.len() / 3;
+        let with_times = |time: &dyn Fn(usize, i64) -> i64| {
+            let frames = frames.iter().enumerate().map(|(n, frame)| {
+                let mut frame = frame.clone();
+                frame.meta.time_ns = time(n, frame.meta.time_ns);
+                frame
+            });
+            let (report, _) = analyze_frames(&frames.collect::<Vec<_>>());
+            assert_eq!(report.capture.frames, count as u64, "{name}");
+        };
+        // each frame anywhere; a third at one end of time and the rest at the other; there and back
+        with_times(&|n, _| TIMES[n * 7 % TIMES.len()]);
+        with_times(&|n, time| if n < jump { i64::MIN + n as i64 } else { i64::MAX - (time % 1_000_000_007).abs() });
+        with_times(&|n, time| if n / 10 % 2 == 0 { time } else { i64::MIN });
+    }
+}

@@ -62,7 +62,7 @@ impl Clock {
         }
         self.least[0] = self.least[0].min(delay);
         if !self.is_trusted {
-            let is_near = delay.abs() < took / 8 + HELD_UP;
+            let is_near = delay.saturating_abs() < took / 8 + HELD_UP;
             self.is_trusted = took >= CLOCK_TRUSTED && is_near && ticked >= CLOCK_TRUSTED / 2;
             if took >= CLOCK_TRUSTED && !is_near {
                 // it counts in other steps, or was not the first of this clock: begin again

@@ -1,6 +1,7 @@
 //! An SMB2 client session over SMB Direct, \[MS-SMB2\] 3.2: dialects 3.0, 3.0.2 and 3.1.1, NTLMv2, Kerberos or nobody, signed, and encrypted where the
 //! server or the user asks for it; what RDMA moves as well, where both ends can ([`super::transform`]).
 
+use super::protection::Protection;
 use super::transform::{self, Crypto};
 use super::{Credentials, Writer, context, filetime, header, message, utf16};
 use crate::channel::{Channel, Event};
@@ -11,10 +12,8 @@ use crate::random::random;
 use crate::smbd::Endpoint;
 use crate::transport::{Handle, Rights};
 use rdmascope_analyzer::credits::{Fault, Ledger, charge_of as charge};
-use rdmascope_analyzer::keys::cipher::Cipher;
-use rdmascope_analyzer::keys::derive::{PreauthHash, derive_keys};
+use rdmascope_analyzer::keys::derive::PreauthHash;
 use rdmascope_analyzer::keys::ntlm::{self, Account};
-use rdmascope_analyzer::keys::sign::Signer;
 use rdmascope_analyzer::keys::{CipherId, Dialect, Key, SigningAlgorithm};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::header::{Header, Ids, flags};
@@ -217,12 +216,10 @@ pub struct Client {
     hash: PreauthHash,
     session_id: u64,
     tree_id: u32,
-    signer: Option<Signer>,
-    ciphers: Option<(Cipher, Cipher)>,
+    protection: Protection,
     encrypt: bool,
     /// The server requires signatures.
     must_sign: bool,
-    nonce: u64,
     /// Largest READ of the server.
     pub max_read_size: u32,
     /// Largest WRITE of the server.
@@ -265,11 +262,9 @@ impl Client {
             hash: PreauthHash::START,
             session_id: 0,
             tree_id: 0,
-            signer: None,
-            ciphers: None,
+            protection: Protection::default(),
             encrypt: false,
             must_sign: false,
-            nonce: 0,
             max_read_size: 65_536,
             max_write_size: 65_536,
             signatures: Signatures::default(),
@@ -364,18 +359,12 @@ impl Client {
         if session_flags & (SESSION_FLAG_GUEST | SESSION_FLAG_NULL) != 0 || matches!(who, Credentials::Anonymous) {
             return Ok(());
         }
-        let cipher_id = self.cipher_id.unwrap_or(CipherId::AES_128_CCM);
-        let derived = derive_keys(self.dialect, cipher_id, key.bytes(), &self.hash);
-        let algorithm = self.signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(self.dialect));
-        self.signer = Signer::new(algorithm, &derived.signing);
+        self.protection = Protection::new(false, self.dialect, self.cipher_id, self.signing, &key, &self.hash);
         // the last reply is signed with the key that it makes: it proves that the server knows it
-        if reply.header.is_signed() && self.signer.as_ref().is_some_and(|s| !s.verify(&reply.bytes)) {
+        if reply.header.is_signed() && self.protection.signer().is_some_and(|s| !s.verify(&reply.bytes)) {
             return Err(Error::Answer { what: SESSION_SETUP, why: "has a wrong signature" });
         }
-        if let (Some(out), Some(into), Some(id)) = (derived.client_to_server, derived.server_to_client, self.cipher_id) {
-            self.ciphers = Cipher::new(id, &out).zip(Cipher::new(id, &into));
-        }
-        self.encrypt = session_flags & SESSION_FLAG_ENCRYPT != 0 || self.options.encrypt && self.ciphers.is_some();
+        self.encrypt = session_flags & SESSION_FLAG_ENCRYPT != 0 || self.options.encrypt && self.protection.has_ciphers();
         Ok(())
     }
 
@@ -582,15 +571,13 @@ impl Client {
                 false => Ok(None),
             };
         };
-        let (sealer, opener) = self.ciphers.as_ref().map(|(out, into)| (out, into)).unzip();
-        let Some(crypto) = transform::only(&transform, sealer.map_or(0, Cipher::nonce_len)).filter(|c| self.has_transform(c.needs()))
-        else {
+        let Some(crypto) = transform::only(&transform, self.protection.nonce_len()).filter(|c| self.has_transform(c.needs())) else {
             return wrong("has an RDMA transform that was not agreed on, or is none");
         };
         if (crypto.kind == TransformType::ENCRYPTION) != reply.sealed {
             return wrong("has an RDMA transform that is not that of the message");
         }
-        if crypto.open(opener, self.signer.as_ref(), data) {
+        if self.protection.open_data(&crypto, data) {
             Ok(Some(crypto.kind))
         } else {
             wrong("came with data over RDMA that is not authentic")
@@ -615,14 +602,12 @@ impl Client {
 
     /// Encrypts data as [`Client::protect`] does, whatever was agreed on.
     pub fn seal(&mut self, data: &mut [u8]) -> Option<Crypto> {
-        self.nonce += 1;
-        self.ciphers.as_ref().and_then(|(cipher, _)| Crypto::seal(cipher, self.nonce, data))
+        self.protection.seal_data(data)
     }
 
     /// Signs data as [`Client::protect`] does, whatever was agreed on.
     pub fn sign(&mut self, data: &[u8]) -> Option<Crypto> {
-        self.nonce += 1;
-        self.signer.as_ref().and_then(|signer| Crypto::sign(signer, self.nonce, false, data))
+        self.protection.sign_data(data)
     }
 
     /// Whether both ends do this to data that goes by RDMA.
@@ -646,7 +631,7 @@ impl Client {
     }
 
     fn signs(&self) -> bool {
-        self.signer.is_some() && (self.options.sign || self.must_sign)
+        self.protection.signer().is_some() && (self.options.sign || self.must_sign)
     }
 
     /// What of a channel the connection and the session allow. Remote invalidation came with dialect 3.0.2, and cards end regions in this way only where
@@ -1041,7 +1026,7 @@ impl Client {
 
     /// Whether requests are signed.
     pub fn is_signed(&self) -> bool {
-        self.signer.is_some()
+        self.protection.signer().is_some()
     }
 
     /// How the session was wanted.
@@ -1180,7 +1165,7 @@ impl Client {
                 let next = request.len() as u32;
                 request[20..24].copy_from_slice(&next.to_le_bytes());
             }
-            if let Some(signer) = self.signer.as_ref().filter(|_| request[16] & flags::SIGNED as u8 != 0) {
+            if let Some(signer) = self.protection.signer().filter(|_| request[16] & flags::SIGNED as u8 != 0) {
                 signer.sign(request);
             }
         }
@@ -1193,7 +1178,7 @@ impl Client {
         self.ledger.request(id, charge, command.0).map_err(|_| lacking)?;
         // 3.1.1 wants the TREE_CONNECT signed in any case (3.2.4.1.1)
         let must = self.options.sign || self.must_sign || command == Command::TREE_CONNECT;
-        let signed = self.signer.is_some() && !self.encrypt && must;
+        let signed = self.protection.signer().is_some() && !self.encrypt && must;
         let related = self.compound.as_ref().is_some_and(|c| c.related && !c.requests.is_empty());
         let mut bytes = message(
             &Header {
@@ -1210,7 +1195,7 @@ impl Client {
             compound.requests.push(bytes.clone());
             return Ok((id, bytes));
         }
-        if let Some(signer) = self.signer.as_ref().filter(|_| signed) {
+        if let Some(signer) = self.protection.signer().filter(|_| signed) {
             signer.sign(&mut bytes);
         }
         self.put(&bytes)?;
@@ -1219,17 +1204,10 @@ impl Client {
 
     /// Sends a message, encrypted where the session is.
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
-        let wire = match &self.ciphers {
-            // a session is set up in the clear
-            Some((cipher, _)) if self.encrypt => {
-                self.nonce += 1;
-                let mut nonce = [0; 12];
-                nonce[..8].copy_from_slice(&self.nonce.to_le_bytes());
-                let mut out = Vec::new();
-                cipher.encrypt(&nonce[..cipher.nonce_len()], self.session_id, bytes, &mut out).ok_or(Error::Protect)?;
-                out
-            }
-            _ => bytes.to_vec(),
+        // a session is set up in the clear
+        let wire = match self.encrypt && self.protection.has_ciphers() {
+            true => self.protection.encrypt(self.session_id, bytes).ok_or(Error::Protect)?,
+            false => bytes.to_vec(),
         };
         Ok(self.channel.send(wire, None)?)
     }
@@ -1260,12 +1238,12 @@ impl Client {
     fn take(&mut self, bytes: Vec<u8>, invalidated: Option<u32>, what: &'static str) -> Result<()> {
         let arrived = Instant::now();
         let mut plain = Vec::new();
-        let (mut bytes, sealed) = match (Framing::of(&bytes), &self.ciphers) {
-            (Some(Framing::Encrypted), Some((_, cipher))) => {
-                cipher.decrypt(&bytes, &mut plain).map_err(|_| Error::Answer { what, why: "cannot be decrypted" })?;
-                (plain, true)
-            }
-            (Some(Framing::Plain), _) => (bytes, false),
+        let (mut bytes, sealed) = match Framing::of(&bytes) {
+            Some(Framing::Encrypted) if self.protection.has_ciphers() => match self.protection.decrypt(&bytes, &mut plain) {
+                true => (plain, true),
+                false => return Err(Error::Answer { what, why: "cannot be decrypted" }),
+            },
+            Some(Framing::Plain) => (bytes, false),
             _ => return Err(Error::Answer { what, why: "is no SMB2 message" }),
         };
         // a compound comes apart
@@ -1284,7 +1262,7 @@ impl Client {
                 }
             }
             // session setup proves its own signature: its key is not there before
-            if let Some(signer) = self.signer.as_ref().filter(|_| !sealed && header.is_signed()) {
+            if let Some(signer) = self.protection.signer().filter(|_| !sealed && header.is_signed()) {
                 // counted and not died of: a diagnosis has to go on
                 match () {
                     () if signer.verify(&bytes) => self.signatures.right += 1,

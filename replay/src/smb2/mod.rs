@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod guard;
+mod protection;
 pub mod server;
 pub mod storage;
 pub mod transform;

@@ -3,6 +3,7 @@
 
 use super::client::{disposition, number};
 use super::guard::{Limits, Range, Shared};
+use super::protection::Protection;
 use super::storage::{File, Stat, Storage, Times};
 use super::transform::{self, Crypto};
 use super::{ERROR_BODY, Writer, context, filetime, filetime_of, message, reply_header, unix_ns_of, utf16};
@@ -11,10 +12,9 @@ use crate::error::Error;
 use crate::random::random;
 use crate::transport::{Handle, Request as Incoming, Rights, Time};
 use rdmascope_analyzer::credits::{Ledger, charge_of, payload_of};
-use rdmascope_analyzer::keys::cipher::{self, Cipher};
-use rdmascope_analyzer::keys::derive::{PreauthHash, derive_keys};
+use rdmascope_analyzer::keys::cipher;
+use rdmascope_analyzer::keys::derive::PreauthHash;
 use rdmascope_analyzer::keys::ntlm::{Authenticate, Challenge, emit_challenge, find};
-use rdmascope_analyzer::keys::sign::Signer;
 use rdmascope_analyzer::keys::{CipherId, Dialect, Key, SigningAlgorithm};
 use rdmascope_dissector::text::escaped;
 use rdmascope_dissector::trace::Off;
@@ -103,11 +103,7 @@ struct Session {
     id: u64,
     hash: PreauthHash,
     challenge: Option<Vec<u8>>,
-    signer: Option<Signer>,
-    /// What the client sends, and what it is sent.
-    ciphers: Option<(Cipher, Cipher)>,
-    /// Of what was encrypted or signed with a counter last.
-    nonce: u64,
+    protection: Protection,
     valid: bool,
     trees: HashSet<u32>,
 }
@@ -370,7 +366,7 @@ impl Connection {
             }
             let ends = header.command == Command::LOGOFF;
             let sign = !sealed
-                && self.session.as_ref().is_some_and(|s| s.signer.is_some() && (s.valid || ends))
+                && self.session.as_ref().is_some_and(|s| s.protection.signer().is_some() && (s.valid || ends))
                 && (header.is_signed() || header.command == Command::SESSION_SETUP);
             self.replying += reply.len();
             replies.push((reply, sign));
@@ -394,7 +390,7 @@ impl Connection {
     /// Decrypts a message of the client into `plain`.
     fn open(&self, bytes: &[u8], plain: &mut Vec<u8>) -> bool {
         let session = self.session.as_ref().filter(|s| s.valid && cipher::session_id(bytes) == Some(s.id));
-        session.and_then(|s| s.ciphers.as_ref()).is_some_and(|(from_client, _)| from_client.decrypt(bytes, plain).is_ok())
+        session.is_some_and(|s| s.protection.decrypt(bytes, plain))
     }
 
     /// An RDMA Read of ours is complete.
@@ -417,9 +413,7 @@ impl Connection {
     /// Undoes what the client did to the data of a WRITE; the status where it is not authentic.
     fn undo(&self, crypto: Option<&Crypto>, data: &mut [u8]) -> Result<(), NtStatus> {
         let Some(crypto) = crypto else { return Ok(()) };
-        let session = self.session.as_ref();
-        let cipher = session.and_then(|s| s.ciphers.as_ref()).map(|(from_client, _)| from_client);
-        match crypto.open(cipher, session.and_then(|s| s.signer.as_ref()), data) {
+        match self.session.as_ref().is_some_and(|s| s.protection.open_data(crypto, data)) {
             true => Ok(()),
             false if crypto.kind == TransformType::SIGNING => Err(NtStatus::INVALID_SIGNATURE),
             false => Err(NtStatus::DECRYPTION_FAILED),
@@ -429,15 +423,17 @@ impl Connection {
     /// What the data of a READ goes through on its way, as the request came and both ends agreed on.
     fn protect(&mut self, request: Request<'_>, data: &mut [u8]) -> Result<Option<Crypto>, ()> {
         let Some(session) = &mut self.session else { return Ok(None) };
-        session.nonce += 1;
-        let crypto = match (&session.ciphers, &session.signer) {
-            (Some((_, to_client)), _) if request.sealed && self.transforms.contains(&RdmaTransformId::ENCRYPTION) => {
-                Crypto::seal(to_client, session.nonce, data)
-            }
-            (_, Some(signer)) if !request.sealed && request.header.is_signed() && self.transforms.contains(&RdmaTransformId::SIGNING) => {
-                Crypto::sign(signer, session.nonce, true, data)
-            }
-            _ => return Ok(None),
+        let protection = &mut session.protection;
+        let crypto = if request.sealed && protection.has_ciphers() && self.transforms.contains(&RdmaTransformId::ENCRYPTION) {
+            protection.seal_data(data)
+        } else if !request.sealed
+            && request.header.is_signed()
+            && protection.signer().is_some()
+            && self.transforms.contains(&RdmaTransformId::SIGNING)
+        {
+            protection.sign_data(data)
+        } else {
+            return Ok(None);
         };
         crypto.ok_or(()).map(Some)
     }
@@ -448,17 +444,13 @@ impl Connection {
             let _ = self.ledger.reply(id, grant, command, false);
         }
         if let (true, false, Some(session)) = (seal, bytes.is_empty(), &mut self.session)
-            && let Some((_, to_client)) = &session.ciphers
+            && session.protection.has_ciphers()
         {
-            session.nonce += 1;
-            let mut nonce = [0; 12];
-            nonce[..8].copy_from_slice(&session.nonce.to_le_bytes());
-            let mut out = Vec::new();
-            if to_client.encrypt(&nonce, session.id, &bytes, &mut out).is_none() {
+            let Some(sealed) = session.protection.encrypt(session.id, &bytes) else {
                 self.broken = true;
                 return;
-            }
-            bytes = out;
+            };
+            bytes = sealed;
         }
         if !bytes.is_empty() && stack.send(now, bytes, invalidate).is_err() {
             self.broken = true;
@@ -466,7 +458,7 @@ impl Connection {
     }
 
     fn sign(&self, reply: &mut [u8], wanted: bool) {
-        if let (true, Some(signer)) = (wanted, self.session.as_ref().and_then(|s| s.signer.as_ref())) {
+        if let (true, Some(signer)) = (wanted, self.session.as_ref().and_then(|s| s.protection.signer())) {
             reply[16] |= flags::SIGNED as u8;
             signer.sign(reply);
         }
@@ -505,7 +497,7 @@ impl Connection {
         let Some(session) = self.session.as_mut().filter(|s| s.valid && (s.id == header.session_id || header.is_related())) else {
             return Answer::status(NtStatus::USER_SESSION_DELETED);
         };
-        if let Some(signer) = session.signer.as_ref().filter(|_| !sealed) {
+        if let Some(signer) = session.protection.signer().filter(|_| !sealed) {
             match header.is_signed() {
                 true if signer.verify(pdu) => {}
                 // 3.3.5.7: in dialect 3.1.1 the TREE_CONNECT is what proves that nobody changed the negotiation
@@ -741,7 +733,7 @@ impl Connection {
         let mut hash = self.hash;
         hash.add(pdu);
         self.close_all();
-        self.session = Some(Session { id, hash, challenge, signer: None, ciphers: None, nonce: 0, valid: false, trees: HashSet::new() });
+        self.session = Some(Session { id, hash, challenge, protection: Protection::default(), valid: false, trees: HashSet::new() });
     }
 
     /// The session is valid, with the keys that this one makes; a guest's has none.
@@ -750,12 +742,7 @@ impl Connection {
         session.valid = true;
         let Some(key) = key else { return };
         let dialect = self.dialect.unwrap_or(Dialect::SMB_3_0);
-        let derived = derive_keys(dialect, self.cipher.unwrap_or(CipherId::AES_128_CCM), key.bytes(), &session.hash);
-        let algorithm = self.signing.unwrap_or_else(|| SigningAlgorithm::of_dialect(dialect));
-        session.signer = Signer::new(algorithm, &derived.signing);
-        if let (Some(id), Some(from_client), Some(to_client)) = (self.cipher, derived.client_to_server, derived.server_to_client) {
-            session.ciphers = Cipher::new(id, &from_client).zip(Cipher::new(id, &to_client));
-        }
+        session.protection = Protection::new(true, dialect, self.cipher, self.signing, key, &session.hash);
     }
 
     fn tree_connect(&mut self, pdu: &[u8]) -> Option<Answer> {
