@@ -262,7 +262,7 @@ pub fn cut(request: &Request, episodes: &[Episode]) -> Cut {
         };
         cut.time.add(over.owner, time);
         match cut.shares.iter_mut().find(|share| share.episode == over.episode) {
-            Some(share) => share.time += time,
+            Some(share) => share.time = share.time.saturating_add(time),
             None => cut.shares.push(Share { episode: over.episode, time }),
         }
     }

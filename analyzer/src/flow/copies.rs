@@ -163,7 +163,7 @@ impl Doubles {
         let last = self.first.last().map_or(0, |(at, ..)| at.time);
         let most = distance.map_or(0, |(_, most)| most);
         let alone = alone.iter().filter(|time| last.saturating_sub(**time) > most).count();
-        let is_even = distance.is_some_and(|(least, most)| most - least <= SPREAD + least / SPREAD_PART);
+        let is_even = distance.is_some_and(|(least, most)| most.saturating_sub(least) <= SPREAD + least / SPREAD_PART);
         is_even && pairs[0] > 0 && pairs[1] > 0 && pairs[0] + pairs[1] >= DOUBLES_LEAST && alone * 8 <= pairs[0] + pairs[1]
     }
 }

@@ -769,7 +769,7 @@ impl Link {
             let waited = wet.time.saturating_sub(dry.time);
             if data.data_length > 0 && waited >= STALL_LEAST && at.time.saturating_sub(wet.time) <= STALL_RELEASE {
                 me.stalls += 1;
-                me.stalled_time += waited;
+                me.stalled_time = me.stalled_time.saturating_add(waited);
                 if waited > me.stall_longest.0 {
                     me.stall_longest = (waited, at.frame);
                 }
