@@ -274,7 +274,7 @@ fn color() -> impl TypedValueParser<Value = Color> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Analyze(Analyze),
+    Analyze(Box<Analyze>),
     Dissect(Box<Dissect>),
     Tui(Tui),
     Capture(Capture),
