@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from compare import HERE, ROOT, least
+from tables import HERE, ROOT, least
 
 
 def main():

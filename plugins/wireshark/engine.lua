@@ -1,6 +1,9 @@
 -- The engine: the analysis itself, a library that is loaded into Wireshark. What it says of frames is all that is shown; without it, there is
 -- what needs no state. R is the table that `rdmascope export wireshark` generates, with rules and fields in it. For Lua 5.2 to 5.4.
 
+-- Each frame is a string that is let go of at once. Lua would look through all it has for every few hundred of them: five times as much may gather.
+collectgarbage("setpause", 500)
+
 local NAME = package.config:sub(1, 1) == "\\" and "rdmascope_engine.dll" or "librdmascope_engine.so"
 
 -- Places to look at, the first that is there wins: what the environment says, beside this file, where it was when this file was made, packages'.
@@ -50,6 +53,19 @@ end
 local handle, fed, settled, last, fed_at = nil, 0, 0, 0, 0
 -- Whole seconds of the first frame's time, and what is added to the time since then: where somebody makes another frame the first, time goes on.
 local start, shift, base = 0, 0, nil
+local has_window = gui_enabled()
+-- Why keys were not used, where that was told.
+local told = nil
+
+-- Lua ends with Wireshark, and when that loads its plugins anew.
+R.at_end = setmetatable({}, {
+    __gc = function()
+        if handle then
+            R.call("close", handle)
+            handle = nil
+        end
+    end,
+})
 
 function R.reset_engine()
     if handle then
@@ -57,9 +73,20 @@ function R.reset_engine()
     end
     handle, fed, settled, last, base = nil, 0, 0, 0, nil
     if R.call then
-        local why
-        handle, why = R.call("open", 0, "")
-        R.failed = not handle and why or nil
+        local keys, why = R.keys()
+        handle, R.failed = R.call("open", 0, keys)
+        if not handle then
+            why = R.failed
+            handle, R.failed = R.call("open", 0, "")
+        end
+        R.without_keys = why and "Keys are not used: " .. why:gsub("^keys: ", "") or nil
+        if why and why ~= told then
+            told = why
+            io.stderr:write("rdmascope: ", R.failed or R.without_keys, "\n")
+        end
+        if handle and R.wanted_fields then
+            R.call("want", handle, table.concat(R.wanted_fields, "\n"))
+        end
     end
 end
 
@@ -86,7 +113,7 @@ function R.settle(now)
     if not handle or settled == fed then
         return
     end
-    if now or not gui_enabled() or os.time() - fed_at > 2 then
+    if now or not has_window or os.time() - fed_at > 2 then
         settled = fed
         R.call("settle", handle, true)
     elseif settled == 0 or fed > settled * 1.25 + 1000 then
@@ -96,14 +123,12 @@ function R.settle(now)
 end
 
 -- What is said of a frame: a number (layer * 256 + flags), and where `look`, items. Nothing where there is no engine.
-function R.say(tvb, pinfo, look)
+function R.say(number, tvb, pinfo, look)
     if not handle then
         return nil
-    end
-    local number = pinfo.number
-    if number > fed then
+    elseif number > fed then
         fed = number
-        if gui_enabled() then
+        if has_window then
             fed_at = os.time()
         end
         return R.call(handle, number, time_of(pinfo), pinfo.len, tvb:len() > 0 and tvb:raw() or "", look, start)
@@ -136,5 +161,6 @@ function R.report()
     R.settle(true)
     local frames, memory, not_kept = R.call("status", handle)
     local room = not_kept > 0 and string.format("; no room for what was said of %d", not_kept) or ""
-    return string.format("%s\n%.0f frames, %.1f MB remembered%s", R.call("report", handle), frames, memory / 1e6, room)
+    local keys = R.without_keys and R.without_keys .. "\n" or ""
+    return string.format("%s%s\n%.0f frames, %.1f MB remembered%s", keys, R.call("report", handle), frames, memory / 1e6, room)
 end

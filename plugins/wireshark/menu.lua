@@ -1,4 +1,4 @@
--- Menus of Wireshark's window: the report, findings and what rules say.
+-- Menus of Wireshark's window: the report and its parts, and what rules say.
 
 -- Text without the ends of lines inside of paragraphs: a window breaks lines where it wants.
 local function flowing(text)
@@ -20,28 +20,83 @@ local function explain(id)
     TextWindow.new("rdmascope explain " .. id):set(row and flowing(row.explain) or ("There is no rule " .. id .. ": Tools, rdmascope, All rules lists them."))
 end
 
--- The report, with buttons that show the frames that it is of.
-local function report()
-    local window = TextWindow.new("rdmascope")
-    window:set(R.report())
-    local function filter(label, text)
-        window:add_button(label, function()
-            set_filter(text)
-            apply_filter()
-        end)
+local function filter_by(text)
+    set_filter(text)
+    apply_filter()
+end
+
+-- Selects a frame. Wireshark has no such call for plugins: a filter that leaves that frame alone selects it. It stays selected when "All frames" takes
+-- the filter away; both at once do not.
+local function go_to(number)
+    filter_by("frame.number == " .. number)
+end
+
+-- The lines of a part of the report, below its heading; without a name, all of them.
+local function part_of(text, name)
+    local lines, is_in = {}, not name
+    for line in (text .. "\n"):gmatch("(.-)\n") do
+        local heading = line:match("^# (.+)")
+        if name and heading then
+            is_in = heading == name
+        end
+        if is_in then
+            lines[#lines + 1] = line
+        end
     end
-    filter("Frames with findings", "rdmascope.finding")
-    filter("Errors", 'rdmascope.finding.severity == "error"')
-    filter("Answers, with their time", "rdmascope.exchange.time")
-    filter("All frames", "")
-    window:add_button("Again", function()
-        window:set(R.report())
+    return lines
+end
+
+-- A window with the report, or a part of it. A text cannot be clicked: buttons go through the frames that its lines begin with.
+local function show(name)
+    local window = TextWindow.new(name and "rdmascope: " .. name or "rdmascope")
+    local lines, places, at
+    local function draw()
+        local out = {}
+        for n, line in ipairs(lines) do
+            out[n] = (at and places[at].line == n and "> " or "  ") .. line
+        end
+        local here = at and "> " .. lines[places[at].line] .. "\n\n" or ""
+        window:set(here .. table.concat(out, "\n"))
+    end
+    local function read()
+        lines, places, at = part_of(R.report(), name), {}, nil
+        for n, line in ipairs(lines) do
+            local number = line:match("^frame (%d+)")
+            if number then
+                places[#places + 1] = { line = n, frame = number }
+            end
+        end
+        draw()
+    end
+    local function step(by)
+        if #places > 0 then
+            at = at and (at - 1 + by) % #places + 1 or (by > 0 and 1 or #places)
+            draw()
+            go_to(places[at].frame)
+        end
+    end
+    read()
+    window:add_button("Next", function() step(1) end)
+    window:add_button("Previous", function() step(-1) end)
+    window:add_button("Go to frame...", function()
+        new_dialog("Go to frame", function(number)
+            if number:find("^%s*%d+%s*$") then
+                go_to(number)
+            end
+        end, "Frame")
     end)
+    window:add_button("With findings", function() filter_by("rdmascope.finding") end)
+    window:add_button("Answers", function() filter_by("rdmascope.exchange.time") end)
+    window:add_button("All frames", function() filter_by("") end)
+    window:add_button("Again", read)
 end
 
 if gui_enabled() then
-    register_menu("rdmascope", report, MENU_STAT_UNSORTED)
-    register_menu("rdmascope/Findings of this capture", report, MENU_TOOLS_UNSORTED)
+    -- Statistics has no menus inside of menus for plugins
+    register_menu("rdmascope", function() show() end, MENU_STAT_UNSORTED)
+    for _, name in ipairs({ "Sessions", "Requests by time", "Findings" }) do
+        register_menu("rdmascope: " .. name, function() show(name) end, MENU_STAT_UNSORTED)
+    end
     register_menu("rdmascope/Explain a finding...", function()
         new_dialog("Explain a finding", explain, "Rule, as in rdmascope.finding.id")
     end, MENU_TOOLS_UNSORTED)
@@ -55,12 +110,21 @@ if gui_enabled() then
     end, MENU_TOOLS_UNSORTED)
     -- from Wireshark 4.2 on
     if register_packet_menu then
-        register_packet_menu("rdmascope/Explain this finding", function(...)
-            for _, f in ipairs({ ... }) do
-                if f.name == "rdmascope.finding.id" then
-                    explain(tostring(f.value))
+        -- the first value of a field of the frame that was clicked
+        local function of_field(name, act)
+            return function(...)
+                for _, f in ipairs({ ... }) do
+                    if f.name == name then
+                        return act(tostring(f.value))
+                    end
                 end
             end
-        end, "rdmascope.finding.id")
+        end
+        local id, exchange = "rdmascope.finding.id", "rdmascope.exchange"
+        register_packet_menu("rdmascope/Explain this finding", of_field(id, explain), id)
+        register_packet_menu("rdmascope/Frames of this request", of_field(exchange, function(number)
+            filter_by(exchange .. " == " .. number)
+        end), exchange)
+        register_packet_menu("rdmascope/Go to its request", of_field(exchange .. ".request", go_to), exchange .. ".request")
     end
 end

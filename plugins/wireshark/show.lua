@@ -29,6 +29,22 @@ for _, bits in ipairs({ 8, 16, 24, 32, 64 }) do
     end
 end
 
+p.prefs.keys = Pref.string("Key file", "", "Keys and passwords as for rdmascope --keys: what was encrypted is analyzed with them")
+
+-- What stands in the key file; why it cannot be read.
+function R.keys()
+    local path = p.prefs.keys
+    if not path or path == "" then
+        return ""
+    end
+    local file, why = io.open(path, "rb")
+    local text = file and file:read("*a")
+    if file then
+        file:close()
+    end
+    return text or "", not text and why or nil
+end
+
 -- A value as a field takes it, from the two of an item.
 local function plain(a) return a end
 local VALUE = {
@@ -70,7 +86,12 @@ local function known(name)
     local ok, f = pcall(Field.new, name)
     return ok and f or function() end
 end
-local of = { number = known("frame.number"), smb_direct = known("smb_direct"), smb2 = known("smb2") }
+local of = { smb_direct = known("smb_direct"), smb2 = known("smb2") }
+-- of the same name as one of those: looked for wherever fields are
+local probe
+for n, name in ipairs(names) do
+    probe = name == "smb_direct" and field[n] or probe
+end
 if not R.call then
     of.opcode, of.qp = known("infiniband.bth.opcode"), known("infiniband.bth.destqp")
 end
@@ -91,6 +112,8 @@ local function range_of(tvb, place)
     return tvb:range(offset, math.min(length, room))
 end
 
+local asked
+
 -- Adds one item to a tree.
 local function add(tree, n, range, a, b)
     local f = field[n]
@@ -109,7 +132,8 @@ local function add(tree, n, range, a, b)
     elseif range then
         return tree:add(f, range, value)
     end
-    return tree:add(f, value):set_generated()
+    local item = tree:add(f, value)
+    return asked and item or item:set_generated()
 end
 
 -- A finding: its parts follow it. Other parts than these are not there.
@@ -132,8 +156,9 @@ local function fill(tree, tvb, items)
     for n = 1, #items, 5 do
         local f, depth, place = items[n], items[n + 1], items[n + 2]
         local name = names[f]
-        if name ~= "smb2" and name ~= "smb_direct" and parents[depth] then
-            local item = add(parents[depth], f, place and range_of(tvb, place), items[n + 3], items[n + 4])
+        if name ~= "smb2" and name ~= "smb_direct" then
+            -- what it stands under may not be wanted
+            local item = add(parents[depth] or tree, f, place and range_of(tvb, place), items[n + 3], items[n + 4])
             parents[depth + 1] = item
             if name == "rdmascope.finding" then
                 finding(item, items, n + 5)
@@ -189,28 +214,90 @@ end
 
 -- ── Frames ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- Whether somebody looks at our fields in this frame, in a filter, a column or a tree: "all", "protocol" where it may be that alone, or nil.
-local ours, is_field_wanted
+-- What tshark was asked for: `-T fields` shows the whole tree to its plugins, and prints some fields of it. Here those of ours that its arguments name,
+-- and whether they name the protocol. Nothing where there may be others: each argument has to be one that we know.
+local function asked_for()
+    local file = not gui_enabled() and io.open("/proc/self/cmdline", "rb")
+    local line = file and file:read("*a") or ""
+    if file then
+        file:close()
+    end
+    local list, at, is_fields, named = {}, 2, false, {}
+    for argument in line:gmatch("([^%z]*)%z") do
+        list[#list + 1] = argument
+    end
+    while list[at] do
+        local long, letters = list[at]:match("^%-%-([%a%-]+)$"), list[at]:match("^%-([^%-].*)$")
+        if long then
+            if not long:find("^%a+able%-%a+$") then
+                return nil
+            end
+            at = at + 1
+        end
+        while letters and #letters > 0 do
+            local letter, rest = letters:sub(1, 1), letters:sub(2)
+            if ("2lnpqQ"):find(letter, 1, true) then
+                letters = rest
+            else
+                local value = rest
+                if rest == "" then
+                    at = at + 1
+                    value = list[at] or ""
+                end
+                letters = nil
+                if ("eYR"):find(letter, 1, true) and not value:find("_ws", 1, true) and not value:find("color", 1, true) and not value:find("$", 1, true) then
+                    named[#named + 1] = value
+                elseif letter == "T" and value == "fields" then
+                    is_fields = true
+                elseif not ("rcCEtNd"):find(letter, 1, true) and not (letter == "X" and value:find("rdmascope.lua", 1, true)) and not (letter == "o" and value:find("^rdmascope%.")) then
+                    return nil
+                end
+            end
+        end
+        at = at + 1
+    end
+    local text, wants, count = table.concat(named, " "), {}, 0
+    -- each word that stands there, whatever it is
+    local words = {}
+    for word in text:gmatch("[%w_.]+") do
+        words[word] = true
+    end
+    for n, name in ipairs(names) do
+        if field[n] and words[name] then
+            count = count + 1
+            wants[count] = name
+        end
+    end
+    return is_fields and { names = wants, protocol = words.rdmascope ~= nil } or nil
+end
+asked = asked_for()
+R.wanted_fields = asked and asked.names
 
-local function wanted(root)
+-- Whether somebody looks at our fields in this frame, in a filter, a column or a tree: "all", "protocol" where it may be that alone, or nil.
+local ours, is_field_wanted, last_looked = nil, nil, 0
+
+local function wanted(root, number)
     ours = ours or Dissector.get("rdmascope")
     if not root:referenced(ours) then
         return nil
+    elseif asked then
+        return #asked.names > 0 and "all" or asked.protocol and "protocol" or nil
     elseif root.visible then
         return "all"
     end
-    -- in Wireshark's window that changes with filters and columns; elsewhere it stays as it is
-    if is_field_wanted == nil or gui_enabled() then
+    -- in Wireshark's window that changes with filters and columns, and frames come anew then; elsewhere it stays as it is
+    if is_field_wanted == nil or (gui_enabled() and number <= last_looked) then
         is_field_wanted = false
         for _, f in ipairs(of_proto) do
             is_field_wanted = is_field_wanted or root:referenced(f)
         end
     end
+    last_looked = number
     return is_field_wanted and "all" or "protocol"
 end
 
 local SMB_DIRECT, SMB2 = 10, 12
-local MPA, SYN, SETTLED, FINDING, DECODED = 2, 4, 8, 16, 32
+local MPA, SYN, SETTLED, FINDING, DECODED, SAID = 2, 4, 8, 16, 32, 64
 
 local function has(flags, bit)
     return flags % (bit + bit) >= bit
@@ -244,7 +331,7 @@ local function show(who, tvb, pinfo, root, state, ...)
         stock2 = of.smb2() ~= nil
         stock = stock2 or of.smb_direct() ~= nil
         -- in the first of two passes there are no fields, and nobody looks; in the second they may be too few, but there is a column
-        local primed = stock or of.number() ~= nil
+        local primed = stock or root:referenced(probe)
         looks = primed or has(flags, SETTLED)
         if looks and not primed then
             local column = tostring(pinfo.cols.protocol)
@@ -280,9 +367,13 @@ local function show(who, tvb, pinfo, root, state, ...)
             pinfo.cols.info:set(string.format("CNP: slow down QP=0x%06x", items[n + 3]))
         end
     end
-    if others and (who or has(flags, FINDING) or has(flags, DECODED)) then
-        local t = root:add(p)
-        t:set_generated()
+    if others and (who or not asked and (has(flags, FINDING) or has(flags, DECODED))) then
+        -- where fields are printed by their names, they need no tree
+        local t = root
+        if not asked or asked.protocol then
+            t = root:add(p)
+            t:set_generated()
+        end
         fill(t, tvb, items)
     end
     -- a malformed message is an exception that ends the frame: it comes last
@@ -303,12 +394,19 @@ local function show_alone(pinfo)
 end
 
 local function shown(who, tvb, pinfo, root, state, ...)
-    if not state then
+    -- most frames are neither messages nor anything else to look at
+    if not state or (not who and state < 256 * SMB_DIRECT and state % SAID == 0) then
         return
     end
     local flags = state % 256
     if has(flags, MPA) or has(flags, SYN) then
         R.claim_ports(pinfo, has(flags, MPA))
+    end
+    if who == "protocol" then
+        if has(flags, SAID) and not has(flags, FINDING) and not has(flags, DECODED) then
+            root:add(p):set_generated()
+            who = nil
+        end
     end
     if who or state >= 256 * SMB_DIRECT or has(flags, FINDING) or has(flags, DECODED) then
         show(who, tvb, pinfo, root, state, ...)
@@ -326,8 +424,9 @@ function p.dissector(tvb, pinfo, root)
     if not R.call then
         return show_alone(pinfo)
     end
-    local who = wanted(root)
-    shown(who, tvb, pinfo, root, R.say(tvb, pinfo, who ~= nil))
+    local number = pinfo.number
+    local who = wanted(root, number)
+    shown(who, tvb, pinfo, root, R.say(number, tvb, pinfo, who == "all"))
 end
 
 register_postdissector(p)

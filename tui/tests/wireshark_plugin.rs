@@ -1,6 +1,7 @@
 //! The Lua plugin in real Wiresharks: frame by frame it says what we say, and what Wireshark had right stays. Runs in the tshark that is
 //! installed, and in the newest that `interop/newest-tshark` has; in one pass and in two. Without tshark, or without the newest where it
-//! was not fetched, what cannot be tried is named on stderr; with `CI` set that is a failure.
+//! was not fetched, what cannot be tried is named on stderr; with `CI` set that is a failure. `RDMASCOPE_CAPTURES=FOLDER` tries the captures
+//! of a folder in place of the samples.
 
 use rdmascope_plugins::wireshark;
 use serde_json::Value;
@@ -51,6 +52,13 @@ fn rdmascope() -> Command {
 
 fn samples() -> Vec<PathBuf> {
     let mut found = Vec::new();
+    // captures of one's own: RDMASCOPE_CAPTURES=FOLDER
+    if let Some(folder) = std::env::var_os("RDMASCOPE_CAPTURES") {
+        let files = fs::read_dir(folder).unwrap().flatten().map(|f| f.path());
+        found.extend(files.filter(|f| f.extension().is_some_and(|e| e == "pcap" || e == "pcapng")));
+        found.sort();
+        return found;
+    }
     for folder in fs::read_dir(workspace().join("samples")).unwrap().flatten().filter(|f| f.path().is_dir()) {
         found.extend(
             fs::read_dir(folder.path()).unwrap().flatten().map(|f| f.path()).filter(|f| f.extension().is_some_and(|e| e == "pcap")),
@@ -284,7 +292,8 @@ fn the_plugin_says_of_every_frame_what_we_say() {
     let (mut values, mut sentences) = (0, 0);
     let mut seen = BTreeSet::new();
     let tsharks = tsharks();
-    let (all, made) = (samples(), made(folder.path()));
+    let made = made(folder.path());
+    let all = samples();
     let mut differ = Vec::new();
     for sample in all.iter().chain(&made) {
         let path = sample.to_str().unwrap();
@@ -332,11 +341,126 @@ fn the_plugin_says_of_every_frame_what_we_say() {
         }
     }
     assert!(differ.is_empty(), "{} differ:\n{}", differ.len(), differ[..differ.len().min(200)].join("\n"));
-    if !tsharks.is_empty() {
+    if !tsharks.is_empty() && std::env::var_os("RDMASCOPE_CAPTURES").is_none() {
         // of odd packets, of whole connections, and of what never came
         let odd = ["CAPTURE-CUT", "RC-PFC", "BUG-CVE-2026-46043", "SMB2-UNANSWERED", "RC-RETRANSMIT", "RDMA-KEY-LEAK"];
         assert!(odd.iter().all(|id| seen.contains(*id)), "{seen:?}");
         assert!(values > 20_000 && sentences > 500 && seen.len() > 50, "{values} values, {sentences} sentences, {} rules", seen.len());
+    }
+}
+
+/// What sharkd answers to requests, one after another: it keeps its captures open, as the window does.
+#[cfg(unix)]
+fn sharkd(program: &Path, before: &[&str], home: &Path, requests: &str) -> Vec<Value> {
+    use std::io::Write;
+    use std::os::unix::fs::MetadataExt;
+    use std::process::Stdio;
+    // Wireshark loads no Lua for root; the script that runs the newest one knows
+    let is_root = fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0) && before.is_empty();
+    let mut command = Command::new(if is_root { Path::new("setpriv") } else { program });
+    if is_root {
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+    }
+    command.args(before).arg("-").env("WIRESHARK_CONFIG_DIR", home);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let text = requests.to_owned();
+    let writer = std::thread::spawn(move || input.write_all(text.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    let _ = writer.join();
+    String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// The filters of our fields in a tree of sharkd's.
+fn filters_of(tree: &Value, out: &mut Vec<String>) {
+    for node in tree.as_array().into_iter().flatten() {
+        out.extend(node["f"].as_str().filter(|f| f.starts_with("rdmascope.")).map(str::to_owned));
+        filters_of(&node["n"], out);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn frames_asked_for_in_any_order_of_one_file_after_another_say_what_the_report_says() {
+    let (folder, _) = plugin();
+    let plugins = folder.path().join("plugins");
+    fs::create_dir(&plugins).unwrap();
+    for name in ["rdmascope.lua".to_owned(), wireshark::engine_file()] {
+        fs::rename(folder.path().join(&name), plugins.join(&name)).unwrap();
+    }
+    let newest = workspace().join("interop/newest-tshark");
+    let mut found: Vec<(&Path, &[&str])> = Vec::new();
+    match Command::new("sharkd").arg("-h").output().is_ok() {
+        true => found.push((Path::new("sharkd"), &[])),
+        false => missing("sharkd is not installed"),
+    }
+    match Command::new(&newest).args(["--sharkd", "--ready"]).status().is_ok_and(|s| s.success()) {
+        true => found.push((&newest, &["--sharkd"])),
+        false => missing("the newest sharkd is not there"),
+    }
+    // the first file twice: loading it again is what a window does on reload
+    let files =
+        ["smb-roce-loss/smb-roce-loss.pcap", "probes/c1_overrun.pcap", "smb-iwarp/smb-iwarp.pcap", "smb-roce-loss/smb-roce-loss.pcap"];
+    let paths = files.map(|f| workspace().join("samples").join(f).canonicalize().unwrap());
+    let (mut requests, mut expected) = (String::new(), Vec::new());
+    for path in &paths {
+        let path = path.to_str().unwrap();
+        let request = serde_json::json!({"jsonrpc": "2.0", "id": expected.len() + 1, "method": "load", "params": {"file": path}});
+        requests += &format!("{request}\n");
+        expected.push((path, 0, BTreeSet::new()));
+        let (report, _) = analyzed(path);
+        // backwards, then forwards
+        let numbers: Vec<u64> = report.keys().copied().take(40).collect();
+        for number in numbers.iter().rev().chain(&numbers) {
+            let id = expected.len() + 1;
+            let request = serde_json::json!({"jsonrpc": "2.0", "id": id, "method": "frame", "params": {"frame": number, "proto": true}});
+            requests += &format!("{request}\n");
+            let ids: BTreeSet<String> = report[number].iter().map(|f| format!("rdmascope.finding.id == \"{}\"", f[0])).collect();
+            expected.push((path, *number, ids));
+        }
+    }
+    for (program, before) in found {
+        let answers = sharkd(program, before, folder.path(), &requests);
+        assert_eq!(answers.len(), expected.len(), "{}", program.display());
+        let mut said: BTreeMap<(&str, u64), Vec<String>> = BTreeMap::new();
+        for (answer, (path, number, ids)) in answers.iter().zip(&expected).filter(|(_, (_, number, _))| *number > 0) {
+            let mut all = Vec::new();
+            filters_of(&answer["result"]["tree"], &mut all);
+            let place = format!("{path} frame {number} in {}", program.display());
+            let found: BTreeSet<String> = all.iter().filter(|f| f.starts_with("rdmascope.finding.id ")).cloned().collect();
+            assert_eq!(found, *ids, "{place}");
+            let before = said.entry((path, *number)).or_insert_with(|| all.clone());
+            assert_eq!(*before, all, "{place} says something else when it is asked for again");
+        }
+        assert!(said.len() > 50, "{} frames", said.len());
+    }
+}
+
+#[test]
+fn keys_are_handed_to_the_engine_and_what_is_wrong_with_them_is_told_once() {
+    let (folder, script) = plugin();
+    let sample = workspace().join("samples/smb-tcp-seal");
+    let path = sample.join("smb-tcp-seal.pcap");
+    let keys = sample.join("keys.txt");
+    let bad = folder.path().join("bad.txt");
+    fs::write(&bad, "nonsense\n").unwrap();
+    let fields = ["-T", "fields", "-e", "frame.number", "-e", "rdmascope.exchange.command", "-e", "rdmascope.exchange.time"];
+    let dissect = |more: &[&str]| {
+        let output = rdmascope().arg("dissect").arg(&path).args(more).args(fields).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (closed, opened) = (dissect(&[]), dissect(&["--keys", keys.to_str().unwrap()]));
+    assert_ne!(closed, opened, "the sample shows what keys are good for");
+    for tshark in tsharks().into_iter().filter(|t| !t.two_passes) {
+        for (file, expected, said) in [(&keys, &opened, 0), (&bad, &closed, 1)] {
+            let option = format!("rdmascope.keys:{}", file.display());
+            let mut command = Command::new(&tshark.program);
+            let output = command.args(["-X", &script, "-o", &option, "-r", path.to_str().unwrap()]).args(fields).output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(errors.matches("Keys are not used").count(), said, "{}: {errors}", tshark.name);
+            assert!(!errors.contains("nonsense"), "{}: what stands in the file is not told: {errors}", tshark.name);
+            assert_eq!(String::from_utf8_lossy(&output.stdout), *expected, "{} with {option}", tshark.name);
+        }
     }
 }
 

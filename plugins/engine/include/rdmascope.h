@@ -42,6 +42,7 @@ extern "C" {
 #define RDMASCOPE_SETTLED 8  /* findings are as of rdmascope_settle() */
 #define RDMASCOPE_FINDING 16 /* there is a finding */
 #define RDMASCOPE_DECODED 32 /* there is something that Wireshark leaves undecoded */
+#define RDMASCOPE_SAID 64    /* there are items besides messages */
 
 /* What functions return. */
 #define RDMASCOPE_OK 0

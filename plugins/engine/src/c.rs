@@ -29,6 +29,9 @@ pub struct Handle {
     engine: Engine,
     failed: bool,
     error: CString,
+    /// The fields that Lua is handed, by their places; `None` for all.
+    #[cfg_attr(not(unix), allow(dead_code))]
+    pub(crate) wanted: Option<Vec<bool>>,
 }
 
 /// `rdmascope_options`
@@ -91,7 +94,7 @@ fn words(panic: &(dyn Any + Send)) -> &str {
 impl Handle {
     pub(crate) fn new(options: Options) -> Result<Self, String> {
         match catch_unwind(AssertUnwindSafe(|| Engine::new(options))) {
-            Ok(engine) => Ok(Self { engine: engine?, failed: false, error: CString::default() }),
+            Ok(engine) => Ok(Self { engine: engine?, failed: false, error: CString::default(), wanted: None }),
             Err(panic) => Err(words(&*panic).to_owned()),
         }
     }

@@ -13,10 +13,11 @@ use rdmascope_analyzer::op::End;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::sink::Sink;
 use rdmascope_dissector::frame::{self, Body, LinkType};
+use rdmascope_dissector::text::Elapsed;
 use rdmascope_dissector::wire::rpc::Memo;
 use rdmascope_dissector::wire::smb2::RequestMemo;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// How to analyze.
 #[derive(Clone, Debug)]
@@ -90,13 +91,38 @@ pub struct Status {
 /// What became of an exchange.
 #[derive(Clone, Copy, Debug)]
 struct Done {
+    connection: u32,
+    command: &'static str,
     request: u64,
     reply: u64,
+    /// In ns.
+    latency: i64,
     owner: Option<(&'static str, i64)>,
 }
 
 /// Bytes that an exchange takes.
-const DONE: u64 = 64;
+const DONE: u64 = 96;
+
+/// Requests that the report lists by their time.
+const SLOWEST: usize = 100;
+
+/// The requests that took longest.
+fn slowest<'e>(done: impl Iterator<Item = (&'e u64, &'e Done)>) -> String {
+    let mut list: Vec<(&u64, &Done)> = done.collect();
+    list.sort_unstable_by_key(|(id, done)| (std::cmp::Reverse(done.latency), **id));
+    let mut out = format!("\n# Requests by time\n{} requests were answered", list.len());
+    out.push_str(if list.len() > SLOWEST { "; those that took longest:\n" } else { "\n" });
+    for (_, done) in list.iter().take(SLOWEST) {
+        let Done { connection, command, request, reply, latency, owner } = done;
+        let latency = Elapsed(*latency).to_string();
+        let _ = write!(out, "frame {request:<8} {latency:>10}  {command}, connection {connection}, reply in {reply}");
+        if let Some((owner, time)) = owner {
+            let _ = write!(out, "; {}: {}", owner.replace('_', " "), Elapsed(*time));
+        }
+        out.push('\n');
+    }
+    out
+}
 
 /// Hears of exchanges that are complete.
 #[derive(Clone, Debug, Default)]
@@ -111,7 +137,15 @@ impl Sink for Exchanges {
             && self.done.len() < self.max
         {
             let owner = exchange.time.largest().map(|(owner, time)| (owner.name(), time));
-            self.done.insert(exchange.id, Done { request: exchange.request.frame, reply: end.frame, owner });
+            let done = Done {
+                connection: exchange.connection,
+                command: exchange.command,
+                request: exchange.request.frame,
+                reply: end.frame,
+                latency: end.since(exchange.request),
+                owner,
+            };
+            self.done.insert(exchange.id, done);
         }
     }
 }
@@ -401,7 +435,7 @@ impl Engine {
             }
         }
         let mut is_finding = !findings.is_empty();
-        let mut flags = facts::flags(said) & !facts::FINDING;
+        let mut flags = facts::flags(said) & !(facts::FINDING | facts::SAID);
         if let Some(settled) = settled {
             flags |= facts::SETTLED;
             if let Some(connection) = connection {
@@ -489,7 +523,7 @@ impl Engine {
         }
         // the report is made of a copy, so that the analysis can go on
         let mine = std::mem::take(self.pipeline.sink());
-        let settled = if at_end {
+        let mut settled = if at_end {
             let mut copy = self.pipeline.clone();
             copy.sink().max = mine.max;
             let (report, last) = copy.finish();
@@ -499,6 +533,8 @@ impl Engine {
             self.last_exchanges.clear();
             Settled::of(&self.pipeline.snapshot())
         };
+        let late = self.last_exchanges.iter().filter(|(id, _)| !mine.done.contains_key(id));
+        settled.text.push_str(&slowest(mine.done.iter().chain(late)));
         *self.pipeline.sink() = mine;
         self.settled = Some((fed, at_end, settled));
     }

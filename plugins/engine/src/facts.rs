@@ -54,6 +54,8 @@ pub const SETTLED: u8 = 8;
 pub const FINDING: u8 = 16;
 /// Flag: there is something that stock Wireshark leaves undecoded.
 pub const DECODED: u8 = 32;
+/// Flag: there are items besides messages.
+pub const SAID: u8 = 64;
 
 /// Fields that stand beside the analysis': of what is settled later, and of frames that other programs do not decode.
 static MORE: [FieldDef; 8] = [
@@ -202,6 +204,12 @@ pub(crate) fn field(name: &str) -> u16 {
     TABLE.find(id_of(name)).map_or(u16::MAX, |(field, _)| field)
 }
 
+/// Whether a field is a message: those of them that Wireshark decodes need not be shown.
+pub(crate) fn is_message(field: u16) -> bool {
+    let table = &*TABLE;
+    field == table.smb_direct.field || field == table.smb2.field
+}
+
 /// One item.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Item<'a> {
@@ -267,6 +275,8 @@ pub fn items(facts: &[u8]) -> impl Iterator<Item = Item<'_>> {
 pub(crate) struct Writer {
     out: Vec<u8>,
     items: u32,
+    /// Whether there are items besides messages.
+    said: bool,
 }
 
 impl Writer {
@@ -274,6 +284,7 @@ impl Writer {
         self.out.clear();
         self.out.extend_from_slice(&[0; HEAD]);
         self.items = 0;
+        self.said = false;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -283,6 +294,7 @@ impl Writer {
     pub(crate) fn finish(&mut self, layer: u8, flags: u8) -> &[u8] {
         let [a, b] = LAYOUT.to_le_bytes();
         let [c, d, e, f] = self.items.to_le_bytes();
+        let flags = flags | if self.said { SAID } else { 0 };
         self.out[..HEAD].copy_from_slice(&[a, b, layer, flags, c, d, e, f]);
         &self.out
     }
@@ -331,6 +343,7 @@ impl Writer {
             self.out.extend_from_slice(&length.to_le_bytes());
         }
         self.items += 1;
+        self.said |= !is_message(field);
         at
     }
 

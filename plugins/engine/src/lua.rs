@@ -14,6 +14,7 @@
 //! | `f("message", handle, number, index)` | bytes, or nil |
 //! | `f("smb_direct", handle, bytes)` | as a frame's |
 //! | `f("forget", handle, number)` | |
+//! | `f("want", handle, names)` | from now on of frames only items of these fields, a line each, and messages |
 //! | `f("status", handle)` | frames, bytes remembered, frames not kept, messages dropped |
 //!
 //! An item is five values: field (from 1), depth, place in the frame (length * 2^32 + offset; or false), then its value as two: number and false;
@@ -25,9 +26,11 @@
 
 use crate::c::{Handle, fields};
 use crate::engine::{Frame, Options};
+use crate::facts::Item;
 use crate::{VERSION, facts};
 use libloading::os::unix::Library;
 use rdmascope_dissector::field::Kind;
+use std::collections::HashSet;
 use std::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -268,9 +271,16 @@ fn asked(call: &mut Call, word: &str, handle: &mut Handle) {
             let message = call.bytes(3).unwrap_or_default().to_vec();
             handle.guarded(|engine| {
                 let said = engine.smb_direct(&message);
-                push_facts(call, said, true);
+                push_facts(call, said, true, None);
                 Ok(())
             })
+        }
+        "want" => {
+            let names: HashSet<&str> = call.text(3).lines().collect();
+            let wanted = facts::fields().iter().enumerate();
+            let wanted = wanted.map(|(n, def)| names.contains(def.name) || facts::is_message(n as u16)).collect();
+            handle.wanted = Some(wanted);
+            Ok(())
         }
         "forget" => handle.guarded(|engine| {
             engine.forget(number);
@@ -294,11 +304,13 @@ fn asked(call: &mut Call, word: &str, handle: &mut Handle) {
 
 fn frame(call: &mut Call, handle: &mut Handle) {
     let number = call.number(2) as u64;
+    // out of the engine's way while that is at work
+    let wanted = handle.wanted.take();
     let done = if call.arguments() < 5 {
         let look = call.boolean(3);
         handle.guarded(|engine| {
             let said = engine.facts(number)?;
-            push_facts(call, said, look);
+            push_facts(call, said, look, wanted.as_deref());
             Ok(())
         })
     } else {
@@ -311,10 +323,11 @@ fn frame(call: &mut Call, handle: &mut Handle) {
         let frame = Frame { number, time_ns, link_type: None, wire_len: length as u32, bytes };
         handle.guarded(|engine| {
             let said = engine.frame(&frame)?;
-            push_facts(call, said, look);
+            push_facts(call, said, look, wanted.as_deref());
             Ok(())
         })
     };
+    handle.wanted = wanted;
     if done.is_err() {
         call.pushed = 0;
         let why = handle.error().to_owned();
@@ -328,15 +341,19 @@ fn nanoseconds(seconds: f64) -> i64 {
     (whole as i64).saturating_mul(1_000_000_000).saturating_add(((seconds - whole) * 1e9).round() as i64)
 }
 
-fn push_facts(call: &mut Call, said: &[u8], look: bool) {
+fn push_facts(call: &mut Call, said: &[u8], look: bool, wanted: Option<&[bool]>) {
     let (layer, flags) = (said.get(2).copied().unwrap_or(0), facts::flags(said));
     call.push(Pushed::Integer(i64::from(layer) * 256 + i64::from(flags)));
-    let defs = facts::fields();
-    let count = facts::items(said).take(ITEMS_MAX).count();
-    if !look || count == 0 || !call.room(count * 5) {
+    if !look {
         return;
     }
-    for item in facts::items(said).take(ITEMS_MAX) {
+    let defs = facts::fields();
+    let is_wanted = |item: &Item<'_>| wanted.is_none_or(|wanted| wanted.get(usize::from(item.field)) == Some(&true));
+    let count = facts::items(said).filter(is_wanted).take(ITEMS_MAX).count();
+    if count == 0 || !call.room(count * 5) {
+        return;
+    }
+    for item in facts::items(said).filter(is_wanted).take(ITEMS_MAX) {
         call.push(Pushed::Integer(i64::from(item.field) + 1));
         call.push(Pushed::Integer(item.depth.into()));
         match item.place {

@@ -134,20 +134,27 @@ fn text(report: &Report) -> String {
     let capture = &report.capture;
     let _ =
         writeln!(out, "{} frames, {} connections, {} findings", capture.frames, report.connections.len(), report.findings.ranked().len());
+    out.push_str("\n# Connections\n");
     for connection in &report.connections {
         let [a, b] = connection.peers.map(|peer| format!("{}:{}", peer.address, peer.port));
         let (id, handshake) = (connection.id, connection.first.frame);
         let requests: u64 = connection.commands.iter().map(|c| c.count).sum();
         let _ = writeln!(
             out,
-            "connection {id} from frame {handshake}: {a} and {b}, {requests} requests, {} retransmissions",
+            "frame {handshake:<8} connection {id}: {a} and {b}, {requests} requests, {} retransmissions",
             connection.health.retransmissions
         );
     }
+    out.push_str("\n# Sessions\n");
+    if report.sessions.is_empty() {
+        out.push_str("no SMB session was seen\n");
+    }
     for (session, connections) in &report.sessions {
         let ids: Vec<String> = connections.iter().map(u32::to_string).collect();
-        let _ = writeln!(out, "session {session:#018x}: connections {}", ids.join(", "));
+        let first = report.connections.iter().find(|c| connections.contains(&c.id)).map_or(0, |c| c.first.frame);
+        let _ = writeln!(out, "frame {first:<8} session {session:#018x}: connections {}", ids.join(", "));
     }
+    out.push_str("\n# Findings\n");
     for finding in report.findings.ranked() {
         let row = finding.rule.row();
         let (severity, certainty, times) = (finding.severity.name(), finding.certainty.name(), finding.count);

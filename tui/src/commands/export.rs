@@ -84,7 +84,7 @@ fn this_program() -> Result<PathBuf> {
 }
 
 const NO_ENGINE: &str = "The engine is not beside this program: without it the plugin decodes MPA on SMB's ports, and analyzes nothing. It is in the \
-    packages, and `cargo build -p rdmascope-engine` makes it; a program that is linked statically has none.";
+    packages, beside the program in the archive of the static one, and `cargo build -p rdmascope-engine` makes it.";
 
 fn install(folder: Option<&Path>, color: Color) -> Result<ExitCode> {
     let mut out = Out::new(color);
