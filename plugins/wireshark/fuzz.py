@@ -15,9 +15,10 @@ import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 WAYS = (["-V"], ["-2", "-V"], ["-T", "fields", "-e", "rdmascope.finding.text", "-e", "rdmascope.exchange.time"], ["-q", "-z", "io,stat,0"])
-FRAMES = 600
-# what tshark says where a plugin fails, in the tree or on stderr
-BAD = ("Lua Error", "Lua error", "lua:", ".lua\"]", "Dissector bug", "the engine failed")
+# frames of a piece, and pieces of a file: most of the time goes into starting tshark
+FRAMES, PIECES = 600, 6
+# what tshark says where a plugin fails, in the tree or on stderr; it has bugs of its own, too
+BAD = ("Lua Error", "Lua error", "lua:", ".lua\"]", "bug, protocol rdmascope", "bug, protocol RDMASCOPE", "the engine failed")
 
 
 def frames_of(path):
@@ -66,6 +67,7 @@ def main():
     tshark = os.environ.get("RDMASCOPE_TSHARK", "tshark")
     rng = random.Random(seed)
     captures = [c for c in map(frames_of, sorted(glob.glob(os.path.join(ROOT, "samples", "*", "*.pcap")))) if c and c[1]]
+    seconds = max(seconds, 1)
     begun, frames, runs = time.monotonic(), 0, 0
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         os.chmod(folder, 0o755)
@@ -75,8 +77,9 @@ def main():
         engines = [os.path.join(beside, *part, "librdmascope_engine.so") for part in ((), ("deps",))]
         shutil.copy(max((e for e in engines if os.path.exists(e)), key=os.path.getmtime), folder)
         while time.monotonic() - begun < seconds:
-            header, whole = rng.choice(captures)
-            changed = mutated(whole, rng)
+            header = rng.choice(captures)[0]
+            alike = [frames for other, frames in captures if other == header]
+            changed = [frame for _ in range(PIECES) for frame in mutated(rng.choice(alike), rng)]
             with open(path, "wb") as file:
                 file.write(header)
                 for head, data in changed:
