@@ -249,7 +249,7 @@ local function asked_for()
                     named[#named + 1] = value
                 elseif letter == "T" and value == "fields" then
                     is_fields = true
-                elseif not ("rcCEtNd"):find(letter, 1, true) and not (letter == "X" and value:find("rdmascope.lua", 1, true)) and not (letter == "o" and value:find("^rdmascope%.")) then
+                elseif not ("rcCEtNd"):find(letter, 1, true) and not (letter == "X" and value:find("^lua_script:.*rdmascope%.lua$")) and not (letter == "o" and value:find("^rdmascope%.")) then
                     return nil
                 end
             end

@@ -372,6 +372,7 @@ fn sharkd(program: &Path, before: &[&str], home: &Path, requests: &str) -> Vec<V
 }
 
 /// The filters of our fields in a tree of sharkd's.
+#[cfg(unix)]
 fn filters_of(tree: &Value, out: &mut Vec<String>) {
     for node in tree.as_array().into_iter().flatten() {
         out.extend(node["f"].as_str().filter(|f| f.starts_with("rdmascope.")).map(str::to_owned));
