@@ -18,6 +18,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Of RoCEv2: the client has 127.0.0.1, and each end a UDP port of its own, as two processes have.
+const SERVER: &str = "127.0.0.2:0";
 const GIB: f64 = (1u64 << 30) as f64;
 
 fn main() {
@@ -65,7 +67,7 @@ impl Sockets {
             wire: None,
             clock: Clock::start(),
         };
-        let mut listener = fabric.listen("127.0.0.1:0".parse().unwrap())?;
+        let mut listener = fabric.listen(SERVER.parse().unwrap())?;
         let address = listener.address();
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -154,7 +156,7 @@ fn over_iwarp() {
 fn over_roce() {
     for path_mtu in [4096, 1024] {
         let roce = Roce { path_mtu: Some(path_mtu), ..Roce::default() };
-        let address = match Config::over(roce.clone()).transport.listen("127.0.0.1:0".parse().unwrap()) {
+        let address = match Config::over(roce.clone()).transport.listen(SERVER.parse().unwrap()) {
             Ok(listener) => serve_one(listener, Config::over(roce.clone())),
             Err(e) => return println!("RoCEv2 on the loopback network: not measured, {e}"),
         };

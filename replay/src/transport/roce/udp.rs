@@ -59,8 +59,10 @@ impl Mailbox {
         if arrived.1 + datagram.bytes.len() <= MAILBOX_MAX {
             arrived.1 += datagram.bytes.len();
             arrived.0.push_back(datagram);
-            // one that is full rings already
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+            // where there were some before, it rings already
+            if arrived.0.len() == 1 {
+                let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+            }
         }
     }
 
@@ -827,5 +829,61 @@ impl Driver for UdpDriver {
 
     fn local_address(&self) -> Option<SocketAddr> {
         self.address
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What leaves: datagrams of these lengths and classes, each of other bytes.
+    fn leaving(rows: &[(usize, u8)]) -> (Vec<u8>, VecDeque<(usize, u8)>) {
+        let (mut out, mut ends) = (Vec::new(), VecDeque::new());
+        for (n, (length, tos)) in rows.iter().enumerate() {
+            out.resize(out.len() + length, n as u8 + 1);
+            ends.push_back((out.len(), *tos));
+        }
+        (out, ends)
+    }
+
+    #[test]
+    fn datagrams_of_one_length_and_class_are_one_piece() {
+        let of = |rows: &[(usize, u8)], segmentation| {
+            let batch = Batch::of(&leaving(rows).1, 0, segmentation);
+            (batch.count, batch.segment)
+        };
+        let rows = [(100, 1), (100, 1), (100, 1), (60, 1), (100, 1), (100, 2)];
+        assert_eq!(of(&rows, true), (4, Some(100)), "the last may be shorter");
+        assert_eq!(of(&rows, false), (5, None), "of one class");
+        assert_eq!(of(&rows[3..], true), (2, None));
+        assert_eq!(of(&[(104, 1), (100, 1), (100, 1)], true), (2, Some(104)));
+        assert_eq!(of(&[(100, 1), (104, 1), (104, 1)], true), (1, None), "those behind the first are a piece");
+        assert_eq!(of(&[(4112, 1); 40], true), (15, Some(4112)), "64 KiB at most");
+        assert_eq!(of(&[(16, 1); 100], true), (BATCH, Some(16)));
+        assert_eq!(of(&[(16, 1); 100], false), (BATCH, None));
+        assert_eq!(of(&[(16, 1)], true), (1, None));
+    }
+
+    #[test]
+    fn what_is_handed_over_in_batches_arrives_as_it_was() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = receiver.local_addr().unwrap();
+        let rows: Vec<(usize, u8)> = [vec![(1060, 0)], vec![(1040, 0); 9], vec![(500, 0), (20, 0), (20, 0), (1044, 0), (16, 0)]].concat();
+        for segmentation in [true, false] {
+            let (out, mut ends) = leaving(&rows);
+            let mut at = 0;
+            while !ends.is_empty() {
+                let count = Batch::of(&ends, at, segmentation).send(&sender, &out, to).unwrap();
+                assert!(count > 0);
+                for (end, _) in ends.drain(..count) {
+                    let mut buffer = [0; 2048];
+                    let length = receiver.recv(&mut buffer).unwrap();
+                    assert_eq!(buffer[..length], out[at..end], "{segmentation}");
+                    at = end;
+                }
+            }
+        }
     }
 }
