@@ -36,8 +36,8 @@ impl State {
         if let Some((from, upto)) = self.window
             && !(from..=upto).contains(&time)
         {
-            let start = time.saturating_sub((upto - from) / 2);
-            self.window = Some((start, start + (upto - from)));
+            let start = time.saturating_sub(upto.saturating_sub(from) / 2);
+            self.window = Some((start, start.saturating_add(upto.saturating_sub(from))));
         }
     }
 }
@@ -60,7 +60,7 @@ fn points_of<'a>(model: &'a Model, connection: &Connection) -> (&'a [Point], [us
 /// The whole time of a connection's points.
 fn whole(points: &[Point]) -> (i64, i64) {
     let (first, last) = (points.first().map_or(0, |p| p.time), points.last().map_or(0, |p| p.time));
-    (first, last.max(first + 1))
+    (first, last.max(first.saturating_add(1)))
 }
 
 fn window(state: &State, points: &[Point]) -> (i64, i64) {
@@ -69,7 +69,7 @@ fn window(state: &State, points: &[Point]) -> (i64, i64) {
 
 fn cursor(state: &State, points: &[Point]) -> i64 {
     let (from, upto) = window(state, points);
-    state.cursor.unwrap_or(from + (upto - from) / 2).clamp(from, upto)
+    state.cursor.unwrap_or(from.saturating_add(upto.saturating_sub(from) / 2)).clamp(from, upto)
 }
 
 /// The last point at or before a time.
@@ -93,21 +93,21 @@ pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Reque
     let (from, upto) = window(state, points);
     let at = cursor(state, points);
     let columns = i64::from(plot(model).width.max(2)) * 2;
-    let step = ((upto - from) / columns).max(1);
+    let step = (upto.saturating_sub(from) / columns).max(1);
     let zoom = |factor: i64, divisor: i64| {
-        let length = ((upto - from) * factor / divisor).clamp(1000, (all_upto - all_from).max(1000));
-        let share = (i128::from(length) * i128::from(at - from) / i128::from((upto - from).max(1))) as i64;
-        let start = (at - share).clamp(all_from, (all_upto - length).max(all_from));
-        (start, (start + length).min(all_upto).max(start + 1))
+        let length = (upto.saturating_sub(from).saturating_mul(factor) / divisor).clamp(1000, all_upto.saturating_sub(all_from).max(1000));
+        let share = (i128::from(length) * i128::from(at.saturating_sub(from)) / i128::from(upto.saturating_sub(from).max(1))) as i64;
+        let start = at.saturating_sub(share).clamp(all_from, all_upto.saturating_sub(length).max(all_from));
+        (start, start.saturating_add(length).min(all_upto).max(start.saturating_add(1)))
     };
     let moved = match action {
-        Action::Left => Some(at - step),
-        Action::Right => Some(at + step),
+        Action::Left => Some(at.saturating_sub(step)),
+        Action::Right => Some(at.saturating_add(step)),
         // to the next and previous change, which a column may hide
         Action::Down => points.get(points.partition_point(|p| p.time <= at)).map(|p| p.time),
         Action::Up => points.partition_point(|p| p.time < at).checked_sub(1).and_then(|i| points.get(i)).map(|p| p.time),
-        Action::PageUp => Some(at - (upto - from) / 2),
-        Action::PageDown => Some(at + (upto - from) / 2),
+        Action::PageUp => Some(at.saturating_sub(upto.saturating_sub(from) / 2)),
+        Action::PageDown => Some(at.saturating_add(upto.saturating_sub(from) / 2)),
         Action::First => Some(all_from),
         Action::Last => Some(all_upto),
         // to the next stall
@@ -120,7 +120,7 @@ pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Reque
         Action::ZoomIn => state.window = Some(zoom(1, 2)),
         Action::ZoomOut => {
             let new = zoom(2, 1);
-            state.window = (new.1 - new.0 < all_upto - all_from).then_some(new);
+            state.window = (new.1.saturating_sub(new.0) < all_upto.saturating_sub(all_from)).then_some(new);
         }
         Action::ZoomAll => state.window = None,
         Action::Open => {
@@ -136,9 +136,9 @@ pub(crate) fn act(state: &mut State, model: &Model, action: Action) -> Vec<Reque
         state.cursor = Some(time);
         // the window goes along
         if state.window.is_some() && !(from..=upto).contains(&time) {
-            let length = upto - from;
-            let start = (time - length / 2).clamp(all_from, (all_upto - length).max(all_from));
-            state.window = Some((start, start + length));
+            let length = upto.saturating_sub(from);
+            let start = time.saturating_sub(length / 2).clamp(all_from, all_upto.saturating_sub(length).max(all_from));
+            state.window = Some((start, start.saturating_add(length)));
         }
     }
     Vec::new()
@@ -152,7 +152,9 @@ pub(crate) fn click(state: &mut State, model: &Model, x: u16, y: u16) {
     let Some(connection) = model.subject() else { return };
     let (points, _) = points_of(model, connection);
     let (from, upto) = window(state, points);
-    state.cursor = Some(from + ((i128::from(upto - from) * i128::from(x - area.x)) / i128::from(area.width.max(1))) as i64);
+    state.cursor = Some(
+        from.saturating_add(((i128::from(upto.saturating_sub(from)) * i128::from(x - area.x)) / i128::from(area.width.max(1))) as i64),
+    );
 }
 
 /// A small plot of a whole connection, for the overview.
@@ -205,7 +207,9 @@ fn draw_lines(
         return most;
     }
     let mut dots = Dots::new(area.width, area.height);
-    let column_of = |time: i64| ((i128::from(time - from).max(0) * (width as i128 - 1)) / i128::from((upto - from).max(1))) as usize;
+    let column_of = |time: i64| {
+        ((i128::from(time.saturating_sub(from)).max(0) * (width as i128 - 1)) / i128::from(upto.saturating_sub(from).max(1))) as usize
+    };
     let row_of = |v: i64| height - 1 - (v.clamp(0, most) as usize * (height - 1)) / most as usize;
     for (place, style) in which.iter().copied() {
         // of each column of dots, from where to where the line goes in it: however many points there are, each dot is set once
@@ -302,7 +306,7 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
         n => format!(
             "{} stalls, {} together, the longest {}",
             grouped(n),
-            span(sides[0].stalled_time + sides[1].stalled_time),
+            span(sides[0].stalled_time.saturating_add(sides[1].stalled_time)),
             span(sides[0].stall_longest.max(sides[1].stall_longest))
         ),
     };
@@ -326,19 +330,29 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
     let base = model.first_time();
     let line = "─".repeat(usize::from(area.width));
     put(buf, area.x, y, area.width, &line, theme.faint);
-    put(buf, area.x, y, area.width, &format!("{} ", seconds(from - base)), theme.faint);
-    put_right(buf, area.x, y, area.width, &format!(" {} s", seconds(upto - base)), theme.faint);
-    let middle = format!(" {} ", span(upto - from));
+    put(buf, area.x, y, area.width, &format!("{} ", seconds(from.saturating_sub(base))), theme.faint);
+    put_right(buf, area.x, y, area.width, &format!(" {} s", seconds(upto.saturating_sub(base))), theme.faint);
+    let middle = format!(" {} ", span(upto.saturating_sub(from)));
     put(buf, area.x + area.width / 2 - (middle.chars().count() as u16 / 2).min(area.width / 2), y, area.width / 2, &middle, theme.faint);
     // the cursor
     let time = cursor(state, points);
-    let at = area.x + ((i128::from(time - from) * i128::from(area.width.saturating_sub(1))) / i128::from((upto - from).max(1))) as u16;
+    let at = area.x
+        + ((i128::from(time.saturating_sub(from)) * i128::from(area.width.saturating_sub(1)))
+            / i128::from(upto.saturating_sub(from).max(1))) as u16;
     for row in area.y..area.y + area.height {
         buf.set_style(Rect { x: at, y: row, width: 1, height: 1 }, theme.selected);
     }
     if let Some(point) = point_at(points, time) {
         let y = y + 1;
-        rule(buf, Rect { y, height: 1, ..body }, y, &format!("{} s   frame {}", seconds(point.time - base), point.frame), "", theme, true);
+        rule(
+            buf,
+            Rect { y, height: 1, ..body },
+            y,
+            &format!("{} s   frame {}", seconds(point.time.saturating_sub(base)), point.frame),
+            "",
+            theme,
+            true,
+        );
         let mut x = body.x + 1;
         for (i, (name, style)) in [("client", theme.client), ("server", theme.server), (upper, theme.upper)].into_iter().enumerate() {
             if let Some(held) = point.held(places[i]) {
@@ -365,7 +379,7 @@ pub(crate) fn selected_row(state: &State, model: &Model) -> Option<Vec<String>> 
 }
 
 fn export(model: &Model, p: &Point, places: [usize; 3]) -> Vec<String> {
-    let mut row = vec![seconds(p.time - model.first_time()), p.frame.to_string()];
+    let mut row = vec![seconds(p.time.saturating_sub(model.first_time())), p.frame.to_string()];
     row.extend(places.iter().map(|w| p.held(*w).map_or_else(String::new, |v| v.to_string())));
     row
 }

@@ -339,7 +339,7 @@ fn lines(state: &State, model: &Model, e: &Exchange) -> Vec<Vec<(String, Style)>
                 grouped(moved.bytes),
                 moved.first.frame,
                 moved.last.frame,
-                span(moved.last.time - moved.first.time)
+                span(moved.last.time.saturating_sub(moved.first.time))
             );
             out.push(vec![("moved   ".into(), theme.faint), (text, theme.rdma)]);
         }
@@ -452,7 +452,7 @@ pub(crate) fn export(state: &State, model: &Model, row: usize) -> Vec<String> {
         model.connection(e.connection).map_or(0, |c| c.id).to_string(),
         e.request.frame.to_string(),
         optional(e.reply.map(|r| r.frame)),
-        super::time::seconds(e.request.time - model.first_time()),
+        super::time::seconds(e.request.time.saturating_sub(model.first_time())),
         e.command.to_owned(),
         e.shown_file(),
         optional(e.offset),

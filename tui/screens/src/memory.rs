@@ -204,7 +204,7 @@ pub(crate) fn export(state: &State, model: &Model, at: usize) -> Vec<String> {
     let descriptor = &e.descriptors[d];
     vec![
         e.request.frame.to_string(),
-        super::time::seconds(e.request.time - model.first_time()),
+        super::time::seconds(e.request.time.saturating_sub(model.first_time())),
         format!("{:#010x}", descriptor.token),
         format!("{:#x}", descriptor.offset),
         descriptor.length.to_string(),

@@ -68,7 +68,7 @@ fn queue_pairs(connection: &Connection) -> String {
 /// Bytes on the wire, both ways, a second.
 fn rate(connection: &Connection) -> String {
     let all: u64 = connection.throughput.iter().map(|(_, a, b)| a + b).sum();
-    let lasted = (connection.last.time - connection.first.time).max(1);
+    let lasted = connection.last.time.saturating_sub(connection.first.time).max(1);
     format!("{}/s", bytes((u128::from(all) * 1_000_000_000 / lasted as u128) as u64))
 }
 
@@ -359,7 +359,7 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
     if findings_shown.is_empty() {
         put(buf, found.x + 3, found.y + 1, found.width, if model.done { "none" } else { "none so far" }, theme.faint);
     }
-    rule(buf, slow, slow.y, "slowest I/O", "▒ server  ▓ RDMA  █ wire  × recovery  ░ credit", theme, pane == Pane::Slowest);
+    rule(buf, slow, slow.y, "slowest I/O", "▒ server  ▓ RDMA  █ wire  × recovery  ░ credit  ? unknown", theme, pane == Pane::Slowest);
     let list = slowest(model);
     for line in 0..usize::from(slow.height.saturating_sub(1)) {
         let at = state.slowest.top + line;
@@ -392,7 +392,7 @@ fn draw_connections(state: &State, model: &Model, buf: &mut Buffer, area: Rect) 
     let theme = &model.theme;
     let len = model.connection_count();
     let capture = &model.report.capture;
-    let lasted = capture.first.zip(capture.last).map_or(0, |(a, b)| b.time - a.time);
+    let lasted = capture.first.zip(capture.last).map_or(0, |(a, b)| b.time.saturating_sub(a.time));
     let about = format!("{} frames, {}, {}", grouped(capture.frames), bytes(capture.bytes), span(lasted));
     let title = match len {
         1 => "1 connection".to_owned(),

@@ -593,7 +593,7 @@ impl Replayer {
             let entry = index.at(i).copied().unwrap_or_default();
             let mut cells = vec![
                 text.number.to_string(),
-                super::time::seconds(entry.time - first),
+                super::time::seconds(entry.time.saturating_sub(first)),
                 text.src,
                 text.dst,
                 text.protocol.to_owned(),

@@ -312,7 +312,7 @@ pub(crate) fn draw(state: &State, model: &Model, buf: &mut Buffer) {
         (Some(arrow), Some(gap)) => {
             let from = model.index.at(arrow.first as usize).map_or(0, |e| e.time);
             let upto = model.index.at(arrow.last as usize).map_or(0, |e| e.time);
-            let lasted = if arrow.frames > 1 { format!("   took {}", span(upto - from)) } else { String::new() };
+            let lasted = if arrow.frames > 1 { format!("   took {}", span(upto.saturating_sub(from))) } else { String::new() };
             format!("{} after the arrow above{lasted}", span(gap))
         }
         _ => String::new(),
@@ -330,7 +330,7 @@ fn selected_gap(state: &State, model: &Model) -> Option<i64> {
     let at = state.list.at;
     let arrow = state.arrows.get(at)?;
     let before = state.arrows.get(at.checked_sub(1)?)?;
-    Some(model.index.at(arrow.first as usize)?.time - model.index.at(before.first as usize)?.time)
+    Some(model.index.at(arrow.first as usize)?.time.saturating_sub(model.index.at(before.first as usize)?.time))
 }
 
 fn fitted(text: &str, room: usize) -> String {
@@ -361,7 +361,7 @@ pub(crate) fn export(state: &State, model: &Model, row: usize) -> Vec<String> {
         (arrow.first + 1).to_string(),
         (arrow.last + 1).to_string(),
         arrow.frames.to_string(),
-        super::time::seconds(entry.time - model.first_time()),
+        super::time::seconds(entry.time.saturating_sub(model.first_time())),
         if arrow.from_client { "client" } else { "server" }.to_owned(),
         arrow.bytes.to_string(),
         words(model, arrow),

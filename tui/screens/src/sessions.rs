@@ -81,7 +81,7 @@ fn lines(model: &Model) -> Vec<Line> {
 
 impl Screen for State {
     fn hints(&self) -> &'static [(Action, &'static str)] {
-        &[(Action::Export, "export")]
+        &[(Action::PageDown, "page")]
     }
 
     fn prepare(&mut self, model: &Model) {

@@ -105,7 +105,7 @@ fn lines(state: &State, model: &Model) -> Vec<Line> {
     for c in model.connections().take(50) {
         let volume: Vec<u64> = c.throughput.iter().map(|(_, a, b)| a + b).collect();
         let all: [u64; 2] = c.throughput.iter().fold([0; 2], |s, (_, a, b)| [s[0] + a, s[1] + b]);
-        let lasted = (c.last.time - c.first.time).max(1);
+        let lasted = c.last.time.saturating_sub(c.first.time).max(1);
         let rate = (u128::from(all[0] + all[1]) * 1_000_000_000 / lasted as u128) as u64;
         let messages = c.sides[0].messages + c.sides[1].messages;
         out.push(Line::Pieces(vec![
@@ -166,9 +166,10 @@ fn lines(state: &State, model: &Model) -> Vec<Line> {
     let counted = model.live.as_ref().map_or(&model.hardware[..], |live| &live.hardware[..]);
     if let (false, Some(first), Some(last)) = (counted.is_empty(), capture.first, capture.last) {
         let columns = if wide { 60 } else { 20 };
-        let long = (last.time - first.time).max(1);
-        let place =
-            |time: i64| (i128::from(time - first.time).max(0) * columns as i128 / i128::from(long)).min(columns as i128 - 1) as usize;
+        let long = last.time.saturating_sub(first.time).max(1);
+        let place = |time: i64| {
+            (i128::from(time.saturating_sub(first.time)).max(0) * columns as i128 / i128::from(long)).min(columns as i128 - 1) as usize
+        };
         out.push(Line::Head(format!("RDMA devices counted meanwhile, over {}", span(long))));
         // what passed, on the same axis
         let mut volume = vec![0; columns];

@@ -43,7 +43,7 @@ impl App {
                 .exchanges
                 .iter()
                 .filter(|(_, e)| self.model.concerns(e.connection) && order::passes(e, &self.model.filter.found));
-            let mut slowest: Vec<(i64, u32)> = passing.filter_map(|(place, e)| Some((-e.latency()?, place))).collect();
+            let mut slowest: Vec<(i64, u32)> = passing.filter_map(|(place, e)| Some((e.latency()?.saturating_neg(), place))).collect();
             slowest.sort_unstable();
             slowest.truncate(SLOWEST_MAX);
             self.model.slowest = slowest
