@@ -33,6 +33,10 @@ const MARKS_MAX: usize = 1000;
 const NEAR: usize = 64;
 /// Points of a delay over time that are kept.
 const DELAYS_MAX: usize = 512;
+/// Requests that are told one by one: those that took longest at the first point.
+const SLOWEST: usize = 100;
+/// Of those, in text.
+const SLOWEST_SHOWN: usize = 5;
 /// ns at both ends of a capture in which a packet may be missing because the other one began later or ended earlier.
 const MARGIN: i64 = 1_000_000;
 
@@ -376,6 +380,26 @@ pub struct Times {
     pub between: Histogram,
 }
 
+/// A request at both points: ns from its first frame to the last one of its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timed {
+    /// At the first point.
+    pub first: i64,
+    /// At the second point.
+    pub second: i64,
+    /// Its first frame at each.
+    pub frames: [u64; 2],
+    /// Its command.
+    pub command: &'static str,
+}
+
+impl Timed {
+    /// Between the points, both ways.
+    pub fn between(&self) -> i64 {
+        self.first.saturating_sub(self.second).saturating_abs()
+    }
+}
+
 /// Two captures held against each other.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
@@ -389,6 +413,8 @@ pub struct Comparison {
     pub changes: Changes,
     /// Requests by command.
     pub times: BTreeMap<&'static str, Times>,
+    /// Those that took longest at the first point, the longest first.
+    pub slowest: Vec<Timed>,
     /// TCP segments that an adapter split or joined between the points (TSO, GRO, LRO).
     pub resized: u64,
     /// Findings of both.
@@ -467,6 +493,7 @@ impl Comparison {
         this.resized = resized(a, b, &flows, &mut pairs, &mut taken);
         let missed = this.ways(a, b, &pairs, &taken, &flows, &clock);
         this.requests(a, b, &pairs);
+        this.keep_slowest();
         this.compare_findings(a, b, &pairs, &flows, &missed);
         this
     }
@@ -585,7 +612,17 @@ impl Comparison {
             times.first.add(*latency);
             times.second.add(*second);
             times.between.add((latency - second).abs());
+            let frames = [*frame, frames.get(frame).copied().unwrap_or(0)];
+            self.slowest.push(Timed { first: *latency, second: *second, frames, command });
+            if self.slowest.len() >= 2 * SLOWEST {
+                self.keep_slowest();
+            }
         }
+    }
+
+    fn keep_slowest(&mut self) {
+        self.slowest.sort_unstable_by_key(|t| (Reverse(t.first), t.frames));
+        self.slowest.truncate(SLOWEST);
     }
 
     /// What the two analyses make of each finding together. Nothing that is certain is withdrawn, nor what depends on where one looks.
@@ -704,6 +741,17 @@ impl Comparison {
                 let _ = writeln!(out, "  {command} × {count}: {} {first}; {} {second}; between {between}", names[0], names[1]);
             }
         }
+        if !self.slowest.is_empty() {
+            let _ = writeln!(out, "\nSlowest requests");
+        }
+        for t in self.slowest.iter().take(SLOWEST_SHOWN) {
+            let [first, second, between] = [t.first, t.second, t.between()].map(Elapsed);
+            let _ = writeln!(
+                out,
+                "  {} in frame {} of {}: {first} there, {second} at {}, {between} between",
+                t.command, t.frames[0], names[0], names[1]
+            );
+        }
         let (withdrawn, told): (Vec<&Joint>, Vec<&Joint>) =
             self.findings.iter().partition(|t| matches!(t.verdict, Agreement::Withdrawn(_)));
         for (title, rows) in [("Findings", told), ("Withdrawn: one capture missed what the other has", withdrawn)] {
@@ -760,6 +808,13 @@ impl Comparison {
                 "first": quantiles(&t.first),
                 "second": quantiles(&t.second),
                 "between": quantiles(&t.between),
+            })).collect::<Vec<_>>(),
+            "slowest": self.slowest.iter().map(|t| json!({
+                "command": t.command,
+                "frames": t.frames,
+                "first": t.first as f64 / 1e9,
+                "second": t.second as f64 / 1e9,
+                "between": t.between() as f64 / 1e9,
             })).collect::<Vec<_>>(),
             "resized": self.resized,
             "findings": self.findings.iter().map(|t| json!({
@@ -822,6 +877,14 @@ pub fn schema() -> Json {
             "requests": {"type": "array", "items": {"type": "object", "properties": {
                 "command": {"type": "string"}, "first": times, "second": times, "between": times,
             }}},
+            "slowest": {"type": "array", "description": "The requests that took longest at the first point; seconds.", "items": {
+                "type": "object",
+                "properties": {
+                    "command": {"type": "string"},
+                    "frames": {"type": "array", "items": count, "description": "The first frame of it in each capture."},
+                    "first": {"type": "number"}, "second": {"type": "number"}, "between": {"type": "number"},
+                },
+            }},
             "findings": {"type": "array", "items": {"type": "object", "properties": {
                 "id": {"type": "string"}, "by": {"type": "string"}, "first": {"type": "boolean"}, "second": {"type": "boolean"},
                 "certainty": {"enum": ["certain", "if_nothing_was_missed", "guess"], "description": "That of the surer one."},
@@ -832,7 +895,7 @@ pub fn schema() -> Json {
             }}},
             "resized": {"type": "integer", "minimum": 0, "description": "TCP segments that an adapter split or joined between the points."},
         },
-        "required": ["rdmascope", "schema", "points", "packets", "clock", "ways", "changes", "requests", "findings"],
+        "required": ["rdmascope", "schema", "points", "packets", "clock", "ways", "changes", "requests", "slowest", "findings"],
     });
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -1068,6 +1131,23 @@ mod tests {
             }
             prop_assert_eq!(found.changes.contains_key(&("DSCP", "26".to_owned(), "0".to_owned())), nat && found.ways[0].matched > 0);
         }
+    }
+
+    #[test]
+    fn requests_are_timed_one_by_one_at_both_points() {
+        let all: Vec<Sent> = (0..300).map(|n| Sent { time: n * 2_000_000, by_client: n % 2 == 0, delay: 20_000, lost: false }).collect();
+        let (mut a, mut b) = captured(&all, 5_000, 0.0, false);
+        for n in (0..300).step_by(2) {
+            let (frame, took) = (n + 1, 1_000_000 + 1000 * n as i64);
+            a.exchanges.push((frame, "READ", took, n));
+            b.exchanges.push((frame, "READ", took - 40_000, n));
+        }
+        let found = Comparison::new(&a, &b);
+        assert_eq!((found.slowest.len(), found.slowest[0].frames), (SLOWEST, [299, 299]));
+        assert!(found.slowest.iter().all(|t| t.between() == 40_000) && found.slowest.is_sorted_by_key(|t| Reverse(t.first)));
+        let text = found.text(["client", "server"]);
+        assert!(text.contains("READ in frame 299 of client: 1.298 ms there, 1.258 ms at server, 0.04 ms between"), "{text}");
+        assert_eq!(found.json(["a", "b"])["slowest"][0]["frames"][0], 299);
     }
 
     #[test]

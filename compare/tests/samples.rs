@@ -5,6 +5,7 @@ use rdmascope_analyzer::report::Report;
 use rdmascope_analyzer::rules::Group;
 use rdmascope_capture::{OpenOptions, Source, open};
 use rdmascope_compare::diff::Diff;
+use rdmascope_compare::expect::{self, Expectations};
 use rdmascope_compare::profile::{Profile, Profiler};
 use rdmascope_dissector::frame::LinkType;
 use rdmascope_dissector::trace::Off;
@@ -132,4 +133,30 @@ fn time_is_told_by_whose_it_is() {
     let diff = Diff::new(&profile("smb-iwarp"), &profile("smb-iwarp-credits8"));
     let text = diff.text();
     assert!(text.contains("Time by owner") && text.contains("send queue"), "{text}");
+}
+
+#[test]
+fn what_is_written_of_a_sample_is_read_again_and_holds_for_it_in_every_form() {
+    for path in samples() {
+        let shown = path.display();
+        let profile = analyzed(&read(&path)).0;
+        let written = Expectations::write(&profile);
+        let read = Expectations::read(&written).unwrap_or_else(|e| panic!("{shown}: {e}\n{written}"));
+        let verdicts = read.judge(&profile);
+        let failed: Vec<_> = verdicts.iter().filter(|v| !v.holds).collect();
+        assert!(failed.is_empty() && !verdicts.is_empty(), "{shown}: {failed:?}");
+        assert!(expect::text(&verdicts).starts_with("All "), "{shown}");
+        assert_eq!(expect::tap(&verdicts).matches("\nok ").count(), verdicts.len(), "{shown}");
+        assert!(expect::junit(&verdicts).contains("failures=\"0\""), "{shown}");
+        assert_eq!(expect::sarif(&verdicts, "x.pcap")["runs"][0]["results"].as_array().map(Vec::len), Some(0), "{shown}");
+    }
+}
+
+#[test]
+fn what_held_before_a_loss_does_not_hold_with_it() {
+    let good = Expectations::read(&Expectations::write(&profile("smb-roce"))).unwrap();
+    let failed: Vec<String> = good.judge(&profile("smb-roce-loss")).into_iter().filter(|v| !v.holds).map(|v| v.expected).collect();
+    assert!(failed.iter().any(|e| e.starts_with("transport.")), "{failed:?}");
+    let signed = good.judge(&profile("smb-roce-sign"));
+    assert!(signed.iter().any(|v| !v.holds && v.expected.starts_with("agreed.signing")), "{signed:?}");
 }

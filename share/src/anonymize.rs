@@ -64,7 +64,7 @@ impl<M> Anonymizer<M> {
             self.watch.fragment(fragment.id, fragment.offset, fragment.payload);
         }
         self.pipeline.packet(&of_frame, &packet, &mut self.watch);
-        self.watch.unread();
+        self.watch.end_frame();
         self.leave(false, &mut out);
     }
 

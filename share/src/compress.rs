@@ -69,6 +69,16 @@ fn exact(algorithm: Algorithm, plain: &[u8], length: usize) -> Option<Vec<u8>> {
     }
 }
 
+/// `plain` compressed, as it comes.
+pub(crate) fn plainly(algorithm: Algorithm, plain: &[u8]) -> Vec<u8> {
+    match algorithm {
+        Algorithm::LZ77 => lz77(plain, 0, plain.len()),
+        Algorithm::LZNT1 => lznt1(plain),
+        Algorithm::LZ4 => lz4(plain, 0, plain.len()),
+        _ => plain.to_vec(),
+    }
+}
+
 fn padded(mut made: Vec<u8>, length: usize) -> Option<Vec<u8>> {
     (made.len() <= length).then(|| {
         made.resize(length, 0);
@@ -285,14 +295,6 @@ mod tests {
         made
     }
 
-    fn compressed(algorithm: Algorithm, plain: &[u8]) -> Vec<u8> {
-        match algorithm {
-            Algorithm::LZ77 => lz77(plain, 0, plain.len()),
-            Algorithm::LZNT1 => lznt1(plain),
-            _ => lz4(plain, 0, plain.len()),
-        }
-    }
-
     const ALL: [Algorithm; 3] = [Algorithm::LZ77, Algorithm::LZNT1, Algorithm::LZ4];
 
     proptest! {
@@ -309,7 +311,7 @@ mod tests {
                 plain.extend(vec![0; 70_000]);
             }
             for algorithm in ALL {
-                let made = compressed(algorithm, &plain);
+                let made = plainly(algorithm, &plain);
                 let mut read = Vec::new();
                 prop_assert!(compression::decompress(algorithm, &made, &mut read, plain.len()).is_ok(), "{}", algorithm);
                 prop_assert_eq!(&read, &plain, "{}", algorithm);
@@ -331,7 +333,7 @@ mod tests {
             let was = [say(&name), contents].concat();
             let is = [say(&other[..name.len()]), vec![0; zeros]].concat();
             for algorithm in ALL {
-                let old = message(algorithm, offset, &was, &compressed(algorithm, &was[offset..]));
+                let old = message(algorithm, offset, &was, &plainly(algorithm, &was[offset..]));
                 let made = again(&old, &is);
                 prop_assert!(made.as_ref().is_some_and(|m| m.len() == old.len()), "{}", algorithm);
             }

@@ -1,7 +1,10 @@
 //! Entry points of the fuzz targets: arbitrary bytes in, no panic, bounded cost.
 
-use crate::{Anonymizer, Frame, Options, Payload};
+use crate::compress;
+use crate::{Anonymizer, Frame, Options, Payload, Tally};
 use rdmascope_dissector::frame::LinkType;
+use rdmascope_dissector::wire::ib::icrc::{self, Cover};
+use rdmascope_dissector::wire::smb2::compression::{self, Algorithm};
 
 /// Frames of a capture, anonymized: as many come out as went in, in their order and of their lengths, whatever is in them, and the file
 /// contents among them are gone. Laid out as for `fuzz_pipeline`: the first byte chooses the link type; each frame has its length (two
@@ -28,6 +31,208 @@ pub fn fuzz_anonymize(data: &[u8]) {
     assert_eq!(came, sent.into_iter().enumerate().collect::<Vec<_>>());
 }
 
+/// A name and contents that must not be left.
+const NAME: &str = "Zq7CanaryNameWkvX";
+const CONTENTS: &[u8] = b"\x8e\x11canary contents\xfe\xa7 of one file\x93";
+/// So many bytes of them in one piece are found out.
+const PIECE: usize = 12;
+
+/// Numbers out of arbitrary bytes: zeros where there are no more.
+struct Luck<'a>(std::slice::Iter<'a, u8>);
+
+impl Luck<'_> {
+    fn next(&mut self) -> u8 {
+        self.0.next().copied().unwrap_or(0)
+    }
+
+    fn one_in(&mut self, n: u8) -> bool {
+        self.next() % n == 1
+    }
+}
+
+fn utf16(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+/// An SMB2 request: its header, \[MS-SMB2\] 2.2.1.2, and a body.
+fn request(command: u16, id: u8, body: &[u8]) -> Vec<u8> {
+    let mut made = b"\xfeSMB\x40\0\x01\0\0\0\0\0".to_vec();
+    made.extend_from_slice(&command.to_le_bytes());
+    made.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, id, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+    made.resize(64, 0);
+    made.extend_from_slice(body);
+    made
+}
+
+/// TREE_CONNECT, CREATE or WRITE with what must not be left.
+fn secret(id: u8, luck: &mut Luck<'_>) -> Vec<u8> {
+    let path = utf16(&format!("\\\\{NAME}\\{NAME}"));
+    let length = |bytes: &[u8]| (bytes.len() as u16).to_le_bytes();
+    match luck.next() % 3 {
+        0 => request(3, id, &[&[9, 0, 0, 0, 72, 0][..], &length(&path), &path].concat()),
+        1 => {
+            let name = utf16(&format!("{NAME}.docx"));
+            let mut body = [0; 56];
+            (body[0], body[4], body[44]) = (57, 2, 120);
+            body[46..48].copy_from_slice(&length(&name));
+            request(5, id, &[&body[..], &name].concat())
+        }
+        _ => {
+            let data = CONTENTS.repeat(1 + usize::from(luck.next() % 40));
+            let mut body = [0; 48];
+            (body[0], body[2], body[16]) = (49, 112, 5);
+            body[4..8].copy_from_slice(&(data.len() as u32).to_le_bytes());
+            request(9, id, &[&body[..], &data].concat())
+        }
+    }
+}
+
+/// The same, compressed or not.
+fn wrapped(plain: Vec<u8>, luck: &mut Luck<'_>) -> Vec<u8> {
+    let algorithm = match luck.next() % 8 {
+        1 => Algorithm::LZ77,
+        2 => Algorithm::LZNT1,
+        3 => Algorithm::LZ4,
+        _ => return plain,
+    };
+    let offset = usize::from(luck.next()) % 65;
+    let mut made = compression::PROTOCOL_ID.to_vec();
+    made.extend_from_slice(&((plain.len() - offset) as u32).to_le_bytes());
+    made.extend_from_slice(&algorithm.0.to_le_bytes());
+    made.extend_from_slice(&[0; 2]);
+    made.extend_from_slice(&(offset as u32).to_le_bytes());
+    made.extend_from_slice(&plain[..offset]);
+    made.extend(compress::plainly(algorithm, &plain[offset..]));
+    made
+}
+
+fn checksum(bytes: &[u8], mut sum: u32) -> [u8; 2] {
+    sum += bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w.get(1).copied().unwrap_or(0))).sum::<u32>();
+    while sum > 0xffff {
+        sum = (sum >> 16) + (sum & 0xffff);
+    }
+    (!sum as u16).to_be_bytes()
+}
+
+/// An Ethernet frame with a datagram from a client to a server.
+fn datagram(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut ip = vec![0x45, 0];
+    ip.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());
+    ip.extend_from_slice(&[0, 1, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let sum = checksum(&ip, 0);
+    ip[10..12].copy_from_slice(&sum);
+    [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0][..], &ip, payload].concat()
+}
+
+fn segment(seq: u32, flags: u8, data: &[u8]) -> Vec<u8> {
+    let mut tcp = vec![0x30, 0x39, 0x01, 0xbd];
+    tcp.extend_from_slice(&seq.to_be_bytes());
+    tcp.extend_from_slice(&[0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0]);
+    tcp.extend_from_slice(data);
+    // of the pseudo-header
+    let sum = checksum(&tcp, 10 * 256 + 1 + 10 * 256 + 2 + 6 + tcp.len() as u32);
+    tcp[16..18].copy_from_slice(&sum);
+    datagram(6, &tcp)
+}
+
+/// A Send of RoCEv2 with its invariant CRC.
+fn packet(opcode: u8, psn: u32, payload: &[u8]) -> Vec<u8> {
+    let pad = payload.len().wrapping_neg() % 4;
+    let mut udp = vec![0xc0, 0, 0x12, 0xb7];
+    udp.extend_from_slice(&(8 + 12 + payload.len() as u16 + pad as u16 + 4).to_be_bytes());
+    udp.extend_from_slice(&[0, 0, opcode, (pad as u8) << 4, 0xff, 0xff, 0, 0, 0, 0x11, 0x80]);
+    udp.extend_from_slice(&psn.to_be_bytes()[1..]);
+    udp.extend_from_slice(payload);
+    udp.resize(udp.len() + pad + 4, 0);
+    let mut frame = datagram(17, &udp);
+    let at = frame.len() - 4;
+    if let Some(crc) = icrc::invariant(Cover::Ipv4, &frame[14..at]) {
+        frame[at..].copy_from_slice(&crc.to_le_bytes());
+    }
+    frame
+}
+
+/// Messages with names and contents of which no piece may be left, over TCP or SMB Direct on RoCE: compressed or not, cut into segments,
+/// fragments and packets anywhere, some of which come twice, in another order, or never.
+pub fn fuzz_canaries(data: &[u8]) -> Tally {
+    let mut luck = Luck(data.iter());
+    let by_tcp = luck.one_in(2);
+    let payload = if luck.one_in(2) { Payload::Stream } else { Payload::Zero };
+    let mut frames = Vec::new();
+    let (mut seq, mut psn) = (1000_u32, 1_u32);
+    if by_tcp {
+        frames.push(segment(seq - 1, 2, &[]));
+    }
+    for id in 0..1 + luck.next() % 4 {
+        let message = wrapped(secret(id, &mut luck), &mut luck);
+        if by_tcp {
+            let mut rest = &[&(message.len() as u32).to_be_bytes()[..], &message].concat()[..];
+            while !rest.is_empty() {
+                let (now, after) = rest.split_at((1 + usize::from(luck.next()) * 6).min(rest.len()));
+                frames.push(segment(seq, 0x18, now));
+                (seq, rest) = (seq + now.len() as u32, after);
+            }
+            continue;
+        }
+        let mut rest = &message[..];
+        while !rest.is_empty() {
+            let (now, after) = rest.split_at((16 + usize::from(luck.next()) * 8).min(rest.len()));
+            // a data transfer message, [MS-SMBD] 2.2.3
+            let mut sent = vec![10, 0, 1, 0, 0, 0, 0, 0];
+            sent.extend_from_slice(&(after.len() as u32).to_le_bytes());
+            sent.extend_from_slice(&[24, 0, 0, 0]);
+            sent.extend_from_slice(&(now.len() as u32).to_le_bytes());
+            sent.extend_from_slice(&[0; 4]);
+            sent.extend_from_slice(now);
+            let parts: Vec<&[u8]> = sent.chunks(256 << (luck.next() % 3)).collect();
+            for (n, part) in parts.iter().enumerate() {
+                let opcode = match (n, n + 1 == parts.len()) {
+                    (0, true) => 4,
+                    (0, false) => 0,
+                    (_, false) => 1,
+                    (_, true) => 2,
+                };
+                frames.push(packet(opcode, psn, part));
+                psn += 1;
+            }
+            rest = after;
+        }
+    }
+    let mut order: Vec<usize> = Vec::new();
+    for n in 0..frames.len() {
+        match luck.next() % 16 {
+            1 => {}
+            2 => order.extend([n, n]),
+            3 => order.insert(order.len().saturating_sub(1), n),
+            _ => order.push(n),
+        }
+    }
+    let options = Options { key: vec![luck.next()], payload, ..Options::default() };
+    // in one of eight there is little room
+    let mut anonymizer = if luck.one_in(8) { Anonymizer::with_limit(options, 2 << 10) } else { Anonymizer::new(options) };
+    let mut made: Vec<Vec<u8>> = Vec::new();
+    for (n, place) in order.iter().enumerate() {
+        let bytes = &frames[*place];
+        let (wire_len, link_type) = (bytes.len() as u32, LinkType::ETHERNET);
+        let frame = Frame { time_ns: n as i64 * 1000, link_type, wire_len, interface: 0, bytes };
+        anonymizer.frame((), &frame, |(), bytes| made.push(bytes.to_vec()));
+    }
+    let tally = anonymizer.finish(|(), bytes| made.push(bytes.to_vec()));
+    let big: Vec<u8> = NAME.encode_utf16().flat_map(u16::to_be_bytes).collect();
+    for canary in [NAME.as_bytes(), &utf16(NAME), &big, CONTENTS] {
+        for piece in canary.windows(PIECE) {
+            let left = made.iter().position(|frame| frame.windows(PIECE).any(|w| w == piece));
+            assert!(
+                left.is_none(),
+                "{piece:02x?} is left in frame {left:?} of {}: {:02x?}\n{tally:?}",
+                made.len(),
+                left.map(|n| (&made[n], &frames[order[n]]))
+            );
+        }
+    }
+    tally
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,8 +243,42 @@ mod tests {
         std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect()
     }
 
+    /// As many as `PROPTEST_CASES` says.
+    fn cases(otherwise: u32) -> u32 {
+        std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise)
+    }
+
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: cases(500), failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn no_canary_is_left_however_it_is_cut_and_compressed(luck in proptest::collection::vec(any::<u8>(), 0..120)) {
+            fuzz_canaries(&luck);
+        }
+    }
+
+    #[test]
+    fn a_first_fragment_behind_others_keeps_nothing() {
+        fuzz_canaries(&[162, 0, 11, 80, 0, 203, 81, 0, 0, 8, 0, 0, 49, 0, 0, 0, 8, 0, 44, 0, 20, 16, 0, 0, 249, 0, 10, 0, 0, 242]);
+    }
+
+    #[test]
+    fn canaries_are_found_as_names_and_contents_and_compressed_again() {
+        // over TCP, zeros, one message; then its kind and how it is compressed
+        for kind in 0..3 {
+            let blanked = |tally: &Tally| tally.blanked.iter().map(|(_, _, bytes)| bytes).sum::<u64>();
+            let plain = fuzz_canaries(&[1, 0, 0, kind, 0, 0, 250, 250, 250]);
+            assert!(plain.replaced.iter().any(|(_, times, _)| *times > 0) && blanked(&plain) == 0, "{kind}: {plain:?}");
+            for algorithm in 1..4 {
+                // contents have a number more: how many there are
+                let luck: &[u8] = if kind == 2 { &[1, 0, 0, kind, 9, algorithm, 0] } else { &[1, 0, 0, kind, algorithm, 0] };
+                let tally = fuzz_canaries(&[luck, &[250; 8]].concat());
+                assert_eq!((tally.recompressed, tally.compressed), (1, 0), "{kind} {algorithm}: {tally:?}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: cases(200), failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
         fn captures_that_are_damaged_come_out_whole(seed in 0..1000usize, at in 0..5000usize, bits in any::<u8>(), cut in 0..5000usize) {
             let all = seeds();

@@ -28,6 +28,8 @@ const FORGET: u64 = 1 << 14;
 const FLOWS_MAX: usize = 1 << 14;
 /// Stretch of a stream that is searched for where a message begins, in bytes.
 const PROBE: usize = 24;
+/// What is said of names in compressed messages that are zeros, since others would not fit.
+const NAMES_COMPRESSED: &str = "names in compressed messages";
 /// What was compressed, as the analysis names it.
 const DECOMPRESSED: &str = "Decompressed SMB2";
 /// A marker of MPA, a record mark of RPC, a length of SMB over TCP: what is taken out of a stream on the way up.
@@ -69,12 +71,39 @@ mod id {
     pub(super) const MPA_CRC_CHECK: u32 = id_of("iwarp_mpa.crc_check");
     pub(super) const DDP_OFFSET: u32 = id_of("iwarp_ddp.mo");
     pub(super) const SMB2: u32 = id_of("smb2");
+    pub(super) const COMMAND: u32 = id_of("smb2.cmd");
+    pub(super) const STRUCTURE_SIZE: u32 = id_of("smb2.buffer_code");
     pub(super) const RPC: u32 = id_of("rpc");
     pub(super) const SMB_DIRECT: u32 = id_of("smb_direct");
     pub(super) const RPC_RDMA: u32 = id_of("rpcordma");
     pub(super) const ENCRYPTED: u32 = id_of("smb2.header.transform.enc_data");
     pub(super) const COMPRESSED: u32 = id_of("rdmascope.smb2.header.comp_transform");
 }
+
+/// Sizes of the structures of each SMB2 command, \[MS-SMB2\] 2.2.3 to 2.2.38: request, reply, and others.
+const STRUCTURES: [&[u64]; 19] = [
+    &[36, 65],
+    &[25, 9],
+    &[4],
+    &[9, 16],
+    &[4],
+    &[57, 89],
+    &[24, 60],
+    &[24, 4],
+    &[49, 17],
+    &[49, 17],
+    &[48, 4],
+    &[57, 49],
+    &[4],
+    &[4],
+    &[33, 9],
+    &[32, 9],
+    &[41, 9],
+    &[33, 2],
+    &[24, 36, 44],
+];
+/// That of an ERROR reply.
+const STRUCTURE_OF_ERROR: u64 = 9;
 
 /// What a field that is kept tells of machines and files.
 fn extra(def: Def) -> Option<Extra> {
@@ -235,6 +264,9 @@ struct Headers {
     /// Address at which the FPDU begins, and at which its ULPDU ends.
     fpdu: (usize, usize),
     is_rdma: bool,
+    /// The SMB2 command at hand, and whether what followed its header was not it: a piece of something else that only begins like one.
+    command: u64,
+    is_other: bool,
 }
 
 impl Headers {
@@ -257,6 +289,8 @@ pub(crate) struct Watch<M> {
     /// The last packet of a queue pair with a PSN: where its payload is.
     packets: HashMap<(Way, u64, u64), Span>,
     fragments: Fragments,
+    /// Addresses of what was kept last: fields lie one behind the other, and are noted together.
+    kept: (usize, usize),
     /// The compressed message that was told last.
     compressed: Option<Box<Compressed>>,
     serial: u64,
@@ -276,6 +310,7 @@ impl<M> Watch<M> {
             streams: HashMap::new(),
             packets: HashMap::new(),
             fragments: HashMap::new(),
+            kept: (0, 0),
             compressed: None,
             serial: 0,
         }
@@ -283,6 +318,7 @@ impl<M> Watch<M> {
 
     /// A new frame, of these bytes.
     pub(crate) fn begin(&mut self, meta: M, bytes: &[u8]) {
+        self.note_kept();
         self.frame = self.window.push(meta, bytes);
         self.headers = Headers::default();
         self.compressed = None;
@@ -355,8 +391,23 @@ impl<M> Watch<M> {
         }
     }
 
+    #[inline]
     fn keep(&mut self, bytes: &[u8]) {
-        for span in self.locate(bytes).iter() {
+        let (begins, length) = (bytes.as_ptr().addr(), bytes.len());
+        let (from, to) = self.kept;
+        if (from..=to).contains(&begins) {
+            self.kept.1 = to.max(begins + length);
+            return;
+        }
+        self.note_kept();
+        self.kept = (begins, begins + length);
+    }
+
+    /// Notes what was kept; before the bytes at these addresses are others.
+    pub(crate) fn note_kept(&mut self) {
+        let (from, to) = std::mem::take(&mut self.kept);
+        let Some(source) = self.sources.iter().rev().find(|s| from >= s.base && to <= s.base + s.length) else { return };
+        for span in source.known(from - source.base, to - from).1.iter() {
             self.window.keep(*span);
         }
     }
@@ -405,6 +456,9 @@ impl<M> Watch<M> {
 
     fn field(&mut self, def: Def, bytes: &[u8], value: &Value<'_>) {
         let privacy = def.privacy;
+        if privacy == Privacy::Keep && self.headers.is_other && def.id != id::STRUCTURE_SIZE {
+            return;
+        }
         if privacy == Privacy::Keep && !self.options.drop.is_empty() && self.dropped(def, bytes, value) {
             return;
         }
@@ -459,8 +513,15 @@ impl<M> Watch<M> {
     /// Puts what became of a compressed message into its place.
     fn compress(&mut self, from: &Compressed) {
         let mut blanker = Blanker { mapping: &self.mapping, payload: Payload::Zero, blanked: &mut self.counts.blanked };
-        let plain = self.window.lift(&mut blanker);
-        let Some(made) = compress::again(&from.message, &plain).filter(|_| !from.spans.is_empty()) else {
+        let (plain, flat, zeroed) = self.window.lift(&mut blanker);
+        let again = |plain: &[u8]| compress::again(&from.message, plain).filter(|_| !from.spans.is_empty());
+        let made = again(&plain).or_else(|| {
+            // names that are harder to compress than the old ones: zeros in their place fit sooner
+            let made = again(&flat)?;
+            self.counts.blanked.add(NAMES_COMPRESSED, zeroed);
+            Some(made)
+        });
+        let Some(made) = made else {
             self.counts.compressed += 1;
             return;
         };
@@ -563,6 +624,11 @@ impl<M> Watch<M> {
             }
             id::SMB_DIRECT | id::RPC_RDMA => self.headers.is_rdma = true,
             id::ENCRYPTED => self.counts.sealed += 1,
+            id::COMMAND => (self.headers.command, self.headers.is_other) = (number, false),
+            id::STRUCTURE_SIZE => {
+                let known = usize::try_from(self.headers.command).ok().and_then(|command| STRUCTURES.get(command));
+                self.headers.is_other = number != STRUCTURE_OF_ERROR && known.is_some_and(|sizes| !sizes.contains(&number));
+            }
             _ => {}
         }
     }
@@ -852,8 +918,19 @@ impl Stream {
 }
 
 impl Source {
+    /// Where all of it came from.
     #[inline]
     fn locate(&self, at: usize, length: usize) -> Spans {
+        // a value that is only partly where it is known from would be torn
+        match self.known(at, length) {
+            (known, spans) if known == length => spans,
+            _ => Spans::None,
+        }
+    }
+
+    /// Where that came from of which it is known, and how many bytes these are.
+    #[inline]
+    fn known(&self, at: usize, length: usize) -> (usize, Spans) {
         let part = |start: usize, span: Span, from: usize, to: usize| Span {
             frame: span.frame,
             at: span.at + (from - start) as u32,
@@ -865,9 +942,9 @@ impl Source {
             from => from.partition_point(|(start, span)| start + span.length as usize <= at),
         };
         match self.from.get(first) {
-            None => return Spans::None,
+            None => return (0, Spans::None),
             Some((start, span)) if at >= *start && end <= start + span.length as usize => {
-                return if length == 0 { Spans::None } else { Spans::One(part(*start, *span, at, end)) };
+                return if length == 0 { (0, Spans::None) } else { (length, Spans::One(part(*start, *span, at, end))) };
             }
             _ => {}
         }
@@ -883,8 +960,7 @@ impl Source {
                 done += b - a;
             }
         }
-        // a value that is only partly where it is known from would be torn
-        if done == length { Spans::More(found) } else { Spans::None }
+        (done, Spans::More(found))
     }
 }
 
@@ -937,6 +1013,7 @@ impl<M> Trace for Watch<M> {
     }
 
     fn open(&mut self, def: Def, at: &[u8]) {
+        self.headers.is_other &= def.id != id::SMB2;
         match def.id {
             id::SMB2 | id::RPC => self.message(at),
             id::SMB_DIRECT | id::RPC_RDMA => self.headers.is_rdma = true,
@@ -952,6 +1029,7 @@ impl<M> Trace for Watch<M> {
     fn close(&mut self, _: &[u8]) {}
 
     fn source(&mut self, name: &'static str, bytes: &[u8]) {
+        self.note_kept();
         let from = self.origin(name, bytes);
         if from.is_empty() && !bytes.is_empty() && !name.starts_with("Dec") {
             self.counts.untraced(name, bytes.len());
@@ -961,6 +1039,8 @@ impl<M> Trace for Watch<M> {
     }
 
     fn end_source(&mut self) {
+        self.note_kept();
+        self.headers.is_other = false;
         if self.sources.len() > 1
             && let Some(from) = self.sources.pop().and_then(|source| source.compressed)
         {
@@ -970,8 +1050,9 @@ impl<M> Trace for Watch<M> {
 }
 
 impl<M> Watch<M> {
-    /// A compressed message that nobody could read is blanked.
-    pub(crate) fn unread(&mut self) {
+    /// The frame was told. A compressed message that nobody could read is blanked.
+    pub(crate) fn end_frame(&mut self) {
+        self.note_kept();
         self.counts.compressed += u64::from(self.compressed.take().is_some());
     }
 }

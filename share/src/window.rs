@@ -246,11 +246,17 @@ impl<M> Window<M> {
         Span { frame: SHEET + self.sheets.len() as u64 - 1, at: 0, length: bytes.len() as u32 }
     }
 
-    /// What became of the bytes that were laid down last.
-    pub(crate) fn lift(&mut self, blank: &mut impl Blank) -> Vec<u8> {
+    /// What became of the bytes that were laid down last; and the same with zeros for all that was replaced, of which so many are none.
+    pub(crate) fn lift(&mut self, blank: &mut impl Blank) -> (Vec<u8>, Vec<u8>, usize) {
         let mut sheet = self.sheets.pop().unwrap_or_default();
         sheet.fill(blank);
-        sheet.new
+        let mut flat = sheet.new.clone();
+        let mut zeroed = 0;
+        for (_, byte) in flat.iter_mut().enumerate().filter(|(i, byte)| **byte != 0 && sheet.replaced.has(*i)) {
+            *byte = 0;
+            zeroed += 1;
+        }
+        (sheet.new, flat, zeroed)
     }
 
     /// What stood in a frame.
@@ -490,7 +496,8 @@ mod tests {
         assert!(!sheet.is_in_frame() && window.old(sheet).is_none());
         window.keep(Span { length: 3, ..sheet });
         window.replace(Span { at: 6, length: 2, ..sheet }, b"!!");
-        assert_eq!(window.lift(&mut Crosses(Vec::new())), b"conxxx!!");
+        let (new, flat, zeroed) = window.lift(&mut Crosses(Vec::new()));
+        assert_eq!((&new[..], &flat[..], zeroed), (&b"conxxx!!"[..], &b"conxxx\0\0"[..], 2));
         assert!(!window.replace(sheet, b"12345678"), "it is gone");
     }
 }

@@ -152,3 +152,54 @@ fn nothing_wanted_is_every_connection_and_a_span_ends_it() {
     assert!(half.frames > 0 && times[last as usize - 1] <= middle);
     assert!(cuts.choose(&Wanted { connections: vec![9999], ..Wanted::default() }).frames == 0);
 }
+
+#[test]
+fn what_a_finding_a_filter_or_a_span_chooses_analyses_as_before() {
+    for path in samples() {
+        let shown = path.display();
+        let (mut cutter, mut whole) = (Cutter::new(), Pipeline::with_sink(Default::default(), Rows::default()));
+        let mut times = Vec::new();
+        frames(
+            &path,
+            |_| true,
+            |meta, bytes| {
+                cutter.frame(meta, bytes, &mut Off);
+                whole.frame(meta, bytes, &mut Off);
+                times.push(meta.time_ns);
+            },
+        );
+        let (report, rows) = whole.finish();
+        let cuts = cutter.finish();
+        let analyzed = |wanted: &Wanted| {
+            let choice = cuts.choose(wanted);
+            let mut part = Pipeline::with_sink(Default::default(), Rows::default());
+            frames(&path, |n| choice.has(n), |meta, bytes| part.frame(meta, bytes, &mut Off));
+            (choice, part.finish())
+        };
+        let said_before = |chosen: &std::collections::BTreeSet<u32>| said(&report, &rows.0, |id| chosen.contains(&id));
+        // a finding: it is made again, as everything of its connections
+        let mut rules: Vec<_> = report.findings.iter().filter(|f| f.rule.row().group != Group::Path).map(|f| f.rule).collect();
+        rules.sort_unstable();
+        rules.dedup();
+        for rule in rules {
+            let (choice, (part, part_rows)) = analyzed(&Wanted { findings: vec![rule], ..Wanted::default() });
+            assert!(choice.frames > 0, "{shown} {}", rule.id());
+            if choice.connections.is_empty() {
+                continue;
+            }
+            assert_eq!(said_before(&choice.connections), said(&part, &part_rows.0, |_| true), "{shown} {}", rule.id());
+        }
+        // a frame that a filter passes brings its whole connection
+        let middle = times.len() as u64 / 2 + 1;
+        let (choice, (part, part_rows)) = analyzed(&Wanted { frames: Some([middle].into()), ..Wanted::default() });
+        if !choice.connections.is_empty() {
+            assert!(choice.has(middle));
+            assert_eq!(said_before(&choice.connections), said(&part, &part_rows.0, |_| true), "{shown} frame {middle}");
+        }
+        // all of the time is everything
+        let (first, last) = (times.iter().min().copied().unwrap(), times.iter().max().copied().unwrap());
+        let (choice, (part, part_rows)) = analyzed(&Wanted { span: Some((first, last)), ..Wanted::default() });
+        assert_eq!(choice.connections.len(), report.connections.len(), "{shown}");
+        assert_eq!(said_before(&choice.connections), said(&part, &part_rows.0, |_| true), "{shown}");
+    }
+}

@@ -15,6 +15,7 @@ type Target = fn(&[u8]);
 /// The fuzz targets, by the names of their files in `fuzz/fuzz_targets/` and of their folders in `fuzz/corpus/`.
 const TARGETS: &[(&str, Target)] = &[
     ("anonymize", share::fuzz_anonymize),
+    ("canaries", |data| _ = share::fuzz_canaries(data)),
     ("capture_file", capture::fuzz_capture_file),
     ("create_contexts", dissector::fuzz_create_contexts),
     ("decompress", dissector::fuzz_decompress),

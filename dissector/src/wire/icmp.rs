@@ -1,10 +1,14 @@
 //! ICMP and ICMPv6 (RFC 792, RFC 4443): kind, code and checksum, and of an echo its numbers. They are named so that filters can leave them
-//! out; of those that say that a destination cannot be reached it is told which: [`unreachable()`].
+//! out. Errors quote the datagram that they are about: its IP header and what there is of its TCP or UDP header are told as such. Of those
+//! that say that a destination cannot be reached it is told which: [`unreachable()`].
 
 use crate::address::Addr;
 use crate::fault::PResult;
+use crate::field::{Def, FieldSet};
 use crate::leaf::read;
-use crate::trace::{Trace, scope};
+use crate::trace::{Trace, Value, scope};
+use crate::wire::{ip, tcp, udp};
+use core::fmt;
 
 fields! {
     /// ICMP.
@@ -15,6 +19,7 @@ fields! {
         CHECKSUM: U16 = "icmp.checksum", "Checksum", hex;
         IDENTIFIER: U16 = "icmp.ident", "Identifier", dechex;
         SEQUENCE: U16 = "icmp.seq", "Sequence Number", dechex;
+        GATEWAY: Ipv4 = "icmp.redir_gw", "Gateway Address";
     }
 }
 
@@ -25,6 +30,85 @@ fields! {
         TYPE: U8 = "icmpv6.type", "Type", dec;
         CODE: U8 = "icmpv6.code", "Code", dec;
         CHECKSUM: U16 = "icmpv6.checksum", "Checksum", hex;
+        SOLICITED: Ipv6 = "icmpv6.nd.ns.target_address", "Target Address";
+        ADVERTISED: Ipv6 = "icmpv6.nd.na.target_address", "Target Address";
+        OPTION: None = "icmpv6.opt", "ICMPv6 Option";
+        OPTION_TYPE: U8 = "icmpv6.opt.type", "Type", dec;
+        OPTION_LENGTH: U8 = "icmpv6.opt.length", "Length", dec;
+        OPTION_SOURCE: Bytes as Mac = "icmpv6.opt.src_linkaddr", "Source Link-layer address";
+        OPTION_TARGET: Bytes as Mac = "icmpv6.opt.target_linkaddr", "Target Link-layer address";
+    }
+}
+
+/// Tells of what is quoted: its fields are told, and the frame's line stays that of the message around it. Quotes are cut short, which is
+/// no fault.
+struct Quoted<'a, T>(&'a mut T);
+
+impl<T: Trace> Trace for Quoted<'_, T> {
+    const ON: bool = T::ON;
+
+    fn wants(&self, fields: &FieldSet) -> bool {
+        self.0.wants(fields)
+    }
+
+    fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
+        self.0.field(def, at, len, value);
+    }
+
+    fn unshown(&mut self, at: &[u8], len: usize) {
+        self.0.unshown(at, len);
+    }
+
+    fn open(&mut self, def: Def, at: &[u8]) {
+        self.0.open(def, at);
+    }
+
+    fn close(&mut self, rest: &[u8]) {
+        self.0.close(rest);
+    }
+
+    fn abort(&mut self) {
+        self.0.abort();
+    }
+
+    fn down(&mut self) {
+        self.0.down();
+    }
+
+    fn up(&mut self) {
+        self.0.up();
+    }
+
+    fn label(&mut self, text: fmt::Arguments<'_>) {
+        self.0.label(text);
+    }
+}
+
+/// The datagram that an error quotes; as far as it does.
+fn quoted<T: Trace>(i: &[u8], t: &mut T) {
+    if !T::ON {
+        return;
+    }
+    let t = &mut Quoted(t);
+    let (rest, protocol) = match i.first().map(|b| b >> 4) {
+        Some(4) => match ip::parse_v4(i, t) {
+            // a later fragment has no header
+            Ok((_, header)) if header.fragment & 0x1fff == 0 => {
+                (i.get(usize::from(header.header_length)..).unwrap_or(&[]), header.protocol)
+            }
+            _ => return,
+        },
+        Some(6) => match ip::parse_v6(i, t, |_, rest| rest) {
+            Ok((rest, (_, extensions))) if extensions.fragment.is_none_or(|(_, offset, _)| offset == 0) => (rest, extensions.protocol),
+            _ => return,
+        },
+        _ => return,
+    };
+    match protocol {
+        _ if rest.is_empty() => {}
+        6 => _ = tcp::parse(rest, 0, t),
+        17 => _ = udp::parse(rest, t),
+        _ => {}
     }
 }
 
@@ -48,8 +132,34 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
             let (i, _) = read::be16(f::SEQUENCE, i, t)?;
             return Ok((&i[i.len()..], ()));
         }
+        let Some((word, quote)) = i.split_at_checked(4) else { return Ok((&i[i.len()..], ())) };
+        if kind == 5 {
+            t.field(f::GATEWAY, word, 4, Value::Bytes(word));
+        } else {
+            // nothing, or the size that would have fitted
+            t.unshown(word, 4);
+        }
+        quoted(quote, t);
         Ok((&i[i.len()..], ()))
     })
+}
+
+/// Options of neighbor discovery (RFC 4861 4.6): type and length, in units of 8 bytes, and the link-layer addresses.
+fn options<T: Trace>(mut i: &[u8], t: &mut T) {
+    while let [kind, words, ..] = *i {
+        let Some((option, rest)) = i.split_at_checked(usize::from(words) * 8).filter(|_| words > 0) else { return };
+        t.open(f6::OPTION, option);
+        t.field(f6::OPTION_TYPE, option, 1, Value::U(u64::from(kind)));
+        t.field(f6::OPTION_LENGTH, &option[1..], 1, Value::U(u64::from(words)));
+        let address = &option[2..];
+        match kind {
+            1 => t.field(f6::OPTION_SOURCE, address, address.len(), Value::Bytes(address)),
+            2 => t.field(f6::OPTION_TARGET, address, address.len(), Value::Bytes(address)),
+            _ => {}
+        }
+        t.close(rest);
+        i = rest;
+    }
 }
 
 /// Tells of an ICMPv6 message.
@@ -72,6 +182,19 @@ pub fn parse_v6<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
             _ => return Ok((&i[i.len()..], ())),
         };
         t.info(format_args!("{name}"));
+        // behind four bytes of flags, sizes and what is reserved
+        if let (1..=4 | 133 | 135 | 136, Some((word, rest)), true) = (kind, i.split_at_checked(4), T::ON) {
+            t.unshown(word, 4);
+            match kind {
+                1..=4 => quoted(rest, t),
+                133 => options(rest, t),
+                _ => {
+                    let field = if kind == 135 { f6::SOLICITED } else { f6::ADVERTISED };
+                    let (rest, _) = read::array::<16, T>(field, rest, t)?;
+                    options(rest, t);
+                }
+            }
+        }
         Ok((&i[i.len()..], ()))
     })
 }
@@ -159,8 +282,40 @@ mod tests {
         for len in 0..8 {
             assert!(parse(&echo[..len], &mut Tree::new()).is_err(), "{len}");
         }
-        tree.begin(&echo);
-        assert!(parse_v6(&[135, 0, 0, 0], &mut tree).is_ok());
-        assert_eq!(tree.info, "Neighbor Solicitation");
+        let mut solicitation = [0; 32];
+        (solicitation[0], solicitation[23], solicitation[24], solicitation[25], solicitation[31]) = (135, 9, 1, 1, 7);
+        tree.begin(&solicitation);
+        assert!(parse_v6(&solicitation, &mut tree).is_ok());
+        assert_eq!((tree.info.as_str(), tree.number("icmpv6.opt.length")), ("Neighbor Solicitation", Some(1)));
+        assert_eq!(tree.all("icmpv6.opt.src_linkaddr").count(), 1);
+        for end in 0..solicitation.len() {
+            tree.begin(&solicitation[..end]);
+            let _ = parse_v6(&solicitation[..end], &mut tree);
+        }
+    }
+
+    #[test]
+    fn the_datagram_that_an_error_quotes_is_told_and_the_line_stays() {
+        let mut message = alloc::vec![3, 3, 0, 0, 0, 0, 0, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 2, 192, 0, 2, 1];
+        message.extend_from_slice(&[0xc0, 0, 0x12, 0xb7, 0, 20, 0, 0, 1, 2, 3]);
+        let mut tree = Tree::new();
+        tree.begin(&message);
+        assert!(parse(&message, &mut tree).is_ok());
+        assert_eq!((tree.number("udp.dstport"), tree.number("ip.proto")), (Some(4791), Some(17)));
+        assert_eq!((tree.info.as_str(), tree.faults.len()), ("Destination unreachable", 0));
+        // eight bytes of a TCP header are what many routers quote
+        message[17] = 6;
+        for end in 8..message.len() {
+            tree.begin(&message[..end]);
+            assert!(parse(&message[..end], &mut tree).is_ok() && tree.faults.is_empty(), "{end}");
+        }
+        tree.begin(&message[..36]);
+        let _ = parse(&message[..36], &mut tree);
+        assert_eq!(tree.number("tcp.dstport"), Some(4791));
+        let mut six = alloc::vec![0; 52];
+        (six[0], six[1], six[8], six[14], six[50], six[51]) = (1, 4, 0x60, 17, 1, 0xbd);
+        tree.begin(&six);
+        assert!(parse_v6(&six, &mut tree).is_ok());
+        assert_eq!((tree.number("udp.dstport"), tree.faults.len()), (Some(445), 0));
     }
 }

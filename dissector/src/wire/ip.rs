@@ -347,6 +347,10 @@ fn extensions<'a, T: Trace>(mut next: u8, mut i: &'a [u8], t: &mut T) -> PResult
                 let (i, words) = read::u8(len, i, t)?;
                 // of 8 bytes, not counting the first
                 let length = usize::from(words) * 8 + 6;
+                if next == 0 && T::ON {
+                    // what routers are asked to do tells of nobody
+                    t.unshown(i, length.min(i.len()));
+                }
                 if next != 43 {
                     return Ok((read::bytes(f6::DATA, length, i, t)?.0, following));
                 }

@@ -1,0 +1,131 @@
+//! Every sample, anonymized, as tshark reads it: the same fields in each frame, of frames of the same length.
+
+use rdmascope_capture::{OpenOptions, PcapngWriter, Section, Source, open};
+use rdmascope_share::{Anonymizer, Frame, Options};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Fields that tshark finds because of what other bytes say, each with the reason; a name ends with `.` where all below it are meant.
+const FOLLOW: &[(&str, &str)] = &[
+    ("eth.addr.oui_resolved", "the maker of an adapter goes with its address"),
+    ("eth.src.oui_resolved", "the same"),
+    ("eth.dst.oui_resolved", "the same"),
+    ("icmp.data_time", "what a ping carries is blanked"),
+    ("icmp.data_time_relative", "the same"),
+    ("data", "what no decoder knows is blanked, and tshark shows runs of zeros otherwise"),
+    ("data.", "the same"),
+    ("fake-field-wrapper", "the same"),
+];
+
+/// Samples, and why tshark reads them otherwise.
+const OTHER: &[(&str, &str)] = &[
+    ("smb-roce-firewall-reject.pcap", "of a RoCE packet that ICMP quotes what is behind the UDP header is blanked"),
+    ("t4c_lost.pcap", "made by hand: a fragment of which the beginning is lost"),
+];
+
+fn samples() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
+    let folders = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir());
+    let mut found: Vec<PathBuf> = folders
+        .flat_map(|f| std::fs::read_dir(f).unwrap().map(|e| e.unwrap().path()).collect::<Vec<_>>())
+        .filter(|p| p.extension().is_some_and(|e| e == "pcap" || e == "pcapng"))
+        .collect();
+    found.sort();
+    assert!(found.len() > 20);
+    found
+}
+
+/// The capture as pcapng: as it is, and anonymized, with the same metadata.
+fn written(path: &Path, folder: &Path) -> [PathBuf; 2] {
+    let files = [folder.join("before.pcapng"), folder.join("after.pcapng")];
+    let [mut before, mut after] = files.clone().map(|file| PcapngWriter::create(&file, &Section::default()).unwrap());
+    let mut source = open(path, OpenOptions::new()).unwrap();
+    let mut anonymizer = Anonymizer::new(Options { key: b"a key".to_vec(), ..Options::default() });
+    while matches!(source.advance(), Ok(true)) {
+        for writer in [&mut before, &mut after] {
+            for interface in &source.metadata().interfaces[writer.described()..] {
+                writer.add_interface(&rdmascope_capture::Interface::new(interface.link_type)).unwrap();
+            }
+        }
+        let r = source.record();
+        before.write(&r.holding(r.bytes)).unwrap();
+        let frame = Frame { time_ns: r.time_ns, link_type: r.link_type, wire_len: r.wire_len, interface: r.interface, bytes: r.bytes };
+        anonymizer.frame(r.holding(&[]), &frame, |r, bytes| after.write(&r.holding(bytes)).unwrap());
+    }
+    anonymizer.finish(|r, bytes| after.write(&r.holding(bytes)).unwrap());
+    before.finish().unwrap();
+    after.finish().unwrap();
+    files
+}
+
+/// Of a frame: how often it has each field, and its length.
+type Fields = BTreeMap<String, u32>;
+
+fn read(file: &Path) -> Vec<Fields> {
+    let command = std::env::var("RDMASCOPE_TSHARK").unwrap_or_else(|_| "tshark".into());
+    let mut words = command.split_whitespace();
+    let mut tshark = Command::new(words.next().expect("RDMASCOPE_TSHARK is empty"))
+        .args(words)
+        .args(["-n", "-T", "pdml", "-r"])
+        .arg(file)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("tshark runs");
+    let mut frames: Vec<Fields> = Vec::new();
+    for line in BufReader::new(tshark.stdout.take().unwrap()).split(b'\n') {
+        let line = String::from_utf8_lossy(&line.unwrap()).into_owned();
+        let line = line.trim_start();
+        if line.starts_with("<packet") {
+            frames.push(Fields::new());
+        }
+        let value = |key: &str| line.split_once(key).and_then(|(_, rest)| rest.split_once('"')).map(|(value, _)| value.to_owned());
+        let (Some(frame), true) = (frames.last_mut(), line.starts_with("<field") || line.starts_with("<proto")) else { continue };
+        let Some(name) = value("name=\"") else { continue };
+        let is_meant = |known: &str| name == known || known.ends_with('.') && name.starts_with(known);
+        if name == "frame.len" {
+            *frame.entry(format!("frame.len {}", value("show=\"").unwrap_or_default())).or_default() += 1;
+        } else if !FOLLOW.iter().any(|(known, _)| is_meant(known)) {
+            *frame.entry(name).or_default() += 1;
+        }
+    }
+    assert!(tshark.wait().unwrap().success());
+    frames
+}
+
+#[test]
+fn tshark_finds_the_same_fields_before_and_after() {
+    let command = std::env::var("RDMASCOPE_TSHARK").unwrap_or_else(|_| "tshark".into());
+    let is_there = Command::new(command.split_whitespace().next().unwrap_or("tshark")).arg("--version").output().is_ok();
+    if !is_there {
+        assert!(std::env::var_os("CI").is_none_or(|v| v != "true"), "tshark is in Debian's package tshark");
+        eprintln!("NOT TESTED: {command} does not run; it is in Debian's package tshark");
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("rdmascope-share-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut wrong = Vec::new();
+    for path in samples() {
+        let shown = path.file_name().unwrap().to_string_lossy().into_owned();
+        if OTHER.iter().any(|(name, _)| shown == *name) {
+            continue;
+        }
+        let [before, after] = written(&path, &folder).map(|file| read(&file));
+        assert!(!before.is_empty() && before.len() == after.len(), "{shown}");
+        let differ: Vec<String> = before
+            .iter()
+            .zip(&after)
+            .enumerate()
+            .filter_map(|(n, (was, is))| {
+                let names = was.keys().chain(is.keys()).find(|name| was.get(*name) != is.get(*name))?;
+                Some(format!("{shown} frame {}: {names} {:?} became {:?}", n + 1, was.get(names), is.get(names)))
+            })
+            .take(3)
+            .collect();
+        wrong.extend(differ);
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
