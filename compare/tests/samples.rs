@@ -142,7 +142,7 @@ fn what_is_written_of_a_sample_is_read_again_and_holds_for_it_in_every_form() {
         let profile = analyzed(&read(&path)).0;
         let written = Expectations::write(&profile);
         let read = Expectations::read(&written).unwrap_or_else(|e| panic!("{shown}: {e}\n{written}"));
-        let verdicts = read.judge(&profile);
+        let verdicts = read.check(&profile);
         let failed: Vec<_> = verdicts.iter().filter(|v| !v.holds).collect();
         assert!(failed.is_empty() && !verdicts.is_empty(), "{shown}: {failed:?}");
         assert!(expect::text(&verdicts).starts_with("All "), "{shown}");
@@ -155,8 +155,8 @@ fn what_is_written_of_a_sample_is_read_again_and_holds_for_it_in_every_form() {
 #[test]
 fn what_held_before_a_loss_does_not_hold_with_it() {
     let good = Expectations::read(&Expectations::write(&profile("smb-roce"))).unwrap();
-    let failed: Vec<String> = good.judge(&profile("smb-roce-loss")).into_iter().filter(|v| !v.holds).map(|v| v.expected).collect();
+    let failed: Vec<String> = good.check(&profile("smb-roce-loss")).into_iter().filter(|v| !v.holds).map(|v| v.expected).collect();
     assert!(failed.iter().any(|e| e.starts_with("transport.")), "{failed:?}");
-    let signed = good.judge(&profile("smb-roce-sign"));
+    let signed = good.check(&profile("smb-roce-sign"));
     assert!(signed.iter().any(|v| !v.holds && v.expected.starts_with("agreed.signing")), "{signed:?}");
 }
