@@ -354,6 +354,12 @@ impl Connection {
         let Self { id, roles, missed, .. } = self;
         let certainty = context::at_the_end(env);
         missed.finish(|evidence| evidence.report(env, *id, roles, certainty));
+        // what was lost or damaged went out again: so may have what seems to break a rule
+        if self.health.is_troubled() {
+            for (rule, by) in missed.take_unchecked() {
+                env.findings.doubt_bytes(*id, rule, context::blame(roles, by));
+            }
+        }
     }
 
     /// Whether a request was answered, so that it is known what cost requests time.

@@ -71,7 +71,12 @@ impl<S: Sink> FrameContext<'_, S> {
     pub fn report_at(&mut self, at: At, rule: Rule, by: End, rests: Rests, text: fmt::Arguments<'_>) {
         match self.missed.verdict(rests, self.sender) {
             Decision::Silent => {}
-            Decision::Report(certainty) => self.report_as(at, rule, by, certainty, text),
+            Decision::Report(certainty) => {
+                if self.env.frame.is_unchecked {
+                    self.missed.unchecked(rule, by);
+                }
+                self.report_as(at, rule, by, certainty, text);
+            }
             Decision::Wait => {
                 let severity = rule.row().severity;
                 let evidence = Evidence { rule, severity, by, at, text: text.to_string() };

@@ -23,6 +23,9 @@ const HOLES_MAX: usize = 64;
 /// Findings of one connection that wait at the same time at most.
 const WAITING_MAX: usize = 256;
 
+/// Rules of one connection that were broken in frames that may have been damaged, at most.
+const UNCHECKED_MAX: usize = 32;
+
 /// From when on nothing may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
@@ -172,6 +175,8 @@ pub struct Missed {
     waiting: Vec<Waiting>,
     /// Findings of which it never became known what they rest on, because too many waited.
     pub dropped: u64,
+    /// Rules that were found broken in frames that nothing says were not damaged, and by whom.
+    unchecked: Vec<(Rule, End)>,
 }
 
 impl Missed {
@@ -187,6 +192,19 @@ impl Missed {
         for direction in &mut self.directions {
             direction.late = false;
         }
+    }
+
+    /// A rule was broken in a frame that may have been damaged.
+    #[cold]
+    pub fn unchecked(&mut self, rule: Rule, by: End) {
+        if self.unchecked.len() < UNCHECKED_MAX && !self.unchecked.contains(&(rule, by)) {
+            self.unchecked.push((rule, by));
+        }
+    }
+
+    /// Rules that were broken in frames that may have been damaged.
+    pub fn take_unchecked(&mut self) -> Vec<(Rule, End)> {
+        core::mem::take(&mut self.unchecked)
     }
 
     /// Whether anything is known to be missing: the beginning, or packets.

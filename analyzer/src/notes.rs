@@ -205,6 +205,8 @@ pub struct FrameNotes {
     pub copy_of: Option<u64>,
     /// Whether it was damaged on the way, so that its receiver dropped it.
     pub is_damaged: bool,
+    /// Whether no checksum says that it was not damaged: there is none, or the capture has not all that it is over.
+    pub is_unchecked: bool,
 }
 
 impl FrameNotes {
@@ -226,6 +228,7 @@ impl FrameNotes {
         self.retransmission = false;
         self.copy_of = None;
         self.is_damaged = false;
+        self.is_unchecked = false;
     }
 
     /// It was understood up to `layer`.

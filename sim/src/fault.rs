@@ -132,8 +132,8 @@ pub static FAULTS: &[Fault] = &[
         Both,
         false,
         &["SMBD-CREDIT-EXHAUSTED", "SMBD-CREDIT-DEADLOCK"],
-        // it spends its own last credit without granting any, too
-        &["SMBD-CREDIT-LAST", "BUG-SMBDIRECT-LAST-CREDIT"],
+        // it spends its own last credit without granting any, too, and hangs up in the end
+        &["SMBD-CREDIT-LAST", "BUG-SMBDIRECT-LAST-CREDIT", "CM-DISCONNECT"],
     ),
     row("grant-too-much", Act::GrantTooMuch, Both, false, &["SMBD-CREDIT-OVERFLOW"], &[]),
     row("stall", Act::Stall, Server, false, &["SMB2-UNANSWERED"], &[]),
@@ -141,7 +141,8 @@ pub static FAULTS: &[Fault] = &[
     row("half-close", Act::HalfClose, Server, false, &["SMB2-UNANSWERED", "CM-DISCONNECT"], &[]),
     row("die", Act::Die, Both, true, &["TCP-RESET", "SMB2-UNANSWERED"], &[]),
     row("garbage", Act::Garbage, Both, true, &["MPA-CRC", "MPA-RESYNC", "RDMAP-TERMINATE"], &[]),
-    row("bad-crc", Act::BadCrc, Both, true, &["MPA-CRC"], &["RDMAP-TERMINATE"]),
+    // where a capture has not all of it to check, what is wrong is what stands in it
+    row("bad-crc", Act::BadCrc, Both, true, &["MPA-CRC"], &["RDMAP-TERMINATE", "DDP-MSN"]),
     row(
         "wrong-msn",
         Act::WrongMsn,

@@ -48,6 +48,8 @@ pub struct Direct {
     pub dry: Option<Time>,
     /// Times without credit, with something to send.
     pub stalls: Vec<(Time, Time)>,
+    /// The end broke a rule with a message for which it had no credit but its last.
+    pub overran: bool,
 }
 
 impl Direct {
@@ -65,7 +67,14 @@ impl Direct {
             ledger: Ledger::default(),
             dry: None,
             stalls: Vec::new(),
+            overran: false,
         }
+    }
+
+    /// A wrong message goes out whether there is a credit or not.
+    fn overrun(&mut self) {
+        self.overran |= self.credits <= 1;
+        self.credits -= 1;
     }
 
     fn to_grant(&self) -> u16 {
@@ -507,7 +516,7 @@ impl Host {
                     let header =
                         DataHeader { requested: self.direct.sizes.requested, granted: u16::MAX, remaining: 0, offset: 0, length: 0 };
                     let bytes = smb::data(&header, &[]);
-                    self.direct.credits -= 1;
+                    self.direct.overrun();
                     self.send(now, Message { bytes, what: Content::Wrong });
                 }
             }
@@ -685,7 +694,7 @@ impl Host {
     fn wrong_data(&mut self, now: Time, header: DataHeader, length: usize) {
         let header = DataHeader { requested: self.direct.sizes.requested, granted: 1, ..header };
         let bytes = smb::data(&header, &vec![0; length]);
-        self.direct.credits -= 1;
+        self.direct.overrun();
         self.send(now, Message { bytes, what: Content::Wrong });
         self.stuck = true;
     }
@@ -708,7 +717,7 @@ impl Host {
             }
             Act::RequestZero => {
                 let bytes = smb::data(&DataHeader { length: 0, offset: 0, ..header }, &[]);
-                self.direct.credits -= 1;
+                self.direct.overrun();
                 self.send(now, Message { bytes, what: Content::Wrong });
                 self.stuck = true;
             }

@@ -8,6 +8,7 @@ use crate::smb::Command;
 use crate::transport::{Class, Time};
 use crate::world::{Happened, Sent, Truth, What, World};
 use rdmascope_analyzer::env::Options;
+use rdmascope_analyzer::episodes::time::Owner;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::{Blame, Certainty, Finding, Severity};
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
@@ -37,6 +38,15 @@ pub enum Kind {
     Missed,
     /// A number is wrong.
     Count,
+    /// A request's time is put down to somebody whose it was not.
+    Time,
+}
+
+impl Kind {
+    /// Whether it is a falsehood, and not a silence.
+    pub fn is_false(self) -> bool {
+        self != Self::Missed
+    }
 }
 
 /// What was looked for, and whether it was found: by name.
@@ -160,7 +170,15 @@ impl Asked<'_> {
             let stops = !fault.act.goes_on() && fault.act.is_transfer();
             if by == side
                 && stops
-                && matches!(id, "SMB2-UNANSWERED" | "SMBD-CREDIT-EXHAUSTED" | "SMBD-CREDIT-STALL" | "CM-DISCONNECT" | "TCP-RESET")
+                && matches!(
+                    id,
+                    "SMB2-UNANSWERED"
+                        | "SMBD-CREDIT-EXHAUSTED"
+                        | "SMBD-CREDIT-STALL"
+                        | "CM-DISCONNECT"
+                        | "TCP-RESET"
+                        | "SMBD-FRAG-REMAINING"
+                )
             {
                 return true;
             }
@@ -181,6 +199,7 @@ impl Asked<'_> {
             }
             "SMBD-NEG-REACH" | "SMBD-FRAG-COST" | "SMBD-CREDIT-STARVED" => true,
             "SMBD-CREDIT-STALL" => self.stalled(1 - side),
+            "SMBD-CREDIT-OVERRUN" | "SMBD-CREDIT-LAST" | "BUG-SMBDIRECT-LAST-CREDIT" => self.world.hosts[side].direct.overran,
             // no end of the simulator answers marks of congestion
             "IWARP-ECN" | "RC-CNP-MISSING" => self.any(|w| w == What::Marked),
             "SMB2-SLOW" => side == 1 && self.plan.slow.is_some(),
@@ -247,6 +266,7 @@ pub fn judge(plan: &Plan, world: &World, report: &Report, kept: &Kept) -> Assess
         }
     }
     recall(plan, world, report, &mut verdict);
+    time(plan, world, kept, &mut verdict);
     if matches!(plan.observer, Observer::Whole | Observer::Tunnel)
         && !world.truth.happened.iter().any(|h| h.behind || h.what == What::Damaged)
     {
@@ -363,12 +383,72 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Kept, verdict: &mu
             }
         }
         let (first, last): (Time, Time) = (request.posted, request.done.unwrap_or_default());
-        if e.latency().is_some_and(|l| l > last - first + 1) {
+        if e.latency().is_some_and(|l| l > last - first + 1) && !is_acknowledgment_hidden(plan, world, request) {
             verdict.wrong(
                 Kind::Count,
                 "latency",
                 format!("request {}: {:?} ns are told, {} passed", request.asked.id, e.latency(), last - first),
             );
+        }
+    }
+}
+
+/// Whether nobody at the tap can tell which copy of a reply the client took: it went again, because what acknowledged it was lost, late or
+/// held up before it came to the tap.
+fn is_acknowledgment_hidden(plan: &Plan, world: &World, request: &Request) -> bool {
+    let replied = request.replied.unwrap_or_default();
+    let is_hidden = |h: &Happened| h.from == 0 && !h.behind && matches!(h.what, What::Lost | What::Late(_)) && h.time >= replied;
+    let is_paused = plan.link.pause.is_some_and(|(of, _, to)| of == 0 && to >= replied);
+    world.truth.happened.iter().any(is_hidden) || is_paused
+}
+
+/// By how much the time of an owner may differ from the true one: a packet's time and what its adapter holds an acknowledgment back.
+const SLACK: Time = 60 * crate::transport::MICROSECOND;
+
+/// Holds the time of requests by owner against the truth. The parts are always the whole. Where the capture has every packet and nothing
+/// happened to any, nobody has time but who had it; and the server never has more than it took, where what was lost was seen before.
+fn time(plan: &Plan, world: &World, kept: &Kept, verdict: &mut Verdict) {
+    for e in &kept.exchanges {
+        let latency = e.latency().unwrap_or(0).max(0);
+        if e.reply_end.is_some() && e.time.sum() != latency {
+            let text = format!("request {}: {:?} come to {}, and it took {latency}", e.message_id, e.time, e.time.sum());
+            verdict.wrong(Kind::Time, "sum", text);
+        }
+    }
+    if plan.observer != Observer::Whole || plan.fault.is_some() || world.hosts.iter().any(|h| h.transport.failed()) {
+        return;
+    }
+    let truth = &world.truth;
+    let is_quiet =
+        truth.happened.iter().all(|h| h.what == What::Marked) && plan.link.pause.is_none() && plan.not_ready.iter().all(Vec::is_empty);
+    let is_seen = truth.happened.iter().all(|h| h.what == What::Marked || h.behind && h.what == What::Lost);
+    if !is_quiet && !is_seen || !is_quiet && (plan.link.pause.is_some() || !plan.not_ready.iter().all(Vec::is_empty)) {
+        return;
+    }
+    let is_stalled = world.hosts.iter().any(|h| !h.direct.stalls.is_empty() || h.direct.dry.is_some());
+    let way: Time = plan.link.distance.iter().sum();
+    for request in truth.requests.iter().filter(|r| r.done.is_some()) {
+        let Some(e) = kept.exchanges.iter().find(|e| e.message_id == request.asked.id && e.reply_end.is_some()) else { continue };
+        let (Some(arrived), Some(replied)) = (request.arrived, request.replied) else { continue };
+        let (server, work) = (e.time.of(Owner::Server), request.work);
+        let mut wrong =
+            |about: &str, text: String| verdict.wrong(Kind::Time, about, format!("request {}: {text}; {:?}", e.message_id, e.time));
+        if is_quiet {
+            for owner in [Owner::Recovery, Owner::Rnr, Owner::Pause, Owner::Unknown] {
+                if e.time.of(owner) > 0 {
+                    wrong(owner.key(), format!("{} ns of {}, and nothing happened", e.time.of(owner), owner.key()));
+                }
+            }
+            if !is_stalled && e.time.of(Owner::Credit) > 0 {
+                wrong("credit", format!("{} ns of credit, and nobody was without", e.time.of(Owner::Credit)));
+            }
+            if server + SLACK < work && !is_stalled {
+                wrong("server has too little", format!("{server} ns of the server, which took {work}"));
+            }
+        }
+        let most = replied - arrived + 2 * way + SLACK;
+        if server > most && !is_stalled {
+            wrong("server has too much", format!("{server} ns of the server, which took {} at most", replied - arrived));
         }
     }
 }

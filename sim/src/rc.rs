@@ -150,6 +150,8 @@ impl Rdma {
     fn handle_cm(&mut self, now: Time, what: Cm) {
         match what {
             Cm::Request => self.ask(now, Cm::Reply),
+            // who is leaving is not brought back by a reply that was sent again
+            Cm::Reply if self.closed || matches!(self.asked, Some((Cm::Disconnect, ..))) => {}
             Cm::Reply => {
                 self.manage.push_back(Cm::Ready);
                 if !self.connected && !self.closed {

@@ -14,11 +14,11 @@
 //! - is acknowledged all the same: the receiver had it, the capture lost it;
 //! - is given up (time, or the limit of what is held): nobody knows.
 
-use super::copies::{Copies, Doubles, Ids, is_mirrored, mark};
+use super::copies::{Copies, Doubles, Ids, is_mirrored, mark, may_be_mirrored};
 use super::losses::LossView;
 use super::losses::{Losses, Unanswered};
 use super::psn;
-use super::recovery::{Ended, Late, Recovery, Sent};
+use super::recovery::{Ended, HELD_BACK, Late, Recovery, Sent};
 use crate::devices::Measure;
 use crate::episodes::{Kind, sequence_of_psn};
 use crate::op::{At, End, Gap, Part, Placement, RdmaOp, Verb};
@@ -53,6 +53,10 @@ const MISSING_MAX: usize = 1024;
 const FILLED_MAX: usize = 16;
 /// ns after which such a packet does not come any more.
 const LATE_MAX: i64 = 2_000_000_000;
+/// Packets with a right invariant CRC after which a wrong one says that a packet is damaged, whatever an acknowledgment seems to say.
+const ICRC_TRUSTED: u32 = 8;
+/// ns within which a requester asks again for Responses that it did not get, beside the way there and back.
+const ASKS_AGAIN: i64 = 1_000_000;
 /// Packets with a wrong invariant CRC that the receiver took all the same, after which its value says nothing.
 const TAKEN_BAD_MAX: u32 = 3;
 
@@ -120,6 +124,8 @@ pub enum IbFact {
     },
     /// The capture has packets in another order than the ends.
     Misplaced,
+    /// What an end sent first was not captured: its peer acknowledges something before anything of it was seen.
+    BeganLate,
     /// Responses to Reads that the requester had, and the capture has not.
     ResponsesMissed(u32),
     /// A stretch of packets will not come any more.
@@ -266,8 +272,12 @@ struct Read {
     gap: At,
     /// Responses that came after later ones, without having been asked for again: how many, when, and by how much in ns.
     late: (u32, At, i64),
-    /// The request, or a part of it, went out again.
-    is_again: bool,
+    /// When the request, or a part of it, went out again.
+    again: Option<At>,
+    /// When it went out.
+    asked: At,
+    /// All of its responses came; one before it still waits for some.
+    is_done: bool,
 }
 
 /// A request about to be told.
@@ -422,6 +432,8 @@ impl IbFlow {
             is_tcp: false,
             is_mirrored: self.doubles.are_all()
                 || is_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again), self.thrice),
+            may_be_mirrored: self.doubles.are_some()
+                || may_be_mirrored(self.requests.map(|(of, _)| of), self.requests.map(|(_, again)| again)),
         }
     }
 
@@ -620,7 +632,10 @@ impl IbFlow {
         let is_again = self.senders[by.index()].held.front().is_some_and(|h| h.psn == number && !h.is_damaged);
         self.requests[by.index()].1 += u64::from(is_again);
         if is_again && self.copies[by.index()].has(at, number, mark, false) {
-            return sink.fact(at, by, IbFact::Duplicate);
+            sink.fact(at, by, IbFact::Duplicate);
+            // whichever of the two it is, the receiver has it now
+            self.drain(by, Some(at), t, sink);
+            return self.is_back(at, by, number, sink);
         }
         if is_again {
             let of = self.copies[by.index()].frame_of(at, number);
@@ -718,7 +733,7 @@ impl IbFlow {
             let had_all = read.as_ref().is_none_or(|r| r.missing.is_empty());
             let mut late = (0, at, 0);
             if let Some(read) = read {
-                read.is_again = true;
+                read.again = Some(at);
                 late = core::mem::take(&mut read.late);
             }
             if late.0 > 0 {
@@ -743,8 +758,10 @@ impl IbFlow {
             // new: the recovery ends when it is taken
             return;
         }
-        let measure = recovery.sent(&Sent { at, psn: number, follows, is_first, acknowledged, reread, spoke, bytes });
-        if is_first {
+        let way = self.round_trip[by.index()].unwrap_or(0);
+        let is_old = self.is_old;
+        let measure = recovery.sent(&Sent { at, psn: number, follows, is_first, acknowledged, reread, spoke, bytes, is_old, way });
+        if is_first && !is_old {
             let begin = recovery.begin();
             if sender.filled.len() >= FILLED_MAX {
                 sender.filled.pop_front();
@@ -859,6 +876,17 @@ impl IbFlow {
         }
     }
 
+    /// The packet that is next was not captured as its receiver had it.
+    #[cold]
+    fn skip_one<S: IbSink>(&mut self, at: At, by: End, sink: &mut S) {
+        let sender = &mut self.senders[by.index()];
+        let Some(next) = sender.next else { return };
+        (sender.open, sender.memory, sender.is_whole) = (None, None, false);
+        sender.next = Some(psn::add(next, 1));
+        sender.skipped = Some((next, 1));
+        sink.fact(at, by, IbFact::Gap(Gap { at, by, count: 1, receiver_had_them: true }));
+    }
+
     /// Tells held packets that are next now, to the observer of the frame that makes them the next. `released`: when the receiver could
     /// take them, where that was later than they came.
     fn drain<T: Trace, S: IbSink>(&mut self, by: End, released: Option<At>, t: &mut T, sink: &mut S) {
@@ -890,6 +918,12 @@ impl IbFlow {
                 payload_length: held.payload_length,
                 in_frame: false,
             };
+            if held.is_damaged && self.icrc_good[by.index()] >= ICRC_TRUSTED {
+                // the receiver dropped it, and had another: the capture has not, or not here
+                self.senders[by.index()].next = Some(held.psn);
+                self.skip_one(request.at, by, sink);
+                continue;
+            }
             if held.is_damaged {
                 self.taken_bad[by.index()] += 1;
                 self.losses(by).damaged.retract();
@@ -978,9 +1012,12 @@ impl IbFlow {
                         missing: Vec::new(),
                         gap: At::default(),
                         late: (0, At::default(), 0),
-                        is_again: false,
+                        again: None,
+                        asked: request.at,
+                        is_done: false,
                     });
-                    sink.fact(request.at, request.by, IbFact::ReadsOutstanding(sender.reads.len() as u32));
+                    let outstanding = sender.reads.iter().filter(|read| !read.is_done).count() as u32;
+                    sink.fact(request.at, request.by, IbFact::ReadsOutstanding(outstanding));
                     Placement::Memory { key: reth.r_key, address: reth.virtual_address }
                 }
                 None => {
@@ -1041,6 +1078,9 @@ impl IbFlow {
                 self.acknowledged(at, requester, psn::add(number, psn::MASK), t, sink);
             }
             Some(Syndrome::Ack { .. }) | None => {
+                if self.senders[requester.index()].next.is_none() {
+                    return sink.fact(at, requester, IbFact::BeganLate);
+                }
                 if self.senders[requester.index()].late.is_some() {
                     self.settle_late(at, requester, number, false, sink);
                 }
@@ -1098,6 +1138,8 @@ impl IbFlow {
         }
         let mtu = self.mtu;
         let requester = by.peer();
+        let (round_trip, is_old) = (self.round_trip[requester.index()], self.is_old);
+        let answers_after = self.round_trip[by.index()].map_or(0, |way| way - way / 8 - HELD_BACK);
         let (sender, copies) = (&mut self.senders[requester.index()], &self.copies[by.index()]);
         let losses = &mut self.losses[by.index()];
         // a Response acknowledges its request, and all before it
@@ -1124,7 +1166,7 @@ impl IbFlow {
             let ahead = psn::ahead(number, r.first);
             ahead >= 0 && (ahead as u32) < r.span
         });
-        let read_again = found.is_some_and(|index| sender.reads[index].is_again) || sender.recovery.is_some();
+        let read_again = found.is_some_and(|index| sender.reads[index].again.is_some()) || sender.recovery.is_some();
         let Some(index) = found else {
             if sender.reads_done.is_some_and(|done| (-JUMP_MAX..0).contains(&psn::ahead(number, done))) {
                 let copy = copies.has(at, number, mark_of(packet), !read_again);
@@ -1156,7 +1198,12 @@ impl IbFlow {
             };
             read.missing.swap_remove(place);
             let losses = losses.get_or_insert_default();
-            if read.is_again {
+            // it was on its way when it was asked for again: it is older than that, or came too soon for an answer
+            let is_too_soon = |again: At| at.since(again) < answers_after;
+            if read.again.is_some_and(|again| is_old || is_too_soon(again)) {
+                losses.overtaken.add(at, 1);
+                losses.delay = losses.delay.max(at.since(read.gap));
+            } else if read.again.is_some() {
                 losses.lost_before.add(read.gap, 1);
                 losses.repeated.add(at, 1);
                 sink.fact(at, by, IbFact::Retransmission { of: copies.frame_of(at, number) });
@@ -1190,16 +1237,23 @@ impl IbFlow {
         let is_last = part.ends() || (read.span_known && read.next == end);
         if is_last && read.missing.is_empty() {
             let end = if read.span_known { end } else { psn::add(number, 1) };
-            // they are answered in order: what is missing of those before, the requester had
+            read.is_done = true;
+            let asked = read.asked;
+            // they are answered in order: what is missing of those before, the requester had, if it could have asked again before it asked
+            // for this one
+            let patience = round_trip.map_or(ASKS_AGAIN, |way| way.saturating_mul(2).max(ASKS_AGAIN));
+            let is_open = |read: &Read| !read.missing.is_empty() && asked.since(read.gap) < patience;
+            let over = sender.reads.range(..index).position(is_open).unwrap_or(index + 1);
+            let over = over + sender.reads.range(over..).take_while(|read| read.is_done).count();
             let (mut missed, mut misplaced) = (0, 0);
-            for read in sender.reads.drain(..=index) {
+            for read in sender.reads.drain(..over) {
                 missed += read.missing.len();
                 if read.late.0 > 0 {
                     losses.get_or_insert_default().misplaced.add(read.late.1, read.late.0.into());
                     misplaced += read.late.0;
                 }
             }
-            sender.reads_done = Some(end);
+            sender.reads_done = Some(sender.reads.front().map_or(end, |read| read.first));
             if misplaced > 0 {
                 sink.fact(at, by, IbFact::Misplaced);
             }

@@ -9,7 +9,7 @@
 //! RFC 5040 says how operations use DDP: Sends count up the messages of queue 0, Read Requests those of queue 1; a Read
 //! Response is tagged with the sink that its request named, in the order of the requests.
 
-use super::copies::{Copies, Doubles, Ids, is_mirrored, mark};
+use super::copies::{Copies, Doubles, Ids, is_mirrored, mark, may_be_mirrored};
 use super::losses::LossView;
 use super::losses::Losses;
 use super::mpa::{Found, Framed, Framer, Recognition};
@@ -257,6 +257,7 @@ impl TcpFlow {
             good: self.checked_good,
             is_tcp: true,
             is_mirrored: self.doubles.are_all() || is_mirrored(counts(|c| c.segments), counts(|c| c.retransmitted.into()), self.thrice),
+            may_be_mirrored: self.doubles.are_some() || may_be_mirrored(counts(|c| c.segments), counts(|c| c.retransmitted.into())),
         }
     }
 

@@ -102,6 +102,8 @@ pub struct LossView<'f> {
     pub is_tcp: bool,
     /// Whether a mirror shows everything twice: then what stands there again was not sent again.
     pub is_mirrored: bool,
+    /// Whether one may: then nothing of it is more than a guess.
+    pub may_be_mirrored: bool,
 }
 
 /// A peer that did not answer any more, or not for long.

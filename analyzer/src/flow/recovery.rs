@@ -17,6 +17,8 @@ use crate::op::At;
 const SILENT_ROUNDS: u32 = 3;
 /// The same, where no answer came any more, however soon they followed each other.
 const SILENT_AT_LAST: u32 = 5;
+/// ns for which an adapter holds an acknowledgment back, at most: so much longer than the way there and back the shortest may have taken.
+pub const HELD_BACK: i64 = 50_000;
 /// ns without any answer after which a peer is said to be silent.
 const SILENT_TIME: i64 = 1_000_000_000;
 
@@ -35,6 +37,8 @@ struct Run {
     acknowledged: bool,
     /// Whether it begins with a Read Request whose Response had begun to come.
     reread: bool,
+    /// Whether it cannot be what the sender sent when it was asked: it is older than that, or came too soon for it.
+    is_old: bool,
 }
 
 /// What a recovery was, now that it is over.
@@ -62,6 +66,10 @@ pub struct Recovery {
     /// Missing packets that came with a round.
     filled: u32,
     overtaken: u32,
+    /// Those of them that came again without having been asked for again: the first may have been the one that was sent first.
+    unclear: u32,
+    /// The last of them that came alone: its number, and how many.
+    filled_last: Option<(u32, u32)>,
     delay: i64,
     /// The PSN of the first packet that was missing.
     missing_from: u32,
@@ -127,6 +135,10 @@ pub struct Sent {
     pub spoke: bool,
     /// Bytes of its payload.
     pub bytes: u32,
+    /// Whether the identification of its datagram says that it was sent long before others that came earlier.
+    pub is_old: bool,
+    /// The shortest way from the capture point to the sender and back so far, in ns; 0 where it is not known.
+    pub way: i64,
 }
 
 impl Recovery {
@@ -139,6 +151,8 @@ impl Recovery {
             missing: 0,
             filled: 0,
             overtaken: 0,
+            unclear: 0,
+            filled_last: None,
             delay: 0,
             missing_from: newest,
             naks: 0,
@@ -210,6 +224,7 @@ impl Recovery {
         let took = self.gap.filter(|_| self.naks == 0).map(|gap| at.since(gap));
         self.naks += 1;
         self.asked_for += u32::from(self.last_nak != Some(number));
+        self.filled_last = None;
         self.last_nak = Some(number);
         self.pending_nak = true;
         self.unanswered_rounds = 0;
@@ -218,7 +233,7 @@ impl Recovery {
 
     /// Whether the last packet that went out was this one, for the first time, and a NAK had asked for it.
     pub fn came_just_now(&self, psn: u32) -> bool {
-        self.run.is_some_and(|run| run.asked && run.repeats == 0 && run.psn == psn)
+        self.run.is_some_and(|run| (run.asked || run.is_old) && run.repeats == 0 && run.psn == psn)
     }
 
     /// Where the packets begin that are missing.
@@ -276,7 +291,10 @@ impl Recovery {
 
     /// A packet goes out that is before the newest. What it tells of the sender's adapter.
     pub fn sent(&mut self, sent: &Sent) -> Option<Measure> {
-        let measure = match self.asked_at.take() {
+        // who is asked answers no sooner than the way there and back takes, of which acknowledgments that were held back tell too much
+        let too_soon = |asked: At| sent.at.since(asked) < sent.way - sent.way / 8 - HELD_BACK;
+        let is_old = sent.is_old || sent.is_first && self.asked_at.is_some_and(|(asked, _)| too_soon(asked));
+        let measure = match self.asked_at.take_if(|_| !is_old) {
             Some((asked, None)) => Some(Measure::Resend(sent.at.since(asked))),
             Some((asked_at, Some(asked))) => Some(Measure::Rnr { asked, kept: sent.at.since(asked_at) }),
             None if !sent.is_first && !sent.follows && self.naks == 0 && !self.not_ready => {
@@ -295,12 +313,19 @@ impl Recovery {
                 self.pending_nak = true;
             }
             self.end_run();
+            if !sent.is_first
+                && let Some((_, count)) = self.filled_last.take_if(|(psn, _)| *psn == sent.psn)
+            {
+                self.filled -= count;
+                self.unclear += count;
+            }
             self.run = Some(Run {
                 begin: sent.at,
                 psn: sent.psn,
-                asked: core::mem::take(&mut self.pending_nak),
+                asked: !is_old && core::mem::take(&mut self.pending_nak),
                 acknowledged: sent.acknowledged,
                 reread: sent.reread,
+                is_old,
                 ..Run::default()
             });
         }
@@ -321,7 +346,7 @@ impl Recovery {
 
     fn end_run(&mut self) {
         let Some(run) = self.run.take() else { return };
-        if run.repeats == 0 && !run.asked && !self.not_ready && self.naks == 0 && self.rounds == 0 {
+        if run.repeats == 0 && (run.is_old || !run.asked && !self.not_ready && self.naks == 0 && self.rounds == 0) {
             self.overtaken += run.firsts;
             let gap = self.gap.unwrap_or(run.begin);
             self.delay = self.delay.max(run.begin.time.saturating_sub(gap.time));
@@ -329,6 +354,9 @@ impl Recovery {
         }
         self.rounds += 1;
         self.filled = self.filled.saturating_add(run.firsts);
+        if run.repeats == 0 {
+            self.filled_last = Some((run.psn, run.firsts));
+        }
         if run.psn != self.unanswered_psn {
             (self.unanswered_rounds, self.unanswered_psn) = (0, run.psn);
         }
@@ -356,6 +384,7 @@ impl Recovery {
             return (ended, Some(Late { psn: self.missing_from, at: first, count: self.overtaken, delay: self.delay }));
         }
         losses.overtaken.add(first, self.overtaken.into());
+        losses.unclear.add(first, self.unclear.into());
         losses.delay = losses.delay.max(self.delay);
         let lost = self.filled;
         if self.rounds > 0 || self.naks > 0 {
@@ -371,6 +400,8 @@ impl Recovery {
         } else if self.overtaken > 0 {
             // what went out again was not lost
             (Cause::Reordered, self.overtaken)
+        } else if self.unclear > 0 {
+            (Cause::Unknown, self.unclear)
         } else if self.mended {
             (Cause::Damaged, 1)
         } else if self.not_ready || silence.is_some() {
@@ -415,7 +446,7 @@ mod tests {
 
     /// A packet that follows the one before, or not.
     fn sent(frame: u64, follows: bool, is_first: bool) -> Sent {
-        Sent { at: at(frame), psn: 5, follows, is_first, acknowledged: false, reread: false, spoke: false, bytes: 1 }
+        Sent { at: at(frame), psn: 5, follows, is_first, acknowledged: false, reread: false, spoke: false, bytes: 1, is_old: false, way: 0 }
     }
 
     fn end(recovery: Recovery, frame: u64) -> Losses {
@@ -468,6 +499,34 @@ mod tests {
         (4..8).for_each(|f| _ = r.sent(&sent(f, f > 4, false)));
         let losses = end(r, 8);
         assert_eq!((losses.lost(), losses.overtaken.count, losses.repeated.count, losses.naks), (0, 1, 4, 1));
+    }
+
+    #[test]
+    fn what_comes_sooner_than_the_sender_could_have_been_asked_was_overtaken() {
+        let at_us = |us: i64| At { frame: us as u64, time: us * 1000 };
+        let again = |us, follows, is_first| Sent { at: at_us(us), way: 400_000, ..sent(0, follows, is_first) };
+        for (came, overtaken, lost) in [(220, 1, 0), (421, 0, 1)] {
+            let mut r = Recovery::new(at_us(1), 4);
+            r.jumped(at_us(10), 1, 7);
+            r.asked(at_us(20), 5);
+            r.sent(&again(came, false, true));
+            r.answered(at_us(came));
+            (came + 8..came + 11).for_each(|us| _ = r.sent(&Sent { psn: 6, ..again(us, us > came + 8, false) }));
+            let losses = end(r, 90);
+            assert_eq!((losses.overtaken.count, losses.lost()), (overtaken, lost), "{came}");
+        }
+    }
+
+    #[test]
+    fn what_came_and_comes_again_unasked_may_have_been_late() {
+        let mut r = Recovery::new(at(1), 4);
+        r.jumped(at(2), 1, 7);
+        r.asked(at(3), 5);
+        r.sent(&sent(4, false, true));
+        r.answered(at(5));
+        (6..9).for_each(|f| _ = r.sent(&sent(f, f > 6, false)));
+        let losses = end(r, 9);
+        assert_eq!((losses.overtaken.count, losses.unclear.count, losses.lost()), (0, 1, 0));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! ```
 
 use super::losses::{Losses, Unanswered};
+use super::recovery::HELD_BACK;
 use crate::op::At;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -211,6 +212,8 @@ pub struct Repair {
     hole: Option<u32>,
     /// How often it said so.
     reports: u32,
+    /// When it had said so often enough for the sender to send again.
+    asked_at: i64,
     /// A segment that came late, of which it is not known yet whether the receiver noticed: begin and end, when, by how much.
     /// Last whether the sender's own numbers or clock say that it was sent before those that it came behind.
     late: Option<(u32, u32, At, i64, bool)>,
@@ -276,7 +279,9 @@ impl Repair {
                 let is_newer = sent.is_older == Some(false) || clocks.is_some_and(|(newer, this)| before(newer, this));
                 let is_reported = self.hole == Some(sent.seq);
                 // asked for often enough: a sender that sees that sends again, however soon (RFC 5681 3.2)
-                let is_asked = is_reported && self.reports >= DUPLICATES;
+                let waited = at.time.saturating_sub(self.asked_at);
+                let is_prompt = waited >= way - way / 8 - HELD_BACK && waited <= way.saturating_mul(2).saturating_add(PROMPTLY);
+                let is_asked = is_reported && self.reports >= DUPLICATES && is_prompt;
                 let delay = at.time.saturating_sub(gap.0.time);
                 let losses = losses.get_or_insert_default();
                 let is_early = is_late && !is_asked && !is_newer;
@@ -380,7 +385,7 @@ impl Repair {
         }
         self.delayed_acknowledgment(at, ack, timestamp, has_data);
         if !sacks.is_empty() {
-            self.selective(ack, sacks, losses);
+            self.selective(at, ack, sacks, losses);
         }
         if let Some((seq, end, late, delay, is_older)) = self.late {
             if self.hole == Some(seq) {
@@ -441,7 +446,7 @@ impl Repair {
     }
 
     /// SACK blocks: the first may say what came twice (RFC 2883 4), the others what is there behind a hole.
-    fn selective(&mut self, ack: u32, sacks: &[(u32, u32)], losses: &mut Option<Box<Losses>>) {
+    fn selective(&mut self, at: At, ack: u32, sacks: &[(u32, u32)], losses: &mut Option<Box<Losses>>) {
         self.says_sack = true;
         let (left, right) = sacks[0];
         let inside_second = sacks.get(1).is_some_and(|(l, r)| !before(left, *l) && !before(*r, right));
@@ -449,6 +454,9 @@ impl Repair {
         if !is_twice || sacks.len() > 1 {
             self.reports = if self.hole == Some(ack) { self.reports + 1 } else { 1 };
             self.hole = Some(ack);
+            if self.reports == DUPLICATES {
+                self.asked_at = at.time;
+            }
         }
         if !is_twice {
             return;

@@ -99,6 +99,10 @@ pub struct FrameFacts {
 
 /// ICMP messages about datagrams that could not be delivered, remembered at most.
 const UNREACHABLE_MAX: usize = 1024;
+/// Packets with a wrong invariant CRC on one connection after which all of them are thought to have it.
+const UNFINISHED: u64 = 4;
+/// ns by which a capture may have packets in another order than the ends.
+const DISORDER: i64 = 1_000_000;
 /// Connections that are added up together.
 const FOLD: usize = 64;
 
@@ -492,6 +496,12 @@ impl<S: Sink> Pipeline<S> {
                 format_args!("a packet was marked congestion experienced"),
             );
         }
+        // where all are wrong, the capture has them as they were before the adapter finished them
+        self.env.frame.is_unchecked = match ib.icrc {
+            Check::Good => false,
+            Check::Unchecked => true,
+            Check::Bad => connection.health.icrc_bad < UNFINISHED,
+        };
         match ib.icrc {
             Check::Good | Check::Unchecked => {}
             Check::Bad => {
@@ -661,9 +671,12 @@ impl<S: Sink> Pipeline<S> {
         self.env.frame.earlier = early;
         let to_server = QpKey { src: packet.dst, dst: packet.src, qp: rep.local_qpn };
         let to_client = QpKey { src: packet.src, dst: packet.dst, qp: request.qp };
-        // the same numbers may have been another connection's
+        // the same numbers may have been another connection's; but one that began just now is this one, whose packets the capture has in
+        // another order than the ends
+        let mut is_misplaced = false;
         for key in [to_server, to_client] {
             if let Some(place) = self.table.find_qp(&key) {
+                is_misplaced |= self.table.get(place.slot).is_some_and(|s| at.since(s.connection.first) <= DISORDER);
                 self.close(place.slot, at);
             }
         }
@@ -693,6 +706,9 @@ impl<S: Sink> Pipeline<S> {
         self.table.add_qp(to_client, Place { slot, end: End::B });
         if let Some(s) = self.table.get(slot) {
             self.requests.connected(&request, slot, s.connection.id);
+            if is_misplaced {
+                self.env.weaken(s.connection.id);
+            }
         }
         if self.requests.make_good(&request) {
             let more = format_args!("; one to port {} was accepted after it", request.port);
@@ -781,6 +797,7 @@ impl<S: Sink> Pipeline<S> {
         if segment.flags & (SYN | ACK) == SYN | ACK {
             s.connection.established.get_or_insert(at);
         }
+        self.env.frame.is_unchecked = segment.check == Check::Unchecked;
         let Flow::Tcp(flow) = &mut s.flow else { return };
         let mut listener = Listener { connection: &mut s.connection, env: &mut self.env };
         flow.segment(at, end, segment, &self.tcp, t, &mut listener);

@@ -336,8 +336,9 @@ pub fn of(f: &Facts) -> Option<Outcome> {
         let by = if closed_by == Some(0) && open >= PATIENCE { Some(1) } else { closed_by };
         fail(Ending::HungUp { requests: f.unanswered }, by, open);
         let is_packets = matches!(f.transport, Some(Transport::RoceV2 | Transport::Infiniband));
-        if is_packets && f.troubled && open < PATIENCE {
-            // among what is lost and sent again the capture may miss a reply: TCP would show that
+        if is_packets && (f.troubled && (open < PATIENCE || by == closed_by) || closed_by == Some(1) && open >= GIVES_UP) {
+            // among what is lost and sent again the capture may miss a reply: TCP would show that; and a server that hangs up so late may
+            // have tried in vain to send it
             outcome.certainty = Certainty::Guess;
         }
     } else if f.closed.is_some() && f.sealed[0] > 0 && f.sealed[1] == 0 && f.worked == 0 {
@@ -527,6 +528,11 @@ pub fn conclude(connection: &mut Connection, findings: &mut Findings, end: At) {
     connection.outcome = Some(outcome);
 }
 
+/// ns after which a sender has given up at the earliest: seven tries with the shortest timeout in use.
+const GIVES_UP: i64 = 25_000_000;
+/// ns by which a capture may have frames in another order than the ends.
+const DISORDER: i64 = 1_000_000;
+
 /// Who was silent may have had no credit to answer with, or a peer that had broken the protocol: then the silence is not its own doing.
 fn weaken_silence(connection: &Connection, findings: &mut Findings) {
     /// ns within which a message may have been on its way already.
@@ -548,6 +554,16 @@ fn weaken_silence(connection: &Connection, findings: &mut Findings) {
         let is_excused = is_dry || findings.iter().any(is_broken);
         let speaks = |f: &Finding| last.is_some_and(|last| last.time > f.last_time_ns);
         findings.weaken(|f| f.connection == id && f.by == blame && is_silence(f.rule) && (is_excused || unknown && !speaks(f)));
+        // a message is left unsent also where its receiver had broken the protocol
+        let is_left =
+            |f: &Finding| f.rule == Rule::SmbdFragRemaining && f.time_ns >= connection.closed.map_or(i64::MAX, |(.., at)| at.time);
+        let is_excused = findings.iter().any(is_broken);
+        findings.weaken(|f| f.connection == id && f.by == blame && is_excused && is_left(f));
+        // among what is lost, what a peer that goes on speaking has not answered yet may not have reached it
+        let is_busy = connection.closed.is_none() && connection.health.is_troubled();
+        let is_open =
+            |f: &Finding| last.is_some_and(|last| connection.last.time.saturating_sub(last.time) < PATIENCE && last.time > f.time_ns);
+        findings.weaken(|f| f.connection == id && f.by == blame && is_silence(f.rule) && is_busy && is_open(f));
     }
 }
 
@@ -651,11 +667,14 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
         let of_a_message = matches!(f.rule.row().group, Group::Negotiate | Group::Credits | Group::Data | Group::Memory);
         f.severity == Severity::Error || f.severity == Severity::Warn && of_a_message
     };
-    let here = |f: &&Finding| f.connection == Some(connection.id) && is_grave(f) && f.frame <= outcome.at.frame;
+    // a capture may have the end before what led to it
+    let before = |f: &Finding| f.frame <= outcome.at.frame || f.time_ns <= outcome.at.time.saturating_add(DISORDER);
+    let here = |f: &&Finding| f.connection == Some(connection.id) && is_grave(f) && before(f);
     let answers = |f: &Finding| match (outcome.ending, f.rule) {
         // silence explains silence, whenever it began
         (Ending::HungUp { .. }, Rule::Smb2Unanswered | Rule::RpcUnanswered | Rule::SmbdKeepalive) => outcome.waited >= PATIENCE,
-        (Ending::OutOfCredits { .. }, Rule::SmbdCreditDeadlock) => true,
+        // who is gone grants nothing
+        (Ending::OutOfCredits { .. }, Rule::SmbdCreditDeadlock | Rule::PeerSilent) => true,
         (Ending::OutOfCredits { .. }, _) => false,
         (Ending::Refused, Rule::MpaReject | Rule::CmReject) => true,
         (Ending::NoNegotiation, rule) if rule.row().group == Group::Negotiate => true,

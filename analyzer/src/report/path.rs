@@ -37,6 +37,8 @@ const PATIENCE: i64 = 3_000_000_000;
 const SETTLED: i64 = 10_000_000_000;
 /// Bytes up to which nobody expects RDMA: cifs.ko's default threshold.
 const SMALL: u32 = 4096;
+/// Requests without RDMA after which the next ones are not expected to use it either, where nothing else says why.
+const INLINE_ENOUGH: u64 = 16;
 /// The UDP port of RoCEv2.
 const ROCE: u16 = 4791;
 
@@ -1135,8 +1137,10 @@ impl<'g, 'r> Ladder<'g, 'r> {
         let text =
             format!("moves the data of {}, up to {} B each, in messages and not by RDMA{why}", plural_io(inline), Grouped(most.into()));
         let short = format!("{}{why}", said.join(", "));
-        // what was not seen may have moved otherwise
-        let certainty = if direct.iter().any(|c| c.progress.missed) { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+        // what was not seen may have moved otherwise, and so may what comes after a capture of a few requests
+        let is_early = why.is_empty() && inline < INLINE_ENOUGH && direct.iter().any(|c| c.closed.is_none());
+        let is_missed = direct.iter().any(|c| c.progress.missed);
+        let certainty = if is_missed || is_early { Certainty::Guess } else { Certainty::IfNothingWasMissed };
         self.no(Step::Used, short, at, (Rule::SmbPathInline, Blame::Client, certainty, text));
     }
 

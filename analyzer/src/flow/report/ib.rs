@@ -56,6 +56,7 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                 );
             }
             IbFact::Misplaced => self.env.weaken(self.connection.id),
+            IbFact::BeganLate => self.connection.missed.late(),
             IbFact::Damaged => self.env.frame.is_damaged = true,
             IbFact::Recovering { since, psn, kind, is_gap } => {
                 let (sequence, packets) = (Some(sequence_of_psn(psn)), u32::from(!is_gap));

@@ -26,6 +26,11 @@ const RC: Rules =
 const TCP: Rules =
     Rules { unit: "segment", lost: Rule::TcpLoss, overtaken: Rule::TcpReorder, needless: Rule::TcpSpurious, damaged: Rule::TcpChecksum };
 
+/// Tries that a link which loses packets may swallow by chance.
+const CHANCE_MAX: u32 = 5;
+/// Parts of a retransmission timer by which a slow reply may differ from it and still be one that was lost and sent again.
+const TIMER_PART: i64 = 32;
+
 /// From whom to whom.
 struct Way<'c>(&'c Connection, End);
 
@@ -109,25 +114,35 @@ pub fn add_losses(connection: &Connection, flow: &LossView<'_>, tell: &mut impl 
         let is_free = answered && is_of_the_wire(finding.rule) && cost_in(&sums, finding.rule, None) == 0;
         tell(if is_free { finding.with_severity(Severity::Note) } else { finding });
     };
-    slow(connection, tell);
+    let is_disturbed = |l: &Losses| l.overtaken.any() || l.unclear.any() || l.misplaced.any() || l.unacknowledged.any() || l.lost() > 0;
+    let is_troubled = connection.health.is_troubled() || connection.missed.any() || losses().any(|(_, l)| is_disturbed(l));
+    slow(connection, is_troubled, tell);
     if flow.is_mirrored {
         damaged(connection, flow, losses(), rules, tell);
+        // what a mirror shows twice was sent once
+        losses().for_each(|(by, losses)| silent(connection, by, losses, rules, 2, tell));
         return mirrored(connection, tell);
     }
+    let tell = &mut |finding: Finding| {
+        // what stands there again may be a mirror's
+        let rests_on_copies = [rules.lost, rules.overtaken, rules.needless].contains(&finding.rule);
+        let doubted = flow.may_be_mirrored && rests_on_copies && finding.certainty == Certainty::IfNothingWasMissed;
+        tell(if doubted { Finding { certainty: Certainty::Guess, ..finding } } else { finding });
+    };
     lost(connection, losses(), rules, tell);
     overtaken(connection, losses(), rules, tell);
     misplaced(connection, losses(), rules, tell);
     needless(connection, losses(), rules, tell);
     damaged(connection, flow, losses(), rules, tell);
     for (by, losses) in losses() {
-        silent(connection, by, losses, rules, tell);
+        silent(connection, by, losses, rules, 1, tell);
         nagle(connection, by, losses, tell);
         held_up(connection, by, losses, tell);
     }
 }
 
 /// Tells which requests the server itself was slow to answer: those that nothing below held up.
-fn slow(connection: &Connection, tell: &mut impl FnMut(Finding)) {
+fn slow(connection: &Connection, is_troubled: bool, tell: &mut impl FnMut(Finding)) {
     let (smb2, rpc) = connection.commands();
     let smb2 = smb2.map(|commands| (Rule::Smb2Slow, commands));
     let rpc = rpc.map(|commands| (Rule::RpcSlow, commands));
@@ -149,13 +164,30 @@ fn slow(connection: &Connection, tell: &mut impl FnMut(Finding)) {
                 told.say(&tally, format_args!("took up to {took} for a {command}; the median is {usual}"));
             }
             // where packets are lost, the first of what it sent may have been, which nothing shows that comes behind it
-            let certainty = if connection.health.is_troubled() { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+            let is_alike = tally.count <= 2 && is_like_a_timer(long.server);
+            let certainty = if is_troubled || is_alike { Certainty::Guess } else { Certainty::IfNothingWasMissed };
             told.finish(rule, blame(connection, replier), certainty, tell);
         }
     }
 }
 
-fn lost<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s Losses)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+/// Whether something took as long as a retransmission timer, once or several times: 4.096 µs × 2^n on RC (IBTA 9.7.6.1.3), 200 ms and its
+/// doubles on TCP. A reply that was lost before the capture point comes then.
+fn is_like_a_timer(took: i64) -> bool {
+    let is_near = |timer: i64| took >= timer && took - timer <= timer / TIMER_PART;
+    let rc = (9..21).map(|n| 4096i64 << n);
+    let tcp = (0..6).map(|n| 200_000_000i64 << n);
+    rc.chain(tcp).any(|timer| (1..=3).any(|times| is_near(timer * times)))
+}
+
+fn lost<'s>(
+    connection: &Connection,
+    losses: impl Iterator<Item = (End, &'s Losses)> + Clone,
+    rules: &Rules,
+    tell: &mut impl FnMut(Finding),
+) {
+    // where packets are held up, what was asked for may have been on its way; and what one direction held up makes the other send again
+    let is_held_up = losses.clone().any(|(_, losses)| losses.overtaken.any() || losses.unclear.any());
     let mut told = Both::new(connection);
     let mut unsure = Both::new(connection);
     for (by, losses) in losses {
@@ -173,7 +205,7 @@ fn lost<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s Loss
         let again = Many(losses.repeated.count.saturating_sub(losses.needless.count), rules.unit);
         let took = Milliseconds(losses.recovery);
         // where the capture loses packets, what was not seen may have been there, unless its receiver asked for it
-        let is_sure = rules.unit == "segment" || losses.naks > 0 || !connection.missed.any();
+        let is_sure = !is_held_up && (rules.unit == "segment" || losses.naks > 0 || !connection.missed.any());
         let lost = if is_sure { &mut told } else { &mut unsure };
         lost.say(&both, format_args!("{count} {way} {were} lost {place}, {again} sent again, {took} of recovery"));
         // of an end that was not captured nobody knows what it said
@@ -214,8 +246,12 @@ fn lost<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s Loss
 }
 
 fn overtaken<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s Losses)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
-    let mut told = Both::new(connection);
+    let (mut sure, mut unsure) = (Both::new(connection), Both::new(connection));
     for (by, losses) in losses {
+        // an end that did not say that it missed them may have had them in order; and what a capture misses looks late when it goes again
+        let noticed = rules.unit == "segment" || losses.naks > 0;
+        let is_sure = noticed && !connection.missed.any() && !connection.missed.is_absent(by.peer());
+        let told = if is_sure { &mut sure } else { &mut unsure };
         let late = losses.overtaken.count;
         let (count, were, way) = (Many(late, rules.unit), was(late), Way(connection, by));
         let delay = Milliseconds(losses.delay);
@@ -232,7 +268,11 @@ fn overtaken<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s
             told.say(&losses.overtaken, format_args!("{count} {way} {were} overtaken, by {delay} at most"));
         }
     }
-    told.finish(rules.overtaken, Blame::Network, Certainty::IfNothingWasMissed, tell);
+    if sure.count > 0 {
+        sure.finish(rules.overtaken, Blame::Network, Certainty::IfNothingWasMissed, tell);
+    } else {
+        unsure.finish(rules.overtaken, Blame::Network, Certainty::Guess, tell);
+    }
 }
 
 fn mirrored(connection: &Connection, tell: &mut impl FnMut(Finding)) {
@@ -257,7 +297,10 @@ fn needless<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s 
         let mut told = Both::new(connection);
         let count = Many(losses.needless.count, rules.unit);
         told.say(&losses.needless, format_args!("sent {count} again that its peer had: nothing was lost"));
-        told.finish(rules.needless, blame(connection, by), Certainty::IfNothingWasMissed, tell);
+        // once may be a mirror's copy, or the acknowledgment stands too early in the capture
+        let is_once = rules.unit == "packet" && losses.needless.count < 2;
+        let certainty = if is_once { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+        told.finish(rules.needless, blame(connection, by), certainty, tell);
     }
 }
 
@@ -290,7 +333,7 @@ fn damaged<'s>(
     }
 }
 
-fn silent(connection: &Connection, by: End, losses: &Losses, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+fn silent(connection: &Connection, by: End, losses: &Losses, rules: &Rules, copies: u32, tell: &mut impl FnMut(Finding)) {
     // an end of which nothing was captured may have said a lot
     let Some(found) = losses.unanswered.filter(|_| !connection.missed.is_absent(by.peer())) else { return };
     // nor does one that had closed the connection answer any more
@@ -299,7 +342,7 @@ fn silent(connection: &Connection, by: End, losses: &Losses, rules: &Rules, tell
         return;
     }
     let site = Site { connection: Some(connection.id), frame: found.from.frame, time_ns: found.from.time };
-    let (times, unit, lasted) = (found.times, rules.unit, Milliseconds(found.lasted()));
+    let (times, unit, lasted) = (found.times.div_ceil(copies), rules.unit, Milliseconds(found.lasted()));
     let (first, last) = (found.from.frame, found.to.frame);
     let farewells = connection.disconnects[by.index()];
     let (severity, how) = match (found.answered, farewells) {
@@ -311,7 +354,12 @@ fn silent(connection: &Connection, by: End, losses: &Losses, rules: &Rules, tell
     let text = alloc::format!(
         "sent nothing, not even an acknowledgment, for {lasted} (frames {first} to {last}), while its peer sent the same {unit} {times} times; {how}"
     );
-    let mut finding = Finding::new(Rule::PeerSilent, blame(connection, by.peer()), site, Certainty::IfNothingWasMissed, text);
+    // who closes the connection later was there: what it sent meanwhile was lost; and a few tries alone may all have been
+    let is_there = !found.answered && connection.closed.as_ref().is_some_and(|(_, _, at)| at.time > found.to.time);
+    let is_lossy = losses.lost() + losses.unacknowledged.count + losses.unheard.count > 0;
+    let is_chance = found.answered && is_lossy && times <= CHANCE_MAX;
+    let certainty = if is_there || is_chance { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+    let mut finding = Finding::new(Rule::PeerSilent, blame(connection, by.peer()), site, certainty, text);
     finding = finding.with_severity(severity);
     finding.last_time_ns = found.to.time;
     tell(finding);
@@ -328,7 +376,10 @@ fn nagle(connection: &Connection, by: End, losses: &Losses, tell: &mut impl FnMu
         &losses.nagle,
         format_args!("held data back until its peer's delayed acknowledgment came, {times}, {took} in all: TCP_NODELAY is not set on it"),
     );
-    told.finish(Rule::TcpNagle, blame(connection, by), Certainty::IfNothingWasMissed, tell);
+    // a timer of the same length, after a loss, looks the same
+    let is_lossy = losses.lost() + losses.repeated.count > 0;
+    let certainty = if is_lossy { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+    told.finish(Rule::TcpNagle, blame(connection, by), certainty, tell);
 }
 
 fn held_up(connection: &Connection, by: End, losses: &Losses, tell: &mut impl FnMut(Finding)) {

@@ -601,6 +601,7 @@ impl Link {
                 let [me, _] = self.both(by);
                 me.messages += 1;
                 me.last_sent = Some(at);
+                self.grant(at, by, data, sink);
                 self.last = at;
                 return;
             }
@@ -779,7 +780,7 @@ impl Link {
                 sink.broken(Rule::SmbdCreditStall, by.peer(), sure, format_args!("kept its peer waiting {waited} for credits"));
             }
         }
-        let [me, peer] = self.both(by);
+        let [me, _] = self.both(by);
         me.blocked_since = None;
         me.granted_since = None;
         if let Seen::Known(held) = me.credits {
@@ -815,6 +816,13 @@ impl Link {
                 me.held_max_recent = 0;
             }
         }
+        self.grant(at, by, data, sink);
+    }
+
+    /// What a message of `by` grants its peer.
+    fn grant(&mut self, at: At, by: End, data: &DataTransfer, sink: &mut impl RuleSink) {
+        let sure = self.certainty.min(HISTORY);
+        let [_, peer] = self.both(by);
         peer.granted_total += u64::from(data.credits_granted);
         if let Seen::Known(held) = &mut peer.credits {
             *held += i64::from(data.credits_granted);

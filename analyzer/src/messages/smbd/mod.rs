@@ -235,7 +235,8 @@ impl Smbd {
                     || self.link.is_passive(by) && !request && !reads_as_data(bytes, wire)
             }
             Phase::Negotiating => answers && (response || !reads_as_data(bytes, wire)),
-            Phase::Established | Phase::Refused => response && !looks_like_data(bytes, wire) && phase == Phase::Established,
+            Phase::Refused => false,
+            Phase::Established => (response || self.is_first_response(by, bytes, wire)) && !looks_like_data(bytes, wire),
         };
         if is_response {
             self.response(by, send, t, sink);
@@ -301,6 +302,18 @@ impl Smbd {
                 format_args!("announced an encrypted message of {announced} bytes, {more} more than the {is} that it has"),
             );
         }
+    }
+
+    /// Whether the first message of an end, of which the beginning was not seen, is a Negotiate Response that is too short, cut off, or chose
+    /// a version that does not exist: its versions are 1.0, and as data it would lie inside its own header.
+    fn is_first_response(&self, by: End, bytes: &[u8], wire_length: u32) -> bool {
+        const LEAST: u32 = DataTransfer::LEN as u32;
+        const MOST: u32 = NegotiateResponse::LEN as u32;
+        let is_inside_header = |(_, data): (_, Data<'_>)| data.header.data_length > 0 && data.header.data_offset < LEAST;
+        (LEAST + 1..=MOST).contains(&wire_length)
+            && self.link.side(by).messages == 0
+            && versions(bytes) == Some((0x0100, 0x0100))
+            && smbd::parse_data(bytes, wire_length, &mut Off).is_ok_and(is_inside_header)
     }
 
     fn request<T: Trace>(&mut self, by: End, send: &WholeSend<'_>, t: &mut T, sink: &mut impl RuleSink) {
