@@ -116,6 +116,8 @@ use Who::{Both, Server};
 
 /// How the end whose memory it is tells of it.
 const KEY: &[&str] = &["RC-NAK", "RDMAP-TERMINATE"];
+/// The same, where the capture may have it before what gave the key.
+const PLACE: &[&str] = &["RC-NAK", "RDMAP-TERMINATE", "RDMA-KEY-UNKNOWN"];
 
 /// All, in the order of a connection's life.
 pub static FAULTS: &[Fault] = &[
@@ -187,8 +189,8 @@ pub static FAULTS: &[Fault] = &[
     row("not-smb2", Act::NotSmb2, Both, false, &["SMB2-MALFORMED"], &["SMBD-FRAG-REMAINING", "BUG-SMBDIRECT-BATCH-INTERLEAVE"]),
     row("wrong-signature", Act::WrongSignature, Server, false, &["SMB2-SIGNATURE", "SMB2-ERROR"], &["BUG-KSMBD-2FD5DCB1C8EF"]),
     row("wrong-key", Act::WrongKey, Server, false, &["RDMA-KEY-UNKNOWN"], KEY),
-    row("out-of-bounds", Act::OutOfBounds, Server, false, &["RDMA-KEY-BOUNDS"], KEY),
-    row("wrong-rights", Act::WrongRights, Server, false, &["RDMA-KEY-DIRECTION"], KEY),
+    row("out-of-bounds", Act::OutOfBounds, Server, false, &["RDMA-KEY-BOUNDS"], PLACE),
+    row("wrong-rights", Act::WrongRights, Server, false, &["RDMA-KEY-DIRECTION"], PLACE),
     row("not-given", Act::NotGiven, Server, false, &["RDMA-KEY-UNKNOWN"], KEY),
     row(
         "stale-key",

@@ -48,6 +48,8 @@ pub struct Direct {
     pub dry: Option<Time>,
     /// Times without credit, with something to send.
     pub stalls: Vec<(Time, Time)>,
+    /// It had one credit left at most, after it had been granted some: only it knows whether it waited.
+    pub low: bool,
     /// The end broke a rule with a message for which it had no credit but its last.
     pub overran: bool,
 }
@@ -68,6 +70,7 @@ impl Direct {
             dry: None,
             stalls: Vec::new(),
             overran: false,
+            low: false,
         }
     }
 
@@ -93,6 +96,7 @@ impl Direct {
         let granted = self.to_grant();
         self.lent += i64::from(granted);
         self.credits -= 1;
+        self.low |= self.credits <= 1;
         self.ledger.messages += 1;
         self.ledger.granted += u64::from(granted);
         self.owed = false;

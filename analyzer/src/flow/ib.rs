@@ -741,6 +741,7 @@ impl IbFlow {
                 losses.overtaken.add(late.1, late.0.into());
                 losses.delay = losses.delay.max(late.2);
             }
+            self.losses(by.peer()).asked_again += 1;
             let sender = &self.senders[by.index()];
             let is_asked = sender.recovery.as_ref().is_some_and(|r| r.is_asked());
             if reread && had_all && !is_asked {
@@ -1184,6 +1185,10 @@ impl IbFlow {
         if let (false, Some(mtu)) = (read.span_known, mtu) {
             read.span = read.length.div_ceil(mtu.max(1)).max(1);
             read.span_known = true;
+            if sender.next == Some(psn::add(read.first, 1)) {
+                // now it is known where the next request begins
+                (sender.next, sender.slack) = (Some(psn::add(read.first, read.span)), 0);
+            }
         }
         let ahead = psn::ahead(number, read.next);
         if ahead < 0 {

@@ -339,7 +339,9 @@ impl TcpFlow {
     /// Takes the next segment of the capture, sent by `by`.
     pub fn segment<T: Trace, S: FlowSink>(&mut self, at: At, by: End, segment: &Segment<'_>, options: &Options, t: &mut T, out: &mut S) {
         let flags = segment.flags;
-        if flags & (SYN | FIN | RST) != 0 || segment.window == 0 || self.zero_window_since[by.index()].is_some() {
+        let is_damaged = segment.check == Check::Bad && self.is_dropped(by);
+        let is_unusual = flags & (SYN | FIN | RST) != 0 || segment.window == 0 || self.zero_window_since[by.index()].is_some();
+        if is_unusual && !is_damaged {
             self.unusual(at, by, segment, out);
             if flags & RST != 0 {
                 return;
@@ -348,7 +350,7 @@ impl TcpFlow {
         self.last = at;
         self.doubles.add(at, by, [segment.seq, segment.ack, segment.payload_length << 8 | u32::from(segment.flags)]);
         let is_older = self.ids[by.index()].behind(segment.ip_id).map(|behind| behind > 0);
-        if segment.check == Check::Bad && self.is_dropped(by) {
+        if is_damaged {
             return self.damaged(at, by, segment, t, out);
         }
         // what the receiver has, before what it sends

@@ -71,6 +71,8 @@ pub struct Losses {
     pub repeated: Tally,
     /// Negative acknowledgments of a sequence error that the receiver sent for it.
     pub naks: u64,
+    /// Times that a requester asked again for Responses of its Reads that it did not get.
+    pub asked_again: u64,
     /// Times that recovery was under way.
     pub recoveries: u64,
     /// How long altogether, from the first sign to the point where the sender was back.

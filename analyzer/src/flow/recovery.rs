@@ -384,6 +384,10 @@ impl Recovery {
             return (ended, Some(Late { psn: self.missing_from, at: first, count: self.overtaken, delay: self.delay }));
         }
         losses.overtaken.add(first, self.overtaken.into());
+        if self.filled > 0 && self.repeated == self.filled {
+            // nothing behind it went out again, as it does where a sender goes back
+            self.unclear += core::mem::take(&mut self.filled);
+        }
         losses.unclear.add(first, self.unclear.into());
         losses.delay = losses.delay.max(self.delay);
         let lost = self.filled;

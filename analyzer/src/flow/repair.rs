@@ -282,6 +282,8 @@ impl Repair {
                 let waited = at.time.saturating_sub(self.asked_at);
                 let is_prompt = waited >= way - way / 8 - HELD_BACK && waited <= way.saturating_mul(2).saturating_add(PROMPTLY);
                 let is_asked = is_reported && self.reports >= DUPLICATES && is_prompt;
+                // neither its datagram's number nor a clock tells what was sent first
+                let is_untold = sent.is_older.is_none() && clocks.is_none();
                 let delay = at.time.saturating_sub(gap.0.time);
                 let losses = losses.get_or_insert_default();
                 let is_early = is_late && !is_asked && !is_newer;
@@ -289,7 +291,10 @@ impl Repair {
                 if is_older && (is_reported || !is_late) {
                     losses.overtaken.add(at, 1);
                     losses.delay = losses.delay.max(delay);
-                } else if !is_older && !is_newer && is_timely && (is_reported || !is_late) {
+                } else if !is_older
+                    && !is_newer
+                    && (is_timely && (is_reported || !is_late) || is_untold && delay < TIMEOUT_LEAST && is_asked)
+                {
                     losses.unclear.add(at, 1);
                 } else if is_older || is_early {
                     if self.late.replace((sent.seq, end, at, delay, is_older)).is_some() {
@@ -307,11 +312,20 @@ impl Repair {
                 // one of the two was sent first, and came late: where nothing tells which, nobody sent it twice without need
                 let filled = |again: &&mut Again| again.is_filled && again.seq == sent.seq && again.end == end;
                 if let Some(known) = self.again.iter_mut().find(filled) {
-                    if sent.is_older == Some(true) {
-                        losses.lost_before.retract();
-                        losses.overtaken.add(at, 1);
-                        losses.delay = losses.delay.max(at.time.saturating_sub(known.since.time));
-                        known.is_filled = false;
+                    let delay = at.time.saturating_sub(known.since.time);
+                    match sent.is_older {
+                        Some(true) => {
+                            losses.lost_before.retract();
+                            losses.overtaken.add(at, 1);
+                            losses.delay = losses.delay.max(delay);
+                            known.is_filled = false;
+                        }
+                        None if delay < TIMEOUT_LEAST => {
+                            losses.lost_before.retract();
+                            losses.unclear.add(at, 1);
+                            known.is_filled = false;
+                        }
+                        _ => {}
                     }
                     if sent.is_older != Some(false) {
                         return over;

@@ -676,7 +676,12 @@ impl<S: Sink> Pipeline<S> {
         let mut is_misplaced = false;
         for key in [to_server, to_client] {
             if let Some(place) = self.table.find_qp(&key) {
-                is_misplaced |= self.table.get(place.slot).is_some_and(|s| at.since(s.connection.first) <= DISORDER);
+                if let Some(s) = self.table.get(place.slot)
+                    && at.since(s.connection.first) <= DISORDER
+                {
+                    is_misplaced = true;
+                    self.env.doubt(s.connection.id);
+                }
                 self.close(place.slot, at);
             }
         }

@@ -668,7 +668,8 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
         f.severity == Severity::Error || f.severity == Severity::Warn && of_a_message
     };
     // a capture may have the end before what led to it
-    let before = |f: &Finding| f.frame <= outcome.at.frame || f.time_ns <= outcome.at.time.saturating_add(DISORDER);
+    let is_close = |f: &Finding| f.time_ns <= outcome.at.time.saturating_add(DISORDER) && f.rule.row().group == Group::Negotiate;
+    let before = |f: &Finding| f.frame <= outcome.at.frame || is_close(f);
     let here = |f: &&Finding| f.connection == Some(connection.id) && is_grave(f) && before(f);
     let answers = |f: &Finding| match (outcome.ending, f.rule) {
         // silence explains silence, whenever it began

@@ -99,7 +99,13 @@ impl<S: Sink> IbSink for Listener<'_, S> {
                 let text = format_args!("{} of Reads that the requester had were not captured", Many(count.into(), "Response"));
                 self.wire(at, Rule::CaptureLoss, Blame::Capture, Certainty::IfNothingWasMissed, text);
             }
-            IbFact::Gap(gap) => self.lost(&gap, "packet"),
+            IbFact::Gap(gap) => {
+                self.lost(&gap, "packet");
+                if at.frame > gap.at.frame && at.frame != u64::MAX {
+                    // what came behind it is known from here on only, and so is what it asked for
+                    End::BOTH.into_iter().for_each(|end| self.connection.missed.gap(end, at));
+                }
+            }
             IbFact::Nak { code, psn } => {
                 health.naks += 1;
                 self.connection.trouble.add(at.time, Trouble::NAK);

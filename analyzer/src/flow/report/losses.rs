@@ -187,7 +187,7 @@ fn lost<'s>(
     tell: &mut impl FnMut(Finding),
 ) {
     // where packets are held up, what was asked for may have been on its way; and what one direction held up makes the other send again
-    let is_held_up = losses.clone().any(|(_, losses)| losses.overtaken.any() || losses.unclear.any());
+    let is_held_up = losses.clone().any(|(_, l)| l.overtaken.any() || l.unclear.any() || l.misplaced.any());
     let mut told = Both::new(connection);
     let mut unsure = Both::new(connection);
     for (by, losses) in losses {
@@ -205,7 +205,8 @@ fn lost<'s>(
         let again = Many(losses.repeated.count.saturating_sub(losses.needless.count), rules.unit);
         let took = Milliseconds(losses.recovery);
         // where the capture loses packets, what was not seen may have been there, unless its receiver asked for it
-        let is_sure = !is_held_up && (rules.unit == "segment" || losses.naks > 0 || !connection.missed.any());
+        let is_asked = losses.naks + losses.asked_again > 0;
+        let is_sure = !is_held_up && (rules.unit == "segment" || is_asked && (before == 0 || !connection.missed.any()));
         let lost = if is_sure { &mut told } else { &mut unsure };
         lost.say(&both, format_args!("{count} {way} {were} lost {place}, {again} sent again, {took} of recovery"));
         // of an end that was not captured nobody knows what it said
@@ -250,7 +251,7 @@ fn overtaken<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s
     for (by, losses) in losses {
         // an end that did not say that it missed them may have had them in order; and what a capture misses looks late when it goes again
         let noticed = rules.unit == "segment" || losses.naks > 0;
-        let is_sure = noticed && !connection.missed.any() && !connection.missed.is_absent(by.peer());
+        let is_sure = noticed && losses.lost() == 0 && !connection.missed.any() && !connection.missed.is_absent(by.peer());
         let told = if is_sure { &mut sure } else { &mut unsure };
         let late = losses.overtaken.count;
         let (count, were, way) = (Many(late, rules.unit), was(late), Way(connection, by));
