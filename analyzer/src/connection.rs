@@ -357,7 +357,7 @@ impl Connection {
         // what was lost or damaged went out again: so may have what seems to break a rule
         if self.health.is_troubled() {
             for (rule, by) in missed.take_unchecked() {
-                env.findings.doubt_bytes(*id, rule, context::blame(roles, by));
+                env.findings.weaken_bytes(*id, rule, context::blame(roles, by));
             }
         }
     }

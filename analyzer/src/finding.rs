@@ -411,7 +411,7 @@ impl Findings {
     }
 
     /// What stands in frames that may have been damaged is a guess, even where the frame alone breaks the rule.
-    pub fn doubt_bytes(&mut self, connection: u32, rule: Rule, by: Blame) {
+    pub fn weaken_bytes(&mut self, connection: u32, rule: Rule, by: Blame) {
         let is_it = |f: &&mut Finding| (f.connection, f.rule, f.by) == (Some(connection), rule, by);
         self.kept.iter_mut().filter(is_it).for_each(|finding| finding.certainty = Certainty::Guess);
     }

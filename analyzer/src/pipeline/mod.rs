@@ -680,7 +680,7 @@ impl<S: Sink> Pipeline<S> {
                     && at.since(s.connection.first) <= DISORDER
                 {
                     is_misplaced = true;
-                    self.env.doubt(s.connection.id);
+                    self.env.weaken(s.connection.id);
                 }
                 self.close(place.slot, at);
             }
