@@ -420,7 +420,7 @@ const SLACK: Time = 60 * crate::transport::MICROSECOND;
 
 /// Holds the time of requests by owner against the truth. The parts are always the whole. Where the capture has every packet and nothing
 /// happened to any, nobody has time but who had it; and the server never has more than it took, where what was lost was seen before.
-fn time(plan: &Plan, world: &World, kept: &Kept, verdict: &mut Verdict) {
+fn time(plan: &Plan, world: &World, kept: &Kept, verdict: &mut Assessment) {
     for e in &kept.exchanges {
         let latency = e.latency().unwrap_or(0).max(0);
         if e.reply_end.is_some() && e.time.sum() != latency {
