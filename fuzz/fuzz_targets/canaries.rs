@@ -1,3 +1,3 @@
 #![no_main]
 //! See `rdmascope_share::fuzzing::fuzz_canaries`.
-libfuzzer_sys::fuzz_target!(|data: &[u8]| _ = rdmascope_share::fuzzing::fuzz_canaries(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| drop(rdmascope_share::fuzzing::fuzz_canaries(data)));
