@@ -374,9 +374,10 @@ fn pauses(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
         let what = row.priority.map_or_else(|| String::from("the whole link"), |p| format!("class {p}"));
         let share = (i128::from(row.time) * 100 / i128::from(span.max(1))) as i64;
         let (mac, total, longest) = (Addr::Mac(row.source), Elapsed(row.time), Elapsed(row.longest));
-        let text = format!("{mac} paused {what} for {total}, {share} % of the capture, {longest} at a time at the longest");
-        // how long a pause lasts that runs out depends on the speed of the link
-        add(Rule::RcPauseStorm, Blame::Network, row.first, Certainty::IfNothingWasMissed, text);
+        let note = row.note();
+        let text = format!("{mac} paused {what} for {total}, {share} % of the capture, {longest} at a time at the longest{note}");
+        let certainty = if row.is_guess() { Certainty::Guess } else { Certainty::IfNothingWasMissed };
+        add(Rule::RcPauseStorm, Blame::Network, row.first, certainty, text);
     }
     let used = |class: u8| capture.classes[usize::from(class & 7)] > 0;
     let all: u64 = capture.classes.iter().sum();

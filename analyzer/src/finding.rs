@@ -579,6 +579,12 @@ pub fn explain(rule: Rule) -> String {
     }
     section(&mut out, "What to do");
     paragraph(&mut out, "  ", "  ", row.cure);
+    if !row.documented.is_empty() {
+        section(&mut out, "As documented in");
+        for document in row.documented {
+            paragraph(&mut out, "  - ", "    ", document);
+        }
+    }
     if !row.hits.product.is_empty() {
         section(&mut out, "Versions hit");
         paragraph(&mut out, "  ", "  ", &row.hits.to_string());

@@ -56,6 +56,7 @@ pub mod recent;
 pub mod report;
 pub mod roles;
 pub mod roots;
+pub mod rpcbind;
 pub mod rules;
 pub mod series;
 pub mod settle;

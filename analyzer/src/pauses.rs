@@ -1,22 +1,36 @@
 //! Who paused which class of traffic, and for how long: priority flow control (IEEE 802.1Qbb) and 802.3x pauses.
 //!
 //! ```text
-//!   pause frame ─▶ Pauses::add ─▶ an interval of its sender and priority: until a time of 0, or until its quanta run out
+//!   pause frame ─▶ Pauses::add ─▶ a stretch of its sender and priority ─▶ an interval: until a time of 0, or until its quanta run out
+//!                                                                          │
+//!   the speed of the link: of the capture's interface, else listed by SMB servers, else taken to be 100 Gbit/s
 //! ```
 //!
-//! A quantum is 512 bit times, and a capture does not tell how fast the link is: quanta that run out are counted as at 100 Gbit/s.
+//! A quantum is 512 bit times. How fast the link is may be known only in the end, so stretches are kept, up to a number of them.
 
 use crate::op::At;
 use crate::series::{Join, Series};
 use alloc::vec::Vec;
+use core::fmt;
 use rdmascope_dissector::frame::Pause;
+use rdmascope_dissector::text::Elapsed;
 
 /// Senders and priorities that are followed.
 const ROWS_MAX: usize = 256;
 /// Intervals that are kept.
 const SPANS_MAX: usize = 4096;
-/// A quantum at 100 Gbit/s, in hundredths of a ns.
-const QUANTUM: i64 = 512;
+/// Stretches that are kept until the end: beyond that they are counted with the speed that is known by then.
+const STRETCHES_MAX: usize = 1 << 14;
+/// Interfaces whose speed is kept.
+const LINKS_MAX: usize = 1024;
+/// Bits of a quantum.
+const QUANTUM: i128 = 512;
+/// Bits a second of a link of which nothing is known.
+const USUAL: u64 = 100_000_000_000;
+/// Bits a second that a link may have.
+const SPEEDS: core::ops::RangeInclusive<u64> = 1_000_000..=FASTEST;
+/// Bits a second than which no link is faster.
+const FASTEST: u64 = 1_600_000_000_000;
 /// Pieces in which an interval goes into the story over time.
 const PIECES: i64 = 64;
 /// ns of such a piece, at least.
@@ -52,6 +66,60 @@ impl Span {
     }
 }
 
+/// How the speed of a link is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The capture tells it of its interface (`if_speed` of pcapng).
+    Capture,
+    /// SMB servers list it of their interfaces, and all of them the same.
+    Listed,
+    /// It is not known.
+    Assumed,
+}
+
+impl Source {
+    /// Name in JSON.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Capture => "capture",
+            Self::Listed => "smb_interfaces",
+            Self::Assumed => "assumed",
+        }
+    }
+}
+
+/// How fast a link is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Speed {
+    /// Bits a second.
+    pub bits: u64,
+    /// How that is known.
+    pub from: Source,
+}
+
+impl Speed {
+    /// How long so many quanta last, in ns.
+    fn lasting(self, quanta: u16) -> i64 {
+        i64::try_from(i128::from(quanta) * QUANTUM * 1_000_000_000 / i128::from(self.bits.max(1))).unwrap_or(i64::MAX)
+    }
+}
+
+impl fmt::Display for Speed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, part) = (self.bits / 1_000_000_000, self.bits % 1_000_000_000 / 100_000_000);
+        match (whole, part) {
+            (0, _) => write!(f, "{} Mbit/s", self.bits / 1_000_000)?,
+            (_, 0) => write!(f, "{whole} Gbit/s")?,
+            _ => write!(f, "{whole}.{part} Gbit/s")?,
+        }
+        f.write_str(match self.from {
+            Source::Capture => ", the speed of the interface",
+            Source::Listed => ", the speed that the server lists",
+            Source::Assumed => ", which is assumed",
+        })
+    }
+}
+
 /// All pauses of one priority by one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paused {
@@ -61,66 +129,201 @@ pub struct Paused {
     pub priority: Option<u8>,
     /// Frames that asked to pause; those that end a pause do not count.
     pub frames: u64,
+    /// Quanta that they asked for.
+    pub quanta: u64,
     /// The first of them.
     pub first: At,
     /// ns paused.
     pub time: i64,
+    /// Of those, ns of pauses that nobody took back: they last as long as their quanta, which depend on the speed of the link.
+    pub ran_out: i64,
     /// The longest interval, in ns.
     pub longest: i64,
-    /// Since when, and until when if nothing else is said.
-    open: Option<(At, i64)>,
+    /// The speed with which that was counted.
+    pub speed: Speed,
+}
+
+impl Paused {
+    /// What of its time rests on a speed that nobody told: where that is more than half of it, the time is a guess.
+    pub fn is_guess(&self) -> bool {
+        self.speed.from == Source::Assumed && self.ran_out > self.time / 2
+    }
+
+    /// What part of its time depends on the speed of the link, as the end of a sentence; nothing where none does.
+    pub fn note(&self) -> impl fmt::Display {
+        struct Note(Paused);
+        impl fmt::Display for Note {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self.0 {
+                    Paused { ran_out: 0, .. } => Ok(()),
+                    Paused { ran_out, time, speed, .. } if ran_out == time => write!(f, ", until the quanta ran out at {speed}"),
+                    Paused { ran_out, speed, .. } => write!(f, ", {} of it until the quanta ran out at {speed}", Elapsed(ran_out)),
+                }
+            }
+        }
+        Note(*self)
+    }
+}
+
+/// Frames of one sender and priority, each sent before the quanta of the one before could have run out on any link.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    /// Which row.
+    row: u16,
+    /// Quanta of the last frame.
+    quanta: u16,
+    /// Which interface of the capture.
+    interface: u32,
+    begin: At,
+    /// When the last frame came, in ns since the Unix epoch.
+    last: i64,
+    /// When it was taken back.
+    end: Option<i64>,
 }
 
 /// Who paused what for how long.
 #[derive(Clone, Debug, Default)]
 pub struct Pauses {
     rows: Vec<Paused>,
+    stretches: Vec<Stretch>,
+    /// By row, the place of its last stretch.
+    recent: Vec<Option<usize>>,
     spans: Vec<Span>,
     omitted: u64,
     series: Series<Lasted>,
+    /// Bits a second by interface of the capture.
+    links: Vec<(u32, u64)>,
+    /// Bits a second that servers list.
+    listed: Option<u64>,
 }
 
 impl Pauses {
-    /// A pause frame.
-    pub fn add(&mut self, at: At, pause: &Pause) {
+    /// A pause frame that came from an interface of the capture.
+    pub fn add(&mut self, at: At, interface: u32, pause: &Pause) {
         if pause.whole_link {
-            self.one(at, pause.source, None, pause.times[0]);
+            self.one(at, interface, pause.source, None, pause.times[0]);
             return;
         }
         for priority in (0..8u8).filter(|p| pause.priorities >> p & 1 != 0) {
-            self.one(at, pause.source, Some(priority), pause.times[usize::from(priority)]);
+            self.one(at, interface, pause.source, Some(priority), pause.times[usize::from(priority)]);
         }
     }
 
-    fn one(&mut self, at: At, source: [u8; 6], priority: Option<u8>, quanta: u16) {
+    /// How fast an interface of the capture is, in bits a second.
+    pub fn link(&mut self, interface: u32, bits: u64) {
+        if !SPEEDS.contains(&bits) {
+            return;
+        }
+        match self.links.iter().position(|(known, _)| *known == interface) {
+            Some(place) => self.links[place].1 = bits,
+            None if self.links.len() < LINKS_MAX => self.links.push((interface, bits)),
+            None => {}
+        }
+    }
+
+    /// How fast the interfaces are that servers list, in bits a second: of use where all are alike.
+    pub fn listed(&mut self, speeds: impl Iterator<Item = u64>) {
+        let mut speeds = speeds.filter(|bits| SPEEDS.contains(bits));
+        let first = speeds.next();
+        self.listed = first.filter(|first| speeds.all(|bits| bits == *first));
+    }
+
+    fn speed(&self, interface: u32) -> Speed {
+        let known = self.links.iter().find(|(known, _)| *known == interface).map(|(_, bits)| *bits);
+        match (known, self.listed) {
+            (Some(bits), _) => Speed { bits, from: Source::Capture },
+            (None, Some(bits)) => Speed { bits, from: Source::Listed },
+            (None, None) => Speed { bits: USUAL, from: Source::Assumed },
+        }
+    }
+
+    fn one(&mut self, at: At, interface: u32, source: [u8; 6], priority: Option<u8>, quanta: u16) {
         let place = self.rows.iter().position(|row| (row.source, row.priority) == (source, priority));
         let place = match place {
             Some(place) => place,
             None if quanta > 0 && self.rows.len() < ROWS_MAX => {
-                self.rows.push(Paused { source, priority, frames: 0, first: at, time: 0, longest: 0, open: None });
+                let speed = self.speed(interface);
+                self.rows.push(Paused { source, priority, frames: 0, quanta: 0, first: at, time: 0, ran_out: 0, longest: 0, speed });
+                self.recent.push(None);
                 self.rows.len() - 1
             }
             None => return,
         };
-        let until = at.time.saturating_add(i64::from(quanta) * QUANTUM / 100);
         let row = &mut self.rows[place];
         row.frames += u64::from(quanta > 0);
-        match row.open {
-            Some((since, end)) if quanta > 0 && at.time <= end => row.open = Some((since, until)),
-            open => {
-                row.open = (quanta > 0).then_some((at, until));
-                if let Some((since, end)) = open {
-                    self.close(place, since, end.min(at.time));
+        row.quanta = row.quanta.saturating_add(quanta.into());
+        let open = self.recent[place].and_then(|recent| self.stretches.get_mut(recent)).filter(|s| s.end.is_none());
+        let fastest = Speed { bits: FASTEST, from: Source::Assumed };
+        match open {
+            Some(open) if quanta == 0 => open.end = Some(at.time),
+            Some(open) if open.interface == interface && at.time <= open.last.saturating_add(fastest.lasting(open.quanta)) => {
+                (open.last, open.quanta) = (at.time, quanta);
+            }
+            _ if quanta == 0 => {}
+            _ => {
+                if self.stretches.len() >= STRETCHES_MAX {
+                    self.settle();
                 }
+                self.recent[place] = Some(self.stretches.len());
+                self.stretches.push(Stretch { row: place as u16, quanta, interface, begin: at, last: at.time, end: None });
             }
         }
     }
 
-    fn close(&mut self, place: usize, begin: At, end: i64) {
+    /// Counts all stretches but the last of each row, with the speeds that are known by now.
+    #[cold]
+    fn settle(&mut self) {
+        let mut last: Vec<Option<Stretch>> = alloc::vec![None; self.rows.len()];
+        let mut rest = Vec::with_capacity(self.stretches.len());
+        for stretch in core::mem::take(&mut self.stretches) {
+            if let Some(slot) = last.get_mut(usize::from(stretch.row)) {
+                rest.extend(slot.replace(stretch));
+            }
+        }
+        self.count(&rest, i64::MAX);
+        self.stretches = last.into_iter().flatten().collect();
+        self.recent.fill(None);
+        for (place, stretch) in self.stretches.iter().enumerate() {
+            self.recent[usize::from(stretch.row)] = Some(place);
+        }
+    }
+
+    /// Makes intervals of stretches, which are in the order in which they came.
+    fn count(&mut self, stretches: &[Stretch], now: i64) {
+        // by row: since when, until when, and whether it lasts that long only if nobody takes it back
+        let mut open: Vec<Option<(At, i64, i64)>> = alloc::vec![None; self.rows.len()];
+        for stretch in stretches {
+            let place = usize::from(stretch.row);
+            let speed = self.speed(stretch.interface);
+            let until = stretch.last.saturating_add(speed.lasting(stretch.quanta));
+            let mut since = stretch.begin;
+            if let Some((before, end, last)) = open[place].take() {
+                if stretch.begin.time <= end {
+                    since = before;
+                } else {
+                    self.close(place, before, end.min(now), last);
+                }
+            }
+            self.rows[place].speed = speed;
+            match stretch.end {
+                Some(end) if end <= until => self.close(place, since, end.min(now), i64::MAX),
+                _ => open[place] = Some((since, until, stretch.last)),
+            }
+        }
+        for (place, left) in open.into_iter().enumerate() {
+            if let Some((since, end, last)) = left {
+                self.close(place, since, end.min(now), last);
+            }
+        }
+    }
+
+    /// `last`: when the last frame came whose quanta ran out.
+    fn close(&mut self, place: usize, begin: At, end: i64, last: i64) {
         let Paused { source, priority, .. } = self.rows[place];
         let span = Span { source, priority, begin, end: end.max(begin.time) };
         let row = &mut self.rows[place];
         row.time = row.time.saturating_add(span.lasted());
+        row.ran_out = row.ran_out.saturating_add(span.end.saturating_sub(last).clamp(0, span.lasted()));
         row.longest = row.longest.max(span.lasted());
         tell(&mut self.series, &span);
         if self.spans.len() < SPANS_MAX {
@@ -137,37 +340,31 @@ impl Pauses {
 
     /// By sender and priority, as they came; what is not over ends with the capture, at `end`, at the latest.
     pub fn rows(&self, end: i64) -> Vec<Paused> {
-        let mut all = self.clone();
-        all.finish(end);
-        all.rows
+        self.finished(end).rows
     }
 
     /// All intervals that are kept, in the order in which they began.
     pub fn spans(&self, end: i64) -> Vec<Span> {
-        let mut all = self.clone();
-        all.finish(end);
-        all.spans.sort_by_key(|span| (span.begin, span.source, span.priority));
-        all.spans
+        let mut spans = self.finished(end).spans;
+        spans.sort_by_key(|span| (span.begin, span.source, span.priority));
+        spans
     }
 
     /// How many intervals are not kept.
-    pub fn omitted(&self) -> u64 {
-        self.omitted
+    pub fn omitted(&self, end: i64) -> u64 {
+        self.finished(end).omitted
     }
 
     /// ns paused over time: of each point its time and how long. Several devices and priorities count each.
     pub fn series(&self, end: i64) -> Vec<(i64, i64)> {
-        let mut all = self.clone();
-        all.finish(end);
-        all.series.points().map(|(time, lasted)| (time, lasted.0)).collect()
+        self.finished(end).series.points().map(|(time, lasted)| (time, lasted.0)).collect()
     }
 
-    fn finish(&mut self, now: i64) {
-        for place in 0..self.rows.len() {
-            if let Some((since, end)) = self.rows[place].open.take() {
-                self.close(place, since, end.min(now));
-            }
-        }
+    fn finished(&self, now: i64) -> Self {
+        let mut all = self.clone();
+        let stretches = core::mem::take(&mut all.stretches);
+        all.count(&stretches, now);
+        all
     }
 }
 
@@ -186,7 +383,8 @@ mod tests {
 
     const MS: i64 = 1_000_000;
     const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
-    const RAN_OUT: i64 = 0xffff * QUANTUM / 100;
+    /// As at 100 Gbit/s.
+    const RAN_OUT: i64 = 0xffff * 512 / 100;
 
     fn at(time: i64) -> At {
         At { frame: 1, time }
@@ -199,9 +397,9 @@ mod tests {
     #[test]
     fn a_pause_ends_when_it_is_taken_back_or_runs_out() {
         let mut pauses = Pauses::default();
-        pauses.add(at(0), &frame(0b1000, 0xffff));
-        pauses.add(at(100_000), &frame(0b1000, 0));
-        pauses.add(at(10 * MS), &frame(0b1000, 0xffff));
+        pauses.add(at(0), 0, &frame(0b1000, 0xffff));
+        pauses.add(at(100_000), 0, &frame(0b1000, 0));
+        pauses.add(at(10 * MS), 0, &frame(0b1000, 0xffff));
         let rows = pauses.rows(i64::MAX);
         assert_eq!((rows.len(), rows[0].priority, rows[0].frames), (1, Some(3), 2));
         assert_eq!((rows[0].time, rows[0].longest), (100_000 + RAN_OUT, RAN_OUT));
@@ -214,7 +412,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_again_in_time_is_one_pause() {
         let mut pauses = Pauses::default();
-        (0..10).for_each(|n| pauses.add(at(n * 300_000), &frame(0b11, 0xffff)));
+        (0..10).for_each(|n| pauses.add(at(n * 300_000), 0, &frame(0b11, 0xffff)));
         let rows = pauses.rows(i64::MAX);
         let priorities: Vec<_> = rows.iter().map(|r| r.priority).collect();
         assert_eq!(priorities, [Some(0), Some(1)]);
@@ -227,11 +425,11 @@ mod tests {
     fn times_are_by_priority_and_a_plain_pause_is_of_the_link() {
         let mut pauses = Pauses::default();
         let times = [0, 0xffff, 0, 0, 0, 0, 0, 0];
-        pauses.add(at(0), &frame(0b1, 0xffff));
-        pauses.add(at(5), &Pause { times, ..frame(0b11, 0xffff) });
-        pauses.add(at(9), &Pause { whole_link: true, ..frame(0xff, 7) });
+        pauses.add(at(0), 0, &frame(0b1, 0xffff));
+        pauses.add(at(5), 0, &Pause { times, ..frame(0b11, 0xffff) });
+        pauses.add(at(9), 0, &Pause { whole_link: true, ..frame(0xff, 7) });
         let rows: Vec<_> = pauses.rows(i64::MAX).iter().map(|r| (r.priority, r.time)).collect();
-        assert_eq!(rows, [(Some(0), 5), (Some(1), RAN_OUT), (None, 7 * QUANTUM / 100)]);
+        assert_eq!(rows, [(Some(0), 5), (Some(1), RAN_OUT), (None, 7 * 512 / 100)]);
     }
 
     #[test]
@@ -239,9 +437,61 @@ mod tests {
         let mut pauses = Pauses::default();
         for n in 0..20_000u64 {
             let source = [0, 0, 0, 0, (n >> 8) as u8, n as u8];
-            pauses.add(at((n as i64 % 3) * (i64::MAX / 2)), &Pause { source, ..frame(0xff, 0xffff) });
+            pauses.add(at((n as i64 % 3) * (i64::MAX / 2)), 0, &Pause { source, ..frame(0xff, 0xffff) });
         }
-        pauses.add(at(i64::MIN), &frame(1, 1));
+        pauses.add(at(i64::MIN), 0, &frame(1, 1));
         assert!(pauses.rows(i64::MAX).len() <= ROWS_MAX && pauses.spans(i64::MIN).len() <= SPANS_MAX);
+    }
+
+    #[test]
+    fn how_long_quanta_last_follows_from_the_speed_of_the_link() {
+        let mut pauses = Pauses::default();
+        pauses.add(at(0), 0, &frame(0b1000, 0xffff));
+        pauses.add(at(10 * MS), 1, &frame(0b10000, 0xffff));
+        pauses.add(at(10 * MS + 50_000), 1, &frame(0b10000, 0));
+        let told = |pauses: &Pauses| {
+            let rows = pauses.rows(i64::MAX);
+            assert_eq!((rows[1].time, rows[1].ran_out), (50_000, 0), "what was taken back depends on no speed");
+            (rows[0].time, rows[0].quanta, rows[0].is_guess(), alloc::string::ToString::to_string(&rows[0].note()))
+        };
+        let text = ", until the quanta ran out at 100 Gbit/s, which is assumed";
+        assert_eq!(told(&pauses), (RAN_OUT, 0xffff, true, text.into()));
+        // one server lists another speed than the others: then it is not known which one counts
+        pauses.listed([25_000_000_000, 10_000_000_000].into_iter());
+        assert_eq!(told(&pauses).0, RAN_OUT);
+        pauses.listed([0, 25_000_000_000, 25_000_000_000].into_iter());
+        let text = ", until the quanta ran out at 25 Gbit/s, the speed that the server lists";
+        assert_eq!(told(&pauses), (0xffff * 512 / 25, 0xffff, false, text.into()));
+        pauses.link(0, 2_500_000_000);
+        let text = ", until the quanta ran out at 2.5 Gbit/s, the speed of the interface";
+        assert_eq!(told(&pauses), (0xffff * 5120 / 25, 0xffff, false, text.into()));
+        // no link has that
+        pauses.link(0, 0);
+        pauses.link(0, u64::MAX);
+        assert_eq!(told(&pauses).0, 0xffff * 5120 / 25);
+    }
+
+    #[test]
+    fn frames_that_are_apart_on_a_fast_link_are_together_on_a_slow_one() {
+        let mut pauses = Pauses::default();
+        (0..10).for_each(|n| pauses.add(at(n * MS), 0, &frame(0b1, 0xffff)));
+        assert_eq!((pauses.spans(i64::MAX).len(), pauses.rows(i64::MAX)[0].time), (10, 10 * RAN_OUT));
+        pauses.link(0, 10_000_000_000);
+        let rows = pauses.rows(i64::MAX);
+        assert_eq!((pauses.spans(i64::MAX).len(), rows[0].time, rows[0].ran_out), (1, 9 * MS + 10 * RAN_OUT + 2, 10 * RAN_OUT + 2));
+    }
+
+    #[test]
+    fn more_stretches_than_are_kept_lose_no_time() {
+        let mut pauses = Pauses::default();
+        let many = 3 * STRETCHES_MAX as i64;
+        for n in 0..many {
+            pauses.add(at(n * MS), 0, &frame(0b1, 0xffff));
+            pauses.add(at(n * MS + 1000), 0, &frame(0b1, 0));
+        }
+        assert!(pauses.stretches.len() <= STRETCHES_MAX);
+        let rows = pauses.rows(i64::MAX);
+        assert_eq!((rows[0].time, rows[0].ran_out, rows[0].longest), (many * 1000, 0, 1000));
+        assert_eq!(pauses.omitted(i64::MAX), many as u64 - SPANS_MAX as u64);
     }
 }

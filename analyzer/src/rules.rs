@@ -125,6 +125,8 @@ pub struct Row {
     pub causes: &'static [&'static str],
     /// What to do about it.
     pub cure: &'static str,
+    /// Where the commands, files and names of the cure are documented: document and section. Empty where it names none of a system's.
+    pub documented: &'static [&'static str],
     /// For a known bug: the versions hit, and the fix. [`Hits::NONE`] for all others.
     pub hits: Hits,
 }
@@ -240,7 +242,8 @@ macro_rules! hits {
 /// Declares [`Rule`] and the table behind it from the same rows.
 macro_rules! rules {
     ($($name:ident $id:literal $severity:ident $group:ident $spec:literal {
-        title: $title:literal, says: $says:literal, causes: [$($cause:literal),+ $(,)?], cure: $cure:literal $(, hits: $hits:expr)? $(,)?
+        title: $title:literal, says: $says:literal, causes: [$($cause:literal),+ $(,)?], cure: $cure:literal
+        $(, documented: [$($document:literal),+ $(,)?])? $(, hits: $hits:expr)? $(,)?
     })+) => {
         /// Every rule. The variant's name is its id in camel case.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -271,7 +274,7 @@ macro_rules! rules {
                     $(Rule::$name => {
                         const ROW: Row = Row {
                             id: $id, severity: Severity::$severity, group: Group::$group, spec: $spec, title: $title, says: $says,
-                            causes: &[$($cause),+], cure: $cure, hits: hits!($($hits)?),
+                            causes: &[$($cause),+], cure: $cure, documented: &[$($($document),+)?], hits: hits!($($hits)?),
                         };
                         &ROW
                     })+
@@ -291,6 +294,7 @@ const UNKNOWN: Row = Row {
     says: "",
     causes: &[],
     cure: "",
+    documented: &[],
     hits: Hits::NONE,
 };
 
@@ -1263,8 +1267,14 @@ rules! {
         says: "Both ends mark their packets for the same class (DSCP, priority of the VLAN tag, service level), or one direction runs \
                without the protection of the other.",
         causes: ["One host was configured and the other was not", "A switch, a router or the mirror marks packets anew"],
-        cure: "Linux, NVIDIA: cma_roce_tos -d DEVICE -t TOS on both hosts (TOS is four times the DSCP), then connect again. \
-               Windows: compare Get-NetQosPolicy of both hosts. Then capture at both hosts: the mark may be changed on the way.",
+        cure: "Linux: default_roce_tos of rdma_cm on both hosts, the type of service, four times the DSCP (cma_roce_tos -d DEVICE -t \
+               TOS sets it), then connect again. Windows: compare Get-NetQosPolicy of both hosts. Then capture at both hosts: the \
+               mark may be changed on the way.",
+        documented: [
+            "Linux Documentation/ABI/testing/configfs-rdma_cm, default_roce_tos",
+            "mlnx-tools, cma_roce_tos -h",
+            "Microsoft Learn, Get-NetQosPolicy",
+        ],
     }
     RcClass "RC-CLASS" Warn Transport "IEEE 802.1Q 36; RFC 2474" {
         title: "RoCE runs in a class that flow control does not pause.",
@@ -1275,30 +1285,54 @@ rules! {
             "Flow control is enabled for another class than the hosts use",
             "The switch maps this DSCP to another class than the usual one: then nothing is wrong",
         ],
-        cure: "Linux, NVIDIA: mlnx_qos -i NETDEV shows which priorities have PFC, the map from DSCP to priority, and which is trusted; \
-               --trust dscp and --pfc 0,0,0,1,0,0,0,0 set priority 3; cma_roce_tos sets the mark. Windows: Get-NetQosFlowControl and \
-               Get-NetQosPolicy. Compare with the switch.",
+        cure: "Linux: dcb pfc show dev NETDEV tells the priorities with flow control, dcb app show dev NETDEV dscp-prio the map from \
+               DSCP; NVIDIA: mlnx_qos -i NETDEV shows both, --trust=dscp and --pfc 0,0,0,1,0,0,0,0 set priority 3. default_roce_tos \
+               of rdma_cm sets the mark. Windows: Get-NetQosFlowControl and Get-NetQosPolicy. Compare with the switch.",
+        documented: [
+            "dcb-pfc(8)",
+            "dcb-app(8), dscp-prio",
+            "mlnx-tools, mlnx_qos -h",
+            "Linux Documentation/ABI/testing/configfs-rdma_cm, default_roce_tos",
+            "Microsoft Learn, Get-NetQosFlowControl",
+            "Microsoft Learn, Get-NetQosPolicy",
+        ],
     }
     RcBestEffort "RC-BEST-EFFORT" Warn Transport "RFC 2474; IEEE 802.1Q 36" {
         title: "RoCE runs in the default class, while other RoCE has one of its own.",
         says: "DSCP 0 without a VLAN priority is the class of all other traffic: it is not protected from loss, and it waits behind TCP.",
         causes: ["This host, or this program, does not mark its packets", "A switch or the mirror removed the mark"],
-        cure: "Linux, NVIDIA: cma_roce_tos -d DEVICE shows and sets the type of service that connections get. Windows: \
-               New-NetQosPolicy with -NetDirectPortMatchCondition 445 marks SMB Direct.",
+        cure: "Linux: default_roce_tos of rdma_cm is the type of service that connections get (cma_roce_tos -d DEVICE shows and sets \
+               it). Windows: New-NetQosPolicy SMB -NetDirectPortMatchCondition 445 -PriorityValue8021Action 3 gives SMB Direct a \
+               priority.",
+        documented: [
+            "Linux Documentation/ABI/testing/configfs-rdma_cm, default_roce_tos",
+            "mlnx-tools, cma_roce_tos -h",
+            "Microsoft Learn, New-NetQosPolicy",
+        ],
     }
     RcPfcIdle "RC-PFC-IDLE" Note Transport "IEEE 802.1Q 36" {
         title: "Flow control pauses a class that carries nothing.",
         says: "Each class with priority flow control takes headroom from the buffers of every switch port. One that nobody uses is a \
                leftover, or a mistake in the map from DSCP to priority.",
         causes: ["Flow control is enabled for more priorities than are used", "The class is used, but its packets are not in this capture"],
-        cure: "Linux, NVIDIA: mlnx_qos -i NETDEV shows the priorities; Windows: Get-NetQosFlowControl, Disable-NetQosFlowControl.",
+        cure: "Linux: dcb pfc show dev NETDEV, or mlnx_qos -i NETDEV, shows the priorities with flow control. Windows: \
+               Get-NetQosFlowControl, Disable-NetQosFlowControl -Priority.",
+        documented: [
+            "dcb-pfc(8)",
+            "mlnx-tools, mlnx_qos -h",
+            "Microsoft Learn, Get-NetQosFlowControl",
+            "Microsoft Learn, Disable-NetQosFlowControl",
+        ],
     }
     RcEct "RC-ECT" Warn Transport "RFC 3168 5; IBTA annex A17.9" {
         title: "RoCE packets are not ECN-capable where congestion is told by marks.",
         says: "Switches mark only packets that say that they are ECN-capable; others they drop instead.",
         causes: ["ECN for RoCE is off at this sender, or its device has none", "A device on the way, or the mirror, clears the ECN field"],
-        cure: "NVIDIA on Linux: /sys/class/net/NETDEV/ecn/roce_np/enable/PRIORITY and roce_rp/enable/PRIORITY are 1 for the priority of RoCE \
-               at both hosts.",
+        cure: "Linux with NVIDIA's MLNX_OFED: /sys/class/net/NETDEV/ecn/roce_np/enable/PRIORITY and roce_rp/enable/PRIORITY are 1 for \
+               the priority of RoCE at both hosts.",
+        documented: [
+            "NVIDIA MLNX_OFED documentation, Explicit Congestion Notification (ECN)",
+        ],
     }
     RcCnpMissing "RC-CNP-MISSING" Warn Transport "IBTA annex A17.9.3" {
         title: "Marked packets arrived, and the receiver did not answer with CNPs.",
@@ -1307,8 +1341,12 @@ rules! {
             "The notification point is off at the receiver, or its device has none (Soft-RoCE)",
             "CNPs take another path than the one that was captured",
         ],
-        cure: "NVIDIA on Linux: /sys/class/net/NETDEV/ecn/roce_np/enable/PRIORITY is 1 at the receiver, and its hw_counters \
-               np_ecn_marked_roce_packets and np_cnp_sent rise together.",
+        cure: "Linux with NVIDIA's MLNX_OFED: /sys/class/net/NETDEV/ecn/roce_np/enable/PRIORITY is 1 at the receiver. Its hw_counters \
+               np_ecn_marked_roce_packets (marked packets that came) and np_cnp_sent rise together.",
+        documented: [
+            "NVIDIA MLNX_OFED documentation, Explicit Congestion Notification (ECN)",
+            "Linux commit e1f24a79f424 (IB/mlx5: Support congestion related counters)",
+        ],
     }
     RcCnpUnmarked "RC-CNP-UNMARKED" Note Transport "IBTA annex A17.9.3" {
         title: "CNPs came, though no packet was marked where this was captured.",
@@ -1320,15 +1358,21 @@ rules! {
         title: "CNPs travel in the class of the data that they are to slow down.",
         says: "A CNP is of use when it is fast. In the data's own class it waits in the queue that is full, and may be paused.",
         causes: ["No class of their own was configured for CNPs"],
-        cure: "NVIDIA on Linux: /sys/class/net/NETDEV/ecn/roce_np/cnp_dscp sets the DSCP of CNPs (cnp_802p_prio the priority of their tag); \
-               give it a strict priority on the switches.",
+        cure: "Linux with NVIDIA's MLNX_OFED: cnp_dscp in /sys/class/net/NETDEV/ecn/roce_np is the DSCP of CNPs, cnp_802p_prio the \
+               priority of their tag. Give that class a strict priority on the switches.",
+        documented: [
+            "NVIDIA MLNX_OFED documentation, Explicit Congestion Notification (ECN)",
+        ],
     }
     RcCnpPace "RC-CNP-PACE" Note Transport "IBTA annex A17.9.3" {
         title: "A receiver sends CNPs one right behind the other.",
         says: "One CNP for each span of time is enough: a sender slows down once for each span as well. Adapters keep 4 microseconds or more between two \
                CNPs of a flow.",
         causes: ["The pacing of CNPs is off, or set very low, at the receiver", "A receiver that sends a CNP for each marked packet"],
-        cure: "NVIDIA on Linux: min_time_between_cnps in /sys/class/net/NETDEV/ecn/roce_np.",
+        cure: "Linux with NVIDIA's MLNX_OFED: min_time_between_cnps in /sys/class/net/NETDEV/ecn/roce_np, in microseconds.",
+        documented: [
+            "NVIDIA MLNX_OFED documentation, Explicit Congestion Notification (ECN)",
+        ],
     }
     RcCnpIgnored "RC-CNP-IGNORED" Warn Transport "IBTA annex A17.9.3" {
         title: "A sender did not slow down after CNPs.",
@@ -1337,32 +1381,50 @@ rules! {
             "The reaction point is off at the sender",
             "It sends far less than its limit, so that a lower limit changes nothing: then nothing is wrong",
         ],
-        cure: "NVIDIA on Linux: /sys/class/net/NETDEV/ecn/roce_rp/enable/PRIORITY is 1 at the sender, and its hw_counter rp_cnp_handled rises, \
-               not rp_cnp_ignored.",
+        cure: "Linux with NVIDIA's MLNX_OFED: /sys/class/net/NETDEV/ecn/roce_rp/enable/PRIORITY is 1 at the sender. Its hw_counter \
+               rp_cnp_handled rises, not rp_cnp_ignored.",
+        documented: [
+            "NVIDIA MLNX_OFED documentation, Explicit Congestion Notification (ECN)",
+            "Linux commit e1f24a79f424 (IB/mlx5: Support congestion related counters)",
+        ],
     }
     RcPauseStorm "RC-PAUSE-STORM" Warn Transport "IEEE 802.1Q 36" {
         title: "A device pauses a class for much of the time.",
         says: "Pauses are for short bursts. A device that pauses for long stops all senders of that class, and those behind them. A pause that \
-               nobody takes back counts until its quanta run out, as at 100 Gbit/s.",
+               nobody takes back counts until its quanta run out: at the speed of the capture's interface, else at the one that SMB \
+               servers list, else as at 100 Gbit/s.",
         causes: ["A host that cannot drain its device: slow PCIe, a CPU or a disk that is busy", "A device or driver that hangs"],
-        cure: "Find the device by the address in the finding. Linux: ethtool -S NETDEV counts pause frames by priority; NVIDIA adapters count \
-               tx_pause_storm_warning_events. A watchdog for pause storms on the switch keeps the rest alive.",
+        cure: "Find the device by the address in the finding. Linux with NVIDIA: ethtool -S NETDEV counts pause frames by priority \
+               (tx_prio3_pause) and long ones (tx_pause_storm_warning_events). A watchdog for pause storms on the switch keeps the \
+               rest alive (SONiC: pfcwd).",
+        documented: [
+            "Linux Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
+            "sonic-utilities, config pfcwd",
+        ],
     }
     RcMtu "RC-MTU" Note Transport "IBTA Vol 1 12.6.5" {
         title: "RoCE uses a small path MTU where jumbo frames pass.",
         says: "The path MTU is 256, 512, 1024, 2048 or 4096 bytes: the largest that fits into the Ethernet MTU with its headers. 1500 gives \
                1024, 4200 gives 4096.",
         causes: ["The Ethernet MTU of one of the two RDMA interfaces is 1500"],
-        cure: "Set an MTU of 4200 or more on both RDMA interfaces and on the switch ports (ip link set NETDEV mtu 9000), then connect again: \
-               ibv_devinfo shows active_mtu.",
+        cure: "Set an MTU of 4200 or more on both RDMA interfaces and on the switch ports (ip link set dev NETDEV mtu 9000), then \
+               connect again: ibv_devinfo shows active_mtu.",
+        documented: [
+            "ip-link(8), mtu",
+            "ibv_devinfo(1)",
+        ],
     }
     RcEntropy "RC-ENTROPY" Note Transport "IBTA annex A17.9; RFC 7424 2.2" {
         title: "All RoCE connections of two hosts have the same UDP source port.",
         says: "Switches choose among equal paths by a hash, in which the UDP source port is what differs between queue pairs. One port for all \
                of them is one path for all of them.",
         causes: ["A device or driver that does not vary the source port", "A gateway or a tunnel that writes one of its own"],
-        cure: "Look for the source port setting of the device's driver. Where it cannot be changed, the switch may hash over the destination \
-               queue pair instead.",
+        cure: "Linux derives the port from the flow label of the connection, else from both queue pair numbers (rdma_get_udp_sport): \
+               look for what the driver of this device makes of it. A gateway or a tunnel on the way may write one of its own: \
+               capture at the host.",
+        documented: [
+            "Linux include/rdma/ib_verbs.h, rdma_get_udp_sport",
+        ],
     }
     RcHops "RC-HOPS" Note Transport "RFC 791 3.2; RFC 8200 3" {
         title: "Packets of one direction came over paths of different length.",
@@ -1376,21 +1438,34 @@ rules! {
         says: "Version 1 has an Ethertype of its own and no IP header: it stays in its VLAN, has no DSCP and no ECN. Which one is used follows \
                from the GID that a connection is opened with.",
         causes: ["A host whose connection manager (rdma_cm) defaults to version 1", "A program that takes a GID by its index"],
-        cure: "Linux: /sys/class/infiniband/DEVICE/ports/1/gid_attrs/types/INDEX tells the version of each GID; NVIDIA: cma_roce_mode -d DEVICE \
-               -p 1 -m 2 makes rdma_cm use version 2.",
+        cure: "Linux: /sys/class/infiniband/DEVICE/ports/1/gid_attrs/types/INDEX tells the version of each GID. default_roce_mode of \
+               rdma_cm is the version that connections get (cma_roce_mode -d DEVICE -p 1 -m 2 sets version 2).",
+        documented: [
+            "Linux Documentation/ABI/stable/sysfs-class-infiniband, gid_attrs/types",
+            "Linux Documentation/ABI/testing/configfs-rdma_cm, default_roce_mode",
+            "mlnx-tools, cma_roce_mode -h",
+        ],
     }
     IwarpMss "IWARP-MSS" Note Transport "RFC 9293 3.7.1; RFC 5044 4.1" {
         title: "iWARP uses a small segment size where jumbo frames pass.",
         says: "Each FPDU fits into a segment: small segments are more headers, more CRCs and more placements for the same bytes.",
         causes: ["The Ethernet MTU of one of the two RDMA interfaces is 1500"],
-        cure: "Set the same large MTU on both RDMA interfaces and on the switch ports (ip link set NETDEV mtu 9000), then connect again.",
+        cure: "Set the same large MTU on both RDMA interfaces and on the switch ports (ip link set dev NETDEV mtu 9000), then connect \
+               again.",
+        documented: [
+            "ip-link(8), mtu",
+        ],
     }
     IwarpEcn "IWARP-ECN" Note Transport "RFC 3168 6.1.1" {
         title: "An iWARP connection runs without ECN where a switch marks.",
         says: "Who does not agree on ECN in the SYNs is told of congestion by loss alone.",
         causes: ["ECN is off at one of the hosts, or in the TCP of its adapter"],
-        cure: "Linux, software iWARP: net.ipv4.tcp_ecn=1 asks for ECN and accepts it (2, the default, only accepts). Windows: \
-               Set-NetTCPSetting -EcnCapability Enabled. An adapter with a TCP of its own has its own setting.",
+        cure: "Linux, software iWARP: net.ipv4.tcp_ecn=1 asks for ECN and accepts it (2, the default, only accepts). Windows Server: \
+               Set-NetTCPSetting -SettingName NAME -EcnCapability Enabled. An adapter with a TCP of its own has its own setting.",
+        documented: [
+            "Linux Documentation/networking/ip-sysctl.rst, tcp_ecn",
+            "Microsoft Learn, Set-NetTCPSetting",
+        ],
     }
     IwarpEce "IWARP-ECE" Warn Transport "RFC 3168 6.1.3" {
         title: "Marked segments arrived, and the receiver did not echo the marks.",
@@ -1402,7 +1477,11 @@ rules! {
         title: "TCP's window is not scaled: 65,535 bytes at most are under way.",
         says: "Both SYNs must carry the window scale option. Without it a round trip of 100 microseconds allows no more than 5 Gbit/s.",
         causes: ["Window scaling is off at one host", "A firewall removes the option"],
-        cure: "Linux: net.ipv4.tcp_window_scaling=1. Capture the SYN at both hosts: one that lost the option on the way met a firewall.",
+        cure: "Linux: net.ipv4.tcp_window_scaling=1. Capture the SYN at both hosts: one that lost the option on the way met a \
+               firewall.",
+        documented: [
+            "Linux Documentation/networking/ip-sysctl.rst, tcp_window_scaling",
+        ],
     }
     MpaCrc "MPA-CRC" Error Transport "RFC 5044 4.4, 8" {
         title: "The CRC of an FPDU is wrong.",
@@ -1518,8 +1597,14 @@ rules! {
             "The mount asks for an old dialect (Linux: vers=2.1 or older)",
             "The server is limited to an old dialect (server max protocol in ksmbd.conf or smb.conf)",
         ],
-        cure: "Linux client: mount with vers=3.1.1, or without vers. ksmbd and Samba: set server max protocol to SMB3_11 (its default). \
-               Windows: Get-SmbConnection shows the dialect in use.",
+        cure: "Linux client: mount with vers=3.1.1, or without vers. ksmbd and Samba: set server max protocol to SMB3_11 (its \
+               default). Windows: Get-SmbConnection shows the dialect in use.",
+        documented: [
+            "mount.cifs(8), vers",
+            "ksmbd.conf(5), server max protocol",
+            "smb.conf(5), server max protocol",
+            "Microsoft Learn, Get-SmbConnection",
+        ],
     }
     SmbPathClient "SMB-PATH-CLIENT" Note Path "[MS-SMB2] 2.2.3, 3.2.5.2" {
         title: "SMB runs over TCP: the client does not announce multichannel, without which it adds no RDMA channel.",
@@ -1529,8 +1614,14 @@ rules! {
             "Linux: the mount has neither the option rdma nor multichannel",
             "Windows: EnableMultiChannel is off at the client",
         ],
-        cure: "Linux: mount with the option rdma, which connects by SMB Direct at once; multichannel alone stays on TCP. \
-               Windows: Set-SmbClientConfiguration -EnableMultiChannel $true.",
+        cure: "Linux: mount with the option rdma, which connects by SMB Direct at once; multichannel alone stays on TCP. Windows: \
+               Set-SmbClientConfiguration -EnableMultiChannel $true; without multichannel it has no SMB Direct.",
+        documented: [
+            "mount.cifs(8), rdma",
+            "Linux fs/smb/client/sess.c, cifs_try_adding_channels",
+            "Microsoft Learn, Set-SmbClientConfiguration",
+            "Microsoft Learn, SMB Direct",
+        ],
     }
     SmbPathServer "SMB-PATH-SERVER" Note Path "[MS-SMB2] 2.2.4, 3.2.5.2" {
         title: "SMB runs over TCP: the server does not offer multichannel.",
@@ -1541,8 +1632,15 @@ rules! {
             "Windows: EnableMultiChannel is off at the server",
             "The server cannot do it",
         ],
-        cure: "ksmbd.conf or smb.conf: server multi channel support = yes, then restart the server; ksmbd.conf(5) calls that experimental. \
-               Windows: Set-SmbServerConfiguration -EnableMultiChannel $true. A Linux client with the mount option rdma needs none of this.",
+        cure: "ksmbd.conf: server multi channel support = yes, then restart the server; the default is no, and ksmbd.conf(5) warns \
+               that it is experimental and may corrupt data. smb.conf: the same name, on by default from Samba 4.15. Windows: \
+               Set-SmbServerConfiguration -EnableMultiChannel $true. A Linux client with the mount option rdma needs none of this.",
+        documented: [
+            "ksmbd.conf(5), server multi channel support",
+            "smb.conf(5), server multi channel support",
+            "mount.cifs(8), rdma",
+            "Microsoft Learn, Set-SmbServerConfiguration",
+        ],
     }
     SmbPathAsk "SMB-PATH-ASK" Note Path "[MS-SMB2] 3.2.4.20.10" {
         title: "SMB runs over TCP: the client never asked which interfaces the server has.",
@@ -1553,6 +1651,12 @@ rules! {
         ],
         cure: "Windows: Get-SmbClientNetworkInterface and Get-NetAdapterRdma say whether the client has an interface with RDMA, \
                Get-SmbMultichannelConstraint what it is kept from. Linux: mount with the option rdma.",
+        documented: [
+            "mount.cifs(8), rdma",
+            "Microsoft Learn, Get-SmbClientNetworkInterface",
+            "Microsoft Learn, Get-NetAdapterRdma",
+            "Microsoft Learn, Get-SmbMultichannelConstraint",
+        ],
     }
     SmbPathAnswer "SMB-PATH-ANSWER" Note Path "[MS-SMB2] 3.3.5.15.11" {
         title: "SMB runs over TCP: the server did not say which interfaces it has.",
@@ -1560,6 +1664,11 @@ rules! {
         causes: ["The server lists no interface of those it serves on", "The server refuses the request"],
         cure: "ksmbd.conf and smb.conf: with bind interfaces only = yes, interfaces names those that are served. Windows: \
                Get-SmbServerNetworkInterface.",
+        documented: [
+            "ksmbd.conf(5), interfaces",
+            "smb.conf(5), interfaces",
+            "Microsoft Learn, Get-SmbServerNetworkInterface",
+        ],
     }
     SmbPathInterface "SMB-PATH-INTERFACE" Note Path "[MS-SMB2] 2.2.32.5" {
         title: "SMB runs over TCP: none of the interfaces that the server lists has RDMA.",
@@ -1570,8 +1679,16 @@ rules! {
             "Samba: it does not offer SMB Direct",
             "Windows: RDMA is disabled on the server's network card",
         ],
-        cure: "Linux: rdma link must show an active device with the netdev that is served; with bind interfaces only = yes in ksmbd.conf, \
-               interfaces must name that netdev. Windows: Get-NetAdapterRdma, Enable-NetAdapterRdma and Get-SmbServerNetworkInterface on the server.",
+        cure: "Linux: rdma link must show an active device with the netdev that is served; with bind interfaces only = yes in \
+               ksmbd.conf, interfaces must name that netdev. Windows: Get-NetAdapterRdma, Enable-NetAdapterRdma and \
+               Get-SmbServerNetworkInterface on the server.",
+        documented: [
+            "rdma-link(8)",
+            "ksmbd.conf(5), interfaces",
+            "Microsoft Learn, Get-NetAdapterRdma",
+            "Microsoft Learn, Enable-NetAdapterRdma",
+            "Microsoft Learn, Get-SmbServerNetworkInterface",
+        ],
     }
     SmbPathAddress "SMB-PATH-ADDRESS" Note Path "[MS-SMB2] 2.2.32.5" {
         title: "SMB runs over TCP: the server lists RDMA only at an address that the client may not reach.",
@@ -1580,8 +1697,14 @@ rules! {
             "The interface with RDMA is in another subnet than the one the client came from",
             "The interface with RDMA has a link-local address only, or no link",
         ],
-        cure: "Give client and server RDMA interfaces in one subnet, or a route between them. ksmbd.conf: with bind interfaces \
-               only = yes, interfaces names those that are served. Linux: ip route get ADDRESS on the client says whether it has a route. Windows: Get-SmbServerNetworkInterface.",
+        cure: "Give client and server RDMA interfaces in one subnet, or a route between them. ksmbd.conf: with bind interfaces only = \
+               yes, interfaces names those that are served. Linux: ip route get ADDRESS on the client says whether it has a route. \
+               Windows: Get-SmbServerNetworkInterface.",
+        documented: [
+            "ksmbd.conf(5), interfaces",
+            "ip-route(8), get",
+            "Microsoft Learn, Get-SmbServerNetworkInterface",
+        ],
     }
     SmbPathTry "SMB-PATH-TRY" Warn Path "[MS-SMB2] 3.2.4.1.7, 3.2.5.5" {
         title: "SMB runs over TCP although the server lists RDMA: the client never tried it.",
@@ -1594,6 +1717,13 @@ rules! {
         cure: "Linux: mount with the option rdma; rdma link must show an active device on the client. Windows: \
                Get-SmbClientNetworkInterface must say RDMA Capable True, else Enable-NetAdapterRdma; then \
                Update-SmbMultichannelConnection.",
+        documented: [
+            "mount.cifs(8), rdma",
+            "rdma-link(8)",
+            "Microsoft Learn, Get-SmbClientNetworkInterface",
+            "Microsoft Learn, Enable-NetAdapterRdma",
+            "Microsoft Learn, Update-SmbMultichannelConnection",
+        ],
     }
     SmbPathRefused "SMB-PATH-REFUSED" Warn Path "[MS-SMBD] 3.1.4.1; IBTA Vol 1 12.6.7" {
         title: "SMB does not use RDMA: the server refused every RDMA connection.",
@@ -1604,8 +1734,15 @@ rules! {
             "The server's interface has RDMA, and the server is bound to another one",
             "A firewall rejects TCP port 5445 (iWARP) or UDP port 4791 (RoCEv2)",
         ],
-        cure: "ksmbd: the kernel needs CONFIG_SMB_SERVER_SMBDIRECT, and the RDMA device must be there before ksmbd starts. rdma resource \
-               show cm_id on the server lists who listens. Windows: netstat -xan shows the listener on port 445.",
+        cure: "ksmbd: the kernel needs CONFIG_SMB_SERVER_SMBDIRECT; for iWARP the RDMA device must be there before ksmbd starts, \
+               which chooses its port by it. rdma resource show cm_id on the server lists who listens. Windows: netstat -xan shows \
+               the listener on port 445.",
+        documented: [
+            "Linux fs/smb/server/Kconfig",
+            "Linux fs/smb/server/transport_rdma.c, smb_direct_ib_client_add",
+            "rdma-resource(8), show cm_id",
+            "NVIDIA WinOF-2 documentation, Storage Protocols",
+        ],
     }
     SmbPathSilent "SMB-PATH-SILENT" Warn Path "[MS-SMBD] 3.1.4.1; IBTA Vol 1 12.9.7" {
         title: "SMB does not use RDMA: nobody answered the client's RDMA connection requests.",
@@ -1617,6 +1754,11 @@ rules! {
         ],
         cure: "On the server, rdma link must show an active device whose netdev has the address asked for. Let UDP port 4791 and TCP \
                port 5445 through the firewall (nft list ruleset; Windows with iWARP: Enable-NetFirewallRule FPSSMBD-iWARP-In-TCP).",
+        documented: [
+            "rdma-link(8)",
+            "nft(8), list ruleset",
+            "Microsoft Learn, Enable-NetFirewallRule",
+        ],
     }
     SmbPathBind "SMB-PATH-BIND" Warn Path "[MS-SMB2] 3.3.5.5.2" {
         title: "The RDMA connection stands, and the session could not be bound to it.",
@@ -1626,7 +1768,12 @@ rules! {
             "The server does not allow several channels",
             "Dialect, signing or user differ between the channels",
         ],
-        cure: "Look at the status in the finding. ksmbd.conf: server multi channel support = yes. Update both ends: binding had bugs.",
+        cure: "Look at the status in the finding. ksmbd.conf, smb.conf: server multi channel support = yes; ksmbd.conf(5) calls that \
+               experimental.",
+        documented: [
+            "ksmbd.conf(5), server multi channel support",
+            "smb.conf(5), server multi channel support",
+        ],
     }
     SmbPathInline "SMB-PATH-INLINE" Warn Path "[MS-SMB2] 3.2.4.6, 3.2.4.7" {
         title: "There is an RDMA connection, and READ and WRITE do not use RDMA: their data goes in messages.",
@@ -1635,15 +1782,26 @@ rules! {
             "The session is signed or encrypted: cifs.ko then sends data in messages",
             "The I/O is smaller than the client's threshold (Linux: /proc/fs/cifs/rdma_readwrite_threshold)",
         ],
-        cure: "Linux: mount without sign and seal, where that is allowed, and compare the size of the I/O with \
-               /proc/fs/cifs/rdma_readwrite_threshold. Windows: SMB encryption with SMB Direct keeps RDMA from Windows Server 2022 on.",
+        cure: "Linux: mount without sign and seal, where that is allowed (ksmbd moves nothing signed or encrypted by RDMA yet), and \
+               compare the size of the I/O with /proc/fs/cifs/rdma_readwrite_threshold. Windows: SMB encryption keeps RDMA from \
+               Windows Server 2022 and Windows 11 on.",
+        documented: [
+            "mount.cifs(8), sec and seal",
+            "Linux Documentation/filesystems/smb/ksmbd.rst, Signing/Encryption over RDMA",
+            "Linux fs/smb/client/smb2pdu.c, smb3_use_rdma_offload",
+            "Microsoft Learn, SMB security enhancements",
+        ],
     }
     SmbPathFallback "SMB-PATH-FALLBACK" Warn Path "[MS-SMB2] 3.2.5.5" {
         title: "SMB used RDMA and fell back to TCP.",
         says: "A client that loses its RDMA channels goes on over TCP, and returns when RDMA is there again.",
         causes: ["The RDMA connection broke: see how it ended", "The RDMA interface of one side went away"],
-        cure: "Find why the RDMA connection ended. Windows: Update-SmbMultichannelConnection makes the client try RDMA again. \
-               Linux: mount again with the option rdma.",
+        cure: "Find why the RDMA connection ended. Windows: Update-SmbMultichannelConnection makes the client try RDMA again. Linux: \
+               mount again with the option rdma.",
+        documented: [
+            "mount.cifs(8), rdma",
+            "Microsoft Learn, Update-SmbMultichannelConnection",
+        ],
     }
     NfsPathRefused "NFS-PATH-REFUSED" Warn Path "RFC 8267 6; IBTA Vol 1 12.6.7" {
         title: "NFS does not use RDMA: the server refused the RDMA connection.",
@@ -1653,8 +1811,14 @@ rules! {
             "It listens on another port than the mount asks for",
             "A firewall rejects the port",
         ],
-        cure: "Server: rdma=yes in the section [nfsd] of /etc/nfs.conf, or rpc.nfsd --rdma; /proc/fs/nfsd/portlist must then show rdma \
-               20049. Client: mount with proto=rdma,port=20049.",
+        cure: "Linux server: rdma=yes in the section [nfsd] of /etc/nfs.conf, or rpc.nfsd --rdma; /proc/fs/nfsd/portlist must then \
+               show rdma 20049. Client: mount with proto=rdma,port=20049.",
+        documented: [
+            "nfs.conf(5), nfsd",
+            "rpc.nfsd(8), --rdma",
+            "Linux Documentation/admin-guide/nfs/nfs-rdma.rst",
+            "nfs(5), proto and port",
+        ],
     }
     NfsPathSilent "NFS-PATH-SILENT" Warn Path "RFC 8267 6; IBTA Vol 1 12.9.7" {
         title: "NFS does not use RDMA: nobody answered the client's RDMA connection requests.",
@@ -1665,18 +1829,31 @@ rules! {
         ],
         cure: "On the server, rdma link must show an active device whose netdev has the address asked for. Let UDP port 4791 and TCP \
                port 20049 through the firewall (nft list ruleset).",
+        documented: [
+            "rdma-link(8)",
+            "nft(8), list ruleset",
+        ],
     }
     NfsPathTcp "NFS-PATH-TCP" Note Path "RFC 8267 6" {
-        title: "NFS runs over TCP although this server serves others by RDMA.",
-        says: "A client uses RDMA where it is told to: it does not look for it by itself.",
+        title: "NFS runs over TCP although its server offers RDMA.",
+        says: "A client uses RDMA where it is told to: it does not look for it by itself. That the server offers it shows in what it serves \
+               others by, and in what its rpcbind lists.",
         causes: ["Linux: the mount lacks proto=rdma", "The client has no RDMA interface"],
-        cure: "Linux: mount with proto=rdma,port=20049 (or the option rdma, which is the same); rdma link must show an active device.",
+        cure: "Linux: mount with proto=rdma,port=20049 (or the option rdma, which is the same as proto=rdma); rdma link must show an \
+               active device.",
+        documented: [
+            "nfs(5), proto, rdma and port",
+            "rdma-link(8)",
+        ],
     }
     NfsPathFallback "NFS-PATH-FALLBACK" Warn Path "RFC 8267 6" {
         title: "NFS used RDMA and went on over TCP.",
         says: "A mount keeps its transport: one over TCP beside one over RDMA was made later, by a user or by an automounter.",
         causes: ["The RDMA connection broke, and the file system was mounted again without proto=rdma"],
         cure: "Find why the RDMA connection ended, then mount with proto=rdma,port=20049.",
+        documented: [
+            "nfs(5), proto and port",
+        ],
     }
     BugCve202539943 "BUG-CVE-2025-39943" Error KnownBug "[MS-SMBD] 3.1.5.8; CVE-2025-39943" {
         title: "Data fields that point outside of the message: they make an unfixed ksmbd read out of bounds.",
@@ -1934,6 +2111,32 @@ mod tests {
                 row.hits.fixed.iter().map(|text| version(text).unwrap_or_else(|| panic!("{}: {text}", row.id))).collect();
             assert!(versions.is_sorted() && (row.hits.since.is_empty() || version(row.hits.since).is_some()), "{}", row.id);
         }
+    }
+
+    /// No cure of the path to RDMA and of the lossless network is invented.
+    #[test]
+    fn cures_name_the_documents_that_they_are_from() {
+        let audited = |rule: &&Rule| rule.row().group == Group::Path || (Rule::RcMarking..=Rule::IwarpWindow).contains(*rule);
+        let systems = ["Linux", "NVIDIA", "Windows", "ksmbd", "Samba", "rdma link", "ip link", "mount with", "ethtool"];
+        let mut checked = 0;
+        for rule in Rule::ALL.iter().filter(audited) {
+            let row = rule.row();
+            let documents = row.documented;
+            let is_of_a_system = systems.iter().any(|name| row.cure.contains(name));
+            assert_eq!(is_of_a_system, !documents.is_empty(), "{}", row.id);
+            assert_eq!(
+                row.cure.contains("Windows"),
+                documents.iter().any(|d| d.starts_with("Microsoft Learn") || d.contains("WinOF")),
+                "{}",
+                row.id
+            );
+            for part in ["ksmbd.conf", "smb.conf", "rdma link", "mlnx_qos", "cma_roce_tos", "cma_roce_mode", "default_roce_tos"] {
+                let page = part.replace("rdma link", "rdma-link").replace("-Priority", "");
+                assert!(!row.cure.contains(part) || documents.iter().any(|d| d.contains(&page)), "{} names {part}", row.id);
+            }
+            checked += documents.len();
+        }
+        assert!(checked > 60, "{checked}");
     }
 
     /// A rule that is named in another rule's prose exists.

@@ -112,7 +112,7 @@ mod tests {
         let at = |frame, time| At { frame, time };
         let mut capture = Capture { first: Some(at(1, 100 * MS)), last: Some(at(9, 200 * MS)), ..Capture::default() };
         let pause = Pause { source: [2; 6], priorities: 8, quanta: 1000, times: [1000; 8], whole_link: false };
-        capture.paused.add(at(3, 155 * MS), &pause);
+        capture.paused.add(at(3, 155 * MS), 0, &pause);
         capture
     }
 

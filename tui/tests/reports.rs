@@ -297,24 +297,43 @@ fn every_report_keeps_to_its_schema() {
     assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
 }
 
-/// What `/proc/fs/cifs/Stats` of the client counted, by the words before the number.
-fn counted(folder: &Path, what: &str) -> u64 {
+/// What `/proc/fs/cifs/Stats` of the client counted for each share: bytes read and written, of those that moved any.
+fn counted(folder: &Path) -> Vec<(u64, u64)> {
     let stats = fs::read_to_string(folder.join("client.txt")).expect("client.txt is text");
-    let number = stats.split(what).nth(1).and_then(|rest| rest.split_whitespace().next()).and_then(|n| n.parse().ok());
-    number.unwrap_or_else(|| panic!("no {what:?} in {}", folder.display()))
+    let number = |line: &str, what: &str| -> Option<u64> { line.split(what).nth(1)?.split_whitespace().next()?.parse().ok() };
+    let mut shares: Vec<_> =
+        stats.lines().filter_map(|line| Some((number(line, "Bytes read:")?, number(line, "Bytes written:")?))).collect();
+    shares.retain(|moved| *moved != (0, 0));
+    assert!(!shares.is_empty(), "nothing in {}", folder.display());
+    shares.sort_unstable();
+    shares
 }
 
 #[test]
 fn sessions_moved_what_the_client_counted() {
-    let mut compared = 0;
+    let (mut compared, mut mixed) = (0, 0);
     for (folder, capture) in folders().into_iter().filter(|(folder, _)| folder.join("client.txt").is_file()) {
         let report = json(&folder, &[&capture]);
-        let sum = |key: &str| report["sessions"].as_array().unwrap().iter().map(|s| s[key].as_u64().unwrap()).sum::<u64>();
-        assert_eq!(sum("bytes_read"), counted(&folder, "Bytes read:"), "{capture}");
-        assert_eq!(sum("bytes_written"), counted(&folder, "Bytes written:"), "{capture}");
+        let sessions = report["sessions"].as_array().expect("sessions");
+        let mut moved: Vec<_> = sessions.iter().map(|s| ["bytes_read", "bytes_written"].map(|key| s[key].as_u64().unwrap())).collect();
+        moved.retain(|bytes| *bytes != [0, 0]);
+        moved.sort_unstable();
+        assert_eq!(moved.into_iter().map(|[read, written]| (read, written)).collect::<Vec<_>>(), counted(&folder), "{capture}");
+        // and a session has moved what its channels have
+        let mut carried: Vec<&str> = Vec::new();
+        for session in sessions {
+            let channels = session["channels"].as_array().expect("channels");
+            for key in ["bytes_read", "bytes_written", "requests"] {
+                let sum: u64 = channels.iter().map(|c| c[key].as_u64().unwrap()).sum();
+                assert_eq!(session[key].as_u64(), Some(sum), "{capture}: {key}");
+            }
+            let busy = channels.iter().filter(|c| c["bytes_read"].as_u64() > Some(0));
+            carried.extend(busy.filter_map(|c| c["transport"].as_str()));
+        }
+        mixed += u32::from(carried.contains(&"tcp") && carried.iter().any(|t| *t != "tcp"));
         compared += 1;
     }
-    assert!(compared >= 10, "{compared}");
+    assert!(compared >= 12 && mixed > 0, "{compared} {mixed}");
 }
 
 #[test]
@@ -337,6 +356,8 @@ fn the_first_finding_says_why_it_is_not_rdma() {
         ("nfs-iwarp-not-listening", "NFS-PATH-REFUSED"),
         ("nfs-roce-not-listening", "NFS-PATH-REFUSED"),
         ("nfs-roce-firewall-drop", "NFS-PATH-SILENT"),
+        ("smb-tcp-other-subnet", "SMB-PATH-ADDRESS"),
+        ("nfs-tcp-rpcbind-rdma", "NFS-PATH-TCP"),
     ];
     for (name, cause) in causes {
         let report = json(&samples().join(name), &[&format!("{name}.pcap")]);
@@ -352,7 +373,13 @@ fn the_first_finding_says_why_it_is_not_rdma() {
         let first_no = report["paths"][0]["rungs"].as_array().unwrap().iter().find(|r| r["state"] == "no");
         assert!(first_no.is_some() && report["paths"][0]["carried"] == "tcp", "{name}");
     }
-    for (name, cause) in [("smb-iwarp-fallback", "SMB-PATH-FALLBACK"), ("smb-roce-sign", "SMB-PATH-INLINE")] {
+    let later = [
+        ("smb-iwarp-fallback", "SMB-PATH-FALLBACK"),
+        ("smb-roce-link-down", "SMB-PATH-FALLBACK"),
+        ("nfs-roce-fallback", "NFS-PATH-FALLBACK"),
+        ("smb-roce-sign", "SMB-PATH-INLINE"),
+    ];
+    for (name, cause) in later {
         let report = json(&samples().join(name), &[&format!("{name}.pcap")]);
         let warnings = report["findings"].as_array().unwrap().iter().filter(|f| f["severity"] == "warn");
         assert!(warnings.into_iter().any(|f| f["id"] == cause), "{name}");

@@ -36,6 +36,7 @@ use crate::op::{At, End};
 use crate::path::{self, Attempt};
 use crate::report::{self, Report};
 use crate::roles::Source;
+use crate::rpcbind::{self, Heard};
 use crate::series::{Trouble, Volume};
 use crate::sink::{Quiet, Sink};
 use crate::summary::{Handshake, Peer, Transport};
@@ -119,6 +120,8 @@ pub struct Pipeline<S = Quiet> {
     /// Datagrams that could not be delivered, and who was told.
     unreachable: Vec<(At, Addr, Unreachable)>,
     datagrams: Datagrams,
+    /// Rpcbind over UDP.
+    rpcbind: crate::rpcbind::Datagrams,
     joined: Joined,
     done: Vec<report::Connection>,
     done_dropped: u64,
@@ -165,6 +168,7 @@ impl<S: Sink> Pipeline<S> {
             requests: Requests::default(),
             unreachable: Vec::new(),
             datagrams: Datagrams::default(),
+            rpcbind: crate::rpcbind::Datagrams::default(),
             joined: Joined::default(),
             done: Vec::new(),
             done_dropped: 0,
@@ -213,6 +217,11 @@ impl<S: Sink> Pipeline<S> {
         let connection = self.env.frame.place.map(|(connection, _)| connection);
         let site = Site { connection, frame: meta.number, time_ns: meta.time_ns };
         self.env.report_later(rule.row().severity, rule, by, site, certainty, text);
+    }
+
+    /// How fast an interface of the capture is, in bits a second: so long last the quanta of a pause.
+    pub fn link_speed(&mut self, interface: u32, bits: u64) {
+        self.capture.paused.link(interface, bits);
     }
 
     /// What is numbered next gets these numbers, where they are not 0. For those who feed only a part of a capture again and want
@@ -336,11 +345,16 @@ impl<S: Sink> Pipeline<S> {
             Body::Ib(ib) => self.ib(at, meta.wire_len, packet, ib, t),
             Body::Tcp(segment) => self.tcp(at, meta.wire_len, packet, segment, t),
             Body::Fragment(fragment) => self.fragment(meta, packet, fragment, t),
-            Body::Udp(..) => self.env.layer(Layer::Udp),
+            Body::Udp(from, to, payload) => {
+                self.env.layer(Layer::Udp);
+                if *from == rpcbind::PORT || *to == rpcbind::PORT {
+                    self.rpcbind.take(at, packet.src, packet.dst, payload);
+                }
+            }
             Body::Pause(pause) => {
                 self.env.layer(Layer::Pause);
                 self.capture.pauses += 1;
-                self.capture.paused.add(at, pause);
+                self.capture.paused.add(at, meta.interface, pause);
                 if pause.quanta > 0 {
                     let (priorities, quanta) = (pause.priorities, pause.quanta);
                     let site = Site { connection: None, frame: at.frame, time_ns: at.time };
@@ -428,12 +442,17 @@ impl<S: Sink> Pipeline<S> {
         capture.undecoded = self.env.undecoded;
         capture.dissected = Layer::ALL.iter().map(|l| (l.name(), self.layers[*l as usize])).filter(|(_, n)| *n > 0).collect();
         capture.dropped = self.dropped();
+        let listed = connections.iter().flat_map(|c| &c.smb.heard.interfaces);
+        capture.paused.listed(listed.map(|interface| interface.link_speed));
         for exchange in &mut slowest {
             exchange.connection = numbers.of(exchange.connection).unwrap_or(0);
         }
         let sessions = numbers.sessions(sessions);
         let (connections_dropped, folded) = (self.done_dropped, self.folded.clone());
-        Report { capture, connections, connections_dropped, folded, findings, slowest, sessions, paths: Vec::new() }
+        let told = connections.iter().filter(|c| !c.nfs.rpcbind.is_empty());
+        let told = told.map(|c| Heard { client: c.peers[0].address, server: c.peers[1].address, rpcbind: c.nfs.rpcbind.clone() });
+        let rpcbind = told.chain(self.rpcbind.heard().iter().cloned()).collect();
+        Report { capture, connections, connections_dropped, folded, findings, slowest, sessions, paths: Vec::new(), rpcbind }
     }
 
     // ── InfiniBand ──────────────────────────────────────────────────────────────────────────────────────────────────

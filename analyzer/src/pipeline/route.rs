@@ -11,6 +11,7 @@
 
 use super::FrameMeta;
 use super::datagrams::Datagrams;
+use crate::rpcbind;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rdmascope_dissector::frame::{self, Addr, Body, IbPacket, LinkType, Packet};
@@ -154,6 +155,8 @@ impl Router {
                 key
             }
             Body::Tcp(segment) => Key::ports((packet.src, segment.src_port), (packet.dst, segment.dst_port)),
+            // a question to rpcbind and its answer
+            Body::Udp(from, to, _) if *from == rpcbind::PORT || *to == rpcbind::PORT => Key::ports((packet.src, *from), (packet.dst, *to)),
             Body::Udp(..) | Body::Pause(_) | Body::Fragment(_) | Body::Unreachable(_) | Body::Other(_) => Key::Alone,
         }
     }

@@ -196,6 +196,7 @@ impl<S: Parts> Pipeline<S> {
             requests,
             unreachable,
             datagrams: _,
+            rpcbind,
             joined,
             done,
             done_dropped,
@@ -209,6 +210,7 @@ impl<S: Parts> Pipeline<S> {
         self.table.join(table);
         self.joined.join(joined);
         self.done.extend(done);
+        self.rpcbind.join(rpcbind);
         for (layer, n) in self.layers.iter_mut().zip(layers) {
             *layer += n;
         }

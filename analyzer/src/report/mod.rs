@@ -38,6 +38,8 @@ pub struct Report {
     pub sessions: Vec<(u64, Vec<u32>)>,
     /// How far each pair of hosts got on the way to RDMA.
     pub paths: Vec<crate::path::Path>,
+    /// What clients heard of the rpcbind of servers.
+    pub rpcbind: Vec<crate::rpcbind::Heard>,
 }
 
 /// Frames.

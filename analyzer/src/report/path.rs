@@ -3,7 +3,7 @@
 //! ```text
 //!   SMB   dialect ▸ multichannel, both sides ▸ interfaces asked ▸ answered ▸ one has RDMA ▸ at an address in reach
 //!         ▸ RDMA tried ▸ accepted ▸ SMB Direct negotiated ▸ session set up or bound ▸ READ and WRITE use RDMA ▸ it stayed so
-//!   NFS   RDMA tried ▸ accepted ▸ sizes in private data ▸ RPC-over-RDMA answered ▸ data moved by RDMA ▸ it stayed so
+//!   NFS   rpcbind asked ▸ NFS listed for RDMA ▸ RDMA tried ▸ accepted ▸ sizes in private data ▸ RPC-over-RDMA answered ▸ data moved by RDMA ▸ it stayed so
 //! ```
 //!
 //! Each is a [`Rung`] of a ladder: yes, no, not seen, or not needed. The first *no* is what stopped them; what was not seen says nothing.
@@ -14,6 +14,7 @@ use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::op::At;
 use crate::outcome::{Ending, Outcome, Purpose, Success};
 use crate::report::{Connection, Handshake, Protocol, Report, Transport};
+use crate::rpcbind::Rpcbind;
 pub use crate::smb_setup::{Heard, Moved};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -35,6 +36,8 @@ const PATHS_MAX: usize = 256;
 const PATIENCE: i64 = 3_000_000_000;
 /// ns after which a session that did not do something will not do it.
 const SETTLED: i64 = 10_000_000_000;
+/// ns without a frame on an RDMA connection after which a later one over TCP may have taken its place.
+const SILENT: i64 = 30_000_000_000;
 /// Bytes up to which nobody expects RDMA: cifs.ko's default threshold.
 const SMALL: u32 = 4096;
 /// Requests without RDMA after which the next ones are not expected to use it either, where nothing else says why.
@@ -120,6 +123,10 @@ pub enum Step {
     RdmaListed,
     /// At an address that the client may reach.
     Address,
+    /// The client asked rpcbind where NFS listens.
+    Rpcbind,
+    /// NFS is registered there for RDMA.
+    Netid,
     /// The client asked for an RDMA connection.
     Tried,
     /// It was accepted.
@@ -147,6 +154,8 @@ impl Step {
             Self::Answered => "interfaces_answered",
             Self::RdmaListed => "rdma_listed",
             Self::Address => "address",
+            Self::Rpcbind => "rpcbind_asked",
+            Self::Netid => "rdma_registered",
             Self::Tried => "rdma_tried",
             Self::Accepted => "rdma_accepted",
             Self::PrivateData => "private_data",
@@ -167,6 +176,8 @@ impl Step {
             Self::Answered => "interfaces listed",
             Self::RdmaListed => "one has RDMA",
             Self::Address => "address in reach",
+            Self::Rpcbind => "rpcbind asked",
+            Self::Netid => "netid rdma listed",
             Self::Tried => "RDMA tried",
             Self::Accepted => "RDMA accepted",
             Self::PrivateData => "private data",
@@ -379,7 +390,6 @@ struct Group<'r> {
 
 /// The ladders of a report.
 pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[(At, Addr, Unreachable)]) -> Vec<Path> {
-    let end = report.capture.last.unwrap_or_default();
     let groups = groups(report, attempts);
     let rdma_servers: Vec<(Kind, Addr)> = report
         .connections
@@ -387,11 +397,8 @@ pub fn paths(report: &Report, attempts: &[Attempt], unreachable: &[(At, Addr, Un
         .filter(|c| c.transport.is_some_and(|t| t != Transport::Tcp) && c.progress.connected)
         .filter_map(|c| Some((kind_of(c)?, c.peers[1].address)))
         .collect();
-    let mut paths: Vec<Path> = groups
-        .iter()
-        .filter_map(|group| Ladder::of(group, unreachable, &rdma_servers, end, report.capture.cut == 0).climb())
-        .take(PATHS_MAX)
-        .collect();
+    let mut paths: Vec<Path> =
+        groups.iter().filter_map(|group| Ladder::of(group, unreachable, &rdma_servers, report).climb()).take(PATHS_MAX).collect();
     paths.sort_by_key(|p| (p.connections.first().copied().unwrap_or(u32::MAX), p.kind));
     paths
 }
@@ -546,6 +553,7 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
         let kind = match attempt.port {
             445 | 5445 => Kind::Smb,
             20049 => Kind::Nfs,
+            port if report.rpcbind.iter().any(|h| h.server == attempt.server && h.rpcbind.rdma() == Some(port)) => Kind::Nfs,
             _ => continue,
         };
         let at = place(kind, attempt.client, attempt.server, &mut groups);
@@ -655,12 +663,14 @@ struct Ladder<'g, 'r> {
     is_whole: bool,
     /// Whether the same server serves somebody by RDMA.
     serves_rdma: bool,
+    /// What rpcbind of the server said, to this client or another one.
+    rpcbind: Rpcbind,
     drafts: Vec<Draft>,
 }
 
 impl<'g, 'r> Ladder<'g, 'r> {
-    /// `is_whole`: no frame was cut short. What was cut may have been the answer.
-    fn of(group: &'g Group<'r>, unreachable: &[(At, Addr, Unreachable)], rdma_servers: &[(Kind, Addr)], end: At, is_whole: bool) -> Self {
+    fn of(group: &'g Group<'r>, unreachable: &[(At, Addr, Unreachable)], rdma_servers: &[(Kind, Addr)], report: &Report) -> Self {
+        let (end, is_whole) = (report.capture.last.unwrap_or_default(), report.capture.cut == 0);
         let is_rdma = |c: &Connection| matches!(c.protocol, Protocol::SmbDirect | Protocol::RpcRdma) || is_try(c);
         let (rdma, tcp): (Vec<&Connection>, Vec<&Connection>) = group.connections.iter().partition(|c| is_rdma(c));
         let undelivered = |protocol: u8, client: Addr, to: Addr, port: u16, since: At| {
@@ -725,7 +735,11 @@ impl<'g, 'r> Ladder<'g, 'r> {
         }
         tries.sort_by_key(|t| t.at);
         let serves_rdma = group.servers.iter().any(|s| rdma_servers.contains(&(group.kind, *s)));
-        Self { group, tcp, rdma, tries, end, is_whole, serves_rdma, drafts: Vec::new() }
+        let mut rpcbind = Rpcbind::default();
+        if group.kind == Kind::Nfs {
+            report.rpcbind.iter().filter(|h| group.servers.contains(&h.server)).for_each(|h| rpcbind.join(&h.rpcbind));
+        }
+        Self { group, tcp, rdma, tries, end, is_whole, serves_rdma, rpcbind, drafts: Vec::new() }
     }
 
     fn add(&mut self, step: Step, state: State, text: impl Into<String>, at: Option<At>) {
@@ -775,7 +789,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
     /// Whether anything in sight lets one expect RDMA.
     fn is_hinted(&self) -> bool {
         let listed = self.group.connections.iter().any(|c| c.smb.heard.interfaces.iter().any(|i| i.rdma));
-        !self.tries.is_empty() || listed || !self.rdma.is_empty() || self.serves_rdma
+        !self.tries.is_empty() || listed || !self.rdma.is_empty() || self.serves_rdma || self.rpcbind.rdma().is_some()
     }
 
     /// The first no, where it is one that stopped them.
@@ -1031,6 +1045,8 @@ impl<'g, 'r> Ladder<'g, 'r> {
         let to = clearest.to;
         let rest =
             if self.tcp.iter().any(|c| has_session(c)) { format!("; {} runs over TCP", self.group.kind.name()) } else { String::new() };
+        let elsewhere = self.rpcbind.rdma().filter(|listed| reported.iter().all(|t| t.port != *listed));
+        let rest = elsewhere.map_or(rest.clone(), |listed| format!("; rpcbind lists NFS for RDMA at port {listed}{rest}"));
         match &clearest.fate {
             Fate::Rejected(reason) => {
                 let text = format!("rejected RDMA on {ports}: {reason}{rest}");
@@ -1153,14 +1169,21 @@ impl<'g, 'r> Ladder<'g, 'r> {
         let last = used.iter().map(|c| c.closed.map_or(c.last, |(.., at)| at)).max().unwrap_or_default();
         let all_over = used.iter().all(|c| c.closed.is_some());
         let later = self.tcp.iter().copied().find(|c| has_session(c) && c.first > last && does_work(c));
-        match later.filter(|_| all_over) {
-            Some(c) => {
-                let id = c.id;
-                let name = self.group.kind.name();
+        let name = self.group.kind.name();
+        match later.map(|c| (c.id, c.first.time.saturating_sub(last.time))) {
+            Some((id, _)) if all_over => {
                 let text = format!("{name} went on over TCP (connection {id}) after its RDMA connection had ended");
                 self.no(Step::Kept, "went on over TCP", Some(last), (rule, Blame::Unknown, Certainty::IfNothingWasMissed, text));
             }
-            None => self.add(Step::Kept, State::Yes, "", None),
+            // a link that went down takes the end of its connections with it
+            Some((id, silent)) if silent >= SILENT => {
+                let text = format!(
+                    "{name} went on over TCP (connection {id}); its RDMA connection had been silent for {} by then, and stays so without an end",
+                    Elapsed(silent)
+                );
+                self.no(Step::Kept, "silent; went on over TCP", Some(last), (rule, Blame::Unknown, Certainty::Guess, text));
+            }
+            _ => self.add(Step::Kept, State::Yes, "", None),
         }
     }
 
@@ -1171,10 +1194,14 @@ impl<'g, 'r> Ladder<'g, 'r> {
         if !self.is_hinted() {
             return None;
         }
+        self.registered();
         if self.tries.is_empty() && self.rdma.is_empty() {
             let c = self.tcp.iter().copied().find(|c| does_work(c) && c.handshake == Handshake::Seen)?;
-            let text = "mounts over TCP from a server that serves others by RDMA";
-            let why = (Rule::NfsPathTcp, Blame::Client, Certainty::IfNothingWasMissed, text.into());
+            let text = match self.rpcbind.rdma() {
+                Some(port) => format!("mounts over TCP, though rpcbind of the server lists NFS for RDMA (netid rdma, port {port})"),
+                None => String::from("mounts over TCP from a server that serves others by RDMA"),
+            };
+            let why = (Rule::NfsPathTcp, Blame::Client, Certainty::IfNothingWasMissed, text);
             self.no(Step::Tried, "no", Some(c.first), why);
             return Some(());
         }
@@ -1189,6 +1216,22 @@ impl<'g, 'r> Ladder<'g, 'r> {
         self.add(Step::Used, if moved > 0 { State::Yes } else { State::NotSeen }, text, None);
         self.kept(Rule::NfsPathFallback);
         Some(())
+    }
+
+    /// Where NFS listens, as rpcbind says. A client that goes to port 20049 at once needs no answer, and Linux does not register RDMA.
+    fn registered(&mut self) {
+        use State::{NotNeeded, NotSeen, Yes};
+        let direct = !self.tries.is_empty() || !self.rdma.is_empty();
+        let unseen = if direct { NotNeeded } else { NotSeen };
+        match (self.rpcbind.answered, self.rpcbind.asked) {
+            (Some(at), _) => self.add(Step::Rpcbind, Yes, self.rpcbind.text(), Some(at)),
+            (None, Some(at)) => self.add(Step::Rpcbind, NotSeen, "no answer", Some(at)),
+            (None, None) => self.add(Step::Rpcbind, unseen, "", None),
+        }
+        match self.rpcbind.rdma() {
+            Some(port) => self.add(Step::Netid, Yes, format!("port {port}"), self.rpcbind.answered),
+            None => self.add(Step::Netid, unseen, "", None),
+        }
     }
 
     /// Whether both ends told their sizes with the handshake (RFC 8797): without that each keeps to the default.
@@ -1249,6 +1292,7 @@ mod tests {
     use super::*;
     use crate::latency::Latency;
     use crate::report::{Command, Peer, Progress};
+    use crate::rpcbind::Netid;
     use alloc::vec;
     use rdmascope_dissector::wire::ib::cm::RpcRdmaPrivate;
 
@@ -1489,6 +1533,14 @@ mod tests {
     #[test]
     fn what_went_on_over_tcp() {
         assert_eq!(verdict(vec![over_tcp(), over_rdma()], &[]), Some((Rule::SmbPathFallback, Blame::Unknown, Severity::Warn)));
+        // the link went down: nobody saw an end
+        let silent = |until| {
+            let rdma = Connection { closed: None, ..over_rdma() };
+            let path = climb(vec![changed(|c| (c.first, c.last) = (at(until), at(until + 5))).remove(0), rdma], &[]);
+            path.verdict.map(|v| (v.rule, v.certainty))
+        };
+        assert_eq!(silent(50), Some((Rule::SmbPathFallback, Certainty::Guess)));
+        assert_eq!(silent(20), None, "it may be idle");
         let before = changed(|c| (c.first, c.last) = (at(1), at(4)));
         assert_eq!(verdict(vec![before.into_iter().next().unwrap(), over_rdma()], &[]), None);
     }
@@ -1517,6 +1569,30 @@ mod tests {
         let both = "inline 4,096 and 4,096 bytes, remote invalidation";
         assert_eq!(private(Some([Some(sizes); 2])), Some((State::Yes, both.into())));
         assert_eq!(verdict(vec![rdma.clone(), tcp.clone()], &[]).map(|v| v.0), Some(Rule::NfsPathFallback));
+        // rpcbind says where RDMA is, to whomever
+        let listing = |netid, port| crate::rpcbind::Heard {
+            client: CLIENT,
+            server: SERVER,
+            rpcbind: Rpcbind { answered: Some(at(1)), listed: true, nfs: vec![(netid, port)], ..Rpcbind::default() },
+        };
+        let listed = |attempts: &[Attempt], netid, port| {
+            let mut report = report(vec![tcp.clone()]);
+            report.rpcbind = vec![listing(netid, port)];
+            paths(&report, attempts, &[]).pop()
+        };
+        let path = listed(&[], Netid::Rdma, 20_049).expect("RDMA is in sight");
+        let states: Vec<_> = path.rungs.iter().map(|r| (r.step, r.state, r.text.as_str())).collect();
+        let rungs = [(Step::Rpcbind, State::Yes, "rdma 20049"), (Step::Netid, State::Yes, "port 20049"), (Step::Tried, State::No, "no")];
+        assert_eq!((states.as_slice(), path.verdict.map(|v| v.rule)), (&rungs[..], Some(Rule::NfsPathTcp)));
+        assert_eq!(listed(&[], Netid::Tcp, 2049), None, "nothing says that it has RDMA");
+        // it is asked for at another port than it is at
+        let path = listed(&refused, Netid::Rdma, 2050).expect("RDMA was tried");
+        assert!(path.verdict.is_some_and(|v| v.text.contains("rpcbind lists NFS for RDMA at port 2050")));
+        let elsewhere = [attempt(2050, 1, Answer::Rejected(at(2), "Invalid service ID".into()))];
+        assert_eq!(listed(&elsewhere, Netid::Rdma, 2050).and_then(|p| p.verdict).map(|v| v.rule), Some(Rule::NfsPathRefused));
+        // port 20049 needs nobody's list
+        let rungs = climb(vec![rdma.clone()], &[]).rungs;
+        assert_eq!(rungs.iter().find(|r| r.step == Step::Netid).map(|r| r.state), Some(State::NotNeeded));
         // another client of the same server has RDMA
         rdma.peers[0].address = Addr::V4([192, 0, 2, 3]);
         let all = paths(&report(vec![rdma, tcp]), &[], &[]);

@@ -38,6 +38,8 @@ pub struct Nfs {
     pub sessions: Vec<[u8; 16]>,
     /// Calls of the server to the client.
     pub callbacks: u64,
+    /// What was asked of rpcbind on this connection, and what it said.
+    pub rpcbind: crate::rpcbind::Rpcbind,
 }
 
 impl Nfs {
@@ -52,6 +54,7 @@ impl Nfs {
     pub(crate) fn join(&mut self, other: &Self) {
         self.version = self.version.max(other.version);
         self.callbacks += other.callbacks;
+        self.rpcbind.join(&other.rpcbind);
         other.sessions.iter().for_each(|session| self.ran_in(*session));
     }
 }
@@ -446,7 +449,7 @@ mod tests {
         let nfs = |id: u32, sessions: &[[u8; 16]], version: u32| {
             let mut c = smb(id, 0, 9, false, 5);
             (c.protocol, c.transport, c.smb) = (Protocol::Rpc, Some(Transport::Tcp), Smb::default());
-            c.nfs = Nfs { version, sessions: sessions.to_vec(), callbacks: 0 };
+            c.nfs = Nfs { version, sessions: sessions.to_vec(), ..Nfs::default() };
             c
         };
         let connections = vec![nfs(1, &[[7; 16]], 4), nfs(2, &[[7; 16]], 4), nfs(3, &[], 3), nfs(4, &[], 3), nfs(5, &[], 0)];

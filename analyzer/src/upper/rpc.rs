@@ -11,6 +11,7 @@ use crate::notes::Layer;
 use crate::op::{At, End};
 use crate::recent::Recent;
 use crate::roles::Source;
+use crate::rpcbind::Asked;
 use crate::sink::Sink;
 use crate::stats::Commands;
 use alloc::boxed::Box;
@@ -19,11 +20,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rdmascope_dissector::trace::Trace;
-use rdmascope_dissector::wire::nfs::{self, Op};
+use rdmascope_dissector::wire::nfs::{self, Op, Visit};
+use rdmascope_dissector::wire::portmap::Mapping;
 use rdmascope_dissector::wire::rpc::{self, GssService, Memo, Message, Outcome};
 use rdmascope_dissector::wire::rpcrdma::{RpcRdma as Header, Segment};
 use rdmascope_dissector::wire::xdr::Stream;
 
+/// Rows of a portmapper's answer that are looked at.
+const MAPPINGS_MAX: usize = 256;
 /// File handles whose names are remembered at most.
 const NAMES_MAX: usize = 4096;
 
@@ -57,13 +61,30 @@ struct Names {
     eligible: [bool; 2],
     /// The session that a compound of NFS 4.1 runs in.
     session: Option<[u8; 16]>,
+    /// What a portmapper was asked, and the rows of its answer.
+    asked: Option<Asked>,
+    told: Vec<Asked>,
+}
+
+impl<'a> Visit<'a> for Names {
+    #[inline]
+    fn op(&mut self, op: &Op<'a>) {
+        self.take(op);
+    }
+
+    fn mapping(&mut self, mapping: &Mapping<'a>) {
+        if self.told.len() < MAPPINGS_MAX {
+            self.told.push(Asked::of(mapping));
+        }
+    }
 }
 
 impl Names {
     /// Forgets what the call said and the reply will say again.
     fn begin_reply(&mut self) {
         let (operation, eligible) = (self.operation, self.eligible);
-        *self = Self { handle: self.handle.take(), name: self.name.take(), operation, eligible, ..Self::default() };
+        let asked = self.asked.or(self.told.first().copied());
+        *self = Self { handle: self.handle.take(), name: self.name.take(), operation, eligible, asked, ..Self::default() };
     }
 
     fn take(&mut self, op: &Op<'_>) {
@@ -216,6 +237,7 @@ impl Rpc {
             if let Some(session) = pending.names.session {
                 self.nfs.ran_in(session);
             }
+            self.nfs.rpcbind.heard(cx.at, true, &memo, pending.names.told.first().copied(), &[]);
         }
     }
 
@@ -263,6 +285,9 @@ impl Rpc {
         }
         if let (Some(name), Some(got)) = (&pending.names.name, &pending.names.got) {
             self.handles.insert(got.clone(), Arc::from(name.as_str()), NAMES_MAX);
+        }
+        if let Some(memo) = pending.memo.filter(|_| !pending.exchange.failed) {
+            self.nfs.rpcbind.heard(cx.at, false, &memo, pending.names.asked, &pending.names.told);
         }
         let exchange = &mut pending.exchange;
         exchange.reply = Some(message.first);
@@ -495,7 +520,7 @@ fn said_and_seen<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header
 /// Decodes an RPC message that belongs to a pending call. Whether all of it could be read.
 fn decode<T: Trace, S: Sink>(cx: &mut FrameContext<'_, S>, stream: &Stream<'_>, pending: &mut Pending, t: &mut T) -> bool {
     let names = &mut pending.names;
-    let result = rpc::dissect(stream, pending.memo, t, &mut |op: &Op<'_>| names.take(op));
+    let result = rpc::dissect(stream, pending.memo, t, names);
     match result {
         Ok((_, Message::Call(call))) => pending.memo = Some(call.memo),
         Ok((_, Message::Reply(reply))) => pending.exchange.failed |= reply.outcome != Outcome::Success,

@@ -28,11 +28,7 @@ pub const C: usize = 0;
 /// The end that listens.
 pub const S: usize = 1;
 
-const QP: [u32; 2] = [0x11, 0x12];
-/// Communication id of the server.
-const COMM: u32 = 0xd0;
 const STEP: i64 = 10_000;
-const MTU: usize = 1024;
 pub const MILLISECOND: i64 = 1_000_000;
 pub const SECOND: i64 = 1_000_000_000;
 
@@ -43,6 +39,20 @@ pub const ACK: u8 = 0x11;
 
 pub struct Conversation {
     pub frames: Vec<Frame>,
+    /// Which of those between the two hosts, from 0: its queue pairs, communication ids and TCP port follow from that.
+    pub number: u8,
+    /// How many there are beside it.
+    others: u8,
+    /// Bytes of the path MTU.
+    pub mtu: usize,
+    /// UDP source port of both ends.
+    pub port: u16,
+    /// Whether it is RoCE version 1.
+    pub version1: bool,
+    /// Maximum segment size in the SYNs of TCP.
+    pub mss: Option<u16>,
+    /// Window scale in the SYN of each end.
+    pub scales: [Option<u8>; 2],
     pub now: i64,
     /// PSN of the next request.
     pub psn: [u32; 2],
@@ -79,6 +89,13 @@ impl Default for Conversation {
     fn default() -> Self {
         Self {
             frames: Vec::new(),
+            number: 0,
+            others: 0,
+            mtu: 1024,
+            port: 0xc001,
+            version1: false,
+            mss: None,
+            scales: [None; 2],
             now: 1_700_000_000 * SECOND,
             psn: [100, 200],
             message_id: 0,
@@ -218,6 +235,32 @@ impl<'a> Rpc<'a> {
 }
 
 impl Conversation {
+    /// Another conversation between the same two hosts after this one: `make` says what it is like and what is said.
+    pub fn beside(&mut self, make: impl FnOnce(&mut Self)) {
+        self.others += 1;
+        let number = self.others;
+        let mut other = Self { number, now: self.now + MILLISECOND, comm: 0xc0 + u32::from(number), ..Self::default() };
+        make(&mut other);
+        self.now = other.now;
+        for mut frame in other.frames {
+            frame.meta.number = self.frames.len() as u64 + 1;
+            self.frames.push(frame);
+        }
+    }
+
+    fn qp(&self, end: usize) -> u32 {
+        [0x11, 0x12][end] + 0x10 * u32::from(self.number)
+    }
+
+    /// Communication ids of both ends.
+    fn comms(&self) -> [u32; 2] {
+        [self.comm, 0xd0 + u32::from(self.number)]
+    }
+
+    fn tcp_ports(&self) -> [u16; 2] {
+        [self.client_port + u16::from(self.number), 5445]
+    }
+
     // ── Frames ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     pub fn wait(&mut self, ns: i64) {
@@ -260,12 +303,28 @@ impl Conversation {
         ip
     }
 
-    /// The bytes of one RoCEv2 packet.
+    /// The global route header of RoCE version 1, and what it carries.
+    fn grh(by: usize, payload: &[u8]) -> Vec<u8> {
+        let mut out = vec![0x60, 0, 0, 0];
+        out.extend((payload.len() as u16).to_be_bytes());
+        out.extend([0x1b, 64]);
+        for host in [1 + by as u8, 2 - by as u8] {
+            out.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, host]);
+        }
+        out.extend_from_slice(payload);
+        out
+    }
+
+    /// The bytes of one RoCE packet.
     pub fn packet(&self, by: usize, opcode: u8, dest_qp: u32, psn: u32, extensions: &[u8], payload: &[u8]) -> Vec<u8> {
         let padding = (4 - payload.len() % 4) % 4;
-        let mut udp = vec![0xc0, 0x01, 0x12, 0xb7];
-        udp.extend(((8 + Bth::LEN + extensions.len() + payload.len() + padding + 4) as u16).to_be_bytes());
-        udp.extend([0, 0]);
+        let mut udp = Vec::new();
+        if !self.version1 {
+            udp.extend(self.port.to_be_bytes());
+            udp.extend([0x12, 0xb7]);
+            udp.extend(((8 + Bth::LEN + extensions.len() + payload.len() + padding + 4) as u16).to_be_bytes());
+            udp.extend([0, 0]);
+        }
         let bits = 0x40 | (padding as u8) << 4;
         Bth { opcode, bits, p_key: 0xffff, resv8: 0, dest_qp, ack: if opcode < 0x0d { 0x80 } else { 0 }, psn: psn & 0xff_ffff }
             .emit(&mut udp);
@@ -274,17 +333,17 @@ impl Conversation {
         udp.resize(udp.len() + padding, 0);
         // the ICRC counts for the length that IP says
         udp.extend([0; 4]);
-        let mut ip = self.ipv4(by, 17, &udp);
+        let (mut ip, cover) = if self.version1 { (Self::grh(by, &udp), Cover::Grh) } else { (self.ipv4(by, 17, &udp), Cover::Ipv4) };
         let end = ip.len() - 4;
-        let icrc = invariant(Cover::Ipv4, &ip[..end]).expect("the headers are all there");
+        let icrc = invariant(cover, &ip[..end]).expect("the headers are all there");
         ip[end..].copy_from_slice(&icrc.to_le_bytes());
-        let mut frame = Self::ethernet(by, 0x0800);
+        let mut frame = Self::ethernet(by, if self.version1 { 0x8915 } else { 0x0800 });
         frame.extend(ip);
         frame
     }
 
     pub fn roce(&mut self, by: usize, opcode: u8, psn: u32, extensions: &[u8], payload: &[u8]) {
-        let frame = self.packet(by, opcode, QP[1 - by], psn, extensions, payload);
+        let frame = self.packet(by, opcode, self.qp(1 - by), psn, extensions, payload);
         self.frame(frame);
     }
 
@@ -307,11 +366,11 @@ impl Conversation {
         if self.iwarp {
             return self.iwarp_send(by, message);
         }
-        let count = message.chunks(MTU).count().max(1);
+        let count = message.chunks(self.mtu).count().max(1);
         if count == 1 {
             return self.requested(by, Opcode::RC_SEND_ONLY, &[], message);
         }
-        for (n, part) in message.chunks(MTU).enumerate() {
+        for (n, part) in message.chunks(self.mtu).enumerate() {
             let opcode = match n {
                 0 => Opcode::RC_SEND_FIRST,
                 n if n + 1 == count => Opcode::RC_SEND_LAST,
@@ -335,8 +394,8 @@ impl Conversation {
     pub fn write(&mut self, by: usize, key: u32, length: u32) {
         let reth = Self::reth(key, address(key), length);
         let bytes = vec![b'w'; length as usize];
-        let count = bytes.chunks(MTU).count();
-        for (n, part) in bytes.chunks(MTU).enumerate() {
+        let count = bytes.chunks(self.mtu).count();
+        for (n, part) in bytes.chunks(self.mtu).enumerate() {
             let (opcode, extensions): (_, &[u8]) = match (n, count) {
                 (0, 1) => (Opcode::RC_RDMA_WRITE_ONLY, &reth),
                 (0, _) => (Opcode::RC_RDMA_WRITE_FIRST, &reth),
@@ -349,7 +408,7 @@ impl Conversation {
 
     /// A Read Request of no more than the MTU. Returns its PSN.
     pub fn read_request(&mut self, by: usize, key: u32, length: u32) -> u32 {
-        assert!(length as usize <= MTU);
+        assert!(length as usize <= self.mtu);
         let psn = self.psn[by];
         self.psn[by] += 1;
         self.roce(by, READ_REQUEST, psn, &Self::reth(key, address(key), length), &[]);
@@ -397,7 +456,7 @@ impl Conversation {
             local_ca_guid: 1,
             reserved: [0; 4],
             local_q_key: 0,
-            local_qpn: QP[C],
+            local_qpn: self.qp(C),
             responder_resources: self.responder_resources,
             local_eecn: 0,
             initiator_depth: 16,
@@ -406,7 +465,7 @@ impl Conversation {
             starting_psn: self.psn[S],
             retries: 7,
             p_key: 0xffff,
-            mtu: 0x30,
+            mtu: if self.mtu == 4096 { 0x50 } else { 0x30 },
             cm: 0xf0,
             local_lid: 0,
             remote_lid: 0,
@@ -421,10 +480,10 @@ impl Conversation {
     pub fn cm_reply(&mut self) {
         let mut out = Vec::new();
         ReplyHead {
-            local_comm_id: COMM,
+            local_comm_id: self.comms()[S],
             remote_comm_id: self.comm,
             local_q_key: 0,
-            local_qpn: QP[S],
+            local_qpn: self.qp(S),
             reserved0: [0; 1],
             local_eecn: 0,
             reserved1: [0; 1],
@@ -453,8 +512,9 @@ impl Conversation {
 
     pub fn cm_disconnect(&mut self, by: usize) {
         let mut out = Vec::new();
-        let ids = [self.comm, COMM];
-        DisconnectHead { local_comm_id: ids[by], remote_comm_id: ids[1 - by], remote_qpn: QP[1 - by], reserved: [0; 1] }.emit(&mut out);
+        let ids = self.comms();
+        DisconnectHead { local_comm_id: ids[by], remote_comm_id: ids[1 - by], remote_qpn: self.qp(1 - by), reserved: [0; 1] }
+            .emit(&mut out);
         self.mad(by, 0x15, &out);
     }
 
@@ -710,20 +770,29 @@ impl Conversation {
     // ── iWARP ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     pub fn segment(&mut self, by: usize, seq: u32, flags: u8, window: u16, payload: &[u8]) {
-        let ports: [u16; 2] = [self.client_port, 5445];
+        let ports = self.tcp_ports();
+        let mut options = Vec::new();
+        if flags & 2 != 0 {
+            if let Some(mss) = self.mss {
+                options.extend([2, 4]);
+                options.extend(mss.to_be_bytes());
+            }
+            options.extend(self.scales[by].into_iter().flat_map(|shift| [1, 3, 3, shift]));
+        }
+        if let Some((value, echo)) = self.timestamps {
+            options.extend([1, 1, 8, 10]);
+            options.extend(value.to_be_bytes());
+            options.extend(echo.to_be_bytes());
+        }
         let mut tcp = Vec::new();
         tcp.extend(ports[by].to_be_bytes());
         tcp.extend(ports[1 - by].to_be_bytes());
         tcp.extend(seq.to_be_bytes());
         tcp.extend(self.seq[1 - by].to_be_bytes());
-        tcp.extend([if self.timestamps.is_some() { 0x80 } else { 0x50 }, flags]);
+        tcp.extend([0x50 + 4 * options.len() as u8, flags]);
         tcp.extend(window.to_be_bytes());
         tcp.extend([0; 4]);
-        if let Some((value, echo)) = self.timestamps {
-            tcp.extend([1, 1, 8, 10]);
-            tcp.extend(value.to_be_bytes());
-            tcp.extend(echo.to_be_bytes());
-        }
+        tcp.extend(options);
         tcp.extend_from_slice(payload);
         self.tcp_frame(by, tcp);
     }
@@ -744,7 +813,7 @@ impl Conversation {
 
     /// An acknowledgment with SACK blocks.
     pub fn tcp_sack(&mut self, by: usize, ack: u32, blocks: &[(u32, u32)]) {
-        let ports: [u16; 2] = [self.client_port, 5445];
+        let ports = self.tcp_ports();
         let mut tcp = Vec::new();
         tcp.extend(ports[by].to_be_bytes());
         tcp.extend(ports[1 - by].to_be_bytes());

@@ -1,7 +1,7 @@
 //! Portmap version 2 and rpcbind versions 3 and 4, RFC 1833: at which address a program listens.
 
 use crate::trace::Trace;
-use crate::wire::nfs::{ShownText, end};
+use crate::wire::nfs::{ShownText, Visit, end};
 use crate::wire::rpc::{self, Memo, Program};
 use crate::wire::xdr::{Read, Xdr};
 
@@ -81,11 +81,33 @@ fields! {
     }
 }
 
-/// Decodes arguments (of a call) or results in a protocol subtree of its own.
+/// Where a program listens, as a portmapper is asked or says. What a message does not say is 0, or empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mapping<'a> {
+    /// The program.
+    pub program: u32,
+    /// Its version.
+    pub version: u32,
+    /// The transport (RFC 5665): of version 2 the name of its protocol.
+    pub netid: &'a [u8],
+    /// The port.
+    pub port: u16,
+}
+
+/// The port of a universal address (RFC 5665 5.2.3.3): the last two numbers of it.
+fn port_of(address: &[u8]) -> u16 {
+    let mut numbers = address.rsplit(|b| *b == b'.').map(|part| core::str::from_utf8(part).ok()?.parse::<u8>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(low), Some(high)) => u16::from_be_bytes([high, low]),
+        _ => 0,
+    }
+}
+
+/// Decodes arguments (of a call) or results in a protocol subtree of its own. `visitor` is told of every mapping.
 ///
 /// # Errors
 /// Where they cannot be read; the observer has been told.
-pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read<()> {
+pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, memo: &Memo, visitor: &mut V) -> Read<()> {
     x.t.protocol("Portmap");
     x.scope(f::PROTOCOL, |x| {
         if T::ON {
@@ -100,25 +122,30 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
             x.t.info(format_args!("V{} {name} {}", memo.version, if call { "Call" } else { "Reply" }));
         }
         if memo.version == 2 {
-            version2(x, call, Procedure(memo.procedure))?
+            version2(x, call, Procedure(memo.procedure), visitor)?
         } else {
-            rpcbind(x, call, RpcbindProcedure(memo.procedure))?
+            rpcbind(x, call, RpcbindProcedure(memo.procedure), visitor)?
         }
         end(x)
     })
 }
 
-fn version2<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, procedure: Procedure) -> Read<()> {
+fn version2<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, procedure: Procedure, visitor: &mut V) -> Read<()> {
     match (procedure, call) {
-        (Procedure::SET | Procedure::UNSET | Procedure::GETPORT, true) => mapping(x, true)?,
+        (Procedure::SET | Procedure::UNSET | Procedure::GETPORT, true) => visitor.mapping(&mapping(x, true)?),
         (Procedure::SET | Procedure::UNSET, false) => drop(x.bool(f::ANSWER)?),
         (Procedure::GETPORT, false) => {
             let port = x.u32(f::PORT)?;
+            visitor.mapping(&Mapping { port: u16::try_from(port).unwrap_or(0), ..Mapping::default() });
             if T::ON {
                 x.t.info(format_args!("Port: {port}"));
             }
         }
-        (Procedure::DUMP, false) => drop(x.chain(|x| x.scope(f::MAP, |x| mapping(x, false)))?),
+        (Procedure::DUMP, false) => drop(x.chain(|x| {
+            let mapping = x.scope(f::MAP, |x| mapping(x, false))?;
+            visitor.mapping(&mapping);
+            Ok(())
+        })?),
         (Procedure::CALLIT, true) => {
             x.u32(f::PROG)?;
             x.u32(f::VERSION)?;
@@ -134,27 +161,39 @@ fn version2<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, procedure: Procedure) 
     Ok(())
 }
 
-fn mapping<T: Trace>(x: &mut Xdr<'_, '_, T>, tell: bool) -> Read<()> {
+fn mapping<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, tell: bool) -> Read<Mapping<'a>> {
     let (program, version, protocol) = (x.u32(f::PROG)?, x.u32(f::VERSION)?, x.u32(f::PROTO)?);
     if T::ON && tell {
         let protocol = crate::field::name_of(PROTOCOLS, protocol.into()).unwrap_or("another protocol");
         x.t.info(format_args!("{}({program}) V:{version} {protocol}", rpc::Program(program)));
     }
-    x.u32(f::PORT).map(drop)
+    let port = u16::try_from(x.u32(f::PORT)?).unwrap_or(0);
+    let netid: &[u8] = match protocol {
+        6 => b"tcp",
+        17 => b"udp",
+        _ => b"",
+    };
+    Ok(Mapping { program, version, netid, port })
 }
 
-fn rpcbind<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, procedure: RpcbindProcedure) -> Read<()> {
+fn rpcbind<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, procedure: RpcbindProcedure, visitor: &mut V) -> Read<()> {
     use RpcbindProcedure as P;
     match (procedure, call) {
-        (P::SET | P::UNSET | P::GETADDR | P::GETVERSADDR | P::GETADDRLIST, true) => rpcb(x, true)?,
+        (P::SET | P::UNSET | P::GETADDR | P::GETVERSADDR | P::GETADDRLIST, true) => visitor.mapping(&rpcb(x, true)?),
         (P::SET | P::UNSET, false) => drop(x.bool(f::ANSWER)?),
         (P::GETADDR | P::GETVERSADDR | P::TADDR2UADDR, false) | (P::UADDR2TADDR, true) => {
             let address = x.opaque(f::UADDR)?;
             if T::ON {
                 x.t.info(format_args!("{}", ShownText(address)));
             }
+            if !call {
+                visitor.mapping(&Mapping { port: port_of(address), ..Mapping::default() });
+            }
         }
-        (P::DUMP, false) => drop(x.chain(|x| rpcb(x, false))?),
+        (P::DUMP, false) => drop(x.chain(|x| {
+            visitor.mapping(&rpcb(x, false)?);
+            Ok(())
+        })?),
         (P::CALLIT | P::INDIRECT, true) => {
             x.u32(f::PROG)?;
             x.u32(f::VERSION)?;
@@ -172,8 +211,9 @@ fn rpcbind<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, procedure: RpcbindProce
         })?,
         (P::GETADDRLIST, false) => drop(x.chain(|x| {
             x.scope(f::ENTRY, |x| {
-                x.opaque(f::MADDR)?;
-                x.opaque(f::NC_NETID)?;
+                let address = x.opaque(f::MADDR)?;
+                let netid = x.opaque(f::NC_NETID)?;
+                visitor.mapping(&Mapping { netid, port: port_of(address), ..Mapping::default() });
                 x.u32(f::NC_SEMANTICS)?;
                 x.opaque(f::NC_PROTOFMLY)?;
                 x.opaque(f::NC_PROTO).map(drop)
@@ -190,15 +230,16 @@ fn rpcbind<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, procedure: RpcbindProce
     Ok(())
 }
 
-fn rpcb<T: Trace>(x: &mut Xdr<'_, '_, T>, tell: bool) -> Read<()> {
+fn rpcb<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, tell: bool) -> Read<Mapping<'a>> {
     x.scope(f::RPCB, |x| {
         let (program, version) = (x.u32(f::RPCB_PROG)?, x.u32(f::RPCB_VERSION)?);
         if T::ON && tell {
             x.t.info(format_args!("{}({program}) V:{version}", rpc::Program(program)));
         }
-        x.opaque(f::RPCB_NETID)?;
-        x.opaque(f::RPCB_ADDR)?;
-        x.opaque(f::RPCB_OWNER).map(drop)
+        let netid = x.opaque(f::RPCB_NETID)?;
+        let port = port_of(x.opaque(f::RPCB_ADDR)?);
+        x.opaque(f::RPCB_OWNER)?;
+        Ok(Mapping { program, version, netid, port })
     })
 }
 
@@ -247,13 +288,19 @@ mod tests {
         let memo = Memo::new(Program::PORTMAP, version, procedure);
         let mut tree = Tree::new();
         tree.begin(bytes);
-        decode(&mut Xdr::new(&Stream::whole(bytes), &mut tree), call, &memo).unwrap();
+        decode(&mut Xdr::new(&Stream::whole(bytes), &mut tree), call, &memo, &mut ()).unwrap();
         assert!(tree.faults.is_empty());
         assert_eq!(tree.all(xdr::f::UNDECODED.name).count(), 0);
         for n in 0..bytes.len() {
-            assert!(decode(&mut Xdr::new(&Stream::whole(&bytes[..n]), &mut Off), call, &memo).is_err());
+            assert!(decode(&mut Xdr::new(&Stream::whole(&bytes[..n]), &mut Off), call, &memo, &mut ()).is_err());
         }
         tree
+    }
+
+    #[test]
+    fn ports_of_universal_addresses() {
+        assert_eq!([port_of(b"192.0.2.1.78.81"), port_of(b"::.8.1"), port_of(b"0.0.0.0.0.111")], [20049, 2049, 111]);
+        assert_eq!([port_of(b""), port_of(b"81"), port_of(b"1.300"), port_of(b"a.b"), port_of(b".")], [0; 5]);
     }
 
     #[test]

@@ -214,7 +214,7 @@ pub fn run_in_shards<S: Parts + Send>(file: &CaptureFile, names: &[String], run:
     let board = Board::new(file, run.threads, options, run.options.connections_max, keep);
     let bar = Bar::before_output();
     let total = file.bytes().len() as u64;
-    let pipelines = thread::scope(|scope| {
+    let mut pipelines = thread::scope(|scope| {
         let mut pipelines = pipelines.into_iter().enumerate();
         let first = pipelines.next();
         let others: Vec<_> = pipelines
@@ -232,12 +232,23 @@ pub fn run_in_shards<S: Parts + Send>(file: &CaptureFile, names: &[String], run:
         return None;
     }
     let Ended { walk, router, .. } = board.end();
+    // all pause frames are the first one's
+    pipelines.iter_mut().take(1).for_each(|pipeline| link_speeds(pipeline, walk.records.metadata()));
     let (report, sink) = finish_all(pipelines, &router)?;
     let mut input = InputSummary { path: names.first().cloned().unwrap_or_default(), ..summary };
     input.error = walk.error.as_ref().map(ToString::to_string);
     let metadata = walk.records.metadata();
     let (lost_frames, hardware) = (metadata.lost_frames(), metadata.hardware.clone());
     Some(Analysis { report, sink, inputs: vec![input], lost_frames, hardware, selection: None, error: walk.error })
+}
+
+/// Tells an analysis how fast the interfaces of its capture are.
+pub fn link_speeds<S: Sink>(pipeline: &mut Pipeline<S>, metadata: &Metadata) {
+    for (place, interface) in metadata.interfaces.iter().enumerate() {
+        if let (Ok(place), Some(bits)) = (u32::try_from(place), interface.speed) {
+            pipeline.link_speed(place, bits);
+        }
+    }
 }
 
 /// Keeps the bytes of a frame that was told of.
@@ -418,6 +429,7 @@ impl<S: Sink> Loop<S> {
             let at = self.inputs.iter().position(|i| e.path().as_os_str() == std::ffi::OsStr::new(&i.path)).unwrap_or(0);
             self.inputs[at].error = Some(e.to_string());
         }
+        link_speeds(&mut self.pipeline, metadata);
         let (report, sink) = self.pipeline.finish();
         let (lost_frames, hardware) = (metadata.lost_frames(), metadata.hardware.clone());
         Analysis { report, sink, inputs: self.inputs, lost_frames, hardware, selection, error }

@@ -204,6 +204,7 @@ impl Reader<'_> {
             says: "",
             causes: &[],
             cure: "",
+            documented: &[],
             hits: Hits::NONE,
         };
         let known = built_in.unwrap_or(&NONE);
@@ -244,6 +245,7 @@ impl Reader<'_> {
             says: self.text("says", bug.says.as_ref(), known.says)?,
             causes,
             cure: self.text("cure", bug.cure.as_ref(), known.cure)?,
+            documented: known.documented,
             hits: self.hits(bug, &known.hits)?,
         };
         Ok((Box::leak(Box::new(row)), condition))

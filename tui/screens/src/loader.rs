@@ -15,9 +15,12 @@ use rdmascope_analyzer::op::At;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Sink;
 use rdmascope_capture::live::{Counters, Event, LiveSource};
-use rdmascope_capture::{Capture, Follow, Hardware, HardwareRow, MergedSource, OpenOptions, Progress, RandomAccess, Record, Source, open};
+use rdmascope_capture::{
+    Capture, Follow, Hardware, HardwareRow, MergedSource, Metadata, OpenOptions, Progress, RandomAccess, Record, Source, open,
+};
 use rdmascope_dissector::frame::{self, Body};
 use rdmascope_dissector::trace::Off;
+use rdmascope_report::analysis::link_speeds;
 use rdmascope_report::live::monitor::{self, mpa_port};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -296,12 +299,16 @@ impl Input {
         }
     }
 
-    fn hardware(&self) -> &Hardware {
+    fn metadata(&self) -> &Metadata {
         match self {
-            Input::One(c) => &c.metadata().hardware,
-            Input::Many(m) => &m.metadata().hardware,
-            Input::Live(l) => &l.source.metadata().hardware,
+            Input::One(c) => c.metadata(),
+            Input::Many(m) => m.metadata(),
+            Input::Live(l) => l.source.metadata(),
         }
+    }
+
+    fn hardware(&self) -> &Hardware {
+        &self.metadata().hardware
     }
 
     fn random_access(&self) -> Option<Vec<RandomAccess>> {
@@ -464,6 +471,7 @@ pub(crate) fn run(mut input: Input, live: bool, follow: bool, shared: &Shared, d
     let mut loading = loading.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     let index = publish(&mut loading.builder, shared);
     shared.finished.store(true, Ordering::Release);
+    link_speeds(&mut loading.pipeline, input.metadata());
     let (report, sink) = loading.pipeline.finish();
     (loading.deliver)(News {
         index,
@@ -541,6 +549,7 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
         while let Ok(true) = advanced {
             if left + 1 >= whole && revision != Some(input.revision()) {
                 renew(input, shared);
+                link_speeds(&mut loading.pipeline, input.metadata());
                 revision = Some(input.revision());
             }
             let record = match &*input {
@@ -582,6 +591,7 @@ fn read<'l, D: FnMut(News) -> bool + 'l>(
             Ok(_) if loading.delivered.elapsed() >= DELIVER_EVERY && loading.since > 0 => {
                 if revision != Some(input.revision()) {
                     renew(input, shared);
+                    link_speeds(&mut loading.pipeline, input.metadata());
                     revision = Some(input.revision());
                 }
                 loading.news(shared);

@@ -234,8 +234,8 @@ fn over_time(model: &Model, wide: bool, out: &mut Vec<Line>) {
     for row in rows.iter().take(PAUSES_SHOWN) {
         let what = row.priority.map_or_else(|| "the whole link".to_owned(), |p| format!("class {p}"));
         let share = row.time as f64 * 100.0 / length.max(1) as f64;
-        let text =
-            format!("{} paused {what} for {} ({share:.1} %), {} at the longest", Addr::Mac(row.source), span(row.time), span(row.longest));
+        let (mac, time, longest) = (Addr::Mac(row.source), span(row.time), span(row.longest));
+        let text = format!("{mac} paused {what} for {time} ({share:.1} %), {longest} at the longest{}", row.note());
         out.push(Line::Pieces(vec![(text, theme.faint)]));
     }
 }

@@ -101,6 +101,10 @@ fn finding_page(rule: Rule, shown: Option<&Shown>) -> String {
         let _ = writeln!(page, "- {}", md(cause));
     }
     let _ = writeln!(page, "\n## What to do\n{}\n", md(row.cure));
+    if !row.documented.is_empty() {
+        let list: Vec<String> = row.documented.iter().map(|document| md(document)).collect();
+        let _ = writeln!(page, "As documented in: {}.\n", list.join("; "));
+    }
     if !row.hits.product.is_empty() {
         let _ = writeln!(page, "## Versions hit\n{}\n", md(&row.hits.to_string()));
     }

@@ -122,6 +122,10 @@ pub struct Op<'a> {
 pub trait Visit<'a> {
     /// One operation has been decoded; also where the bytes ended inside it, with what there was.
     fn op(&mut self, op: &Op<'a>);
+
+    /// A portmapper was asked, or told, where a program listens.
+    #[inline]
+    fn mapping(&mut self, _: &portmap::Mapping<'a>) {}
 }
 
 impl<'a> Visit<'a> for () {
@@ -180,7 +184,7 @@ pub(crate) fn program<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: 
         _ if memo.is_callback() => v4::decode(x, call, memo, visitor),
         (Program::MOUNT, 1..=3) => mount::decode(x, call, memo),
         (Program::NLM, 1..=4) => nlm::decode(x, call, memo),
-        (Program::PORTMAP, 2..=4) => portmap::decode(x, call, memo),
+        (Program::PORTMAP, 2..=4) => portmap::decode(x, call, memo, visitor),
         (Program::NFSACL, 2 | 3) => nfsacl::decode(x, call, memo),
         _ => {
             if !x.i.is_empty() {

@@ -711,7 +711,16 @@ fn network(out: &mut String, data: &ReportData, page: &Page) {
     let end = data.report.capture.last.map_or(0, |at| at.time);
     let rows = data.report.capture.paused.rows(end);
     if !rows.is_empty() {
-        let head = [("Device", true), ("Class", true), ("Frames", false), ("Paused", false), ("Longest", false), ("First", false)];
+        let head = [
+            ("Device", true),
+            ("Class", true),
+            ("Frames", false),
+            ("Paused", false),
+            ("Longest", false),
+            ("Quanta", false),
+            ("Link", true),
+            ("First", false),
+        ];
         let mut table = Sortable::new(&head);
         for row in &rows {
             table.row(vec![
@@ -720,6 +729,8 @@ fn network(out: &mut String, data: &ReportData, page: &Page) {
                 number(row.frames),
                 time(Some(row.time)),
                 time(Some(row.longest)),
+                number(row.quanta),
+                plain(&row.speed.to_string()),
                 number(row.first.frame),
             ]);
         }
@@ -957,6 +968,29 @@ mod tests {
         let page = render(&data);
         assert!(!page.contains("alert(1)</script>"), "{page}");
         assert_eq!(page.matches("<script").count(), 1);
+    }
+
+    #[test]
+    fn a_timeline_of_nothing_and_of_one_moment_can_be_drawn() {
+        use rdmascope_analyzer::op::At;
+        use rdmascope_analyzer::series::Trouble;
+        let mut story = ReportData::default();
+        let timeline = |story: &ReportData| Timeline::new(story.report.connections.iter(), &story.report.capture, STRETCHES);
+        assert_eq!(timeline(&story), None);
+        assert!(!render(&story).contains("id=\"network\""));
+        let at = At { frame: 1, time: 5_000 };
+        (story.report.capture.first, story.report.capture.last) = (Some(at), Some(at));
+        let drawn = |story: &ReportData| {
+            let mut out = String::new();
+            over_time(&mut out, story, &timeline(story).expect("there is a frame"));
+            out
+        };
+        assert!(drawn(&story).contains("No marks, CNPs, pauses or retransmissions."));
+        let once = Connection { throughput: vec![(5_000, 100, 0)], trouble: vec![(5_000, Trouble([1, 0, 2, 0]))], ..Connection::default() };
+        story.report.connections.push(once);
+        let out = drawn(&story);
+        assert!(["Rate of all connections", "Marks", "Retransmissions"].iter().all(|title| out.contains(title)), "{out}");
+        assert!(!out.contains("NaN") && !out.contains("inf") && !out.contains("null"), "{out}");
     }
 
     #[test]

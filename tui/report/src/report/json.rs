@@ -173,7 +173,7 @@ impl Mirror {
 }
 
 object! {
-    /// Pauses of one class by one device. A pause that nobody takes back counts until its quanta run out, as at 100 Gbit/s.
+    /// Pauses of one class by one device. A pause that nobody takes back counts until its quanta run out, at `link_speed`.
     struct PausedJson {
         /// Ethernet address of the device.
         source: String,
@@ -189,6 +189,14 @@ object! {
         paused: Seconds,
         /// The longest.
         longest: Seconds,
+        /// Quanta asked for, of 512 bit times each.
+        quanta: u64,
+        /// Of `paused`, what lasted until quanta ran out: that depends on the speed of the link.
+        ran_out: Seconds,
+        /// Bits a second with which that was counted.
+        link_speed: u64,
+        /// How that is known: capture (if_speed of its interface), smb_interfaces (listed by SMB servers) or assumed.
+        link_speed_from: &'static str,
     }
 }
 
@@ -203,6 +211,10 @@ impl PausedJson {
             first_frame: row.first.frame,
             paused: Seconds(row.time),
             longest: Seconds(row.longest),
+            quanta: row.quanta,
+            ran_out: Seconds(row.ran_out),
+            link_speed: row.speed.bits,
+            link_speed_from: row.speed.from.key(),
         };
         capture.paused.rows(end).iter().map(row).collect()
     }

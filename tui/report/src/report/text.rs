@@ -642,7 +642,8 @@ fn paused(capture: &Capture) -> Vec<String> {
         let what = row.priority.map_or_else(|| "the whole link".to_owned(), |p| format!("class {p}"));
         let share = row.time as f64 * 100.0 / length as f64;
         let (mac, times) = (Addr::Mac(row.source), count(row.frames, "frame"));
-        format!("  {mac} paused {what} for {} ({share:.1} %) with {times}, {} at the longest.", Elapsed(row.time), Elapsed(row.longest))
+        let (time, longest, note) = (Elapsed(row.time), Elapsed(row.longest), row.note());
+        format!("  {mac} paused {what} for {time} ({share:.1} %) with {times}, {longest} at the longest{note}.")
     };
     let mut lines: Vec<String> = rows.iter().take(PAUSES_SHOWN).map(line).collect();
     if more > 0 {
