@@ -435,7 +435,8 @@ fn time(plan: &Plan, world: &World, kept: &Kept, verdict: &mut Assessment) {
     let is_quiet =
         truth.happened.iter().all(|h| h.what == What::Marked) && plan.link.pause.is_none() && plan.not_ready.iter().all(Vec::is_empty);
     let is_seen = truth.happened.iter().all(|h| h.what == What::Marked || h.behind && h.what == What::Lost);
-    if !is_quiet && !is_seen || !is_quiet && (plan.link.pause.is_some() || !plan.not_ready.iter().all(Vec::is_empty)) {
+    let is_calm = plan.link.pause.is_none() && plan.not_ready.iter().all(Vec::is_empty);
+    if !(is_quiet || is_seen && is_calm) {
         return;
     }
     let is_stalled = world.hosts.iter().any(|h| !h.direct.stalls.is_empty() || h.direct.dry.is_some() || h.direct.low);
