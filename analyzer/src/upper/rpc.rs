@@ -360,7 +360,9 @@ impl Rpc {
         self.by_exchange.clear();
         for ((caller, _), mut pending) in left {
             let exchange = &mut pending.exchange;
-            if is_unanswered(cx, exchange, caller, end) {
+            // where its own header was cut off, the reply to a call that was cut off too may have been taken for one
+            let is_call = pending.memo.is_some() || cx.roles.client() == Some(caller);
+            if is_call && is_unanswered(cx, exchange, caller, end) {
                 let command = exchange.command;
                 let text = format_args!("never answered a {command}");
                 cx.report_as(exchange.request_end, Rule::RpcUnanswered, caller.peer(), cx.at_the_end(), text);
