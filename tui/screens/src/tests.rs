@@ -1081,6 +1081,38 @@ fn what_devices_counted_is_shown_over_time() {
     assert!(line.contains("1,000") && line.contains('█'), "{line}");
 }
 
+/// Rate, marks and retransmissions stand below each other, on one axis.
+#[test]
+fn the_network_is_shown_over_time() {
+    for (name, height) in [("roce-marks-unanswered", 30), ("smb-roce-loss", 60)] {
+        let mut rig = Rig::new(name, 120, height);
+        rig.press(KeyCode::Char('8'));
+        let screen = rig.screen();
+        let from = screen.find("the network over time").unwrap_or_else(|| panic!("{screen}"));
+        let lines: Vec<&str> = screen[from..].lines().take_while(|line| !line.starts_with(" lost by")).collect();
+        insta::assert_snapshot!(format!("{name}-over-time"), lines.join("\n"));
+    }
+}
+
+/// A capture of one frame, and one of frames at the same moment, have an axis that nothing divides by zero on.
+#[test]
+fn a_moment_has_no_time_to_show() {
+    let folder = tempfile::tempdir().unwrap();
+    for frames in [1, 3] {
+        let path = folder.path().join("moment.pcap");
+        let mut source = open_capture(sample("roce-marks-unanswered"), OpenOptions::new()).unwrap();
+        let mut writer = PcapWriter::create(&path, LinkType::ETHERNET, 0, true).unwrap();
+        for _ in 0..frames {
+            let record = source.next().unwrap().expect("a frame");
+            writer.write(&Record::new(1_000_000_000, 0, LinkType::ETHERNET, record.wire_len, record.bytes)).unwrap();
+        }
+        writer.finish().unwrap();
+        let mut rig = Rig::open(&[path], 120, 40);
+        rig.press(KeyCode::Char('8'));
+        assert!(!rig.screen().contains("the network over time"), "{}", rig.screen());
+    }
+}
+
 /// Real frames again and again, between other hosts each time, so that all connections differ. (Their checksums then are wrong, and say so.)
 fn many_frames(path: &Path, frames: usize) {
     let mut source = open_capture(sample("smb-roce"), OpenOptions::new()).unwrap();
