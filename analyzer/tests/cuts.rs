@@ -8,9 +8,10 @@ use rdmascope_analyzer::finding::Certainty;
 use rdmascope_analyzer::report::Report;
 use std::collections::BTreeSet;
 
-/// Certain findings by id. A cut capture may say less, and may be unsure of more.
-fn certain(report: &Report) -> BTreeSet<&'static str> {
-    report.findings.iter().filter(|f| f.certainty == Certainty::Certain).map(|f| f.rule.id()).collect()
+/// Findings by id. A cut capture may say less, and may be unsure of more. It may be sure of what the whole one only guesses: where packets were
+/// damaged or sent again, what stands in frames without a right checksum is a guess, and the cut can take just those packets away.
+fn found(report: &Report) -> BTreeSet<&'static str> {
+    report.findings.iter().map(|f| f.rule.id()).collect()
 }
 
 /// What a damaged capture may say for certain besides: that it is damaged.
@@ -30,7 +31,7 @@ fn check(name: &str, what: &str, at: usize, frames: &[Frame], whole: &BTreeSet<&
 fn cuts(name: &str, step: usize) {
     let frames = frames(name);
     let (report, _) = analyze_frames(&frames);
-    let whole = certain(&report);
+    let whole = found(&report);
     for at in (0..frames.len()).step_by(step) {
         check(name, "cut", at + 1, &frames[..at], &whole);
         check(name, "begun", at + 1, &frames[at..], &whole);

@@ -43,8 +43,8 @@ impl FlowSink for Count {
     fn op<T: Trace>(&mut self, _: &RdmaOp<'_>, _: &mut T) {
         self.ops += 1;
     }
-    fn fact(&mut self, _: At, _: End, _: FlowFact<'_>) {
-        self.facts += 1;
+    fn fact(&mut self, _: At, _: End, fact: FlowFact<'_>) {
+        self.facts += u64::from(!matches!(fact, FlowFact::ReadsOutstanding(_)));
     }
     fn bytes<T: Trace>(&mut self, _: &StreamBytes<'_>, _: &mut T) {
         panic!("it is MPA");
