@@ -4,7 +4,7 @@ use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::{Report, Sink};
-use rdmascope_analyzer::rules::Group;
+use rdmascope_analyzer::rules::{Group, Rule};
 use rdmascope_capture::{OpenOptions, Source, open};
 use rdmascope_dissector::trace::Off;
 use rdmascope_share::cut::{Cutter, Wanted};
@@ -49,6 +49,23 @@ fn frames(path: &Path, mut passes: impl FnMut(u64) -> bool, mut each: impl FnMut
     }
 }
 
+/// Rules that look at all connections of a capture: why there is no RDMA between two hosts, and what the audit says of the network.
+fn is_joint(rule: Rule) -> bool {
+    const AUDIT: &[Rule] = &[
+        Rule::RcBestEffort,
+        Rule::RcClass,
+        Rule::RcMarking,
+        Rule::RcEntropy,
+        Rule::RcPfcIdle,
+        Rule::RcPauseStorm,
+        Rule::RcCnpClass,
+        Rule::RcEct,
+        Rule::IwarpEcn,
+        Rule::IwarpEce,
+    ];
+    rule.row().group == Group::Path || AUDIT.contains(&rule)
+}
+
 /// What is said of these connections, without the numbers of frames, connections and requests.
 fn said(report: &Report, rows: &[Exchange], wanted: impl Fn(u32) -> bool) -> Vec<String> {
     let mut lines = Vec::new();
@@ -60,8 +77,7 @@ fn said(report: &Report, rows: &[Exchange], wanted: impl Fn(u32) -> bool) -> Vec
         c.outcome = None;
         lines.push(format!("{c:#?}"));
     }
-    // why there is no RDMA is told of all connections of two hosts
-    let is_own = |f: &&Finding| f.rule.row().group != Group::Path && f.connection.is_some_and(&wanted);
+    let is_own = |f: &&Finding| !is_joint(f.rule) && f.connection.is_some_and(&wanted);
     for f in report.findings.iter().filter(is_own) {
         lines.push(format!("{:?} {:?} {:?} {:?} {} {} {}", f.rule, f.severity, f.certainty, f.by, f.time_ns, f.count, f.text));
     }
@@ -178,7 +194,7 @@ fn what_a_finding_a_filter_or_a_span_chooses_analyses_as_before() {
         };
         let said_before = |chosen: &std::collections::BTreeSet<u32>| said(&report, &rows.0, |id| chosen.contains(&id));
         // a finding: it is made again, as everything of its connections
-        let mut rules: Vec<_> = report.findings.iter().filter(|f| f.rule.row().group != Group::Path).map(|f| f.rule).collect();
+        let mut rules: Vec<_> = report.findings.iter().map(|f| f.rule).filter(|rule| !is_joint(*rule)).collect();
         rules.sort_unstable();
         rules.dedup();
         for rule in rules {

@@ -21,6 +21,7 @@ const FOLLOW: &[(&str, &str)] = &[
 
 /// Samples, and why tshark reads them otherwise.
 const OTHER: &[(&str, &str)] = &[
+    ("nfs-tcp-rpcbind-rdma.pcap", "calls from port 995 are TLS to tshark, whose records it finds in whatever bytes are there"),
     ("smb-roce-firewall-reject.pcap", "of a RoCE packet that ICMP quotes what is behind the UDP header is blanked"),
     ("t4c_lost.pcap", "made by hand: a fragment of which the beginning is lost"),
 ];
