@@ -188,7 +188,7 @@ pub enum FlowFact<'a> {
     Closed,
     /// A SYN began another connection with the same addresses and ports: all that was known is forgotten.
     Reopened,
-    /// The capture cut the headers of an FPDU off.
+    /// The capture cut the headers of an FPDU off, or what a Read Request asks for.
     Cut,
     /// A segment stands in the capture twice.
     Duplicate,
@@ -994,6 +994,10 @@ impl Messages {
                     Opcode::ATOMIC_REQUEST | Opcode::ATOMIC_RESPONSE => Verb::Atomic,
                     _ => Verb::Send,
                 };
+                if op.verb == Verb::ReadRequest {
+                    // where its Response goes, nobody knows
+                    tell(FlowFact::Cut);
+                }
             }
             Body::Data => {
                 op.placement = Placement::Queue { offset: b.offset };
