@@ -319,6 +319,11 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
+    /// Its path, as it was given.
+    pub(crate) fn path(&self) -> Option<&std::path::Path> {
+        self.output.as_deref()
+    }
+
     /// The file, where it is not standard output: made before the work is done, so that what stands in its way is known then.
     pub(crate) fn create(&self, inputs: &[PathBuf]) -> Result<Option<WholeFile>, rdmascope_capture::Error> {
         let Some(path) = self.output.as_deref().filter(|path| *path != std::path::Path::new("-")) else { return Ok(None) };

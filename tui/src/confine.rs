@@ -2,30 +2,63 @@
 //! read files, write into the folder of its output and that of temporary files, and neither connect nor listen (Linux 6.7). A fault in a
 //! decoder would be worth less to who made the capture. Where the kernel has no Landlock, nothing happens.
 
+use crate::cli::{Command, Exported};
 use std::path::{Path, PathBuf};
 
-/// Gives up what reading captures does not need. `written` are the files that will be written. To be called before other threads run.
+/// Gives up what `command` does not need, where it only reads captures. To be called before other threads run.
 #[cfg(target_os = "linux")]
-pub(crate) fn to_reading(written: &[Option<&Path>]) {
-    // it is one wall more: where it cannot be built, the others stand
-    let _ = confine(&folders(written));
+pub(crate) fn to_need(command: &Command) {
+    if let Some(written) = written(command) {
+        // it is one wall more: where it cannot be built, the others stand
+        let _ = confine(&folders(&written));
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn to_reading(written: &[Option<&Path>]) {
-    let _ = folders(written);
+pub(crate) fn to_need(command: &Command) {
+    let _ = written(command).map(|written| folders(&written));
 }
 
-/// The folders of files that will be written, and that of temporary ones.
-fn folders(written: &[Option<&Path>]) -> Vec<PathBuf> {
-    let folder = |path: &Path| match path.parent() {
-        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
-        Some(parent) => parent.to_owned(),
-        None => PathBuf::from("/"),
+/// The files and folders that a command writes which otherwise only reads captures; `None` for a command that does more.
+fn written(command: &Command) -> Option<Vec<&Path>> {
+    let paths: Vec<Option<&Path>> = match command {
+        Command::Analyze(args) if args.live.interfaces.is_empty() => vec![args.output.as_deref(), args.write_expect.as_deref()],
+        Command::Dissect(args) => vec![args.write.as_deref(), args.export_objects.as_ref().map(|objects| objects.folder.as_path())],
+        Command::Anonymize(args) => vec![Some(&args.files.output)],
+        Command::Cut(args) => vec![Some(&args.files.output)],
+        Command::Compare(args) => vec![args.outlet.path(), args.write.as_deref()],
+        Command::Diff(args) => vec![args.outlet.path()],
+        Command::Export(args) => match &args.what {
+            Exported::Annotated { output, .. } => vec![Some(output)],
+            Exported::Parquet { folder, .. } | Exported::Payloads { folder, .. } => vec![Some(folder)],
+            // runs tshark
+            Exported::Wireshark { .. } => return None,
+        },
+        Command::Analyze(_)
+        | Command::Fields(_)
+        | Command::Explain(_)
+        | Command::Schema(_)
+        | Command::Completions(_)
+        | Command::Man(_)
+        | Command::Rules(_)
+        | Command::Replay(_)
+        | Command::Probe(_)
+        | Command::Peer(_)
+        | Command::Tui(_)
+        | Command::Capture(_) => return None,
+    };
+    Some(paths.into_iter().flatten().collect())
+}
+
+/// The folders that what will be written stands in, as far as they are there, and that of temporary files.
+fn folders(written: &[&Path]) -> Vec<PathBuf> {
+    let folder = |path: &Path| {
+        let parents = path.ancestors().skip(1).map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
+        parents.into_iter().find(|parent| parent.is_dir()).unwrap_or(Path::new("/")).to_owned()
     };
     // who writes to a device or pipe opens it there; a link leads elsewhere
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let named = written.iter().flatten().flat_map(|path| [folder(path), folder(&real(path))]);
+    let named = written.iter().flat_map(|path| [folder(path), folder(&real(path))]);
     named.chain([std::env::temp_dir()]).collect()
 }
 
@@ -52,8 +85,8 @@ mod tests {
 
     #[test]
     fn the_folders_are_those_of_the_outputs_and_of_temporary_files() {
-        let folders = folders(&[Some(Path::new("report.html")), None, Some(Path::new("/nowhere/else/x"))]);
-        assert_eq!(folders, [".", ".", "/nowhere/else", "/nowhere/else", &std::env::temp_dir().to_string_lossy()].map(PathBuf::from));
+        let folders = folders(&[Path::new("report.html"), Path::new("/proc/nowhere/else/x")]);
+        assert_eq!(folders, [".", ".", "/proc", "/proc", &std::env::temp_dir().to_string_lossy()].map(PathBuf::from));
     }
 
     #[test]

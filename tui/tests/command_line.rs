@@ -443,3 +443,55 @@ fn an_interrupt_of_a_pipe_gives_the_report_of_what_came() {
     assert!(report["inputs"][0]["error"].is_null());
     assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
 }
+
+/// Whether the process has given up gaining privileges, which comes with confining itself.
+#[cfg(target_os = "linux")]
+fn is_confined(id: u32) -> bool {
+    fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default().lines().any(|line| line == "NoNewPrivs:\t1")
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_only_reads_captures_confines_itself_before_it_reads_one() {
+    let folder = Folder::new("confined");
+    let place = |name: &str| folder.0.join("not/there/yet").join(name).display().to_string();
+    let (copy, objects, files) = (folder.0.join("copy.pcapng").display().to_string(), format!("smb,{}", place("objects")), place("files"));
+    let commands: &[&[&str]] = &[
+        &["analyze", "-"],
+        &["dissect", "-"],
+        &["dissect", "-", "--export-objects", &objects],
+        &["anonymize", "-", &copy],
+        &["compare", "-", "-"],
+        &["diff", "-", "-"],
+        &["export", "payloads", "-", &files],
+    ];
+    if is_confined(std::process::id()) {
+        println!("NOT TRIED: this process may gain no privileges, and so none that it starts");
+        return;
+    }
+    for command in commands {
+        // nothing is ever sent: it waits for the capture's first byte
+        let mut child = Command::new(env!("CARGO_BIN_EXE_rdmascope"))
+            .args(*command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary runs");
+        let confined = loop {
+            if is_confined(child.id()) {
+                break true;
+            }
+            if child.try_wait().expect("the child can be asked").is_some() {
+                break false;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        let _ = child.kill();
+        let _ = child.wait();
+        assert!(confined, "{command:?} ends unconfined");
+    }
+    // what is written into a folder that is not there yet is written
+    text(&["export", "payloads", &sample(), &files]);
+    assert!(fs::read_dir(&files).expect("the folder was made").next().is_some());
+}

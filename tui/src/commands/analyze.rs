@@ -53,7 +53,6 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     if !args.live.interfaces.is_empty() {
         return live(args, options, wanted, color);
     }
-    crate::confine::to_reading(&[args.output.as_deref(), args.write_expect.as_deref()]);
     let threads = args.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |n| n.get()).min(THREADS_MAX));
     let signals = if input::has_pipe(&args.files) { Some(Signals::listen()?) } else { None };
     let opened = input::open_each(&args.files, signals.as_ref().map(|s| &s.stop))?;

@@ -72,7 +72,6 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     if let Some(objects) = &args.export_objects {
         return super::export::objects(&files, args.keys.as_deref(), objects, args.force, color);
     }
-    crate::confine::to_reading(&[args.write.as_deref()]);
     if format == Format::Fields && args.fields.is_empty() {
         bail!("-T fields needs at least one -e FIELD");
     }

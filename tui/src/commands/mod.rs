@@ -58,6 +58,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     if let Some(path) = &cli.rules {
         rules::give(path)?;
     }
+    crate::confine::to_need(&cli.command);
     match cli.command {
         Command::Analyze(args) => analyze::run(&args, cli.color),
         Command::Dissect(args) => dissect::run(&args, cli.color),
