@@ -1,5 +1,6 @@
 //! A session with a server that shares the files of `interop/` (big.bin is the first 8 MiB of `seq 1 1500000`): lists them, reads and writes over RDMA and
-//! inline, and compares every byte. `session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng [verbs]]`; with `verbs`, over an RDMA card.
+//! inline, and compares every byte. `session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng [TRANSPORT [MIB]]]`: over iWARP in user space, or the transport named.
+//! With MIB nothing of that: a file of so many MiB is written and read over RDMA. A WIRE of `-` is not kept.
 #![forbid(unsafe_code)]
 
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
@@ -21,13 +22,13 @@ const BIG: &str = "072f5d86a449b865aabe65a533d7d9b90d9fcadbe79e8e3d01aa0140d5850
 fn main() -> Anything<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [address, share, user, password, more @ ..] = &arguments[..] else {
-        return Err("session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng [verbs]]".into());
+        return Err("session ADDR:PORT SHARE USER PASSWORD [WIRE.pcapng [TRANSPORT [MIB]]]".into());
     };
     let address: std::net::SocketAddr = address.parse()?;
     let transport = more.get(1).map_or("iwarp", String::as_str);
     let kind = Kind::named(transport).ok_or_else(|| format!("{transport}: no such transport"))?;
     let mut config = Config::patient((kind.open)()?);
-    if let Some(wire) = more.first() {
+    if let Some(wire) = more.first().filter(|wire| *wire != "-") {
         config.wire = Some(Wire::new(Box::new(File::create(wire)?), wire)?);
     }
     let channel = Channel::connect(address, &config, Duration::from_secs(5))?;
@@ -35,6 +36,13 @@ fn main() -> Anything<()> {
     client.session_setup(&Credentials::new(user, password))?;
     client.tree_connect(&address.ip().to_string(), share)?;
     println!("{:?}, signed {}", client.dialect(), client.is_signed());
+
+    if let Some(mib) = more.get(2) {
+        large(&mut client, mib.parse()?)?;
+        client.leave()?;
+        println!("all right");
+        return Ok(());
+    }
 
     let root = client.create("", access::READ, disposition::OPEN, 1)?;
     for entry in client.list(root.id, "*")? {
@@ -90,6 +98,48 @@ fn main() -> Anything<()> {
     }
     println!("all right");
     Ok(())
+}
+
+/// Writes a file of so many MiB over RDMA, reads it over RDMA, and compares every byte.
+fn large(client: &mut Client, mib: u64) -> Anything<()> {
+    const DELETE_ON_CLOSE: u32 = 0x1000;
+    let room = client.max_write_size.min(client.max_read_size).min(1 << 20);
+    let pieces = mib * (1 << 20) / u64::from(room);
+    let rights = access::READ | access::WRITE | access::DELETE;
+    let file = client.create("rdmascope.tmp", rights, disposition::OVERWRITE_IF, DELETE_ON_CLOSE)?;
+    let begun = Instant::now();
+    for n in 0..pieces {
+        let (count, _) = client.write_rdma(file.id, n * u64::from(room), noise(n, room as usize), RdmaChannel::RDMA_V1_INVALIDATE)?;
+        if count != room {
+            return Err(format!("{count} bytes of {room} written").into());
+        }
+    }
+    println!("{mib} MiB written over RDMA in {} s", begun.elapsed().as_secs());
+    let begun = Instant::now();
+    for n in 0..pieces {
+        let read = client.read_rdma(file.id, n * u64::from(room), room, RdmaChannel::RDMA_V1_INVALIDATE)?;
+        if read.data != noise(n, room as usize) {
+            return Err(format!("the {room} bytes from {} on are not what was written", n * u64::from(room)).into());
+        }
+    }
+    println!("{mib} MiB read over RDMA in {} s, every byte right", begun.elapsed().as_secs());
+    client.close(file.id)?;
+    Ok(())
+}
+
+/// Bytes of a piece that no other piece has.
+fn noise(piece: u64, length: usize) -> Vec<u8> {
+    let mut state = (piece + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        // xorshift64
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
 }
 
 fn whole(client: &mut Client, file: Opened, channel: RdmaChannel) -> Anything<Vec<u8>> {

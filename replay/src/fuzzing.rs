@@ -54,28 +54,29 @@ pub fn fuzz_iwarp_receiver(data: &[u8]) {
     }
 }
 
-/// Datagrams of a RoCEv2 peer, each with two bytes of length before it, little-endian, and a byte of how it comes: whether its header is made to fit the
-/// connection (bit 0), its CRC left as it is (bit 1), with the mark of congestion (bit 2), so many ms later (the upper four bits). The first byte of
-/// all says which end we are, and whether the connection is established.
-///
-/// # Panics
-/// Where memory is written that the peer has no right to.
-pub fn fuzz_roce_receiver(data: &[u8]) {
-    use crate::roce::packet::{self, Path};
-    use crate::roce::{Config, Endpoint, Numbers, addressed};
-    let Some((first, mut rest)) = data.split_first() else { return };
-    let bit = |n: u8| first >> n & 1 == 1;
-    let config = Config { path_mtu: 256, ..Config::default() };
+/// One end of a RoCEv2 connection, for bytes of its peer.
+struct RoceEnd {
+    /// 0 for who connects, 1 for who accepts.
+    us: usize,
+    end: crate::roce::Endpoint,
+    to_peer: crate::roce::packet::Path,
+    from_peer: crate::roce::packet::Path,
+}
+
+/// An end as `first` says: who connects (bit 0) or who accepts, established (bit 1) or at the first message of the set-up. Its queue pair is 0x11 or 0x12,
+/// its communication identifier `comm_id` or the next.
+fn roce_end(first: u8, comm_id: u32, config: &crate::roce::Config) -> Option<RoceEnd> {
+    use crate::roce::packet::Path;
+    use crate::roce::{Endpoint, Numbers, addressed};
     let addresses = [[192, 0, 2, 1], [192, 0, 2, 2]].map(std::net::IpAddr::from);
     let path = |us: usize| Path { local: addresses[us], remote: addresses[1 - us], source_port: 0xc000 };
-    let numbers = |end: u32| Numbers { qp: 0x11 + end, comm_id: 0x11 + end, psn: 0 };
+    let numbers = |end: u32| Numbers { qp: 0x11 + end, comm_id: comm_id + end, psn: 0 };
     let mut client = Endpoint::connect(0, config.clone(), path(0), numbers(0), 40_000, 445, &[]);
     let mut out = Vec::new();
-    if client.poll_transmit(0, &mut out).is_none() {
-        return;
-    }
-    let Some(Ok(mut server)) = addressed(&out).map(|(_, mad)| Endpoint::accept(0, config, path(1), numbers(1), mad)) else { return };
-    if bit(1) {
+    client.poll_transmit(0, &mut out)?;
+    let (_, mad) = addressed(&out)?;
+    let mut server = Endpoint::accept(0, config.clone(), path(1), numbers(1), mad).ok()?;
+    if first & 2 != 0 {
         for _ in 0..2 {
             out.clear();
             if server.poll_transmit(0, &mut out).is_some() {
@@ -87,7 +88,22 @@ pub fn fuzz_roce_receiver(data: &[u8]) {
             }
         }
     }
-    let (us, mut end) = if bit(0) { (0, client) } else { (1, server) };
+    let (us, end) = if first & 1 != 0 { (0, client) } else { (1, server) };
+    Some(RoceEnd { us, end, to_peer: path(us), from_peer: path(1 - us) })
+}
+
+/// Datagrams of a RoCEv2 peer, each with two bytes of length before it, little-endian, and a byte of how it comes: whether its header is made to fit the
+/// connection (bit 0), its CRC left as it is (bit 1), with the mark of congestion (bit 2), so many ms later (the upper four bits). The first byte of
+/// all says which end we are (bit 0: who connects), and whether the connection is established (bit 1).
+///
+/// # Panics
+/// Where memory is written that the peer has no right to.
+pub fn fuzz_roce_receiver(data: &[u8]) {
+    use crate::roce::{Config, packet};
+    let Some((first, mut rest)) = data.split_first() else { return };
+    let config = Config { path_mtu: 256, ..Config::default() };
+    let Some(RoceEnd { us, mut end, from_peer, .. }) = roce_end(*first, 0x11, &config) else { return };
+    let mut out = Vec::new();
     let local = end.register(vec![0x11; 64], Rights::LOCAL);
     let readable = end.register(vec![0x22; 64], Rights::REMOTE_READ);
     if let (Some(local), Some(readable)) = (local, readable) {
@@ -107,7 +123,7 @@ pub fn fuzz_roce_receiver(data: &[u8]) {
             datagram.resize(datagram.len().next_multiple_of(4), 0);
         }
         if how & 2 == 0 {
-            packet::seal(&path(1 - us), 0, &mut datagram);
+            packet::seal(&from_peer, 0, &mut datagram);
         }
         now += i64::from(how >> 4) * 1_000_000;
         end.handle_datagram(now, 0xc000, how & 4 != 0, &datagram);
@@ -132,33 +148,12 @@ pub fn fuzz_roce_receiver(data: &[u8]) {
 /// established). Each datagram has two bytes before it: its length in units of 4 bytes, and what is done to it: bit 0 has it be for this connection,
 /// bit 1 from its peer, bits 4 to 7 are the time that passes before it in units of 2^28 ns. A datagram of length 0 is a wish to close.
 pub fn fuzz_roce_cm(data: &[u8]) {
-    use crate::roce::packet::{self, Path};
-    use crate::roce::{Config, Endpoint, Event, Numbers, State, addressed};
+    use crate::roce::{Config, Endpoint, Event, Numbers, State, addressed, packet};
     use rdmascope_dissector::wire::ib::bth::{Bth, Opcode};
     let Some((first, mut rest)) = data.split_first() else { return };
     let config = Config { cm_retries: 3, ..Config::default() };
-    let addresses = [[192, 0, 2, 1], [192, 0, 2, 2]].map(std::net::IpAddr::from);
-    let path = |us: usize| Path { local: addresses[us], remote: addresses[1 - us], source_port: 0xc000 };
-    let numbers = |end: u32| Numbers { qp: 0x11 + end, comm_id: 0x1111 + end, psn: 0 };
-    let mut client = Endpoint::connect(0, config.clone(), path(0), numbers(0), 40_000, 445, &[]);
+    let Some(RoceEnd { us, mut end, to_peer, from_peer }) = roce_end(*first, 0x1111, &config) else { return };
     let mut out = Vec::new();
-    if client.poll_transmit(0, &mut out).is_none() {
-        return;
-    }
-    let Some(Ok(mut server)) = addressed(&out).map(|(_, mad)| Endpoint::accept(0, config, path(1), numbers(1), mad)) else { return };
-    if first & 2 != 0 {
-        for _ in 0..2 {
-            out.clear();
-            if server.poll_transmit(0, &mut out).is_some() {
-                client.handle_datagram(0, 0xc000, false, &out);
-            }
-            out.clear();
-            if client.poll_transmit(0, &mut out).is_some() {
-                server.handle_datagram(0, 0xc000, false, &out);
-            }
-        }
-    }
-    let (us, mut end) = if first & 1 != 0 { (0, client) } else { (1, server) };
     let (mut now, mut ends) = (0, 0);
     let mut step = |end: &mut Endpoint, now: i64| {
         end.handle_timeout(now);
@@ -195,10 +190,10 @@ pub fn fuzz_roce_cm(data: &[u8]) {
             Bth { opcode: Opcode::UD_SEND_ONLY.0, bits: 0, p_key: packet::DEFAULT_P_KEY, resv8: 0, dest_qp: packet::QP1, ack: 0, psn: 0 };
         let mut datagram = Vec::new();
         let deth = [packet::QP1_KEY.to_be_bytes(), packet::QP1.to_be_bytes()].concat();
-        packet::emit(&path(1 - us), head, &deth, &mad, &mut datagram);
+        packet::emit(&from_peer, head, &deth, &mad, &mut datagram);
         let _ = addressed(&datagram);
-        let _ = (Endpoint::receipt(&path(us), &mad), Endpoint::disconnect_reply(&path(us), &mad));
-        let _ = Endpoint::accept(now, Config::default(), path(us), numbers(2), &mad);
+        let _ = (Endpoint::receipt(&to_peer, &mad), Endpoint::disconnect_reply(&to_peer, &mad));
+        let _ = Endpoint::accept(now, Config::default(), to_peer, Numbers { qp: 0x13, comm_id: 0x1113, psn: 0 }, &mad);
         end.handle_datagram(now, 0xc000, false, &datagram);
         step(&mut end, now);
     }

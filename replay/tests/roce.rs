@@ -5,9 +5,10 @@
 mod tap;
 
 use rdmascope_analyzer::env::Options as PipelineOptions;
-use rdmascope_analyzer::keys::Dialect;
+use rdmascope_analyzer::keys::{Dialect, Keyring};
 use rdmascope_analyzer::report::Handshake;
-use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
+use rdmascope_dissector::wire::smb2::negotiate::RdmaTransformId;
+use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
 use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::probe::{Target, Verdict, matching};
 use rdmascope_replay::roce::Roce;
@@ -15,6 +16,7 @@ use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users};
 use rdmascope_replay::smb2::storage::Storage;
+use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -116,6 +118,42 @@ fn a_session_over_ipv6_does_the_same() {
     let tap = analyze(&path, PipelineOptions::default());
     let [connection] = &tap.report.connections[..] else { panic!("{} connections", tap.report.connections.len()) };
     assert_eq!((connection.handshake, connection.health.icrc_bad), (Handshake::Seen, 0));
+}
+
+#[test]
+fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
+    let config = Config::over(Roce::default());
+    let address = peer(5, Some("secret"), &config);
+    let folder = tempfile::tempdir().unwrap();
+    for (encrypt, expected) in [(true, TransformType::ENCRYPTION), (false, TransformType::SIGNING)] {
+        let path = folder.path().join(format!("{encrypt}.pcapng"));
+        let channel = Channel::connect(address, &Config { wire: Some(kept(&path)), ..config.clone() }, PATIENCE).unwrap();
+        let transforms = vec![RdmaTransformId::ENCRYPTION, RdmaTransformId::SIGNING];
+        let options = Options { encrypt, transforms, timeout: PATIENCE, ..Options::default() };
+        let mut client = Client::negotiate(channel, options).unwrap();
+        client.session_setup(&Credentials::new("user", "secret")).unwrap();
+        client.tree_connect(&address.ip().to_string(), "share").unwrap();
+        assert_eq!(client.is_encrypted(), encrypt);
+        let file = client.create("big.bin", access::READ, disposition::OPEN, 0).unwrap();
+        let read = client.read_rdma(file.id, 3, 150_000, RdmaChannel::RDMA_V1_INVALIDATE).unwrap();
+        assert!(read.data == big()[3..150_003] && read.transform == Some(expected), "{:?}", read.transform);
+        client.close(file.id).unwrap();
+        let file = client.create("new.bin", access::READ | access::WRITE, disposition::OVERWRITE_IF, 0).unwrap();
+        let data: Vec<u8> = (0..200_000u32).map(|n| (n / 3) as u8).collect();
+        assert_eq!(client.write_rdma(file.id, 0, data.clone(), RdmaChannel::RDMA_V1_INVALIDATE).unwrap().0, 200_000);
+        assert!(client.read_inline(file.id, 0, 200_000).unwrap().data == data);
+        client.close(file.id).unwrap();
+        assert_eq!(client.signatures.wrong, 0);
+        client.leave().unwrap();
+        // a tap with the password sees what was moved, and one without sees nothing of what was encrypted
+        let mut keyring = Keyring::new();
+        keyring.add_password(Some("user"), "secret");
+        for (keyring, sees) in [(keyring, true), (Keyring::new(), !encrypt)] {
+            let tap = analyze(&path, PipelineOptions { keyring, payloads: true, ..Default::default() });
+            let hash = <[u8; 32]>::from(Sha256::digest(&data));
+            assert_eq!(tap.exchanges.iter().any(|e| e.command == "WRITE" && e.sha256 == Some(hash)), sees);
+        }
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub struct Limits {
     pub connection_bytes: usize,
     /// The same for all connections together.
     pub total_bytes: usize,
-    /// A connection must have a session within this time.
+    /// A connection must have a session within this time, and again when its session has ended.
     pub logon_within: Duration,
     /// A client must take something of what is sent to it within this time.
     pub stuck_within: Duration,
@@ -31,6 +31,35 @@ impl Default for Limits {
             logon_within: Duration::from_secs(30),
             stuck_within: Duration::from_secs(30),
         }
+    }
+}
+
+/// Until when a connection may be without a session. A client that logs off is not hung up on: it may log on again, and disconnects by itself
+/// (cifs.ko takes a server that is faster for one that broke off, and connects anew while it unmounts).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogonDeadline {
+    within: Duration,
+    at: Instant,
+    logged_on: bool,
+}
+
+impl LogonDeadline {
+    /// Of a connection that begins now.
+    pub(super) fn new(now: Instant, within: Duration) -> Self {
+        Self { within, at: now + within, logged_on: false }
+    }
+
+    /// Whether there is a session now.
+    pub(super) fn note(&mut self, now: Instant, logged_on: bool) {
+        if self.logged_on && !logged_on {
+            self.at = now + self.within;
+        }
+        self.logged_on = logged_on;
+    }
+
+    /// What is left of the time; `None` where there is a session.
+    pub(super) fn left(&self, now: Instant) -> Option<Duration> {
+        (!self.logged_on).then(|| self.at.saturating_duration_since(now))
     }
 }
 
@@ -186,6 +215,21 @@ mod tests {
         locks.release(1, 3);
         locks.release(2, 3);
         assert!(locks.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_client_that_logs_off_has_as_long_again_as_one_that_begins() {
+        let (begun, within) = (Instant::now(), Duration::from_secs(30));
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let mut deadline = LogonDeadline::new(begun, within);
+        deadline.note(at(10), false);
+        assert_eq!((deadline.left(at(10)), deadline.left(at(31))), (Some(within - Duration::from_secs(10)), Some(Duration::ZERO)));
+        deadline.note(at(29), true);
+        assert_eq!(deadline.left(at(1000)), None);
+        deadline.note(at(1000), false);
+        deadline.note(at(1001), false);
+        assert_eq!((deadline.left(at(1000)), deadline.left(at(1029)).map(|left| left.as_secs())), (Some(within), Some(1)));
+        assert_eq!(deadline.left(at(1030)), Some(Duration::ZERO));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! 3.1.1, NTLMv2, Kerberos, guests and nobody; signing, encryption and RDMA transforms as the client asks for them; no leases, one share.
 
 use super::client::{disposition, number};
-use super::guard::{Limits, Range, Shared};
+use super::guard::{Limits, LogonDeadline, Range, Shared};
 use super::protection::Protection;
 use super::storage::{File, Stat, Storage, Times};
 use super::transform::{self, Crypto};
@@ -1517,10 +1517,10 @@ pub fn serve_channel(channel: &mut Channel, share: Arc<Share>, peer: Option<Sock
     connection.set_peer(peer);
     let (half, quarter) = (limits.connection_bytes / 2, limits.connection_bytes / 4);
     channel.set_unsent_max(half);
-    let deadline = Instant::now() + limits.logon_within;
+    let mut deadline = LogonDeadline::new(Instant::now(), limits.logon_within);
     while !connection.is_broken() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if !connection.is_logged_on() && left.is_zero() {
+        let left = deadline.left(Instant::now());
+        if left == Some(Duration::ZERO) {
             connection.end(&format!("connection closed: no session within {} s", limits.logon_within.as_secs()));
             break;
         }
@@ -1534,13 +1534,12 @@ pub fn serve_channel(channel: &mut Channel, share: Arc<Share>, peer: Option<Sock
             }
         }
         let penalty = connection.penalty();
-        if penalty > left {
+        if left.is_some_and(|left| penalty > left) {
             connection.end("connection closed: too many wrong passwords from its address");
             break;
         }
         std::thread::sleep(penalty);
-        let patience = if connection.is_logged_on() { Duration::from_secs(60) } else { left };
-        let event = channel.poll(patience)?;
+        let event = channel.poll(left.unwrap_or(Duration::from_secs(60)))?;
         let now = channel.now();
         match event {
             Some(Event::Message { bytes, .. }) => connection.handle_message(now, &bytes, channel.stack()),
@@ -1548,6 +1547,7 @@ pub fn serve_channel(channel: &mut Channel, share: Arc<Share>, peer: Option<Sock
             Some(Event::Closed(_)) => break,
             Some(Event::Connected | Event::Established | Event::Raw(_)) | None => {}
         }
+        deadline.note(Instant::now(), connection.is_logged_on());
         connection.account(channel.unsent());
     }
     connection.refused.take().map_or(Ok(()), Err)

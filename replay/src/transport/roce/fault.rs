@@ -68,10 +68,17 @@ const fn row(name: &'static str, text: &'static str, expected: &'static str, kin
     Row { name, text, expected, kind, act }
 }
 
-const GIVEN_UP: &str = "the connection is given up";
-
-const fn refuses(name: &'static str, text: &'static str, expected: &'static str, reason: RejectReason) -> Row {
-    row(name, text, expected, Kind::Reply, Act::Reject(reason))
+/// One that refuses a connection: what its name has behind `cm-reject-`, what is refused, the reason, and what else than giving up the other end may do.
+macro_rules! refuses {
+    ($name:literal, $what:literal, $reason:ident $(, or $other:literal)?) => {
+        row(
+            concat!("cm-reject-", $name),
+            concat!("refuses: ", $what),
+            concat!("the connection is given up" $(, ", or ", $other)?),
+            Kind::Reply,
+            Act::Reject(RejectReason::$reason),
+        )
+    };
 }
 
 /// All.
@@ -102,40 +109,40 @@ pub static ROWS: &[Row] = &[
     row("cm-silent", "leaves a message of the communication manager without an answer", "it is sent again as often as agreed", Kind::Management, Act::Lose),
     row("cm-wrong-id", "answers for another connection", "the answer is not taken for one", Kind::Reply, Act::CommId),
     row("cm-disconnect", "disconnects as soon as it is connected", "a DREP", Kind::Established, Act::Disconnect),
-    refuses("cm-reject-no-qp", "refuses: no queue pair", GIVEN_UP, RejectReason::NO_QP),
-    refuses("cm-reject-no-eec", "refuses: no end-to-end context", GIVEN_UP, RejectReason::NO_EEC),
-    refuses("cm-reject-resources", "refuses: no resources", GIVEN_UP, RejectReason::NO_RESOURCES),
-    refuses("cm-reject-timeout", "refuses: too late", GIVEN_UP, RejectReason::TIMEOUT),
-    refuses("cm-reject-unsupported", "refuses: a request that it does not know", GIVEN_UP, RejectReason::UNSUPPORTED),
-    refuses("cm-reject-comm-id", "refuses: an unknown communication identifier", GIVEN_UP, RejectReason::INVALID_COMM_ID),
-    refuses("cm-reject-comm-instance", "refuses: an unknown communication instance", GIVEN_UP, RejectReason::INVALID_COMM_INSTANCE),
-    refuses("cm-reject-service", "refuses: no such service", GIVEN_UP, RejectReason::INVALID_SERVICE_ID),
-    refuses("cm-reject-transport", "refuses: the transport service type", GIVEN_UP, RejectReason::INVALID_TRANSPORT_TYPE),
-    refuses("cm-reject-stale", "refuses: the queue pair is known from before", "the connection is given up, or tried with another queue pair", RejectReason::STALE_CONNECTION),
-    refuses("cm-reject-rdc", "refuses: no such reliable datagram channel", GIVEN_UP, RejectReason::RDC_NOT_EXIST),
-    refuses("cm-reject-gid", "refuses: the primary path's GID", "the connection is given up, or tried over the path that is named", RejectReason::PRIMARY_GID),
-    refuses("cm-reject-lid", "refuses: the primary path's LID", GIVEN_UP, RejectReason::PRIMARY_LID),
-    refuses("cm-reject-sl", "refuses: the primary path's service level", GIVEN_UP, RejectReason::PRIMARY_SL),
-    refuses("cm-reject-traffic-class", "refuses: the primary path's traffic class", GIVEN_UP, RejectReason::PRIMARY_TRAFFIC_CLASS),
-    refuses("cm-reject-hop-limit", "refuses: the primary path's hop limit", GIVEN_UP, RejectReason::PRIMARY_HOP_LIMIT),
-    refuses("cm-reject-packet-rate", "refuses: the primary path's packet rate", GIVEN_UP, RejectReason::PRIMARY_PACKET_RATE),
-    refuses("cm-reject-alternate-gid", "refuses: the alternate path's GID", GIVEN_UP, RejectReason::ALTERNATE_GID),
-    refuses("cm-reject-alternate-lid", "refuses: the alternate path's LID", GIVEN_UP, RejectReason::ALTERNATE_LID),
-    refuses("cm-reject-alternate-sl", "refuses: the alternate path's service level", GIVEN_UP, RejectReason::ALTERNATE_SL),
-    refuses("cm-reject-alternate-traffic-class", "refuses: the alternate path's traffic class", GIVEN_UP, RejectReason::ALTERNATE_TRAFFIC_CLASS),
-    refuses("cm-reject-alternate-hop-limit", "refuses: the alternate path's hop limit", GIVEN_UP, RejectReason::ALTERNATE_HOP_LIMIT),
-    refuses("cm-reject-alternate-packet-rate", "refuses: the alternate path's packet rate", GIVEN_UP, RejectReason::ALTERNATE_PACKET_RATE),
-    refuses("cm-reject-port-and-cm-redirect", "refuses: another port and manager are to be asked", "the connection is given up, or tried where it is told", RejectReason::PORT_AND_CM_REDIRECT),
-    refuses("cm-reject-port-redirect", "refuses: another port is to be asked", "the connection is given up, or tried where it is told", RejectReason::PORT_REDIRECT),
-    refuses("cm-reject-mtu", "refuses: the path MTU", "the connection is given up, or tried with another path MTU", RejectReason::PATH_MTU),
-    refuses("cm-reject-responder-resources", "refuses: too few responder resources", GIVEN_UP, RejectReason::INSUFFICIENT_RESPONDER_RESOURCES),
-    refuses("cm-reject-consumer", "refuses: the program does not want it", GIVEN_UP, RejectReason::CONSUMER),
-    refuses("cm-reject-rnr-retry", "refuses: the RNR retry count", GIVEN_UP, RejectReason::RNR_RETRY_COUNT),
-    refuses("cm-reject-duplicate-comm-id", "refuses: the communication identifier is in use", GIVEN_UP, RejectReason::DUPLICATE_COMM_ID),
-    refuses("cm-reject-class-version", "refuses: the version of the class", GIVEN_UP, RejectReason::CLASS_VERSION),
-    refuses("cm-reject-flow-label", "refuses: the primary path's flow label", GIVEN_UP, RejectReason::PRIMARY_FLOW_LABEL),
-    refuses("cm-reject-alternate-flow-label", "refuses: the alternate path's flow label", GIVEN_UP, RejectReason::ALTERNATE_FLOW_LABEL),
-    refuses("cm-reject-vendor", "refuses: an option of a vendor", GIVEN_UP, RejectReason::VENDOR_OPTION),
+    refuses!("no-qp", "no queue pair", NO_QP),
+    refuses!("no-eec", "no end-to-end context", NO_EEC),
+    refuses!("resources", "no resources", NO_RESOURCES),
+    refuses!("timeout", "too late", TIMEOUT),
+    refuses!("unsupported", "a request that it does not know", UNSUPPORTED),
+    refuses!("comm-id", "an unknown communication identifier", INVALID_COMM_ID),
+    refuses!("comm-instance", "an unknown communication instance", INVALID_COMM_INSTANCE),
+    refuses!("service", "no such service", INVALID_SERVICE_ID),
+    refuses!("transport", "the transport service type", INVALID_TRANSPORT_TYPE),
+    refuses!("stale", "the queue pair is known from before", STALE_CONNECTION, or "tried with another queue pair"),
+    refuses!("rdc", "no such reliable datagram channel", RDC_NOT_EXIST),
+    refuses!("gid", "the primary path's GID", PRIMARY_GID, or "tried over the path that is named"),
+    refuses!("lid", "the primary path's LID", PRIMARY_LID),
+    refuses!("sl", "the primary path's service level", PRIMARY_SL),
+    refuses!("traffic-class", "the primary path's traffic class", PRIMARY_TRAFFIC_CLASS),
+    refuses!("hop-limit", "the primary path's hop limit", PRIMARY_HOP_LIMIT),
+    refuses!("packet-rate", "the primary path's packet rate", PRIMARY_PACKET_RATE),
+    refuses!("alternate-gid", "the alternate path's GID", ALTERNATE_GID),
+    refuses!("alternate-lid", "the alternate path's LID", ALTERNATE_LID),
+    refuses!("alternate-sl", "the alternate path's service level", ALTERNATE_SL),
+    refuses!("alternate-traffic-class", "the alternate path's traffic class", ALTERNATE_TRAFFIC_CLASS),
+    refuses!("alternate-hop-limit", "the alternate path's hop limit", ALTERNATE_HOP_LIMIT),
+    refuses!("alternate-packet-rate", "the alternate path's packet rate", ALTERNATE_PACKET_RATE),
+    refuses!("port-and-cm-redirect", "another port and manager are to be asked", PORT_AND_CM_REDIRECT, or "tried where it is told"),
+    refuses!("port-redirect", "another port is to be asked", PORT_REDIRECT, or "tried where it is told"),
+    refuses!("mtu", "the path MTU", PATH_MTU, or "tried with another path MTU"),
+    refuses!("responder-resources", "too few responder resources", INSUFFICIENT_RESPONDER_RESOURCES),
+    refuses!("consumer", "the program does not want it", CONSUMER),
+    refuses!("rnr-retry", "the RNR retry count", RNR_RETRY_COUNT),
+    refuses!("duplicate-comm-id", "the communication identifier is in use", DUPLICATE_COMM_ID),
+    refuses!("class-version", "the version of the class", CLASS_VERSION),
+    refuses!("flow-label", "the primary path's flow label", PRIMARY_FLOW_LABEL),
+    refuses!("alternate-flow-label", "the alternate path's flow label", ALTERNATE_FLOW_LABEL),
+    refuses!("vendor", "an option of a vendor", VENDOR_OPTION),
 ];
 
 impl Row {
@@ -402,5 +409,17 @@ mod tests {
             assert!(matches!(wrong.parse::<PacketFault>(), Err(ParseError::When(_))), "{wrong}");
         }
         assert!(matches!("nothing@1".parse::<PacketFault>(), Err(ParseError::Name(_))));
+    }
+
+    #[test]
+    fn docs_say_of_each_what_the_other_end_is_asked_for_and_what_it_did() {
+        let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/roce.md")).unwrap();
+        let table: Vec<Vec<&str>> = docs.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
+        for row in ROWS {
+            let name = format!("`{}`", row.name);
+            let cells = table.iter().find(|cells| cells.get(1) == Some(&&*name)).unwrap_or_else(|| panic!("{name} has no line"));
+            assert_eq!(cells[2..4], [row.text, row.expected], "{name}");
+            assert!(cells.len() == 7 && cells[4..6].iter().all(|cell| !cell.is_empty()), "{name} has an empty cell");
+        }
     }
 }
