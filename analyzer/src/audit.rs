@@ -109,15 +109,15 @@ fn findings(report: &Report) -> Vec<Finding> {
     let mut out = Vec::new();
     let around = Around::new(report);
     for c in &report.connections {
-        let mut told = Findings { c, out: &mut out };
+        let mut findings = Findings { c, out: &mut out };
         if is_rdma(c) {
-            directions(&mut told, &around);
+            directions(&mut findings, &around);
         }
         if is_roce(c) {
-            roce(&mut told, &around);
+            roce(&mut findings, &around);
         }
         if is_iwarp(c) {
-            iwarp(&mut told, &around);
+            iwarp(&mut findings, &around);
         }
     }
     of_all(report, &around, &mut out);
@@ -143,8 +143,8 @@ fn side(end: usize) -> (&'static str, Blame) {
 }
 
 /// What both directions of an RDMA connection should have in common.
-fn directions(told: &mut Findings<'_>, around: &Around<'_>) {
-    let c = told.c;
+fn directions(findings: &mut Findings<'_>, around: &Around<'_>) {
+    let c = findings.c;
     let [client, server] = &c.network.directions;
     if client.packets.min(server.packets) < ENOUGH {
         return;
@@ -160,7 +160,7 @@ fn directions(told: &mut Findings<'_>, around: &Around<'_>) {
         });
     if let Some(what) = what {
         let text = format!("the client's packets have {what}: the two directions run in different classes");
-        told.add(Rule::RcMarking, Blame::Unknown, c.first, certainty, text);
+        findings.add(Rule::RcMarking, Blame::Unknown, c.first, certainty, text);
     }
     let mirrored = c.mirrors.places().next().is_some();
     for (end, direction) in c.network.directions.iter().enumerate() {
@@ -171,51 +171,51 @@ fn directions(told: &mut Findings<'_>, around: &Around<'_>) {
             let list: Vec<String> = often.iter().map(ToString::to_string).collect();
             let (name, _) = side(end);
             let text = format!("packets of the {name} came with a TTL of {}: they took paths of different length", list.join(" and "));
-            told.add(Rule::RcHops, Blame::Network, c.first, Certainty::Guess, text);
+            findings.add(Rule::RcHops, Blame::Network, c.first, Certainty::Guess, text);
         }
     }
 }
 
 /// What is known of RoCE: classes, ECN, CNPs, path MTU.
-fn roce(told: &mut Findings<'_>, around: &Around<'_>) {
-    let c = told.c;
+fn roce(findings: &mut Findings<'_>, around: &Around<'_>) {
+    let c = findings.c;
     let certainty = around.certainty(c);
     let same = c.network.directions[0].class() == c.network.directions[1].class();
     for (end, direction) in c.network.directions.iter().enumerate() {
         let (name, by) = side(end);
         let other = &c.network.directions[1 - end];
         match (same, end) {
-            (true, 0) => class(told, around, direction, "both ends"),
+            (true, 0) => class(findings, around, direction, "both ends"),
             (true, _) => {}
-            (false, _) => class(told, around, direction, if end == 0 { "the client" } else { "the server" }),
+            (false, _) => class(findings, around, direction, if end == 0 { "the client" } else { "the server" }),
         }
         if around.marks_roce && direction.packets >= ENOUGH && direction.ecn[0] * 10 >= direction.packets * 9 {
             let text = "sends RoCE that is not ECN-capable, while packets here are marked or senders told to slow down";
-            told.add(Rule::RcEct, by, c.first, certainty, text.to_string());
+            findings.add(Rule::RcEct, by, c.first, certainty, text.to_string());
         }
-        unanswered(told, direction, other, end, certainty);
+        unanswered(findings, direction, other, end, certainty);
         let cnps = &direction.cnps;
         let Some((first, _)) = cnps.span else { continue };
         if other.ecn[3] == 0 && other.packets >= ENOUGH {
             let text = format!("the {name} sent {}, and no packet was marked where this was captured", many(cnps.count, "CNP"));
-            told.add(Rule::RcCnpUnmarked, Blame::Network, first, Certainty::Guess, text);
+            findings.add(Rule::RcCnpUnmarked, Blame::Network, first, Certainty::Guess, text);
         }
         let is_classed = direction.dscp.usual() != Some(0) || !around.paused.is_empty();
         if cnps.dscp.usual().is_some() && cnps.dscp.usual() == direction.dscp.usual() && direction.packets >= ENOUGH && is_classed {
             let dscp = cnps.dscp.usual().unwrap_or(0);
             let text = format!("sends its CNPs with DSCP {dscp}, as its data: they wait in the queue that is full");
-            told.add(Rule::RcCnpClass, by, first, certainty, text);
+            findings.add(Rule::RcCnpClass, by, first, certainty, text);
         }
         if cnps.count >= CNPS && cnps.close * 2 >= cnps.count {
             let (close, all) = (Grouped(cnps.close), Grouped(cnps.count));
             let text = format!("sent {close} of its {all} CNPs within {} of the one before", Elapsed(CNP_PACE));
-            told.add(Rule::RcCnpPace, by, first, certainty, text);
+            findings.add(Rule::RcCnpPace, by, first, certainty, text);
         }
         if let Some(reaction) = other.pace.reaction().filter(crate::marking::Reaction::is_ignored) {
             let (_, sender) = side(1 - end);
             let (before, after) = (Grouped(reaction.before), Grouped(reaction.after));
             let text = format!("did not slow down: {before} bytes a second before {} CNPs, {after} while they came", reaction.cnps);
-            told.add(Rule::RcCnpIgnored, sender, reaction.at, Certainty::Guess, text);
+            findings.add(Rule::RcCnpIgnored, sender, reaction.at, Certainty::Guess, text);
         }
     }
     if let (Some(mtu), Some(bytes)) = (c.network.path_mtu(), around.largest.get(&pair(c)))
@@ -223,29 +223,29 @@ fn roce(told: &mut Findings<'_>, around: &Around<'_>) {
         && *bytes >= JUMBO
     {
         let text = format!("RoCE uses a path MTU of {mtu}, while frames of {} bytes pass between the two hosts", Grouped((*bytes).into()));
-        told.add(Rule::RcMtu, Blame::Unknown, c.first, certainty, text);
+        findings.add(Rule::RcMtu, Blame::Unknown, c.first, certainty, text);
     }
 }
 
 /// Whether flow control protects the class of a direction, that of `whose`.
-fn class(told: &mut Findings<'_>, around: &Around<'_>, direction: &Direction, whose: &str) {
-    let c = told.c;
+fn class(findings: &mut Findings<'_>, around: &Around<'_>, direction: &Direction, whose: &str) {
+    let c = findings.c;
     let Some((class, tagged)) = direction.class().filter(|_| direction.packets >= ENOUGH) else { return };
     let dscp = direction.dscp.usual().unwrap_or(0);
     let how = if tagged { String::from("by its VLAN tag") } else { format!("by its DSCP {dscp}") };
     if !around.paused.is_empty() && !around.paused.contains(&class) {
         let list = classes(&around.paused);
         let text = format!("RoCE of {whose} is in class {class} {how}; pause frames are seen for {list} only");
-        told.add(Rule::RcClass, Blame::Unknown, c.first, Certainty::Guess, text);
+        findings.add(Rule::RcClass, Blame::Unknown, c.first, Certainty::Guess, text);
     } else if let Some((_, used)) = around.class.filter(|(id, _)| *id != c.id && class == 0 && around.paused.is_empty()) {
         let text = format!("RoCE of {whose} is in the default class {how}, while other RoCE here is in class {used}");
-        told.add(Rule::RcBestEffort, Blame::Unknown, c.first, Certainty::Guess, text);
+        findings.add(Rule::RcBestEffort, Blame::Unknown, c.first, Certainty::Guess, text);
     }
 }
 
 /// Marks of `direction` that its receiver did not answer, or late.
-fn unanswered(told: &mut Findings<'_>, direction: &Direction, receiver: &Direction, end: usize, certainty: Certainty) {
-    let c = told.c;
+fn unanswered(findings: &mut Findings<'_>, direction: &Direction, receiver: &Direction, end: usize, certainty: Certainty) {
+    let c = findings.c;
     let (name, _) = side(end);
     let (_, by) = side(1 - end);
     let marks = direction.ecn[3];
@@ -254,7 +254,7 @@ fn unanswered(told: &mut Findings<'_>, direction: &Direction, receiver: &Directi
         if c.last.since(first) >= CNP_TIME {
             let n = Grouped(marks);
             let text = format!("sent no CNP, though {n} packets of the {name} reached it marked as having met congestion");
-            told.add(Rule::RcCnpMissing, by, first, certainty, text);
+            findings.add(Rule::RcCnpMissing, by, first, certainty, text);
         }
         return;
     }
@@ -263,13 +263,13 @@ fn unanswered(told: &mut Findings<'_>, direction: &Direction, receiver: &Directi
     let late = answers.late + u64::from(open.is_some());
     if let Some(at) = answers.first_late.or(open).filter(|_| late * 2 > answers.count) {
         let text = format!("answered marked packets of the {name} late or not at all, {}", many(late, "time"));
-        told.add(Rule::RcCnpMissing, by, at, Certainty::Guess, text);
+        findings.add(Rule::RcCnpMissing, by, at, Certainty::Guess, text);
     }
 }
 
 /// iWARP, on TCP.
-fn iwarp(told: &mut Findings<'_>, around: &Around<'_>) {
-    let c = told.c;
+fn iwarp(findings: &mut Findings<'_>, around: &Around<'_>) {
+    let c = findings.c;
     let certainty = around.certainty(c);
     let tcp = c.network.directions.map(|d| d.tcp);
     let mss = tcp[0].mss.zip(tcp[1].mss).map(|(a, b)| a.min(b));
@@ -278,12 +278,12 @@ fn iwarp(told: &mut Findings<'_>, around: &Around<'_>) {
         && *bytes >= JUMBO
     {
         let text = format!("iWARP uses an MSS of {mss}, while frames of {} bytes pass between the two hosts", Grouped((*bytes).into()));
-        told.add(Rule::IwarpMss, Blame::Unknown, c.first, certainty, text);
+        findings.add(Rule::IwarpMss, Blame::Unknown, c.first, certainty, text);
     }
     if around.marks_tcp && c.network.tcp_ecn() == Some(false) {
         let by = if tcp[0].ecn_setup == 0 { Blame::Client } else { Blame::Server };
         let how = if by == Blame::Client { "asked for no ECN" } else { "refused ECN" };
-        told.add(Rule::IwarpEcn, by, c.first, certainty, format!("{how}, while a switch marks other TCP connections here"));
+        findings.add(Rule::IwarpEcn, by, c.first, certainty, format!("{how}, while a switch marks other TCP connections here"));
     }
     for (end, direction) in c.network.directions.iter().enumerate() {
         let (name, _) = side(end);
@@ -295,7 +295,7 @@ fn iwarp(told: &mut Findings<'_>, around: &Around<'_>) {
         {
             let n = Grouped(direction.ecn[3]);
             let text = format!("echoed none of {n} segments of the {name} that reached it marked as having met congestion");
-            told.add(Rule::IwarpEce, by, first, certainty, text);
+            findings.add(Rule::IwarpEce, by, first, certainty, text);
         }
     }
     let moved = tcp.iter().map(|t| t.bytes).max().unwrap_or(0);
@@ -307,7 +307,7 @@ fn iwarp(told: &mut Findings<'_>, around: &Around<'_>) {
         };
         let text = format!("did not agree to scale TCP's window: at most {} bytes are under way", Grouped(limit.into()));
         let text = if by == Blame::Unknown { format!("the two ends {text}") } else { text };
-        told.add(Rule::IwarpWindow, by, c.first, certainty, text);
+        findings.add(Rule::IwarpWindow, by, c.first, certainty, text);
     }
 }
 
@@ -341,8 +341,8 @@ fn of_all(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
                 all.len(),
                 if first[0] == first[1] { first[0].to_string() } else { format!("{}, back {}", first[0], first[1]) }
             );
-            let mut told = Findings { c: all[0], out };
-            told.add(Rule::RcEntropy, Blame::Unknown, all[0].first, around.certainty(all[0]), text);
+            let mut findings = Findings { c: all[0], out };
+            findings.add(Rule::RcEntropy, Blame::Unknown, all[0].first, around.certainty(all[0]), text);
         }
     }
     if let [Some(old), Some(new)] = versions {
@@ -350,8 +350,8 @@ fn of_all(report: &Report, around: &Around<'_>, out: &mut Vec<Finding>) {
             "RoCE v1 is used beside RoCE v2 ({}): no router passes it, and no DSCP marks it",
             format_args!("connection {}", new.id)
         );
-        let mut told = Findings { c: old, out };
-        told.add(Rule::RcGid, Blame::Unknown, old.first, around.certainty(old), text);
+        let mut findings = Findings { c: old, out };
+        findings.add(Rule::RcGid, Blame::Unknown, old.first, around.certainty(old), text);
     }
 }
 

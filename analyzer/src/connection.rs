@@ -39,7 +39,7 @@ const INTERRUPTED: i64 = 2_000_000;
 
 /// One connection above its flow.
 #[derive(Clone, Debug, Default)]
-pub struct Connection {
+pub struct ConnectionState {
     /// Its number, from 1.
     pub id: u32,
     /// What carries it.
@@ -88,7 +88,7 @@ pub struct Connection {
     /// By sender: the sequence number of the packet at hand.
     pub(crate) sequence: [Option<u32>; 2],
     /// By sender: the last packet that was told.
-    pub(crate) heard: [At; 2],
+    pub(crate) last_op: [At; 2],
     /// By end: what its adapter did when something went wrong.
     pub(crate) devices: [Device; 2],
     settling: Settling,
@@ -102,7 +102,7 @@ pub struct Connection {
 /// What a connection lends to one call: the context, and its layers from the lowest up.
 type Parts<'c, S> = (FrameContext<'c, S>, &'c mut Memory, &'c mut Messages, &'c mut Upper);
 
-impl Connection {
+impl ConnectionState {
     /// A connection of which the first frame was just seen.
     pub fn new(transport: Transport, first: At) -> Self {
         Self { transport: Some(transport), first, last: first, ..Self::default() }
@@ -195,7 +195,7 @@ impl Connection {
         }
         let is_send = matches!(op.verb, Verb::Send | Verb::SendInvalidate);
         let stalled = if is_send { self.stalled(op.by) } else { 0 };
-        let before = core::mem::replace(&mut self.heard[op.by.index()], op.at);
+        let before = core::mem::replace(&mut self.last_op[op.by.index()], op.at);
         if op.at.time.saturating_sub(before.time) > INTERRUPTED && before != At::default() {
             self.interrupted(op, before);
         }
@@ -280,7 +280,7 @@ impl Connection {
     #[cold]
     pub fn again(&mut self, by: End, at: At, from: u32, is_behind: bool, is_asked: bool) {
         // who goes on speaking may well have had what was answered
-        let spoke = if is_asked { At::default() } else { self.heard[by.peer().index()] };
+        let spoke = if is_asked { At::default() } else { self.last_op[by.peer().index()] };
         self.settling.again(by, at, from, is_behind, spoke);
     }
 
@@ -293,7 +293,7 @@ impl Connection {
         }
     }
 
-    /// Whether all that a Send completes is shown with [`Connection::show`].
+    /// Whether all that a Send completes is shown with [`ConnectionState::show`].
     pub fn is_shown(&self, by: End, bytes: &[u8]) -> bool {
         self.messages.is_shown(by, bytes)
     }
@@ -517,9 +517,9 @@ mod tests {
 
     #[test]
     fn a_late_pairing_keeps_what_the_other_half_counted() {
-        let mut whole = Connection { id: 1, first: at(5, 50_000_000), last: at(9, 90_000_000), ..Connection::default() };
+        let mut whole = ConnectionState { id: 1, first: at(5, 50_000_000), last: at(9, 90_000_000), ..ConnectionState::default() };
         whole.throughput.add(50_000_000, Volume([100, 0]));
-        let mut half = Connection { id: 2, first: at(2, 20_000_000), last: at(8, 80_000_000), ..Connection::default() };
+        let mut half = ConnectionState { id: 2, first: at(2, 20_000_000), last: at(8, 80_000_000), ..ConnectionState::default() };
         half.throughput.add(20_000_000, Volume([7, 0]));
         half.trouble.add(30_000_000, Trouble::NAK);
         (half.icrc_first_bad, half.health.icrc_bad) = (Some(at(4, 0)), 1);

@@ -325,7 +325,7 @@ impl Memory {
         let Placement::Memory { key, address } = op.placement else { return None };
         let (verdict, region) = self.map.touch(op.by.peer(), key, address, op.length, Right::Write);
         let region = region.copied();
-        tell_key(verdict, t);
+        trace_key(verdict, t);
         // a Write is judged by its first packet; its length there is the whole message's
         if op.part.begins() {
             let length = op.message_length.unwrap_or(op.length);
@@ -344,7 +344,7 @@ impl Memory {
         let Placement::Memory { key, address } = op.placement else { return None };
         let length = op.message_length.unwrap_or(0);
         let (verdict, region) = self.map.touch(op.by.peer(), key, address, length, Right::Read);
-        tell_key(verdict, t);
+        trace_key(verdict, t);
         let region = region.map(|region| {
             // counted again, byte by byte, when the bytes come
             region.used = region.used.saturating_sub(length.into());
@@ -435,7 +435,7 @@ fn delivery(verdict: Fit, region: Option<Region>, address: u64) -> Option<Delive
     Some(Delivery { region, offset: region.offset(address), verdict })
 }
 
-fn tell_key<T: Trace>(verdict: Fit, t: &mut T) {
+fn trace_key<T: Trace>(verdict: Fit, t: &mut T) {
     if T::ON {
         t.field(f::KEY_STATE, &[], 0, Value::Text(format_args!("{}", verdict.name())));
     }

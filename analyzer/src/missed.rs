@@ -243,23 +243,23 @@ impl Missed {
 
     /// Everything that `by` sent up to this frame is known. Tells the findings that waited for that.
     #[inline]
-    pub fn seen(&mut self, by: End, at: At, tell: impl FnMut(Evidence)) {
+    pub fn seen(&mut self, by: End, at: At, emit: impl FnMut(Evidence)) {
         let direction = &mut self.directions[by.index()];
         (direction.last, direction.captured) = (Some(at), true);
         if !self.waiting.is_empty() {
-            self.release(by, at, tell);
+            self.release(by, at, emit);
         }
     }
 
     #[cold]
-    fn release(&mut self, by: End, at: At, mut tell: impl FnMut(Evidence)) {
+    fn release(&mut self, by: End, at: At, mut emit: impl FnMut(Evidence)) {
         for waiting in self.waiting.iter_mut().filter(|w| w.evidence.at.frame <= at.frame) {
             waiting.for_more[by.index()] = false;
         }
         let mut index = 0;
         while let Some(waiting) = self.waiting.get(index) {
             match waiting.for_more == [false; 2] {
-                true => tell(self.waiting.remove(index).evidence),
+                true => emit(self.waiting.remove(index).evidence),
                 false => index += 1,
             }
         }
@@ -284,7 +284,7 @@ impl Missed {
     }
 
     /// A message of `by` is encrypted, and nobody has the key.
-    pub fn sealed(&mut self, by: End, at: At) {
+    pub fn encrypted(&mut self, by: End, at: At) {
         self.directions[by.index()].add(Hole { from: at, to: at, why: Why::Sealed });
     }
 
@@ -295,11 +295,11 @@ impl Missed {
     }
 
     /// Tells what waits still, where its direction was captured at all: it was acknowledged no further than it was seen.
-    pub fn finish(&mut self, mut tell: impl FnMut(Evidence)) {
+    pub fn finish(&mut self, mut emit: impl FnMut(Evidence)) {
         let absent = End::BOTH.map(|end| self.is_absent(end));
         for waiting in core::mem::take(&mut self.waiting) {
             if End::BOTH.into_iter().all(|end| !(waiting.for_more[end.index()] && absent[end.index()])) {
-                tell(waiting.evidence);
+                emit(waiting.evidence);
             }
         }
     }

@@ -285,7 +285,7 @@ impl FrameNotes {
     }
 
     /// Tells the observer what the whole frame came to: its connection, its exchanges, and the rules that it breaks.
-    pub fn tell<T: Trace>(&self, tunnel: Option<&Tunnel>, t: &mut T) {
+    pub fn trace<T: Trace>(&self, tunnel: Option<&Tunnel>, t: &mut T) {
         if self.place.is_none() && self.exchanges.is_empty() && self.broken.is_empty() && tunnel.is_none() {
             return;
         }

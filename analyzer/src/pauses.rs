@@ -325,7 +325,7 @@ impl Pauses {
         row.time = row.time.saturating_add(span.lasted());
         row.ran_out = row.ran_out.saturating_add(span.end.saturating_sub(last).clamp(0, span.lasted()));
         row.longest = row.longest.max(span.lasted());
-        tell(&mut self.series, &span);
+        spread(&mut self.series, &span);
         if self.spans.len() < SPANS_MAX {
             self.spans.push(span);
         } else {
@@ -369,7 +369,7 @@ impl Pauses {
 }
 
 /// Spreads an interval over the story.
-fn tell(series: &mut Series<Lasted>, span: &Span) {
+fn spread(series: &mut Series<Lasted>, span: &Span) {
     let pieces = (span.lasted() / PIECE).clamp(1, PIECES);
     let piece = span.lasted() / pieces;
     for n in 0..pieces {

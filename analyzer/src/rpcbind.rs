@@ -101,7 +101,7 @@ impl Rpcbind {
     }
 
     /// A call or a reply of rpcbind. `memo` and `asked` are those of the call.
-    pub(crate) fn heard(&mut self, at: At, is_call: bool, memo: &Memo, asked: Option<Asked>, told: &[Asked]) {
+    pub(crate) fn message(&mut self, at: At, is_call: bool, memo: &Memo, asked: Option<Asked>, listed: &[Asked]) {
         if memo.program != Program::PORTMAP.0 || !is_of_nfs(memo, asked) {
             return;
         }
@@ -113,13 +113,13 @@ impl Rpcbind {
         self.answered.get_or_insert(at);
         if is_list(memo) {
             self.listed = true;
-            told.iter().filter(|row| row.is_nfs).for_each(|row| self.add(row.netid, row.port));
+            listed.iter().filter(|row| row.is_nfs).for_each(|row| self.add(row.netid, row.port));
             return;
         }
-        let (Some(asked), Some(told)) = (asked, told.first()) else { return };
+        let (Some(asked), Some(listed)) = (asked, listed.first()) else { return };
         // asked on TCP, rpcbind tells the port of TCP whatever the question names
-        if asked.netid != Netid::Rdma || told.port != NFS_PORT {
-            self.add(asked.netid, told.port);
+        if asked.netid != Netid::Rdma || listed.port != NFS_PORT {
+            self.add(asked.netid, listed.port);
         }
     }
 
@@ -183,7 +183,7 @@ impl<'a> Visit<'a> for Rows {
 
 /// What a client heard of the rpcbind of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct Registrations {
     /// Who asked.
     pub client: Addr,
     /// Whom.
@@ -206,7 +206,7 @@ struct Waiting {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Datagrams {
     waiting: VecDeque<Waiting>,
-    heard: Vec<Heard>,
+    registrations: Vec<Registrations>,
 }
 
 impl Datagrams {
@@ -221,7 +221,7 @@ impl Datagrams {
         match (message, place) {
             (Message::Call(call), _) if call.memo.program == Program::PORTMAP.0 => {
                 let asked = rows.0.first().copied();
-                self.pair(src, dst, |rpcbind| rpcbind.heard(at, true, &call.memo, asked, &[]));
+                self.pair(src, dst, |rpcbind| rpcbind.message(at, true, &call.memo, asked, &[]));
                 if self.waiting.len() >= KEPT_MAX {
                     self.waiting.pop_front();
                 }
@@ -229,21 +229,21 @@ impl Datagrams {
             }
             (Message::Reply(reply), Some(place)) if reply.outcome == rpc::Outcome::Success => {
                 if let Some(call) = self.waiting.remove(place) {
-                    self.pair(dst, src, |rpcbind| rpcbind.heard(at, false, &call.memo, call.asked, &rows.0));
+                    self.pair(dst, src, |rpcbind| rpcbind.message(at, false, &call.memo, call.asked, &rows.0));
                 }
             }
             _ => {}
         }
     }
 
-    fn pair(&mut self, client: Addr, server: Addr, tell: impl FnOnce(&mut Rpcbind)) {
-        match self.heard.iter().position(|h| (h.client, h.server) == (client, server)) {
-            Some(place) => tell(&mut self.heard[place].rpcbind),
-            None if self.heard.len() < KEPT_MAX => {
+    fn pair(&mut self, client: Addr, server: Addr, update: impl FnOnce(&mut Rpcbind)) {
+        match self.registrations.iter().position(|h| (h.client, h.server) == (client, server)) {
+            Some(place) => update(&mut self.registrations[place].rpcbind),
+            None if self.registrations.len() < KEPT_MAX => {
                 let mut rpcbind = Rpcbind::default();
-                tell(&mut rpcbind);
+                update(&mut rpcbind);
                 if !rpcbind.is_empty() {
-                    self.heard.push(Heard { client, server, rpcbind });
+                    self.registrations.push(Registrations { client, server, rpcbind });
                 }
             }
             None => {}
@@ -251,14 +251,14 @@ impl Datagrams {
     }
 
     /// What was heard, by pair of hosts.
-    pub(crate) fn heard(&self) -> &[Heard] {
-        &self.heard
+    pub(crate) fn registrations(&self) -> &[Registrations] {
+        &self.registrations
     }
 
     /// Takes over what another part of the capture had.
     pub(crate) fn join(&mut self, other: Self) {
-        for heard in other.heard {
-            self.pair(heard.client, heard.server, |rpcbind| rpcbind.join(&heard.rpcbind));
+        for known in other.registrations {
+            self.pair(known.client, known.server, |rpcbind| rpcbind.join(&known.rpcbind));
         }
     }
 }
@@ -309,10 +309,10 @@ mod tests {
             }
             datagrams.take(at(n as u64 + 1), src, dst, bytes);
         }
-        let whole = datagrams.heard().first().map(|h| h.rpcbind.clone()).unwrap_or_default();
+        let whole = datagrams.registrations().first().map(|h| h.rpcbind.clone()).unwrap_or_default();
         let mut joined = Datagrams::default();
         joined.join(datagrams);
-        assert_eq!(joined.heard().first().map(|h| h.rpcbind.clone()).unwrap_or_default(), whole);
+        assert_eq!(joined.registrations().first().map(|h| h.rpcbind.clone()).unwrap_or_default(), whole);
         whole
     }
 
@@ -360,6 +360,6 @@ mod tests {
         for n in 0..10_000u32 {
             many.take(at(1), Addr::V4(n.to_be_bytes()), SERVER, &call);
         }
-        assert!(many.waiting.len() <= KEPT_MAX && many.heard.len() <= KEPT_MAX);
+        assert!(many.waiting.len() <= KEPT_MAX && many.registrations.len() <= KEPT_MAX);
     }
 }

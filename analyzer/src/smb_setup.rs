@@ -33,7 +33,7 @@ pub struct Moved {
 
 /// What the messages of one SMB2 connection say of the way to RDMA. Pairs are `[client, server]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct SmbSetup {
     /// The highest dialect that the client offered, and where.
     pub offered: Option<(At, u16)>,
     /// Capabilities of the NEGOTIATE messages.
@@ -60,7 +60,7 @@ pub struct Heard {
     pub moved: [Moved; 2],
 }
 
-impl Heard {
+impl SmbSetup {
     pub(crate) fn offer(&mut self, request: &NegotiateRequest<'_>, at: At) {
         // the wildcard 0x02ff is of SMB1's negotiation
         let highest = request.dialects().map(|d| d.0).max().unwrap_or(0);

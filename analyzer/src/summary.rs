@@ -171,7 +171,7 @@ pub struct Smb {
     /// By end: encrypted messages it sent, and the last of them.
     pub sealed: [(u64, Option<At>); 2],
     /// What its messages say of the way to RDMA.
-    pub heard: crate::smb_setup::Heard,
+    pub setup: crate::smb_setup::SmbSetup,
 }
 
 /// One end's messages and credits.

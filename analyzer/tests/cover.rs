@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use rdmascope_analyzer::pipeline::Pipeline;
 use rdmascope_dissector::frame;
-use rdmascope_dissector::trace::{Kept, Off, Tree};
+use rdmascope_dissector::trace::{NodeValue, Off, Tree};
 
 /// Ranges lie in their source, and those of children in their parents' where both lie in the same bytes.
 fn check_ranges(name: &str, number: u64, tree: &Tree) {
@@ -31,7 +31,7 @@ fn check_ranges(name: &str, number: u64, tree: &Tree) {
 /// Bytes of the frame that no field with a value tells.
 fn untold(tree: &Tree) -> Vec<usize> {
     let mut told = vec![false; tree.sources()[0].bytes.len()];
-    for node in tree.nodes.iter().filter(|n| n.source == 0 && n.value != Kept::None) {
+    for node in tree.nodes.iter().filter(|n| n.source == 0 && n.value != NodeValue::None) {
         told[node.offset as usize..(node.offset + node.len) as usize].fill(true);
     }
     told.iter().enumerate().filter(|(_, told)| !**told).map(|(at, _)| at).collect()

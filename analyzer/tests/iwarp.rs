@@ -29,7 +29,7 @@ fn frames(path: &Path) -> Frames {
 
 /// Everything that a run tells, in counts and in text.
 #[derive(Default)]
-struct Told {
+struct Seen {
     ops: BTreeMap<String, u32>,
     facts: BTreeMap<String, u32>,
     other_bytes: u64,
@@ -40,7 +40,7 @@ struct Told {
     lossy: bool,
 }
 
-impl FlowSink for Told {
+impl FlowSink for Seen {
     fn op<T: Trace>(&mut self, op: &RdmaOp<'_>, _: &mut T) {
         *self.ops.entry(format!("{:?}", op.verb)).or_default() += 1;
         assert!(op.bytes.len() <= op.length as usize);
@@ -68,7 +68,7 @@ impl FlowSink for Told {
 type Key = ((Addr, u16), (Addr, u16));
 
 struct Run {
-    told: Told,
+    told: Seen,
     flows: HashMap<Key, TcpFlow>,
 }
 
@@ -89,7 +89,7 @@ fn run(frames: &Frames, snap: usize, each: impl FnMut(usize, &Tree)) -> Run {
 
 fn run_with(frames: &[(i64, Vec<u8>)], snap: usize, lossy: bool, mut each: impl FnMut(usize, &Tree)) -> Run {
     let mut flows: HashMap<Key, TcpFlow> = HashMap::new();
-    let (mut told, mut tree) = (Told { lossy, ..Told::default() }, Tree::new());
+    let (mut told, mut tree) = (Seen { lossy, ..Seen::default() }, Tree::new());
     for (n, (time, bytes)) in frames.iter().enumerate() {
         let cut = &bytes[..bytes.len().min(snap)];
         let packet = frame::decode(LinkType::ETHERNET, cut, bytes.len() as u32, &frame::Options::default(), &mut Off);
@@ -165,7 +165,7 @@ fn with_crc_on_every_crc_is_right_and_a_changed_byte_is_seen() {
 
 fn tree_number(node: &rdmascope_dissector::trace::Node) -> u64 {
     match node.value {
-        rdmascope_dissector::trace::Kept::U(v) => v,
+        rdmascope_dissector::trace::NodeValue::U(v) => v,
         _ => u64::MAX,
     }
 }

@@ -6,7 +6,7 @@ use common::*;
 use rdmascope_analyzer::finding::Certainty;
 use rdmascope_analyzer::report::Protocol;
 
-fn probe(name: &str) -> (rdmascope_analyzer::report::Report, Kept) {
+fn probe(name: &str) -> (rdmascope_analyzer::report::Report, Collected) {
     analyze(&format!("probes/{name}"))
 }
 

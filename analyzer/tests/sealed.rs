@@ -21,8 +21,8 @@ fn analyze_with_keys<T: Trace>(
     t: &mut T,
     mut each: impl FnMut(u64, &mut T),
     mut begin: impl FnMut(&[u8], &mut T),
-) -> (Report, Kept) {
-    let mut pipeline = Pipeline::with_sink(Options { keyring: self::keys(keys), ..Options::default() }, Kept::default());
+) -> (Report, Collected) {
+    let mut pipeline = Pipeline::with_sink(Options { keyring: self::keys(keys), ..Options::default() }, Collected::default());
     for frame in frames(name) {
         begin(&frame.bytes, t);
         pipeline.frame(&frame.meta, &frame.bytes, t);
@@ -56,7 +56,8 @@ fn a_changed_byte_is_a_wrong_signature() {
     let (frame, at) = frames.iter().enumerate().rev().find_map(|(n, f)| Some((n, signed(&f.bytes)?))).unwrap();
     frames[frame].bytes[at + 66] ^= 0x55;
     // the packet's own CRC is of the byte as it was: with it, the packet would be one that was damaged on the way
-    let mut pipeline = Pipeline::with_sink(Options { keyring: keys(PASSWORD), check_crc: false, ..Options::default() }, Kept::default());
+    let mut pipeline =
+        Pipeline::with_sink(Options { keyring: keys(PASSWORD), check_crc: false, ..Options::default() }, Collected::default());
     for frame in &frames {
         pipeline.frame(&frame.meta, &frame.bytes, &mut Off);
     }

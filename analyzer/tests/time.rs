@@ -6,7 +6,7 @@ use common::*;
 use rdmascope_analyzer::episodes::time::{Behind, Owner};
 use rdmascope_analyzer::report::Report;
 
-fn check(name: &str, report: &Report, kept: &Kept) {
+fn check(name: &str, report: &Report, kept: &Collected) {
     let mut answered = 0;
     for e in &kept.exchanges {
         let Some(latency) = e.latency() else {

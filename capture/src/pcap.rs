@@ -113,7 +113,7 @@ impl Pcap {
 
     /// Tells by the first records which of the variants with this magic the file is. `records` is what follows the file header, and
     /// `ended` says that there is no more of it. Gives the number of bytes needed to tell, where these are too few.
-    pub(crate) fn tell_variant(&mut self, records: &[u8], ended: bool, metadata: &mut Metadata) -> Option<usize> {
+    pub(crate) fn recognize_variant(&mut self, records: &[u8], ended: bool, metadata: &mut Metadata) -> Option<usize> {
         let variants: &[Format] = match metadata.format {
             Some(Format::PcapMicroseconds) => &[Format::PcapRedHat61, Format::PcapNokia],
             Some(Format::PcapModified) => &[Format::PcapSuse63],

@@ -85,7 +85,7 @@ impl Walker {
             let mut pcap = pcap::Pcap::start(bytes, max_record_len, &mut metadata)?;
             if ahead != LookAhead::No {
                 let records = &bytes[pcap::FILE_HEADER_LEN..];
-                if let Some(needed) = pcap.tell_variant(records, ahead == LookAhead::ToTheEnd, &mut metadata) {
+                if let Some(needed) = pcap.recognize_variant(records, ahead == LookAhead::ToTheEnd, &mut metadata) {
                     return Ok(Start::More { what: "packet record", needed: pcap::FILE_HEADER_LEN + needed });
                 }
             }

@@ -87,8 +87,8 @@ pub fn clock(forward: &[(i64, i64)], backward: &[(i64, i64)]) -> Option<Clock> {
     let (offset, drift) = ((high + low) / 2.0, (least + most) / 2.0);
     let worst = [-half, 0.0, half].map(|t| {
         let (high, low) = reach(t);
-        let told = offset + drift * t;
-        (high - told).max(told - low)
+        let estimate = offset + drift * t;
+        (high - estimate).max(estimate - low)
     });
     let uncertainty = worst.into_iter().fold(0.0, f64::max) + SLACK;
     Some(Clock { at, offset, uncertainty, drift, drift_uncertainty: (most - least) / 2.0 + SLACK / half, uneven: false, both_ways })

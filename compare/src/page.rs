@@ -92,8 +92,8 @@ pub fn html(comparisons: &[(&Comparison, [&str; 2])]) -> String {
 
 fn one(out: &mut String, c: &Comparison, names: [&str; 2]) {
     // what stands before the first empty line of the text: how much is common, and the clocks
-    let told = c.text(names);
-    for paragraph in told.split("\n\n").take(if c.clock.is_some() { 2 } else { 1 }) {
+    let summary = c.text(names);
+    for paragraph in summary.split("\n\n").take(if c.clock.is_some() { 2 } else { 1 }) {
         out.push_str("<p>");
         for (n, line) in paragraph.lines().filter(|line| *line != "Clocks").enumerate() {
             out.push_str(if n > 0 { "<br>" } else { "" });

@@ -724,12 +724,12 @@ impl Comparison {
         if !self.changes.is_empty() {
             let _ = writeln!(out, "\nChanged on the way");
             for ((what, was, is), count) in &self.changes {
-                let told = match *what {
+                let meaning = match *what {
                     "DSCP" if is == "0" => ": bleached",
                     "ECN" if is == "3" => ": congestion",
                     _ => "",
                 };
-                let _ = writeln!(out, "  {what} {was} → {is}{told} ({} packets)", Grouped(*count));
+                let _ = writeln!(out, "  {what} {was} → {is}{meaning} ({} packets)", Grouped(*count));
             }
         }
         if !self.times.is_empty() {
@@ -752,9 +752,9 @@ impl Comparison {
                 t.command, t.frames[0], names[0], names[1]
             );
         }
-        let (withdrawn, told): (Vec<&Joint>, Vec<&Joint>) =
+        let (withdrawn, stood): (Vec<&Joint>, Vec<&Joint>) =
             self.findings.iter().partition(|t| matches!(t.verdict, Agreement::Withdrawn(_)));
-        for (title, rows) in [("Findings", told), ("Withdrawn: one capture missed what the other has", withdrawn)] {
+        for (title, rows) in [("Findings", stood), ("Withdrawn: one capture missed what the other has", withdrawn)] {
             if !rows.is_empty() {
                 let _ = writeln!(out, "\n{title}");
             }
@@ -1120,12 +1120,12 @@ mod tests {
             let lost = |by_client: bool| all.iter().enumerate().filter(move |(_, s)| s.lost && s.by_client == by_client);
             for (way, by_client) in [(0, true), (1, false)] {
                 let frames: BTreeSet<u64> = lost(by_client).map(|(n, _)| n as u64 + 1).collect();
-                let told: BTreeSet<u64> = found.ways[way].lost.1.iter().copied().collect();
-                prop_assert!(told.is_subset(&frames));
+                let lost: BTreeSet<u64> = found.ways[way].lost.1.iter().copied().collect();
+                prop_assert!(lost.is_subset(&frames));
                 // where few packets are left, the clocks are not known well enough to tell that the other capture had begun
                 let length = all.last().map_or(0, |s| s.time) as f64;
                 if clock.uncertainty < 4e5 && clock.drift_uncertainty * length < 4e5 {
-                    prop_assert_eq!(&told, &frames);
+                    prop_assert_eq!(&lost, &frames);
                 }
                 prop_assert_eq!(found.ways[way].unseen.0, 0);
             }
@@ -1198,9 +1198,9 @@ mod tests {
             let found = Comparison::new(&a, &b);
             for (way, by_client) in [(0, true), (1, false)] {
                 let truth: Vec<u64> = lost.iter().filter(|(side, _)| *side == by_client).map(|(_, frame)| *frame).collect();
-                let mut told = found.ways[way].lost.1.clone();
-                told.sort_unstable();
-                prop_assert_eq!((told, found.ways[way].unseen.0), (truth, 0));
+                let mut lost = found.ways[way].lost.1.clone();
+                lost.sort_unstable();
+                prop_assert_eq!((lost, found.ways[way].unseen.0), (truth, 0));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Entry points of the fuzz targets: arbitrary bytes in, no panic, bounded cost.
 
+use crate::extract::Extractor;
 use crate::filter::{Filter, complete};
 use crate::frame::{self, LinkType};
-use crate::probe::Probe;
 use crate::registry::Registry;
 use crate::trace::{Off, Tree};
 use crate::wire::ib::cm;
@@ -100,12 +100,12 @@ pub fn fuzz_smbd(data: &[u8]) {
 pub fn fuzz_filter(data: &[u8]) {
     let Ok(text) = core::str::from_utf8(data) else { return };
     let registry = Registry::new();
-    let mut probe = Probe::new();
+    let mut extractor = Extractor::new();
     match Filter::parse(text, &registry) {
         Ok(mut filter) => {
-            filter.bind(&mut probe);
-            probe.begin();
-            let _ = filter.matches(&probe);
+            filter.bind(&mut extractor);
+            extractor.begin();
+            let _ = filter.matches(&extractor);
         }
         Err(e) => {
             assert!(e.span.start <= e.span.end && e.span.end <= text.len(), "an error outside of the text");

@@ -12,7 +12,7 @@
 //! | decode a frame | [`frame::decode`]: link layer, IP and tunnels down to an InfiniBand packet or a TCP segment |
 //! | decode what is above | [`wire`]: one file per protocol, each with the fields, the decoder, the encoder and tests |
 //! | see how a field is declared | [`header`](mod@header), [`field`], and [`registry`], which knows all by name |
-//! | observe decoding | [`trace`]: all fields as a tree; [`probe`]: the values of some |
+//! | observe decoding | [`trace`]: all fields as a tree; [`extract`]: the values of some |
 //! | filter | [`filter`]: Wireshark's display filters; [`wireshark`]: the names that only Wireshark has |
 //! | show values | [`render`]: as tshark shows them, and as people read them |
 //! | write for people | [`text`]: escaping, numbers, durations, sizes; [`calendar`]; [`address`] |
@@ -29,11 +29,11 @@ pub mod field;
 pub mod fuzzing;
 #[macro_use]
 pub mod header;
+pub mod extract;
 pub mod filter;
 pub mod frame;
 mod frame_fields;
 pub mod leaf;
-pub mod probe;
 pub mod registry;
 pub mod render;
 pub mod text;

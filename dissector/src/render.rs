@@ -12,7 +12,7 @@ use crate::fault::{Fault, FaultKind};
 use crate::field::{Base, Def, FieldDef, Kind};
 pub use crate::text::{escape, escaped, is_unsafe};
 use crate::text::{escape_char, is_plain};
-use crate::trace::{Kept, Node, Tree};
+use crate::trace::{Node, NodeValue, Tree};
 use crate::wire::smb2::spnego;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -52,13 +52,13 @@ impl Tree {
     /// The value of a node. A subtree of kind `Bytes` has the bytes that it covers.
     pub fn stored(&self, node: &Node) -> Stored<'_> {
         match node.value {
-            Kept::None if node.def.kind == Kind::Bytes => Stored::Bytes(self.covered(node)),
-            Kept::None => Stored::None,
-            Kept::U(v) => Stored::U(v),
-            Kept::I(v) => Stored::I(v),
-            Kept::Time(s, n) => Stored::Time(s, n),
-            Kept::Bytes | Kept::Apart(..) => Stored::Bytes(self.value_bytes(node)),
-            Kept::Text(..) => Stored::Text(core::str::from_utf8(self.value_bytes(node)).unwrap_or("")),
+            NodeValue::None if node.def.kind == Kind::Bytes => Stored::Bytes(self.covered(node)),
+            NodeValue::None => Stored::None,
+            NodeValue::U(v) => Stored::U(v),
+            NodeValue::I(v) => Stored::I(v),
+            NodeValue::Time(s, n) => Stored::Time(s, n),
+            NodeValue::Bytes | NodeValue::Apart(..) => Stored::Bytes(self.value_bytes(node)),
+            NodeValue::Text(..) => Stored::Text(core::str::from_utf8(self.value_bytes(node)).unwrap_or("")),
         }
     }
 
@@ -379,21 +379,21 @@ pub enum Piece {
 }
 
 /// Decodes a run of bytes as text of its kind, piece by piece. Nothing is lost: what is not valid is told as what it is.
-pub fn pieces(kind: Kind, bytes: &[u8], tell: &mut impl FnMut(Piece)) {
+pub fn pieces(kind: Kind, bytes: &[u8], emit: &mut impl FnMut(Piece)) {
     if kind == Kind::Utf16 {
         let (units, odd) = bytes.as_chunks::<2>();
         for unit in char::decode_utf16(units.iter().map(|u| u16::from_le_bytes(*u))) {
-            tell(match unit {
+            emit(match unit {
                 Ok(c) => Piece::Char(c),
                 Err(e) => Piece::Surrogate(e.unpaired_surrogate()),
             });
         }
-        odd.iter().for_each(|b| tell(Piece::Byte(*b)));
+        odd.iter().for_each(|b| emit(Piece::Byte(*b)));
         return;
     }
     for chunk in bytes.utf8_chunks() {
-        chunk.valid().chars().for_each(|c| tell(Piece::Char(c)));
-        chunk.invalid().iter().for_each(|b| tell(Piece::Byte(*b)));
+        chunk.valid().chars().for_each(|c| emit(Piece::Char(c)));
+        chunk.invalid().iter().for_each(|b| emit(Piece::Byte(*b)));
     }
 }
 
@@ -587,7 +587,7 @@ pub fn label(out: &mut String, tree: &Tree, index: usize) {
         out.push('[');
     }
     if node.def.mask != 0
-        && let Kept::U(v) = node.value
+        && let NodeValue::U(v) = node.value
     {
         bits(out, node.def, v);
         out.push_str(" = ");
@@ -595,7 +595,7 @@ pub fn label(out: &mut String, tree: &Tree, index: usize) {
     out.push_str(node.def.label);
     let value = match node.value {
         // a subtree over bytes has nothing to add to its fields
-        Kept::None => Stored::None,
+        NodeValue::None => Stored::None,
         _ => tree.stored(node),
     };
     if value != Stored::None {

@@ -265,7 +265,7 @@ impl Trace for Off {
 
 /// A value kept in a [`Tree`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum NodeValue {
     /// No value.
     None,
     /// See [`Value::U`].
@@ -298,7 +298,7 @@ pub struct Node {
     /// Length in bytes.
     pub len: u32,
     /// The value.
-    pub value: Kept,
+    pub value: NodeValue,
     /// Text added to the label: a range of [`Tree::text`].
     pub note: (u32, u32),
     /// The fault that ended this subtree: an index into [`Tree::faults`] plus 1, 0 for none.
@@ -379,7 +379,7 @@ impl Tree {
     /// The bytes of a node's value, for the kinds that are runs of bytes, and of its text, for computed text.
     pub fn value_bytes(&self, node: &Node) -> &[u8] {
         match node.value {
-            Kept::Apart(start, len) | Kept::Text(start, len) => self.range(start, len),
+            NodeValue::Apart(start, len) | NodeValue::Text(start, len) => self.range(start, len),
             _ => self.covered(node),
         }
     }
@@ -398,7 +398,7 @@ impl Tree {
     /// The first number of a name.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.all(name).find_map(|n| match n.value {
-            Kept::U(v) => Some(v),
+            NodeValue::U(v) => Some(v),
             _ => None,
         })
     }
@@ -438,7 +438,7 @@ impl Tree {
         (start as u32, (self.text.len() - start) as u32)
     }
 
-    fn push(&mut self, def: Def, at: &[u8], len: usize, value: Kept) {
+    fn push(&mut self, def: Def, at: &[u8], len: usize, value: NodeValue) {
         if self.nodes.len() >= Self::NODES_MAX {
             if self.nodes.len() == Self::NODES_MAX {
                 self.faults.push((Fault::limit(def, at), 0, 0));
@@ -487,24 +487,24 @@ impl Trace for Tree {
 
     fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
         let kept = match value {
-            Value::None => Kept::None,
-            Value::U(v) => Kept::U(v),
-            Value::I(v) => Kept::I(v),
-            Value::Time { seconds, nanos } => Kept::Time(seconds, nanos),
-            Value::Bytes(b) if b.as_ptr() == at.as_ptr() && b.len() == len => Kept::Bytes,
+            Value::None => NodeValue::None,
+            Value::U(v) => NodeValue::U(v),
+            Value::I(v) => NodeValue::I(v),
+            Value::Time { seconds, nanos } => NodeValue::Time(seconds, nanos),
+            Value::Bytes(b) if b.as_ptr() == at.as_ptr() && b.len() == len => NodeValue::Bytes,
             Value::Bytes(b) => {
                 let (start, n) = self.keep(|text| text.extend_from_slice(b));
-                Kept::Apart(start, n)
+                NodeValue::Apart(start, n)
             }
             Value::Text(args) => {
                 let (start, n) = self.keep(|text| {
                     let _ = Utf8Writer(text).write_fmt(args);
                 });
-                Kept::Text(start, n)
+                NodeValue::Text(start, n)
             }
         };
         self.push(def, at, len, kept);
-        if matches!(kept, Kept::Bytes) && len == 0 && matches!(def.kind, Kind::Bytes | Kind::Str | Kind::Utf16) {
+        if matches!(kept, NodeValue::Bytes) && len == 0 && matches!(def.kind, Kind::Bytes | Kind::Str | Kind::Utf16) {
             // an empty run of bytes was read, not computed
             if let Some(n) = self.nodes.last_mut() {
                 n.generated = false;
@@ -517,7 +517,7 @@ impl Trace for Tree {
             self.layers.push(def);
         }
         self.open.push(self.nodes.len() as u32);
-        self.push(def, at, 0, Kept::None);
+        self.push(def, at, 0, NodeValue::None);
         self.depth = self.depth.saturating_add(1);
     }
 
@@ -598,7 +598,7 @@ impl Trace for Tree {
         let layers = core::mem::take(&mut self.layers);
         let (start, len) = self.keep(|text| write_layers(&layers, text));
         self.layers = layers;
-        self.nodes[at].value = Kept::Text(start, len);
+        self.nodes[at].value = NodeValue::Text(start, len);
     }
 }
 

@@ -4,7 +4,7 @@
 use rdmascope_dissector::trace::{Off, Tree};
 use rdmascope_dissector::wire::nfs::{Io, Op};
 use rdmascope_dissector::wire::rpc::{self, Memo, Message};
-use rdmascope_dissector::wire::rpcrdma::{Probe, RpcRdma, probe};
+use rdmascope_dissector::wire::rpcrdma::{MessageKind, RpcRdma, recognize};
 use rdmascope_dissector::wire::xdr::Stream;
 
 const V3_READ_CALL: &str = "ad34a6f600000001000000800000000000000000000000010000000100000c0700001000ad34a6f6c3a140000000000000000000ad34a6f60000000000000002\
@@ -48,7 +48,7 @@ fn read(hex: &str, memo: Option<Memo>) -> (Tree, Operations, Option<Memo>) {
 /// Every byte of the message lies in a field that is not only a subtree.
 fn covered(tree: &Tree, length: usize) {
     let mut seen = vec![false; length];
-    for node in tree.nodes.iter().filter(|n| !matches!(n.value, rdmascope_dissector::trace::Kept::None)) {
+    for node in tree.nodes.iter().filter(|n| !matches!(n.value, rdmascope_dissector::trace::NodeValue::None)) {
         seen[node.offset as usize..(node.offset + node.len) as usize].fill(true);
     }
     let missing: Vec<_> = (0..length).filter(|n| !seen[*n]).collect();
@@ -58,12 +58,12 @@ fn covered(tree: &Tree, length: usize) {
 #[test]
 fn version_3_reads_a_file() {
     let (tree, ops, memo) = read(V3_READ_CALL, None);
-    assert_eq!(probe(&bytes(V3_READ_CALL)), Some(Probe::Call));
+    assert_eq!(recognize(&bytes(V3_READ_CALL)), Some(MessageKind::Call));
     assert_eq!((tree.protocol, tree.info.as_str()), ("NFS", "V3 READ Call, FH: 0x6d17b51a, Offset: 0, Len: 4096"));
     assert_eq!(ops, [(6, Some(Io { count: 4096, ..Io::default() }))]);
     assert_eq!((tree.number("rpcordma.writes_count"), tree.number("rpcordma.rdma_length")), (Some(1), Some(4096)));
     let (tree, ops, _) = read(V3_READ_REPLY, memo);
-    assert_eq!(probe(&bytes(V3_READ_REPLY)), Some(Probe::Reply));
+    assert_eq!(recognize(&bytes(V3_READ_REPLY)), Some(MessageKind::Reply));
     assert_eq!(tree.info, "V3 READ Reply, Len: 6");
     assert_eq!(ops, [(6, Some(Io { count: 6, eof: true, reduced: true, ..Io::default() }))]);
     assert_eq!(

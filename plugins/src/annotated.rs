@@ -132,8 +132,8 @@ pub fn write<S: Source, W: Write>(source: &mut S, comments: &Comments, mut write
             writer.catch_up(source.metadata())?;
         }
         frames += 1;
-        let said: Vec<&str> = comments.of(frames).iter().map(String::as_str).collect();
-        writer.write_with_comments(&source.record(), &said)?;
+        let texts: Vec<&str> = comments.of(frames).iter().map(String::as_str).collect();
+        writer.write_with_comments(&source.record(), &texts)?;
     }
     Ok((frames, writer.finish()?))
 }

@@ -300,8 +300,8 @@ pub fn works(plugin: &Path) -> Tried {
     match output {
         Err(e) => Tried::Not(version, e.to_string()),
         Ok(output) if !output.status.success() => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            Tried::Not(version, said.lines().last().unwrap_or_default().to_owned())
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            Tried::Not(version, message.lines().last().unwrap_or_default().to_owned())
         }
         Ok(output) => match String::from_utf8_lossy(&output.stdout).trim_end() {
             "1\t1" => Tried::Analyzes(version),

@@ -297,7 +297,7 @@ local function wanted(root, number)
 end
 
 local SMB_DIRECT, SMB2 = 10, 12
-local MPA, SYN, SETTLED, FINDING, DECODED, SAID = 2, 4, 8, 16, 32, 64
+local MPA, SYN, SETTLED, FINDING, DECODED, HAS_FACTS = 2, 4, 8, 16, 32, 64
 
 local function has(flags, bit)
     return flags % (bit + bit) >= bit
@@ -395,7 +395,7 @@ end
 
 local function shown(who, tvb, pinfo, root, state, ...)
     -- most frames are neither messages nor anything else to look at
-    if not state or (not who and state < 256 * SMB_DIRECT and state % SAID == 0) then
+    if not state or (not who and state < 256 * SMB_DIRECT and state % HAS_FACTS == 0) then
         return
     end
     local flags = state % 256
@@ -403,7 +403,7 @@ local function shown(who, tvb, pinfo, root, state, ...)
         R.claim_ports(pinfo, has(flags, MPA))
     end
     if who == "protocol" then
-        if has(flags, SAID) and not has(flags, FINDING) and not has(flags, DECODED) then
+        if has(flags, HAS_FACTS) and not has(flags, FINDING) and not has(flags, DECODED) then
             root:add(p):set_generated()
             who = nil
         end

@@ -3,14 +3,14 @@
 
 use rdmascope_dissector::wire::smb2::FileId;
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
-use rdmascope_replay::channel::{Channel, Config};
-use rdmascope_replay::iwarp::{self, Connection, Event, Iwarp};
+use rdmascope_replay::iwarp::{self, Event, Iwarp};
 use rdmascope_replay::roce::packet::Path;
 use rdmascope_replay::roce::{self, Endpoint, Numbers, Roce};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, Pending, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
+use rdmascope_replay::stack::{Config, SmbDirect};
 use rdmascope_replay::transport::{self, Clock, Fabric, Handle, Listener, Opened, Rights, Setup};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
@@ -259,8 +259,8 @@ fn operations(name: &str, count: u64, run: impl FnOnce()) {
 /// Two ends and nothing between them: 4 GiB read or written by one of the other, in operations of `size`.
 fn in_memory(size: u32, crc: bool, read: bool) {
     let config = iwarp::Config { crc, ..iwarp::Config::default() };
-    let (mut one, mut other) = (Connection::initiator(0, config.clone()), Connection::responder(0, config));
-    let drive = |one: &mut Connection, other: &mut Connection| {
+    let (mut one, mut other) = (iwarp::Endpoint::initiator(0, config.clone()), iwarp::Endpoint::responder(0, config));
+    let drive = |one: &mut iwarp::Endpoint, other: &mut iwarp::Endpoint| {
         loop {
             let mut moved = false;
             while let Some(bytes) = one.poll_transmit() {
@@ -350,7 +350,7 @@ fn client(crc: bool) -> Client {
 }
 
 fn client_of(address: SocketAddr, config: &Config) -> Client {
-    let channel = Channel::connect(address, config, Duration::from_secs(5)).unwrap();
+    let channel = SmbDirect::connect(address, config, Duration::from_secs(5)).unwrap();
     let mut client = Client::negotiate(channel, Options::default()).unwrap();
     client.session_setup(&Credentials::Anonymous).unwrap();
     client.tree_connect("127.0.0.1", "share").unwrap();

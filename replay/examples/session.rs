@@ -4,10 +4,10 @@
 #![forbid(unsafe_code)]
 
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
-use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Opened, Options, access, disposition};
 use rdmascope_replay::smbd::Endpoint;
+use rdmascope_replay::stack::{Config, SmbDirect};
 use rdmascope_replay::transport::Kind;
 use rdmascope_replay::wire::Wire;
 use sha2::{Digest, Sha256};
@@ -31,7 +31,7 @@ fn main() -> Anything<()> {
     if let Some(wire) = more.first().filter(|wire| *wire != "-") {
         config.wire = Some(Wire::new(Box::new(File::create(wire)?), wire)?);
     }
-    let channel = Channel::connect(address, &config, Duration::from_secs(5))?;
+    let channel = SmbDirect::connect(address, &config, Duration::from_secs(5))?;
     let mut client = Client::negotiate(channel, Options::default())?;
     client.session_setup(&Credentials::new(user, password))?;
     client.tree_connect(&address.ip().to_string(), share)?;

@@ -1,6 +1,6 @@
 //! What can go wrong on our side of a conversation: the system's, the peer's, or the user's.
 
-use crate::channel::EndReason;
+use crate::stack::EndReason;
 use crate::transport::OpError;
 use rdmascope_dissector::wire::smb2::NtStatus;
 use std::io;

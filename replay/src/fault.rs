@@ -1,11 +1,11 @@
 //! What a peer can do wrong, by name: a server that breaks one rule, for trying clients. Up to the moment of its fault, and where the fault allows it
 //! behind that, it is the built-in peer; most faults wait for the first READ or WRITE, so that a client is in the middle of its work.
 
-use crate::channel::{Channel, Config, Event};
 use crate::error::Result;
-use crate::smb2::server::{Connection, Share};
+use crate::smb2::server::{ServerConnection, Share};
 use crate::smb2::{ERROR_BODY, Writer, message, reply_header};
 use crate::smbd::{DATA_OFFSET, data_header, data_message};
+use crate::stack::{Config, Event, SmbDirect};
 use crate::transport::{Fault as Below, Kind, Request, Rights, StartupFault};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::header::{Header, flags};
@@ -35,9 +35,9 @@ enum Act {
     /// This answers the Negotiate Request, and nothing follows.
     Negotiate(fn(NegotiateResponse) -> Option<Vec<u8>>),
     /// Done once SMB Direct is established; all else is as it should be.
-    Session(fn(&mut Channel)),
+    Session(fn(&mut SmbDirect)),
     /// Done in place of answering the first READ or WRITE; nothing follows.
-    Transfer(fn(&mut Channel, &Asked)),
+    Transfer(fn(&mut SmbDirect, &Asked)),
 }
 
 /// A READ or WRITE.
@@ -308,8 +308,8 @@ impl Fault {
     pub fn serve(&self, request: Box<dyn Request>, share: Arc<Share>, config: &Config) -> Result<()> {
         let mut channel = match self.act {
             Act::Startup(fault) => return Ok(request.fault(fault)?),
-            Act::Negotiate(_) => Channel::accept_raw(request, config)?,
-            _ => Channel::accept(request, &self.config(config))?,
+            Act::Negotiate(_) => SmbDirect::accept_raw(request, config)?,
+            _ => SmbDirect::accept(request, &self.config(config))?,
         };
         self.act(&mut channel, share, config)
     }
@@ -327,7 +327,7 @@ impl Fault {
         config
     }
 
-    fn act(&self, channel: &mut Channel, share: Arc<Share>, config: &Config) -> Result<()> {
+    fn act(&self, channel: &mut SmbDirect, share: Arc<Share>, config: &Config) -> Result<()> {
         match self.act {
             Act::Startup(_) => Ok(()),
             Act::Negotiate(answer) => {
@@ -357,12 +357,12 @@ impl Fault {
 
     fn work(
         &self,
-        channel: &mut Channel,
+        channel: &mut SmbDirect,
         share: Arc<Share>,
-        begin: Option<fn(&mut Channel)>,
-        fail: Option<fn(&mut Channel, &Asked)>,
+        begin: Option<fn(&mut SmbDirect)>,
+        fail: Option<fn(&mut SmbDirect, &Asked)>,
     ) -> Result<()> {
-        let mut connection = Connection::new(share)?;
+        let mut connection = ServerConnection::new(share)?;
         let mut failed = false;
         loop {
             let event = channel.poll(FOR_EVER)?;
@@ -416,22 +416,22 @@ fn response(request: &NegotiateRequest, config: &Config) -> NegotiateResponse {
     }
 }
 
-fn send(channel: &mut Channel, header: DataTransfer, bytes: &[u8]) {
+fn send(channel: &mut SmbDirect, header: DataTransfer, bytes: &[u8]) {
     let now = channel.now();
     channel.stack().send_raw(now, data_message(&header, bytes));
 }
 
 /// 16 bytes into the memory described.
-fn write(channel: &mut Channel, to: BufferDescriptorV1) {
+fn write(channel: &mut SmbDirect, to: BufferDescriptorV1) {
     // what comes of it is what is tried
     let _ = channel.stack().write(to.token, to.offset, &[0xbd; 16]);
 }
 
-fn below(channel: &mut Channel, fault: Below) {
+fn below(channel: &mut SmbDirect, fault: Below) {
     channel.stack().transport().fault(fault);
 }
 
-fn read(channel: &mut Channel, from: BufferDescriptorV1) {
+fn read(channel: &mut SmbDirect, from: BufferDescriptorV1) {
     if let Some(sink) = channel.stack().register(vec![0; 64], Rights::LOCAL) {
         // refused only where the client answers no reads at all, and then it is the client's fault
         let _ = channel.stack().read(sink, 0, from.token, from.offset, 16);

@@ -1,11 +1,11 @@
 //! What the fuzz targets call: bytes of a peer that means no good, through the whole of one end. None may panic, hang, or write outside of what was
 //! registered.
 
-use crate::channel::{Event, Stack};
-use crate::iwarp::{self, Carrier, Connection};
+use crate::iwarp::{self, Carrier, Endpoint};
 use crate::smb2::server;
 use crate::smb2::storage::Storage;
 use crate::smbd::data_header;
+use crate::stack::{Event, Stack};
 use crate::transport::Rights;
 use rdmascope_dissector::wire::iwarp::ddp::{self, Buffer, Ddp, Untagged};
 use rdmascope_dissector::wire::iwarp::mpa;
@@ -29,7 +29,7 @@ pub fn fuzz_iwarp_receiver(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let bit = |n: u8| first >> n & 1 == 1;
     let config = iwarp::Config { crc: bit(1), markers: bit(2), ..iwarp::Config::default() };
-    let mut end = if bit(0) { Connection::initiator(0, config) } else { Connection::responder(0, config) };
+    let mut end = if bit(0) { Endpoint::initiator(0, config) } else { Endpoint::responder(0, config) };
     if bit(3) {
         // without CRC and markers, so that what follows gets anywhere
         end.handle_bytes(0, if bit(0) { b"MPA ID Rep Frame\0\x01\0\0" } else { b"MPA ID Req Frame\0\x01\0\0" });
@@ -123,7 +123,7 @@ pub fn fuzz_roce_receiver(data: &[u8]) {
             datagram.resize(datagram.len().next_multiple_of(4), 0);
         }
         if how & 2 == 0 {
-            packet::seal(&from_peer, 0, &mut datagram);
+            packet::finish(&from_peer, 0, &mut datagram);
         }
         now += i64::from(how >> 4) * 1_000_000;
         end.handle_datagram(now, 0xc000, how & 4 != 0, &datagram);
@@ -213,9 +213,9 @@ pub fn fuzz_peer(data: &[u8]) {
     let Some((first, mut rest)) = data.split_first() else { return };
     let files = [("a".to_owned(), vec![7; 5000])];
     let share = Arc::new(server::Share::new("share", Storage::memory(files), true, server::Users::Guests));
-    let Ok(mut server) = server::Connection::new(share) else { return };
+    let Ok(mut server) = server::ServerConnection::new(share) else { return };
     let config = iwarp::Config { crc: false, ..iwarp::Config::default() };
-    let mut stack = Stack::new(crate::smbd::Config::default(), Box::new(Carrier::new(Connection::responder(0, config))), false);
+    let mut stack = Stack::new(crate::smbd::Config::default(), Box::new(Carrier::new(Endpoint::responder(0, config))), false);
     stack.handle_bytes(0, b"MPA ID Req Frame\0\x01\0\0");
     let request = NegotiateRequest {
         min_version: VERSION_1_0,

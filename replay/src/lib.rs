@@ -13,7 +13,6 @@
 //! | random numbers of the system | [`random`] |
 #![forbid(unsafe_code)]
 
-pub mod channel;
 pub mod error;
 pub mod fault;
 pub mod fuzzing;
@@ -24,6 +23,7 @@ pub mod random;
 pub mod script;
 pub mod smb2;
 pub mod smbd;
+pub mod stack;
 pub mod transport;
 pub mod wire;
 

@@ -631,7 +631,7 @@ mod tests {
         now: Time,
         ends: [Endpoint; 2],
         tap: Link,
-        said: Vec<Breach>,
+        breaches: Vec<Breach>,
         frames: u64,
         sizes: Vec<usize>,
     }
@@ -642,7 +642,7 @@ mod tests {
                 now: 0,
                 ends: [Endpoint::initiator(0, a), Endpoint::acceptor(0, b)],
                 tap: Link::new(),
-                said: Vec::new(),
+                breaches: Vec::new(),
                 frames: 0,
                 sizes: Vec::new(),
             };
@@ -675,7 +675,7 @@ mod tests {
             self.frames += 1;
             self.sizes.push(message.len());
             let at = At { frame: self.frames, time: self.now };
-            let mut notes = Notes { me: End::B, breaches: &mut self.said, fatal: None };
+            let mut notes = Notes { me: End::B, breaches: &mut self.breaches, fatal: None };
             match self.tap.phase() {
                 Phase::Idle => {
                     self.tap.negotiate_request(at, from, &smbd::parse_negotiate_request(message, &mut Off).unwrap().1, &mut notes)
@@ -699,7 +699,7 @@ mod tests {
                     assert_eq!(self.tap.side(end).remaining, other.link().side(end).remaining);
                 }
             }
-            assert_eq!(self.said, []);
+            assert_eq!(self.breaches, []);
             for end in &self.ends {
                 assert_eq!(end.breaches(), []);
             }
@@ -746,7 +746,7 @@ mod tests {
             pair.drive();
             assert_eq!((pair.messages(1).len(), pair.messages(0).len()), (20, 20), "{a} {b}");
             let harmless = [Rule::SmbdNegReach, Rule::SmbdCreditStarved, Rule::SmbdCreditStall];
-            let bad: Vec<_> = pair.said.iter().filter(|b| !harmless.contains(&b.rule)).collect();
+            let bad: Vec<_> = pair.breaches.iter().filter(|b| !harmless.contains(&b.rule)).collect();
             assert!(bad.is_empty(), "{a} {b}: {bad:?}");
         }
     }

@@ -1,7 +1,6 @@
 //! A client against every fault that a peer can have: a clear verdict, in time, and nothing written where it does not belong.
 
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
-use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::error::{Error, Result};
 use rdmascope_replay::fault::{FAULTS, Fault};
 use rdmascope_replay::iwarp::{self, Iwarp};
@@ -10,6 +9,7 @@ use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::smbd::SECOND;
+use rdmascope_replay::stack::{Config, SmbDirect};
 use rdmascope_replay::transport::Rights;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn session(address: SocketAddr, mut config: Config, fault: &str, reads: bool) ->
     let options = Options { timeout, ..Options::default() };
     let mut canary = None;
     let mut done = || -> Result<usize> {
-        let channel = Channel::connect(address, &config, PATIENCE)?;
+        let channel = SmbDirect::connect(address, &config, PATIENCE)?;
         let mut client = Client::negotiate(channel, options.clone())?;
         client.session_setup(&Credentials::Anonymous)?;
         client.tree_connect("127.0.0.1", "share")?;

@@ -6,13 +6,13 @@ mod tap;
 use rdmascope_analyzer::env::Options as PipelineOptions;
 use rdmascope_analyzer::keys::{CipherId, Dialect, Keyring, Tickets};
 use rdmascope_dissector::wire::smb2::NtStatus;
-use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::kerberos::keytab::Keytab;
 use rdmascope_replay::kerberos::{Credential, Initiator, Wanted};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users};
 use rdmascope_replay::smb2::storage::Storage;
+use rdmascope_replay::stack::{Config, SmbDirect};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -187,7 +187,7 @@ fn peer(keytab: Keytab) -> SocketAddr {
 
 fn client(address: SocketAddr, options: Options, keep: &Path) -> Client {
     let config = Config { wire: Some(kept(keep)), ..Config::default() };
-    Client::negotiate(Channel::connect(address, &config, Duration::from_secs(5)).unwrap(), options).unwrap()
+    Client::negotiate(SmbDirect::connect(address, &config, Duration::from_secs(5)).unwrap(), options).unwrap()
 }
 
 fn now() -> SystemTime {
@@ -199,8 +199,8 @@ fn tickets_come_from_the_cache_from_the_kdc_and_by_a_password() {
     let Some(realm) = Realm::begin() else { return };
     let host = "server.lab.example";
     // nothing there yet
-    let said = Credential::find(&realm.wanted(host), now()).unwrap_err().to_string();
-    assert!(said.contains("cache cannot be read"), "{said}");
+    let error = Credential::find(&realm.wanted(host), now()).unwrap_err().to_string();
+    assert!(error.contains("cache cannot be read"), "{error}");
     realm.kinit();
     let by_tgt = Credential::find(&realm.wanted(host), now()).unwrap();
     assert_eq!(
@@ -213,16 +213,16 @@ fn tickets_come_from_the_cache_from_the_kdc_and_by_a_password() {
     assert!(realm.command(TOOLS[4]).arg("cifs/server.lab.example").stdout(Stdio::null()).status().unwrap().success());
     let wanted = Wanted { kdc: Some("127.0.0.1:1".into()), ..realm.wanted(host) };
     Credential::find(&wanted, now()).unwrap();
-    let said = Credential::find(&Wanted { host: "small.lab.example".into(), ..wanted }, now()).unwrap_err().to_string();
-    assert!(said.starts_with("the KDC 127.0.0.1:1: "), "{said}");
+    let error = Credential::find(&Wanted { host: "small.lab.example".into(), ..wanted }, now()).unwrap_err().to_string();
+    assert!(error.starts_with("the KDC 127.0.0.1:1: "), "{error}");
     // a name of its own
     let named = Wanted { service: Some("cifs/other.lab.example".into()), ..realm.wanted("192.0.2.1") };
     assert_eq!(Credential::find(&named, now()).unwrap().server.to_string(), "cifs/other.lab.example@LAB.EXAMPLE");
-    let said = Credential::find(&realm.wanted("nobody.lab.example"), now()).unwrap_err().to_string();
-    assert!(said.contains("KDC_ERR_S_PRINCIPAL_UNKNOWN"), "{said}");
+    let error = Credential::find(&realm.wanted("nobody.lab.example"), now()).unwrap_err().to_string();
+    assert!(error.contains("KDC_ERR_S_PRINCIPAL_UNKNOWN"), "{error}");
     // tomorrow, all is over
-    let said = Credential::find(&realm.wanted(host), now() + Duration::from_secs(86_400)).unwrap_err().to_string();
-    assert!(said.ends_with("kinit gets one"), "{said}");
+    let error = Credential::find(&realm.wanted(host), now() + Duration::from_secs(86_400)).unwrap_err().to_string();
+    assert!(error.ends_with("kinit gets one"), "{error}");
 
     let with = |user: &str, password: &str| Wanted { cache: "/nowhere".into(), ..realm.wanted(host) }.with_password(user, password);
     // carol's and dave's keys are of SHA-2
@@ -230,12 +230,12 @@ fn tickets_come_from_the_cache_from_the_kdc_and_by_a_password() {
         let found = Credential::find(&with(user, "secret").unwrap(), now()).unwrap();
         assert_eq!(found.client.to_string(), format!("{}@LAB.EXAMPLE", user.trim_end_matches("@LAB.EXAMPLE")));
     }
-    let said = Credential::find(&with("alice", "wrong").unwrap(), now()).unwrap_err().to_string();
-    assert!(said.contains("the password is wrong"), "{said}");
-    let said = Credential::find(&with("bob", "secret").unwrap(), now()).unwrap_err().to_string();
-    assert!(said.contains("KDC_ERR_C_PRINCIPAL_UNKNOWN"), "{said}");
-    let said = Credential::find(&with("alice@OTHER.EXAMPLE", "secret").unwrap(), now()).unwrap_err().to_string();
-    assert!(said.starts_with("where the KDC of OTHER.EXAMPLE is"), "{said}");
+    let error = Credential::find(&with("alice", "wrong").unwrap(), now()).unwrap_err().to_string();
+    assert!(error.contains("the password is wrong"), "{error}");
+    let error = Credential::find(&with("bob", "secret").unwrap(), now()).unwrap_err().to_string();
+    assert!(error.contains("KDC_ERR_C_PRINCIPAL_UNKNOWN"), "{error}");
+    let error = Credential::find(&with("alice@OTHER.EXAMPLE", "secret").unwrap(), now()).unwrap_err().to_string();
+    assert!(error.starts_with("where the KDC of OTHER.EXAMPLE is"), "{error}");
 }
 
 #[test]
@@ -269,9 +269,9 @@ fn a_session_is_signed_and_encrypted_with_the_key_of_the_ticket() {
         client.leave().unwrap();
         // a tap with the server's keytab sees all of it, and has nothing to say, but that data under encryption goes inline where no RDMA transform is agreed
         let tap = analyze(&wire, PipelineOptions { keyring: keyring.clone(), ..Default::default() });
-        let said = tap.said_but(&["SMBD-FRAG-COST", "SMB-PATH-INLINE"]);
-        assert!(said.is_empty(), "{host} {dialect:?} {encrypt}: {said:#?}");
-        let inline = tap.said_but(&["SMBD-FRAG-COST"]).iter().any(|said| said.starts_with("SMB-PATH-INLINE"));
+        let error = tap.said_but(&["SMBD-FRAG-COST", "SMB-PATH-INLINE"]);
+        assert!(error.is_empty(), "{host} {dialect:?} {encrypt}: {error:#?}");
+        let inline = tap.said_but(&["SMBD-FRAG-COST"]).iter().any(|error| error.starts_with("SMB-PATH-INLINE"));
         assert_eq!(inline, encrypt && read.transform.is_none(), "{host} {dialect:?} {encrypt} {:?}", read.transform);
         assert_eq!(tap.exchanges.iter().filter(|e| e.command == "READ").count(), 1, "{host} {dialect:?} {encrypt}");
         // without it, it does not see into what was encrypted
@@ -281,8 +281,8 @@ fn a_session_is_signed_and_encrypted_with_the_key_of_the_ticket() {
     // who has no ticket for this server is not let in, nor anybody without one
     let ticket = Credential::find(&realm.wanted("other.lab.example"), now()).unwrap();
     for who in [Credentials::Kerberos(Box::new(ticket)), Credentials::new("alice", "secret"), Credentials::Anonymous] {
-        let said = client(address, Options::default(), &wire).session_setup(&who).unwrap_err();
-        assert_eq!(said.status(), Some(NtStatus(0xc000_006d)), "{said}");
+        let error = client(address, Options::default(), &wire).session_setup(&who).unwrap_err();
+        assert_eq!(error.status(), Some(NtStatus(0xc000_006d)), "{error}");
     }
 }
 

@@ -7,12 +7,12 @@ use rdmascope_analyzer::keys::{CipherId, Dialect, Keyring, SigningAlgorithm};
 use rdmascope_dissector::wire::smb2::NtStatus;
 use rdmascope_dissector::wire::smb2::negotiate::RdmaTransformId;
 use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
-use rdmascope_replay::channel::{Channel, Config, Event};
 use rdmascope_replay::iwarp::{Carrier, Iwarp};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users};
 use rdmascope_replay::smb2::storage::Storage;
+use rdmascope_replay::stack::{Config, Event, SmbDirect};
 use sha2::{Digest, Sha256};
 use std::any::Any;
 use std::net::{SocketAddr, TcpListener};
@@ -39,7 +39,7 @@ fn peer(password: Option<&str>, config: Config) -> SocketAddr {
 
 fn session(address: SocketAddr, config: &Config, dialect: Dialect, who: &Credentials, keep: Option<&Path>) -> Client {
     let config = Config { wire: keep.map(kept), ..config.clone() };
-    let channel = Channel::connect(address, &config, PATIENCE).unwrap();
+    let channel = SmbDirect::connect(address, &config, PATIENCE).unwrap();
     let mut client =
         Client::negotiate(channel, Options { dialects: vec![dialect], timeout: Duration::from_secs(60), ..Options::default() }).unwrap();
     assert_eq!(client.dialect(), dialect);
@@ -146,7 +146,7 @@ fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
         };
         let path = folder.path().join(format!("{n}.pcapng"));
         let config = Config { wire: Some(kept(&path)), ..Config::default() };
-        let channel = Channel::connect(address, &config, PATIENCE).unwrap();
+        let channel = SmbDirect::connect(address, &config, PATIENCE).unwrap();
         let mut client = Client::negotiate(channel, options).unwrap();
         client.session_setup(&Credentials::new("user", "secret")).unwrap();
         client.tree_connect("127.0.0.1", "share").unwrap();
@@ -183,7 +183,7 @@ fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
 #[test]
 fn a_connection_that_is_over_says_so_again_and_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut channel = Channel::connect(listener.local_addr().unwrap(), &Config::default(), PATIENCE).unwrap();
+    let mut channel = SmbDirect::connect(listener.local_addr().unwrap(), &Config::default(), PATIENCE).unwrap();
     drop(listener.accept().unwrap());
     for _ in 0..3 {
         assert!(matches!(channel.poll(PATIENCE).unwrap(), Some(Event::Closed(_))));
@@ -195,7 +195,7 @@ fn a_connection_that_is_over_says_so_again_and_again() {
 fn a_wrong_password_is_refused() {
     let address = peer(Some("secret"), Config::default());
     for who in [Credentials::new("user", "other"), Credentials::Anonymous] {
-        let channel = Channel::connect(address, &Config::default(), PATIENCE).unwrap();
+        let channel = SmbDirect::connect(address, &Config::default(), PATIENCE).unwrap();
         let mut client = Client::negotiate(channel, Options::default()).unwrap();
         assert_eq!(client.session_setup(&who).unwrap_err().status(), Some(NtStatus(0xc000_006d)));
     }
@@ -224,7 +224,7 @@ fn a_peer_that_sends_nothing_for_ever_is_not_listened_to_for_ever() {
     let address = listener.address();
     let server = std::thread::spawn(move || {
         let request = listener.next(PATIENCE).unwrap().unwrap();
-        let mut channel = Channel::accept_raw(request, &Config::default()).unwrap();
+        let mut channel = SmbDirect::accept_raw(request, &Config::default()).unwrap();
         while channel.poll(PATIENCE).unwrap() != Some(Event::Connected) {}
         // FPDUs without a segment, until the client has had enough
         loop {
@@ -239,7 +239,7 @@ fn a_peer_that_sends_nothing_for_ever_is_not_listened_to_for_ever() {
             }
         }
     });
-    let channel = Channel::connect(address, &Config::default(), PATIENCE).unwrap();
+    let channel = SmbDirect::connect(address, &Config::default(), PATIENCE).unwrap();
     let options = Options { timeout: Duration::from_secs(1), ..Options::default() };
     let e = Client::negotiate(channel, options).unwrap_err().to_string();
     assert!(e.contains("no answer to the SMB Direct negotiation"), "{e}");

@@ -10,7 +10,6 @@ use rdmascope_analyzer::rules::{Rule, Severity};
 use rdmascope_capture::{OpenOptions, Source};
 use rdmascope_dissector::trace::Off;
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
-use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::error::Result as Tried;
 use rdmascope_replay::fault::{FAULTS, Fault};
 use rdmascope_replay::iwarp::{self, Iwarp};
@@ -19,6 +18,7 @@ use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users};
 use rdmascope_replay::smb2::storage::Storage;
 use rdmascope_replay::smbd::SECOND;
+use rdmascope_replay::stack::{Config, SmbDirect};
 use rdmascope_replay::wire::Wire;
 use std::fs::File;
 use std::net::SocketAddr;
@@ -64,7 +64,7 @@ fn session(address: SocketAddr, fault: &str, reads: bool, path: &Path) {
     };
     let options = Options { timeout, ..Options::default() };
     let work = || -> Tried<()> {
-        let channel = Channel::connect(address, &config, PATIENCE)?;
+        let channel = SmbDirect::connect(address, &config, PATIENCE)?;
         let mut client = Client::negotiate(channel, options)?;
         client.session_setup(&Credentials::Anonymous)?;
         client.tree_connect("127.0.0.1", "share")?;

@@ -9,13 +9,13 @@ use rdmascope_analyzer::keys::{Dialect, Keyring};
 use rdmascope_analyzer::report::Handshake;
 use rdmascope_dissector::wire::smb2::negotiate::RdmaTransformId;
 use rdmascope_dissector::wire::smb2::rdma_channel::{Channel as RdmaChannel, TransformType};
-use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::probe::{Target, Verdict, matching};
 use rdmascope_replay::roce::Roce;
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users};
 use rdmascope_replay::smb2::storage::Storage;
+use rdmascope_replay::stack::{Config, SmbDirect};
 use sha2::{Digest, Sha256};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn peer(test: u8, password: Option<&str>, config: &Config) -> SocketAddr {
 
 fn session(address: SocketAddr, config: &Config, dialect: Dialect, who: &Credentials, keep: Option<&Path>) -> Client {
     let config = Config { wire: keep.map(kept), ..config.clone() };
-    let channel = Channel::connect(address, &config, PATIENCE).unwrap();
+    let channel = SmbDirect::connect(address, &config, PATIENCE).unwrap();
     let mut client = Client::negotiate(channel, Options { dialects: vec![dialect], timeout: PATIENCE, ..Options::default() }).unwrap();
     client.session_setup(who).unwrap();
     client.tree_connect(&address.ip().to_string(), "share").unwrap();
@@ -127,7 +127,7 @@ fn what_rdma_moves_is_encrypted_or_signed_as_agreed() {
     let folder = tempfile::tempdir().unwrap();
     for (encrypt, expected) in [(true, TransformType::ENCRYPTION), (false, TransformType::SIGNING)] {
         let path = folder.path().join(format!("{encrypt}.pcapng"));
-        let channel = Channel::connect(address, &Config { wire: Some(kept(&path)), ..config.clone() }, PATIENCE).unwrap();
+        let channel = SmbDirect::connect(address, &Config { wire: Some(kept(&path)), ..config.clone() }, PATIENCE).unwrap();
         let transforms = vec![RdmaTransformId::ENCRYPTION, RdmaTransformId::SIGNING];
         let options = Options { encrypt, transforms, timeout: PATIENCE, ..Options::default() };
         let mut client = Client::negotiate(channel, options).unwrap();
@@ -161,7 +161,7 @@ fn a_port_that_nobody_listens_on_refuses() {
     let config = Config::over(Roce::default());
     let address = peer(2, None, &config);
     let other = SocketAddr::new(address.ip(), address.port() ^ 1);
-    let refused = Channel::connect(other, &config, PATIENCE).unwrap_err();
+    let refused = SmbDirect::connect(other, &config, PATIENCE).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused, "{refused}");
 }
 

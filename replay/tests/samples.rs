@@ -6,13 +6,13 @@ use rdmascope_analyzer::keys::Dialect;
 use rdmascope_capture::{OpenOptions, open};
 use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
 use rdmascope_dissector::wire::smb2::{FileId, NtStatus};
-use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::probe::{Case, Target, Verdict, matching};
 use rdmascope_replay::script::{Action, Pace, Plan, Planned, Recording, Wanted, prepare, run};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users};
 use rdmascope_replay::smb2::storage::Storage;
+use rdmascope_replay::stack::{Config, SmbDirect};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn captured_sessions_are_done_again_on_another_transport() {
         assert!(
             plan.steps.iter().all(|s| !matches!(s.planned, Planned::Do(Action::Write { .. } | Action::Open { disposition: 0 | 2.., .. })))
         );
-        let channel = Channel::connect(address, &Config::default(), Duration::from_secs(5)).unwrap();
+        let channel = SmbDirect::connect(address, &Config::default(), Duration::from_secs(5)).unwrap();
         let mut client = Client::negotiate(channel, Options::default()).unwrap();
         client.session_setup(&Credentials::Anonymous).unwrap();
         client.tree_connect("127.0.0.1", "share").unwrap();
@@ -86,7 +86,7 @@ fn sample(name: &str) -> Recording {
 
 fn client(address: SocketAddr, config: &Config, wire: Option<&Path>) -> Client {
     let config = Config { wire: wire.map(kept), ..config.clone() };
-    let channel = Channel::connect(address, &config, Duration::from_secs(5)).unwrap();
+    let channel = SmbDirect::connect(address, &config, Duration::from_secs(5)).unwrap();
     let mut client = Client::negotiate(channel, Options::default()).unwrap();
     client.session_setup(&Credentials::Anonymous).unwrap();
     client.tree_connect("127.0.0.1", "share").unwrap();
@@ -215,7 +215,7 @@ fn names_ends_and_deletions_come_out_as_recorded() {
     let old = Options { dialects: vec![Dialect::SMB_3_0_2], ..Options::default() };
     let connect = |address, wire: Option<&Path>| {
         let config = Config { wire: wire.map(kept), ..Config::default() };
-        let channel = Channel::connect(address, &config, Duration::from_secs(5)).unwrap();
+        let channel = SmbDirect::connect(address, &config, Duration::from_secs(5)).unwrap();
         let mut client = Client::negotiate(channel, old.clone()).unwrap();
         client.session_setup(&Credentials::Anonymous).unwrap();
         client.tree_connect("127.0.0.1", "share").unwrap();

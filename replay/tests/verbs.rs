@@ -12,12 +12,12 @@ use rdmascope_analyzer::report::{Handshake, Health, SideReport};
 use rdmascope_dissector::wire::smb2::FileId;
 use rdmascope_dissector::wire::smb2::ioctl::ControlCode;
 use rdmascope_dissector::wire::smb2::rdma_channel::Channel as RdmaChannel;
-use rdmascope_replay::channel::{Channel, Config, EndReason, Event};
 use rdmascope_replay::probe::{Target, Verdict, all};
 use rdmascope_replay::smb2::Credentials;
 use rdmascope_replay::smb2::client::{Client, Options, access, disposition};
 use rdmascope_replay::smb2::server::{Share, Users, serve};
 use rdmascope_replay::smb2::storage::Storage;
+use rdmascope_replay::stack::{Config, EndReason, Event, SmbDirect};
 use rdmascope_replay::transport::Why;
 use rdmascope_replay::transport::verbs::{KIND, Verbs};
 use std::net::SocketAddr;
@@ -52,7 +52,7 @@ fn a_session_reads_and_writes_by_rdma() {
     let Some(config) = config() else { return };
     for (host, windows) in [("127.0.0.1", true), ("127.0.0.2", false)] {
         let address = peer(&config, host);
-        let channel = Channel::connect(address, &config, WITHIN).unwrap();
+        let channel = SmbDirect::connect(address, &config, WITHIN).unwrap();
         let mut client = Client::negotiate(channel, Options::default()).unwrap();
         client.session_setup(&Credentials::new("user", "secret")).unwrap();
         client.tree_connect(host, "share").unwrap();
@@ -100,7 +100,7 @@ fn what_is_kept_of_a_card_is_clean_and_the_same_at_both_ends() {
             serve(listener.next(WITHIN).unwrap().unwrap(), Arc::new(share), &served).unwrap();
         });
         let config = Config { wire: Some(kept(&ours)), ..config.clone() };
-        let channel = Channel::connect(address, &config, WITHIN).unwrap();
+        let channel = SmbDirect::connect(address, &config, WITHIN).unwrap();
         let mut client = Client::negotiate(channel, Options { encrypt, ..Options::default() }).unwrap();
         client.session_setup(&Credentials::new("user", "secret")).unwrap();
         client.tree_connect(host, "share").unwrap();
@@ -171,10 +171,10 @@ fn a_server_that_goes_away_ends_the_session() {
     let other = config.clone();
     let server = std::thread::spawn(move || {
         let request = listener.next(WITHIN).unwrap().unwrap();
-        let mut channel = Channel::accept(request, &other).unwrap();
+        let mut channel = SmbDirect::accept(request, &other).unwrap();
         while channel.poll(WITHIN).unwrap() != Some(Event::Established) {}
     });
-    let mut channel = Channel::connect(address, &config, WITHIN).unwrap();
+    let mut channel = SmbDirect::connect(address, &config, WITHIN).unwrap();
     let mut last = None;
     while let Some(event) = channel.poll(WITHIN).unwrap() {
         last = Some(event);
@@ -217,7 +217,7 @@ fn faults_above_the_transport_work_over_a_card() {
             let _ = fault.serve(request, share, &other);
         });
         let done = || -> rdmascope_replay::error::Result<usize> {
-            let channel = Channel::connect(address, &config, WITHIN)?;
+            let channel = SmbDirect::connect(address, &config, WITHIN)?;
             // only the step to which nothing comes waits for a short while: all others take the time that they take
             let waits = |fault| if name == fault { Duration::from_secs(1) } else { WITHIN };
             let mut client = Client::negotiate(channel, Options { timeout: waits("no-negotiate"), ..Options::default() })?;
@@ -237,7 +237,7 @@ fn faults_above_the_transport_work_over_a_card() {
 #[test]
 fn nobody_there_is_said_in_one_line() {
     let Some(config) = config() else { return };
-    let e = Channel::connect("127.0.0.1:9".parse().unwrap(), &config, WITHIN).unwrap_err().to_string();
+    let e = SmbDirect::connect("127.0.0.1:9".parse().unwrap(), &config, WITHIN).unwrap_err().to_string();
     assert_eq!(e, "127.0.0.1:9 rejected the connection: invalid service ID: nothing listens on that RDMA port (8)");
 }
 

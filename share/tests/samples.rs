@@ -6,7 +6,7 @@ use rdmascope_analyzer::report::{Report, Sink};
 use rdmascope_capture::{OpenOptions, Source, open};
 use rdmascope_dissector::field::Privacy;
 use rdmascope_dissector::frame::LinkType;
-use rdmascope_dissector::trace::{Kept, Tree};
+use rdmascope_dissector::trace::{NodeValue, Tree};
 use rdmascope_share::{Anonymizer, Extra, Frame, Mapping, Options, Tally};
 use std::path::{Path, PathBuf};
 
@@ -99,7 +99,7 @@ fn said(report: &Report, rows: &[Exchange], name: &mut impl FnMut(&str) -> Strin
         }
         c.outcome = None;
         // addresses and identifiers again
-        (c.smb.heard.guids, c.smb.heard.interfaces, c.nfs) = Default::default();
+        (c.smb.setup.guids, c.smb.setup.interfaces, c.nfs) = Default::default();
         lines.push(format!("{c:#?}"));
     }
     for f in report.findings.iter() {
@@ -167,8 +167,8 @@ fn the_analysis_of_every_sample_says_the_same_of_it_anonymized() {
             for (x, y) in old.nodes.iter().zip(&tree.nodes) {
                 let keeps = x.def.privacy == Privacy::Keep && !follows(x.def.name) && x.len > 0;
                 let same = match x.value {
-                    Kept::U(_) | Kept::I(_) | Kept::Time(..) => x.value == y.value,
-                    Kept::Bytes => old.value_bytes(x) == tree.value_bytes(y),
+                    NodeValue::U(_) | NodeValue::I(_) | NodeValue::Time(..) => x.value == y.value,
+                    NodeValue::Bytes => old.value_bytes(x) == tree.value_bytes(y),
                     _ => true,
                 };
                 if keeps && !same {
@@ -279,7 +279,7 @@ fn memory_that_is_exchanged_and_times_that_are_dropped_change_no_finding() {
                     matches!(n, "infiniband.reth.r_key" | "iwarp_ddp.stag" | "rpcordma.rdma_handle" | "smb2.buffer_descriptor.token")
                 };
                 keys.extend(tree.nodes.iter().filter(|n| is_key(n.def.name)).filter_map(|n| match n.value {
-                    Kept::U(key) if key != 0 => Some(key),
+                    NodeValue::U(key) if key != 0 => Some(key),
                     _ => None,
                 }));
             });

@@ -79,21 +79,21 @@ impl Assessment {
 
 /// Requests as the analysis tells them.
 #[derive(Default)]
-pub struct Kept {
+pub struct Exchanges {
     /// All that ended.
     pub exchanges: Vec<Exchange>,
 }
 
-impl Sink for Kept {
+impl Sink for Exchanges {
     fn exchange(&mut self, exchange: &Exchange) {
         self.exchanges.push(exchange.clone());
     }
 }
 
 /// Analyzes a capture.
-pub fn analyze(records: &[Record]) -> (Report, Kept) {
+pub fn analyze(records: &[Record]) -> (Report, Exchanges) {
     let options = Options { payloads: true, ..Options::default() };
-    let mut pipeline = Pipeline::with_sink(options, Kept::default());
+    let mut pipeline = Pipeline::with_sink(options, Exchanges::default());
     for (n, record) in records.iter().enumerate() {
         let meta = FrameMeta {
             number: n as u64 + 1,
@@ -261,7 +261,7 @@ fn direction(text: &str) -> Option<usize> {
 }
 
 /// Holds an analysis against the truth.
-pub fn judge(plan: &Plan, world: &World, report: &Report, kept: &Kept) -> Assessment {
+pub fn judge(plan: &Plan, world: &World, report: &Report, kept: &Exchanges) -> Assessment {
     let truth = &world.truth;
     let asked = Asked { plan, truth, world };
     let mut verdict = Assessment::default();
@@ -343,7 +343,7 @@ fn recall(plan: &Plan, world: &World, report: &Report, verdict: &mut Assessment)
     }
 }
 
-fn counts(plan: &Plan, world: &World, report: &Report, kept: &Kept, verdict: &mut Assessment) {
+fn counts(plan: &Plan, world: &World, report: &Report, kept: &Exchanges, verdict: &mut Assessment) {
     // what was posted and did not get out is counted by the ends already
     if plan.fault.is_some() || world.truth.requests.iter().any(|r| r.done.is_none()) || world.hosts.iter().any(|h| h.transport.failed()) {
         return;
@@ -356,9 +356,9 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Kept, verdict: &mu
     };
     for side in [0, 1] {
         let (ours, theirs) = (world.hosts[side].direct.ledger, connection.sides[side]);
-        let mut same = |what: &str, truth: u64, said: u64| {
-            if truth != said {
-                verdict.wrong(Kind::Count, what.to_string(), format!("{what} of {side}: {said}, and it was {truth}"));
+        let mut same = |what: &str, truth: u64, reported: u64| {
+            if truth != reported {
+                verdict.wrong(Kind::Count, what.to_string(), format!("{what} of {side}: {reported}, and it was {truth}"));
             }
         };
         same("messages", ours.messages, theirs.messages);
@@ -366,12 +366,12 @@ fn counts(plan: &Plan, world: &World, report: &Report, kept: &Kept, verdict: &mu
         same("fragmented messages", ours.fragmented, theirs.fragmented);
     }
     let done: Vec<&Request> = world.truth.requests.iter().filter(|r| r.done.is_some()).collect();
-    let said: BTreeMap<u64, &Exchange> = kept.exchanges.iter().filter(|e| e.reply_end.is_some()).map(|e| (e.message_id, e)).collect();
-    if done.len() != said.len() {
-        verdict.wrong(Kind::Count, "requests", format!("{} requests were answered, {} are told", done.len(), said.len()));
+    let reported: BTreeMap<u64, &Exchange> = kept.exchanges.iter().filter(|e| e.reply_end.is_some()).map(|e| (e.message_id, e)).collect();
+    if done.len() != reported.len() {
+        verdict.wrong(Kind::Count, "requests", format!("{} requests were answered, {} are told", done.len(), reported.len()));
     }
     for request in done {
-        let Some(e) = said.get(&request.asked.id) else { continue };
+        let Some(e) = reported.get(&request.asked.id) else { continue };
         if e.command != request.asked.command.name() {
             verdict.wrong(
                 Kind::Count,
@@ -420,7 +420,7 @@ const SLACK: Time = 60 * crate::transport::MICROSECOND;
 
 /// Holds the time of requests by owner against the truth. The parts are always the whole. Where the capture has every packet and nothing
 /// happened to any, nobody has time but who had it; and the server never has more than it took, where what was lost was seen before.
-fn time(plan: &Plan, world: &World, kept: &Kept, verdict: &mut Assessment) {
+fn time(plan: &Plan, world: &World, kept: &Exchanges, verdict: &mut Assessment) {
     for e in &kept.exchanges {
         let latency = e.latency().unwrap_or(0).max(0);
         if e.reply_end.is_some() && e.time.sum() != latency {

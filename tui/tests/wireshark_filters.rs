@@ -7,8 +7,8 @@ mod common;
 
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_capture::{OpenOptions, Source, open};
+use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::probe::Probe;
 use rdmascope_report::dissection::Dissection;
 use rdmascope_report::fields::registry;
 use std::collections::{BTreeSet, HashSet};
@@ -48,18 +48,18 @@ fn cases() -> Vec<Case> {
 /// The frames of a sample that pass each filter, in one pass over it, or what is wrong with the filter.
 fn ours(file: &Path, filters: &[&str]) -> Vec<Result<Vec<u64>, String>> {
     let registry = registry();
-    let mut probe = Probe::new();
+    let mut extractor = Extractor::new();
     let mut parsed: Vec<Result<Filter, String>> =
         filters.iter().map(|text| Filter::parse(text, &registry).map_err(|e| e.to_string())).collect();
-    parsed.iter_mut().flatten().for_each(|f| f.bind(&mut probe));
+    parsed.iter_mut().flatten().for_each(|f| f.bind(&mut extractor));
     let mut passed = vec![Vec::new(); filters.len()];
     let mut capture = open(file, OpenOptions::new()).expect("a sample");
     let mut dissection = Dissection::new(Keyring::new());
     while capture.advance().expect("a whole capture") {
-        probe.begin();
-        let frame = dissection.frame(&capture.record(), capture.interfaces(), &mut probe);
+        extractor.begin();
+        let frame = dissection.frame(&capture.record(), capture.interfaces(), &mut extractor);
         for (filter, passed) in parsed.iter().zip(&mut passed) {
-            if filter.as_ref().is_ok_and(|f| f.matches(&probe)) {
+            if filter.as_ref().is_ok_and(|f| f.matches(&extractor)) {
                 passed.push(frame.number);
             }
         }

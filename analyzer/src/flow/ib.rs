@@ -484,7 +484,7 @@ impl IbFlow {
     #[cold]
     fn end_recovery<S: IbSink>(&mut self, at: At, by: End, over: bool, sink: &mut S) {
         let Some(recovery) = self.senders[by.index()].recovery.take() else { return };
-        let told = recovery.is_under_way() || recovery.is_not_ready();
+        let is_expected = recovery.is_under_way() || recovery.is_not_ready();
         // where nothing of the peer was captured at all, its silence says nothing
         let peer_is_seen = self.senders[by.index()].acked.is_some() || self.senders[by.peer().index()].last != At::default();
         let (ended, late) = recovery.end(at, over, self.losses(by));
@@ -497,7 +497,7 @@ impl IbFlow {
         if !peer_is_seen {
             self.losses(by).unanswered = None;
         }
-        sink.fact(at, by, if told { IbFact::Recovered { ended, over } } else { IbFact::NotRecovering });
+        sink.fact(at, by, if is_expected { IbFact::Recovered { ended, over } } else { IbFact::NotRecovering });
     }
 
     /// The recovery that is under way, or one that begins.

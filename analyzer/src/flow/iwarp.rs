@@ -363,7 +363,7 @@ impl TcpFlow {
             }
             let (stream, mut follow) = self.parts(at, by.peer(), segment.payload, options, t, out);
             stream.acknowledged(segment.ack, &mut |e| follow.event(e));
-            let said = Acknowledged {
+            let acknowledgment = Acknowledged {
                 at,
                 ack: segment.ack,
                 sacks: &segment.sacks[..usize::from(segment.sack_count).min(segment.sacks.len())],
@@ -372,7 +372,7 @@ impl TcpFlow {
                 has_data: segment.payload_length > 0,
             };
             let (repair, losses) = (&mut self.repairs[by.peer().index()], &mut self.losses[by.peer().index()]);
-            repair.acknowledged(&said, losses, &mut |over| out.fact(at, by.peer(), FlowFact::Over(over)));
+            repair.acknowledged(&acknowledgment, losses, &mut |over| out.fact(at, by.peer(), FlowFact::Over(over)));
             out.acknowledged(by.peer(), segment.ack);
         }
         if segment.payload_length > 0 {
@@ -402,10 +402,10 @@ impl TcpFlow {
             let copy = copy || misplaced && !is_next;
             out.sequence(by, seq.wrapping_add(segment.payload_length));
             let (stream, mut follow) = self.parts(at, by, segment.payload, options, t, out);
-            follow.said.copy = copy;
-            follow.said.of = of;
+            follow.emitter.copy = copy;
+            follow.emitter.of = of;
             stream.data(at, seq, segment.payload, segment.payload_length, limit, &mut |e| follow.event(e));
-            let was = follow.said.was;
+            let was = follow.emitter.was;
             self.framers[by.index()].mark_verified(&[], 0);
             self.copies[by.index()].add(at, seq, mark);
             let mended = matches!(was, Was::Filled { .. }) && self.unconfirmed[by.index()].iter().any(|(_, of, _)| *of == seq);
@@ -467,7 +467,7 @@ impl TcpFlow {
                     losses.damaged.retract();
                 }
                 let (stream, mut follow) = self.parts(at, by, &[], options, t, out);
-                follow.said.is_late = true;
+                follow.emitter.is_late = true;
                 stream.data(at, seq, &bytes, length, options.hold_limit, &mut |e| follow.event(e));
             }
         }
@@ -533,7 +533,7 @@ impl TcpFlow {
         out: &'f mut S,
     ) -> (&'f mut Stream, Follow<'f, T, S>) {
         let Self { streams, framers, messages, verdict, startup, initiator, crc_good, .. } = self;
-        let said = Emitter {
+        let emitter = Emitter {
             at,
             by,
             payload,
@@ -551,7 +551,7 @@ impl TcpFlow {
             was: Was::New,
             is_late: false,
         };
-        (&mut streams[by.index()], Follow { framers, verdict, said })
+        (&mut streams[by.index()], Follow { framers, verdict, emitter })
     }
 }
 
@@ -559,27 +559,27 @@ impl TcpFlow {
 struct Follow<'f, T, S> {
     framers: &'f mut [Framer; 2],
     verdict: &'f mut Recognition,
-    said: Emitter<'f, T, S>,
+    emitter: Emitter<'f, T, S>,
 }
 
 impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
     #[inline]
     fn event(&mut self, event: Event<'_>) {
         match event {
-            Event::Piece(piece) if self.said.is_late => self.piece(tcp::Piece { in_frame: false, ..piece }),
+            Event::Piece(piece) if self.emitter.is_late => self.piece(tcp::Piece { in_frame: false, ..piece }),
             Event::Piece(piece) => self.piece(piece),
-            other => self.said.event(other),
+            other => self.emitter.event(other),
         }
     }
 
     #[inline]
     fn piece(&mut self, piece: tcp::Piece<'_>) {
-        let by = self.said.by;
+        let by = self.emitter.by;
         let was_lost = self.framers[by.index()].is_lost();
         let mut next = Some(piece);
         while let Some(piece) = next {
-            next = self.framers[by.index()].push(piece, self.said.options.check_crc, &mut |framed| self.said.framed(framed));
-            if self.said.learned {
+            next = self.framers[by.index()].push(piece, self.emitter.options.check_crc, &mut |framed| self.emitter.framed(framed));
+            if self.emitter.learned {
                 self.agree();
             }
         }
@@ -588,15 +588,15 @@ impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
         }
         if !was_lost && self.framers[by.index()].is_lost() {
             // messages pass unread until it is found again
-            self.said.messages.lost(by);
-            self.said.fact(FlowFact::Cut);
+            self.emitter.messages.lost(by);
+            self.emitter.fact(FlowFact::Cut);
         }
     }
 
     /// Tells both framers what Request and Reply say.
     fn agree(&mut self) {
-        self.said.learned = false;
-        let crc = match *self.said.startup {
+        self.emitter.learned = false;
+        let crc = match *self.emitter.startup {
             [Some((a, _)), Some((b, _))] => Some(a || b),
             // one that wants them is enough
             [Some((true, _)), None] | [None, Some((true, _))] => Some(true),
@@ -604,23 +604,23 @@ impl<T: Trace, S: FlowSink> Follow<'_, T, S> {
         };
         for end in End::BOTH {
             // an end says whether it wants markers in what it receives
-            let markers = self.said.startup[end.peer().index()].map(|(_, markers)| markers);
+            let markers = self.emitter.startup[end.peer().index()].map(|(_, markers)| markers);
             self.framers[end.index()].agree(crc, markers);
         }
     }
 
     /// One direction speaks for both.
     fn decide(&mut self) {
-        let by = self.said.by;
+        let by = self.emitter.by;
         *self.verdict = self.framers[by.index()].verdict();
         let peer = &mut self.framers[by.peer().index()];
         match *self.verdict {
             Recognition::Undecided => {}
             Recognition::Mpa => peer.agree(None, None),
             Recognition::NotMpa => {
-                self.said.by = by.peer();
-                peer.give_up(&mut |framed| self.said.framed(framed));
-                self.said.by = by;
+                self.emitter.by = by.peer();
+                peer.give_up(&mut |framed| self.emitter.framed(framed));
+                self.emitter.by = by;
             }
         }
     }
@@ -858,12 +858,12 @@ impl Messages {
         m: &Rdmap<'a>,
         length: u32,
         reads_limit: usize,
-        tell: &mut impl FnMut(FlowFact<'_>),
+        emit: &mut impl FnMut(FlowFact<'_>),
     ) -> Option<RdmaOp<'a>> {
         let defined = m.ddp.control.version() == 1 && m.control.version() <= 1;
         let queue = if let Buffer::Untagged(b) = m.ddp.buffer { Some(b.queue) } else { None };
         if !defined || m.opcode.is_tagged() != Some(queue.is_none()) || m.opcode.queue() != queue {
-            tell(FlowFact::Undefined { ddp: m.ddp.control.flags, rdmap: m.ddp.ulp, queue: queue.unwrap_or(0) });
+            emit(FlowFact::Undefined { ddp: m.ddp.control.flags, rdmap: m.ddp.ulp, queue: queue.unwrap_or(0) });
         }
         let last = m.ddp.control.last();
         let mut op = RdmaOp {
@@ -884,17 +884,17 @@ impl Messages {
         match (m.opcode, m.ddp.buffer) {
             (Opcode::WRITE, Buffer::Tagged(b)) => {
                 op.verb = Verb::Write;
-                op.part = Part::of(self.write(by, b, length, last, tell), last);
+                op.part = Part::of(self.write(by, b, length, last, emit), last);
                 op.placement = Placement::Memory { key: b.stag, address: b.offset };
             }
             (Opcode::READ_RESPONSE, Buffer::Tagged(b)) => {
                 op.verb = Verb::ReadResponse;
-                self.read_response(&mut op, b, last, tell);
+                self.read_response(&mut op, b, last, emit);
             }
             (opcode, Buffer::Untagged(b)) if opcode.is_tagged() == Some(false) => {
-                let begins = self.halves[by.index()].untagged(b, length, last, tell);
+                let begins = self.halves[by.index()].untagged(b, length, last, emit);
                 op.part = Part::of(begins, last);
-                self.untagged(&mut op, m, b, reads_limit, tell);
+                self.untagged(&mut op, m, b, reads_limit, emit);
             }
             _ => return None,
         }
@@ -902,13 +902,13 @@ impl Messages {
     }
 
     /// Whether a segment of a Write begins a message.
-    fn write(&mut self, by: End, b: Tagged, length: u32, last: bool, tell: &mut impl FnMut(FlowFact<'_>)) -> bool {
+    fn write(&mut self, by: End, b: Tagged, length: u32, last: bool, emit: &mut impl FnMut(FlowFact<'_>)) -> bool {
         let half = &mut self.halves[by.index()];
         let begins = match half.write {
             None => true,
             Some((stag, expected)) => {
                 if (stag, expected) != (b.stag, b.offset) {
-                    tell(step(expected, b.offset));
+                    emit(step(expected, b.offset));
                 }
                 stag != b.stag
             }
@@ -918,12 +918,12 @@ impl Messages {
     }
 
     /// Joins a Read Response to its request.
-    fn read_response(&mut self, op: &mut RdmaOp<'_>, b: Tagged, last: bool, tell: &mut impl FnMut(FlowFact<'_>)) {
+    fn read_response(&mut self, op: &mut RdmaOp<'_>, b: Tagged, last: bool, emit: &mut impl FnMut(FlowFact<'_>)) {
         let reads = &mut self.halves[op.by.peer().index()].reads;
         let within = |r: &Read| r.request.sink_stag == b.stag && b.offset.wrapping_sub(r.request.sink_offset) <= r.request.size.into();
         let Some(mut n) = reads.iter().position(within) else {
             op.part = Part::of(false, last);
-            return tell(FlowFact::ReadUnknown { stag: b.stag, offset: b.offset });
+            return emit(FlowFact::ReadUnknown { stag: b.stag, offset: b.offset });
         };
         // they are answered in order: what stands before and may have been answered unseen has been
         while n > 0 && reads[0].stale {
@@ -932,7 +932,7 @@ impl Messages {
         }
         let read = &mut reads[n];
         if read.next != b.offset && !read.stale {
-            tell(step(read.next, b.offset));
+            emit(step(read.next, b.offset));
         }
         read.next = b.offset.wrapping_add(op.length.into());
         read.stale = false;
@@ -946,7 +946,7 @@ impl Messages {
         }
     }
 
-    fn untagged(&mut self, op: &mut RdmaOp<'_>, m: &Rdmap<'_>, b: Untagged, reads_limit: usize, tell: &mut impl FnMut(FlowFact<'_>)) {
+    fn untagged(&mut self, op: &mut RdmaOp<'_>, m: &Rdmap<'_>, b: Untagged, reads_limit: usize, emit: &mut impl FnMut(FlowFact<'_>)) {
         match m.body {
             Body::ReadRequest(request) => {
                 op.verb = Verb::ReadRequest;
@@ -966,13 +966,13 @@ impl Messages {
                 }
                 reads.push_back(Read { number: op.read, request, next: request.sink_offset, stale: false });
                 if reads.len() > 1 {
-                    tell(FlowFact::ReadsOutstanding(reads.iter().filter(|r| !r.stale).count() as u32));
+                    emit(FlowFact::ReadsOutstanding(reads.iter().filter(|r| !r.stale).count() as u32));
                 }
             }
             Body::Terminate(terminate) => {
                 op.verb = Verb::Terminate;
                 op.placement = Placement::Queue { offset: b.offset };
-                tell(FlowFact::Terminate(terminate));
+                emit(FlowFact::Terminate(terminate));
             }
             Body::AtomicRequest(a) => {
                 op.verb = Verb::Atomic;
@@ -996,7 +996,7 @@ impl Messages {
                 };
                 if op.verb == Verb::ReadRequest {
                     // where its Response goes, nobody knows
-                    tell(FlowFact::Cut);
+                    emit(FlowFact::Cut);
                 }
             }
             Body::Data => {
@@ -1012,7 +1012,7 @@ impl Messages {
 
 impl Half {
     /// Follows the numbers of a queue. Whether the segment begins its message.
-    fn untagged(&mut self, b: Untagged, length: u32, last: bool, tell: &mut impl FnMut(FlowFact<'_>)) -> bool {
+    fn untagged(&mut self, b: Untagged, length: u32, last: bool, emit: &mut impl FnMut(FlowFact<'_>)) -> bool {
         let Some(queue) = self.queues.get_mut(b.queue as usize) else { return b.offset == 0 };
         let before = *queue;
         *queue = Queue { msn: b.msn, offset: b.offset.wrapping_add(length), open: !last, known: true };
@@ -1021,27 +1021,27 @@ impl Half {
         }
         if before.open && before.msn == b.msn {
             if b.offset != before.offset {
-                tell(step(before.offset.into(), b.offset.into()));
+                emit(step(before.offset.into(), b.offset.into()));
             }
             return b.offset == 0;
         }
         let expected = before.msn.wrapping_add(1);
         if before.open {
             // the rest of the message before did not come
-            tell(FlowFact::SegmentHole { expected: before.offset.into(), got: b.offset.into() });
+            emit(FlowFact::SegmentHole { expected: before.offset.into(), got: b.offset.into() });
         }
         if b.msn != expected {
             let got = b.msn;
             if (b.msn.wrapping_sub(expected) as i32) > 0 {
-                tell(FlowFact::MsnGap { queue: b.queue, expected, got });
+                emit(FlowFact::MsnGap { queue: b.queue, expected, got });
             } else {
-                tell(FlowFact::MsnRepeat { queue: b.queue, expected, got });
+                emit(FlowFact::MsnRepeat { queue: b.queue, expected, got });
                 // what was counted stays counted
                 queue.msn = before.msn;
             }
         }
         if b.offset != 0 {
-            tell(FlowFact::SegmentHole { expected: 0, got: b.offset.into() });
+            emit(FlowFact::SegmentHole { expected: 0, got: b.offset.into() });
         }
         b.offset == 0
     }
@@ -1177,7 +1177,7 @@ mod tests {
     /// A connection, and what is told of it.
     struct Talk {
         flow: TcpFlow,
-        told: LossView,
+        seen: LossView,
         sent: [u32; 2],
         now: i64,
         options: Options,
@@ -1187,7 +1187,7 @@ mod tests {
 
     impl Talk {
         fn late() -> Self {
-            Self { flow: TcpFlow::new(), told: LossView::default(), sent: [0, 0], now: 0, options: Options::default() }
+            Self { flow: TcpFlow::new(), seen: LossView::default(), sent: [0, 0], now: 0, options: Options::default() }
         }
 
         fn new() -> Self {
@@ -1228,7 +1228,7 @@ mod tests {
             };
             self.now += 1_000_000;
             let at = At { frame: (self.now / 1_000_000) as u64, time: self.now };
-            self.flow.segment(at, by, &segment, &self.options, t, &mut self.told);
+            self.flow.segment(at, by, &segment, &self.options, t, &mut self.seen);
             self
         }
 
@@ -1282,11 +1282,11 @@ mod tests {
         let mut talk = Talk::new();
         talk.both(&a, &b, 1400);
         assert_eq!(
-            talk.told.ops[0],
+            talk.seen.ops[0],
             ["Send Only @0 hello of 5", "ReadRequest Only 52:2000  of 10 #1", "SendInvalidate Only @0 bye of 3 !77"]
         );
         assert_eq!(
-            talk.told.ops[1],
+            talk.seen.ops[1],
             [
                 "Write First 53:9000 0123",
                 "Write Middle 53:9004 4567",
@@ -1298,7 +1298,7 @@ mod tests {
                 "Send Last @10 ge of 12",
             ]
         );
-        assert_eq!(talk.told.facts, ["MpaRequest", "MpaReply"]);
+        assert_eq!(talk.seen.facts, ["MpaRequest", "MpaReply"]);
         assert_eq!(
             (talk.flow.verdict(), talk.flow.initiator(), talk.flow.found(End::A)),
             (Recognition::Mpa, Some(End::A), Some(Found::Handshake))
@@ -1323,17 +1323,17 @@ mod tests {
             b.write(1, 2, b"12345", 3, Opcode::READ_RESPONSE).send(&"x".repeat(1500));
             let mut whole = Talk::new();
             whole.both(&a, &b, 9999);
-            assert_eq!(whole.told.ops.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3], "{flags:x}: {:?}", whole.told.facts);
+            assert_eq!(whole.seen.ops.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3], "{flags:x}: {:?}", whole.seen.facts);
             for size in 1..40 {
                 let mut cut = Talk::new();
                 cut.both(&a, &b, size);
-                assert_eq!(cut.told, whole.told, "{flags:x} in segments of {size}");
+                assert_eq!(cut.seen, whole.seen, "{flags:x} in segments of {size}");
             }
             for at in 20..a.bytes.len() {
                 let mut cut = Talk::new();
                 cut.part(End::A, 0, &a.bytes[..at.min(20)]).part(End::B, 0, &b.bytes[..20]);
                 cut.part(End::A, at.min(20), &a.bytes[at.min(20)..at]).part(End::A, at, &a.bytes[at..]).all(End::B, &b, 9999);
-                assert_eq!(cut.told, whole.told, "{flags:x} cut at {at}");
+                assert_eq!(cut.seen, whole.seen, "{flags:x} cut at {at}");
             }
         }
     }
@@ -1346,13 +1346,13 @@ mod tests {
         b.send(&"b".repeat(1200));
         let mut talk = Talk::new();
         talk.both(&a, &b, 700);
-        assert_eq!((talk.told.ops[0].len(), talk.told.ops[1].len(), talk.told.facts.len()), (1, 1, 2));
+        assert_eq!((talk.seen.ops[0].len(), talk.seen.ops[1].len(), talk.seen.facts.len()), (1, 1, 2));
         // a marker that points elsewhere
         let (at, _) = b.bytes.iter().enumerate().skip(100).find(|(n, _)| (n - 20) % 512 == 2 && *n > 500).unwrap();
         b.bytes[at] ^= 1;
         let mut talk = Talk::new();
         talk.both(&a, &b, 700);
-        assert_eq!((talk.told.ops[1].len(), &talk.told.facts[2..]), (1, &["MarkerBad".to_string()][..]));
+        assert_eq!((talk.seen.ops[1].len(), &talk.seen.facts[2..]), (1, &["MarkerBad".to_string()][..]));
     }
 
     #[test]
@@ -1363,9 +1363,9 @@ mod tests {
         }
         let mut talk = Talk::new();
         talk.all(End::A, &a, 20).part(End::B, 0, &b.bytes[..1500]).part(End::B, 2100, &b.bytes[2100..]).ack(End::A, b.bytes.len());
-        assert!(talk.told.facts.contains(&"Gap".to_string()) && talk.told.facts.contains(&"Resync".to_string()));
-        assert!(!talk.told.facts.iter().any(|f| f == "CrcBad" || f == "MarkerBad"), "{:?}", talk.told.facts);
-        assert!(talk.told.ops[1].len() >= 35 && talk.told.ops[1].last().unwrap().contains("3939"), "{:?}", talk.told.ops[1]);
+        assert!(talk.seen.facts.contains(&"Gap".to_string()) && talk.seen.facts.contains(&"Resync".to_string()));
+        assert!(!talk.seen.facts.iter().any(|f| f == "CrcBad" || f == "MarkerBad"), "{:?}", talk.seen.facts);
+        assert!(talk.seen.ops[1].len() >= 35 && talk.seen.ops[1].last().unwrap().contains("3939"), "{:?}", talk.seen.ops[1]);
     }
 
     #[test]
@@ -1374,7 +1374,7 @@ mod tests {
         b.bytes[16] = 0x20;
         let mut talk = Talk::new();
         talk.both(&a, &b, 99).raw(End::B, 0, 0, RST, b"", 0, 0).raw(End::B, 0, 0, RST, b"", 0, 0);
-        assert_eq!(talk.told.facts, ["MpaRequest", "MpaReply", "Reset"]);
+        assert_eq!(talk.seen.facts, ["MpaRequest", "MpaReply", "Reset"]);
         assert_eq!(talk.flow.counts(End::B).resets, 2);
     }
 
@@ -1384,22 +1384,22 @@ mod tests {
         for late in [false, true] {
             let mut talk = if late { Talk::late() } else { Talk::new() };
             talk.part(End::A, 0, smb).part(End::B, 0, smb).part(End::A, smb.len(), b"on");
-            assert_eq!((talk.flow.verdict(), &talk.told.bytes[1][..]), (Recognition::NotMpa, &smb[..]), "late: {late}");
-            assert_eq!(talk.told.bytes[0], [&smb[..], b"on"].concat());
+            assert_eq!((talk.flow.verdict(), &talk.seen.bytes[1][..]), (Recognition::NotMpa, &smb[..]), "late: {late}");
+            assert_eq!(talk.seen.bytes[0], [&smb[..], b"on"].concat());
         }
         // a banner that begins like an MPA frame, byte by byte
         let mut talk = Talk::new();
         for (n, b) in b"MPA ID of mine: 12345".iter().enumerate() {
             talk.part(End::A, n, &[*b]);
         }
-        assert_eq!((talk.flow.verdict(), &talk.told.bytes[0][..]), (Recognition::NotMpa, &b"MPA ID of mine: 12345"[..]));
+        assert_eq!((talk.flow.verdict(), &talk.seen.bytes[0][..]), (Recognition::NotMpa, &b"MPA ID of mine: 12345"[..]));
         // noise that goes on
         let mut talk = Talk::late();
         let noise: Vec<u8> = (0..1400u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         for n in 0..200 {
             talk.part(End::A, n * noise.len(), &noise);
         }
-        assert_eq!((talk.flow.verdict(), talk.told.bytes[0].len()), (Recognition::NotMpa, 200 * noise.len()));
+        assert_eq!((talk.flow.verdict(), talk.seen.bytes[0].len()), (Recognition::NotMpa, 200 * noise.len()));
     }
 
     #[test]
@@ -1421,11 +1421,11 @@ mod tests {
                     (talk.flow.found(End::A), talk.flow.found(End::B)),
                     (Some(expected), Some(expected)),
                     "{crc} {from} {late} {:?}",
-                    talk.told
+                    talk.seen
                 );
-                assert_eq!(talk.told.ops[0].len() + usize::from(from == 51), 6, "{crc} {from} {late}: {:?}", talk.told);
-                assert_eq!((talk.told.ops[1].len(), &talk.told.bytes), (6, &[vec![], vec![]]));
-                assert!(talk.told.facts.iter().all(|f| f == "Resync"), "{:?}", talk.told.facts);
+                assert_eq!(talk.seen.ops[0].len() + usize::from(from == 51), 6, "{crc} {from} {late}: {:?}", talk.seen);
+                assert_eq!((talk.seen.ops[1].len(), &talk.seen.bytes), (6, &[vec![], vec![]]));
+                assert!(talk.seen.facts.iter().all(|f| f == "Resync"), "{:?}", talk.seen.facts);
             }
         }
     }
@@ -1442,18 +1442,18 @@ mod tests {
             let mut talk = Talk::new();
             talk.part(End::A, 0, &a.bytes[..20]).all(End::B, &b, 99);
             let open =
-                |talk: &mut Talk| talk.part(End::A, 20, &a.bytes[20..at(2)]).part(End::A, at(3), &a.bytes[at(3)..]).told.ops[0].len();
+                |talk: &mut Talk| talk.part(End::A, 20, &a.bytes[20..at(2)]).part(End::A, at(3), &a.bytes[at(3)..]).seen.ops[0].len();
             assert_eq!(open(&mut talk), 2);
             talk.now += 200_000_000;
             talk.part(End::A, at(2), &a.bytes[at(2)..at(3)]);
-            assert_eq!((talk.told.ops[0].len(), talk.told.facts.last().map(String::as_str)), (9, Some("Retransmission")));
+            assert_eq!((talk.seen.ops[0].len(), talk.seen.facts.last().map(String::as_str)), (9, Some("Retransmission")));
 
             let mut talk = Talk::new();
             talk.part(End::A, 0, &a.bytes[..20]).all(End::B, &b, 99);
             open(&mut talk);
             talk.ack(End::B, a.bytes.len());
-            assert_eq!((talk.told.ops[0].len(), &talk.told.facts[2..]), (8, &["Gap", "Cut", "Resync"].map(String::from)[..]));
-            assert!(talk.told.ops[0].last().unwrap().contains("message 8"));
+            assert_eq!((talk.seen.ops[0].len(), &talk.seen.facts[2..]), (8, &["Gap", "Cut", "Resync"].map(String::from)[..]));
+            assert!(talk.seen.ops[0].last().unwrap().contains("message 8"));
         }
     }
 
@@ -1471,12 +1471,12 @@ mod tests {
         }
         assert!(talk.flow.memory() < 400_000);
         let at = At::default();
-        talk.flow.finish(at, &talk.options.clone(), &mut Off, &mut talk.told);
+        talk.flow.finish(at, &talk.options.clone(), &mut Off, &mut talk.seen);
         assert!(
-            talk.told.ops[0].len() >= 37 && talk.told.facts.contains(&"Gap".to_string()),
+            talk.seen.ops[0].len() >= 37 && talk.seen.facts.contains(&"Gap".to_string()),
             "{} {:?}",
-            talk.told.ops[0].len(),
-            talk.told.facts
+            talk.seen.ops[0].len(),
+            talk.seen.facts
         );
     }
 
@@ -1496,8 +1496,8 @@ mod tests {
                 talk.raw(End::B, seq, ISN[0], ACK, &segment[..kept], (segment.len() - kept) as u32, 9);
                 at += segment.len();
             }
-            let cut: Vec<_> = talk.told.ops[1].iter().filter(|o| o.ends_with("cut")).collect();
-            assert!(cut.len() == 1 && cut[0].starts_with("Write First 7:1000 xxx"), "{flags:x} {:?}", talk.told);
+            let cut: Vec<_> = talk.seen.ops[1].iter().filter(|o| o.ends_with("cut")).collect();
+            assert!(cut.len() == 1 && cut[0].starts_with("Write First 7:1000 xxx"), "{flags:x} {:?}", talk.seen);
         }
         // whole FPDUs in cut frames lose nothing but data, and are read where they stand
         let (a, mut b) = opened(0x40, 0);
@@ -1513,7 +1513,7 @@ mod tests {
             talk.traced(End::B, seq, ISN[0], ACK, &one.bytes[..100], one.bytes.len() as u32 - 100, 9, &mut tree);
             assert_eq!((tree.number("iwarp_ddp.tagged_offset"), tree.sources().len()), (Some(1000 * n), 1));
         }
-        assert_eq!((talk.told.ops[1].len(), talk.told.facts.len()), (3, 2));
+        assert_eq!((talk.seen.ops[1].len(), talk.seen.facts.len()), (3, 2));
     }
 
     #[test]
@@ -1523,7 +1523,7 @@ mod tests {
         a.bytes[20 + 20] ^= 1;
         let mut talk = Talk::new();
         talk.all(End::B, &b, 99).all(End::A, &a, 9999);
-        assert_eq!((talk.told.ops[0].len(), talk.told.facts.last().map(String::as_str)), (3, Some("CrcBad")));
+        assert_eq!((talk.seen.ops[0].len(), talk.seen.facts.last().map(String::as_str)), (3, Some("CrcBad")));
         for flags in [0x00, 0x40] {
             let (mut a, b) = opened(flags, 0);
             for n in 0..5 {
@@ -1532,8 +1532,8 @@ mod tests {
             a.bytes[21] += 8;
             let mut talk = Talk::new();
             talk.part(End::A, 0, &a.bytes[..20]).all(End::B, &b, 99).all(End::A, &a, 90);
-            assert!(talk.told.facts.contains(&"Resync".to_string()), "{flags:x} {:?}", talk.told);
-            assert!(talk.told.ops[0].len() >= 3 && talk.told.ops[0].last().unwrap().contains("message 4"), "{:?}", talk.told.ops[0]);
+            assert!(talk.seen.facts.contains(&"Resync".to_string()), "{flags:x} {:?}", talk.seen);
+            assert!(talk.seen.ops[0].len() >= 3 && talk.seen.ops[0].last().unwrap().contains("message 4"), "{:?}", talk.seen.ops[0]);
         }
     }
 
@@ -1555,9 +1555,9 @@ mod tests {
         talk.both(&a, &b, 9999);
         let facts =
             ["MpaRequest", "MpaReply", "MsnGap", "MsnRepeat", "SegmentHole", "SegmentOverlap", "ReadUnknown", "Undefined", "Undefined"];
-        assert_eq!(talk.told.facts, facts);
+        assert_eq!(talk.seen.facts, facts);
         assert_eq!(
-            talk.told.ops[1],
+            talk.seen.ops[1],
             ["ReadResponse Last ? nobody asked", "Send Only @0 version 2 of 9", "Send Only @0 good of 4", "Send Only @0 good of 4"]
         );
     }
@@ -1571,7 +1571,7 @@ mod tests {
         b.queued(Opcode::TERMINATE, &payload, 99);
         let mut talk = Talk::new();
         talk.both(&a, &b, 99);
-        assert_eq!((talk.told.facts.last().map(String::as_str), talk.told.ops[1].len()), (Some("Terminate"), 1));
+        assert_eq!((talk.seen.facts.last().map(String::as_str), talk.seen.ops[1].len()), (Some("Terminate"), 1));
     }
 
     #[test]
@@ -1582,12 +1582,12 @@ mod tests {
         talk.raw(End::B, ISN[1].wrapping_add(20), ISN[0], ACK, b"", 0, 0).raw(End::B, ISN[1].wrapping_add(20), ISN[0], ACK, b"", 0, 0);
         assert!(talk.flow.zero_window_since(End::B).is_some());
         talk.raw(End::B, ISN[1].wrapping_add(20), ISN[0], ACK, b"", 0, 7);
-        assert_eq!((talk.told.facts.last().map(String::as_str), talk.flow.counts(End::B).zero_windows), (Some("ZeroWindow"), 1));
+        assert_eq!((talk.seen.facts.last().map(String::as_str), talk.flow.counts(End::B).zero_windows), (Some("ZeroWindow"), 1));
         // the same SYN again is nothing, another one is another connection
         talk.raw(End::A, ISN[0].wrapping_sub(1), 0, SYN, b"", 0, 9);
         assert_eq!(talk.flow.verdict(), Recognition::Mpa);
         talk.raw(End::A, 77, 0, SYN, b"", 0, 9);
-        assert_eq!((talk.told.facts.last().map(String::as_str), talk.flow.verdict()), (Some("Reopened"), Recognition::Undecided));
+        assert_eq!((talk.seen.facts.last().map(String::as_str), talk.flow.verdict()), (Some("Reopened"), Recognition::Undecided));
     }
 
     #[test]
@@ -1660,7 +1660,7 @@ mod tests {
             let (a, b) = scripts(&messages, flags);
             let mut whole = Talk::new();
             whole.both(&a, &b, usize::MAX);
-            prop_assert_eq!(&whole.told.facts, &["MpaRequest", "MpaReply"]);
+            prop_assert_eq!(&whole.seen.facts, &["MpaRequest", "MpaReply"]);
             let mut cut = Talk::new();
             cut.part(End::A, 0, &a.bytes[..20]).part(End::B, 0, &b.bytes[..20]);
             for (by, script) in [(End::A, &a), (End::B, &b)] {
@@ -1685,9 +1685,9 @@ mod tests {
                     cut.part(by, from, &script.bytes[from..to]);
                 }
             }
-            prop_assert_eq!(&cut.told.ops, &whole.told.ops);
-            prop_assert_eq!(cut.told.bytes, whole.told.bytes);
-            prop_assert!(cut.told.facts.iter().all(|f| matches!(&f[..], "MpaRequest" | "MpaReply" | "Retransmission" | "OutOfOrder")));
+            prop_assert_eq!(&cut.seen.ops, &whole.seen.ops);
+            prop_assert_eq!(cut.seen.bytes, whole.seen.bytes);
+            prop_assert!(cut.seen.facts.iter().all(|f| matches!(&f[..], "MpaRequest" | "MpaReply" | "Retransmission" | "OutOfOrder")));
         }
 
         /// What is seen late or with a piece missing is a part of what the whole shows, but for what it cannot know.
@@ -1707,8 +1707,8 @@ mod tests {
                 late.part(End::B, from + n * size, part);
             }
             let place = |op: &String| op.split(' ').nth(3).unwrap_or_default().to_string();
-            let all: Vec<_> = whole.told.ops[1].iter().map(place).collect();
-            let seen: Vec<_> = late.told.ops[1].iter().map(place).collect();
+            let all: Vec<_> = whole.seen.ops[1].iter().map(place).collect();
+            let seen: Vec<_> = late.seen.ops[1].iter().map(place).collect();
             prop_assert!(all.ends_with(&seen), "{seen:?} of {all:?}");
         }
 

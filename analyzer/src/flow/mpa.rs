@@ -223,7 +223,7 @@ impl Framer {
     }
 
     /// The connection is not MPA: what was kept is told, and all that follows.
-    pub fn give_up(&mut self, tell: &mut impl FnMut(Framed<'_>)) {
+    pub fn give_up(&mut self, emit: &mut impl FnMut(Framed<'_>)) {
         if self.phase == Phase::Other {
             return;
         }
@@ -231,42 +231,42 @@ impl Framer {
         self.search = None;
         let buf = core::mem::take(&mut self.buf);
         if !buf.is_empty() {
-            tell(Framed::Other(Piece { bytes: &buf, missing: 0, in_frame: false }));
+            emit(Framed::Other(Piece { bytes: &buf, missing: 0, in_frame: false }));
         }
     }
 
     /// Takes the next piece of the stream. `check`: verify CRCs. Returns what is left of it behind an MPA Request or Reply:
     /// the caller learns from that one, and comes again.
     #[inline]
-    pub fn push<'a>(&mut self, piece: Piece<'a>, check: bool, tell: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
+    pub fn push<'a>(&mut self, piece: Piece<'a>, check: bool, emit: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
         if self.phase == Phase::Opening {
-            return self.open(piece, check, tell);
+            return self.open(piece, check, emit);
         }
-        self.run(piece, check, tell);
+        self.run(piece, check, emit);
         None
     }
 
     /// Frames and searches in turn, until the piece is used up.
     #[inline]
-    fn run(&mut self, mut piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+    fn run(&mut self, mut piece: Piece<'_>, check: bool, emit: &mut impl FnMut(Framed<'_>)) {
         loop {
             match self.phase {
-                Phase::Framing if self.markers => return self.frame_marked(piece, check, tell),
+                Phase::Framing if self.markers => return self.frame_marked(piece, check, emit),
                 Phase::Framing => {
-                    let Some(rest) = self.frame(piece, check, tell) else { return };
+                    let Some(rest) = self.frame(piece, check, emit) else { return };
                     self.begin_search(false);
                     piece = rest;
                 }
                 Phase::Search => {
-                    let Some(rest) = self.look(piece, check, tell) else { return };
+                    let Some(rest) = self.look(piece, check, emit) else { return };
                     piece = rest;
                 }
-                Phase::Opening | Phase::Other => return tell(Framed::Other(piece)),
+                Phase::Opening | Phase::Other => return emit(Framed::Other(piece)),
             }
         }
     }
 
-    fn open<'a>(&mut self, piece: Piece<'a>, check: bool, tell: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
+    fn open<'a>(&mut self, piece: Piece<'a>, check: bool, emit: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
         let kept = self.buf.len();
         let opening = if kept == 0 {
             mpa::opening(piece.bytes)
@@ -283,9 +283,9 @@ impl Framer {
                 self.position = 0;
                 self.sum = Some(0);
                 if kept == 0 {
-                    tell(Framed::Startup { bytes: &piece.bytes[..length], in_frame: piece.in_frame });
+                    emit(Framed::Startup { bytes: &piece.bytes[..length], in_frame: piece.in_frame });
                 } else {
-                    tell(Framed::Startup { bytes: &self.buf[..length], in_frame: false });
+                    emit(Framed::Startup { bytes: &self.buf[..length], in_frame: false });
                     self.clear();
                 }
                 let rest = Piece { bytes: &piece.bytes[length - kept..], ..piece };
@@ -296,16 +296,16 @@ impl Framer {
                     self.buf.extend_from_slice(piece.bytes);
                 }
                 let total = if let Opening::Startup { length, .. } = opening { Some(length as u32) } else { None };
-                tell(Framed::Part { have: there as u32, total });
+                emit(Framed::Part { have: there as u32, total });
             }
             _ => {
                 // no Request: FPDUs from the first byte on (the handshake was not captured), or something else
                 let bytes = core::mem::take(&mut self.buf);
                 self.begin_search(!self.known && !self.late && !piece.bytes.is_empty());
                 if kept == 0 {
-                    self.run(piece, check, tell);
+                    self.run(piece, check, emit);
                 } else {
-                    self.run(Piece { bytes: &bytes, missing: piece.missing, in_frame: false }, check, tell);
+                    self.run(Piece { bytes: &bytes, missing: piece.missing, in_frame: false }, check, emit);
                 }
             }
         }
@@ -329,11 +329,11 @@ impl Framer {
 
     /// Framing is known: one FPDU after the other. Returns the bytes from which on it is not.
     #[inline]
-    fn frame<'a>(&mut self, piece: Piece<'a>, check: bool, tell: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
+    fn frame<'a>(&mut self, piece: Piece<'a>, check: bool, emit: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
         let mut bytes = piece.bytes;
         if self.have > 0 {
             let short = self.have < 4;
-            bytes = self.fill(bytes, check, tell);
+            bytes = self.fill(bytes, check, emit);
             if short && self.have >= 4 && !self.holed && !self.fits(&self.buf) {
                 return Some(Piece { bytes, ..piece });
             }
@@ -350,18 +350,18 @@ impl Framer {
                 // neither here nor behind it is an FPDU
                 return Some(Piece { bytes, ..piece });
             }
-            tell(Framed::Fpdu { bytes: fpdu, in_frame: piece.in_frame, crc });
+            emit(Framed::Fpdu { bytes: fpdu, in_frame: piece.in_frame, crc });
             self.begun = true;
             bytes = rest;
         }
         if bytes.is_empty() && piece.missing == 0 && self.have == 0 {
             return None;
         }
-        self.keep(Piece { bytes, ..piece }, check, tell)
+        self.keep(Piece { bytes, ..piece }, check, emit)
     }
 
     /// Adds to the FPDU that is being put together. What is left is behind it.
-    fn fill<'a>(&mut self, mut bytes: &'a [u8], check: bool, tell: &mut impl FnMut(Framed<'_>)) -> &'a [u8] {
+    fn fill<'a>(&mut self, mut bytes: &'a [u8], check: bool, emit: &mut impl FnMut(Framed<'_>)) -> &'a [u8] {
         loop {
             let total = if self.have < 2 { 2 } else { self.total() };
             let n = bytes.len().min((total - self.have) as usize);
@@ -371,7 +371,7 @@ impl Framer {
             }
             (self.have, bytes) = (self.have + n as u32, rest);
             if self.have >= 2 && self.have == self.total() {
-                self.complete(check, tell);
+                self.complete(check, emit);
                 return bytes;
             }
             if bytes.is_empty() {
@@ -392,7 +392,7 @@ impl Framer {
     }
 
     /// The FPDU in `buf` has ended, perhaps with a hole.
-    fn complete(&mut self, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+    fn complete(&mut self, check: bool, emit: &mut impl FnMut(Framed<'_>)) {
         let buf = core::mem::take(&mut self.buf);
         let crc = match (self.holed, self.markers) {
             (true, _) => self.unchecked(),
@@ -403,7 +403,7 @@ impl Framer {
                 _ => self.unchecked(),
             },
         };
-        tell(Framed::Fpdu { bytes: &buf, in_frame: false, crc });
+        emit(Framed::Fpdu { bytes: &buf, in_frame: false, crc });
         self.begun = true;
         self.buf = buf;
         self.clear();
@@ -447,7 +447,7 @@ impl Framer {
     }
 
     /// Keeps the beginning of an FPDU, or tells it cut where the rest will not come. Returns what the framing is lost in.
-    fn keep<'a>(&mut self, piece: Piece<'a>, check: bool, tell: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
+    fn keep<'a>(&mut self, piece: Piece<'a>, check: bool, emit: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
         let Piece { bytes, missing, in_frame } = piece;
         if missing == 0 {
             if self.have == 0 {
@@ -458,7 +458,7 @@ impl Framer {
                 self.have = bytes.len() as u32;
             }
             let total = (self.have >= 2).then(|| self.total());
-            tell(Framed::Part { have: self.have, total });
+            emit(Framed::Part { have: self.have, total });
             return None;
         }
         let lost = |missing: u32| (missing > 0).then_some(Piece { bytes: &[], missing, in_frame: false });
@@ -474,7 +474,7 @@ impl Framer {
                 (self.have, self.holed) = (there + missing, true);
                 return None;
             }
-            tell(Framed::Fpdu { bytes, in_frame, crc: self.unchecked() });
+            emit(Framed::Fpdu { bytes, in_frame, crc: self.unchecked() });
             return lost(missing - (total - there));
         }
         // all bytes of the piece are in the FPDU that is being put together, and it is not complete
@@ -490,12 +490,12 @@ impl Framer {
             return None;
         }
         self.have += left;
-        self.complete(check, tell);
+        self.complete(check, emit);
         lost(missing - left)
     }
 
     /// Looks for FPDUs that chain. Returns what of the piece is framed, if it is all that is.
-    fn look<'a>(&mut self, piece: Piece<'a>, check: bool, tell: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
+    fn look<'a>(&mut self, piece: Piece<'a>, check: bool, emit: &mut impl FnMut(Framed<'_>)) -> Option<Piece<'a>> {
         let mut search = self.search.take()?;
         let kept = self.buf.len();
         if self.markers {
@@ -520,17 +520,17 @@ impl Framer {
             self.found = Some(self.found.map_or(found, |f| f.max(found)));
             let skipped = self.skipped.saturating_add(start as u32);
             self.skipped = 0;
-            tell(Framed::Resync { skipped, found });
+            emit(Framed::Resync { skipped, found });
             if in_place {
                 return Some(Piece { bytes: &piece.bytes[start..], ..piece });
             }
             let buf = core::mem::take(&mut self.buf);
             let rest = Piece { bytes: &buf[start..], missing: piece.missing, in_frame: false };
             if self.markers {
-                self.frame_stripped(rest, check, tell);
+                self.frame_stripped(rest, check, emit);
             } else {
                 // once: with nothing buffered, the search goes on in place
-                self.run(rest, check, tell);
+                self.run(rest, check, emit);
             }
             return None;
         }
@@ -540,12 +540,12 @@ impl Framer {
         if hopeless {
             if in_place {
                 self.phase = Phase::Other;
-                tell(Framed::Other(piece));
+                emit(Framed::Other(piece));
                 return None;
             }
-            self.give_up(tell);
+            self.give_up(emit);
             if piece.missing > 0 {
-                tell(Framed::Other(Piece { bytes: &[], missing: piece.missing, in_frame: false }));
+                emit(Framed::Other(Piece { bytes: &[], missing: piece.missing, in_frame: false }));
             }
             return None;
         }
@@ -559,7 +559,7 @@ impl Framer {
                 self.buf.extend_from_slice(piece.bytes);
             }
             if !piece.bytes.is_empty() {
-                tell(Framed::Part { have: hay_len as u32, total: None });
+                emit(Framed::Part { have: hay_len as u32, total: None });
             }
         }
         self.search = Some(search);
@@ -567,12 +567,12 @@ impl Framer {
     }
 
     /// Framing is known, and there are markers in the stream.
-    fn frame_marked(&mut self, piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+    fn frame_marked(&mut self, piece: Piece<'_>, check: bool, emit: &mut impl FnMut(Framed<'_>)) {
         let mut bytes = piece.bytes;
         while !bytes.is_empty() {
             let phase = self.position % MARKER_INTERVAL;
             if (phase as usize) < MARKER_LEN {
-                bytes = self.take_marker(bytes, tell);
+                bytes = self.take_marker(bytes, emit);
                 continue;
             }
             if self.have == 0 {
@@ -597,24 +597,24 @@ impl Framer {
                 if !self.fits(&self.buf) && !plausible(bytes) {
                     // what is in `buf` is no FPDU: it is searched, with what follows
                     self.begin_search(false);
-                    self.look(Piece { bytes, ..piece }, check, tell);
+                    self.look(Piece { bytes, ..piece }, check, emit);
                     return;
                 }
-                self.complete(check, tell);
+                self.complete(check, emit);
             }
         }
         if piece.missing == 0 {
             if self.have > 0 {
                 let total = (self.have >= 2).then(|| self.total());
-                tell(Framed::Part { have: self.have, total });
+                emit(Framed::Part { have: self.have, total });
             }
             return;
         }
-        self.skip_marked(piece.missing, check, tell);
+        self.skip_marked(piece.missing, check, emit);
     }
 
     /// Takes the next bytes of the marker that stands here.
-    fn take_marker<'a>(&mut self, bytes: &'a [u8], tell: &mut impl FnMut(Framed<'_>)) -> &'a [u8] {
+    fn take_marker<'a>(&mut self, bytes: &'a [u8], emit: &mut impl FnMut(Framed<'_>)) -> &'a [u8] {
         let at = usize::from(self.marker_have);
         let n = bytes.len().min(MARKER_LEN - at);
         let (new, rest) = bytes.split_at(n);
@@ -628,14 +628,14 @@ impl Framer {
             let start = self.position.wrapping_sub(MARKER_LEN as u32);
             let expected = if self.have == 0 { 0 } else { start.wrapping_sub(self.header_at) as u16 };
             if pointer != expected && self.phase == Phase::Framing {
-                tell(Framed::MarkerBad { pointer, expected });
+                emit(Framed::MarkerBad { pointer, expected });
             }
         }
         rest
     }
 
     /// Bytes are missing from a stream with markers.
-    fn skip_marked(&mut self, missing: u32, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+    fn skip_marked(&mut self, missing: u32, check: bool, emit: &mut impl FnMut(Framed<'_>)) {
         self.sum = None;
         let mut left = missing;
         while left > 0 && self.have >= 2 && self.have < self.total() {
@@ -652,7 +652,7 @@ impl Framer {
         }
         self.marker_have = (self.position % MARKER_INTERVAL).min(MARKER_LEN as u32) as u8 % MARKER_LEN as u8;
         if self.have >= 2 && self.have == self.total() {
-            self.complete(check, tell);
+            self.complete(check, emit);
         }
         if left == 0 {
             return;
@@ -678,12 +678,12 @@ impl Framer {
     }
 
     /// FPDUs whose markers are out already. Their CRCs cannot be checked.
-    fn frame_stripped(&mut self, piece: Piece<'_>, check: bool, tell: &mut impl FnMut(Framed<'_>)) {
+    fn frame_stripped(&mut self, piece: Piece<'_>, check: bool, emit: &mut impl FnMut(Framed<'_>)) {
         let mut bytes = piece.bytes;
         while let Some((length, _)) = bytes.split_first_chunk::<2>() {
             let total = fpdu_len(u16::from_be_bytes(*length));
             let Some((fpdu, rest)) = bytes.split_at_checked(total) else { break };
-            tell(Framed::Fpdu { bytes: fpdu, in_frame: false, crc: self.unchecked() });
+            emit(Framed::Fpdu { bytes: fpdu, in_frame: false, crc: self.unchecked() });
             bytes = rest;
         }
         self.buf.extend_from_slice(bytes);
@@ -696,7 +696,7 @@ impl Framer {
         self.header_at = self.position.wrapping_sub(self.have);
         if piece.missing > 0 {
             self.position = self.position.wrapping_sub(piece.missing);
-            self.skip_marked(piece.missing, check, tell);
+            self.skip_marked(piece.missing, check, emit);
         }
     }
 }

@@ -372,15 +372,15 @@ impl Repair {
     }
 
     /// The receiver acknowledges. Tells what is over.
-    pub fn acknowledged(&mut self, said: &Acknowledged<'_>, losses: &mut Option<Box<Losses>>, tell: &mut impl FnMut(Over)) {
-        let Acknowledged { at, ack, sacks, timestamp, echo, has_data } = *said;
+    pub fn acknowledged(&mut self, acknowledgment: &Acknowledged<'_>, losses: &mut Option<Box<Losses>>, emit: &mut impl FnMut(Over)) {
+        let Acknowledged { at, ack, sacks, timestamp, echo, has_data } = *acknowledgment;
         if self.copies >= SILENT_COPIES
             && let Some(from) = self.silent_since
         {
             let found = Unanswered { from, to: at, times: self.copies + 1, answered: true };
             if found.lasted() >= SILENT_TIME {
                 losses.get_or_insert_default().unanswered(found);
-                tell(Over::Silence(found));
+                emit(Over::Silence(found));
             }
         }
         self.copies = 0;
@@ -394,7 +394,7 @@ impl Repair {
             let took = at.time.saturating_sub(newest.time);
             if took >= 0 && self.round_trip.is_none_or(|known| took < known) {
                 self.round_trip = Some(took);
-                tell(Over::RoundTrip(took));
+                emit(Over::RoundTrip(took));
             }
         }
         self.delayed_acknowledgment(at, ack, timestamp, has_data);
@@ -415,7 +415,7 @@ impl Repair {
             } else if !before(ack, end) {
                 losses.get_or_insert_default().misplaced.add(late, 1);
                 self.late = None;
-                tell(Over::Misplaced);
+                emit(Over::Misplaced);
             }
         }
         if self.again.is_empty() {
@@ -427,12 +427,12 @@ impl Repair {
             let is_first = again.timestamp.zip(echo).is_some_and(|(sent, echo)| before(echo, sent));
             if again.is_filled {
                 losses.get_or_insert_default().recovered(again.since, at);
-                tell(again.over(at));
+                emit(again.over(at));
             } else if is_first && !again.is_reported {
                 losses.get_or_insert_default().needless.add(again.at, 1);
                 again.end = again.seq;
             } else if again.is_reported || self.says_sack {
-                tell(again.over(at));
+                emit(again.over(at));
             }
         }
         self.again.retain(|again| again.end != again.seq);
@@ -557,9 +557,9 @@ mod tests {
         }
 
         fn ack(&mut self, ms: i64, ack: u32, sacks: &[(u32, u32)], echo: u32) -> &mut Self {
-            let said = Acknowledged { at: self.at(ms), ack, sacks, timestamp: None, echo: Some(echo), has_data: false };
+            let acknowledgment = Acknowledged { at: self.at(ms), ack, sacks, timestamp: None, echo: Some(echo), has_data: false };
             let over = &mut self.over;
-            self.repair.acknowledged(&said, &mut self.losses, &mut |o| {
+            self.repair.acknowledged(&acknowledgment, &mut self.losses, &mut |o| {
                 if !matches!(o, Over::RoundTrip(_)) {
                     over.push(o);
                 }

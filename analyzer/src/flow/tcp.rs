@@ -211,35 +211,35 @@ impl Stream {
 
     /// The peer has acknowledged all before this sequence number.
     #[inline]
-    pub fn acknowledged(&mut self, ack: u32, tell: &mut impl FnMut(Event<'_>)) {
+    pub fn acknowledged(&mut self, ack: u32, emit: &mut impl FnMut(Event<'_>)) {
         if !self.started {
             return;
         }
         self.acked = self.acked.max(self.position(ack));
         if !self.held.is_empty() {
-            self.skip_acknowledged(tell);
+            self.skip_acknowledged(emit);
         }
     }
 
     /// No more bytes follow the byte before `seq`, the sequence number of the FIN.
-    pub fn fin(&mut self, seq: u32, tell: &mut impl FnMut(Event<'_>)) {
+    pub fn fin(&mut self, seq: u32, emit: &mut impl FnMut(Event<'_>)) {
         if !self.started {
             self.start(seq);
         }
         self.fin = self.fin.or(Some(self.position(seq)));
-        self.close_if_done(tell);
+        self.close_if_done(emit);
     }
 
-    fn close_if_done(&mut self, tell: &mut impl FnMut(Event<'_>)) {
+    fn close_if_done(&mut self, emit: &mut impl FnMut(Event<'_>)) {
         if !self.closed && self.fin.is_some_and(|fin| self.next >= fin) {
             self.closed = true;
-            tell(Event::Closed);
+            emit(Event::Closed);
         }
     }
 
     /// A segment of `length` bytes on the wire, of which the capture kept `bytes`. At most `limit` bytes are held back.
     #[inline]
-    pub fn data(&mut self, at: At, seq: u32, bytes: &[u8], length: u32, limit: usize, tell: &mut impl FnMut(Event<'_>)) {
+    pub fn data(&mut self, at: At, seq: u32, bytes: &[u8], length: u32, limit: usize, emit: &mut impl FnMut(Event<'_>)) {
         if length == 0 {
             return;
         }
@@ -255,16 +255,16 @@ impl Stream {
             self.highest = self.next;
             self.counts.bytes += bytes.len() as u64;
             self.counts.cut_bytes += u64::from(missing);
-            tell(Event::Piece(Piece { bytes, missing, in_frame: true }));
+            emit(Event::Piece(Piece { bytes, missing, in_frame: true }));
         } else {
-            self.data_slow(at, seq, bytes, length, limit, tell);
+            self.data_slow(at, seq, bytes, length, limit, emit);
         }
         if self.fin.is_some() {
-            self.close_if_done(tell);
+            self.close_if_done(emit);
         }
     }
 
-    fn data_slow(&mut self, at: At, seq: u32, bytes: &[u8], length: u32, limit: usize, tell: &mut impl FnMut(Event<'_>)) {
+    fn data_slow(&mut self, at: At, seq: u32, bytes: &[u8], length: u32, limit: usize, emit: &mut impl FnMut(Event<'_>)) {
         let pos = self.position(seq);
         let end = pos + u64::from(length);
         if length == 1 && end == self.next {
@@ -278,74 +278,74 @@ impl Stream {
         let had_gap = !self.held.is_empty();
         if pos > self.next && self.acked >= pos && self.held.first_key_value().is_none_or(|(p, _)| pos <= *p) {
             // the receiver has what lies before: it will not come again
-            self.skip_to(pos, true, tell);
+            self.skip_to(pos, true, emit);
         }
         let behind = pos < self.highest;
         self.highest = self.highest.max(end);
-        let new = if pos <= self.next { self.deliver(pos, bytes, length, tell) } else { self.hold(pos, bytes, length, tell) };
+        let new = if pos <= self.next { self.deliver(pos, bytes, length, emit) } else { self.hold(pos, bytes, length, emit) };
         if behind && new && had_gap && at.time.saturating_sub(self.gap_since) < REORDERED_WITHIN_NS {
             self.counts.out_of_order += 1;
-            tell(Event::OutOfOrder { bytes: length });
+            emit(Event::OutOfOrder { bytes: length });
         } else if behind {
             self.counts.retransmitted += 1;
             self.counts.retransmitted_bytes += u64::from(length);
-            tell(Event::Retransmission { bytes: length, filled: new });
+            emit(Event::Retransmission { bytes: length, filled: new });
         }
         if !had_gap {
             self.gap_since = at.time;
         }
         if pos > self.next && new {
-            tell(Event::Held { missing: u32::try_from(pos - self.next).unwrap_or(u32::MAX) });
+            emit(Event::Held { missing: u32::try_from(pos - self.next).unwrap_or(u32::MAX) });
         }
         if !self.held.is_empty() {
-            self.skip_acknowledged(tell);
+            self.skip_acknowledged(emit);
         }
         while self.held_bytes > limit {
-            self.skip_first(tell);
+            self.skip_first(emit);
         }
     }
 
     /// Tells all that is held back, with the gaps before it.
-    pub fn release(&mut self, tell: &mut impl FnMut(Event<'_>)) {
+    pub fn release(&mut self, emit: &mut impl FnMut(Event<'_>)) {
         while !self.held.is_empty() {
-            self.skip_first(tell);
+            self.skip_first(emit);
         }
     }
 
-    fn skip_first(&mut self, tell: &mut impl FnMut(Event<'_>)) {
+    fn skip_first(&mut self, emit: &mut impl FnMut(Event<'_>)) {
         if let Some((&first, _)) = self.held.first_key_value() {
-            self.skip_to(first, false, tell);
-            self.drain(0, &[], tell);
+            self.skip_to(first, false, emit);
+            self.drain(0, &[], emit);
         }
     }
 
     /// Tells what of a segment is new; it begins at or before `next`. Whether anything was.
-    fn deliver(&mut self, pos: u64, bytes: &[u8], length: u32, tell: &mut impl FnMut(Event<'_>)) -> bool {
+    fn deliver(&mut self, pos: u64, bytes: &[u8], length: u32, emit: &mut impl FnMut(Event<'_>)) -> bool {
         let end = pos + u64::from(length);
         let from = self.next;
         while self.next < end {
             let until = self.held.first_key_value().map_or(end, |(p, _)| end.min(*p));
             let cut = |at: u64| usize::try_from(at - pos).map_or(bytes.len(), |n| n.min(bytes.len()));
             let part = &bytes[cut(self.next)..cut(until)];
-            self.tell_piece(part, until, true, tell);
-            self.drain(pos, bytes, tell);
+            self.emit_piece(part, until, true, emit);
+            self.drain(pos, bytes, emit);
         }
         self.next > from
     }
 
     /// Tells `part`, after which the stream goes on at `until`.
-    fn tell_piece(&mut self, part: &[u8], until: u64, in_frame: bool, tell: &mut impl FnMut(Event<'_>)) {
+    fn emit_piece(&mut self, part: &[u8], until: u64, in_frame: bool, emit: &mut impl FnMut(Event<'_>)) {
         let missing = (until - self.next) as u32 - part.len() as u32;
         self.next = until;
         self.counts.bytes += part.len() as u64;
         self.counts.cut_bytes += u64::from(missing);
         if !part.is_empty() || missing > 0 {
-            tell(Event::Piece(Piece { bytes: part, missing, in_frame }));
+            emit(Event::Piece(Piece { bytes: part, missing, in_frame }));
         }
     }
 
     /// Tells what was held back and is next. The segment that opened the way lies at `pos`, to compare with.
-    fn drain(&mut self, pos: u64, bytes: &[u8], tell: &mut impl FnMut(Event<'_>)) {
+    fn drain(&mut self, pos: u64, bytes: &[u8], emit: &mut impl FnMut(Event<'_>)) {
         while let Some(first) = self.held.first_entry() {
             let p = *first.key();
             if p > self.next {
@@ -353,17 +353,17 @@ impl Stream {
             }
             let held = first.remove();
             self.held_bytes -= held.bytes.len() + HELD_OVERHEAD;
-            self.compare(p, &held.bytes, pos, bytes, tell);
+            self.compare(p, &held.bytes, pos, bytes, emit);
             let end = p + u64::from(held.length);
             if end > self.next {
                 let part = &held.bytes[((self.next - p) as usize).min(held.bytes.len())..];
-                self.tell_piece(part, end, false, tell);
+                self.emit_piece(part, end, false, emit);
             }
         }
     }
 
     /// Keeps what of a segment is not held yet; it begins beyond `next`. Whether anything was kept.
-    fn hold(&mut self, pos: u64, bytes: &[u8], length: u32, tell: &mut impl FnMut(Event<'_>)) -> bool {
+    fn hold(&mut self, pos: u64, bytes: &[u8], length: u32, emit: &mut impl FnMut(Event<'_>)) -> bool {
         let end = pos + u64::from(length);
         let (mut at, mut kept) = (pos, false);
         while at < end {
@@ -371,7 +371,7 @@ impl Stream {
                 let held_end = p + u64::from(held.length);
                 if held_end > at {
                     let differ = differ(p, &held.bytes, pos, bytes);
-                    self.conflict(differ, tell);
+                    self.conflict(differ, emit);
                     at = held_end;
                     continue;
                 }
@@ -386,30 +386,30 @@ impl Stream {
         kept
     }
 
-    fn compare(&mut self, p: u64, a: &[u8], q: u64, b: &[u8], tell: &mut impl FnMut(Event<'_>)) {
+    fn compare(&mut self, p: u64, a: &[u8], q: u64, b: &[u8], emit: &mut impl FnMut(Event<'_>)) {
         let differ = differ(p, a, q, b);
-        self.conflict(differ, tell);
+        self.conflict(differ, emit);
     }
 
-    fn conflict(&mut self, differ: Option<u32>, tell: &mut impl FnMut(Event<'_>)) {
+    fn conflict(&mut self, differ: Option<u32>, emit: &mut impl FnMut(Event<'_>)) {
         if let Some(bytes) = differ {
             self.counts.conflicts += 1;
-            tell(Event::Conflict { bytes });
+            emit(Event::Conflict { bytes });
         }
     }
 
     /// Skips gaps that the peer has acknowledged.
-    fn skip_acknowledged(&mut self, tell: &mut impl FnMut(Event<'_>)) {
+    fn skip_acknowledged(&mut self, emit: &mut impl FnMut(Event<'_>)) {
         while let Some((&first, _)) = self.held.first_key_value() {
             if self.acked < first {
                 break;
             }
-            self.skip_to(first, true, tell);
-            self.drain(0, &[], tell);
+            self.skip_to(first, true, emit);
+            self.drain(0, &[], emit);
         }
     }
 
-    fn skip_to(&mut self, to: u64, receiver_had_them: bool, tell: &mut impl FnMut(Event<'_>)) {
+    fn skip_to(&mut self, to: u64, receiver_had_them: bool, emit: &mut impl FnMut(Event<'_>)) {
         let count = u32::try_from(to - self.next).unwrap_or(u32::MAX);
         if receiver_had_them {
             self.skipped = (self.next, to);
@@ -417,8 +417,8 @@ impl Stream {
         self.next = to;
         self.counts.gaps += 1;
         self.counts.gap_bytes += u64::from(count);
-        tell(Event::Gap { count, receiver_had_them });
-        tell(Event::Piece(Piece { bytes: &[], missing: count, in_frame: false }));
+        emit(Event::Gap { count, receiver_had_them });
+        emit(Event::Piece(Piece { bytes: &[], missing: count, in_frame: false }));
     }
 }
 
@@ -444,7 +444,7 @@ mod tests {
     /// A conversation: what one side sends and the other acknowledges, and what the stream tells.
     struct Tap {
         stream: Stream,
-        told: String,
+        received: String,
         events: VecDeque<String>,
         now: i64,
         limit: usize,
@@ -452,22 +452,22 @@ mod tests {
 
     impl Tap {
         fn new(isn: u32) -> Self {
-            let mut tap = Self { stream: Stream::default(), told: String::new(), events: VecDeque::new(), now: 0, limit: 4096 };
+            let mut tap = Self { stream: Stream::default(), received: String::new(), events: VecDeque::new(), now: 0, limit: 4096 };
             tap.stream.syn(isn);
             tap
         }
 
         fn late() -> Self {
-            Self { stream: Stream::default(), told: String::new(), events: VecDeque::new(), now: 0, limit: 4096 }
+            Self { stream: Stream::default(), received: String::new(), events: VecDeque::new(), now: 0, limit: 4096 }
         }
 
         fn with(&mut self, f: impl FnOnce(&mut Stream, At, usize, &mut dyn FnMut(Event<'_>))) {
             self.now += 10_000_000;
-            let (told, events) = (&mut self.told, &mut self.events);
+            let (received, events) = (&mut self.received, &mut self.events);
             f(&mut self.stream, At { frame: 1, time: self.now }, self.limit, &mut |e| match e {
                 Event::Piece(p) => {
-                    told.push_str(core::str::from_utf8(p.bytes).unwrap());
-                    (0..p.missing.min(20)).for_each(|_| told.push('_'));
+                    received.push_str(core::str::from_utf8(p.bytes).unwrap());
+                    (0..p.missing.min(20)).for_each(|_| received.push('_'));
                 }
                 Event::Held { .. } => {}
                 e => events.push_back(std::format!("{e:?}").split(&[' ', '{'][..]).next().unwrap().to_string()),
@@ -475,17 +475,17 @@ mod tests {
         }
 
         fn send(&mut self, seq: u32, text: &str) -> &mut Self {
-            self.with(|s, at, limit, mut tell| s.data(at, seq, text.as_bytes(), text.len() as u32, limit, &mut tell));
+            self.with(|s, at, limit, mut emit| s.data(at, seq, text.as_bytes(), text.len() as u32, limit, &mut emit));
             self
         }
 
         fn ack(&mut self, ack: u32) -> &mut Self {
-            self.with(|s, _, _, mut tell| s.acknowledged(ack, &mut tell));
+            self.with(|s, _, _, mut emit| s.acknowledged(ack, &mut emit));
             self
         }
 
-        fn expect(&mut self, told: &str, events: &[&str]) -> &mut Self {
-            assert_eq!(self.told, told);
+        fn expect(&mut self, received: &str, events: &[&str]) -> &mut Self {
+            assert_eq!(self.received, received);
             assert_eq!(self.events.drain(..).collect::<Vec<_>>(), events);
             self
         }
@@ -559,14 +559,14 @@ mod tests {
             assert!(tap.stream.held() <= 4096);
         }
         assert_eq!(tap.stream.counts().gaps, 1);
-        assert!(tap.told.starts_with("_________xxx"));
+        assert!(tap.received.starts_with("_________xxx"));
     }
 
     #[test]
     fn cut_segments_leave_holes_also_when_held() {
         let mut tap = Tap::new(99);
-        tap.with(|s, at, limit, mut tell| s.data(at, 104, b"e", 2, limit, &mut tell));
-        tap.with(|s, at, limit, mut tell| s.data(at, 100, b"abc", 4, limit, &mut tell));
+        tap.with(|s, at, limit, mut emit| s.data(at, 104, b"e", 2, limit, &mut emit));
+        tap.with(|s, at, limit, mut emit| s.data(at, 100, b"abc", 4, limit, &mut emit));
         tap.expect("abc_e_", &["Retransmission"]);
         assert_eq!(tap.stream.counts().cut_bytes, 2);
     }
@@ -574,7 +574,7 @@ mod tests {
     #[test]
     fn a_fin_closes_when_all_came() {
         let mut tap = Tap::new(99);
-        tap.send(102, "cd").with(|s, _, _, mut tell| s.fin(104, &mut tell));
+        tap.send(102, "cd").with(|s, _, _, mut emit| s.fin(104, &mut emit));
         tap.expect("", &[]).send(100, "ab").expect("abcd", &["Retransmission", "Closed"]);
     }
 
@@ -608,7 +608,7 @@ mod tests {
             for (from, to) in segments {
                 tap.send(isn.wrapping_add(1).wrapping_add(from as u32), &text[from..to]);
             }
-            prop_assert_eq!(&tap.told, &text);
+            prop_assert_eq!(&tap.received, &text);
             prop_assert_eq!(tap.stream.held(), 0);
         }
 
@@ -620,10 +620,10 @@ mod tests {
             let text = "x".repeat(40);
             for (seq, len, length, kind, near) in segments {
                 let seq = if kind & 1 == 0 { u32::from(near) } else { seq };
-                tap.with(|s, at, limit, mut tell| match kind {
-                    2 => s.acknowledged(seq, &mut tell),
-                    3 => s.fin(seq, &mut tell),
-                    _ => s.data(at, seq, &text.as_bytes()[..len], length, limit, &mut tell),
+                tap.with(|s, at, limit, mut emit| match kind {
+                    2 => s.acknowledged(seq, &mut emit),
+                    3 => s.fin(seq, &mut emit),
+                    _ => s.data(at, seq, &text.as_bytes()[..len], length, limit, &mut emit),
                 });
                 prop_assert!(tap.stream.held() <= tap.limit);
             }

@@ -33,7 +33,7 @@ use rpcrdma::{INLINE_DEFAULT, RpcMessage, RpcRdma};
 use smbd::{Smb2Message, Smbd};
 
 /// Sends looked at for what they are before a connection is left alone.
-const PROBES_MAX: u32 = 64;
+const TRIES_MAX: u32 = 64;
 
 /// A whole message, for the layer above.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ pub struct Messages {
     kind: stream::Kind,
     streams: [stream::Direction; 2],
     /// Sends looked at for what they are.
-    probes: u32,
+    tries: u32,
     /// Bytes of one Send to each end, where the handshake said so.
     inline_threshold: [Option<u32>; 2],
     /// Whether the client of NFS takes Send with Invalidate, where the handshake was seen.
@@ -110,9 +110,9 @@ impl Messages {
         memory: &mut Memory,
         op: &RdmaOp<'_>,
         t: &mut T,
-        tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+        emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
     ) -> bool {
-        let Self { protocol, receive, probes, inline_threshold, invalidation, smbd, rpcrdma, credits, .. } = self;
+        let Self { protocol, receive, tries, inline_threshold, invalidation, smbd, rpcrdma, credits, .. } = self;
         let send = match receive[op.by.index()].packet(op) {
             Received::More => {
                 if T::ON && op.part != Part::Only {
@@ -133,21 +133,21 @@ impl Messages {
         if (send.bytes.len() as u64) < u64::from(send.wire_length) {
             cx.missed.cut(op.by, cx.at);
         }
-        if *protocol == Protocol::Unknown && *probes < PROBES_MAX {
-            *probes += 1;
-            if let Some(found) = probe(cx, &send, *probes == 1) {
+        if *protocol == Protocol::Unknown && *tries < TRIES_MAX {
+            *tries += 1;
+            if let Some(found) = recognize(cx, &send, *tries == 1) {
                 *protocol = found;
                 cx.about.protocol = found;
                 match found {
-                    Protocol::SmbDirect => *smbd = Some(Box::new(begin_smbd(cx, &send, *probes == 1))),
+                    Protocol::SmbDirect => *smbd = Some(Box::new(begin_smbd(cx, &send, *tries == 1))),
                     _ => *rpcrdma = Some(Box::new(begin_rpcrdma(cx, *inline_threshold, *invalidation))),
                 }
             }
         }
         if let Some(smbd) = smbd {
-            smb_direct(smbd, credits, cx, memory, op.by, &send, t, tell);
+            smb_direct(smbd, credits, cx, memory, op.by, &send, t, emit);
         } else if let Some(rpcrdma) = rpcrdma {
-            rpcrdma.send(cx, memory, op.by, &send, t, tell);
+            rpcrdma.send(cx, memory, op.by, &send, t, emit);
             let left = rpcrdma.credits_left(cx.roles.client_or_first());
             cx.env.sink.upper_credits(cx.about.id, cx.at, left);
         } else {
@@ -169,10 +169,10 @@ impl Messages {
         memory: &mut Memory,
         piece: &StreamBytes<'_>,
         t: &mut T,
-        tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+        emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
     ) {
         if self.kind == stream::Kind::Undecided {
-            self.kind = stream::probe(piece.bytes);
+            self.kind = stream::recognize(piece.bytes);
             self.protocol = match self.kind {
                 stream::Kind::Smb2 => Protocol::Smb2,
                 stream::Kind::Rpc => Protocol::Rpc,
@@ -194,10 +194,10 @@ impl Messages {
             }
             if kind == stream::Kind::Smb2 {
                 cx.layer(Layer::Smb2);
-                tell(cx, memory, &Message::Smb2(Smb2Message::of_record(piece.by, record)), t);
+                emit(cx, memory, &Message::Smb2(Smb2Message::of_record(piece.by, record)), t);
             } else if let Some(message) = RpcMessage::of_record(cx, piece.by, record) {
                 cx.layer(Layer::Rpc);
-                tell(cx, memory, &Message::Rpc(message), t);
+                emit(cx, memory, &Message::Rpc(message), t);
             }
             if apart {
                 t.end_source();
@@ -321,7 +321,7 @@ impl Messages {
 }
 
 /// What a connection carries, by what a Send looks like; `first` of those that were looked at.
-fn probe<S: Sink>(cx: &FrameContext<'_, S>, send: &WholeSend<'_>, first: bool) -> Option<Protocol> {
+fn recognize<S: Sink>(cx: &FrameContext<'_, S>, send: &WholeSend<'_>, first: bool) -> Option<Protocol> {
     let smbd = smbd::looks_like(send.bytes, send.wire_length);
     let rpc = rdmascope_dissector::wire::rpcrdma::looks_like(send.bytes);
     match (smbd, rpc) {
@@ -367,7 +367,7 @@ fn smb_direct<T: Trace, S: Sink>(
     by: End,
     send: &WholeSend<'_>,
     t: &mut T,
-    tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+    emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
 ) {
     cx.layer(Layer::SmbDirect);
     // who the client is may be learnt from this very message
@@ -379,7 +379,7 @@ fn smb_direct<T: Trace, S: Sink>(
     let carried = message.is_some();
     if let Some(message) = message {
         cx.layer(Layer::Smb2);
-        tell(cx, memory, &Message::Smb2(message), t);
+        emit(cx, memory, &Message::Smb2(message), t);
     }
     if let Some(initiator) = smbd.link.initiator() {
         cx.roles.learn(initiator, Source::Negotiation);
@@ -389,7 +389,7 @@ fn smb_direct<T: Trace, S: Sink>(
     cx.env.sink.credits(cx.about.id, cx.at, held);
     if T::ON {
         let waited = smbd.link.side(by).stalled_time.saturating_sub(stalled);
-        tell_credits(held, cx.roles.client_or_first(), waited, t);
+        trace_credits(held, cx.roles.client_or_first(), waited, t);
     }
     if let (Some(key), false) = (send.invalidate, carried) {
         // an invalidation on a fragment or an empty message
@@ -397,7 +397,7 @@ fn smb_direct<T: Trace, S: Sink>(
     }
 }
 
-fn tell_credits<T: Trace>(held: [Option<i64>; 2], client: End, waited: i64, t: &mut T) {
+fn trace_credits<T: Trace>(held: [Option<i64>; 2], client: End, waited: i64, t: &mut T) {
     let at: &[u8] = &[];
     t.open(f::PROTOCOL, at);
     for (def, end) in [(f::CREDITS_CLIENT, client), (f::CREDITS_SERVER, client.peer())] {
@@ -453,11 +453,11 @@ mod tests {
                 in_frame: true,
                 read: 0,
             };
-            let mut tell = |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message {
+            let mut emit = |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message {
                 Message::Smb2(m) => up.push((m.by, m.bytes.to_vec(), m.fragments)),
                 Message::Rpc(m) => up.push((m.by, m.xid.to_be_bytes().to_vec(), 1)),
             };
-            let missing = messages.send(&mut cx, memory, &op, &mut Off, &mut tell);
+            let missing = messages.send(&mut cx, memory, &op, &mut Off, &mut emit);
             alone.about.protocol = messages.protocol();
             missing
         }
@@ -466,11 +466,11 @@ mod tests {
             let Self { alone, memory, messages, up } = self;
             let mut cx = alone.frame(by);
             let piece = StreamBytes { at: cx.at, by, bytes, missing: 0, in_frame: true };
-            let mut tell = |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message {
+            let mut emit = |_: &mut FrameContext<'_, _>, _: &mut Memory, message: &Message<'_>, _: &mut Off| match message {
                 Message::Smb2(m) => up.push((m.by, m.bytes.to_vec(), m.fragments)),
                 Message::Rpc(m) => up.push((m.by, m.xid.to_be_bytes().to_vec(), 1)),
             };
-            messages.stream(&mut cx, memory, &piece, &mut Off, &mut tell);
+            messages.stream(&mut cx, memory, &piece, &mut Off, &mut emit);
         }
     }
 

@@ -220,7 +220,7 @@ impl RpcRdma {
         by: End,
         send: &WholeSend<'_>,
         t: &mut T,
-        tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+        emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
     ) {
         cx.layer(Layer::RpcRdma);
         self.messages[by.index()] += 1;
@@ -246,7 +246,7 @@ impl RpcRdma {
         }
         match header.proc() {
             Proc::MSG | Proc::NOMSG => {}
-            Proc::ERROR => return self.error(cx, memory, by, send, &header, t, tell),
+            Proc::ERROR => return self.error(cx, memory, by, send, &header, t, emit),
             proc @ (Proc::MSGP | Proc::DONE) => {
                 cx.report(Rule::RpcrdmaProc, by, Rests::FRAME, format_args!("sent {proc}, which is not to be sent any more"));
                 if proc == Proc::DONE {
@@ -259,9 +259,9 @@ impl RpcRdma {
             }
         }
         if self.is_reply(cx, by, &header) {
-            self.reply(cx, memory, by, send, &header, t, tell);
+            self.reply(cx, memory, by, send, &header, t, emit);
         } else {
-            self.call(cx, memory, by, send, &header, is_whole, t, tell);
+            self.call(cx, memory, by, send, &header, is_whole, t, emit);
         }
     }
 
@@ -286,7 +286,7 @@ impl RpcRdma {
         header: &Header<'_>,
         is_whole: bool,
         t: &mut T,
-        tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+        emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
     ) {
         let xid = header.fixed.xid;
         let backward = cx.roles.sure_client() == Some(by.peer());
@@ -320,7 +320,7 @@ impl RpcRdma {
         }
         let kind = Kind::Call { exchange, message };
         let (first, last, is_whole) = (send.first, send.last, send.bytes.len() as u64 >= u64::from(send.wire_length));
-        tell(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);
+        emit(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);
     }
 
     /// Credits of a call: RFC 8166 3.3.1.
@@ -368,7 +368,7 @@ impl RpcRdma {
         send: &WholeSend<'_>,
         header: &Header<'_>,
         t: &mut T,
-        tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+        emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
     ) {
         let (xid, caller) = (header.fixed.xid, by.peer());
         cx.roles.learn(caller, Source::Shape);
@@ -405,7 +405,7 @@ impl RpcRdma {
         let is_call_whole = call.long_want > 0 && call.long_have >= call.long_want;
         let kind = Kind::Reply { message, is_long, call: is_call_whole.then_some(call.long_call.as_slice()) };
         let (first, last, is_whole) = (send.first, send.last, send.bytes.len() as u64 >= u64::from(send.wire_length));
-        tell(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);
+        emit(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole, kind }), t);
         for key in &call.keys {
             memory.end(cx.at, caller, *key, call.exchange);
         }
@@ -420,7 +420,7 @@ impl RpcRdma {
         send: &WholeSend<'_>,
         header: &Header<'_>,
         t: &mut T,
-        tell: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
+        emit: &mut impl FnMut(&mut FrameContext<'_, S>, &mut Memory, &Message<'_>, &mut T),
     ) {
         let (xid, caller, sure) = (header.fixed.xid, by.peer(), Rests::FRAME);
         match header.error {
@@ -437,7 +437,7 @@ impl RpcRdma {
         credits.replied = true;
         let Some(call) = self.take(caller, xid) else { return unasked(cx, by, xid) };
         let (first, last, kind) = (send.first, send.last, Kind::Error);
-        tell(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole: true, kind }), t);
+        emit(cx, memory, &Message::Rpc(RpcMessage { by, xid, first, last, header: Some(header), is_whole: true, kind }), t);
         for key in &call.keys {
             memory.end(cx.at, caller, *key, call.exchange);
         }

@@ -56,7 +56,7 @@ pub struct Direction {
 }
 
 /// Whether `bytes` begin like SMB2 or RPC on TCP.
-pub fn probe(bytes: &[u8]) -> Kind {
+pub fn recognize(bytes: &[u8]) -> Kind {
     if let Some([0, _, _, _, rest @ ..]) = bytes.get(..8)
         && Framing::of(rest).is_some()
     {
@@ -76,12 +76,12 @@ pub fn probe(bytes: &[u8]) -> Kind {
 
 impl Direction {
     /// Takes the next bytes and tells every message that they complete.
-    pub fn take(&mut self, kind: Kind, piece: &StreamBytes<'_>, tell: &mut impl FnMut(&Record<'_>)) {
+    pub fn take(&mut self, kind: Kind, piece: &StreamBytes<'_>, emit: &mut impl FnMut(&Record<'_>)) {
         self.seen = self.seen.saturating_add(piece.bytes.len());
         let mut bytes = piece.bytes;
         if self.lost {
             // a message nearly always begins a segment
-            if probe(bytes) != kind {
+            if recognize(bytes) != kind {
                 return;
             }
             self.lost = false;
@@ -90,7 +90,7 @@ impl Direction {
         self.skip -= skipped;
         bytes = &bytes[skipped..];
         if self.buffer.is_empty() {
-            let used = self.messages(kind, bytes, piece.at, piece.at, piece.in_frame, tell);
+            let used = self.messages(kind, bytes, piece.at, piece.at, piece.in_frame, emit);
             bytes = &bytes[used..];
             if !bytes.is_empty() && self.skip == 0 {
                 self.first = piece.at;
@@ -99,7 +99,7 @@ impl Direction {
         } else {
             self.buffer.extend_from_slice(bytes);
             let mut buffer = core::mem::take(&mut self.buffer);
-            let used = self.messages(kind, &buffer, self.first, piece.at, false, tell);
+            let used = self.messages(kind, &buffer, self.first, piece.at, false, emit);
             if used > 0 {
                 buffer.drain(..used.min(buffer.len()));
                 self.first = piece.at;
@@ -135,7 +135,7 @@ impl Direction {
         self.seen > PROBE_MAX
     }
 
-    fn messages(&mut self, kind: Kind, bytes: &[u8], first: At, last: At, in_frame: bool, tell: &mut impl FnMut(&Record<'_>)) -> usize {
+    fn messages(&mut self, kind: Kind, bytes: &[u8], first: At, last: At, in_frame: bool, emit: &mut impl FnMut(&Record<'_>)) -> usize {
         let mut at = 0;
         while let Some(head) = bytes[at..].first_chunk::<4>() {
             let word = u32::from_be_bytes(*head);
@@ -153,7 +153,7 @@ impl Direction {
             at += 4 + length;
             if kind == Kind::Smb2 {
                 if whole && !body.is_empty() {
-                    tell(&Record { first, last, bytes: body, wire_length: length as u32, in_frame });
+                    emit(&Record { first, last, bytes: body, wire_length: length as u32, in_frame });
                 }
                 continue;
             }
@@ -165,11 +165,11 @@ impl Direction {
                 self.record.extend_from_slice(body);
                 if whole {
                     let record = core::mem::take(&mut self.record);
-                    tell(&Record { first, last, bytes: &record, wire_length: record.len() as u32, in_frame: false });
+                    emit(&Record { first, last, bytes: &record, wire_length: record.len() as u32, in_frame: false });
                 }
                 continue;
             }
-            tell(&Record { first, last, bytes: body, wire_length: length as u32, in_frame });
+            emit(&Record { first, last, bytes: body, wire_length: length as u32, in_frame });
         }
         at
     }
@@ -205,11 +205,11 @@ mod tests {
 
     #[test]
     fn kinds_are_told_apart() {
-        assert_eq!(probe(b"\0\0\0\x40\xfeSMB@\0"), Kind::Smb2);
+        assert_eq!(recognize(b"\0\0\0\x40\xfeSMB@\0"), Kind::Smb2);
         let call = [0x80, 0, 0, 40, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1, 0x86, 0xa3, 0, 0, 0, 4];
-        assert_eq!(probe(&call), Kind::Rpc);
-        assert_eq!(probe(b"GET / HTTP/1.1\r\nHost: x"), Kind::Other);
-        assert_eq!(probe(b"\0\0"), Kind::Undecided);
+        assert_eq!(recognize(&call), Kind::Rpc);
+        assert_eq!(recognize(b"GET / HTTP/1.1\r\nHost: x"), Kind::Other);
+        assert_eq!(recognize(b"\0\0"), Kind::Undecided);
     }
 
     #[test]

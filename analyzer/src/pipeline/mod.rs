@@ -25,7 +25,7 @@ mod shards;
 mod table;
 
 use crate::audit;
-use crate::connection::Connection;
+use crate::connection::ConnectionState;
 use crate::env::{Env, Layer, Options, Session};
 use crate::finding::{Blame, Certainty, Findings, Rule, Severity, Site};
 use crate::flow::iwarp::TcpFlow;
@@ -36,7 +36,7 @@ use crate::op::{At, End};
 use crate::path::{self, Attempt};
 use crate::report::{self, Report};
 use crate::roles::Source;
-use crate::rpcbind::{self, Heard};
+use crate::rpcbind::{self, Registrations};
 use crate::series::{Trouble, Volume};
 use crate::sink::{Quiet, Sink};
 use crate::summary::{Handshake, Peer, Transport};
@@ -328,7 +328,7 @@ impl<S: Sink> Pipeline<S> {
         }
         self.body(meta, packet, t);
         if T::ON {
-            self.env.frame.tell(packet.tunnel.as_ref(), t);
+            self.env.frame.trace(packet.tunnel.as_ref(), t);
         }
         self.layers[self.env.frame.layer() as usize] += 1;
         if let Some(shard) = &mut self.shard {
@@ -442,16 +442,16 @@ impl<S: Sink> Pipeline<S> {
         capture.undecoded = self.env.undecoded;
         capture.dissected = Layer::ALL.iter().map(|l| (l.name(), self.layers[*l as usize])).filter(|(_, n)| *n > 0).collect();
         capture.dropped = self.dropped();
-        let listed = connections.iter().flat_map(|c| &c.smb.heard.interfaces);
+        let listed = connections.iter().flat_map(|c| &c.smb.setup.interfaces);
         capture.paused.listed(listed.map(|interface| interface.link_speed));
         for exchange in &mut slowest {
             exchange.connection = numbers.of(exchange.connection).unwrap_or(0);
         }
         let sessions = numbers.sessions(sessions);
         let (connections_dropped, folded) = (self.done_dropped, self.folded.clone());
-        let told = connections.iter().filter(|c| !c.nfs.rpcbind.is_empty());
-        let told = told.map(|c| Heard { client: c.peers[0].address, server: c.peers[1].address, rpcbind: c.nfs.rpcbind.clone() });
-        let rpcbind = told.chain(self.rpcbind.heard().iter().cloned()).collect();
+        let known = connections.iter().filter(|c| !c.nfs.rpcbind.is_empty());
+        let known = known.map(|c| Registrations { client: c.peers[0].address, server: c.peers[1].address, rpcbind: c.nfs.rpcbind.clone() });
+        let rpcbind = known.chain(self.rpcbind.registrations().iter().cloned()).collect();
         Report { capture, connections, connections_dropped, folded, findings, slowest, sessions, paths: Vec::new(), rpcbind }
     }
 
@@ -604,7 +604,7 @@ impl<S: Sink> Pipeline<S> {
         }
         self.requests.heard(packet.src, packet.dst);
         // a flow that begins at its first message looks no different from one that began long ago; the protocol may know better
-        let mut connection = Connection::new(carrier(ib), at);
+        let mut connection = ConnectionState::new(carrier(ib), at);
         connection.peers[0].address = packet.src;
         connection.peers[1] = Peer { address: packet.dst, port: 0, qp: Some(key.qp) };
         let slot = self.insert(at, connection, Flow::Ib(Box::default()));
@@ -704,7 +704,7 @@ impl<S: Sink> Pipeline<S> {
                 self.close(place.slot, at);
             }
         }
-        let mut connection = Connection::new(carrier(ib), request.at);
+        let mut connection = ConnectionState::new(carrier(ib), request.at);
         connection.last = at;
         connection.handshake = Handshake::Seen;
         connection.roles.learn(End::A, Source::Handshake);
@@ -845,7 +845,7 @@ impl<S: Sink> Pipeline<S> {
                 _ => None,
             },
         };
-        let mut connection = Connection::new(Transport::Tcp, at);
+        let mut connection = ConnectionState::new(Transport::Tcp, at);
         connection.handshake = handshake;
         connection.peers = [from, to].map(|(address, port)| Peer { address, port, qp: None });
         if handshake != Handshake::Seen {
@@ -884,7 +884,7 @@ impl<S: Sink> Pipeline<S> {
     // ── The table of connections ────────────────────────────────────────────────────────────────────────────────────
 
     /// Follows a connection from now on; where there are too many, the idlest ends.
-    fn insert(&mut self, at: At, mut connection: Connection, flow: Flow) -> u32 {
+    fn insert(&mut self, at: At, mut connection: ConnectionState, flow: Flow) -> u32 {
         if self.table.len() >= self.env.options.connections_max.max(2)
             && let Some(idlest) = self.table.idlest()
         {
@@ -966,7 +966,7 @@ impl core::fmt::Display for ShownAddress {
     }
 }
 
-fn tcp_end(connection: &Connection, from: TcpEnd) -> End {
+fn tcp_end(connection: &ConnectionState, from: TcpEnd) -> End {
     let first = &connection.peers[0];
     if (first.address, first.port) == from { End::A } else { End::B }
 }

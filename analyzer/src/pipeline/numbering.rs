@@ -24,7 +24,7 @@ impl Joined {
     }
 
     /// Forgets everything that became part of these, and says what that was. The numbers are added to `ids`.
-    pub(super) fn forget(&mut self, ids: &mut HashSet<u32>, mut tell: impl FnMut(u32)) {
+    pub(super) fn forget(&mut self, ids: &mut HashSet<u32>, mut emit: impl FnMut(u32)) {
         loop {
             let halves: Vec<u32> = self.into.iter().filter(|(_, into)| ids.contains(*into)).map(|(half, _)| *half).collect();
             if halves.is_empty() {
@@ -32,7 +32,7 @@ impl Joined {
             }
             for half in halves {
                 self.into.remove(&half);
-                tell(half);
+                emit(half);
                 ids.insert(half);
             }
         }

@@ -94,7 +94,7 @@ fn is_pinned(pins: &[(u32, u32)], qp: u32) -> bool {
 mod tests {
     use super::super::table::Place;
     use super::*;
-    use crate::connection::Connection;
+    use crate::connection::ConnectionState;
     use crate::flow::ib::IbFlow;
     use alloc::boxed::Box;
     use rdmascope_dissector::frame::{Carrier, Check};
@@ -125,7 +125,7 @@ mod tests {
         let slots = of.iter().map(|(qp, next)| {
             let mut flow = IbFlow::default();
             flow.starts_at(End::A, *next);
-            let slot = table.insert(1, Connection::default(), Flow::Ib(Box::new(flow)));
+            let slot = table.insert(1, ConnectionState::default(), Flow::Ib(Box::new(flow)));
             table.add_qp(key(0, *qp), Place { slot, end: End::A });
             table.get_mut(slot).unwrap().half = true;
             halves.add(&key(0, *qp), slot);

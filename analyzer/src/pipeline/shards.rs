@@ -278,10 +278,10 @@ pub fn finish_all<S: Parts>(mut shards: Vec<Pipeline<S>>, router: &Router) -> Op
 
 /// Whether a connection ended after another shard had lost packets that this one did not know of.
 fn lost_unknown<S>(shards: &[Pipeline<S>]) -> bool {
-    let told = |shard: &Pipeline<S>| shard.shard.as_ref().and_then(|s| s.closed_in_trust);
+    let closed = |shard: &Pipeline<S>| shard.shard.as_ref().and_then(|s| s.closed_in_trust);
     let lost = |shard: &Pipeline<S>| shard.shard.as_ref().and_then(|s| s.lost);
     let first = shards.iter().filter_map(lost).min();
-    first.is_some_and(|first| shards.iter().filter_map(told).any(|closed| first < closed))
+    first.is_some_and(|first| shards.iter().filter_map(closed).any(|closed| first < closed))
 }
 
 fn join_capture(whole: &mut report::Capture, part: report::Capture) {

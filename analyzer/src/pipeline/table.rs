@@ -1,6 +1,6 @@
 //! The connections that are followed: where each is found by what a packet says of it, and which has been idle the longest.
 
-use crate::connection::Connection;
+use crate::connection::ConnectionState;
 use crate::flow::ib::IbFlow;
 use crate::flow::iwarp::TcpFlow;
 use crate::flow::losses::LossView;
@@ -61,7 +61,7 @@ impl Flow {
 /// A connection that is followed.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
-    pub(super) connection: Connection,
+    pub(super) connection: ConnectionState,
     pub(super) flow: Flow,
     /// Keys under which it is found, by the end that sends.
     pub(super) qp_keys: [Option<QpKey>; 2],
@@ -265,7 +265,7 @@ impl Table {
     }
 
     /// Takes a connection in. It is found once it has keys.
-    pub(super) fn insert(&mut self, born: u64, connection: Connection, flow: Flow) -> u32 {
+    pub(super) fn insert(&mut self, born: u64, connection: ConnectionState, flow: Flow) -> u32 {
         self.place(Box::new(Slot { connection, flow, qp_keys: [None; 2], tcp_key: None, half: false, tries: 0, born, held: 0 }))
     }
 
@@ -367,7 +367,7 @@ mod tests {
     }
 
     fn insert(table: &mut Table, qp: u32) -> u32 {
-        let slot = table.insert(1, Connection::default(), Flow::Ib(Box::default()));
+        let slot = table.insert(1, ConnectionState::default(), Flow::Ib(Box::default()));
         table.add_qp(key(qp), Place { slot, end: End::A });
         slot
     }
@@ -396,14 +396,14 @@ mod tests {
         let slot = insert(&mut table, 7);
         assert_eq!(table.by_qp(&key(7)), Some(Place { slot, end: End::A }));
         let ports = ((Addr::V4([10, 0, 0, 1]), 999), (Addr::V4([10, 0, 0, 2]), 5445));
-        let tcp = table.insert(1, Connection::default(), Flow::Tcp(Box::default()));
+        let tcp = table.insert(1, ConnectionState::default(), Flow::Tcp(Box::default()));
         table.add_tcp(ports.0, ports.1, tcp);
         assert_eq!((table.by_tcp(ports.1, ports.0), table.by_tcp(ports.0, ports.1)), (Some(tcp), Some(tcp)));
         table.remove(slot);
         table.remove(tcp);
         assert_eq!((table.by_qp(&key(7)), table.by_tcp(ports.0, ports.1), table.len()), (None, None, 0));
         // a key that went to another connection stays there
-        let (old, new) = (insert(&mut table, 7), table.insert(1, Connection::default(), Flow::Ib(Box::default())));
+        let (old, new) = (insert(&mut table, 7), table.insert(1, ConnectionState::default(), Flow::Ib(Box::default())));
         table.add_qp(key(7), Place { slot: new, end: End::B });
         table.remove(old);
         assert_eq!(table.by_qp(&key(7)), Some(Place { slot: new, end: End::B }));

@@ -39,7 +39,7 @@ pub struct Report {
     /// How far each pair of hosts got on the way to RDMA.
     pub paths: Vec<crate::path::Path>,
     /// What clients heard of the rpcbind of servers.
-    pub rpcbind: Vec<crate::rpcbind::Heard>,
+    pub rpcbind: Vec<crate::rpcbind::Registrations>,
 }
 
 /// Frames.

@@ -546,7 +546,7 @@ fn weaken_silence(connection: &Connection, findings: &mut Findings) {
         let of_a_message = |f: &Finding| matches!(f.rule.row().group, Group::Negotiate | Group::Credits | Group::Data | Group::Memory);
         let is_broken = |f: &Finding| {
             let names_peer = f.by == if side == 0 { Blame::Server } else { Blame::Client };
-            let is_grave = f.severity == Severity::Error && !is_silence(f.rule) && !tells_of_an_end(f.rule)
+            let is_grave = f.severity == Severity::Error && !is_silence(f.rule) && !ends_connection(f.rule)
                 || f.severity == Severity::Warn && of_a_message(f);
             let says_more = last.is_some_and(|last| last.time > f.last_time_ns.saturating_add(ON_ITS_WAY));
             f.connection == id && names_peer && is_grave && f.certainty > Certainty::Guess && !says_more
@@ -636,7 +636,7 @@ impl fmt::Display for Predicate<'_> {
 }
 
 /// Rules that tell of an end, not of what led to it.
-fn tells_of_an_end(rule: Rule) -> bool {
+fn ends_connection(rule: Rule) -> bool {
     matches!(
         rule,
         Rule::CmDisconnect
@@ -679,7 +679,7 @@ fn cause(connection: &Connection, outcome: &Outcome, findings: &Findings) -> Opt
         (Ending::OutOfCredits { .. }, _) => false,
         (Ending::Refused, Rule::MpaReject | Rule::CmReject) => true,
         (Ending::NoNegotiation, rule) if rule.row().group == Group::Negotiate => true,
-        (_, rule) if tells_of_an_end(rule) => false,
+        (_, rule) if ends_connection(rule) => false,
         (_, Rule::Smb2Unanswered | Rule::RpcUnanswered) => false,
         _ => outcome.at.time.saturating_sub(f.last_time_ns) <= outcome.waited.saturating_add(FOLLOWS),
     };

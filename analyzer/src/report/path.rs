@@ -15,7 +15,7 @@ use crate::op::At;
 use crate::outcome::{Ending, Outcome, Purpose, Success};
 use crate::report::{Connection, Handshake, Protocol, Report, Transport};
 use crate::rpcbind::Rpcbind;
-pub use crate::smb_setup::{Heard, Moved};
+pub use crate::smb_setup::{Moved, SmbSetup};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -457,7 +457,7 @@ fn afterwards(report: &Report, attempts: &[Attempt]) -> Vec<Afterwards> {
             works.iter().find(is_open).is_some()
         };
         let next = |at: At, rdma: bool| works.iter().copied().filter(|c| c.first > at && (!rdma || is_rdma(c))).min_by_key(|c| c.first);
-        let is_bound = group.connections.iter().any(|c| c.smb.heard.binding.is_some_and(|(_, status)| status == Some(0)));
+        let is_bound = group.connections.iter().any(|c| c.smb.setup.binding.is_some_and(|(_, status)| status == Some(0)));
         let without = group.kind == Kind::Smb && !is_bound;
         for c in group.connections.iter().filter(|c| refused(c)) {
             let Some(cause) = c.outcome.as_ref().and_then(|o| o.cause) else { continue };
@@ -561,7 +561,7 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
     }
     // one mount on several addresses
     for at in 0..groups.len().min(4 * PATHS_MAX) {
-        let guids: Vec<_> = groups[at].connections.iter().filter_map(|c| Some((c.smb.heard.guids[0]?, c.smb.heard.guids[1]?))).collect();
+        let guids: Vec<_> = groups[at].connections.iter().filter_map(|c| Some((c.smb.setup.guids[0]?, c.smb.setup.guids[1]?))).collect();
         let mut into = at;
         for guid in guids.into_iter().filter(|(client, server)| *client != [0; 16] && *server != [0; 16]) {
             into = into.min(*by_guids.entry(guid).or_insert(into));
@@ -574,7 +574,7 @@ fn groups<'r>(report: &'r Report, attempts: &'r [Attempt]) -> Vec<Group<'r>> {
         .iter()
         .enumerate()
         .flat_map(|(at, g)| g.connections.iter().map(move |c| (at, c)))
-        .flat_map(|(at, c)| c.smb.heard.interfaces.iter().filter_map(move |i| Some((at, addr(i)?))))
+        .flat_map(|(at, c)| c.smb.setup.interfaces.iter().filter_map(move |i| Some((at, addr(i)?))))
         .take(4 * PATHS_MAX)
         .collect();
     for (at, address) in listed {
@@ -773,7 +773,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         let mut connections: Vec<u32> = group.connections.iter().map(|c| c.id).collect();
         connections.sort_unstable();
         let server = self.tcp.first().or(self.rdma.first()).map(|c| c.peers[1].address).or_else(|| group.servers.first().copied());
-        let heard = group.connections.iter().map(|c| &c.smb.heard).find(|h| !h.interfaces.is_empty());
+        let heard = group.connections.iter().map(|c| &c.smb.setup).find(|h| !h.interfaces.is_empty());
         Some(Path {
             kind: group.kind,
             client: group.client,
@@ -788,7 +788,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
 
     /// Whether anything in sight lets one expect RDMA.
     fn is_hinted(&self) -> bool {
-        let listed = self.group.connections.iter().any(|c| c.smb.heard.interfaces.iter().any(|i| i.rdma));
+        let listed = self.group.connections.iter().any(|c| c.smb.setup.interfaces.iter().any(|i| i.rdma));
         !self.tries.is_empty() || listed || !self.rdma.is_empty() || self.serves_rdma || self.rpcbind.rdma().is_some()
     }
 
@@ -867,13 +867,13 @@ impl<'g, 'r> Ladder<'g, 'r> {
         // a client that connects by RDMA at once needs no list; only what a list says can tell why that failed
         let end = self.end.time;
         let settled = |c: &Connection| c.closed.is_some() || end.saturating_sub(c.first.time) >= SETTLED;
-        let heard = |f: fn(&Heard) -> bool| all.iter().copied().find(|c| f(&c.smb.heard));
+        let heard = |f: fn(&SmbSetup) -> bool| all.iter().copied().find(|c| f(&c.smb.setup));
         let mut stopped = false;
-        let dialect = all.iter().find_map(|c| Some((c.smb.dialect?, c.smb.heard.agreed)));
+        let dialect = all.iter().find_map(|c| Some((c.smb.dialect?, c.smb.setup.agreed)));
         match dialect {
             Some((code, at)) if code >= DIALECT_30 => self.add(Step::Dialect, Yes, dialect_name(code), at),
             Some((code, at)) => {
-                let offered = all.iter().find_map(|c| c.smb.heard.offered);
+                let offered = all.iter().find_map(|c| c.smb.setup.offered);
                 let name = dialect_name(code);
                 let why = match offered {
                     Some((_, highest)) if highest >= DIALECT_30 && highest != 0x02ff => (
@@ -887,12 +887,12 @@ impl<'g, 'r> Ladder<'g, 'r> {
             }
             None => self.add(Step::Dialect, NotSeen, "", None),
         }
-        let has_cap = |c: &Connection, end: usize| c.smb.heard.capabilities[end].map(|caps| caps & MULTI_CHANNEL != 0);
+        let has_cap = |c: &Connection, end: usize| c.smb.setup.capabilities[end].map(|caps| caps & MULTI_CHANNEL != 0);
         for (end, step) in [(0, Step::ClientMultichannel), (1, Step::ServerMultichannel)] {
             let reported: Vec<(bool, Option<At>)> = all
                 .iter()
                 .filter_map(|c| {
-                    let at = if end == 0 { c.smb.heard.offered.map(|(at, _)| at) } else { c.smb.heard.agreed };
+                    let at = if end == 0 { c.smb.setup.offered.map(|(at, _)| at) } else { c.smb.setup.agreed };
                     Some((has_cap(c, end)?, at))
                 })
                 .collect();
@@ -914,10 +914,10 @@ impl<'g, 'r> Ladder<'g, 'r> {
                 None => self.add(step, if direct { NotNeeded } else { NotSeen }, "", None),
             }
         }
-        let asked = all.iter().find_map(|c| c.smb.heard.asked);
+        let asked = all.iter().find_map(|c| c.smb.setup.asked);
         let sealed = all.iter().any(|c| c.smb.encrypted && c.smb.decrypted == 0);
         let whole =
-            self.tcp.iter().any(|c| c.handshake == Handshake::Seen && !c.progress.missed && c.smb.heard.set_up.is_some() && settled(c));
+            self.tcp.iter().any(|c| c.handshake == Handshake::Seen && !c.progress.missed && c.smb.setup.set_up.is_some() && settled(c));
         match asked {
             Some(at) => self.add(Step::Asked, Yes, "", Some(at)),
             None if sealed => self.add(Step::Asked, NotSeen, "encrypted", None),
@@ -930,17 +930,17 @@ impl<'g, 'r> Ladder<'g, 'r> {
         }
         let answered = heard(|h| h.answered.is_some_and(|(_, status)| status == 0)).or_else(|| heard(|h| h.answered.is_some()));
         let unseen = if direct && asked.is_none() { NotNeeded } else { NotSeen };
-        let Some((connection, (at, status))) = answered.and_then(|c| Some((c, c.smb.heard.answered?))) else {
+        let Some((connection, (at, status))) = answered.and_then(|c| Some((c, c.smb.setup.answered?))) else {
             for step in [Step::Answered, Step::RdmaListed, Step::Address] {
                 self.add(step, unseen, "", None);
             }
             return;
         };
-        let listed = &connection.smb.heard.interfaces;
+        let listed = &connection.smb.setup.interfaces;
         if status != 0 || listed.is_empty() {
-            let said = if status == 0 { String::from("an empty list") } else { status_name(status) };
-            let text = format!("answered the question for its interfaces with {said}");
-            self.no(Step::Answered, said, Some(at), (Rule::SmbPathAnswer, Blame::Server, Certainty::Certain, text));
+            let detail = if status == 0 { String::from("an empty list") } else { status_name(status) };
+            let text = format!("answered the question for its interfaces with {detail}");
+            self.no(Step::Answered, detail, Some(at), (Rule::SmbPathAnswer, Blame::Server, Certainty::Certain, text));
             self.add(Step::RdmaListed, unseen, "", None);
             self.add(Step::Address, unseen, "", None);
             return;
@@ -989,26 +989,26 @@ impl<'g, 'r> Ladder<'g, 'r> {
     /// Whether the client asked for an RDMA connection.
     fn tried(&mut self) {
         if let Some(first) = self.tries.first() {
-            let mut said: Vec<String> = Vec::new();
+            let mut detail: Vec<String> = Vec::new();
             for t in &self.tries {
                 let what = if t.transport == Transport::Iwarp { "iWARP" } else { "CM REQ" };
                 let text = format!("{what} to {} port {}", t.to, t.port);
-                if !said.contains(&text) && said.len() < 4 {
-                    said.push(text);
+                if !detail.contains(&text) && detail.len() < 4 {
+                    detail.push(text);
                 }
             }
             let at = first.at;
-            return self.add(Step::Tried, State::Yes, said.join(", "), Some(at));
+            return self.add(Step::Tried, State::Yes, detail.join(", "), Some(at));
         }
         if let Some(c) = self.rdma.first() {
             let at = c.first;
             return self.add(Step::Tried, State::Yes, "before the capture began", Some(at));
         }
-        let listed = self.tcp.iter().find(|c| c.smb.heard.interfaces.iter().any(|i| i.rdma)).copied();
+        let listed = self.tcp.iter().find(|c| c.smb.setup.interfaces.iter().any(|i| i.rdma)).copied();
         let Some(c) = listed else { return self.add(Step::Tried, State::NotSeen, "", None) };
-        let since = c.smb.heard.answered.map_or(c.last, |(at, _)| at);
+        let since = c.smb.setup.answered.map_or(c.last, |(at, _)| at);
         // a capture on the host does not see what an RDMA card moves; but then no data goes by TCP
-        let moved = c.smb.heard.moved.iter().filter_map(|m| m.span).map(|(_, last)| last).max().filter(|last| *last > since);
+        let moved = c.smb.setup.moved.iter().filter_map(|m| m.span).map(|(_, last)| last).max().filter(|last| *last > since);
         if moved.is_some() && !c.progress.missed {
             let text = "never tried RDMA, which the server lists, and reads and writes over TCP";
             self.no(Step::Tried, "no", Some(since), (Rule::SmbPathTry, Blame::Client, Certainty::IfNothingWasMissed, text.into()));
@@ -1095,16 +1095,16 @@ impl<'g, 'r> Ladder<'g, 'r> {
         } else {
             self.add(Step::Negotiated, State::NotSeen, "", None);
         }
-        let bound = direct.iter().find_map(|c| Some((c.smb.heard.binding?, *c)));
+        let bound = direct.iter().find_map(|c| Some((c.smb.setup.binding?, *c)));
         if let Some(c) = direct.iter().find(|c| has_session(c)) {
             let text = if bound.is_some() { "bound as a channel" } else { "" };
-            let at = c.smb.heard.set_up;
+            let at = c.smb.setup.set_up;
             self.add(Step::Session, State::Yes, text, at);
         } else if let Some(((at, Some(status)), _)) = bound.filter(|((_, status), _)| status.is_some_and(|s| s != 0)) {
-            let said = status_name(status);
-            let text = format!("refused to bind the RDMA connection to the session: {said}");
-            self.no(Step::Session, said, Some(at), (Rule::SmbPathBind, Blame::Server, Certainty::Certain, text));
-        } else if let Some((at, status)) = direct.iter().find_map(|c| c.smb.heard.refused) {
+            let detail = status_name(status);
+            let text = format!("refused to bind the RDMA connection to the session: {detail}");
+            self.no(Step::Session, detail, Some(at), (Rule::SmbPathBind, Blame::Server, Certainty::Certain, text));
+        } else if let Some((at, status)) = direct.iter().find_map(|c| c.smb.setup.refused) {
             self.add(Step::Session, State::No, status_name(status), Some(at));
         } else {
             self.add(Step::Session, State::NotSeen, "", None);
@@ -1116,22 +1116,22 @@ impl<'g, 'r> Ladder<'g, 'r> {
         let direct: Vec<&'r Connection> = self.rdma.iter().copied().filter(|c| c.protocol == Protocol::SmbDirect).collect();
         let mut moved = [Moved::default(); 2];
         for c in &direct {
-            moved.iter_mut().zip(&c.smb.heard.moved).for_each(|(sum, m)| sum.join(m));
+            moved.iter_mut().zip(&c.smb.setup.moved).for_each(|(sum, m)| sum.join(m));
         }
-        let mut said: Vec<String> = Vec::new();
+        let mut detail: Vec<String> = Vec::new();
         for (m, name) in moved.iter().zip(["READ", "WRITE"]) {
             if let Some(least) = m.rdma_least {
-                said.push(format!("{name} from {} B", Grouped(least.into())));
+                detail.push(format!("{name} from {} B", Grouped(least.into())));
             }
             if m.inline > 0 && m.inline_bytes > 0 {
-                said.push(format!("{name} to {} B in messages", Grouped(m.inline_most.into())));
+                detail.push(format!("{name} to {} B in messages", Grouped(m.inline_most.into())));
             }
         }
         let (by_rdma, inline) = (moved[0].by_rdma + moved[1].by_rdma, moved[0].inline + moved[1].inline);
         let at = moved.iter().filter_map(|m| m.span).map(|(first, _)| first).min();
         let most = moved[0].inline_most.max(moved[1].inline_most);
         if by_rdma > 0 {
-            return self.add(Step::Used, State::Yes, said.join(", "), at);
+            return self.add(Step::Used, State::Yes, detail.join(", "), at);
         }
         let raw: u64 = direct.iter().map(|c| c.rdma.reads + c.rdma.writes).sum();
         if raw > 0 {
@@ -1143,7 +1143,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         }
         let encrypted = direct.iter().any(|c| c.smb.encrypted);
         let signed = direct.iter().any(|c| c.smb.signed);
-        let transforms = direct.iter().any(|c| c.smb.heard.transforms);
+        let transforms = direct.iter().any(|c| c.smb.setup.transforms);
         let why = match (encrypted, signed) {
             (true, _) if !transforms => ": the session is encrypted, and no RDMA transform was negotiated",
             (true, _) => ": the session is encrypted",
@@ -1152,7 +1152,7 @@ impl<'g, 'r> Ladder<'g, 'r> {
         };
         let text =
             format!("moves the data of {}, up to {} B each, in messages and not by RDMA{why}", plural_io(inline), Grouped(most.into()));
-        let short = format!("{}{why}", said.join(", "));
+        let short = format!("{}{why}", detail.join(", "));
         // what was not seen may have moved otherwise, and so may what comes after a capture of a few requests
         let is_early = why.is_empty() && inline < INLINE_ENOUGH && direct.iter().any(|c| c.closed.is_none());
         let is_missed = direct.iter().any(|c| c.progress.missed);
@@ -1344,7 +1344,7 @@ mod tests {
         let mut c = connection(1, Transport::Tcp, Protocol::Smb2, 445, 20);
         c.commands = vec![row("SESSION_SETUP", 2), row("CREATE", 2), row("READ", 4)];
         c.smb.dialect = Some(0x0311);
-        c.smb.heard = Heard {
+        c.smb.setup = SmbSetup {
             offered: Some((at(20), 0x0311)),
             capabilities: [Some(MULTI_CHANNEL), Some(MULTI_CHANNEL)],
             agreed: Some(at(20)),
@@ -1353,7 +1353,7 @@ mod tests {
             answered: Some((at(21), 0)),
             interfaces: vec![interface([192, 0, 2, 1], true)],
             moved: [Moved { inline: 4, inline_bytes: 65_536, inline_most: 16_384, span: Some((at(22), at(24))), ..Moved::default() }; 2],
-            ..Heard::default()
+            ..SmbSetup::default()
         };
         c
     }
@@ -1365,7 +1365,7 @@ mod tests {
         c.smb.dialect = Some(0x0311);
         c.negotiated.status = Some(0);
         c.rdma.writes = 4;
-        c.smb.heard.moved[0] = Moved { by_rdma: 4, rdma_bytes: 65_536, rdma_least: Some(4096), ..Moved::default() };
+        c.smb.setup.moved[0] = Moved { by_rdma: 4, rdma_bytes: 65_536, rdma_least: Some(4096), ..Moved::default() };
         c
     }
 
@@ -1401,7 +1401,7 @@ mod tests {
         assert_eq!((path.carried, path.first_no().map(|r| r.step)), (Carried::Tcp, Some(Step::Tried)));
         assert_eq!(verdict(vec![over_tcp()], &[]), Some((Rule::SmbPathTry, Blame::Client, Severity::Warn)));
         // without data over TCP RDMA may carry it where the capture does not see it
-        assert_eq!(verdict(changed(|c| c.smb.heard.moved = [Moved::default(); 2]), &[]), None);
+        assert_eq!(verdict(changed(|c| c.smb.setup.moved = [Moved::default(); 2]), &[]), None);
     }
 
     #[test]
@@ -1409,23 +1409,23 @@ mod tests {
         let plain = |change: fn(&mut Connection)| {
             verdict(
                 changed(|c| {
-                    c.smb.heard.interfaces[0].rdma = false;
+                    c.smb.setup.interfaces[0].rdma = false;
                     change(c);
                 }),
                 &[],
             )
         };
         assert_eq!(plain(|_| ()), Some((Rule::SmbPathInterface, Blame::Server, Severity::Note)));
-        assert_eq!(plain(|c| c.smb.heard.interfaces.clear()), Some((Rule::SmbPathAnswer, Blame::Server, Severity::Note)));
+        assert_eq!(plain(|c| c.smb.setup.interfaces.clear()), Some((Rule::SmbPathAnswer, Blame::Server, Severity::Note)));
         assert_eq!(
-            plain(|c| c.smb.heard.answered = Some((at(21), 0xc000_00bb))),
+            plain(|c| c.smb.setup.answered = Some((at(21), 0xc000_00bb))),
             Some((Rule::SmbPathAnswer, Blame::Server, Severity::Note))
         );
-        let unasked = |c: &mut Connection| (c.smb.heard.asked, c.smb.heard.answered) = (None, None);
+        let unasked = |c: &mut Connection| (c.smb.setup.asked, c.smb.setup.answered) = (None, None);
         assert_eq!(plain(unasked), Some((Rule::SmbPathAsk, Blame::Client, Severity::Note)));
-        assert_eq!(plain(|c| c.smb.heard.capabilities[1] = Some(0)), Some((Rule::SmbPathServer, Blame::Server, Severity::Note)));
-        assert_eq!(plain(|c| c.smb.heard.capabilities[0] = Some(0)), Some((Rule::SmbPathClient, Blame::Client, Severity::Note)));
-        let old = |c: &mut Connection| (c.smb.dialect, c.smb.heard.offered) = (Some(0x0210), Some((at(20), 0x0210)));
+        assert_eq!(plain(|c| c.smb.setup.capabilities[1] = Some(0)), Some((Rule::SmbPathServer, Blame::Server, Severity::Note)));
+        assert_eq!(plain(|c| c.smb.setup.capabilities[0] = Some(0)), Some((Rule::SmbPathClient, Blame::Client, Severity::Note)));
+        let old = |c: &mut Connection| (c.smb.dialect, c.smb.setup.offered) = (Some(0x0210), Some((at(20), 0x0210)));
         assert_eq!(plain(old), Some((Rule::SmbPathDialect, Blame::Client, Severity::Note)));
         assert_eq!(plain(|c| c.smb.dialect = Some(0x0210)), Some((Rule::SmbPathDialect, Blame::Server, Severity::Note)));
     }
@@ -1437,20 +1437,20 @@ mod tests {
             c.handshake = Handshake::Inferred;
             c.progress.missed = true;
             c.smb.dialect = None;
-            c.smb.heard = Heard { moved: c.smb.heard.moved, ..Heard::default() };
+            c.smb.setup = SmbSetup { moved: c.smb.setup.moved, ..SmbSetup::default() };
         });
         let path = climb(late, &[]);
         assert!(path.rungs.iter().all(|r| r.state != State::No), "{path:?}");
         // what is encrypted cannot be looked into
         let sealed = changed(|c| {
-            (c.smb.encrypted, c.smb.heard.asked, c.smb.heard.answered) = (true, None, None);
-            c.smb.heard.interfaces.clear();
+            (c.smb.encrypted, c.smb.setup.asked, c.smb.setup.answered) = (true, None, None);
+            c.smb.setup.interfaces.clear();
         });
         assert_eq!(verdict(sealed, &[]), None);
         // nor is a young session one that did not ask
         let young = changed(|c| {
-            (c.closed, c.first, c.smb.heard.asked, c.smb.heard.answered) = (None, at(55), None, None);
-            c.smb.heard.interfaces.clear();
+            (c.closed, c.first, c.smb.setup.asked, c.smb.setup.answered) = (None, at(55), None, None);
+            c.smb.setup.interfaces.clear();
         });
         assert_eq!(verdict(young, &[]), None);
     }
@@ -1459,8 +1459,8 @@ mod tests {
     fn addresses_out_of_reach() {
         let at_address = |address: [u8; 4], speed| {
             changed(|c| {
-                c.smb.heard.interfaces = vec![interface([192, 0, 2, 1], false), interface(address, true)];
-                c.smb.heard.interfaces[1].link_speed = speed;
+                c.smb.setup.interfaces = vec![interface([192, 0, 2, 1], false), interface(address, true)];
+                c.smb.setup.interfaces[1].link_speed = speed;
             })
         };
         let found = Some((Rule::SmbPathAddress, Blame::Server, Severity::Warn));
@@ -1480,10 +1480,10 @@ mod tests {
         let silent = [attempt(445, 3, Answer::TakenBack(at(8)))];
         assert_eq!(verdict(vec![over_tcp()], &silent), Some((Rule::SmbPathSilent, Blame::Unknown, Severity::Warn)));
         // a server that has no RDMA at all says so
-        let none = changed(|c| c.smb.heard.interfaces[0].rdma = false);
+        let none = changed(|c| c.smb.setup.interfaces[0].rdma = false);
         assert_eq!(verdict(none, &silent), Some((Rule::SmbPathInterface, Blame::Server, Severity::Warn)));
         // a client that goes to RDMA at once needs no list
-        let unasked = changed(|c| (c.smb.heard.asked, c.smb.heard.answered, c.smb.heard.capabilities[0]) = (None, None, Some(0)));
+        let unasked = changed(|c| (c.smb.setup.asked, c.smb.setup.answered, c.smb.setup.capabilities[0]) = (None, None, Some(0)));
         assert_eq!(verdict(unasked, &rejected).map(|v| v.0), Some(Rule::SmbPathRefused));
         // too young to tell, and one that got through
         assert_eq!(verdict(Vec::new(), &[attempt(445, 59, Answer::None)]), None);
@@ -1510,8 +1510,8 @@ mod tests {
         let inline = |most: u32| {
             let mut c = over_rdma();
             (c.smb.signed, c.rdma.writes) = (true, 0);
-            c.smb.heard.moved[0] = Moved { inline: 9, inline_bytes: 90_000, inline_most: most, ..Moved::default() };
-            c.smb.heard.moved[0].span = Some((at(6), at(7)));
+            c.smb.setup.moved[0] = Moved { inline: 9, inline_bytes: 90_000, inline_most: most, ..Moved::default() };
+            c.smb.setup.moved[0].span = Some((at(6), at(7)));
             verdict(vec![c], &[])
         };
         assert_eq!(inline(16_384), Some((Rule::SmbPathInline, Blame::Client, Severity::Warn)));
@@ -1523,7 +1523,7 @@ mod tests {
         let bound = |status| {
             let mut c = over_rdma();
             c.commands = vec![row("NEGOTIATE", 1)];
-            c.smb.heard = Heard { binding: Some((at(6), Some(status))), ..Heard::default() };
+            c.smb.setup = SmbSetup { binding: Some((at(6), Some(status))), ..SmbSetup::default() };
             verdict(vec![over_tcp(), c], &[]).map(|v| v.0)
         };
         assert_eq!(bound(0xc000_00d0), Some(Rule::SmbPathBind));
@@ -1570,7 +1570,7 @@ mod tests {
         assert_eq!(private(Some([Some(sizes); 2])), Some((State::Yes, both.into())));
         assert_eq!(verdict(vec![rdma.clone(), tcp.clone()], &[]).map(|v| v.0), Some(Rule::NfsPathFallback));
         // rpcbind says where RDMA is, to whomever
-        let listing = |netid, port| crate::rpcbind::Heard {
+        let listing = |netid, port| crate::rpcbind::Registrations {
             client: CLIENT,
             server: SERVER,
             rpcbind: Rpcbind { answered: Some(at(1)), listed: true, nfs: vec![(netid, port)], ..Rpcbind::default() },
@@ -1607,11 +1607,11 @@ mod tests {
         let away = Addr::V4([198, 51, 100, 1]);
         rdma.peers[1].address = away;
         assert_eq!(paths(&report(vec![tcp.clone(), rdma.clone()]), &[], &[]).len(), 2);
-        tcp.smb.heard.interfaces = vec![interface([198, 51, 100, 1], true)];
+        tcp.smb.setup.interfaces = vec![interface([198, 51, 100, 1], true)];
         assert_eq!(paths(&report(vec![tcp.clone(), rdma.clone()]), &[], &[]).len(), 1);
-        tcp.smb.heard.interfaces.clear();
+        tcp.smb.setup.interfaces.clear();
         for c in [&mut tcp, &mut rdma] {
-            c.smb.heard.guids = [Some([1; 16]), Some([2; 16])];
+            c.smb.setup.guids = [Some([1; 16]), Some([2; 16])];
         }
         let one = paths(&report(vec![tcp, rdma]), &[], &[]);
         assert_eq!((one.len(), one[0].connections.clone()), (1, vec![1, 2]));

@@ -250,14 +250,14 @@ fn is_nfs(c: &Connection) -> bool {
 /// Whether an SMB2 connection belongs to the session that others carry: it was bound to it, or its set-up was not seen and it ran beside
 /// them; and it leads to the same server.
 fn belongs(c: &Connection, part: &[&Connection]) -> bool {
-    let heard = &c.smb.heard;
+    let setup = &c.smb.setup;
     let differ = |a: Option<[u8; 16]>, b: Option<[u8; 16]>| a.zip(b).is_some_and(|(a, b)| a != b);
-    let is_other = |p: &&Connection| differ(heard.guids[0], p.smb.heard.guids[0]) || differ(heard.guids[1], p.smb.heard.guids[1]);
+    let is_other = |p: &&Connection| differ(setup.guids[0], p.smb.setup.guids[0]) || differ(setup.guids[1], p.smb.setup.guids[1]);
     if part.iter().any(is_other) {
         return false;
     }
     let runs_beside = part.iter().any(|p| p.first <= c.last && c.first <= p.last);
-    match (heard.binding, heard.set_up) {
+    match (setup.binding, setup.set_up) {
         (Some((_, status)), _) => status.is_none_or(|s| s == 0) && runs_beside,
         // it set up a session of its own, which has got the same number
         (None, Some(_)) => false,
@@ -283,10 +283,10 @@ fn channel(id: &Id, c: &Connection) -> Channel {
     let bytes = |name: &str| c.commands.iter().filter(|r| r.name == name).map(|r| r.bytes).sum();
     let mut latency = Latency::default();
     c.commands.iter().for_each(|r| latency.join(&r.latency));
-    let heard = &c.smb.heard;
+    let setup = &c.smb.setup;
     let (role, sessions) = match id {
-        Id::Smb(_) if heard.binding.is_some() => (Role::Bound, c.smb.sessions.len()),
-        Id::Smb(_) if heard.set_up.is_some() => (Role::First, c.smb.sessions.len()),
+        Id::Smb(_) if setup.binding.is_some() => (Role::Bound, c.smb.sessions.len()),
+        Id::Smb(_) if setup.set_up.is_some() => (Role::First, c.smb.sessions.len()),
         Id::Smb(_) => (Role::Member, c.smb.sessions.len()),
         Id::Nfs(_) | Id::Mount => (Role::Member, c.nfs.sessions.len()),
     };
@@ -367,7 +367,7 @@ fn remarks(session: &Session, start: i64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::Heard;
+    use crate::path::SmbSetup;
     use crate::report::{Command, Peer, Smb};
     use alloc::vec;
 
@@ -390,7 +390,7 @@ mod tests {
     }
 
     fn smb(id: u32, from: i64, to: i64, bound: bool, bytes: u64) -> Connection {
-        let heard = Heard { set_up: Some(at(from)), binding: bound.then_some((at(from), Some(0))), ..Heard::default() };
+        let setup = SmbSetup { set_up: Some(at(from)), binding: bound.then_some((at(from), Some(0))), ..SmbSetup::default() };
         Connection {
             id,
             transport: Some(Transport::Iwarp),
@@ -398,7 +398,7 @@ mod tests {
             peers: [2, 1].map(|n| Peer { address: Addr::V4([192, 0, 2, n]), port: 0, qp: None }),
             first: at(from),
             last: at(to),
-            smb: Smb { dialect: Some(0x0311), sessions: vec![1], heard, ..Smb::default() },
+            smb: Smb { dialect: Some(0x0311), sessions: vec![1], setup, ..Smb::default() },
             commands: vec![row("CREATE", 1, 0), row("READ", 200, bytes)],
             ..Connection::default()
         }
@@ -423,8 +423,8 @@ mod tests {
         assert_eq!(again.iter().map(|s| s.channels.len()).collect::<Vec<_>>(), [1, 1]);
         let mut other = smb(2, 1, 20, true, 10);
         let mut one = smb(1, 0, 20, false, 10);
-        one.smb.heard.guids = [Some([1; 16]), Some([2; 16])];
-        other.smb.heard.guids = [Some([1; 16]), Some([3; 16])];
+        one.smb.setup.guids = [Some([1; 16]), Some([2; 16])];
+        other.smb.setup.guids = [Some([1; 16]), Some([3; 16])];
         assert_eq!(sessions(&report(vec![one, other])).len(), 2, "another server");
     }
 

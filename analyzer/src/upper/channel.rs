@@ -42,7 +42,7 @@ impl Agreed {
     }
 }
 
-/// What is wrong with the channel information of a READ or WRITE of `length` bytes. `is_cut` where the capture cut the message. `tell` is given
+/// What is wrong with the channel information of a READ or WRITE of `length` bytes. `is_cut` where the capture cut the message. `emit` is given
 /// each; returns whether ksmbd once trusted what is wrong.
 pub fn check(
     info: &ChannelInfo<'_>,
@@ -50,22 +50,22 @@ pub fn check(
     command: &str,
     agreed: &Agreed,
     is_cut: bool,
-    tell: &mut impl FnMut(Rule, fmt::Arguments<'_>),
+    emit: &mut impl FnMut(Rule, fmt::Arguments<'_>),
 ) -> bool {
     let rule = Rule::Smb2Channel;
     let (offset, size) = (info.blob.offset, info.blob.length);
     if info.channel == Channel::NONE {
         if size > 0 {
-            tell(rule, format_args!("sent {size} bytes of channel information in a {command} without a channel"));
+            emit(rule, format_args!("sent {size} bytes of channel information in a {command} without a channel"));
         }
         return false;
     }
     if let Some(dialect) = agreed.dialect.filter(|d| *d < DIALECT_300) {
-        tell(rule, format_args!("asked for the RDMA channel in a {command} in dialect {dialect:#06x}; it came with 0x0300"));
+        emit(rule, format_args!("asked for the RDMA channel in a {command} in dialect {dialect:#06x}; it came with 0x0300"));
     }
     if info.channel.0 > Channel::RDMA_TRANSFORM.0 {
         let channel = info.channel.0;
-        tell(rule, format_args!("sent a {command} with the unknown Channel {channel:#010x}"));
+        emit(rule, format_args!("sent a {command} with the unknown Channel {channel:#010x}"));
         return false;
     }
     if is_cut && (!info.blob.inside || !info.is_whole()) {
@@ -76,13 +76,13 @@ pub fn check(
     let room = info.described_length();
     let wraps = info.descriptors().find(|d| d.offset.checked_add(d.length.into()).is_none());
     if !info.blob.inside {
-        tell(rule, format_args!("points to {size} bytes of channel information at {offset}, outside of the {command}"));
+        emit(rule, format_args!("points to {size} bytes of channel information at {offset}, outside of the {command}"));
     } else if !info.is_whole() || size == 0 {
-        tell(rule, format_args!("sent {size} bytes of buffer descriptors in a {command}; each has 16"));
+        emit(rule, format_args!("sent {size} bytes of buffer descriptors in a {command}; each has 16"));
     } else if let Some(BufferDescriptorV1 { offset, length, .. }) = wraps {
-        tell(rule, format_args!("described {length} bytes of memory at {offset:#x}, which wraps around"));
+        emit(rule, format_args!("described {length} bytes of memory at {offset:#x}, which wraps around"));
     } else if room < u64::from(length) && has_list {
-        tell(rule, format_args!("described {room} bytes of memory for a {command} of {length}"));
+        emit(rule, format_args!("described {room} bytes of memory for a {command} of {length}"));
     } else {
         return false;
     }
@@ -90,15 +90,15 @@ pub fn check(
 }
 
 /// What is wrong with an SMB2_RDMA_TRANSFORM of which nothing was cut off; `None` where it is too short to be one.
-pub fn check_transform(transform: Option<&RdmaTransform<'_>>, agreed: &Agreed, tell: &mut impl FnMut(Rule, fmt::Arguments<'_>)) {
+pub fn check_transform(transform: Option<&RdmaTransform<'_>>, agreed: &Agreed, emit: &mut impl FnMut(Rule, fmt::Arguments<'_>)) {
     if let Some(dialect) = agreed.dialect.filter(|d| *d != DIALECT_311) {
-        tell(Rule::Smb2TransformDialect, format_args!("sent an RDMA transform in dialect {dialect:#06x}"));
+        emit(Rule::Smb2TransformDialect, format_args!("sent an RDMA transform in dialect {dialect:#06x}"));
     } else if agreed.transforms == Some([false; 2]) {
         let text = format_args!("sent an RDMA transform; the NEGOTIATE reply agrees on none");
-        tell(Rule::Smb2TransformDialect, text);
+        emit(Rule::Smb2TransformDialect, text);
     }
     let Some(transform) = transform else {
-        return tell(Rule::Smb2TransformBounds, format_args!("sent an RDMA transform that is too short"));
+        return emit(Rule::Smb2TransformBounds, format_args!("sent an RDMA transform that is too short"));
     };
     let (count, list) = (transform.fixed.transform_count, &transform.descriptors);
     let (mut seen, mut encrypts, mut signs) = (0u16, false, false);
@@ -110,7 +110,7 @@ pub fn check_transform(transform: Option<&RdmaTransform<'_>>, agreed: &Agreed, t
         signs |= kind == TransformType::SIGNING;
         if !matches!(kind, TransformType::ENCRYPTION | TransformType::SIGNING) {
             let kind = kind.0;
-            tell(Rule::Smb2TransformType, format_args!("sent an RDMA transform of the unknown TransformType {kind:#06x}"));
+            emit(Rule::Smb2TransformType, format_args!("sent an RDMA transform of the unknown TransformType {kind:#06x}"));
             continue;
         }
         let fits = match agreed.nonce {
@@ -119,44 +119,44 @@ pub fn check_transform(transform: Option<&RdmaTransform<'_>>, agreed: &Agreed, t
         };
         if signature != SIGNATURE || (kind == TransformType::ENCRYPTION && !fits) {
             let text = format_args!("sent an RDMA transform with SignatureLength {signature} and NonceLength {nonce}");
-            tell(Rule::Smb2TransformLengths, text);
+            emit(Rule::Smb2TransformLengths, text);
         }
         if crypto.fixed.reserved != 0 {
             let reserved = crypto.fixed.reserved;
-            tell(Rule::Smb2TransformReserved, format_args!("set Reserved of a crypto transform to {reserved:#06x}"));
+            emit(Rule::Smb2TransformReserved, format_args!("set Reserved of a crypto transform to {reserved:#06x}"));
         }
     }
     if let Some([encryption, signing]) = agreed.transforms.filter(|t| *t != [false; 2] && agreed.dialect == Some(DIALECT_311)) {
         for (is_used, is_agreed, what) in [(encrypts, encryption, "encrypts"), (signs, signing, "signs")] {
             if is_used && !is_agreed {
                 let text = format_args!("sent an RDMA transform that {what}; the NEGOTIATE reply does not agree on that");
-                tell(Rule::Smb2TransformDialect, text);
+                emit(Rule::Smb2TransformDialect, text);
             }
         }
     }
     if encrypts && signs {
-        tell(Rule::Smb2TransformLengths, format_args!("asked for encryption and signing at once"));
+        emit(Rule::Smb2TransformLengths, format_args!("asked for encryption and signing at once"));
     }
     if count == 0 || seen != count {
-        tell(Rule::Smb2TransformCount, format_args!("announced {count} transforms; {seen} follow"));
+        emit(Rule::Smb2TransformCount, format_args!("announced {count} transforms; {seen} follow"));
     }
     if transform.fixed.reserved1 != 0 || transform.fixed.reserved2 != 0 {
-        tell(Rule::Smb2TransformReserved, format_args!("set a reserved field of an RDMA transform"));
+        emit(Rule::Smb2TransformReserved, format_args!("set a reserved field of an RDMA transform"));
     }
     let (offset, length) = (list.offset, list.length);
     match Channel(transform.fixed.channel) {
         Channel::NONE if offset != 0 || length != 0 => {
             let text = format_args!("sent an RDMA transform with Channel NONE that points to {length} bytes at {offset}; both must be 0");
-            tell(Rule::Smb2TransformBounds, text);
+            emit(Rule::Smb2TransformBounds, text);
         }
         Channel::RDMA_V1 | Channel::RDMA_V1_INVALIDATE if !list.inside || length == 0 => {
             let text = format_args!("points to {length} bytes of descriptors at {offset}, outside of the RDMA transform");
-            tell(Rule::Smb2TransformBounds, text);
+            emit(Rule::Smb2TransformBounds, text);
         }
         Channel::NONE | Channel::RDMA_V1 | Channel::RDMA_V1_INVALIDATE => {}
         channel => {
             let channel = channel.0;
-            tell(Rule::Smb2TransformType, format_args!("sent an RDMA transform with Channel {channel:#010x}, which cannot stand in it"));
+            emit(Rule::Smb2TransformType, format_args!("sent an RDMA transform with Channel {channel:#010x}, which cannot stand in it"));
         }
     }
 }

@@ -113,16 +113,16 @@ impl Ids {
         self.early.clear();
     }
 
-    /// A request other than CANCEL. `tell` is given what was wrong with it or with what came before. Returns the reply that was captured before it,
+    /// A request other than CANCEL. `emit` is given what was wrong with it or with what came before. Returns the reply that was captured before it,
     /// where there is one.
-    pub fn request(&mut self, header: &Header, at: At, open_max: usize, mut tell: impl FnMut(At, Wrong)) -> Option<Early> {
+    pub fn request(&mut self, header: &Header, at: At, open_max: usize, mut emit: impl FnMut(At, Wrong)) -> Option<Early> {
         let (id, charge, command) = (header.message_id, header.credit_charge, header.command);
         // nobody answers what is still to be asked: the capture has them in the wrong order
         let early = self.early.iter().position(|e| e.id == id).map(|index| self.early.remove(index));
         self.early.retain(|e| {
             let waits = at.since(e.at) <= EARLY;
             if !waits {
-                tell(e.at, Wrong::Unasked { command: e.command, id: e.id });
+                emit(e.at, Wrong::Unasked { command: e.command, id: e.id });
             }
             waits
         });
@@ -136,10 +136,10 @@ impl Ids {
                     let wrong = if is_short { Wrong::Overdrawn { command, charge, held } } else { Wrong::Outside { command, id, end } };
                     match self.overdrawn {
                         None => self.overdrawn = Some((at, wrong)),
-                        Some(_) => tell(at, wrong),
+                        Some(_) => emit(at, wrong),
                     }
                 }
-                Fault::Reused { id } => tell(at, Wrong::Reused { id }),
+                Fault::Reused { id } => emit(at, Wrong::Reused { id }),
                 _ => {}
             }
         }
@@ -153,7 +153,7 @@ impl Ids {
     }
 
     /// A reply; notifications of the server are none.
-    pub fn reply(&mut self, header: &Header, at: At, mut tell: impl FnMut(At, Wrong)) {
+    pub fn reply(&mut self, header: &Header, at: At, mut emit: impl FnMut(At, Wrong)) {
         let (id, command) = (header.message_id, header.command);
         let known = if id < self.answered_end { self.answered.as_slice() } else { &[] };
         let before = known.iter().find(|(answered, _)| *answered == id).map(|(_, first)| *first);
@@ -171,14 +171,14 @@ impl Ids {
             // the very next frame, or one soon after it, may have been before it on the wire
             && (ledger.debt() > 0 || (at.since(then) > SWAPPED && at.frame > then.frame + 1))
         {
-            tell(then, wrong);
+            emit(then, wrong);
         }
         match (result, before) {
-            (Err(Fault::Again), Some(first)) => tell(at, Wrong::Again { command, id, first }),
+            (Err(Fault::Again), Some(first)) => emit(at, Wrong::Again { command, id, first }),
             (Err(Fault::NoRequest), _) => {
                 if self.early.len() >= EARLY_MAX {
                     let oldest = self.early.remove(0);
-                    tell(oldest.at, Wrong::Unasked { command: oldest.command, id: oldest.id });
+                    emit(oldest.at, Wrong::Unasked { command: oldest.command, id: oldest.id });
                 }
                 self.early.push(Early { id, command, status: header.status().0, at });
             }
@@ -186,18 +186,18 @@ impl Ids {
         }
         let is_dry = ledger.held() == 0 && ledger.open() == 0 && ledger.debt() == 0 && self.early.is_empty();
         if is_dry && !self.is_dry {
-            tell(at, Wrong::Dry);
+            emit(at, Wrong::Dry);
         }
         self.is_dry = is_dry;
     }
 
     /// The connection ends: nothing comes any more that would explain what waits.
-    pub fn finish(&mut self, mut tell: impl FnMut(At, Wrong)) {
+    pub fn finish(&mut self, mut emit: impl FnMut(At, Wrong)) {
         if let Some((at, wrong)) = self.overdrawn.take() {
-            tell(at, wrong);
+            emit(at, wrong);
         }
         for early in self.early.drain(..) {
-            tell(early.at, Wrong::Unasked { command: early.command, id: early.id });
+            emit(early.at, Wrong::Unasked { command: early.command, id: early.id });
         }
     }
 }

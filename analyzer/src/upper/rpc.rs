@@ -63,7 +63,7 @@ struct Names {
     session: Option<[u8; 16]>,
     /// What a portmapper was asked, and the rows of its answer.
     asked: Option<Asked>,
-    told: Vec<Asked>,
+    mappings: Vec<Asked>,
 }
 
 impl<'a> Visit<'a> for Names {
@@ -73,8 +73,8 @@ impl<'a> Visit<'a> for Names {
     }
 
     fn mapping(&mut self, mapping: &Mapping<'a>) {
-        if self.told.len() < MAPPINGS_MAX {
-            self.told.push(Asked::of(mapping));
+        if self.mappings.len() < MAPPINGS_MAX {
+            self.mappings.push(Asked::of(mapping));
         }
     }
 }
@@ -83,7 +83,7 @@ impl Names {
     /// Forgets what the call said and the reply will say again.
     fn begin_reply(&mut self) {
         let (operation, eligible) = (self.operation, self.eligible);
-        let asked = self.asked.or(self.told.first().copied());
+        let asked = self.asked.or(self.mappings.first().copied());
         *self = Self { handle: self.handle.take(), name: self.name.take(), operation, eligible, asked, ..Self::default() };
     }
 
@@ -237,7 +237,7 @@ impl Rpc {
             if let Some(session) = pending.names.session {
                 self.nfs.ran_in(session);
             }
-            self.nfs.rpcbind.heard(cx.at, true, &memo, pending.names.told.first().copied(), &[]);
+            self.nfs.rpcbind.message(cx.at, true, &memo, pending.names.mappings.first().copied(), &[]);
         }
     }
 
@@ -281,13 +281,13 @@ impl Rpc {
             t.end_source();
         }
         if let Some(header) = message.header {
-            said_and_seen(cx, message.by, header, &pending, is_whole);
+            announced_and_written(cx, message.by, header, &pending, is_whole);
         }
         if let (Some(name), Some(got)) = (&pending.names.name, &pending.names.got) {
             self.handles.insert(got.clone(), Arc::from(name.as_str()), NAMES_MAX);
         }
         if let Some(memo) = pending.memo.filter(|_| !pending.exchange.failed) {
-            self.nfs.rpcbind.heard(cx.at, false, &memo, pending.names.asked, &pending.names.told);
+            self.nfs.rpcbind.message(cx.at, false, &memo, pending.names.asked, &pending.names.mappings);
         }
         let exchange = &mut pending.exchange;
         exchange.reply = Some(message.first);
@@ -488,16 +488,16 @@ fn reduced_argument<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Hea
 }
 
 /// What the chunks of a reply say was written, against what was seen and what the message says. `is_whole` where all of it and of its call could be read.
-fn said_and_seen<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, pending: &Pending, is_whole: bool) {
+fn announced_and_written<S: Sink>(cx: &mut FrameContext<'_, S>, by: End, header: &Header<'_>, pending: &Pending, is_whole: bool) {
     let listed: u64 = header.writes.iter().map(|c| c.length()).sum();
-    let said = listed + header.reply.map_or(0, |c| c.length());
+    let announced = listed + header.reply.map_or(0, |c| c.length());
     let wrote = pending.exchange.writes.bytes;
     let rests = Rests::since(pending.exchange.request).of(by).though_cut();
-    if said > wrote {
-        let text = format_args!("says {said} bytes were written into the chunks; {wrote} were seen");
+    if announced > wrote {
+        let text = format_args!("says {announced} bytes were written into the chunks; {wrote} were seen");
         cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
-    } else if wrote > said && !pending.exchange.failed && pending.names.status.is_none() {
-        let text = format_args!("wrote {wrote} bytes into the chunks and says {said}");
+    } else if wrote > announced && !pending.exchange.failed && pending.names.status.is_none() {
+        let text = format_args!("wrote {wrote} bytes into the chunks and says {announced}");
         cx.report(Rule::RpcrdmaChunkLength, by, rests, text);
     }
     if listed == 0 {

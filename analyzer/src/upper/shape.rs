@@ -50,29 +50,29 @@ const fn size_of(command: Command) -> Option<u16> {
     })
 }
 
-/// What is wrong with a message of which nothing was cut off. `tell` is given each.
-pub fn check(pdu: &Pdu<'_>, mut tell: impl FnMut(Wrong)) {
+/// What is wrong with a message of which nothing was cut off. `emit` is given each.
+pub fn check(pdu: &Pdu<'_>, mut emit: impl FnMut(Wrong)) {
     let header = &pdu.header;
     if usize::from(header.header_length) != Header::LEN {
-        tell(Wrong::Header(header.header_length));
+        emit(Wrong::Header(header.header_length));
     }
     if !header.next_command.is_multiple_of(8) {
-        tell(Wrong::Next(header.next_command));
+        emit(Wrong::Next(header.next_command));
     }
     if !header.is_response() {
         if pdu.offset == 0 && header.is_related() {
-            tell(Wrong::Related);
+            emit(Wrong::Related);
         }
         let size = pdu.bytes.get(Header::LEN..).and_then(|b| b.first_chunk::<2>()).map(|b| u16::from_le_bytes(*b));
         if let (Some(size), Some(own)) = (size, size_of(header.command))
             && size != own
         {
-            tell(Wrong::Size(size, own));
+            emit(Wrong::Size(size, own));
         }
     }
     let mut inside = |what: &'static str, blob: &Blob<'_>| {
         if !blob.inside {
-            tell(Wrong::Outside(what, blob.offset, blob.length));
+            emit(Wrong::Outside(what, blob.offset, blob.length));
         }
     };
     let Ok(body) = &pdu.body else { return };

@@ -279,7 +279,7 @@ impl Smb2 {
         }
         // what it advertises, asks or answers is not known
         self.ids.lost();
-        cx.missed.sealed(message.by, cx.at);
+        cx.missed.encrypted(message.by, cx.at);
         if let Some(key) = message.invalidate {
             memory.invalidated(cx, message.by.peer(), key);
         }
@@ -409,7 +409,7 @@ impl Smb2 {
         mine.encrypted |= theirs.encrypted;
         mine.decrypted += theirs.decrypted;
         mine.verified += theirs.verified;
-        mine.heard.join(theirs.heard);
+        mine.setup.join(theirs.setup);
         for session in theirs.sessions {
             if !mine.sessions.contains(&session) {
                 mine.sessions.push(session);
@@ -636,12 +636,12 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
                 }
                 self.channel(pdu, &write.channel, write.payload_length(), Right::Read, &mut pending);
             }
-            Ok(Body::NegotiateRequest(negotiate)) => self.smb2.smb.heard.offer(negotiate, self.message.first),
+            Ok(Body::NegotiateRequest(negotiate)) => self.smb2.smb.setup.offer(negotiate, self.message.first),
             Ok(Body::SessionSetupRequest(setup)) if setup.fixed.binding() => {
-                self.smb2.smb.heard.binding = Some((self.message.first, None));
+                self.smb2.smb.setup.binding = Some((self.message.first, None));
             }
             Ok(Body::IoctlRequest(ioctl)) if ioctl.code() == ControlCode::QUERY_NETWORK_INTERFACE_INFO => {
-                self.smb2.smb.heard.asked.get_or_insert(self.message.first);
+                self.smb2.smb.setup.asked.get_or_insert(self.message.first);
             }
             Ok(Body::CreateRequest(create)) => {
                 let name: Arc<str> = Arc::from(create.name().to_string().as_str());
@@ -726,17 +726,17 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         let (is_cut, agreed) = (self.is_cut(), self.smb2.agreed);
         let is_tcp = self.cx.about.transport == Some(Transport::Tcp);
         let cx = &mut *self.cx;
-        let mut tell = |rule: Rule, text: core::fmt::Arguments<'_>| cx.report(rule, by, sure, text);
+        let mut emit = |rule: Rule, text: core::fmt::Arguments<'_>| cx.report(rule, by, sure, text);
         if is_tcp && info.channel != smb2::Channel::NONE {
-            tell(Rule::BugKsmbdChannelInfo, format_args!("asked for the RDMA channel in a {command} on a TCP connection"));
-        } else if channel::check(info, length, command, &agreed, is_cut, &mut tell) {
-            tell(Rule::BugKsmbdChannelInfo, format_args!("sent a {command} with channel information that does not fit"));
+            emit(Rule::BugKsmbdChannelInfo, format_args!("asked for the RDMA channel in a {command} on a TCP connection"));
+        } else if channel::check(info, length, command, &agreed, is_cut, &mut emit) {
+            emit(Rule::BugKsmbdChannelInfo, format_args!("sent a {command} with channel information that does not fit"));
         }
         if info.channel == smb2::Channel::NONE {
             return;
         }
         if info.channel == smb2::Channel::RDMA_TRANSFORM && !is_cut {
-            channel::check_transform(info.transform().as_ref(), &agreed, &mut tell);
+            channel::check_transform(info.transform().as_ref(), &agreed, &mut emit);
         }
         pending.exchange.channel = match info.channel {
             smb2::Channel::RDMA_V1 => DataPath::Rdma,
@@ -802,7 +802,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         }
         if let Ok(Body::NegotiateResponse(negotiate)) = &pdu.body {
             self.smb2.smb.dialect = Some(negotiate.dialect().0);
-            self.smb2.smb.heard.agree(self.message.first, negotiate);
+            self.smb2.smb.setup.agree(self.message.first, negotiate);
             self.smb2.negotiated = true;
             if negotiate.dialect() != Dialect::WILDCARD {
                 self.smb2.agreed = Agreed::of(negotiate, !self.is_cut());
@@ -831,7 +831,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
         self.cx.env.frame.answers(exchange, self.message.last);
         let command = command_name(header.command);
         let answer = self.message.first;
-        match (header.command, &mut self.smb2.smb.heard) {
+        match (header.command, &mut self.smb2.smb.setup) {
             (Command::SESSION_SETUP, heard) if !more => heard.set_up(answer, status.0),
             (Command::IOCTL, heard) if pending.memo.asks_for_interfaces() => {
                 heard.answer(answer, status.0, if let Ok(Body::IoctlResponse(ioctl)) = &pdu.body { Some(ioctl) } else { None });
@@ -909,7 +909,7 @@ impl<S: Sink> Walk<'_, '_, '_, S> {
             }
         }
         if matches!(header.command, Command::READ | Command::WRITE) && !failed {
-            self.smb2.smb.heard.moved(&pending.exchange);
+            self.smb2.smb.setup.moved(&pending.exchange);
         }
         pending.exchange.close(self.cx.about.retransmissions);
         self.smb2.answers.add(header.message_id, pending.memo, pending.exchange.id);

@@ -49,13 +49,13 @@ pub fn frames(name: &str) -> Vec<Frame> {
 
 /// Everything an analysis tells.
 #[derive(Clone, Debug, Default)]
-pub struct Kept {
+pub struct Collected {
     pub exchanges: Vec<Exchange>,
     pub credits: Vec<(u32, At, [Option<i64>; 2])>,
     pub payloads: Vec<(String, u64, Vec<u8>)>,
 }
 
-impl Sink for Kept {
+impl Sink for Collected {
     fn exchange(&mut self, exchange: &Exchange) {
         self.exchanges.push(exchange.clone());
     }
@@ -67,20 +67,20 @@ impl Sink for Kept {
     }
 }
 
-pub fn analyze_frames(frames: &[Frame]) -> (Report, Kept) {
+pub fn analyze_frames(frames: &[Frame]) -> (Report, Collected) {
     analyze_with(frames, &mut Off)
 }
 
-pub fn analyze_with<T: Trace>(frames: &[Frame], t: &mut T) -> (Report, Kept) {
+pub fn analyze_with<T: Trace>(frames: &[Frame], t: &mut T) -> (Report, Collected) {
     let options = Options { payloads: true, ..Options::default() };
-    let mut pipeline = Pipeline::with_sink(options, Kept::default());
+    let mut pipeline = Pipeline::with_sink(options, Collected::default());
     for frame in frames {
         pipeline.frame(&frame.meta, &frame.bytes, t);
     }
     pipeline.finish()
 }
 
-pub fn analyze(name: &str) -> (Report, Kept) {
+pub fn analyze(name: &str) -> (Report, Collected) {
     analyze_frames(&frames(name))
 }
 

@@ -444,12 +444,12 @@ impl LiveSource {
         }
         if is_new {
             let name = self.places.first().map_or_else(String::new, |p| p.name.clone());
-            self.tell(name, Event::Port(port));
+            self.push_event(name, Event::Port(port));
         }
         Ok(())
     }
 
-    fn tell(&mut self, name: String, event: Event) {
+    fn push_event(&mut self, name: String, event: Event) {
         if self.events.len() < EVENTS_MAX {
             self.events.push_back((name, event));
         }
@@ -474,7 +474,7 @@ impl LiveSource {
             return;
         }
         let name = self.places[at].name.clone();
-        self.tell(name, event);
+        self.push_event(name, event);
     }
 
     /// Waits for frames.

@@ -586,7 +586,7 @@ impl Connection {
         self.operations.as_mut()?.pop_front()
     }
 
-    fn tell(&mut self, what: impl FnOnce() -> What) {
+    fn record(&mut self, what: impl FnOnce() -> What) {
         if let Some(operations) = &mut self.operations {
             operations.push_back(Operation { at: Instant::now(), what: what() });
         }
@@ -855,7 +855,7 @@ impl Connection {
         let mut sge = sys::ibv_sge { addr: 0, length: 0, lkey: 0 };
         wr.send_flags = sys::IBV_SEND_SIGNALED;
         let watched = self.operations.is_some();
-        let mut told = None;
+        let mut record = None;
         let posted = match work {
             Work::Send { message, invalidate, solicited } => {
                 let Some(slot) = self.free.pop() else { return Err(self.lacks("a send buffer")) };
@@ -870,12 +870,12 @@ impl Connection {
                 if solicited {
                     wr.send_flags |= sys::IBV_SEND_SOLICITED;
                 }
-                told = watched.then_some(What::Sent { message, invalidate, solicited });
+                record = watched.then_some(What::Sent { message, invalidate, solicited });
                 Posted::Send { slot }
             }
             Work::Write { key, offset, data } => {
                 let length = data.len() as u32;
-                told = watched.then(|| What::Wrote { key, offset, data: data.clone() });
+                record = watched.then(|| What::Wrote { key, offset, data: data.clone() });
                 let buffer = Buffer::new(if data.is_empty() { vec![0] } else { data });
                 let mr = self.reg_mr(&buffer, 0)?;
                 // SAFETY: just registered.
@@ -890,7 +890,7 @@ impl Connection {
                 sge = sys::ibv_sge { addr: at, length, lkey: region.lkey };
                 wr.opcode = sys::IBV_WR_RDMA_READ;
                 wr.wr = sys::ibv_send_wr_wr { rdma: sys::ibv_send_wr_rdma { remote_addr: offset, rkey: source } };
-                told = watched.then_some(What::Asked { key: source, offset, length });
+                record = watched.then_some(What::Asked { key: source, offset, length });
                 Posted::Read { id, sink, at, length }
             }
             Work::Bind { key } => {
@@ -934,8 +934,8 @@ impl Connection {
             self.done(failed);
             let source = io::Error::from_raw_os_error(rc.abs());
             self.end(Ended::Failed { operation: name, status: source.to_string() });
-        } else if let Some(what) = told {
-            self.tell(|| what);
+        } else if let Some(what) = record {
+            self.record(|| what);
         }
         Ok(())
     }
@@ -993,7 +993,7 @@ impl Connection {
             // a queue pair that has just gone into error takes none: that is told by its flushed requests
             let _ = self.post_receive(slot);
             self.established = true;
-            self.tell(|| What::Received { message: message.clone(), invalidated });
+            self.record(|| What::Received { message: message.clone(), invalidated });
             self.events.push_back(Event::Received { message, invalidated });
             return Ok(());
         }
@@ -1006,7 +1006,7 @@ impl Connection {
                     }
                     _ => None,
                 };
-                self.tell(|| What::Done { read });
+                self.record(|| What::Done { read });
             }
             // requests of one queue end in order: those before it are done too
             self.done(posted);
@@ -1068,7 +1068,7 @@ impl Connection {
             _ => None,
         };
         if let Some(code) = nak.filter(|_| wc.wr_id & RECEIVE == 0) {
-            self.tell(|| What::Refused(code));
+            self.record(|| What::Refused(code));
         }
         let mut words = status(self.verbs, wc.status);
         match wc.status {
@@ -1086,7 +1086,7 @@ impl Connection {
             return;
         }
         self.over = true;
-        self.tell(|| What::Disconnected { by_peer: why == Ended::ByPeer });
+        self.record(|| What::Disconnected { by_peer: why == Ended::ByPeer });
         self.events.push_back(Event::Closed(why));
         // SAFETY: an identifier of ours. That the peer was faster is no failure.
         unsafe { (self.cm.disconnect)(self.id) };

@@ -1,11 +1,11 @@
-//! Tests on the values that a probe kept.
+//! Tests on the values that an extractor kept.
 //!
 //! The cost is bounded: of the right side of a comparison between two fields, at most [`RIGHT_MAX`] values are looked at for each value of
 //! the left side, and no test looks at more than [`VALUES_MAX`] values in all.
 
-use super::{Arithmetic, End, Function, Literal, Op, Operand, Part, Reference, Test};
+use super::{Arithmetic, Function, Literal, Op, Operand, Part, Reference, SliceEnd, Test};
+use crate::extract::{Extractor, Slot};
 use crate::field::{FieldDef, Kind};
-use crate::probe::{Probe, Slot};
 use crate::render::{Stored, Style, show};
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -20,15 +20,15 @@ const RIGHT_MAX: usize = 1024;
 const VALUES_MAX: u32 = 1 << 22;
 
 pub(super) struct Context<'p> {
-    probe: &'p Probe,
+    extractor: &'p Extractor,
     slots: &'p [Slot],
     references: &'p [Reference],
     left: Cell<u32>,
 }
 
 impl<'p> Context<'p> {
-    pub(super) fn new(probe: &'p Probe, slots: &'p [Slot], references: &'p [Reference]) -> Self {
-        Self { probe, slots, references, left: Cell::new(VALUES_MAX) }
+    pub(super) fn new(extractor: &'p Extractor, slots: &'p [Slot], references: &'p [Reference]) -> Self {
+        Self { extractor, slots, references, left: Cell::new(VALUES_MAX) }
     }
 
     /// Counts one value; whether there are too many.
@@ -57,7 +57,7 @@ impl Test {
     pub(super) fn eval(&self, c: &Context<'_>) -> bool {
         match self {
             Self::Always => true,
-            Self::Present(at) => c.probe.has(c.slots[usize::from(*at)]),
+            Self::Present(at) => c.extractor.has(c.slots[usize::from(*at)]),
             Self::Exists(operand) => operand.each(c, &mut |_, _| true),
             Self::Truthy(operand) => operand.each(c, &mut |v, _| match v {
                 Value::U(n) => *n != 0,
@@ -134,7 +134,7 @@ fn among(c: &Context<'_>, all: bool, left: &Operand, set: &[(Operand, Option<Ope
 fn compare(c: &Context<'_>, op: Op, all: bool, left: &Operand, right: &Operand) -> bool {
     // what most filters are: a field beside a number
     if let (Operand::Field(at), Operand::Literal(Literal::U(r)), false) = (left, right, all) {
-        return c.probe.values(c.slots[usize::from(*at)]).any(|(_, v)| match v {
+        return c.extractor.values(c.slots[usize::from(*at)]).any(|(_, v)| match v {
             Stored::U(l) => holds(op, l.cmp(r)),
             Stored::I(l) => holds(op, i128::from(l).cmp(&i128::from(*r))),
             _ => false,
@@ -221,12 +221,12 @@ impl Operand {
     /// Calls `visit` with each value until it says stop; gives whether it did.
     fn each(&self, c: &Context<'_>, visit: Visit<'_>) -> bool {
         match self {
-            Self::Field(at) => c.probe.values(c.slots[usize::from(*at)]).any(|(def, v)| visit(&value(def, v), Some(def))),
+            Self::Field(at) => c.extractor.values(c.slots[usize::from(*at)]).any(|(def, v)| visit(&value(def, v), Some(def))),
             Self::Layers(at, parts) => {
                 let slot = c.slots[usize::from(*at)];
-                let most = c.probe.values_with_layers(slot).map(|(layer, ..)| layer).max().unwrap_or(0);
+                let most = c.extractor.values_with_layers(slot).map(|(layer, ..)| layer).max().unwrap_or(0);
                 let inside = |layer: u16| layer > 0 && parts.iter().any(|part| part.has(i64::from(layer), i64::from(most)));
-                c.probe.values_with_layers(slot).any(|(layer, def, v)| inside(layer) && visit(&value(def, v), Some(def)))
+                c.extractor.values_with_layers(slot).any(|(layer, def, v)| inside(layer) && visit(&value(def, v), Some(def)))
             }
             Self::Reference(at) => c.references[usize::from(*at)].values.iter().any(|l| visit(&l.value(), None)),
             Self::Absent => false,
@@ -273,9 +273,9 @@ impl Part {
         let start = from_start(self.start);
         n >= start
             && match self.end {
-                End::Open => true,
-                End::Length(len) => n < start.saturating_add(i64::try_from(len).unwrap_or(i64::MAX)),
-                End::Last(last) => n <= from_start(last),
+                SliceEnd::Open => true,
+                SliceEnd::Length(len) => n < start.saturating_add(i64::try_from(len).unwrap_or(i64::MAX)),
+                SliceEnd::Last(last) => n <= from_start(last),
             }
     }
 }
@@ -472,10 +472,10 @@ fn slice<'s, E: Clone>(all: &'s [E], parts: &[Part]) -> Cow<'s, [E]> {
         let from = |at: i64| if at < 0 { (len + at).max(0) } else { at.min(len) };
         let start = from(part.start);
         let end = match part.end {
-            End::Open => len,
-            End::Length(n) => start.saturating_add(i64::try_from(n).unwrap_or(i64::MAX)).min(len),
-            End::Last(at) if at < 0 => (len + at + 1).max(start),
-            End::Last(at) => at.saturating_add(1).clamp(start, len),
+            SliceEnd::Open => len,
+            SliceEnd::Length(n) => start.saturating_add(i64::try_from(n).unwrap_or(i64::MAX)).min(len),
+            SliceEnd::Last(at) if at < 0 => (len + at + 1).max(start),
+            SliceEnd::Last(at) => at.saturating_add(1).clamp(start, len),
         };
         &all[start as usize..(end as usize).max(start as usize)]
     };

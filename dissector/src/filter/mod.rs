@@ -22,7 +22,7 @@
 //! * A protocol or field that only Wireshark has is never there; [`Filter::absent`] names those.
 //!
 //! [`Filter::parse`] checks every name and type against the [`Registry`]; an [`Error`] has the place and draws it.
-//! Evaluation needs only a [`Probe`]: [`Filter::bind`] asks it for the fields, [`Filter::matches`] reads them.
+//! Evaluation needs only an [`Extractor`]: [`Filter::bind`] asks it for the fields, [`Filter::matches`] reads them.
 
 mod complete;
 mod eval;
@@ -33,8 +33,8 @@ mod parser;
 
 pub use complete::{Suggestion, SuggestionKind, closest, complete};
 
+use crate::extract::{Extractor, Need, Slot};
 use crate::field::Def;
-use crate::probe::{Need, Probe, Slot};
 use crate::registry::Registry;
 use crate::text::escape;
 use crate::trace::Tree;
@@ -55,7 +55,7 @@ pub struct Filter {
     text: String,
     root: Test,
     wants: Vec<Want>,
-    /// Where a bound probe keeps each of `wants`.
+    /// Where a bound extractor keeps each of `wants`.
     slots: Vec<Slot>,
     references: Vec<Reference>,
     absent: Vec<String>,
@@ -197,18 +197,18 @@ impl Filter {
         }
     }
 
-    /// Asks a probe for the fields. A probe may serve several filters; a filter is bound to one probe, the last.
-    pub fn bind(&mut self, probe: &mut Probe) {
+    /// Asks an extractor for the fields. An extractor may serve several filters; a filter is bound to one extractor, the last.
+    pub fn bind(&mut self, extractor: &mut Extractor) {
         if self.wants.iter().any(|w| w.layers) {
-            probe.want_layers();
+            extractor.want_layers();
         }
-        self.slots = self.wants.iter().map(|w| if w.raw { probe.want_raw(w.def) } else { probe.want(w.def, w.need) }).collect();
+        self.slots = self.wants.iter().map(|w| if w.raw { extractor.want_raw(w.def) } else { extractor.want(w.def, w.need) }).collect();
     }
 
-    /// Whether the frame that the probe saw passes. The probe is the one the filter is bound to.
+    /// Whether the frame that the extractor saw passes. The extractor is the one the filter is bound to.
     #[inline]
-    pub fn matches(&self, probe: &Probe) -> bool {
-        self.root.eval(&eval::Context::new(probe, &self.slots, &self.references))
+    pub fn matches(&self, extractor: &Extractor) -> bool {
+        self.root.eval(&eval::Context::new(extractor, &self.slots, &self.references))
     }
 }
 
@@ -330,11 +330,11 @@ impl Function {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     start: i64,
-    end: End,
+    end: SliceEnd,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum SliceEnd {
     Length(u64),
     /// The offset of the last element.
     Last(i64),

@@ -13,9 +13,9 @@
 
 use super::lexer::{Lexed, Lexer, Token, lossy};
 use super::literal::{Form, Raw, class_of, literal, number};
-use super::{Arithmetic, Class, DEPTH_MAX, End, Error, Function, Op, Operand, Part, Reference, TEXT_MAX, Test, Want, closest};
+use super::{Arithmetic, Class, DEPTH_MAX, Error, Function, Op, Operand, Part, Reference, SliceEnd, TEXT_MAX, Test, Want, closest};
+use crate::extract::Need;
 use crate::field::{Def, Kind};
-use crate::probe::Need;
 use crate::registry::Registry;
 use crate::text::escaped;
 use alloc::boxed::Box;
@@ -532,7 +532,7 @@ impl<'t> Parser<'t> {
         let number = self.text[span.clone()].parse::<i32>();
         let parts = match (token, number) {
             (Token::Slice, _) => self.parts(span.clone())?,
-            (Token::Word, Ok(n)) => alloc::vec![Part { start: i64::from(n), end: End::Length(1) }],
+            (Token::Word, Ok(n)) => alloc::vec![Part { start: i64::from(n), end: SliceEnd::Length(1) }],
             _ => return Err(Error::new(span, "# is followed by the number of a layer, or by [1-2]".into())),
         };
         if parts.iter().any(|p| p.start == 0) {
@@ -552,13 +552,14 @@ impl<'t> Parser<'t> {
                 if let Some((start, len)) = part.split_once(':') {
                     let start = if start.trim().is_empty() { Some(0) } else { integer(start) };
                     let len = len.trim();
-                    let end = if len.is_empty() { Some(End::Open) } else { len.parse::<u32>().ok().map(|n| End::Length(u64::from(n))) };
+                    let end =
+                        if len.is_empty() { Some(SliceEnd::Open) } else { len.parse::<u32>().ok().map(|n| SliceEnd::Length(u64::from(n))) };
                     return Some(Part { start: start?, end: end? });
                 }
                 // the sign of the first number is not the dash of a range
                 match part.get(1..).and_then(|rest| rest.find('-')) {
-                    Some(dash) => Some(Part { start: integer(&part[..=dash])?, end: End::Last(integer(&part[dash + 2..])?) }),
-                    None => integer(part).map(|start| Part { start, end: End::Length(1) }),
+                    Some(dash) => Some(Part { start: integer(&part[..=dash])?, end: SliceEnd::Last(integer(&part[dash + 2..])?) }),
+                    None => integer(part).map(|start| Part { start, end: SliceEnd::Length(1) }),
                 }
             })
             .collect::<Option<Vec<_>>>()

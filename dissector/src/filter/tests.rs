@@ -63,23 +63,23 @@ fn frame(o: &mut impl Trace) {
     o.end();
 }
 
-/// Whether the frame passes, by probe and by tree, which have to agree.
+/// Whether the frame passes, by extractor and by tree, which have to agree.
 fn passes(text: &str) -> bool {
     let mut filter = Filter::parse(text, &registry()).unwrap_or_else(|e| panic!("{}", e.render(text)));
-    let (mut seen, mut tree) = (Probe::new(), Tree::new());
+    let (mut seen, mut tree) = (Extractor::new(), Tree::new());
     filter.bind(&mut seen);
     seen.begin();
     frame(&mut seen);
     tree.begin(&(0..64).collect::<Vec<u8>>());
     frame(&mut tree);
-    let mut loaded = Probe::new();
+    let mut loaded = Extractor::new();
     let mut second = filter.clone();
     second.bind(&mut loaded);
     loaded.load(&tree);
     let direct = filter.matches(&seen);
     // values of the tree lie at their real places, which the frame above only claims: protocol bytes differ
     if !text.contains("t[") && !text.contains("t contains") {
-        assert_eq!(direct, second.matches(&loaded), "probe and tree disagree on {text}");
+        assert_eq!(direct, second.matches(&loaded), "extractor and tree disagree on {text}");
     }
     direct
 }
@@ -403,11 +403,11 @@ fn macros_take_arguments() {
         ("t.text contains \"$is(1)\"", false),
     ] {
         let mut filter = Filter::parse(text, &registry).unwrap_or_else(|e| panic!("{}", e.render(text)));
-        let mut probe = Probe::new();
-        filter.bind(&mut probe);
-        probe.begin();
-        frame(&mut probe);
-        assert_eq!(filter.matches(&probe), expected, "{text}");
+        let mut extractor = Extractor::new();
+        filter.bind(&mut extractor);
+        extractor.begin();
+        frame(&mut extractor);
+        assert_eq!(filter.matches(&extractor), expected, "{text}");
         assert_eq!(filter.text(), text);
     }
     registry.define("again", "${again:$1}");
@@ -462,7 +462,7 @@ fn raw_bytes_and_layers() {
         tree.end();
         tree
     };
-    fn tell(t: &mut impl Trace, bytes: &[u8]) {
+    fn trace(t: &mut impl Trace, bytes: &[u8]) {
         t.open(t::PROTOCOL, bytes);
         t.field(t::PORT, bytes, 2, Value::U(445));
         t.open(t::PROTOCOL, &bytes[8..]);
@@ -472,7 +472,7 @@ fn raw_bytes_and_layers() {
         t.close(&bytes[32..]);
         t.end();
     }
-    let tree = tunnel(&mut |tree| tell(tree, &bytes));
+    let tree = tunnel(&mut |tree| trace(tree, &bytes));
     let cases = [
         ("t.port#1 == 445", true),
         ("t.port#2 == 4791", true),
@@ -496,10 +496,10 @@ fn raw_bytes_and_layers() {
     ];
     for (text, expected) in cases {
         let mut filter = Filter::parse(text, &registry()).unwrap_or_else(|e| panic!("{}", e.render(text)));
-        let (mut direct, mut loaded) = (Probe::new(), Probe::new());
+        let (mut direct, mut loaded) = (Extractor::new(), Extractor::new());
         filter.bind(&mut direct);
         direct.begin();
-        tell(&mut direct, &bytes);
+        trace(&mut direct, &bytes);
         assert_eq!(filter.matches(&direct), expected, "{text}");
         filter.bind(&mut loaded);
         loaded.load(&tree);
@@ -510,11 +510,11 @@ fn raw_bytes_and_layers() {
 #[test]
 fn references_are_the_selected_frames() {
     let mut filter = Filter::parse("t.cmd == ${t.cmd} && t.name == $t.name", &registry()).unwrap();
-    let (mut probe, mut tree) = (Probe::new(), Tree::new());
-    filter.bind(&mut probe);
-    probe.begin();
-    frame(&mut probe);
-    assert!(!filter.matches(&probe), "no frame is selected");
+    let (mut extractor, mut tree) = (Extractor::new(), Tree::new());
+    filter.bind(&mut extractor);
+    extractor.begin();
+    frame(&mut extractor);
+    assert!(!filter.matches(&extractor), "no frame is selected");
     tree.begin(&(0..64).collect::<Vec<u8>>());
     tree.open(t::PROTOCOL, &[]);
     tree.field(t::CMD, &[], 0, Value::U(8));
@@ -522,24 +522,24 @@ fn references_are_the_selected_frames() {
     tree.close(&[]);
     tree.end();
     filter.refer(&tree);
-    assert!(filter.matches(&probe));
+    assert!(filter.matches(&extractor));
 }
 
 #[test]
 fn the_frames_line_can_be_asked_for() {
     let registry = registry();
     let mut filter = Filter::parse("_ws.col.info contains \"Read\" && _ws.col.protocol == \"SMB2\"", &registry).unwrap();
-    let mut probe = Probe::new();
-    filter.bind(&mut probe);
-    assert!(probe.wants_line());
+    let mut extractor = Extractor::new();
+    filter.bind(&mut extractor);
+    assert!(extractor.wants_line());
     for (info, expected) in [("Read Request", true), ("Write Request", false)] {
-        probe.begin();
-        probe.protocol("TCP");
-        probe.info(format_args!("Read"));
-        probe.protocol("SMB2");
-        probe.info(format_args!("{info}"));
-        probe.end();
-        assert_eq!(filter.matches(&probe), expected, "{info}");
+        extractor.begin();
+        extractor.protocol("TCP");
+        extractor.info(format_args!("Read"));
+        extractor.protocol("SMB2");
+        extractor.info(format_args!("{info}"));
+        extractor.end();
+        assert_eq!(filter.matches(&extractor), expected, "{info}");
     }
 }
 
@@ -652,7 +652,7 @@ fn completes_fields_relations_and_values() {
 }
 
 #[test]
-fn the_probe_is_told_only_what_the_filter_names() {
+fn the_extractor_is_told_only_what_the_filter_names() {
     let filter = Filter::parse("t.cmd == 8 && (t || t.port in {1}) && t contains 00", &registry()).unwrap();
     assert_eq!(filter.fields().map(|d| d.name).collect::<Vec<_>>(), ["t.cmd", "t", "t.port"]);
     assert_eq!(filter.text(), "t.cmd == 8 && (t || t.port in {1}) && t contains 00");
@@ -734,7 +734,7 @@ proptest! {
     fn no_text_makes_the_parser_panic(text in prop_oneof![any_filter(), any::<String>()]) {
         crate::fuzzing::fuzz_filter(text.as_bytes());
         if Filter::parse(&text, &registry()).is_ok() {
-            // evaluates by probe and by tree, and asserts that they agree
+            // evaluates by extractor and by tree, and asserts that they agree
             passes(&text);
         }
     }
@@ -757,7 +757,7 @@ proptest! {
             "smb_direct.data_message[0:2] == 00:00 or _ws.short contains \"left\"".to_string(),
         ] {
             let mut filter = Filter::parse(&text, &registry).unwrap();
-            let (mut direct, mut loaded, mut tree) = (Probe::new(), Probe::new(), Tree::new());
+            let (mut direct, mut loaded, mut tree) = (Extractor::new(), Extractor::new(), Tree::new());
             filter.bind(&mut direct);
             direct.begin();
             let _ = smbd::parse_data(&bytes, bytes.len() as u32, &mut direct);

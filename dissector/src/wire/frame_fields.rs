@@ -31,7 +31,7 @@ const fn time(ns: i64) -> Value<'static> {
 
 /// Tells the observer of the frame, before it is decoded. `frame.protocols` is told empty: [`Trace::end`], called when
 /// decoding is over, fills it in.
-pub fn tell<'c, T: Trace, C: Display + 'c>(info: &FrameInfo<'_>, comments: impl IntoIterator<Item = C>, bytes: &[u8], t: &mut T) {
+pub fn trace<'c, T: Trace, C: Display + 'c>(info: &FrameInfo<'_>, comments: impl IntoIterator<Item = C>, bytes: &[u8], t: &mut T) {
     if !t.wants(&f::SET) {
         return;
     }
@@ -83,7 +83,7 @@ mod tests {
             interface: Some(1),
             interface_name: None,
         };
-        tell(&info, ["a comment"], &bytes, &mut tree);
+        trace(&info, ["a comment"], &bytes, &mut tree);
         crate::trace::scope(crate::wire::smbd::f::PROTOCOL, &bytes[..], &mut tree, |i, _| Ok((&i[3..], ()))).unwrap();
         tree.end();
         let text = |name: &str| {

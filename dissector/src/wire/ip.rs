@@ -147,7 +147,7 @@ pub fn parse_v4<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ipv4> {
     t.protocol("IPv4");
     scope(f::PROTOCOL, i, t, |at, t| {
         if T::ON {
-            tell_v4(at, t)?;
+            trace_v4(at, t)?;
         }
         let Some((h, mut rest)) = at.split_first_chunk::<20>() else { return Fault::short(Some(f::PROTOCOL), at, 20).fail() };
         if h[0] >> 4 != 4 {
@@ -162,7 +162,7 @@ pub fn parse_v4<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ipv4> {
             let Some((options, after)) = rest.split_at_checked(length) else { return Fault::short(Some(f::OPTIONS), rest, length).fail() };
             if T::ON {
                 // options that lie about their lengths are told; the payload is found all the same
-                let _ = scope(f::OPTIONS, options, t, tell_options);
+                let _ = scope(f::OPTIONS, options, t, trace_options);
             }
             rest = after;
         }
@@ -186,7 +186,7 @@ pub fn parse_v4<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Ipv4> {
     })
 }
 
-fn tell_v4<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
+fn trace_v4<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, first) = leaf::u8(at).or_else(|_| Fault::short(Some(f::VERSION), at, 1).fail())?;
     t.field(f::VERSION, at, 1, Value::U(u64::from(first >> 4)));
     t.field(f::HDR_LEN, at, 1, Value::U(u64::from(first & 0x0f) * 4));
@@ -215,7 +215,7 @@ fn tell_v4<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     Ok((i, ()))
 }
 
-fn tell_options<'a, T: Trace>(mut i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
+fn trace_options<'a, T: Trace>(mut i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     while !i.is_empty() {
         let (rest, kind) = read::u8(f::OPTION_TYPE, i, t)?;
         match kind {
@@ -270,7 +270,7 @@ pub fn parse_v6<'a, T: Trace>(i: &'a [u8], t: &mut T, bound: impl FnOnce(&Ipv6, 
     t.protocol("IPv6");
     scope(f6::PROTOCOL, i, t, |at, t| {
         if T::ON {
-            tell_v6(at, t)?;
+            trace_v6(at, t)?;
         }
         let Some((h, rest)) = at.split_first_chunk::<40>() else { return Fault::short(Some(f6::PROTOCOL), at, 40).fail() };
         let (head, addresses) = h.split_at(8);
@@ -301,7 +301,7 @@ pub fn parse_v6<'a, T: Trace>(i: &'a [u8], t: &mut T, bound: impl FnOnce(&Ipv6, 
     })
 }
 
-fn tell_v6<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
+fn trace_v6<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, word) = leaf::be32(at).or_else(|_| Fault::short(Some(f6::VERSION), at, 4).fail())?;
     t.field(f6::VERSION, at, 1, Value::U(u64::from(word >> 28)));
     t.field(f::VERSION, at, 0, Value::U(u64::from(word >> 28)));

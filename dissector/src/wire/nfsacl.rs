@@ -3,7 +3,7 @@
 
 use crate::field::Def;
 use crate::trace::Trace;
-use crate::wire::nfs::{self, end, handle, handle_v2, tell_handle, v3};
+use crate::wire::nfs::{self, end, handle, handle_v2, trace_handle, v3};
 use crate::wire::rpc::{self, Memo};
 use crate::wire::xdr::{self, Read, Xdr};
 
@@ -88,7 +88,7 @@ pub fn decode<T: Trace>(x: &mut Xdr<'_, '_, T>, call: bool, memo: &Memo) -> Read
         }
         if call {
             let handle = if v3 { handle(x, f::FHANDLE)? } else { handle_v2(x, f::FHANDLE)? };
-            tell_handle(x, "FH", handle);
+            trace_handle(x, "FH", handle);
             match procedure {
                 Procedure::GETACL => drop(x.flags(f::MASK, MASK_BITS)?),
                 Procedure::SETACL => acl(x)?,

@@ -189,7 +189,7 @@ fn lock<T: Trace>(x: &mut Xdr<'_, '_, T>, long: bool) -> Read<()> {
             x.t.label(format_args!(": {}", ShownText(caller)));
         }
         let handle = handle(x, f::FHANDLE)?;
-        crate::wire::nfs::tell_handle(x, "FH", handle);
+        crate::wire::nfs::trace_handle(x, "FH", handle);
         x.opaque(f::OWNER)?;
         x.u32(f::SVID)?;
         range(x, long)

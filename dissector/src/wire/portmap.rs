@@ -161,9 +161,9 @@ fn version2<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, proc
     Ok(())
 }
 
-fn mapping<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, tell: bool) -> Read<Mapping<'a>> {
+fn mapping<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, traced: bool) -> Read<Mapping<'a>> {
     let (program, version, protocol) = (x.u32(f::PROG)?, x.u32(f::VERSION)?, x.u32(f::PROTO)?);
-    if T::ON && tell {
+    if T::ON && traced {
         let protocol = crate::field::name_of(PROTOCOLS, protocol.into()).unwrap_or("another protocol");
         x.t.info(format_args!("{}({program}) V:{version} {protocol}", rpc::Program(program)));
     }
@@ -230,10 +230,10 @@ fn rpcbind<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, proce
     Ok(())
 }
 
-fn rpcb<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, tell: bool) -> Read<Mapping<'a>> {
+fn rpcb<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, traced: bool) -> Read<Mapping<'a>> {
     x.scope(f::RPCB, |x| {
         let (program, version) = (x.u32(f::RPCB_PROG)?, x.u32(f::RPCB_VERSION)?);
-        if T::ON && tell {
+        if T::ON && traced {
             x.t.info(format_args!("{}({program}) V:{version}", rpc::Program(program)));
         }
         let netid = x.opaque(f::RPCB_NETID)?;

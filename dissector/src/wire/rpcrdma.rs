@@ -442,8 +442,8 @@ fn read_list<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, Reads<'a>>
     if whole && !T::ON {
         return Ok((&i[4..], reads));
     }
-    let told = reads.bytes.len() + i.len().min(4);
-    t.field(f::READS, start, told, Value::U(reads.len() as u64));
+    let length = reads.bytes.len() + i.len().min(4);
+    t.field(f::READS, start, length, Value::U(reads.len() as u64));
     t.down();
     let mut at = start;
     let result = loop {
@@ -502,8 +502,8 @@ fn write_list<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, Writes<'a
     if whole && !T::ON {
         return Ok((&i[4..], writes));
     }
-    let told = writes.bytes.len() + i.len().min(4);
-    t.field(f::WRITES, start, told, Value::U(u64::from(count)));
+    let length = writes.bytes.len() + i.len().min(4);
+    t.field(f::WRITES, start, length, Value::U(u64::from(count)));
     t.down();
     let mut at = start;
     let result = loop {
@@ -540,9 +540,9 @@ fn reply_chunk<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, Option<C
     result.map(|(i, c)| (i, Some(c)))
 }
 
-/// What a message looks like to [`probe`].
+/// What a message looks like to [`recognize`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe {
+pub enum MessageKind {
     /// An RPC call, inline.
     Call,
     /// An RPC reply, inline.
@@ -563,7 +563,7 @@ const CREDITS_PLAUSIBLE: u32 = 0xffff;
 /// Whether `message`, a whole Send of a connection whose handshake is not known, may well be RPC-over-RDMA: version 1, a
 /// known message type, credits in reason, lists that can be read, and inside them an RPC message with the same XID.
 /// Messages of SMB Direct are not taken for it (their second word cannot be 1 while their reserved fields are 0).
-pub fn probe(message: &[u8]) -> Option<Probe> {
+pub fn recognize(message: &[u8]) -> Option<MessageKind> {
     let (_, fixed) = Fixed::parse_flat(message, &mut crate::trace::Off).ok()?;
     if fixed.version != VERSION || fixed.proc > Proc::ERROR.0 || fixed.credits == 0 || fixed.credits > CREDITS_PLAUSIBLE {
         return None;
@@ -574,23 +574,23 @@ pub fn probe(message: &[u8]) -> Option<Probe> {
             let (i, xid) = leaf::be32(payload).ok()?;
             let (_, kind) = leaf::be32(i).ok()?;
             match (xid == fixed.xid, kind) {
-                (true, 0) => Some(Probe::Call),
-                (true, 1) if header.reads.is_empty() => Some(Probe::Reply),
+                (true, 0) => Some(MessageKind::Call),
+                (true, 1) if header.reads.is_empty() => Some(MessageKind::Reply),
                 _ => None,
             }
         }
         Proc::NOMSG if !payload.is_empty() => None,
-        Proc::NOMSG if header.reads.has_message() => Some(Probe::LongCall),
-        Proc::NOMSG if header.reply.is_some_and(|c| !c.is_empty()) => Some(Probe::LongReply),
-        Proc::DONE if payload.is_empty() => Some(Probe::Done),
-        Proc::ERROR if payload.is_empty() && !matches!(header.error, Some(Error::Unknown(_))) => Some(Probe::Error),
+        Proc::NOMSG if header.reads.has_message() => Some(MessageKind::LongCall),
+        Proc::NOMSG if header.reply.is_some_and(|c| !c.is_empty()) => Some(MessageKind::LongReply),
+        Proc::DONE if payload.is_empty() => Some(MessageKind::Done),
+        Proc::ERROR if payload.is_empty() && !matches!(header.error, Some(Error::Unknown(_))) => Some(MessageKind::Error),
         _ => None,
     }
 }
 
-/// Whether [`probe`] finds anything.
+/// Whether [`recognize`] finds anything.
 pub fn looks_like(message: &[u8]) -> bool {
-    probe(message).is_some()
+    recognize(message).is_some()
 }
 
 #[cfg(test)]
@@ -634,7 +634,7 @@ mod tests {
         header.emit(&mut out);
         out.extend_from_slice(payload);
         assert_eq!(out, bytes);
-        assert_eq!(probe(&bytes), Some(Probe::Call));
+        assert_eq!(recognize(&bytes), Some(MessageKind::Call));
     }
 
     #[test]
@@ -691,18 +691,18 @@ mod tests {
         let (rest, header) = RpcRdma::parse(&vers, &mut Off).unwrap();
         assert!(rest.is_empty());
         assert_eq!(header.error, Some(Error::Vers(Versions { low: 1, high: 1 })));
-        assert_eq!(probe(&vers), Some(Probe::Error));
+        assert_eq!(recognize(&vers), Some(MessageKind::Error));
         let chunk = words(&[7, 1, 8, 4, 2]);
         assert_eq!(RpcRdma::parse(&chunk, &mut Off).unwrap().1.error, Some(Error::Chunk));
         let unknown = words(&[7, 1, 8, 4, 9]);
         assert_eq!(RpcRdma::parse(&unknown, &mut Off).unwrap().1.error, Some(Error::Unknown(9)));
         assert!(!looks_like(&unknown));
         let done = words(&[7, 1, 8, 3]);
-        assert_eq!(probe(&done), Some(Probe::Done));
+        assert_eq!(recognize(&done), Some(MessageKind::Done));
         let padded = words(&[7, 1, 8, 2, 64, 1024, 0, 0, 0, 7, 1, 0, 0]);
         let (payload, header) = RpcRdma::parse(&padded, &mut Off).unwrap();
         assert_eq!((header.padding, payload.len()), (Some(Padding { align: 64, threshold: 1024 }), 16));
-        assert_eq!(probe(&padded), Some(Probe::Reply));
+        assert_eq!(recognize(&padded), Some(MessageKind::Reply));
         for bytes in [vers, chunk, unknown, done, padded] {
             let (payload, header) = RpcRdma::parse(&bytes, &mut Off).unwrap();
             let mut out = Vec::new();

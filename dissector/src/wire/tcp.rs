@@ -182,7 +182,7 @@ pub fn parse<'a, T: Trace>(i: &'a [u8], missing: u32, t: &mut T) -> (Option<Segm
 #[inline(always)]
 fn body<'a, T: Trace>(at: &'a [u8], missing: u32, t: &mut T, out: &mut Option<Segment<'a>>) -> PResult<'a, ()> {
     if T::ON && (t.wants(&f::SET) || at.len() < 20) {
-        tell(at, t)?;
+        trace(at, t)?;
     }
     let Some((h, rest)) = at.split_first_chunk::<20>() else { return Fault::short(Some(f::PROTOCOL), at, 20).fail() };
     let header_length = usize::from(h[12] >> 4) * 4;
@@ -230,7 +230,7 @@ fn body<'a, T: Trace>(at: &'a [u8], missing: u32, t: &mut T, out: &mut Option<Se
     Ok((&at[at.len()..], ()))
 }
 
-fn tell<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
+fn trace<'a, T: Trace>(at: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, src) = read::be16(f::SRCPORT, at, t)?;
     let (i, dst) = read::be16(f::DSTPORT, i, t)?;
     t.field(f::PORT, at, 2, Value::U(u64::from(src)));

@@ -363,7 +363,7 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
         let position = self.position();
         if self.next_position == position || self.next_position == position + self.padding {
             let (position, chunk) = (self.next_position, self.next_read);
-            self.tell_reduced(def, at, length, "read", self.reads_passed, Some(position as u32), chunk.iter().map(|s| s.segment()));
+            self.trace_reduced(def, at, length, "read", self.reads_passed, Some(position as u32), chunk.iter().map(|s| s.segment()));
             self.removed += chunk.length();
             self.padding += chunk.length().wrapping_neg() & 3;
             self.reads_passed += 1;
@@ -380,13 +380,13 @@ impl<'a, 'r, T: Trace> Xdr<'a, 'r, T> {
         if chunk.length() == 0 {
             return None;
         }
-        self.tell_reduced(def, at, length, "write", index, None, chunk.segments());
+        self.trace_reduced(def, at, length, "write", index, None, chunk.segments());
         self.removed += chunk.length();
         Some(Opaque { length, bytes: &[], reduced: true })
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn tell_reduced(
+    fn trace_reduced(
         &mut self,
         def: Def,
         at: &'a [u8],
@@ -468,7 +468,7 @@ mod tests {
     use super::*;
     use crate::fault::FaultKind;
     use crate::header::Vec;
-    use crate::trace::{Kept, Off, Tree};
+    use crate::trace::{NodeValue, Off, Tree};
     use crate::wire::rpcrdma;
 
     fields! {
@@ -545,7 +545,7 @@ mod tests {
             assert_eq!(x.u32(toy::WORD).unwrap(), 3, "{what}");
             assert_eq!(tree.all("rdmascope.reduced").count(), 2);
             let node = *tree.all("rdmascope.reduced").next().unwrap();
-            assert!(matches!(node.value, Kept::Text(..)) && node.generated);
+            assert!(matches!(node.value, NodeValue::Text(..)) && node.generated);
             let text = core::str::from_utf8(tree.value_bytes(&node)).unwrap();
             assert_eq!(text, "data in read chunk 0, 5 bytes in 2 segments from 0x1000 key 0x0000000a");
             assert_eq!(tree.number("rdmascope.reduced.position"), Some(8));

@@ -318,7 +318,7 @@ impl Engine {
         if packet.cut > 0 {
             self.facts.leave_smb2();
         }
-        self.facts.tell_smb2();
+        self.facts.finish_smb2();
         let made = self.pipeline.facts();
         let (mut flags, trouble) = (0, self.facts.has_trouble);
         match &packet.body {
@@ -347,18 +347,18 @@ impl Engine {
         let is_empty = self.facts.writer.is_empty() && flags == 0;
         let least = if self.facts.has_smb_direct { Layer::SmbDirect } else { Layer::Other };
         let layer = made.layer.max(least) as u8;
-        let said = self.facts.writer.finish(layer, flags);
-        let has_room = self.kept.len() as u64 + (self.frames.len() as u64 + 1) * ENTRY + said.len() as u64 + self.apart.bytes
+        let encoded = self.facts.writer.finish(layer, flags);
+        let has_room = self.kept.len() as u64 + (self.frames.len() as u64 + 1) * ENTRY + encoded.len() as u64 + self.apart.bytes
             <= self.options.memory_max / 4 * 3;
         if !has_room {
             self.not_kept += 1;
         } else if !is_empty {
-            self.kept.extend_from_slice(said);
+            self.kept.extend_from_slice(encoded);
         }
         // an entry of its own, even where there is no room: 16 bytes say that there was none
         let end = self.kept.len() as u64 | if has_room { 0 } else { NO_ROOM };
         self.frames.push(Entry { number, end });
-        Ok(said)
+        Ok(encoded)
     }
 
     /// Whether the SMB2 message that ends in the frame at hand is put together wrongly by whoever counts every copy.
@@ -398,7 +398,7 @@ impl Engine {
     pub fn facts(&mut self, number: u64) -> Result<&[u8], Error> {
         let mut out = std::mem::take(&mut self.out);
         let (layer, flags) = match self.kept(number) {
-            Ok(said) => self.compose(number, said, &mut out),
+            Ok(encoded) => self.compose(number, encoded, &mut out),
             Err(e) => {
                 self.out = out;
                 return Err(e);
@@ -408,13 +408,13 @@ impl Engine {
         Ok(self.out.finish(layer, flags))
     }
 
-    fn compose(&self, number: u64, said: &[u8], out: &mut Writer) -> (u8, u8) {
+    fn compose(&self, number: u64, encoded: &[u8], out: &mut Writer) -> (u8, u8) {
         let names = &self.names;
         out.begin();
         let settled = self.settled.as_ref().map(|(.., settled)| settled);
         let mut connection = None;
         let mut findings: Vec<[Item<'_>; 6]> = Vec::new();
-        let mut list = facts::items(said).peekable();
+        let mut list = facts::items(encoded).peekable();
         while let Some(item) = list.next() {
             if item.field == names.finding {
                 let mut parts = [item; 6];
@@ -435,7 +435,7 @@ impl Engine {
             }
         }
         let mut is_finding = !findings.is_empty();
-        let mut flags = facts::flags(said) & !(facts::FINDING | facts::SAID);
+        let mut flags = facts::flags(encoded) & !(facts::FINDING | facts::HAS_FACTS);
         if let Some(settled) = settled {
             flags |= facts::SETTLED;
             if let Some(connection) = connection {
@@ -454,7 +454,7 @@ impl Engine {
             }
         }
         flags |= if is_finding { facts::FINDING } else { 0 };
-        (said.get(2).copied().unwrap_or(0), flags)
+        (encoded.get(2).copied().unwrap_or(0), flags)
     }
 
     /// Findings as they are at the end: those of the frame that did not hold are left out, those that came later stand behind the others.

@@ -55,7 +55,7 @@ pub const FINDING: u8 = 16;
 /// Flag: there is something that stock Wireshark leaves undecoded.
 pub const DECODED: u8 = 32;
 /// Flag: there are items besides messages.
-pub const SAID: u8 = 64;
+pub const HAS_FACTS: u8 = 64;
 
 /// Fields that stand beside the analysis': of what is settled later, and of frames that other programs do not decode.
 static MORE: [FieldDef; 8] = [
@@ -158,7 +158,7 @@ impl Table {
             defs,
         };
         for (n, def) in table.defs.iter().enumerate() {
-            let told = match def.name {
+            let scope = match def.name {
                 name if SUBTREES.contains(&name) || name == "rdmascope.finding" => Scope::Subtree,
                 name if OTHERS.iter().any(|o| name.starts_with(o)) => Scope::Inside,
                 name if name.starts_with("rdmascope.") => Scope::Always,
@@ -171,7 +171,7 @@ impl Table {
             while table.slots[at as usize].2 != Scope::Empty {
                 at = (at + 1) & table.mask;
             }
-            table.slots[at as usize] = (def.id, n as u16, told);
+            table.slots[at as usize] = (def.id, n as u16, scope);
         }
         table
     }
@@ -180,12 +180,12 @@ impl Table {
     fn find(&self, id: u32) -> Option<(u16, Scope)> {
         let mut at = id & self.mask;
         loop {
-            let (found, field, told) = self.slots[at as usize];
-            if told == Scope::Empty {
+            let (found, field, scope) = self.slots[at as usize];
+            if scope == Scope::Empty {
                 return None;
             }
             if found == id {
-                return Some((field, told));
+                return Some((field, scope));
             }
             at = (at + 1) & self.mask;
         }
@@ -276,7 +276,7 @@ pub(crate) struct Writer {
     out: Vec<u8>,
     items: u32,
     /// Whether there are items besides messages.
-    said: bool,
+    has_facts: bool,
 }
 
 impl Writer {
@@ -284,7 +284,7 @@ impl Writer {
         self.out.clear();
         self.out.extend_from_slice(&[0; HEAD]);
         self.items = 0;
-        self.said = false;
+        self.has_facts = false;
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -294,7 +294,7 @@ impl Writer {
     pub(crate) fn finish(&mut self, layer: u8, flags: u8) -> &[u8] {
         let [a, b] = LAYOUT.to_le_bytes();
         let [c, d, e, f] = self.items.to_le_bytes();
-        let flags = flags | if self.said { SAID } else { 0 };
+        let flags = flags | if self.has_facts { HAS_FACTS } else { 0 };
         self.out[..HEAD].copy_from_slice(&[a, b, layer, flags, c, d, e, f]);
         &self.out
     }
@@ -343,7 +343,7 @@ impl Writer {
             self.out.extend_from_slice(&length.to_le_bytes());
         }
         self.items += 1;
-        self.said |= !is_message(field);
+        self.has_facts |= !is_message(field);
         at
     }
 
@@ -463,7 +463,7 @@ impl Facts {
     }
 
     /// The SMB2 message at hand is over.
-    pub(crate) fn tell_smb2(&mut self) {
+    pub(crate) fn finish_smb2(&mut self) {
         let field = TABLE.smb2.field;
         match self.smb2.take() {
             Some(Whole::Frame(from, to)) => {
@@ -504,11 +504,11 @@ impl Trace for Facts {
 
     #[inline]
     fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
-        let Some((field, told)) = TABLE.find(def.id) else { return };
+        let Some((field, scope)) = TABLE.find(def.id) else { return };
         if self.alone && !is_of_smb_direct(def) {
             return;
         }
-        if !(told == Scope::Always || self.is_inside()) || self.writer.items >= ITEMS_MAX {
+        if !(scope == Scope::Always || self.is_inside()) || self.writer.items >= ITEMS_MAX {
             return;
         }
         let place = if len > 0 { self.offset(at).map(|offset| (offset, len as u32)) } else { None };
@@ -534,10 +534,10 @@ impl Trace for Facts {
     }
 
     fn open(&mut self, def: Def, at: &[u8]) {
-        let mut told = None;
+        let mut item = None;
         self.has_mpa |= def.id == TABLE.mpa;
         if def.id == TABLE.smb_direct.id && !self.alone {
-            self.tell_smb2();
+            self.finish_smb2();
             let field = TABLE.smb_direct.field;
             let item = match self.offset(at) {
                 Some(offset) => self.writer.item(field, NONE, 0, Some((offset, at.len() as u32)), &[]),
@@ -567,14 +567,14 @@ impl Trace for Facts {
             && (!self.alone || is_of_smb_direct(def))
         {
             let place = self.offset(at).filter(|_| !at.is_empty()).map(|offset| (offset, 0));
-            told = Some(self.writer.item(field, NONE, self.depth, place, &[]));
+            item = Some(self.writer.item(field, NONE, self.depth, place, &[]));
             self.depth += 1;
             match def.name {
                 "rdmascope.finding" => self.has_finding = true,
                 _ => self.has_decoded = true,
             }
         }
-        self.open.push(told);
+        self.open.push(item);
     }
 
     fn close(&mut self, rest: &[u8]) {
@@ -602,7 +602,7 @@ impl Trace for Facts {
             _ => From::Other,
         };
         if from == From::Fragments && !self.alone {
-            self.tell_smb2();
+            self.finish_smb2();
             self.smb2 = Some(Whole::Apart(self.keep_apart(bytes)));
             self.ended = Some(true);
         }
@@ -616,8 +616,8 @@ impl Trace for Facts {
 
 impl Facts {
     fn closes(&mut self, end: Option<u32>) {
-        let Some(told) = self.open.pop() else { return };
-        if let Some(at) = told {
+        let Some(item) = self.open.pop() else { return };
+        if let Some(at) = item {
             self.depth = self.depth.saturating_sub(1);
             if let Some(end) = end {
                 self.writer.reaches(at, end);

@@ -270,8 +270,8 @@ fn asked(call: &mut Call, word: &str, handle: &mut Handle) {
         "smb_direct" => {
             let message = call.bytes(3).unwrap_or_default().to_vec();
             handle.guarded(|engine| {
-                let said = engine.smb_direct(&message);
-                push_facts(call, said, true, None);
+                let encoded = engine.smb_direct(&message);
+                push_facts(call, encoded, true, None);
                 Ok(())
             })
         }
@@ -309,8 +309,8 @@ fn frame(call: &mut Call, handle: &mut Handle) {
     let done = if call.arguments() < 5 {
         let look = call.boolean(3);
         handle.guarded(|engine| {
-            let said = engine.facts(number)?;
-            push_facts(call, said, look, wanted.as_deref());
+            let encoded = engine.facts(number)?;
+            push_facts(call, encoded, look, wanted.as_deref());
             Ok(())
         })
     } else {
@@ -322,8 +322,8 @@ fn frame(call: &mut Call, handle: &mut Handle) {
         let time_ns = (call.number(7) as i64).saturating_mul(1_000_000_000).saturating_add(nanoseconds(time));
         let frame = Frame { number, time_ns, link_type: None, wire_len: length as u32, bytes };
         handle.guarded(|engine| {
-            let said = engine.frame(&frame)?;
-            push_facts(call, said, look, wanted.as_deref());
+            let encoded = engine.frame(&frame)?;
+            push_facts(call, encoded, look, wanted.as_deref());
             Ok(())
         })
     };
@@ -341,19 +341,19 @@ fn nanoseconds(seconds: f64) -> i64 {
     (whole as i64).saturating_mul(1_000_000_000).saturating_add(((seconds - whole) * 1e9).round() as i64)
 }
 
-fn push_facts(call: &mut Call, said: &[u8], look: bool, wanted: Option<&[bool]>) {
-    let (layer, flags) = (said.get(2).copied().unwrap_or(0), facts::flags(said));
+fn push_facts(call: &mut Call, encoded: &[u8], look: bool, wanted: Option<&[bool]>) {
+    let (layer, flags) = (encoded.get(2).copied().unwrap_or(0), facts::flags(encoded));
     call.push(Pushed::Integer(i64::from(layer) * 256 + i64::from(flags)));
     if !look {
         return;
     }
     let defs = facts::fields();
     let is_wanted = |item: &Item<'_>| wanted.is_none_or(|wanted| wanted.get(usize::from(item.field)) == Some(&true));
-    let count = facts::items(said).filter(is_wanted).take(ITEMS_MAX).count();
+    let count = facts::items(encoded).filter(is_wanted).take(ITEMS_MAX).count();
     if count == 0 || !call.room(count * 5) {
         return;
     }
-    for item in facts::items(said).filter(is_wanted).take(ITEMS_MAX) {
+    for item in facts::items(encoded).filter(is_wanted).take(ITEMS_MAX) {
         call.push(Pushed::Integer(i64::from(item.field) + 1));
         call.push(Pushed::Integer(item.depth.into()));
         match item.place {

@@ -26,25 +26,25 @@ fn samples() -> Vec<PathBuf> {
     found
 }
 
-struct Kept {
+struct CapturedFrame {
     time_ns: i64,
     link_type: LinkType,
     wire_len: u32,
     bytes: Vec<u8>,
 }
 
-fn frames(path: &Path) -> Vec<Kept> {
+fn frames(path: &Path) -> Vec<CapturedFrame> {
     let mut capture = open(path, OpenOptions::new()).expect("a sample");
     let mut frames = Vec::new();
     while capture.advance().expect("a whole capture") {
         let record = capture.record();
         let (time_ns, link_type, wire_len) = (record.time_ns, record.link_type, record.wire_len);
-        frames.push(Kept { time_ns, link_type, wire_len, bytes: record.bytes.to_vec() });
+        frames.push(CapturedFrame { time_ns, link_type, wire_len, bytes: record.bytes.to_vec() });
     }
     frames
 }
 
-fn fed(engine: &mut Engine, number: u64, frame: &Kept, guess: bool) -> Vec<u8> {
+fn fed(engine: &mut Engine, number: u64, frame: &CapturedFrame, guess: bool) -> Vec<u8> {
     let link_type = (!guess).then_some(frame.link_type.0);
     let frame = Frame { number, time_ns: frame.time_ns, link_type, wire_len: frame.wire_len, bytes: &frame.bytes };
     engine.frame(&frame).unwrap().to_vec()
@@ -92,11 +92,11 @@ fn of_tree(tree: &Tree) -> Vec<String> {
     lines
 }
 
-fn report(frames: &[Kept], check: &mut dyn FnMut(u64, Vec<String>)) -> Report {
+fn report(frames: &[CapturedFrame], check: &mut dyn FnMut(u64, Vec<String>)) -> Report {
     let mut pipeline = Pipeline::new(Analysis::default());
     let mut tree = Tree::new();
     for (n, frame) in frames.iter().enumerate() {
-        let Kept { time_ns, link_type, wire_len, ref bytes } = *frame;
+        let CapturedFrame { time_ns, link_type, wire_len, ref bytes } = *frame;
         tree.begin(bytes);
         let meta = FrameMeta { number: n as u64 + 1, time_ns, link_type, wire_len, interface: 0 };
         pipeline.frame(&meta, bytes, &mut tree);

@@ -165,10 +165,10 @@ mod tests {
 
     #[test]
     fn other_kinds_are_named() {
-        let said = CredentialCache::named("KEYRING:persistent:0").unwrap_err().to_string();
-        assert!(said.starts_with("KEYRING:persistent:0 is no file: KRB5CCNAME=FILE:"), "{said}");
-        let said = CredentialCache::named("FILE:/nowhere/at/all").unwrap_err().to_string();
-        assert!(said.starts_with("/nowhere/at/all cannot be read"), "{said}");
+        let error = CredentialCache::named("KEYRING:persistent:0").unwrap_err().to_string();
+        assert!(error.starts_with("KEYRING:persistent:0 is no file: KRB5CCNAME=FILE:"), "{error}");
+        let error = CredentialCache::named("FILE:/nowhere/at/all").unwrap_err().to_string();
+        assert!(error.starts_with("/nowhere/at/all cannot be read"), "{error}");
     }
 
     proptest! {

@@ -342,7 +342,7 @@ mod tests {
         ] {
             assert_eq!(Kdc::of_realm("R", Some(given), "").unwrap().address, address);
         }
-        let said = Kdc::of_realm("LAB.EXAMPLE", None, "/nowhere").unwrap_err().to_string();
-        assert_eq!(said, "where the KDC of LAB.EXAMPLE is, is not known: /nowhere does not say; --kdc HOST does");
+        let error = Kdc::of_realm("LAB.EXAMPLE", None, "/nowhere").unwrap_err().to_string();
+        assert_eq!(error, "where the KDC of LAB.EXAMPLE is, is not known: /nowhere does not say; --kdc HOST does");
     }
 }

@@ -583,8 +583,8 @@ impl keytab::Keytab {
         if !client.is(&Principal::of_wire(&authenticator.cname.0, &authenticator.crealm.0)) {
             return Err(Error::Message("the client's ticket is somebody else's"));
         }
-        let said = time_of(&authenticator.ctime.0)?;
-        if said > now + SKEW || said + SKEW < now {
+        let sent = time_of(&authenticator.ctime.0)?;
+        if sent > now + SKEW || sent + SKEW < now {
             return Err(Error::Message("the client's clock is too far from ours"));
         }
         let checksum = authenticator.cksum.0.as_ref().map_or(&[][..], |sum| &sum.0.checksum.0.0);
@@ -819,8 +819,8 @@ mod tests {
         let (other, token) = Initiator::begin(&credential(), now() + Duration::from_micros(1)).unwrap();
         assert_ne!(keytab().accept(&token, now()).unwrap().unwrap().key, accepted.key);
         // and the answer to one is none to the other
-        let said = other.finish(&accepted.token).unwrap_err().to_string();
-        assert!(said == "the server's AP-REP answers another request", "{said}");
+        let refusal = other.finish(&accepted.token).unwrap_err().to_string();
+        assert!(refusal == "the server's AP-REP answers another request", "{sent}");
     }
 
     #[test]
@@ -842,30 +842,30 @@ mod tests {
     fn what_is_wrong_is_said() {
         let minutes = |n: u64| Duration::from_secs(60 * n);
         let (_, token) = Initiator::begin(&credential(), now()).unwrap();
-        let said = |keytab: &Keytab, token: &[u8], now| keytab.accept(token, now).unwrap().unwrap_err().to_string();
-        assert_eq!(said(&keytab(), &token, now() + minutes(6)), "the client's clock is too far from ours");
-        assert_eq!(said(&keytab(), &token, now() - minutes(6)), "the client's clock is too far from ours");
-        assert_eq!(said(&keytab(), &token, now() + minutes(700)), "the client's ticket has expired");
-        assert_eq!(said(&keytab(), &token, now() - minutes(20)), "the client's ticket is not valid yet");
+        let refusal = |keytab: &Keytab, token: &[u8], now| keytab.accept(token, now).unwrap().unwrap_err().to_string();
+        assert_eq!(refusal(&keytab(), &token, now() + minutes(6)), "the client's clock is too far from ours");
+        assert_eq!(refusal(&keytab(), &token, now() - minutes(6)), "the client's clock is too far from ours");
+        assert_eq!(refusal(&keytab(), &token, now() + minutes(700)), "the client's ticket has expired");
+        assert_eq!(refusal(&keytab(), &token, now() - minutes(20)), "the client's ticket is not valid yet");
         let mut other = keytab();
         other.entries.iter_mut().for_each(|entry| entry.principal.parts[1] = "other.lab.example".to_owned());
-        assert_eq!(said(&other, &token, now()), "the client's ticket is not made with the key that we have");
+        assert_eq!(refusal(&other, &token, now()), "the client's ticket is not made with the key that we have");
         let mut other = keytab();
         other.entries.iter_mut().for_each(|entry| entry.key.value[0] ^= 1);
-        assert_eq!(said(&other, &token, now()), "the client's ticket is not made with the key that we have");
+        assert_eq!(refusal(&other, &token, now()), "the client's ticket is not made with the key that we have");
         let mut other = keytab();
         other.entries.remove(0);
-        assert!(said(&other, &token, now()).starts_with("encryption type 18 is not supported"));
+        assert!(refusal(&other, &token, now()).starts_with("encryption type 18 is not supported"));
         // somebody else's name in front of alice's ticket
         let mut bob = credential();
         bob.client.parts[0] = "bob".to_owned();
         let (_, token) = Initiator::begin(&bob, now()).unwrap();
-        assert_eq!(said(&keytab(), &token, now()), "the client's ticket is somebody else's");
+        assert_eq!(refusal(&keytab(), &token, now()), "the client's ticket is somebody else's");
         // no key for it
         let mut thief = credential();
         thief.key.value[0] ^= 1;
         let (_, token) = Initiator::begin(&thief, now()).unwrap();
-        assert_eq!(said(&keytab(), &token, now()), "the client's authenticator is not made with the key that we have");
+        assert_eq!(refusal(&keytab(), &token, now()), "the client's authenticator is not made with the key that we have");
         assert!(keytab().accept(&spnego::emit_init(&[spnego::NTLMSSP], Some(b"NTLMSSP\0")), now()).is_none());
     }
 

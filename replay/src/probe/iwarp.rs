@@ -1,9 +1,9 @@
 //! Cases of the probe that need iWARP in user space: what an adapter never sends.
 
 use super::{Case, Run, Verdict, closed, encoded, next, request};
-use crate::channel::{self, Channel, EndReason};
 use crate::error::{Error, Result};
-use crate::transport::iwarp::{Carrier, Config, Connection, Iwarp, segment};
+use crate::stack::{self, EndReason, SmbDirect};
+use crate::transport::iwarp::{Carrier, Config, Endpoint, Iwarp, segment};
 use crate::transport::{Fault, Rights, Why};
 use rdmascope_dissector::wire::iwarp::ddp::{Buffer, Tagged, Untagged};
 use rdmascope_dissector::wire::iwarp::rdmap::Opcode;
@@ -79,7 +79,7 @@ fn agreed(r: &mut Run<'_>, change: impl FnOnce(&mut Config)) -> Result<Verdict> 
     let target = &r.target.config;
     let mut options = (&*target.transport as &dyn Any).downcast_ref::<Iwarp>().cloned().unwrap_or_default();
     change(&mut options.0);
-    let config = channel::Config { transport: Arc::new(options), ..target.clone() };
+    let config = stack::Config { transport: Arc::new(options), ..target.clone() };
     match r.connect_with(&config) {
         Ok(channel) => r.accepted_on(channel, &encoded(&request())),
         Err(Error::Ended(EndReason::Transport(ended))) if ended.why == Why::Rejected => {
@@ -90,7 +90,7 @@ fn agreed(r: &mut Run<'_>, change: impl FnOnce(&mut Config)) -> Result<Verdict> 
 }
 
 /// What breaks a rule of iWARP, behind a negotiation: the connection must end, and the server serve on.
-fn bad_stream(r: &mut Run<'_>, spoil: impl FnOnce(&mut Channel)) -> Result<Verdict> {
+fn bad_stream(r: &mut Run<'_>, spoil: impl FnOnce(&mut SmbDirect)) -> Result<Verdict> {
     let mut config = r.target.config.clone();
     config.transport = config.transport.with_checksums().unwrap_or(config.transport);
     let channel = r.connect_with(&config)?;
@@ -102,8 +102,8 @@ fn bad_stream(r: &mut Run<'_>, spoil: impl FnOnce(&mut Channel)) -> Result<Verdi
     }
 }
 
-fn transmit(channel: &mut Channel, segment: &[u8]) {
+fn transmit(channel: &mut SmbDirect, segment: &[u8]) {
     if let Some(carrier) = (channel.stack().transport() as &mut dyn Any).downcast_mut::<Carrier>() {
-        Connection::transmit_segment(carrier.connection(), segment);
+        Endpoint::transmit_segment(carrier.connection(), segment);
     }
 }

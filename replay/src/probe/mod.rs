@@ -5,13 +5,13 @@ mod iwarp;
 #[cfg(target_os = "linux")]
 mod roce;
 
-use crate::channel::{Channel, Config, Event};
 use crate::error::{Error, Result};
 use crate::smb2::Credentials;
 use crate::smb2::client::{Client, Opened, Options, Pending, access, descriptor, disposition};
 use crate::smb2::transform::{self, Crypto};
 use crate::smb2::{Writer, header, message};
 use crate::smbd::{data_header, data_message};
+use crate::stack::{Config, Event, SmbDirect};
 use crate::transport::{Fabric, KINDS, Kind, Rights};
 use crate::wire::Wire;
 use rdmascope_analyzer::keys::{CipherId, Dialect, SigningAlgorithm};
@@ -1126,7 +1126,7 @@ impl Case {
         if let Some(kind) = transport_of(self).filter(|kind| kind.name != target.config.transport.kind().name) {
             return Ok((Verdict::NotApplicable(format!("it is about --transport {}", kind.name)), Vec::new()));
         }
-        let kept = Kept::default();
+        let kept = SharedBuffer::default();
         let wire = Wire::new(Box::new(kept.clone()), "wire").map_err(io::Error::other)?;
         let mut run = Run { target, wire: wire.clone() };
         let verdict = match (self.run)(&mut run) {
@@ -1142,9 +1142,9 @@ impl Case {
 
 /// A buffer that a capture is written to.
 #[derive(Clone, Debug, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Kept {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
@@ -1176,16 +1176,16 @@ impl Run<'_> {
     }
 
     /// A connection on which nothing but MPA has passed.
-    pub(crate) fn connect(&mut self) -> Result<Channel> {
+    pub(crate) fn connect(&mut self) -> Result<SmbDirect> {
         self.connect_with(&self.target.config)
     }
 
-    pub(crate) fn connect_with(&mut self, config: &Config) -> Result<Channel> {
+    pub(crate) fn connect_with(&mut self, config: &Config) -> Result<SmbDirect> {
         self.pause();
         let address = self.target.address;
         let failed = |source| Error::Connect { address: address.to_string(), source };
         let config = Config { wire: Some(self.wire.clone()), ..config.clone() };
-        let mut channel = Channel::connect_raw(address, &config, Duration::from_secs(5)).map_err(failed)?;
+        let mut channel = SmbDirect::connect_raw(address, &config, Duration::from_secs(5)).map_err(failed)?;
         match channel.poll(Duration::from_secs(10))? {
             Some(Event::Connected) => {}
             Some(Event::Closed(why)) => return Err(why.into()),
@@ -1196,12 +1196,12 @@ impl Run<'_> {
     }
 
     /// A connection on which the request was accepted.
-    pub(crate) fn negotiated(&mut self, request: NegotiateRequest) -> Result<(Channel, NegotiateResponse)> {
+    pub(crate) fn negotiated(&mut self, request: NegotiateRequest) -> Result<(SmbDirect, NegotiateResponse)> {
         let channel = self.connect()?;
         self.negotiated_on(channel, request)
     }
 
-    pub(crate) fn negotiated_on(&mut self, mut channel: Channel, request: NegotiateRequest) -> Result<(Channel, NegotiateResponse)> {
+    pub(crate) fn negotiated_on(&mut self, mut channel: SmbDirect, request: NegotiateRequest) -> Result<(SmbDirect, NegotiateResponse)> {
         send(&mut channel, encoded(&request));
         let Next::Message(bytes) = next(&mut channel, ANSWER_WITHIN)? else {
             return Err(Error::Answer { what: "the Negotiate Request", why: "did not come" });
@@ -1219,7 +1219,7 @@ impl Run<'_> {
         self.accepted_on(channel, &bytes)
     }
 
-    pub(crate) fn accepted_on(&mut self, mut channel: Channel, request: &[u8]) -> Result<Verdict> {
+    pub(crate) fn accepted_on(&mut self, mut channel: SmbDirect, request: &[u8]) -> Result<Verdict> {
         let asked_receive = smbd::parse_negotiate_request(request, &mut Off).map_or(MAX_RECEIVE, |(_, r)| r.max_receive_size);
         send(&mut channel, request.to_vec());
         let bytes = match next(&mut channel, ANSWER_WITHIN)? {
@@ -1295,7 +1295,7 @@ impl Run<'_> {
         self.pause();
         let address = self.target.address;
         let failed = |source| Error::Connect { address: address.to_string(), source };
-        let channel = Channel::connect(address, &config, Duration::from_secs(5)).map_err(failed)?;
+        let channel = SmbDirect::connect(address, &config, Duration::from_secs(5)).map_err(failed)?;
         let dialect = options.dialects.first().copied().unwrap_or(Dialect::SMB_3_1_1);
         let mut client = match Client::negotiate(channel, options) {
             Err(Error::Status { status, .. }) => {
@@ -1651,7 +1651,7 @@ fn smb2_negotiate() -> Vec<u8> {
 }
 
 /// A message without data.
-fn grant(channel: &mut Channel, credits: u16, flags: u16) {
+fn grant(channel: &mut SmbDirect, credits: u16, flags: u16) {
     let mut bytes = Vec::new();
     DataTransfer { flags, credits_granted: credits, data_offset: 0, ..data_header(0, 0) }.emit(&mut bytes);
     send(channel, bytes);
@@ -1664,7 +1664,7 @@ enum Asked {
 }
 
 /// Whether the server asks for a response in time.
-fn asked(channel: &mut Channel, within: Duration) -> Result<Asked> {
+fn asked(channel: &mut SmbDirect, within: Duration) -> Result<Asked> {
     let until = Instant::now() + within;
     loop {
         match next_until(channel, until)? {
@@ -1709,12 +1709,12 @@ fn granted(message: &[u8]) -> u32 {
     smbd::parse_data(message, message.len() as u32, &mut Off).map_or(0, |(_, d)| d.header.credits_granted.into())
 }
 
-fn send(channel: &mut Channel, bytes: Vec<u8>) {
+fn send(channel: &mut SmbDirect, bytes: Vec<u8>) {
     let now = channel.now();
     channel.stack().send_raw(now, bytes);
 }
 
-pub(crate) fn next(channel: &mut Channel, wait: Duration) -> Result<Next> {
+pub(crate) fn next(channel: &mut SmbDirect, wait: Duration) -> Result<Next> {
     Ok(match channel.poll(wait)? {
         Some(Event::Raw(bytes)) => Next::Message(bytes),
         Some(Event::Closed(_)) => Next::Closed,
@@ -1723,7 +1723,7 @@ pub(crate) fn next(channel: &mut Channel, wait: Duration) -> Result<Next> {
 }
 
 /// The same until a point in time, behind which nothing counts but the end: messages may come for ever.
-fn next_until(channel: &mut Channel, until: Instant) -> Result<Next> {
+fn next_until(channel: &mut SmbDirect, until: Instant) -> Result<Next> {
     let left = until.saturating_duration_since(Instant::now());
     Ok(match next(channel, left)? {
         Next::Message(_) if left.is_zero() => Next::Nothing,
@@ -1732,7 +1732,7 @@ fn next_until(channel: &mut Channel, until: Instant) -> Result<Next> {
 }
 
 /// Whether the server closes in time.
-pub(crate) fn closed(channel: &mut Channel) -> Result<Verdict> {
+pub(crate) fn closed(channel: &mut SmbDirect) -> Result<Verdict> {
     let until = Instant::now() + CLOSE_WITHIN;
     loop {
         match next_until(channel, until)? {

@@ -1,8 +1,8 @@
 //! Cases of the probe that need RoCEv2 in user space: what a card never sends. Each is a fault of [`crate::transport::roce::fault`], and what is to come of it.
 
 use super::{Case, Run, Verdict, closed, encoded, request};
-use crate::channel;
 use crate::error::{Error, Result};
+use crate::stack;
 use crate::transport::Fabric;
 use crate::transport::roce::fault::PacketFault;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ fn broken_write(r: &mut Run<'_>, fault: &str) -> Result<Verdict> {
 /// A negotiation that comes to nothing, and another client's that does not suffer.
 fn broken(r: &mut Run<'_>, fault: &str) -> Result<Verdict> {
     let config = match faulty(r, fault) {
-        Ok(transport) => channel::Config { transport, ..r.target.config.clone() },
+        Ok(transport) => stack::Config { transport, ..r.target.config.clone() },
         Err(verdict) => return Ok(verdict),
     };
     match r.connect_with(&config) {

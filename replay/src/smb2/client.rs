@@ -4,12 +4,12 @@
 use super::protection::Protection;
 use super::transform::{self, Crypto};
 use super::{Credentials, Writer, context, filetime, header, message, utf16};
-use crate::channel::{Channel, Event};
 use crate::error::{Error, Result};
 #[cfg(feature = "kerberos")]
 use crate::kerberos::{Credential, Initiator};
 use crate::random::random;
 use crate::smbd::Endpoint;
+use crate::stack::{Event, SmbDirect};
 use crate::transport::{Handle, Rights};
 use rdmascope_analyzer::credits::{Fault, Ledger, charge_of as charge};
 use rdmascope_analyzer::keys::derive::PreauthHash;
@@ -202,7 +202,7 @@ struct Compound {
 /// A client on one connection, with one session and one tree at a time.
 #[derive(Debug)]
 pub struct Client {
-    channel: Channel,
+    channel: SmbDirect,
     options: Options,
     ledger: Ledger,
     inbox: HashMap<u64, Reply>,
@@ -239,7 +239,7 @@ impl Client {
     ///
     /// # Errors
     /// Where the connection fails, or the server offers nothing that we speak.
-    pub fn negotiate(mut channel: Channel, options: Options) -> Result<Self> {
+    pub fn negotiate(mut channel: SmbDirect, options: Options) -> Result<Self> {
         let until = Instant::now() + options.timeout;
         loop {
             match channel.poll(until.saturating_duration_since(Instant::now()))? {
@@ -1045,7 +1045,7 @@ impl Client {
     }
 
     /// The connection below.
-    pub fn channel(&mut self) -> &mut Channel {
+    pub fn channel(&mut self) -> &mut SmbDirect {
         &mut self.channel
     }
 

@@ -7,9 +7,9 @@ use super::protection::Protection;
 use super::storage::{File, Stat, Storage, Times};
 use super::transform::{self, Crypto};
 use super::{ERROR_BODY, Writer, context, filetime, filetime_of, message, reply_header, unix_ns_of, utf16};
-use crate::channel::{Channel, Config, Event, Stack};
 use crate::error::Error;
 use crate::random::random;
+use crate::stack::{Config, Event, SmbDirect, Stack};
 use crate::transport::{Handle, Request as Incoming, Rights, Time};
 use rdmascope_analyzer::credits::{Ledger, charge_of, payload_of};
 use rdmascope_analyzer::keys::cipher;
@@ -167,7 +167,7 @@ impl Answer {
 
 /// The server's side of one connection; it has no socket and no clock of its own.
 #[derive(Debug)]
-pub struct Connection {
+pub struct ServerConnection {
     share: Arc<Share>,
     guid: [u8; 16],
     dialect: Option<Dialect>,
@@ -212,7 +212,7 @@ impl Users {
     }
 }
 
-impl Connection {
+impl ServerConnection {
     /// A connection that has just begun.
     ///
     /// # Errors
@@ -1341,7 +1341,7 @@ impl Share {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ServerConnection {
     fn drop(&mut self) {
         self.close_all();
         self.share.shared.bytes.fetch_sub(self.accounted, Ordering::Relaxed);
@@ -1498,7 +1498,7 @@ fn info(info_type: u8, class: u8, stat: &Stat, open: &Open, label: &str) -> Opti
 /// Those of the network.
 pub fn serve(request: Box<dyn Incoming>, share: Arc<Share>, config: &Config) -> Result<(), Error> {
     let peer = request.peer();
-    let mut channel = Channel::accept(request, config)?;
+    let mut channel = SmbDirect::accept(request, config)?;
     serve_channel(&mut channel, share, peer)?;
     channel.finish()?;
     Ok(())
@@ -1508,9 +1508,9 @@ pub fn serve(request: Box<dyn Incoming>, share: Arc<Share>, config: &Config) -> 
 ///
 /// # Errors
 /// Those of the network; where nobody was let in, why.
-pub fn serve_channel(channel: &mut Channel, share: Arc<Share>, peer: Option<SocketAddr>) -> Result<(), Error> {
+pub fn serve_channel(channel: &mut SmbDirect, share: Arc<Share>, peer: Option<SocketAddr>) -> Result<(), Error> {
     let limits = share.limits;
-    let mut connection = Connection::new(share)?;
+    let mut connection = ServerConnection::new(share)?;
     if let Some(address) = channel.local_address() {
         connection.set_address(address);
     }
@@ -1576,7 +1576,7 @@ mod tests {
     struct Pair {
         client: Stack,
         stack: Stack,
-        server: Connection,
+        server: ServerConnection,
         replies: Vec<Vec<u8>>,
         /// MessageId of the next request.
         next: u64,
@@ -1597,9 +1597,9 @@ mod tests {
                 _ => None,
             };
             let mut pair = Self {
-                client: Stack::new(smbd, carrier(iwarp::Connection::initiator(0, config.clone())), true),
-                stack: Stack::new(smbd, carrier(iwarp::Connection::responder(0, config)), false),
-                server: Connection::new(Arc::new(share)).unwrap(),
+                client: Stack::new(smbd, carrier(iwarp::Endpoint::initiator(0, config.clone())), true),
+                stack: Stack::new(smbd, carrier(iwarp::Endpoint::responder(0, config)), false),
+                server: ServerConnection::new(Arc::new(share)).unwrap(),
                 replies: Vec::new(),
                 next: 0,
                 session: 0,

@@ -28,9 +28,9 @@ use rdmascope_analyzer::finding::Finding;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline, finish_all};
 use rdmascope_analyzer::report::{Parts, Report, Sink};
 use rdmascope_capture::{CaptureFile, Hardware, LinkType, Metadata, Record, Source};
+use rdmascope_dissector::extract::{Extractor, Need};
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::frame::{self, Body, Packet};
-use rdmascope_dissector::probe::{Need, Probe};
 use rdmascope_dissector::render::Stored;
 use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
@@ -252,9 +252,9 @@ pub fn link_speeds<S: Sink>(pipeline: &mut Pipeline<S>, metadata: &Metadata) {
 }
 
 /// Keeps the bytes of a frame that was told of.
-fn with_bytes<'f>(mut tell: impl FnMut(&FrameMeta, &Record<'f>, &Metadata)) -> impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> &'f [u8] {
+fn with_bytes<'f>(mut take: impl FnMut(&FrameMeta, &Record<'f>, &Metadata)) -> impl FnMut(&FrameMeta, &Record<'f>, &Metadata) -> &'f [u8] {
     move |meta, record, metadata| {
-        tell(meta, record, metadata);
+        take(meta, record, metadata);
         record.bytes
     }
 }
@@ -318,13 +318,13 @@ impl<S: Sink> Loop<S> {
         filter: Option<Filter>,
         mut conditions: Vec<Condition>,
     ) -> Analysis<S> {
-        let mut probe = Probe::new();
+        let mut extractor = Extractor::new();
         let mut selected = filter.map(|mut filter| {
-            filter.bind(&mut probe);
+            filter.bind(&mut extractor);
             (Selection { text: filter.text().to_owned(), ..Selection::default() }, filter)
         });
-        conditions.iter_mut().for_each(|condition| condition.bind(&mut probe));
-        let connection = probe.want(CONNECTION, Need::Value);
+        conditions.iter_mut().for_each(|condition| condition.bind(&mut extractor));
+        let connection = extractor.want(CONNECTION, Need::Value);
         let (mut first_ns, mut previous_ns) = (None, 0);
         let error = loop {
             match source.advance() {
@@ -336,7 +336,7 @@ impl<S: Sink> Loop<S> {
             self.number += 1;
             let meta = meta_of(&record, self.number, &mut self.time_ns);
             self.inputs[which(&source)].frame(&record, meta.time_ns);
-            probe.begin();
+            extractor.begin();
             let interfaces = source.interfaces();
             let info = FrameInfo {
                 number: self.number,
@@ -351,14 +351,14 @@ impl<S: Sink> Loop<S> {
                 interface_name: interfaces.get(record.interface as usize).and_then(|i| i.name.as_deref()),
             };
             previous_ns = meta.time_ns;
-            frame_fields::tell(&info, record.comments(), record.bytes, &mut probe);
-            self.pipeline.frame(&meta, record.bytes, &mut probe);
-            probe.end();
-            conditions.iter().for_each(|condition| condition.check(&meta, &probe, &mut self.pipeline));
+            frame_fields::trace(&info, record.comments(), record.bytes, &mut extractor);
+            self.pipeline.frame(&meta, record.bytes, &mut extractor);
+            extractor.end();
+            conditions.iter().for_each(|condition| condition.check(&meta, &extractor, &mut self.pipeline));
             if let Some((selection, filter)) = &mut selected
-                && filter.matches(&probe)
+                && filter.matches(&extractor)
             {
-                let id = probe
+                let id = extractor
                     .values(connection)
                     .next()
                     .and_then(|(_, value)| if let Stored::U(id) = value { u32::try_from(id).ok() } else { None });

@@ -29,9 +29,9 @@ pub struct Dissection {
 
 /// Listens for which frame answers which.
 #[derive(Clone, Default)]
-struct Heard(Replies);
+struct ReplyCollector(Replies);
 
-impl Sink for Heard {
+impl Sink for ReplyCollector {
     fn exchange(&mut self, exchange: &Exchange) {
         self.0.add(exchange);
     }
@@ -39,7 +39,7 @@ impl Sink for Heard {
 
 /// A first pass over a capture, up to where it is damaged: which frame answers which request.
 pub fn replies(source: &mut impl Source, keyring: Keyring, roce_port: u16) -> Replies {
-    let mut pipeline = Pipeline::with_sink(Options { keyring, ..Options::default() }, Heard::default());
+    let mut pipeline = Pipeline::with_sink(Options { keyring, ..Options::default() }, ReplyCollector::default());
     let mut options = pipeline.decode_options();
     if roce_port != 0 {
         options.roce_port = roce_port;
@@ -177,7 +177,7 @@ impl Dissection {
                     .map(|_| record.interface),
                 interface_name: interfaces.get(record.interface as usize).and_then(|i| i.name.as_deref()),
             };
-            frame_fields::tell(&info, record.comments(), record.bytes, t);
+            frame_fields::trace(&info, record.comments(), record.bytes, t);
         }
         let packet = self.decode(record, now, t);
         t.end();

@@ -9,8 +9,8 @@ use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_analyzer::report::Sink;
 use rdmascope_analyzer::rules::{self, Group, Hits, Row, Rule, Severity};
 
+use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::probe::Probe;
 use rdmascope_dissector::registry::Registry;
 use serde::Deserialize;
 use std::fmt::Write;
@@ -82,14 +82,14 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Asks a probe for what the filter looks at.
-    pub fn bind(&mut self, probe: &mut Probe) {
-        self.filter.bind(probe);
+    /// Asks an extractor for what the filter looks at.
+    pub fn bind(&mut self, extractor: &mut Extractor) {
+        self.filter.bind(extractor);
     }
 
     /// Reports the bug where the last frame has it.
-    pub fn check<S: Sink>(&self, meta: &FrameMeta, probe: &Probe, pipeline: &mut Pipeline<S>) {
-        if self.filter.matches(probe) {
+    pub fn check<S: Sink>(&self, meta: &FrameMeta, extractor: &Extractor, pipeline: &mut Pipeline<S>) {
+        if self.filter.matches(extractor) {
             pipeline.known_bug(meta, self.rule, self.by, Certainty::Certain, format_args!("a frame passes {}", self.filter.text()));
         }
     }

@@ -52,7 +52,7 @@ impl<'f> Walk<'f> {
 
     /// Tells of the records of the next batch, so many at most; whether there were any. The next record is found only from the one before, so what they
     /// lie in is asked of memory first, all at once.
-    pub fn batch(&mut self, most: u64, mut tell: impl FnMut(FrameMeta, &Record<'f>, &Metadata)) -> bool {
+    pub fn batch(&mut self, most: u64, mut take: impl FnMut(FrameMeta, &Record<'f>, &Metadata)) -> bool {
         let end = self.records.offset() + BATCH_BYTES;
         fetch(self.file, self.records.offset(), end);
         let before = self.number;
@@ -60,7 +60,7 @@ impl<'f> Walk<'f> {
             match self.records.next() {
                 Some(Ok(record)) => {
                     self.number += 1;
-                    tell(meta_of(&record, self.number, &mut self.time_ns), &record, self.records.metadata());
+                    take(meta_of(&record, self.number, &mut self.time_ns), &record, self.records.metadata());
                 }
                 Some(Err(e)) => {
                     self.error.get_or_insert(e);

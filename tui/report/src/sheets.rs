@@ -29,10 +29,10 @@ use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_analyzer::pipeline::{Counts, FrameMeta, Growing, Numbers};
 use rdmascope_capture::{CaptureFile, Metadata, Record};
+use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::probe::Probe;
-use rdmascope_dissector::trace::{Kept as Value, Line, Pair, Tree};
+use rdmascope_dissector::trace::{Line, NodeValue as Value, Pair, Tree};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -105,7 +105,7 @@ pub struct Plan {
     /// How they are written.
     pub form: Form,
     /// What fields and filter want.
-    pub probe: Probe,
+    pub extractor: Extractor,
     /// Which frames are.
     pub filter: Option<Filter>,
     /// Whether trees are kept without labels.
@@ -178,8 +178,8 @@ struct KeptFrame {
 enum Seen {
     /// And how Wireshark arranges it.
     Tree(Tree, Shape),
-    Probe(Probe),
-    Line(Probe, Line),
+    Values(Extractor),
+    Line(Extractor, Line),
 }
 
 impl KeptFrame {
@@ -190,8 +190,8 @@ impl KeptFrame {
                 tree.quiet = plan.quiet;
                 Seen::Tree(tree, Shape::new(plan.short))
             }
-            Form::Fields(_) => Seen::Probe(plan.probe.clone()),
-            Form::Lines(_) => Seen::Line(plan.probe.clone(), Line::default()),
+            Form::Fields(_) => Seen::Values(plan.extractor.clone()),
+            Form::Lines(_) => Seen::Line(plan.extractor.clone(), Line::default()),
         };
         Self { frame: None, counts: Counts::default(), streams: 0, seen, shown: true }
     }
@@ -202,8 +202,8 @@ impl KeptFrame {
                 let sources: usize = tree.sources().iter().map(|s| s.bytes.len()).sum();
                 size_of_val(tree.nodes.as_slice()) + tree.text.len() + sources
             }
-            Seen::Probe(probe) => probe.bytes(),
-            Seen::Line(probe, line) => probe.bytes() + line.info.len(),
+            Seen::Values(extractor) => extractor.bytes(),
+            Seen::Line(extractor, line) => extractor.bytes() + line.info.len(),
         }
     }
 
@@ -219,7 +219,7 @@ impl KeptFrame {
                     }
                 }
             }
-            Seen::Probe(probe) | Seen::Line(probe, _) => probe.change(|def, known| {
+            Seen::Values(extractor) | Seen::Line(extractor, _) => extractor.change(|def, known| {
                 if is_counted(def) {
                     *known = number(def, *known);
                 }
@@ -281,8 +281,8 @@ impl Order {
                 id if id == f::EXCHANGE.id => numbers.exchange(known),
                 _ => streams[shard].at(known).unwrap_or(known),
             });
-            if let (Some((lines, filter)), Seen::Line(probe, line), Some(d)) = (lines.as_mut(), &kept.seen, &kept.frame) {
-                kept.shown = filter.as_ref().is_none_or(|filter| filter.matches(probe));
+            if let (Some((lines, filter)), Seen::Line(extractor, line), Some(d)) = (lines.as_mut(), &kept.seen, &kept.frame) {
+                kept.shown = filter.as_ref().is_none_or(|filter| filter.matches(extractor));
                 if kept.shown {
                     lines.widen(d, line.protocol);
                 }
@@ -384,7 +384,7 @@ struct Worker<'p> {
     plan: &'p Plan,
     dissection: Dissection,
     form: Form,
-    probe: Probe,
+    extractor: Extractor,
     filter: Option<Filter>,
 }
 
@@ -412,14 +412,14 @@ impl Worker<'_> {
                     tree.begin(record.bytes);
                     dissection.part(record, *before, interfaces, datagram, tree)
                 }
-                Seen::Probe(probe) => {
-                    probe.begin();
-                    dissection.part(record, *before, interfaces, datagram, probe)
+                Seen::Values(extractor) => {
+                    extractor.begin();
+                    dissection.part(record, *before, interfaces, datagram, extractor)
                 }
-                Seen::Line(probe, line) if self.filter.is_some() => {
-                    probe.begin();
+                Seen::Line(extractor, line) if self.filter.is_some() => {
+                    extractor.begin();
                     line.begin();
-                    dissection.part(record, *before, interfaces, datagram, &mut Pair(probe, line))
+                    dissection.part(record, *before, interfaces, datagram, &mut Pair(extractor, line))
                 }
                 Seen::Line(_, line) => {
                     line.begin();
@@ -443,13 +443,13 @@ impl Worker<'_> {
             let kept = page.parts[shard].as_mut().and_then(|sheet| sheet.kept.get_mut(read[shard]));
             let Some(KeptFrame { frame: Some(d), seen, shown, .. }) = kept else { continue };
             read[shard] += 1;
-            let passes = |filter: &Option<Filter>, probe: &Probe| filter.as_ref().is_none_or(|filter| filter.matches(probe));
+            let passes = |filter: &Option<Filter>, extractor: &Extractor| filter.as_ref().is_none_or(|filter| filter.matches(extractor));
             let shown = match (seen, &mut self.form) {
                 (Seen::Tree(tree, shape), Form::Print(printer)) => {
                     if self.filter.is_some() {
-                        self.probe.load(tree);
+                        self.extractor.load(tree);
                     }
-                    let shown = passes(&self.filter, &self.probe);
+                    let shown = passes(&self.filter, &self.extractor);
                     if shown {
                         self.plan.chosen.choose(tree);
                         shape.apply(tree);
@@ -457,10 +457,10 @@ impl Worker<'_> {
                     }
                     shown
                 }
-                (Seen::Probe(probe), Form::Fields(fields)) => {
-                    let shown = passes(&self.filter, probe);
+                (Seen::Values(extractor), Form::Fields(fields)) => {
+                    let shown = passes(&self.filter, extractor);
                     if shown {
-                        fields.frame(&mut text.bytes, d, probe);
+                        fields.frame(&mut text.bytes, d, extractor);
                     }
                     shown
                 }
@@ -496,7 +496,7 @@ pub fn run(plan: &Plan, file: &CaptureFile, limits: Limits, mut out: impl FnMut(
             if let Form::Print(printer) = &mut form {
                 printer.is_first(false);
             }
-            Worker { shard, plan, dissection, form, probe: plan.probe.clone(), filter: plan.filter.clone() }
+            Worker { shard, plan, dissection, form, extractor: plan.extractor.clone(), filter: plan.filter.clone() }
         })
         .collect();
     let mut own = workers.swap_remove(0);

@@ -242,11 +242,11 @@ impl Stream {
             _ => Some(-1),
         };
         let acked = if ack { s.ack.wrapping_sub(*them.base.get_or_insert(s.ack.wrapping_sub(1))) } else { 0 };
-        let mut said = Remarks::default();
+        let mut remarks = Remarks::default();
         if is_reused {
-            said.flags.push(f::REUSED_PORTS);
+            remarks.flags.push(f::REUSED_PORTS);
         }
-        classify(me, them, s, end, place, self.initial_rtt, &mut said);
+        classify(me, them, s, end, place, self.initial_rtt, &mut remarks);
         if !T::ON {
             return;
         }
@@ -265,13 +265,13 @@ impl Stream {
         }
         time(t, f::TIME_RELATIVE, relative);
         time(t, f::TIME_DELTA, delta);
-        said.tell(self.initial_rtt, place, t);
+        remarks.trace(self.initial_rtt, place, t);
         t.close(at);
     }
 }
 
 /// What Wireshark finds of a segment that ends at `end`, from what both sides sent before. Changes what is known of them.
-fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Place, rtt: Option<i64>, said: &mut Remarks) {
+fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Place, rtt: Option<i64>, remarks: &mut Remarks) {
     let has = |flag: u8| s.flags & flag != 0;
     let (plain, len) = (!has(SYN) && !has(FIN) && !has(RST), s.payload_length);
     let at_next = me.next.is_some_and(|(next, _)| next == s.seq);
@@ -282,7 +282,7 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
     let alive = len <= 1 && plain && !probe && me.next.is_some_and(|(next, _)| s.seq == next.wrapping_sub(1));
     let mut flag = |def: Def, is: bool| {
         if is {
-            said.flags.push(def);
+            remarks.flags.push(def);
         }
         is
     };
@@ -307,7 +307,7 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
     let answered = flag(f::KEEP_ALIVE_ACK, repeated && was_alive) | flag(f::ZERO_WINDOW_PROBE_ACK, empty && s.window == 0 && was_probed);
     if flag(f::DUPLICATE_ACK, repeated && !answered) {
         me.duplicates = me.duplicates.saturating_add(1);
-        said.duplicate = me.acked.map(|a| (me.duplicates, a.at.number));
+        remarks.duplicate = me.acked.map(|a| (me.duplicates, a.at.number));
     } else if !same_ack {
         me.duplicates = 0;
     }
@@ -317,7 +317,7 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
         && !has(RST)
         && behind(s.ack, next)
     {
-        said.flags.push(f::ACK_LOST_SEGMENT);
+        remarks.flags.push(f::ACK_LOST_SEGMENT);
         them.is_unsure = true;
         them.next = Some((s.ack, at));
     }
@@ -329,24 +329,24 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
         let since = |from: Place| place.time_ns.saturating_sub(from.time_ns);
         let acked = them.acked;
         if len > 0 && acked.is_some_and(|a| !behind(end, a.ack)) {
-            said.flags.push(f::SPURIOUS_RETRANSMISSION);
-            said.flags.push(f::RETRANSMISSION);
+            remarks.flags.push(f::SPURIOUS_RETRANSMISSION);
+            remarks.flags.push(f::RETRANSMISSION);
         } else if them.duplicates >= 2 && acked.is_some_and(|a| a.ack == s.seq && since(a.at) < FAST) {
-            said.flags.push(f::FAST_RETRANSMISSION);
-            said.flags.push(f::RETRANSMISSION);
+            remarks.flags.push(f::FAST_RETRANSMISSION);
+            remarks.flags.push(f::RETRANSMISSION);
         } else if since(at) < rtt.unwrap_or(EARLY) && next != end {
-            said.flags.push(f::OUT_OF_ORDER);
+            remarks.flags.push(f::OUT_OF_ORDER);
         } else {
-            said.flags.push(f::RETRANSMISSION);
+            remarks.flags.push(f::RETRANSMISSION);
             let first = me.unacked.iter().find(|u| u.seq == s.seq).map_or(at, |u| u.at);
             if since(first) > 0 {
-                said.rto = Some(first);
+                remarks.rto = Some(first);
             }
         }
     }
     // what it acknowledges
     if has(ACK) {
-        said.acks = them.unacked.iter().rev().find(|u| u.next == s.ack).copied();
+        remarks.acks = them.unacked.iter().rev().find(|u| u.next == s.ack).copied();
         while them.unacked.front().is_some_and(|u| !behind(u.next, s.ack)) {
             them.unacked.pop_front();
         }
@@ -368,9 +368,9 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
         let next = me.next.map(|(next, _)| next).filter(|_| !me.is_unsure);
         // a part of the first may be acknowledged
         let first = first.map(|first| them.acked.map(|a| a.ack).filter(|ack| behind(*ack, first)).unwrap_or(first));
-        said.in_flight = first.zip(next).map(|(first, next)| next.wrapping_sub(first)).filter(|n| *n > 0 && *n < 1 << 31);
+        remarks.in_flight = first.zip(next).map(|(first, next)| next.wrapping_sub(first)).filter(|n| *n > 0 && *n < 1 << 31);
         me.pushed = me.pushed.saturating_add(len);
-        said.pushed = Some(me.pushed).filter(|_| !me.is_unsure);
+        remarks.pushed = Some(me.pushed).filter(|_| !me.is_unsure);
         if has(PSH) {
             me.pushed = 0;
         }
@@ -384,7 +384,7 @@ fn classify(me: &mut Side, them: &mut Side, s: &Segment<'_>, end: u32, place: Pl
 }
 
 impl Remarks {
-    fn tell<T: Trace>(&self, rtt: Option<i64>, place: Place, t: &mut T) {
+    fn trace<T: Trace>(&self, rtt: Option<i64>, place: Place, t: &mut T) {
         let is_empty = self.flags.is_empty() && self.acks.is_none() && self.in_flight.is_none() && self.pushed.is_none();
         if is_empty {
             return;

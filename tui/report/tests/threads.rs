@@ -6,8 +6,8 @@
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_capture::{CaptureFile, LinkType, PcapWriter, Record};
+use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::probe::Probe;
 use rdmascope_dissector::trace::{Line, Pair, Tree};
 use rdmascope_report::analysis::{self, Analysis, Run};
 use rdmascope_report::dissection::Dissection;
@@ -289,30 +289,30 @@ fn full_tables_have_one_report_whatever_the_threads() {
 /// Every form in which `dissect` writes frames by several threads, with a filter or without.
 fn plans(threads: usize) -> Vec<Plan> {
     let registry = registry();
-    let plan = |form: Form, probe: Probe, filter: Option<&str>| {
-        let mut probe = probe;
+    let plan = |form: Form, extractor: Extractor, filter: Option<&str>| {
+        let mut extractor = extractor;
         let filter = filter.map(|text| {
             let mut filter = Filter::parse(text, &registry).expect("a filter");
-            filter.bind(&mut probe);
+            filter.bind(&mut extractor);
             filter
         });
         let (chosen, keyring) = (Chosen::default(), Keyring::new());
-        Plan { form, probe, filter, quiet: false, short: threads == 3, chosen, keyring, roce_port: 0, threads }
+        Plan { form, extractor, filter, quiet: false, short: threads == 3, chosen, keyring, roce_port: 0, threads }
     };
     let print = Form::Print;
-    let mut counted = Probe::new();
+    let mut counted = Extractor::new();
     let names = ["frame.number", "tcp.stream", "rdmascope.connection", "rdmascope.exchange", "smb2.cmd", "_ws.col.info", "_ws.col.def_src"];
     let fields = Fields::new(Columns::csv(), &names, &registry, &mut counted, false, Times::default()).expect("fields");
     let lines = Lines::new(false);
     vec![
-        Plan { quiet: true, ..plan(print(Printer::Json(Json::new(false, What::Values))), Probe::new(), None) },
-        plan(print(Printer::Tree(Trees::default(), true, false)), Probe::new(), None),
-        plan(Form::Lines(lines.clone()), Probe::new(), None),
-        plan(print(Printer::Pdml(Pdml::default())), Probe::new(), Some("rdmascope.connection == 1 or tcp.stream == 1")),
+        Plan { quiet: true, ..plan(print(Printer::Json(Json::new(false, What::Values))), Extractor::new(), None) },
+        plan(print(Printer::Tree(Trees::default(), true, false)), Extractor::new(), None),
+        plan(Form::Lines(lines.clone()), Extractor::new(), None),
+        plan(print(Printer::Pdml(Pdml::default())), Extractor::new(), Some("rdmascope.connection == 1 or tcp.stream == 1")),
         plan(Form::Fields(fields), counted, Some("rdmascope.exchange or tcp.stream or infiniband.bth.opcode == 17")),
-        plan(Form::Lines(lines), Probe::new(), Some("rdmascope.connection == 2 or smb2.cmd == 5")),
-        plan(print(Printer::Ek(Ek::new())), Probe::new(), None),
-        plan(print(Printer::Json(Json::new(true, What::Both))), Probe::new(), Some("rdmascope.exchange > 3")),
+        plan(Form::Lines(lines), Extractor::new(), Some("rdmascope.connection == 2 or smb2.cmd == 5")),
+        plan(print(Printer::Ek(Ek::new())), Extractor::new(), None),
+        plan(print(Printer::Json(Json::new(true, What::Both))), Extractor::new(), Some("rdmascope.exchange > 3")),
     ]
 }
 
@@ -327,15 +327,15 @@ fn written(file: &CaptureFile, mut plan: Plan) -> Vec<(Vec<u8>, bool)> {
     while let Some(Ok(record)) = records.next() {
         let interfaces = &records.metadata().interfaces;
         let mut text = Vec::new();
-        let Plan { form, probe, filter, .. } = &mut plan;
-        let passes = |probe: &Probe| filter.as_ref().is_none_or(|filter| filter.matches(probe));
-        probe.begin();
+        let Plan { form, extractor, filter, .. } = &mut plan;
+        let passes = |extractor: &Extractor| filter.as_ref().is_none_or(|filter| filter.matches(extractor));
+        extractor.begin();
         let shown = match form {
             Form::Print(printer) => {
                 tree.begin(record.bytes);
                 let d = dissection.frame(&record, interfaces, &mut tree);
-                probe.load(&tree);
-                let shown = passes(probe);
+                extractor.load(&tree);
+                let shown = passes(extractor);
                 if shown {
                     shape.apply(&mut tree);
                     printer.frame(&mut text, &d, &tree, &shape);
@@ -343,17 +343,17 @@ fn written(file: &CaptureFile, mut plan: Plan) -> Vec<(Vec<u8>, bool)> {
                 shown
             }
             Form::Fields(fields) => {
-                let d = dissection.frame(&record, interfaces, probe);
-                let shown = passes(probe);
+                let d = dissection.frame(&record, interfaces, extractor);
+                let shown = passes(extractor);
                 if shown {
-                    fields.frame(&mut text, &d, probe);
+                    fields.frame(&mut text, &d, extractor);
                 }
                 shown
             }
             Form::Lines(lines) => {
                 line.begin();
-                let d = dissection.frame(&record, interfaces, &mut Pair(&mut *probe, &mut line));
-                let shown = passes(probe);
+                let d = dissection.frame(&record, interfaces, &mut Pair(&mut *extractor, &mut line));
+                let shown = passes(extractor);
                 if shown {
                     lines.frame(&mut text, &d, line.protocol, &line.info, line.faults > 0);
                 }

@@ -15,7 +15,7 @@ use super::keys::{Action, Keys};
 use super::loader::News;
 use super::model::{Filter, Followed, Model, SCAN_STEP};
 use super::order::Rows;
-use super::replay::{Detail, Text, Which};
+use super::redissect::{Detail, Text, Which};
 use super::screen::{Change, Request, Screen, Table};
 use super::sort::{By, Sorted};
 use super::states::States;

@@ -15,7 +15,7 @@
 use super::draw::{self, Cursor, put, put_cell, rule};
 use super::keys::Action;
 use super::model::Model;
-use super::replay::Detail;
+use super::redissect::Detail;
 use super::screen::{Change, Request, Screen};
 use super::sort::By;
 use ratatui::buffer::Buffer;

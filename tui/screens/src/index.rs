@@ -3,7 +3,7 @@
 //! ```text
 //!   time 8 │ input 1, offset 7 │ connection 4 │ exchange 4 │ wire length 4 │ layer 1, opcode 1, flags 1, spare 1
 //! ```
-//! All else is had by reading the frame from the file again ([`super::replay`]).
+//! All else is had by reading the frame from the file again ([`super::redissect`]).
 
 use rdmascope_analyzer::env::Layer;
 use rdmascope_analyzer::op::End;

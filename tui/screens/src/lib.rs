@@ -1,5 +1,5 @@
 //! The terminal UI of `rdmascope`. `model` is what it knows, `app` how that changes, `view` what is seen of it; all are pure. Threads
-//! beside it read the capture once (`loader`) and again where somebody looks (`replay`); [`run()`] has the terminal.
+//! beside it read the capture once (`loader`) and again where somebody looks (`redissect`); [`run()`] has the terminal.
 //!
 //! ```text
 //!   key, click, news ─▶ app ─▶ the view that is shown (a row of `views`, a file with its `Screen`)
@@ -37,7 +37,7 @@ mod model;
 mod order;
 mod overview;
 mod prompt;
-mod replay;
+mod redissect;
 mod run;
 mod screen;
 mod search;

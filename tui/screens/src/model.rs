@@ -6,7 +6,7 @@ use super::exchanges::Exchanges;
 use super::index::Index;
 use super::keys::Keys;
 use super::loader::{Counted, LiveFacts};
-use super::replay::{Detail, Text, Which};
+use super::redissect::{Detail, Text, Which};
 use super::sort::{By, Sorted};
 use super::theme::{self, Depth, Theme};
 use super::time;

@@ -11,7 +11,7 @@ use crate::app::{App, Effect, Msg, Output, Reopen, Write, update};
 use crate::config::{Config, Keep, Memory};
 use crate::keys::Keys;
 use crate::loader::{self, Shared};
-use crate::replay::{self, NotWritten, Replayer, Which};
+use crate::redissect::{self, NotWritten, Redissector, Which};
 use crate::search::Needle;
 use crate::sort::{self, By};
 use crate::terminal::{Screen, enter, leave};
@@ -277,8 +277,8 @@ fn start_sorter(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
 fn start_looker(shared: Shared, tx: Sender<Msg>) -> Sender<Effect> {
     let (ask, asked) = channel();
     std::thread::spawn(move || {
-        let mut lines = Replayer::new(shared.clone());
-        let mut trees = Replayer::new(shared);
+        let mut lines = Redissector::new(shared.clone());
+        let mut trees = Redissector::new(shared);
         while let Ok(effect) = asked.recv() {
             let (mut wanted_lines, mut wanted_tree) = (None, None);
             let mut next = Some(effect);
@@ -326,11 +326,11 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
     let (filter_wanted, sorting_wanted, wanted) = (worker.filter.clone(), worker.sorting.clone(), worker.wanted.clone());
     std::thread::spawn(move || {
         while let Ok((number, effect)) = asked.recv() {
-            let mut replayer = Replayer::new(shared.clone());
-            let mut told = Instant::now();
+            let mut redissector = Redissector::new(shared.clone());
+            let mut reported = Instant::now();
             let mut progress = |what: &'static str, done: usize, all: usize| {
-                if told.elapsed() > TELL_EVERY {
-                    told = Instant::now();
+                if reported.elapsed() > TELL_EVERY {
+                    reported = Instant::now();
                     if tx.send(Msg::Working(what, done, all)).is_err() {
                         return false;
                     }
@@ -341,21 +341,21 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
                 Effect::Filter { text, .. } if text.is_empty() => continue,
                 Effect::Filter { generation, text } => {
                     let (current, tx) = (filter_wanted.clone(), tx.clone());
-                    std::thread::spawn(move || filter(&mut replayer, generation, &text, &current, &tx));
+                    std::thread::spawn(move || filter(&mut redissector, generation, &text, &current, &tx));
                     continue;
                 }
                 Effect::Sort { generation, by, frames } => {
                     let (current, tx) = (sorting_wanted.clone(), tx.clone());
-                    std::thread::spawn(move || sort(&mut replayer, generation, by, &frames, &current, &tx));
+                    std::thread::spawn(move || sort(&mut redissector, generation, by, &frames, &current, &tx));
                     continue;
                 }
                 Effect::Find { text, frames, forward } => {
-                    match find(&mut replayer, &text, &frames, forward, &mut |done, all| progress("searching", done, all)) {
+                    match find(&mut redissector, &text, &frames, forward, &mut |done, all| progress("searching", done, all)) {
                         Ok(hit) => Msg::Hit(hit),
                         Err(e) => Msg::Done(Err(format!("searching: {e}"))),
                     }
                 }
-                Effect::Write(write) => carry_out(&mut replayer, write, &shared, &mut progress),
+                Effect::Write(write) => carry_out(&mut redissector, write, &shared, &mut progress),
                 Effect::Keep(what) => {
                     Memory::of_user().keep(&what);
                     continue;
@@ -372,7 +372,7 @@ fn start_worker(shared: Shared, tx: Sender<Msg>) -> Worker {
 
 /// Searches from a row to the end, and then from the other end to that row. Returns the place of the frame, and whether it lies there.
 pub(crate) fn find(
-    replayer: &mut Replayer,
+    redissector: &mut Redissector,
     text: &str,
     frames: &[Which; 2],
     forward: bool,
@@ -380,17 +380,17 @@ pub(crate) fn find(
 ) -> Result<Option<(u32, bool)>, String> {
     let mut needle = Needle::parse(text, &fields::registry())?;
     let all = frames[0].len() + frames[1].len();
-    let hit = replayer.find(&mut needle, &frames[0], forward, &mut |done| progress(done, all))?;
+    let hit = redissector.find(&mut needle, &frames[0], forward, &mut |done| progress(done, all))?;
     if let Some(place) = hit {
         return Ok(Some((place, false)));
     }
-    let hit = replayer.find(&mut needle, &frames[1], forward, &mut |done| progress(frames[0].len() + done, all))?;
+    let hit = redissector.find(&mut needle, &frames[1], forward, &mut |done| progress(frames[0].len() + done, all))?;
     Ok(hit.map(|place| (place, true)))
 }
 
 /// Writes a file. Returns what came of it, in words, or that somebody has to say whether what stands there may go.
 pub(crate) fn carry_out(
-    replayer: &mut Replayer,
+    redissector: &mut Redissector,
     write: Write,
     shared: &Shared,
     progress: &mut dyn FnMut(&'static str, usize, usize) -> bool,
@@ -401,34 +401,34 @@ pub(crate) fn carry_out(
     let several = |n: u64, what: &str| format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" });
     let written = match &write.what {
         Output::Frames(frames) => {
-            let saved = replayer.save(path, frames, existing, &mut |done| progress("saving", done, frames.len()));
+            let saved = redissector.save(path, frames, existing, &mut |done| progress("saving", done, frames.len()));
             saved.map(|saved| match saved.gone {
                 0 => format!("{} saved to {name}", several(saved.frames, "frame")),
                 gone => format!("{} saved to {name}; {} were not kept any more", several(saved.frames, "frame"), grouped(gone)),
             })
         }
         Output::Lines(frames, columns) => {
-            let rows = replayer.export(path, frames, columns, existing, &mut |done| progress("exporting", done, frames.len()));
+            let rows = redissector.export(path, frames, columns, existing, &mut |done| progress("exporting", done, frames.len()));
             rows.map(|n| format!("{} exported to {name}", several(n, "row")))
         }
         Output::Table(rows) => {
-            let rows = replay::export_table(path, rows, &shared.files(), existing);
+            let rows = redissect::export_table(path, rows, &shared.files(), existing);
             rows.map(|n| format!("{} exported to {name}", several(n, "row")))
         }
     };
     match written {
         Ok(text) => Msg::Done(Ok(text)),
         Err(NotWritten::Exists) => Msg::Exists(Box::new(write)),
-        Err(NotWritten::Because(e)) if e == replay::GIVEN_UP => Msg::Done(Err(format!("{name}: {e}"))),
+        Err(NotWritten::Because(e)) if e == redissect::GIVEN_UP => Msg::Done(Err(format!("{name}: {e}"))),
         Err(NotWritten::Because(e)) => Msg::Done(Err(e)),
     }
 }
 
-fn sort(replayer: &mut Replayer, generation: u64, by: By, frames: &Which, current: &AtomicU64, tx: &Sender<Msg>) {
-    let mut told = Instant::now();
-    let sorted = sort::sort(replayer, by, frames, &mut |looked| {
-        if told.elapsed() > TELL_EVERY {
-            told = Instant::now();
+fn sort(redissector: &mut Redissector, generation: u64, by: By, frames: &Which, current: &AtomicU64, tx: &Sender<Msg>) {
+    let mut reported = Instant::now();
+    let sorted = sort::sort(redissector, by, frames, &mut |looked| {
+        if reported.elapsed() > TELL_EVERY {
+            reported = Instant::now();
             let _ = tx.send(Msg::Sorting { generation, looked });
         }
         current.load(Ordering::Relaxed) == generation
@@ -438,19 +438,19 @@ fn sort(replayer: &mut Replayer, generation: u64, by: By, frames: &Which, curren
     }
 }
 
-fn filter(replayer: &mut Replayer, generation: u64, text: &str, current: &AtomicU64, tx: &Sender<Msg>) {
+fn filter(redissector: &mut Redissector, generation: u64, text: &str, current: &AtomicU64, tx: &Sender<Msg>) {
     let Ok(mut filter) = Filter::parse(text, &fields::registry()) else { return };
     let wanted = || current.load(Ordering::Relaxed) == generation;
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     let mut gathered = Vec::new();
     let mut looked_last = 0;
-    replayer.filter(
+    redissector.filter(
         &mut filter,
         &mut |frames, looked| {
             gathered.extend(frames);
             looked_last = looked;
-            if told.elapsed() > Duration::from_millis(40) {
-                told = Instant::now();
+            if reported.elapsed() > Duration::from_millis(40) {
+                reported = Instant::now();
                 let frames = std::mem::take(&mut gathered);
                 return tx.send(Msg::Found { generation, frames, looked, done: false }).is_ok() && wanted();
             }

@@ -71,7 +71,7 @@ fn lines(model: &Model) -> Vec<Line> {
             out.push(Line::Pieces(vec![
                 (format!("{} ", ladder::mark(rung.state)), style),
                 (format!("{:<24}", rung.step.name()), theme.text),
-                (ladder::said(rung), if rung.state == Answer::No { theme.error } else { theme.text }),
+                (ladder::detail(rung), if rung.state == Answer::No { theme.error } else { theme.text }),
                 (frame, theme.faint),
             ]));
         }

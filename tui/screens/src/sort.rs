@@ -3,10 +3,10 @@
 //! frames as often as it differs; afterwards the order takes 4 bytes a frame, as long as the list is sorted.
 
 use super::index::Index;
-use super::replay::{EXACT_MAX, Replayer, Which};
+use super::redissect::{EXACT_MAX, Redissector, Which};
+use rdmascope_dissector::extract::{Extractor, Need, Slot};
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::frame::Addr;
-use rdmascope_dissector::probe::{Need, Probe, Slot};
 use rdmascope_dissector::render::{Stored, value_label};
 use rdmascope_dissector::trace::{Line, Off};
 use std::cmp::Reverse;
@@ -149,15 +149,15 @@ const fn signed(v: i64) -> u64 {
 pub(crate) type Progress<'p> = &'p mut dyn FnMut(usize) -> bool;
 
 /// Sorts frames (ascending places). `None` where `progress` says that nobody waits any more.
-pub(crate) fn sort(replayer: &mut Replayer, by: By, frames: &Which, progress: Progress<'_>) -> Option<Sorted> {
-    let index = replayer.index();
+pub(crate) fn sort(redissector: &mut Redissector, by: By, frames: &Which, progress: Progress<'_>) -> Option<Sorted> {
+    let index = redissector.index();
     let (keys, is_rough) = match by {
         By::Number => (frames.iter().map(|i| i as u64).collect(), false),
         By::Time => (from_index(&index, frames, |e| signed(e.time)), false),
         By::Length => (from_index(&index, frames, |e| e.wire_len.into()), false),
-        By::Source | By::Destination => addresses(replayer, &index, by, frames, progress)?,
-        By::Protocol | By::Info => texts(replayer, by, frames, progress)?,
-        By::Field(def) => values(replayer, def, frames, progress)?,
+        By::Source | By::Destination => addresses(redissector, &index, by, frames, progress)?,
+        By::Protocol | By::Info => texts(redissector, by, frames, progress)?,
+        By::Field(def) => values(redissector, def, frames, progress)?,
     };
     let keyed = keys.iter().filter(|k| **k != NONE).count();
     let places: Vec<u32> = frames.iter().map(|i| i as u32).collect();
@@ -180,14 +180,14 @@ fn ranked<V: Hash + Eq + Ord + Clone>(mut keys: Vec<u64>, dictionary: Dictionary
 }
 
 /// Addresses need the frame alone, and not what came before it.
-fn addresses(replayer: &mut Replayer, index: &Index, by: By, frames: &Which, progress: Progress<'_>) -> Option<(Vec<u64>, bool)> {
+fn addresses(redissector: &mut Redissector, index: &Index, by: By, frames: &Which, progress: Progress<'_>) -> Option<(Vec<u64>, bool)> {
     let mut keys = Vec::with_capacity(frames.len());
     let mut dictionary: Dictionary<Addr> = Dictionary::new();
     for (n, i) in frames.iter().enumerate() {
         if n % 4096 == 0 && !progress(n) {
             return None;
         }
-        keys.push(match replayer.ends(index, i) {
+        keys.push(match redissector.ends(index, i) {
             Some((src, dst)) => match if by == By::Source { src } else { dst } {
                 Addr::None => NONE,
                 address => dictionary.number(address),
@@ -198,11 +198,11 @@ fn addresses(replayer: &mut Replayer, index: &Index, by: By, frames: &Which, pro
     Some(ranked(keys, dictionary))
 }
 
-fn texts(replayer: &mut Replayer, by: By, frames: &Which, progress: Progress<'_>) -> Option<(Vec<u64>, bool)> {
+fn texts(redissector: &mut Redissector, by: By, frames: &Which, progress: Progress<'_>) -> Option<(Vec<u64>, bool)> {
     let mut keys = Vec::with_capacity(frames.len());
     let mut dictionary: Dictionary<Box<str>> = Dictionary::new();
     let mut line = Line::default();
-    let whole = replayer.walk(frames, EXACT_MAX, &mut line, Line::begin, &mut |line, _, fed| {
+    let whole = redissector.walk(frames, EXACT_MAX, &mut line, Line::begin, &mut |line, _, fed| {
         let text = match fed {
             Ok((.., name)) if by == By::Protocol && line.protocol.is_empty() => name,
             _ if by == By::Protocol => line.protocol,
@@ -214,15 +214,15 @@ fn texts(replayer: &mut Replayer, by: By, frames: &Which, progress: Progress<'_>
     whole.then(|| ranked(keys, dictionary))
 }
 
-fn values(replayer: &mut Replayer, def: Def, frames: &Which, progress: Progress<'_>) -> Option<(Vec<u64>, bool)> {
+fn values(redissector: &mut Redissector, def: Def, frames: &Which, progress: Progress<'_>) -> Option<(Vec<u64>, bool)> {
     let mut keys = Vec::with_capacity(frames.len());
     let mut dictionary: Dictionary<Box<str>> = Dictionary::new();
     let mut are_texts = false;
-    let mut probe = Probe::new();
-    let slot: Slot = probe.want(def, Need::Value);
+    let mut extractor = Extractor::new();
+    let slot: Slot = extractor.want(def, Need::Value);
     let mut text = String::new();
-    let whole = replayer.walk(frames, EXACT_MAX, &mut probe, Probe::begin, &mut |probe, _, _| {
-        keys.push(match probe.values(slot).next() {
+    let whole = redissector.walk(frames, EXACT_MAX, &mut extractor, Extractor::begin, &mut |extractor, _, _| {
+        keys.push(match extractor.values(slot).next() {
             None | Some((_, Stored::None)) => NONE,
             Some((_, Stored::U(v))) => v.min(NONE - 1),
             Some((_, Stored::I(v))) => signed(v).min(NONE - 1),
@@ -266,7 +266,7 @@ fn ordered(keys: &[u64], places: &[u32], goes_on: &mut dyn FnMut() -> bool) -> O
     Some(rows)
 }
 
-impl Replayer {
+impl Redissector {
     /// The addresses of a frame.
     fn ends(&mut self, index: &Index, place: usize) -> Option<(Addr, Addr)> {
         self.decoded(index, place, &mut Off)

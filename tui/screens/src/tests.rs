@@ -3,7 +3,7 @@
 use super::app::{App, Effect, Msg, Output, Popup, Write, update};
 use super::keys::Keys;
 use super::loader::{self, Shared};
-use super::replay::{self, Replayer, Which};
+use super::redissect::{self, Redissector, Which};
 use super::search::Needle;
 use super::views::View;
 use super::{order, run, sort, theme, view};
@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 struct Rig {
     app: App,
     shared: Shared,
-    lines: Replayer,
-    trees: Replayer,
+    lines: Redissector,
+    trees: Redissector,
     /// What was not for a thread.
     left: Vec<Effect>,
 }
@@ -49,8 +49,8 @@ impl Rig {
         let input = loader::open_all(files, false, &shared.stop).unwrap();
         let mut rig = Self {
             app,
-            lines: Replayer::new(shared.clone()),
-            trees: Replayer::new(shared.clone()),
+            lines: Redissector::new(shared.clone()),
+            trees: Redissector::new(shared.clone()),
             shared: shared.clone(),
             left: Vec::new(),
         };
@@ -60,12 +60,12 @@ impl Rig {
             true
         });
         for n in news {
-            rig.tell(Msg::News(Box::new(n)));
+            rig.send(Msg::News(Box::new(n)));
         }
         rig
     }
 
-    fn tell(&mut self, msg: Msg) {
+    fn send(&mut self, msg: Msg) {
         let mut effects = update(&mut self.app, msg);
         while !effects.is_empty() {
             let effect = effects.remove(0);
@@ -75,7 +75,7 @@ impl Rig {
                 Effect::Filter { generation, text } => {
                     let mut filter = Filter::parse(&text, &self.app.model.registry).unwrap();
                     let (mut all, mut upto) = (Vec::new(), 0);
-                    Replayer::new(self.shared.clone()).filter(
+                    Redissector::new(self.shared.clone()).filter(
                         &mut filter,
                         &mut |frames, looked| {
                             all.extend(frames);
@@ -93,7 +93,7 @@ impl Rig {
                     Msg::Ordered { table, generation, version, rows }
                 }
                 Effect::Sort { generation, by, frames } => {
-                    let sorted = sort::sort(&mut Replayer::new(self.shared.clone()), by, &frames, &mut |_| true).unwrap();
+                    let sorted = sort::sort(&mut Redissector::new(self.shared.clone()), by, &frames, &mut |_| true).unwrap();
                     Msg::Sorted { generation, sorted }
                 }
                 Effect::EndSort(_) => continue,
@@ -110,7 +110,7 @@ impl Rig {
     }
 
     fn press(&mut self, code: KeyCode) {
-        self.tell(Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+        self.send(Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)));
     }
 
     fn keys(&mut self, keys: &str) {
@@ -330,7 +330,7 @@ fn the_filter_is_obeyed_in_every_view() {
     assert!(rig.app.model.slowest.iter().all(|e| e.latency().is_some_and(|l| l > 44_000_000)) && rig.app.model.found.len() <= all.0);
     // by command, file and status
     rig.keys("/");
-    rig.tell(Msg::Key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)));
+    rig.send(Msg::Key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)));
     rig.keys("rdmascope.exchange.command == \"READ\" && smb2.nt_status == 0\n3");
     let rows = ids(&rig);
     let reads = |id: &u64| rig.app.model.exchanges.iter().any(|(_, e)| e.id == *id && e.command == "READ" && e.status == Some(0));
@@ -341,7 +341,7 @@ fn the_filter_is_obeyed_in_every_view() {
             && rig.app.states.memory.order.iter().all(|(i, _)| rig.app.model.exchanges.at(i as usize).unwrap().command == "READ")
     );
     rig.keys("/");
-    rig.tell(Msg::Key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)));
+    rig.send(Msg::Key(KeyEvent::new(KeyCode::Char('u'), KeyModifiers::CONTROL)));
     rig.keys("ip.addr == 203.0.113.9\n1");
     assert!(
         rig.app.model.connection_count() == 0
@@ -457,8 +457,8 @@ fn marked_frames_are_saved() {
 /// What the worker would do with the file that is to be written.
 fn written(rig: &mut Rig) {
     let Some(Effect::Write(write)) = rig.left.pop() else { panic!("nothing is written") };
-    let msg = run::carry_out(&mut Replayer::new(rig.shared.clone()), write, &rig.shared, &mut |_, _, _| true);
-    rig.tell(msg);
+    let msg = run::carry_out(&mut Redissector::new(rig.shared.clone()), write, &rig.shared, &mut |_, _, _| true);
+    rig.send(msg);
 }
 
 #[test]
@@ -534,7 +534,7 @@ fn live_frames_are_not_lost_without_a_question() {
     let mut rig = Rig::new("smb-roce", 100, 30);
     rig.app.model.is_live = true;
     rig.keys("/smb2\nw\n");
-    rig.tell(Msg::Done(Ok("saved".to_owned())));
+    rig.send(Msg::Done(Ok("saved".to_owned())));
     rig.left.clear();
     rig.keys("R");
     assert!(rig.left.is_empty() && rig.screen().contains("r  begin anew without saving"), "{}", rig.screen());
@@ -550,7 +550,7 @@ fn a_capture_that_begins_anew_leaves_nothing_of_the_old_one() {
     rig.keys("2mm/smb2.cmd == 8\n4");
     let news = loader::News { restarted: true, ..loader::News::default() };
     (*rig.shared.index.lock().unwrap(), *rig.shared.exchanges.lock().unwrap()) = Default::default();
-    rig.tell(Msg::News(Box::new(news)));
+    rig.send(Msg::News(Box::new(news)));
     assert_eq!(
         (rig.app.model.index.len(), rig.app.model.row_count(), rig.app.model.marks.len(), rig.app.model.exchanges.len()),
         (0, 0, 0, 0)
@@ -573,7 +573,7 @@ fn reading_asks_before_it_takes_much_memory() {
         if let Some(frames) = n.asks {
             // twice on, and then no more
             asked.push(frames);
-            rig.tell(Msg::News(Box::new(loader::News { asks: Some(frames), ..loader::News::default() })));
+            rig.send(Msg::News(Box::new(loader::News { asks: Some(frames), ..loader::News::default() })));
             assert!(rig.screen().contains(&format!("{frames} frames were read, and there are more.")), "{}", rig.screen());
             rig.press(KeyCode::Esc);
             rig.keys(if asked.len() < 3 { "g" } else { "s" });
@@ -619,7 +619,7 @@ fn every_view_is_exported() {
     }
     let dir = tempfile();
     let rows = vec![vec!["a".to_owned(), "b,\"c\"".to_owned()]];
-    replay::export_table(&dir.join("t.csv"), &rows, &[], Existing::Keep).unwrap();
+    redissect::export_table(&dir.join("t.csv"), &rows, &[], Existing::Keep).unwrap();
     assert_eq!(std::fs::read_to_string(dir.join("t.csv")).unwrap(), "a,\"b,\"\"c\"\"\"\r\n");
     std::fs::remove_dir_all(dir).unwrap();
 }
@@ -705,11 +705,11 @@ fn columns_come_and_go() {
 fn the_mouse_selects_turns_and_changes_views() {
     let mut rig = Rig::new("smb-roce", 100, 30);
     let mouse = |kind, column, row| Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE });
-    rig.tell(mouse(MouseEventKind::Down(MouseButton::Left), 15, 1));
+    rig.send(mouse(MouseEventKind::Down(MouseButton::Left), 15, 1));
     assert_eq!(rig.app.model.view, View::Frames);
-    rig.tell(mouse(MouseEventKind::Down(MouseButton::Left), 10, 6));
+    rig.send(mouse(MouseEventKind::Down(MouseButton::Left), 10, 6));
     assert_eq!(rig.app.states.frames.list.at, 3);
-    rig.tell(mouse(MouseEventKind::ScrollDown, 10, 6));
+    rig.send(mouse(MouseEventKind::ScrollDown, 10, 6));
     assert_eq!(rig.app.states.frames.list.at, 6);
 }
 
@@ -744,13 +744,13 @@ fn io_and_memory_are_sorted() {
         |column, row| Msg::Mouse(MouseEvent { kind: MouseEventKind::Down(MouseButton::Left), column, row, modifiers: KeyModifiers::NONE });
     let at = rig.screen().lines().nth(2).unwrap().find("used").unwrap() as u16;
     for down in [false, true] {
-        rig.tell(mouse(at, 2));
+        rig.send(mouse(at, 2));
         assert_eq!((rig.app.states.memory.order.by, rig.app.states.memory.order.down), (4, down));
     }
 }
 
 /// What the frame list has in a column, from the top.
-fn listed(rig: &mut Rig, cell: impl Fn(&super::replay::Text) -> String) -> Vec<String> {
+fn listed(rig: &mut Rig, cell: impl Fn(&super::redissect::Text) -> String) -> Vec<String> {
     let places: Vec<usize> = (0..rig.app.model.row_count()).filter_map(|row| rig.app.model.frame_at(row)).collect();
     let mut ascending = places.clone();
     ascending.sort_unstable();
@@ -826,7 +826,7 @@ fn frames_are_sorted_by_any_column() {
         |column, row| Msg::Mouse(MouseEvent { kind: MouseEventKind::Down(MouseButton::Left), column, row, modifiers: KeyModifiers::NONE });
     let at = rig.screen().lines().nth(2).unwrap().chars().collect::<String>().find("Len").unwrap() as u16;
     for down in [false, true] {
-        rig.tell(mouse(at, 2));
+        rig.send(mouse(at, 2));
         assert_eq!((rig.app.model.sorting.by, rig.app.model.sorting.down), (super::sort::By::Length, down));
     }
 }
@@ -838,8 +838,8 @@ fn half_a_file_is_none() {
     let path = dir.join("half.csv");
     let backwards = Which::These((0..1079).rev().collect());
     for frames in [rig.app.model.frames_shown(), backwards] {
-        assert_eq!(rig.lines.export(&path, &frames, &[], Existing::Keep, &mut |_| false), Err(replay::GIVEN_UP.into()));
-        assert_eq!(rig.lines.save(&path, &frames, Existing::Keep, &mut |_| false), Err(replay::GIVEN_UP.into()));
+        assert_eq!(rig.lines.export(&path, &frames, &[], Existing::Keep, &mut |_| false), Err(redissect::GIVEN_UP.into()));
+        assert_eq!(rig.lines.save(&path, &frames, Existing::Keep, &mut |_| false), Err(redissect::GIVEN_UP.into()));
         assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
     }
     // a search in a list in another order finds the next one in that order
@@ -861,7 +861,7 @@ fn sorting_is_given_up() {
     let rig = Rig::new("smb-roce", 100, 30);
     for by in super::sort::By::USUAL {
         let which = rig.app.model.frames_shown();
-        let sorted = sort::sort(&mut Replayer::new(rig.shared.clone()), by, &which, &mut |_| false);
+        let sorted = sort::sort(&mut Redissector::new(rig.shared.clone()), by, &which, &mut |_| false);
         assert!(sorted.is_none(), "{by:?} went on");
     }
     let mut rig = rig;
@@ -956,7 +956,7 @@ fn the_smallest_screen_says_what_frames_say() {
 fn any_size_is_drawn() {
     let mut rig = Rig::new("smb-roce", 80, 24);
     for (width, height) in [(60, 18), (61, 19), (79, 50), (149, 20), (150, 18), (300, 100), (1, 1), (20, 5), (59, 18)] {
-        rig.tell(Msg::Resize(width, height));
+        rig.send(Msg::Resize(width, height));
         for view in View::ALL.iter().copied() {
             rig.keys(view.key()[0]);
             let screen = rig.screen();
@@ -1033,7 +1033,7 @@ fn a_long_past_is_replayed_in_part_and_says_so() {
     let wanted: Vec<usize> = (700..760).collect();
     let exact = rig.lines.texts(&wanted, &[]);
     assert!(rig.trees.detail(1000).is_exact);
-    let mut short = Replayer::new(rig.shared.clone());
+    let mut short = Redissector::new(rig.shared.clone());
     short.exact_max = 100;
     let bounded = short.texts(&wanted, &[]);
     let same = exact.iter().zip(&bounded).filter(|(a, b)| a.info == b.info && a.protocol == b.protocol).count();
@@ -1045,7 +1045,7 @@ fn a_long_past_is_replayed_in_part_and_says_so() {
     assert_eq!(texts.iter().map(|t| t.number).collect::<Vec<_>>(), [41, 401, 1041]);
     assert_eq!(short.texts(&[40], &[])[0].info, rig.lines.texts(&[40], &[])[0].info);
     // going on from where one is gives what reading from the start gives
-    let (mut a, mut b) = (Replayer::new(rig.shared.clone()), Replayer::new(rig.shared.clone()));
+    let (mut a, mut b) = (Redissector::new(rig.shared.clone()), Redissector::new(rig.shared.clone()));
     for place in (300..420).step_by(7) {
         let (one, other) = (a.detail(place), b.texts(&[place], &[]));
         assert_eq!(one.tree.info, other[0].info, "frame {}", place + 1);

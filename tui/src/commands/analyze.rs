@@ -36,7 +36,7 @@ pub(super) fn run(args: &Analyze, color: Color) -> Result<ExitCode> {
     if (args.exchanges || args.credits) && !matches!(args.format, ReportFormat::Json) {
         say("--exchanges and --credits list what they do only with --format json");
     }
-    crate::report::words::tell_time_by(args.clock.clone());
+    crate::report::words::set_clock(args.clock.clone());
     let registry = cli::registry();
     let filter = cli::filter(args.filter.as_deref(), &registry)?;
     let wanted = Wanted { exchanges: args.exchanges, credits: args.credits };
@@ -141,7 +141,7 @@ fn live(args: &Analyze, options: Options, wanted: Wanted, color: Color) -> Resul
     let (source, dropped) = crate::live::open(&args.live, signals.stop.clone())?;
     let file = create(args)?;
     say(&crate::live::opening_line(&args.live, &source, &dropped));
-    crate::live::tell_remarks(&source);
+    crate::live::print_remarks(&source);
     let watch = Watch {
         every: args.every,
         // lines would be in the way of who reads JSON or HTML from standard output

@@ -35,7 +35,7 @@ pub(super) fn run(args: &Capture, color: Color) -> Result<ExitCode> {
     let (source, dropped) = live::open(&args.live, signals.stop.clone())?;
     if !args.quiet {
         say(&live::opening_line(&args.live, &source, &dropped));
-        live::tell_remarks(&source);
+        live::print_remarks(&source);
     }
     let mut limits = Limits::default();
     for limit in &args.ring {
@@ -108,7 +108,7 @@ impl Running<'_> {
             other => other?,
         };
         if !self.args.quiet {
-            live::tell_events(&mut self.source);
+            live::print_events(&mut self.source);
             for (interface, counted) in self.source.interfaces().to_vec().iter().zip(&counters) {
                 say(&live::counted(interface.name.as_deref().unwrap_or("?"), counted));
                 if counted.checksum_not_ready > 0 {
@@ -279,9 +279,9 @@ impl Running<'_> {
                 return Ok(None);
             }
             self.status.show(&format!("{} frames, {}, {} dropped", grouped(self.frames), size(bytes), grouped(dropped)));
-            let mut told = false;
+            let mut warned = false;
             while let Some((name, event)) = self.source.event() {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut warned, true) {
                     self.status.clear();
                 }
                 say(&format!("{name}: {event}"));

@@ -8,8 +8,8 @@ use crate::stdout::Out;
 use anyhow::{Context, Result, bail};
 use rdmascope_analyzer::finding::Rule;
 use rdmascope_capture::{OpenOptions, PcapngWriter, Source, open};
+use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::probe::Probe;
 use rdmascope_dissector::render::escaped;
 use rdmascope_dissector::trace::{Off, Trace};
 use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
@@ -89,9 +89,9 @@ fn follow(input: &Path, filter: Option<Filter>) -> Result<Followed> {
     let mut cutter = Cutter::new();
     let mut bar = Bar::before_output();
     let mut filter = filter;
-    let mut probe = Probe::new();
+    let mut extractor = Extractor::new();
     if let Some(filter) = &mut filter {
-        filter.bind(&mut probe);
+        filter.bind(&mut extractor);
     }
     let mut passed = filter.as_ref().map(|_| BTreeSet::new());
     let (mut number, mut time_ns, mut first_ns, mut previous_ns) = (0, 0, None, 0);
@@ -107,7 +107,7 @@ fn follow(input: &Path, filter: Option<Filter>) -> Result<Followed> {
         let first_ns = *first_ns.get_or_insert(meta.time_ns);
         match (&filter, &mut passed) {
             (Some(filter), Some(passed)) => {
-                probe.begin();
+                extractor.begin();
                 let interface = source.interfaces().get(record.interface as usize);
                 let info = FrameInfo {
                     number,
@@ -118,10 +118,10 @@ fn follow(input: &Path, filter: Option<Filter>) -> Result<Followed> {
                     interface: interface.map(|_| record.interface),
                     interface_name: interface.and_then(|i| i.name.as_deref()),
                 };
-                frame_fields::tell(&info, record.comments(), record.bytes, &mut probe);
-                cutter.frame(&meta, record.bytes, &mut probe);
-                probe.end();
-                if filter.matches(&probe) {
+                frame_fields::trace(&info, record.comments(), record.bytes, &mut extractor);
+                cutter.frame(&meta, record.bytes, &mut extractor);
+                extractor.end();
+                if filter.matches(&extractor) {
                     passed.insert(number);
                 }
             }

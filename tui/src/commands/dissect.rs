@@ -4,7 +4,7 @@
 //! connections:
 //!
 //! ```text
-//!   frame ─▶ Board ─▶ worker: Pipeline, Probe, text ─▶ pages ─▶ main thread: standard output, in order
+//!   frame ─▶ Board ─▶ worker: Pipeline, Extractor, text ─▶ pages ─▶ main thread: standard output, in order
 //! ```
 //!
 //! Numbers need all frames before: what else is written goes through [`crate::sheets`].
@@ -32,9 +32,9 @@ use rdmascope_analyzer::connection;
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_analyzer::pipeline::FrameMeta;
 use rdmascope_capture::{Access, Capture, CaptureFile, Interface, Metadata, PcapWriter, PcapngWriter, Record, Source, WholeFile};
+use rdmascope_dissector::extract::Extractor;
 use rdmascope_dissector::field::{Def, Fields as AllFields};
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::probe::Probe;
 use rdmascope_dissector::trace::{Line, Pair, Tree};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -94,12 +94,12 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         [] if csv => CSV_FIELDS.to_vec(),
         named => named.iter().map(String::as_str).collect(),
     };
-    let mut probe = Probe::new();
+    let mut extractor = Extractor::new();
     let mut filter = filter(args.filter.as_deref(), &registry)?;
     if let Some(filter) = &mut filter {
-        filter.bind(&mut probe);
+        filter.bind(&mut extractor);
     }
-    let taps = Taps::new(&args.tables, &registry, &mut probe)?;
+    let taps = Taps::new(&args.tables, &registry, &mut extractor)?;
     let mut out = Out::new(color);
     let tree = args.tree || !args.only.is_empty();
     let lines = |form: LineForm, color: bool| Lines::new(color).with(args.time.clone(), form);
@@ -115,7 +115,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
         Format::Ek => Sink::Print(Printer::Ek(Ek::new())),
         Format::Pdml => Sink::Print(Printer::Pdml(Pdml::default())),
         Format::Fields | Format::Csv => {
-            Sink::Fields(Fields::new(options, &names, &registry, &mut probe, out.is_terminal, args.time.clone())?)
+            Sink::Fields(Fields::new(options, &names, &registry, &mut extractor, out.is_terminal, args.time.clone())?)
         }
         Format::Ps => unreachable!("refused above"),
     };
@@ -126,7 +126,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     }
     let input = open_all(&files)?;
     let name = files.iter().map(|f| f.display().to_string()).collect::<Vec<_>>().join(" ");
-    let quiet = matches!(format, Format::Json | Format::Jsonraw | Format::Ek) && !probe.wants_line();
+    let quiet = matches!(format, Format::Json | Format::Jsonraw | Format::Ek) && !extractor.wants_line();
     let keyring = super::keyring(args.keys.as_deref())?;
     let roce_port = args.decode_as.iter().find_map(|d| match d {
         DecodeAs::Roce(port) => Some(*port),
@@ -151,7 +151,7 @@ pub(super) fn run(args: &Dissect, color: Color) -> Result<ExitCode> {
     }
     let mut job = Job {
         filter,
-        probe,
+        extractor,
         quiet,
         // what is read by people is in our form
         short: args.json_names == JsonNames::Short || !matches!(format, Format::Json | Format::Jsonraw | Format::Ek | Format::Pdml),
@@ -328,7 +328,7 @@ struct KeptFrame {
 
 struct Job {
     filter: Option<Filter>,
-    probe: Probe,
+    extractor: Extractor,
     /// Whether trees are kept without labels.
     quiet: bool,
     /// Whether names and form of JSON, EK and PDML are ours.
@@ -383,7 +383,7 @@ impl Job {
         }
         // numbers of connections, exchanges and streams are counted over all of them
         let counted = |def: &Def| connection::FIELDS.iter().chain(<streams::f::All as AllFields>::FIELDS).any(|f| f.id == def.id);
-        let counts = self.probe.wants_line() || self.probe.wanted().any(|def| counted(&def));
+        let counts = self.extractor.wants_line() || self.extractor.wanted().any(|def| counted(&def));
         let form = match &self.sink {
             Sink::Fields(fields) if !counts && fields.is_by_connection() => {
                 if share(file, self.threads, self.dissection.decode_options()) <= SHARE_MAX {
@@ -398,7 +398,7 @@ impl Job {
         };
         let plan = Plan {
             form,
-            probe: self.probe.clone(),
+            extractor: self.extractor.clone(),
             filter: self.filter.clone(),
             quiet: self.quiet,
             short: self.short,
@@ -437,7 +437,7 @@ impl Job {
             .map(|shard| Worker {
                 shard,
                 dissection: Dissection::shard(self.keyring.clone(), shard, self.threads).with_roce_port(self.roce_port),
-                probe: self.probe.clone(),
+                extractor: self.extractor.clone(),
                 filter: self.filter.clone(),
                 fields: fields.clone(),
             })
@@ -562,12 +562,12 @@ impl Job {
             return self.by_line(record, interfaces, &mut out.buffer);
         }
         if let Sink::Fields(fields) = &mut self.sink {
-            self.probe.begin();
-            let d = self.dissection.frame(record, interfaces, &mut self.probe);
-            self.taps.frame(&d, &self.probe);
-            let shown = self.filter.as_ref().is_none_or(|f| f.matches(&self.probe));
+            self.extractor.begin();
+            let d = self.dissection.frame(record, interfaces, &mut self.extractor);
+            self.taps.frame(&d, &self.extractor);
+            let shown = self.filter.as_ref().is_none_or(|f| f.matches(&self.extractor));
             if shown {
-                fields.frame(&mut out.buffer, &d, &self.probe);
+                fields.frame(&mut out.buffer, &d, &self.extractor);
             }
             return shown;
         }
@@ -591,10 +591,10 @@ impl Job {
         let d = if self.filter.is_none() && self.taps.is_empty() {
             self.dissection.frame(record, interfaces, &mut self.line)
         } else {
-            self.probe.begin();
-            let d = self.dissection.frame(record, interfaces, &mut Pair(&mut self.probe, &mut self.line));
-            self.taps.frame(&d, &self.probe);
-            if self.filter.as_ref().is_some_and(|f| !f.matches(&self.probe)) {
+            self.extractor.begin();
+            let d = self.dissection.frame(record, interfaces, &mut Pair(&mut self.extractor, &mut self.line));
+            self.taps.frame(&d, &self.extractor);
+            if self.filter.as_ref().is_some_and(|f| !f.matches(&self.extractor)) {
                 return false;
             }
             d
@@ -614,9 +614,9 @@ impl Job {
         let d = self.dissection.frame(record, interfaces, &mut kept.tree);
         let mut passes = true;
         if self.filter.is_some() || !self.taps.is_empty() {
-            self.probe.load(&kept.tree);
-            self.taps.frame(&d, &self.probe);
-            passes = self.filter.as_ref().is_none_or(|f| f.matches(&self.probe));
+            self.extractor.load(&kept.tree);
+            self.taps.frame(&d, &self.extractor);
+            passes = self.filter.as_ref().is_none_or(|f| f.matches(&self.extractor));
         }
         kept.frame = Some(d);
         if passes {
@@ -642,7 +642,7 @@ where
 struct Worker {
     shard: usize,
     dissection: Dissection,
-    probe: Probe,
+    extractor: Extractor,
     filter: Option<Filter>,
     fields: Fields,
 }
@@ -658,12 +658,12 @@ impl Worker {
         for (meta, (record, before, seen)) in &part.frames {
             let is_whole = datagrams.front().is_some_and(|(number, _)| *number == meta.number);
             let datagram = if is_whole { datagrams.pop_front().map(|(_, datagram)| datagram) } else { None };
-            self.probe.begin();
+            self.extractor.begin();
             let interfaces = interfaces.get(..*seen).unwrap_or(&interfaces);
-            let d = self.dissection.part(record, *before, interfaces, datagram, &mut self.probe);
-            let shown = self.filter.as_ref().is_none_or(|f| f.matches(&self.probe));
+            let d = self.dissection.part(record, *before, interfaces, datagram, &mut self.extractor);
+            let shown = self.filter.as_ref().is_none_or(|f| f.matches(&self.extractor));
             if shown {
-                self.fields.frame(&mut text.bytes, &d, &self.probe);
+                self.fields.frame(&mut text.bytes, &d, &self.extractor);
             }
             text.ends.push((text.bytes.len(), shown));
         }

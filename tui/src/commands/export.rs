@@ -66,8 +66,8 @@ fn annotate(capture: &Captured, output: &Path, force: Force, color: Color) -> Re
     let (frames, whole) = annotated::write(&mut source, &comments, PcapngWriter::new(whole, output, &section)?)?;
     whole.finish()?;
     let mut out = Out::new(color);
-    let said = comments.frames();
-    writeln!(out.buffer, "{}: {frames} frames, {said} of them with comments", escaped(&output.display().to_string()))?;
+    let commented = comments.frames();
+    writeln!(out.buffer, "{}: {frames} frames, {commented} of them with comments", escaped(&output.display().to_string()))?;
     out.finish()?;
     match done.error {
         Some(error) => Err(error).context("what came before was written"),

@@ -7,9 +7,9 @@ use rdmascope_analyzer::exchange::escaped;
 use rdmascope_analyzer::smbd::link::{Grouped, Milliseconds, Status};
 use rdmascope_capture::{Access, OpenOptions, WholeFile, open};
 use rdmascope_dissector::wire::smb2::info::{InfoType, class_name};
-use rdmascope_replay::channel::{Channel, Config};
 use rdmascope_replay::script::{Action, Outcome, Plan, Planned, Recording, Step, Wanted, Whole, prepare, run as play};
 use rdmascope_replay::smb2::client::{Client, Options, Signatures};
+use rdmascope_replay::stack::{Config, SmbDirect};
 use rdmascope_replay::wire::Wire;
 use rdmascope_report::object;
 use rdmascope_report::report::schema::{Seconds, document};
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Replay, color: Color) -> Result<ExitCode> {
         config.smbd.max_fragmented_size = bytes;
     }
     config.wire = args.keep.as_deref().map(|path| keep(path, std::slice::from_ref(&args.file), args.force)).transpose()?;
-    let channel = Channel::connect(address, &config, CONNECT_TIMEOUT).with_context(|| format!("cannot connect to {address}"))?;
+    let channel = SmbDirect::connect(address, &config, CONNECT_TIMEOUT).with_context(|| format!("cannot connect to {address}"))?;
     let mut client = Client::negotiate(channel, Options { sign: args.sign, encrypt: args.encrypt, ..Options::default() })?;
     client.session_setup(&who)?;
     if args.encrypt && !client.is_encrypted() || args.sign && !client.is_signed() {

@@ -11,7 +11,7 @@ pub(crate) mod attach;
 pub(crate) mod files;
 mod rights;
 
-pub(crate) use rdmascope_report::live::{Signals, Status, counted, monitor, say, tell_events, tell_remarks};
+pub(crate) use rdmascope_report::live::{Signals, Status, counted, monitor, print_events, print_remarks, say};
 
 use crate::cli::LiveArgs;
 use anyhow::{Context, Result, anyhow};

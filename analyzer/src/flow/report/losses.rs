@@ -2,7 +2,7 @@
 //! finding a rule, both directions in it.
 
 use super::Many;
-use crate::connection::Connection;
+use crate::connection::ConnectionState;
 use crate::episodes::cost::{cost_in, is_of_the_wire};
 use crate::finding::{Blame, Certainty, Finding, Rule, Severity, Site};
 use crate::flow::losses::{LossView, Losses, Tally};
@@ -32,7 +32,7 @@ const CHANCE_MAX: u32 = 5;
 const TIMER_PART: i64 = 32;
 
 /// From whom to whom.
-struct Way<'c>(&'c Connection, End);
+struct Way<'c>(&'c ConnectionState, End);
 
 impl fmt::Display for Way<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,19 +56,19 @@ fn was(n: u64) -> &'static str {
 
 /// One finding of a rule, made of what both directions say.
 struct Both<'c> {
-    connection: &'c Connection,
+    connection: &'c ConnectionState,
     text: String,
     tally: Tally,
     count: u64,
 }
 
 impl<'c> Both<'c> {
-    fn new(connection: &'c Connection) -> Self {
+    fn new(connection: &'c ConnectionState) -> Self {
         Self { connection, text: String::new(), tally: Tally::default(), count: 0 }
     }
 
     /// Adds a clause about something that happened; both tallies are of the same event.
-    fn say(&mut self, tally: &Tally, text: fmt::Arguments<'_>) {
+    fn add(&mut self, tally: &Tally, text: fmt::Arguments<'_>) {
         if !tally.any() {
             return;
         }
@@ -89,7 +89,7 @@ impl<'c> Both<'c> {
         tally.frames.iter().for_each(|frame| self.tally.frames.push(*frame));
     }
 
-    fn finish(self, rule: Rule, by: Blame, certainty: Certainty, tell: &mut impl FnMut(Finding)) {
+    fn finish(self, rule: Rule, by: Blame, certainty: Certainty, emit: &mut impl FnMut(Finding)) {
         if self.count == 0 {
             return;
         }
@@ -99,50 +99,50 @@ impl<'c> Both<'c> {
         finding.count = self.count.max(self.tally.frames.len() as u64);
         finding.last_time_ns = self.tally.last.time.max(time);
         finding.frames = self.tally.frames;
-        tell(finding);
+        emit(finding);
     }
 }
 
 /// Tells the findings of a connection's losses.
-pub fn add_losses(connection: &Connection, flow: &LossView<'_>, tell: &mut impl FnMut(Finding)) {
+pub fn add_losses(connection: &ConnectionState, flow: &LossView<'_>, emit: &mut impl FnMut(Finding)) {
     let rules = if flow.is_tcp { &TCP } else { &RC };
     let losses = || End::BOTH.into_iter().filter_map(|by| Some((by, flow.losses[by.index()]?)));
     let sums = connection.episodes.sums(connection.last.time);
     let answered = connection.is_answered();
-    let tell = &mut |finding: Finding| {
+    let emit = &mut |finding: Finding| {
         // what was repaired and cost no request anything is no more than a note
         let is_free = answered && is_of_the_wire(finding.rule) && cost_in(&sums, finding.rule, None) == 0;
-        tell(if is_free { finding.with_severity(Severity::Note) } else { finding });
+        emit(if is_free { finding.with_severity(Severity::Note) } else { finding });
     };
     let is_disturbed = |l: &Losses| l.overtaken.any() || l.unclear.any() || l.misplaced.any() || l.unacknowledged.any() || l.lost() > 0;
     let is_troubled = connection.health.is_troubled() || connection.missed.any() || losses().any(|(_, l)| is_disturbed(l));
-    slow(connection, is_troubled, tell);
+    slow(connection, is_troubled, emit);
     if flow.is_mirrored {
-        damaged(connection, flow, losses(), rules, tell);
+        damaged(connection, flow, losses(), rules, emit);
         // what a mirror shows twice was sent once
-        losses().for_each(|(by, losses)| silent(connection, by, losses, rules, 2, tell));
-        return mirrored(connection, tell);
+        losses().for_each(|(by, losses)| silent(connection, by, losses, rules, 2, emit));
+        return mirrored(connection, emit);
     }
-    let tell = &mut |finding: Finding| {
+    let emit = &mut |finding: Finding| {
         // what stands there again may be a mirror's
         let rests_on_copies = [rules.lost, rules.overtaken, rules.needless].contains(&finding.rule);
         let doubted = flow.may_be_mirrored && rests_on_copies && finding.certainty == Certainty::IfNothingWasMissed;
-        tell(if doubted { Finding { certainty: Certainty::Guess, ..finding } } else { finding });
+        emit(if doubted { Finding { certainty: Certainty::Guess, ..finding } } else { finding });
     };
-    lost(connection, losses(), rules, tell);
-    overtaken(connection, losses(), rules, tell);
-    misplaced(connection, losses(), rules, tell);
-    needless(connection, losses(), rules, tell);
-    damaged(connection, flow, losses(), rules, tell);
+    lost(connection, losses(), rules, emit);
+    overtaken(connection, losses(), rules, emit);
+    misplaced(connection, losses(), rules, emit);
+    needless(connection, losses(), rules, emit);
+    damaged(connection, flow, losses(), rules, emit);
     for (by, losses) in losses() {
-        silent(connection, by, losses, rules, 1, tell);
-        nagle(connection, by, losses, tell);
-        held_up(connection, by, losses, tell);
+        silent(connection, by, losses, rules, 1, emit);
+        nagle(connection, by, losses, emit);
+        held_up(connection, by, losses, emit);
     }
 }
 
 /// Tells which requests the server itself was slow to answer: those that nothing below held up.
-fn slow(connection: &Connection, is_troubled: bool, tell: &mut impl FnMut(Finding)) {
+fn slow(connection: &ConnectionState, is_troubled: bool, emit: &mut impl FnMut(Finding)) {
     let (smb2, rpc) = connection.commands();
     let smb2 = smb2.map(|commands| (Rule::Smb2Slow, commands));
     let rpc = rpc.map(|commands| (Rule::RpcSlow, commands));
@@ -157,16 +157,16 @@ fn slow(connection: &Connection, is_troubled: bool, tell: &mut impl FnMut(Findin
             }
             let Some((long, median)) = longest else { continue };
             let (took, usual, command) = (Milliseconds(long.latency), Milliseconds(median), long.command);
-            let mut told = Both::new(connection);
+            let mut found = Both::new(connection);
             if tally.count == 1 {
-                told.say(&tally, format_args!("took {took} for a {command}; the median is {usual}"));
+                found.add(&tally, format_args!("took {took} for a {command}; the median is {usual}"));
             } else {
-                told.say(&tally, format_args!("took up to {took} for a {command}; the median is {usual}"));
+                found.add(&tally, format_args!("took up to {took} for a {command}; the median is {usual}"));
             }
             // where packets are lost, the first of what it sent may have been, which nothing shows that comes behind it
             let is_alike = tally.count <= 2 && is_like_a_timer(long.server);
             let certainty = if is_troubled || is_alike { Certainty::Guess } else { Certainty::IfNothingWasMissed };
-            told.finish(rule, blame(connection, replier), certainty, tell);
+            found.finish(rule, blame(connection, replier), certainty, emit);
         }
     }
 }
@@ -181,14 +181,14 @@ fn is_like_a_timer(took: i64) -> bool {
 }
 
 fn lost<'s>(
-    connection: &Connection,
+    connection: &ConnectionState,
     losses: impl Iterator<Item = (End, &'s Losses)> + Clone,
     rules: &Rules,
-    tell: &mut impl FnMut(Finding),
+    emit: &mut impl FnMut(Finding),
 ) {
     // where packets are held up, what was asked for may have been on its way; and what one direction held up makes the other send again
     let is_held_up = losses.clone().any(|(_, l)| l.overtaken.any() || l.unclear.any() || l.misplaced.any());
-    let mut told = Both::new(connection);
+    let mut found = Both::new(connection);
     let mut unsure = Both::new(connection);
     for (by, losses) in losses {
         let (before, behind) = (losses.lost_before.count, losses.lost_behind.count);
@@ -207,21 +207,21 @@ fn lost<'s>(
         // where the capture loses packets, what was not seen may have been there, unless its receiver asked for it
         let is_asked = losses.naks + losses.asked_again > 0;
         let is_sure = !is_held_up && (rules.unit == "segment" || is_asked && (before == 0 || !connection.missed.any()));
-        let lost = if is_sure { &mut told } else { &mut unsure };
-        lost.say(&both, format_args!("{count} {way} {were} lost {place}, {again} sent again, {took} of recovery"));
+        let lost = if is_sure { &mut found } else { &mut unsure };
+        lost.add(&both, format_args!("{count} {way} {were} lost {place}, {again} sent again, {took} of recovery"));
         // of an end that was not captured nobody knows what it said
         let is_heard = !connection.missed.is_absent(by.peer());
         let (late, slow) =
             if is_heard { (losses.unacknowledged.clone(), &losses.unheard) } else { (Tally::default(), &losses.unacknowledged) };
         let (count, were) = (Many(late.count, rules.unit), was(late.count));
-        told.say(
+        found.add(
             &late,
             format_args!(
                 "{count} {way} {were} not acknowledged in time and sent again, {took} of recovery: lost behind the capture point, or the \
                  acknowledgment was lost before it"
             ),
         );
-        unsure.say(
+        unsure.add(
             &losses.unclear,
             format_args!(
                 "{} {way} came behind later ones: overtaken, or lost before the capture point and sent again",
@@ -230,7 +230,7 @@ fn lost<'s>(
         );
         for slow in [slow, &losses.unheard].into_iter().take(1 + usize::from(!is_heard)) {
             let (count, were) = (Many(slow.count, rules.unit), was(slow.count));
-            unsure.say(
+            unsure.add(
                 slow,
                 format_args!(
                     "{count} {way} {were} not acknowledged in time and sent again, {took} of recovery: lost behind the capture point, or the \
@@ -239,26 +239,31 @@ fn lost<'s>(
             );
         }
     }
-    if told.count > 0 {
-        told.finish(rules.lost, Blame::Network, Certainty::IfNothingWasMissed, tell);
+    if found.count > 0 {
+        found.finish(rules.lost, Blame::Network, Certainty::IfNothingWasMissed, emit);
     } else {
-        unsure.finish(rules.lost, Blame::Network, Certainty::Guess, tell);
+        unsure.finish(rules.lost, Blame::Network, Certainty::Guess, emit);
     }
 }
 
-fn overtaken<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s Losses)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+fn overtaken<'s>(
+    connection: &ConnectionState,
+    losses: impl Iterator<Item = (End, &'s Losses)>,
+    rules: &Rules,
+    emit: &mut impl FnMut(Finding),
+) {
     let (mut sure, mut unsure) = (Both::new(connection), Both::new(connection));
     for (by, losses) in losses {
         // an end that did not say that it missed them may have had them in order; and what a capture misses looks late when it goes again
         let noticed = rules.unit == "segment" || losses.naks > 0;
         let is_sure = noticed && losses.lost() == 0 && !connection.missed.any() && !connection.missed.is_absent(by.peer());
-        let told = if is_sure { &mut sure } else { &mut unsure };
+        let found = if is_sure { &mut sure } else { &mut unsure };
         let late = losses.overtaken.count;
         let (count, were, way) = (Many(late, rules.unit), was(late), Way(connection, by));
         let delay = Milliseconds(losses.delay);
         if losses.naks > 0 && losses.lost() == 0 {
             let (naks, again) = (Many(losses.naks, "NAK"), Many(losses.repeated.count, rules.unit));
-            told.say(
+            found.add(
                 &losses.overtaken,
                 format_args!(
                     "{count} {way} {were} overtaken, by {delay} at most; the receiver answered with {naks}, and {again} went out again \
@@ -266,75 +271,86 @@ fn overtaken<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s
                 ),
             );
         } else {
-            told.say(&losses.overtaken, format_args!("{count} {way} {were} overtaken, by {delay} at most"));
+            found.add(&losses.overtaken, format_args!("{count} {way} {were} overtaken, by {delay} at most"));
         }
     }
     if sure.count > 0 {
-        sure.finish(rules.overtaken, Blame::Network, Certainty::IfNothingWasMissed, tell);
+        sure.finish(rules.overtaken, Blame::Network, Certainty::IfNothingWasMissed, emit);
     } else {
-        unsure.finish(rules.overtaken, Blame::Network, Certainty::Guess, tell);
+        unsure.finish(rules.overtaken, Blame::Network, Certainty::Guess, emit);
     }
 }
 
-fn mirrored(connection: &Connection, tell: &mut impl FnMut(Finding)) {
+fn mirrored(connection: &ConnectionState, emit: &mut impl FnMut(Finding)) {
     let At { frame, time } = connection.first;
     let site = Site { connection: Some(connection.id), frame, time_ns: time };
     let text = "every packet stands in the capture twice: a mirror shows it on two ports, or there were two capture points";
-    tell(Finding::new(Rule::RcDuplicate, Blame::Capture, site, Certainty::IfNothingWasMissed, text));
+    emit(Finding::new(Rule::RcDuplicate, Blame::Capture, site, Certainty::IfNothingWasMissed, text));
 }
 
-fn misplaced<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s Losses)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
-    let mut told = Both::new(connection);
+fn misplaced<'s>(
+    connection: &ConnectionState,
+    losses: impl Iterator<Item = (End, &'s Losses)>,
+    rules: &Rules,
+    emit: &mut impl FnMut(Finding),
+) {
+    let mut found = Both::new(connection);
     for (by, losses) in losses {
         let (count, way) = (Many(losses.misplaced.count, rules.unit), Way(connection, by));
         let stand = if losses.misplaced.count == 1 { "stands" } else { "stand" };
-        told.say(&losses.misplaced, format_args!("{count} {way} {stand} out of order in the capture; the receiver had them in order"));
+        found.add(&losses.misplaced, format_args!("{count} {way} {stand} out of order in the capture; the receiver had them in order"));
     }
-    told.finish(rules.overtaken, Blame::Capture, Certainty::IfNothingWasMissed, &mut |finding| tell(finding.with_severity(Severity::Note)));
+    found
+        .finish(rules.overtaken, Blame::Capture, Certainty::IfNothingWasMissed, &mut |finding| emit(finding.with_severity(Severity::Note)));
 }
 
-fn needless<'s>(connection: &Connection, losses: impl Iterator<Item = (End, &'s Losses)>, rules: &Rules, tell: &mut impl FnMut(Finding)) {
+fn needless<'s>(
+    connection: &ConnectionState,
+    losses: impl Iterator<Item = (End, &'s Losses)>,
+    rules: &Rules,
+    emit: &mut impl FnMut(Finding),
+) {
     for (by, losses) in losses {
-        let mut told = Both::new(connection);
+        let mut found = Both::new(connection);
         let count = Many(losses.needless.count, rules.unit);
-        told.say(&losses.needless, format_args!("sent {count} again that its peer had: nothing was lost"));
+        found.add(&losses.needless, format_args!("sent {count} again that its peer had: nothing was lost"));
         // once may be a mirror's copy, or the acknowledgment stands too early in the capture
         let is_once = rules.unit == "packet" && losses.needless.count < 2;
         let certainty = if is_once { Certainty::Guess } else { Certainty::IfNothingWasMissed };
-        told.finish(rules.needless, blame(connection, by), certainty, tell);
+        found.finish(rules.needless, blame(connection, by), certainty, emit);
     }
 }
 
 fn damaged<'s>(
-    connection: &Connection,
+    connection: &ConnectionState,
     flow: &LossView<'_>,
     losses: impl Iterator<Item = (End, &'s Losses)>,
     rules: &Rules,
-    tell: &mut impl FnMut(Finding),
+    emit: &mut impl FnMut(Finding),
 ) {
-    let mut told = Both::new(connection);
+    let mut found = Both::new(connection);
     let mut all = 0;
     for (by, losses) in losses {
         let bad = losses.damaged.count;
         all += bad;
         let (count, were, way) = (Many(bad + u64::from(flow.good[by.index()]), rules.unit), was(bad), Way(connection, by));
-        told.say(
+        found.add(
             &losses.damaged,
             format_args!("{bad} of {count} {way} {were} damaged before the capture point; the receiver dropped them"),
         );
     }
-    told.finish(rules.damaged, Blame::Network, Certainty::Certain, tell);
+    found.finish(rules.damaged, Blame::Network, Certainty::Certain, emit);
     // what is wrong and was taken all the same
     let unfinished = connection.health.icrc_bad.saturating_sub(all);
     if let (false, 1.., Some(first)) = (flow.is_tcp, unfinished, connection.icrc_first_bad) {
         let site = Site { connection: Some(connection.id), frame: first.frame, time_ns: first.time };
         let count = Many(unfinished, rules.unit);
         let text = alloc::format!("the invariant CRC of {count} is not right: captured before the adapter wrote it, or changed on the way");
-        tell(Finding::new(rules.damaged, Blame::Capture, site, Certainty::Guess, text).with_severity(Severity::Note));
+        emit(Finding::new(rules.damaged, Blame::Capture, site, Certainty::Guess, text).with_severity(Severity::Note));
     }
 }
 
-fn silent(connection: &Connection, by: End, losses: &Losses, rules: &Rules, copies: u32, tell: &mut impl FnMut(Finding)) {
+fn silent(connection: &ConnectionState, by: End, losses: &Losses, rules: &Rules, copies: u32, emit: &mut impl FnMut(Finding)) {
     // an end of which nothing was captured may have said a lot
     let Some(found) = losses.unanswered.filter(|_| !connection.missed.is_absent(by.peer())) else { return };
     // nor does one that had closed the connection answer any more
@@ -363,38 +379,38 @@ fn silent(connection: &Connection, by: End, losses: &Losses, rules: &Rules, copi
     let mut finding = Finding::new(Rule::PeerSilent, blame(connection, by.peer()), site, certainty, text);
     finding = finding.with_severity(severity);
     finding.last_time_ns = found.to.time;
-    tell(finding);
+    emit(finding);
 }
 
-fn nagle(connection: &Connection, by: End, losses: &Losses, tell: &mut impl FnMut(Finding)) {
+fn nagle(connection: &ConnectionState, by: End, losses: &Losses, emit: &mut impl FnMut(Finding)) {
     if losses.nagle.count < 2 {
         // once may be chance
         return;
     }
-    let mut told = Both::new(connection);
+    let mut found = Both::new(connection);
     let (times, took) = (Many(losses.nagle.count, "time"), Milliseconds(losses.nagle_time));
-    told.say(
+    found.add(
         &losses.nagle,
         format_args!("held data back until its peer's delayed acknowledgment came, {times}, {took} in all: TCP_NODELAY is not set on it"),
     );
     // a timer of the same length, after a loss, looks the same
     let is_lossy = losses.lost() + losses.repeated.count > 0;
     let certainty = if is_lossy { Certainty::Guess } else { Certainty::IfNothingWasMissed };
-    told.finish(Rule::TcpNagle, blame(connection, by), certainty, tell);
+    found.finish(Rule::TcpNagle, blame(connection, by), certainty, emit);
 }
 
-fn held_up(connection: &Connection, by: End, losses: &Losses, tell: &mut impl FnMut(Finding)) {
-    let mut told = Both::new(connection);
+fn held_up(connection: &ConnectionState, by: End, losses: &Losses, emit: &mut impl FnMut(Finding)) {
+    let mut found = Both::new(connection);
     let (count, way, took) = (Many(losses.held_up.count, "segment"), Way(connection, by), Milliseconds(losses.held_up_time));
-    told.say(
+    found.add(
         &losses.held_up,
         format_args!("{count} {way} passed the capture point long after the sender's own timestamps, {took} in all: held up before it"),
     );
     // two clocks are compared, the sender's and that of the capture: nobody can be sure of either
-    told.finish(Rule::TcpHeld, Blame::Network, Certainty::Guess, tell);
+    found.finish(Rule::TcpHeld, Blame::Network, Certainty::Guess, emit);
 }
 
-fn blame(connection: &Connection, end: End) -> Blame {
+fn blame(connection: &ConnectionState, end: End) -> Blame {
     match connection.roles.sure_client() {
         Some(client) if client == end => Blame::Client,
         Some(_) => Blame::Server,

@@ -9,7 +9,7 @@ mod ib;
 mod iwarp;
 mod losses;
 
-use crate::connection::Connection;
+use crate::connection::ConnectionState;
 use crate::env::Env;
 use crate::episodes::{Episode, Kind};
 use crate::finding::{Blame, Certainty, Rule, Site};
@@ -23,7 +23,7 @@ pub use losses::add_losses;
 /// A connection and everything it reports to, as a flow sees them.
 pub struct Listener<'c, S> {
     /// The connection.
-    pub connection: &'c mut Connection,
+    pub connection: &'c mut ConnectionState,
     /// What it reports to.
     pub env: &'c mut Env<S>,
 }
@@ -47,7 +47,7 @@ impl<S: Sink> Listener<'_, S> {
 
     /// A stretch that will not come any more: packets, or bytes of the stream.
     fn lost(&mut self, gap: &Gap, unit: &'static str) {
-        let heard = self.connection.heard[gap.by.index()];
+        let heard = self.connection.last_op[gap.by.index()];
         if heard != At::default() {
             // the receiver had them: the capture did not
             let (kind, by, end, packets) = (Kind::Gap, Some(gap.by), Some(gap.at), if unit == "packet" { gap.count } else { 0 });

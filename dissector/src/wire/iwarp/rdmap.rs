@@ -429,7 +429,7 @@ pub fn parse<'a, T: Trace>(ulpdu: &'a [u8], t: &mut T) -> PResult<'a, Rdmap<'a>>
         let invalidate = (opcode.invalidates() && !ddp.control.tagged()).then_some(ddp.ulp_word);
         let mut rdmap = Rdmap { ddp, control, opcode, invalidate, body: Body::Data };
         if T::ON {
-            tell_info(&rdmap, t);
+            trace_info(&rdmap, t);
         }
         // a Send or Write, whole on the fast path
         const SET: FieldSet = f::SET.and(Control::SET);
@@ -461,7 +461,7 @@ pub fn parse<'a, T: Trace>(ulpdu: &'a [u8], t: &mut T) -> PResult<'a, Rdmap<'a>>
 }
 
 #[cold]
-fn tell_info<T: Trace>(m: &Rdmap<'_>, t: &mut T) {
+fn trace_info<T: Trace>(m: &Rdmap<'_>, t: &mut T) {
     match (m.opcode, m.ddp.buffer) {
         (Opcode::WRITE | Opcode::READ_RESPONSE, Buffer::Tagged(b)) => {
             t.info(format_args!("{} stag={:#010x} to={:#x}", m.opcode, b.stag, b.offset));
@@ -558,7 +558,7 @@ pub fn parse_terminate<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Term
                 let quoted = Quoted { control: ddp.control, opcode: Opcode(ddp.ulp & 0xf), buffer: ddp.buffer };
                 if T::ON {
                     t.down();
-                    tell_quoted(&quoted, bytes, t);
+                    trace_quoted(&quoted, bytes, t);
                     t.up();
                 }
                 terminate.ddp = Some(quoted);
@@ -576,7 +576,7 @@ pub fn parse_terminate<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, Term
     })
 }
 
-fn tell_quoted<T: Trace>(q: &Quoted, at: &[u8], t: &mut T) {
+fn trace_quoted<T: Trace>(q: &Quoted, at: &[u8], t: &mut T) {
     t.field(f::TERM_OPCODE, &at[1..], 1, Value::U(q.opcode.0.into()));
     match q.buffer {
         Buffer::Tagged(b) => {

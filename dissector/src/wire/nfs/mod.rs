@@ -221,7 +221,7 @@ fn hash<T: Trace>(x: &mut Xdr<'_, '_, T>, length: usize) {
 }
 
 /// The short form in which frames name a file handle.
-pub(crate) fn tell_handle<T: Trace>(x: &mut Xdr<'_, '_, T>, label: &str, handle: &[u8]) {
+pub(crate) fn trace_handle<T: Trace>(x: &mut Xdr<'_, '_, T>, label: &str, handle: &[u8]) {
     if T::ON {
         x.t.info(format_args!("{label}: {:#010x}", crc32fast::hash(handle)));
     }

@@ -3,7 +3,7 @@
 //! Reads and writes over RDMA: the data of WRITE and the path of SYMLINK may be in a read chunk, the data of READ and the path
 //! of READLINK in a write chunk (RFC 8267 3).
 
-use super::{Io, Op, ShownText, Visit, end, handle, tell_handle, time};
+use super::{Io, Op, ShownText, Visit, end, handle, time, trace_handle};
 use crate::field::Def;
 use crate::trace::{Trace, Value};
 use crate::wire::rpc;
@@ -440,7 +440,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, procedure: Procedure, op: &mut 
         Procedure::LOOKUP => {
             if ok {
                 op.handle = Some(handle(x, super::f::OBJECT)?);
-                tell(x, op);
+                trace(x, op);
                 post_op(x, f::OBJ_ATTRIBUTES)?;
             }
             post_op(x, f::DIR_ATTRIBUTES)?;
@@ -489,7 +489,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, procedure: Procedure, op: &mut 
         Procedure::CREATE | Procedure::MKDIR | Procedure::SYMLINK | Procedure::MKNOD => {
             if ok {
                 op.handle = post_op_handle(x, f::NEW_HANDLE)?;
-                tell(x, op);
+                trace(x, op);
                 post_op(x, f::OBJ_ATTRIBUTES)?;
             }
             wcc(x, f::DIR_WCC)?;
@@ -576,9 +576,9 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, procedure: Procedure, op: &mut 
     Ok(())
 }
 
-fn tell<T: Trace>(x: &mut Xdr<'_, '_, T>, op: &Op<'_>) {
+fn trace<T: Trace>(x: &mut Xdr<'_, '_, T>, op: &Op<'_>) {
     if let Some(handle) = op.handle {
-        tell_handle(x, "FH", handle);
+        trace_handle(x, "FH", handle);
     }
 }
 
@@ -597,7 +597,7 @@ fn listed<T: Trace>(x: &mut Xdr<'_, '_, T>, entries: u32) -> Read<()> {
 
 fn file<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, node: Def, op: &mut Op<'a>) -> Read<()> {
     op.handle = Some(handle(x, node)?);
-    tell(x, op);
+    trace(x, op);
     Ok(())
 }
 

@@ -34,7 +34,7 @@ impl<'a> Blob<'a> {
     }
 
     /// Tells `bytes` as field `def`; nothing where the blob is empty.
-    pub fn tell<T: Trace>(&self, def: Def, t: &mut T) {
+    pub fn trace<T: Trace>(&self, def: Def, t: &mut T) {
         if T::ON && !self.bytes.is_empty() {
             t.field(def, self.bytes, self.bytes.len(), Value::Bytes(self.bytes));
         }

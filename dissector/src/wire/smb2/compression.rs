@@ -41,7 +41,7 @@ wire_enum! {
 
 impl Algorithm {
     /// Whether its payloads of a chain begin with their uncompressed size.
-    pub const fn tells_its_size(self) -> bool {
+    pub const fn has_size(self) -> bool {
         matches!(self, Self::LZNT1 | Self::LZ77 | Self::LZ77_HUFFMAN | Self::LZ4)
     }
 }
@@ -161,7 +161,7 @@ fn chain(i: &mut Input<'_>, output: &mut Vec<u8>, claim: usize) -> Result<(), Co
         let start = i.at;
         let payload = i.take(length)?;
         let room = end - output.len();
-        let (skipped, size) = if algorithm.tells_its_size() {
+        let (skipped, size) = if algorithm.has_size() {
             let mut p = Input { bytes: payload, at: 0 };
             (4, p.le32().map_err(|e| Corrupt { at: start + e.at, ..e })? as usize)
         } else if algorithm == Algorithm::PATTERN_V1 {
@@ -735,7 +735,7 @@ mod tests {
             (Algorithm::LZ4, lz4_flex::block::compress(MELODY), MELODY.to_vec()),
         ];
         for (n, (algorithm, input, plain)) in payloads.iter().enumerate() {
-            let told = if algorithm.tells_its_size() { 4 } else { 0 };
+            let told = if algorithm.has_size() { 4 } else { 0 };
             message.extend(algorithm.0.to_le_bytes());
             message.extend([u8::from(n == 0), 0]);
             message.extend((input.len() as u32 + told).to_le_bytes());

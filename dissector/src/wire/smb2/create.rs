@@ -246,7 +246,7 @@ pub fn request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, CreateRequ
         // the root of the share has a name, an empty one
         t.field(f::FILENAME, name.bytes, name.bytes.len(), Value::Bytes(name.bytes));
         let context_list = blob(pdu, END, (BODY + 48, 4), (BODY + 52, 4), t);
-        create_context::tell_list(f::EXTRA_INFO, context_list.bytes, false, t);
+        create_context::trace_list(f::EXTRA_INFO, context_list.bytes, false, t);
         Ok((behind(pdu, END, &[&name, &context_list]), CreateRequest { fixed, name, context_list }))
     })
 }
@@ -257,7 +257,7 @@ pub fn response<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, CreateRes
     scope(CreateResponseFixed::NODE, &pdu[BODY.min(pdu.len())..], t, |i, t| {
         let (_, fixed) = CreateResponseFixed::parse_flat(i, t)?;
         let context_list = blob(pdu, END, (BODY + 80, 4), (BODY + 84, 4), t);
-        create_context::tell_list(f::EXTRA_INFO, context_list.bytes, true, t);
+        create_context::trace_list(f::EXTRA_INFO, context_list.bytes, true, t);
         Ok((behind(pdu, END, &[&context_list]), CreateResponse { fixed, context_list }))
     })
 }

@@ -232,12 +232,12 @@ fn parts(entry: &[u8]) -> (Blob<'_>, Blob<'_>) {
 /// Decodes a list of create contexts told as `def`, of replies where `response`; what [`crate::fuzzing`] calls.
 #[doc(hidden)]
 pub fn parse_list<T: Trace>(def: Def, list: &[u8], response: bool, t: &mut T) -> usize {
-    tell_list(def, list, response, t);
+    trace_list(def, list, response, t);
     Contexts::of(list).map(|c| c.name.len() + c.data.len()).sum()
 }
 
 /// Tells a list of contexts as subtree `def`; `response` says which of the two forms of each.
-pub(super) fn tell_list<T: Trace>(def: Def, list: &[u8], response: bool, t: &mut T) {
+pub(super) fn trace_list<T: Trace>(def: Def, list: &[u8], response: bool, t: &mut T) {
     if !T::ON || list.is_empty() {
         return;
     }
@@ -248,7 +248,7 @@ pub(super) fn tell_list<T: Trace>(def: Def, list: &[u8], response: bool, t: &mut
             return Fault::short(Some(f::NEXT), i, FIXED).fail();
         }
         while let Some(entry) = next_context(&mut i) {
-            let _ = scope(f::ELEMENT, entry, t, |i, t| tell_context(i, response, t));
+            let _ = scope(f::ELEMENT, entry, t, |i, t| trace_context(i, response, t));
         }
         if !i.is_empty() {
             t.field(shared::UNKNOWN, i, i.len(), Value::Bytes(i));
@@ -257,7 +257,7 @@ pub(super) fn tell_list<T: Trace>(def: Def, list: &[u8], response: bool, t: &mut
     });
 }
 
-fn tell_context<'a, T: Trace>(entry: &'a [u8], response: bool, t: &mut T) -> PResult<'a, ()> {
+fn trace_context<'a, T: Trace>(entry: &'a [u8], response: bool, t: &mut T) -> PResult<'a, ()> {
     read::le32(f::NEXT, entry, t)?;
     let name = super::blob::blob(entry, FIXED, (4, 2), (6, 2), t);
     let tag = super::ntlmssp::Text { bytes: name.bytes, unicode: false };

@@ -85,9 +85,9 @@ pub fn error_response<'a, T: Trace>(pdu: &'a [u8], status: NtStatus, t: &mut T) 
         };
         if T::ON {
             if count > 0 {
-                let told =
+                let result =
                     if fixed.context_count > 0 { contexts(data, fixed.context_count, status, t) } else { context_data(data, 0, status, t) };
-                let _ = told;
+                let _ = result;
             } else if let Some(pad) = i.first_chunk::<1>() {
                 // a server may send one byte of data that the count does not tell
                 t.field(f::DATA, i, 1, Value::Bytes(pad));
@@ -172,7 +172,7 @@ fn share_redirect<'a, T: Trace>(start: &'a [u8], t: &mut T) -> PResult<'a, ()> {
             }
             Ok((i, ()))
         })?;
-        name.tell(f::REDIRECT_NAME, t);
+        name.trace(f::REDIRECT_NAME, t);
         t.label(format_args!(": {}", Utf16(name.bytes)));
         Ok((if name.bytes.is_empty() { rest } else { &name.bytes[name.bytes.len()..] }, ()))
     })

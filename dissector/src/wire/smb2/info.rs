@@ -396,7 +396,7 @@ pub fn class_name(info_type: u8, class: u8) -> Option<&'static str> {
 }
 
 /// Tells information of this type and class that fills `i`. `setting` where it is in a SET_INFO request.
-pub(super) fn tell<'a, T: Trace>(info_type: u8, class: u8, setting: bool, i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
+pub(super) fn trace<'a, T: Trace>(info_type: u8, class: u8, setting: bool, i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     match InfoType(info_type) {
         InfoType::FILE => file_info(FileClass(class), setting, i, t),
         InfoType::FILESYSTEM => fs_info(FsClass(class), i, t),

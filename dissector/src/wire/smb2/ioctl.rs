@@ -811,9 +811,9 @@ fn storage_qos<'a, T: Trace>(side: Side, start: &'a [u8], t: &mut T) -> PResult<
     let at = start.len() - i.len();
     let (i, _) = leaf::take(i, 8)?;
     let name = blob(start, at + 8, (at, 2), (at + 2, 2), t);
-    name.tell(qos::INITIATOR_NAME, t);
+    name.trace(qos::INITIATOR_NAME, t);
     let node = blob(start, at + 8, (at + 4, 2), (at + 6, 2), t);
-    node.tell(qos::NODE_NAME, t);
+    node.trace(qos::NODE_NAME, t);
     let (mut i, ()) = numbers(&[qos::IO_COUNT, qos::NORMALIZED_IO_COUNT, qos::LATENCY, qos::LOWER_LATENCY], i, t)?;
     if version >= VERSION_1_1 {
         (i, ()) = numbers(&[qos::BANDWIDTH_LIMIT, qos::KILOBYTES], i, t)?;

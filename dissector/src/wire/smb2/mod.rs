@@ -381,27 +381,27 @@ fn compound<'a, T: Trace, V: Visitor<'a>>(message: &'a [u8], t: &mut T, visitor:
         };
         t.protocol("SMB2");
         let offset = message.len() - rest.len();
-        let told = scope(f::PROTOCOL, bytes, t, |i, t| {
+        let result = scope(f::PROTOCOL, bytes, t, |i, t| {
             let (rest, fault) = pdu(i, offset, t, visitor)?;
             match fault {
                 Some(fault) => fault.fail(),
                 None => Ok((rest, ())),
             }
         });
-        if let Err(e) = told {
+        if let Err(e) = result {
             first_fault = first_fault.or(Some(fault_of(e)));
         }
         match after {
             Some(next) if next.starts_with(&header::PROTOCOL_ID) => rest = next,
             Some(next) => {
                 let fault = Fault::length(header::f::NEXT_COMMAND, next, 0);
-                first_fault = first_fault.or(Some(tell(fault, t)));
+                first_fault = first_fault.or(Some(trace(fault, t)));
                 break;
             }
             None if next == 0 => break,
             None => {
                 let fault = Fault::length(header::f::NEXT_COMMAND, rest, next);
-                first_fault = first_fault.or(Some(tell(fault, t)));
+                first_fault = first_fault.or(Some(trace(fault, t)));
                 break;
             }
         }
@@ -412,7 +412,7 @@ fn compound<'a, T: Trace, V: Visitor<'a>>(message: &'a [u8], t: &mut T, visitor:
     }
 }
 
-fn tell<T: Trace>(mut fault: Fault, t: &mut T) -> Fault {
+fn trace<T: Trace>(mut fault: Fault, t: &mut T) -> Fault {
     t.fault(&fault);
     fault.reported = true;
     fault
@@ -488,7 +488,7 @@ pub fn decode_body<'a, T: Trace>(
 fn response<'a, T: Trace>(header: &Header, pdu: &'a [u8], memo: Option<&RequestMemo>, t: &mut T) -> PResult<'a, (Body<'a>, BodyForm)> {
     let (form, is_error) = form_of(header, pdu, memo);
     if is_error {
-        query::tell_asked(memo, &pdu[header::Header::LEN.min(pdu.len())..], t);
+        query::trace_asked(memo, &pdu[header::Header::LEN.min(pdu.len())..], t);
         let (rest, error) = error::error_response(pdu, header.status(), t)?;
         return Ok((rest, (Body::Error(error), form)));
     }

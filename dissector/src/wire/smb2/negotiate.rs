@@ -315,7 +315,7 @@ pub fn request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, NegotiateR
             return Ok((rest, NegotiateRequest { fixed, contexts: Contexts::of(&[], 0, 0), dialects }));
         }
         let contexts = Contexts::of(pdu, offset, count);
-        let rest = tell_contexts(pdu, offset, count, rest, t);
+        let rest = trace_contexts(pdu, offset, count, rest, t);
         Ok((rest, NegotiateRequest { fixed, contexts, dialects }))
     })
 }
@@ -332,14 +332,14 @@ pub fn response<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Negotiate
             return Ok((rest, NegotiateResponse { fixed, security, contexts: Contexts::of(&[], 0, 0) }));
         }
         let contexts = Contexts::of(pdu, fixed.context_offset, fixed.context_count);
-        let rest = tell_contexts(pdu, fixed.context_offset, fixed.context_count, rest, t);
+        let rest = trace_contexts(pdu, fixed.context_offset, fixed.context_count, rest, t);
         Ok((rest, NegotiateResponse { fixed, security, contexts }))
     })
 }
 
 /// Also without an observer, since a fault in here is a fault of the message: there is one NEGOTIATE in a connection.
 /// Tells the contexts and gives what follows them. A fault in them is told and does not make the message unread.
-fn tell_contexts<'a, T: Trace>(pdu: &'a [u8], offset: u32, count: u16, rest: &'a [u8], t: &mut T) -> &'a [u8] {
+fn trace_contexts<'a, T: Trace>(pdu: &'a [u8], offset: u32, count: u16, rest: &'a [u8], t: &mut T) -> &'a [u8] {
     let end = &pdu[pdu.len()..];
     if !T::ON || count == 0 {
         return if count == 0 { rest } else { end };
@@ -354,7 +354,7 @@ fn tell_contexts<'a, T: Trace>(pdu: &'a [u8], offset: u32, count: u16, rest: &'a
             let read = list.len() - i.len();
             i = &i[(read.next_multiple_of(8) - read).min(i.len())..];
         }
-        match scope(f::CONTEXT, i, t, tell_context) {
+        match scope(f::CONTEXT, i, t, trace_context) {
             Ok((next, ())) => i = next,
             Err(_) => return end,
         }
@@ -362,7 +362,7 @@ fn tell_contexts<'a, T: Trace>(pdu: &'a [u8], offset: u32, count: u16, rest: &'a
     i
 }
 
-fn tell_context<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
+fn trace_context<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     let (i, context_type) = read::le16(f::CONTEXT_TYPE, i, t)?;
     let context_type = ContextType(context_type);
     t.label(format_args!(": {context_type}"));

@@ -331,9 +331,9 @@ fn authenticate<'a, T: Trace>(start: &'a [u8], i: &'a [u8], t: &mut T) -> PResul
         // an NTLMv1 response has 24 bytes and no structure
         if nt.len() > 24 {
             t.down();
-            let told = ntlmv2_response(nt, t);
+            let result = ntlmv2_response(nt, t);
             t.up();
-            told?;
+            result?;
         }
     }
     let (i, ()) = text(f::DOMAIN, unicode, start, i, t)?;
@@ -359,7 +359,7 @@ fn authenticate<'a, T: Trace>(start: &'a [u8], i: &'a [u8], t: &mut T) -> PResul
 fn ntlmv2_response<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     t.field(f::RESPONSE, i, i.len(), Value::Bytes(i));
     t.down();
-    let told = (|i: &'a [u8], t: &mut T| {
+    let result = (|i: &'a [u8], t: &mut T| {
         let (i, _) = read::array::<16, T>(f::RESPONSE_PROOF, i, t)?;
         let (i, _) = read::u8(f::RESPONSE_VERSION, i, t)?;
         let (i, _) = read::u8(f::RESPONSE_HI_VERSION, i, t)?;
@@ -374,7 +374,7 @@ fn ntlmv2_response<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
         Ok((&i[i.len()..], ()))
     })(i, t);
     t.up();
-    told
+    result
 }
 
 /// The same pairs stand in the challenge and in the response to it, under different names.

@@ -232,13 +232,13 @@ pub fn info_request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Query
 pub fn info_response<'a, T: Trace>(pdu: &'a [u8], memo: Option<&RequestMemo>, t: &mut T) -> PResult<'a, QueryInfoResponse<'a>> {
     const END: usize = BODY + QueryInfoResponseFixed::LEN;
     scope(QueryInfoResponseFixed::NODE, &pdu[BODY.min(pdu.len())..], t, |i, t| {
-        let asked = tell_asked(memo, i, t);
+        let asked = trace_asked(memo, i, t);
         let (_, fixed) = QueryInfoResponseFixed::parse_flat(i, t)?;
         let output = blob(pdu, END, (BODY + 2, 2), (BODY + 4, 4), t);
         if T::ON && !output.bytes.is_empty() {
             match asked {
-                Some((info_type, class)) => _ = info::tell(info_type, class, false, output.bytes, t),
-                None => output.tell(shared::BODY_DATA, t),
+                Some((info_type, class)) => _ = info::trace(info_type, class, false, output.bytes, t),
+                None => output.trace(shared::BODY_DATA, t),
             }
         }
         Ok((behind(pdu, END, &[&output]), QueryInfoResponse { fixed, output }))
@@ -257,7 +257,7 @@ pub fn set_request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, SetInf
             t.fault(&crate::fault::Fault::length(SetInfoRequestFixed::buffer_length, &i[4..], fixed.buffer_length as usize));
         }
         if T::ON && !buffer.bytes.is_empty() {
-            let _ = info::tell(fixed.info_type, fixed.info_class, true, buffer.bytes, t);
+            let _ = info::trace(fixed.info_type, fixed.info_class, true, buffer.bytes, t);
         }
         Ok((behind(pdu, END, &[&buffer]), SetInfoRequest { fixed, buffer }))
     })
@@ -270,7 +270,7 @@ pub fn directory_request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, 
         let (_, fixed) = QueryDirectoryRequestFixed::parse_flat(i, t)?;
         t.field(f::FIND_CLASS, &i[2..], 1, Value::U(fixed.info_class.into()));
         let pattern = blob(pdu, END, (BODY + 24, 2), (BODY + 26, 2), t);
-        pattern.tell(f::PATTERN, t);
+        pattern.trace(f::PATTERN, t);
         Ok((behind(pdu, END, &[&pattern]), QueryDirectoryRequest { fixed, pattern }))
     })
 }
@@ -291,12 +291,12 @@ pub fn directory_response<'a, T: Trace>(pdu: &'a [u8], memo: Option<&RequestMemo
         if T::ON && !output.bytes.is_empty() {
             match class.map(FileClass).filter(|c| info::is_directory_class(*c)) {
                 Some(class) => {
-                    output.tell(f::FIND_INFO, t);
+                    output.trace(f::FIND_INFO, t);
                     t.down();
                     let _ = info::directory(class, output.bytes, t);
                     t.up();
                 }
-                None => output.tell(shared::BODY_DATA, t),
+                None => output.trace(shared::BODY_DATA, t),
             }
         }
         Ok((behind(pdu, END, &[&output]), QueryDirectoryResponse { fixed, output }))
@@ -304,7 +304,7 @@ pub fn directory_response<'a, T: Trace>(pdu: &'a [u8], memo: Option<&RequestMemo
 }
 
 /// Tells in a reply to QUERY_INFO, also in one that fails, what was asked for.
-pub(super) fn tell_asked<T: Trace>(memo: Option<&RequestMemo>, at: &[u8], t: &mut T) -> Option<(u8, u8)> {
+pub(super) fn trace_asked<T: Trace>(memo: Option<&RequestMemo>, at: &[u8], t: &mut T) -> Option<(u8, u8)> {
     let Asked::QueryInfo { info_type, class } = memo?.asked else { return None };
     t.field(f::TYPE, at, 0, Value::U(info_type.into()));
     class_field(info_type, class, at, 0, t);

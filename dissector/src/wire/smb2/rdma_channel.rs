@@ -212,7 +212,7 @@ pub(super) fn channel_info<'a, T: Trace>(pdu: &'a [u8], fixed: usize, at: usize,
         // a fault was told to the observer where it happened, and the message goes on behind the list
         let _ = scope(f::INFO, blob.bytes, t, |i, t| match info.channel {
             Channel::RDMA_V1 | Channel::RDMA_V1_INVALIDATE => descriptor_list(i, t),
-            Channel::RDMA_TRANSFORM => tell_transform(i, t),
+            Channel::RDMA_TRANSFORM => trace_transform(i, t),
             _ => read::bytes(shared::UNKNOWN, i.len(), i, t).map(|(i, _)| (i, ())),
         });
     }
@@ -239,7 +239,7 @@ fn crypto_transform<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, CryptoT
 }
 
 /// Tells the observer an `SMB2_RDMA_TRANSFORM` with its transforms and descriptors.
-pub(super) fn tell_transform<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
+pub(super) fn trace_transform<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
     scope(RdmaTransformFixed::NODE, i, t, |i, t| {
         let (mut rest, fixed) = RdmaTransformFixed::parse_flat(i, t)?;
         let (_, transform) = RdmaTransform::parse(i)?;
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!((crypto[0].signature, crypto[0].nonce, crypto[0].fixed.transform_type), (&[0xaa; 16][..], &[0xbb; 11][..], 1));
         let mut tree = Tree::new();
         tree.begin(&bytes);
-        tell_transform(&bytes, &mut tree).unwrap();
+        trace_transform(&bytes, &mut tree).unwrap();
         assert_eq!(tree.number("rdmascope.smb2.rdma_transform.transform_count"), Some(1));
         assert_eq!(tree.all("smb2.buffer_descriptor.token").count(), 2);
         assert!(tree.faults.is_empty());
@@ -340,7 +340,7 @@ mod tests {
         for n in 0..bytes.len() {
             let mut tree = Tree::new();
             tree.begin(&bytes[..n]);
-            assert!(tell_transform(&bytes[..n], &mut tree).is_err() || !tree.faults.is_empty());
+            assert!(trace_transform(&bytes[..n], &mut tree).is_err() || !tree.faults.is_empty());
         }
     }
 }

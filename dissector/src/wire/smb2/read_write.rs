@@ -7,7 +7,7 @@
 //! ```
 
 use super::blob::{Blob, behind, blob};
-use super::rdma_channel::{Channel, ChannelInfo, RdmaTransform, channel_info, tell_transform};
+use super::rdma_channel::{Channel, ChannelInfo, RdmaTransform, channel_info, trace_transform};
 use super::{FileId, Header};
 use crate::fault::PResult;
 use crate::trace::{Trace, scope};
@@ -202,10 +202,10 @@ pub fn read_response<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Read
         let data = blob(pdu, END, (BODY + 2, 1), (BODY + 4, 4), t);
         if fixed.rdma_transform() {
             if T::ON {
-                let _ = tell_transform(data.bytes, t);
+                let _ = trace_transform(data.bytes, t);
             }
         } else {
-            data.tell(f::READ_DATA, t);
+            data.trace(f::READ_DATA, t);
         }
         Ok((behind(pdu, END, &[&data]), ReadResponse { fixed, data }))
     })
@@ -222,7 +222,7 @@ pub fn write_request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, Writ
         if T::ON && !data.inside {
             t.fault(&crate::fault::Fault::length(WriteRequestFixed::length, &i[4..], data.length as usize));
         }
-        data.tell(f::WRITE_DATA, t);
+        data.trace(f::WRITE_DATA, t);
         Ok((behind(pdu, END, &[&channel.blob, &data]), WriteRequest { fixed, channel, data }))
     })
 }

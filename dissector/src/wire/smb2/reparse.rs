@@ -129,16 +129,16 @@ fn names<'a, T: Trace>(i: &'a [u8], fixed: usize, t: &mut T) -> PResult<'a, ()> 
     let (paths, head) = leaf::take(i, fixed)?;
     let place = |at: usize, t: &mut T| {
         // told from the fixed part, whose offsets count from behind it
-        let told = blob(head, 0, (at, 2), (at + 2, 2), &mut crate::trace::Off);
-        for (def, from, value) in [(shared::BLOB_OFFSET, at, told.offset), (shared::BLOB_LENGTH, at + 2, told.length)] {
+        let names = blob(head, 0, (at, 2), (at + 2, 2), &mut crate::trace::Off);
+        for (def, from, value) in [(shared::BLOB_OFFSET, at, names.offset), (shared::BLOB_LENGTH, at + 2, names.length)] {
             t.field(def, &head[from..], 2, Value::U(value.into()));
         }
-        Blob::of(paths, 0, told.offset, told.length)
+        Blob::of(paths, 0, names.offset, names.length)
     };
     let substitute = place(0, t);
     let print = place(4, t);
-    substitute.tell(f::SUBSTITUTE_NAME, t);
-    print.tell(f::PRINT_NAME, t);
+    substitute.trace(f::SUBSTITUTE_NAME, t);
+    print.trace(f::PRINT_NAME, t);
     t.label(format_args!(" -> {}", Utf16(if print.is_empty() { substitute.bytes } else { print.bytes })));
     Ok((super::blob::behind(paths, 0, &[&substitute, &print]), ()))
 }

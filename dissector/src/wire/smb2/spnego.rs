@@ -291,7 +291,7 @@ fn mechanism<T: Trace>(def: Def, i: &[u8], t: &mut T) -> Result<(), nom::Err<Fau
     let token = tagged(i, ber::OCTET_STRING, def)?.contents;
     t.field(def, token, token.len(), Value::Bytes(token));
     t.down();
-    let told = match token.first() {
+    let result = match token.first() {
         _ if token.starts_with(ntlmssp::SIGNATURE) => ntlmssp::message(token, t),
         // not SPNEGO in SPNEGO: one level is all there is
         Some(&ber::APPLICATION_0) => match ber::contents(token, ber::APPLICATION_0).and_then(ber::element) {
@@ -304,7 +304,7 @@ fn mechanism<T: Trace>(def: Def, i: &[u8], t: &mut T) -> Result<(), nom::Err<Fau
         _ => Ok((token, ())),
     };
     t.up();
-    told.map(|_| ())
+    result.map(|_| ())
 }
 
 /// A Kerberos token, RFC 4121 4.1: what it is, and the rest as it is.

@@ -156,7 +156,7 @@ fn payload<'a, T: Trace>(i: &'a [u8], t: &mut T) -> PResult<'a, ()> {
         let (_, _) = read::le32(f::PATTERN_REPETITIONS, i, t)?;
         return Ok((rest, ()));
     }
-    if algorithm.tells_its_size() {
+    if algorithm.has_size() {
         (data, _) = read::le32(f::PAYLOAD_SIZE, data, t)?;
     }
     if !data.is_empty() {

@@ -153,7 +153,7 @@ pub fn request<'a, T: Trace>(pdu: &'a [u8], t: &mut T) -> PResult<'a, TreeConnec
     scope(TreeConnectRequestFixed::NODE, &pdu[BODY.min(pdu.len())..], t, |i, t| {
         let (rest, fixed) = TreeConnectRequestFixed::parse_flat(i, t)?;
         let path = blob(pdu, END, (BODY + 4, 2), (BODY + 6, 2), t);
-        path.tell(f::PATH, t);
+        path.trace(f::PATH, t);
         let mut end = behind(pdu, END, &[&path]);
         // the extension lies before the path
         if T::ON && fixed.extension_present() {

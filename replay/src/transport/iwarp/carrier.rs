@@ -2,7 +2,7 @@
 
 use super::memory::{Handle, Rights};
 use super::record::Stream;
-use super::{Closed, Config, Connection, Event};
+use super::{Closed, Config, Endpoint, Event};
 use crate::transport::driver::{Accepted, TcpAcceptor, TcpDriver};
 use crate::transport::{
     self, Capabilities, Ended, Fabric, Fault, Kind, Listener, OpError, Opened, Request, Setup, StartupFault, Time, Transport, Why,
@@ -30,7 +30,7 @@ impl Iwarp {
     fn open(&self, stream: TcpStream, initiator: bool, setup: &Setup) -> io::Result<Opened> {
         let now = setup.clock.now();
         let config = Config { receive_max: setup.receive_size.max(self.0.receive_max), ..self.0.clone() };
-        let mut carrier = Carrier::new(if initiator { Connection::initiator(now, config) } else { Connection::responder(now, config) });
+        let mut carrier = Carrier::new(if initiator { Endpoint::initiator(now, config) } else { Endpoint::responder(now, config) });
         if let Some(wire) = setup.wire.clone() {
             carrier.record = Some(Stream::new(wire, stream.local_addr()?, stream.peer_addr()?, initiator, now));
         }
@@ -101,18 +101,18 @@ impl Request for IwarpRequest {
 /// A connection that keeps its own wire.
 #[derive(Debug)]
 pub struct Carrier {
-    connection: Connection,
+    connection: Endpoint,
     record: Option<Stream>,
 }
 
 impl Carrier {
     /// Around a connection, whose wire is not kept.
-    pub fn new(connection: Connection) -> Self {
+    pub fn new(connection: Endpoint) -> Self {
         Self { connection, record: None }
     }
 
     /// The connection: for those who send what they like.
-    pub fn connection(&mut self) -> &mut Connection {
+    pub fn connection(&mut self) -> &mut Endpoint {
         &mut self.connection
     }
 }

@@ -131,7 +131,7 @@ pub enum Event {
     },
     /// A read of ours is complete.
     ReadDone {
-        /// What [`Connection::read`] gave.
+        /// What [`Endpoint::read`] gave.
         id: u64,
     },
     /// It is over; nothing follows.
@@ -246,7 +246,7 @@ impl Output {
 
 /// One end of an iWARP connection.
 #[derive(Debug)]
-pub struct Connection {
+pub struct Endpoint {
     config: Config,
     initiator: bool,
     state: State,
@@ -274,7 +274,7 @@ pub struct Connection {
     eof_sent: bool,
 }
 
-impl Connection {
+impl Endpoint {
     /// The end that connected. Its MPA Request is there to transmit at once.
     pub fn initiator(now: Time, config: Config) -> Self {
         let mut connection = Self::new(now, config, true);
@@ -408,7 +408,7 @@ impl Connection {
         self.end(if inside { Closed::Cut } else { Closed::ByPeer });
     }
 
-    /// To be called when the time of [`Connection::poll_timeout`] has come; early is no harm.
+    /// To be called when the time of [`Endpoint::poll_timeout`] has come; early is no harm.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.state == State::Startup && self.deadline.is_some_and(|deadline| now >= deadline) {
             self.end(Closed::Timeout);
@@ -430,7 +430,7 @@ impl Connection {
         self.state == State::Closed && self.wire.out.is_empty()
     }
 
-    /// When [`Connection::handle_timeout`] is to be called.
+    /// When [`Endpoint::handle_timeout`] is to be called.
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.state == State::Startup { self.deadline } else { None }
     }

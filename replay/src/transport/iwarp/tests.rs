@@ -6,14 +6,14 @@ use proptest::prelude::*;
 /// An initiator and a responder, and the stream between them.
 struct Pair {
     now: Time,
-    ends: [Connection; 2],
+    ends: [Endpoint; 2],
     /// Bytes handed over at a time.
     step: usize,
 }
 
 impl Pair {
     fn new(initiator: Config, responder: Config) -> Self {
-        Self { now: 0, ends: [Connection::initiator(0, initiator), Connection::responder(0, responder)], step: usize::MAX }
+        Self { now: 0, ends: [Endpoint::initiator(0, initiator), Endpoint::responder(0, responder)], step: usize::MAX }
     }
 
     fn drive(&mut self) {
@@ -157,14 +157,14 @@ fn violations_end_with_a_terminate_that_names_them() {
         (untagged(Opcode::SEND_INVALIDATE, 0, 1, 0), w, "RDMA: Remote Protection Error: STag cannot be Invalidated"),
         (untagged(Opcode(0xf), 0, 1, 0), w, "RDMA: Remote Operation Error: Unexpected OpCode"),
     ];
-    for (segment, rights, told) in cases {
-        assert_eq!(complaint(&segment, rights), told);
+    for (segment, rights, expected) in cases {
+        assert_eq!(complaint(&segment, rights), expected);
     }
 }
 
 #[test]
 fn a_read_of_what_was_not_granted_is_refused() {
-    for (rights, offset, told) in [
+    for (rights, offset, expected) in [
         (Rights::REMOTE_WRITE, 0, "RDMA: Remote Protection Error: Access rights violation"),
         (Rights::REMOTE_READ, 1, "RDMA: Remote Protection Error: Base or bounds violation"),
     ] {
@@ -174,7 +174,7 @@ fn a_read_of_what_was_not_granted_is_refused() {
         pair.ends[0].read(ours.key, ours.offset, theirs.key, theirs.offset + offset, 64).unwrap();
         pair.drive();
         let [Event::Closed(Closed::Terminated(t))] = &pair.events(0)[..] else { panic!("not refused") };
-        assert_eq!(t.to_string(), told);
+        assert_eq!(t.to_string(), expected);
     }
 }
 
@@ -193,17 +193,17 @@ fn a_bad_crc_and_a_message_too_long_end_it() {
 
 #[test]
 fn a_peer_that_says_nothing_or_nonsense_is_given_up() {
-    let mut silent = Connection::responder(0, Config::default());
+    let mut silent = Endpoint::responder(0, Config::default());
     let deadline = silent.poll_timeout().unwrap();
     silent.handle_timeout(deadline - 1);
     assert_eq!(silent.poll_event(), None);
     silent.handle_timeout(deadline);
     assert_eq!(silent.poll_event(), Some(Event::Closed(Closed::Timeout)));
     assert_eq!(silent.poll_timeout(), None);
-    let mut http = Connection::responder(0, Config::default());
+    let mut http = Endpoint::responder(0, Config::default());
     http.handle_bytes(0, b"GET / HTTP/1.1\r\n");
     assert!(matches!(http.poll_event(), Some(Event::Closed(Closed::NotMpa(_)))));
-    let mut refused = Connection::initiator(0, Config::default());
+    let mut refused = Endpoint::initiator(0, Config::default());
     refused.handle_bytes(0, b"MPA ID Rep Frame\x20\x01\0\0");
     assert_eq!(refused.poll_event(), Some(Event::Closed(Closed::Rejected)));
 }
@@ -227,7 +227,7 @@ proptest! {
     fn arbitrary_bytes_never_panic_and_write_nowhere(
         bytes in proptest::collection::vec(any::<u8>(), 0..300), framed in any::<bool>(), started in any::<bool>(), step in 1usize..50,
     ) {
-        let mut end = Connection::responder(0, Config { crc: false, ..Config::default() });
+        let mut end = Endpoint::responder(0, Config { crc: false, ..Config::default() });
         let region = end.register(vec![0; 64], Rights::REMOTE_WRITE).unwrap();
         if started {
             end.handle_bytes(0, b"MPA ID Req Frame\0\x01\0\0");

@@ -372,7 +372,7 @@ impl Faults {
                     *byte ^= 0x5a;
                 }
                 out.truncate(out.len() - ICRC);
-                packet::seal(path, start, out);
+                packet::finish(path, start, out);
             }
             Act::Refuse(_) | Act::Reject(_) | Act::Disconnect => {}
         }
@@ -386,7 +386,7 @@ fn rewrite(path: &Path, start: usize, out: &mut Vec<u8>, change: impl FnOnce(Bth
     change(bth).emit(&mut head);
     out[start..start + Bth::LEN].copy_from_slice(&head);
     out.truncate(out.len() - ICRC);
-    packet::seal(path, start, out);
+    packet::finish(path, start, out);
 }
 
 #[cfg(test)]

@@ -205,11 +205,11 @@ pub fn emit(path: &Path, head: Bth, extensions: &[u8], payload: &[u8], out: &mut
     out.extend_from_slice(extensions);
     out.extend_from_slice(payload);
     out.resize(out.len() + pad, 0);
-    seal(path, start, out);
+    finish(path, start, out);
 }
 
 /// Puts the invariant CRC behind the packet that begins at `start`.
-pub(crate) fn seal(path: &Path, start: usize, out: &mut Vec<u8>) {
+pub(crate) fn finish(path: &Path, start: usize, out: &mut Vec<u8>) {
     let crc = invariant(path.local, path.remote, path.source_port, &out[start..]).unwrap_or(0);
     out.extend_from_slice(&crc.to_le_bytes());
 }

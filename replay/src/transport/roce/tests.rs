@@ -755,7 +755,7 @@ proptest! {
                 bytes[2..8].copy_from_slice(&[0xff, 0xff, 0, 0, 0, 0x12]);
                 bytes[8..12].copy_from_slice(&[0x80, 0, 0, 5]);
             }
-            packet::seal(&paths()[0], 0, &mut bytes);
+            packet::finish(&paths()[0], 0, &mut bytes);
             let now = net.now;
             net.ends[1].handle_datagram(now, paths()[0].source_port, false, &bytes);
             let mut out = Vec::new();

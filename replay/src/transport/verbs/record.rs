@@ -155,15 +155,15 @@ impl Card {
 
     /// Writes what is held.
     pub(crate) fn release(&mut self) {
-        while let Some((at, told)) = self.held.pop_front() {
-            self.tell(at, told);
+        while let Some((at, occurrence)) = self.held.pop_front() {
+            self.record(at, occurrence);
         }
     }
 
     /// The connection ends by our leaving, where it has not ended yet.
     pub(crate) fn closed(&mut self, now: Time) {
         self.release();
-        self.tell(now, Occurrence::Card(What::Disconnected { by_peer: false }));
+        self.record(now, Occurrence::Card(What::Disconnected { by_peer: false }));
     }
 
     /// Request `id` (its MessageId) lets the peer at memory of ours.
@@ -187,22 +187,25 @@ impl Card {
         if header.status() != NtStatus::SUCCESS {
             return;
         }
-        let place =
-            self.held.iter().position(|(_, told)| matches!(told, Occurrence::Card(What::Received { .. }))).unwrap_or(self.held.len());
+        let place = self
+            .held
+            .iter()
+            .position(|(_, occurrence)| matches!(occurrence, Occurrence::Card(What::Received { .. })))
+            .unwrap_or(self.held.len());
         let at = self.held.get(place).map_or(now, |(at, _)| *at);
-        let mut told = Vec::new();
+        let mut occurrences = Vec::new();
         for handle in memory {
             let Some(data) = peek(handle.key, left.min(handle.length)).filter(|data| !data.is_empty()) else { break };
             left -= data.len() as u32;
-            told.push((at, Occurrence::WorkedOut { wrote, key: handle.key, offset: handle.offset, data }));
+            occurrences.push((at, Occurrence::WorkedOut { wrote, key: handle.key, offset: handle.offset, data }));
         }
-        for told in told.into_iter().rev() {
-            self.held.insert(place, told);
+        for occurrence in occurrences.into_iter().rev() {
+            self.held.insert(place, occurrence);
         }
     }
 
-    fn tell(&mut self, now: Time, told: Occurrence) {
-        match told {
+    fn record(&mut self, now: Time, occurrence: Occurrence) {
+        match occurrence {
             Occurrence::Card(What::Sent { message, invalidate, solicited }) => {
                 let open = self.message(now, 0, Kind::Send { invalidate, solicited }, &message, &[]);
                 self.open.push_back(open);
@@ -434,9 +437,9 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for SharedBuffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -480,7 +483,7 @@ mod tests {
 
     /// What a card did, kept and analyzed.
     fn analyzed(known: &Known, what: impl FnOnce(&mut Card)) -> (Report, Ops, Vec<String>) {
-        let kept = Kept::default();
+        let kept = SharedBuffer::default();
         let wire = Wire::new(Box::new(kept.clone()), "wire").unwrap();
         let mut card = Card::new(wire.clone(), known, 1_700_000_000_000_000_000);
         what(&mut card);
@@ -575,10 +578,10 @@ mod tests {
             card.answered(3, &reply(Command::READ, 1, 0, 2000), peek);
             card.answered(3, b"no SMB2", peek);
         });
-        let said: Vec<_> = ops.0.iter().map(|(by, verb, place, _, bytes)| (*by, *verb, *place, bytes.len())).collect();
+        let seen: Vec<_> = ops.0.iter().map(|(by, verb, place, _, bytes)| (*by, *verb, *place, bytes.len())).collect();
         let at = |key| Some((key, 4096));
         assert_eq!(
-            said,
+            seen,
             [
                 (End::A, Verb::Send, None, 4),
                 (End::B, Verb::Write, at(21), 1500),

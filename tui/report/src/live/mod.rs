@@ -47,14 +47,14 @@ pub fn say(text: &str) {
 }
 
 /// Tells what happened to interfaces.
-pub fn tell_events(source: &mut LiveSource) {
+pub fn print_events(source: &mut LiveSource) {
     while let Some((name, event)) = source.event() {
         say(&format!("{name}: {event}"));
     }
 }
 
 /// The remarks on interfaces: offloads that change what is seen.
-pub fn tell_remarks(source: &LiveSource) {
+pub fn print_remarks(source: &LiveSource) {
     use rdmascope_capture::Source;
     for interface in source.interfaces() {
         for remark in &interface.comments {

@@ -194,7 +194,7 @@ impl Watch {
                 looked = Instant::now();
                 source.sample_hardware(&self.rdma_root);
             }
-            live::tell_events(&mut source);
+            live::print_events(&mut source);
             if let Some(metrics) = &mut metrics {
                 metrics.serve(&monitor, &mut source);
             }
@@ -222,7 +222,7 @@ impl Watch {
             }
         };
         source.sample_hardware(&self.rdma_root);
-        live::tell_events(&mut source);
+        live::print_events(&mut source);
         Ok(monitor.finish(source, error))
     }
 }

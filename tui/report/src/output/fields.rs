@@ -4,8 +4,8 @@ use super::times::Times;
 use crate::dissection::{Dissected, FrameAddress};
 use crate::fields::field;
 use anyhow::{Result, bail};
+use rdmascope_dissector::extract::{Extractor, Need, Slot};
 use rdmascope_dissector::field::{Def, Kind};
-use rdmascope_dissector::probe::{Need, Probe, Slot};
 use rdmascope_dissector::registry::Registry;
 use rdmascope_dissector::render::{Stored, Style, escaped, is_text, is_unsafe, show, show_into};
 use rdmascope_dissector::wire::frame_fields;
@@ -128,17 +128,17 @@ enum Column {
 }
 
 /// The columns of tshark's line, by the names that they have today and had before 4.6.
-fn column(name: &str, registry: &Registry, probe: &mut Probe) -> Result<Column> {
+fn column(name: &str, registry: &Registry, extractor: &mut Extractor) -> Result<Column> {
     const PREFIX: &str = "_ws.col.";
-    let Some(key) = name.strip_prefix(PREFIX) else { return Ok(Column::Field(probe.want(field(name, registry)?, Need::Value))) };
+    let Some(key) = name.strip_prefix(PREFIX) else { return Ok(Column::Field(extractor.want(field(name, registry)?, Need::Value))) };
     Ok(match key.to_ascii_lowercase().as_str() {
         "number" | "no." => Column::Number,
         "time" | "cls_time" | "rel_time" => Column::Time,
         "source" | "def_src" | "unres_src" => Column::Source,
         "destination" | "def_dst" | "unres_dst" => Column::Destination,
-        "protocol" => Column::Protocol(probe.want(frame_fields::f::COL_PROTOCOL, Need::Value)),
+        "protocol" => Column::Protocol(extractor.want(frame_fields::f::COL_PROTOCOL, Need::Value)),
         "length" | "packet_length" => Column::Length,
-        "info" => Column::Field(probe.want(frame_fields::f::COL_INFO, Need::Value)),
+        "info" => Column::Field(extractor.want(frame_fields::f::COL_INFO, Need::Value)),
         _ => bail!("unknown column \"{name}\"; there are number, time, def_src, def_dst, protocol, packet_length and info"),
     })
 }
@@ -156,9 +156,16 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Asks the probe for what these fields need.
-    pub fn new(options: Options, names: &[&str], registry: &Registry, probe: &mut Probe, is_terminal: bool, times: Times) -> Result<Self> {
-        let columns = names.iter().map(|name| column(name, registry, probe)).collect::<Result<Vec<_>>>()?;
+    /// Asks the extractor for what these fields need.
+    pub fn new(
+        options: Options,
+        names: &[&str],
+        registry: &Registry,
+        extractor: &mut Extractor,
+        is_terminal: bool,
+        times: Times,
+    ) -> Result<Self> {
+        let columns = names.iter().map(|name| column(name, registry, extractor)).collect::<Result<Vec<_>>>()?;
         // no option lets a stranger's text command a terminal
         let options = Options { escape: options.escape || is_terminal, ..options };
         let bytes = |c: char| c.to_string().into_bytes();
@@ -199,14 +206,14 @@ impl Fields {
     }
 
     /// Appends a frame.
-    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, probe: &Probe) {
+    pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, extractor: &Extractor) {
         for i in 0..self.columns.len() {
             if i > 0 {
                 out.extend_from_slice(&self.separator);
             }
             match self.columns[i] {
-                Column::Field(slot) => self.values(out, probe, slot),
-                Column::Protocol(slot) if probe.has(slot) => self.values(out, probe, slot),
+                Column::Field(slot) => self.values(out, extractor, slot),
+                Column::Protocol(slot) if extractor.has(slot) => self.values(out, extractor, slot),
                 column => {
                     let mut text = Vec::new();
                     match column {
@@ -226,12 +233,12 @@ impl Fields {
         out.push(b'\n');
     }
 
-    fn values(&mut self, out: &mut Vec<u8>, probe: &Probe, slot: Slot) {
-        if !probe.has(slot) {
+    fn values(&mut self, out: &mut Vec<u8>, extractor: &Extractor, slot: Slot) {
+        if !extractor.has(slot) {
             return;
         }
         self.quote(out);
-        let mut values = probe.values(slot);
+        let mut values = extractor.values(slot);
         match self.options.occurrence {
             Occurrence::First => {
                 if let Some((def, v)) = values.next() {

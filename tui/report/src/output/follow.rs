@@ -3,8 +3,8 @@
 
 use crate::dissection::Dissected;
 use anyhow::{Context, Result, bail};
+use rdmascope_dissector::extract::{Extractor, Need, Slot};
 use rdmascope_dissector::field::Def;
-use rdmascope_dissector::probe::{Need, Probe, Slot};
 use rdmascope_dissector::registry::Registry;
 use rdmascope_dissector::render::{Stored, Style, hex_bytes, show};
 use rdmascope_dissector::text::escaped;
@@ -58,8 +58,8 @@ struct Side {
 const LINE: &str = "===================================================================";
 
 impl Follow {
-    /// Reads what is behind `follow,` and asks `probe` for what it needs.
-    pub fn new(argument: &str, registry: &Registry, probe: &mut Probe) -> Result<Self> {
+    /// Reads what is behind `follow,` and asks `extractor` for what it needs.
+    pub fn new(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result<Self> {
         let parts: Vec<&str> = argument.split(',').collect();
         let [kind, form, number, rest @ ..] = parts.as_slice() else {
             bail!("-z follow wants KIND,FORM,NUMBER, as in follow,tcp,ascii,0");
@@ -86,9 +86,9 @@ impl Follow {
             }
             _ => bail!("-z follow ends with pieces FROM-TO"),
         };
-        let want = |name: &str, probe: &mut Probe| -> Slot {
+        let want = |name: &str, extractor: &mut Extractor| -> Slot {
             let def: Def = registry.find(name).expect("a field of ours");
-            probe.want(def, Need::Value)
+            extractor.want(def, Need::Value)
         };
         let is_tcp = kind == "tcp";
         Ok(Self {
@@ -96,11 +96,11 @@ impl Follow {
             form,
             number,
             range,
-            stream: want(what, probe),
-            seq: is_tcp.then(|| want("tcp.seq", probe)),
-            data: want(if is_tcp { "tcp.payload" } else { "rdmascope.smb_direct.data_message.data" }, probe),
-            addresses: ["ip.src", "ipv6.src", "ip.dst", "ipv6.dst"].map(|name| want(name, probe)),
-            ports: is_tcp.then(|| ["tcp.srcport", "tcp.dstport"].map(|name| want(name, probe))),
+            stream: want(what, extractor),
+            seq: is_tcp.then(|| want("tcp.seq", extractor)),
+            data: want(if is_tcp { "tcp.payload" } else { "rdmascope.smb_direct.data_message.data" }, extractor),
+            addresses: ["ip.src", "ipv6.src", "ip.dst", "ipv6.dst"].map(|name| want(name, extractor)),
+            ports: is_tcp.then(|| ["tcp.srcport", "tcp.dstport"].map(|name| want(name, extractor))),
             nodes: [None, None],
             sides: <[Side; 2]>::default(),
             pieces: Vec::new(),
@@ -110,9 +110,9 @@ impl Follow {
     }
 
     /// Takes in a frame.
-    pub fn frame(&mut self, _: &Dissected, probe: &Probe) {
+    pub fn frame(&mut self, _: &Dissected, extractor: &Extractor) {
         let number = |slot: Slot| {
-            probe.values(slot).find_map(|(_, v)| match v {
+            extractor.values(slot).find_map(|(_, v)| match v {
                 Stored::U(n) => Some(n),
                 _ => None,
             })
@@ -120,7 +120,7 @@ impl Follow {
         if number(self.stream) != Some(self.number) {
             return;
         }
-        let text = |slot: Slot| probe.values(slot).next().map(|(def, v)| show(def, v, Style::Fields));
+        let text = |slot: Slot| extractor.values(slot).next().map(|(def, v)| show(def, v, Style::Fields));
         let end = |side: usize| {
             let address = text(self.addresses[2 * side]).or_else(|| text(self.addresses[2 * side + 1])).unwrap_or_default();
             match self.ports.map(|ports| text(ports[side]).unwrap_or_default()) {
@@ -128,7 +128,7 @@ impl Follow {
                 None => address,
             }
         };
-        let data: Vec<Vec<u8>> = probe
+        let data: Vec<Vec<u8>> = extractor
             .values(self.data)
             .filter_map(|(_, v)| match v {
                 Stored::Bytes(bytes) if !bytes.is_empty() => Some(bytes.to_vec()),
@@ -293,7 +293,7 @@ mod tests {
 
     fn follow(form: &str) -> Follow {
         let registry = crate::fields::registry();
-        Follow::new(&format!("tcp,{form},0"), &registry, &mut Probe::new()).unwrap()
+        Follow::new(&format!("tcp,{form},0"), &registry, &mut Extractor::new()).unwrap()
     }
 
     fn shown(follow: &mut Follow) -> String {
@@ -335,7 +335,7 @@ mod tests {
         for wrong in
             ["tcp", "tcp,ascii", "udp,ascii,0", "tcp,yaml,0", "tcp,ascii,x", "tcp,ascii,0,3-1", "tcp,ascii,0,0-1", "tcp,raw,0,1-2,3"]
         {
-            assert!(Follow::new(wrong, &registry, &mut Probe::new()).is_err(), "{wrong}");
+            assert!(Follow::new(wrong, &registry, &mut Extractor::new()).is_err(), "{wrong}");
         }
     }
 }

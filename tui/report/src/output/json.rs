@@ -14,7 +14,7 @@ use super::{Index, faults};
 use crate::dissection::Dissected;
 use rdmascope_dissector::field::{Def, Kind};
 use rdmascope_dissector::render::{Style, decimal, hex_bytes, json_string, json_value, show_unsigned};
-use rdmascope_dissector::trace::{Kept, Node, Tree};
+use rdmascope_dissector::trace::{Node, NodeValue, Tree};
 use std::io::Write;
 
 /// What is written of a field.
@@ -241,7 +241,7 @@ fn key(out: &mut Vec<u8>, name: &str, suffix: &str) {
 
 /// Whether the node shows a value of its own beside its children.
 pub(super) fn has_value(node: &Node) -> bool {
-    !matches!(node.value, Kept::None) || node.def.kind == Kind::Bytes
+    !matches!(node.value, NodeValue::None) || node.def.kind == Kind::Bytes
 }
 
 /// The same in JSON, where an option of TCP is a protocol that has its bytes for a value.
@@ -254,8 +254,8 @@ fn is_valued(node: &Node) -> bool {
 fn value(out: &mut Vec<u8>, tree: &Tree, node: &Node) {
     match node.value {
         // the most common by far
-        Kept::U(v) => show_unsigned(out, node.def, v, Style::Json),
-        Kept::None if node.def.kind == Kind::Protocol && node.depth > 0 => hex_bytes(out, tree.covered(node), Some(b':')),
+        NodeValue::U(v) => show_unsigned(out, node.def, v, Style::Json),
+        NodeValue::None if node.def.kind == Kind::Protocol && node.depth > 0 => hex_bytes(out, tree.covered(node), Some(b':')),
         _ => json_value(out, node.def, tree.stored(node), Style::Json),
     }
     out.push(b'"');
@@ -356,7 +356,7 @@ impl Members<'_> {
 fn raw(out: &mut Vec<u8>, tree: &Tree, node: &Node) {
     out.extend_from_slice(b"[\"");
     match node.value {
-        Kept::U(v) if node.def.mask != 0 => {
+        NodeValue::U(v) if node.def.mask != 0 => {
             let _ = write!(out, "{v:X}");
         }
         _ if node.generated => {}

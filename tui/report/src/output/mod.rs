@@ -1,4 +1,4 @@
-//! One file per form of output. All are made from the same tree or probe; what they share is here.
+//! One file per form of output. All are made from the same tree or extractor; what they share is here.
 
 pub mod ek;
 pub mod fields;

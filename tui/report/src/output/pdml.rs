@@ -6,7 +6,7 @@ use super::shape::Shape;
 use crate::dissection::Dissected;
 use rdmascope_dissector::field::Kind;
 use rdmascope_dissector::render::{Style, decimal, hex_bytes, is_hidden, is_text, label, seconds_and_nanos, show, show_into, xml_text};
-use rdmascope_dissector::trace::{Kept, Tree};
+use rdmascope_dissector::trace::{NodeValue, Tree};
 use std::io::Write;
 
 /// Frames in the form of `-T pdml`.
@@ -111,7 +111,7 @@ impl Pdml {
                 if size > 0 {
                     out.extend_from_slice(b" value=\"");
                     match node.value {
-                        Kept::U(v) if node.def.mask != 0 => {
+                        NodeValue::U(v) if node.def.mask != 0 => {
                             let _ = write!(out, "{v:X}\" unmaskedvalue=\"");
                         }
                         _ => {}

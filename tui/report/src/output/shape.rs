@@ -7,7 +7,7 @@
 
 use rdmascope_dissector::field::{Base, Def, FieldDef, Kind, OURS, Privacy, id_of};
 use rdmascope_dissector::render::{Style, show};
-use rdmascope_dissector::trace::{Kept, Node, Tree};
+use rdmascope_dissector::trace::{Node, NodeValue, Tree};
 
 /// What becomes of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -205,7 +205,7 @@ impl Shape {
     fn push_text(&mut self, tree: &mut Tree, like: usize, depth: i16, key: String) {
         let mut node = self.old[like];
         node.def = &TEXT;
-        node.value = Kept::None;
+        node.value = NodeValue::None;
         node.note = (0, 0);
         node.depth = u8::try_from(depth.max(0)).unwrap_or(u8::MAX);
         self.keys.push((tree.nodes.len(), key));
@@ -307,7 +307,7 @@ impl Shape {
         let depth = i16::from(self.old[at].depth) + shift;
         let number = |id: u32| {
             self.old[at + 1..end].iter().find(|n| n.def.id == id).and_then(|n| match n.value {
-                Kept::U(v) => Some(v),
+                NodeValue::U(v) => Some(v),
                 _ => None,
             })
         };
@@ -462,7 +462,7 @@ impl Shape {
                     }
                 }
                 let number = |id: u32| self.old[at..end].iter().find(|n| n.def.id == id).map(|n| n.value);
-                if let (Some(Kept::U(command)), Some(Kept::U(reply))) = (number(COMMAND), number(IS_REPLY)) {
+                if let (Some(NodeValue::U(command)), Some(NodeValue::U(reply))) = (number(COMMAND), number(IS_REPLY)) {
                     let name = BODIES.get(command as usize).unwrap_or(&"unknown");
                     self.body = Some(format!("{name} {} (0x{command:02x})", if reply != 0 { "Response" } else { "Request" }));
                 }
@@ -481,7 +481,7 @@ fn chunk(segments: usize) -> String {
 
 fn word_of(node: &Node) -> Option<u64> {
     match node.value {
-        Kept::U(number) => Some(number / 32),
+        NodeValue::U(number) => Some(number / 32),
         _ => None,
     }
 }

@@ -6,9 +6,9 @@ use crate::dissection::Dissected;
 use crate::fields::filter;
 use crate::output::follow::Follow;
 use anyhow::{Result, bail};
+use rdmascope_dissector::extract::{Extractor, Need, Slot};
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
-use rdmascope_dissector::probe::{Need, Probe, Slot};
 use rdmascope_dissector::registry::Registry;
 use rdmascope_dissector::render::{Stored, Style, show};
 use rdmascope_dissector::text::escaped;
@@ -117,11 +117,11 @@ const KINDS: [(&str, &str, Ends, Option<Ends>); 6] = [
 ];
 
 impl Taps {
-    /// Reads the arguments of `-z` and asks `probe` for what they need.
-    pub fn new(arguments: &[String], registry: &Registry, probe: &mut Probe) -> Result<Self> {
+    /// Reads the arguments of `-z` and asks `extractor` for what they need.
+    pub fn new(arguments: &[String], registry: &Registry, extractor: &mut Extractor) -> Result<Self> {
         let mut taps = Vec::new();
         for argument in arguments {
-            taps.push(tap(argument, registry, probe)?);
+            taps.push(tap(argument, registry, extractor)?);
         }
         Ok(Self { taps })
     }
@@ -131,9 +131,9 @@ impl Taps {
         self.taps.is_empty()
     }
 
-    /// Takes in a frame, of which the probe has the values.
-    pub fn frame(&mut self, d: &Dissected, probe: &Probe) {
-        self.taps.iter_mut().for_each(|tap| tap.frame(d, probe));
+    /// Takes in a frame, of which the extractor has the values.
+    pub fn frame(&mut self, d: &Dissected, extractor: &Extractor) {
+        self.taps.iter_mut().for_each(|tap| tap.frame(d, extractor));
     }
 
     /// Writes the tables.
@@ -142,18 +142,18 @@ impl Taps {
     }
 }
 
-fn tap(argument: &str, registry: &Registry, probe: &mut Probe) -> Result<Tap> {
+fn tap(argument: &str, registry: &Registry, extractor: &mut Extractor) -> Result<Tap> {
     if let Some((_, instead)) = ELSEWHERE.iter().find(|(name, _)| argument.starts_with(name)) {
         bail!("-z {} is not there: {instead}", escaped(argument));
     }
-    let want = |name: &str, probe: &mut Probe| -> Slot {
+    let want = |name: &str, extractor: &mut Extractor| -> Slot {
         let def: Def = registry.find(name).expect("a field of ours");
-        probe.want(def, Need::Value)
+        extractor.want(def, Need::Value)
     };
-    let bound = |text: &str, probe: &mut Probe| -> Result<Option<Filter>> {
+    let bound = |text: &str, extractor: &mut Extractor| -> Result<Option<Filter>> {
         let mut filter = filter(Some(text).filter(|t| !t.trim().is_empty()), registry)?;
         if let Some(filter) = &mut filter {
-            filter.bind(probe);
+            filter.bind(extractor);
         }
         Ok(filter)
     };
@@ -162,8 +162,8 @@ fn tap(argument: &str, registry: &Registry, probe: &mut Probe) -> Result<Tap> {
         ["io", "phs", ..] => {
             let text = parts.get(2).copied().unwrap_or("");
             Tap::Hierarchy {
-                protocols: want("frame.protocols", probe),
-                filter: bound(text, probe)?,
+                protocols: want("frame.protocols", extractor),
+                filter: bound(text, extractor)?,
                 text: text.into(),
                 rows: BTreeMap::new(),
             }
@@ -178,7 +178,7 @@ fn tap(argument: &str, registry: &Registry, probe: &mut Probe) -> Result<Tap> {
                 if column.contains('(') && ["COUNT", "SUM", "MIN", "MAX", "AVG", "LOAD"].iter().any(|f| column.starts_with(f)) {
                     bail!("-z io,stat counts frames and bytes; {} is not there: use -T fields -e FIELD", escaped(column));
                 }
-                named.push((column.to_owned(), bound(column, probe)?));
+                named.push((column.to_owned(), bound(column, extractor)?));
             }
             if named.is_empty() {
                 named.push((String::new(), None));
@@ -196,9 +196,9 @@ fn tap(argument: &str, registry: &Registry, probe: &mut Probe) -> Result<Tap> {
             Tap::Hosts(Hosts {
                 title,
                 endpoints,
-                slots: addresses.map(|name| want(name, probe)),
-                ports: ports.map(|names| names.map(|name| want(name, probe))),
-                filter: bound(text, probe)?,
+                slots: addresses.map(|name| want(name, extractor)),
+                ports: ports.map(|names| names.map(|name| want(name, extractor))),
+                filter: bound(text, extractor)?,
                 text: text.into(),
                 rows: BTreeMap::new(),
                 left_out: 0,
@@ -214,20 +214,20 @@ fn tap(argument: &str, registry: &Registry, probe: &mut Probe) -> Result<Tap> {
             let names: &[&str] = if is_smb { &["smb2.cmd"] } else { &["nfs.main_opcode", "nfs.procedure_v3", "rpc.procedure"] };
             Tap::Times(Times {
                 title: if is_smb { "SMB2" } else { "RPC" },
-                time: want(if is_smb { "smb2.time" } else { "rpc.time" }, probe),
-                names: names.iter().filter(|name| registry.find(name).is_some()).map(|name| want(name, probe)).collect(),
-                filter: bound(text, probe)?,
+                time: want(if is_smb { "smb2.time" } else { "rpc.time" }, extractor),
+                names: names.iter().filter(|name| registry.find(name).is_some()).map(|name| want(name, extractor)).collect(),
+                filter: bound(text, extractor)?,
                 text: text.into(),
                 rows: BTreeMap::new(),
             })
         }
         ["follow", ..] => {
             let rest = argument.split_once(',').map_or("", |(_, rest)| rest);
-            Tap::Follow(Box::new(Follow::new(rest, registry, probe)?))
+            Tap::Follow(Box::new(Follow::new(rest, registry, extractor)?))
         }
         ["expert", ..] => Tap::Expert {
-            slots: ["rdmascope.finding.severity", "rdmascope.finding.id", "rdmascope.finding.text"].map(|name| want(name, probe)),
-            malformed: want("_ws.malformed", probe),
+            slots: ["rdmascope.finding.severity", "rdmascope.finding.id", "rdmascope.finding.text"].map(|name| want(name, extractor)),
+            malformed: want("_ws.malformed", extractor),
             rows: BTreeMap::new(),
         },
         _ => bail!(
@@ -237,16 +237,16 @@ fn tap(argument: &str, registry: &Registry, probe: &mut Probe) -> Result<Tap> {
     })
 }
 
-fn first(probe: &Probe, slot: Slot) -> Option<String> {
-    probe.values(slot).next().map(|(def, v)| show(def, v, Style::Fields))
+fn first(extractor: &Extractor, slot: Slot) -> Option<String> {
+    extractor.values(slot).next().map(|(def, v)| show(def, v, Style::Fields))
 }
 
-fn passes(filter: &Option<Filter>, probe: &Probe) -> bool {
-    filter.as_ref().is_none_or(|f| f.matches(probe))
+fn passes(filter: &Option<Filter>, extractor: &Extractor) -> bool {
+    filter.as_ref().is_none_or(|f| f.matches(extractor))
 }
 
 impl Tap {
-    fn frame(&mut self, d: &Dissected, probe: &Probe) {
+    fn frame(&mut self, d: &Dissected, extractor: &Extractor) {
         match self {
             Self::Intervals(t) => {
                 let row = if t.every == 0 { 0 } else { d.relative_ns.div_euclid(t.every) };
@@ -256,16 +256,16 @@ impl Tap {
                 }
                 let sums = t.rows.entry(row).or_insert_with(|| vec![Sum::default(); t.columns.len()]);
                 for ((_, filter), sum) in t.columns.iter().zip(sums) {
-                    if passes(filter, probe) {
+                    if passes(filter, extractor) {
                         sum.add(d);
                     }
                 }
             }
             Self::Hierarchy { protocols, filter, rows, .. } => {
-                if !passes(filter, probe) {
+                if !passes(filter, extractor) {
                     return;
                 }
-                let Some(path) = first(probe, *protocols) else { return };
+                let Some(path) = first(extractor, *protocols) else { return };
                 let path = if path.is_empty() { "frame".into() } else { format!("frame:{path}") };
                 for end in path.match_indices(':').map(|(at, _)| at).chain([path.len()]) {
                     if rows.len() < ROWS_MAX || rows.contains_key(&path[..end]) {
@@ -273,18 +273,18 @@ impl Tap {
                     }
                 }
             }
-            Self::Hosts(t) => t.frame(d, probe),
-            Self::Times(t) => t.frame(probe),
-            Self::Follow(t) => t.frame(d, probe),
+            Self::Hosts(t) => t.frame(d, extractor),
+            Self::Times(t) => t.frame(extractor),
+            Self::Follow(t) => t.frame(d, extractor),
             Self::Expert { slots, malformed, rows } => {
-                let texts = slots.map(|slot| probe.values(slot).map(|(def, v)| show(def, v, Style::Fields)).collect::<Vec<_>>());
+                let texts = slots.map(|slot| extractor.values(slot).map(|(def, v)| show(def, v, Style::Fields)).collect::<Vec<_>>());
                 for ((severity, id), text) in texts[0].iter().zip(&texts[1]).zip(&texts[2]) {
                     let rank = ["error", "warn", "note"].iter().position(|s| severity.starts_with(s)).unwrap_or(3) as u8;
                     if rows.len() < ROWS_MAX {
                         *rows.entry((rank, id.clone(), text.clone())).or_default() += 1;
                     }
                 }
-                if let Some(text) = first(probe, *malformed)
+                if let Some(text) = first(extractor, *malformed)
                     && rows.len() < ROWS_MAX
                 {
                     *rows.entry((0, "Malformed".into(), text)).or_default() += 1;
@@ -367,14 +367,14 @@ impl Intervals {
 }
 
 impl Hosts {
-    fn frame(&mut self, d: &Dissected, probe: &Probe) {
-        if !passes(&self.filter, probe) {
+    fn frame(&mut self, d: &Dissected, extractor: &Extractor) {
+        if !passes(&self.filter, extractor) {
             return;
         }
         let ends = [0, 1].map(|side| {
-            let address = first(probe, self.slots[side])?;
+            let address = first(extractor, self.slots[side])?;
             match self.ports {
-                Some(ports) => Some(format!("{address}:{}", first(probe, ports[side])?)),
+                Some(ports) => Some(format!("{address}:{}", first(extractor, ports[side])?)),
                 None => Some(address),
             }
         });
@@ -443,19 +443,19 @@ impl Hosts {
 }
 
 impl Times {
-    fn frame(&mut self, probe: &Probe) {
-        if !passes(&self.filter, probe) {
+    fn frame(&mut self, extractor: &Extractor) {
+        if !passes(&self.filter, extractor) {
             return;
         }
-        let Some(names) = self.names.iter().find(|slot| probe.has(**slot)) else { return };
-        let names: Vec<(u64, String)> = probe
+        let Some(names) = self.names.iter().find(|slot| extractor.has(**slot)) else { return };
+        let names: Vec<(u64, String)> = extractor
             .values(*names)
             .filter_map(|(def, v)| match v {
                 Stored::U(n) => Some((n, def.value_name(n).map_or_else(|| n.to_string(), ToOwned::to_owned))),
                 _ => None,
             })
             .collect();
-        let times: Vec<f64> = probe
+        let times: Vec<f64> = extractor
             .values(self.time)
             .filter_map(|(_, v)| match v {
                 Stored::Time(seconds, nanos) => Some(seconds as f64 + f64::from(nanos) / 1e9),

@@ -19,15 +19,15 @@ pub struct Trees {
     range: Vec<u8>,
     /// Subtrees that end with a fault and are still open: depth, fault.
     open: Vec<(u8, usize)>,
-    told: Vec<bool>,
+    seen: Vec<bool>,
 }
 
 impl Trees {
     /// Appends a frame.
     pub fn frame(&mut self, out: &mut Vec<u8>, d: &Dissected, tree: &Tree, color: bool) {
         self.open.clear();
-        self.told.clear();
-        self.told.resize(tree.faults.len(), false);
+        self.seen.clear();
+        self.seen.resize(tree.faults.len(), false);
         for (index, node) in tree.nodes.iter().enumerate() {
             self.close(out, node.depth, d, tree, color);
             if node.fault > 0 {
@@ -71,8 +71,8 @@ impl Trees {
     }
 
     fn fault(&mut self, out: &mut Vec<u8>, depth: u8, index: usize, d: &Dissected, tree: &Tree, color: bool) {
-        let (Some((fault, ..)), Some(told)) = (tree.faults.get(index), self.told.get_mut(index)) else { return };
-        if core::mem::replace(told, true) {
+        let (Some((fault, ..)), Some(seen)) = (tree.faults.get(index), self.seen.get_mut(index)) else { return };
+        if core::mem::replace(seen, true) {
             return;
         }
         self.line.clear();

@@ -162,8 +162,8 @@ fn head(out: &mut String, data: &ReportData, title: &str, entries: &[Entry<'_>])
         n => format!("{} of followed connections not decoded", count(n, "frame")),
     });
     let dates = super::words::dates(data.start(), data.start().saturating_add(data.length()));
-    let verdict = super::verdict(data, entries);
-    let class = match verdict.tone {
+    let headline = super::headline(data, entries);
+    let class = match headline.tone {
         Tone::Good => "good",
         Tone::Bad => "bad",
         Tone::Strong => "soft",
@@ -175,10 +175,10 @@ fn head(out: &mut String, data: &ReportData, title: &str, entries: &[Entry<'_>])
         text(title),
         text(&facts.join(" · ")),
         if capture.frames > 0 { text(&format!("Captured {dates}")) } else { String::new() },
-        verdict.mark,
-        text(&verdict.text),
+        headline.mark,
+        text(&headline.text),
     );
-    if let Some(unjudged) = &verdict.unjudged {
+    if let Some(unjudged) = &headline.unjudged {
         let _ = writeln!(out, "<p>{}</p>", text(unjudged));
     }
     if let Some(answer) = super::answer::text(&data.report) {
@@ -296,7 +296,7 @@ fn ladders(out: &mut String, data: &ReportData) {
                 "<tr><td class=\"{class}\">{}</td><th scope=\"row\">{}</th><td>{}</td><td>{frame}</td></tr>",
                 super::ladder::mark(rung.state),
                 rung.step.name(),
-                text(&super::ladder::said(rung))
+                text(&super::ladder::detail(rung))
             );
         }
         out.push_str("</tbody>\n</table>\n</details>\n");
@@ -470,11 +470,11 @@ fn frames_listed(out: &mut String, data: &ReportData, page: &Page, entries: &[En
         if frames.len() >= FRAMES_MAX && !frames.contains_key(&frame) {
             return;
         }
-        let said = frames.entry(frame).or_insert(Listed { time: None, connection: None, texts: Vec::new() });
-        said.time = said.time.or(time);
-        said.connection = said.connection.or(connection);
-        if !said.texts.contains(&words) {
-            said.texts.push(words);
+        let listed = frames.entry(frame).or_insert(Listed { time: None, connection: None, texts: Vec::new() });
+        listed.time = listed.time.or(time);
+        listed.connection = listed.connection.or(connection);
+        if !listed.texts.contains(&words) {
+            listed.texts.push(words);
         }
     };
     for entry in entries.iter().take(FINDINGS_MAX) {
@@ -506,15 +506,15 @@ fn frames_listed(out: &mut String, data: &ReportData, page: &Page, entries: &[En
         let _ = writeln!(out, "<p class=\"soft\">All of frame N: <code>{}</code></p>", text(&command));
     }
     let mut table = Sortable::new(&[("frame", false), ("time", false), ("connection", false), ("what", true)]);
-    for (frame, said) in &frames {
-        let since = said.time.map(|t| t.saturating_sub(data.start()));
+    for (frame, listed) in &frames {
+        let since = listed.time.map(|t| t.saturating_sub(data.start()));
         table.row_of(
             format!("frame-{frame}"),
             vec![
                 number(*frame),
                 since.map_or(Cell::default(), |ns| Cell { class: "", value: Some(ns.into()), html: super::words::seconds(ns) }),
-                said.connection.map_or(Cell::default(), |id| page.connection_cell(id)),
-                plain(&said.texts.join("; ")),
+                listed.connection.map_or(Cell::default(), |id| page.connection_cell(id)),
+                plain(&listed.texts.join("; ")),
             ],
         );
     }

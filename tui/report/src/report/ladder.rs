@@ -14,7 +14,7 @@ pub const fn mark(state: State) -> &'static str {
 }
 
 /// What a rung says beside its name.
-pub fn said(rung: &Rung) -> String {
+pub fn detail(rung: &Rung) -> String {
     let alone = match rung.state {
         State::Yes => "yes",
         State::No => "no",

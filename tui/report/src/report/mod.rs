@@ -155,13 +155,13 @@ impl Brief {
 #[derive(Debug, Default)]
 pub struct Collector {
     wanted: Wanted,
-    by_connection: HashMap<u32, Heard>,
+    by_connection: HashMap<u32, Collected>,
     kept: u64,
     dropped: u64,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct Collected {
     last: Option<Brief>,
     failures: HashMap<(&'static str, Family, u32), u64>,
     exchanges: Vec<Exchange>,
@@ -407,7 +407,7 @@ pub fn is_partial(report: &Report) -> bool {
 
 /// What a report says first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Headline {
     /// ✗, !, ✓, or – where nothing can be said.
     pub mark: &'static str,
     /// Its colour.
@@ -419,7 +419,7 @@ pub struct Verdict {
 }
 
 /// What a report says first; ✓ only where every connection reached what it was for and nothing was dropped.
-pub fn verdict(data: &ReportData, entries: &[Entry<'_>]) -> Verdict {
+pub fn headline(data: &ReportData, entries: &[Entry<'_>]) -> Headline {
     let [errors, warnings, notes] = ReportData::tally(entries);
     let [failed, unknown, all] = data.outcomes();
     let noted = if notes > 0 { format!(" {}.", count(notes, "note")) } else { String::new() };
@@ -451,7 +451,7 @@ pub fn verdict(data: &ReportData, entries: &[Entry<'_>]) -> Verdict {
             format!("{} of {} cannot be judged: their beginning or end is not in the capture.", grouped(unknown), count(all, "connection"))
         }
     });
-    Verdict { mark, tone, text, unjudged }
+    Headline { mark, tone, text, unjudged }
 }
 
 /// Whether a connection carries storage, or may: RDMA of any kind, SMB2, RPC.

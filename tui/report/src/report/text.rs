@@ -44,7 +44,7 @@ pub fn render(data: &ReportData, width: usize, paint: Paint) -> String {
     let entries = data.entries();
     page.head(data);
     page.answer(data);
-    page.verdict(data, &entries);
+    page.headline(data, &entries);
     page.findings(data, &entries);
     page.ladders(data);
     page.sessions(data);
@@ -142,10 +142,10 @@ impl Page {
         self.gap();
     }
 
-    fn verdict(&mut self, data: &ReportData, entries: &[Entry<'_>]) {
-        let verdict = super::verdict(data, entries);
-        self.marked(verdict.mark, verdict.tone, &verdict.text);
-        if let Some(text) = &verdict.unjudged {
+    fn headline(&mut self, data: &ReportData, entries: &[Entry<'_>]) {
+        let headline = super::headline(data, entries);
+        self.marked(headline.mark, headline.tone, &headline.text);
+        if let Some(text) = &headline.unjudged {
             self.with_tail("   ", "   ", Tone::Plain, text, "");
         }
         if let Some(text) = data.let_go() {
@@ -264,7 +264,7 @@ impl Page {
                 let lead = format!("   {} {:<22}", self.paint.paint(tone, ladder::mark(rung.state)), rung.step.name());
                 let start = self.out.len();
                 let blank = " ".repeat(27);
-                self.with_tail(&blank, &blank, Tone::Plain, &ladder::said(rung), &frame);
+                self.with_tail(&blank, &blank, Tone::Plain, &ladder::detail(rung), &frame);
                 self.out.replace_range(start..start + blank.len(), &lead);
             }
             if !silent.is_empty() {
@@ -563,13 +563,13 @@ pub(super) fn remarks(data: &ReportData) -> Vec<String> {
     }
     let grown = data.hardware.grown();
     if !grown.is_empty() {
-        let told: Vec<String> =
+        let parts: Vec<String> =
             grown.iter().take(COUNTERS_SHOWN).map(|row| format!("{} +{}", row.counter, grouped(row.increase()))).collect();
         let more = match grown.len().saturating_sub(COUNTERS_SHOWN) {
             0 => String::new(),
             n => format!(" and {n} more"),
         };
-        lines.push(format!("RDMA device counters that grew during the capture: {}{more}.", told.join(", ")));
+        lines.push(format!("RDMA device counters that grew during the capture: {}{more}.", parts.join(", ")));
     }
     if capture.pauses > 0 {
         lines.push(format!("{} (priority flow control).", count(capture.pauses, "pause frame")));

@@ -152,7 +152,7 @@ impl Clock {
 static CLOCK: OnceLock<Clock> = OnceLock::new();
 
 /// Tells all times by this clock from now on; the first that is set stays.
-pub fn tell_time_by(clock: Clock) {
+pub fn set_clock(clock: Clock) {
     let _ = CLOCK.set(clock);
 }
 

@@ -347,7 +347,7 @@ pub fn decode<'a, T: Trace, V: Visit<'a>>(x: &mut Xdr<'a, '_, T>, call: bool, me
     })
 }
 
-fn compound<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, call: bool, callback: bool, status: &mut u32, tell: &mut dyn FnMut(&Op<'a>)) -> Read<()> {
+fn compound<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, call: bool, callback: bool, status: &mut u32, emit: &mut dyn FnMut(&Op<'a>)) -> Read<()> {
     if call {
         x.opaque(f::TAG)?;
         x.u32(f::MINORVERSION)?;
@@ -362,7 +362,7 @@ fn compound<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, call: bool, callback: bool, st
         let mut op = Op { index, callback, ..Op::default() };
         let result = x.scope(f::OPERATION, |x| operation(x, call, &mut op));
         if result.is_ok() || op.code != 0 {
-            tell(&op);
+            emit(&op);
         }
         result
     })
@@ -735,7 +735,7 @@ mod tests {
     }
 
     fn format_value(node: &crate::trace::Node) -> u64 {
-        let crate::trace::Kept::U(v) = node.value else { panic!("a number") };
+        let crate::trace::NodeValue::U(v) = node.value else { panic!("a number") };
         v
     }
 

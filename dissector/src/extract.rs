@@ -1,14 +1,14 @@
 //! An observer that keeps only the values somebody asked for: the display filter's, the columns', those of `-T fields -e`.
 //!
-//! Ask with [`Probe::want`] before the first frame and get a [`Slot`]. Then, frame by frame: [`Probe::begin`], decode,
-//! [`Trace::end`], and read [`Probe::values`]. A field nobody wants costs one look into a small table; once the buffers
+//! Ask with [`Extractor::want`] before the first frame and get a [`Slot`]. Then, frame by frame: [`Extractor::begin`], decode,
+//! [`Trace::end`], and read [`Extractor::values`]. A field nobody wants costs one look into a small table; once the buffers
 //! have grown to the largest frame, nothing is allocated.
 
 use crate::fault::{Fault, FaultKind};
 use crate::field::{Def, FieldSet, Kind};
 use crate::frame_fields;
 use crate::render::{Piece, Stored, pieces};
-use crate::trace::{Kept, LAYERS_MAX, Line, Trace, Tree, Value, write_layers};
+use crate::trace::{LAYERS_MAX, Line, NodeValue, Trace, Tree, Value, write_layers};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
@@ -70,12 +70,12 @@ const NO_SLOT: u16 = u16::MAX;
 struct Hit {
     def: Def,
     next: u32,
-    /// See [`Probe::want_layers`].
+    /// See [`Extractor::want_layers`].
     layer: u16,
     value: Found,
 }
 
-/// As [`Kept`], with all runs of bytes in [`Probe::data`].
+/// As [`NodeValue`], with all runs of bytes in [`Extractor::data`].
 #[derive(Clone, Copy, Debug)]
 enum Found {
     None,
@@ -88,7 +88,7 @@ enum Found {
 
 /// Keeps the values of wanted fields. See the [module](self).
 #[derive(Clone, Debug)]
-pub struct Probe {
+pub struct Extractor {
     /// Open-addressed, a power of two long, at most a quarter full.
     table: Vec<Entry>,
     mask: u32,
@@ -110,13 +110,13 @@ pub struct Probe {
     line: Option<Line>,
 }
 
-impl Default for Probe {
+impl Default for Extractor {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Probe {
+impl Extractor {
     /// Wants nothing yet.
     pub fn new() -> Self {
         Self {
@@ -242,10 +242,10 @@ impl Probe {
 
     /// Its values in order of appearance, each with the declaration it came from (a name may be declared in several messages).
     pub fn values(&self, slot: Slot) -> Values<'_> {
-        Values { probe: self, next: self.wanted[usize::from(slot.0)].first }
+        Values { extractor: self, next: self.wanted[usize::from(slot.0)].first }
     }
 
-    /// The same, each with the number of its layer (0 outside of all protocols), where [`Probe::want_layers`] asked for it.
+    /// The same, each with the number of its layer (0 outside of all protocols), where [`Extractor::want_layers`] asked for it.
     pub fn values_with_layers(&self, slot: Slot) -> impl Iterator<Item = (u16, Def, Stored<'_>)> {
         let mut values = self.values(slot);
         core::iter::from_fn(move || {
@@ -287,7 +287,7 @@ impl Probe {
                 Stored::U(v) => self.keep(slot, node.def, Value::U(v)),
                 Stored::I(v) => self.keep(slot, node.def, Value::I(v)),
                 Stored::Time(seconds, nanos) => self.keep(slot, node.def, Value::Time { seconds, nanos }),
-                Stored::Bytes(b) if node.value != Kept::None => self.keep(slot, node.def, Value::Bytes(b)),
+                Stored::Bytes(b) if node.value != NodeValue::None => self.keep(slot, node.def, Value::Bytes(b)),
                 Stored::Text(text) => self.keep(slot, node.def, Value::Text(format_args!("{text}"))),
                 Stored::None | Stored::Bytes(_) => {
                     self.subtree(slot, node.def, tree.covered(node));
@@ -475,7 +475,7 @@ impl Probe {
 /// The values of one slot in one frame.
 #[derive(Clone, Debug)]
 pub struct Values<'p> {
-    probe: &'p Probe,
+    extractor: &'p Extractor,
     next: u32,
 }
 
@@ -484,9 +484,9 @@ impl<'p> Iterator for Values<'p> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let hit = self.probe.hits.get(self.next as usize)?;
+        let hit = self.extractor.hits.get(self.next as usize)?;
         self.next = hit.next;
-        let range = |start: u32, len: u32| &self.probe.data[start as usize..(start + len) as usize];
+        let range = |start: u32, len: u32| &self.extractor.data[start as usize..(start + len) as usize];
         let value = match hit.value {
             Found::None => Stored::None,
             Found::U(v) => Stored::U(v),
@@ -507,7 +507,7 @@ impl Write for Utf8Writer<'_> {
     }
 }
 
-impl Trace for Probe {
+impl Trace for Extractor {
     const ON: bool = true;
 
     #[inline(always)]
@@ -604,24 +604,24 @@ mod tests {
     // [MS-SMBD] 4.1
     const REQUEST: [u8; 20] = [0, 1, 0, 1, 0, 0, 10, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 0, 2, 0];
 
-    fn shown(probe: &Probe, slot: Slot) -> Vec<String> {
-        probe.values(slot).map(|(def, v)| show(def, v, Style::Fields)).collect()
+    fn shown(extractor: &Extractor, slot: Slot) -> Vec<String> {
+        extractor.values(slot).map(|(def, v)| show(def, v, Style::Fields)).collect()
     }
 
     #[test]
     fn keeps_what_is_wanted_and_nothing_else() {
-        let mut probe = Probe::new();
-        let max = probe.want(smbd::NegotiateRequest::max_receive_size, Need::Value);
-        let presence = probe.want(smbd::f::PROTOCOL, Need::Presence);
-        let bytes = probe.want(smbd::NegotiateRequest::NODE, Need::Bytes);
-        let missing = probe.want(smbd::f::DATA, Need::Value);
+        let mut extractor = Extractor::new();
+        let max = extractor.want(smbd::NegotiateRequest::max_receive_size, Need::Value);
+        let presence = extractor.want(smbd::f::PROTOCOL, Need::Presence);
+        let bytes = extractor.want(smbd::NegotiateRequest::NODE, Need::Bytes);
+        let missing = extractor.want(smbd::f::DATA, Need::Value);
         for _ in 0..3 {
-            probe.begin();
-            smbd::parse_negotiate_request(&REQUEST, &mut probe).unwrap();
-            assert_eq!(shown(&probe, max), ["1024"]);
-            assert!(probe.has(presence) && !probe.has(missing));
-            assert_eq!(probe.values(bytes).map(|(_, v)| v).collect::<Vec<_>>(), [Stored::Bytes(&REQUEST)]);
-            assert_eq!(probe.hits.len(), 3);
+            extractor.begin();
+            smbd::parse_negotiate_request(&REQUEST, &mut extractor).unwrap();
+            assert_eq!(shown(&extractor, max), ["1024"]);
+            assert!(extractor.has(presence) && !extractor.has(missing));
+            assert_eq!(extractor.values(bytes).map(|(_, v)| v).collect::<Vec<_>>(), [Stored::Bytes(&REQUEST)]);
+            assert_eq!(extractor.hits.len(), 3);
         }
     }
 
@@ -648,12 +648,12 @@ mod tests {
         decode_some(&mut tree);
         assert!(tree.nodes.len() > 60, "{}", tree.nodes.len());
         for node in &tree.nodes {
-            let mut probes = [Probe::new(), Probe::new()];
-            let slots = probes.each_mut().map(|probe| probe.want(node.def, Need::Value));
-            probes[0].load(&tree);
-            probes[1].begin();
-            decode_some(&mut probes[1]);
-            let [loaded, decoded] = [0, 1].map(|i| shown(&probes[i], slots[i]));
+            let mut extractors = [Extractor::new(), Extractor::new()];
+            let slots = extractors.each_mut().map(|extractor| extractor.want(node.def, Need::Value));
+            extractors[0].load(&tree);
+            extractors[1].begin();
+            decode_some(&mut extractors[1]);
+            let [loaded, decoded] = [0, 1].map(|i| shown(&extractors[i], slots[i]));
             assert_eq!(loaded, decoded, "{}", node.def.name);
         }
     }
@@ -662,19 +662,19 @@ mod tests {
     fn a_subtree_ends_where_it_closes() {
         let mut longer = REQUEST.to_vec();
         longer.extend_from_slice(&[9, 9]);
-        let mut probe = Probe::new();
-        let slot = probe.want(smbd::NegotiateRequest::NODE, Need::Bytes);
-        probe.begin();
-        smbd::parse_negotiate_request(&longer, &mut probe).unwrap();
-        assert_eq!(probe.values(slot).next().unwrap().1, Stored::Bytes(&REQUEST));
+        let mut extractor = Extractor::new();
+        let slot = extractor.want(smbd::NegotiateRequest::NODE, Need::Bytes);
+        extractor.begin();
+        smbd::parse_negotiate_request(&longer, &mut extractor).unwrap();
+        assert_eq!(extractor.values(slot).next().unwrap().1, Stored::Bytes(&REQUEST));
     }
 
     #[test]
     fn faults_can_be_asked_for() {
-        let mut probe = Probe::new();
-        let slot = probe.want(frame_fields::f::MALFORMED, Need::Value);
-        probe.begin();
-        smbd::parse_negotiate_request(&REQUEST[..7], &mut probe).unwrap_err();
-        assert_eq!(shown(&probe, slot), ["CreditsRequested: 2 bytes needed, 1 left"]);
+        let mut extractor = Extractor::new();
+        let slot = extractor.want(frame_fields::f::MALFORMED, Need::Value);
+        extractor.begin();
+        smbd::parse_negotiate_request(&REQUEST[..7], &mut extractor).unwrap_err();
+        assert_eq!(shown(&extractor, slot), ["CreditsRequested: 2 bytes needed, 1 left"]);
     }
 }

@@ -1,4 +1,4 @@
-//! SMB Direct over a transport: [`Stack`] is the two stacked, without a socket and without a clock; [`Channel`] is a stack with what moves it.
+//! SMB Direct over a transport: [`Stack`] is the two stacked, without a socket and without a clock; [`SmbDirect`] is a stack with what moves it.
 
 use crate::smbd::{self, Endpoint, Failure};
 use crate::transport::{self, Clock, Driver, Ended, Fabric, Handle, OpError, Opened, Request, Rights, Setup, Time, Transport};
@@ -337,7 +337,7 @@ fn not_established() -> EndReason {
 
 /// A stack with what moves it.
 #[derive(Debug)]
-pub struct Channel {
+pub struct SmbDirect {
     stack: Stack,
     driver: Box<dyn Driver>,
     clock: Clock,
@@ -345,7 +345,7 @@ pub struct Channel {
     recorded: bool,
 }
 
-impl Channel {
+impl SmbDirect {
     /// Connects to `address`.
     ///
     /// # Errors
@@ -470,7 +470,7 @@ impl Channel {
     }
 
     /// Moves bytes until fewer than `bytes` of ours are still to be sent, the connection is over, or nothing has left for `patience`. Whether there are
-    /// fewer. What comes meanwhile waits for [`Channel::poll`].
+    /// fewer. What comes meanwhile waits for [`SmbDirect::poll`].
     ///
     /// # Errors
     /// Those of the network.
@@ -521,7 +521,7 @@ impl Channel {
         self.stack.transport.record_granted(id, memory);
     }
 
-    /// For the same: a reply came, and this is it in the clear. To be called before the next [`Channel::poll`].
+    /// For the same: a reply came, and this is it in the clear. To be called before the next [`SmbDirect::poll`].
     pub(crate) fn answered(&mut self, reply: &[u8]) {
         let now = self.now();
         self.stack.transport.record_reply(now, reply);
@@ -578,7 +578,7 @@ impl Channel {
 /// How long a connection may take to be accepted.
 const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 
-impl Drop for Channel {
+impl Drop for SmbDirect {
     fn drop(&mut self) {
         self.driver.leave(&self.clock, &mut *self.stack.transport);
         // what went wrong with it, the next one who flushes is told

@@ -12,10 +12,10 @@ use super::search::Needle;
 use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
 use rdmascope_capture::{Access, Existing, Interface, PcapngWriter, Problem, RandomAccess, Record, Section, WholeFile};
+use rdmascope_dissector::extract::{Extractor, Need, Slot};
 use rdmascope_dissector::field::Def;
 use rdmascope_dissector::filter::Filter;
 use rdmascope_dissector::frame::{self, Addr};
-use rdmascope_dissector::probe::{Need, Probe, Slot};
 use rdmascope_dissector::render::{escaped, value_label};
 use rdmascope_dissector::trace::{Line, Off, Pair, Trace, Tree};
 use rdmascope_dissector::wire::frame_fields::{self, FrameInfo};
@@ -143,7 +143,7 @@ pub(crate) struct Detail {
 }
 
 /// Feeds frames again.
-pub(crate) struct Replayer {
+pub(crate) struct Redissector {
     shared: Shared,
     version: u64,
     restarts: u64,
@@ -165,7 +165,7 @@ fn new_pipeline(shared: &Shared) -> Pipeline {
     Pipeline::new(Options { slowest_max: 0, ..Options::clone(&shared.options) })
 }
 
-impl Replayer {
+impl Redissector {
     pub(crate) fn new(shared: Shared) -> Self {
         let pipeline = new_pipeline(&shared);
         Self {
@@ -314,7 +314,7 @@ impl Replayer {
         if T::ON {
             let previous = i.checked_sub(1).and_then(|before| index.at(before)).map(|e| e.time);
             let interfaces = self.interfaces.get(input).map_or(&[][..], Vec::as_slice);
-            tell(&record, interfaces, number, self.first_ns, previous, t);
+            trace(&record, interfaces, number, self.first_ns, previous, t);
         }
         self.pipeline.number_from(entry.connection, u64::from(entry.exchange));
         let options = self.pipeline.decode_options();
@@ -336,8 +336,8 @@ impl Replayer {
         let span = wanted.last().copied().unwrap_or(0) - wanted.first().copied().unwrap_or(0);
         let most = if span > self.exact_max { self.exact_max / FAR } else { self.exact_max };
         let mut line = Line::default();
-        let mut probe = Probe::new();
-        let slots: Vec<Slot> = columns.iter().map(|def| probe.want(def, Need::Value)).collect();
+        let mut extractor = Extractor::new();
+        let slots: Vec<Slot> = columns.iter().map(|def| extractor.want(def, Need::Value)).collect();
         for (n, &i) in wanted.iter().enumerate() {
             match (span > self.exact_max, n) {
                 (true, _) => self.seek(&index, &wanted[n..=n], most),
@@ -345,10 +345,10 @@ impl Replayer {
                 (false, _) => self.feed_until(&index, i),
             }
             line.begin();
-            probe.begin();
-            let fed = self.feed(&index, i, &mut Pair(&mut line, &mut probe));
+            extractor.begin();
+            let fed = self.feed(&index, i, &mut Pair(&mut line, &mut extractor));
             self.next = i + 1;
-            out.push(text(i, fed, &line, &probe, &slots));
+            out.push(text(i, fed, &line, &extractor, &slots));
         }
         out
     }
@@ -371,8 +371,8 @@ impl Replayer {
         self.pipeline = new_pipeline(&self.shared);
         self.knows = None;
         self.exact = true;
-        let mut probe = Probe::new();
-        filter.bind(&mut probe);
+        let mut extractor = Extractor::new();
+        filter.bind(&mut extractor);
         let mut next = 0;
         let mut batch = Vec::new();
         loop {
@@ -382,8 +382,8 @@ impl Replayer {
             self.refresh();
             self.first_ns = index.at(0).map_or(0, |e| e.time);
             while next < index.len() {
-                probe.begin();
-                if self.feed(&index, next, &mut probe).is_ok() && filter.matches(&probe) {
+                extractor.begin();
+                if self.feed(&index, next, &mut extractor).is_ok() && filter.matches(&extractor) {
                     batch.push(next as u32);
                 }
                 next += 1;
@@ -412,17 +412,17 @@ impl Replayer {
         // in another order than that of the capture, all have to be looked at
         let mut hits = (!frames.is_ascending()).then(HashSet::new);
         let mut goes_on = true;
-        let (mut line, mut probe, empty) = (Line::default(), Probe::new(), Probe::new());
+        let (mut line, mut extractor, empty) = (Line::default(), Extractor::new(), Extractor::new());
         if let Needle::Passes(filter) = needle {
-            filter.bind(&mut probe);
+            filter.bind(&mut extractor);
         }
-        let mut both = Pair(&mut line, &mut probe);
-        let begin = |both: &mut Pair<'_, Line, Probe>| {
+        let mut both = Pair(&mut line, &mut extractor);
+        let begin = |both: &mut Pair<'_, Line, Extractor>| {
             both.0.begin();
             both.1.begin();
         };
-        let mut look = |replayer: &mut Self, part: &Which, far: usize, hit: &mut Option<u32>| {
-            replayer.walk(part, far, &mut both, begin, &mut |both, i, fed| {
+        let mut look = |redissector: &mut Self, part: &Which, far: usize, hit: &mut Option<u32>| {
+            redissector.walk(part, far, &mut both, begin, &mut |both, i, fed| {
                 let has = match needle {
                     Needle::Passes(filter) => fed.is_ok() && filter.matches(both.1),
                     Needle::Has(pattern) => {
@@ -577,14 +577,14 @@ impl Replayer {
     ) -> Result<(), String> {
         let (csv, index) = (is_csv(path), self.shared.index());
         let first = index.at(0).map_or(0, |e| e.time);
-        let mut probe = Probe::new();
-        let slots: Vec<Slot> = columns.iter().map(|def| probe.want(def, Need::Value)).collect();
+        let mut extractor = Extractor::new();
+        let slots: Vec<Slot> = columns.iter().map(|def| extractor.want(def, Need::Value)).collect();
         let mut failed = None;
         let mut row = Vec::new();
         let mut done = 0;
         let mut line = Line::default();
-        let mut both = Pair(&mut line, &mut probe);
-        let begin = |both: &mut Pair<'_, Line, Probe>| {
+        let mut both = Pair(&mut line, &mut extractor);
+        let begin = |both: &mut Pair<'_, Line, Extractor>| {
             both.0.begin();
             both.1.begin();
         };
@@ -620,7 +620,7 @@ impl Replayer {
 }
 
 /// The line of a frame that was fed to these observers.
-fn text(i: usize, fed: Fed, line: &Line, probe: &Probe, slots: &[Slot]) -> Text {
+fn text(i: usize, fed: Fed, line: &Line, extractor: &Extractor, slots: &[Slot]) -> Text {
     let number = i as u64 + 1;
     match fed {
         Ok((src, dst, name)) => Text {
@@ -630,7 +630,7 @@ fn text(i: usize, fed: Fed, line: &Line, probe: &Probe, slots: &[Slot]) -> Text 
             protocol: if line.protocol.is_empty() { name } else { line.protocol },
             info: escaped(&line.info),
             faulty: line.faults > 0,
-            cells: slots.iter().map(|slot| cell(probe, *slot)).collect(),
+            cells: slots.iter().map(|slot| cell(extractor, *slot)).collect(),
         },
         Err(e) => Text { number, info: escaped(&e), faulty: true, ..Text::default() },
     }
@@ -651,7 +651,7 @@ pub(crate) fn write_row(out: &mut impl Write, csv: bool, cells: &[String]) -> st
     row.flush()
 }
 
-fn tell<T: Trace>(record: &Record<'_>, interfaces: &[Interface], number: u64, first_ns: i64, previous_ns: Option<i64>, t: &mut T) {
+fn trace<T: Trace>(record: &Record<'_>, interfaces: &[Interface], number: u64, first_ns: i64, previous_ns: Option<i64>, t: &mut T) {
     let interface = interfaces.get(record.interface as usize);
     let info = FrameInfo {
         number,
@@ -663,12 +663,12 @@ fn tell<T: Trace>(record: &Record<'_>, interfaces: &[Interface], number: u64, fi
         interface: interface.filter(|i| i.name.is_some() || interfaces.len() > 1).map(|_| record.interface),
         interface_name: interface.and_then(|i| i.name.as_deref()),
     };
-    frame_fields::tell(&info, record.comments(), record.bytes, t);
+    frame_fields::trace(&info, record.comments(), record.bytes, t);
 }
 
-fn cell(probe: &Probe, slot: Slot) -> String {
+fn cell(extractor: &Extractor, slot: Slot) -> String {
     let mut out = String::new();
-    for (n, (def, value)) in probe.values(slot).take(8).enumerate() {
+    for (n, (def, value)) in extractor.values(slot).take(8).enumerate() {
         if n > 0 {
             out.push_str(", ");
         }
