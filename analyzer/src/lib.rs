@@ -51,6 +51,7 @@ pub mod missed;
 pub mod notes;
 pub mod op;
 pub mod pauses;
+pub mod pieces;
 pub mod pipeline;
 pub mod recent;
 pub mod report;

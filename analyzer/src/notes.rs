@@ -4,6 +4,7 @@ use crate::exchange::{Exchange, Family};
 use crate::finding::{Blame, Certainty, Rule, Severity};
 use crate::mirror;
 use crate::op::{At, End};
+use crate::pieces::Assembly;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -30,8 +31,9 @@ fields! {
         SMB2_RESPONSE_TO: FrameNum = "smb2.response_to", "Response to";
         SMB2_RESPONSE_IN: FrameNum = "smb2.response_in", "Response in";
         SMB2_TIME: RelTime = "smb2.time", "Time to response";
-        RPC_REQUEST: FrameNum = "rpc.reqframe", "Request Frame";
-        RPC_REPLY: FrameNum = "rpc.repframe", "Reply Frame";
+        // the names are Wireshark's, where a call names its reply by "reqframe", and a reply its call by "repframe"
+        RPC_REPLY: FrameNum = "rpc.reqframe", "Request Frame";
+        RPC_REQUEST: FrameNum = "rpc.repframe", "Reply Frame";
         RPC_TIME: RelTime = "rpc.time", "Time from request";
         RETRANSMISSION: None = "rdmascope.retransmission", "Sent before";
         COPY_OF: FrameNum = "rdmascope.retransmission.of", "Sent before in frame";
@@ -39,6 +41,11 @@ fields! {
         DAMAGED: None = "rdmascope.damaged", "Damaged: its receiver dropped it";
         KEY_STATE: Str = "rdmascope.key.state", "Remote key";
         DATA: Bytes as Data = "rdmascope.data", "Data";
+        SEND_FRAGMENTS: None = "rdmascope.send.fragments", "Send put together";
+        SEND_FRAGMENT: FrameNum = "rdmascope.send.fragment", "Packet of the Send";
+        SEND_COUNT: U32 = "rdmascope.send.fragment.count", "Packets of the Send", dec;
+        SEND_LENGTH: U32 = "rdmascope.send.reassembled.length", "Length of the Send", dec;
+        SEND_REASSEMBLED_IN: FrameNum = "rdmascope.send.reassembled_in", "Send put together in frame";
         MIRROR: Str = "rdmascope.mirror", "Came through";
         MIRROR_SESSION: U32 = "rdmascope.mirror.session", "Mirror session", dec;
         MIRROR_TRUNCATED: Bool = "rdmascope.mirror.truncated", "Cut by the mirror";
@@ -139,8 +146,10 @@ pub struct Broken {
 pub struct Answer {
     /// Which protocol.
     pub family: Family,
-    /// The frame of the request.
+    /// The frame in which the request begins.
     pub request: u64,
+    /// The frame in which it was whole.
+    pub request_end: u64,
     /// How long the answer took, in ns.
     pub took: i64,
     /// Command or procedure.
@@ -160,10 +169,12 @@ pub struct InFrame {
     pub answer: Option<Answer>,
 }
 
-/// Which frame answers a request, by the last frame of the request: what a first pass over a capture finds for a second one.
+/// Which frame answers a request, by the last frame of the request, and in which frame the message of a fragment became whole: what a
+/// first pass over a capture finds for a second one.
 #[derive(Clone, Debug, Default)]
 pub struct Replies {
     by_request: HashMap<u64, Vec<(u64, Family, u64)>>,
+    by_fragment: HashMap<u64, Vec<(Assembly, u64)>>,
 }
 
 impl Replies {
@@ -174,6 +185,16 @@ impl Replies {
             let of_frame = self.by_request.entry(exchange.request_end.frame).or_default();
             let place = of_frame.partition_point(|(id, ..)| *id < exchange.id);
             of_frame.insert(place, (exchange.id, exchange.family, reply.frame));
+        }
+    }
+
+    /// A message was put together in `frame`.
+    pub fn assembled(&mut self, what: Assembly, frame: u64, frames: &[u64]) {
+        for fragment in frames.iter().filter(|fragment| **fragment != frame) {
+            let of_frame = self.by_fragment.entry(*fragment).or_default();
+            if !of_frame.contains(&(what, frame)) {
+                of_frame.push((what, frame));
+            }
         }
     }
 
@@ -260,6 +281,7 @@ impl FrameNotes {
             known.answer = Some(Answer {
                 family: exchange.family,
                 request: exchange.request.frame,
+                request_end: exchange.request_end.frame,
                 took: at.since(exchange.request),
                 command: exchange.command,
                 file: exchange.file.clone(),
@@ -286,6 +308,10 @@ impl FrameNotes {
 
     /// Tells the observer what the whole frame came to: its connection, its exchanges, and the rules that it breaks.
     pub fn trace<T: Trace>(&self, tunnel: Option<&Tunnel>, t: &mut T) {
+        let later = self.replies.as_ref().zip(self.observed);
+        for (what, frame) in later.and_then(|(replies, frame)| replies.by_fragment.get(&frame)).into_iter().flatten() {
+            t.field(what.reassembled_in(), &[], 0, Value::U(*frame));
+        }
         if self.place.is_none() && self.exchanges.is_empty() && self.broken.is_empty() && tunnel.is_none() {
             return;
         }
@@ -302,7 +328,7 @@ impl FrameNotes {
             t.field(f::MIRROR_SESSION, at, 0, Value::U(tunnel.id.into()));
             t.field(f::MIRROR_TRUNCATED, at, 0, Value::U(tunnel.truncated.into()));
         }
-        let mut replies = self.replies.as_ref().zip(self.observed).map_or(&[][..], |(replies, frame)| replies.of(frame)).iter();
+        let mut replies = later.map_or(&[][..], |(replies, frame)| replies.of(frame)).iter();
         for exchange in &self.exchanges {
             t.field(f::EXCHANGE, at, 0, Value::U(exchange.exchange));
             if let Some((_, family, reply)) = replies.as_slice().first().filter(|(id, ..)| *id == exchange.exchange) {
@@ -321,7 +347,7 @@ impl FrameNotes {
                     Family::Smb2 => (f::SMB2_RESPONSE_TO, f::SMB2_TIME),
                     Family::Rpc => (f::RPC_REQUEST, f::RPC_TIME),
                 };
-                t.field(to, at, 0, Value::U(answer.request));
+                t.field(to, at, 0, Value::U(answer.request_end));
                 t.field(time, at, 0, duration(answer.took));
                 t.field(f::EXCHANGE_COMMAND, at, 0, Value::Text(format_args!("{}", answer.command)));
                 if let Some(file) = &answer.file {

@@ -3,6 +3,7 @@
 use crate::exchange::Exchange;
 use crate::finding::Finding;
 use crate::op::{At, RdmaOp};
+use crate::pieces::Assembly;
 
 /// What listens to an analysis as it goes; all methods do nothing by default.
 pub trait Sink {
@@ -12,6 +13,8 @@ pub trait Sink {
     fn reply(&mut self, _exchange: u64, _message: &[u8]) {}
     /// An SMB2 request, from its header to the next one's of a compound, as far as it was captured; the exchange is told later.
     fn request(&mut self, _exchange: u64, _message: &[u8]) {}
+    /// A message was put together in `frame` from pieces in `frames`.
+    fn assembled(&mut self, _what: Assembly, _frame: u64, _frames: &[u64]) {}
     /// The credits that an end holds changed. `None` where unknown. Order: end A, end B.
     fn credits(&mut self, _connection: u32, _at: At, _held: [Option<i64>; 2]) {}
     /// The credits of the layer above that the client can still spend changed: SMB2's, or RPC-over-RDMA's.

@@ -771,7 +771,8 @@ pub(crate) struct Dissect {
     /// The same
     #[arg(short = 'N', value_name = "FLAGS", hide = true)]
     pub(crate) names: Vec<String>,
-    /// Read the capture twice: requests then tell which frame answers them (smb2.response_in, rpc.repframe)
+    /// Read the capture twice: requests then tell which frame answers them (smb2.response_in, rpc.reqframe),
+    /// and fragments in which frame their message is whole (smb_direct.reassembled_in)
     #[arg(short = '2', help_heading = "As in tshark")]
     pub(crate) twice: bool,
     #[arg(short = 'o', value_name = "PREFERENCE", hide = true, value_parser = no_preferences)]

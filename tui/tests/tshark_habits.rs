@@ -191,6 +191,40 @@ fn what_fingers_type_works_or_is_told_what_does() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Where both name a frame, it is the same one; tshark stops earlier in some compounds.
+#[test]
+fn a_second_pass_names_the_frames_that_tshark_names() {
+    let Some(newest) = newest() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    common::open_to_all(folder.path());
+    let fields =
+        ["smb2.response_in", "smb2.response_to", "rpc.reqframe", "rpc.repframe", "smb_direct.fragment", "smb_direct.reassembled_in"];
+    let wanted = ["smb2.response_in smb2.response_to smb_direct.fragment smb_direct.reassembled_in", "rpc.reqframe rpc.repframe"];
+    for (sample, wanted) in ["smb-roce", "nfs-iwarp-v42"].into_iter().zip(wanted) {
+        let file = format!("{sample}.pcap");
+        std::fs::copy(common::samples().join(sample).join(&file), folder.path().join(&file)).expect("a sample");
+        common::open_to_all(&folder.path().join(&file));
+        let line = format!("-2 -r {file} -T fields -e {}", fields.join(" -e "));
+        let theirs = Command::new(&newest).args(words(&line)).current_dir(folder.path()).output().expect("tshark runs");
+        let theirs = String::from_utf8(theirs.stdout).expect("text");
+        let ours = String::from_utf8(rdmascope(folder.path(), &words(&line)).stdout).expect("text");
+        assert_eq!(ours.lines().count(), theirs.lines().count(), "{sample}");
+        let mut same = std::collections::BTreeMap::new();
+        for (n, (ours, theirs)) in ours.lines().zip(theirs.lines()).enumerate() {
+            let each = fields.iter().zip(ours.split('\t')).zip(theirs.split('\t'));
+            // a call that has chunks to be read stands in another frame there
+            for ((field, ours), theirs) in each.filter(|((_, ours), theirs)| !ours.is_empty() && !theirs.is_empty()) {
+                let (more, less): (Vec<_>, Vec<_>) = (ours.split(',').collect(), theirs.split(',').collect());
+                assert!(more.starts_with(&less), "{sample}, frame {}, {field}: {ours}, tshark {theirs}", n + 1);
+                *same.entry(*field).or_insert(0) += 1;
+            }
+        }
+        for field in wanted.split(' ') {
+            assert!(same.get(field).is_some_and(|n| *n > 50), "{sample}: {field} is the same {:?} times", same.get(field));
+        }
+    }
+}
+
 #[test]
 fn w_keeps_what_the_filter_passes_in_the_format_of_the_input() {
     let folder = folder();

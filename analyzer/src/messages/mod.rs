@@ -19,10 +19,11 @@ use crate::finding::Certainty;
 use crate::memory::{Delivery, Memory};
 use crate::notes::{Layer, duration, f};
 use crate::op::{At, End, Part, RdmaOp, StreamBytes};
+use crate::pieces::Assembly;
 use crate::roles::Source;
 use crate::series::{Least, Series};
 use crate::sink::Sink;
-use crate::summary::{Negotiated, Protocol, SideReport};
+use crate::summary::{Negotiated, Protocol, SideReport, Transport};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use known::Known;
@@ -127,6 +128,13 @@ impl Messages {
             Received::Whole(send) => send,
         };
         let apart = T::ON && !send.in_frame;
+        if let Some(pieces) = send.pieces {
+            let what = if cx.about.transport == Some(Transport::Iwarp) { Assembly::IwarpSend } else { Assembly::IbSend };
+            cx.env.sink.assembled(what, op.at.frame, pieces.frames());
+            if T::ON {
+                what.show(pieces, send.wire_length, t);
+            }
+        }
         if apart {
             t.source("Reassembled Send", send.bytes);
         }

@@ -1,6 +1,7 @@
 //! Packets of Sends to whole messages. One buffer a direction, reused; a Send in one packet is not copied.
 
 use crate::op::{At, Part, RdmaOp};
+use crate::pieces::Pieces;
 use alloc::vec::Vec;
 
 /// Bytes of one Send put together at most; what is longer keeps its length and loses its tail.
@@ -21,8 +22,8 @@ pub struct WholeSend<'a> {
     pub invalidate: Option<u32>,
     /// Whether the bytes stand in one frame (and not in a buffer that was put together).
     pub in_frame: bool,
-    /// Packets it took.
-    pub packets: u32,
+    /// Where its packets stood, if there were several.
+    pub pieces: Option<&'a Pieces>,
 }
 
 /// What a packet of a Send did.
@@ -42,7 +43,7 @@ pub struct Receive {
     buffer: Vec<u8>,
     first: At,
     wire_length: u32,
-    packets: u32,
+    pieces: Pieces,
     /// Set where captured bytes stopped being contiguous.
     cut: bool,
     open: bool,
@@ -61,13 +62,14 @@ impl Receive {
 
     /// Bytes of memory that it holds.
     pub fn held(&self) -> usize {
-        self.buffer.capacity()
+        self.buffer.capacity() + self.pieces.held()
     }
 
     /// Forgets an open message, and gives back its memory.
     pub fn release(&mut self) {
         self.open = false;
         self.buffer = Vec::new();
+        self.pieces.release();
     }
 
     /// The next packet of a Send.
@@ -82,7 +84,7 @@ impl Receive {
                 wire_length: op.length,
                 invalidate: op.invalidate,
                 in_frame: op.in_frame,
-                packets: 1,
+                pieces: None,
             });
         }
         if op.part == Part::First {
@@ -90,13 +92,13 @@ impl Receive {
             self.open = true;
             self.first = op.at;
             self.wire_length = 0;
-            self.packets = 0;
+            self.pieces.clear();
             self.cut = false;
         }
         if !self.open {
             return if op.part.ends() { Received::Tail } else { Received::More };
         }
-        self.packets += 1;
+        self.pieces.add(op.at.frame);
         self.wire_length = self.wire_length.saturating_add(op.length);
         if !self.cut {
             let room = SEND_MAX.saturating_sub(self.buffer.len());
@@ -115,7 +117,7 @@ impl Receive {
             wire_length: self.wire_length,
             invalidate: op.invalidate,
             in_frame: false,
-            packets: self.packets,
+            pieces: Some(&self.pieces),
         })
     }
 }

@@ -18,6 +18,7 @@ use crate::messages::smbd::Smb2Message;
 use crate::messages::smbd::link::Status;
 use crate::missed::Rests;
 use crate::op::{At, End};
+use crate::pieces::Assembly;
 use crate::recent::Recent;
 use crate::roles::Source;
 use crate::sink::Sink;
@@ -200,6 +201,12 @@ impl Smb2 {
     /// A whole message. Which end is the client is learnt from it.
     pub fn message<T: Trace, S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, memory: &mut Memory, message: &Smb2Message<'_>, t: &mut T) {
         self.messages[message.by.index()] += 1;
+        if let Some(pieces) = message.pieces {
+            cx.env.sink.assembled(Assembly::SmbDirect, cx.at.frame, pieces.frames());
+            if T::ON {
+                Assembly::SmbDirect.show(pieces, message.wire_length, t);
+            }
+        }
         if T::ON && message.reassembled {
             t.source("Reassembled SMB Direct", message.bytes);
         }
@@ -1054,6 +1061,7 @@ mod tests {
                 invalidate: None,
                 reassembled: false,
                 fragments: 1,
+                pieces: None,
                 waited: 0,
                 max_read_write_size: None,
             };

@@ -6,6 +6,7 @@ use rdmascope_analyzer::env::Options;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::keys::Keyring;
 use rdmascope_analyzer::notes::Replies;
+use rdmascope_analyzer::pieces::Assembly;
 use rdmascope_analyzer::pipeline::{Counts, FrameMeta, Pipeline};
 use rdmascope_analyzer::report::{Quiet, Sink};
 use rdmascope_capture::{Interface, Record, Source};
@@ -34,6 +35,10 @@ struct ReplyCollector(Replies);
 impl Sink for ReplyCollector {
     fn exchange(&mut self, exchange: &Exchange) {
         self.0.add(exchange);
+    }
+
+    fn assembled(&mut self, what: Assembly, frame: u64, frames: &[u64]) {
+        self.0.assembled(what, frame, frames);
     }
 }
 

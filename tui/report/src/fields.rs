@@ -24,6 +24,7 @@ pub fn registry() -> Registry {
         rdmascope_dissector::registry::DECLARED
             .iter()
             .copied()
+            .chain(rdmascope_analyzer::pieces::FIELDS)
             .chain([rdmascope_analyzer::connection::FIELDS, <crate::streams::f::All as Fields>::FIELDS]),
     );
     let settings = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);

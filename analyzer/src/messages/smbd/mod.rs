@@ -7,6 +7,7 @@ use crate::messages::known::Known;
 use crate::messages::receive::WholeSend;
 use crate::messages::stream::Record;
 use crate::op::{At, End};
+use crate::pieces::Pieces;
 use crate::summary::{Negotiated, SideReport};
 use alloc::vec::Vec;
 use link::{Link, Phase, RuleSink};
@@ -36,6 +37,8 @@ pub struct Smb2Message<'a> {
     pub reassembled: bool,
     /// Fragments.
     pub fragments: u32,
+    /// Where they stood, if there were several.
+    pub pieces: Option<&'a Pieces>,
     /// How long its sender waited for credits to send it, in ns.
     pub waited: i64,
     /// Bytes of RDMA for one request, where SMB Direct agreed on a limit.
@@ -54,6 +57,7 @@ impl<'a> Smb2Message<'a> {
             invalidate: None,
             reassembled: false,
             fragments: 1,
+            pieces: None,
             waited: 0,
             max_read_write_size: None,
         }
@@ -70,7 +74,7 @@ struct Fragments {
     first: At,
     wire_length: u32,
     remaining: u32,
-    count: u32,
+    pieces: Pieces,
     invalidate: Option<u32>,
     cut: bool,
     open: bool,
@@ -162,12 +166,15 @@ impl Smbd {
 
     /// Bytes of memory that unfinished messages hold.
     pub fn held(&self) -> usize {
-        self.fragments.iter().map(|fragments| fragments.buffer.capacity()).sum()
+        self.fragments.iter().map(|fragments| fragments.buffer.capacity() + fragments.pieces.held()).sum()
     }
 
     /// Gives back the memory of what [`Smbd::missed`] forgot.
     pub fn release(&mut self) {
-        self.fragments.iter_mut().filter(|fragments| !fragments.open).for_each(|fragments| fragments.buffer = Vec::new());
+        self.fragments.iter_mut().filter(|fragments| !fragments.open).for_each(|fragments| {
+            fragments.buffer = Vec::new();
+            fragments.pieces.release();
+        });
     }
 
     /// Sends of `by` were missed.
@@ -396,6 +403,7 @@ impl Fragments {
                 invalidate: send.invalidate,
                 reassembled: false,
                 fragments: 1,
+                pieces: None,
                 waited,
                 max_read_write_size: None,
             });
@@ -407,7 +415,7 @@ impl Fragments {
             }
             self.first = send.first;
             self.wire_length = 0;
-            self.count = 0;
+            self.pieces.clear();
             self.invalidate = None;
             self.waited = 0;
             self.cut = false;
@@ -416,7 +424,7 @@ impl Fragments {
                 return None;
             }
         }
-        self.count += 1;
+        self.pieces.add(send.last.frame);
         self.waited = self.waited.saturating_add(waited);
         self.invalidate = send.invalidate.or(self.invalidate);
         self.wire_length = self.wire_length.saturating_add(header.data_length);
@@ -439,7 +447,8 @@ impl Fragments {
             wire_length: self.wire_length,
             invalidate: self.invalidate,
             reassembled: true,
-            fragments: self.count,
+            fragments: self.pieces.count(),
+            pieces: Some(&self.pieces),
             waited: self.waited,
             max_read_write_size: None,
         })
@@ -521,7 +530,7 @@ mod tests {
                 wire_length: bytes.len() as u32,
                 invalidate: None,
                 in_frame: true,
-                packets: 1,
+                pieces: None,
             };
             let _ = self.smbd.send(by, &send, &mut Off, &mut self.judged);
         }

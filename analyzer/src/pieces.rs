@@ -1,0 +1,141 @@
+//! Which frames a message was put together from. The names are Wireshark's where it has some; RoCE and InfiniBand have none there.
+
+use crate::notes::f;
+use alloc::vec::Vec;
+use rdmascope_dissector::field::{Def, Fields};
+use rdmascope_dissector::fields;
+use rdmascope_dissector::trace::{Trace, Value};
+
+fields! {
+    /// Fragments of SMB Direct.
+    pub mod smb_direct ["[MS-SMBD] 3.1.5.8"] {
+        FRAGMENTS: None = "smb_direct.fragments", "Reassembled SMB Direct Fragments";
+        FRAGMENT: FrameNum = "smb_direct.fragment", "SMB Direct Fragment";
+        COUNT: U32 = "smb_direct.fragment.count", "Fragment count", dec;
+        LENGTH: U32 = "smb_direct.reassembled.length", "Reassembled SMB Direct length", dec;
+        REASSEMBLED_IN: FrameNum = "smb_direct.reassembled_in", "Reassembled PDU in frame";
+    }
+}
+
+fields! {
+    /// Segments of a Send over iWARP.
+    pub mod iwarp_send ["RFC 5041 5.2.1"] {
+        FRAGMENTS: None = "iwarp_rdma.send.fragments", "Reassembled iWARP Send fragments";
+        FRAGMENT: FrameNum = "iwarp_rdma.send.fragment", "iWARP Send fragment";
+        COUNT: U32 = "iwarp_rdma.send.fragment.count", "iWARP Send fragment count", dec;
+        LENGTH: U32 = "iwarp_rdma.send.reassembled.length", "Reassembled Send length", dec;
+        REASSEMBLED_IN: FrameNum = "iwarp_rdma.send.reassembled_in", "Reassembled iWARP Send in frame";
+    }
+}
+
+/// The fields of this file, for the registry. Those of RoCE and InfiniBand are ours and stand beside the others of the analysis.
+pub const FIELDS: [&[Def]; 2] = [<smb_direct::All as Fields>::FIELDS, <iwarp_send::All as Fields>::FIELDS];
+
+/// What was put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Assembly {
+    /// An SMB2 message of fragments of SMB Direct.
+    SmbDirect,
+    /// A Send over iWARP.
+    IwarpSend,
+    /// A Send over RoCE or InfiniBand.
+    IbSend,
+}
+
+impl Assembly {
+    /// Fragments, one of them, their number, the length of all, and where they were put together.
+    const fn fields(self) -> [Def; 5] {
+        match self {
+            Self::SmbDirect => {
+                use smb_direct::*;
+                [FRAGMENTS, FRAGMENT, COUNT, LENGTH, REASSEMBLED_IN]
+            }
+            Self::IwarpSend => {
+                use iwarp_send::*;
+                [FRAGMENTS, FRAGMENT, COUNT, LENGTH, REASSEMBLED_IN]
+            }
+            Self::IbSend => [f::SEND_FRAGMENTS, f::SEND_FRAGMENT, f::SEND_COUNT, f::SEND_LENGTH, f::SEND_REASSEMBLED_IN],
+        }
+    }
+
+    /// The field of a fragment that names the frame in which the message became whole.
+    pub const fn reassembled_in(self) -> Def {
+        self.fields()[4]
+    }
+
+    /// Shows, in the frame that made it whole, what a message of `length` bytes was put together from.
+    pub fn show<T: Trace>(self, pieces: &Pieces, length: u32, t: &mut T) {
+        let [all, one, count, bytes, _] = self.fields();
+        let at: &[u8] = &[];
+        t.open(all, at);
+        for frame in &pieces.frames {
+            t.field(one, at, 0, Value::U(*frame));
+        }
+        t.field(count, at, 0, Value::U(pieces.count.into()));
+        t.field(bytes, at, 0, Value::U(length.into()));
+        t.close(at);
+    }
+}
+
+/// Frames of the pieces of one message, in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Pieces {
+    frames: Vec<u64>,
+    count: u32,
+}
+
+impl Pieces {
+    /// Frames kept at most: of more pieces the first are known.
+    const MAX: usize = 1024;
+
+    /// A message begins.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.frames.clear();
+        self.count = 0;
+    }
+
+    /// The next piece.
+    #[inline]
+    pub fn add(&mut self, frame: u64) {
+        self.count = self.count.saturating_add(1);
+        if self.frames.len() < Self::MAX {
+            self.frames.push(frame);
+        }
+    }
+
+    /// Gives back the memory.
+    pub fn release(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Their frames, the first 1024 of them.
+    pub fn frames(&self) -> &[u64] {
+        &self.frames
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn held(&self) -> usize {
+        self.frames.capacity() * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_more_pieces_than_are_kept_the_first_are_known_and_all_are_counted() {
+        let mut pieces = Pieces::default();
+        (1..=3000).for_each(|frame| pieces.add(frame));
+        assert_eq!((pieces.frames().len(), pieces.frames()[0], pieces.count()), (Pieces::MAX, 1, 3000));
+        assert!(pieces.held() >= Pieces::MAX * 8);
+        pieces.clear();
+        assert_eq!((pieces.frames().len(), pieces.count()), (0, 0));
+    }
+}
