@@ -6,6 +6,7 @@
 
 local claim = Proto("rdmascope_mpa", "MPA on a port of SMB or NFS")
 local ports, changes, owners = DissectorTable.get("tcp.port"), {}, {}
+R.changes = changes
 for _, port in ipairs({ 445, 5445, 20049 }) do
     owners[port] = ports:get_dissector(port)
 end

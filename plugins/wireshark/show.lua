@@ -81,21 +81,6 @@ for id, row in pairs(R.rules) do
 end
 p.experts = experts
 
--- What Wireshark found in a frame.
-local function known(name)
-    local ok, f = pcall(Field.new, name)
-    return ok and f or function() end
-end
-local of = { smb_direct = known("smb_direct"), smb2 = known("smb2") }
--- of the same name as one of those: looked for wherever fields are
-local probe
-for n, name in ipairs(names) do
-    probe = name == "smb_direct" and field[n] or probe
-end
-if not R.call then
-    of.opcode, of.qp = known("infiniband.bth.opcode"), known("infiniband.bth.destqp")
-end
-
 -- ── Items ──────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 local DOUBT = { guess = " (a guess)", if_nothing_was_missed = " (if the capture missed nothing)" }
@@ -214,15 +199,16 @@ end
 
 -- ── Frames ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- What tshark was asked for: `-T fields` shows the whole tree to its plugins, and prints some fields of it. Here those of ours that its arguments name,
--- and whether they name the protocol. Nothing where there may be others: each argument has to be one that we know.
+-- What tshark was asked for. `-T fields` shows the whole tree to its plugins, and prints some fields of it: here those of ours that its arguments
+-- name, and whether they name the protocol. Where it only counts, nobody looks at anything. Nothing where there may be others: each argument has to
+-- be one that we know.
 local function asked_for()
     local file = not gui_enabled() and io.open("/proc/self/cmdline", "rb")
     local line = file and file:read("*a") or ""
     if file then
         file:close()
     end
-    local list, at, is_fields, named = {}, 2, false, {}
+    local list, at, is_fields, is_quiet, counts, named = {}, 2, false, false, false, {}
     for argument in line:gmatch("([^%z]*)%z") do
         list[#list + 1] = argument
     end
@@ -237,7 +223,7 @@ local function asked_for()
         while letters and #letters > 0 do
             local letter, rest = letters:sub(1, 1), letters:sub(2)
             if ("2lnpqQ"):find(letter, 1, true) then
-                letters = rest
+                letters, is_quiet = rest, is_quiet or letter:lower() == "q"
             else
                 local value = rest
                 if rest == "" then
@@ -249,6 +235,8 @@ local function asked_for()
                     named[#named + 1] = value
                 elseif letter == "T" and value == "fields" then
                     is_fields = true
+                elseif letter == "z" and (value:find("^io,stat,[%d.]+$") or value:find("^conv,%w+$") or value:find("^endpoints,%w+$")) then
+                    counts = true
                 elseif not ("rcCEtNd"):find(letter, 1, true) and not (letter == "X" and value:find("^lua_script:.*rdmascope%.lua$")) and not (letter == "o" and value:find("^rdmascope%.")) then
                     return nil
                 end
@@ -268,10 +256,30 @@ local function asked_for()
             wants[count] = name
         end
     end
-    return is_fields and { names = wants, protocol = words.rdmascope ~= nil } or nil
+    local is_nothing = is_quiet and counts and not is_fields and #named == 0
+    return (is_fields or is_nothing) and { names = wants, protocol = words.rdmascope ~= nil, nothing = is_nothing } or nil
 end
 asked = asked_for()
 R.wanted_fields = asked and asked.names
+local is_watched = not (asked and asked.nothing)
+
+-- What Wireshark found in a frame. That somebody may ask for it makes Wireshark keep a tree of each frame: where it only counts, nobody does.
+local function known(name)
+    local ok, f = nil, nil
+    if is_watched then
+        ok, f = pcall(Field.new, name)
+    end
+    return ok and f or function() end
+end
+local of = { smb_direct = known("smb_direct"), smb2 = known("smb2") }
+-- of the same name as one of those: looked for wherever fields are
+local probe
+for n, name in ipairs(names) do
+    probe = name == "smb_direct" and field[n] or probe
+end
+if not R.call then
+    of.opcode, of.qp = known("infiniband.bth.opcode"), known("infiniband.bth.destqp")
+end
 
 -- Whether somebody looks at our fields in this frame, in a filter, a column or a tree: "all", "protocol" where it may be that alone, or nil.
 local ours, is_field_wanted, last_looked = nil, nil, 0
@@ -394,13 +402,15 @@ local function show_alone(pinfo)
 end
 
 local function shown(who, tvb, pinfo, root, state, ...)
-    -- most frames are neither messages nor anything else to look at
-    if not state or (not who and state < 256 * SMB_DIRECT and state % HAS_FACTS == 0) then
+    if not state then
         return
     end
     local flags = state % 256
     if has(flags, MPA) or has(flags, SYN) then
         R.claim_ports(pinfo, has(flags, MPA))
+    end
+    if not is_watched then
+        return
     end
     if who == "protocol" then
         if has(flags, HAS_FACTS) and not has(flags, FINDING) and not has(flags, DECODED) then
@@ -413,20 +423,44 @@ local function shown(who, tvb, pinfo, root, state, ...)
     end
 end
 
+-- Who looks at new frames does not change while they come one after another, where there is no window: the number of the next one.
+local who_looks, holds_for, newest = nil, nil, 0
+
 function p.init()
     R.reset_engine()
     R.claimed = {}
+    holds_for, newest = nil, 0
 end
 R.claimed = {}
 
+local changes, say, has_window, number_of = R.changes, R.say, gui_enabled(), nil
+
 function p.dissector(tvb, pinfo, root)
-    R.come_back()
+    if changes[1] then
+        R.come_back()
+    end
     if not R.call then
         return show_alone(pinfo)
     end
-    local number = pinfo.number
-    local who = wanted(root, number)
-    shown(who, tvb, pinfo, root, R.say(number, tvb, pinfo, who == "all"))
+    number_of = number_of or R.learn(tvb, pinfo)
+    local number = number_of(pinfo)
+    if number ~= holds_for then
+        who_looks = is_watched and wanted(root, number) or nil
+    end
+    holds_for = nil
+    if number > newest then
+        newest = number
+        holds_for = not has_window and number + 1
+    end
+    local who = who_looks
+    if who == "all" then
+        return shown(who, tvb, pinfo, root, say(number, tvb, pinfo, true))
+    end
+    local state = say(number, tvb, pinfo, false)
+    -- most frames are neither messages nor anything else to look at
+    if state and (who or state >= 256 * SMB_DIRECT or state % HAS_FACTS ~= 0) then
+        shown(who, tvb, pinfo, root, state)
+    end
 end
 
 register_postdissector(p)

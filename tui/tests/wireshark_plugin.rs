@@ -285,61 +285,99 @@ fn analyzed(path: &str) -> (BTreeMap<u64, BTreeSet<Found>>, Vec<Sentence>) {
     (frames, texts)
 }
 
+/// What was compared, and what differs.
+#[derive(Default)]
+struct Compared {
+    values: usize,
+    sentences: usize,
+    seen: BTreeSet<String>,
+    differ: Vec<String>,
+}
+
+/// One capture in each tshark; `is_whole`: no frame in it was cut or changed.
+fn compare(path: &str, is_whole: bool, script: &str, tsharks: &[Tshark]) -> Compared {
+    let fields: Vec<&str> = ["-T", "fields"].into_iter().chain(FIELDS.iter().flat_map(|f| ["-e", f])).collect();
+    let output = rdmascope().args(["dissect", path]).args(&fields).output().unwrap();
+    let ours = rows(&String::from_utf8(output.stdout).unwrap());
+    let (report, texts) = analyzed(path);
+    let Compared { mut values, mut sentences, mut seen, mut differ } = Compared::default();
+    for tshark in tsharks {
+        let arguments: Vec<&str> = ["-X", script, "-r", path].into_iter().chain(fields.iter().copied()).collect();
+        let theirs = rows(&tshark.output(&arguments));
+        assert_eq!(ours.len(), theirs.len(), "{path} in {}", tshark.name);
+        for (a, b) in ours.iter().zip(&theirs) {
+            let place = format!("{path} frame {} in {}", a[0], tshark.name);
+            if a[..FINDINGS] != b[..FINDINGS] {
+                differ.push(format!("{place}: {:?}, not {:?}", &b[..FINDINGS], &a[..FINDINGS]));
+            }
+            values += a[1..FINDINGS].iter().filter(|v| !v.is_empty()).count();
+            let number: u64 = a[0].parse().unwrap();
+            if tshark.two_passes {
+                // what is settled at the end
+                let expected = report.get(&number).cloned().unwrap_or_default();
+                if findings(b) != expected {
+                    differ.push(format!("{place}: {:?}, not {expected:?}", findings(b)));
+                }
+                for (_, id, text) in texts.iter().filter(|(first, ..)| *first == number) {
+                    // the subject of the sentence is not in the plugin's, nor what makes one of it
+                    let side = text.strip_prefix("One of the two sides ");
+                    let side = side.or_else(|| text.strip_prefix("The ").and_then(|t| t.split_once(") ")).map(|(_, rest)| rest));
+                    let said = side.unwrap_or(&text[1..]).trim_end_matches('.');
+                    if !b[FINDINGS + 4].contains(said) {
+                        differ.push(format!("{place}: {id} says {:?}, not {text:?}", b[FINDINGS + 4]));
+                    }
+                    sentences += 1;
+                }
+            } else if a[FINDINGS..LAYERS] != b[FINDINGS..LAYERS] {
+                differ.push(format!("{place}: {:?}, not {:?}", &b[FINDINGS..LAYERS], &a[FINDINGS..LAYERS]));
+            }
+            // of messages that are not there whole Wireshark shows less
+            for layer in if is_whole { LAYERS } else { FIELDS.len() }..FIELDS.len() {
+                if !a[layer].is_empty() && b[layer].is_empty() {
+                    differ.push(format!("{place}: no {}", FIELDS[layer]));
+                }
+            }
+            seen.extend(findings(b).into_iter().map(|f| f[0].clone()));
+        }
+    }
+    Compared { values, sentences, seen, differ }
+}
+
+/// Runs `job` for each capture, as many at a time as there are processors; the results in the captures' order.
+fn each<T: Send>(captures: &[PathBuf], job: impl Fn(usize, &Path) -> T + Sync) -> Vec<T> {
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let mut done: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let work = || {
+            let mut done = Vec::new();
+            loop {
+                let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let Some(path) = captures.get(n) else { return done };
+                done.push((n, job(n, path)));
+            }
+        };
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    done.sort_by_key(|(n, _)| *n);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
 #[test]
 fn the_plugin_says_of_every_frame_what_we_say() {
     let (folder, script) = plugin();
-    let fields: Vec<&str> = ["-T", "fields"].into_iter().chain(FIELDS.iter().flat_map(|f| ["-e", f])).collect();
-    let (mut values, mut sentences) = (0, 0);
-    let mut seen = BTreeSet::new();
     let tsharks = tsharks();
-    let made = made(folder.path());
-    let all = samples();
-    let mut differ = Vec::new();
-    for sample in all.iter().chain(&made) {
-        let path = sample.to_str().unwrap();
-        let output = rdmascope().args(["dissect", path]).args(&fields).output().unwrap();
-        let ours = rows(&String::from_utf8(output.stdout).unwrap());
-        let (report, texts) = analyzed(path);
-        for tshark in &tsharks {
-            let arguments: Vec<&str> = ["-X", &script, "-r", path].into_iter().chain(fields.iter().copied()).collect();
-            let theirs = rows(&tshark.output(&arguments));
-            assert_eq!(ours.len(), theirs.len(), "{path} in {}", tshark.name);
-            for (a, b) in ours.iter().zip(&theirs) {
-                let place = format!("{path} frame {} in {}", a[0], tshark.name);
-                if a[..FINDINGS] != b[..FINDINGS] {
-                    differ.push(format!("{place}: {:?}, not {:?}", &b[..FINDINGS], &a[..FINDINGS]));
-                }
-                values += a[1..FINDINGS].iter().filter(|v| !v.is_empty()).count();
-                let number: u64 = a[0].parse().unwrap();
-                if tshark.two_passes {
-                    // what is settled at the end
-                    let expected = report.get(&number).cloned().unwrap_or_default();
-                    if findings(b) != expected {
-                        differ.push(format!("{place}: {:?}, not {expected:?}", findings(b)));
-                    }
-                    for (_, id, text) in texts.iter().filter(|(first, ..)| *first == number) {
-                        // the subject of the sentence is not in the plugin's, nor what makes one of it
-                        let side = text.strip_prefix("One of the two sides ");
-                        let side = side.or_else(|| text.strip_prefix("The ").and_then(|t| t.split_once(") ")).map(|(_, rest)| rest));
-                        let said = side.unwrap_or(&text[1..]).trim_end_matches('.');
-                        if !b[FINDINGS + 4].contains(said) {
-                            differ.push(format!("{place}: {id} says {:?}, not {text:?}", b[FINDINGS + 4]));
-                        }
-                        sentences += 1;
-                    }
-                } else if a[FINDINGS..LAYERS] != b[FINDINGS..LAYERS] {
-                    differ.push(format!("{place}: {:?}, not {:?}", &b[FINDINGS..LAYERS], &a[FINDINGS..LAYERS]));
-                }
-                // of messages that are not there whole Wireshark shows less
-                for layer in if made.contains(sample) { FIELDS.len() } else { LAYERS }..FIELDS.len() {
-                    if !a[layer].is_empty() && b[layer].is_empty() {
-                        differ.push(format!("{place}: no {}", FIELDS[layer]));
-                    }
-                }
-                seen.extend(findings(b).into_iter().map(|f| f[0].clone()));
-            }
-        }
+    let mut all = samples();
+    let whole = all.len();
+    all.extend(made(folder.path()));
+    let mut sum = Compared::default();
+    for compared in each(&all, |n, path| compare(path.to_str().unwrap(), n < whole, &script, &tsharks)) {
+        sum.values += compared.values;
+        sum.sentences += compared.sentences;
+        sum.seen.extend(compared.seen);
+        sum.differ.extend(compared.differ);
     }
+    let Compared { values, sentences, seen, differ } = sum;
     assert!(differ.is_empty(), "{} differ:\n{}", differ.len(), differ[..differ.len().min(200)].join("\n"));
     if !tsharks.is_empty() && std::env::var_os("RDMASCOPE_CAPTURES").is_none() {
         // of odd packets, of whole connections, and of what never came
@@ -465,30 +503,68 @@ fn keys_are_handed_to_the_engine_and_what_is_wrong_with_them_is_told_once() {
     }
 }
 
+/// A library that answers as an engine of another version does, where there is a C compiler.
+fn engine_of_another_version(path: &Path) -> bool {
+    if Command::new("cc").arg("--version").output().is_err() {
+        missing("cc is not installed");
+        return false;
+    }
+    let source = path.with_extension("c");
+    let code = "#include <stddef.h>\nconst char *lua_pushlstring(void *, const char *, size_t);\n\
+                int luaopen_rdmascope_engine(void *lua) { lua_pushlstring(lua, \"0.0.0-other\", 11); return 1; }\n";
+    fs::write(&source, code).unwrap();
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([path, &source]).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    true
+}
+
 #[test]
 fn without_its_engine_the_plugin_says_so_once_and_still_decodes_what_needs_no_memory() {
     let (folder, script) = plugin();
-    for (what, why) in [("nothing", "was not found"), ("another", "rdmascope_engine")] {
-        let engine = folder.path().join(wireshark::engine_file());
-        let lua = folder.path().join("rdmascope.lua");
-        // neither beside it nor where it was when the plugin was made
-        let text: String =
-            fs::read_to_string(&lua).unwrap().lines().filter(|l| !l.starts_with("R.engine")).map(|l| l.to_owned() + "\n").collect();
-        fs::write(&lua, text).unwrap();
+    let (engine, lua) = (folder.path().join(wireshark::engine_file()), folder.path().join("rdmascope.lua"));
+    // neither beside it nor where it was when the plugin was made
+    let text: String =
+        fs::read_to_string(&lua).unwrap().lines().filter(|l| !l.starts_with("R.engine")).map(|l| l.to_owned() + "\n").collect();
+    fs::write(&lua, text).unwrap();
+    let of_this_version = folder.path().join("kept");
+    fs::rename(&engine, &of_this_version).unwrap();
+    let tsharks = tsharks();
+    for (what, why) in [("nothing", "was not found"), ("no library", "rdmascope_engine"), ("another version", "is of version 0.0.0-other")]
+    {
         let _ = fs::remove_file(&engine);
-        if what == "another" {
-            fs::write(&engine, "no library").unwrap();
+        match what {
+            "nothing" => {}
+            "no library" => fs::write(&engine, what).unwrap(),
+            _ if !engine_of_another_version(&engine) => continue,
+            _ => {}
         }
-        let path = workspace().join("samples/smb-iwarp/smb-iwarp.pcap");
-        for tshark in tsharks() {
-            let mut command = Command::new(&tshark.program);
-            let output = command.args(["-X", &script, "-r", path.to_str().unwrap(), "-Y", "iwarp_mpa"]).output().unwrap();
-            let errors = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(errors.matches("rdmascope: no analysis here").count(), 1, "{}: {errors}", tshark.name);
-            assert!(errors.contains(why), "{}: {errors}", tshark.name);
-            let frames = String::from_utf8_lossy(&output.stdout).lines().count();
-            assert!(output.status.success() && frames > 100, "{}: {frames} frames of MPA", tshark.name);
+        for tshark in &tsharks {
+            let run = |sample: &str, rest: &[&str]| {
+                let path = workspace().join("samples").join(sample);
+                let output = Command::new(&tshark.program).args(["-X", &script, "-r", path.to_str().unwrap()]).args(rest).output().unwrap();
+                let errors = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(errors.matches("rdmascope: no analysis here").count(), 1, "{} with {what}: {errors}", tshark.name);
+                assert!(errors.contains(why) && output.status.success(), "{} with {what}: {errors}", tshark.name);
+                assert!(!errors.contains("Lua Error") && !errors.contains("lua:"), "{} with {what}: {errors}", tshark.name);
+                String::from_utf8_lossy(&output.stdout).into_owned()
+            };
+            // port 5445, port 445, congestion notifications
+            let mpa = run("smb-iwarp/smb-iwarp.pcap", &["-Y", "iwarp_mpa"]).lines().count();
+            assert!(mpa > 100, "{} with {what}: {mpa} frames of MPA", tshark.name);
+            let lines = run("probes/i1_445.pcap", &["-T", "fields", "-e", "frame.protocols"]);
+            assert!(lines.contains(":iwarp_mpa"), "{} with {what}: {lines}", tshark.name);
+            let lines = run("probes/cnp.pcap", &[]);
+            assert!(lines.contains("CNP: slow down QP="), "{} with {what}: {lines}", tshark.name);
         }
+    }
+    // the right one again, and a plugin that is named without its folder
+    fs::rename(&of_this_version, &engine).unwrap();
+    for tshark in &tsharks {
+        let path = workspace().join("samples/probes/c1_overrun.pcap").canonicalize().unwrap();
+        let mut command = Command::new(tshark.program.canonicalize().unwrap_or(tshark.program.clone()));
+        command.current_dir(folder.path()).args(["-X", "lua_script:rdmascope.lua", "-r", path.to_str().unwrap()]);
+        let output = command.args(["-T", "fields", "-e", "rdmascope.connection"]).output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains('1'), "{}: {}", tshark.name, String::from_utf8_lossy(&output.stderr));
     }
 }
 
@@ -559,8 +635,10 @@ fn mpa_on_the_port_of_smb_is_mpa_in_every_frame() {
 #[test]
 fn what_wireshark_had_right_stays() {
     let (_folder, script) = plugin();
-    for tshark in tsharks() {
-        for sample in samples().into_iter().filter(|s| !s.to_str().unwrap().contains("iwarp") && !s.to_str().unwrap().contains("/i")) {
+    let (tsharks, mut captures) = (tsharks(), samples());
+    captures.retain(|s| !s.to_str().unwrap().contains("iwarp") && !s.to_str().unwrap().contains("/i"));
+    each(&captures, |_, sample| {
+        for tshark in &tsharks {
             let path = sample.to_str().unwrap();
             let (stock, with) = (tshark.output(&["-r", path, "-V"]), tshark.output(&["-X", &script, "-r", path, "-V"]));
             let (stock, with) = (trees(&stock), trees(&with));
@@ -575,5 +653,5 @@ fn what_wireshark_had_right_stays() {
                 assert!(lost.is_empty(), "{path} frame {number} in {}: {lost:#?}", tshark.name);
             }
         }
-    }
+    });
 }

@@ -448,25 +448,41 @@ impl Engine {
             }
             is_finding = self.findings(number, connection, settled, &findings, out);
         } else {
-            for [id, severity, section, by, certainty, text] in &findings {
-                out.item(names.finding, facts::NONE, 0, None, &[]);
-                [id, severity, section, by, certainty, text].into_iter().for_each(|part| out.copy(part));
-            }
+            findings.iter().for_each(|finding| self.told(finding, out));
         }
         flags |= if is_finding { facts::FINDING } else { 0 };
         (encoded.get(2).copied().unwrap_or(0), flags)
     }
 
+    /// A finding as it was told when its frame came.
+    fn told(&self, parts: &[Item<'_>; 6], out: &mut Writer) {
+        out.item(self.names.finding, facts::NONE, 0, None, &[]);
+        parts.iter().for_each(|part| out.copy(part));
+    }
+
+    /// Whether what was settled has the last word on this frame: it was the end, and the frame had come by then.
+    fn is_over(&self, number: u64) -> bool {
+        let last = |fed: u64| self.frames.get((fed as usize).checked_sub(1)?).map(|entry| entry.number);
+        self.settled.as_ref().is_some_and(|(fed, at_end, _)| *at_end && last(*fed).is_some_and(|last| number <= last))
+    }
+
     /// Findings as they are at the end: those of the frame that did not hold are left out, those that came later stand behind the others.
+    /// Before the end, those that nothing more is known of stay as they were told.
     fn findings(&self, number: u64, connection: Option<u32>, settled: &Settled, told: &[[Item<'_>; 6]], out: &mut Writer) -> bool {
+        let is_over = self.is_over(number);
         let mut shown: Vec<(Rule, Blame)> = Vec::new();
-        for [id, _, _, by, _, text] in told {
+        for parts in told {
+            let [id, _, _, by, _, text] = parts;
             let (Some(rule), Some(by)) = (Rule::from_id(id.text()), blame(by.text())) else { continue };
             if let Some(late) = settled.of_frame(number, rule, by, connection) {
                 let text = if late.frame == number && !shown.contains(&(rule, by)) { &late.text } else { text.text() };
                 self.finding(late, format_args!("{text}"), out);
-                shown.push((rule, by));
+            } else if is_over {
+                continue;
+            } else {
+                self.told(parts, out);
             }
+            shown.push((rule, by));
         }
         for late in settled.at(number) {
             if !shown.contains(&(late.rule, late.by)) {

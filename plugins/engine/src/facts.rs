@@ -14,6 +14,7 @@ use rdmascope_dissector::registry::{DECLARED, Registry};
 use rdmascope_dissector::trace::{Trace, Value};
 use rdmascope_dissector::wire::iwarp::mpa::Enhanced;
 use rdmascope_dissector::wire::smb2::rdma_channel::{CryptoTransformFixed, RdmaTransformFixed};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
@@ -94,11 +95,11 @@ const HEADERS: [FieldSet; 3] = [RdmaTransformFixed::SET, CryptoTransformFixed::S
 /// The payload of a packet is in the frame for everybody to see.
 const LEFT_OUT: &str = "rdmascope.data";
 
-/// Whether a field is told by the analysis, and not read from a protocol for which Wireshark has no such field.
-fn is_analysis(def: Def, registry: &Registry) -> bool {
+/// Whether a field is told by the analysis, and not read from a protocol (one of `protocols`) for which Wireshark has no such field.
+fn is_analysis(def: Def, protocols: &HashSet<&str>) -> bool {
     let Some(rest) = def.name.strip_prefix(OURS) else { return def.name == "rdmascope" };
     let Some((first, _)) = rest.split_once('.') else { return true };
-    def.name == "rdmascope.rpc.procedure" || !registry.all().iter().any(|d| d.name.split('.').next() == Some(first))
+    def.name == "rdmascope.rpc.procedure" || !protocols.contains(first)
 }
 
 fn is_of_smb_direct(def: Def) -> bool {
@@ -138,11 +139,13 @@ impl Table {
     fn new() -> Self {
         let ours = connection::FIELDS;
         let registry = Registry::of(DECLARED.iter().copied().chain([ours]));
+        // what stands before the first dot: looked up, because every program that starts waits for this
+        let protocols: HashSet<&str> = registry.all().iter().filter_map(|d| d.name.split('.').next()).collect();
         let mut defs: Vec<Def> = registry
             .all()
             .iter()
             .copied()
-            .filter(|def| def.name != LEFT_OUT && (is_analysis(def, &registry) || OTHERS.iter().any(|o| def.name.starts_with(o))))
+            .filter(|def| def.name != LEFT_OUT && (is_analysis(def, &protocols) || OTHERS.iter().any(|o| def.name.starts_with(o))))
             .collect();
         defs.extend(MORE.iter());
         let smb2 = registry.find("smb2").unwrap_or(&MORE[0]);

@@ -230,6 +230,33 @@ fn output(command: &mut Command) -> String {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn before_the_end_nothing_that_was_told_of_a_frame_is_taken_back() {
+    let names = |said: &[u8]| -> BTreeSet<String> { findings(said).into_iter().map(|row| row[0].clone()).collect() };
+    let mut told = 0;
+    for path in samples() {
+        let frames = frames(&path);
+        for at_end in [false, true] {
+            let mut engine = Engine::new(Options::default()).unwrap();
+            let mut then: Vec<BTreeSet<String>> = Vec::new();
+            for (n, frame) in frames.iter().enumerate() {
+                then.push(names(&fed(&mut engine, n as u64 + 1, frame, false)));
+                if n + 1 == frames.len() / 2 {
+                    engine.settle(at_end);
+                }
+            }
+            // of an end that was none, what came behind it; otherwise of every frame
+            let from = if at_end { frames.len() / 2 } else { 0 };
+            for (n, before) in then.iter().enumerate().skip(from) {
+                let now = names(engine.facts(n as u64 + 1).unwrap());
+                assert!(now.is_superset(before), "{} frame {}: {now:?}, and {before:?} before", path.display(), n + 1);
+                told += before.len();
+            }
+        }
+    }
+    assert!(told > 100, "{told} findings");
+}
+
+#[test]
 fn c_and_python_hear_what_rust_hears() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().unwrap();
