@@ -40,6 +40,8 @@ pub struct Nfs {
     pub callbacks: u64,
     /// What was asked of rpcbind on this connection, and what it said.
     pub rpcbind: crate::rpcbind::Rpcbind,
+    /// By end, the client first: the product and version that it gave in EXCHANGE_ID.
+    pub implementations: [Option<String>; 2],
 }
 
 impl Nfs {
@@ -50,8 +52,18 @@ impl Nfs {
         }
     }
 
+    /// One end says what it is.
+    pub(crate) fn is_made_by(&mut self, end: usize, product: Option<&str>) {
+        if let Some(product) = product {
+            self.implementations[end] = Some(product.into());
+        }
+    }
+
     /// Takes over what the other half of the connection knows.
     pub(crate) fn join(&mut self, other: &Self) {
+        for (mine, other) in self.implementations.iter_mut().zip(&other.implementations) {
+            *mine = mine.take().or_else(|| other.clone());
+        }
         self.version = self.version.max(other.version);
         self.callbacks += other.callbacks;
         self.rpcbind.join(&other.rpcbind);

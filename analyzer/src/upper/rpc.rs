@@ -28,6 +28,8 @@ use rdmascope_dissector::wire::xdr::Stream;
 
 /// Rows of a portmapper's answer that are looked at.
 const MAPPINGS_MAX: usize = 256;
+/// Characters of a product's name.
+const PRODUCT_MAX: usize = 64;
 /// File handles whose names are remembered at most.
 const NAMES_MAX: usize = 4096;
 
@@ -61,6 +63,8 @@ struct Names {
     eligible: [bool; 2],
     /// The session that a compound of NFS 4.1 runs in.
     session: Option<[u8; 16]>,
+    /// The product that EXCHANGE_ID names.
+    implementation: Option<String>,
     /// What a portmapper was asked, and the rows of its answer.
     asked: Option<Asked>,
     mappings: Vec<Asked>,
@@ -96,6 +100,9 @@ impl Names {
             }
         }
         self.session = op.slot.map(|slot| slot.session).or(self.session);
+        if let Some(name) = op.implementation.filter(|name| !name.is_empty()) {
+            self.implementation = Some(product(name));
+        }
         if let Some(io) = op.io {
             self.offset = Some(io.offset);
             self.count = Some(io.count);
@@ -125,6 +132,13 @@ impl Names {
         let is_compound = memo.is_callback() || memo.version == 4;
         self.operation.filter(|_| is_compound).map(|(name, _)| name).or_else(|| memo.procedure_name())
     }
+}
+
+/// A product and its version, without what says when and how it was built: `Linux 6.12.57 #1 SMP …`.
+fn product(name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(name);
+    let short = name.split(" #").next().unwrap_or_default();
+    short.chars().take(PRODUCT_MAX).collect()
 }
 
 /// Which operation of a compound gives it its name: what does something, before what leads up to it.
@@ -226,6 +240,7 @@ impl Rpc {
 
     /// Who is the client, by what is called.
     fn learn<S: Sink>(&mut self, cx: &mut FrameContext<'_, S>, message: &RpcMessage<'_>, pending: &Pending) {
+        self.nfs.is_made_by(0, pending.names.implementation.as_deref());
         if let Some(memo) = pending.memo {
             let client = if memo.is_callback() { message.by.peer() } else { message.by };
             cx.roles.learn(client, Source::Message);
@@ -286,6 +301,7 @@ impl Rpc {
         if let (Some(name), Some(got)) = (&pending.names.name, &pending.names.got) {
             self.handles.insert(got.clone(), Arc::from(name.as_str()), NAMES_MAX);
         }
+        self.nfs.is_made_by(1, pending.names.implementation.as_deref());
         if let Some(memo) = pending.memo.filter(|_| !pending.exchange.failed) {
             self.nfs.rpcbind.message(cx.at, false, &memo, pending.names.asked, &pending.names.mappings);
         }

@@ -116,6 +116,8 @@ pub struct Op<'a> {
     pub io: Option<Io>,
     /// Of SEQUENCE and CB_SEQUENCE.
     pub slot: Option<Slot>,
+    /// Of EXCHANGE_ID: the sender's product, `nii_name` (RFC 8881 3.3.22). Bytes, usually UTF-8.
+    pub implementation: Option<&'a [u8]>,
 }
 
 /// Who wants to know of operations. `()` does not.

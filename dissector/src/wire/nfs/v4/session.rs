@@ -186,7 +186,7 @@ fn arguments<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mu
                 x.u32(f::WINDOW)?;
                 x.u32(f::GSS_HANDLES)?;
             }
-            impl_id(x)?;
+            op.implementation = impl_id(x)?;
         }
         O::CREATE_SESSION => {
             x.u64(super::f::CLIENTID)?;
@@ -262,7 +262,7 @@ fn results<'a, T: Trace>(x: &mut Xdr<'a, '_, T>, operation: Operation, op: &mut 
                 x.opaque(f::MAJOR_ID).map(drop)
             })?;
             x.opaque(f::SCOPE)?;
-            impl_id(x)?;
+            op.implementation = impl_id(x)?;
         }
         O::CREATE_SESSION => {
             session_id(x)?;
@@ -318,14 +318,16 @@ fn protected_operations<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
     plain_bitmap(x, f::MUST_ALLOW, f::OP_MASK, Some(f::PROTECTED_OP)).map(drop)
 }
 
-fn impl_id<T: Trace>(x: &mut Xdr<'_, '_, T>) -> Read<()> {
+/// `nfs_impl_id4` (RFC 8881 3.3.22), of which there is one or none: the name of the product.
+fn impl_id<'a, T: Trace>(x: &mut Xdr<'a, '_, T>) -> Read<Option<&'a [u8]>> {
     x.scope(f::IMPL_ID, |x| {
+        let mut name = None;
         x.list(xdr::f::COUNT, |x, _| {
             x.opaque(f::NII_DOMAIN)?;
-            x.opaque(f::NII_NAME)?;
+            name = Some(x.opaque(f::NII_NAME)?);
             nfstime(x)
-        })
-        .map(drop)
+        })?;
+        Ok(name)
     })
 }
 
