@@ -1,30 +1,13 @@
 //! How fast captures are anonymized, in time of one core where the system tells it: `cargo bench -p rdmascope-share -- FILE…`, or without a file the larger samples.
 
-use rdmascope_capture::{OpenOptions, Source, open};
-use rdmascope_dissector::frame::LinkType;
-use rdmascope_share::{Anonymizer, Frame, Options, Payload};
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::read;
+use rdmascope_share::{Anonymizer, Options, Payload};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-struct Record {
-    time_ns: i64,
-    link_type: LinkType,
-    wire_len: u32,
-    interface: u32,
-    bytes: Vec<u8>,
-}
-
-fn read(path: &Path) -> Vec<Record> {
-    let mut source = open(path, OpenOptions::new()).expect("the capture can be read");
-    let mut records = Vec::new();
-    while matches!(source.advance(), Ok(true)) {
-        let r = source.record();
-        let (time_ns, link_type, wire_len, interface) = (r.time_ns, r.link_type, r.wire_len, r.interface);
-        records.push(Record { time_ns, link_type, wire_len, interface, bytes: r.bytes.to_vec() });
-    }
-    records
-}
 
 /// Time that this thread has had a core; on systems that do not tell, time on the clock.
 fn now(begun: Instant) -> Duration {
@@ -51,9 +34,7 @@ fn main() {
                 let begun = now(start);
                 let mut anonymizer = Anonymizer::new(Options { key: b"key".to_vec(), payload, ..Options::default() });
                 for r in &records {
-                    let frame =
-                        Frame { time_ns: r.time_ns, link_type: r.link_type, wire_len: r.wire_len, interface: r.interface, bytes: &r.bytes };
-                    anonymizer.frame((), &frame, |(), bytes| {
+                    anonymizer.frame((), &r.frame(), |(), bytes| {
                         black_box(bytes);
                     });
                 }

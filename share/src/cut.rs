@@ -7,7 +7,8 @@ use rdmascope_analyzer::env;
 use rdmascope_analyzer::exchange::Exchange;
 use rdmascope_analyzer::finding::Rule;
 use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
-use rdmascope_analyzer::report::{Report, Sink};
+use rdmascope_analyzer::report::{Connection, Report, Sink};
+use rdmascope_analyzer::rules::Group;
 use rdmascope_dissector::frame::{self, Addr, Body};
 use rdmascope_dissector::trace::Trace;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -30,7 +31,7 @@ pub struct Wanted {
     pub frames: Option<BTreeSet<u64>>,
     /// From when to when, ns since the Unix epoch: connections with a frame in it, from their beginning to its end.
     pub span: Option<(i64, i64)>,
-    /// Leave out the other connections of a session.
+    /// Leave out the other connections of a session, and those that a finding was held against.
     pub alone: bool,
 }
 
@@ -46,6 +47,25 @@ impl Sink for Requests {
             self.0.insert(exchange.id, (exchange.connection, end));
         }
     }
+}
+
+/// Whether a rule holds connections against each other: why there is no RDMA between two hosts, and what the audit says of the network.
+pub fn is_joint(rule: Rule) -> bool {
+    const AUDIT: &[Rule] = &[
+        Rule::RcBestEffort,
+        Rule::RcClass,
+        Rule::RcMarking,
+        Rule::RcEntropy,
+        Rule::RcMtu,
+        Rule::RcPfcIdle,
+        Rule::RcPauseStorm,
+        Rule::RcCnpClass,
+        Rule::RcEct,
+        Rule::IwarpEcn,
+        Rule::IwarpEce,
+        Rule::IwarpMss,
+    ];
+    rule.row().group == Group::Path || AUDIT.contains(&rule)
 }
 
 /// What a capture consists of.
@@ -144,7 +164,7 @@ pub struct Cuts {
 pub struct Choice {
     /// Connections by the numbers of the report.
     pub connections: BTreeSet<u32>,
-    /// Those among them that came along because they carry the same session.
+    /// Those among them that came along: they carry the same session, or a finding held them against one that was chosen.
     pub along: BTreeSet<u32>,
     /// How many frames.
     pub frames: u64,
@@ -181,6 +201,9 @@ impl Cuts {
         choice.connections.extend(wanted.connections.iter().filter(|id| report.connections.iter().any(|c| c.id == **id)));
         for finding in report.findings.iter().filter(|f| wanted.findings.contains(&f.rule)) {
             choice.connections.extend(finding.connection);
+            if let Some(id) = finding.connection.filter(|_| is_joint(finding.rule) && !wanted.alone) {
+                self.beside(id, &mut choice);
+            }
             for frame in finding.frames.iter().chain([&finding.frame]) {
                 choice.connections.extend(connection(*frame));
                 single.insert(*frame);
@@ -226,6 +249,17 @@ impl Cuts {
         }
         choice.frames = choice.chosen.iter().filter(|c| **c).count() as u64;
         choice
+    }
+
+    /// Connections that one may have been held against: those of the same hosts and, for the audit, those that are carried alike.
+    fn beside(&self, id: u32, choice: &mut Choice) {
+        let all = &self.report.connections;
+        let Some(own) = all.iter().find(|c| c.id == id) else { return };
+        let hosts = own.peers.each_ref().map(|peer| peer.address);
+        let is_beside = |c: &&Connection| c.transport == own.transport || c.peers.iter().any(|peer| hosts.contains(&peer.address));
+        let more: Vec<u32> = all.iter().filter(is_beside).map(|c| c.id).filter(|id| !choice.connections.contains(id)).collect();
+        choice.connections.extend(&more);
+        choice.along.extend(more);
     }
 
     /// Connections that carry a session with one that was chosen.

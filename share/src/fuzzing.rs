@@ -31,9 +31,13 @@ pub fn fuzz_anonymize(data: &[u8]) {
     assert_eq!(came, sent.into_iter().enumerate().collect::<Vec<_>>());
 }
 
-/// A name and contents that must not be left.
+/// A name, contents, a GUID and hardware addresses that must not be left.
 const NAME: &str = "Zq7CanaryNameWkvX";
 const CONTENTS: &[u8] = b"\x8e\x11canary contents\xfe\xa7 of one file\x93";
+const GUID: [u8; 16] = [0xd3, 0x1f, 0x8a, 0x62, 0xb9, 0x4e, 0xc7, 0x45, 0xa6, 0x93, 0x7d, 0xe1, 0x58, 0x0c, 0xf4, 0x2b];
+const MACS: [[u8; 6]; 2] = [[0x02, 0xe7, 0x5b, 0x91, 0xc3, 0x4d], [0x02, 0x8d, 0x36, 0xfa, 0x17, 0xb2]];
+/// Where the datagrams come from and go to.
+const ADDRESSES: [[u8; 4]; 2] = [[203, 0, 113, 77], [198, 51, 100, 55]];
 /// So many bytes of them in one piece are found out.
 const PIECE: usize = 12;
 
@@ -64,11 +68,11 @@ fn request(command: u16, id: u8, body: &[u8]) -> Vec<u8> {
     made
 }
 
-/// TREE_CONNECT, CREATE or WRITE with what must not be left.
+/// TREE_CONNECT, CREATE, WRITE or NEGOTIATE with what must not be left.
 fn secret(id: u8, luck: &mut Luck<'_>) -> Vec<u8> {
     let path = utf16(&format!("\\\\{NAME}\\{NAME}"));
     let length = |bytes: &[u8]| (bytes.len() as u16).to_le_bytes();
-    match luck.next() % 3 {
+    match luck.next() % 4 {
         0 => request(3, id, &[&[9, 0, 0, 0, 72, 0][..], &length(&path), &path].concat()),
         1 => {
             let name = utf16(&format!("{NAME}.docx"));
@@ -77,10 +81,17 @@ fn secret(id: u8, luck: &mut Luck<'_>) -> Vec<u8> {
             body[46..48].copy_from_slice(&length(&name));
             request(5, id, &[&body[..], &name].concat())
         }
+        3 => {
+            let mut body = [0; 38];
+            (body[0], body[2], body[4], body[36], body[37]) = (36, 1, 1, 0x11, 3);
+            body[12..28].copy_from_slice(&GUID);
+            request(0, id, &body)
+        }
         _ => {
             let data = CONTENTS.repeat(1 + usize::from(luck.next() % 40));
             let mut body = [0; 48];
-            (body[0], body[2], body[16]) = (49, 112, 5);
+            (body[0], body[2]) = (49, 112);
+            body[16..32].copy_from_slice(&GUID);
             body[4..8].copy_from_slice(&(data.len() as u32).to_le_bytes());
             request(9, id, &[&body[..], &data].concat())
         }
@@ -118,10 +129,11 @@ fn checksum(bytes: &[u8], mut sum: u32) -> [u8; 2] {
 fn datagram(protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut ip = vec![0x45, 0];
     ip.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());
-    ip.extend_from_slice(&[0, 1, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    ip.extend_from_slice(&[0, 1, 0x40, 0, 64, protocol, 0, 0]);
+    ip.extend_from_slice(ADDRESSES.as_flattened());
     let sum = checksum(&ip, 0);
     ip[10..12].copy_from_slice(&sum);
-    [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0][..], &ip, payload].concat()
+    [MACS.as_flattened(), &[8, 0], &ip, payload].concat()
 }
 
 fn segment(seq: u32, flags: u8, data: &[u8]) -> Vec<u8> {
@@ -130,7 +142,8 @@ fn segment(seq: u32, flags: u8, data: &[u8]) -> Vec<u8> {
     tcp.extend_from_slice(&[0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0]);
     tcp.extend_from_slice(data);
     // of the pseudo-header
-    let sum = checksum(&tcp, 10 * 256 + 1 + 10 * 256 + 2 + 6 + tcp.len() as u32);
+    let words = ADDRESSES.as_flattened().chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1]));
+    let sum = checksum(&tcp, words.sum::<u32>() + 6 + tcp.len() as u32);
     tcp[16..18].copy_from_slice(&sum);
     datagram(6, &tcp)
 }
@@ -152,7 +165,7 @@ fn packet(opcode: u8, psn: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Messages with names and contents of which no piece may be left, over TCP or SMB Direct on RoCE: compressed or not, cut into segments,
+/// Messages with names, contents and GUIDs between hosts with addresses, of which no piece may be left, over TCP or SMB Direct on RoCE: compressed or not, cut into segments,
 /// fragments and packets anywhere, some of which come twice, in another order, or never.
 pub fn fuzz_canaries(data: &[u8]) -> Tally {
     let mut luck = Luck(data.iter());
@@ -219,9 +232,21 @@ pub fn fuzz_canaries(data: &[u8]) -> Tally {
     }
     let tally = anonymizer.finish(|(), bytes| made.push(bytes.to_vec()));
     let big: Vec<u8> = NAME.encode_utf16().flat_map(u16::to_be_bytes).collect();
-    for canary in [NAME.as_bytes(), &utf16(NAME), &big, CONTENTS] {
-        for piece in canary.windows(PIECE) {
-            let left = made.iter().position(|frame| frame.windows(PIECE).any(|w| w == piece));
+    let turned: Vec<u8> = GUID.iter().rev().copied().collect();
+    // the first three parts of a GUID are numbers, which some write the other way round
+    let mut mixed = GUID;
+    mixed[..4].reverse();
+    mixed[4..6].reverse();
+    mixed[6..8].reverse();
+    for (frame, place) in made.iter().zip(&order) {
+        assert_eq!(frame.len(), frames[*place].len());
+        for address in [26..30, 30..34] {
+            assert_ne!(frame.get(address.clone()), frames[*place].get(address), "an address is left");
+        }
+    }
+    for canary in [NAME.as_bytes(), &utf16(NAME), &big, CONTENTS, &GUID, &turned, &mixed, &MACS[0], &MACS[1]] {
+        for piece in canary.windows(PIECE.min(canary.len())) {
+            let left = made.iter().position(|frame| frame.windows(piece.len()).any(|w| w == piece));
             assert!(
                 left.is_none(),
                 "{piece:02x?} is left in frame {left:?} of {}: {:02x?}\n{tally:?}",
@@ -264,7 +289,7 @@ mod tests {
     #[test]
     fn canaries_are_found_as_names_and_contents_and_compressed_again() {
         // over TCP, zeros, one message; then its kind and how it is compressed
-        for kind in 0..3 {
+        for kind in 0..4 {
             let blanked = |tally: &Tally| tally.blanked.iter().map(|(_, _, bytes)| bytes).sum::<u64>();
             let plain = fuzz_canaries(&[1, 0, 0, kind, 0, 0, 250, 250, 250]);
             assert!(plain.replaced.iter().any(|(_, times, _)| *times > 0) && blanked(&plain) == 0, "{kind}: {plain:?}");

@@ -11,8 +11,8 @@ pub(crate) enum Fix {
     Ip { start: usize },
     /// The checksum at `at` of TCP, UDP or ICMP, whose header begins at `start`, in the IP datagram at `ip`.
     Transport { ip: Ip, start: usize, at: usize, protocol: u8 },
-    /// The invariant CRC at `at`.
-    Icrc { cover: Cover, start: usize, at: usize },
+    /// The invariant CRC at `at`, and whether it is known to be right.
+    Icrc { cover: Cover, start: usize, at: usize, is_good: bool },
     /// The variant CRC at `at`, of what begins with the LRH at `start`.
     Vcrc { start: usize, at: usize },
 }
@@ -74,7 +74,11 @@ fn one(fix: Fix, old: &[u8], new: &mut [u8]) -> Option<()> {
             let made = changed(stated, pseudo_was + sum(was, field), pseudo_is + sum(is, field));
             put16(new, at, if made == 0 && protocol == 17 { 0xffff } else { made })
         }
-        Fix::Icrc { cover, start, at } => {
+        Fix::Icrc { cover, start, at, is_good: true } => {
+            let made = icrc::invariant(cover, new.get(start..at)?)?;
+            put(new, at, &made.to_le_bytes())
+        }
+        Fix::Icrc { cover, start, at, is_good: false } => {
             let stated = u32::from_le_bytes(*old.get(at..)?.first_chunk()?);
             let difference = icrc::invariant(cover, old.get(start..at)?)? ^ icrc::invariant(cover, new.get(start..at)?)?;
             put(new, at, &(stated ^ difference).to_le_bytes())
@@ -201,7 +205,8 @@ mod tests {
         let fixes = [
             Fix::Ip { start: 40 },
             Fix::Transport { ip: Ip { start: 30, is_v6: true }, start: 90, at: 44, protocol: 17 },
-            Fix::Icrc { cover: Cover::Ipv4, start: 0, at: 44 },
+            Fix::Icrc { cover: Cover::Ipv4, start: 0, at: 44, is_good: false },
+            Fix::Icrc { cover: Cover::Ipv4, start: 0, at: 44, is_good: true },
             Fix::Vcrc { start: 50, at: 3 },
         ];
         let mut new = old.clone();

@@ -26,10 +26,18 @@ const FOLLOWED_MAX: usize = 64;
 const FORGET: u64 = 1 << 14;
 /// Pairs of hosts, and streams, remembered at most.
 const FLOWS_MAX: usize = 1 << 14;
+/// Segments that lie over one place of a stream that are looked at.
+const OVERLAPS_MAX: usize = 256;
+/// Bytes of a segment at most.
+const SEGMENT_MAX: i64 = 1 << 16;
 /// Stretch of a stream that is searched for where a message begins, in bytes.
 const PROBE: usize = 24;
 /// What is said of names in compressed messages that are zeros, since others would not fit.
 const NAMES_COMPRESSED: &str = "names in compressed messages";
+/// The decoder's word for an invariant CRC that is right.
+const GOOD: u64 = 1;
+/// What contents become, mostly.
+const ZEROS: [u8; 1 << 14] = [0; 1 << 14];
 /// What was compressed, as the analysis names it.
 const DECOMPRESSED: &str = "Decompressed SMB2";
 /// A marker of MPA, a record mark of RPC, a length of SMB over TCP: what is taken out of a stream on the way up.
@@ -52,6 +60,7 @@ mod id {
     pub(super) const DEST_QP: u32 = id_of("infiniband.bth.destqp");
     pub(super) const PSN: u32 = id_of("infiniband.bth.psn");
     pub(super) const ICRC: u32 = id_of("infiniband.invariant.crc");
+    pub(super) const ICRC_STATUS: u32 = id_of("rdmascope.icrc.status");
     pub(super) const VCRC: u32 = id_of("infiniband.variant.crc");
     pub(super) const IP_CHECKSUM: u32 = id_of("ip.checksum");
     pub(super) const TCP_CHECKSUM: u32 = id_of("tcp.checksum");
@@ -102,6 +111,8 @@ const STRUCTURES: [&[u64]; 19] = [
     &[33, 2],
     &[24, 36, 44],
 ];
+/// Bytes of a header of SMB2 up to the end of its flags, \[MS-SMB2\] 2.2.1: none of them gives anything away.
+const FLAGS_END: usize = 20;
 /// That of an ERROR reply.
 const STRUCTURE_OF_ERROR: u64 = 9;
 
@@ -219,6 +230,8 @@ struct Piece {
     serial: u64,
     /// A message was put together of it.
     used: bool,
+    /// It is the payload of a packet, not of a message.
+    is_packet: bool,
 }
 
 /// By hosts and identification: the offsets of the fragments of a datagram, and where their payloads are.
@@ -244,6 +257,11 @@ struct Way {
 }
 
 impl Way {
+    /// The other direction.
+    fn back(self) -> Self {
+        Self { from: self.to, to: self.from, ports: (self.ports.1, self.ports.0) }
+    }
+
     fn hosts(&self) -> (Host, Host) {
         if self.from <= self.to { (self.from, self.to) } else { (self.to, self.from) }
     }
@@ -286,8 +304,8 @@ pub(crate) struct Watch<M> {
     headers: Headers,
     pieces: HashMap<(Host, Host), VecDeque<Piece>>,
     streams: HashMap<Way, Stream>,
-    /// The last packet of a queue pair with a PSN: where its payload is.
-    packets: HashMap<(Way, u64, u64), Span>,
+    /// The first and the last packet of a queue pair with a PSN: where their payloads are.
+    packets: HashMap<(Way, u64, u64), (Span, Span)>,
     fragments: Fragments,
     /// Addresses of what was kept last: fields lie one behind the other, and are noted together.
     kept: (usize, usize),
@@ -350,7 +368,7 @@ impl<M> Watch<M> {
         }
         if self.packets.len() > PIECES_MAX {
             let oldest = self.window.oldest();
-            self.packets.retain(|_, span| span.frame >= oldest);
+            self.packets.retain(|_, (_, last)| last.frame >= oldest);
             if self.packets.len() > PIECES_MAX {
                 self.packets.clear();
             }
@@ -378,6 +396,11 @@ impl<M> Watch<M> {
     #[inline]
     fn locate_at(&self, address: usize, length: usize) -> Spans {
         let end = address.saturating_add(length);
+        if let [frame] = &self.sources[..] {
+            let is_here = length > 0 && address >= frame.base && end <= frame.base + frame.length;
+            let span = Span { frame: self.frame, at: address.wrapping_sub(frame.base) as u32, length: length as u32 };
+            return if is_here { Spans::One(span) } else { Spans::None };
+        }
         match self.sources.iter().rev().find(|s| address >= s.base && end <= s.base + s.length) {
             Some(source) => source.locate(address - source.base, length),
             None => Spans::None,
@@ -406,6 +429,12 @@ impl<M> Watch<M> {
     /// Notes what was kept; before the bytes at these addresses are others.
     pub(crate) fn note_kept(&mut self) {
         let (from, to) = std::mem::take(&mut self.kept);
+        if let [frame] = &self.sources[..] {
+            if from >= frame.base && to <= frame.base + frame.length {
+                self.window.keep_newest(from - frame.base, to - from);
+            }
+            return;
+        }
         let Some(source) = self.sources.iter().rev().find(|s| from >= s.base && to <= s.base + s.length) else { return };
         for span in source.known(from - source.base, to - from).1.iter() {
             self.window.keep(*span);
@@ -478,6 +507,11 @@ impl<M> Watch<M> {
             Privacy::Name if !is_utf16(def, bytes) && matches!(value, Value::Text(_)) && std::str::from_utf8(bytes).is_err() => return,
             _ => {}
         }
+        // a stream cannot be compressed again
+        let is_zeroed = privacy == Privacy::Data && (self.options.payload == Payload::Zero || self.is_compressed());
+        if let Some(zeros) = ZEROS.get(..bytes.len()).filter(|_| is_zeroed) {
+            return self.replace(privacy, bytes, zeros);
+        }
         let (mut small, mut large) = ([0; 64], Vec::new());
         let made = match small.get_mut(..bytes.len()) {
             Some(made) => {
@@ -497,8 +531,7 @@ impl<M> Watch<M> {
             Privacy::Sid => self.mapping.sid(made),
             // numbers of users are XDR's
             Privacy::User => self.mapping.user(made, true),
-            // a stream cannot be compressed again
-            Privacy::Data if self.options.payload == Payload::Zero || self.is_compressed() => made.fill(0),
+            Privacy::Data if is_zeroed => made.fill(0),
             Privacy::Data => self.mapping.stream(bytes, made),
             Privacy::Id | Privacy::Secret | Privacy::Keep | Privacy::Inside | Privacy::Ber => self.mapping.id(made),
         }
@@ -583,7 +616,7 @@ impl<M> Watch<M> {
                     (None, None, Some(ip)) => (if ip.is_v6 { Cover::Ipv6 } else { Cover::Ipv4 }, ip.start),
                     _ => return,
                 };
-                self.window.fix(self.frame, Fix::Icrc { cover: cover.0, start: cover.1, at });
+                self.window.fix(self.frame, Fix::Icrc { cover: cover.0, start: cover.1, at, is_good: false });
             }
             id::VCRC => {
                 if let (Some(at), Some(start)) = (self.in_frame(bytes), self.headers.lrh) {
@@ -606,12 +639,12 @@ impl<M> Watch<M> {
             }
             id::TCP_PAYLOAD => self.segment(bytes),
             id::IB_PAYLOAD => {
-                self.piece(self.locate(bytes), bytes.len());
+                self.piece(self.locate(bytes), bytes.len(), true);
                 self.again(bytes);
             }
-            id::RDMAP_DATA => self.piece(self.locate(bytes), bytes.len()),
+            id::RDMAP_DATA => self.piece(self.locate(bytes), bytes.len(), false),
             id::SMBD_DATA => {
-                self.piece(self.locate(bytes), bytes.len());
+                self.piece(self.locate(bytes), bytes.len(), false);
                 // the first fragment of a message that may never be whole: its header at least is told
                 if bytes.starts_with(&smb2::header::PROTOCOL_ID) {
                     let _ = smb2::Header::parse(bytes, self);
@@ -647,10 +680,10 @@ impl<M> Watch<M> {
         let begins = at.as_ptr().addr().saturating_add(4);
         let length = self.headers.fpdu.1.saturating_sub(begins);
         let spans = self.locate_at(begins, length);
-        self.piece(spans, length);
+        self.piece(spans, length, true);
     }
 
-    fn piece(&mut self, spans: Spans, length: usize) {
+    fn piece(&mut self, spans: Spans, length: usize, is_packet: bool) {
         if length == 0 || !spans.first().is_some_and(Span::is_in_frame) {
             return;
         }
@@ -660,7 +693,7 @@ impl<M> Watch<M> {
         while pieces.front().is_some_and(|p| pieces.len() >= PIECES_MAX || p.spans.iter().any(|s| s.frame < oldest)) {
             pieces.pop_front();
         }
-        pieces.push_back(Piece { spans, length, queue, serial, used: false });
+        pieces.push_back(Piece { spans, length, queue, serial, used: false, is_packet });
     }
 
     /// A packet that has been there before, or stands in the capture twice.
@@ -668,11 +701,16 @@ impl<M> Watch<M> {
         let Some(at) = self.in_frame(bytes) else { return };
         let span = Span { frame: self.frame, at: at as u32, length: bytes.len() as u32 };
         let key = (self.headers.way, self.headers.queue, self.headers.psn);
-        if let Some(before) = self.packets.insert(key, span)
-            && before.length == span.length
-        {
-            self.window.same(before, span);
+        let (first, last) = self.packets.get(&key).copied().filter(|(_, last)| last.length == span.length).unwrap_or((span, span));
+        if last != span {
+            self.window.same(last, span);
         }
+        // so that the first one learns of all others
+        let first = if first.frame < self.window.oldest() { last } else { first };
+        if first != last {
+            self.window.same(first, span);
+        }
+        self.packets.insert(key, (first, span));
     }
 
     fn segment(&mut self, bytes: &[u8]) {
@@ -685,7 +723,7 @@ impl<M> Watch<M> {
             stream.segments.pop_front();
         }
         let ends = begins + i64::from(span.length);
-        for (other, before) in stream.segments.iter().rev().take(64) {
+        for (other, before) in stream.over(begins, ends) {
             let from = begins.max(*other);
             let length = ends.min(other + i64::from(before.length)) - from;
             if length > 0 {
@@ -704,12 +742,14 @@ impl<M> Watch<M> {
             return;
         }
         let Some(first) = self.locate(&at[..at.len().min(1)]).first().copied().filter(Span::is_in_frame) else { return };
-        let Some(stream) = self.streams.get_mut(&self.headers.way) else { return };
-        let Some(begins) = stream.segments.iter().rev().find_map(|(begins, s)| {
-            (s.frame == first.frame && (s.at..s.at + s.length).contains(&first.at)).then(|| begins + i64::from(first.at - s.at))
-        }) else {
-            return;
+        let place = |stream: &Stream| {
+            stream.segments.iter().rev().find_map(|(begins, s)| {
+                (s.frame == first.frame && (s.at..s.at + s.length).contains(&first.at)).then(|| begins + i64::from(first.at - s.at))
+            })
         };
+        let way = self.headers.way;
+        let found = [way, way.back()].into_iter().find_map(|way| Some((way, self.streams.get(&way).and_then(place)?)));
+        let Some((stream, begins)) = found.and_then(|(way, begins)| Some((self.streams.get_mut(&way)?, begins))) else { return };
         let head = begins - TAKEN_OUT as i64;
         if stream.next.is_some_and(|next| head < next) {
             return;
@@ -732,7 +772,13 @@ impl<M> Watch<M> {
             "Reassembled IP datagram" => self.of_fragments(bytes),
             "Reassembled FPDU" | "Reassembled MPA frame" | "Reassembled TCP" => self.of_stream(bytes),
             _ => {
-                let found = self.of_pieces(bytes);
+                // the same bytes may stand in packets and in messages
+                let of_packets = match name {
+                    "Reassembled SMB Direct" => Some(false),
+                    "Reassembled Send" => Some(true),
+                    _ => None,
+                };
+                let found = self.of_pieces(bytes, of_packets);
                 if found.is_empty() { self.of_stream(bytes) } else { found }
             }
         }
@@ -762,7 +808,7 @@ impl<M> Watch<M> {
     }
 
     /// From the end on: the piece that ends it, the one before, … A few passes, for those that came in another order.
-    fn of_pieces(&mut self, bytes: &[u8]) -> Vec<(usize, Span)> {
+    fn of_pieces(&mut self, bytes: &[u8], of_packets: Option<bool>) -> Vec<(usize, Span)> {
         let hosts = self.headers.way.hosts();
         let queue = self.headers.place();
         let Some(pieces) = self.pieces.get(&hosts) else { return Vec::new() };
@@ -778,7 +824,7 @@ impl<M> Watch<M> {
                 }
                 // the piece may go on behind the end, where padding was cut off
                 let Some(start) = left.checked_sub(piece.length) else { continue };
-                let is_other = piece.used || piece.queue != queue;
+                let is_other = piece.used || piece.queue != queue || of_packets.is_some_and(|wanted| wanted != piece.is_packet);
                 if (pass < 2 && is_other) || used.contains(&piece.serial) || !self.is(piece, &bytes[start..left]) {
                     continue;
                 }
@@ -821,35 +867,18 @@ impl<M> Watch<M> {
         rest.is_empty()
     }
 
-    /// A stretch of the stream at hand, with what was taken out of it.
+    /// A stretch of the stream at hand, with what was taken out of it; or of the stream the other way, whose segments wait for acknowledgments
+    /// of this one.
     fn of_stream(&mut self, bytes: &[u8]) -> Vec<(usize, Span)> {
         let way = self.headers.way;
-        let Some(stream) = self.streams.get(&way) else { return Vec::new() };
-        let probe = &bytes[..bytes.len().min(PROBE)];
         // it ends in this segment, or in a later one that was held back; so it does not begin long before
-        let near = self.headers.stream.map_or(i64::MAX, |(begins, s)| begins + i64::from(s.length));
-        let reach = (bytes.len() as i64).saturating_mul(2).saturating_add(1 << 17);
-        let window = &self.window;
-        let after = stream.segments.partition_point(|(begins, s)| begins + i64::from(s.length) < near.saturating_sub(reach));
-        let mut followed = 0;
-        for (n, (begins, span)) in stream.segments.iter().enumerate().skip(after).rev().take(LOOKED_AT_MAX) {
-            let Some(old) = window.old(*span) else { continue };
-            for at in (0..old.len()).rev() {
-                let whole = &old[at..];
-                let common = whole.len().min(probe.len());
-                if whole[..common] != probe[..common] {
-                    continue;
+        let near = self.headers.stream.map(|(begins, s)| begins + i64::from(s.length));
+        for (way, near) in [(way, near), (way.back(), None)] {
+            if let Some((found, taken_out)) = self.streams.get(&way).and_then(|stream| stream.search(&self.window, near, bytes)) {
+                for (_, taken_out) in &taken_out {
+                    self.window.keep(*taken_out);
                 }
-                followed += 1;
-                if followed > FOLLOWED_MAX {
-                    return Vec::new();
-                }
-                if let Some(found) = stream.follow(window, n, begins + at as i64, bytes) {
-                    for (_, taken_out) in &found.1 {
-                        self.window.keep(*taken_out);
-                    }
-                    return found.0;
-                }
+                return found;
             }
         }
         Vec::new()
@@ -878,42 +907,74 @@ impl Stream {
         if at < end { Vec::new() } else { found }
     }
 
-    /// `bytes`, from `begins` on, which is in segment `n`; four bytes at a time may stand between that are not among them.
-    fn follow<M>(&self, window: &Window<M>, n: usize, begins: i64, bytes: &[u8]) -> Option<Followed> {
-        let (mut found, mut taken_out) = (Vec::new(), Vec::new());
-        let (mut at, mut done) = (begins, 0);
-        let mut skipped = 0;
-        for (start, span) in self.segments.iter().skip(n).take(LOOKED_AT_MAX) {
-            if *start > at {
-                return None;
-            }
-            let Ok(offset) = usize::try_from(at - start) else { return None };
-            let old = window.old(*span)?;
-            let mut here = offset;
-            while here < old.len() && done < bytes.len() {
-                if skipped > 0 {
-                    let now = (old.len() - here).min(skipped);
-                    taken_out.push((done, Span { frame: span.frame, at: span.at + here as u32, length: now as u32 }));
-                    (here, skipped) = (here + now, skipped - now);
+    /// `bytes`, which end near a place, where that is known.
+    fn search<M>(&self, window: &Window<M>, near: Option<i64>, bytes: &[u8]) -> Option<Followed> {
+        let probe = &bytes[..bytes.len().min(PROBE)];
+        let reach = (bytes.len() as i64).saturating_mul(2).saturating_add(1 << 17);
+        let from = near.map_or(i64::MIN, |near| near.saturating_sub(reach));
+        let after = self.segments.partition_point(|(begins, s)| begins + i64::from(s.length) < from);
+        let mut followed = 0;
+        for (begins, span) in self.segments.iter().skip(after).rev().take(LOOKED_AT_MAX) {
+            let Some(old) = window.old(*span) else { continue };
+            for at in (0..old.len()).rev() {
+                let whole = &old[at..];
+                let common = whole.len().min(probe.len());
+                if whole[..common] != probe[..common] {
                     continue;
                 }
-                let same = old[here..].iter().zip(&bytes[done..]).take_while(|(a, b)| a == b).count();
-                if same > 0 {
-                    found.push((done, Span { frame: span.frame, at: span.at + here as u32, length: same as u32 }));
-                    (here, done) = (here + same, done + same);
-                } else if taken_out.last().is_some_and(|(place, _)| *place == done) {
-                    // it is something else that stands here
+                followed += 1;
+                if followed > FOLLOWED_MAX {
                     return None;
-                } else {
-                    skipped = TAKEN_OUT;
                 }
-            }
-            at = start + here as i64;
-            if done == bytes.len() {
-                return Some((found, taken_out));
+                if let Some(found) = self.follow(window, begins + at as i64, bytes) {
+                    return Some(found);
+                }
             }
         }
         None
+    }
+
+    /// Segments that have bytes from `begins` to `ends`, the last one first.
+    fn over(&self, begins: i64, ends: i64) -> impl Iterator<Item = &(i64, Span)> {
+        let behind = self.segments.partition_point(|(start, _)| *start < ends);
+        let near = self.segments.iter().take(behind).rev().take(OVERLAPS_MAX);
+        near.take_while(move |(start, _)| start + SEGMENT_MAX > begins).filter(move |(start, s)| start + i64::from(s.length) > begins)
+    }
+
+    /// `bytes`, from `begins` on; four bytes at a time may stand between that are not among them. Of a place that came more than once, perhaps
+    /// damaged, that which goes on longest.
+    fn follow<M>(&self, window: &Window<M>, begins: i64, bytes: &[u8]) -> Option<Followed> {
+        let (mut found, mut taken_out): (Vec<(usize, Span)>, Vec<(usize, Span)>) = (Vec::new(), Vec::new());
+        let (mut at, mut done) = (begins, 0);
+        while done < bytes.len() {
+            let rest = &bytes[done..];
+            let best = self.over(at, at + 1).filter_map(|(start, span)| {
+                let offset = u32::try_from(at - start).ok()?;
+                let old = window.old(*span)?.get(offset as usize..)?;
+                // mostly all of it
+                let common = old.len().min(rest.len());
+                let same = if old[..common] == rest[..common] { common } else { old.iter().zip(rest).take_while(|(a, b)| a == b).count() };
+                Some(Span { frame: span.frame, at: span.at + offset, length: same as u32 })
+            });
+            // of equal ones that which was first in the stream, as it was sent
+            match best.max_by_key(|span| span.length) {
+                Some(span) if span.length > 0 => {
+                    found.push((done, span));
+                    (at, done) = (at + i64::from(span.length), done + span.length as usize);
+                }
+                // it is something else that stands here
+                _ if taken_out.last().is_some_and(|(place, _)| *place == done) => return None,
+                _ => {
+                    let spans = self.spans(at, TAKEN_OUT);
+                    if spans.is_empty() {
+                        return None;
+                    }
+                    taken_out.extend(spans.into_iter().map(|span| (done, span)));
+                    at += TAKEN_OUT as i64;
+                }
+            }
+        }
+        Some((found, taken_out))
     }
 }
 
@@ -985,6 +1046,9 @@ impl<M> Trace for Watch<M> {
     fn field(&mut self, def: Def, at: &[u8], len: usize, value: Value<'_>) {
         let bytes = &at[..len.min(at.len())];
         if bytes.is_empty() {
+            if def.id == id::ICRC_STATUS && matches!(value, Value::U(GOOD)) {
+                self.window.icrc_is_good();
+            }
             return;
         }
         // where the value is only a part of the field, what is around it is the protocol's: the length of a string
@@ -1015,7 +1079,13 @@ impl<M> Trace for Watch<M> {
     fn open(&mut self, def: Def, at: &[u8]) {
         self.headers.is_other &= def.id != id::SMB2;
         match def.id {
-            id::SMB2 | id::RPC => self.message(at),
+            id::SMB2 | id::RPC => {
+                if def.id == id::SMB2 && at.len() < FLAGS_END {
+                    // cut in the middle of a field that gives nothing away, of which an analysis may use the beginning
+                    self.keep(at);
+                }
+                self.message(at);
+            }
             id::SMB_DIRECT | id::RPC_RDMA => self.headers.is_rdma = true,
             id::COMPRESSED => {
                 // a second one in the same frame: the first could not be read
@@ -1070,19 +1140,28 @@ impl<M> Watch<M> {
         if over.is_empty() || at.is_empty() {
             return;
         }
-        // markers are covered too
+        // markers are covered too: they stand where the stream goes on and the FPDU does not
         let mut whole: Vec<Span> = Vec::with_capacity(over.len());
-        let stream = self.streams.get(&self.headers.way);
+        let way = self.headers.way;
+        let streams = [self.streams.get(&way), self.streams.get(&way.back())];
+        let payload = |span: &Span| {
+            let mut segments = streams.iter().flatten().flat_map(|s| s.segments.iter().rev());
+            segments.find(|(_, p)| p.frame == span.frame && (p.at..p.at + p.length).contains(&span.at))
+        };
         for span in over.iter().chain(at.iter()) {
             match whole.last_mut() {
                 Some(last) if last.frame == span.frame && span.at >= last.at + last.length => {
                     last.length = span.at + span.length - last.at;
                 }
-                Some(_) => {
-                    // a marker may begin the segment, or end the one before
-                    let payload = stream.and_then(|s| s.segments.iter().rev().find(|(_, p)| p.frame == span.frame));
-                    let before = payload.map_or(0, |(_, p)| span.at.saturating_sub(p.at)).min(TAKEN_OUT as u32);
-                    whole.push(Span { at: span.at - before, length: span.length + before, ..*span });
+                Some(last) => {
+                    let (here, before) = (payload(span), payload(last));
+                    let begins = here.map_or(0, |(begins, p)| begins + i64::from(span.at - p.at));
+                    let ends = before.map_or(begins, |(begins, p)| begins + i64::from(last.at - p.at) + i64::from(last.length));
+                    let between = (begins - ends).clamp(0, TAKEN_OUT as i64) as u32;
+                    // of a marker, part may begin this segment, and the rest ends the one before
+                    let mine = here.map_or(0, |(_, p)| span.at - p.at).min(between);
+                    last.length += between - mine;
+                    whole.push(Span { at: span.at - mine, length: span.length + mine, ..*span });
                 }
                 None => whole.push(*span),
             }

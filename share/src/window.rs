@@ -60,7 +60,16 @@ impl Bits {
         })
     }
 
+    #[inline]
     fn insert(&mut self, range: Range<usize>) {
+        // most fields lie in one word
+        if range.start / 64 == range.end / 64 {
+            let bits = (1_u64 << (range.end % 64)) - (1 << (range.start % 64));
+            if let Some(word) = self.0.get_mut(range.start / 64) {
+                *word |= bits;
+            }
+            return;
+        }
         for (word, bits) in Self::words(range) {
             self.0[word] |= bits;
         }
@@ -79,7 +88,7 @@ impl Bits {
 #[derive(Debug, Default)]
 struct Sheet {
     old: Vec<u8>,
-    /// The same but for what was replaced.
+    /// The same but for what was replaced, as far as anything was; to the end once it is filled.
     new: Vec<u8>,
     /// Those that give nothing away.
     kept: Bits,
@@ -93,7 +102,6 @@ impl Sheet {
         self.old.clear();
         self.old.extend_from_slice(bytes);
         self.new.clear();
-        self.new.extend_from_slice(bytes);
         self.kept.clear(bytes.len());
         self.replaced.clear(bytes.len());
         self.inside.clear();
@@ -103,10 +111,20 @@ impl Sheet {
         self.kept.insert(span.range(self.old.len()));
     }
 
+    /// The new bytes, at least up to a place.
+    fn reach(&mut self, end: usize) -> &mut [u8] {
+        let begin = self.new.len();
+        if begin < end {
+            self.new.extend_from_slice(&self.old[begin..end]);
+        }
+        &mut self.new
+    }
+
     fn replace(&mut self, span: Span, with: &[u8]) -> bool {
         let range = span.range(self.old.len());
         let range = range.start..range.end.min(range.start + with.len());
         let with = &with[..range.len()];
+        self.reach(range.end);
         if !self.replaced.has_any(range.clone()) {
             self.new[range.clone()].copy_from_slice(with);
             self.replaced.insert(range.clone());
@@ -150,9 +168,13 @@ impl Sheet {
             let inside = self.inside.iter().rev().find(|(from, to, _)| (*from as usize..*to as usize).contains(&run.start));
             // to the end of what is not known, or of the field that it is in
             let end = inside.map_or(run.end, |(_, to, _)| run.end.min(*to as usize));
-            blank.blank(inside.map(|(_, _, def)| *def), &self.old[run.start..end], &mut self.new[run.start..end]);
+            let inside = inside.map(|(_, _, def)| *def);
+            self.reach(run.start);
+            self.new.resize(self.new.len().max(end), 0);
+            blank.blank(inside, &self.old[run.start..end], &mut self.new[run.start..end]);
             at = end;
         }
+        self.reach(self.old.len());
     }
 }
 
@@ -164,6 +186,8 @@ struct Held<M> {
     fixes: Vec<Fix>,
     /// The same bytes in another frame: their places here and there, and how many.
     same: Vec<(u32, Span)>,
+    /// Those again, once what is known was taken over: a sum that is made later has to follow.
+    copies: Vec<(u32, Span)>,
     /// Sums that cover bytes of this frame, or stand in it, and wait for a later one.
     waiting: u32,
     is_final: bool,
@@ -212,7 +236,16 @@ impl<M> Window<M> {
         self.bytes += bytes.len();
         let (mut sheet, fixes) = self.spare.pop().unwrap_or_default();
         sheet.begin(bytes);
-        self.held.push_back(Held { meta, sheet, fixes, same: Vec::new(), waiting: 0, is_final: false, is_mended: false });
+        self.held.push_back(Held {
+            meta,
+            sheet,
+            fixes,
+            same: Vec::new(),
+            copies: Vec::new(),
+            waiting: 0,
+            is_final: false,
+            is_mended: false,
+        });
         self.first + self.held.len() as u64 - 1
     }
 
@@ -273,6 +306,15 @@ impl<M> Window<M> {
         }
     }
 
+    /// These bytes of the newest frame give nothing away.
+    #[inline]
+    pub(crate) fn keep_newest(&mut self, at: usize, length: usize) {
+        if let Some(held) = self.held.back_mut() {
+            let end = held.sheet.old.len();
+            held.sheet.kept.insert(at.min(end)..(at + length).min(end));
+        }
+    }
+
     /// These bytes become others; what was replaced before stays as it is. Whether any did.
     pub(crate) fn replace(&mut self, span: Span, with: &[u8]) -> bool {
         self.sheet(span.frame).is_some_and(|sheet| sheet.replace(span, with))
@@ -289,6 +331,13 @@ impl<M> Window<M> {
     pub(crate) fn fix(&mut self, frame: u64, fix: Fix) {
         if let Some(held) = self.held(frame) {
             held.fixes.push(fix);
+        }
+    }
+
+    /// The decoder found the invariant CRC to be right that is to be made anew in the newest frame.
+    pub(crate) fn icrc_is_good(&mut self) {
+        if let Some(Fix::Icrc { is_good, .. }) = self.held.back_mut().and_then(|held| held.fixes.last_mut()) {
+            *is_good = true;
         }
     }
 
@@ -340,10 +389,12 @@ impl<M> Window<M> {
     fn finish_one(&mut self, blank: &mut impl Blank) {
         let frame = self.oldest();
         let same = self.held(frame).map(|h| std::mem::take(&mut h.same)).unwrap_or_default();
-        for (at, there) in same {
-            self.share(frame, at, there);
+        // twice: what the last copy tells is for the first of them too
+        for (at, there) in same.iter().chain(&same) {
+            self.share(frame, *at, *there);
         }
         let Some(held) = self.held(frame) else { return };
+        held.copies = same;
         held.sheet.fill(blank);
         held.is_final = true;
         self.finals += 1;
@@ -379,6 +430,8 @@ impl<M> Window<M> {
         let here = &mut self.held[a].sheet;
         let from = (at as usize).min(here.old.len());
         let length = (there.length as usize).min(here.old.len() - from).min(other.old.len().saturating_sub(there.at as usize));
+        here.reach(from + length);
+        other.reach((there.at as usize + length).min(other.old.len()));
         for (n, i) in (from..from + length).zip(there.at as usize..) {
             if other.old[i] != here.old[n] {
                 continue;
@@ -399,6 +452,25 @@ impl<M> Window<M> {
         self.held[b].sheet = other;
     }
 
+    /// Puts a sum that was made anew into the copies of its frame that are still open.
+    fn follow(&mut self, span: Span, made: &[u8]) {
+        let copies = self.held(span.frame).map(|held| std::mem::take(&mut held.copies)).unwrap_or_default();
+        for (at, there) in &copies {
+            let (from, to) = (span.at.max(*at), (span.at + span.length).min(at.saturating_add(there.length)));
+            if from >= to {
+                continue;
+            }
+            let copy = Span { frame: there.frame, at: there.at + (from - at), length: to - from };
+            let is_same = self.old(copy).is_some_and(|bytes| self.old(Span { at: from, length: to - from, ..span }) == Some(bytes));
+            if is_same {
+                self.replace(copy, &made[(from - span.at) as usize..(to - span.at) as usize]);
+            }
+        }
+        if let Some(held) = self.held(span.frame) {
+            held.copies = copies;
+        }
+    }
+
     fn make(&mut self, crc: &Crc) {
         let (mut was, mut is) = (Vec::new(), Vec::new());
         for span in &crc.over {
@@ -414,6 +486,7 @@ impl<M> Window<M> {
         for span in &crc.at {
             let (mine, after) = rest.split_at(span.length as usize);
             rest = after;
+            self.follow(*span, mine);
             if let Some(held) = self.held(span.frame)
                 && let Some(to) = held.sheet.new.get_mut(span.at as usize..).and_then(|b| b.get_mut(..mine.len()))
             {

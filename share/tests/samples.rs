@@ -1,133 +1,11 @@
 //! Every sample, anonymized: the analysis says the same of it, its fields lie where they lay, and no name is left in its bytes.
 
-use rdmascope_analyzer::exchange::Exchange;
-use rdmascope_analyzer::pipeline::{FrameMeta, Pipeline};
-use rdmascope_analyzer::report::{Report, Sink};
-use rdmascope_capture::{OpenOptions, Source, open};
+mod common;
+
+use common::{KEY, Record, analyzed, anonymized, differences, read, samples};
 use rdmascope_dissector::field::Privacy;
-use rdmascope_dissector::frame::LinkType;
-use rdmascope_dissector::trace::{NodeValue, Tree};
-use rdmascope_share::{Anonymizer, Extra, Frame, Mapping, Options, Tally};
-use std::path::{Path, PathBuf};
-
-const KEY: &[u8] = b"for tests";
-
-#[derive(Clone)]
-struct Record {
-    time_ns: i64,
-    link_type: LinkType,
-    wire_len: u32,
-    interface: u32,
-    bytes: Vec<u8>,
-}
-
-fn samples() -> Vec<PathBuf> {
-    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-        let mut entries: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
-        entries.sort();
-        for path in entries {
-            if path.is_dir() {
-                walk(&path, found);
-            } else if path.extension().is_some_and(|e| e == "pcap" || e == "pcapng") {
-                found.push(path);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples"), &mut found);
-    let wanted = std::env::var("SAMPLE").unwrap_or_default();
-    found.retain(|path| path.display().to_string().contains(&wanted));
-    assert!(!found.is_empty());
-    found
-}
-
-fn read(path: &Path) -> Vec<Record> {
-    let mut source = open(path, OpenOptions::new()).unwrap();
-    let mut records = Vec::new();
-    while matches!(source.advance(), Ok(true)) {
-        let r = source.record();
-        let (time_ns, link_type, wire_len, interface) = (r.time_ns, r.link_type, r.wire_len, r.interface);
-        records.push(Record { time_ns, link_type, wire_len, interface, bytes: r.bytes.to_vec() });
-    }
-    records
-}
-
-fn anonymized(records: &[Record]) -> (Vec<Record>, Tally) {
-    anonymized_as(records, Options::default())
-}
-
-fn anonymized_as(records: &[Record], options: Options) -> (Vec<Record>, Tally) {
-    let mut anonymizer = Anonymizer::new(Options { key: KEY.to_vec(), ..options });
-    let mut out = Vec::new();
-    for r in records {
-        let frame = Frame { time_ns: r.time_ns, link_type: r.link_type, wire_len: r.wire_len, interface: r.interface, bytes: &r.bytes };
-        anonymizer.frame(r.clone(), &frame, |r, bytes| out.push(Record { bytes: bytes.to_vec(), ..r }));
-    }
-    let tally = anonymizer.finish(|r, bytes| out.push(Record { bytes: bytes.to_vec(), ..r }));
-    (out, tally)
-}
-
-#[derive(Default)]
-struct Rows(Vec<Exchange>);
-impl Sink for Rows {
-    fn exchange(&mut self, exchange: &Exchange) {
-        self.0.push(exchange.clone());
-    }
-}
-
-fn analyzed(records: &[Record], mut each: impl FnMut(usize, &Tree)) -> (Report, Vec<Exchange>) {
-    let mut pipeline = Pipeline::with_sink(Default::default(), Rows::default());
-    let mut tree = Tree::new();
-    for (n, r) in records.iter().enumerate() {
-        let meta =
-            FrameMeta { number: n as u64 + 1, time_ns: r.time_ns, link_type: r.link_type, wire_len: r.wire_len, interface: r.interface };
-        tree.begin(&r.bytes);
-        pipeline.frame(&meta, &r.bytes, &mut tree);
-        each(n, &tree);
-    }
-    let (report, rows) = pipeline.finish();
-    (report, rows.0)
-}
-
-/// What the report says, without addresses and names: the same before and after.
-fn said(report: &Report, rows: &[Exchange], name: &mut impl FnMut(&str) -> String) -> Vec<String> {
-    let mut lines = vec![format!("{:?}", report.capture)];
-    for c in &report.connections {
-        let mut c = c.clone();
-        for peer in &mut c.peers {
-            peer.address = Default::default();
-        }
-        c.outcome = None;
-        // addresses and identifiers again
-        (c.smb.setup.guids, c.smb.setup.interfaces, c.nfs) = Default::default();
-        lines.push(format!("{c:#?}"));
-    }
-    for f in report.findings.iter() {
-        lines.push(format!("{:?} {:?} {:?} {:?} {:?} {} {:?}", f.rule, f.severity, f.certainty, f.connection, f.by, f.count, f.frames));
-    }
-    for row in rows {
-        let mut row = row.clone();
-        row.file = row.file.map(|file| name(&file).into());
-        lines.push(format!("{row:?}"));
-    }
-    lines.join("\n").lines().map(str::to_owned).collect()
-}
-
-/// The parts of two lines that differ.
-fn parts(a: &str, b: &str) -> String {
-    let differing: Vec<String> =
-        a.split(", ").zip(b.split(", ")).filter(|(a, b)| a != b).take(6).map(|(a, b)| format!("{a} → {b}")).collect();
-    differing.join("; ")
-}
-
-/// Fields whose values follow from replaced bytes.
-fn follows(name: &str) -> bool {
-    name.contains("checksum")
-        || name.contains("crc")
-        || name.contains("hash")
-        || name.starts_with("rdmascope.")
-        || name.starts_with("nt.sid")
-}
+use rdmascope_dissector::trace::NodeValue;
+use rdmascope_share::{Extra, Mapping, Options};
 
 /// Samples that were made by hand to be wrong, of which the analysis reads bytes that no field tells of: those are blanked, and it says
 /// less.
@@ -142,47 +20,8 @@ const SAYS_LESS: &[&str] = &[
 fn the_analysis_of_every_sample_says_the_same_of_it_anonymized() {
     let mut wrong = Vec::new();
     for path in samples() {
-        if SAYS_LESS.iter().any(|name| path.ends_with(name)) {
-            continue;
-        }
-        let before = read(&path);
-        let (after, tally) = anonymized(&before);
-        assert_eq!(before.len(), after.len());
-        let shown = path.file_name().unwrap().to_string_lossy().into_owned();
-        if std::env::var("TALLY").is_ok() {
-            eprintln!("{shown}: {tally:?}");
-        }
-        let mut trees = Vec::new();
-        let (report, rows) = analyzed(&before, |_, tree| trees.push(tree.clone()));
-        let mut differ = Vec::new();
-        let (report_after, rows_after) = analyzed(&after, |n, tree| {
-            let old = &trees[n];
-            let shape = |t: &Tree| t.nodes.iter().map(|n| (n.def.name, n.source, n.offset, n.len)).collect::<Vec<_>>();
-            let (a, b) = (shape(old), shape(tree));
-            if a != b {
-                let at = a.iter().zip(&b).position(|(a, b)| a != b).unwrap_or(a.len().min(b.len()));
-                differ.push(format!("{shown} frame {}: {:?} became {:?}", n + 1, a.get(at), b.get(at)));
-                return;
-            }
-            for (x, y) in old.nodes.iter().zip(&tree.nodes) {
-                let keeps = x.def.privacy == Privacy::Keep && !follows(x.def.name) && x.len > 0;
-                let same = match x.value {
-                    NodeValue::U(_) | NodeValue::I(_) | NodeValue::Time(..) => x.value == y.value,
-                    NodeValue::Bytes => old.value_bytes(x) == tree.value_bytes(y),
-                    _ => true,
-                };
-                if keeps && !same {
-                    differ.push(format!("{shown} frame {}: {} at {} has another value", n + 1, x.def.name, x.offset));
-                }
-            }
-        });
-        wrong.extend(differ.into_iter().take(if std::env::var("SAMPLE").is_ok() { 40 } else { 4 }));
-        let mut mapping = Mapping::new(KEY);
-        let (was, is) = (said(&report, &rows, &mut |f| mapping.name(f)), said(&report_after, &rows_after, &mut |f| f.to_owned()));
-        let other: Vec<_> = was.iter().zip(&is).filter(|(a, b)| a != b).take(3).map(|(a, b)| format!("{shown}: {}", parts(a, b))).collect();
-        wrong.extend(other);
-        if was.len() != is.len() {
-            wrong.push(format!("{shown}: {} lines became {}", was.len(), is.len()));
+        if !SAYS_LESS.iter().any(|name| path.ends_with(name)) {
+            wrong.extend(differences(&path.file_name().unwrap().to_string_lossy(), &read(&path)));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -192,7 +31,7 @@ fn the_analysis_of_every_sample_says_the_same_of_it_anonymized() {
 fn no_name_no_address_and_no_contents_are_left() {
     for path in samples() {
         let before = read(&path);
-        let (after, _) = anonymized(&before);
+        let (after, _) = anonymized(&before, Options::default());
         let mut secrets: Vec<Vec<u8>> = Vec::new();
         let mut mapping = Mapping::new(KEY);
         analyzed(&before, |_, tree| {
@@ -269,7 +108,7 @@ fn memory_that_is_exchanged_and_times_that_are_dropped_change_no_finding() {
     for name in ["smb-roce.pcap", "smb-iwarp.pcap", "nfs-roce-v3.pcap", "nfs-iwarp-v42.pcap"] {
         let path = samples().into_iter().find(|p| p.ends_with(name));
         let Some(before) = path.map(|path| read(&path)) else { continue };
-        let (after, tally) = anonymized_as(&before, Options { drop: vec![Extra::Memory, Extra::Time], ..Options::default() });
+        let (after, tally) = anonymized(&before, Options { drop: vec![Extra::Memory, Extra::Time], ..Options::default() });
         let dropped = |kind: Extra| tally.dropped.iter().find(|(k, ..)| *k == kind).map_or(0, |(_, times, _)| *times);
         assert!(dropped(Extra::Memory) > 10 && dropped(Extra::Time) > 0 && dropped(Extra::Size) == 0, "{name}: {:?}", tally.dropped);
         let keys = |records: &[Record]| {

@@ -1,5 +1,8 @@
 //! Every sample, anonymized, as tshark reads it: the same fields in each frame, of frames of the same length.
 
+mod common;
+
+use common::samples;
 use rdmascope_capture::{OpenOptions, PcapngWriter, Section, Source, open};
 use rdmascope_share::{Anonymizer, Frame, Options};
 use std::collections::BTreeMap;
@@ -25,18 +28,6 @@ const OTHER: &[(&str, &str)] = &[
     ("smb-roce-firewall-reject.pcap", "of a RoCE packet that ICMP quotes what is behind the UDP header is blanked"),
     ("t4c_lost.pcap", "made by hand: a fragment of which the beginning is lost"),
 ];
-
-fn samples() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../samples");
-    let folders = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir());
-    let mut found: Vec<PathBuf> = folders
-        .flat_map(|f| std::fs::read_dir(f).unwrap().map(|e| e.unwrap().path()).collect::<Vec<_>>())
-        .filter(|p| p.extension().is_some_and(|e| e == "pcap" || e == "pcapng"))
-        .collect();
-    found.sort();
-    assert!(found.len() > 20);
-    found
-}
 
 /// The capture as pcapng: as it is, and anonymized, with the same metadata.
 fn written(path: &Path, folder: &Path) -> [PathBuf; 2] {

@@ -96,6 +96,7 @@ fn has_attribute(path: &str, attribute: &str) -> bool {
 const BESIDE: &[(&str, &str)] = &[
     ("rdmascope-analyzer", "rdmascope-capture"),
     ("rdmascope-share", "rdmascope-capture"),
+    ("rdmascope-share", "rdmascope-sim"),
     ("rdmascope-compare", "rdmascope-capture"),
     ("rdmascope-engine", "rdmascope-capture"),
 ];

@@ -58,7 +58,11 @@ pub(super) fn run(args: &Cut, color: Color) -> Result<ExitCode> {
     writeln!(out.buffer, "{name}: {} frames, {}", grouped(choice.frames), connections(choice.connections.len()))?;
     if !choice.along.is_empty() {
         let along: Vec<String> = choice.along.iter().map(u32::to_string).collect();
-        writeln!(out.buffer, "connection {} came along: the same session (--alone leaves it out)", along.join(", "))?;
+        writeln!(
+            out.buffer,
+            "connection {} came along: of the same session, or what a finding was held against (--alone leaves it out)",
+            along.join(", ")
+        )?;
     }
     out.finish()?;
     error.map_or(Ok(ExitCode::SUCCESS), |e| Err(e).context("what came before was written"))
